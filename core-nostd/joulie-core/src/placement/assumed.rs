@@ -1,8 +1,8 @@
-//! Assumed watts: what pods will draw that no power sample shows yet.
+//! Assumed watts: what pods will draw that no power sample includes yet.
 //!
-//! Between a pod's binding and the first sample that shows its power a node looks emptier than it is, and the next pod
-//! would go to the same one. So a pod counts against its node from its binding on, until a sample was taken later than
-//! its start and a settle time.
+//! Between a pod's binding and the first sample that includes its power, a node appears less loaded than it is, and
+//! the next pod would go to the same node. So a pod counts against its node from its binding on, until a sample was
+//! taken later than its start plus a settle time.
 //!
 //! ```text
 //!            seen bound            seen running        sampled later than running + settle
@@ -12,12 +12,13 @@
 //!                           └──> (nothing)         └─────────> Gone ──a minute──> (nothing)
 //! ```
 //!
-//! Events come late, twice and out of order: a watch tells what a pod is, not what happened. So a sighting is merged with
-//! what is known (the earliest binding, the earliest start), a pod that is gone stays gone for a while, and what was
-//! expired does not count again, because its own times say so. Nothing here depends on the order in which different
-//! pods are seen, except who is dropped when the storage is full, and that is told.
+//! Events arrive late, twice and out of order: a watch reports what a pod is, not what happened. So a sighting is
+//! merged with the known state (the earliest binding, the earliest start), a deleted pod stays deleted for a while,
+//! and an expired pod does not count again, because its own times still show that it has expired. The result does not
+//! depend on the order in which different pods are seen, except which pod is dropped when the storage is full, and
+//! that is reported.
 //!
-//! The storage is the caller's: a slice of [`AssumedSlot`]s, kept sorted by UID.
+//! The caller owns the storage: a slice of [`AssumedSlot`]s, kept sorted by UID.
 
 use core::fmt;
 use power_units::{Micros, Watts};
@@ -32,18 +33,18 @@ pub struct PodUid(pub u128);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeKey(pub u32);
 
-/// A pod on a node, as our own bind or the watch tells.
+/// A pod on a node, as our own bind call or the watch reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sighting {
     /// The pod.
     pub pod: PodUid,
-    /// Where it is bound to.
+    /// The node to which it is bound.
     pub node: NodeKey,
-    /// What it is estimated to add there.
+    /// The watts that it is estimated to add there.
     pub watts: Watts,
     /// When it was bound.
     pub bound: UnixTime,
-    /// When it started to run, if it did.
+    /// When it started to run, if it has started.
     pub running: Option<UnixTime>,
 }
 
@@ -54,7 +55,7 @@ pub struct AssumedRule {
     age_max: Micros,
 }
 
-/// The maximum age of a pod that never runs must be longer than the settle time of one that does.
+/// The maximum age of a pod that never runs must be longer than the settle time of a running one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AgeTooShort;
 
@@ -66,12 +67,12 @@ impl fmt::Display for AgeTooShort {
 
 impl core::error::Error for AgeTooShort {}
 
-/// How long a pod that is gone is remembered, so that a late word of its binding does not bring it back. Our own bind
-/// calls and a watch that lags are over well before.
+/// How long a deleted pod is remembered, so that a late report of its binding does not restore it. Our own bind calls
+/// and a lagging watch are much faster than this.
 const GONE_FOR: Micros = Micros::MINUTE;
 
 impl AssumedRule {
-    /// A pod's power shows `settle` after its start; one that never runs is forgotten after `age_max`.
+    /// A pod's power is visible `settle` after its start; a pod that never runs is forgotten after `age_max`.
     ///
     /// # Errors
     /// When the maximum age is not above the settle time.
@@ -79,19 +80,19 @@ impl AssumedRule {
         if age_max > settle { Ok(Self { settle, age_max }) } else { Err(AgeTooShort) }
     }
 
-    /// Whether a pod that is seen so counts; `sampled` is when its node's power was last sampled.
+    /// Whether the pod of this sighting counts; `sampled` is when its node's power was last sampled.
     #[must_use]
     pub fn stands(&self, seen: &Sighting, now: UnixTime, sampled: Option<UnixTime>) -> bool {
         self.over(&Entry::of(seen, now), now, sampled).is_none()
     }
 
-    /// Whether an entry is over, and why.
+    /// Whether an entry has expired, and why.
     fn over(&self, entry: &Entry, now: UnixTime, sampled: Option<UnixTime>) -> Option<Over> {
         let older = |since: UnixTime, than: Micros| now.since(since).is_some_and(|age| age > than);
         match entry.state {
             State::Pending => older(entry.bound, self.age_max).then_some(Over::NeverRan),
             State::Running(since) => {
-                // A sample from the future is one of now.
+                // A sample from the future counts as taken now.
                 let shown = sampled.and_then(|sampled| sampled.min(now).since(since));
                 shown.is_some_and(|later| later > self.settle).then_some(Over::Shown)
             }
@@ -125,13 +126,13 @@ struct Entry {
 
 impl Entry {
     fn of(seen: &Sighting, now: UnixTime) -> Self {
-        // What a fast clock dates into the future happened no later than now.
+        // Times in the future, from a clock that is ahead, count as now.
         let state = seen.running.map_or(State::Pending, |since| State::Running(since.min(now)));
         let (pod, node, watts) = (seen.pod, seen.node, seen.watts.or_zero());
         Self { pod, node, watts, bound: seen.bound.min(now), state }
     }
 
-    /// What two sightings of one pod together say. On another node, the later binding is the one that counts.
+    /// Merges two sightings of one pod. On different nodes, the later binding counts.
     fn merged(self, seen: Self) -> Self {
         if matches!(self.state, State::Gone(_)) {
             return self;
@@ -152,8 +153,8 @@ impl Entry {
         !matches!(self.state, State::Gone(_))
     }
 
-    /// Who is dropped first when the storage is full: what is gone, then what was bound first, because samples show
-    /// it soonest.
+    /// The order in which entries are dropped when the storage is full: first deleted pods, then those that were bound
+    /// first, because samples include them first.
     fn rank(&self) -> (bool, UnixTime, PodUid) {
         let since = if let State::Gone(at) = self.state { at } else { self.bound };
         (self.counts(), since, self.pod)
@@ -165,11 +166,11 @@ impl Entry {
 pub struct AssumedSlot(Option<Entry>);
 
 impl AssumedSlot {
-    /// An empty one.
+    /// An empty slot.
     pub const EMPTY: Self = Self(None);
 }
 
-/// What became of a sighting.
+/// The result of a sighting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum SightingOutcome {
@@ -177,9 +178,9 @@ pub enum SightingOutcome {
     Counted,
     /// The pod counted already.
     Known,
-    /// The pod does not count: it is gone, its power is shown, or it has not run for too long.
+    /// The pod does not count: it is deleted, its power is visible, or it has not run for too long.
     Ignored,
-    /// The storage is full: the pod counts, and another one that did does not any more.
+    /// The storage is full: the pod counts, and another one that counted no longer does.
     Displaced(PodUid),
     /// The storage is full of pods that were bound later: the pod does not count.
     Full,
@@ -188,18 +189,18 @@ pub enum SightingOutcome {
 /// What a sweep removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
-    /// Pods whose power a sample shows.
+    /// Pods whose power a sample includes.
     pub shown: u32,
     /// Pods that did not run within the maximum age.
     pub never_ran: u32,
 }
 
-/// The pods that count, in storage that the caller provides.
+/// The pods that count, in the caller's storage.
 #[derive(Debug)]
 pub struct AssumedWatts<S> {
     rule: AssumedRule,
     slots: S,
-    /// The slots below are filled and sorted by UID, all others are empty.
+    /// The slots below this index are filled and sorted by UID, all others are empty.
     filled: usize,
 }
 
@@ -210,8 +211,8 @@ impl<S: AsRef<[AssumedSlot]> + AsMut<[AssumedSlot]>> AssumedWatts<S> {
         Self { rule, slots, filled: 0 }
     }
 
-    /// A pod was seen bound to a node, by our own bind or by the watch; `sampled` is when the node's power was last
-    /// sampled.
+    /// Takes in that a pod was seen bound to a node, by our own bind call or by the watch; `sampled` is when the
+    /// node's power was last sampled.
     pub fn see(&mut self, seen: &Sighting, now: UnixTime, sampled: Option<UnixTime>) -> SightingOutcome {
         let fresh = Entry::of(seen, now);
         let known = self.find(seen.pod);
@@ -230,14 +231,14 @@ impl<S: AsRef<[AssumedSlot]> + AsMut<[AssumedSlot]>> AssumedWatts<S> {
         self.insert(entry)
     }
 
-    /// The pod was deleted, or came to its end.
+    /// The pod was deleted or has ended.
     pub fn gone(&mut self, pod: PodUid, now: UnixTime) {
         let nowhere =
             Entry { pod, node: NodeKey(0), watts: Watts::ZERO, bound: now, state: State::Gone(now) };
         match self.find(pod) {
             Some(entry) if entry.counts() => self.replace(Entry { state: State::Gone(now), ..entry }),
             Some(_) => {}
-            // A pod that nobody told us of may be one whose binding is still to come.
+            // The binding of an unknown pod may be reported later.
             None => {
                 let _ = self.insert(nowhere);
             }
@@ -254,7 +255,7 @@ impl<S: AsRef<[AssumedSlot]> + AsMut<[AssumedSlot]>> AssumedWatts<S> {
         self.remove(|entry| entry.counts() && entry.node == node);
     }
 
-    /// Removes what is over by now. `sampled` tells when a node's power was last sampled.
+    /// Removes what has expired by now. `sampled` returns when a node's power was last sampled.
     pub fn sweep(&mut self, now: UnixTime, sampled: impl Fn(NodeKey) -> Option<UnixTime>) -> Swept {
         let rule = self.rule;
         let mut swept = Swept::default();
@@ -277,7 +278,7 @@ impl<S: AsRef<[AssumedSlot]> + AsMut<[AssumedSlot]>> AssumedWatts<S> {
         here.fold(Watts::ZERO, |sum, entry| sum + entry.watts)
     }
 
-    /// The watts assumed on every node, at the place that its key names; what has no place is left out.
+    /// The watts assumed on every node, at the index of its key; nodes without an entry in the slice are left out.
     pub fn sum_into(&self, nodes: &mut [Watts]) {
         nodes.fill(Watts::ZERO);
         for entry in self.entries().filter(|entry| entry.counts()) {
@@ -299,7 +300,7 @@ impl<S: AsRef<[AssumedSlot]> + AsMut<[AssumedSlot]>> AssumedWatts<S> {
         self.entries().filter(|entry| entry.counts()).fold(0, |pods: usize, _| pods.saturating_add(1))
     }
 
-    /// Whether none does.
+    /// Whether no pod counts.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -309,7 +310,7 @@ impl<S: AsRef<[AssumedSlot]> + AsMut<[AssumedSlot]>> AssumedWatts<S> {
         self.slots.as_ref().iter().take(self.filled).filter_map(|slot| slot.0.as_ref())
     }
 
-    /// Where the pod is, or would be.
+    /// The index of the pod, or the index at which it would be inserted.
     fn place(&self, pod: PodUid) -> usize {
         let (mut low, mut high) = (0, self.filled);
         while low < high {
@@ -374,7 +375,7 @@ impl<S: AsRef<[AssumedSlot]> + AsMut<[AssumedSlot]>> AssumedWatts<S> {
         self.filled = self.filled.saturating_sub(1);
     }
 
-    /// Removes what is `over` and moves the rest together.
+    /// Removes what is `over` and closes the gaps.
     fn remove(&mut self, mut over: impl FnMut(&Entry) -> bool) {
         let slots = self.slots.as_mut();
         let mut kept = 0_usize;

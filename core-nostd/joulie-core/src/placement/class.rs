@@ -1,6 +1,6 @@
-//! The two classes that steer placement: what a pod asks for, and what a node offers.
+//! The two classes on which placement depends: what a pod requires, and what a node offers.
 
-/// What a pod asks for with the annotation `joulie.io/workload-class`.
+/// What a pod requires by the annotation `joulie.io/workload-class`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WorkloadClass {
     /// Must not run on eco or draining nodes.
@@ -9,18 +9,18 @@ pub enum WorkloadClass {
     Standard,
 }
 
-/// A pod's class, and whether its text was one that we know.
+/// A pod's class, and whether the text of the annotation is a known one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Classified {
     /// The class that the pod is treated as.
     pub class: WorkloadClass,
-    /// False for a text that is neither class: somebody meant something, and is to be told.
+    /// False for a text that is neither class: probably a mistake, which must be reported.
     pub recognised: bool,
 }
 
 impl WorkloadClass {
     /// Reads the annotation. Case and surrounding space do not matter, and a missing or empty text is the default:
-    /// a slip of the pen must not send a performance pod to a capped node.
+    /// a typing error must not send a performance pod to a capped node.
     #[must_use]
     pub fn read(annotation: Option<&str>) -> Classified {
         let text = annotation.map_or("", str::trim);
@@ -41,12 +41,12 @@ pub enum SchedulableClass {
     Eco,
     /// On its way to eco while performance pods still run there.
     Draining,
-    /// Nobody has said, or said something that we do not know.
+    /// Not reported, or reported with an unknown text.
     Unknown,
 }
 
 impl SchedulableClass {
-    /// Reads the twin's text; what we do not know is unknown.
+    /// Reads the twin's text; any other text is unknown.
     #[must_use]
     pub fn read(text: &str) -> Self {
         match text {
@@ -57,7 +57,7 @@ impl SchedulableClass {
         }
     }
 
-    /// The text that a twin carries.
+    /// The text in a twin.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

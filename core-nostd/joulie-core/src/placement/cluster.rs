@@ -1,33 +1,33 @@
-//! What all fresh nodes together say, once for each snapshot: performance pressure (`perfPressure`) and the cluster's
+//! Aggregates over all fresh nodes, once for each snapshot: performance pressure (`perfPressure`) and the cluster's
 //! trend (`clusterTrend`).
 //!
-//! The sums are of whole numbers, so they are the same in whatever order the nodes come. A sum that does not fit is
-//! unknown, and unknown is taken for the worse: full pressure, a burst.
+//! The sums are of whole numbers, so they do not depend on the order of the nodes. A sum that overflows is unknown,
+//! and unknown counts as the worst case: full pressure, a burst.
 
 use super::class::SchedulableClass;
 use super::freshness::Freshness;
 use super::score::TwinStatus;
 use power_units::{Micros, Percent, WattsPerMinute};
 
-/// Beyond this sum of all trends, up or down, the cluster is in a burst.
+/// When the sum of all trends exceeds this, up or down, the cluster is in a burst.
 pub const BURST: WattsPerMinute = WattsPerMinute::from_int(500);
 
 /// The aggregates over all fresh nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClusterAggregates {
     /// `perfPressure`: the average congestion, 100 − headroom, of the performance nodes, from 0 to 100; 0 where there
-    /// are none. Nothing when the sum does not fit.
+    /// are none. `None` when the sum overflows.
     pub pressure: Option<Percent>,
-    /// `clusterTrend`: the sum of the trends of all nodes with a power measurement. Nothing when it does not fit.
+    /// `clusterTrend`: the sum of the trends of all nodes with a power measurement. `None` when it overflows.
     pub trend: Option<WattsPerMinute>,
     /// How many nodes are fresh.
     pub fresh: u32,
-    /// When the first of them will be stale if nothing else is heard: the aggregates and scores hold that long.
+    /// When the first of them becomes stale without further updates: the aggregates and scores are valid until then.
     pub holds_for: Option<Micros>,
 }
 
 impl ClusterAggregates {
-    /// Adds up. Twins that are not fresh do not count.
+    /// Computes the aggregates. Twins that are not fresh do not count.
     #[must_use]
     pub fn of<'a>(twins: impl IntoIterator<Item = (Freshness, &'a TwinStatus)>) -> Self {
         let mut sums = Sums::default();
@@ -44,26 +44,26 @@ impl ClusterAggregates {
         }
     }
 
-    /// Pressure as it counts.
+    /// The pressure for the score: full pressure where it is unknown.
     #[must_use]
     pub fn pressure_or_worst(&self) -> Percent {
         self.pressure.unwrap_or(Percent::HUNDRED)
     }
 
-    /// Whether power is moving so much that trends count threefold.
+    /// Whether power changes so fast that trends count threefold.
     #[must_use]
     pub fn is_burst(&self) -> bool {
         self.trend.is_none_or(|trend| trend.abs() > BURST)
     }
 
-    /// `trendScale`: how many watts per minute are a point.
+    /// `trendScale`: how many watts per minute count as one point.
     #[must_use]
     pub fn trend_scale(&self) -> u8 {
         if self.is_burst() { 2 } else { 6 }
     }
 }
 
-/// Numbers below 2⁶³ by the billion fit 128 bits, so no partial sum depends on the order.
+/// A billion numbers below 2⁶³ fit in 128 bits, so no partial sum depends on the order.
 #[derive(Default)]
 struct Sums {
     congestion: i128,
@@ -89,7 +89,7 @@ impl Sums {
 
     fn pressure(&self) -> Option<Percent> {
         let nodes = i128::from(self.performance);
-        // As the sum over a cluster that it is, it must fit even where its average would.
+        // The sum itself must fit in 64 bits, even where its average would.
         let sum = i64::try_from(self.congestion).ok()?;
         Some(match i128::from(sum).saturating_add(nodes >> 1).checked_div(nodes) {
             Some(average) => Percent::from_bits(i64::try_from(average).ok()?),
@@ -134,7 +134,8 @@ mod tests {
 
     #[test]
     fn congestion_stays_between_nothing_and_all() {
-        // Fix list extender B18: a node far over its budget is as congested as one at it, and nothing relieves the others.
+        // Fix list extender B18: a node far above its budget is as congested as one exactly at it, and no node lowers
+        // the congestion of others.
         use SchedulableClass::Performance;
         assert_eq!(of(&[twin(Performance, -400)]).pressure, Some(Percent::HUNDRED));
         assert_eq!(of(&[twin(Performance, 160)]).pressure, Some(Percent::ZERO));
@@ -164,7 +165,7 @@ mod tests {
             (&[-500], false),
             (&[-501], true),
             (&[300, 300], true),
-            // A plain sum, as the page says: what falls cancels what rises.
+            // A plain sum, as the page defines it: falling trends cancel rising ones.
             (&[900, -900], false),
             (&[], false),
         ] {

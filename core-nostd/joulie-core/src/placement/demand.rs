@@ -1,9 +1,9 @@
-//! What a pod asks for: its class, cores, memory and GPUs, as numbers.
+//! What a pod requests: its class, cores, memory and GPUs, as numbers.
 //!
-//! The quantities' text is read elsewhere. Here is what a pod's containers amount to *while it runs*, because that is
-//! what it will draw: main containers and sidecars add up; an init container's cores are gone before, but its GPUs are
-//! held for the pod's whole life. In a container a request above zero speaks, else the limit.
-//! Nothing here knows a node.
+//! The text of quantities is parsed elsewhere. This module computes what a pod's containers request *while it runs*,
+//! because that is what it will draw. Main containers and sidecars are added. The cores of an init container are free
+//! before that, but its GPUs are held for the pod's whole life. In a container a request above zero counts, else the
+//! limit. Nothing here depends on a node.
 
 use super::class::WorkloadClass;
 
@@ -12,7 +12,7 @@ use super::class::WorkloadClass;
 pub struct MilliCores(u32);
 
 impl MilliCores {
-    /// So many thousandths of a core.
+    /// This many thousandths of a core.
     #[must_use]
     pub const fn new(thousandths: u32) -> Self {
         Self(thousandths)
@@ -25,7 +25,7 @@ impl MilliCores {
     }
 }
 
-/// Who made a GPU, as far as Kubernetes resources tell.
+/// The vendor of a GPU, as the names of Kubernetes resources tell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum GpuVendor {
     /// `nvidia.com/gpu`
@@ -37,10 +37,10 @@ pub enum GpuVendor {
 }
 
 impl GpuVendor {
-    /// All of them, in the order in which a container's resources are looked at.
+    /// All of them, in the order in which a container's resources are searched.
     pub const ALL: [Self; 3] = [Self::Nvidia, Self::Amd, Self::Intel];
 
-    /// Reads a hardware record's vendor; one that we do not know is unknown.
+    /// Reads a hardware record's vendor; `None` for an unknown one.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         let is = |name: &str| text.trim().eq_ignore_ascii_case(name);
@@ -53,11 +53,12 @@ impl GpuVendor {
     }
 }
 
-/// What a resource's name says of GPUs.
+/// What a resource's name means for GPUs.
 ///
-/// Only whole GPUs count in the estimate: their watts are known. A part of one (a MIG slice, a turn on one that is shared)
-/// draws something, but no record says how much, so it is told apart from a resource that has nothing to do with GPUs.
-/// A GPU that is shared under the name of whole ones cannot be told, and counts as whole.
+/// Only whole GPUs count in the estimate: their watts are known. A part of a GPU (a MIG slice, a time slice of a
+/// shared one) draws something, but no record contains how much, so it is distinguished from a resource that has
+/// nothing to do with GPUs. A GPU that is shared under the name of whole ones cannot be recognised, and counts as
+/// whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum GpuResource {
     /// Each is one GPU. The amounts of one vendor's names add up.
@@ -86,25 +87,25 @@ impl GpuResource {
 pub struct GpuDemand {
     /// How many.
     pub count: u32,
-    /// Whose.
+    /// Their vendor.
     pub vendor: GpuVendor,
 }
 
-/// What a pod asks for.
+/// What a pod requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodDemand {
     /// Its class.
     pub class: WorkloadClass,
-    /// Cores; never none.
+    /// Cores; never zero.
     pub cpu: MilliCores,
     /// Memory.
     pub memory_bytes: u64,
-    /// GPUs, if it asks for any.
+    /// GPUs, if it requests any.
     pub gpus: Option<GpuDemand>,
 }
 
 impl PodDemand {
-    /// A pod that asks for nothing still runs: what it is taken to use.
+    /// A pod that requests no cores still runs: the cores that it is assumed to use.
     #[must_use]
     pub const fn least_cpu(class: WorkloadClass) -> MilliCores {
         match class {
@@ -114,7 +115,7 @@ impl PodDemand {
     }
 }
 
-/// What a container says of one resource.
+/// What a container specifies of one resource.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ResourceRequest {
     /// `resources.requests`
@@ -124,7 +125,7 @@ pub struct ResourceRequest {
 }
 
 impl ResourceRequest {
-    /// A request of zero asks for nothing, and so does not hide the limit.
+    /// A request of zero requests nothing, so the limit counts.
     #[must_use]
     pub fn amount(self) -> u64 {
         let request = self.request.filter(|&request| request > 0);
@@ -139,7 +140,7 @@ pub enum Runs {
     Main,
     /// To its end, before the main containers start.
     Init,
-    /// An init container that is restarted: from its turn on, as long as the pod.
+    /// An init container that is restarted: from its start on, as long as the pod.
     Sidecar,
 }
 
@@ -157,7 +158,7 @@ pub struct Container {
 }
 
 impl Container {
-    /// A container has GPUs of one vendor: the first that its requests name, else the first of its limits.
+    /// A container has GPUs of one vendor: the first that its requests name, else the first that its limits name.
     fn gpus(&self) -> Option<GpuDemand> {
         let first = |of: fn(&ResourceRequest) -> Option<u64>| {
             let named = GpuVendor::ALL.into_iter().zip(&self.gpus);
@@ -198,13 +199,13 @@ impl DemandSum {
         self.memory_bytes = self.memory_bytes.saturating_add(container.memory_bytes.amount());
     }
 
-    /// `spec.resources` of the pod itself, which speaks instead of its containers where it says something.
+    /// `spec.resources` of the pod itself. It replaces the sum of its containers where it specifies an amount.
     pub fn pod_level(&mut self, cpu_milli: ResourceRequest, memory_bytes: ResourceRequest) {
         self.pod_cpu_milli = cpu_milli.amount();
         self.pod_memory_bytes = memory_bytes.amount();
     }
 
-    /// `spec.overhead`: what the sandbox takes beside the containers.
+    /// `spec.overhead`: what the sandbox uses besides the containers.
     pub fn overhead(&mut self, cpu_milli: u64, memory_bytes: u64) {
         self.overhead_milli = cpu_milli;
         self.overhead_bytes = memory_bytes;

@@ -5,13 +5,13 @@
 //! gpu = coefficient × GPUs × watts of one GPU
 //! ```
 //!
-//! What a hardware record does not say is replaced by a fallback; a node *without* a record gets no marginal power.
-//! The GPUs that count are bounded by those the node has, and a pod's vendor must be the node's.
-//! Watts here are the node's own: what the facility adds (PUE) is weighed in the score.
+//! Values that a hardware record lacks are replaced by fallbacks; a node *without* a record gets no marginal power.
+//! The pod's GPUs are bounded by those of the node, and the pod's vendor must be the node's. Watts here are the
+//! node's own: the facility's overhead (PUE) is part of the score.
 //!
 //! Each node is compiled to [`HardwareTerms`] once and each pod to [`DemandTerms`], so that a pair costs a few
-//! multiplications and no division. The watts of a pod are demand, so every step rounds up: the result is never below the
-//! exact formula, and less than 10⁻⁶ W above it.
+//! multiplications and no division. The watts of a pod are demand, so every step rounds up: the result is never
+//! below the exact formula, and less than 10⁻⁶ W above it.
 
 use super::demand::{GpuVendor, PodDemand};
 use super::wide::scaled;
@@ -21,7 +21,7 @@ mod coefficients;
 
 pub use coefficients::{CoefficientError, CoefficientSetting, Coefficients};
 
-/// What a node's `NodeHardware` record says. Zero watts or less say nothing.
+/// The content of a node's `NodeHardware` record. Watts of zero or less count as missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HardwareRecord {
     /// The most that all packages together draw.
@@ -33,17 +33,17 @@ pub struct HardwareRecord {
 }
 
 impl HardwareRecord {
-    /// A record that says nothing: one core, as far as anybody knows.
+    /// An empty record: the node counts as one core.
     pub const EMPTY: Self = Self { cpu_max: None, cores: None, gpus: None };
 
-    /// `capRange.maxWattsPerSocket` over all sockets; a record that does not say how many has one.
+    /// `capRange.maxWattsPerSocket` over all sockets; a record without a number of sockets counts as one socket.
     #[must_use]
     pub fn packages(max_per_socket: Watts, sockets: Option<u32>) -> Watts {
         max_per_socket.times(sockets.unwrap_or(1).max(1))
     }
 
-    /// The most that the CPUs and the GPUs draw together. What the record does not say adds nothing, so that a pod
-    /// weighs more on such a node and not less; nothing where it says no watts at all.
+    /// The most that the CPUs and the GPUs draw together. A missing value adds nothing, so that a pod counts more
+    /// on such a node and not less. `None` where the record has no watts at all.
     pub(crate) fn most(&self) -> Option<Watts> {
         let gpus = self.gpus.and_then(|gpus| Some(positive(gpus.max)?.times(gpus.count?)));
         positive(Some(self.cpu_max.map_or(Watts::ZERO, Watts::or_zero) + gpus.unwrap_or(Watts::ZERO)))
@@ -53,15 +53,15 @@ impl HardwareRecord {
 /// A node's GPUs, all of one model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeGpus {
-    /// How many, where the record says more than that there are some.
+    /// How many, if the record contains the number.
     pub count: Option<u32>,
     /// The most that one draws.
     pub max: Option<Watts>,
-    /// Whose, if known.
+    /// The vendor, if known.
     pub vendor: Option<GpuVendor>,
 }
 
-/// Watts per core where a record has no watts, and the least that a node is then taken for.
+/// Watts per core where a record has no watts, and the minimum for a node in that case.
 const CPU_WATTS_PER_CORE: Watts = Watts::from_bits(7 << 31);
 const CPU_WATTS_MIN: Watts = Watts::from_int(150);
 
@@ -76,14 +76,14 @@ const fn gpu_watts_fallback(vendor: GpuVendor) -> Watts {
 /// The watts that a pod adds to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodEstimate {
-    /// By its cores, memory included.
+    /// Of its cores, memory included.
     pub cpu: Watts,
-    /// By its GPUs.
+    /// Of its GPUs.
     pub gpu: Watts,
 }
 
 impl PodEstimate {
-    /// Nothing, as on a node whose hardware nobody knows.
+    /// No watts, as on a node with unknown hardware.
     pub const NONE: Self = Self { cpu: Watts::ZERO, gpu: Watts::ZERO };
 
     /// Both together.
@@ -97,11 +97,11 @@ impl PodEstimate {
 /// A node's part of the estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HardwareTerms {
-    /// What all cores add under the coefficient, in 2⁻³² W.
+    /// The watts of all cores times the coefficient, in 2⁻³² W.
     cpu: u64,
-    /// What part of the cores a thousandth of a core is, in 2⁻⁶³.
+    /// The fraction of the cores that a thousandth of a core is, in 2⁻⁶³.
     milli_part: u64,
-    /// What one GPU draws, in 2⁻³² W; zero where the record does not say.
+    /// The watts of one GPU, in 2⁻³² W; zero where the record does not contain them.
     gpu: u64,
     cores_milli: u32,
     gpus: u16,
@@ -109,7 +109,7 @@ pub struct HardwareTerms {
 }
 
 impl HardwareTerms {
-    /// Nothing is known of the hardware: no pod adds anything.
+    /// The hardware is unknown: no pod adds anything.
     pub const UNKNOWN: Self = Self { cpu: 0, milli_part: 0, gpu: 0, cores_milli: 0, gpus: 0, vendor: None };
 
     /// Compiles a record.
@@ -120,7 +120,7 @@ impl HardwareTerms {
         let cores_milli = known_cores.max(1).saturating_mul(1000);
         let fallback = CPU_WATTS_PER_CORE.times(known_cores).max(CPU_WATTS_MIN);
         let cpu_max = positive(hardware.cpu_max).unwrap_or(fallback);
-        // Rounded up, as demand is.
+        // Rounded up, as all demand.
         let milli_part = (1_u64 << 63).div_ceil(u64::from(cores_milli).max(1));
         let gpus = hardware.gpus.map_or(0, |gpus| gpus.count.map_or(u16::MAX, count));
         let gpu = hardware.gpus.and_then(|gpus| positive(gpus.max)).map_or(0, bits);
@@ -129,7 +129,7 @@ impl HardwareTerms {
         Self { cpu, milli_part, gpu, cores_milli, gpus, vendor }
     }
 
-    /// What the pod adds.
+    /// The watts that the pod adds.
     #[must_use]
     #[inline]
     pub fn estimate(&self, pod: &DemandTerms) -> PodEstimate {
@@ -139,7 +139,7 @@ impl HardwareTerms {
     #[inline]
     fn cpu_of(&self, pod: &DemandTerms) -> Watts {
         let milli = u64::from(pod.cpu_milli.min(self.cores_milli));
-        // At most 2⁶³ and as many as there are thousandths, because the part was rounded up.
+        // At most 2⁶³ plus the number of thousandths, because the fraction was rounded up.
         let share = milli.wrapping_mul(self.milli_part);
         watts(scaled(scaled(self.cpu, share, 63, Role::Demand), pod.memory_factor, 62, Role::Demand))
     }
@@ -152,7 +152,7 @@ impl HardwareTerms {
             return Watts::ZERO;
         }
         let each = if self.gpu > 0 { self.gpu } else { pod.gpu_fallback };
-        // Sixteen more bits than a watt has, so that the count does not multiply a rounding.
+        // Sixteen more bits than a watt has, so that the count does not multiply a rounding error.
         let each = u128::from(each).wrapping_mul(u128::from(pod.gpu_coefficient));
         let each = each.wrapping_add((1 << 46) - 1) >> 46;
         let all = each.wrapping_mul(u128::from(count)).wrapping_add((1 << 16) - 1) >> 16;
@@ -204,7 +204,7 @@ fn watts(bits: u64) -> Watts {
     Watts::from_bits(i64::try_from(bits).unwrap_or(i64::MAX))
 }
 
-/// No node has more GPUs than sixteen bits count, so the largest is as good as no bound.
+/// No node has more GPUs than sixteen bits can count, so the largest value means no bound.
 fn count(gpus: u32) -> u16 {
     u16::try_from(gpus).unwrap_or(u16::MAX)
 }

@@ -1,14 +1,14 @@
-//! Which nodes a pod may not go to.
+//! The nodes to which a pod may not go.
 //!
-//! One hard rule: performance pods do not run on eco or draining nodes. The twin's `schedulableClass` says what a node
-//! is. Age counts in one direction only: `eco` and `draining` reject *whatever the twin's age*, because a node that was
-//! last known to be capped may still be; `performance` overrules the label `joulie.io/power-profile: eco` only while the
-//! twin is fresh, because a downgrade writes the label first. Where no twin speaks, the label does. Nodes of which
-//! nothing is known pass, and standard pods pass everywhere.
+//! One hard rule: performance pods do not run on eco or draining nodes. The twin's `schedulableClass` tells which class
+//! a node has. Age counts in one direction only. `eco` and `draining` reject *whatever the twin's age*, because a node
+//! that was last known to be capped may still be capped. `performance` overrules the label `joulie.io/power-profile:
+//! eco` only while the twin is fresh, because a downgrade writes the label first. Without a usable twin the label
+//! decides. Nodes without any information pass, and standard pods pass everywhere.
 //!
-//! With `POWER_FIT=filter` a node is refused, too, when the pod would take it over its cap. That needs a fresh
-//! twin with a cap, and a measurement or else a predicted headroom: a node that is not measured is taken to draw what the
-//! prediction leaves. A node that cannot be judged passes, or a dead operator would stop all scheduling.
+//! With `POWER_FIT=filter` a node is also refused when the pod would take it over its cap. That needs a fresh twin with
+//! a cap, and a measurement or a predicted headroom: for a node that is not measured, the draw follows from the
+//! prediction. A node that cannot be judged passes, since otherwise a failed operator would stop all scheduling.
 
 use super::class::{SchedulableClass, WorkloadClass};
 use super::score::{NodeFacts, SettingError, TwinStatus};
@@ -18,15 +18,15 @@ use power_units::Watts;
 /// A node's part of the decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterTerms {
-    /// What a twin says that counts at its age; nothing where there is none, or one that says nothing.
+    /// The twin's class, if it counts at the twin's age; `None` without a twin or with an unknown class.
     class: Option<SchedulableClass>,
     eco_label: bool,
-    /// What is left under the cap; nothing where it is not known.
+    /// What is left under the cap; `None` where it is not known.
     room: Option<Watts>,
 }
 
 impl FilterTerms {
-    /// A node of which nothing is known.
+    /// A node without any information.
     pub const UNKNOWN: Self = Self { class: None, eco_label: false, room: None };
 
     /// Compiles a node. `eco_label` is whether its label `joulie.io/power-profile` is `eco`.
@@ -43,7 +43,7 @@ impl FilterTerms {
     /// Whether a pod of this class may run here.
     ///
     /// # Errors
-    /// The reason why it may not.
+    /// Why it may not.
     #[inline]
     pub fn admits(&self, pod: WorkloadClass) -> Result<(), Rejection> {
         match (pod, self.class) {
@@ -61,8 +61,8 @@ impl FilterTerms {
         }
     }
 
-    /// How far so many watts more would take the node over its cap: those of the pod, and those assumed for pods that no
-    /// sample shows yet. Nothing or less where they fit, and nothing where nobody can say. For `POWER_FIT=filter`.
+    /// How far `added` watts would take the node over its cap: those of the pod, plus those assumed for pods that no
+    /// sample includes yet. Zero or less where they fit, and zero where it cannot be judged. For `POWER_FIT=filter`.
     #[inline]
     #[must_use]
     pub fn over(&self, added: Watts) -> Watts {
@@ -70,12 +70,12 @@ impl FilterTerms {
     }
 }
 
-/// What `POWER_FIT` says.
+/// The value of `POWER_FIT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PowerFit {
     /// A pod that would take a node over its cap only lowers its score.
     Score,
-    /// It is kept from the node.
+    /// It is refused on the node.
     Filter,
 }
 
@@ -83,7 +83,7 @@ impl PowerFit {
     /// Reads the variable.
     ///
     /// # Errors
-    /// When there is no such choice.
+    /// When the text is no valid choice.
     pub fn read(text: &str) -> Result<Self, SettingError> {
         match text.trim() {
             "score" => Ok(Self::Score),
@@ -93,18 +93,18 @@ impl PowerFit {
     }
 }
 
-/// Why a pod may not go to a node. Its text is what people see in the pod's events.
+/// Why a pod may not go to a node. Users see its text in the pod's events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rejection {
     /// A performance pod, and the twin says eco.
     Eco,
     /// A performance pod, and the twin says draining.
     Draining,
-    /// A performance pod, no twin that overrules the label, and the label says eco.
+    /// A performance pod, no twin overrules the label, and the label says eco.
     EcoLabel,
     /// The cap would be exceeded.
     OverCap {
-        /// By so much.
+        /// By how much.
         by: Watts,
     },
 }
@@ -112,7 +112,7 @@ pub enum Rejection {
 /// What evicting pods from the node would do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Eviction {
-    /// Nothing: the node would stay what it is.
+    /// Nothing: the node's class does not depend on its pods.
     CannotHelp,
     /// Fewer pods draw less.
     MayHelp,
@@ -133,7 +133,7 @@ impl Rejection {
         }
     }
 
-    /// Whether kube-scheduler may try to make room by evicting pods.
+    /// Whether kube-scheduler may try to free power by evicting pods.
     #[must_use]
     pub const fn eviction(self) -> Eviction {
         match self {
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn every_class_of_pod_meets_every_node() {
-        // Fix list extender B15: eco and draining stand whatever the twin's age; performance overrules the label only
+        // Fix list extender B15: eco and draining hold whatever the twin's age; performance overrules the label only
         // while it is fresh.
         use SchedulableClass::{Draining, Eco, Performance, Unknown};
         let (eco, draining, label) =

@@ -1,9 +1,9 @@
-//! Whether a node's twin may be believed.
+//! Whether a node's twin is recent enough to be used.
 //!
-//! A twin that names no Lease is judged by its own `lastUpdated`: fresh until it is older than
+//! A twin that names no Lease is judged by its own `lastUpdated`: it is fresh until it is older than
 //! `TWIN_STALENESS_THRESHOLD` ("stale twin fallback"). A twin that names the Lease `joulie-plan` is written only when
-//! something changes, so its age says nothing: it is fresh while the Lease is renewed and its own telemetry condition
-//! holds.
+//! something changes, so its age is meaningless: it is fresh while the Lease is renewed and its own telemetry
+//! condition holds.
 //!
 //! ```text
 //! PlanLease:  Unseen ──observe──> Sighted ──observe, another renewal──> Renewed ─┐
@@ -11,24 +11,24 @@
 //!                                  └────┘ observe, the same renewal        └─────┘
 //! ```
 //!
-//! A Lease that was only sighted may be long dead, so it is judged by the time written in it. Once it was seen to
-//! change, only our own clock counts: when the last change reached us. No clock is read here.
+//! A Lease that was only sighted may have expired long ago, so it is judged by the time written in it. Once a change
+//! of it was seen, only our own clock counts: the time at which the last change was received. No clock is read here.
 
 use core::fmt;
 use power_units::{Micros, Stamp};
 
-/// A point in time on the wall clock that the cluster's writers share, more or less, in µs since 1970.
+/// A time on the wall clock that the cluster's writers approximately share, in µs since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixTime(i64);
 
 impl UnixTime {
-    /// So many microseconds after the beginning of 1970.
+    /// This many microseconds after the beginning of 1970.
     #[must_use]
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros)
     }
 
-    /// How long after `earlier` this is, or nothing when it is before.
+    /// How long after `earlier` this is; `None` when it is before.
     #[must_use]
     pub fn since(self, earlier: Self) -> Option<Micros> {
         let micros = i128::from(self.0).saturating_sub(i128::from(earlier.0));
@@ -36,18 +36,18 @@ impl UnixTime {
     }
 }
 
-/// What a twin offers as evidence of its age.
+/// The evidence of a twin's age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// There is no twin, or one without a status.
     NoTwin,
-    /// It names no Lease; when its status was last updated, if it says so in a way that can be read.
+    /// It names no Lease; the time of its last status update, if it contains a readable one.
     Dated(Option<UnixTime>),
     /// It names the plan's Lease.
     Leased(TelemetryFreshness),
 }
 
-/// What a twin that names the Lease says of its telemetry.
+/// The telemetry condition of a twin that names the Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TelemetryFreshness {
     /// The condition holds.
@@ -58,25 +58,25 @@ pub enum TelemetryFreshness {
     Unsaid,
 }
 
-/// What is known of the plan's Lease.
+/// The state of the plan's Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlanLease {
     /// Nothing.
     Unseen,
-    /// It was found with this time of renewal in it, which has not changed since.
+    /// It was found with this renewal time, which has not changed since.
     Sighted(UnixTime),
     /// It was seen to be renewed.
     Renewed {
-        /// What it says now.
+        /// The renewal time in it now.
         renewal: UnixTime,
-        /// When that reached us.
+        /// When that was received.
         received: Stamp,
     },
 }
 
 impl PlanLease {
-    /// Takes in what the Lease says. Only a change renews it, in whichever direction the writer's clock went: the
-    /// same object may be delivered again.
+    /// Takes in the renewal time of the Lease. Only a change is a renewal, in either direction, since the writer's
+    /// clock may have been set back; the same object may be delivered again.
     pub fn observe(&mut self, renewal: UnixTime, at: Stamp) {
         *self = match *self {
             Self::Unseen => Self::Sighted(renewal),
@@ -98,38 +98,38 @@ pub struct Now {
     pub own: Stamp,
 }
 
-/// Whether a twin is believed.
+/// Whether a twin is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Freshness {
-    /// It is, for so long if nothing else is heard.
+    /// It is used, for this long without further updates.
     Fresh {
         /// How long.
         left: Micros,
     },
-    /// It is not.
+    /// It is too old or not valid.
     Stale(Staleness),
-    /// There is none.
+    /// There is no twin.
     Absent,
 }
 
 impl Freshness {
-    /// Whether the twin is believed.
+    /// Whether the twin is used.
     #[must_use]
     pub const fn is_fresh(self) -> bool {
         matches!(self, Self::Fresh { .. })
     }
 }
 
-/// Why a twin is not believed.
+/// Why a twin is not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Staleness {
-    /// It does not say when it was updated.
+    /// It contains no update time.
     NoTimestamp,
     /// It was updated this long ago.
     Old(Micros),
-    /// It was updated this far in the future, more than clocks differ.
+    /// It was updated this far in the future, more than the tolerated clock difference.
     Future(Micros),
-    /// It names a Lease that nobody has seen.
+    /// It names a Lease that was not seen.
     NoLease,
     /// It names a Lease that was last renewed this long ago.
     LeaseOld(Micros),
@@ -137,17 +137,17 @@ pub enum Staleness {
     Telemetry,
 }
 
-/// The law of staleness.
+/// The rule of staleness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FreshnessRule {
     threshold: Micros,
 }
 
-/// How far the clock of a twin's writer may be ahead of ours. Synchronised machines differ by far less; a fifth of the
-/// usual threshold is the most that a fast clock can lengthen a twin's life.
+/// How far the clock of a twin's writer may be ahead of ours. Synchronised machines differ by far less. So a clock
+/// that is ahead can extend a twin's validity by at most a fifth of the usual threshold.
 const SKEW: Micros = Micros::MINUTE;
 
-/// The staleness threshold must be longer than nothing.
+/// The staleness threshold must be above zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThresholdIsZero;
 
@@ -186,7 +186,7 @@ impl FreshnessRule {
         match lease {
             PlanLease::Unseen => Freshness::Stale(Staleness::NoLease),
             PlanLease::Sighted(renewal) => self.by_wall(renewal, now, Staleness::LeaseOld),
-            // What reached us a moment after the clock was read has no age.
+            // A renewal that arrived after the clock was read has age zero.
             PlanLease::Renewed { received, .. } => {
                 let ahead = received.since(now.own).filter(|&ahead| ahead > SKEW);
                 ahead.map_or_else(
@@ -302,7 +302,7 @@ mod tests {
         lease.observe(ago(500_000_000), at(1));
         lease.observe(ago(500_000_000), at(900));
         assert_eq!(lease, PlanLease::Sighted(ago(500_000_000)));
-        // A leader whose clock was set back renews too.
+        // A leader whose clock was set back renews, too.
         lease.observe(ago(600_000_000), at(1000));
         lease.observe(ago(600_000_000), at(3600));
         assert_eq!(lease, PlanLease::Renewed { renewal: ago(600_000_000), received: at(1000) });

@@ -1,17 +1,17 @@
-//! GPU pods: whether a node's cards can take a pod, which of them, and how well.
+//! GPU pods: whether a node's cards can take a pod, which of them, and with which score.
 //!
-//! A row is one physical card, as one `GPU` object describes it; a slice of a card (MIG) is never a row, and a card
-//! that is cut into slices takes no pod of this kind: it is handed in as [`GpuPhase::Unknown`]. Whatever is not known
-//! for certain is no fit (fail closed): an unknown phase, VRAM that was not reported or cannot be true, two rows of
+//! A row is one physical card, as one `GPU` object describes it. A slice of a card (MIG) is never a row, and a card
+//! that is divided into slices takes no pod of this kind: it is passed in as [`GpuPhase::Unknown`]. What is not known
+//! for certain does not fit (fail closed): an unknown phase, VRAM that was not reported or is impossible, two rows of
 //! one card.
 //!
-//! - **Fit**: the card is of the model, its phase is Available, and total − allocated VRAM is what the pod asks for
-//!   on each card, for as many cards as the pod asks for. A pod that says nothing about VRAM takes cards of which
-//!   none is allocated, whole.
-//! - **Which cards**: [`choose`] says in which order.
-//! - **Score**, 0 to 100: the tens are **bin packing**, the node's allocated part of its VRAM in tenths, rounded
-//!   down (all cards, before this pod), and so exactly the 0 to 10 of the protocol when divided by ten. The units, 0
-//!   to 9, say how good the chosen cards are, so they decide among nodes that are packed alike:
+//! - **Fit**: the card is of the model, its phase is Available, and its total − allocated VRAM suffices for what the
+//!   pod requests on each card, for as many cards as the pod requests. A pod that requests no VRAM takes whole cards,
+//!   without any allocation.
+//! - **Which cards**: [`choose`] defines the order.
+//! - **Score**, 0 to 100: the tens are **bin packing**, the node's allocated fraction of its VRAM in tenths, rounded
+//!   down (all cards, before this pod). Divided by ten they are exactly the 0 to 10 of the protocol. The units, 0 to
+//!   9, rate the chosen cards, so they decide between nodes with equal packing:
 //!
 //! | cards | units, each part rounded down |
 //! |---|---|
@@ -28,27 +28,27 @@ pub use choose::{CARDS_MAX, choose};
 
 use core::num::NonZeroU32;
 
-/// A model, as a number that stands for its name; the caller interns the names.
+/// A model, as an interned number for its name; the caller interns the names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Model(pub u32);
 
-/// Cards of one node that NVLink joins, as a number that is the node's own.
+/// Cards of one node that are connected by NVLink, as a number within the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Island(pub u16);
 
 /// The text of `GPU.status.phase`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GpuPhase {
-    /// Can take a pod.
+    /// It can take a pod.
     Available,
-    /// A pod has it.
+    /// A pod uses it.
     Allocated,
-    /// Nobody has said, or said something that we do not know.
+    /// Not reported, or reported with an unknown text.
     Unknown,
 }
 
 impl GpuPhase {
-    /// Reads the object's text; what we do not know is unknown.
+    /// Reads the object's text; any other text is unknown.
     #[must_use]
     pub fn read(text: &str) -> Self {
         match text {
@@ -59,7 +59,7 @@ impl GpuPhase {
     }
 }
 
-/// A card's memory in MB. That there is some is certain; more may be allocated than there is.
+/// A card's memory in MB. The total is above zero; more than the total may be reported as allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Vram {
     total_mb: NonZeroU32,
@@ -67,8 +67,8 @@ pub struct Vram {
 }
 
 impl Vram {
-    /// Reads `spec.totalVRAMmb` and `status.allocatedVRAMmb`. What is missing, negative, or a total of nothing, is
-    /// unknown: a status that nobody has written yet does not mean that the card is free.
+    /// Reads `spec.totalVRAMmb` and `status.allocatedVRAMmb`. A missing or negative value, or a total of zero, is
+    /// unknown: a status that was never written does not mean that the card is free.
     #[must_use]
     pub fn read(total_mb: Option<i64>, allocated_mb: Option<i64>) -> Option<Self> {
         let total_mb = NonZeroU32::new(u32::try_from(total_mb?).ok()?)?;
@@ -81,7 +81,7 @@ impl Vram {
         self.total_mb.get()
     }
 
-    /// What no pod has, or nothing when more is allocated than there is: then one of the numbers is wrong.
+    /// What is not allocated; `None` when more is allocated than the total: then one of the numbers is wrong.
     #[must_use]
     pub const fn free_mb(self) -> Option<u32> {
         self.total_mb.get().checked_sub(self.allocated_mb)
@@ -91,25 +91,25 @@ impl Vram {
 /// One physical card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PhysicalGpu {
-    /// Names the card and no other (its UUID, interned); decides where all else is equal.
+    /// Identifies the card (its UUID, interned); breaks ties where all else is equal.
     pub key: u64,
-    /// What it is, if that is known.
+    /// Its model, if known.
     pub model: Option<Model>,
-    /// Its memory, if that is known.
+    /// Its memory, if known.
     pub vram: Option<Vram>,
-    /// With which cards NVLink joins it.
+    /// The cards to which NVLink connects it.
     pub island: Option<Island>,
     /// Whether it can take a pod.
     pub phase: GpuPhase,
 }
 
-// 40,000 cards are held in memory, in the snapshot and in its successor.
+// 40,000 cards are held in memory twice, in the snapshot and in its successor.
 const _: () = assert!(size_of::<PhysicalGpu>() <= 32);
 
-/// The cards for a pod on one node.
+/// The cards chosen for a pod on one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fit {
-    /// Bit `i` stands for the `i`-th card of the caller's slice.
+    /// Bit `i` is for the `i`-th card of the caller's slice.
     pub cards: u64,
     /// 0 to 100.
     pub score: u8,
@@ -120,16 +120,16 @@ pub struct Fit {
 pub enum Reject {
     /// It has no cards.
     NoCards,
-    /// It has more cards than can be judged.
+    /// It has more cards than the maximum.
     TooManyCards,
-    /// Too few are of the model.
+    /// Too few cards are of the model.
     Model {
         /// How many are.
         have: u32,
     },
-    /// Of too few is it known what they are and what they have.
+    /// Too few cards have a known model and state.
     Unknown {
-        /// Of how many it is.
+        /// How many have.
         have: u32,
     },
     /// Too few are large enough, even when empty.
@@ -150,7 +150,7 @@ pub enum Reject {
 }
 
 impl Reject {
-    /// Whether the node could take the pod if other pods left; if not, preemption there would be for nothing.
+    /// Whether the node could take the pod if other pods left; if not, preemption there would be useless.
     #[must_use]
     pub const fn preemption_may_help(self) -> bool {
         match self {
@@ -164,10 +164,10 @@ impl Reject {
     }
 }
 
-/// Whether a node's cards can take a pod, which of them, and how well.
+/// Whether a node's cards can take a pod, which of them, and with which score.
 ///
 /// # Errors
-/// Why it cannot.
+/// Why the node cannot take the pod.
 pub fn fit(ask: GpuRequest, cards: &[PhysicalGpu]) -> Result<Fit, Reject> {
     let eligible = eligible(ask, cards)?;
     let chosen = choose(ask, cards, eligible);
@@ -190,7 +190,7 @@ fn eligible(ask: GpuRequest, cards: &[PhysicalGpu]) -> Result<u64, Reject> {
     if cards.len() > CARDS_MAX {
         return Err(Reject::TooManyCards);
     }
-    // How many cards pass one test after the other.
+    // How many cards pass each of the successive tests.
     let (mut of_model, mut known, mut large, mut available, mut free) = (0_u32, 0_u32, 0_u32, 0_u32, 0_u32);
     let mut eligible = 0;
     let doubled = doubled(cards);
@@ -231,7 +231,7 @@ fn eligible(ask: GpuRequest, cards: &[PhysicalGpu]) -> Result<u64, Reject> {
     }
 }
 
-/// The cards of which there is more than one row: nobody can say which of the rows is true.
+/// The cards with more than one row: it is not known which of the rows is correct.
 fn doubled(cards: &[PhysicalGpu]) -> u64 {
     let mut doubled = 0;
     for (at, (bit, card)) in numbered(cards).enumerate() {
@@ -244,7 +244,7 @@ fn doubled(cards: &[PhysicalGpu]) -> u64 {
     doubled
 }
 
-/// The tens of the score: the allocated part of the node's known VRAM.
+/// The tens of the score: the allocated fraction of the node's known VRAM.
 fn packing(cards: &[PhysicalGpu]) -> u64 {
     let (mut total, mut allocated) = (0_u64, 0_u64);
     for vram in cards.iter().filter_map(|card| card.vram) {
@@ -254,7 +254,7 @@ fn packing(cards: &[PhysicalGpu]) -> u64 {
     part_of(10, allocated, total).saturating_mul(10)
 }
 
-/// The units of the score: how good the chosen cards are.
+/// The units of the score: the rating of the chosen cards.
 fn quality(ask: GpuRequest, cards: &[PhysicalGpu], chosen: u64) -> u64 {
     let (mut asked, mut free) = (0_u64, 0_u64);
     let mut count = 0_u64;
@@ -270,7 +270,7 @@ fn quality(ask: GpuRequest, cards: &[PhysicalGpu], chosen: u64) -> u64 {
     part_of(4, asked, free).saturating_add(part_of(5, joined, count.saturating_sub(1)))
 }
 
-/// How many islands the chosen cards are spread over; a card that NVLink joins to no other is one of its own.
+/// How many islands the chosen cards are spread over; a card without NVLink counts as one island.
 fn islands(cards: &[PhysicalGpu], chosen: u64) -> u64 {
     let mut islands = 0_u64;
     for (at, (bit, card)) in numbered(cards).enumerate() {
@@ -283,7 +283,7 @@ fn islands(cards: &[PhysicalGpu], chosen: u64) -> u64 {
     islands
 }
 
-/// `scale × part ÷ whole`, rounded down and at most `scale`; nothing of nothing.
+/// `scale × part ÷ whole`, rounded down and at most `scale`; zero when `whole` is zero.
 fn part_of(scale: u64, part: u64, whole: u64) -> u64 {
     power_units::Amount::part(scale, part, whole, power_units::Role::Limit).unwrap_or(0).min(scale)
 }

@@ -15,19 +15,20 @@
 //! clamped to 0..=100 and cut to a whole number. [`Formula::Facility`] weighs 0.4 · headroomScore,
 //! 0.3 · (100 − coolingStress) and 0.3 · (100 − psuStress) instead, without the trend.
 //!
-//! - Watts assumed for pods that no sample shows yet count as measured.
-//! - Without a measurement against a cap, `predictedPowerHeadroomScore` stands for the headroom before the pod; the pod's
-//!   watts and the assumed ones are taken off it against the cap, else against what the hardware draws at most. Without
-//!   a `powerMeasurement` it stands as it is.
+//! - Watts assumed for pods that no sample includes yet count as measured.
+//! - Without a measurement against a cap, `predictedPowerHeadroomScore` is the headroom before the pod. The pod's watts
+//!   and the assumed ones are subtracted from it, relative to the cap, or else to the most that the hardware draws.
+//!   Without a `powerMeasurement` the prediction is used as it is.
 //! - PUE above 1 multiplies the pod's watts where facility metrics are enabled.
 //! - A node whose twin is stale or missing is *unknown*: 50, or at most the lowest known candidate.
-//! - A part of a twin that is missing is taken for the worse: no headroom, full cooling stress. Power supply stress that is
-//!   missing, as on a node without a rack, leaves its weight to the other two alike (0.55 and 0.45). A trend that is missing
-//!   is neither bonus nor penalty: as a derivative ("positive = rising") it needs two samples, and a node that has just been
-//!   sampled for the first time is not known to rise. So it ranks below a node that falls and above one that rises.
+//! - A missing part of a twin counts as the worst case: no headroom, full cooling stress. Missing power supply stress,
+//!   as on a node without a rack, gives its weight to the other two in equal parts (0.55 and 0.45). A missing trend is
+//!   neither bonus nor penalty: as a derivative ("positive = rising") it needs two samples, and a node that has just
+//!   been sampled for the first time is not known to rise. So it ranks below a node that falls and above one that
+//!   rises.
 //!
 //! Everything that does not depend on the pod is compiled into [`NodeTerms`] when a snapshot is built, so that scoring
-//! a node costs a few multiplications. Before the cut the result lies within 10⁻⁶ of the exact formula.
+//! a node costs a few multiplications. Before rounding down, the result is within 10⁻⁶ of the exact formula.
 
 use super::class::{SchedulableClass, WorkloadClass};
 use super::cluster::ClusterAggregates;
@@ -47,7 +48,7 @@ pub(crate) use budget::Drawn;
 pub use explain::{Breakdown, ExplainedTerms, HeadroomSource, Known};
 pub use settings::{Formula, ScoreMax, Scoring, SettingError, UnknownScore};
 
-/// What `NodeTwin.status` says of a node.
+/// The fields of a `NodeTwin.status` that the score uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TwinStatus {
     /// `schedulableClass`
@@ -65,19 +66,19 @@ pub struct TwinStatus {
 }
 
 impl TwinStatus {
-    /// A twin that says nothing but its class.
+    /// A twin that contains nothing but its class.
     #[must_use]
     pub const fn silent(class: SchedulableClass) -> Self {
         Self { class, headroom: None, cooling: None, psu: None, pue: None, power: None }
     }
 
-    /// The predicted headroom, at most 100; none where the twin does not say.
+    /// The predicted headroom, at most 100; zero where the twin has none.
     pub(crate) fn headroom_or_none(&self) -> Percent {
         self.headroom.unwrap_or(Percent::ZERO).min(Percent::HUNDRED)
     }
 }
 
-/// `NodeTwin.status.powerMeasurement`. What could not be measured is missing, never zero.
+/// `NodeTwin.status.powerMeasurement`. A value that could not be measured is missing, never zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TwinPower {
     /// `measuredNodePowerW`
@@ -88,10 +89,10 @@ pub struct TwinPower {
     pub trend: Option<WattsPerMinute>,
 }
 
-/// All that is known of a node.
+/// The known facts about a node.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeFacts<'a> {
-    /// Whether its twin is believed.
+    /// Whether its twin is used.
     pub freshness: Freshness,
     /// Its twin, if it has one.
     pub twin: Option<&'a TwinStatus>,
@@ -105,7 +106,7 @@ impl NodeFacts<'_> {
     }
 }
 
-/// A pod's part of the score.
+/// The terms of the score that depend on the pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodTerms {
     class: WorkloadClass,
@@ -125,7 +126,7 @@ impl PodTerms {
         self.class
     }
 
-    /// The watts that it would add to a node with this hardware. They are the same on all such nodes.
+    /// The watts that it would add to a node with this hardware; they are equal on all such nodes.
     #[must_use]
     #[inline]
     pub fn on(&self, hardware: &HardwareTerms) -> PodEstimate {
@@ -133,12 +134,12 @@ impl PodTerms {
     }
 }
 
-/// A node's part of the score, if the node is known: half a cache line.
+/// The terms of the score that depend on the node, if the node is known: half a cache line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeTerms(Option<ScoreTerms>);
 
 impl NodeTerms {
-    /// A node of which nothing is known.
+    /// A node without any information.
     pub const UNKNOWN: Self = Self(None);
 
     /// Compiles a node.
@@ -147,8 +148,8 @@ impl NodeTerms {
         Self(node.fresh_twin().map(|twin| Terms::of(twin, node.hardware, cluster, scoring).compile()))
     }
 
-    /// The score of a pod of this class that would add so many watts, if the node is known. `assumed` are the watts of pods
-    /// that no sample shows yet.
+    /// The score of a pod of this class that would add `added` watts, if the node is known. `assumed` are the watts of
+    /// pods that no sample includes yet.
     #[must_use]
     #[inline]
     pub fn score(&self, class: WorkloadClass, added: Watts, assumed: Watts) -> Option<Score> {
@@ -156,18 +157,18 @@ impl NodeTerms {
     }
 }
 
-/// A score before it is clamped and cut.
+/// A score before it is clamped and rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Score(terms::Twentieths);
 
 impl Score {
-    /// In points, neither clamped nor cut.
+    /// In points, neither clamped nor rounded.
     #[must_use]
     pub fn exact(self) -> Percent {
         self.0.to_points()
     }
 
-    /// Clamped to 0..=100 and cut toward zero.
+    /// Clamped to 0..=100 and rounded toward zero.
     #[must_use]
     #[inline]
     pub fn whole(self) -> u8 {
@@ -178,25 +179,25 @@ impl Score {
 /// One node of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeCandidate<'a> {
-    /// Its terms, or nothing for a node that the snapshot does not hold.
+    /// Its terms; `None` for a node that the snapshot does not contain.
     pub terms: Option<&'a NodeTerms>,
     /// The watts that the pod would add to it, see [`PodTerms::on`].
     pub added: Watts,
-    /// Watts assumed for pods that no sample shows yet.
+    /// Watts assumed for pods that no sample includes yet.
     pub assumed: Watts,
 }
 
-/// A candidate's points, in the range that was asked for.
+/// A candidate's points, in the configured range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Points {
     /// By the formula.
     Known(u8),
-    /// For want of a fresh twin.
+    /// The default, without a fresh twin.
     Unknown(u8),
 }
 
 impl Points {
-    /// What kube-scheduler is told.
+    /// The value for kube-scheduler.
     #[must_use]
     pub const fn get(self) -> u8 {
         match self {
@@ -205,7 +206,7 @@ impl Points {
     }
 }
 
-/// How a request went.
+/// The summary of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ScoreSummary {
     /// How many candidates were known.
@@ -216,10 +217,10 @@ pub struct ScoreSummary {
     pub lowest: Option<u8>,
 }
 
-/// The score of a node of which nothing is known.
+/// The score of a node without any information.
 const NEUTRAL: u8 = 50;
 
-/// Scores the candidates into `out`, one for one; the shorter of the two ends it.
+/// Scores the candidates into `out`, one for one, up to the length of the shorter one.
 pub fn score_all<'a>(
     scoring: &Scoring,
     class: WorkloadClass,

@@ -1,13 +1,13 @@
-//! Products and quotients whose middle does not fit 64 bits. What they stand for says how they are rounded.
+//! Products and quotients with intermediate values above 64 bits. Their role tells how they are rounded.
 
 use power_units::Role;
 
-/// `a · b / 2^shift`; what does not fit becomes the largest value. `shift` lies in 1..=64.
+/// `a · b / 2^shift`; an overflow becomes the largest value. `shift` is in 1..=64.
 #[inline]
 pub(crate) fn scaled(a: u64, b: u64, shift: u32, role: Role) -> u64 {
     let product = u128::from(a).wrapping_mul(u128::from(b));
     let one = 1_u128.wrapping_shl(shift);
-    // A product of two 64-bit numbers is at most 2¹²⁸ − 2⁶⁵ + 1, so what is added still fits beside it.
+    // A product of two 64-bit numbers is at most 2¹²⁸ − 2⁶⁵ + 1, so adding `more` does not overflow.
     let more = match role {
         Role::Limit => 0,
         Role::Demand => one.wrapping_sub(1),
@@ -16,8 +16,7 @@ pub(crate) fn scaled(a: u64, b: u64, shift: u32, role: Role) -> u64 {
     u64::try_from(product.wrapping_add(more).wrapping_shr(shift)).unwrap_or(u64::MAX)
 }
 
-/// `dividend / divisor`; what does not fit, and everything over zero, becomes the largest value. The dividend is below
-/// 2¹²⁷.
+/// `dividend / divisor`; an overflow, and a division by zero, become the largest value. The dividend is below 2¹²⁷.
 pub(crate) fn quotient(dividend: u128, divisor: u64, role: Role) -> u64 {
     let more = match role {
         Role::Limit => 0,

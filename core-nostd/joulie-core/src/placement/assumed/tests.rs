@@ -1,4 +1,4 @@
-//! The life of an assumption, late and repeated events, full storage, and the burst that must spread.
+//! The life of an assumption, late and repeated events, full storage, and a burst that must be spread.
 
 use super::*;
 use crate::placement::class::SchedulableClass;
@@ -52,7 +52,7 @@ fn a_pod_counts_from_its_binding_until_a_sample_shows_it() {
     assert_eq!(assumed.see(&seen(1, 7, 0, None), at(0), Some(at(0))), SightingOutcome::Counted);
     assert_eq!(watts(&assumed, 7), 50);
     assert_eq!(assumed.see(&seen(1, 7, 0, Some(10)), at(10), Some(at(0))), SightingOutcome::Known);
-    // A sample no later than start and settle time shows nothing yet, however long ago that was.
+    // A sample no later than start plus settle time shows nothing yet, however long ago it was taken.
     for sample in [None, Some(at(5)), Some(at(40))] {
         assert_eq!(assumed.sweep(at(5000), |_| sample), Swept::default());
         assert_eq!(watts(&assumed, 7), 50);
@@ -80,11 +80,12 @@ fn whether_a_pod_counts_can_be_asked_before_it_is_kept() {
 #[test]
 fn what_was_expired_does_not_count_again() {
     let mut assumed = storage(4);
-    // A list after a restart: a pod that has long run, on a node that is sampled, and one that has long not run.
+    // A list after a restart: a pod that has run for long, on a node that is sampled, and one that has not run for
+    // long.
     assert_eq!(assumed.see(&seen(1, 7, 0, Some(10)), at(5000), Some(at(4990))), SightingOutcome::Ignored);
     assert_eq!(assumed.see(&seen(2, 7, 0, None), at(5000), Some(at(4990))), SightingOutcome::Ignored);
     assert!(assumed.is_empty());
-    // A pod that runs on a node that nobody samples counts.
+    // A pod that runs on a node without samples counts.
     assert_eq!(assumed.see(&seen(1, 7, 0, Some(10)), at(5000), None), SightingOutcome::Counted);
     assert_eq!(assumed.see(&seen(1, 7, 0, Some(10)), at(5000), Some(at(4990))), SightingOutcome::Ignored);
     assert!(assumed.is_empty());
@@ -105,7 +106,7 @@ fn a_pod_that_never_runs_is_forgotten_after_the_maximum_age_however_often_it_is_
 fn the_word_that_a_pod_runs_is_not_taken_back_by_an_older_one() {
     let mut assumed = storage(4);
     let _ = assumed.see(&seen(1, 7, 0, Some(10)), at(11), None);
-    // The bind call's answer, seconds apart on another clock, arrives after the watch.
+    // The bind call's answer, with a clock seconds apart, arrives after the watch.
     assert_eq!(assumed.see(&seen(1, 7, 3, None), at(12), None), SightingOutcome::Known);
     assert_eq!(assumed.sweep(at(50), |_| Some(at(45))).shown, 1);
 }
@@ -117,12 +118,12 @@ fn a_pod_that_is_gone_stays_gone() {
     assumed.gone(PodUid(1), at(1));
     assert_eq!(watts(&assumed, 7), 0);
     assert_eq!(assumed.see(&seen(1, 7, 0, Some(1)), at(2), None), SightingOutcome::Ignored);
-    // Gone before its binding was heard of.
+    // Deleted before its binding was reported.
     assumed.gone(PodUid(2), at(1));
     assumed.gone(PodUid(2), at(2));
     assert_eq!(assumed.see(&seen(2, 7, 0, None), at(2), None), SightingOutcome::Ignored);
     assert!(assumed.is_empty());
-    // After a minute nobody speaks of it any more.
+    // After a minute the pod is no longer remembered.
     assert_eq!(assumed.sweep(at(62), |_| None), Swept::default());
     assert_eq!(assumed.filled, 0);
 }
@@ -144,7 +145,7 @@ fn a_pod_that_is_bound_again_counts_on_the_later_node_only() {
     assumed.unbound(PodUid(1), NodeKey(7));
     assert_eq!(watts(&assumed, 7), 0);
     assert_eq!(assumed.see(&seen(1, 8, 1, None), at(1), None), SightingOutcome::Counted);
-    // A bind that reports failure after the pod was seen to run did not fail.
+    // A bind that reports failure after the pod was seen running did not fail.
     let _ = assumed.see(&seen(1, 8, 1, Some(2)), at(2), None);
     assumed.unbound(PodUid(1), NodeKey(8));
     assert_eq!(watts(&assumed, 8), 50);
@@ -163,7 +164,7 @@ fn a_node_that_is_gone_takes_its_pods_along() {
 #[test]
 fn times_from_the_future_are_times_of_now() {
     let mut assumed = storage(4);
-    // A node whose clock is an hour ahead: its pod settles all the same.
+    // A node whose clock is an hour ahead: its pod settles nevertheless.
     let _ = assumed.see(&seen(1, 7, 3600, Some(3600)), at(0), None);
     assert_eq!(assumed.sweep(at(31), |_| Some(at(31))).shown, 1);
     // A sample an hour ahead shows nothing before its time.
@@ -185,7 +186,7 @@ fn full_storage_drops_what_is_gone_then_what_was_bound_first_and_says_so() {
     assert_eq!(assumed.see(&seen(4, 7, 25, None), at(40), None), SightingOutcome::Displaced(PodUid(5)));
     assert_eq!(assumed.see(&seen(4, 7, 25, None), at(40), None), SightingOutcome::Known);
     assumed.gone(PodUid(3), at(41));
-    // Word of a stranger's end is not worth a pod that counts.
+    // The report that an unknown pod ended does not displace a pod that counts.
     assert_eq!(assumed.see(&seen(2, 7, 35, None), at(42), None), SightingOutcome::Counted);
     assumed.gone(PodUid(99), at(43));
     assert_eq!((assumed.len(), watts(&assumed, 7)), (3, 150));
@@ -219,7 +220,7 @@ fn a_rule_that_forgets_before_it_settles_is_refused() {
 /// Node, binding, start.
 type Row = (u32, i64, Option<i64>);
 
-/// The same rules over an ordered map, without any storage to be full.
+/// The same rules over an ordered map, with unlimited storage.
 #[derive(Clone, Default)]
 struct Model {
     pods: BTreeMap<u128, (u32, i64, Option<i64>, Option<i64>)>,
@@ -309,7 +310,7 @@ proptest! {
 
     #[test]
     fn the_order_of_the_pods_makes_no_difference(seed in any::<u64>(), slots in 0_usize..24) {
-        // Each pod on one node, seen up to three times; all orders end in the same storage, even when it is full.
+        // Each pod on one node, seen up to three times; all orders give the same storage, even when it is full.
         let mut dice = Dice::new(seed);
         let mut sightings = Vec::new();
         for pod in 0..20 {
@@ -331,8 +332,8 @@ proptest! {
     }
 }
 
-/// Places `pods` identical pods on `nodes` identical nodes one after the other, before any sample shows one, always on
-/// the node that `score` likes best, the first of several. Returns how many each got.
+/// Places `pods` identical pods on `nodes` identical nodes one after the other, before any sample includes one, always
+/// on the node with the best `score`, the first of several. Returns how many each node got.
 fn burst(nodes: usize, pods: usize, cap: i32, score: impl Fn(&NodeTerms, Watts, Watts) -> i64) -> Vec<usize> {
     let scoring = Scoring {
         formula: Formula::Headroom,
@@ -385,7 +386,7 @@ fn a_burst_spreads_over_identical_nodes() {
     for (nodes, pods) in [(1, 5), (3, 10), (7, 7), (10, 95), (50, 333)] {
         let placed = burst(nodes, pods, 2000, whole);
         assert!(spread(&placed) <= 1, "{placed:?}");
-        // However small a pod is beside the cap, what is not cut tells the nodes apart.
+        // Even for pods that are small compared with the cap, the exact score distinguishes the nodes.
         let placed = burst(nodes, pods, 200_000, exact);
         assert!(spread(&placed) <= 1, "{placed:?}");
     }

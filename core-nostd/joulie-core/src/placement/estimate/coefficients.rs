@@ -1,12 +1,12 @@
-//! The tunable coefficients of the marginal estimate. They count to nine decimals, so that what a person writes is
-//! what is calculated with.
+//! The configurable coefficients of the marginal estimate. They have nine decimals, so that the configured value
+//! is the one used in the calculation.
 
 use crate::placement::class::WorkloadClass;
 use crate::placement::wide::quotient;
 use core::fmt;
 use power_units::{DecimalError, Ratio, Role};
 
-/// How much of what a node could draw its pods do draw.
+/// The fractions of a node's possible draw that its pods really draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Coefficients {
     cpu_nano: u32,
@@ -20,8 +20,8 @@ const NANO: u64 = 1_000_000_000;
 const MEMORY_NANO_PER_GIB: u64 = NANO / 100;
 const MEMORY_NANO_MAX: u64 = NANO / 10 * 3;
 
-/// The largest coefficient that is accepted. One means that a pod draws all that its share could; above two is a
-/// percentage written as a number.
+/// The largest accepted coefficient. One means that a pod draws all that its share allows; a value above two is
+/// probably a percentage.
 const MAX: Ratio = Ratio::from_int(2);
 
 impl Coefficients {
@@ -29,10 +29,10 @@ impl Coefficients {
     pub const REFERENCE: Self =
         Self { cpu_nano: 700_000_000, gpu_standard_nano: 650_000_000, gpu_performance_nano: 850_000_000 };
 
-    /// Coefficients of one's own.
+    /// Own coefficients.
     ///
     /// # Errors
-    /// When one of them is not above 0, or above 2. The error names its variable.
+    /// When one of them is not above 0, or is above 2. The error names its variable.
     pub fn new(cpu: Ratio, gpu_standard: Ratio, gpu_performance: Ratio) -> Result<Self, CoefficientError> {
         Ok(Self {
             cpu_nano: CoefficientSetting::Cpu.nano(cpu)?,
@@ -41,10 +41,10 @@ impl Coefficients {
         })
     }
 
-    /// Replaces one coefficient by what its variable says.
+    /// Replaces one coefficient by the text of its variable.
     ///
     /// # Errors
-    /// When the text is not a number, or not one that is accepted. The error names the variable.
+    /// When the text is not a number, or the number is out of range. The error names the variable.
     pub fn with(self, setting: CoefficientSetting, text: &str) -> Result<Self, CoefficientError> {
         let not_a_number = |cause| CoefficientError::NotANumber { setting, cause };
         let nano = setting.nano(Ratio::parse(text.trim(), Role::Nearest).map_err(not_a_number)?)?;
@@ -55,7 +55,7 @@ impl Coefficients {
         })
     }
 
-    /// One coefficient, for people to see.
+    /// One coefficient, for display.
     #[must_use]
     pub fn get(&self, setting: CoefficientSetting) -> Ratio {
         let nano = match setting {
@@ -67,7 +67,7 @@ impl Coefficients {
         Ratio::from_bits(i64::try_from(bits).unwrap_or(i64::MAX))
     }
 
-    /// Watts of cores under the coefficient, rounded up; both in 2⁻³² W.
+    /// The watts of cores times the coefficient, rounded up; both in 2⁻³² W.
     pub(crate) fn of_cpu(&self, max: u64) -> u64 {
         quotient(u128::from(max).wrapping_mul(u128::from(self.cpu_nano)), NANO, Role::Demand)
     }
@@ -131,14 +131,14 @@ impl CoefficientSetting {
 pub enum CoefficientError {
     /// The variable's text is not a number.
     NotANumber {
-        /// Whose text.
+        /// The variable.
         setting: CoefficientSetting,
         /// What is wrong with it.
         cause: DecimalError,
     },
-    /// The number is not one that a coefficient can be.
+    /// The number is out of range.
     OutOfRange {
-        /// Whose number.
+        /// The variable.
         setting: CoefficientSetting,
         /// The number.
         value: Ratio,

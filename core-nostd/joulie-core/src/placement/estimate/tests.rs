@@ -1,5 +1,5 @@
-//! The observed estimates of the reference, at the values that its rules mean, and the estimate against a model in
-//! floating point.
+//! The observed estimates of the reference, at the values that its rules intend, and the estimate against a model
+//! in floating point.
 
 use super::*;
 use crate::placement::class::WorkloadClass::{self, Performance, Standard};
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 const REFERENCE: Coefficients = Coefficients::REFERENCE;
 
-/// 96 cores, 2 × 360 W, 8 × 700 W GPUs whose vendor the record does not name.
+/// 96 cores, 2 × 360 W, 8 × 700 W GPUs of an unspecified vendor.
 fn node_h() -> HardwareRecord {
     HardwareRecord {
         cpu_max: Some(HardwareRecord::packages(Watts::from_int(360), Some(2))),
@@ -41,7 +41,7 @@ fn assert_watts(actual: f64, expected: f64) {
     assert!((actual - expected).abs() < 1e-6, "{actual} is not {expected}");
 }
 
-/// No rounding hides watts, and none adds more than a few of the smallest ones.
+/// Rounding never loses watts, and never adds more than a few of the smallest units.
 #[track_caller]
 fn assert_just_above(actual: Watts, exact: i32) {
     let over = actual - Watts::from_int(exact);
@@ -73,7 +73,7 @@ fn the_reference_s_observed_estimates_hold() {
         ("cpu 200 on 96", Standard, &[cores(200)], 504.0),
         ("cpu 8 + 10Gi", Standard, &[with_memory(cores(8), 10)], 46.2),
         ("cpu 8 + 128Gi", Standard, &[with_memory(cores(8), 128)], 54.6),
-        // A pebibyte is memory like any other: 42 W · 1.3.
+        // A pebibyte follows the same rule: 42 W · 1.3.
         ("cpu 8 + 1Pi", Standard, &[with_memory(cores(8), 1 << 20)], 54.6),
         ("cpu 4 + nvidia 2", Standard, &[with_gpu(cores(4), 0, asks(2))], 931.0),
         ("cpu 4 + nvidia 2", Performance, &[with_gpu(cores(4), 0, asks(2))], 1211.0),
@@ -134,7 +134,7 @@ fn the_powerest_table_holds() {
 
 #[test]
 fn a_record_that_says_nothing_is_one_core_and_no_record_is_no_watts() {
-    // 150 W · 0.7 for any pod of a core or more, half of it for half a core.
+    // 150 W · 0.7 for any pod of one core or more, half of it for half a core.
     assert_watts(total(&HardwareRecord::EMPTY, &demand(Standard, 1000, None)), 105.0);
     assert_watts(total(&HardwareRecord::EMPTY, &demand(Standard, 64_000, None)), 105.0);
     assert_watts(total(&HardwareRecord::EMPTY, &demand(Standard, 500, None)), 52.5);
@@ -146,12 +146,12 @@ fn a_record_that_says_nothing_is_one_core_and_no_record_is_no_watts() {
 
 #[test]
 fn a_pod_cannot_drive_more_gpus_than_the_node_has() {
-    // Fix list extender B23: 8 · 700 W · 0.65, whatever more was asked for.
+    // Fix list extender B23: 8 · 700 W · 0.65, however many more were requested.
     for count in [8, 20, u32::MAX] {
         let gpu = estimate(&node_h(), &demand(Standard, 1000, Some((count, GpuVendor::Nvidia)))).gpu;
         assert_just_above(gpu, 3640);
     }
-    // A record that only says that there are GPUs bounds nothing.
+    // A record without a number of GPUs sets no bound.
     let some = Some(NodeGpus { count: None, max: Some(Watts::from_int(700)), vendor: None });
     let node = HardwareRecord { gpus: some, ..node_h() };
     assert_watts(as_f64(estimate(&node, &demand(Standard, 1000, Some((20, GpuVendor::Nvidia)))).gpu), 9100.0);

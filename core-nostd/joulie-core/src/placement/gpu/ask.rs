@@ -1,10 +1,10 @@
-//! What a GPU pod asks for: `gpu-extender.mle.com/model`, `gpu-extender.mle.com/vram-mb`, and its GPU count.
+//! The request of a GPU pod: `gpu-extender.mle.com/model`, `gpu-extender.mle.com/vram-mb`, and its GPU count.
 
 use super::{Model, Vram};
 use core::fmt;
 use core::num::NonZeroU32;
 
-/// What a pod asks for.
+/// What a pod requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GpuRequest {
     model: Option<Model>,
@@ -12,12 +12,12 @@ pub struct GpuRequest {
     count: NonZeroU32,
 }
 
-/// Why what a pod asks for makes no sense. Such a pod fits nowhere.
+/// Why a request is not valid. Such a pod fits nowhere.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AskError {
-    /// No GPU at all, or a number of them that is none.
+    /// A number of GPUs below one or too large.
     Count(i64),
-    /// No VRAM, or an amount that is none.
+    /// An amount of VRAM below one or too large.
     Vram(i64),
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for AskError {
 impl core::error::Error for AskError {}
 
 impl GpuRequest {
-    /// `count` cards, of any model or of one, with so much VRAM free on each of them or nothing allocated at all.
+    /// `count` cards, of any model or of one, with this much free VRAM on each, or without any allocation.
     ///
     /// # Errors
     /// When the count or the VRAM is below one or beyond what any card has.
@@ -58,7 +58,7 @@ impl GpuRequest {
         self.count.get()
     }
 
-    /// What it takes of a card: what it asks for, or all.
+    /// What it uses of a card: the requested VRAM, or all of it.
     #[must_use]
     pub fn need_mb(self, vram: Vram) -> u32 {
         self.vram_mb.map_or(vram.total_mb(), NonZeroU32::get)

@@ -1,26 +1,26 @@
-//! Which of the cards that can take a pod are taken.
+//! Chooses among the cards that can take a pod.
 
 use super::{GpuRequest, PhysicalGpu, numbered};
 
-/// The most cards of one node that are judged.
+/// The most cards of one node that are considered.
 pub const CARDS_MAX: usize = 64;
 
 /// Chooses as many of the `eligible` cards as the pod asks for.
 ///
 /// For one card, the best is the one with
-/// 1. the least free VRAM, which leaves the least over (**best fit**: larger gaps stay for larger pods; for a pod that
-///    takes a card whole, it is the smallest card);
-/// 2. the fewest eligible cards in its NVLink island, so that larger islands stay whole;
+/// 1. the least free VRAM, which leaves the least unused (**best fit**: larger gaps remain for larger pods; for a pod
+///    that takes a whole card, it is the smallest card);
+/// 2. the fewest eligible cards in its NVLink island, so that larger islands remain free;
 /// 3. the smallest key.
 ///
 /// For several cards, the best are those
 /// 1. that are spread over the fewest islands: one, wherever one is large enough;
-/// 2. whose islands have the fewest eligible cards, so the island that is just large enough;
-/// 3. with the least free VRAM in all;
-/// 4. with the smallest keys (the set that has the smallest key which the other has not).
+/// 2. whose islands have the fewest eligible cards, so the smallest island that suffices;
+/// 3. with the least total free VRAM;
+/// 4. with the smallest keys (the set that contains the smallest key in which the two differ).
 ///
-/// A card that NVLink joins to no other is an island of its own. The order of the slice does not matter. When fewer
-/// cards are eligible than asked for, none is chosen.
+/// A card without NVLink counts as an island. The order of the slice does not matter. When fewer cards are eligible
+/// than requested, none is chosen.
 #[must_use]
 pub fn choose(ask: GpuRequest, cards: &[PhysicalGpu], eligible: u64) -> u64 {
     if ask.count() == 1 { choose_one(cards, eligible) } else { choose_several(ask.count(), cards, eligible) }
@@ -37,22 +37,22 @@ fn free_mb(card: &PhysicalGpu) -> u32 {
     card.vram.and_then(|vram| vram.free_mb()).unwrap_or(0)
 }
 
-/// How many eligible cards its island has, itself included.
+/// The number of eligible cards in its island, itself included.
 fn companions(card: &PhysicalGpu, cards: &[PhysicalGpu], eligible: u64) -> u32 {
     let Some(island) = card.island else { return 1 };
     let joined = numbered(cards).filter(|(bit, other)| eligible & bit != 0 && other.island == Some(island));
     joined.fold(0, |sum, _| sum.saturating_add(1))
 }
 
-/// What a set of cards costs, the most important first. Sets of different islands add up, field by field, and adding
-/// the same to two sets leaves their order as it is: that is what the search below rests on.
+/// The cost of a set of cards, the most important field first. The costs of sets in different islands add up field by
+/// field, and adding the same cost to two sets does not change their order: the search below relies on that.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Cost {
     islands: u32,
-    /// Eligible cards in these islands.
+    /// The eligible cards in these islands.
     opened: u32,
     free_mb: u64,
-    /// All bits but those of the set, the smallest key as the highest bit: less for smaller keys.
+    /// All bits except those of the set; the smallest key is the highest bit, so a set with smaller keys costs less.
     without: u64,
 }
 
@@ -71,7 +71,7 @@ impl Cost {
 
 /// The eligible cards, best first within their islands.
 struct Deck {
-    /// Island (own number for a card without one), free VRAM, rank of the key, bit in the caller's slice.
+    /// Island (a number of its own for a card without one), free VRAM, rank of the key, bit in the caller's slice.
     cards: [(u32, u32, u32, u64); CARDS_MAX],
     len: usize,
 }
@@ -89,7 +89,7 @@ impl Deck {
         deck
     }
 
-    /// Puts a card where it belongs: whoever is larger moves one place up.
+    /// Inserts a card in order; larger cards move one place up.
     fn insert(&mut self, card: (u32, u32, u32, u64)) {
         let mut carried = card;
         self.len = self.len.saturating_add(1);
@@ -105,8 +105,8 @@ impl Deck {
     }
 }
 
-/// The best sets of every size from the islands seen so far, one island after the other; from an island the best few
-/// are its first few.
+/// Finds the best sets of every size, adding one island after the other. The best `n` cards of an island are its first
+/// `n`.
 fn choose_several(count: u32, cards: &[PhysicalGpu], eligible: u64) -> u64 {
     let Some(count) = usize::try_from(count).ok().filter(|&count| count <= CARDS_MAX) else { return 0 };
     let deck = Deck::sorted(cards, eligible);
@@ -132,7 +132,7 @@ fn high_bit(rank: u32) -> u64 {
 
 /// Improves the best sets by the first one, two, three … cards of one more island.
 fn take_from(island: &[(u32, u32, u32, u64)], count: usize, best: &mut [Option<Cost>; CARDS_MAX + 1]) {
-    // Larger sets first, so that those that they are made of do not hold this island yet.
+    // Larger sets first, so that the smaller sets they build on do not contain this island yet.
     for size in (1..=count).rev() {
         let mut adds =
             Cost { islands: 1, opened: u32::try_from(island.len()).unwrap_or(u32::MAX), ..Cost::NOTHING };

@@ -1,4 +1,4 @@
-//! Hand-made nodes, and every subset of up to eight random cards against the one that was chosen.
+//! Nodes written by hand, and every subset of up to eight random cards compared with the chosen one.
 
 use super::*;
 use proptest::prelude::*;
@@ -65,10 +65,10 @@ fn one_island_that_is_just_large_enough_leaves_the_larger_one_whole() {
     assert_eq!(chosen(ask(30_000, 2), &cards), BTreeSet::from([4, 5]));
     assert_eq!(chosen(ask(30_000, 3), &cards), BTreeSet::from([0, 1, 2]));
     assert_eq!(chosen(ask(30_000, 4), &cards), BTreeSet::from([0, 1, 2, 3]));
-    // Five need two islands: one of four and any one card; the loose card opens least.
+    // Five need two islands: one of four and any one card; the single card opens least.
     assert_eq!(chosen(ask(30_000, 5), &cards), BTreeSet::from([0, 1, 2, 3, 6]));
     assert_eq!(chosen(ask(30_000, 6), &cards), BTreeSet::from([0, 1, 2, 3, 4, 5]));
-    // One card closes the smallest gap first; among equal gaps it does not break an island.
+    // One card closes the smallest gap first; among equal gaps it does not open an island.
     assert_eq!(chosen(ask(30_000, 1), &cards), BTreeSet::from([6]));
     assert_eq!(chosen(ask(35_000, 1), &cards), BTreeSet::from([4]));
 }
@@ -84,13 +84,13 @@ fn what_is_not_known_for_certain_is_no_fit() {
     ];
     for bad in unknown {
         assert_eq!(fit(ask(1, 1), &[bad]), Err(Reject::Unknown { have: 0 }), "{bad:?}");
-        // A bad card beside a good one takes nothing away from it.
+        // A card with unknown data does not affect a valid one.
         assert_eq!(chosen(ask(1, 1), &[PhysicalGpu { key: 0, ..bad }, good]), BTreeSet::from([1]));
     }
-    // Two rows of one card: which of them is true?
+    // Two rows of one card: it is not known which is correct.
     assert_eq!(fit(ask(1, 1), &[good, good]), Err(Reject::Unknown { have: 0 }));
     assert_eq!(chosen(ask(1, 1), &[good, card(2, 40_000, 0), card(1, 40_000, 39_000)]), BTreeSet::from([2]));
-    // A pod that takes any model takes a card of an unknown one.
+    // A pod that accepts any model takes a card of an unknown one.
     assert!(fit(GpuRequest::new(None, Some(1), 1).unwrap(), &[PhysicalGpu { model: None, ..good }]).is_ok());
 }
 
@@ -146,7 +146,7 @@ fn a_rejection_names_the_first_test_that_too_few_pass_and_whether_preemption_may
 
 #[test]
 fn the_tens_of_the_score_are_the_tenths_of_vram_that_are_allocated() {
-    // One 10,000 MB card to choose, and one that holds the rest of the node's allocation; 9 × 2,500 ÷ 10,000 = 2.25.
+    // One 10,000 MB card to choose, and one that has the rest of the node's allocation; 9 × 2,500 ÷ 10,000 = 2.25.
     for (allocated, tens) in
         [(0, 0), (9_999, 0), (10_000, 1), (45_000, 4), (89_999, 8), (90_000, 9), (99_999, 9)]
     {
@@ -154,7 +154,7 @@ fn the_tens_of_the_score_are_the_tenths_of_vram_that_are_allocated() {
         let got = fit(ask(2_500, 1), &cards).unwrap();
         assert_eq!((got.score / 10, got.score % 10), (tens, 2), "{allocated}");
     }
-    // What cannot be true neither fills a node nor overflows: more allocated than there is counts as full.
+    // Impossible values neither fill a node nor overflow: more allocated than the total counts as full.
     let cards = [card(1, 10_000, 0), card(2, 10_000, i64::from(u32::MAX))];
     assert_eq!(fit(ask(10_000, 1), &cards).unwrap().score, 59);
 }
@@ -162,7 +162,7 @@ fn the_tens_of_the_score_are_the_tenths_of_vram_that_are_allocated() {
 #[test]
 fn the_units_of_the_score_are_how_good_the_cards_are() {
     let units = |ask, cards: &[PhysicalGpu]| fit(ask, cards).unwrap().score % 10;
-    // 9 × 30,000 ÷ 40,000 = 6.75; a whole card leaves nothing over.
+    // 9 × 30,000 ÷ 40,000 = 6.75; a whole card leaves nothing unused.
     assert_eq!(units(ask(30_000, 1), &[card(1, 40_000, 0)]), 6);
     assert_eq!(units(whole(1), &[card(1, 40_000, 0)]), 9);
     // Four cards: 4 × 30 ÷ 40 = 3, plus 5 within one island, 5 × 2 ÷ 3 = 3.3 across two, 0 where nothing is joined.
@@ -189,7 +189,7 @@ fn sixty_four_cards_are_judged() {
     assert_eq!(fit(ask(1, 63), &loose).unwrap().cards, u64::MAX - 1);
 }
 
-/// A set's cost as the page says it, in the words of the page.
+/// A set's cost as the documentation of [`choose`] defines it.
 fn cost(ask: GpuRequest, cards: &[PhysicalGpu], fitting: u64, set: u64) -> (usize, usize, u64, Vec<u64>) {
     let of = |mask: u64| -> Vec<&PhysicalGpu> {
         numbered(cards).filter(|(bit, _)| mask & bit != 0).map(|(_, card)| card).collect()

@@ -1,13 +1,13 @@
-//! What a node's headroom is taken from: a measurement against a cap, or a prediction.
+//! What a node's headroom is computed from: a measurement against a cap, or a prediction.
 //!
 //! "If power measurement data is unavailable (no powerMeasurement in NodeTwin status), the extender falls back to the
-//! twin-computed predictedPowerHeadroomScore": that is the headroom *before* the pod. Where there is a powerMeasurement,
-//! but one that lost its measurement or its cap, the pod counts all the same, or a node that nobody sees would score the
-//! same for every pod and collect them all:
+//! twin-computed predictedPowerHeadroomScore": that is the headroom *before* the pod. If there is a powerMeasurement,
+//! but without the measured power or the cap, the pod counts all the same. Otherwise an unmeasured node would have
+//! the same score for every pod and attract them all:
 //!
-//! - with a cap, the node is taken to draw `cap · (1 − predictedPowerHeadroomScore / 100)`;
-//! - without a cap, a pod is weighed against all that the hardware draws at most, its CPUs and its GPUs;
-//! - with neither, or without a powerMeasurement, the prediction stands as it is.
+//! - with a cap, the node is assumed to draw `cap · (1 − predictedPowerHeadroomScore / 100)`;
+//! - without a cap, a pod is compared with the most that the hardware draws, its CPUs and its GPUs;
+//! - with neither, or without a powerMeasurement, the prediction is used as it is.
 
 use super::TwinStatus;
 use crate::placement::estimate::HardwareRecord;
@@ -20,19 +20,19 @@ pub(crate) struct Drawn {
     pub(crate) capped: Watts,
 }
 
-/// What a pod's watts are compared with on a node that is not measured against a cap.
+/// The reference for a pod's watts on a node that is not measured against a cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Against {
     /// The cap, which is known where the measurement is not.
     Cap(Watts),
-    /// The most that the hardware draws, as far as its record says.
+    /// The most that the hardware draws, according to its record.
     Hardware(Watts),
     /// Nothing: neither is known, or the twin has no powerMeasurement at all.
     Nothing,
 }
 
 impl Against {
-    /// Without a measurement.
+    /// For a node without a measurement.
     pub(crate) fn of(twin: &TwinStatus, hardware: Option<&HardwareRecord>) -> Self {
         if twin.power.is_none() {
             return Self::Nothing;
@@ -54,11 +54,11 @@ impl TwinStatus {
     /// The power drawn and the cap that it is to be compared with, if both are known.
     pub(crate) fn against_cap(&self) -> Option<Drawn> {
         let capped = self.cap()?;
-        // Less than nothing would hide the watts of the pod.
+        // A negative measurement would hide the watts of the pod.
         Some(Drawn { measured: self.power?.measured?.or_zero(), capped })
     }
 
-    /// What is left under the cap before the pod: measured, else predicted; nothing where it cannot be told.
+    /// What is left under the cap before the pod: measured, else predicted; `None` where neither is known.
     pub(crate) fn room(&self) -> Option<Watts> {
         match self.against_cap() {
             Some(drawn) => Some(drawn.capped - drawn.measured),

@@ -1,4 +1,4 @@
-//! The score of one pod on one node, term by term, for people to see.
+//! The score of one pod on one node, term by term, for display.
 
 use super::terms::{Basis, Terms};
 use super::{Against, NodeFacts, PodTerms, Score, Scoring};
@@ -13,9 +13,9 @@ use power_units::{Percent, Ratio, Watts};
 pub struct Breakdown {
     /// The pod's marginal power on this node.
     pub estimate: PodEstimate,
-    /// Watts of pods that no sample shows yet.
+    /// Watts of pods that no sample includes yet.
     pub assumed: Watts,
-    /// By the formula, or for want of a fresh twin.
+    /// By the formula, or by default without a fresh twin.
     pub placement: ExplainedTerms,
 }
 
@@ -24,27 +24,27 @@ pub struct Breakdown {
 pub enum ExplainedTerms {
     /// By the formula.
     Known(Known),
-    /// For want of a fresh twin.
+    /// There is no fresh twin.
     Unknown(Freshness),
 }
 
-/// What the node's headroom was taken from.
+/// What the node's headroom was computed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadroomSource {
     /// The cap: projectedPower against cappedPower.
     Capped {
         /// What is drawn now.
         measured: Watts,
-        /// With the pod, and with the pods that no sample shows yet.
+        /// With the pod, and with the pods that no sample includes yet.
         projected: Watts,
         /// The cap.
         capped: Watts,
     },
     /// There is no measurement against a cap: predictedPowerHeadroomScore, less the added watts.
     Predicted {
-        /// Those of the pod, and of the pods that no sample shows yet.
+        /// The watts of the pod, and of the pods that no sample includes yet.
         added: Watts,
-        /// What they are compared with.
+        /// The reference for these watts.
         against: Against,
     },
 }
@@ -52,17 +52,17 @@ pub enum HeadroomSource {
 /// The terms of the formula, in points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// What the headroom was taken from.
+    /// What the headroom was computed from.
     pub budget: HeadroomSource,
-    /// PUE as it weighed the pod's watts: 1 where it did not.
+    /// The PUE by which the pod's watts were multiplied; 1 without facility metrics.
     pub pue: Ratio,
     /// headroomScore
     pub headroom_score: Percent,
-    /// headroomScore, weighed.
+    /// headroomScore, weighted.
     pub headroom: Percent,
-    /// What cooling stress leaves, weighed.
+    /// 100 − coolingStress, weighted.
     pub cooling: Percent,
-    /// What power supply stress leaves, weighed.
+    /// 100 − psuStress, weighted.
     pub psu: Percent,
     /// trendBonus
     pub trend: Percent,
@@ -70,7 +70,7 @@ pub struct Known {
     pub profile: Percent,
     /// pressureRelief, never above zero.
     pub relief: Percent,
-    /// All of it.
+    /// The sum of all terms.
     pub score: Score,
 }
 

@@ -1,15 +1,15 @@
-//! What an operator may choose about scores.
+//! The settings of the score.
 
 use super::NEUTRAL;
 use crate::placement::estimate::Coefficients;
 use core::fmt;
 
-/// The choices.
+/// The settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scoring {
     /// `SCORING_FORMULA`
     pub formula: Formula,
-    /// `ENABLE_FACILITY_METRICS`: whether PUE weighs the pod's watts.
+    /// `ENABLE_FACILITY_METRICS`: whether the pod's watts are multiplied by PUE.
     pub facility_metrics: bool,
     /// `UNKNOWN_SCORE`
     pub unknown: UnknownScore,
@@ -19,7 +19,7 @@ pub struct Scoring {
     pub coefficients: Coefficients,
 }
 
-/// Which weights.
+/// The weights of the formula.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Formula {
     /// 0.7 headroom, 0.15 cooling, the trend, bonus and relief.
@@ -28,7 +28,7 @@ pub enum Formula {
     Facility,
 }
 
-/// What a node of which nothing is known scores.
+/// The score of a node without any information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnknownScore {
     /// 50.
@@ -37,10 +37,10 @@ pub enum UnknownScore {
     Cautious,
 }
 
-/// The best score.
+/// The highest score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScoreMax {
-    /// 0 to 100. kube-scheduler multiplies by ten times the weight all the same.
+    /// 0 to 100. kube-scheduler multiplies by ten times the weight in both cases.
     Hundred,
     /// 0 to 10, the range of the extender protocol.
     Ten,
@@ -85,7 +85,7 @@ impl UnknownScore {
     /// Reads `UNKNOWN_SCORE`.
     ///
     /// # Errors
-    /// When there is no such choice.
+    /// When the text is no valid choice.
     pub fn read(text: &str) -> Result<Self, SettingError> {
         match text.trim() {
             "neutral" | "50" => Ok(Self::Neutral),
@@ -115,7 +115,7 @@ impl ScoreMax {
         }
     }
 
-    /// A whole score of 0..=100 in the range, cut toward zero.
+    /// A whole score of 0..=100 in this range, rounded toward zero.
     #[must_use]
     pub fn points(self, whole: u8) -> u8 {
         match self {

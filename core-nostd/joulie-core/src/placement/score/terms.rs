@@ -1,5 +1,5 @@
-//! The terms of the score, in twentieths of a point: all weights (0.7, 0.15, 0.3, 0.4) are whole numbers of them, so a
-//! score that is a whole number on paper is one here.
+//! The terms of the score, in twentieths of a point. All weights (0.7, 0.15, 0.3, 0.4) are whole numbers of
+//! twentieths, so a score that is exactly a whole number is one here, too.
 
 use super::{Against, Drawn, Formula, Scoring, TwinStatus};
 use crate::placement::class::{SchedulableClass, WorkloadClass};
@@ -13,14 +13,14 @@ use power_units::{Percent, Ratio, Role, Watts};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Twentieths(i64);
 
-/// No term is larger, so that sums of a few of them fit: it is fifty thousand points, and what is below zero is zero
-/// in the end.
+/// The largest absolute value of a term, so that sums of a few terms fit: it is fifty thousand points, and a score
+/// below zero becomes zero in the end.
 const TERM_MAX: i64 = 1 << 60;
 const ONE: i64 = 1 << 40;
 const PER_POINT: i64 = 20;
 
-/// Half of the accuracy of the arithmetic, in 2⁻⁴⁰ twentieths: what is a whole number on paper must not be cut to the one
-/// below because of a rounding.
+/// Half of the accuracy of the arithmetic, in 2⁻⁴⁰ twentieths: a score that is exactly a whole number must not be
+/// rounded to the one below by a rounding error.
 const GUARD: i64 = PER_POINT << 19;
 
 impl Twentieths {
@@ -36,7 +36,7 @@ impl Twentieths {
         Self::bounded(wide)
     }
 
-    /// Without `clamp`, which would panic on ends in the wrong order.
+    /// `clamp` is not used, since it would panic on bounds in the wrong order.
     fn bounded(wide: i128) -> Self {
         let max = i128::from(TERM_MAX);
         Self(i64::try_from(wide.max(max.wrapping_neg()).min(max)).unwrap_or(0))
@@ -66,7 +66,7 @@ impl Twentieths {
     }
 }
 
-/// What the terms weigh, in twentieths for each point.
+/// The weights of the terms, in twentieths for each point.
 struct Weights {
     headroom: u32,
     cooling: u32,
@@ -79,7 +79,8 @@ const BONUS_POINTS: i64 = 10;
 const TREND_POINTS_MAX: i32 = 25;
 
 impl Formula {
-    /// Where power supply stress is not known, its weight goes to the other two alike: it is neither full nor none.
+    /// Where power supply stress is unknown, its weight is divided equally between the other two: it counts neither as
+    /// full nor as zero.
     const fn weights(self, knows_psu: bool) -> Weights {
         match (self, knows_psu) {
             (Self::Headroom, _) => Weights { headroom: 14, cooling: 3, psu: 0, trend: 20 },
@@ -89,13 +90,13 @@ impl Formula {
     }
 }
 
-/// The terms of one node, apart.
+/// The separate terms of one node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     /// Headroom before the pod's and the assumed watts.
     pub(crate) headroom: Twentieths,
     headroom_weight: u32,
-    /// What a watt more takes away.
+    /// What each additional watt subtracts.
     pub(crate) slope: Slope,
     pub(crate) cooling: Twentieths,
     pub(crate) psu: Twentieths,
@@ -108,11 +109,11 @@ pub(crate) struct Terms {
     pub(crate) basis: Basis,
 }
 
-/// What the headroom is taken from.
+/// What the headroom is computed from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Basis {
     Measured(Drawn),
-    /// By predictedPowerHeadroomScore.
+    /// From predictedPowerHeadroomScore.
     Predicted(Against),
 }
 
@@ -154,13 +155,13 @@ impl Terms {
         }
     }
 
-    /// Headroom as it is before it is weighed.
+    /// The headroom before it is weighted.
     pub(crate) fn headroom_score(&self, weighed: Twentieths) -> Percent {
         let bits = weighed.0.checked_div_euclid(i64::from(self.headroom_weight)).unwrap_or(0) >> 8;
         Percent::from_bits(bits)
     }
 
-    /// All that does not depend on the pod.
+    /// The sum of all terms that do not depend on the pod.
     pub(crate) fn sum(&self, class: WorkloadClass) -> Twentieths {
         let common = self.headroom.plus(self.cooling).plus(self.psu).plus(self.trend);
         match class {
@@ -179,7 +180,7 @@ impl Terms {
     }
 }
 
-/// The terms of one node, as far as a request needs them apart.
+/// The terms of one node, combined as far as a request allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ScoreTerms {
     standard: Twentieths,
@@ -199,7 +200,7 @@ impl ScoreTerms {
     }
 }
 
-/// What a watt takes away, in 2⁻⁴⁸ twentieths; zero where there is nothing to compare it with.
+/// What each watt subtracts, in 2⁻⁴⁸ twentieths; zero without a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slope(u64);
 
@@ -217,7 +218,7 @@ impl Slope {
     }
 }
 
-/// PUE as it weighs, in 2⁻³²; never below one.
+/// The PUE factor, in 2⁻³²; never below one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pue(NonZeroU64);
 
@@ -245,7 +246,7 @@ impl Pue {
     }
 }
 
-/// (cappedPower − measuredPower) / cappedPower · 100, weighed.
+/// (cappedPower − measuredPower) / cappedPower · 100, weighted.
 fn at_rest(weight: u32, drawn: Drawn) -> Twentieths {
     let hundred = u128::from(weight).wrapping_mul(100).wrapping_shl(40);
     let used =
@@ -253,7 +254,7 @@ fn at_rest(weight: u32, drawn: Drawn) -> Twentieths {
     Twentieths::bounded(i128::try_from(hundred).unwrap_or(0).saturating_sub(i128::from(used)))
 }
 
-/// What a stress from 0 to 100 leaves; nothing where it is not known.
+/// 100 minus a stress from 0 to 100; zero where the stress is unknown.
 fn spare(stress: Option<Percent>) -> Percent {
     Percent::HUNDRED - stress.unwrap_or(Percent::HUNDRED).within(Percent::ZERO, Percent::HUNDRED)
 }
@@ -281,7 +282,7 @@ fn for_standard_pods(class: SchedulableClass, cluster: &ClusterAggregates) -> (T
     }
 }
 
-/// Watts in 2⁻³²; what is below zero is zero.
+/// Watts in 2⁻³²; a negative value is zero.
 #[inline]
 fn bits(watts: Watts) -> u64 {
     u64::try_from(watts.to_bits()).unwrap_or(0)

@@ -76,7 +76,7 @@ fn score_of(
     NodeTerms::of(facts, cluster, scoring).score(pod.class(), added, assumed)
 }
 
-/// A node on which a pod that asks for nothing is scored.
+/// A node on which a pod without requests is scored.
 fn candidate(terms: Option<&NodeTerms>) -> NodeCandidate<'_> {
     NodeCandidate { terms, added: Watts::ZERO, assumed: Watts::ZERO }
 }
@@ -176,7 +176,7 @@ fn a_demand_lowers_the_score_and_a_larger_node_suffers_less_from_it() {
     assert!(large > small);
 }
 
-/// Measured by nobody, with or without a cap.
+/// Not measured, with or without a cap.
 fn blind(twin: TwinStatus, capped: Option<i32>) -> TwinStatus {
     let power = TwinPower { measured: None, capped: capped.map(Watts::from_int), trend: None };
     TwinStatus { power: Some(power), ..twin }
@@ -196,13 +196,13 @@ fn a_node_whose_telemetry_is_dead_is_not_the_best_for_every_pod() {
     assert_points(at(&blind(node, Some(600)), Some(&hardware), 30), 64.0 - 56.0 / 6.0);
     // Assumed watts are known even where no record is.
     assert_points(at(&blind(node, Some(600)), None, 30), 64.0 - 3.5);
-    // Without a cap, 50 W of 500 W of hardware, and of 500 W + 2 · 250 W.
+    // Without a cap: 50 W of 500 W of hardware, and of 500 W + 2 · 250 W.
     assert_points(at(&node, Some(&hardware), 0), 64.0 - 7.0);
     let watts = |watts| Some(Watts::from_int(watts));
     let gpus = |count, max| Some(NodeGpus { count, max, vendor: None });
     let with_gpus = |count, max| HardwareRecord { gpus: gpus(count, max), ..hardware };
     assert_points(at(&node, Some(&with_gpus(Some(2), watts(250))), 0), 64.0 - 3.5);
-    // GPUs that a record does not describe are no budget.
+    // GPUs without complete data in the record add nothing to the reference.
     for unsaid in [with_gpus(None, watts(250)), with_gpus(Some(2), None), with_gpus(Some(2), watts(-250))] {
         assert_points(at(&node, Some(&unsaid), 0), 64.0 - 7.0);
     }
@@ -217,8 +217,8 @@ fn a_node_whose_telemetry_is_dead_is_not_the_best_for_every_pod() {
 
 #[test]
 fn a_blind_node_that_gets_pods_falls_behind_one_that_is_seen() {
-    // Fix list extender B21: ten pods of 50 W, each assumed until a sample shows it. Each takes 5.83 of the 34.65 points
-    // that the blind node has more.
+    // Fix list extender B21: ten pods of 50 W, each assumed until a sample includes it. Each subtracts 5.83 of the
+    // 34.65 points by which the unmeasured node leads.
     let (hardware, pod) = fifty_watts();
     let (dark, seen) = (blind(twin(Unknown, 100, 0), Some(600)), measured(twin(Unknown, 0, 0), 297, 600, 0));
     let score = |node: &TwinStatus, assumed: i32| {
@@ -266,7 +266,7 @@ fn a_cap_that_is_none_leaves_the_predicted_headroom() {
     for (drawn, cap) in [(watts(5), None), (watts(5), watts(0)), (watts(5), watts(-9)), (None, watts(600))] {
         assert_eq!(whole(&power(drawn, cap)), 61, "{drawn:?} {cap:?}");
     }
-    // The trend counts all the same: 60 W/min over 6.
+    // The trend counts nevertheless: 60 W/min over 6.
     let trend = Some(WattsPerMinute::from_int(60));
     let trending = TwinStatus { power: Some(TwinPower { measured: None, capped: None, trend }), ..node };
     assert_eq!(whole(&trending), 51);
@@ -293,7 +293,7 @@ fn what_lies_outside_its_range_is_brought_into_it() {
     let pressed =
         |pressure| score_with(&twin(Performance, 100, 0), None, &cluster(pressure, 0), &standard()).whole();
     assert_eq!((pressed(150), pressed(100), pressed(-60)), (55, 55, 85));
-    // Headroom has no lower end: −100 · 0.7 + 15.
+    // Headroom has no lower bound: −100 · 0.7 + 15.
     assert_points(points(score_with(&twin(Unknown, -100, 0), None, &calm(), &standard())), -55.0);
 }
 
@@ -383,7 +383,7 @@ fn watts_assumed_for_pods_on_their_way_count_as_measured() {
     let facts = NodeFacts { freshness: FRESH, twin: Some(&node), hardware: None };
     let fifty = score_of(&facts, &calm(), &SEEDS, &standard(), Watts::from_int(50));
     assert_points(points(fifty.unwrap()), 41.0 + 1.0 / 6.0);
-    // Less than nothing takes nothing off the pod's own watts.
+    // Negative assumed watts do not reduce the pod's own watts.
     let (hardware, pod) = fifty_watts();
     let facts = NodeFacts { hardware: Some(&hardware), ..facts };
     let with = |assumed| score_of(&facts, &calm(), &SEEDS, &pod, assumed);
@@ -524,8 +524,8 @@ fn extremes_neither_panic_nor_leave_the_range() {
 
 #[test]
 fn a_fraction_is_cut_and_no_number_is_not_a_number() {
-    // Fix list extender B9: the cut toward zero is the page's; what is not a number has no value of these types, so
-    // nothing turns into the least of all integers.
+    // Fix list extender B9: rounding toward zero is the page's rule; a NaN has no value of these types, so it
+    // cannot become the smallest integer.
     for (headroom, expected) in
         [(0, 15), (1, 15), (2, 16), (3, 17), (99, 84), (100, 85), (-20, 1), (-21, 0), (-30, 0)]
     {
@@ -540,7 +540,7 @@ fn a_fraction_is_cut_and_no_number_is_not_a_number() {
 
 #[test]
 fn a_score_that_is_a_whole_number_on_paper_is_that_number() {
-    // 462 W of cap and 46.2 W of pod, which has no end in binary: 90 · 0.7 + 15 = 78.
+    // 462 W of cap and 46.2 W of pod, which has no finite binary fraction: 90 · 0.7 + 15 = 78.
     let hardware = HardwareRecord { cpu_max: Some(Watts::from_int(720)), cores: Some(96), gpus: None };
     let demand = PodDemand {
         memory_bytes: 10 << 30,
@@ -549,7 +549,7 @@ fn a_score_that_is_a_whole_number_on_paper_is_that_number() {
     let node = measured(twin(Performance, 0, 0), 0, 462, 0);
     let pod = PodTerms::of(&demand, &Coefficients::REFERENCE);
     assert_eq!(score_with(&node, Some(&hardware), &calm(), &pod).whole(), 78);
-    // Every whole percentage of a cap of 700 W, so that a third of the scores are whole on paper.
+    // Every whole percentage of a cap of 700 W, so that a third of the scores are exactly whole.
     for percent in 0..=100_i32 {
         let score = whole(&measured(twin(Unknown, 0, 0), 7 * percent, 700, 0));
         assert_eq!(i32::from(score), ((100 - percent) * 7 + 150) / 10, "{percent}");
@@ -558,7 +558,7 @@ fn a_score_that_is_a_whole_number_on_paper_is_that_number() {
 
 #[test]
 fn the_fast_path_equals_its_breakdown() {
-    // Fix list extender B27: what is shown to people is the score that the scheduler gets.
+    // Fix list extender B27: the displayed score is the one that the scheduler gets.
     let mut dice = Dice::new(4);
     for _ in 0..100_000 {
         let scoring = Scoring {
@@ -615,7 +615,7 @@ fn the_breakdown_names_the_terms_of_the_page() {
     let breakdown = Breakdown::of(&facts, &cluster(70, 0), &SEEDS, &standard, Watts::ZERO);
     let ExplainedTerms::Known(known) = breakdown.placement else { panic!("a fresh twin is known") };
     assert_eq!(known.relief, Percent::from_int(-21));
-    // Fix list extender B21, B27: what the pod is weighed against is said.
+    // Fix list extender B21, B27: the breakdown names the reference of the pod's watts.
     let explained = |node: &TwinStatus, hardware: Option<&HardwareRecord>| {
         let facts = NodeFacts { freshness: FRESH, twin: Some(node), hardware };
         match Breakdown::of(&facts, &calm(), &SEEDS, &pod, watts(30)).placement {
@@ -704,7 +704,7 @@ proptest! {
             let facts = NodeFacts { freshness: FRESH, twin: Some(&node), hardware: Some(&hardware) };
             score_of(&facts, &calm(), &SEEDS, &PodTerms::of(&demand, &SEEDS.coefficients), Watts::ZERO).unwrap()
         };
-        // Two slopes are rounded apart; the rounding is a thousand times below what is cut.
+        // Two slopes are rounded separately; the rounding error is a thousandth of the guard.
         prop_assert!(of(capped + more).exact() + Percent::from_bits(8) >= of(capped).exact());
         prop_assert!(of(capped + more).whole() >= of(capped).whole());
     }

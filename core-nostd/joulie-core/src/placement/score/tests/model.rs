@@ -1,4 +1,4 @@
-//! The score beside a model of it in binary floating point, from raw facts.
+//! Compares the score with a model of it in binary floating point, from raw facts.
 
 use super::*;
 
@@ -6,7 +6,7 @@ fn number(bits: i64) -> f64 {
     bits as f64 / (1_u64 << 32) as f64
 }
 
-/// What a pod's watts are compared with: the cap, else what the hardware draws at most.
+/// The reference of a pod's watts: the cap, else the most that the hardware draws.
 fn model_budget(twin: &TwinStatus, hardware: &HardwareRecord) -> Option<f64> {
     let power = twin.power?;
     let above_zero =
@@ -18,7 +18,7 @@ fn model_budget(twin: &TwinStatus, hardware: &HardwareRecord) -> Option<f64> {
     above_zero(power.capped).or((most > 0.0).then_some(most))
 }
 
-/// The formula as it is written on the page, from the records as they were read.
+/// The formula as the page defines it, from unprocessed records.
 fn model(
     twin: &TwinStatus,
     (hardware, demand): (&HardwareRecord, &PodDemand),
@@ -93,9 +93,9 @@ fn a_million_scores_lie_within_a_millionth_of_the_model() {
         let model = model(&node, (&hardware, &demand), number(assumed.to_bits()), &cluster, &scoring);
         let budget = model_budget(&node, &hardware);
         blind += u32::from(node.against_cap().is_none() && budget.is_some());
-        // Below a watt the roundings of the watts weigh as much more as the budget is smaller.
+        // Below a watt, the rounding of the watts counts more, the smaller the reference is.
         let accuracy = budget.map_or(1.0, |budget| (1.0 / budget).max(1.0));
-        // Far below zero points a double has no millionths to compare with.
+        // Far below zero points a double is not accurate to millionths.
         if model > -10_000.0 && accuracy <= 32.0 {
             worst = worst.max((points(score) - model).abs() / accuracy);
         }
