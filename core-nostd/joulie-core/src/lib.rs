@@ -1,11 +1,11 @@
 //! Control of a node, placement of pods, and the budget: facts in, decision out.
 //!
-//! Nothing here does I/O, reads a clock, allocates, uses a float or panics, and nothing here can fail: what may be
-//! unknown is a variant, never a default.
+//! Nothing here does I/O, reads a clock, allocates, uses a float or panics, and nothing here can fail. A value
+//! that may be unknown is a variant, never a default.
 //!
 //! - [`node`]: what one node's agent decides: which cap, by which backend, at which frequency;
 //! - [`placement`]: what the scheduler extender decides: which nodes, with which score, on which GPUs;
-//! - [`budget`]: what the operator must keep to: a tree of limits and the order of lowering and raising.
+//! - [`budget`]: the rules that the operator follows: a tree of limits and the order of lowering and raising.
 #![no_std]
 #![forbid(unsafe_code)]
 #![cfg_attr(

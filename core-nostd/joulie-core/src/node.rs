@@ -1,14 +1,14 @@
 //! What one node's agent decides: which cap, by which backend, at which frequency, and for how long.
 //!
-//! - [`cap`], [`gpu_cap`]: what an intent in watts or percent means on this hardware;
-//! - [`backend`]: power limit, closed loop or percent path, and the way from one to the other and back;
-//! - [`law`]: what a control law is; [`classic`] and [`tracking`] are the two;
-//! - [`grant`]: how the packages and GPUs share what the budget lets the node have;
+//! - [`cap`], [`gpu_cap`]: resolve an intent in watts or percent for this hardware;
+//! - [`backend`]: power limit, closed loop or percent path, and the transitions between them;
+//! - [`law`]: the interface of a control law; [`classic`] and [`tracking`] implement it;
+//! - [`grant`]: divides the node's grant among its packages and GPUs;
 //! - [`throttle`]: which frequency policies a throttle or a mean frequency limits;
-//! - [`energy`]: what may be believed of energy counters;
+//! - [`energy`]: which readings of energy counters are credible;
 //! - [`engine`]: the control loop over all of these, facts in and orders out;
 //! - [`lease`]: what happens when nobody renews the desired state;
-//! - [`actuation`], [`limiter`], [`drift`], [`backoff`]: what a thing that is ordered, confirmed and held goes through;
+//! - [`actuation`], [`limiter`], [`drift`], [`backoff`]: the states of a setting that is ordered, confirmed and held;
 //! - [`ticket`]: which order an outcome is about.
 
 pub mod actuation;

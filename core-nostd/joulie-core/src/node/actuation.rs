@@ -1,9 +1,10 @@
-//! One thing that is set on hardware and must be seen in force: a power limit, or a throttle.
+//! One setting of the hardware that is written and must be read back: a power limit, or a throttle.
 //!
-//! What was ordered is *pending* until the facts bring its outcome; only then is it *held*. There is one order in
-//! flight at a time; only a setting may overtake a release, because what is wanted again must not wait for its own
-//! undoing. What was in force before stays *standing* until then. An order that was given up may still be answered:
-//! whoever has an actuation tells it the news of its last order only, by [`Ticket`](super::ticket::Ticket).
+//! An ordered setting is *pending* until the facts bring its outcome; only then is it *held*. There is one order in
+//! flight at a time. Only a set order may overtake a release, because a setting that is wanted again must not wait
+//! until its release is done. What was in force before stays *standing* until then. An abandoned order may still be
+//! answered: the caller passes on only the outcome of its last order, which it recognizes by its
+//! [`Ticket`](super::ticket::Ticket).
 //!
 //! ```text
 //!          Set                read back
@@ -22,25 +23,25 @@
 //!                                       Stuck      (Set takes Releasing and Stuck back to Pending)
 //! ```
 //!
-//! A wait belongs to the target that was refused: another target is ordered at once, also while a truce holds, since a
-//! lower cap must not wait for the old one's retry. That is one order for each change of what is wanted; the count of
+//! A wait belongs to the target that was refused. Another target is ordered at once, also during a truce, since a
+//! lower cap must not wait for the old one's retry. That is one order for each change of the target. The count of
 //! failures goes on, so the next wait is no shorter.
 //!
-//! *Free*: as its owner left it. *Adopted*: set by us before a restart, to what is not known.
+//! *Free*: as its owner left it. *Adopted*: set by us before a restart, to an unknown value.
 
 use super::backoff::{Backoff, has_come};
 use core::fmt;
 use power_hal::ErrorKind;
 use power_units::{Micros, Stamp};
 
-/// What is ordered of one thing, and how it stands.
+/// One setting: what was ordered, and whether it is in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Actuation<T> {
     /// As its owner left it.
     Free,
-    /// Set by us before a restart, to what is not known.
+    /// Set by us before a restart, to an unknown value.
     Adopted,
-    /// Ordered, and nobody has said what became of it.
+    /// Ordered; the outcome is not known yet.
     Pending {
         /// What was ordered.
         target: T,
@@ -60,7 +61,7 @@ pub enum Actuation<T> {
         /// Since when.
         since: Stamp,
     },
-    /// Not taken; it will be ordered again.
+    /// Not in force; it will be ordered again.
     Refused {
         /// What was ordered.
         target: T,
@@ -91,7 +92,7 @@ pub enum Actuation<T> {
     },
 }
 
-/// What of ours is in force.
+/// What is in force because of our orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InForce<T> {
     /// Nothing.
@@ -105,11 +106,11 @@ pub enum InForce<T> {
 /// What is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want<T> {
-    /// That it stays as it is.
+    /// The setting stays as it is.
     Keep,
-    /// That this is in force.
+    /// This target is in force.
     Set(T),
-    /// That the original is back.
+    /// The original is restored.
     Release,
 }
 
@@ -118,22 +119,22 @@ pub enum Want<T> {
 pub enum ActuationOutcome<T> {
     /// Nothing yet.
     None,
-    /// What became of setting the target: what stands, or why it does not.
+    /// The outcome of setting the target: what is in force, or why it is not.
     Set(Result<T, ErrorKind>),
-    /// What became of putting the original back.
+    /// The outcome of restoring the original.
     Released(Result<(), ErrorKind>),
-    /// Somebody else has changed it, in a way that is accepted.
+    /// Somebody else has changed it, in an acceptable way.
     Changed(T),
-    /// It is not in force, or nobody can tell whether it is.
+    /// It is not in force, or that cannot be determined.
     Lost {
-        /// Why: somebody else has undone it, or it is out of reach.
+        /// Why: somebody else has changed it, or it is out of reach.
         kind: ErrorKind,
         /// From when on to set it again.
         again_at: Stamp,
         /// How often that happened before.
         failures: u32,
     },
-    /// It was out of reach and is back: what was ordered meanwhile did not reach it, and what failed need not wait.
+    /// It was out of reach and is back. What was ordered meanwhile did not reach it, and a failed order need not wait.
     Back,
 }
 
@@ -168,7 +169,7 @@ impl fmt::Display for ActuationError {
 impl core::error::Error for ActuationError {}
 
 impl ActuationLaw {
-    /// An order without an outcome for `patience` counts as timed out; refused ones are tried again with `backoff`.
+    /// An order without an outcome for `patience` counts as timed out. Refused orders are repeated with `backoff`.
     ///
     /// # Errors
     /// When the patience is zero.
@@ -176,7 +177,7 @@ impl ActuationLaw {
         if patience == Micros::ZERO { Err(ActuationError) } else { Ok(Self { patience, backoff }) }
     }
 
-    /// Takes in what the facts say.
+    /// Updates the state by what the facts report.
     pub(crate) fn learn<T: Copy>(
         &self,
         actuation: Actuation<T>,
@@ -320,7 +321,7 @@ impl<T: Copy + PartialEq> Actuation<T> {
         }
     }
 
-    /// What of ours is in force, as far as anybody knows.
+    /// What is in force because of our orders, as far as it is known.
     #[must_use]
     pub const fn standing(&self) -> InForce<T> {
         match *self {
@@ -331,7 +332,7 @@ impl<T: Copy + PartialEq> Actuation<T> {
         }
     }
 
-    /// Whether something of ours is in force, as far as anybody knows.
+    /// Whether anything of ours is in force, as far as it is known.
     pub(crate) const fn stands(&self) -> bool {
         match self.standing() {
             InForce::Nothing => false,
@@ -339,7 +340,7 @@ impl<T: Copy + PartialEq> Actuation<T> {
         }
     }
 
-    /// What is being pursued.
+    /// The target of the present order.
     pub(crate) const fn target(&self) -> Option<T> {
         match *self {
             Self::Pending { target, .. } | Self::Held { target, .. } | Self::Refused { target, .. } => {
@@ -349,7 +350,7 @@ impl<T: Copy + PartialEq> Actuation<T> {
         }
     }
 
-    /// Whether what is pursued could not be put in force, until now at least.
+    /// Whether the present target could not be put in force so far.
     pub(crate) const fn lacks(&self) -> bool {
         match self {
             Self::Refused { .. } => true,
@@ -360,7 +361,7 @@ impl<T: Copy + PartialEq> Actuation<T> {
         }
     }
 
-    /// Since when `target` is in force.
+    /// Since when `wanted` is in force.
     pub(crate) fn held_since(&self, wanted: T) -> Option<Stamp> {
         match *self {
             Self::Held { target, since, .. } if target == wanted => Some(since),

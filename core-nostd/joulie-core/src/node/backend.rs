@@ -1,9 +1,10 @@
-//! By which backend the CPU cap of a node is held: power limits first, a throttle where they fail, and back again.
+//! Selects the backend that holds the CPU cap of a node: power limits first, a throttle where they fail, and back
+//! again.
 //!
-//! The order is the agent's contract: the power limit of each package (RAPL, or a socket limit); where that is
-//! locked, missing, refused or out of sight, the *closed loop* of the DVFS fallback with the node's total; and where a
-//! percentage cannot be resolved to watts, the *percent path*, a fixed throttle. When limits work again they are set,
-//! seen in force for a while, and only then is the throttle lifted.
+//! The order is the agent's contract: the power limit of each package (RAPL, or a socket limit); where that is locked,
+//! missing, refused or cannot be read, the *closed loop* of the DVFS fallback with the node's total; and where a
+//! percentage cannot be resolved to watts, the *percent path*, a fixed throttle. When limits work again they are set
+//! and read back for a while; only then is the throttle lifted.
 //!
 //! ```text
 //!              a package lacks its limit                  throttle in force
@@ -15,16 +16,16 @@
 //!  desired state gone: limits and throttle are released, from every state
 //! ```
 //!
-//! The boxes of the diagram are no states that anybody stores. The only state machines here are the [`Actuation`] of each
-//! package's limit and the one of the throttle, each with its own diagram; the diagram above is what the pure rule over
-//! them makes of their states. So the node cannot be in a state that its parts are not in.
+//! The states of the diagram are not stored. The only state machines here are the [`Actuation`] of each package's limit
+//! and that of the throttle, each with its own diagram. A pure rule computes the state above from theirs, so the node
+//! cannot be in a state that contradicts its parts.
 //!
 //! What it never does:
-//! - leave a node without a limiter while it changes from one to the other: neither is let go before the other is read
-//!   back (limits stay when the throttle engages, the throttle stays until **every** package's limit is in force);
-//! - lift a throttle by another way than the one that set it: one machine has one [`Route`], names it in every
-//!   decision, and never crosses to another;
-//! - call a node capped that nobody caps: the mode names what is in force, the status what came of the cap.
+//! - leave a node without a limiter during a change: neither limiter is released before the other is read back (limits
+//!   stay when the throttle engages, the throttle stays until **every** package's limit is in force);
+//! - lift a throttle by another route than the one that set it: one machine has one [`Route`], names it in every
+//!   decision, and never changes it;
+//! - report a node as capped when nothing caps it: the mode names what is in force, the status what came of the cap.
 //!
 //! Limits are per package, the throttle is per node. Where one package of two is locked, the other keeps its limit,
 //! and the closed loop holds the sum of both caps: the site's budget counts nodes, and a limit that works is better
@@ -47,7 +48,7 @@ use crate::node::throttle::ThrottlePercent;
 use power_hal::ErrorKind;
 use power_units::{Micros, Stamp, Watts};
 
-/// The tuning of the backend order.
+/// The tuning of the backend selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackendLaw {
     /// How a power limit is set, watched and retried.
@@ -72,7 +73,7 @@ pub enum BackendPreference {
     ThrottleOnly,
 }
 
-/// Where the orders of one machine go. Another route is another machine, with a memory of its own.
+/// Where the orders of one machine go. Each route has a machine with a memory of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Route {
     /// The hardware of this host.
@@ -81,18 +82,18 @@ pub enum Route {
     Remote,
 }
 
-/// What the node's machine remembers; the packages remember their own.
+/// The state of the node's machine; the packages hold their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode {
     route: Route,
     throttle: Actuation<Throttling>,
-    /// That of the last order for the throttle.
+    /// The ticket of the last order for the throttle.
     ticket: Ticket,
     regulation: Regulation,
     cap: Option<Watts>,
 }
 
-/// One package: what is known of it, what it remembers, and what is to be done with it.
+/// One package: the facts about it, its state, and what is to be done with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Package {
     /// What may be known about it in this step.
@@ -100,48 +101,48 @@ pub struct Package {
     limiter: Limiter,
     wish: Wish<Resolution>,
     order: LimitOrder,
-    /// The last limit that was ordered, and what it may have of the node's grant; zero where there is none, since no cap
-    /// is zero and a node has room for so many.
+    /// The last limit that was ordered, and the package's share of the node's grant. Zero means none, since no cap is
+    /// zero; an `Option` would take more memory for each package.
     ordered: Watts,
     share: Watts,
 }
 
-/// What may be known about a package.
+/// The facts about a package in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PackageFacts {
-    /// What it can be told; a maximum may be known where no limit can be set.
+    /// The range of its caps; a maximum may be known where no limit can be set.
     pub range: CapRange,
     /// Whether it has a power limit.
     pub has_limit: bool,
-    /// What may be known about that limit.
+    /// The facts about that limit.
     pub limit: LimitFacts,
-    /// The limit in force as it was last read, where a grant may count on that.
+    /// The limit in force as it was last read, where a grant may rely on it.
     pub in_force: Option<Watts>,
-    /// The most that it may have now, where a grant holds the node.
+    /// The most that it may draw now, where the node has a grant.
     pub most: Option<Watts>,
 }
 
-/// What may be known about the node.
+/// The facts about the node in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Facts {
     /// The time of this step.
     pub now: Stamp,
     /// What is desired.
     pub desired: DesiredCap,
-    /// What became of the throttle; none where the node has no throttle.
+    /// The outcome of the throttle's order; `None` where the node has no throttle.
     pub throttle: Option<ThrottleOutcome>,
     /// Whether the power of the packages can be measured here at all.
     pub has_meter: bool,
-    /// What other packages draw at most, which nothing here controls, as far as that is known.
+    /// The known upper bound of what other packages draw that are not controlled here.
     pub beyond: Watts,
 }
 
-/// What became of the throttle since the last step; each outcome is told once.
+/// The outcome of the throttle's order since the last step; each outcome is reported once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThrottleOutcome {
     /// Nobody has said yet.
     Unknown,
-    /// A fixed throttle was set, or why not.
+    /// The result of setting a fixed throttle.
     Fixed {
         /// The ticket of the order.
         ticket: Ticket,
@@ -152,14 +153,14 @@ pub enum ThrottleOutcome {
     Loop {
         /// The ticket of the order to run it.
         ticket: Ticket,
-        /// How it stands.
+        /// The state of the loop, or why it was refused.
         outcome: Result<Regulation, ErrorKind>,
     },
-    /// The original frequencies were put back, or why not.
+    /// The result of restoring the original frequencies.
     Released {
         /// The ticket of the order.
         ticket: Ticket,
-        /// Whether they are.
+        /// Whether they are restored.
         outcome: Result<(), ErrorKind>,
     },
 }
@@ -167,28 +168,28 @@ pub enum ThrottleOutcome {
 /// How the node is throttled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Throttling {
-    /// By the closed loop, which compares with the node's cap.
+    /// By the closed loop, which compares the power with the node's cap.
     Loop,
     /// By this much.
     Fixed(ThrottlePercent),
 }
 
-/// What is to be done; the orders for the packages lie in the packages.
+/// What is to be done. The orders for the packages are in the packages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BackendDecision {
     /// Where all these orders go.
     pub route: Route,
     /// What is to be done with the throttle.
     pub throttle: ThrottleOrder,
-    /// The ticket of that order; every step of one run of the closed loop has the same.
+    /// The ticket of that order; all steps of one run of the closed loop have the same ticket.
     pub ticket: Ticket,
-    /// What holds the node now, whatever is being changed: the label of `joulie_backend_mode`.
+    /// What holds the node now, also during a change: the label of `joulie_backend_mode`.
     pub mode: Backend,
-    /// What came of the desired state.
+    /// The result of the desired state.
     pub status: CpuControlStatus,
-    /// What all packages together may draw, where it is resolved.
+    /// What all packages together may draw, where that can be resolved.
     pub node_cap: Option<Watts>,
-    /// On how many packages somebody else was seen to have moved the limit.
+    /// The number of packages whose limit somebody else has changed.
     pub moved: u32,
 }
 
@@ -197,7 +198,7 @@ pub struct BackendDecision {
 pub enum ThrottleOrder {
     /// Nothing.
     Leave,
-    /// Take one step of the closed loop. A loop that was not running starts from the throttle that it finds.
+    /// Take one step of the closed loop. A loop that was not running starts from the throttle that is in force.
     RunLoop {
         /// What all packages together may draw.
         cap: Watts,
@@ -209,15 +210,15 @@ pub enum ThrottleOrder {
 }
 
 impl Mode {
-    /// A machine for orders by `route`. `throttled` says whether a throttle of ours, set by that same route, is in
-    /// force from before a restart, as the journal knows.
+    /// A machine for orders by `route`. `throttled` says whether a throttle of ours is in force that was set by the
+    /// same route before a restart, according to the journal.
     #[must_use]
     pub const fn start(route: Route, throttled: bool) -> Self {
         let throttle = if throttled { Actuation::Adopted } else { Actuation::Free };
         Self { route, throttle, ticket: Ticket::NONE, regulation: Regulation::Keeping, cap: None }
     }
 
-    /// How the throttle stands.
+    /// The state of the throttle.
     #[must_use]
     pub const fn throttle(&self) -> Actuation<Throttling> {
         self.throttle
@@ -227,7 +228,7 @@ impl Mode {
         matches!(self.throttle, Actuation::Held { .. })
     }
 
-    /// Whether the throttle that the node needs is known to hold it.
+    /// Whether the required throttle is in force and effective.
     fn holds_for(&self, need: Need) -> bool {
         let throttling = match need {
             Need::Throttle(throttling) => throttling,
@@ -250,7 +251,7 @@ impl Mode {
         self.throttle = law.learn(self.throttle, now, self.news(outcome));
     }
 
-    /// What an outcome says of the last order: nothing, where it is another one's.
+    /// What an outcome means for the last order: nothing if it belongs to another order.
     fn news(&self, outcome: ThrottleOutcome) -> ActuationOutcome<Throttling> {
         let (ticket, done) = match outcome {
             ThrottleOutcome::Unknown => return ActuationOutcome::None,
@@ -267,8 +268,8 @@ impl Mode {
         }
     }
 
-    /// What to tell the throttle. A running loop takes a step each time, also while its last order is being retried:
-    /// it has a memory of its own for that.
+    /// The order for the throttle. A running loop takes a step each time, also while its last order is being retried,
+    /// since the loop keeps its own state for that.
     fn throttle_order(&self, order: ActuationOrder<Throttling>) -> ThrottleOrder {
         match (order, self.throttle.target(), self.cap) {
             (ActuationOrder::Release, _, _) => ThrottleOrder::Release,
@@ -295,20 +296,20 @@ impl PackageFacts {
 }
 
 impl Package {
-    /// A package whose limit nobody of us has touched.
+    /// A package whose limit we have not changed.
     #[must_use]
     pub const fn untouched(facts: PackageFacts) -> Self {
         let (limiter, order) = (Limiter::UNTOUCHED, LimitOrder::Leave);
         Self { facts, limiter, wish: Wish::Keep, order, ordered: Watts::ZERO, share: Watts::ZERO }
     }
 
-    /// A package whose limit the journal says is ours, from before a restart.
+    /// A package whose limit was set by us before a restart, according to the journal.
     #[must_use]
     pub const fn adopted(facts: PackageFacts) -> Self {
         Self { limiter: Limiter::ADOPTED, ..Self::untouched(facts) }
     }
 
-    /// Takes over the last order of the same package under another law.
+    /// Takes over the last order of the same package when another law replaces this one.
     #[must_use]
     pub const fn after(mut self, before: &Self) -> Self {
         self.ordered = before.ordered;
@@ -321,7 +322,7 @@ impl Package {
         self.order
     }
 
-    /// How its limit stands.
+    /// The state of its limit.
     #[must_use]
     pub const fn limiter(&self) -> &Limiter {
         &self.limiter
@@ -333,19 +334,19 @@ impl Package {
         Some(self.ordered).filter(|&ordered| ordered > Watts::ZERO)
     }
 
-    /// What it may have of the node's grant, where one stands and it can be capped.
+    /// Its share of the node's grant, where the node has one and the package can be capped.
     #[must_use]
     pub fn share(&self) -> Option<Watts> {
         Some(self.share).filter(|&share| share > Watts::ZERO)
     }
 
-    /// Says what it may have of the node's grant, and what of it now.
+    /// Sets its share of the node's grant, and how much it may draw now.
     pub(in crate::node) fn grant(&mut self, (share, most): (Option<Watts>, Option<Watts>)) {
         self.share = share.unwrap_or(Watts::ZERO);
         self.facts.most = most;
     }
 
-    /// After a step: remembers what was ordered, and forgets the outcome, which is told once.
+    /// After a step: stores what was ordered, and clears the outcome, which is reported once.
     pub(in crate::node) fn note(&mut self) {
         self.facts.limit.outcome = LimitOutcome::Unknown;
         if let LimitOrder::Set(watts) = self.order {
@@ -353,7 +354,8 @@ impl Package {
         }
     }
 
-    /// Takes in what is desired of it. Apart, so that its copies are not on the stack of all that follows in a step.
+    /// Takes in what is desired of it. A function of its own, so that its copies are not on the stack for the rest of
+    /// the step.
     #[inline(never)]
     fn wish_for(&mut self, desired: DesiredCap, floor: Floor) {
         let PackageFacts { range, ref limit, most, .. } = self.facts;
@@ -363,7 +365,7 @@ impl Package {
 }
 
 impl BackendLaw {
-    /// One step: takes in the facts of the node and of every package that is known, and decides.
+    /// One step: takes in the facts of the node and of every known package, and decides.
     pub fn step(&self, mode: &mut Mode, packages: &mut [Package], facts: &Facts) -> BackendDecision {
         mode.learn(&self.throttle, facts.now, facts.throttle.unwrap_or(ThrottleOutcome::Unknown));
         for package in packages.iter_mut() {

@@ -32,7 +32,7 @@ impl Backoff {
         if valid { Ok(Self { first, most }) } else { Err(BackoffError) }
     }
 
-    /// The wait after so many failures in a row; the first failure is number 1.
+    /// The wait after `failures` failures in a row; the first failure is number 1.
     #[must_use]
     pub fn after(self, failures: u32) -> Micros {
         let doubled = 1_u64.checked_shl(failures.saturating_sub(1)).unwrap_or(u64::MAX);
@@ -40,8 +40,8 @@ impl Backoff {
     }
 }
 
-/// Whether the time `at` has come. A point further ahead than any wait lies behind a clock that went backwards, and
-/// waiting for it could take for ever.
+/// Whether the time `at` has come. A time further ahead than any wait means that the clock went backwards; waiting
+/// for it could take forever.
 pub(crate) fn has_come(at: Stamp, now: Stamp, longest: Micros) -> bool {
     at.since(now).is_none_or(|ahead| ahead == Micros::ZERO || ahead > longest)
 }

@@ -1,14 +1,14 @@
-//! Cap resolution: from what the desired state asks of a package to what that package is told, and what came of it.
+//! Cap resolution: computes the cap of a package from the desired state, and the result of that cap.
 //!
-//! Watts win over percent. A percentage is one of the package's own maximum; without a known maximum it has no watts,
-//! and the node takes the percent path of the DVFS fallback. **Caps are per package**: a cap of 100 W on a node of two
-//! packages lets the node draw 200 W, and that sum is what the closed loop compares with.
+//! Watts win over percent. A percentage refers to the package's own maximum. Without a known maximum it cannot be
+//! resolved to watts, and the node takes the percent path of the DVFS fallback. **Caps are per package**: a cap of 100
+//! W on a node of two packages lets the node draw 200 W, and that sum is what the closed loop compares with.
 //!
-//! A cap is brought into what the package can do, never above the limit that its owner has set, and never below the
-//! [`Floor`] that the node's own configuration sets, whatever the API says. Where the owner's limit lies below what a
-//! cap may be, that limit holds the package already: it stays as it was found and nothing is written. Whenever any of
-//! that changes what was asked, the result is [`CapResult::Clamped`] and names both values. What cannot be a cap (zero,
-//! less, nothing) is refused with a reason, never taken for a small one.
+//! A cap is clamped to the range of the package. It is never above the limit that its owner has set, and never below
+//! the [`Floor`] that the node's own configuration sets, whatever the API says. Where the owner's limit is below the
+//! lowest possible cap, that limit holds the package already: it stays as it was found and nothing is written. Whenever
+//! any of that changes what was asked, the result is [`CapResult::Clamped`] and names both values. A value that cannot
+//! be a cap (zero, negative, none) is refused with a reason; it is never taken as a small cap.
 
 mod result;
 
@@ -33,13 +33,13 @@ pub struct CapIntent {
 pub enum DesiredCap {
     /// Not known (yet): everything stays as it was found.
     Unknown,
-    /// Known to be gone: the originals come back. An intent that asks nothing is the same.
+    /// Known to be absent: the originals are restored. An intent that asks nothing means the same.
     Gone,
-    /// This, per device.
+    /// This cap, for each device.
     Cap(CapIntent),
 }
 
-/// What a package or a GPU can be told, as far as it says.
+/// The caps that a package or a GPU accepts, as far as it reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapRange {
     min: Option<Watts>,
@@ -52,12 +52,12 @@ pub struct CapRange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Floor(Watts);
 
-/// A cap that was resolved: what was asked, and what is to be in force.
+/// A resolved cap: what was asked, and what is to be in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResolvedCap {
     requested: Watts,
     effective: Watts,
-    /// The owner's own limit is what is to be in force, and no cap may be as low: nothing is written.
+    /// The owner's own limit is to be in force, and no cap may be as low: nothing is written.
     as_found: bool,
 }
 
@@ -66,17 +66,17 @@ pub struct ResolvedCap {
 pub enum Resolution {
     /// It is a limit in watts.
     Watts(ResolvedCap),
-    /// It is a part of a maximum that nobody knows.
+    /// It is a percentage of an unknown maximum.
     Percent(Percent),
-    /// It is nothing that can be done.
+    /// It cannot be done.
     Blocked(Blocked),
 }
 
-/// No cap is below this, whatever asks for it: a smaller one is a slip of the unit, and hardware takes even 0 W.
+/// No cap is below this, whatever asks for it: a smaller value is an error in the unit, and hardware accepts even 0 W.
 pub const CAP_LEAST: Watts = Watts::from_int(1);
 
-/// How far a limit that is read back may lie below what was written and still be it: hwmon cuts to whole watts,
-/// powercap to an eighth.
+/// How far a limit that is read back may be below the written value and still count as that value: hwmon truncates to
+/// whole watts, powercap to an eighth.
 const QUANTUM: Watts = Watts::from_int(1);
 
 /// The floor is below zero.
@@ -109,8 +109,8 @@ impl Floor {
         self.0
     }
 
-    /// Whether a limit that is found in force lies below the floor, and not only by what devices round away. Such a
-    /// limit is never accepted, whether it is read back after writing it or seen later.
+    /// Whether a limit in force is below the floor by more than the rounding of devices. Such a limit is never
+    /// accepted, whether it is read back after a write or seen later.
     pub(crate) fn is_undercut_by(self, found: Watts) -> bool {
         self.0 - found >= QUANTUM
     }
@@ -120,9 +120,9 @@ impl CapRange {
     /// Nothing is known.
     pub const UNKNOWN: Self = Self { min: None, max: None, owners: None, stands: None };
 
-    /// The range as the device tells it, and the limit that was in force when it was first seen. A maximum of zero, or
-    /// below that limit, is not one (firmware often leaves it so) and is unknown; a minimum above the maximum, too.
-    /// That is the rule of [`power_hal::Limit::known`], here also for a range that came by another way.
+    /// The range that the device reports, and the limit that was in force when the device was first seen. A maximum of
+    /// zero, or below that limit, is unknown (firmware often leaves it so), and so is a minimum above the maximum. That
+    /// is the rule of [`power_hal::Limit::known`], applied here also to a range from another source.
     #[must_use]
     pub fn new(min: Option<Watts>, max: Option<Watts>, original: Option<Watts>) -> Self {
         let max = max.filter(|&max| max >= CAP_LEAST && original.is_none_or(|original| max >= original));
@@ -130,22 +130,22 @@ impl CapRange {
         Self { min, max, owners: None, stands: None }
     }
 
-    /// The range of a device whose owner has set this limit, where it is known: a cap takes power away and never gives
-    /// any, so no cap is above it. A percentage is one of the device's maximum all the same.
+    /// The range of a device whose owner has set this limit, where it is known. No cap is above it, because a cap only
+    /// reduces power. A percentage still refers to the device's maximum.
     #[must_use]
     pub fn below(self, owners: Option<Watts>) -> Self {
         Self { owners: owners.filter(|&owners| owners >= CAP_LEAST), ..self }
     }
 
-    /// The range of a device whose owner's limit nobody can tell any more, while this is in force: no cap is above it,
-    /// because nobody knows how much more its owner allows. It does not take a cap below what the device or the node
-    /// allows, so what devices round away moves nothing.
+    /// The range of a device whose owner's limit is not known any more, while `stands` is in force. No cap is above it,
+    /// because it is not known how much more the owner allows. It does not lower a cap below what the device or the
+    /// node allows, so that rounding by the device does not lower it step by step.
     #[must_use]
     pub fn no_more_than(self, stands: Option<Watts>) -> Self {
         Self { stands: stands.filter(|&stands| stands >= CAP_LEAST), ..self }
     }
 
-    /// The range of a device that may have no more than `most` by a grant.
+    /// The range of a device that may draw no more than `most` under a grant.
     fn granted(self, most: Watts) -> Self {
         Self { stands: Some(self.stands.map_or(most, |stands| stands.min(most))), ..self }
     }
@@ -185,7 +185,7 @@ impl CapIntent {
         Self { watts: None, percent: Some(percent) }
     }
 
-    /// The percentage, if it can be one.
+    /// The percentage, if it is above zero.
     pub(crate) fn percent_above_zero(self) -> Option<Percent> {
         self.percent.filter(|&percent| percent > Percent::ZERO)
     }
@@ -194,7 +194,7 @@ impl CapIntent {
         self.watts.filter(|&watts| watts > Watts::ZERO)
     }
 
-    /// What is asked of a device with this range.
+    /// Resolves the intent for a device with this range.
     #[must_use]
     pub fn resolve(self, range: CapRange, floor: Floor) -> Resolution {
         let requested = match (self.watts_above_zero(), self.percent_above_zero(), range.max) {
@@ -218,8 +218,8 @@ impl CapIntent {
         Resolution::Watts(ResolvedCap { requested, effective, as_found: false })
     }
 
-    /// The same where the device may have no more than `most` by a grant. What has no number of watts, a percentage of a
-    /// maximum that nobody knows too, is that then.
+    /// The same where the device may draw no more than `most` under a grant. An intent that has no watts, such as a
+    /// percentage of an unknown maximum, resolves to `most`.
     #[must_use]
     pub fn resolve_under(self, range: CapRange, floor: Floor, most: Option<Watts>) -> Resolution {
         let Some(most) = most.map(|most| most.max(CAP_LEAST)) else { return self.resolve(range, floor) };
@@ -232,8 +232,8 @@ impl CapIntent {
 }
 
 impl DesiredCap {
-    /// What this asks of a device that may have no more than `most` by a grant, and whose limit in force is `found`: a
-    /// grant holds also where the policy asks nothing or is not known, and then nothing is raised.
+    /// What this asks of a device that may draw no more than `most` under a grant and whose limit in force is `found`.
+    /// A grant holds also where the policy asks nothing or is not known; in the latter case nothing is raised.
     pub(crate) fn under(self, most: Option<Watts>, found: Option<Watts>) -> Self {
         match (self, most) {
             (Self::Unknown, Some(most)) => {
@@ -272,14 +272,14 @@ impl ResolvedCap {
         self.as_found
     }
 
-    /// What is wanted of the limit, so that the target is in force.
+    /// What is wanted of the limit to put the target in force.
     pub(crate) const fn want(self) -> Want<Self> {
         if self.as_found { Want::Release } else { Want::Set(self) }
     }
 
-    /// What was read back after writing it: the same target as it stands, or why it does not stand. More than what
-    /// was written means that the device did not take it (a firmware lock can ignore a write without an error). Less
-    /// than the floor means that somebody else holds it there.
+    /// Checks what was read back after the write: the target with the limit in force, or why it is not in force. More
+    /// than was written means that the device did not accept it (a firmware lock can ignore a write without an error).
+    /// Less than the floor means that somebody else holds it there.
     pub(crate) fn read_back(self, found: Watts, floor: Floor) -> Result<Self, ErrorKind> {
         if found <= Watts::ZERO {
             return Err(ErrorKind::BadData);
@@ -294,7 +294,7 @@ impl ResolvedCap {
         Self { requested: self.requested, effective, as_found: self.as_found }
     }
 
-    /// The result of a target that stands as `as_is` says.
+    /// The result of a target when `as_is` is in force.
     pub(crate) fn result(self, as_is: Self) -> CapResult {
         let taken = self.effective - as_is.effective < QUANTUM;
         if self.requested == self.effective && taken {
@@ -304,13 +304,13 @@ impl ResolvedCap {
         }
     }
 
-    /// Together with what draws this and has no cap.
+    /// Adds the draw of devices that have no cap.
     pub(crate) fn beside(self, drawn: Watts) -> Self {
         let (requested, effective) = (self.requested + drawn, self.effective + drawn);
         Self { requested, effective, as_found: self.as_found }
     }
 
-    /// Both together: what two packages may draw.
+    /// The sum of two caps: what two packages may draw.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
             requested: self.requested + other.requested,

@@ -1,4 +1,4 @@
-//! The DVFS fallback control loop of the seeds: smoothing, hysteresis, trip count, cooldown, step.
+//! The DVFS fallback control loop as the specification defines it: smoothing, hysteresis, trip count, cooldown, step.
 //!
 //! Each step:
 //! 1. EMA smoothing: `ema = alpha · observed + (1 − alpha) · ema`; the first reading sets it.
@@ -8,14 +8,14 @@
 //! 4. At [`Tuning::trip_count`] above, the throttle rises by [`Tuning::step`]; at as many below, it falls by it.
 //!
 //! The order is the contract: two programs that follow it take the same actions on the same readings. It is kept even
-//! where it costs: while the EMA lags behind, the law goes on throttling although the power is below the cap already,
-//! because the seeds compare the EMA ("`aboveCount` if `ema > upper`") and not the reading.
+//! where it costs performance: while the EMA lags behind, the law goes on throttling although the power is already
+//! below the cap, because the specification compares the EMA ("`aboveCount` if `ema > upper`") and not the reading.
 //!
-//! Throttle, counters and cooldown move only when a command has come back as applied. The rails hold: there is no
-//! action from 0 % to 0 %. A new cap clears counters and cooldown, which belonged to the old one, and keeps the EMA,
-//! which is about power; a gap in the readings clears EMA and counters. A law that is blind for longer than
-//! [`BLIND_STEPS_HELD`](super::law::BLIND_STEPS_HELD) steps throttles everything at once, whatever the cooldown says: the
-//! cap holds whatever is drawn only at the lowest clock.
+//! Throttle, counters and cooldown change only when a command has been reported as applied. The limits of the range
+//! hold: there is no action from 0 % to 0 %. A new cap clears counters and cooldown, which belonged to the old cap,
+//! and keeps the EMA, which describes the power. A gap in the readings clears EMA and counters. After more than
+//! [`BLIND_STEPS_HELD`](super::law::BLIND_STEPS_HELD) steps without a reading the law throttles everything at once,
+//! regardless of the cooldown: only the lowest clock keeps the cap at any load.
 
 use super::law::{
     Actuator, Command, Decision, Facts, Hold, Landing, Law, LawAction, Look, Reach, TripCounts, Visibility,
@@ -24,7 +24,7 @@ use super::throttle::ThrottlePercent;
 use core::fmt;
 use power_units::{Micros, Ratio, Role, Stamp, Watts};
 
-/// The tunables, by the names of their environment variables.
+/// The settings, by the names of their environment variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
     /// `DVFS_EMA_ALPHA`: the weight of a new reading, above 0 and at most 1.
@@ -41,7 +41,7 @@ pub struct Tuning {
     pub cooldown: Micros,
 }
 
-/// The values that the agent's manual gives.
+/// The values in the agent's manual.
 pub const DEFAULTS: Tuning = Tuning {
     // 0.30, to the nearest 2⁻³².
     ema_alpha: Ratio::from_bits(1_288_490_189),
@@ -52,7 +52,7 @@ pub const DEFAULTS: Tuning = Tuning {
     cooldown: Micros::new(20_000_000),
 };
 
-/// Which tunable cannot be used, and what it accepts.
+/// Which setting is not valid, and what it accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TuningError {
     /// `ema_alpha` is outside (0, 1].
@@ -88,10 +88,10 @@ pub struct Classic {
 }
 
 impl Classic {
-    /// The law with these tunables.
+    /// The law with these settings.
     ///
     /// # Errors
-    /// When one of them is outside what it accepts.
+    /// When one of them is out of its range.
     pub fn new(tuning: Tuning) -> Result<Self, TuningError> {
         let alpha = tuning.ema_alpha;
         if alpha <= Ratio::ZERO || alpha > Ratio::ONE {
@@ -199,7 +199,7 @@ impl Classic {
         mode.ask(action, next, now, Some(watts))
     }
 
-    /// Nobody knows what the node draws: the lowest clock, without steps on the way.
+    /// What the node draws is unknown: the lowest clock, without intermediate steps.
     fn fail_safe(mode: &mut Mode, now: Stamp) -> Decision {
         mode.forget_readings();
         if mode.throttle() == ThrottlePercent::ALL {
@@ -208,7 +208,7 @@ impl Classic {
         mode.ask(LawAction::FailSafe, ThrottlePercent::ALL, now, None)
     }
 
-    /// A clock that went backwards tells no span, and then nothing is held back.
+    /// After a clock that went backwards the span is unknown, and then nothing is held back.
     fn cooling(&self, mode: &Mode, now: Stamp) -> bool {
         let since = mode.last_action.and_then(|last| now.since(last));
         since.is_some_and(|since| since < self.tuning.cooldown)
@@ -238,7 +238,7 @@ impl Mode {
         self.counts = TripCounts::ZERO;
     }
 
-    /// Nothing that this law commanded is in effect until it has commanded something.
+    /// Nothing that this law commanded is in effect until its first command.
     fn throttle(&self) -> ThrottlePercent {
         match self.actuator.in_effect() {
             Some(Command::Throttle(throttle)) => throttle,

@@ -1,4 +1,5 @@
-//! Somebody else moves a limit: count it, put ours back with growing waits, say so, and do not fight forever.
+//! Handles a limit that somebody else changes: counts the changes, restores our limit with growing waits, and stops
+//! after a number of them.
 //!
 //! ```text
 //!           moved                       moved, `give_up` times
@@ -7,14 +8,15 @@
 //!  └──── not moved for a `truce` ──────────────────────────────────┘  (two of them after yielding)
 //! ```
 //!
-//! Only a move that matters is contested: a limit above ours, or below the node's own floor. A limit that somebody
-//! lowered (a thermal daemon, a board controller in an emergency) is obeyed, because raising it again would be ours.
+//! Only a harmful change is contested: a limit above ours, or below the node's own floor. A limit that somebody
+//! lowered (a thermal daemon, a board controller in an emergency) is accepted: to raise it again would defeat their
+//! protection.
 
 use super::backoff::Backoff;
 use core::fmt;
 use power_units::{Micros, Stamp};
 
-/// How long and how often to contest.
+/// How long and how often to contest a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DriftLaw {
     backoff: Backoff,
@@ -22,19 +24,19 @@ pub struct DriftLaw {
     truce: Micros,
 }
 
-/// Whether somebody else moves a limit.
+/// Whether somebody else changes a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drift {
-    /// Nobody does.
+    /// Nobody changes it.
     Calm,
-    /// Somebody did, so many times.
+    /// Somebody changed it, and we restore it each time.
     Contested {
         /// How often.
         moves: u32,
-        /// When the last time.
+        /// When it was last changed.
         last: Stamp,
     },
-    /// Somebody does it again and again, and we have stopped answering each time.
+    /// Somebody changes it again and again, and we no longer restore it each time.
     Yielded {
         /// When the last time.
         last: Stamp,
@@ -53,20 +55,20 @@ impl fmt::Display for DriftError {
 
 impl core::error::Error for DriftError {}
 
-/// When to put a limit back.
+/// When to restore a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PutBack {
-    /// From when on.
+    /// The earliest time.
     pub(crate) at: Stamp,
-    /// How often this was tried before without lasting.
+    /// How often it was restored before without lasting.
     pub(crate) failures: u32,
 }
 
 impl DriftLaw {
-    /// Answers `give_up` moves with the waits of `backoff`, and after that one every `truce`.
+    /// Restores after `give_up` changes with the waits of `backoff`, and after that once every `truce`.
     ///
     /// # Errors
-    /// When it would never answer, or when the truce is not longer than the longest wait.
+    /// When it would never restore, or when the truce is not longer than the longest wait.
     pub fn new(backoff: Backoff, give_up: u32, truce: Micros) -> Result<Self, DriftError> {
         let valid = give_up > 0 && truce > backoff.after(u32::MAX);
         if valid { Ok(Self { backoff, give_up, truce }) } else { Err(DriftError) }
@@ -78,7 +80,7 @@ impl DriftLaw {
 }
 
 impl Drift {
-    /// Nothing was moved until now.
+    /// The limit was not changed until now.
     #[must_use]
     pub(crate) fn quiet(self, law: DriftLaw, now: Stamp) -> Self {
         match self {
@@ -94,7 +96,7 @@ impl Drift {
         }
     }
 
-    /// The limit was moved.
+    /// The limit was changed.
     #[must_use]
     pub(crate) fn moved(self, law: DriftLaw, now: Stamp) -> (Self, PutBack) {
         let yielded = (Self::Yielded { last: now }, PutBack { at: now + law.truce, failures: law.give_up });

@@ -1,9 +1,9 @@
 //! Power from energy counters: what a package drew between two samples of its counter.
 //!
-//! A [`EnergyMeter`] knows one counter, a [`Baseline`] remembers its last sample, and a [`MeterReading`] says what may be
-//! believed. Missing, stale and impossible are three different facts, and none of them is a number: a counter that
-//! cannot be told must never pass for an idle package. The [`total`] of a node exists only when every package that is
-//! known contributes; a partial sum is not the total.
+//! An [`EnergyMeter`] describes one counter, a [`Baseline`] remembers its last sample, and a [`MeterReading`] says
+//! which value is credible. Missing, stale and impossible are three different facts, and none of them is a number: a
+//! counter that cannot be read must never count as an idle package. The [`total`] of a node exists only when every
+//! known package contributes; a partial sum is not the total.
 //!
 //! ```text
 //! Nothing ──a sample──▶ At(sample) ──a later sample──▶ At(later), and the power between them
@@ -18,7 +18,7 @@ use core::fmt;
 use power_hal::{Counter, Untold};
 use power_units::{MicroJoules, Micros, NonZeroMicros, Stamp, Watts};
 
-/// One energy counter, and what its package can draw. Immutable; the memory is the [`Baseline`].
+/// One energy counter, and the most that its package can draw. Immutable; the state is the [`Baseline`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EnergyMeter {
     counter: Counter,
@@ -27,7 +27,7 @@ pub struct EnergyMeter {
     stale_after: Micros,
 }
 
-/// What a counter showed, and when that counter was read: every meter has a time of its own.
+/// The value of a counter, and when that counter was read: every meter has its own time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CounterSample {
     /// The counter's value.
@@ -45,17 +45,17 @@ pub enum Baseline {
     At(CounterSample),
 }
 
-/// What a meter tells about now.
+/// What a meter reports at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeterReading {
     /// A value to act on.
     Fresh {
         /// The mean power since the sample before.
         watts: Watts,
-        /// Over how long a time this is the mean.
+        /// The time over which this is the mean.
         over: Micros,
     },
-    /// Nothing newer than this age was delivered.
+    /// The newest sample is this old.
     Stale {
         /// How long ago the counter was read.
         age: Micros,
@@ -66,29 +66,29 @@ pub enum MeterReading {
     Impossible(Oddity),
 }
 
-/// Why there is no reading. Of several packages the total tells the last one of this list.
+/// Why there is no reading. For several packages, the total reports the last of these that applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Gap {
-    /// Nobody measures here.
+    /// The power is not measured here.
     NoMeter,
     /// The counter could not be read.
     Unread,
     /// The first sample: there is nothing yet to compare it with.
     FirstSample,
-    /// Too short after the last sample for the counter's own update rate; the next one will do.
+    /// Too soon after the last sample for the counter's own update rate; wait for the next sample.
     TooSoon,
-    /// So long after the last sample, or of a counter of unknown range, that nobody can tell how often it wrapped.
+    /// So long after the last sample, or of a counter of unknown range, that the number of wraps is unknown.
     WrapsUnknowable,
 }
 
-/// Why a reading cannot be true. Of several packages the total tells the last one of this list.
+/// Why a reading cannot be true. For several packages, the total reports the last of these that applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Oddity {
     /// More power than the package can draw: a counter was reset, or another one was read.
     AboveMaximum,
     /// A value that the counter cannot show.
     AboveRange,
-    /// A counter that does not wrap went back: it was reset.
+    /// A counter that does not wrap went backwards: it was reset.
     RanBackwards,
     /// The sample was read before the one that it follows.
     ClockBackwards,
@@ -98,7 +98,7 @@ pub enum Oddity {
     TwoAtOnce,
 }
 
-/// Why a meter cannot be built so.
+/// Why a meter is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeterError {
     /// The most that the package can draw is not above zero.
@@ -118,7 +118,7 @@ impl fmt::Display for MeterError {
 
 impl core::error::Error for MeterError {}
 
-/// Why two values give no reading.
+/// Why two counter values give no reading.
 impl From<Untold> for MeterReading {
     fn from(why: Untold) -> Self {
         match why {
@@ -150,7 +150,7 @@ impl EnergyMeter {
         Ok(Self { counter, power_max, span_min, stale_after })
     }
 
-    /// What the meter tells at `now`, given the newest sample that was delivered.
+    /// What the meter reports at `now`, given the newest sample.
     #[must_use]
     pub fn step(&self, baseline: &mut Baseline, now: Stamp, sample: Option<CounterSample>) -> MeterReading {
         let Some(sample) = sample else { return MeterReading::Missing(Gap::Unread) };
@@ -183,8 +183,9 @@ impl EnergyMeter {
         if elapsed < self.span_min {
             return MeterReading::Missing(Gap::TooSoon);
         }
-        // A package that runs draws more than a quantum in that time: a counter that stands still is not one of 0 W, and
-        // with the other packages it would make a total that is too low. What is drawn meanwhile counts when it moves on.
+        // A running package draws more than a quantum in that time. So a counter that does not change does not mean 0
+        // W; counted as such it would make the total too low. The energy drawn meanwhile is included when the counter
+        // changes again.
         if sample.energy == last.energy {
             return MeterReading::Stale { age: elapsed };
         }
@@ -206,8 +207,8 @@ impl EnergyMeter {
     }
 }
 
-/// What all packages draw together. It is only a number when every one of them is; else it is the worst of what they
-/// are, impossible before missing before stale, whatever their order. A sum that the unit cannot hold is impossible.
+/// What all packages draw together. It is a number only when every one of them is. Otherwise it is the worst of them,
+/// impossible before missing before stale, whatever their order. A sum that overflows the unit is impossible.
 pub fn total(packages: impl IntoIterator<Item = MeterReading>) -> MeterReading {
     let told = packages.into_iter().reduce(MeterReading::and).unwrap_or(MeterReading::Missing(Gap::NoMeter));
     let overflowed = matches!(told, MeterReading::Fresh { watts, .. } if watts == Watts::MAX);

@@ -7,17 +7,18 @@
 //!     └──────────── orders, each with a ticket ◀───────────────────────────┘
 //! ```
 //!
-//! A *carrier* reads the devices, writes what it read into [`packages_mut`](Engine::packages_mut),
-//! [`gpus_mut`](Engine::gpus_mut) and [`policies_mut`](Engine::policies_mut), steps, and carries [`orders`](Engine::orders)
-//! out. What became of an order comes back as a fact with the ticket of that order; without an answer the order times
-//! out by its law. There are two carriers: threads with HALs on a machine, and tasks over HTTP for a pool of nodes.
+//! A *carrier* reads the devices, writes the readings into [`packages_mut`](Engine::packages_mut),
+//! [`gpus_mut`](Engine::gpus_mut) and [`policies_mut`](Engine::policies_mut), steps, and carries out the
+//! [`orders`](Engine::orders). The outcome of an order comes back as a fact with the ticket of that order; without an
+//! outcome the order times out by its law. There are two carriers: threads with HALs on a machine, and tasks over HTTP
+//! for a pool of nodes.
 //!
-//! A step is taken for one of two [`Occasion`]s: once a period with new readings, and whenever an outcome came back.
-//! The closed loop steps once a period, but takes its first step as soon as it is needed.
+//! A step is taken on one of two [`Occasion`]s: once a period with new readings, and whenever an outcome arrives. The
+//! closed loop steps once a period, but takes its first step as soon as it is needed.
 //!
-//! It never allocates: it has room for a fixed number of packages, GPUs and policies. What does not fit is not
-//! controlled, is reported by [`beyond`](Engine::beyond), and counts with the most that it draws. Keys, journal and
-//! discovery are the carrier's.
+//! The engine never allocates: it holds a fixed number of packages, GPUs and policies. A device that does not fit is
+//! not controlled, is reported by [`beyond`](Engine::beyond), and counts with the most that it draws. Keys, the journal
+//! and discovery belong to the carrier.
 
 mod dvfs;
 mod facts;
@@ -42,7 +43,7 @@ use super::limiter::{LimitReading, Limiter};
 use heapless::Vec;
 use power_units::{Stamp, Watts};
 
-/// The engine of a node with room for `P` packages, `G` GPUs and `D` frequency policies.
+/// The engine of a node, for at most `P` packages, `G` GPUs and `D` frequency policies.
 #[derive(Clone, Debug)]
 pub struct Engine<const P: usize, const G: usize, const D: usize> {
     wiring: Wiring,
@@ -61,13 +62,14 @@ pub struct Engine<const P: usize, const G: usize, const D: usize> {
 /// The engine of a machine: packages or dies, GPUs, frequency policies.
 pub type MachineEngine = Engine<16, 16, 1024>;
 
-/// The engine of one node of a pool, of which there may be thousands; its one policy is the throttle of all.
+/// The engine of one node of a pool, of which there may be thousands. Its only policy is the throttle of the whole
+/// node.
 pub type PoolEngine = Engine<8, 16, 1>;
 
 const _: () = assert!(size_of::<PoolEngine>() <= 8 << 10);
 
 impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
-    /// An engine that knows of no device yet. The lease runs from `now`.
+    /// An engine without any device. The lease runs from `now`.
     #[must_use]
     pub const fn start(route: Route, wiring: Wiring, lease: Option<LeaseTerms>, now: Stamp) -> Self {
         let lease = match lease {
@@ -89,7 +91,7 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
         }
     }
 
-    /// The packages that there are now; what is known of one goes on in the copy that the carrier hands back.
+    /// Sets the list of packages. The carrier passes each package with the state that it had before.
     pub fn list_packages(&mut self, packages: &[Package]) {
         self.packages.clear();
         (self.beyond.packages, self.beyond.package_watts) = (0, Watts::ZERO);
@@ -102,7 +104,7 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
         }
     }
 
-    /// The GPUs that there are now, as [`list_packages`](Self::list_packages).
+    /// Sets the list of GPUs, as [`list_packages`](Self::list_packages) does.
     pub fn list_gpus(&mut self, gpus: &[CappedGpu]) {
         self.gpus.clear();
         (self.beyond.gpus, self.beyond.gpu_watts) = (0, Watts::ZERO);
@@ -118,8 +120,8 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
         }
     }
 
-    /// The frequency policies that there are now. An order that was on its way to them is lost. Where the first ones are
-    /// found as ours, from before a restart, their throttle is adopted.
+    /// Sets the list of frequency policies. An order that was on its way to them is lost. If the first list contains
+    /// policies that were limited by us before a restart, their throttle is adopted.
     pub fn list_policies(&mut self, policies: &[FrequencyPolicy]) {
         let existed = self.dvfs.exists();
         self.beyond.policies = self.dvfs.list(policies);
@@ -128,17 +130,17 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
         }
     }
 
-    /// The packages, with their facts to be written before a step.
+    /// The packages, whose facts the carrier writes before a step.
     pub fn packages_mut(&mut self) -> &mut [Package] {
         &mut self.packages
     }
 
-    /// The GPUs, with their facts to be written before a step.
+    /// The GPUs, whose facts the carrier writes before a step.
     pub fn gpus_mut(&mut self) -> &mut [CappedGpu] {
         &mut self.gpus
     }
 
-    /// The policies, with their facts to be written before a step.
+    /// The policies, whose facts the carrier writes before a step.
     pub fn policies_mut(&mut self) -> &mut [FrequencyPolicy] {
         self.dvfs.policies_mut()
     }
@@ -161,25 +163,25 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
         self.dvfs.policies()
     }
 
-    /// What does not fit in here, and is not controlled.
+    /// The devices that do not fit in here and are not controlled.
     #[must_use]
     pub const fn beyond(&self) -> Beyond {
         self.beyond
     }
 
-    /// What came of the packages' desired state in the last step.
+    /// The result of the packages' desired state in the last step.
     #[must_use]
     pub const fn cpu(&self) -> Option<&BackendDecision> {
         self.cpu.as_ref()
     }
 
-    /// What came of the GPUs' desired state in the last step.
+    /// The result of the GPUs' desired state in the last step.
     #[must_use]
     pub const fn gpu(&self) -> Option<GpuDecision> {
         self.gpu
     }
 
-    /// What the closed loop last decided, while it runs.
+    /// The last decision of the closed loop, while it runs.
     #[must_use]
     pub const fn law(&self) -> Option<&law::Decision> {
         self.dvfs.decision()
@@ -191,20 +193,20 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
         self.dvfs.actions()
     }
 
-    /// How the lease stands.
+    /// The phase of the lease.
     #[must_use]
     pub fn lease(&self) -> Option<LeasePhase> {
         self.lease.map(|(_, lease)| lease.phase())
     }
 
-    /// How often somebody else was seen to have moved a limit.
+    /// How often somebody else has changed a limit.
     #[must_use]
     pub const fn moved(&self) -> u64 {
         self.moved.saturating_add(self.dvfs.moved())
     }
 
-    /// Whether an order is on its way. What is not there cannot be ordered anything: its law waits for it, and nobody else
-    /// has to.
+    /// Whether an order is on its way. A device that is gone does not count: its law waits for it, and nobody else
+    /// needs to.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         let packages = self.packages.iter().map(|package| (package.facts.limit.seen, package.limiter()));
@@ -213,7 +215,7 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
             || packages.chain(gpus).any(|(seen, limiter)| seen != LimitReading::Gone && waits(limiter))
     }
 
-    /// One step: takes in the facts, and decides. The orders lie in the devices until the next step.
+    /// One step: takes in the facts, and decides. The orders remain in the devices until the next step.
     pub fn step(&mut self, laws: &EngineLaws, facts: &EngineFacts) -> EngineEvents {
         self.dvfs.forget_orders();
         let lease = self.step_lease(facts);
@@ -250,7 +252,7 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
         EngineEvents { lease: lease.and_then(|lease| lease.event), raised }
     }
 
-    /// What is to be carried out now. Where one limit is that of all, it is one order, to the first.
+    /// The orders to carry out now. Where one limit serves all devices, there is one order, for the first device.
     pub fn orders(&self) -> impl Iterator<Item = EngineOrder> + '_ {
         let all = match self.wiring {
             Wiring::EachItsOwn => usize::MAX,
@@ -271,8 +273,8 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
         Some(terms.law.step(lease, &LeaseFacts { now: facts.now, renewal: facts.renewal }))
     }
 
-    /// What is desired under the lease. A node that is only looked at desires nothing that anybody knows. While a grant
-    /// stands an end of the lease brings no originals back: the budget counts on what is in force.
+    /// What is desired under the lease. For a node that is only observed the desired state is unknown. While the node
+    /// has a grant, the end of the lease does not restore the originals: the budget relies on the limits in force.
     fn desired(&self, access: NodeAccess, desire: Desire, caps: Option<CapsSource>) -> Desire {
         let leased = caps.zip(self.lease.as_ref().map(|(terms, _)| terms));
         match (access, leased) {
@@ -287,8 +289,8 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
         }
     }
 
-    /// Passes the order about the throttle to the controller of the policies. How many policies somebody else was seen to
-    /// have raised, the first time.
+    /// Passes the order for the throttle to the controller of the policies. Returns how many policies somebody else has
+    /// raised, when that is first seen.
     fn throttle(&mut self, laws: &EngineLaws, facts: &EngineFacts, decision: &BackendDecision) -> u32 {
         let raised = match facts.occasion {
             Occasion::Period => self.dvfs.answer_others(),
@@ -297,7 +299,7 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
         match decision.throttle {
             ThrottleOrder::Leave => {}
             ThrottleOrder::RunLoop { cap } => {
-                // Limits that were refused just now hold nothing: a loop that sees begins at once, not a period later.
+                // Refused limits hold nothing: a loop with a fresh reading starts at once, not a period later.
                 let begins = !self.dvfs.is_running() && matches!(facts.power, MeterReading::Fresh { .. });
                 if facts.occasion == Occasion::Period || begins {
                     self.dvfs.step(&laws.dvfs, facts, (cap, decision.ticket));

@@ -1,12 +1,12 @@
-//! The caps of a node's GPUs: each one resolved against its own limits, set, read back, watched, and put back.
+//! The caps of a node's GPUs: each one is resolved against its own limits, set, read back, watched, and released.
 //!
-//! A percentage is one of each GPU's **own** maximum, never of the smallest in the node. Watts are brought into what
-//! the GPU takes, and that is said; where its limits are unknown watts pass and the read-back tells, and a percentage
-//! is blocked, as a GPU has no throttle to fall back to. A GPU without a maximum (the second die of a module) is no
-//! target at all.
+//! A percentage refers to each GPU's **own** maximum, never to the smallest in the node. Watts are clamped to the
+//! range of the GPU, and the result reports that. Where its limits are unknown, watts are written as they are and the
+//! read-back shows the result; a percentage is blocked, since a GPU has no throttle to fall back to. A GPU without a
+//! maximum (the second die of a module) cannot be capped at all.
 //!
-//! One GPU that refuses does not undo the others: putting their originals back would raise their power. Each keeps
-//! what it took, the one that refused is tried again, and the node's verdict is the worst of them.
+//! When one GPU refuses, the others keep their caps: to release them would raise their power. The refused order is
+//! repeated, and the node's result is the worst of all GPUs.
 
 use super::actuation::{Actuation, Want};
 use super::cap::{
@@ -24,55 +24,55 @@ pub struct GpuLaw {
     pub floor: Floor,
 }
 
-/// One GPU: what is known of it, what it remembers, and what is to be done with it.
+/// One GPU: the facts about it, its state, and what is to be done with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CappedGpu {
-    /// What may be known about it in this step.
+    /// The facts about it in this step.
     pub facts: GpuFacts,
     limiter: Limiter,
     order: LimitOrder,
-    /// The last limit that was ordered, and what it may have of the node's grant; zero where there is none, since no cap
-    /// is zero and a node has room for so many.
+    /// The last limit that was ordered, and the GPU's share of the node's grant. Zero means none, since no cap is
+    /// zero; an `Option` would take more memory for each GPU.
     ordered: Watts,
     share: Watts,
 }
 
-/// What may be known about a GPU.
+/// The facts about a GPU in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuFacts {
-    /// What it can be told.
+    /// The caps that it accepts.
     pub limits: GpuLimits,
-    /// What may be known about its limit.
+    /// The facts about its limit.
     pub limit: LimitFacts,
-    /// The limit in force as it was last read, where a grant may count on that.
+    /// The limit in force as it was last read, where a grant may rely on it.
     pub in_force: Option<Watts>,
-    /// The most that it may have now, where a grant holds the node.
+    /// The most that it may draw now, where the node has a grant.
     pub most: Option<Watts>,
 }
 
-/// What a GPU can be told.
+/// The caps that a GPU accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GpuLimits {
-    /// It takes no cap: a die whose limit is its sibling's.
+    /// It accepts no cap: a die whose limit is that of its sibling.
     NotATarget,
-    /// It takes no cap: it has no power limit.
+    /// It accepts no cap: it has no power limit.
     NoLimit,
-    /// A cap, in this range as far as it is known.
+    /// It accepts a cap in this range, as far as the range is known.
     Range(CapRange),
 }
 
-/// What came of the GPUs' caps; the orders lie in the GPUs.
+/// The result of the GPUs' caps. The orders are in the GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuDecision {
-    /// What came of the desired state, all GPUs together.
+    /// The result of the desired state for all GPUs together.
     pub report: CapReport,
-    /// On how many GPUs somebody else was seen to have moved the limit.
+    /// The number of GPUs whose limit somebody else has changed.
     pub moved: u32,
 }
 
 impl GpuLimits {
-    /// The limits as the driver tells them, each absent where it does not. A maximum that *reads* zero is how a second
-    /// die says that it has none.
+    /// The limits that the driver reports; `None` where it reports none. The second die of a module reports a maximum
+    /// of zero, which means that it has no limit of its own.
     #[must_use]
     pub fn new(min: Option<Watts>, max: Option<Watts>) -> Self {
         match max {
@@ -90,7 +90,7 @@ impl GpuLimits {
         }
     }
 
-    /// The limits of a GPU whose owner's limit nobody can tell any more; see [`CapRange::no_more_than`].
+    /// The limits of a GPU whose owner's limit is not known any more; see [`CapRange::no_more_than`].
     #[must_use]
     pub fn no_more_than(self, stands: Option<Watts>) -> Self {
         match self {
@@ -99,13 +99,13 @@ impl GpuLimits {
         }
     }
 
-    /// What an intent means on a GPU with these limits; nothing where it is no target.
+    /// Resolves an intent for a GPU with these limits; `None` where it accepts no cap.
     #[must_use]
     pub fn resolve(self, intent: CapIntent, floor: Floor) -> Option<Result<ResolvedCap, Blocked>> {
         self.resolve_under(intent, floor, None)
     }
 
-    /// The same where it may have no more than `most` by a grant.
+    /// The same where it may draw no more than `most` under a grant.
     fn resolve_under(
         self,
         intent: CapIntent,
@@ -135,7 +135,7 @@ impl GpuFacts {
 }
 
 impl CappedGpu {
-    /// A GPU whose limit nobody of us has touched.
+    /// A GPU whose limit we have not changed.
     #[must_use]
     pub const fn untouched(facts: GpuFacts) -> Self {
         Self {
@@ -147,13 +147,13 @@ impl CappedGpu {
         }
     }
 
-    /// A GPU whose limit the journal says is ours, from before a restart.
+    /// A GPU whose limit was set by us before a restart, according to the journal.
     #[must_use]
     pub const fn adopted(facts: GpuFacts) -> Self {
         Self { limiter: Limiter::ADOPTED, ..Self::untouched(facts) }
     }
 
-    /// Takes over the last order of the same GPU under another law.
+    /// Takes over the last order of the same GPU when another law replaces this one.
     #[must_use]
     pub const fn after(mut self, before: &Self) -> Self {
         self.ordered = before.ordered;
@@ -166,7 +166,7 @@ impl CappedGpu {
         self.order
     }
 
-    /// How its limit stands.
+    /// The state of its limit.
     #[must_use]
     pub const fn limiter(&self) -> &Limiter {
         &self.limiter
@@ -178,19 +178,19 @@ impl CappedGpu {
         Some(self.ordered).filter(|&ordered| ordered > Watts::ZERO)
     }
 
-    /// What it may have of the node's grant, where one stands and it can be capped.
+    /// Its share of the node's grant, where the node has one and the GPU can be capped.
     #[must_use]
     pub fn share(&self) -> Option<Watts> {
         Some(self.share).filter(|&share| share > Watts::ZERO)
     }
 
-    /// Says what it may have of the node's grant, and what of it now.
+    /// Sets its share of the node's grant, and how much it may draw now.
     pub(in crate::node) fn grant(&mut self, (share, most): (Option<Watts>, Option<Watts>)) {
         self.share = share.unwrap_or(Watts::ZERO);
         self.facts.most = most;
     }
 
-    /// After a step: remembers what was ordered, and forgets the outcome, which is told once.
+    /// After a step: stores what was ordered, and clears the outcome, which is reported once.
     pub(in crate::node) fn note(&mut self) {
         self.facts.limit.outcome = LimitOutcome::Unknown;
         if let LimitOrder::Set(watts) = self.order {
@@ -200,7 +200,7 @@ impl CappedGpu {
 }
 
 impl GpuLaw {
-    /// One step over every GPU that is known.
+    /// One step over all known GPUs.
     pub fn step(&self, gpus: &mut [CappedGpu], now: Stamp, desired: DesiredCap) -> GpuDecision {
         let mut moved = 0_u32;
         for gpu in gpus.iter_mut() {
@@ -257,7 +257,7 @@ impl GpuLaw {
     }
 }
 
-/// Nothing is desired: whether every limit of ours is gone.
+/// The result when nothing is desired: whether every limit of ours is released.
 fn released(gpus: &[CappedGpu]) -> CapReport {
     let mut report = CapReport::NoIntent;
     for gpu in gpus {

@@ -1,13 +1,13 @@
-//! The grant of a node: the most that its packages and GPUs may be allowed together, and how they come to it.
+//! The grant of a node: the most that its packages and GPUs may draw together, and how they are brought to it.
 //!
-//! A [`Division`] says what each device may have. What nobody can cap counts with the most that it draws; of the rest every
-//! device gets its floor, and what is left is divided in proportion to the way from the floor to what is wanted there. A
-//! floor is never undercut, not even where the floors alone are above the grant.
+//! A [`Division`] computes the share of each device. A device that cannot be capped counts with the most that it draws.
+//! Of the rest every device gets its floor, and what is left is divided in proportion to the span from the floor to
+//! what is wanted. A floor is never undercut, even where the floors alone are above the grant.
 //!
-//! It also says what each may have now, so that the limits in force are never above the grant together. What is to be
-//! lowered is lowered at once. What is to be raised waits until there is room: every device counts with the higher of the
-//! limit that was read back and the one that was ordered last, and one that was never read with the most that it draws.
-//! The step after the read-back raises the rest.
+//! It also computes what each device may draw now, so that the sum of the limits in force is never above the grant. A
+//! limit to be lowered is lowered at once. A limit to be raised waits until there is room: every device counts with the
+//! higher of the limit that was read back and the one that was ordered last, and a device that was never read with the
+//! most that it draws. The step after the read-back raises the rest.
 //!
 //! ```text
 //!   grant 400 W        A 300 ▶ 100   B 100 ▶ 300
@@ -18,16 +18,16 @@
 use super::cap::{CAP_LEAST, CapIntent, CapRange, DesiredCap, Floor, Resolution};
 use power_units::{Amount, Percent, Watts};
 
-/// Devices that have one limit, and what they may have by a grant.
+/// Devices that share one limit, and their share of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// How many devices there are; the amounts are for each of them.
     pub count: u32,
-    /// Whether anybody can cap them.
+    /// Whether they can be capped.
     pub capped: bool,
     /// The least that a cap may be.
     pub floor: Watts,
-    /// What they are to have where the grant suffices; none where that has no number, and then it is the whole grant.
+    /// What each is to get where the grant suffices; `None` where that has no number, and then it is the whole grant.
     pub want: Option<Watts>,
     /// The most that one draws without a cap, where it is known.
     pub max: Option<Watts>,
@@ -35,20 +35,20 @@ pub struct Holder {
     pub in_force: Option<Watts>,
     /// The last limit that was ordered.
     pub ordered: Option<Watts>,
-    /// What one may have: written by [`Division::give`].
+    /// The share of each device: written by [`Division::give`].
     pub share: Watts,
-    /// What one may have now: written by [`Division::give`].
+    /// What each device may draw now: written by [`Division::give`].
     pub may: Watts,
 }
 
-/// How far a limit that is read back may lie below what was ordered and still be it.
+/// How far a limit that is read back may be below the ordered one and still count as that limit.
 const QUANTUM: Watts = Watts::from_int(1);
 
-/// The bits of a whole number of watts.
+/// A mask for the bits of whole watts.
 const WHOLE: i64 = !0xFFFF_FFFF;
 
 impl Holder {
-    /// Nothing.
+    /// No device.
     pub const NONE: Self = Self {
         count: 0,
         capped: false,
@@ -61,14 +61,14 @@ impl Holder {
         may: Watts::ZERO,
     };
 
-    /// A device that nobody can cap.
+    /// A device that cannot be capped.
     #[must_use]
     pub const fn uncapped(max: Option<Watts>) -> Self {
         Self { count: 1, max, ..Self::NONE }
     }
 
-    /// A device that can be capped within this range, of which so much is desired. Where it takes no cap, because its
-    /// owner's limit or its maximum is below the least that one may be, it is one that nobody can cap.
+    /// A device that can be capped within this range, with its desired cap. If it accepts no cap, because its owner's
+    /// limit or its maximum is below the lowest possible cap, it counts as a device that cannot be capped.
     #[must_use]
     pub fn capped(range: CapRange, floor: Floor, desired: DesiredCap, in_force: Option<Watts>) -> Self {
         let resolve = |intent: CapIntent| match intent.resolve(range, floor) {
@@ -85,14 +85,14 @@ impl Holder {
             .or(range.owners());
         let want = match desired {
             DesiredCap::Cap(intent) => resolve(intent).map(|target| target.effective()),
-            // What is found is no wish: while limits come down it would change from step to step.
+            // The limit in force is not what is wanted: while limits are lowered it would change from step to step.
             DesiredCap::Unknown | DesiredCap::Gone => None,
         };
         let (want, max) = (want.or(most), range.max());
         Self { count: 1, capped: true, floor: least, want, max, in_force, ..Self::NONE }
     }
 
-    /// The most that one may draw at the moment, where anybody can say.
+    /// The most that one device may draw at the moment, if that is known.
     #[must_use]
     pub fn held(&self) -> Option<Watts> {
         if !self.capped {
@@ -109,48 +109,48 @@ impl Holder {
         each.to_wide().saturating_mul(i128::from(self.count))
     }
 
-    /// What one surely has: an order may be on its way, and a reading from before it.
+    /// The least that one device is limited to: an order may be on its way, and a reading may be older than it.
     fn least(&self) -> Option<Watts> {
         match (self.in_force, self.ordered) {
-            // What devices round away is no lower limit.
+            // A difference by the rounding of the device does not count as a lower limit.
             (Some(found), Some(ordered)) if found <= ordered && ordered - found < QUANTUM => Some(ordered),
             (Some(found), Some(ordered)) => Some(found.min(ordered)),
             (found, ordered) => found.or(ordered),
         }
     }
 
-    /// How far each is raised above what it is held to now, where so much is free for all of them.
+    /// How far each is raised above what it holds now, where `free` watts are available for all of them.
     fn rise(&self, held: Watts, free: i128) -> Watts {
         let each = Watts::from_wide(free.checked_div(i128::from(self.count)).unwrap_or(0));
         let rise = (self.share - held).or_zero();
         if each < rise { whole(each) } else { rise }
     }
 
-    /// From the floor to what is wanted.
+    /// The span from the floor to what is wanted.
     fn way(&self, watts: Watts) -> Watts {
         (self.want.unwrap_or(watts).max(self.floor) - self.floor).or_zero()
     }
 }
 
-/// The division of a grant over its holders: every one is [counted](Self::count) first, and then [given](Self::give) its
-/// part, in the same order.
+/// The division of a grant among its holders. Every holder is first [counted](Self::count), and then
+/// [given](Self::give) its share, in the same order.
 ///
-/// The shares of what can be capped, and the most that the rest draws, are not above the grant together unless floors and
-/// that rest alone are. What nobody can cap and of which nobody knows how much it draws counts nothing here: no number of
-/// the others would make up for it.
+/// The sum of the shares, and of the most that uncapped devices draw, is not above the grant, unless the floors and the
+/// uncapped devices alone exceed it. A device that cannot be capped and whose draw is unknown counts as zero here: no
+/// reduction of the others could make up for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Division {
     watts: Watts,
-    /// What is left above the floors, and how much is wanted of it.
+    /// What is left above the floors, and the sum of what is wanted of it.
     room: i128,
     wanted: i128,
-    /// What is left above all that is held now, and of how many nobody knows what they hold.
+    /// What is left above all that is held now, and the number of holders whose held power is unknown.
     free: i128,
     unknown: usize,
 }
 
 impl Division {
-    /// Of so many watts.
+    /// Of a grant of `watts`.
     #[must_use]
     pub fn of(watts: Watts) -> Self {
         let all = watts.to_wide();
@@ -166,12 +166,12 @@ impl Division {
         }
         match holder.held() {
             Some(held) => self.free = self.free.saturating_sub(holder.all(held)),
-            // What nobody can cap is no reason to leave the others at their floors.
+            // A device that cannot be capped is no reason to leave the others at their floors.
             None => self.unknown = self.unknown.saturating_add(usize::from(holder.capped)),
         }
     }
 
-    /// Says what a holder may have, and what it may have now; nothing of one that nobody can cap.
+    /// Returns the share of a holder, and what it may draw now; `None` for a holder that cannot be capped.
     pub fn give(&mut self, holder: &mut Holder) -> (Option<Watts>, Option<Watts>) {
         holder.share = self.share(holder);
         holder.may = self.pace(holder);
@@ -207,7 +207,7 @@ impl Division {
     }
 }
 
-/// Without a fraction of a watt.
+/// Rounded down to whole watts.
 fn whole(watts: Watts) -> Watts {
     Watts::from_bits(watts.to_bits() & WHOLE)
 }

@@ -1,12 +1,12 @@
-//! What a control law of the DVFS fallback is: facts in, decision out.
+//! The interface of a control law of the DVFS fallback: facts in, decision out.
 //!
 //! The loop of each tick is *sense → [`Facts`] → [`Law::step`] → [`Decision`] → act → report*. A law does no I/O and
 //! reads no clock. It never assumes that a command was carried out: what it decided stays pending in its `Mode` until
 //! the facts bring the [`CommandOutcome`], and only then does its state advance.
 //!
-//! Words: a *command* is what is to be written; it is *in effect* once it was read back; a *reading* is *fresh*,
-//! *missing*, *stale* or *impossible*, and the last three are blindness of different causes: the law holds for
-//! [`BLIND_STEPS_HELD`] steps and then moves towards the safe side, one decision at a time.
+//! Words: a *command* is what is to be written; it is *in effect* once it was read back. A *reading* is *fresh*,
+//! *missing*, *stale* or *impossible*. The last three all leave the law without a reading: it then holds for
+//! [`BLIND_STEPS_HELD`] steps and after that moves to the safe side, one decision at a time.
 
 mod flight;
 mod visibility;
@@ -23,9 +23,9 @@ pub trait Law {
     /// What the law remembers between two steps.
     type Mode;
 
-    /// Memory for a loop that starts now. `found` is what is in effect on the node already: a cap survives a restart
-    /// of the agent, so a law takes over what it finds. A switch of the backend starts a new memory too, with what
-    /// the new backend has in effect.
+    /// The state of a loop that starts now. `found` is what is already in effect on the node: a cap survives a restart
+    /// of the agent, so a law takes over what it finds. A switch of the backend also starts with a new state, from
+    /// what the new backend has in effect.
     fn start(&self, found: Option<Command>) -> Self::Mode;
 
     /// One tick of the loop.
@@ -37,41 +37,41 @@ pub trait Law {
 pub struct Facts {
     /// The time of this step.
     pub now: Stamp,
-    /// The most that the node's packages may draw together; none when nothing caps them.
+    /// The most that the node's packages may draw together; `None` without a cap.
     pub cap: Option<Watts>,
     /// What the node's packages draw together.
     pub power: PowerReading,
-    /// The frequency that the policies really ran at since the last step, their mean, where it can be told.
+    /// The mean frequency at which the policies really ran since the last step, where it can be measured.
     pub effective: Option<KiloHertz>,
-    /// Within which bounds the frequency can be limited, where it can.
+    /// The bounds in which the frequency can be limited, where it can be limited.
     pub range: Option<FrequencyRange>,
-    /// What became of the last command.
+    /// The outcome of the last command.
     pub outcome: CommandOutcome,
 }
 
 impl Facts {
-    /// The cap, if there is one to keep. Zero and less is no limit that a machine can run under, so it counts as none,
-    /// and the decision says so.
+    /// The cap, if there is one to keep. A machine cannot run under a limit of zero or less, so such a limit counts as
+    /// none, and the decision reports it.
     pub(crate) fn cap_to_keep(&self) -> Option<Watts> {
         self.cap.filter(|&cap| cap > Watts::ZERO)
     }
 }
 
-/// One look at the power sensor.
+/// One reading of the power sensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PowerReading {
     /// A value to act on.
     Fresh {
         /// The mean power, all packages together.
         watts: Watts,
-        /// Over how long a time until now the sensor formed this mean; zero for a momentary value.
+        /// The time until now over which the sensor formed this mean; zero for an instantaneous value.
         over: Micros,
     },
     /// The sensor gave nothing.
     Missing,
-    /// The sensor gave a value that is too old to act on.
+    /// The sensor returned a value that is too old to act on.
     Stale,
-    /// The sensor gave a value that cannot be.
+    /// The sensor returned a value that is impossible.
     Impossible,
 }
 
@@ -95,19 +95,19 @@ pub enum Command {
     MeanFrequency(KiloHertz),
 }
 
-/// What became of a command.
+/// The outcome of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CommandOutcome {
-    /// Nobody knows yet, or nothing was commanded.
+    /// Not known yet, or nothing was commanded.
     Unknown,
     /// It was written.
     Applied {
         /// The command that this is about.
         asked: Command,
-        /// What was read back, which is what the hardware made of it.
+        /// What was read back, as the hardware rounded it.
         in_effect: Command,
     },
-    /// It was not written: what was in effect before still is.
+    /// It was not written: the earlier command is still in effect.
     Refused {
         /// The command that this is about.
         asked: Command,
@@ -122,7 +122,7 @@ pub struct FrequencyRange {
 }
 
 impl FrequencyRange {
-    /// The range, if it is one: above zero, and its ends not crossed.
+    /// The range, if it is valid: above zero, and the minimum not above the maximum.
     #[must_use]
     pub fn new(min: KiloHertz, max: KiloHertz) -> Option<Self> {
         (min > KiloHertz::ZERO && min <= max).then_some(Self { min, max })
@@ -141,18 +141,18 @@ impl FrequencyRange {
     }
 }
 
-/// What a step decided, and what it was decided on.
+/// The decision of a step, and what it is based on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
     /// What this step does.
     pub action: LawAction,
-    /// What is to be written; none leaves everything as it is.
+    /// What is to be written; `None` leaves everything as it is.
     pub command: Option<Command>,
     /// What was in effect when this was decided, as last read back.
     pub in_effect: Option<Command>,
-    /// The fresh reading that this was decided on; none without one, and then nothing was controlled.
+    /// The fresh reading on which this was decided; `None` without one, and then nothing was controlled.
     pub observed: Option<Watts>,
-    /// The smoothed power; none until there was a reading.
+    /// The smoothed power; `None` before the first reading.
     pub smoothed: Option<Watts>,
     /// How long the smoothed power was beyond a threshold, in a law that counts.
     pub counts: Option<TripCounts>,
@@ -167,7 +167,7 @@ pub enum LawAction {
     ThrottleUp,
     /// More power: a lower throttle, a higher frequency.
     ThrottleDown,
-    /// Less power because nobody knows how much is drawn.
+    /// Less power because the draw is unknown.
     FailSafe,
     /// Nothing.
     Hold(Hold),
@@ -178,15 +178,15 @@ pub enum LawAction {
 pub enum Hold {
     /// There is nothing to do.
     Steady,
-    /// The last action is not long enough ago.
+    /// The last action was too recent.
     Cooldown,
-    /// The last command has not come back.
+    /// The last command has no outcome yet.
     Pending,
-    /// The last command has not shown its effect yet.
+    /// The last command does not show its effect yet.
     Settling,
-    /// There is nothing left to throttle, or to free.
+    /// The throttle is at the end of its range.
     AtBound,
-    /// There is no reading, and not for long enough to act on that.
+    /// There is no reading, but not for long enough to act on that.
     Blind,
     /// There is no cap to keep.
     NoCap,
@@ -214,7 +214,7 @@ impl LawAction {
     }
 }
 
-/// For how many steps in a row the smoothed power was beyond a threshold.
+/// The number of steps in a row with the smoothed power beyond a threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TripCounts {
     /// Above the upper one.
@@ -231,7 +231,7 @@ impl TripCounts {
 /// Whether the cap can be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// Nothing speaks against it.
+    /// There is no evidence against it.
     Achievable,
     /// Everything is throttled, and the node still draws more.
     NotAchievable,
@@ -239,6 +239,6 @@ pub enum Reach {
     Unknown,
 }
 
-/// For how many steps without a reading a law holds before it moves to the safe side. Three bridge a lost sample and
-/// its retry, and are short enough that a load step behind a dead sensor is met within a few periods.
+/// How many steps without a reading a law holds before it moves to the safe side. Three steps bridge a lost sample and
+/// its retry, and are short enough that a load step behind a failed sensor is limited within a few periods.
 pub const BLIND_STEPS_HELD: u8 = 3;

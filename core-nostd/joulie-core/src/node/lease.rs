@@ -1,11 +1,11 @@
-//! The lease of the caps: whether somebody still renews the desired state, and what happens when nobody does.
+//! The lease of the caps: whether the desired state is still renewed, and what happens when it is not.
 //!
 //! The leader of the operator renews one Lease after each complete pass, whether the plan changed or not. Every renewal
-//! writes its *time* into the Lease, and that time is only a mark that tells one renewal from the one before: a newer
-//! one is a renewal at the moment it was received. How old a renewal is, a node judges by its own monotonic clock, and
-//! never by the times that others write. When renewals stop (the API is away, the planner is dead) caps **hold**,
-//! unless the node's own configuration chose to **relax** to the originals, each node a little later than the other, or
-//! to go to the **safe** profile. No choice is silent: the step in which it happens carries an [`LeaseEvent`].
+//! writes its *time* into the Lease. A node uses that time only to tell one renewal from the one before: a newer time
+//! is a renewal at the moment it was received. A node measures the age of a renewal by its own monotonic clock, never
+//! by times that others write. When renewals stop (the API is unreachable, the planner has failed) caps **hold**,
+//! unless the node's own configuration chose to **relax** to the originals, each node with a different delay, or to go
+//! to the **safe** profile. Every such change is reported: the step in which it happens carries an [`LeaseEvent`].
 //!
 //! ```text
 //! Started ──newer time──▶ Renewed ──newer time──▶ Renewed
@@ -16,8 +16,8 @@
 //! Holding, Waiting, Relaxed, Safe ──newer time──▶ Renewed
 //! ```
 //!
-//! A restart starts in `Started`: caps are adopted as they are found, and the lease runs from the start, because
-//! nobody knows when it was last renewed. The first time that is read is no renewal: it may have lain there for hours.
+//! A restart starts in `Started`: caps are adopted as they are found, and the lease runs from the start, because the
+//! time of the last renewal is not known. The first time that is read does not count as a renewal: it may be hours old.
 
 use super::cap::{CapIntent, DesiredCap};
 use crate::placement::freshness::UnixTime;
@@ -31,59 +31,60 @@ pub struct LeaseLaw {
     on_expiry: OnExpiry,
 }
 
-/// What the caps do when nobody has renewed the lease for its term.
+/// What happens to the caps when the lease was not renewed for its term.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnExpiry {
     /// They stay as they are.
     Hold,
-    /// The originals come back, each node `delay` after its lease ended, so that a rack does not rise at one instant.
+    /// The originals are restored, each node `delay` after its lease ended, so that the power of a rack does not rise
+    /// at one instant.
     Relax {
         /// This node's part of the spread; see [`LeaseJitter`].
         delay: Micros,
     },
-    /// The safe profile of the node's configuration takes their place.
+    /// The safe profile of the node's configuration replaces them.
     Safe,
 }
 
-/// A fraction of the way from 0 to 1 that differs from node to node and never for one node.
+/// A fraction from 0 to 1 that differs between nodes and is constant for one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseJitter(Ratio);
 
-/// What the lease remembers.
+/// The state of the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseMemory {
     phase: LeasePhase,
     times: Times,
 }
 
-/// How the lease stands.
+/// The phase of the lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeasePhase {
-    /// Since the process started no renewal was seen.
+    /// No renewal was seen since the process started.
     Started {
         /// When it started.
         since: Stamp,
     },
-    /// Somebody renews it.
+    /// It is being renewed.
     Renewed {
         /// When the last renewal was received.
         at: Stamp,
     },
     /// It ended, and the caps hold.
     Holding,
-    /// It ended; the caps hold until this node's turn to relax.
+    /// It ended; the caps hold until this node's delay has passed.
     Waiting {
         /// When it ended.
         since: Stamp,
     },
-    /// It ended, and the originals are back.
+    /// It ended, and the originals are restored.
     Relaxed,
     /// It ended, and the safe profile is in force.
     Safe,
 }
 
-/// The times of renewal that were seen. An old one that is delivered again, by a server that lags behind, is no
-/// renewal, nor is the present one after it. Only a second old one that is newer than the first tells that the writer's
+/// The renewal times that were seen. An older time that a lagging server delivers again is no renewal, and neither is
+/// the current one after it. Only a second older time that is newer than the first older one proves that the writer's
 /// clock went back (it was set, or another replica leads), or that the API was restored from a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Times {
@@ -92,29 +93,28 @@ enum Times {
     Behind { newest: UnixTime, older: UnixTime },
 }
 
-/// What the lease may know.
+/// The facts about the lease in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseFacts {
     /// The time of this step.
     pub now: Stamp,
-    /// When the Lease says that it was last renewed (`renewTime`), where it could be read since the last step.
+    /// The renewal time in the Lease (`renewTime`), if it was read since the last step.
     pub renewal: Option<UnixTime>,
 }
 
-/// What holds now, and what has just happened.
+/// Which caps are to be in force, and what has just happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseDecision {
-    /// Whose caps are to be in force.
+    /// Which caps are to be in force.
     pub caps: CapsSource,
     /// What changed in this step, for the log, the counter and the condition.
     pub event: Option<LeaseEvent>,
 }
 
-/// Whose caps are to be in force.
+/// Which caps are to be in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapsSource {
-    /// Those of the desired state. With nobody to change it they hold; a person who changes it by hand while the
-    /// planner is away is still obeyed.
+    /// Those of the desired state. Without a planner they hold; a manual change of the desired state is still followed.
     Desired,
     /// None: the originals.
     Originals,
@@ -122,22 +122,22 @@ pub enum CapsSource {
     SafeProfile,
 }
 
-/// A change that must be told.
+/// A change that must be reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseEvent {
-    /// Nobody renewed the lease for its term; what follows is the configured choice.
+    /// The lease was not renewed for its term; the configured choice takes effect.
     Expired,
-    /// This node's turn has come to go back to its originals.
+    /// This node's delay has passed, and it goes back to its originals.
     Relaxed,
-    /// The configuration chooses otherwise than to relax, while this node waited for its turn.
+    /// The configuration no longer chooses to relax, while this node waited for its delay.
     ChosenAnew,
-    /// Somebody renews it again.
+    /// It is renewed again.
     RenewedAgain,
     /// The clock went backwards: the lease is measured from now.
     ClockBackwards,
 }
 
-/// Why a lease cannot be built so.
+/// Why a lease is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseError {
     /// The term is zero.
@@ -158,7 +158,7 @@ impl fmt::Display for LeaseError {
 impl core::error::Error for LeaseError {}
 
 impl LeaseJitter {
-    /// This fraction.
+    /// The given fraction.
     ///
     /// # Errors
     /// When it is not from 0 to 1.
@@ -183,7 +183,7 @@ impl LeaseJitter {
 }
 
 impl LeaseLaw {
-    /// A lease that ends when nobody renews it for `term`.
+    /// A lease that ends when it is not renewed for `term`.
     ///
     /// # Errors
     /// When the term is zero.
@@ -191,7 +191,7 @@ impl LeaseLaw {
         if term == Micros::ZERO { Err(LeaseError::Term) } else { Ok(Self { term, on_expiry }) }
     }
 
-    /// Takes in what was received, and says whose caps are to be in force.
+    /// Takes in what was received, and returns which caps are to be in force.
     #[must_use]
     pub fn step(&self, lease: &mut LeaseMemory, facts: &LeaseFacts) -> LeaseDecision {
         let renewed = facts.renewal.is_some_and(|renewal| lease.times.hears(renewal));
@@ -238,13 +238,13 @@ impl LeaseLaw {
 }
 
 impl LeaseMemory {
-    /// A lease as a process finds it that starts at `now`, after a restart too.
+    /// The lease of a process that starts at `now`, also after a restart.
     #[must_use]
     pub const fn start(now: Stamp) -> Self {
         Self { phase: LeasePhase::Started { since: now }, times: Times::None }
     }
 
-    /// How it stands.
+    /// The phase of the lease.
     #[must_use]
     pub const fn phase(&self) -> LeasePhase {
         self.phase
@@ -252,8 +252,8 @@ impl LeaseMemory {
 }
 
 impl CapsSource {
-    /// What is desired under this lease. The safe profile takes the place of a cap, known or not; a node whose desired
-    /// state is known to be gone is nobody's to cap, so it gets its originals whoever renews the lease.
+    /// The cap that is desired under this lease. The safe profile replaces a cap, known or not. A node whose desired
+    /// state is known to be absent gets its originals, whoever renews the lease.
     #[must_use]
     pub const fn desired(self, desired: DesiredCap, safe_profile: CapIntent) -> DesiredCap {
         match (self, desired) {
@@ -288,7 +288,7 @@ impl LeasePhase {
 }
 
 impl Times {
-    /// Takes in a time of renewal and says whether it is a new one.
+    /// Takes in a renewal time, and returns whether it is a new renewal.
     fn hears(&mut self, time: UnixTime) -> bool {
         let (next, renewed) = match *self {
             Self::None => (Self::Newest(time), false),

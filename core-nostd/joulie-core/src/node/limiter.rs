@@ -1,13 +1,13 @@
-//! The power limit of one package or one GPU: set, read back, watched, and put back.
+//! The power limit of one package or one GPU: set, read back, watched, and released.
 //!
-//! A [`Limiter`] joins the [`Actuation`] of a limit with the [`Drift`] that tells whether somebody else moves it. What is
-//! read back decides: a limit that reads above what was written is not in force, and one below is, as clamped, unless
-//! it undercuts the floor that the node's own configuration sets: that is never accepted, neither when it is read back
-//! nor when it is seen later.
+//! A [`Limiter`] combines the [`Actuation`] of a limit with the [`Drift`] that detects whether somebody else changes
+//! it. What is read back decides. A limit above what was written is not in force. A limit below it is in force, as
+//! clamped, unless it undercuts the floor of the node's own configuration: that is never accepted, whether it is read
+//! back or seen later.
 //!
-//! What cannot be seen any more is not in force as far as anybody knows. A limit that is gone counts as lost at once, one
-//! that does not answer after the patience with an order; both are set again, and at once when they can be seen again.
-//! Where only orders confirm a limit that nobody can read, it is set again less and less often.
+//! A limit that cannot be read any more does not count as in force. A limit that is gone counts as lost at once; one
+//! that cannot be read counts as lost after the patience with an order. Both are set again, and at once when they can
+//! be read again. A limit that cannot be read but is confirmed by orders is set again at growing intervals.
 
 mod view;
 
@@ -24,65 +24,65 @@ use view::{Glance, Patience, View};
 pub struct LimiterLaw {
     /// How long to wait for an answer and between two tries.
     pub actuation: ActuationLaw,
-    /// How to answer somebody else who moves a limit.
+    /// How to respond to somebody else who changes a limit.
     pub drift: DriftLaw,
 }
 
-/// What one limit remembers.
+/// The state of one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limiter {
     actuation: Actuation<ResolvedCap>,
-    /// That of the last order.
+    /// The ticket of the last order.
     ticket: Ticket,
     drift: Drift,
     view: View,
 }
 
-/// What may be known about a limit.
+/// The facts about a limit in one step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LimitFacts {
-    /// What became of an order; each outcome is told once.
+    /// The outcome of an order; each outcome is reported once.
     pub outcome: LimitOutcome,
     /// The limit that is in force now.
     pub seen: LimitReading,
 }
 
-/// What became of an order.
+/// The outcome of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitOutcome {
-    /// Nobody has said yet.
+    /// No outcome yet.
     Unknown,
-    /// The limit was written.
+    /// The result of writing the limit.
     Set {
         /// The ticket of the order.
         ticket: Ticket,
         /// What was read back, or why it was not written.
         read_back: Result<Watts, ErrorKind>,
     },
-    /// The original was put back.
+    /// The result of restoring the original.
     Released {
         /// The ticket of the order.
         ticket: Ticket,
-        /// Why it was not.
+        /// Whether it is restored, or why not.
         outcome: Result<(), ErrorKind>,
     },
 }
 
-/// A limit as it is read between orders, and when: a sample may arrive late.
+/// A limit as it is read between orders, and when it was read: a sample may arrive late.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitReading {
-    /// Nobody looked at it.
+    /// It was not read.
     Unknown,
-    /// It was looked at, and this is why it could not be read.
+    /// It could not be read, for this reason.
     Unread(ErrorKind),
-    /// The device of which it is the limit is not there any more.
+    /// The device of this limit is not present any more.
     Gone,
     /// It is not enabled, so it limits nothing.
     Off {
         /// When it was read.
         read: Stamp,
     },
-    /// It is this.
+    /// It has this value.
     At {
         /// The limit.
         limit: Watts,
@@ -98,7 +98,7 @@ pub enum LimitOrder {
     Leave,
     /// Set it to this, and read it back.
     Set(Watts),
-    /// Put the original back.
+    /// Restore the original.
     Release,
 }
 
@@ -106,11 +106,11 @@ pub enum LimitOrder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LimitStep {
     pub(crate) order: LimitOrder,
-    /// Whether somebody else was seen to have moved the limit.
+    /// Whether somebody else has changed the limit.
     pub(crate) moved: bool,
 }
 
-/// Whether what is seen is what was left there.
+/// How a reading compares with the confirmed limit.
 enum LimitComparison {
     AsLeft,
     Accepted(ResolvedCap),
@@ -129,36 +129,35 @@ impl LimiterLaw {
 }
 
 impl Limiter {
-    /// A limit that nobody of us has touched.
+    /// A limit that we have not changed.
     pub const UNTOUCHED: Self = Self::at(Actuation::Free);
 
-    /// A limit that the journal says is ours, from before a restart.
+    /// A limit that was set by us before a restart, according to the journal.
     pub const ADOPTED: Self = Self::at(Actuation::Adopted);
 
     pub(crate) const fn at(actuation: Actuation<ResolvedCap>) -> Self {
         Self { actuation, ticket: Ticket::NONE, drift: Drift::Calm, view: View::Unwatched }
     }
 
-    /// How the limit stands.
+    /// The state of the limit.
     #[must_use]
     pub const fn actuation(&self) -> Actuation<ResolvedCap> {
         self.actuation
     }
 
-    /// The ticket of the last order: what became of another one says nothing.
+    /// The ticket of the last order; the outcome of any other order is ignored.
     #[must_use]
     pub const fn ticket(&self) -> Ticket {
         self.ticket
     }
 
-    /// Whether somebody else moves it.
+    /// Whether somebody else changes it.
     #[must_use]
     pub const fn drift(&self) -> Drift {
         self.drift
     }
 
-    /// The limit that is in force as far as anybody knows: as it is seen, else as it was read back, else as it is on its
-    /// way.
+    /// The limit in force, from the best source: the reading, else what was read back, else the order on its way.
     pub(crate) fn found(&self, seen: LimitReading) -> Option<Watts> {
         let standing = match self.actuation.standing() {
             InForce::At(as_is) => Some(as_is),
@@ -207,7 +206,7 @@ impl Limiter {
         }
         let order = match (order, facts.seen) {
             (ActuationOrder::Leave, _) => LimitOrder::Leave,
-            // To what is not there nothing can be ordered, and its answer need not be waited for.
+            // A device that is gone cannot get an order, and its answer need not be awaited.
             (ActuationOrder::Set(_), LimitReading::Gone) => {
                 self.fail(law, now, ActuationOutcome::Set(Err(ErrorKind::Gone)))
             }
@@ -225,7 +224,7 @@ impl Limiter {
         LimitOrder::Leave
     }
 
-    /// Whether the limit can still be seen.
+    /// Checks whether the limit can still be read.
     fn look(&mut self, law: &LimiterLaw, now: Stamp, seen: LimitReading) {
         let confirmed = match self.actuation {
             Actuation::Held { since, .. } => Some(since),
@@ -261,8 +260,8 @@ impl Limiter {
         }
     }
 
-    /// What was read before the last order was confirmed tells of the limit before it, however late it arrives. Where the
-    /// clock went back behind the confirmation, nothing can be told apart by time and what is seen counts.
+    /// A reading from before the confirmation of the last order describes the limit before it, however late it
+    /// arrives. Where the clock went back to before the confirmation, times cannot be compared and the reading counts.
     fn compare(&self, now: Stamp, seen: LimitReading, floor: Floor) -> LimitComparison {
         let Actuation::Held { target, as_is, since } = self.actuation else { return LimitComparison::AsLeft };
         let (found, read) = match seen {
@@ -287,7 +286,7 @@ impl Limiter {
         }
     }
 
-    /// What came of `target`; nothing while that is not known.
+    /// The result of `target`; `None` while it is not known.
     pub(crate) fn result(&self, target: ResolvedCap) -> Option<CapResult> {
         match self.actuation {
             Actuation::Free if target.is_as_found() => Some(target.result(target)),

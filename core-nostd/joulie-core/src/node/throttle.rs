@@ -1,17 +1,17 @@
-//! From a throttle percentage, or a mean frequency, to the limit of each frequency policy.
+//! Translates a throttle percentage, or a mean frequency, into the limit of each frequency policy.
 //!
-//! The unit is the whole policy, listed once, and policies of one physical core go together: the core runs at the
-//! higher request of its SMT siblings, so that a limit on one of them alone does nothing. An [`PolicySequence`] ranks the
-//! cores once, when the policies are enumerated: in turn over the packages in proportion to their size, so that no
-//! socket takes all the pain, and from the highest core of each package down, because system work lives on the low
-//! ones. Whatever is limited is a prefix of that order. A higher percentage therefore limits the same policies and
-//! more, and a small change writes few of them.
+//! The unit is the whole policy, listed once. Policies of one physical core are limited together: the core runs at
+//! the higher request of its SMT siblings, so a limit on one of them alone has no effect. A [`PolicySequence`] ranks
+//! the cores once, when the policies are enumerated: alternately over the packages in proportion to their size, so
+//! that no socket bears all of the throttle, and from the highest core of each package down, because system work runs
+//! on the low ones. The limited policies are always a prefix of that order. A higher percentage therefore limits the
+//! same policies and more, and a small change writes few of them.
 
 pub mod dither;
 
 use power_units::Percent;
 
-/// A throttle percentage: the part of the policies that is limited, 0 to 100.
+/// A throttle percentage: the share of the policies that is limited, 0 to 100.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ThrottlePercent(u8);
 
@@ -23,15 +23,15 @@ impl ThrottlePercent {
     /// Everything is limited.
     pub const ALL: Self = Self(100);
 
-    /// So many percent, if that is from 0 to 100.
+    /// This percentage, if it is from 0 to 100.
     #[must_use]
     pub fn new(percent: i64) -> Option<Self> {
         u8::try_from(percent).ok().filter(|&percent| percent <= Self::ALL.0).map(Self)
     }
 
-    /// The percentage that is limited where a profile grants `granted` of the maximum and no watts are known:
-    /// `throttle = 100 − granted`, rounded to a whole percent, halves towards less power. A grant beyond the whole
-    /// leaves everything free, one below nothing limits everything.
+    /// The percentage to limit where a profile grants `granted` of the maximum and no watts are known: `throttle =
+    /// 100 − granted`, rounded to a whole percent, halves towards less power. A grant above 100 % leaves everything
+    /// free, one below zero limits everything.
     #[must_use]
     pub fn leaving(granted: Percent) -> Self {
         let rest = Percent::HUNDRED - granted.within(Percent::ZERO, Percent::HUNDRED);
@@ -59,7 +59,8 @@ impl ThrottlePercent {
     }
 }
 
-/// Where a frequency policy's CPUs are. A policy of several cores names the lowest of them: it is its own group.
+/// The location of a frequency policy's CPUs. A policy of several cores names the lowest of them: it is its own
+/// group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PolicyLocation {
     /// The package (socket).
@@ -68,7 +69,7 @@ pub struct PolicyLocation {
     pub core: u32,
 }
 
-/// A policy's place in the order; the caller lends one for each policy.
+/// The rank data of a policy; the caller lends one for each policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seat {
     /// The first policy of the same core.
@@ -82,7 +83,7 @@ pub struct Seat {
 }
 
 impl Seat {
-    /// A seat that nobody has taken yet.
+    /// A seat before the first use.
     pub const EMPTY: Self = Self { leader: 0, turn: 0, cores: 0, before: 0 };
 }
 
@@ -94,8 +95,8 @@ pub struct PolicySequence<'a> {
 }
 
 impl<'a> PolicySequence<'a> {
-    /// Ranks the policies at `places`, with one of `seats` for each; nothing when there are not as many. Its time
-    /// grows with the square of their number, so it is made when the policies are enumerated and not in a tick.
+    /// Ranks the policies at `places`, with one of `seats` for each; `None` when their numbers differ. Its time grows
+    /// with the square of the number of policies, so it is built when the policies are enumerated and not in a tick.
     #[must_use]
     pub fn new(places: &[PolicyLocation], seats: &'a mut [Seat]) -> Option<Self> {
         if places.len() != seats.len() {
@@ -111,14 +112,14 @@ impl<'a> PolicySequence<'a> {
         Some(Self::of_seats(seats))
     }
 
-    /// The order in seats that [`new`](Self::new) took before, for a caller that keeps them from tick to tick.
+    /// The order in seats that [`new`](Self::new) filled before, for a caller that keeps them from tick to tick.
     #[must_use]
     pub fn of_seats(seats: &'a [Seat]) -> Self {
         Self { seats, policies: u64::try_from(seats.len()).unwrap_or(u64::MAX) }
     }
 
-    /// For each policy, in the order of the places, whether it is limited at this throttle. The part is rounded up to
-    /// whole cores: every percentage above zero limits something.
+    /// For each policy, in the order of the places, whether it is limited at this throttle. The share is rounded up
+    /// to whole cores: every percentage above zero limits something.
     pub fn throttled(&self, throttle: ThrottlePercent) -> impl Iterator<Item = bool> + use<'a> {
         let parts = self.policies.saturating_mul(u64::from(throttle.0));
         let limited = parts.div_ceil(100);
@@ -142,7 +143,7 @@ fn take_seats(places: &[PolicyLocation], seats: &mut [Seat]) {
     }
 }
 
-/// Where the first policy of this core stands.
+/// The index of the first policy of this core.
 fn first_like(place: &PolicyLocation, places: &[PolicyLocation]) -> usize {
     (0..places.len()).zip(places).find(|(_, other)| *other == place).map_or(0, |(at, _)| at)
 }
@@ -165,7 +166,7 @@ fn count_before(places: &[PolicyLocation], seats: &[Seat], at: usize) -> u64 {
     earlier.fold(0, |policies: u64, _| policies.saturating_add(1))
 }
 
-/// Where in its package a core stands, `(turn + ½) / cores`, brought to the common denominator with `other`'s.
+/// The position of a core in its package, `(turn + ½) / cores`, on the common denominator with `other`'s.
 fn midpoint(seat: &Seat, other: &Seat) -> u64 {
     seat.turn.saturating_mul(2).saturating_add(1).saturating_mul(other.cores)
 }

@@ -1,25 +1,26 @@
-//! The model-based law: one frequency for all policies, found from how far the power is from the cap.
+//! The model-based law: one frequency for all policies, computed from the distance between the power and the cap.
 //!
-//! Around an operating point power follows frequency as `P ∝ fⁿ`, with an elasticity n that depends on the machine
-//! and on its load. One measurement therefore says where to go:
+//! Around an operating point power follows frequency as `P ∝ fⁿ`, with an elasticity n that depends on the machine and
+//! on its load. One measurement therefore gives the next frequency:
 //!
 //! ```text
 //! next f = f · (target / P)^(1/n)        target = cap · (1 − guard)
 //! ```
 //!
-//! Down at once, up at half the exponent and by a bounded step. The elasticity starts as a tuned guess and is measured
-//! at every larger move. Its rules:
+//! The law moves down in one step, and up with half the exponent and by a bounded step. The elasticity starts as a
+//! configured estimate and is measured at every larger move. Its rules:
 //!
-//! - **Pairs.** A power is paired with the frequency *of the same time*: a sensor that averages over a second goes with
-//!   the mean frequency of that second, so that its lag drives nothing. The frequency is the *effective* one, because
-//!   the commanded one may not be binding (turbo, vector licences, hardware that picks its own clock).
-//! - **Evidence.** What is left of the error is noise until a mean of enough readings says otherwise, at a level that
-//!   follows the noise which the readings show (`trend`). Within the deadband nothing is written.
-//! - **Anti-windup.** The limit stays in its range and near what the machine really runs at while the power is near
-//!   the cap; an error that cannot be removed is reported as `NotAchievable` and not collected.
-//! - **Blind means safe.** Without readings the limit is held for a few steps and then goes to the safe frequency.
+//! - **Pairs.** A power is paired with the frequency *of the same time*: the value of a sensor that averages over a
+//!   second is paired with the mean frequency of that second, so that the sensor's lag causes no move. The frequency is
+//!   the *effective* one, because the commanded one may not be binding (turbo, vector licences, hardware that chooses
+//!   its own clock).
+//! - **Evidence.** A remaining error counts as noise until the mean of enough readings exceeds a threshold that follows
+//!   the measured noise (`trend`). Within the deadband nothing is written.
+//! - **Anti-windup.** The limit stays in its range, and near the machine's real frequency while the power is near the
+//!   cap. An error that cannot be removed is reported as `NotAchievable` and not accumulated.
+//! - **Blind means safe.** Without readings the limit is held for a few steps and then moved to the safe frequency.
 //!
-//! A period of 0.5 to 1 s is what it is tuned for. What it remembers:
+//! It is tuned for a period of 0.5 to 1 s. Its state:
 //!
 //! ```text
 //!   Sight:    Unseen, Seeing, Dim, Blind (law/visibility.rs)
@@ -52,15 +53,15 @@ pub struct Tracking {
     safe_level: Ratio,
 }
 
-/// How long after a move the frequency may still be on its way down, 2 s: the slowest actuator there is (a management
-/// controller between us and the processor) and a period.
+/// How long after a move the frequency may still be falling, 2 s: the slowest known actuator (a management controller
+/// between us and the processor) and a period.
 const LAG: Micros = Micros::new(2_000_000);
 
 impl Tracking {
-    /// The law with these tunables.
+    /// The law with these settings.
     ///
     /// # Errors
-    /// When one of them is outside what it accepts.
+    /// When one of them is out of its range.
     pub fn new(tuning: Tuning) -> Result<Self, TuningError> {
         let within = |value: Ratio, max: Ratio| value >= Ratio::ZERO && value <= max;
         let prior = Exponent::of_elasticity(tuning.elasticity).ok_or(TuningError::Elasticity)?;
@@ -80,7 +81,7 @@ impl Tracking {
     }
 }
 
-/// What the law remembers.
+/// The state of the law.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mode {
     visibility: Visibility,
@@ -92,20 +93,20 @@ pub struct Mode {
     moved_at: Option<Stamp>,
 }
 
-/// One reading, and all that it is judged by.
+/// One reading, and the values with which it is compared.
 struct Seen {
     now: Stamp,
     target: Watts,
     range: FrequencyRange,
     /// The reading.
     watts: Watts,
-    /// The frequency that goes with it.
+    /// The frequency of the same time.
     effective: KiloHertz,
     /// The limit in effect.
     limit: KiloHertz,
 }
 
-/// What a step comes to, before it is put into words.
+/// The decision of a step, before it is written as a [`Decision`].
 #[derive(Clone, Copy)]
 enum Plan {
     Hold(Hold),
@@ -177,8 +178,8 @@ impl Tracking {
         }
     }
 
-    /// The last move still shows: only a further move down is due, and only if the frequencies that this power was
-    /// drawn at say so.
+    /// The last move still shows its effect. Only a further move down is allowed, and only if the frequencies at which
+    /// this power was drawn require it.
     fn catch_up(&self, mode: &mut Mode, seen: &Seen) -> Plan {
         mode.model.glimpse(Point { watts: seen.watts, frequency: seen.effective }, mode.trend.noise());
         if seen.watts > seen.target + mode.trend.threshold(self.deadband(seen)) {
@@ -191,8 +192,8 @@ impl Tracking {
     }
 
     fn control(&self, mode: &mut Mode, seen: &Seen) -> Plan {
-        // Near the limit the limit is what the machine follows, and an offset (a policy that is stuck, a coarse table)
-        // is taken out by moving it; far from it, only the machine's own frequency says anything.
+        // Near the limit the machine follows the limit, so moving the limit removes an offset (a policy that is stuck,
+        // a coarse table). Far from the limit, only the machine's own frequency is meaningful.
         let binding = seen.effective >= seen.limit - part(seen.limit, BINDING_SHIFT);
         let base = if binding { seen.limit } else { seen.effective };
         mode.model.learn(Point { watts: seen.watts, frequency: base }, mode.trend.noise());
@@ -223,7 +224,7 @@ impl Tracking {
         seen.target.scale(self.tuning.deadband, Role::Limit)
     }
 
-    /// Nobody knows what the node draws.
+    /// The draw of the node is unknown.
     fn fail_safe(&self, mode: &mut Mode, range: FrequencyRange) -> Plan {
         mode.forget_readings();
         let to = range.min() + (range.max() - range.min()).scale(self.safe_level, Role::Limit);
@@ -236,7 +237,7 @@ impl Tracking {
 }
 
 impl Seen {
-    /// A move of the limit, within the range and if it is worth a write.
+    /// A move of the limit, clamped to the range, if it is large enough for a write.
     fn move_to(&self, next: KiloHertz) -> Plan {
         let (min, max) = (self.range.min(), self.range.max());
         let to = next.max(min).min(max);
@@ -248,22 +249,23 @@ impl Seen {
     }
 }
 
-/// While a move is on its way, a second one is due from 1/128 of the limit on: below that, its own end decides. The mean
-/// of two powers lies above the power of the mean frequency, by 1/100 after a large move: that much too low is allowed.
+/// While a move is in progress, a second one must be at least 1/128 of the limit; smaller errors wait until the first
+/// has finished. The mean of two powers is above the power of the mean frequency, by 1/100 after a large move: this
+/// much too low is accepted.
 const TRANSIT_SHIFT: u32 = 7;
 /// A frequency more than 1/32 below the limit is not held down by it.
 const BINDING_SHIFT: u32 = 5;
-/// Power that is more than 1/4 below the target, at a frequency that the limit does not hold, is low because there is
-/// little to do: then the limit is lifted, so that a short burst runs at full speed.
+/// Power that is more than 1/4 below the target, at a frequency that the limit does not bind, is low because the load
+/// is low. Then the limit is lifted, so that a short burst runs at full speed.
 const FAR_SHIFT: u32 = 2;
-/// An error of less than 1/32 is corrected at once in both directions: a wrong guess of it is small, too.
+/// An error of less than 1/32 is corrected at once in both directions: an error of the estimate matters little then.
 const NEAR_SHIFT: u32 = 5;
-/// A frequency within 1/64 of the limit has arrived there.
+/// A frequency within 1/64 of the limit has reached it.
 const ARRIVED_SHIFT: u32 = 6;
-/// A reading that begins less than 1/64 of itself before a move tells of the time after it: by a halved power it is
-/// wrong by less than 1 %.
+/// A reading that begins less than 1/64 of its span before a move counts as one from after the move: with halved power
+/// the error is less than 1 %.
 const JITTER_SHIFT: u32 = 6;
-/// A change of less than 1/1024 of the limit is not worth a write.
+/// A change of less than 1/1024 of the limit is not written.
 const MOVE_SHIFT: u32 = 10;
 
 /// `whole / 2^shift`.
@@ -292,11 +294,11 @@ impl Mode {
         let landing = self.actuator.settle(facts.outcome);
         match landing {
             Landing::Applied { .. } => {
-                // Where the outcome came with the next step this is when it was decided; where it took longer, it may
-                // have taken effect as late as this.
+                // If the outcome came with the next step, this is the time of the decision. If it took longer, the
+                // command may have taken effect as late as this.
                 self.moved_at = self.stepped_at;
-                // A move that came to another end (policies at their ceilings) has no power that was aimed at: to miss it
-                // is no noise.
+                // A move that ended elsewhere (policies at their ceilings) has no expected power, so a difference from
+                // it is not noise.
                 if Self::is_where_asked(facts.outcome) { self.trend.moved() } else { self.trend.restart() }
             }
             Landing::Refused => self.trend.stayed(),
@@ -332,7 +334,7 @@ impl Mode {
         self.model.forget_point();
     }
 
-    /// The limit in effect; a machine of which nothing is known runs free.
+    /// The limit in effect; a machine whose limit is unknown counts as free.
     fn limit(&self, range: FrequencyRange) -> KiloHertz {
         match self.actuator.in_effect() {
             Some(Command::MeanFrequency(limit)) => limit.within(range.min(), range.max()),
@@ -343,7 +345,7 @@ impl Mode {
     /// Whether the reading, or the machine, still shows the time before the last move.
     fn is_in_transit(&self, seen: &Seen, over: Micros, measured: bool) -> bool {
         let Some(age) = self.moved_at.and_then(|moved| seen.now.since(moved)) else { return false };
-        // The period jitters, and a reading of which next to nothing is from before the move is one from after it.
+        // The period jitters: a reading that is almost entirely from after the move counts as one from after it.
         if Micros::new(over.get().saturating_sub(over.get() >> JITTER_SHIFT)) > age {
             return true;
         }

@@ -28,7 +28,7 @@ fn stuck(kind: ErrorKind, retry_at: u64, failures: u32) -> L {
     Actuation::Stuck { kind, retry_at: at(retry_at), failures }
 }
 
-/// One of each state; the target is 7, and 6 is how it stands.
+/// One of each state; the target is 7, and 6 is in force.
 fn states() -> [L; 7] {
     [
         Actuation::Free,
@@ -46,7 +46,7 @@ fn every_state_meets_every_news() {
     use ErrorKind::{Busy, Gone, Io, Locked, Timeout};
     let now = 1_010;
     let lost = ActuationOutcome::Lost { kind: Busy, again_at: at(1_300), failures: 4 };
-    // The news, and what the states become; a dash is a state that stays as it is.
+    // The outcome, and the resulting states; `None` means that the state does not change.
     let table: [(ActuationOutcome<u8>, [Option<L>; 7]); 8] = [
         (ActuationOutcome::None, [None; 7]),
         (
@@ -105,7 +105,7 @@ fn every_state_meets_every_news() {
                 None,
             ],
         ),
-        // What is back is ordered at once, whatever was waited for.
+        // A device that is back gets its order at once, whatever its wait.
         (
             ActuationOutcome::Back,
             [
@@ -125,7 +125,7 @@ fn every_state_meets_every_news() {
             assert_eq!(next, expected.unwrap_or(state), "{state:?} meets {news:?}");
         }
     }
-    // No answer for longer than the patience; at the patience it is still awaited.
+    // No answer for longer than the patience; at exactly the patience it is still awaited.
     let late = |state, now| law().learn(state, at(now), ActuationOutcome::None);
     for (i, state) in states().into_iter().enumerate() {
         let expected = match i {

@@ -1,4 +1,4 @@
-//! What the node needs: from the desired state and the actuations to what each of them is to do. Pure rules, no memory.
+//! Derives from the desired state and the actuations what each limit and the throttle are to do. Pure rules, no state.
 
 use super::{BackendLaw, BackendPreference, Facts, Package, Throttling};
 use crate::node::actuation::{Actuation, Want};
@@ -6,10 +6,10 @@ use crate::node::cap::{Blocked, CapIntent, CapRange, DesiredCap, Floor, Resoluti
 use crate::node::throttle::ThrottlePercent;
 use power_units::{Percent, Watts};
 
-/// What is desired: of the node as an intent, of one package as what that means on it.
+/// What is desired: an intent for the node, or its resolution for one package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish<T> {
-    /// Nobody knows.
+    /// It is not known.
     Keep,
     /// Nothing.
     Nothing,
@@ -20,13 +20,13 @@ pub(super) enum Wish<T> {
 /// What the node needs besides the limits of its packages.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
-    /// What is engaged stays so: limits are on their way, or nobody knows what is desired.
+    /// The engaged limiters stay as they are: limits are on their way, or it is not known what is desired.
     AsIs,
     /// Nothing more: every limit has been in force for long enough, or nothing is desired.
     Nothing,
     /// A throttle.
     Throttle(Throttling),
-    /// Something that the node cannot do.
+    /// A cap that the node cannot enforce.
     Blocked(Blocked),
 }
 
@@ -39,7 +39,7 @@ impl Wish<CapIntent> {
         }
     }
 
-    /// What this means on a package of that range that may have no more than `most`.
+    /// Resolves this for a package with that range that may draw no more than `most`.
     pub(super) fn on(self, (range, most): (CapRange, Option<Watts>), floor: Floor) -> Wish<Resolution> {
         match self {
             Self::Keep => Wish::Keep,
@@ -48,7 +48,7 @@ impl Wish<CapIntent> {
         }
     }
 
-    /// The node is to be capped where a grant holds any package, whatever the policy asks.
+    /// A node is to be capped where any of its packages has a grant, whatever the policy asks.
     pub(super) fn under_grant(self, packages: &[Package]) -> Self {
         let granted = packages.iter().any(|package| package.facts.most.is_some());
         match self {
@@ -66,7 +66,7 @@ impl Wish<CapIntent> {
 }
 
 impl BackendLaw {
-    /// What is wanted of the limit of one package, on a node that the throttle does or does not hold.
+    /// What is wanted of the limit of one package; `throttled` says whether the throttle holds the node.
     pub(super) fn want_of_limit(&self, package: &Package, throttled: bool) -> Want<ResolvedCap> {
         let resolution = match package.wish {
             Wish::Keep => return Want::Keep,
@@ -78,7 +78,7 @@ impl BackendLaw {
             _ if !package.facts.has_limit => Want::Keep,
             (_, Resolution::Watts(target)) if target.is_as_found() => target.want(),
             (BackendPreference::LimitFirst, Resolution::Watts(target)) => target.want(),
-            // A limit that is not to be used any more, of an earlier cap, goes when the throttle holds the node.
+            // The limit of an earlier cap that is not to be used any more is released once the throttle holds the node.
             (_, Resolution::Watts(_) | Resolution::Percent(_)) if throttled => Want::Release,
             (_, Resolution::Watts(_) | Resolution::Percent(_)) => Want::Keep,
         }
@@ -104,7 +104,7 @@ impl BackendLaw {
         packages.iter().map(need).reduce(Need::and).unwrap_or(Need::AsIs)
     }
 
-    /// What one package needs; `in_watts` is what a node needs whose limits fail.
+    /// What one package needs; `in_watts` is what the node needs when its limits fail.
     fn need_of(&self, package: &Package, in_watts: Need, facts: &Facts) -> Need {
         let target = match package.wish {
             Wish::Keep => return Need::AsIs,
@@ -126,8 +126,9 @@ impl BackendLaw {
     }
 }
 
-/// What all packages together are to be held to, where it is known of every one and any is to be held. A package that
-/// takes no cap counts with the most that it draws, so that the others are held to theirs; so does what is `beyond` them.
+/// The cap of all packages together, where it is known of every one and any of them is capped. A package that takes no
+/// cap counts with the most that it draws, so that the others are held to their caps; `beyond` is added in the same
+/// way.
 pub(super) fn node_cap(packages: &[Package], beyond: Watts) -> Option<ResolvedCap> {
     let mut sum: Option<ResolvedCap> = None;
     let mut holds = false;
@@ -160,8 +161,9 @@ impl Need {
         }
     }
 
-    /// The need of two packages: a fixed throttle first, which one of them needs for want of watts, then the closed
-    /// loop, then what cannot be done: what one package cannot do leaves no other without a limiter.
+    /// The need of two packages. A fixed throttle comes first: a package needs it because its cap has no watts. Then
+    /// comes the closed loop, then what cannot be done. So a cap that one package cannot take leaves no other package
+    /// without a limiter.
     fn and(self, other: Self) -> Self {
         match (self, other) {
             (fixed @ Self::Throttle(Throttling::Fixed(_)), _)

@@ -1,25 +1,26 @@
-//! What the backend order learns of a step of the closed loop.
+//! What the backend selection learns from a step of the closed loop.
 
 use crate::node::law::{Decision, PowerReading, Reach};
 use power_hal::ErrorKind;
 use power_units::Watts;
 
-/// What a step of the closed loop rested on.
+/// The reading on which a step of the closed loop was based.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Regulation {
     /// A fresh reading, and the cap can be kept.
     Keeping,
-    /// A fresh reading, and the node draws this although everything is throttled.
+    /// A fresh reading: the node draws this although everything is throttled.
     AtBound {
         /// What it draws.
         drawn: Watts,
     },
-    /// No reading: the loop holds or goes to the safe side.
+    /// No reading: the loop holds its throttle or throttles everything.
     Blind(ErrorKind),
 }
 
 impl Regulation {
-    /// What a law's decision on a reading amounts to. A reading that the law did not act on is none.
+    /// Classifies a law's decision on a reading. A reading that the law did not act on counts as
+    /// none.
     #[must_use]
     pub fn of(power: PowerReading, decision: &Decision) -> Self {
         match (power, decision.observed) {
@@ -55,7 +56,7 @@ mod tests {
 
     #[test]
     fn a_loop_without_a_reading_is_blind_whatever_it_decided() {
-        // Fix list agent C2: no reading must not pass for a loop that ran.
+        // Fix list agent C2: a step without a reading must not count as a successful one.
         let fresh = PowerReading::Fresh { watts: Watts::from_int(300), over: Micros::ZERO };
         for reach in [Reach::Achievable, Reach::NotAchievable, Reach::Unknown] {
             for (power, kind) in [

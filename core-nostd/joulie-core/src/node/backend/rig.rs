@@ -1,5 +1,5 @@
-//! A node for the tests of the backend order: registers that take orders when they please, with faults, and outcomes
-//! that come late.
+//! A node for the tests of the backend selection: registers that carry out orders with a set delay, with faults, and
+//! with late outcomes.
 
 use super::*;
 use crate::node::backoff::Backoff;
@@ -51,7 +51,7 @@ pub(super) struct Register {
     pub(super) refuses: Option<ErrorKind>,
     /// How many ticks an order waits before it is carried out.
     pub(super) delay: u64,
-    /// What is seen of it where that is not what it holds.
+    /// What a reading shows, where that is not what the register holds.
     pub(super) hidden: Option<LimitReading>,
     orders: VecDeque<(u64, Ticket, LimitOrder)>,
 }
@@ -92,7 +92,7 @@ pub(super) fn package() -> PackageFacts {
     PackageFacts { range, has_limit: true, ..PackageFacts::UNKNOWN }
 }
 
-/// A package that tells nothing of its range.
+/// A package that reports no range.
 pub(super) fn silent(has_limit: bool) -> PackageFacts {
     PackageFacts { has_limit, ..PackageFacts::UNKNOWN }
 }
@@ -125,7 +125,7 @@ impl Node {
         self.throttle.as_mut().unwrap()
     }
 
-    /// One tick: what is due is carried out, the machine is told, and what it orders is noted.
+    /// One tick: carries out the orders that are due, steps the machine, and records its orders.
     pub(super) fn step(&mut self, desired: DesiredCap) -> BackendDecision {
         self.tick += 1;
         for (package, register) in self.packages.iter_mut().zip(&mut self.registers) {

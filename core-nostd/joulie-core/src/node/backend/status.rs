@@ -1,4 +1,4 @@
-//! What came of the desired state, in words that claim no more than was read back.
+//! The result of the desired state. It claims no more than what was read back.
 
 use super::plan::{Need, Wish};
 use super::{BackendLaw, BackendPreference, Facts, Mode, Package, Regulation, Throttling};
@@ -9,14 +9,14 @@ use power_hal::ErrorKind;
 /// The status of the CPU's control: `backend` and `result`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuControlStatus {
-    /// Who brought the result about.
+    /// The backend that brought the result about.
     pub backend: Backend,
     /// The result.
     pub report: CapReport,
 }
 
-/// What holds the node now. A throttle that stands is what holds it, also while limits take over; limits hold it when
-/// every package has one.
+/// What holds the node now. While a throttle is in force, it holds the node, also while limits take over. Limits hold
+/// the node when every package has one.
 pub(super) fn in_force(mode: &Mode, packages: &[Package]) -> Backend {
     let limited = |package: &Package| {
         package.facts.has_limit && (package.limiter.actuation().stands() || is_as_found(package.wish))
@@ -30,7 +30,7 @@ pub(super) fn in_force(mode: &Mode, packages: &[Package]) -> Backend {
     }
 }
 
-/// Whether the limit that its owner has set holds the package.
+/// Whether the limit that the package's owner has set holds the package.
 fn is_as_found(wish: Wish<Resolution>) -> bool {
     match wish {
         Wish::Cap(Resolution::Watts(target)) => target.is_as_found(),
@@ -38,7 +38,7 @@ fn is_as_found(wish: Wish<Resolution>) -> bool {
     }
 }
 
-/// Why a package takes no cap, if one does not. A throttle for the sake of the others does not make up for it.
+/// Why a package takes no cap, if one does not. A throttle for the other packages does not replace its cap.
 fn blocked(packages: &[Package]) -> Option<Blocked> {
     let of_one = |package: &Package| match package.wish {
         Wish::Cap(Resolution::Blocked(reason)) => Some(reason),
@@ -48,7 +48,7 @@ fn blocked(packages: &[Package]) -> Option<Blocked> {
 }
 
 impl BackendLaw {
-    /// Apart, so that what it copies is not on the stack of all of a step.
+    /// A function of its own, so that its copies are not on the stack for the whole step.
     #[inline(never)]
     pub(super) fn status(
         &self,
@@ -81,7 +81,7 @@ impl BackendLaw {
         }
     }
 
-    /// What came of the limit of one package; nothing while it is on its way.
+    /// The result of the limit of one package; `None` while it is on its way.
     fn result(&self, package: &Package) -> Option<CapResult> {
         let limited = package.facts.has_limit && self.preference == BackendPreference::LimitFirst;
         match package.wish {
@@ -129,12 +129,12 @@ fn throttled(
     CpuControlStatus { backend, report }
 }
 
-/// So many orders for a limit may get lost before a closed loop counts in its place.
+/// This many orders for a limit may be lost before a closed loop counts in its place.
 const LOST_MAX: u32 = 8;
 
-/// Whether a limit under a grant has not landed yet and may land with the next order: an order that was lost says nothing
-/// of the device. What is in force meanwhile is the old limit, and others may not have the watts above the new one because
-/// little is drawn at the moment.
+/// Whether a limit under a grant has not landed yet and may land with the next order: a lost order proves nothing
+/// about the device. Until then the old limit is in force, and the watts above the new limit may not go to others
+/// only because the node draws little at the moment.
 fn is_on_its_way(package: &Package) -> bool {
     let lost = match package.limiter.actuation() {
         Actuation::Refused { kind: ErrorKind::Timeout | ErrorKind::Io, failures, .. } => failures,
@@ -149,7 +149,7 @@ fn is_on_its_way(package: &Package) -> bool {
     package.share().is_some() && lost < LOST_MAX
 }
 
-/// The closed loop's result. A reading is part of it: a loop that sees nothing holds nothing.
+/// The result of the closed loop. It depends on the reading: a loop without a reading holds nothing.
 fn regulated(regulation: Regulation, node_cap: Option<ResolvedCap>) -> CapReport {
     match (regulation, node_cap) {
         (Regulation::Blind(kind), _) => CapReport::Cap(CapResult::Failed(kind)),
@@ -161,7 +161,7 @@ fn regulated(regulation: Regulation, node_cap: Option<ResolvedCap>) -> CapReport
     }
 }
 
-/// The verdict over the limits; nothing while one of them is on its way.
+/// The result of all limits; `None` while one of them is on its way.
 fn of_limits(results: impl Iterator<Item = Option<CapResult>> + Clone) -> Option<CapResult> {
     if results.clone().any(|result| result.is_none()) {
         return None;
@@ -176,7 +176,7 @@ const fn backend_of(result: CapResult) -> Backend {
     }
 }
 
-/// Nothing is desired: whether everything of ours is gone.
+/// The result when nothing is desired: whether everything of ours is released.
 fn released(mode: &Mode, packages: &[Package]) -> CpuControlStatus {
     let stuck = |backend, kind| CpuControlStatus { backend, report: CapReport::Cap(CapResult::Failed(kind)) };
     if let Actuation::Stuck { kind, .. } = mode.throttle {

@@ -34,7 +34,7 @@ fn throttled_by_40() -> ThrottleOrder {
 
 #[test]
 fn limits_come_first_and_caps_are_per_package() {
-    // Fix list agent S4: 100 W each, 200 W the node.
+    // Fix list agent S4: 100 W for each package, 200 W for the node.
     let mut node = Node::new(&[package(), package()]);
     let first = node.step(watts(100));
     assert_eq!(first.status, status(Backend::None, CapReport::Pending), "ordered is not applied");
@@ -97,7 +97,7 @@ fn the_throttle_is_lifted_only_when_every_limit_was_read_back_and_settled() {
         told,
         [
             (Backend::Dvfs, status(Backend::Dvfs, applied(200))),
-            // Set and read back: the limits' result, while the throttle still stands.
+            // Set and read back: the limits' result, while the throttle is still in force.
             (Backend::Dvfs, status(Backend::Rapl, applied(200))),
             (Backend::Rapl, status(Backend::Rapl, applied(200))),
         ]
@@ -176,7 +176,7 @@ fn a_package_that_knows_its_maximum_is_limited_beside_one_that_does_not() {
 
 #[test]
 fn a_known_maximum_makes_the_closed_loop_reachable_for_a_percentage() {
-    // Fix list agent C1: no power limit, but a maximum that somebody knows: 60 % of 200 W on each of two packages.
+    // Fix list agent C1: no power limit, but a known maximum: 60 % of 200 W on each of two packages.
     let range = CapRange::new(None, Some(w(200)), None);
     let mut node = Node::new(&[PackageFacts { range, ..silent(false) }; 2]);
     assert_eq!(node.step(percent(60)).throttle, ThrottleOrder::RunLoop { cap: w(240) });
@@ -237,7 +237,7 @@ fn a_locked_package_beside_one_that_its_owner_holds_brings_the_closed_loop() {
 
 #[test]
 fn a_package_that_takes_no_cap_leaves_no_locked_one_without_a_limiter() {
-    // Its most is 90 W, and the floor of the node is 100.
+    // Its maximum is 90 W, and the floor of the node is 100.
     let small = PackageFacts { range: CapRange::new(Some(w(20)), Some(w(90)), None), ..package() };
     let mut node = Node::new(&[small, package()]);
     node.law.floor = Floor::new(w(100)).unwrap();
@@ -350,7 +350,7 @@ fn throttle_only_lets_limits_go_once_the_loop_sees_and_holds() {
 
 #[test]
 fn a_restart_adopts_what_it_finds_until_the_desired_state_is_known() {
-    // Fix list agent C14, S5: what was throttled before the restart is lifted when limits work, and not before.
+    // Fix list agent C14, S5: a throttle from before the restart is lifted when limits work, and not earlier.
     let mut node = Node::new(&[package()]);
     node.mode = Mode::start(Route::Host, true);
     node.packages = vec![Package::adopted(package())];
@@ -420,7 +420,7 @@ fn a_limit_that_somebody_keeps_raising_ends_in_the_closed_loop() {
         if decision.status == status(Backend::Dvfs, applied(100)) && throttled_at.is_none() {
             throttled_at = Some(node.tick);
         }
-        // Somebody raises it again as soon as it is held.
+        // Somebody else raises it again as soon as it is held.
         if matches!(node.packages[0].limiter().actuation(), Actuation::Held { .. }) {
             node.registers[0].limit = Some(w(250));
         }
@@ -470,7 +470,7 @@ fn a_limit_that_is_gone_is_held_by_the_loop_at_once_and_by_itself_when_it_is_bac
 fn a_limit_that_cannot_be_read_is_held_by_the_loop_after_the_patience() {
     let mut node = Node::new(&[package()]);
     node.steps(5, watts(100));
-    // What a driver that hangs said last stays where it is.
+    // A driver that hangs keeps returning its last reading.
     for hidden in
         [LimitReading::Unread(ErrorKind::Io), LimitReading::At { limit: w(100), read: at(node.tick) }]
     {
@@ -662,7 +662,7 @@ fn from_every_state_the_words_claim_no_more_than_stands() {
     }
 }
 
-/// What may happen between two ticks. None of it takes a limiter away: only orders can.
+/// Faults between two ticks. None of them removes a limiter: only orders can.
 #[derive(Clone, Debug)]
 enum Fault {
     Package(usize, Option<ErrorKind>),
@@ -729,7 +729,7 @@ proptest! {
                 was_held = node.is_held();
             }
         }
-        // Heal everything: the best backend takes over, and the other one is gone.
+        // Heal everything: the best backend takes over, and the other one is released.
         for package in 0..2 {
             node.suffer(&Fault::Package(package, None), &mut desired);
             node.suffer(&Fault::SlowPackage(package, 0), &mut desired);
@@ -892,7 +892,7 @@ fn a_package_without_a_limit_is_held_to_its_grant_by_the_loop() {
 
 #[test]
 fn under_a_grant_orders_that_were_lost_do_not_make_the_loop_count_as_the_limit() {
-    // How many orders for the limit were given until a result is told.
+    // The number of orders for the limit until a result is reported.
     let orders = |kind, share: Option<Watts>| {
         let mut node = Node::new(&[package()]);
         node.packages[0].grant((share, share));

@@ -1,11 +1,11 @@
-//! What came of a cap, in the words that status and metrics use.
+//! The result of a cap, in the terms of status and metrics.
 
 use crate::node::throttle::ThrottlePercent;
 use core::fmt;
 use power_hal::ErrorKind;
 use power_units::Watts;
 
-/// What came of a cap on one device, or on all of a node's together.
+/// The result of a cap on one device, or on all devices of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapResult {
     /// It is in force, and was read back.
@@ -13,14 +13,14 @@ pub enum CapResult {
         /// What was read back.
         effective: Watts,
     },
-    /// Another one is in force than was asked: the device or the node's floor does not allow what was asked.
+    /// Another cap is in force than was asked: the device or the node's floor does not allow the requested one.
     Clamped {
         /// What was asked.
         requested: Watts,
         /// What is in force.
         effective: Watts,
     },
-    /// There is nothing that could put it in force.
+    /// Nothing can put it in force.
     Blocked(Blocked),
     /// The hardware refused it.
     Failed(ErrorKind),
@@ -31,17 +31,17 @@ pub enum CapResult {
 pub enum Blocked {
     /// Zero, or less, is no cap.
     NotPositive,
-    /// A part of a maximum that nobody knows.
+    /// A percentage of an unknown maximum.
     NoRange,
-    /// The node's own configuration forbids every cap that the device can take.
+    /// The node's own configuration forbids every cap that the device accepts.
     FloorAboveMax,
-    /// A cap in watts without a power limit needs a closed loop, and nobody measures the power here.
+    /// A cap in watts without a power limit needs a closed loop, and the power is not measured here.
     NoMeter,
     /// There is neither a power limit nor a throttle that may be used.
     NoBackend,
     /// It is not known how many packages there are, and caps are per package.
     NoPackages,
-    /// There is no GPU that takes a cap.
+    /// There is no GPU that accepts a cap.
     NoGpus,
 }
 
@@ -79,7 +79,7 @@ impl CapResult {
         }
     }
 
-    /// The result when a device refused: one that cannot do it at all is no backend.
+    /// The result when a device refused. A device that cannot do it at all counts as no backend.
     pub(crate) const fn refused(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::NotSupported => Self::Blocked(Blocked::NoBackend),
@@ -94,8 +94,8 @@ impl CapResult {
         }
     }
 
-    /// The verdict over all devices of a node: the worst of them, and where all are in force, the sums. It does not
-    /// depend on their order.
+    /// The result of all devices of a node: the worst of them, and where all caps are in force, the sums. It does
+    /// not depend on their order.
     pub fn of_all(devices: impl IntoIterator<Item = Self>) -> Option<Self> {
         devices.into_iter().reduce(Self::and)
     }
@@ -125,7 +125,7 @@ impl CapResult {
 pub enum CapReport {
     /// Nothing is desired, and nothing of ours is in force.
     NoIntent,
-    /// Orders are on their way; what was reported before stands.
+    /// Orders are on their way; the last reported result stays valid.
     Pending,
     /// The cap, in watts.
     Cap(CapResult),
@@ -134,7 +134,7 @@ pub enum CapReport {
 }
 
 impl CapReport {
-    /// The result in a status object; none while what was reported before stands.
+    /// The result in a status object; `None` while the last reported result stays valid.
     #[must_use]
     pub const fn word(self) -> Option<&'static str> {
         match self {

@@ -53,7 +53,7 @@ fn a_percentage_of_an_unknown_maximum_takes_the_percent_path() {
 
 #[test]
 fn a_maximum_of_zero_or_below_the_limit_in_force_is_unknown() {
-    // Fix list agent S2; a firmware was seen with a limit of 35 W and a maximum of 28 W.
+    // Fix list agent S2; a real firmware had a limit of 35 W and a maximum of 28 W.
     let max = |max: &str, original: &str| CapRange::new(None, Some(w(max)), Some(w(original))).max();
     assert_eq!(max("28", "35"), None);
     assert_eq!(max("0", "35"), None);
@@ -136,10 +136,10 @@ fn an_owners_limit_below_what_a_cap_may_be_holds_as_it_was_found() {
     };
     assert_eq!(on("220", "80", "100"), found("220", "80"));
     assert_eq!(on("80", "80", "100"), found("80", "80"));
-    // The floor lifts what is asked, and nothing lifts it above what the owner has set.
+    // The floor raises what is asked, but nothing raises it above the owner's limit.
     assert_eq!(on("60", "80", "100"), found("60", "80"));
     assert_eq!(on("20", "40", "0"), found("20", "40"), "the least that the device takes is 50 W");
-    // The floor is above all that the device takes, and its owner's limit holds all the same.
+    // The floor is above the device's maximum, and its owner's limit holds all the same.
     assert_eq!(on("220", "80", "300"), found("220", "80"));
     assert_eq!(on("220", "4000", "300"), Resolution::Blocked(Blocked::FloorAboveMax));
 }
@@ -180,7 +180,7 @@ fn caps_are_per_package() {
 
 #[test]
 fn what_is_read_back_decides() {
-    // Fix list agent S17: neither a write without an error nor a write with one says what is in force.
+    // Fix list agent S17: the error code of a write proves nothing about what is in force.
     let asked = ResolvedCap { requested: w("100.123456"), effective: w("100.123456"), as_found: false };
     let stands = |found: &str| asked.read_back(w(found), Floor::NONE).map(|as_is| asked.result(as_is));
     assert_eq!(stands("100"), Ok(CapResult::Applied { effective: w("100") }));

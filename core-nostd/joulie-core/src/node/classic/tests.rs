@@ -6,7 +6,7 @@ use std::string::ToString;
 use std::vec::Vec;
 
 const NO_COOLDOWN: Tuning = Tuning { cooldown: Micros::ZERO, ..DEFAULTS };
-/// The tunables of facts 17.1, cases 18 to 20.
+/// The settings of facts 17.1, cases 18 to 20.
 const AT_ONCE: Tuning = Tuning {
     ema_alpha: Ratio::ONE,
     high_margin: Watts::ZERO,
@@ -33,7 +33,7 @@ fn applied(throttle: ThrottlePercent) -> CommandOutcome {
     CommandOutcome::Applied { asked, in_effect: asked }
 }
 
-/// A loop with a machine that does at once what it is told, unless it is told otherwise.
+/// A loop with a machine that obeys at once, unless a test makes it refuse.
 struct Loop {
     law: Classic,
     mode: Mode,
@@ -70,7 +70,7 @@ impl Loop {
         self.step(at, fresh(watts))
     }
 
-    /// The throttle and the counters once the last command has come back.
+    /// The throttle and the counters after the outcome of the last command.
     fn after(&mut self) -> (u8, u32, u32) {
         self.mode.settle(&self.facts);
         (self.mode.throttle().get(), self.mode.counts.above, self.mode.counts.below)
@@ -78,8 +78,8 @@ impl Loop {
 }
 
 /// The golden trace of facts section 10: power, EMA, counters and throttle after the step, action. The reference
-/// reports row 18 as a "down" from 0 to 0, rewrites every file and starts to count again; at the rail there is
-/// nothing to do, so here it is a hold (Fix list agent C8), and the counter stands at its trip.
+/// reports row 18 as a "down" from 0 to 0, rewrites every file and restarts its counter. At the end of the range there
+/// is nothing to do, so here it is a hold (Fix list agent C8), and the counter stays at its trip count.
 #[test]
 fn the_golden_trace() {
     use LawAction::{ThrottleDown as Down, ThrottleUp as Up};
@@ -115,8 +115,9 @@ fn the_golden_trace() {
     }
 }
 
-/// Fix list agent C7, kept on purpose: the law steers by the smoothed power, which lags, so rows 4 and 6 of the golden
-/// trace throttle on although the power is already below the cap. Each step is the same, however small the error.
+/// Fix list agent C7, kept on purpose: the law acts on the smoothed power, which lags. So rows 4 and 6 of the golden
+/// trace go on throttling although the power is already below the cap. Each step has the same size, however small the
+/// error.
 #[test]
 fn the_average_lags_and_goes_on_throttling_below_the_cap() {
     let mut node = Loop::new(NO_COOLDOWN, 120, 0);
@@ -153,11 +154,11 @@ fn up_down_and_cooldown_are_told_apart() {
 fn counters_are_frozen_in_cooldown_and_start_again_after_an_action() {
     let mut node = Loop::new(DEFAULTS, 120, 0);
     let actions: Vec<&str> = (0..7).map(|tick| node.watts(tick * 10, 300).action.as_str()).collect();
-    // Action at 10 s; 20 s is in its cooldown, 30 s is not (20 s have passed) and counts one, 40 s trips.
+    // Action at 10 s; 20 s is in its cooldown; 30 s is not (20 s have passed) and counts one; 40 s trips.
     let expected = ["hold", "throttle-up", "hold(cooldown)", "hold", "throttle-up", "hold(cooldown)", "hold"];
     assert_eq!(actions, expected);
     assert_eq!(node.after(), (20, 1, 0));
-    // In the middle of a cooldown a count stands still.
+    // During a cooldown the counters do not change.
     let mut frozen = Loop::new(DEFAULTS, 120, 0);
     frozen.watts(0, 300);
     frozen.watts(10, 300);
@@ -188,10 +189,10 @@ fn the_rails_are_not_acted_on() {
         assert_eq!((held.action, held.command), (LawAction::Hold(Hold::AtBound), None));
         assert_eq!(held.reach, Reach::NotAchievable);
     }
-    // The rail is left as soon as there is a reason.
+    // The law leaves the end of the range as soon as there is a reason.
     assert_eq!(idle.watts(60, 500).action, LawAction::ThrottleUp);
     assert_eq!(hot.watts(60, 30).action, LawAction::ThrottleDown);
-    // The last step to a rail is cut.
+    // The last step is cut at the end of the range.
     let mut near = Loop::new(AT_ONCE, 120, 95);
     assert_eq!(near.watts(0, 500).command, Some(Command::Throttle(ThrottlePercent::ALL)));
 }
@@ -277,7 +278,7 @@ fn a_step_without_a_reading_says_that_nothing_was_observed() {
 #[test]
 fn blind_for_long_throttles_everything_at_once() {
     let mut node = Loop::new(DEFAULTS, 120, 20);
-    // Not even an action of a moment ago holds it up.
+    // Not even a very recent action delays it.
     node.watts(0, 300);
     assert_eq!(node.watts(1, 300).action, LawAction::ThrottleUp);
     let actions: Vec<&str> =
@@ -286,7 +287,7 @@ fn blind_for_long_throttles_everything_at_once() {
     expected.extend(["fail-safe", "hold(at-bound)", "hold(at-bound)"]);
     assert_eq!(actions, expected);
     assert_eq!(node.after(), (100, 0, 0));
-    // The first reading ends it.
+    // The first reading ends the fail-safe state.
     assert_eq!(node.watts(100, 20).action, LawAction::Hold(Hold::Steady));
     assert_eq!(node.watts(110, 20).action, LawAction::ThrottleDown);
 }
@@ -305,7 +306,7 @@ fn without_a_cap_nothing_is_done_and_what_was_counted_is_forgotten() {
     }
 }
 
-/// Fix list agent C14: what is found at the start is where the law goes on.
+/// Fix list agent C14: the law continues from the throttle that it finds at the start.
 #[test]
 fn a_restart_goes_on_from_the_throttle_that_it_finds() {
     let mut node = Loop::new(AT_ONCE, 120, 40);
@@ -370,8 +371,8 @@ proptest! {
         watts in proptest::collection::vec(0_i32..600, 1..40), cap in 50_i32..500, lower_by in 0_i32..200,
         found in 0_u8..=100,
     ) {
-        // The same readings under two caps: whatever is above the upper threshold of the higher cap is above that of
-        // the lower one, and the other way round below.
+        // The same readings under two caps: a reading above the upper threshold of the higher cap is above that of the
+        // lower cap, too, and the reverse holds below.
         let mut high = Loop::new(NO_COOLDOWN, cap, found);
         let mut low = Loop::new(NO_COOLDOWN, cap - lower_by.min(cap - 1), found);
         for (second, watts) in (1..).zip(watts) {
@@ -381,9 +382,9 @@ proptest! {
         }
     }
 
-    /// Whatever comes in, in whatever order: the law answers, moves by at most one step from what is in effect, or to
-    /// the safe side when it is blind, never
-    /// commands what is in effect already, and never commands while a command is on its way.
+    /// For any facts in any order: the law answers, moves by at most one step from what is in effect (or to the safe
+    /// side without readings), never commands what is in effect already, and never commands while a command is on its
+    /// way.
     #[test]
     fn any_history_is_answered_with_small_steps(
         history in prop::collection::vec((readings(), outcomes(), any::<bool>(), any::<u64>(), any::<i64>()), 1..60),

@@ -25,7 +25,7 @@ fn wrapping() -> EnergyMeter {
     meter(Counter::of_range(Some(MicroJoules::new(RANGE))))
 }
 
-/// Feeds samples, each at its own time, and returns what was told.
+/// Feeds samples, each at its own time, and returns the readings.
 fn told(meter: &EnergyMeter, samples: &[(u64, u64)]) -> Vec<MeterReading> {
     let mut baseline = Baseline::Nothing;
     samples
@@ -65,7 +65,7 @@ fn a_counter_that_wraps_counts_the_step_from_its_largest_value_to_zero() {
     assert!(power >= Watts::from_int(100) && power < watts("100.0001"), "100 W to one part in a million");
 }
 
-/// The total of two packages would be half of what they draw, and a closed loop would raise the frequency.
+/// The total of two packages would be half of their draw, and a closed loop would raise the frequency.
 #[test]
 fn a_counter_that_stands_still_is_no_package_without_power() {
     let told = told(&wrapping(), &[(7, SECOND), (7, 2 * SECOND), (7, 3 * SECOND), (300_000_007, 4 * SECOND)]);
@@ -90,7 +90,7 @@ fn a_span_in_which_a_wrap_is_unknowable_is_dropped_and_the_next_one_counts_again
 
 #[test]
 fn a_counter_without_a_range_is_read_while_it_grows_and_says_nothing_when_it_falls() {
-    // Fix list agent C10: a missing range must neither be guessed nor lose the samples that need none.
+    // Fix list agent C10: a missing range must neither be guessed nor discard the samples that need none.
     let readings = told(
         &meter(Counter::Unknown),
         &[(0, 1), (50_000_000, SECOND + 1), (0, 2 * SECOND + 1), (70_000_000, 3 * SECOND + 1)],
@@ -116,7 +116,7 @@ fn more_power_than_the_package_can_draw_is_impossible_and_not_a_reading() {
 
 #[test]
 fn a_counter_that_was_reset_is_not_an_idle_package() {
-    // A driver was loaded again: 500 J back to 1 J looks like nearly a whole round of the counter.
+    // A driver was reloaded: 500 J back to 1 J looks like nearly a full wrap of the counter.
     let reset = [(500_000_000, SECOND), (1_000_000, 2 * SECOND), (101_000_000, 3 * SECOND)];
     assert_eq!(told(&wrapping(), &reset)[1], MeterReading::Impossible(Oddity::AboveMaximum));
     assert_eq!(told(&meter(Counter::Endless), &reset)[1], MeterReading::Impossible(Oddity::RanBackwards));
@@ -181,7 +181,7 @@ fn a_gap_is_bridged_by_the_mean_over_it() {
 
 #[test]
 fn a_partial_sum_is_not_the_total() {
-    // Fix list agent C9, every pair of facts.
+    // Fix list agent C9, every pair of readings.
     let one = fresh(100);
     let stale = MeterReading::Stale { age: Micros::new(7) };
     let missing = MeterReading::Missing(Gap::FirstSample);
@@ -208,7 +208,7 @@ fn a_partial_sum_is_not_the_total() {
     );
 }
 
-/// One of each reading that there is; the sum of two of the largest is more than the unit holds.
+/// One of each kind of reading; the sum of two of the largest exceeds the unit.
 fn every_reading() -> Vec<MeterReading> {
     use Gap::{FirstSample, NoMeter, TooSoon, Unread, WrapsUnknowable};
     use Oddity::{AboveMaximum, AboveRange, ClockBackwards, FromTheFuture, RanBackwards, TwoAtOnce};
@@ -250,7 +250,7 @@ fn a_new_zone_makes_the_total_unknown_until_it_can_tell() {
     assert_eq!(pass(1, 1), fresh(100));
     assert_eq!(pass(2, 2), MeterReading::Missing(Gap::FirstSample));
     assert_eq!(pass(2, 3), fresh(200));
-    // A package that is enumerated no more is known no more.
+    // A package that is no longer enumerated is no longer known.
     assert_eq!(pass(1, 4), fresh(100));
 }
 
@@ -271,7 +271,7 @@ proptest! {
     fn the_energy_drawn_is_the_energy_told_wherever_the_counter_stands(
         start in 0_u64..=RANGE, drawn in 0_u64..700_000_000,
     ) {
-        // The counter counts quanta and shows whole microjoules, so a wrap may hide or add up to two of them.
+        // The counter counts quanta and shows whole microjoules, so a wrap may lose or add up to two of them.
         let shown = if start + drawn <= RANGE { start + drawn } else { start + drawn - RANGE - 61 };
         prop_assume!(shown <= RANGE);
         let readings = told(&wrapping(), &[(start, SECOND), (shown, 2 * SECOND)]);

@@ -1,8 +1,8 @@
-//! The DVFS controller: the frequency policies of a node as one, and the closed loop over them.
+//! The DVFS controller: treats the frequency policies of a node as one, and runs the closed loop over them.
 //!
-//! The laws speak of a share of the policies or of a mean frequency; here that becomes one order for each policy, and
-//! what was read back of all of them becomes one outcome. A policy whose CPUs are all offline answers that it is busy:
-//! it draws nothing, its limit is in force again when a CPU comes back, and it does not make the others fail.
+//! The laws command a share of the policies or a mean frequency. The controller turns that into one order for each
+//! policy, and combines what was read back into one outcome. A policy whose CPUs are all offline answers that it is
+//! busy. It draws nothing, its limit is in force again when a CPU comes back, and it does not make the others fail.
 
 use super::facts::EngineFacts;
 use super::policy::{Due, FrequencyPolicy};
@@ -18,40 +18,40 @@ use power_hal::ErrorKind;
 use power_units::{KiloHertz, Stamp, Watts};
 use tracking::Tracking;
 
-/// All frequency policies of a node that have a limit; there is room for `D`.
+/// All frequency policies of a node that have a limit, at most `D`.
 #[derive(Clone, Debug)]
 pub struct DvfsController<const D: usize> {
     policies: Vec<FrequencyPolicy, D>,
     seats: Vec<Seat, D>,
-    /// What is on its way, and the ticket of the backend order for it.
+    /// The orders on their way, and the ticket of the backend order for them.
     flight: Option<(Ticket, Flight)>,
     running: Option<Running>,
-    /// The fixed share that was last ordered, and its ticket, until something else was.
+    /// The fixed share that was last ordered, and its ticket; `None` after another order.
     fixed: Option<(Ticket, ThrottlePercent)>,
-    /// What became of the law's last command, told once.
+    /// The outcome of the law's last command, reported once.
     landed: law::CommandOutcome,
-    /// What became of the throttle, told once.
+    /// The outcome of the throttle's order, reported once.
     news: ThrottleOutcome,
-    /// The law's last decision, for people.
+    /// The law's last decision, for display.
     decision: Option<law::Decision>,
     /// How often the law lowered and raised the power.
     actions: (u64, u64),
-    /// How often another writer was seen to have raised a limit of ours.
+    /// How often another writer has raised a limit of ours.
     moved: u64,
-    /// In so many periods in a row somebody moved what was put back.
+    /// The number of periods in a row in which a restored limit had been changed again.
     contested: u32,
 }
 
 /// The law of the DVFS fallback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoopLaw {
-    /// That of the seeds.
+    /// The law of the specification.
     Classic(Classic),
-    /// The one that models the machine.
+    /// The law that models the machine.
     Tracking(Tracking),
 }
 
-/// Orders for many policies that belong together.
+/// Orders for several policies that belong together.
 #[derive(Clone, Copy, Debug)]
 enum Flight {
     Fixed,
@@ -59,14 +59,14 @@ enum Flight {
     Release,
 }
 
-/// The memory of the law that runs.
+/// The state of the running law.
 #[derive(Clone, Debug)]
 enum Running {
     Classic(classic::Mode),
     Tracking(tracking::Mode),
 }
 
-/// So many times in a row a limit that somebody raised is put back at once, and after that every so many periods.
+/// How many times in a row a raised limit is restored at once, and after that every how many periods.
 const CONTEST: u32 = 5;
 const TRUCE: u32 = 60;
 
@@ -87,13 +87,13 @@ impl<const D: usize> DvfsController<D> {
         }
     }
 
-    /// The same law goes on with another list of policies; an order that was on its way is lost. How many do not fit.
+    /// Sets the list of policies; the law continues. An order that was on its way is lost. Returns how many do not fit.
     pub(super) fn list(&mut self, policies: &[FrequencyPolicy]) -> u32 {
         self.policies.clear();
         let mut places: Vec<PolicyLocation, D> = Vec::new();
         let mut beyond = 0_u32;
         for policy in policies {
-            // There is as much room for places as for policies.
+            // `places` has the same capacity as `policies`.
             if self.policies.push(*policy).is_err() || places.push(policy.place).is_err() {
                 beyond = beyond.saturating_add(1);
             }
@@ -102,7 +102,7 @@ impl<const D: usize> DvfsController<D> {
         for _ in &places {
             let _there_is_room = self.seats.push(Seat::EMPTY);
         }
-        // There is a seat for each place, so it does rank.
+        // There is a seat for each place, so the ranking succeeds.
         let _ranked = throttle::PolicySequence::new(&places, &mut self.seats);
         self.contested = 0;
         if let Some(flight) = self.flight.take() {
@@ -149,7 +149,7 @@ impl<const D: usize> DvfsController<D> {
         self.policies.iter_mut().for_each(FrequencyPolicy::forget_order);
     }
 
-    /// Takes in what came back, and says what became of the throttle, once.
+    /// Takes in the outcomes, and returns the outcome of the throttle's order, once.
     pub(super) fn learn(&mut self, now: Stamp) -> ThrottleOutcome {
         let mut waiting = false;
         for policy in &mut self.policies {
@@ -163,7 +163,7 @@ impl<const D: usize> DvfsController<D> {
         core::mem::replace(&mut self.news, ThrottleOutcome::Unknown)
     }
 
-    /// The worst that came back, but for policies whose CPUs are offline.
+    /// The worst of the outcomes, without policies whose CPUs are offline.
     fn verdict(&self) -> Result<(), ErrorKind> {
         let failures = self.policies.iter().filter_map(|policy| match policy.due {
             Due::Done(Err(kind)) if kind != ErrorKind::Busy => Some(kind),
@@ -183,7 +183,7 @@ impl<const D: usize> DvfsController<D> {
         };
     }
 
-    /// What a law is told of its command. Of a mean frequency it is told what stands, also where some policies refused.
+    /// The outcome of a law's command. For a mean frequency it is the mean in force, also where some policies refused.
     fn landing(&self, asked: Command, outcome: Result<(), ErrorKind>) -> law::CommandOutcome {
         match (asked, outcome) {
             (Command::MeanFrequency(_), _) => match self.mean_in_force() {
@@ -195,9 +195,9 @@ impl<const D: usize> DvfsController<D> {
         }
     }
 
-    /// The mean of what was read back; of a policy that refused, what it reads: a law that took its order for obeyed
-    /// would wait for a frequency that does not come down. One that answers nothing has no part in it, as it has none in
-    /// the frequency that the law is told.
+    /// The mean of what was read back, and for a policy that refused, of what it reads. A law that took its command for
+    /// obeyed would wait for a frequency that does not come down. A policy that cannot be read is left out, as it is in
+    /// the frequency that the law gets.
     fn mean_in_force(&self) -> Option<KiloHertz> {
         let any = self.policies.iter().any(|policy| matches!(policy.due, Due::Done(Ok(_))));
         let stands = self.policies.iter().filter_map(|policy| match policy.due {
@@ -210,11 +210,11 @@ impl<const D: usize> DvfsController<D> {
         if any { mean(stands) } else { None }
     }
 
-    /// Takes one step of the closed loop. A loop that was not running starts from what it finds.
+    /// Takes one step of the closed loop. A loop that was not running starts from the limits that are in force.
     pub(super) fn step(&mut self, law: &LoopLaw, node: &EngineFacts, (cap, ticket): (Watts, Ticket)) {
         self.fixed = None;
         if self.running.is_none() {
-            // Between two runs of a loop the originals are back, and an administrator may have set other limits.
+            // Between two runs of a loop the originals are restored, and an administrator may have set other limits.
             self.policies.iter_mut().for_each(|policy| policy.ceiling = None);
         }
         self.policies.iter_mut().for_each(FrequencyPolicy::find_ceiling);
@@ -243,7 +243,7 @@ impl<const D: usize> DvfsController<D> {
                 }
                 self.flight = Some((ticket, Flight::Loop(command, regulation)));
             }
-            // While orders are on their way, nobody knows what became of the loop.
+            // While orders are on their way, the outcome of the loop is not known.
             None if self.flight.is_none() => {
                 self.news = ThrottleOutcome::Loop { ticket, outcome: Ok(regulation) };
             }
@@ -251,7 +251,7 @@ impl<const D: usize> DvfsController<D> {
         }
     }
 
-    /// Steps the law in the memory that it has, or in a new one.
+    /// Steps the law with its state, or with a new state if the law has changed.
     fn decide(&mut self, law: &LoopLaw, facts: &law::Facts) -> law::Decision {
         let fits = matches!(
             (law, &self.running),
@@ -265,7 +265,7 @@ impl<const D: usize> DvfsController<D> {
         match (law, &mut self.running) {
             (LoopLaw::Classic(law), Some(Running::Classic(mode))) => law.step(mode, facts),
             (LoopLaw::Tracking(law), Some(Running::Tracking(mode))) => law.step(mode, facts),
-            // It was begun above.
+            // The state was created above.
             (LoopLaw::Classic(_) | LoopLaw::Tracking(_), _) => NOTHING,
         }
     }
@@ -280,7 +280,7 @@ impl<const D: usize> DvfsController<D> {
         self.flight = Some((ticket, Flight::Fixed));
     }
 
-    /// Puts the original frequencies back; the closed loop ends.
+    /// Restores the original frequencies; the closed loop ends.
     pub(super) fn release(&mut self, ticket: Ticket) {
         self.running = None;
         self.fixed = None;
@@ -289,7 +289,7 @@ impl<const D: usize> DvfsController<D> {
         self.flight = Some((ticket, Flight::Release));
     }
 
-    /// Puts back what a release could not reach: policies whose CPUs were offline then, or that were not listed.
+    /// Restores policies that a release could not reach: their CPUs were offline at that time, or they were not listed.
     pub(super) fn free_the_rest(&mut self) {
         if self.flight.is_some() {
             return;
@@ -320,8 +320,9 @@ impl<const D: usize> DvfsController<D> {
         }
     }
 
-    /// What those policies are to have that obey, so that the mean of all is `mean`: what refused its last order and can be
-    /// read stands where it is. Without this the loop would come to rest above the cap. It is asked again all the same.
+    /// The mean for the policies that obey, so that the mean of all is `mean`. A policy that refused its last order
+    /// keeps its present frequency; without this correction the loop would settle above the cap. Such a policy gets an
+    /// order all the same.
     fn mean_of_the_rest(&self, mean: KiloHertz) -> KiloHertz {
         let stuck = self.policies.iter().filter(|policy| matches!(policy.due, Due::Done(Err(_))));
         let (mut left, mut count) = (0_i128, 0_i128);
@@ -337,9 +338,9 @@ impl<const D: usize> DvfsController<D> {
         rest.map_or(mean, KiloHertz::from_bits)
     }
 
-    /// Answers another writer who raised frequencies: a loop starts anew from what it finds, since it must not take the
-    /// power of somebody else's limit for that of its own; a fixed share is put back, for a while at once and then now
-    /// and then. On how many policies a loop saw it begin.
+    /// Responds to another writer who raised frequencies. A loop starts anew from the limits in force, since it must
+    /// not take the power under somebody else's limit for the power under its own. A fixed share is restored, at first
+    /// at once and later at intervals. Returns the number of raised policies when a loop first sees it.
     pub(super) fn answer_others(&mut self) -> u32 {
         if self.flight.is_some() {
             return 0;
@@ -362,8 +363,8 @@ impl<const D: usize> DvfsController<D> {
         if self.contested == 1 { raised } else { 0 }
     }
 
-    /// Limits again what a fixed share should hold and does not: somebody else raised it, its processors were offline
-    /// then, or it was not listed. For a while at once, and then now and then.
+    /// Restores the limits of a fixed share that are not in force: somebody else raised them, the processors were
+    /// offline at that time, or the policy was not listed. Restores at once for a number of periods, then at intervals.
     fn hold_share(&mut self, fixed: (Ticket, ThrottlePercent)) {
         let order = throttle::PolicySequence::of_seats(&self.seats);
         let limited = self.policies.iter().zip(order.throttled(fixed.1));
@@ -398,7 +399,7 @@ impl<const D: usize> DvfsController<D> {
         }
     }
 
-    /// The largest throttle that limits no more policies than are found at their lowest frequency.
+    /// The largest throttle that limits no more policies than are already at their lowest frequency.
     fn found_share(&self) -> ThrottlePercent {
         if let [only] = self.policies.as_slice()
             && let Some(throttle) = only.share()
@@ -427,7 +428,7 @@ impl<const D: usize> DvfsController<D> {
     }
 }
 
-/// What a law that is not there decides.
+/// The decision when no law runs.
 const NOTHING: law::Decision = law::Decision {
     action: LawAction::Hold(law::Hold::NoRange),
     command: None,
@@ -438,12 +439,12 @@ const NOTHING: law::Decision = law::Decision {
     reach: law::Reach::Unknown,
 };
 
-/// How many there are. That of the standard library can overflow, and then it panics.
+/// The number of items. The standard library's `count` can overflow and then panics.
 fn count<T>(all: impl Iterator<Item = T>) -> u32 {
     all.fold(0, |count: u32, _| count.saturating_add(1))
 }
 
-/// The mean, rounded down; nothing of nothing.
+/// The mean, rounded down; `None` for an empty iterator.
 fn mean(all: impl Iterator<Item = KiloHertz>) -> Option<KiloHertz> {
     let (mut sum, mut count) = (0_i128, 0_i128);
     for frequency in all {

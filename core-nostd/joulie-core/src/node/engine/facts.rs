@@ -1,4 +1,4 @@
-//! What an engine is told, and what it says: the words between it and its carrier.
+//! The inputs and outputs of an engine: the types that it shares with its carrier.
 
 use super::dvfs::LoopLaw;
 use super::policy::{FrequencyPolicy, PolicyLimit, PolicyOrder};
@@ -12,16 +12,16 @@ use crate::node::ticket::Ticket;
 use crate::placement::freshness::UnixTime;
 use power_units::{Stamp, Watts};
 
-/// The laws of an engine. They hold for any number of nodes.
+/// The laws of an engine. One set of laws serves any number of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineLaws {
-    /// How the backends of the packages take turns.
+    /// How the backend of the packages is selected.
     pub cpu: BackendLaw,
     /// How the GPUs are capped.
     pub gpu: GpuLaw,
     /// The closed loop of the DVFS fallback.
     pub dvfs: LoopLaw,
-    /// Which parts a grant may cap; what is left alone counts with all that it draws.
+    /// Which parts a grant may cap; the others count with the most that they draw.
     pub grants: NodeParts,
     /// Whether the node may be written to.
     pub access: NodeAccess,
@@ -30,7 +30,7 @@ pub struct EngineLaws {
 /// Whether the node may be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeAccess {
-    /// It is only looked at: no lock is taken, and nothing is ordered.
+    /// It is only observed: no lock is taken, and nothing is ordered.
     Look,
     /// It is controlled: this process is its only writer.
     Control,
@@ -50,20 +50,20 @@ impl NodeParts {
     pub const ALL: Self = Self { cpu: true, gpu: true };
 }
 
-/// How the limits of a node are reached.
+/// How the limits of a node are organized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wiring {
     /// Each package and each GPU has a limit of its own.
     EachItsOwn,
-    /// One limit is that of every package, and one that of every GPU, as an endpoint over HTTP has them. They have the
-    /// same facts, and so the same orders.
+    /// One limit serves all packages, and one serves all GPUs, as at an endpoint over HTTP. All of them have the same
+    /// facts, and so the same orders.
     OneForAll,
 }
 
-/// A lease on the desired state, and what is in force where it ends with the safe profile.
+/// A lease on the desired state, and the caps in force when it ends with the safe profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseTerms {
-    /// The term and the choice.
+    /// The term of the lease, and what happens at its end.
     pub law: LeaseLaw,
     /// The safe profile of the packages.
     pub safe_cpu: CapIntent,
@@ -74,7 +74,7 @@ pub struct LeaseTerms {
 /// The most that a node may be allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeGrant {
-    /// Which grant this is.
+    /// The serial of the grant.
     pub serial: u64,
     /// The most that all packages and GPUs may be allowed together.
     pub watts: Watts,
@@ -87,7 +87,7 @@ pub struct Desire {
     pub cpu: DesiredCap,
     /// Of each GPU.
     pub gpu: DesiredCap,
-    /// The most that all of them may be allowed together, whatever is desired of each; none where nobody grants.
+    /// The most that all of them may be allowed together, whatever is desired of each; `None` without a grant.
     pub grant: Option<NodeGrant>,
 }
 
@@ -98,13 +98,13 @@ impl Default for Desire {
 }
 
 impl Desire {
-    /// Nobody knows (yet): everything stays as it was found.
+    /// Not known (yet): everything stays as it was found.
     pub const UNKNOWN: Self = Self { cpu: DesiredCap::Unknown, gpu: DesiredCap::Unknown, grant: None };
-    /// It is known that nothing is desired, and nobody grants: the originals come back.
+    /// Nothing is desired, and there is no grant: the originals are restored.
     pub const GONE: Self = Self { cpu: DesiredCap::Gone, gpu: DesiredCap::Gone, grant: None };
 }
 
-/// What a step is taken for.
+/// Why a step is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
     /// A period has begun, and the devices were read.
@@ -113,12 +113,12 @@ pub enum Occasion {
     News,
 }
 
-/// What may be known about the node; what is known of its devices lies in them.
+/// The facts about the node; the facts about its devices are in the devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineFacts {
     /// The time of this step.
     pub now: Stamp,
-    /// What the step is taken for.
+    /// Why the step is taken.
     pub occasion: Occasion,
     /// What is desired.
     pub desire: Desire,
@@ -126,31 +126,32 @@ pub struct EngineFacts {
     pub power: MeterReading,
     /// Whether the power of the packages can be measured here at all.
     pub has_meter: bool,
-    /// When the lease says that it was last renewed, where it could be read since the last step.
+    /// The renewal time in the Lease, if it was read since the last step.
     pub renewal: Option<UnixTime>,
 }
 
-/// What a step has to tell besides its orders.
+/// What a step reports besides its orders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineEvents {
     /// What happened to the lease.
     pub lease: Option<LeaseEvent>,
-    /// On how many policies somebody else has begun to raise the frequency limit.
+    /// The number of policies whose frequency limit somebody else has begun to raise.
     pub raised: u32,
 }
 
-/// What an engine has no room for. It is not controlled, and a grant counts it with the most that it draws.
+/// The devices that do not fit into an engine. They are not controlled, and a grant counts them with the most that
+/// they draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Beyond {
-    /// So many packages.
+    /// The number of packages.
     pub packages: u32,
-    /// The most that they draw together, as far as that is known.
+    /// The most that they draw together, as far as it is known.
     pub package_watts: Watts,
-    /// So many GPUs.
+    /// The number of GPUs.
     pub gpus: u32,
-    /// The most that they draw together, as far as that is known.
+    /// The most that they draw together, as far as it is known.
     pub gpu_watts: Watts,
-    /// So many frequency policies.
+    /// The number of frequency policies.
     pub policies: u32,
 }
 
@@ -160,7 +161,7 @@ impl Beyond {
         Self { packages: 0, package_watts: Watts::ZERO, gpus: 0, gpu_watts: Watts::ZERO, policies: 0 };
 }
 
-/// Which device of a node, by its place in the engine's list.
+/// A device of a node, by its index in the engine's list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetId {
     /// A package.
@@ -171,25 +172,25 @@ pub enum TargetId {
     Policy(usize),
 }
 
-/// What is to be carried out.
+/// An order to carry out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineOrder {
-    /// On which device.
+    /// The device.
     pub target: TargetId,
-    /// What its outcome is known by.
+    /// The ticket that identifies its outcome.
     pub ticket: Ticket,
-    /// What.
+    /// What to do.
     pub instruction: Instruction,
 }
 
-/// What is to be done with a device.
+/// What to do with a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Instruction {
     /// Set the power limit to this, and read it back.
     Power(Watts),
     /// Set the frequency limit, or the throttle, to this.
     Limit(PolicyLimit),
-    /// Put the original back.
+    /// Restore the original.
     Release,
 }
 

@@ -1,4 +1,4 @@
-//! One frequency policy: what it may rise to, what was ordered, and what became of it.
+//! One frequency policy: its ceiling, its last order and the outcome.
 
 use crate::node::throttle::{PolicyLocation, ThrottlePercent};
 use crate::node::ticket::Ticket;
@@ -8,42 +8,42 @@ use power_units::{KiloHertz, Stamp};
 /// One policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrequencyPolicy {
-    /// What may be known about it in this step.
+    /// The facts about it in this step.
     pub facts: FrequencyPolicyFacts,
     scale: Scale,
     pub(super) place: PolicyLocation,
-    /// What it may rise to: what was in force before the first write; none while nobody knows.
+    /// The highest limit that it may get: the limit in force before the first write; `None` while that is unknown.
     pub(super) ceiling: Option<KiloHertz>,
     /// What was last ordered and not released since.
     pub(super) asked: Option<KiloHertz>,
-    /// That of its last order.
+    /// The ticket of its last order.
     ticket: Ticket,
-    /// What became of its order.
+    /// The state of its last order.
     pub(super) due: Due,
-    /// When it was learned that what was asked is in force; a reading from before says nothing of it.
+    /// When the asked limit was confirmed; an earlier reading does not count.
     learned: Option<Stamp>,
     order: Option<PolicyOrder>,
 }
 
-/// What a policy is limited by.
+/// How a policy is limited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scale {
     /// A frequency.
     Frequency {
         /// The lowest limit that a throttle sets.
         floor: KiloHertz,
-        /// The highest limit that it takes.
+        /// The highest limit that it accepts.
         most: KiloHertz,
         /// The distance between two limits.
         step: KiloHertz,
     },
-    /// A throttle in whole percent: it stands for all policies of a node that tells none of them. The laws are given a
-    /// nominal frequency for it.
+    /// A throttle in whole percent: one policy for the whole node, where the single policies are not visible. The laws
+    /// see a nominal frequency for it.
     Share,
 }
 
-/// The nominal frequencies of a share: nothing throttled, everything throttled, one percent between. Processors are
-/// slowed down to about a third.
+/// The nominal frequencies of a share: nothing throttled, everything throttled, and the step for one percent. A full
+/// throttle reduces processors to about a third.
 const SHARE_MOST: KiloHertz = KiloHertz::from_int(3_000_000);
 const SHARE_FLOOR: KiloHertz = KiloHertz::from_int(1_000_000);
 const SHARE_STEP: KiloHertz = KiloHertz::from_int(20_000);
@@ -59,27 +59,27 @@ pub enum PolicyLimit {
     Throttle(ThrottlePercent),
 }
 
-/// What may be known about a policy.
+/// The facts about a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrequencyPolicyFacts {
-    /// When it was read; none when it could not be.
+    /// When it was read; `None` when it could not be read.
     pub read: Option<Stamp>,
     /// The limit that is in force, whoever set it.
     pub limit: Option<PolicyLimit>,
     /// The frequency at which it runs.
     pub running: Option<KiloHertz>,
-    /// What was in force before the first write, where that is remembered.
+    /// The limit in force before the first write, if it is recorded.
     pub original: Option<PolicyLimit>,
-    /// Whether it was written to, and its original is not back.
+    /// Whether it was written to, and its original is not restored yet.
     pub touched: bool,
-    /// What became of its order; the engine takes it.
+    /// The outcome of its order; the engine takes it.
     pub outcome: PolicyOutcome,
 }
 
-/// What became of the order for a policy.
+/// The outcome of an order for a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyOutcome {
-    /// Nobody has said yet.
+    /// No outcome yet.
     Unknown,
     /// It was written.
     Set {
@@ -88,11 +88,11 @@ pub enum PolicyOutcome {
         /// What was read back, or why it was not written.
         read_back: Result<PolicyLimit, ErrorKind>,
     },
-    /// The original was put back.
+    /// The result of restoring the original.
     Released {
         /// The ticket of the order.
         ticket: Ticket,
-        /// Why it was not.
+        /// Whether it is restored, or why not.
         outcome: Result<(), ErrorKind>,
     },
 }
@@ -102,7 +102,7 @@ pub enum PolicyOutcome {
 pub enum PolicyOrder {
     /// Set its limit to this.
     Set(PolicyLimit),
-    /// Put its original back.
+    /// Restore its original.
     Release,
 }
 
@@ -127,7 +127,7 @@ impl FrequencyPolicyFacts {
 }
 
 impl PolicyLimit {
-    /// As a frequency; that of a throttle is nominal.
+    /// The limit as a frequency; for a throttle a nominal one.
     fn frequency(self) -> KiloHertz {
         match self {
             Self::Frequency(frequency) => frequency,
@@ -156,8 +156,8 @@ impl FrequencyPolicy {
         }
     }
 
-    /// Takes over what was known of the same policy before the hardware was listed anew. What became of an order that was
-    /// on its way is not known.
+    /// Takes over the state of the same policy from before the hardware was listed again. The outcome of an order that
+    /// was on its way is not known.
     #[must_use]
     pub const fn after(mut self, before: &Self) -> Self {
         self.ceiling = before.ceiling;
@@ -176,7 +176,7 @@ impl FrequencyPolicy {
         }
     }
 
-    /// The highest limit that it takes.
+    /// The highest limit that it accepts.
     #[must_use]
     pub const fn most(&self) -> KiloHertz {
         match self.scale {
@@ -185,7 +185,7 @@ impl FrequencyPolicy {
         }
     }
 
-    /// The limit that we set; none after a release.
+    /// The limit that we set; `None` after a release.
     #[must_use]
     pub const fn asked(&self) -> Option<KiloHertz> {
         self.asked
@@ -210,7 +210,7 @@ impl FrequencyPolicy {
         }
     }
 
-    /// The limit in force, as a frequency; that of a share is nominal.
+    /// The limit in force, as a frequency; for a share a nominal one.
     #[must_use]
     pub fn in_force(&self) -> Option<KiloHertz> {
         self.facts.limit.map(PolicyLimit::frequency)
@@ -221,7 +221,7 @@ impl FrequencyPolicy {
         self.in_force().or(self.facts.running)
     }
 
-    /// The throttle in force of a share; none of a frequency.
+    /// The throttle in force of a share; `None` for a frequency.
     pub(super) fn share(&self) -> Option<ThrottlePercent> {
         match (self.scale, self.facts.limit) {
             (Scale::Share, Some(PolicyLimit::Throttle(throttle))) => Some(throttle),
@@ -230,7 +230,7 @@ impl FrequencyPolicy {
         }
     }
 
-    /// Whether its ceiling is known, and cannot be another one since.
+    /// Whether its ceiling is known and cannot have changed since.
     fn is_settled(&self) -> bool {
         let refused = match self.due {
             Due::Done(Err(_)) => true,
@@ -239,9 +239,9 @@ impl FrequencyPolicy {
         self.ceiling.is_some() && !refused
     }
 
-    /// What is in force before the first write is what it may rise to: an administrator may have set less than the hardware
-    /// can do. Where neither the original nor a reading tells, it rises to nothing until one does. What could not be
-    /// written is looked at again: until it can be, an administrator may still change it.
+    /// The ceiling is the limit in force before the first write, because an administrator may have set less than the
+    /// hardware's maximum. While neither the original nor a reading is available, the ceiling stays unknown. After a
+    /// failed write the limit is read again, since an administrator may have changed it meanwhile.
     pub(super) fn find_ceiling(&mut self) {
         if self.is_settled() {
             return;
@@ -250,8 +250,8 @@ impl FrequencyPolicy {
         self.ceiling = found.map(|found| found.within(self.floor(), self.most())).or(self.ceiling);
     }
 
-    /// Whether it answers and is not throttled. A reading from before the order was learned says nothing. Of a share
-    /// nothing is read between two orders.
+    /// Whether it can be read and is not throttled. A reading from before the confirmation does not count. A share is
+    /// not read between two orders.
     pub(super) fn slips(&self) -> bool {
         match self.scale {
             Scale::Share => false,
@@ -268,12 +268,12 @@ impl FrequencyPolicy {
         let (Some(asked), Some(learned), Some(read)) = (self.asked, self.learned, self.facts.read) else {
             return false;
         };
-        // A table's entry may lie a step above what was asked on kernels that round up.
+        // On kernels that round up, the table's entry may be a step above what was asked.
         let raised = self.in_force().is_some_and(|now| now > asked + self.step());
         raised && read.since(learned).is_some()
     }
 
-    /// Throttles it by this much, of which `limited` says what that means for one policy of many.
+    /// Throttles this policy. `limited` says whether it is one of the policies that the throttle limits.
     pub(super) fn throttle(&mut self, throttle: ThrottlePercent, limited: bool) {
         match self.scale {
             Scale::Share => self.limit(PolicyLimit::Throttle(throttle).frequency()),
@@ -291,7 +291,7 @@ impl FrequencyPolicy {
         }));
     }
 
-    /// Puts its original back, if it was ever touched.
+    /// Restores its original, if it was ever written to.
     pub(super) fn free(&mut self) {
         if self.asked.is_none() && !self.facts.touched {
             self.due = Due::Nothing;
@@ -324,7 +324,7 @@ impl FrequencyPolicy {
                 self.learned = read_back.is_ok().then_some(now);
                 self.due = Due::Done(read_back.map(|limit| Some(limit.frequency())));
             }
-            // Of an order that another one has taken the place of since.
+            // The outcome of an order that another one has replaced since.
             PolicyOutcome::Released { .. } | PolicyOutcome::Set { .. } | PolicyOutcome::Unknown => {}
         }
     }

@@ -1,8 +1,8 @@
-//! How the packages and GPUs of a node share its grant, in every step.
+//! Divides the node's grant among its packages and GPUs, in every step.
 //!
-//! A package whose limit fails, or that has none, is held by the closed loop together with the others. While the loop is
-//! in charge a package counts with its part of the loop's cap as long as no more than that is drawn, and else with all
-//! that it draws at most.
+//! A package whose limit fails, or that has none, is held by the closed loop together with the others. While the loop
+//! is in charge, a package counts with its share of the loop's cap as long as the node draws no more than that cap,
+//! and otherwise with the most that it draws.
 
 use super::facts::{Desire, EngineLaws, Wiring};
 use super::{Beyond, Engine};
@@ -13,18 +13,18 @@ use crate::node::gpu_cap::{CappedGpu, GpuLimits};
 use crate::node::grant::{Division, Holder};
 use power_units::{Amount, Role, Watts};
 
-/// What the part of a device depends on besides itself.
+/// What the share of a device depends on besides the device itself.
 struct Sharing<'a> {
     laws: &'a EngineLaws,
     desire: Desire,
     /// Whether a throttle can hold watts here.
     throttles: bool,
-    /// The part of a package in the cap that the closed loop holds.
+    /// The share of one package in the cap that the closed loop holds.
     looped: Option<Watts>,
 }
 
 impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
-    /// Says of each device what it may have, and tells the laws what it may have now.
+    /// Computes the share of each device, and how much of it the device may draw now.
     pub(super) fn share(
         &mut self,
         laws: &EngineLaws,
@@ -62,7 +62,7 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
         }
     }
 
-    /// All have what the first has.
+    /// Copies the share of the first device to all others.
     fn share_alike(&mut self) {
         if let Some((first, others)) = self.packages.split_first_mut() {
             others.iter_mut().for_each(|package| package.grant((first.share(), first.facts.most)));
@@ -72,7 +72,7 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
         }
     }
 
-    /// The part of a package in the cap that the closed loop holds, as of the last step.
+    /// The share of one package in the cap that the closed loop holds, as of the last step.
     fn looped(&self, power: MeterReading) -> Option<Watts> {
         let status = self.cpu.as_ref()?.status;
         let (Backend::Dvfs, CapReport::Cap(CapResult::Applied { effective })) =
@@ -105,14 +105,15 @@ impl Sharing<'_> {
                 Holder { ordered: gpu.ordered(), ..holder }
             }
             GpuLimits::Range(range) => Holder::uncapped(range.max()),
-            // A die whose limit is its sibling's draws none of its own; of one without any limit nothing is known.
+            // A die whose limit is that of its sibling has no draw of its own. The draw of a GPU without any limit is
+            // unknown.
             GpuLimits::NotATarget => Holder::uncapped(Some(Watts::ZERO)),
             GpuLimits::NoLimit => Holder::uncapped(None),
         }
     }
 }
 
-/// What does not fit counts with the most that it draws.
+/// Devices that do not fit count with the most that they draw.
 fn beyond(beyond: Beyond) -> Holder {
     Holder::uncapped(Some(beyond.package_watts + beyond.gpu_watts))
 }

@@ -66,7 +66,7 @@ fn cap(watts: i32) -> DesiredCap {
 
 const NOBODY: Desire = Desire { cpu: DesiredCap::Gone, gpu: DesiredCap::Gone, grant: None };
 
-/// A node whose devices obey at once, unless they are told to refuse.
+/// A node whose devices obey at once, unless a test makes them refuse.
 struct Bench<const P: usize, const G: usize, const D: usize> {
     engine: Box<Engine<P, G, D>>,
     laws: EngineLaws,
@@ -98,7 +98,7 @@ impl<const P: usize, const G: usize, const D: usize> Bench<P, G, D> {
         self
     }
 
-    /// One period, and steps until nothing is ordered; what was ordered.
+    /// Runs one period, and steps until nothing is ordered; returns the orders.
     fn period(&mut self, desire: Desire) -> List<EngineOrder> {
         self.now += 1;
         let mut ordered = List::new();
@@ -194,7 +194,7 @@ fn a_cap_is_ordered_of_each_package_and_each_gpu_and_its_outcome_is_matched_by_t
             (TargetId::Gpu(1), Instruction::Power(w(250))),
         ]
     );
-    // An answer to an order that nobody gave says nothing.
+    // An answer with an unknown ticket is ignored.
     let strange = LimitOutcome::Set { ticket: orders[0].ticket.next(), read_back: Ok(w(120)) };
     node.engine.packages_mut()[0].facts.limit.outcome = strange;
     assert!(node.engine.is_busy());
@@ -225,7 +225,7 @@ fn limits_that_are_refused_begin_the_loop_at_once_and_it_spreads_a_mean_over_the
         assert!(node.limits.iter().any(|limit| *limit < mhz(3_000)), "{:?}", node.limits);
         assert_eq!(node.engine.cpu().unwrap().mode, crate::node::cap::Backend::Dvfs);
         assert!(node.engine.actions().0 > 0);
-        // Nothing is desired any more: the originals are back.
+        // Nothing is desired any more: the originals are restored.
         for _ in 0..4 {
             node.period(NOBODY);
         }
@@ -246,7 +246,7 @@ fn a_share_takes_the_throttle_of_either_law() {
         node.engine.list_policies(&[FrequencyPolicy::listed(Scale::Share, place, facts)]);
         let mut throttles = List::new();
         for _ in 0..40 {
-            // Half of the power goes with all of the throttle.
+            // Full throttle halves the power.
             let drawn = 400 - 2 * i32::from(node.throttle.get());
             node.power = MeterReading::Fresh { watts: w(drawn), over: seconds(1) };
             node.engine.policies_mut()[0].facts.limit = Some(PolicyLimit::Throttle(node.throttle));
@@ -280,7 +280,7 @@ fn what_does_not_fit_is_counted_and_takes_its_maximum_from_the_grant() {
     let gpus = node.engine.gpus().iter().map(|gpu| gpu.share().unwrap());
     let shared = packages.chain(gpus).fold(w(0), |sum, share| sum + share);
     assert!(shared <= w(600) && shared > w(590), "{shared}");
-    // The cap of the loop is for all of them: 120 W for each of two, and 200 W for the third.
+    // The cap of the loop is for all packages: 120 W for each of two, and 200 W for the third.
     node.period(Desire { cpu: cap(120), ..Desire::UNKNOWN });
     assert_eq!(node.engine.cpu().unwrap().node_cap, Some(w(440)));
 }

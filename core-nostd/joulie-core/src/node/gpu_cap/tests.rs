@@ -23,7 +23,7 @@ fn percent(percent: i32) -> CapIntent {
     CapIntent::of_percent(Percent::from_int(percent))
 }
 
-/// Requested and effective watts, or why not.
+/// Requested and effective watts, or why the intent cannot be resolved.
 fn resolve(intent: CapIntent, limits: GpuLimits) -> Option<Result<(Watts, Watts), Blocked>> {
     let resolved = limits.resolve(intent, Floor::NONE)?;
     Some(resolved.map(|target| (target.requested(), target.effective())))
@@ -48,7 +48,7 @@ fn each_gpu_is_capped_by_its_own_limits() {
         (CapIntent::of_watts(w(250)), unknown, Ok((250, 250))),
         (percent(70), unknown, Err(Blocked::NoRange)),
         (CapIntent::NONE, limits(200, 350), Err(Blocked::NotPositive)),
-        // A card that takes one value only.
+        // A card that accepts a single value only.
         (CapIntent::of_watts(w(500)), limits(750, 750), Ok((500, 750))),
     ] {
         let expected = expected.map(|(requested, effective)| (w(requested), w(effective)));
@@ -56,8 +56,8 @@ fn each_gpu_is_capped_by_its_own_limits() {
     }
 }
 
-/// Fix list agent C18: what a driver does not tell (`[N/A]`, `[Not Supported]`, a failed query) is absent, and absent is
-/// not zero.
+/// Fix list agent C18: a value that the driver does not report (`[N/A]`, `[Not Supported]`, a
+/// failed query) is absent, and absent is not zero.
 #[test]
 fn limits_that_nobody_tells_are_unknown_and_not_zero() {
     let unknown = GpuLimits::new(None, None);
@@ -170,7 +170,7 @@ fn a_restart_keeps_what_it_finds_until_it_knows_what_is_desired() {
     let mut gpus = [CappedGpu::adopted(facts)];
     assert_eq!(law().step(&mut gpus, at(1), DesiredCap::Unknown).report, CapReport::Pending);
     assert_eq!(gpus[0].order(), LimitOrder::Leave);
-    // Fix list agent S6: and puts the original back when nothing is.
+    // Fix list agent S6: and restores the original when nothing is desired.
     assert_eq!(law().step(&mut gpus, at(2), DesiredCap::Gone).report, CapReport::Pending);
     assert_eq!(gpus[0].order(), LimitOrder::Release);
     answer(&mut gpus[0], Some(ErrorKind::Gone));

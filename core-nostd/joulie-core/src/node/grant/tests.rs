@@ -39,11 +39,11 @@ fn sum(holders: &[Holder], each: impl Fn(&Holder) -> Watts) -> Watts {
 
 #[test]
 fn what_is_above_the_floors_is_divided_by_the_way_to_what_is_wanted() {
-    // Two packages from 100 to 250 W, four GPUs from 200 to 400 W: floors 1000 W, ways 300 and 800 W. Of 1550 W half of
-    // each way is left: 175 and 300 W.
+    // Two packages from 100 to 250 W, four GPUs from 200 to 400 W: floors 1000 W, spans 300 and 800 W. Of 1550 W half
+    // of each span is left: 175 and 300 W.
     let node = [capped(2, 100, 250), capped(4, 200, 400)];
     assert_eq!(shares(1550, &node), [w(175), w(300)]);
-    // A third of the ways is 366.67 W: 150 and 266.67 W, of which whole watts.
+    // A third of the spans is 366.67 W: 150 and 266.67 W, rounded down to whole watts.
     assert_eq!(shares(1366, &node), [w(149), w(266)]);
     assert_eq!(shares(2100, &node), [w(250), w(400)], "all that is wanted");
     assert_eq!(shares(9000, &node), [w(250), w(400)], "and no more");
@@ -55,17 +55,17 @@ fn what_is_above_the_floors_is_divided_by_the_way_to_what_is_wanted() {
 #[test]
 fn what_nobody_can_cap_counts_with_the_most_that_it_draws_before_anything_is_divided() {
     let node = [capped(2, 100, 250), uncapped(2, Some(75))];
-    // 150 W of 500 W are the uncapped ones', so 150 W are left above the floors: half of the way.
+    // The uncapped ones take 150 W of 500 W, so 150 W are left above the floors: half of the span.
     assert_eq!(shares(500, &node), [w(175), w(75)]);
     assert_eq!(shares(500, &[capped(2, 100, 250), uncapped(2, None)])[0], w(250), "nobody knows how much");
     let unknown = Holder { want: None, max: None, ..capped(1, 50, 0) };
-    // Wanted are all the 450 W: 400 W of way beside one of 150 W; 300 W are left for 550 W.
+    // The unknown one wants all 450 W: a span of 400 W beside one of 150 W; 300 W are left for 550 W.
     assert_eq!(shares(450, &[unknown, capped(1, 100, 250)]), [w(268), w(181)]);
 }
 
 #[test]
 fn two_dies_of_a_package_have_its_watts_once() {
-    // Each die had the 200 W of the package, 400 W in force for 200 W in the books.
+    // Before, each die had the 200 W of the package: 400 W in force for 200 W granted.
     let dies = [capped(1, 50, 200), capped(1, 50, 200)];
     assert_eq!(shares(200, &dies), [w(100), w(100)]);
 }
@@ -83,7 +83,7 @@ fn what_rises_waits_until_what_falls_is_read_back() {
     node[0].in_force = Some(w(100));
     pace(w(400), &mut node);
     assert_eq!([node[0].may, node[1].may], [w(100), w(300)]);
-    // An order of 300 W that is on its way counts, whatever is read.
+    // An order of 300 W that is on its way counts, whatever the reading is.
     node[0].ordered = Some(w(300));
     pace(w(400), &mut node);
     assert_eq!(node[1].may, w(100));
@@ -120,7 +120,7 @@ fn a_device_wants_what_the_policy_asks_of_it_and_what_takes_no_cap_counts_as_it_
     assert_eq!(of(range.below(Some(w(80))), Floor::NONE, half), Holder::uncapped(Some(w(80))));
 }
 
-/// Hardware that takes orders late, or not at all.
+/// Hardware that carries out orders late, or not at all.
 #[derive(Clone, Debug)]
 struct Device {
     holder: Holder,
@@ -160,7 +160,7 @@ fn devices() -> impl Strategy<Value = Vec<Device>> {
     proptest::collection::vec(one, 1..4)
 }
 
-/// Everything that the agent does in a step, with laws that order at once.
+/// One step of the agent, with laws that order at once.
 fn step(watts: Watts, devices: &mut [Device]) {
     let mut holders: Vec<Holder> = devices.iter().map(|device| device.holder).collect();
     let mut division = Division::of(watts);
@@ -171,7 +171,7 @@ fn step(watts: Watts, devices: &mut [Device]) {
     }
     for (device, holder) in devices.iter_mut().zip(holders) {
         device.holder = holder;
-        // As the actuations do: one order at a time, and none that is in force already.
+        // As the actuations do: one order at a time, and none for a limit that is in force already.
         if device.order.is_none() && (holder.in_force, holder.ordered) != (Some(holder.may), Some(holder.may))
         {
             device.order = Some(holder.may);
@@ -214,7 +214,7 @@ proptest! {
         let mut devices = devices;
         let devices = &mut devices;
         let mut watts = w(1000);
-        // What the limits may add up to: a grant that was lowered needs its orders carried out first.
+        // The bound of the sum of the limits: after a grant was lowered, its orders must be carried out first.
         let mut bound = Watts::MAX;
         for event in events {
             match event {
@@ -240,14 +240,14 @@ proptest! {
             let now = in_force(devices);
             prop_assert!(now <= bound, "{now:?} above {bound:?}");
             let raises = devices.iter().any(|it| it.order.is_some_and(|order| order > it.limit));
-            // An order that was refused, at a device that nobody has ever read: it counts with more than it has, and what
-            // lowers it by the books may raise it.
+            // A device that was never read and refused its order counts with more than its limit. So an order that
+            // lowers it in the accounts may raise its real limit.
             let unseen = |it: &Device| it.holder.in_force.is_none() && it.holder.ordered > Some(it.limit);
             let raises = raises || devices.iter().any(unseen);
             let granted = watts.max(floors);
             bound = if now <= granted && !raises { granted } else { bound.max(granted) };
         }
-        // With hardware that obeys, everybody comes to its share.
+        // With hardware that obeys, every device reaches its share.
         for device in devices.iter_mut() {
             device.is_read = true;
         }

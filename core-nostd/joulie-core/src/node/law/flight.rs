@@ -13,7 +13,7 @@
 use super::{Command, CommandOutcome};
 use power_units::Stamp;
 
-/// What is in effect, and what is on its way there.
+/// The command in effect, and the command on its way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Actuator {
     in_effect: Option<Command>,
@@ -26,7 +26,7 @@ enum Flight {
     InFlight { asked: Command, at: Stamp },
 }
 
-/// What the facts of a step say about the command in flight.
+/// What the facts of a step report about the command in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Landing {
     /// There is none in flight.

@@ -1,4 +1,4 @@
-//! How long a law has been without a reading.
+//! Counts how long a law has been without a reading.
 //!
 //! ```text
 //!              no reading              no reading, BLIND_STEPS_HELD times held
@@ -8,7 +8,7 @@
 //!     └─────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A law that has never had a reading is dim from its start, and its first reading comes after a gap.
+//! A law that has never had a reading starts as dim, and its first reading counts as one after a gap.
 
 use super::{BLIND_STEPS_HELD, PowerReading};
 use power_units::{Micros, Watts};
@@ -19,20 +19,20 @@ pub(crate) enum Visibility {
     Unseen { steps: u8 },
     /// The last step had a reading.
     Seeing,
-    /// For so many steps there was no reading.
+    /// This many steps had no reading.
     Dim { steps: u8 },
-    /// There was no reading for longer than a law waits.
+    /// There has been no reading for longer than a law holds.
     Blind,
 }
 
-/// What a step sees.
+/// The reading as one step sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
-    /// A reading. After a gap, what was remembered of earlier readings is void.
+    /// A reading. After a gap, the state from earlier readings is void.
     Fresh { watts: Watts, over: Micros, after_gap: bool },
-    /// Nothing, and not for long.
+    /// No reading, but not for long.
     Dark,
-    /// Nothing, for so long that the safe side is due.
+    /// No reading for so long that the law must move to the safe side.
     Lost,
 }
 
@@ -63,7 +63,8 @@ impl Visibility {
     }
 }
 
-/// A running machine draws something: zero and less is as impossible as what the sensor itself calls so.
+/// A running machine draws something: a value of zero or less is as impossible as a value that the
+/// sensor itself calls impossible.
 fn usable(reading: PowerReading) -> Option<(Watts, Micros)> {
     match reading {
         PowerReading::Fresh { watts, over } if watts > Watts::ZERO => Some((watts, over)),

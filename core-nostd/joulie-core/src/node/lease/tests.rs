@@ -19,7 +19,7 @@ fn unix(micros: i64) -> UnixTime {
     UnixTime::from_micros(micros)
 }
 
-/// Steps through pairs of our time and the Lease's time of renewal, and returns the caps and the event of each.
+/// Steps through pairs of our time and the Lease's renewal time, and returns the caps and the event of each step.
 fn run(law: LeaseLaw, steps: &[(u64, Option<i64>)]) -> Vec<(CapsSource, Option<LeaseEvent>)> {
     let mut lease = LeaseMemory::start(at(0));
     steps
@@ -48,8 +48,8 @@ fn caps_hold_when_nobody_renews_and_it_is_said_once() {
     );
 }
 
-/// The contract's Lease as the API tells it: the plan's generation and the time of renewal. What reaches the law is what
-/// changes with every renewal.
+/// The contract's Lease as the API delivers it: the plan's generation and the renewal time. The law gets the value
+/// that changes with every renewal.
 #[test]
 fn a_leader_that_renews_an_unchanged_plan_keeps_the_lease() {
     const GENERATION: i64 = 41;
@@ -73,7 +73,7 @@ fn a_leader_that_renews_an_unchanged_plan_keeps_the_lease() {
 
 #[test]
 fn relaxing_waits_for_this_nodes_turn_and_is_said_twice() {
-    // Fix list agent S7: a relaxation that is announced is one that happens.
+    // Fix list agent S7: an announced relaxation really happens.
     let steps = [(10, Some(1)), (20, Some(2)), (111, None), (130, None), (131, None), (132, None)];
     assert_eq!(
         run(law(CHOICES[1]), &steps),
@@ -98,7 +98,7 @@ fn the_safe_profile_is_a_choice_too() {
 
 #[test]
 fn a_restart_runs_the_lease_from_its_start_and_the_first_time_that_is_read_is_no_renewal() {
-    // It may have lain there for hours, so hearing it at 80 does not carry the lease past 90.
+    // The time in it may be hours old, so reading it at 80 does not extend the lease past 90.
     let steps = [(80, Some(7)), (90, Some(7)), (91, Some(7))];
     assert_eq!(
         run(law(OnExpiry::Hold), &steps),
@@ -126,7 +126,7 @@ fn a_renewal_twice_is_one_and_a_late_one_renews() {
 
 #[test]
 fn a_server_that_lags_behind_keeps_no_lease_alive() {
-    // Old and new by turns from 10 on, as two API servers answer by turns: the last renewal is that at 10.
+    // Old and new times alternate from 10 on, as two API servers answer in turn: the last renewal is the one at 10.
     let steps: Vec<_> = (0..12).map(|i| (i * 10, Some(if i % 2 == 1 { 9 } else { 5 }))).collect();
     let told = run(law(OnExpiry::Hold), &steps);
     assert!(told[..11].iter().all(|step| *step == (CapsSource::Desired, None)), "{told:?}");
@@ -169,7 +169,7 @@ fn a_node_that_waits_to_relax_does_not_when_the_configuration_no_longer_says_so(
         (OnExpiry::Hold, LeasePhase::Holding, CapsSource::Desired),
         (OnExpiry::Safe, LeasePhase::Safe, CapsSource::SafeProfile),
     ] {
-        // Before its turn, after it, and with a clock that went back.
+        // Before its delay has passed, after it, and with a clock that went back.
         for now in [100, 100 + DELAY, 5] {
             let mut lease =
                 LeaseMemory { phase: LeasePhase::Waiting { since: at(100) }, times: Times::Newest(unix(5)) };
@@ -186,8 +186,8 @@ fn every_phase_meets_every_event() {
     let (then, now) = (at(1_000), at(1_050));
     let phases =
         [Started { since: then }, Renewed { at: then }, Holding, Waiting { since: then }, Relaxed, Safe];
-    // What happens: nothing within the term and the delay; the delay is over; the term is over; the clock went back;
-    // a renewal.
+    // The cases: nothing within the term and the delay; the delay has passed; the term has passed; the clock went
+    // back; a renewal.
     let times = [at(1_010), now, at(1_091), at(999), at(1_010)];
     for choice in CHOICES {
         let ended = match choice {
@@ -288,7 +288,7 @@ proptest! {
     fn renewals_in_time_never_end_a_lease(gaps in proptest::collection::vec(1..=TERM, 1..50)) {
         let mut now = 0;
         let steps: Vec<_> = (0..).zip(gaps).map(|(renewal, gap)| { now += gap; (now, Some(renewal)) }).collect();
-        // The first time is a baseline, so the second must come within the term of the start.
+        // The first time is a baseline, so the second must arrive within the term of the start.
         prop_assume!(steps.get(1).is_none_or(|second| second.0 <= TERM));
         for step in run(law(CHOICES[2]), &steps) {
             prop_assert_eq!(step, (CapsSource::Desired, None));

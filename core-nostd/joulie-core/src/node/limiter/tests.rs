@@ -31,7 +31,7 @@ fn target(watts: i32) -> ResolvedCap {
     target
 }
 
-/// The last order of a limiter is read back as this.
+/// The last order of a limiter is read back as `found`.
 fn set(limiter: &Limiter, found: i32) -> LimitFacts {
     LimitFacts {
         outcome: LimitOutcome::Set { ticket: limiter.ticket(), read_back: Ok(w(found)) },
@@ -47,7 +47,7 @@ fn found(watts: i32, read: u64) -> LimitReading {
     LimitReading::At { limit: w(watts), read: at(read) }
 }
 
-/// A limiter that holds 200 W since 10, asked at 1.
+/// A limiter that holds 200 W, ordered at 1.
 fn held() -> Limiter {
     let mut limiter = Limiter::UNTOUCHED;
     let step = limiter.step(&law(), at(1), LimitFacts::UNKNOWN, Want::Set(target(200)), floor());
@@ -59,7 +59,7 @@ fn held() -> Limiter {
 
 #[test]
 fn a_limit_is_held_when_it_was_read_back_and_not_when_it_was_ordered() {
-    // Fix list agent S17: a firmware lock that ignores the write, and a write that wrapped to zero.
+    // Fix list agent S17: a firmware lock that ignores the write, and a write that wraps to zero.
     for (found, expected) in [
         (200, CapResult::Applied { effective: w(200) }),
         (150, CapResult::Clamped { requested: w(200), effective: w(150) }),
@@ -100,7 +100,7 @@ fn a_late_answer_to_an_earlier_order_confirms_no_later_one_of_the_same_watts() {
         (step.order, limiter)
     };
     let (_, first) = order(1, LimitFacts::UNKNOWN, 300);
-    // Each is given up after 5 without an answer, and the next one is ordered at once.
+    // Each order is abandoned after 5 without an answer, and the next one is given at once.
     assert_eq!(order(7, LimitFacts::UNKNOWN, 500).0, LimitOrder::Set(w(500)));
     assert_eq!(order(13, LimitFacts::UNKNOWN, 300).0, LimitOrder::Set(w(300)));
     let (_, after) = order(14, set(&first, 300), 300);
@@ -137,7 +137,7 @@ fn a_limit_that_somebody_raises_is_put_back_and_not_forever() {
     let mut orders = Vec::new();
     let mut now = 10;
     for _ in 0..400 {
-        // Whoever it is raises the limit at once after every order.
+        // Another writer raises the limit at once after every order.
         now += 5;
         let outcome = if matches!(limiter.actuation(), Actuation::Pending { .. }) {
             set(&limiter, 200)
@@ -149,7 +149,7 @@ fn a_limit_that_somebody_raises_is_put_back_and_not_forever() {
             orders.push(now);
         }
     }
-    // Seen at 15 and put back at once; seen again 10 later, with waits of 10 and 20; then once a truce of 1000.
+    // Seen at 15 and restored at once; seen again 10 later, with waits of 10 and 20; then once a truce of 1000.
     assert_eq!(orders, [15, 35, 65, 1_075]);
     assert!(matches!(limiter.drift(), Drift::Yielded { .. }));
     assert_eq!(limiter.result(target(200)), Some(CapResult::Failed(ErrorKind::Busy)), "and it is said");
@@ -204,7 +204,7 @@ fn a_limit_that_somebody_lowers_is_obeyed_and_said() {
 
 #[test]
 fn what_was_read_before_the_limit_was_confirmed_is_no_drift_however_late_it_arrives() {
-    // Confirmed at 2; each of them would be put back if it were read later.
+    // Confirmed at 2; each of these readings would be contested if it were read later.
     for (limit, off) in [(300, false), (59, false), (0, true)] {
         for (read, now, moved) in [(1, 2, false), (1, 3, false), (2, 3, false), (1, 900, false), (3, 3, true)]
         {

@@ -1,4 +1,4 @@
-//! Whether a limit can be seen, and since when it cannot.
+//! Whether a limit can be read, and since when it cannot.
 //!
 //! ```text
 //!                    read                        gone, or unread for longer than the patience
@@ -7,41 +7,41 @@
 //!                                    └───────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A limit that cannot be read and is confirmed by an order all the same (its control answers, its telemetry does not) is
-//! lost again after the patience, and set again to be confirmed. Each time in a row the patience is twice as long, up to
-//! the longest wait: the first reading brings the first patience back.
+//! A limit that cannot be read but is confirmed by an order (its control answers, its telemetry does
+//! not) is lost again after the patience, and set again to be confirmed. Each time in a row the
+//! patience doubles, up to the longest wait. The first reading restores the first patience.
 //!
-//! It keeps nothing of *what* was seen: that is for [`Drift`](super::Drift) and the actuation.
+//! It stores nothing of *what* was read: that belongs to [`Drift`](super::Drift) and the actuation.
 
 use super::LimitReading;
 use power_hal::ErrorKind;
 use power_units::{Micros, Stamp};
 
-/// Whether a limit can be seen.
+/// Whether a limit can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
-    /// Nobody has looked at it.
+    /// No reading was tried yet.
     Unwatched,
-    /// It was last seen at this time, or first looked at.
+    /// It was last read or confirmed at this time, or reading was first tried then.
     Clear {
         /// That time.
         at: Stamp,
         /// How many times in a row it was lost since it was last read.
         silences: u32,
     },
-    /// It is out of sight.
+    /// It cannot be read.
     Lost {
         /// How many times in a row it was lost since it was last read.
         silences: u32,
     },
 }
 
-/// How long a limit may be out of sight.
+/// How long a limit may stay without a reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Patience {
-    /// After it was read.
+    /// After a reading.
     pub(super) first: Micros,
-    /// After it was confirmed by orders again and again.
+    /// The upper bound after repeated confirmations by orders only.
     pub(super) longest: Micros,
 }
 
@@ -52,19 +52,20 @@ impl Patience {
     }
 }
 
-/// What a look amounts to.
+/// What a reading changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Glance {
     /// Nothing new.
     Nothing,
-    /// It is out of sight, and why.
+    /// It cannot be read any more, and why.
     Lost(ErrorKind),
-    /// It is in sight again.
+    /// It can be read again.
     Back,
 }
 
 impl View {
-    /// Takes a look; `confirmed` is when an order was last read back, which is as good as one.
+    /// Evaluates a reading. `confirmed` is when an order was last read back, which counts as a
+    /// reading.
     pub(super) fn look(
         self,
         patience: Patience,
@@ -84,7 +85,7 @@ impl View {
             Self::Unwatched => read.or(Some(now)),
         };
         let Some(last) = last.max(confirmed) else { return (self.lost(), Glance::Lost(kind)) };
-        // A time that lies ahead is from before the clock went back.
+        // A time in the future is from before the clock went back.
         let last = if last > now { now } else { last };
         let silences = if read == Some(last) { 0 } else { self.silences() };
         if now.since(last).is_some_and(|unseen| unseen > patience.after(silences)) {
@@ -104,7 +105,7 @@ impl View {
         }
     }
 
-    /// Out of sight, for one more time if it was not before.
+    /// Counts as lost, once more if it was not lost before.
     const fn lost(self) -> Self {
         match self {
             Self::Lost { .. } => self,
@@ -177,7 +178,7 @@ mod tests {
                 clear(990, Nothing),
                 clear(990, Back),
             ),
-            // A driver that hangs leaves its last reading where it was.
+            // A driver that hangs keeps its last reading.
             (read(949), None, late, clear(950, Nothing), late, late),
             // From before the clock went back.
             (

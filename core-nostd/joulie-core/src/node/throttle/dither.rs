@@ -1,8 +1,9 @@
 //! Spatial dither: a mean frequency between two steps of the hardware.
 //!
-//! Hardware takes steps (100 MHz, say) that are too coarse for a power cap: one step of all policies is several
-//! percent of the power, and going back and forth between two steps is a limit cycle. Instead, some of the policies
-//! stand one step higher than the others, so that the *mean* is what was asked for, and nothing moves.
+//! The frequency steps of hardware (100 MHz, say) are too coarse for a power cap: one step of all policies is
+//! several percent of the power, and to alternate between two steps is a limit cycle. Instead, some of the policies
+//! get a limit one step above that of the others, so that the *mean* is the requested frequency, and no limit has to
+//! change.
 
 use super::PolicySequence;
 use crate::node::law::FrequencyRange;
@@ -15,7 +16,7 @@ pub struct Grid {
     step: KiloHertz,
 }
 
-/// A step below this is finer than any driver's.
+/// No driver has a finer step than this.
 const STEP_MIN: KiloHertz = KiloHertz::from_int(1);
 
 impl Grid {
@@ -25,8 +26,8 @@ impl Grid {
         (step >= STEP_MIN).then_some(Self { range, step })
     }
 
-    /// The grid's frequencies around `target`: the highest that is not above it, and the next one. At the ceiling
-    /// they are the same.
+    /// The grid's frequencies around `target`: the highest that is not above it, and the next one. At the maximum
+    /// they are equal.
     fn around(&self, target: KiloHertz) -> (KiloHertz, KiloHertz) {
         let (min, max) = (self.range.min(), self.range.max());
         if target >= max {
@@ -40,7 +41,7 @@ impl Grid {
 
 impl<'a> PolicySequence<'a> {
     /// For each policy, in the order of the places, the limit that makes `target` the mean. The mean is never above
-    /// the target, and below it by less than one core's share of a step. The target is brought into the range first.
+    /// the target, and below it by less than one core's share of a step. The target is first clamped to the range.
     pub fn spread(&self, target: KiloHertz, grid: &Grid) -> impl Iterator<Item = KiloHertz> + use<'a> {
         let target = target.within(grid.range.min(), grid.range.max());
         let (low, high) = grid.around(target);

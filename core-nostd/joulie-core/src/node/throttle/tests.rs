@@ -6,8 +6,8 @@ use proptest::prelude::*;
 use std::vec;
 use std::vec::Vec;
 
-/// The places of a machine whose CPUs are numbered as Linux does: first one thread of each core, package by package,
-/// then the siblings.
+/// The places of a machine whose CPUs are numbered as Linux does it: first one thread of each core, package by
+/// package, then the siblings.
 fn machine(packages: u16, cores: u32, threads: u32) -> Vec<PolicyLocation> {
     let one_thread =
         (0..packages).flat_map(|package| (0..cores).map(move |core| PolicyLocation { package, core }));
@@ -139,7 +139,7 @@ fn the_ends_of_the_range_are_kept_even_off_the_grid() {
     for (target, limits) in [
         (0, [850_000; 4]),
         (850_000, [850_000; 4]),
-        // Half way from 850 to 900 MHz.
+        // Halfway from 850 to 900 MHz.
         (875_000, [900_000, 900_000, 850_000, 850_000]),
         (3_225_000, [3_250_000, 3_250_000, 3_200_000, 3_200_000]),
         (3_250_000, [3_250_000; 4]),
@@ -152,8 +152,8 @@ fn the_ends_of_the_range_are_kept_even_off_the_grid() {
     assert_eq!(Grid::new(range, -KiloHertz::from_int(1)), None);
 }
 
-/// Fix list agent C13: no frequency stands in the core. How low a processor goes is its own minimum, be it below or above
-/// the 1.5 GHz that fit another model.
+/// Fix list agent C13: the core contains no fixed frequency. The lowest frequency is the processor's own minimum, be
+/// it below or above the 1.5 GHz of another model.
 #[test]
 fn the_lowest_frequency_is_the_processors_own() {
     for (min, max) in [(400_000, 1_200_000), (800_000, 3_200_000), (2_000_000, 5_700_000)] {
@@ -237,10 +237,10 @@ proptest! {
         let grid = grid(1_000_000, 3_000_000, 100_000);
         let (before, after) = (spread(&places, target, &grid), spread(&places, target + by, &grid));
         let moved = before.iter().zip(&after).filter(|(before, after)| before != after).count();
-        // The part of a step that the target moved by, in policies, and a core at either end.
+        // The fraction of a step by which the target moved, in policies, and a core at either end.
         let part = (places.len() as i64 * i64::from(by)) as f64 / 100_000.0;
         prop_assert!(moved as f64 <= part + 2.0 * largest_group(&places) as f64, "{moved} for {part}");
-        // A higher mean lowers nobody.
+        // A higher mean lowers no policy.
         prop_assert!(before.iter().zip(&after).all(|(before, after)| after >= before));
     }
 }

@@ -1,7 +1,7 @@
-//! What is believed of the machine: by which part its frequency must change for a part of its power.
+//! The model of the machine: the relative change of frequency for a relative change of power.
 //!
-//! The belief is an exponent, `1/n` for an elasticity n, in sixteenths: `f · (target / P)^(k/16)` needs four square
-//! roots of integers and nothing else. It is measured between two operating points that lie far enough apart,
+//! The model is an exponent, `1/n` for an elasticity n, in sixteenths: `f · (target / P)^(k/16)` needs four square
+//! roots of integers and nothing else. It is measured between two operating points that are far enough apart,
 //!
 //! ```text
 //!         (f₁ − f₂) / (f₁ + f₂)
@@ -9,8 +9,8 @@
 //!         (P₁ − P₂) / (P₁ + P₂)
 //! ```
 //!
-//! and a measurement that no processor could give (power that rises as the frequency falls: the load has changed) is
-//! dropped. A load that changed with the frequency can still mislead it; the next move measures again.
+//! and a measurement that is physically impossible (power that rises as the frequency falls: the load has changed) is
+//! dropped. A load that changed together with the frequency can still mislead the model; the next move measures again.
 
 use power_units::{KiloHertz, Ratio, Watts};
 
@@ -28,24 +28,24 @@ pub(super) struct Point {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Model {
     exponent: Exponent,
-    /// Where the last move began; none once it has been learned from.
+    /// The point where the last move began; `None` once the model has learned from it.
     left: Option<Point>,
 }
 
 const ONE: u64 = 1 << FRACTION_BITS;
 const FRACTION_BITS: u32 = 30;
-/// A move by less than 1 % of the frequency (0.5 % of the sum of both) says nothing about the machine.
+/// A move by less than 1 % of the frequency (0.5 % of the sum of both) is too small for a measurement.
 const APART_MIN: u64 = ONE / 200;
-/// From 10 % on, it is the machine's own word; below, it is taken half.
+/// From 10 % on, the measurement replaces the exponent; below, the mean of both is taken.
 const APART_FAR: u64 = ONE / 20;
 
 impl Exponent {
     /// 1/4: an elasticity of 4, above what any processor shows.
     const MIN: u32 = 4;
-    /// 4/3: an elasticity of 0.75, a processor of which most of the power does not follow the frequency.
+    /// 4/3: an elasticity of 0.75, a processor for which most of the power does not follow the frequency.
     const MAX: u32 = 21;
 
-    /// The nearest to the inverse of an elasticity from 0.75 to 4.
+    /// The exponent nearest to the inverse of an elasticity from 0.75 to 4.
     pub(super) fn of_elasticity(elasticity: Ratio) -> Option<Self> {
         const QUARTER: i64 = 1 << 30;
         if elasticity.to_bits() < 3 * QUARTER || elasticity > Ratio::from_int(4) {
@@ -62,7 +62,7 @@ impl Exponent {
         frequency.scale(Ratio::from_bits(factor << (32 - FRACTION_BITS)), power_units::Role::Limit)
     }
 
-    /// `base` to this power. The base lies between 1/8 and 4. Roots are taken on 32 bits, to 1/2¹⁵: a control tick has
+    /// `base` to this power. The base is between 1/8 and 4. Roots are taken on 32 bits, to 1/2¹⁵: a control tick has
     /// no time for more, and no frequency is set finer.
     fn raise(self, base: u32) -> u64 {
         let mut power = if self.0 >= 16 { u64::from(base) } else { ONE };
@@ -82,7 +82,7 @@ impl Exponent {
     }
 }
 
-/// `target / watts`, brought to 1/8 to just below 4: one step goes no farther on the word of one reading.
+/// `target / watts`, clamped to the range from 1/8 to just below 4: a single reading justifies no larger step.
 fn quotient(target: Watts, watts: Watts) -> u32 {
     let positive = |w: Watts| u64::try_from(w.to_bits()).unwrap_or(0).max(1);
     let (target, watts) = (positive(target), positive(watts));
@@ -93,7 +93,7 @@ fn quotient(target: Watts, watts: Watts) -> u32 {
     u32::try_from(quotient.max(ONE / 8)).unwrap_or(u32::MAX)
 }
 
-/// `part / whole`, brought to 1/8 to just below 4, to a part in 2³⁰.
+/// `part / whole`, clamped to the range from 1/8 to just below 4, to a part in 2³⁰.
 pub(super) fn part_of(part: Watts, whole: Watts) -> Ratio {
     Ratio::from_bits(i64::from(quotient(part, whole)) << (32 - FRACTION_BITS))
 }
@@ -103,18 +103,18 @@ impl Model {
         Self { exponent: prior, left: None }
     }
 
-    /// The exponent with which to go down: all the way.
+    /// The exponent for a move down: the full one.
     pub(super) const fn down(&self) -> Exponent {
         self.exponent
     }
 
-    /// The exponent with which to go up: half the way, and never more than half of 13/16, since what looks like an
-    /// insensitive machine may be a load that fell while the frequency rose.
+    /// The exponent for a move up: half of it, and never more than half of 13/16, since an apparently insensitive
+    /// machine may have a load that fell while the frequency rose.
     pub(super) fn up(&self) -> Exponent {
         Exponent(self.exponent.0.min(13).div_ceil(2))
     }
 
-    /// The machine leaves this point. Where an earlier one has not been learned from, that one stays.
+    /// A move starts at this point. An earlier point that has not been learned from stays.
     pub(super) fn leave(&mut self, point: Point) {
         self.left = self.left.or(Some(point));
     }
@@ -123,7 +123,7 @@ impl Model {
         self.left = None;
     }
 
-    /// The machine has come to rest at this point, on readings with this much noise.
+    /// The machine has settled at this point; the readings have this much noise.
     pub(super) fn learn(&mut self, now: Point, noise: Watts) {
         let Some(left) = self.left.take() else { return };
         if let Some((measured, moved)) = measure(&left, &now, noise) {
@@ -135,8 +135,8 @@ impl Model {
         }
     }
 
-    /// The machine passes this point on its way. That it has to go farther than was thought is worth knowing at once; the
-    /// rest is learned when it has arrived.
+    /// The machine passes this point during a move. If the measurement requires a larger move than expected, it is
+    /// used at once; the rest is learned after the move.
     pub(super) fn glimpse(&mut self, now: Point, noise: Watts) {
         if let Some((measured, _)) = self.left.and_then(|left| measure(&left, &now, noise)) {
             self.exponent = Exponent(self.exponent.0.max(measured.0));
@@ -144,8 +144,9 @@ impl Model {
     }
 }
 
-/// What two points say, and how far apart they are; nothing where they say nothing. A power that changed by less than
-/// four times the noise is not a measurement. (Inlined, because the stack of a control tick is bounded.)
+/// The exponent from two points, and how far apart they are; `None` if the points do not allow a measurement. A power
+/// that changed by less than four times the noise is not a measurement. (Inlined, because the stack of a control tick
+/// is bounded.)
 #[inline]
 fn measure(left: &Point, now: &Point, noise: Watts) -> Option<(Exponent, u64)> {
     if (left.watts - now.watts).abs() < noise + noise + noise + noise {
@@ -240,7 +241,7 @@ mod tests {
     fn on_the_way_only_a_longer_way_is_learned_and_the_rest_on_arrival() {
         let mut model = Model::new(Exponent(8));
         model.leave(point(500.0, 3.2));
-        // P ∝ f⁴ would be a shorter way, P ∝ f a longer one.
+        // P ∝ f⁴ would need a smaller move, P ∝ f a larger one.
         model.glimpse(point(328.05, 2.88), Watts::ZERO);
         assert_eq!(model.exponent, Exponent(8));
         model.glimpse(point(450.0, 2.88), Watts::ZERO);

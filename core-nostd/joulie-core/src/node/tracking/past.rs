@@ -2,7 +2,7 @@
 
 use power_units::{KiloHertz, Micros, Role};
 
-/// How many steps are remembered: with a period of 0.5 s they cover a sensor that averages over 2 s.
+/// The number of stored steps: with a period of 0.5 s they cover a sensor that averages over 2 s.
 const STEPS: usize = 4;
 
 /// One step: how long it was, and the mean frequency in it.
@@ -16,7 +16,7 @@ impl Step {
     const NONE: Self = Self { micros: 0, khz: 0 };
 }
 
-/// The last steps, the newest first; a step that has not been yet took no time.
+/// The last steps, the newest first; an unused entry has no duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Past {
     steps: [Step; STEPS],
@@ -25,7 +25,7 @@ pub(super) struct Past {
 impl Past {
     pub(super) const START: Self = Self { steps: [Step::NONE; STEPS] };
 
-    /// A frequency that has been for as long as anybody asks.
+    /// A constant frequency for any span in the past.
     pub(super) fn of(frequency: KiloHertz) -> Self {
         let mut past = Self::START;
         past.push(frequency, Micros::MAX);
@@ -84,7 +84,7 @@ mod tests {
         for (span, mean) in [(0, 2_000_000), (500, 2_000_000), (1_000, 2_500_000), (1_500, 2_666_666)] {
             assert_eq!(past.mean_over(ms(span)), Some(KiloHertz::from_int(mean)), "{span} ms");
         }
-        // Farther back nothing is known.
+        // No earlier frequency is known.
         assert_eq!(past.mean_over(ms(60_000)), Some(KiloHertz::from_int(2_666_666)));
         assert!(!past.is_rising());
         past.push(KiloHertz::from_int(2_100_000), ms(500));

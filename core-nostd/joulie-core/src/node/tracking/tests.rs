@@ -24,8 +24,8 @@ fn ghz(command: Option<Command>) -> f64 {
     }
 }
 
-/// A machine that does at once what it is told: `idle + load · (f / ceiling)^exponent`, with a clock of its own below
-/// the limit where it has one.
+/// A machine that obeys at once: `idle + load · (f / ceiling)^exponent`, with a clock of its own below the limit if
+/// it has one.
 struct Node {
     law: Tracking,
     mode: Mode,
@@ -72,7 +72,7 @@ impl Node {
         self.idle + self.load * (self.effective() / CEILING).powf(self.exponent)
     }
 
-    /// A step on this reading.
+    /// A step with this reading.
     fn step(&mut self, power: PowerReading) -> Decision {
         self.facts.now = self.facts.now + Micros::new(PERIOD_US);
         self.facts.power = power;
@@ -88,7 +88,7 @@ impl Node {
         decision
     }
 
-    /// A step on the true power.
+    /// A step with the real power.
     fn see(&mut self) -> Decision {
         let power = PowerReading::Fresh { watts: watts(self.power()), over: Micros::new(PERIOD_US) };
         self.step(power)
@@ -110,7 +110,7 @@ fn the_first_step_takes_the_root_of_the_missing_power() {
     assert_eq!((decision.action, decision.observed), (LawAction::ThrottleUp, Some(watts(500.0))));
 }
 
-/// Facts hardware 8.4, targets 1, 3 and 4, on machines whose elasticity the law does not know.
+/// Facts hardware 8.4, targets 1, 3 and 4, on machines with an elasticity that the law does not know.
 #[test]
 fn any_exponent_is_below_the_cap_within_three_periods_and_then_left_alone() {
     for exponent in [1.0, 1.5, 2.0, 2.5, 3.0, 4.0] {
@@ -147,14 +147,14 @@ fn a_new_cap_is_met_at_once_downwards_and_in_bounded_steps_upwards() {
     assert!(node.power() > 440.0, "{}", node.power());
 }
 
-/// What counts is the frequency that the machine runs at, not the one that it may run at.
+/// The law uses the frequency at which the machine runs, not the limit.
 #[test]
 fn a_limit_that_does_not_bind_is_lowered_from_where_the_machine_is() {
     let mut node = Node { clock: 2.4e6, load: 500.0, ..Node::new(300.0) };
     let power = node.power();
     let next = ghz(node.see().command);
     assert!((next - 2.4 * (298.5 / power).sqrt()).abs() < 1e-4, "{next}");
-    // And it is not raised far above where the machine is, while the power is near the cap.
+    // It is also not raised far above that frequency while the power is near the cap.
     let mut near = Node { clock: 2.4e6, load: 300.0, ..Node::new(300.0) };
     near.limit = 2.5e6;
     near.mode = near.law.start(Some(Command::MeanFrequency(khz(2.5e6))));
@@ -162,7 +162,7 @@ fn a_limit_that_does_not_bind_is_lowered_from_where_the_machine_is() {
     assert!(near.limit < 2.4e6 * (298.5 / near.power()), "{}", near.limit);
 }
 
-/// A machine with little to do must not be slow when something comes.
+/// A machine with a low load must not be slow when the load rises.
 #[test]
 fn a_machine_far_below_its_cap_is_freed() {
     let mut node = Node { clock: 0.9e6, load: 100.0, ..Node::new(300.0) };
@@ -235,7 +235,7 @@ fn a_command_that_has_not_come_back_is_waited_for_and_a_refused_one_asked_again(
 fn what_was_read_back_is_where_the_next_step_starts() {
     let mut node = Node::new(300.0);
     let asked = node.see().command.unwrap();
-    // The hardware made 2 GHz of it.
+    // The hardware set 2 GHz.
     let in_effect = Command::MeanFrequency(khz(2.0e6));
     node.facts.outcome = CommandOutcome::Applied { asked, in_effect };
     node.limit = 2.0e6;
@@ -245,8 +245,8 @@ fn what_was_read_back_is_where_the_next_step_starts() {
     assert!((2.0..2.0 * 1.126).contains(&ghz(decision.command)));
 }
 
-/// A sensor that averages over two periods shows an old power after a move; it is paired with an old frequency. Taken
-/// for the power at the new limit, 399 W would move the limit by another 13 %.
+/// A sensor that averages over two periods shows an old power after a move; the law pairs it with an old frequency.
+/// If 399 W were taken as the power at the new limit, the limit would move by another 13 %.
 #[test]
 fn a_reading_that_still_shows_the_time_before_the_move_does_not_repeat_it() {
     for measured in [true, false] {
@@ -256,9 +256,9 @@ fn a_reading_that_still_shows_the_time_before_the_move_does_not_repeat_it() {
         let (power, limit) = (node.power(), node.limit);
         assert!((power - 298.5).abs() < 0.05, "the guess fits this machine: {power}");
         node.step(PowerReading::Fresh { watts: watts(f64::midpoint(500.0, power)), over: two });
-        // The mean of two powers is above the power of the mean frequency, and that much it errs to the safe side.
+        // The mean of two powers is above the power of the mean frequency; the error is on the safe side.
         assert!(node.limit > 0.97 * limit, "{} of {limit}", node.limit);
-        // It comes back to where it was, and stays there.
+        // It returns to its former value, and stays there.
         let mut before = node.power();
         for step in 0..40 {
             let shown = watts(f64::midpoint(before, node.power()));
@@ -270,9 +270,9 @@ fn a_reading_that_still_shows_the_time_before_the_move_does_not_repeat_it() {
     }
 }
 
-/// A cap that falls to a third, on a machine that was seen for two readings only: what passes for noise at 400 W must not
-/// hide 9 W too much at 160 W, for which the law would wait two more periods. Readings begin a moment before the step
-/// that they are for, as the clock of a real node has it.
+/// A cap that falls to a third, on a machine with two readings only: the noise learned at 400 W must not hide an
+/// excess of 9 W at 160 W, for which the law would wait two more periods. Readings begin shortly before the step that
+/// they are for, as on a real node.
 #[test]
 fn after_a_deep_cut_right_after_the_start_the_rest_of_the_error_is_seen_at_once() {
     let mut node = Node { exponent: 2.4, idle: 116.4, load: 379.0, ..Node::new(500.0) };
@@ -284,15 +284,15 @@ fn after_a_deep_cut_right_after_the_start_the_rest_of_the_error_is_seen_at_once(
         see(&mut node);
     });
     node.facts.cap = Some(watts(150.0));
-    // The first step is at the beginning of the first period, the fourth at its third end.
+    // The first step is at the beginning of the first period, the fourth at the end of the third.
     (0..4).for_each(|_| {
         see(&mut node);
     });
     assert!(node.power() <= 1.05 * 150.0, "{}", node.power());
 }
 
-/// Policies at their ceilings give less than is asked of them, again and again. What was aimed at and never came must not
-/// pass for noise, behind which the next cut would be half seen.
+/// Policies at their ceilings repeatedly give less than is commanded. A missed expectation must not count as noise,
+/// since that would hide half of the next cut.
 #[test]
 fn a_move_that_ends_elsewhere_makes_no_noise() {
     let mut node = Node { measured: false, ..Node::new(194.0) };
@@ -316,7 +316,7 @@ fn a_reading_that_begins_a_moment_before_the_move_is_one_from_after_it() {
     for (over, waits) in [(PERIOD_US, false), (PERIOD_US + 500, false), (2 * PERIOD_US, true)] {
         let mut node = Node { measured: false, ..Node::new(300.0) };
         node.see();
-        // Less than expected, so that a reading from after the move is answered, and one from before it is not.
+        // Less than expected, so that the law reacts to a reading from after the move, and not to one from before it.
         let decision = node.step(PowerReading::Fresh { watts: watts(200.0), over: Micros::new(over) });
         assert_eq!(decision.action == LawAction::Hold(Hold::Settling), waits, "{over}: {decision:?}");
     }
@@ -366,7 +366,7 @@ fn tunables_outside_their_bounds_are_refused_with_what_is_accepted() {
     assert_eq!(DEFAULTS.deadband, Ratio::parse("0.004", Role::Limit).unwrap());
 }
 
-/// The law's memory and answer are copied in every tick of every node: they stay small.
+/// The law's state and decision are copied in every tick of every node, so they must stay small.
 #[test]
 fn memory_and_decision_are_small() {
     assert!(size_of::<Mode>() <= 256, "{}", size_of::<Mode>());
@@ -394,7 +394,7 @@ proptest! {
         prop_assert!(asked(cap * part) <= asked(cap));
     }
 
-    /// Whatever comes in, in whatever order: the law answers, and what it commands lies in the range.
+    /// For any facts in any order: the law answers, and its commands are in the range.
     #[test]
     fn any_history_is_answered_within_the_range(
         history in prop::collection::vec((any::<i64>(), any::<u64>(), any::<u64>(), any::<i64>(), 0_u8..32), 1..60),
@@ -425,8 +425,8 @@ proptest! {
         }
     }
 
-    /// Facts hardware 8.4, target 6: a load step of any size on any machine is below cap + 5 % within 2 s (four
-    /// periods), wherever in the period it falls, if the machine can go there at all.
+    /// Facts hardware 8.4, target 6: after a load step of any size on any machine the power is below cap + 5 % within
+    /// 2 s (four periods), at any point of the period, if the machine can reach that at all.
     #[test]
     fn a_load_step_is_met_within_two_seconds(
         exponent in 1.0_f64..4.0, idle in 50.0_f64..150.0, before in 0.1_f64..1.0, phase in 0.0_f64..1.0, cap in 200.0_f64..450.0,
@@ -437,7 +437,7 @@ proptest! {
         let early = node.power();
         node.load = 380.0;
         prop_assume!(idle + 380.0 * 0.25_f64.powf(exponent) <= cap);
-        // The first reading sees the part of the period that comes after the step.
+        // The first reading includes the part of the period after the step.
         let mixed = early + (node.power() - early) * phase;
         node.step(PowerReading::Fresh { watts: watts(mixed), over: Micros::new(PERIOD_US) });
         (0..3).for_each(|_| { node.see(); });

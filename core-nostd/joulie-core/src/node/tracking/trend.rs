@@ -1,62 +1,63 @@
-//! What the readings since the last move say, against the noise that they show.
+//! Evaluates the readings since the last move against their noise.
 //!
-//! One reading is enough for a large error; a small one needs many. Beyond the deadband, an error counts when
+//! One reading suffices for a large error; a small one needs many. Beyond the deadband, an error counts when
 //!
-//! - the last reading shows more than 3 times the noise, or
-//! - the last few (each half the weight of the next) show more than 1.5 times, or
-//! - the mean of all m of them shows more than 1.75 / √m times.
+//! - the last reading exceeds 3 times the noise, or
+//! - the last few (each half the weight of the next) exceed 1.5 times, or
+//! - the mean of all m of them exceeds 1.75 / √m times.
 //!
-//! The *noise* is what neighbours differ by: it rises fast and falls slowly, and on independent readings settles at 1.64
-//! deviations, so that the three are 4.9, 2.5 and 2.9 / √m deviations: a single reading gives a false alarm in a
-//! million. A machine with quiet readings is corrected at once, one with noisy ones is not chased.
+//! The *noise* is the mean difference between successive readings. The estimate rises fast and falls slowly, and on
+//! independent readings settles at 1.64 deviations, so that the three thresholds are 4.9, 2.5 and 2.9 / √m deviations:
+//! a single reading gives a false alarm in a million. So errors of a machine with quiet readings are corrected at once,
+//! and noise is not followed.
 //!
-//! Noise is a part of the power that shows it: what was learned of a machine at full power would hide a large error at a
-//! third of it. So after a move to less than half of the power the noise comes down with it, and is learned anew if it
-//! does not. Above half, what is known is near enough.
+//! The noise is proportional to the power: an estimate from full power would hide a large error at a third of it. So
+//! after a move to less than half of the power the estimate is scaled down with it, and learned again from there. After
+//! a smaller move the estimate is accurate enough.
 
 use super::model::part_of;
 use power_units::{Ratio, Role, Watts};
 
-/// How many readings a mean goes over; from there on old ones fade: 32 s at two readings a second.
+/// How many readings a mean covers; beyond that, old ones fade: 32 s at two readings a second.
 const READINGS: u8 = 64;
-/// From how many readings on the last few are believed, and from how many on all of them.
+/// The least number of readings for the mean of the last few, and for the mean of all.
 const FEW: u8 = 2;
 const MANY: u8 = 4;
-/// The noise rises by 1/8 of what a difference is above it, and falls by 1/32 of what it is below: it is underestimated
-/// seldom.
+/// The estimate rises by 1/8 of the excess of a difference above it, and falls by 1/32 of the deficit: it is seldom too
+/// low.
 const NOISE_RISE_SHIFT: u32 = 3;
 const NOISE_FALL_SHIFT: u32 = 5;
-/// A difference of less than 1/512 of the power is always taken whole.
+/// A difference counts up to three times the noise plus this: 1/512 of the power.
 const NOISE_LEAST_SHIFT: u32 = 9;
-/// A move by less than 1/16 of the power ends where it was aimed, for all that matters to the noise.
+/// After a move by less than 1/16 of the power, the difference from the expected power is negligible for the noise.
 const SMALL_MOVE_SHIFT: u32 = 4;
-/// The noise of a sensor that has not been watched yet: 1/128 of the power.
+/// The noise of a sensor without earlier readings: 1/128 of the power.
 const NOISE_UNSEEN_SHIFT: u32 = 7;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Trend {
     mean: Watts,
-    /// How many readings the mean stands for.
+    /// How many readings the mean represents.
     count: u8,
-    /// The last reading, as it would be at the limit that is in effect; none when that cannot be told.
+    /// The last reading, corrected to the limit in effect; `None` when that is not possible.
     last: Option<Watts>,
     /// The mean of the last few readings.
     recent: Watts,
     noise: Option<Watts>,
-    /// The power at which that was learned, each reading counted by what it taught.
+    /// The power at which the noise was learned, each reading weighted by its effect on the estimate.
     noise_of: Watts,
     /// The move that has been decided.
     aim: Option<Aim>,
 }
 
-/// A move: what it was decided on, and by how much the power is to change.
+/// A move: the number of readings on which it was decided, and the expected change of the power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Aim {
     change: Watts,
     readings: u8,
 }
 
-/// The power to act on, and how many readings say so.
+/// The power to act on, and the number of readings that support it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Evidence {
     pub(super) watts: Watts,
@@ -74,7 +75,7 @@ impl Trend {
         aim: None,
     };
 
-    /// Forgets the readings, and not how noisy they were.
+    /// Forgets the readings, but not their noise.
     pub(super) fn restart(&mut self) {
         (self.count, self.last, self.aim) = (0, None, None);
     }
@@ -83,33 +84,33 @@ impl Trend {
         (self.count > 0).then_some(self.mean)
     }
 
-    /// The mean difference between neighbours; none seen is none.
+    /// The mean difference between successive readings; zero before the first reading.
     pub(super) fn noise(&self) -> Watts {
         self.noise.unwrap_or(Watts::ZERO)
     }
 
-    /// The noise at this power, after one move or several.
+    /// The noise at this power, after one or several moves.
     fn noise_at(&self, watts: Watts) -> Watts {
         let less = self.last.is_none() && watts > Watts::ZERO && watts < halved(self.noise_of, 1);
         if less { self.noise().scale(part_of(watts, self.noise_of), Role::Demand) } else { self.noise() }
     }
 
-    /// Takes in a reading. (In a frame of its own, because the stack of a control tick is bounded.)
+    /// Takes in a reading. (A function of its own, because the stack of a control tick is bounded.)
     #[inline(never)]
     pub(super) fn take(&mut self, watts: Watts) {
         let noise = match self.noise {
             Some(_) => self.noise_at(watts),
             None => halved(watts, NOISE_UNSEEN_SHIFT),
         };
-        // A load that steps must not pass for noise, so that the estimate grows by a quarter a reading at most.
+        // A load step must not count as noise, so the estimate grows by a quarter per reading at most.
         let most = thrice(noise) + halved(watts, NOISE_LEAST_SHIFT);
         let difference = self.last.map_or(noise, |last| (watts - last).abs().min(most));
         let shift = if difference > noise { NOISE_RISE_SHIFT } else { NOISE_FALL_SHIFT };
         if self.noise.is_none() || noise < self.noise() {
             self.noise_of = watts;
         } else if self.last.is_some() {
-            // It is learned at this power as far as this reading teaches it; the first one after a large move has no
-            // neighbour, and teaches nothing.
+            // The noise counts as learned at this power as far as this reading changes it. The first reading after a
+            // large move has no predecessor, and changes nothing.
             self.noise_of += halved(watts - self.noise_of, shift);
         }
         self.noise = Some(noise + halved(difference - noise, shift));
@@ -120,7 +121,7 @@ impl Trend {
         self.last = Some(watts);
     }
 
-    /// The power to act on, if the readings are clear: the last one where it alone is, else the last few, else all.
+    /// The power to act on, if the readings are clear: the last one if it suffices alone, else the last few, else all.
     /// (Inlined, because the stack of a control tick is bounded.)
     #[inline]
     pub(super) fn evidence(&self, target: Watts, deadband: Watts) -> Option<Evidence> {
@@ -139,13 +140,13 @@ impl Trend {
         }
     }
 
-    /// A move is on its way that is to bring the power of the evidence to `target`.
+    /// A move was commanded that should bring the power of the evidence to `target`.
     pub(super) fn aim(&mut self, evidence: Evidence, target: Watts) {
         self.aim = Some(Aim { change: target - evidence.watts, readings: evidence.readings });
     }
 
-    /// The move is in effect. After a small one half of what was known stays known, moved by as much as the power is to
-    /// move, so that a correction of noise is not made again with the next noise.
+    /// The move is in effect. After a small move half of the readings still count, shifted by the expected change of
+    /// the power, so that a correction of noise is not repeated with the next noise.
     pub(super) fn moved(&mut self) {
         let aim = self.aim.take().filter(|aim| aim.change.abs() <= halved(self.mean, SMALL_MOVE_SHIFT));
         let Some(Aim { change, readings }) = aim else {
@@ -163,7 +164,7 @@ impl Trend {
         self.aim = None;
     }
 
-    /// How far from the target a single reading must be to mean something, while a move still shows.
+    /// How far a single reading must be from the target to count, while a move still shows its effect.
     pub(super) fn threshold(&self, deadband: Watts) -> Watts {
         deadband + thrice(self.noise())
     }
@@ -200,7 +201,7 @@ mod tests {
         trend
     }
 
-    /// What the trend would have the law act on.
+    /// The evidence on which the law would act.
     fn evidence(trend: &Trend) -> Option<f64> {
         trend
             .evidence(TARGET, DEADBAND)
@@ -214,7 +215,7 @@ mod tests {
 
     #[test]
     fn quiet_readings_are_believed_at_once_and_the_deadband_left_alone() {
-        // After a hundred equal readings there is no noise left to speak of.
+        // After a hundred equal readings the noise is negligible.
         for (reading, acted_on) in [(302.0, Some(302.0)), (298.0, Some(298.0)), (300.9, None), (299.1, None)]
         {
             let mut trend = of([TARGET.to_bits() as f64 / 2_f64.powi(32); 100]);
@@ -300,14 +301,14 @@ mod tests {
         let mut trend = of([400.0]);
         trend.restart();
         trend.take(watts(160.0));
-        // Several moves are as good as one.
+        // Several moves have the same effect as one.
         let mut steps = of([400.0]);
         for at in [240.0, 160.0] {
             steps.restart();
             steps.take(watts(at));
         }
         assert!((steps.noise() - watts(1.25)).abs() < watts(1e-3), "{}", steps.noise());
-        // Between neighbours it follows what they differ by, and nothing else.
+        // Between successive readings it follows their difference, and nothing else.
         trend.take(watts(158.75));
         assert!((trend.noise() - watts(1.25)).abs() < watts(1e-2), "{}", trend.noise());
     }

@@ -1,21 +1,22 @@
-//! The tunables of the law: what they mean, what they accept, and what they are tuned to.
+//! The settings of the law: their meaning, their ranges and their defaults.
 
 use core::fmt;
 use power_units::{Percent, Ratio};
 
-/// What can be tuned.
+/// The settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// The elasticity of power over frequency that a machine is believed to have until it has been measured, from 0.75
-    /// to 4: `n = d ln P / d ln f`, all of the power counted, static part included.
+    /// The assumed elasticity of power over frequency until it has been measured, from 0.75 to 4: `n = d ln P / d ln
+    /// f`, for the whole power, including the static part.
     pub elasticity: Ratio,
-    /// How far below the cap the law aims, as a part of it, from 0 to 0.1.
+    /// How far below the cap the law aims, as a fraction of the cap, from 0 to 0.1.
     pub guard: Ratio,
-    /// An error below this part of the target is left alone, above 0 and at most 0.05.
+    /// The fraction of the target below which an error is ignored, above 0 and at most 0.05.
     pub deadband: Ratio,
-    /// The largest rise of the limit in one step, as a part of it, above 0 and at most 1.
+    /// The largest rise of the limit in one step, as a fraction of the limit, above 0 and at most 1.
     pub rise: Ratio,
-    /// Where in the range, from its floor, the frequency goes when the power has been unknown for too long.
+    /// The position in the range, from its minimum, to which the frequency moves when the power has been unknown for
+    /// too long.
     pub safe_level: Percent,
 }
 
@@ -32,7 +33,7 @@ pub const DEFAULTS: Tuning = Tuning {
     safe_level: Percent::ZERO,
 };
 
-/// Which tunable cannot be used, and what it accepts.
+/// Which setting is not valid, and what it accepts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TuningError {
     /// `elasticity` is outside [0.75, 4].
