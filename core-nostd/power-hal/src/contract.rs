@@ -1,8 +1,8 @@
 //! The contract of the port, as code. It runs unchanged on the mock, on a plain tree of files, on virtual hardware and
 //! on real machines; what differs is the [`ContractWorld`] behind the HAL and the [`ContractMode`].
 //!
-//! The rules are the variants of [`Rule`]. A run stops at the first [`ContractBreach`]; a run without one gives a [`ContractReport`]
-//! of what it could look at, because a run that saw nothing proves nothing.
+//! The rules are the variants of [`Rule`]. A run stops at the first [`ContractBreach`]. A run without one returns a
+//! [`ContractReport`] of the checks that it could make, because a run without checks proves nothing.
 //!
 //! ```
 //! use power_hal::contract::{ContractMode, RefusableOriginals, Rule, check};
@@ -22,9 +22,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! On a real machine the world is a second HAL and a way to wait ([`SecondHal`]), and the mode is [`ContractMode::ReadOnly`], which
-//! writes nothing, or [`ContractMode::Lowering`], which raises nothing. Every run leaves what it touched as it found it, as far
-//! as the HAL under test can.
+//! On a real machine the world is a second HAL and a way to wait ([`SecondHal`]), and the mode is
+//! [`ContractMode::ReadOnly`], which writes nothing, or [`ContractMode::Lowering`], which raises nothing. Every run
+//! restores what it changed, as far as the HAL under test can.
 
 mod listing;
 mod rule;
@@ -40,22 +40,22 @@ pub use world::{ContractWorld, DomainFault, DomainLimits, Instants, Opaque, Refu
 use crate::{Originals, PowerHal};
 use session::Session;
 
-/// How far a run may go.
+/// How much a run may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContractMode {
-    /// Describe and sample; write nothing, ask for nothing.
+    /// Describe and sample; write nothing.
     ReadOnly,
-    /// Set limits inside the range and not above what is in force, and release them. For real machines: a HAL that is
-    /// wrong about its range is not asked for more than there is, nor for nothing.
+    /// Set limits inside the range and not above what is in force, and release them. For real machines: if the HAL is
+    /// wrong about its range, it is still never asked for more than is in force, nor for zero.
     Lowering,
     /// Everything.
     Full,
 }
 
 /// Runs the contract. The HAL must have been opened with a [`RefusableOriginals`] around its journal.
-///
+/// Runs the contract. The HAL must have been opened with a [`RefusableOriginals`] around its journal.
 /// # Errors
-/// The first rule that the HAL broke. Every domain has then been released, as far as such a HAL can.
+/// The first rule that the HAL broke. Every domain has then been released, as far as that HAL can.
 pub fn check<J, H, W>(
     hal: &mut H,
     world: &mut W,
@@ -73,7 +73,7 @@ where
         s.hal.originals().refuse(false);
         let mut last = None;
         while let Some(target) = s.after(last) {
-            // The breach is the news; what a broken HAL says of its release is not.
+            // The breach is what counts; the result of a broken HAL's release does not.
             let _released = s.release(&target);
             last = Some(*target.key());
         }

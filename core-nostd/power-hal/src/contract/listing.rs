@@ -6,13 +6,13 @@ use super::world::{ContractWorld, RefusableOriginals};
 use crate::{Domain, Error, ErrorKind, Measured, Meter, Originals, PowerHal, Sample};
 use power_units::{MicroWatts, Micros, Role};
 
-/// A bound on what one domain draws, generous: it only has to tell a counter that was reset from energy.
+/// A generous bound on the draw of one domain: it only has to distinguish a reset counter from energy.
 const DRAW_MAX: MicroWatts = MicroWatts::new(20_000_000_000);
 
-/// Between two samples: a tenth of a second, so that at the bound above less than half of the smallest counter in use
-/// (65.5 kJ) goes by, with room for a slow test machine.
+/// The time between two samples: a tenth of a second, so that at the bound above less than half of the smallest
+/// counter in use (65.5 kJ) passes, with a reserve for a slow test machine.
 const SPAN: Micros = Micros::new(100_000);
-/// Counters move in jumps about once per millisecond, so over a short span they show up to one jump more.
+/// Counters advance in jumps about once per millisecond, so a short span may include one jump more.
 const UPDATE: Micros = Micros::new(1_000);
 
 pub(super) fn check_list<J, H, W>(s: &mut Session<'_, H, W>) -> Result<(), ContractBreach>
@@ -44,7 +44,7 @@ where
     s.hold(ContractBreach::of(Rule::Describes).error(error), error.is_none())
 }
 
-/// A digest of who is listed in which order, and of the ends of their ranges.
+/// A digest of the listed domains in their order, and of the ends of their ranges.
 fn digest(list: &[Domain]) -> u64 {
     list.iter().fold(0, |digest, domain| {
         let named = domain.key().as_str().bytes().fold(digest, |digest, byte| mix(digest, u64::from(byte)));
@@ -65,7 +65,7 @@ where
     W: ContractWorld<H>,
 {
     let mut before: Option<Sample> = None;
-    // Only a meter is worth waiting for; a machine has hundreds of policies without one.
+    // Only domains with a meter get more rounds; a machine has hundreds of policies without one.
     let rounds = if target.domain.meter().is_some() { 6 } else { 2 };
     for _ in 0..rounds {
         let Ok(sample) = s.sample(target.handle) else { continue };
@@ -91,7 +91,7 @@ where
     Ok(())
 }
 
-/// Whether it has a value, or a reason other than that the domain has none, exactly where the domain has something.
+/// Whether the sample has a value, or an error other than `NotSupported`, for exactly what the domain has.
 fn is_complete(domain: &Domain, sample: &Sample) -> bool {
     let answers = |has: bool, error: Option<ErrorKind>| has != (error == Some(ErrorKind::NotSupported));
     let same_kind = match (domain.meter(), sample.meter) {
@@ -118,7 +118,7 @@ fn is_possible(domain: &Domain, sample: &Sample) -> bool {
 fn is_forward(domain: &Domain, before: &Sample, sample: &Sample) -> bool {
     match (domain.meter(), before.meter, sample.meter) {
         (Some(Meter::Energy(counter)), Ok(Measured::Energy(earlier)), Ok(Measured::Energy(later))) => {
-            // A wait that became so long that a wrap may hide in it proves nothing, in either direction.
+            // A wait so long that a wrap may be hidden in it proves nothing, in either direction.
             let Some(span) = sample.at.since(before.at) else { return false };
             let most = DRAW_MAX.to_watts(Role::Demand).during(span + UPDATE);
             span > SPAN + SPAN + SPAN || counter.between(earlier, later).is_ok_and(|energy| energy <= most)

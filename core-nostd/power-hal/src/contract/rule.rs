@@ -1,4 +1,4 @@
-//! The rules by name, what a breach of one looks like, and what a run has looked at.
+//! The rules by name, the report of a breach, and the report of a run.
 
 use crate::{ErrorKind, Key, Setting};
 use core::fmt;
@@ -62,18 +62,18 @@ impl fmt::Display for Rule {
     }
 }
 
-/// A rule that a HAL broke, and where.
+/// A rule that a HAL broke, and at which domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContractBreach {
     /// Which rule.
     pub rule: Rule,
-    /// At which domain; none where it is about the list as a whole.
+    /// At which domain; `None` if the rule is about the whole list.
     pub domain: Option<Key>,
-    /// What was asked, where something was.
+    /// What was asked, if a setting was asked.
     pub asked: Option<Setting>,
     /// What was in force, or reported, instead.
     pub found: Option<Setting>,
-    /// What the HAL failed with, where it failed.
+    /// The error of the HAL, if it failed.
     pub error: Option<ErrorKind>,
 }
 
@@ -98,7 +98,7 @@ impl ContractBreach {
         Self { error, ..self }
     }
 
-    /// This breach, unless the rule was kept.
+    /// This breach as an error, unless the rule was kept.
     pub(super) const fn unless(self, kept: bool) -> Result<(), Self> {
         if kept { Ok(()) } else { Err(self) }
     }
@@ -125,19 +125,19 @@ impl fmt::Display for ContractBreach {
 
 impl core::error::Error for ContractBreach {}
 
-/// What a run without a breach has looked at. A run that could look at nothing is no proof: ask [`ContractReport::unseen`].
+/// What a run without a breach has checked. A run without checks is no proof: see [`ContractReport::unseen`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContractReport {
     /// How many domains were described.
     pub domains: u32,
     /// How many controls were set and released.
     pub controls: u32,
-    /// How many controls the machine would not let anybody set (locked, not permitted, busy), which was said and
-    /// changed nothing.
+    /// How many controls could not be set on this machine (locked, not permitted, busy); the HAL reported that
+    /// and changed nothing.
     pub blocked: u32,
-    /// How many controls were left alone because the journal holds an original of theirs: they are in use.
+    /// How many controls were skipped because the journal holds their original: they are in use.
     pub in_use: u32,
-    /// How many controls nobody could see the state of, so that they were left alone.
+    /// How many controls were skipped because their state could not be read.
     pub blind: u32,
     looks: [u32; COUNT],
 }
@@ -154,13 +154,13 @@ impl ContractReport {
         }
     }
 
-    /// How often a rule was looked at.
+    /// How often a rule was checked.
     #[must_use]
     pub fn looks(&self, rule: Rule) -> u32 {
         Rule::ALL.iter().zip(self.looks).find(|(known, _)| **known == rule).map_or(0, |(_, looks)| looks)
     }
 
-    /// The rules that were not looked at, because the mode, the domains or the world did not let it.
+    /// The rules that were not checked, because the mode, the domains or the world did not allow it.
     pub fn unseen(&self) -> impl Iterator<Item = Rule> + '_ {
         Rule::ALL.iter().zip(self.looks).filter(|(_, looks)| *looks == 0).map(|(rule, _)| *rule)
     }

@@ -1,4 +1,4 @@
-//! A run in progress: the HAL, the world, and what was looked at so far.
+//! A run in progress: the HAL, the world, and the checks so far.
 
 use super::ContractMode;
 use super::rule::{ContractBreach, ContractReport, Rule};
@@ -29,7 +29,7 @@ impl Target {
 }
 
 impl<J: Originals, H: PowerHal<Originals = RefusableOriginals<J>>, W: ContractWorld<H>> Session<'_, H, W> {
-    /// Notes that a rule was looked at, and ends the run unless it was kept.
+    /// Counts a check of a rule, and ends the run unless the rule was kept.
     pub(super) fn hold(&mut self, breach: ContractBreach, kept: bool) -> Result<(), ContractBreach> {
         self.report.look(breach.rule);
         breach.unless(kept)
@@ -43,7 +43,8 @@ impl<J: Originals, H: PowerHal<Originals = RefusableOriginals<J>>, W: ContractWo
         self.hal.domains().iter().nth(at).map(|(handle, domain)| Target { handle, domain: *domain })
     }
 
-    /// The domain whose key comes next after `last`: an order that outlives restarts and lost devices.
+    /// The domain whose key comes next after `last`: this order is stable over restarts and lost
+    /// devices.
     pub(super) fn after(&self, last: Option<Key>) -> Option<Target> {
         let later =
             self.hal.domains().iter().filter(|(_, domain)| last.is_none_or(|last| *domain.key() > last));
@@ -64,7 +65,7 @@ impl<J: Originals, H: PowerHal<Originals = RefusableOriginals<J>>, W: ContractWo
         reading.outcome
     }
 
-    /// What is in force, by the world where it knows, else by the HAL's own sample.
+    /// The setting in force, from the world if it knows it, else from the HAL's own sample.
     pub(super) fn in_force(&mut self, target: &Target, control: Control) -> Option<Setting> {
         if let Some(setting) = self.world.in_force(target.key(), control) {
             return Some(setting);
@@ -81,7 +82,7 @@ impl<J: Originals, H: PowerHal<Originals = RefusableOriginals<J>>, W: ContractWo
         self.hal.release(target.handle).map_err(|failure| failure.kind())
     }
 
-    /// A digest of what is in force on every domain but one.
+    /// A digest of the settings in force on all domains except one.
     pub(super) fn others(&mut self, except: &Key) -> u64 {
         let mut digest = 0_u64;
         for at in 0..self.count() {
@@ -91,13 +92,14 @@ impl<J: Originals, H: PowerHal<Originals = RefusableOriginals<J>>, W: ContractWo
         digest
     }
 
-    /// A digest of a domain's key and of what is in force on it.
+    /// A digest of a domain's key and of the settings in force on it.
     pub(super) fn state(&mut self, target: &Target) -> u64 {
         let has = target.domain;
         state_of(target.key(), |control| if has.has(control) { self.in_force(target, control) } else { None })
     }
 
-    /// Holds the order of the limits' changes since the last look, where the world sees instants.
+    /// Checks the order in which the limits changed since the last check, if the world records
+    /// instants.
     pub(super) fn hold_order(&mut self, target: &Target) -> Result<(), ContractBreach> {
         match self.world.instants(target.key()) {
             Some(instants) => self.hold(ContractBreach::at(Rule::Ordered, target.key()), instants.ordered()),

@@ -1,4 +1,4 @@
-//! Rules about setting a control and giving it back.
+//! Rules about setting a control and releasing it.
 
 use super::ContractMode;
 use super::rule::{ContractBreach, Rule};
@@ -7,7 +7,7 @@ use super::wishes::{Wishes, nonsense, setting, wishes};
 use super::world::{ContractWorld, RefusableOriginals};
 use crate::{ApplyOutcome, Control, ErrorKind, Original, Originals, PowerHal, Released, Setting};
 
-/// A control as it was before anything was done to it.
+/// A control as it was before the run changed it.
 #[derive(Clone, Copy)]
 pub(super) struct Start {
     pub(super) control: Control,
@@ -17,7 +17,7 @@ pub(super) struct Start {
 }
 
 impl Start {
-    /// Nothing where the control is better left alone; the report then says why.
+    /// `None` if the control must be skipped; the report then counts the reason.
     pub(super) fn of<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, control: Control) -> Option<Self>
     where
         J: Originals,
@@ -50,10 +50,10 @@ where
 {
     lacking(s, target)?;
     for control in Control::ALL.into_iter().filter(|&control| target.domain.has(control)) {
-        // A restart within the last control has made another list.
+        // A restart during the check of the last control has created another list.
         let Some(target) = &s.find(target.key()) else { continue };
         let Some(start) = Start::of(s, target, control) else { continue };
-        // What happened before this run is not part of it.
+        // Discards the changes from before this run.
         let _earlier = s.world.instants(target.key());
         untouched(s, target, &start)?;
         saved_first(s, target, &start)?;
@@ -79,7 +79,7 @@ where
     Ok(())
 }
 
-/// What the domain does not have.
+/// Controls that the domain does not have.
 fn lacking<J, H, W>(s: &mut Session<'_, H, W>, target: &Target) -> Result<(), ContractBreach>
 where
     J: Originals,
@@ -139,7 +139,7 @@ where
     H: PowerHal<Originals = RefusableOriginals<J>>,
     W: ContractWorld<H>,
 {
-    // Against a real machine a wish of nothing is not worth the risk that somebody grants it.
+    // On a real machine a limit of zero is not tried, since a faulty HAL might apply it.
     if s.mode != ContractMode::Full {
         return Ok(());
     }
@@ -155,7 +155,7 @@ where
     Ok(())
 }
 
-/// The first touch. False where the machine does not let anybody set this; that has to be said, and change nothing.
+/// The first write. Returns false if the machine does not allow it; that must be reported, and change nothing.
 fn first<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<bool, ContractBreach>
 where
     J: Originals,
@@ -184,7 +184,7 @@ where
     }
 }
 
-/// Applies a wish and holds what is true of every answer. Gives what is in force afterwards.
+/// Applies a wish and checks the rules for every answer. Returns what is in force afterwards.
 pub(super) fn asked<J, H, W>(
     s: &mut Session<'_, H, W>,
     target: &Target,
@@ -216,7 +216,7 @@ where
     Ok(Ok(applied.effective()))
 }
 
-/// A wish that has to be granted once the first one was.
+/// Applies a wish that must succeed since the first one did.
 fn granted<J, H, W>(
     s: &mut Session<'_, H, W>,
     target: &Target,
@@ -248,8 +248,8 @@ where
     s.hold(breach, once == Some(twice))
 }
 
-/// The ends of the range; then what lies beyond them has to be the same as the ends, on a device that would take it
-/// and on one that would wrap it.
+/// The ends of the range. Wishes beyond them must have the same result as the ends, on a device that would accept
+/// them and on one that would wrap them.
 fn ends<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), ContractBreach>
 where
     J: Originals,
@@ -270,7 +270,7 @@ where
     granted(s, target, start, start.wishes.low).map(|_| ())
 }
 
-/// Releases, and holds that everything is as it was; then releases once more.
+/// Releases, and checks that everything is as before; then releases once more.
 pub(super) fn restored<J, H, W>(
     s: &mut Session<'_, H, W>,
     target: &Target,
@@ -310,7 +310,7 @@ where
     s.hold(breach, error.is_none() && same && forgotten)
 }
 
-/// A crash while a limit is in place: the next HAL finds the limit and the journal, and goes on from there.
+/// A crash while a limit is in force: the next HAL finds the limit and the journal, and continues from there.
 fn restarted<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), ContractBreach>
 where
     J: Originals,

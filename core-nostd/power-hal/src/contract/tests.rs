@@ -1,4 +1,4 @@
-//! The mock keeps the contract in every layout, and each way of breaking it is found out under its own name.
+//! The mock keeps the contract in every layout, and each fault is detected by its own rule.
 
 mod layouts;
 mod mutants;

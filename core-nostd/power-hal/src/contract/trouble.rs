@@ -1,5 +1,5 @@
-//! Rules about what befalls a machine: locks, failing reads, other writers, lost and renumbered devices. Each trouble
-//! needs a world that can bring it about.
+//! Rules about faults of a machine: locks, failing reads, other writers, lost and renumbered devices. Each fault
+//! needs a world that can cause it.
 
 use super::listing::describe;
 use super::rule::{ContractBreach, Rule};
@@ -48,8 +48,8 @@ where
     Ok(())
 }
 
-/// Samples the target in batches with the others: how many of the others could be read, and whether the target could
-/// in every batch.
+/// Samples the target in batches with the others. Returns how many of the others could be read, and whether the
+/// target could be read in every batch.
 fn readable<J, H, W>(s: &mut Session<'_, H, W>, target: &Target) -> (usize, bool)
 where
     J: Originals,
@@ -78,7 +78,7 @@ where
     (others, itself)
 }
 
-/// Somebody else moves a limit that we have set: the sample shows it, and a release still leads to the original.
+/// Somebody else changes a limit that we have set: the sample shows it, and a release still restores the original.
 fn moved<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), ContractBreach>
 where
     J: Originals,
@@ -95,7 +95,7 @@ where
             ContractBreach::at(Rule::SampleSeesOthers, target.key()).asked(start.wishes.low).found(said);
         s.hold(breach, truth.is_none() || truth == said)?;
     }
-    // The order in which somebody else writes is not the HAL's.
+    // The HAL is not responsible for the order in which somebody else writes.
     let _by_others = s.world.instants(target.key());
     restored(s, target, start)
 }
@@ -125,7 +125,7 @@ where
     as_before(s, target, start, Rule::LockedSaid, released.err())
 }
 
-/// The domain goes away while a limit of ours is in place, and comes back.
+/// The domain disappears while a limit of ours is in force, and comes back.
 fn vanished<J, H, W>(s: &mut Session<'_, H, W>, target: &Target, start: &Start) -> Result<(), ContractBreach>
 where
     J: Originals,
@@ -142,12 +142,12 @@ where
     if !s.world.cause(trouble) {
         return restored(s, target, start);
     }
-    // Before the HAL was told to look: the access itself finds out.
+    // Before the next enumeration: the access itself must detect it.
     all_gone(s, target, start, Rule::GoneSaid)?;
     describe(s)?;
     let listed = s.find(&key).is_some();
     s.hold(breach(None), !listed)?;
-    // The list is another one now, and an old handle must not reach whoever took the place.
+    // The list is another one now; an old handle must not reach another domain at the same index.
     all_gone(s, target, start, Rule::StaleRefused)?;
     let kept = s.hal.originals().kept(&key, start.control) == Some(start.original);
     s.hold(breach(None), kept)?;
@@ -161,7 +161,7 @@ where
     Ok(())
 }
 
-/// Holds that each verb says that the target is gone, and that the others are as they were.
+/// Checks that each verb reports the target as gone, and that the others are unchanged.
 fn all_gone<J, H, W>(
     s: &mut Session<'_, H, W>,
     target: &Target,
@@ -185,8 +185,8 @@ where
     s.hold(ContractBreach::at(rule, target.key()).asked(start.wishes.low), unchanged)
 }
 
-/// All devices get other numbers: what a key says of itself must still be what is in force on that hardware, and a
-/// handle from before must reach the hardware that it named, or nothing.
+/// All devices are renumbered. A sample under a key must still show what is in force on that hardware, and an old
+/// handle must reach the hardware that it named, or nothing.
 pub(super) fn check_renumbered<J, H, W>(s: &mut Session<'_, H, W>) -> Result<(), ContractBreach>
 where
     J: Originals,
@@ -225,7 +225,7 @@ where
     describe(s)
 }
 
-/// Whether what the HAL's sample says of a domain is what the world says of it.
+/// Checks that the HAL's sample of a domain agrees with the world.
 fn agrees<J, H, W>(s: &mut Session<'_, H, W>, target: &Target) -> Result<(), ContractBreach>
 where
     J: Originals,
@@ -241,7 +241,7 @@ where
     Ok(())
 }
 
-/// A digest of the limits that the HAL's samples say under each key, whatever the order.
+/// A digest of the limits in the HAL's samples, by key; it does not depend on the order.
 fn said_by_all<J, H, W>(s: &mut Session<'_, H, W>) -> u64
 where
     J: Originals,

@@ -1,4 +1,4 @@
-//! What is asked of a control: values inside its range, at its ends, and beyond them.
+//! The wishes for a control: values inside its range, at its ends, and beyond them.
 
 use super::ContractMode;
 use crate::{Control, Domain, Setting};
@@ -7,30 +7,31 @@ use power_units::{KiloHertz, MicroWatts, Percent, Role};
 /// The wishes for one control.
 #[derive(Clone, Copy)]
 pub(super) struct Wishes {
-    /// Inside the range, and on no step of the device, so that a read-back differs from the wish.
+    /// Inside the range, and not on a step of the device, so that a read-back differs from the wish.
     pub(super) inside: Setting,
-    /// The strict end.
+    /// The strictest end of the range.
     pub(super) low: Setting,
-    /// The other end, and what lies beyond the ends; only where more may be permitted than is.
+    /// The other end, and values beyond the ends; only if the mode allows to raise limits.
     pub(super) beyond: Option<Beyond>,
 }
 
 #[derive(Clone, Copy)]
 pub(super) struct Beyond {
-    /// The lenient end.
+    /// The most permissive end of the range.
     pub(super) high: Setting,
-    /// A wish outside the range, and the end that it has to be brought to.
+    /// A wish outside the range, and the end to which it must be clamped.
     pub(super) past: [(Setting, Setting); 4],
 }
 
-/// The wishes for a control of a domain that has `before` in force; none where the range leaves no room to lower it.
+/// The wishes for a control of a domain that has `before` in force; `None` where it cannot be lowered within the
+/// range.
 pub(super) fn wishes(domain: &Domain, before: Setting, mode: ContractMode) -> Option<Wishes> {
     let control = before.control();
     let (lower, upper) = ends(domain, control)?;
     let full = mode == ContractMode::Full;
     let setting = |raw| setting(control, raw);
     let (strict, lenient) = if control == Control::Throttle { (upper, lower) } else { (lower, upper) };
-    // Where nothing may be raised, the range ends at what is in force.
+    // If nothing may be raised, the range ends at what is in force.
     let from = if full { lenient } else { raw(before).max(lower).min(upper) };
     let middle = strict.min(from).saturating_add(strict.abs_diff(from) >> 1);
     let inside = (middle | 1).min(strict.max(from));
@@ -80,7 +81,7 @@ pub(super) fn setting(control: Control, raw: u64) -> Setting {
     }
 }
 
-/// Wishes that are no limit.
+/// Wishes that are not valid limits.
 pub(super) const fn nonsense(control: Control) -> [Setting; 2] {
     match control {
         Control::Power => [Setting::Power(MicroWatts::ZERO); 2],

@@ -1,34 +1,34 @@
-//! What stands behind a HAL in a run of the contract: a world that can be looked at without the HAL, and that can be
-//! brought into trouble. Every ability is optional; a rule that needs one the world does not have is not looked at,
-//! and the report says so.
+//! The world behind a HAL in a run of the contract: hardware that can be observed without the HAL, and in which
+//! faults can be caused. Every ability is optional. A rule that needs a missing ability is not checked, and the
+//! report says so.
 
 use crate::{Control, ErrorKind, Key, Original, Originals, PowerHal, Reading, Sample, Setting};
 use power_units::{MicroWatts, Micros};
 
 /// The world behind a HAL of type `H`.
 pub trait ContractWorld<H> {
-    /// The setting that is in force, seen by another way than the HAL under test. Where the answer is none, the HAL's
-    /// own sample has to serve.
+    /// The setting in force, seen by another way than the HAL under test. If this is `None`, the HAL's own sample is
+    /// used.
     fn in_force(&mut self, _domain: &Key, _control: Control) -> Option<Setting> {
         None
     }
 
-    /// The power limits of a domain at every instant since the last call, beginning with those of that time.
+    /// The power limits of a domain at every instant since the last call, beginning with those at the last call.
     fn instants(&mut self, _domain: &Key) -> Option<Instants> {
         None
     }
 
-    /// Lets time pass, and power be drawn in it.
+    /// Lets time pass, in which the devices draw power.
     fn advance(&mut self, _span: Micros) -> bool {
         false
     }
 
-    /// Brings about a trouble.
+    /// Causes a fault.
     fn cause(&mut self, _trouble: DomainFault) -> bool {
         false
     }
 
-    /// Ends a trouble that was brought about.
+    /// Ends a fault that was caused.
     fn heal(&mut self, _trouble: DomainFault) {}
 
     /// Ends the HAL as a crash would, and opens another one on the same hardware with the same journal.
@@ -37,22 +37,23 @@ pub trait ContractWorld<H> {
     }
 }
 
-/// What can befall a domain.
+/// The faults of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DomainFault {
-    /// The firmware locks its limits: a write fails, or is taken without effect. A HAL says `Locked` in both cases.
+    /// The firmware locks its limits: a write fails, or is accepted without effect. A HAL reports `Locked` in both
+    /// cases.
     Locked(Key),
     /// It cannot be read.
     Unreadable(Key),
-    /// It is taken away; its limits stay in force meanwhile.
+    /// It is removed; its limits stay in force meanwhile.
     Vanished(Key),
     /// Somebody else sets it.
     Moved(Key, Setting),
-    /// The kernel numbers all devices anew.
+    /// The kernel renumbers all devices.
     Renumbered,
 }
 
-/// A world of which nothing is known and in which nothing can be brought about.
+/// A world without any ability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opaque;
 
@@ -66,7 +67,7 @@ pub struct SecondHal<T, F> {
 }
 
 impl<T: PowerHal, F: FnMut(Micros)> SecondHal<T, F> {
-    /// A second HAL on the same hardware, and what waits for so long.
+    /// A second HAL on the same hardware, and a function that waits for a span.
     pub const fn new(hal: T, wait: F) -> Self {
         Self { hal, wait }
     }
@@ -87,7 +88,7 @@ impl<H, T: PowerHal, F: FnMut(Micros)> ContractWorld<H> for SecondHal<T, F> {
     }
 }
 
-/// What a sample says of a control.
+/// The setting of a control in a sample.
 pub(super) fn setting_of(sample: &Sample, control: Control) -> Option<Setting> {
     match control {
         Control::Power => sample.power_limit.ok().map(Setting::Power),
@@ -96,10 +97,10 @@ pub(super) fn setting_of(sample: &Sample, control: Control) -> Option<Setting> {
     }
 }
 
-/// The power limits of one domain at one instant, each in its own place: long-term, short-term, and so on.
+/// The power limits of one domain at one instant, each at a fixed index: long-term, short-term, and so on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DomainLimits {
-    /// A place that the domain does not have is zero throughout.
+    /// A limit that the domain does not have is always zero.
     pub each: [MicroWatts; 4],
 }
 
@@ -125,7 +126,7 @@ impl Instants {
         Self { first, later: [None; 16] }
     }
 
-    /// Adds an instant; one too many is false, and the record is no longer whole.
+    /// Adds an instant; returns false if there is no space, and then the record is not complete.
     pub fn push(&mut self, limits: DomainLimits) -> bool {
         let free = self.later.iter_mut().find(|slot| slot.is_none());
         free.map(|slot| *slot = Some(limits)).is_some()
@@ -151,7 +152,7 @@ impl Instants {
     }
 }
 
-/// A journal around a journal, which the contract can make refuse.
+/// A journal that wraps another journal; the contract can make it refuse.
 #[derive(Clone, Debug)]
 pub struct RefusableOriginals<J> {
     inner: J,
@@ -159,7 +160,7 @@ pub struct RefusableOriginals<J> {
 }
 
 impl<J: Originals> RefusableOriginals<J> {
-    /// Around this journal, which does the work.
+    /// Wraps this journal, which stores the originals.
     #[must_use]
     pub const fn new(inner: J) -> Self {
         Self { inner, refusing: false }

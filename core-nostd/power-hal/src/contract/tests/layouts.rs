@@ -116,7 +116,7 @@ fn a_domain_with_every_control_has_each_original_of_its_own() {
 
 #[test]
 fn limits_below_their_own_range_come_back_as_they_were() {
-    // A vendor tool has set less than the hardware calls its minimum.
+    // A vendor tool has set less than the hardware's reported minimum.
     let report = passes([MockDevice::new(package(0)).limited(w(40), w(50)), MockDevice::new(package(1))]);
     assert_eq!(report.controls, 2);
 }
@@ -133,7 +133,7 @@ fn a_large_machine_keeps_the_contract() {
     assert_eq!(passes(devices).controls, 24);
 }
 
-/// A HAL that counts what reaches it from the port.
+/// A HAL that counts the calls from the port.
 type Counted<'g> = Mock<'g, RefusableOriginals<OriginalsInMemory<4>>, 2>;
 
 fn two() -> MockMachine<2> {

@@ -1,4 +1,4 @@
-//! The mock with one fault, and the run that has to find it out.
+//! The mock with one fault, and the run that must detect it.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a fault touches the few verbs that it names")]
 
@@ -37,8 +37,8 @@ struct Mutant<'g> {
     machine: &'g MockMachine<4>,
 }
 
-/// Two packages, a policy, and a package that only has a meter: the long-term limit of the first has room above it
-/// while its short-term limit is high, so that the order of writing shows.
+/// Two packages, a policy, and a package that only has a meter. The long-term limit of the first can rise while
+/// its short-term limit is high, so that the order of writing is visible.
 fn machine() -> MockMachine<4> {
     MockMachine::new([
         MockDevice::new(package(0)).limited(w(100), w(250)),
@@ -76,14 +76,14 @@ impl<'g> Mutant<'g> {
         mutant
     }
 
-    /// Copies the list as the fault has it.
+    /// Copies the list as the fault shows it.
     fn show(&mut self) {
         let mut list: Vec<Domain> = self.hal.domains().as_slice().to_vec();
         self.generation = self.hal.domains().generation();
         match self.fault {
             Fault::TwoWithOneKey => list[1] = list[0],
             Fault::KeysByPosition => {
-                // Packages are numbered as they are found.
+                // Packages are numbered in the order in which they are found.
                 for (number, domain) in (0..).zip(list.iter_mut().filter(|d| d.power().is_some())) {
                     *domain = package(number);
                 }
@@ -94,7 +94,7 @@ impl<'g> Mutant<'g> {
         self.list = list;
     }
 
-    /// The handle of the mock for a handle of ours.
+    /// The mock's handle for a handle of the mutant.
     fn inner(&self, handle: Handle) -> Handle {
         if self.fault != Fault::HandlesNeverAge {
             return handle;
@@ -110,7 +110,7 @@ impl<'g> Mutant<'g> {
         MockError { domain: None, kind }
     }
 
-    /// Writes without the port's care, and judges as the port does.
+    /// Writes without the port's checks, and compares as the port does.
     fn write_bare(&mut self, handle: Handle, wish: Setting) -> Result<Applied, PortError<MockError>> {
         let domain = *self.domains().get(handle).ok_or(Refusal::Stale)?;
         let effective = self.hal.write(handle, wish).map_err(PortError::Hal)?;
@@ -141,7 +141,7 @@ impl ErrorType for Mutant<'_> {
     type Error = MockError;
 }
 
-/// The verbs as the port has them, on whatever the mutant makes of the lower half.
+/// The verbs of the port, on the mutant's lower half.
 struct Plain<'a, 'g>(&'a mut Mutant<'g>);
 
 impl ErrorType for Plain<'_, '_> {
@@ -219,7 +219,7 @@ impl PowerHal for Mutant<'_> {
             Fault::ForgetsTheTime => sample.at = Stamp::new(Micros::ZERO),
             Fault::TimeGoesBack => sample.at = Stamp::new(Micros::new(u64::MAX - self.reads)),
             Fault::CounterJumpsBack if described.meter().is_some() && self.reads.is_multiple_of(3) => {
-                // As a driver reload does it.
+                // As after a driver reload.
                 sample.meter = Ok(Measured::Energy(MicroJoules::new(1)));
             }
             Fault::CounterBeyondItsModulus if described.meter().is_some() => {
@@ -287,7 +287,7 @@ impl PowerHal for Mutant<'_> {
                 Ok(())
             }
             (Fault::RestoresRaisingFirst, Control::Power, &[long, short]) => {
-                // The short-term limit rises to where it was before the long-term one comes down.
+                // The short-term limit rises to its old value before the long-term one falls.
                 let (top, key) =
                     (Original::new(0, &[270_000_000, short]).unwrap(), self.key(domain).unwrap());
                 self.hal.restore(domain, control, &top)?;
@@ -343,7 +343,7 @@ impl PowerHal for Mutant<'_> {
                 self.write_bare(domain, wish)
             }
             Fault::ClampsToHalf if admitted.is_ok_and(|admitted| admitted != wish) => {
-                // Inside the range, but not its end, and for every wish above it another value.
+                // Inside the range, but not its end, and a different value for every wish above it.
                 let Ok(Setting::Power(end)) = admitted else { return Plain(self).apply(domain, wish) };
                 let half = Setting::Power(MicroWatts::new(end.get() / 2 + w(40).get()));
                 let effective = Plain(self).apply(domain, half)?.effective();
@@ -435,7 +435,8 @@ impl PowerHal for Mutant<'_> {
     }
 }
 
-/// The machine behind a mutant. Without losses where a fault would be found out by one before its own rule is looked at.
+/// The machine behind a mutant. Without `losses` if a lost device would reveal a fault before its own rule is
+/// checked.
 struct Behind<'g> {
     machine: &'g MockMachine<4>,
     losses: bool,

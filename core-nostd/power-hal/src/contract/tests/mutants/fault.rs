@@ -1,4 +1,4 @@
-//! The ways of breaking the contract, each with the rule under which it has to be found out.
+//! The ways of breaking the contract, each with the rule that must detect it.
 
 use super::run;
 use crate::contract::{ContractMode, RefusableOriginals, Rule, check};
@@ -8,10 +8,10 @@ use std::string::ToString;
 
 macro_rules! faults {
     ($($test:ident: $fault:ident => $rule:ident,)*) => {
-        /// One way of breaking the contract each.
+        /// One way of breaking the contract.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(super) enum Fault {
-            /// None: the mock as it is.
+            /// No fault: the plain mock.
             None,
             $($fault,)*
         }
@@ -57,7 +57,7 @@ faults! {
     // Fix list agent S16.
     does_not_clamp: DoesNotClamp => Clamped,
     clamps_to_half: ClampsToHalf => Clamped,
-    // Fix list agent S14, S17: what counts is what is read back.
+    // Fix list agent S14, S17: the read-back counts.
     answers_the_wish: AnswersTheWish => ReadBack,
     answers_another_wish: AnswersAnotherWish => Reported,
     lowers_a_little_more_each_time: LowersALittleMoreEachTime => Repeatable,
@@ -65,7 +65,8 @@ faults! {
     raises_first: RaisesFirst => Ordered,
     restores_raising_first: RestoresRaisingFirst => Ordered,
     forgets_to_restore: ForgetsToRestore => Restored,
-    // Fix list agent S10: what an administrator had set is the original, not the hardware's maximum.
+    // Fix list agent S10: the limit that an administrator had set is the original, not the
+    // hardware's maximum.
     restores_the_maximum: RestoresTheMaximum => Restored,
     restores_one_of_two_limits: RestoresOneOfTwoLimits => Restored,
     keeps_what_is_restored: KeepsWhatIsRestored => Restored,
@@ -75,7 +76,7 @@ faults! {
     only_remembers_its_own_touch: OnlyRemembersItsOwnTouch => RestartRestores,
     saves_again_after_a_restart: SavesAgainAfterARestart => RestartRestores,
     clears_limits_at_start: ClearsLimitsAtStart => RestartRestores,
-    // Fix list agent S8, S17: a lock is said, and the other domains go on.
+    // Fix list agent S8, S17: a lock is reported, and the other domains continue.
     locked_is_success: LockedIsSuccess => LockedSaid,
     locked_is_io: LockedIsIo => LockedSaid,
     locked_loses_sight: LockedLosesSight => LockedSaid,
