@@ -1,4 +1,4 @@
-//! Which CPUs a frequency policy covers, and which policies have to be throttled together.
+//! The CPUs that a frequency policy covers, and the policies that must be throttled together.
 //!
 //! Two hardware threads of one core (SMT siblings) run at the higher of their two requests, so a policy that is
 //! lowered alone has no effect while a policy of its sibling is not. Policies whose CPUs share a core therefore carry
@@ -15,7 +15,7 @@ pub struct CpuSet {
     bits: [u64; WORDS],
 }
 
-/// Why CPUs cannot be told.
+/// Why a list of CPUs is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadCpus {
     /// A CPU number beyond what a set holds.
@@ -39,7 +39,7 @@ impl fmt::Display for BadCpus {
 impl core::error::Error for BadCpus {}
 
 impl CpuSet {
-    /// CPU numbers are below this; one beyond is refused, never dropped.
+    /// CPU numbers are below this; a larger one is refused, never ignored.
     pub const CAPACITY: u16 = 2048;
 
     /// No CPU.
@@ -84,33 +84,33 @@ impl CpuSet {
         Ok(set)
     }
 
-    /// Whether the CPU is one of them.
+    /// Whether the set contains the CPU.
     #[must_use]
     pub fn contains(&self, cpu: u16) -> bool {
         let (word, bit) = place(cpu);
         self.bits.get(word).is_some_and(|slot| slot & bit != 0)
     }
 
-    /// Whether the two share a CPU.
+    /// Whether the two sets share a CPU.
     #[must_use]
     pub fn meets(&self, other: &Self) -> bool {
         self.bits.iter().zip(&other.bits).any(|(a, b)| a & b != 0)
     }
 
-    /// How many they are.
+    /// The number of CPUs.
     #[must_use]
     pub fn count(&self) -> u16 {
         let count = self.bits.iter().fold(0_u32, |sum, word| sum.saturating_add(word.count_ones()));
         u16::try_from(count).unwrap_or(Self::CAPACITY)
     }
 
-    /// The lowest of them.
+    /// The lowest CPU.
     #[must_use]
     pub fn lowest(&self) -> Option<u16> {
         self.iter().next()
     }
 
-    /// Each of them, in ascending order.
+    /// All CPUs, in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u16> + '_ {
         (0..Self::CAPACITY).filter(|&cpu| self.contains(cpu))
     }
@@ -128,7 +128,7 @@ fn number(text: &str) -> Result<u16, BadCpus> {
     if number < CpuSet::CAPACITY { Ok(number) } else { Err(BadCpus::Beyond) }
 }
 
-/// The CPU numbers, runs of them as ranges.
+/// Writes the CPU numbers; consecutive numbers as ranges.
 impl fmt::Display for CpuSet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut separator = "";
@@ -161,7 +161,7 @@ pub struct Covers {
 }
 
 impl Covers {
-    /// All CPUs of a policy, online or not, and the package that they sit in.
+    /// All CPUs of a policy, online or not, and their package.
     ///
     /// # Errors
     /// When there is no CPU.
@@ -188,8 +188,8 @@ impl Covers {
         self.lowest
     }
 
-    /// The lowest CPU of all policies that have to be throttled together with this one; the same for each of them.
-    /// A policy that was never coupled is a group of its own.
+    /// The lowest CPU of all policies that must be throttled together with this one; the same for each of them. A
+    /// policy that was never coupled is a group of its own.
     #[must_use]
     pub const fn group(&self) -> u16 {
         self.group
@@ -201,14 +201,14 @@ impl Covers {
 }
 
 /// Joins the frequency policies among `domains` whose CPUs share one of the `cores` (the thread siblings of each
-/// core), also over several steps. A HAL calls it once per enumeration.
+/// core), also transitively. A HAL calls it once per enumeration.
 pub fn couple(domains: &mut [Domain], cores: impl IntoIterator<Item = CpuSet>) {
     for core in cores {
         let touching = |covers: &Covers| covers.cpus.meets(&core);
         let groups = || domains.iter().filter_map(Domain::covers).filter(|c| touching(c)).map(Covers::group);
         let Some(lowest) = groups().min() else { continue };
-        // A group that touches the core becomes part of the lowest one, whole; one pass a group, as the labels that
-        // are still to be replaced are found anew.
+        // Every group that touches the core is merged into the lowest one, completely. One pass per group, since the
+        // remaining groups are searched again.
         while let Some(other) = find_other(domains, &core, lowest) {
             for covers in domains.iter_mut().filter_map(Domain::covers_mut).filter(|c| c.group == other) {
                 covers.set_group(lowest);
@@ -272,10 +272,10 @@ mod tests {
         assert_eq!(Covers::new(0, CpuSet::EMPTY), Err(BadCpus::Empty));
     }
 
-    /// Fix list agent S9: a throttle of a part of the threads does nothing while their siblings run on.
+    /// Fix list agent S9: to throttle some of the threads has no effect while their siblings run on.
     #[test]
     fn policies_of_smt_siblings_are_one_group() {
-        // Two cores with two threads each and one policy a thread, as intel_pstate has it: 0+2 and 1+3.
+        // Two cores with two threads each and one policy per thread, as in intel_pstate: 0+2 and 1+3.
         let mut domains = policies(&[&[0], &[1], &[2], &[3]]);
         couple(&mut domains, [set(&[0, 2]), set(&[1, 3]), set(&[0, 2]), set(&[1, 3])]);
         assert_eq!(groups(&domains), [0, 1, 0, 1]);

@@ -1,9 +1,9 @@
-//! A domain and what it has, and the handles by which the hot path names it.
+//! A domain and its controls, and the handles by which the hot path names it.
 
 use crate::{Control, Counter, Covers, Key, Limit, Meter, Refusal, Setting, Throttle};
 use power_units::{KiloHertz, MicroWatts};
 
-/// A piece of hardware that is measured or limited as one.
+/// A piece of hardware that is measured or limited as one unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Domain {
     key: Key,
@@ -52,7 +52,7 @@ impl Domain {
         Self { meter: Some(Meter::Energy(counter)), ..self }
     }
 
-    /// With a meter that says its power.
+    /// With a meter that reports power.
     #[must_use]
     pub const fn with_power_meter(self) -> Self {
         Self { meter: Some(Meter::Power), ..self }
@@ -76,13 +76,13 @@ impl Domain {
         Self { throttle: Some(throttle), ..self }
     }
 
-    /// Who it is.
+    /// Its stable name.
     #[must_use]
     pub const fn key(&self) -> &Key {
         &self.key
     }
 
-    /// The physical number of the CPU package that it is or lies in; none for a GPU.
+    /// The physical number of the CPU package that it is or is part of; `None` for a GPU.
     #[must_use]
     pub const fn package_number(&self) -> Option<u16> {
         self.package
@@ -98,7 +98,7 @@ impl Domain {
         self.covers.as_mut()
     }
 
-    /// What it measures itself with.
+    /// Its meter.
     #[must_use]
     pub const fn meter(&self) -> Option<Meter> {
         self.meter
@@ -132,7 +132,7 @@ impl Domain {
         }
     }
 
-    /// The setting to write for a wish: what the device can be told, inside the range.
+    /// The setting to write for a wish: rounded to what the device accepts, inside the range.
     ///
     /// ```
     /// use power_hal::{Domain, Refusal, Setting};
@@ -156,7 +156,7 @@ impl Domain {
         admitted.ok_or(Refusal::NotPositive)
     }
 
-    /// Whether what is in force is the wish, but for the device's rounding.
+    /// Whether what is in force matches the wish, apart from the device's rounding.
     #[must_use]
     pub fn grants(&self, wish: Setting, effective: Setting) -> bool {
         match (wish, effective) {
@@ -174,7 +174,7 @@ impl Domain {
     }
 }
 
-/// Which enumeration a list comes from.
+/// Identifies an enumeration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Generation(u32);
 
@@ -182,15 +182,15 @@ impl Generation {
     /// The first one.
     pub const FIRST: Self = Self(0);
 
-    /// The one after this.
+    /// The next one.
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0.wrapping_add(1))
     }
 }
 
-/// A domain's place in the list of one enumeration: cheap, for the hot path, and stale as soon as the HAL lists its
-/// domains anew. Whoever remembers a domain for longer remembers its [`Key`].
+/// A domain's index in the list of one enumeration: cheap, for the hot path, and stale as soon as the HAL lists its
+/// domains again. To remember a domain for longer, store its [`Key`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Handle {
     at: u32,
@@ -198,7 +198,7 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// The place in the list, for the HAL that made it.
+    /// The index in the list, for the HAL that created the handle.
     #[must_use]
     pub fn index(self) -> usize {
         usize::try_from(self.at).unwrap_or(usize::MAX)
@@ -213,14 +213,14 @@ pub struct Domains<'a> {
 }
 
 impl<'a> Domains<'a> {
-    /// A list, and the enumeration that it comes from. The generation must differ from that of every other list that
+    /// A list, and the enumeration that it comes from. The generation must differ from those of all other lists that
     /// the HAL has shown.
     #[must_use]
     pub const fn new(generation: Generation, list: &'a [Domain]) -> Self {
         Self { generation, list }
     }
 
-    /// Which enumeration it is.
+    /// The enumeration of this list.
     #[must_use]
     pub const fn generation(&self) -> Generation {
         self.generation
@@ -238,13 +238,13 @@ impl<'a> Domains<'a> {
         self.list.len()
     }
 
-    /// Whether there is none: the hardware or its library is absent.
+    /// Whether the list is empty: the hardware or its library is absent.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// The domain of a handle, unless the handle is of another enumeration.
+    /// The domain of a handle; `None` if the handle is from another enumeration.
     #[must_use]
     pub fn get(&self, handle: Handle) -> Option<&'a Domain> {
         if handle.generation == self.generation { self.list.get(handle.index()) } else { None }

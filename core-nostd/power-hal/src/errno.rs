@@ -1,5 +1,5 @@
-//! What the kernel's error numbers mean here. The same number means different things on different surfaces, and
-//! powercap's wrappers replace the driver's own answer, so the surface is named.
+//! The meaning of the kernel's error numbers. The same number means different things on different surfaces, and
+//! powercap's wrappers replace the driver's own answer, so the surface must be named.
 
 use crate::ErrorKind;
 
@@ -15,7 +15,7 @@ pub enum Surface {
 }
 
 impl ErrorKind {
-    /// What an error number of Linux means on `surface`. A number that nobody has named is an I/O error.
+    /// The meaning of a Linux error number on `surface`. An unknown number is an I/O error.
     ///
     /// ```
     /// use power_hal::{ErrorKind, Surface};

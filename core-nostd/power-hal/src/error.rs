@@ -1,26 +1,26 @@
-//! Why something did not happen: a closed kind to branch on, and the HAL's own error for people.
+//! Why an operation failed: a closed kind to branch on, and the HAL's own error for people.
 
 use core::convert::Infallible;
 use core::fmt;
 
-/// What went wrong, as far as a caller can act on it. Closed: a new kind stops every `match` at the build.
+/// The cause, as far as a caller can act on it. Closed: a new kind breaks the build of every `match`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ErrorKind {
     /// The domain, the driver or the library cannot do this at all.
     NotSupported,
-    /// The firmware has locked the limit: it can be read and not written until the next boot.
+    /// The firmware has locked the limit: it can be read, but not written until the next boot.
     Locked,
-    /// The hardware could, but this process may not.
+    /// The hardware can do it, but this process is not permitted to.
     PermissionDenied,
-    /// The value is not one that the domain takes.
+    /// The domain does not accept this value.
     OutOfRange,
     /// Somebody else holds it at the moment; the same call may succeed later.
     Busy,
-    /// The domain is not there any more, or the handle is from before an enumeration: describe again.
+    /// The domain is not present any more, or the handle is from an earlier enumeration: describe again.
     Gone,
     /// No answer came in time.
     Timeout,
-    /// An answer came that cannot be: empty, not a number, or outside what the quantity can be.
+    /// The answer is impossible: empty, not a number, or outside the range of the quantity.
     BadData,
     /// The access itself failed.
     Io,
@@ -75,9 +75,9 @@ impl fmt::Display for ErrorKind {
 
 impl core::error::Error for ErrorKind {}
 
-/// A HAL's own error: as rich as it likes for people, with one kind to branch on.
+/// A HAL's own error: with any details for people, and one kind to branch on.
 pub trait Error: fmt::Debug {
-    /// What went wrong, as far as a caller can act on it.
+    /// The cause, as far as a caller can act on it.
     fn kind(&self) -> ErrorKind;
 }
 
@@ -103,22 +103,22 @@ impl<T: ErrorType + ?Sized> ErrorType for &mut T {
     type Error = T::Error;
 }
 
-/// Why the port itself did not do what was asked, so that the HAL was not asked or not believed.
+/// Why the port itself refused, without calling the HAL or without accepting its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// The handle names no domain of the present enumeration.
+    /// The handle names no domain of the current enumeration.
     Stale,
-    /// The domain does not have what the setting sets.
+    /// The domain does not have the control of this setting.
     Lacking,
     /// A limit of zero or below, which would stop the machine, or a negative throttle.
     NotPositive,
     /// The original could not be saved, so nothing was written.
     NotKept(ErrorKind),
-    /// The original is back in place, but the journal still holds it: release again.
+    /// The original is restored, but the journal still holds it: release again.
     NotForgotten(ErrorKind),
-    /// The original was written, and something else is read back; the journal still holds it: release again.
+    /// The original was written, but something else is read back; the journal still holds it: release again.
     NotRestored,
-    /// The HAL answered with a setting of another kind than the one that it was told to write.
+    /// The HAL answered with a setting for another control than it was ordered to write.
     Mismatched,
 }
 
@@ -159,12 +159,12 @@ impl fmt::Display for Refusal {
 
 impl core::error::Error for Refusal {}
 
-/// What `apply` and `release` fail with: the port's refusal, or the HAL's own error.
+/// The error of `apply` and `release`: the port's refusal, or the HAL's own error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortError<E> {
     /// The port refused; the hardware was not written to.
     Refused(Refusal),
-    /// The hardware was asked, and this is what it said.
+    /// The hardware access failed with this error.
     Hal(E),
 }
 

@@ -1,17 +1,17 @@
-//! Who a domain is: a key that names the hardware, and so is the same after a restart, a driver reload or a
-//! renumbering. It is never a position in a list and never a number that the kernel hands out in order of appearance
+//! The identity of a domain: a key that names the hardware, and so is stable over a restart, a driver reload or a
+//! renumbering. It is never an index in a list and never a number that the kernel assigns in order of appearance
 //! (`hwmonN`, `cardN`, `intel-rapl:N`); such texts do not parse.
 
 use core::fmt;
 
-/// What sort of hardware a domain is.
+/// The kind of hardware of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DomainKind {
     /// A CPU package, or one die of it.
     Package,
     /// A frequency policy: CPUs that share one frequency request.
     Policy,
-    /// A GPU, whole: a cap is never per partition.
+    /// A whole GPU: a cap is never per partition.
     Gpu,
     /// A CPU socket as its own firmware caps it (HSMP).
     Socket,
@@ -38,7 +38,7 @@ const CAPACITY: usize = 46;
 pub struct Key {
     kind: DomainKind,
     len: u8,
-    // Only ASCII is ever pushed; what lies beyond `len` is zero, so that the derived order and hash hold.
+    // Only ASCII is ever pushed; bytes beyond `len` are zero, so that the derived order and hash are correct.
     text: [u8; CAPACITY],
 }
 
@@ -80,7 +80,7 @@ impl Key {
         key
     }
 
-    /// The frequency policy whose lowest CPU, online or not, is this one. Policies share no CPU, so that is unique.
+    /// The frequency policy with this lowest CPU, online or not. Policies share no CPU, so this is unique.
     #[must_use]
     pub fn policy(lowest_cpu: u16) -> Self {
         let mut key = Self::empty(DomainKind::Policy);
@@ -98,7 +98,7 @@ impl Key {
         key
     }
 
-    /// A GPU by its UUID (`GPU-8f1e…`, with or without the prefix) or its PCI address, in any casing.
+    /// A GPU by its UUID (`GPU-8f1e…`, with or without the prefix) or its PCI address, in upper or lower case.
     ///
     /// # Errors
     /// When the text is neither.
@@ -111,7 +111,7 @@ impl Key {
             return Ok(key);
         }
         let (domain, rest) = pci_parts(identity).ok_or(KeyError::NotStable)?;
-        // Four digits at least, as the kernel writes it; NVML writes eight.
+        // At least four digits, as the kernel writes it; NVML writes eight.
         let zeros = domain.len().saturating_sub(domain.trim_start_matches(['0']).len());
         let cut = zeros.min(domain.len().saturating_sub(4));
         key.push_text(domain.get(cut..).unwrap_or(domain));
@@ -120,7 +120,7 @@ impl Key {
         Ok(key)
     }
 
-    /// Reads back what [`Key::as_str`] wrote.
+    /// Parses a text that [`Key::as_str`] wrote.
     ///
     /// # Errors
     /// When the text is not the stable name of a domain.
@@ -145,7 +145,7 @@ impl Key {
         Ok(key)
     }
 
-    /// What sort of hardware it names.
+    /// The kind of hardware that it names.
     #[must_use]
     pub const fn kind(&self) -> DomainKind {
         self.kind
@@ -162,7 +162,7 @@ impl Key {
         Self { kind, len: 0, text: [0; CAPACITY] }
     }
 
-    /// Appends in lower case. The callers' grammars bound the length below the capacity.
+    /// Appends in lower case. The grammars of the callers bound the length below the capacity.
     fn push_text(&mut self, text: &str) {
         for byte in text.bytes() {
             if let Some(slot) = self.text.get_mut(usize::from(self.len)) {
@@ -185,7 +185,7 @@ impl Key {
     }
 }
 
-/// A decimal number without sign, space or leading zeros, so that one domain has one key.
+/// A decimal number without sign, space or leading zeros, so that each domain has exactly one key.
 fn number(text: &str) -> Result<u16, KeyError> {
     let plain = text.bytes().all(|b| b.is_ascii_digit()) && (text.len() == 1 || !text.starts_with('0'));
     if !plain {

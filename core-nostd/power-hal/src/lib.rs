@@ -1,18 +1,18 @@
 //! The port between control laws and power hardware.
 //!
-//! A HAL (RAPL, cpufreq, NVML, amdgpu) implements [`PowerHal`]; whoever decides about power speaks only its four verbs:
+//! A HAL (RAPL, cpufreq, NVML, amdgpu) implements [`PowerHal`]; code that decides about power uses only its four verbs:
 //!
-//! - `describe` lists the domains and what each of them has;
+//! - `describe` lists the domains and the controls of each;
 //! - `sample` reads them in one batch, each with its own time and its own outcome;
-//! - `apply` writes a setting and answers what was read back;
-//! - `release` puts the original back.
+//! - `apply` writes a setting and returns what was read back;
+//! - `release` restores the original.
 //!
 //! ```
 //! use power_hal::mock::{Mock, MockDevice, MockMachine};
 //! use power_hal::{ApplyOutcome, Domain, Limit, OriginalsInMemory, PowerHal, Reading, Released, Setting, Span};
 //! use power_units::MicroWatts;
 //!
-//! // A package that takes 1 W to 4 kW by its register, 75 W to 270 W by what the hardware says, in steps of 1/8 W.
+//! A package that accepts 1 W to 4 kW in its register and 75 W to 270 W in its reported range, in steps of 1/8 W.
 //! let w = |watts: u64| MicroWatts::new(watts * 1_000_000);
 //! let limit = Limit::new(Span { floor: w(1), ceiling: w(4_000) }, MicroWatts::new(125_000))?
 //!     .known(Some(w(75)), Some(w(270)))?;
@@ -22,7 +22,7 @@
 //! let (package, domain) = hal.describe()?.iter().next().unwrap();
 //! assert_eq!(domain.key().as_str(), "package-0");
 //!
-//! // What is asked is clamped before it is written, and the answer is what is there.
+//! The setting is clamped before it is written, and the answer is what was read back.
 //! let applied = hal.apply(package, Setting::Power(w(5_000)))?;
 //! assert_eq!(
 //!     applied.outcome(),
@@ -38,10 +38,11 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What every HAL keeps is written at [`PowerHal`] under *Contract*, and is executable: [`contract::check`] runs
-//! unchanged on the [`mock`], on a plain tree of files, on virtual hardware and on real machines.
+//! The rules for every HAL are documented at [`PowerHal`] under *Contract*, and they are executable:
+//! [`contract::check`] runs unchanged on the [`mock`], on a plain tree of files, on virtual hardware and on real
+//! machines.
 //!
-//! Set-up is not in the port: how a HAL finds its files and libraries, and what it is told at start, is its own affair.
+//! Set-up is not part of the port: each HAL defines how it finds its files and libraries, and what it needs at start.
 //! Nothing here does I/O, reads a clock, allocates or panics.
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,6 +1,6 @@
-//! The range of a limit: what the hardware says is meaningful, which may be unknown, and what its register can hold,
-//! which never is. Clamping is done here, before a HAL writes, because kernels do not: a powercap limit of 4096 W is
-//! accepted and becomes 0 W.
+//! The range of a limit: the range that the hardware reports, which may be unknown, and the range of its register,
+//! which is always known. Clamping is done here, before a HAL writes, because kernels do not clamp: a powercap limit of
+//! 4096 W is accepted and becomes 0 W.
 
 use core::fmt;
 use power_units::{KiloHertz, MicroWatts, Percent, Role};
@@ -13,12 +13,12 @@ mod sealed {
 
 /// A quantity that can be limited.
 pub trait LimitQuantity: sealed::Sealed + Copy + Ord + fmt::Debug {
-    /// Nothing of it, which is never a limit.
+    /// Zero, which is never a limit.
     const ZERO: Self;
-    /// The smallest limit above zero that a device can be told.
+    /// The smallest limit above zero that a device accepts.
     const UNIT: Self;
 
-    /// What a device can be told, rounded down.
+    /// Rounded down to a value that a device accepts.
     #[must_use]
     fn whole(self) -> Self;
 
@@ -53,12 +53,12 @@ impl LimitQuantity for KiloHertz {
     }
 }
 
-/// What a register can be told, whatever the hardware makes of it.
+/// The values that a register can hold, whatever the hardware does with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span<Q> {
-    /// The smallest limit that is still sane to write; above zero.
+    /// The smallest limit that is still reasonable to write; above zero.
     pub floor: Q,
-    /// The largest that the register holds.
+    /// The largest limit that the register can hold.
     pub ceiling: Q,
 }
 
@@ -72,12 +72,12 @@ pub struct Limit<Q> {
     default: Option<Q>,
 }
 
-/// Why a range is not one: such a domain has no limit to set, and is described without it.
+/// Why a range is refused: such a domain has no limit to set, and is described without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadLimit {
     /// The floor of what can be written is not above zero, or a step down from it would be zero.
     NotPositive,
-    /// The lower end lies above the upper one.
+    /// The lower end is above the upper one.
     Crossed,
 }
 
@@ -93,8 +93,8 @@ impl fmt::Display for BadLimit {
 impl core::error::Error for BadLimit {}
 
 impl<Q: LimitQuantity> Limit<Q> {
-    /// A limit of which only the register is known. The device rounds what it is told down to a multiple of `step`;
-    /// zero stands for a device that takes every value, and for steps that are not even.
+    /// A limit of which only the register is known. The device rounds a written value down to a multiple of `step`;
+    /// zero stands for a device that accepts every value, and for uneven steps.
     ///
     /// # Errors
     /// When the span is empty or reaches down to a value that the device would round to zero.
@@ -108,14 +108,15 @@ impl<Q: LimitQuantity> Limit<Q> {
         Ok(Self { writable, step, min: None, max: None, default: None })
     }
 
-    /// With what the hardware says of its range. What cannot be true is unknown, and takes no limit away from a domain:
-    /// a bound of zero, a maximum below what is ever written, and a minimum above the maximum or the register's end.
+    /// With the range that the hardware reports. An impossible bound counts as unknown, so that the domain keeps its
+    /// limit: a bound of zero, a maximum below the smallest written value, and a minimum above the maximum or the
+    /// register's end.
     ///
-    /// A maximum below the limit that is in force when the domain is described is not one either (firmware was seen
-    /// with 35 W in force and a maximum of 28 W). Only the HAL reads both, so it hands in `None` for such a maximum.
+    /// A maximum below the limit that is in force when the domain is described is also not valid (a real firmware had
+    /// 35 W in force and a maximum of 28 W). Only the HAL reads both, so it passes `None` for such a maximum.
     ///
     /// # Errors
-    /// None: whatever is told leaves a range. It returns a `Result` so that it stands in one chain with [`Limit::new`].
+    /// None: every input gives a range. It returns a `Result` so that it can be chained with [`Limit::new`].
     pub fn known(self, min: Option<Q>, max: Option<Q>) -> Result<Self, BadLimit> {
         let max = max.filter(|&max| max >= self.writable.floor);
         let limit = Self { min: None, max, ..self };
@@ -123,37 +124,37 @@ impl<Q: LimitQuantity> Limit<Q> {
         Ok(Self { min, ..limit })
     }
 
-    /// With the value that the device starts with.
+    /// With the default value of the device.
     #[must_use]
     pub fn with_default(self, default: Option<Q>) -> Self {
         Self { default: default.filter(|&q| q > Q::ZERO), ..self }
     }
 
-    /// The smallest limit that the hardware says is meaningful, if it says.
+    /// The smallest limit in the hardware's reported range, if it reports one.
     #[must_use]
     pub const fn min(&self) -> Option<Q> {
         self.min
     }
 
-    /// The largest limit that the hardware says is meaningful, if it says: what a percentage is taken of.
+    /// The largest limit in the hardware's reported range, if it reports one: a percentage refers to it.
     #[must_use]
     pub const fn max(&self) -> Option<Q> {
         self.max
     }
 
-    /// The value that the device starts with, if it says.
+    /// The default value of the device, if it reports one.
     #[must_use]
     pub const fn default(&self) -> Option<Q> {
         self.default
     }
 
-    /// Between which limits the device distinguishes.
+    /// The step between two limits of the device.
     #[must_use]
     pub const fn step(&self) -> Q {
         self.step
     }
 
-    /// What the register can be told, whatever the hardware says of its range.
+    /// The values that the register can hold, whatever range the hardware reports.
     #[must_use]
     pub const fn writable(&self) -> Span<Q> {
         Span { floor: self.writable.floor, ceiling: self.writable.ceiling }
@@ -171,21 +172,21 @@ impl<Q: LimitQuantity> Limit<Q> {
         self.max.map_or(self.writable.ceiling, |max| max.min(self.writable.ceiling))
     }
 
-    /// The limit to write for a wish, or nothing when the wish is no limit: zero, or below.
+    /// The limit to write for a wish; `None` when the wish is zero or below.
     #[must_use]
     pub fn clamp(&self, wish: Q) -> Option<Q> {
         let whole = wish.whole();
         (whole > Q::ZERO).then(|| whole.max(self.lower()).min(self.upper()))
     }
 
-    /// Whether what is in force is the wish, but for the device's rounding down.
+    /// Whether what is in force matches the wish, apart from the device's rounding down.
     #[must_use]
     pub fn grants(&self, wish: Q, effective: Q) -> bool {
         effective <= wish && wish.above(effective) < self.step.max(Q::UNIT)
     }
 }
 
-/// A throttle: how much of its speed a domain gives away, from nothing to `max`.
+/// A throttle: by how much the speed of a domain is reduced, from zero to `max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Throttle {
     max: Percent,
@@ -193,10 +194,10 @@ pub struct Throttle {
 }
 
 impl Throttle {
-    /// A throttle up to `max`, in steps of `step`, rounded up by the device; zero stands for one without steps.
+    /// A throttle up to `max`, in steps of `step`, rounded up by the device; zero stands for a device without steps.
     ///
     /// # Errors
-    /// When the largest throttle is not above zero, or is more than the whole.
+    /// When the largest throttle is not above zero, or is above 100 %.
     pub fn new(max: Percent, step: Percent) -> Result<Self, BadLimit> {
         if max <= Percent::ZERO || step < Percent::ZERO {
             return Err(BadLimit::NotPositive);
@@ -213,21 +214,21 @@ impl Throttle {
         self.max
     }
 
-    /// The throttle to write for a wish, or nothing when it is negative.
+    /// The throttle to write for a wish; `None` when it is negative.
     #[must_use]
     pub fn clamp(&self, wish: Percent) -> Option<Percent> {
         (wish >= Percent::ZERO).then(|| wish.min(self.max))
     }
 
-    /// Whether what is in force is the wish, but for the device's rounding up.
+    /// Whether what is in force matches the wish, apart from the device's rounding up.
     #[must_use]
     pub fn grants(&self, wish: Percent, effective: Percent) -> bool {
         effective == wish || (effective > wish && effective - wish < self.step)
     }
 }
 
-/// In which order to change several limits of one domain, so that no instant is above both the old and the new ones:
-/// first the positions of those that fall, then of those that rise. What stays is not written.
+/// The order in which to change several limits of one domain, so that no instant is above both the old and the new
+/// limits: first the indices of those that fall, then of those that rise. Unchanged limits are not written.
 ///
 /// ```
 /// use power_hal::lower_first;
@@ -257,7 +258,7 @@ mod tests {
         Limit::new(Span { floor: w(1), ceiling: MicroWatts::new(4_095_875_000) }, STEP).unwrap()
     }
 
-    /// Fix list agent S16: 5000 W written as they stand wrap to 904 W, and 4096 W to 0.
+    /// Fix list agent S16: 5000 W written without clamping wrap to 904 W, and 4096 W to 0.
     #[test]
     fn a_wish_above_the_range_is_the_upper_end_and_never_wraps() {
         let unknown = rapl();

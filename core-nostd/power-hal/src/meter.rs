@@ -1,16 +1,16 @@
-//! What a domain can measure, and the energy between two values of a counter that wraps.
+//! The meters of domains, and the energy between two values of a counter that wraps.
 //!
-//! A counter's difference is a fact only if the number of wraps between its two values is known, which needs a bound on
-//! what was drawn between them. Where it is not known there is no number: the sample is dropped.
+//! The difference of a counter is meaningful only if the number of wraps between its two values is known, which needs a
+//! bound on the energy drawn between them. If it is not known there is no number: the sample is dropped.
 
 use power_units::{MicroJoules, MicroWatts};
 
-/// What a domain measures itself with.
+/// The meter of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meter {
     /// It counts energy.
     Energy(Counter),
-    /// It says its power.
+    /// It reports its power.
     Power,
 }
 
@@ -23,43 +23,43 @@ pub enum Measured {
     Power(MicroWatts),
 }
 
-/// An energy counter: how it ends.
+/// An energy counter, by its wrap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
-    /// It starts again at zero after so much energy, which is its largest value and one step more.
+    /// It starts again at zero after this much energy, which is its largest value plus one step.
     Wraps {
         /// How much; above zero.
         modulus: MicroJoules,
     },
     /// It is wide enough never to wrap while the machine runs (GPUs, perf events).
     Endless,
-    /// The driver does not say: its range is absent, or zero.
+    /// The driver does not report it: its range is absent, or zero.
     Unknown,
 }
 
-/// Why the energy between two values of a counter cannot be told.
+/// Why the energy between two values of a counter is unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Untold {
     /// A value that the counter cannot show.
     AboveRange,
-    /// A counter that does not wrap went back: it was reset.
+    /// A counter that does not wrap went backwards: it was reset.
     RanBackwards,
-    /// A counter of unknown range went back: nobody can tell how often it wrapped.
+    /// A counter of unknown range went backwards: the number of wraps is unknown.
     WrapsUnknowable,
 }
 
-/// The smallest that a package counter is known to have (a quantum of 15.258 µJ); one that does not tell its range is
-/// trusted no longer than this one.
+/// The smallest known modulus of a package counter (a quantum of 15.258 µJ). A counter of unknown range is trusted no
+/// longer than this one.
 const MODULUS_LEAST: MicroJoules = MicroJoules::new(65_532_611_003);
 
 impl Counter {
-    /// A counter that starts again at zero after `modulus`. A modulus of zero, as some firmware says, is unknown.
+    /// A counter that starts again at zero after `modulus`. A modulus of zero, as some firmware reports, is unknown.
     #[must_use]
     pub fn new(modulus: MicroJoules) -> Self {
         if modulus == MicroJoules::ZERO { Self::Unknown } else { Self::Wraps { modulus } }
     }
 
-    /// A counter as powercap describes it, by its largest value; a range of zero, or none, is unknown.
+    /// A counter as powercap describes it, by its largest value; a missing range, or one of zero, is unknown.
     #[must_use]
     pub fn of_range(range: Option<MicroJoules>) -> Self {
         match range {
@@ -74,7 +74,7 @@ impl Counter {
         Self::Endless
     }
 
-    /// After how much energy it starts again, if that is known.
+    /// The energy after which it starts again, if known.
     #[must_use]
     pub const fn modulus(&self) -> Option<MicroJoules> {
         match *self {
@@ -89,8 +89,8 @@ impl Counter {
         self.modulus().is_none_or(|modulus| value < modulus)
     }
 
-    /// Whether two values can be compared when at most `drawn` may have been drawn between them: with more than half of
-    /// the counter gone by, a wrap may hide behind a value that grew.
+    /// Whether two values can be compared when at most `drawn` was drawn between them. If that is more than half of the
+    /// modulus, a larger value may hide a wrap.
     #[must_use]
     pub fn tells(&self, drawn: MicroJoules) -> bool {
         let modulus = match *self {
@@ -101,7 +101,7 @@ impl Counter {
         drawn <= MicroJoules::new(modulus.get() >> 1)
     }
 
-    /// The energy from `earlier` to `later`, where [`tells`](Self::tells) has said that they can be compared.
+    /// The energy from `earlier` to `later`, if [`tells`](Self::tells) has confirmed that they can be compared.
     ///
     /// ```
     /// use power_hal::{Counter, Untold};
@@ -113,7 +113,7 @@ impl Counter {
     /// ```
     ///
     /// # Errors
-    /// When a value is none of this counter, or it went back and may not.
+    /// When a value is out of the counter's range, or the counter went backwards and does not wrap.
     pub fn between(&self, earlier: MicroJoules, later: MicroJoules) -> Result<MicroJoules, Untold> {
         if !self.can_show(earlier) || !self.can_show(later) {
             return Err(Untold::AboveRange);

@@ -1,8 +1,9 @@
 //! What was in force before the first write. The port saves it through this hook before a HAL writes anything, and
-//! puts it back on release; a host implements the hook with a journal that outlives the process.
+//! restores it on release. A host implements the hook with a journal that outlives the process.
 //!
-//! The journal, not the HAL, knows what is touched: a HAL that opens on a machine where limits are in place already,
-//! with a journal that holds their originals, goes on from there and releases to the originals, never to what it found.
+//! The journal, not the HAL, knows which controls were changed. A HAL that opens on a machine with limits already in
+//! force, and with a journal that holds their originals, continues from there and releases to the originals, never to
+//! the limits that it found.
 
 use crate::{Control, ErrorKind, Key};
 use core::fmt;
@@ -10,9 +11,9 @@ use heapless::Vec;
 
 const WORDS: usize = 16;
 
-/// Everything that a HAL has to write to put a control back as it was: a few words whose meaning only the HAL knows.
-/// For a package that is more than the limit: the short-term limit, the time windows, what was enabled, and the same
-/// again for a second set of registers.
+/// All that a HAL must write to restore a control: a few words whose meaning only the HAL knows. For a package that is
+/// more than the limit: the short-term limit, the time windows, the enable flags, and the same again for a second set
+/// of registers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Original {
     layout: u8,
@@ -21,11 +22,11 @@ pub struct Original {
 }
 
 impl Original {
-    /// How many words there can be.
+    /// The maximum number of words.
     pub const CAPACITY: usize = WORDS;
 
-    /// Words in a layout that the HAL numbers, so that a later version of it knows what an earlier one saved. Nothing
-    /// if they are more than there can be.
+    /// Words in a layout that the HAL numbers, so that a later version of the HAL can read what an earlier one saved.
+    /// `None` if there are too many words.
     #[must_use]
     pub fn new(layout: u8, words: &[u64]) -> Option<Self> {
         let len = u8::try_from(words.len()).ok().filter(|_| words.len() <= WORDS)?;
@@ -36,7 +37,7 @@ impl Original {
         Some(original)
     }
 
-    /// Which layout the words have.
+    /// The layout of the words.
     #[must_use]
     pub const fn layout(&self) -> u8 {
         self.layout
@@ -58,9 +59,9 @@ impl fmt::Debug for Original {
 /// Where originals are saved.
 ///
 /// # Contract
-/// - When `keep` has answered `Ok`, the original survives whatever happens next, a power cut included.
-/// - `keep` never overwrites: an original that is held already stays, and that is `Ok`.
-/// - When `keep` or `forget` answers `Err`, what was held before is still held.
+/// - When `keep` has returned `Ok`, the original survives any later event, including a power cut.
+/// - `keep` never overwrites: an original that is held already stays, and the result is `Ok`.
+/// - When `keep` or `forget` returns `Err`, the earlier content is still held.
 pub trait Originals {
     /// Saves what was in force, before anything is written.
     ///
@@ -71,7 +72,7 @@ pub trait Originals {
     /// What was in force before the first write, if anything was written.
     fn kept(&self, domain: &Key, control: Control) -> Option<Original>;
 
-    /// Lets an original go that is back in force. One that is not held is let go already.
+    /// Removes an original that is in force again. Removing one that is not held succeeds.
     ///
     /// # Errors
     /// When the journal cannot be written; it then still holds the original.
@@ -92,14 +93,15 @@ impl<T: Originals + ?Sized> Originals for &mut T {
     }
 }
 
-/// Up to `N` originals in memory: for tests, and for a caller that releases before it ends. They do not survive it.
+/// Up to `N` originals in memory: for tests, and for a caller that releases before it ends. They do not survive the
+/// process.
 #[derive(Clone, Debug, Default)]
 pub struct OriginalsInMemory<const N: usize> {
     held: Vec<(Key, Control, Original), N>,
 }
 
 impl<const N: usize> OriginalsInMemory<N> {
-    /// Nothing is held.
+    /// An empty memory.
     #[must_use]
     pub const fn new() -> Self {
         Self { held: Vec::new() }
@@ -135,7 +137,7 @@ impl<const N: usize> Originals for OriginalsInMemory<N> {
     }
 
     fn forget(&mut self, domain: &Key, control: Control) -> Result<(), ErrorKind> {
-        // The last one takes its place: this order is the one that cannot panic.
+        // The last one takes its index: this order of steps cannot panic.
         if let Some(last) = self.held.pop().filter(|last| !is_of(last, domain, control)) {
             match self.held.iter_mut().find(|held| is_of(held, domain, control)) {
                 Some(gone) => *gone = last,

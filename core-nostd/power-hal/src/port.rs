@@ -7,11 +7,11 @@ use crate::{
 
 /// Power hardware: four verbs over domains.
 ///
-/// A HAL writes the lower half of this trait, each method one access to the hardware, and gets the verbs. What a
-/// domain does not have never reaches the HAL, so no HAL carries stubs. A HAL may write a verb itself where its device
-/// has a faster way (all domains in one call), and then owes all that is said here.
+/// A HAL implements the lower half of this trait, each method one access to the hardware, and gets the verbs. A
+/// control that a domain does not have never reaches the HAL, so no HAL needs stubs. A HAL may implement a verb itself
+/// if its device has a faster way (all domains in one call), and must then keep to the whole contract.
 ///
-/// A HAL in full, of one socket whose firmware takes milliwatts and clips them itself:
+/// A complete HAL, of one socket whose firmware takes milliwatts and clips them itself:
 ///
 /// ```
 /// use power_hal::{Control, Domain, Domains, ErrorKind, ErrorType, Generation, Handle, Limit, Original};
@@ -60,74 +60,75 @@ use crate::{
 ///
 /// # Contract
 ///
-/// [`contract::check`](crate::contract::check) executes what can be executed of it.
+/// [`contract::check`](crate::contract::check) executes the checkable part of it.
 ///
-/// 1. **Clamp before writing, write, read back, report what is there.** The kernel does not clamp: 4096 W becomes 0.
-///    `apply` answers the read-back, never the wish; a limit of zero or below is refused; a wish outside the range is
-///    brought to its end and reported as clamped. Where a domain has several limits (long-term, short-term), they are
+/// 1. **Clamp before writing, write, read back, report what is in force.** The kernel does not clamp: 4096 W becomes
+///    0. `apply` returns the read-back, never the wish. A limit of zero or below is refused. A wish outside the range
+///    is clamped to its end and reported as clamped. If a domain has several limits (long-term, short-term), they are
 ///    written in such an order that no instant is above both the old and the new ones
 ///    ([`lower_first`](crate::lower_first)). No other domain changes.
 /// 2. **Save the original on first touch**, before the first write; when it cannot be saved, nothing is written.
-///    `release` puts exactly that back. Never write `enabled=0` (it switches off the vendor's short-term limit), and
-///    never assume `cpuinfo_max`: an administrator may have set less.
-/// 3. **Hang every path off a configurable root; keep descriptors open**; read into a buffer on the stack; enumerate
-///    again when the kernel says that a device is not there (ENODEV, ENOENT). No allocation and no subprocess in
-///    `sample` and `apply`.
-/// 4. **One domain for one piece of hardware.** Package zones are known by their `name`, constraints by
-///    `constraint_N_name`; a zone that is reached by two paths is one zone; psys, mmio twins and sub-zones are never
-///    summed with packages. A counter's wrap is handled, and a sample whose number of wraps is not knowable is dropped
+///    `release` restores exactly the original. Never write `enabled=0` (it switches off the vendor's short-term
+///    limit), and never assume `cpuinfo_max`: an administrator may have set less.
+/// 3. **Resolve every path from a configurable root; keep descriptors open**; read into a buffer on the stack;
+///    enumerate again when the kernel reports that a device is not there (ENODEV, ENOENT). No allocation and no
+///    subprocess in `sample` and `apply`.
+/// 4. **One domain for one piece of hardware.** Package zones are identified by their `name`, constraints by
+///    `constraint_N_name`. A zone that is reached by two paths is one zone. psys, mmio twins and sub-zones are never
+///    summed with packages. A counter's wrap is handled, and a sample with an unknown number of wraps is dropped
 ///    ([`Counter::between`](crate::Counter::between)).
-/// 5. **Somebody else may move the limit.** `sample` answers the limit that is in force, not the one that was written.
-///    The host counts the difference, re-asserts with backoff, says so, and does not fight forever.
+/// 5. **Somebody else may change the limit.** `sample` returns the limit that is in force, not the one that was
+///    written. The host counts the difference, restores the limit with backoff, reports it, and stops after a number
+///    of attempts.
 /// 6. **A missing library or device is absent, not an error.** The HAL then describes no domain, so that everything
 ///    builds, runs and is tested without a GPU.
 ///
-/// Beyond the rules: one domain's failure never fails a batch; a handle of an older enumeration is
-/// [`ErrorKind::Gone`] and touches nothing; every call may be repeated.
+/// In addition: the failure of one domain never fails a batch; a handle of an older enumeration is [`ErrorKind::Gone`]
+/// and changes nothing; every call may be repeated.
 pub trait PowerHal: ErrorType {
     /// Where originals are saved.
     type Originals: Originals;
 
-    /// The domains of the last enumeration, without looking at the hardware. Their order and content stay the same as
-    /// long as the generation does.
+    /// The domains of the last enumeration, without an access to the hardware. Their order and content do not change
+    /// as long as the generation does not.
     fn domains(&self) -> Domains<'_>;
 
-    /// Looks at the hardware anew. If the list differs from the last one in anything, it gets a new generation.
+    /// Enumerates the hardware again. If the list differs from the last one in anything, it gets a new generation.
     ///
     /// # Errors
-    /// When the hardware cannot be listed; the last list then stands. Absent hardware is an empty list.
+    /// When the hardware cannot be listed; the last list then stays valid. Absent hardware gives an empty list.
     fn enumerate(&mut self) -> Result<(), Self::Error>;
 
-    /// Reads one domain, and says when.
+    /// Reads one domain, with the time of the reading.
     ///
     /// # Errors
     /// When nothing of it can be read. A single value that cannot be read is an error inside the sample.
     fn read(&mut self, domain: Handle) -> Result<Sample, Self::Error>;
 
-    /// Everything that would have to be written to have this control as it is now, and nothing that changes by itself:
-    /// the port compares two of them to know whether a control is as it was.
+    /// Everything that must be written to set this control as it is now, and nothing that changes by itself: the port
+    /// compares two of these to determine whether a control has changed.
     ///
     /// # Errors
     /// When it cannot be read.
     fn save(&mut self, domain: Handle, control: Control) -> Result<Original, Self::Error>;
 
-    /// Writes a setting that the domain has and that lies in its range, and reads back what is in force.
+    /// Writes a setting that the domain has and that is in its range, and reads back what is in force.
     ///
     /// # Errors
     /// When it could not be written or not be read back.
     fn write(&mut self, domain: Handle, setting: Setting) -> Result<Setting, Self::Error>;
 
-    /// Writes what `save` gave, in an order as for `write`.
+    /// Writes what `save` returned, in the same order as `write`.
     ///
     /// # Errors
-    /// When it could not be written, or is in a layout that this HAL does not know.
+    /// When it could not be written, or has a layout that this HAL does not know.
     fn restore(&mut self, domain: Handle, control: Control, original: &Original) -> Result<(), Self::Error>;
 
     /// The hook that saves originals.
     fn originals(&mut self) -> &mut Self::Originals;
 
-    /// Lists the domains and what each of them has, after a look at the hardware. Handles of an earlier list stay good
-    /// if nothing has changed, and are [`ErrorKind::Gone`] otherwise. Not for the hot path.
+    /// Enumerates the hardware, and lists the domains and their controls. Handles of an earlier list stay valid if
+    /// nothing has changed, and are [`ErrorKind::Gone`] otherwise. Not for the hot path.
     ///
     /// # Errors
     /// When the hardware cannot be listed. Absent hardware is an empty list.
@@ -136,7 +137,7 @@ pub trait PowerHal: ErrorType {
         Ok(Self::domains(self))
     }
 
-    /// Reads each of the domains. It cannot fail: every reading has its own outcome, and no old value is left in one.
+    /// Reads each of the domains. It cannot fail: every reading has its own outcome, and no old value remains in one.
     fn sample(&mut self, readings: &mut [Reading]) {
         for reading in readings {
             reading.outcome = if Self::domains(self).get(reading.domain).is_some() {
@@ -147,11 +148,11 @@ pub trait PowerHal: ErrorType {
         }
     }
 
-    /// Brings a setting into force as far as the domain's range goes, and answers what was read back. The original is
+    /// Brings a setting into force, clamped to the domain's range, and returns what was read back. The original is
     /// saved before the first write.
     ///
     /// # Errors
-    /// When the port refuses (the hardware is untouched then), or the hardware does.
+    /// When the port refuses (the hardware is then unchanged), or the hardware does.
     fn apply(&mut self, domain: Handle, setting: Setting) -> Result<Applied, PortError<Self::Error>> {
         let described = *Self::domains(self).get(domain).ok_or(Refusal::Stale)?;
         let admitted = described.admit(setting)?;
@@ -168,12 +169,12 @@ pub trait PowerHal: ErrorType {
         }
     }
 
-    /// Puts back what was in force before the first `apply`, in this process or in one before it. Twice is harmless,
-    /// and so is never touched.
+    /// Restores what was in force before the first `apply`, in this process or an earlier one. It may be called twice,
+    /// or for a domain that was never changed.
     ///
     /// # Errors
-    /// When an original could not be put back; it is still saved, so that the call can be repeated. What else can be
-    /// put back has been.
+    /// When an original could not be restored; it is still saved, so that the call can be repeated. All other controls
+    /// have been restored.
     fn release(&mut self, domain: Handle) -> Result<Released, PortError<Self::Error>> {
         let key = *Self::domains(self).get(domain).ok_or(Refusal::Stale)?.key();
         let mut released = Released::Untouched;
@@ -189,7 +190,7 @@ pub trait PowerHal: ErrorType {
     }
 }
 
-/// What the first touch of a control saved; nothing if it was touched before.
+/// What the first touch of a control saved; `None` if the control was changed before.
 struct Touch {
     control: Control,
     saved: Option<Original>,
@@ -209,13 +210,13 @@ fn first_touch<H: PowerHal + ?Sized>(
     Ok(Touch { control, saved: Some(original) })
 }
 
-/// After a first write that failed: what is as it was before was not touched. Anything else, a limit written half or
-/// one that cannot be read, keeps its original.
+/// After a first write that failed: an unchanged control counts as untouched. In any other state, such as a partly
+/// written or an unreadable limit, its original is kept.
 fn take_back<H: PowerHal + ?Sized>(hal: &mut H, domain: Handle, key: &Key, touch: Touch) {
     let Some(original) = touch.saved else { return };
     let unchanged = hal.save(domain, touch.control).is_ok_and(|now| now == original);
     if unchanged {
-        // A journal that cannot let go keeps an original that is in force, which the next release finds out.
+        // A journal that cannot remove the entry keeps an original that is in force; the next release detects that.
         let _still_held = hal.originals().forget(key, touch.control);
     }
 }

@@ -1,10 +1,10 @@
-//! What a domain says when it is read: every value with the time at which it was read, and every value that could not
-//! be read with the reason. A value that is missing is never a zero.
+//! The values that are read from a domain: every value with the time at which it was read, and every value that could
+//! not be read with the reason. A missing value is never a zero.
 
 use crate::{ErrorKind, Handle, Measured};
 use power_units::{KiloHertz, MicroWatts, Percent, Stamp};
 
-/// Where a HAL takes the time from: whoever opens it hands a clock in.
+/// The source of time of a HAL: the caller that opens the HAL passes a clock.
 pub trait Clock {
     /// The time now, on one monotonic clock for all domains.
     fn now(&self) -> Stamp;
@@ -16,24 +16,24 @@ impl<F: Fn() -> Stamp> Clock for F {
     }
 }
 
-/// One domain's place in a batch: which domain, and what came of reading it.
+/// One domain's entry in a batch: the domain, and the outcome of reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// Which domain.
+    /// The domain.
     pub domain: Handle,
-    /// What it said, or why nothing is known of it.
+    /// Its sample, or why nothing could be read.
     pub outcome: Result<Sample, ErrorKind>,
 }
 
 impl Reading {
-    /// A place for a domain that was not read yet: no answer has come.
+    /// An entry for a domain that was not read yet: there is no answer.
     #[must_use]
     pub const fn new(domain: Handle) -> Self {
         Self { domain, outcome: Err(ErrorKind::Timeout) }
     }
 }
 
-/// What one domain said. What it does not have is [`ErrorKind::NotSupported`].
+/// The values of one domain. A value that it does not have is [`ErrorKind::NotSupported`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
     /// When it was read.
@@ -44,14 +44,14 @@ pub struct Sample {
     pub power_limit: Result<MicroWatts, ErrorKind>,
     /// The frequency limit that is in force, whoever set it.
     pub frequency_limit: Result<KiloHertz, ErrorKind>,
-    /// The frequency at which it runs, where it says; a frequency limit does not promise that.
+    /// The frequency at which it runs, if it is reported; a frequency limit does not imply it.
     pub frequency: Result<KiloHertz, ErrorKind>,
     /// The throttle that is in force, whoever set it.
     pub throttle: Result<Percent, ErrorKind>,
 }
 
 impl Sample {
-    /// A sample of a domain that has nothing, for a HAL to fill in.
+    /// A sample without any value, for a HAL to fill in.
     #[must_use]
     pub const fn at(at: Stamp) -> Self {
         Self {

@@ -1,9 +1,9 @@
-//! What can be set on a domain, and what came of it.
+//! What can be set on a domain, and the result.
 
 use crate::Domain;
 use power_units::{KiloHertz, MicroWatts, Percent};
 
-/// A thing that a domain can be told.
+/// A control of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Control {
     /// Its power limit.
@@ -18,7 +18,7 @@ impl Control {
     /// Every control.
     pub const ALL: [Self; 3] = [Self::Power, Self::Frequency, Self::Throttle];
 
-    /// A short word for a metric label or a journal.
+    /// The label for metrics and the journal.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self {
@@ -42,12 +42,12 @@ pub enum Setting {
     Power(MicroWatts),
     /// Run no faster than this.
     Frequency(KiloHertz),
-    /// Give away this part of the speed; nothing of it is full speed.
+    /// Reduce the speed by this fraction; zero is full speed.
     Throttle(Percent),
 }
 
 impl Setting {
-    /// Which control it is a value for.
+    /// The control of this setting.
     #[must_use]
     pub const fn control(self) -> Control {
         match self {
@@ -57,7 +57,7 @@ impl Setting {
         }
     }
 
-    /// Whether it permits more than `other`; nothing for two different controls.
+    /// Whether it permits more than `other`; `None` for two different controls.
     #[must_use]
     pub fn permits_more_than(self, other: Self) -> Option<bool> {
         match (self, other) {
@@ -69,7 +69,7 @@ impl Setting {
     }
 }
 
-/// What `apply` brought about: what was asked, and what was read back afterwards.
+/// The result of `apply`: what was asked, and what was read back afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Applied {
     requested: Setting,
@@ -77,12 +77,12 @@ pub struct Applied {
     exact: bool,
 }
 
-/// Whether one got what one asked for.
+/// Whether the request is in force as asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ApplyOutcome {
-    /// What was asked is in force, but for the step in which the device takes it.
+    /// What was asked is in force, apart from the step of the device.
     Exact,
-    /// Something else is in force: the range ends before, or another limit is stricter.
+    /// Something else is in force: the range ends earlier, or another limit is stricter.
     Clamped {
         /// What was asked.
         requested: Setting,
@@ -92,7 +92,7 @@ pub enum ApplyOutcome {
 }
 
 impl Applied {
-    /// Judges what was read back from `domain` by what was asked.
+    /// Compares what was read back from `domain` with what was asked.
     #[must_use]
     pub fn new(domain: &Domain, requested: Setting, effective: Setting) -> Self {
         Self { requested, effective, exact: domain.grants(requested, effective) }
@@ -110,7 +110,7 @@ impl Applied {
         self.effective
     }
 
-    /// Whether one got what one asked for.
+    /// Whether the request is in force as asked.
     #[must_use]
     pub const fn outcome(&self) -> ApplyOutcome {
         if self.exact {
@@ -120,20 +120,20 @@ impl Applied {
         }
     }
 
-    /// Whether more is permitted than was asked: the range begins above the wish. A law must know, as its power will
-    /// not come down to it.
+    /// Whether more is permitted than was asked, because the range begins above the wish. A law must know that,
+    /// since the power will not fall to the wish.
     #[must_use]
     pub fn permits_more(&self) -> bool {
         self.effective.permits_more_than(self.requested).unwrap_or(true)
     }
 }
 
-/// What `release` brought about.
+/// The result of `release`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Released {
     /// No original was saved for this domain, so nothing was ever written.
     Untouched,
-    /// The original is in force, and the journal does not hold it any more.
+    /// The original is in force, and the journal no longer holds it.
     Restored,
 }
 

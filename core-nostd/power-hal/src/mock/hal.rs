@@ -1,4 +1,4 @@
-//! The HAL on the hardware that is not there.
+//! The HAL of the mock.
 
 use super::machine::{MockDevice, MockMachine};
 use crate::contract::{ContractWorld, DomainFault, Instants, RefusableOriginals};
@@ -10,12 +10,12 @@ use core::fmt;
 use heapless::Vec;
 use power_units::{KiloHertz, MicroWatts, Micros, Percent};
 
-/// What the mock fails with: at which domain, and how.
+/// The error of the mock: at which domain, and its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MockError {
-    /// Which domain; none if it is not listed.
+    /// The domain; `None` if it is not listed.
     pub domain: Option<Key>,
-    /// How.
+    /// The kind.
     pub kind: ErrorKind,
 }
 
@@ -42,7 +42,7 @@ pub struct Mock<'g, O, const N: usize> {
     machine: &'g MockMachine<N>,
     originals: O,
     generation: Generation,
-    /// Where each domain that is listed stands in the machine.
+    /// The index of each listed domain in the machine.
     places: Vec<usize, N>,
     list: Vec<Domain, N>,
 }
@@ -57,7 +57,7 @@ impl<'g, O: Originals, const N: usize> Mock<'g, O, N> {
         mock
     }
 
-    /// The machine that it stands on.
+    /// The machine on which it runs.
     #[must_use]
     pub const fn machine(&self) -> &'g MockMachine<N> {
         self.machine
@@ -67,7 +67,7 @@ impl<'g, O: Originals, const N: usize> Mock<'g, O, N> {
         self.places.clear();
         self.list.clear();
         for (at, domain) in self.machine.shown() {
-            // There is as much room as there are devices.
+            // The capacity is the number of devices.
             let _listed = self.places.push(at).is_ok() && self.list.push(domain).is_ok();
         }
     }
@@ -90,7 +90,7 @@ impl<'g, O: Originals, const N: usize> Mock<'g, O, N> {
         Ok((at, device))
     }
 
-    /// Writes both power limits, so that no instant is above both the old and the new ones.
+    /// Writes both power limits, so that no instant is above both the old and the new limits.
     fn set_power(&self, at: usize, old: &MockDevice, long: MicroWatts, short: MicroWatts) {
         let long_now = match old.own(Control::Power) {
             Some(Setting::Power(long)) => long,
@@ -163,7 +163,7 @@ impl<O: Originals, const N: usize> PowerHal for Mock<'_, O, N> {
     fn write(&mut self, domain: Handle, setting: Setting) -> Result<Setting, MockError> {
         let (at, device) = self.writable(domain)?;
         match setting {
-            // The short-term limit stands a quarter above the long-term one, as far as the register goes.
+            // The short-term limit is a quarter above the long-term one, up to the register's maximum.
             Setting::Power(long) => {
                 let ceiling = device.domain().power().map_or(long, |limit| limit.upper());
                 let short = long + MicroWatts::new(long.get() >> 2);

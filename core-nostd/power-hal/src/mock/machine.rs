@@ -1,4 +1,4 @@
-//! The hardware that is not there.
+//! The hardware of the mock.
 
 use crate::contract::{DomainFault, DomainLimits, Instants};
 use crate::{Control, Domain, ErrorKind, Key, Measured, Meter, Setting};
@@ -16,7 +16,7 @@ pub struct MockDevice {
     limits: (MicroWatts, MicroWatts),
     frequency: KiloHertz,
     throttle: Percent,
-    /// A limit of somebody else's; the stricter of the two is in force.
+    /// A limit of another writer; the stricter of the two is in force.
     stricter: Option<Setting>,
     counted: MicroJoules,
     draw: MicroWatts,
@@ -24,7 +24,7 @@ pub struct MockDevice {
 }
 
 impl MockDevice {
-    /// A device that nobody has limited yet, drawing 100 W.
+    /// A device without limits by anybody, drawing 100 W.
     #[must_use]
     pub fn new(domain: Domain) -> Self {
         let power = domain.power().map_or(MicroWatts::ZERO, |limit| limit.default().unwrap_or(limit.upper()));
@@ -44,7 +44,7 @@ impl MockDevice {
         }
     }
 
-    /// What the device is.
+    /// The domain of the device.
     #[must_use]
     pub const fn domain(&self) -> &Domain {
         &self.domain
@@ -63,19 +63,20 @@ impl MockDevice {
         Self { frequency, ..self }
     }
 
-    /// Drawing this.
+    /// With this draw.
     #[must_use]
     pub const fn drawing(self, draw: MicroWatts) -> Self {
         Self { draw, ..self }
     }
 
-    /// With this on its energy counter.
+    /// With this value of its energy counter.
     #[must_use]
     pub const fn counting_from(self, counted: MicroJoules) -> Self {
         Self { counted, ..self }
     }
 
-    /// Under a limit of somebody else's, a management controller's say, which the device heeds if it is the stricter.
+    /// With a limit of another writer, for example a management controller; the device keeps to it if it is the
+    /// stricter one.
     #[must_use]
     pub const fn held_at(self, stricter: Setting) -> Self {
         Self { stricter: Some(stricter), ..self }
@@ -88,7 +89,7 @@ impl MockDevice {
         Some(stricter.unwrap_or(own))
     }
 
-    /// What this device's own register says, before anybody stricter.
+    /// The value of this device's own register, without a stricter limit of another writer.
     pub(super) fn own(&self, control: Control) -> Option<Setting> {
         let own = match control {
             Control::Power => Setting::Power(self.limits.0),
@@ -143,7 +144,7 @@ impl MockDevice {
         self.throttle = throttle;
     }
 
-    /// A register takes multiples of its step, up to its ceiling; what is more wraps, as a powercap limit does.
+    /// A register accepts multiples of its step, up to its ceiling; a larger value wraps, as a powercap limit does.
     fn rounded(&self, limit: MicroWatts) -> MicroWatts {
         let Some(power) = self.domain.power() else { return limit };
         let step = power.step().max(MicroWatts::new(1)).get();
@@ -179,7 +180,7 @@ const fn side_by_side(limits: (MicroWatts, MicroWatts)) -> DomainLimits {
 pub struct MockMachine<const N: usize> {
     devices: [Cell<MockDevice>; N],
     now: Cell<Stamp>,
-    /// By how many places the order in which the kernel shows the devices is turned.
+    /// By how many positions the order in which the kernel shows the devices is rotated.
     turned: Cell<usize>,
 }
 
@@ -200,7 +201,7 @@ impl<const N: usize> MockMachine<N> {
         self.now.get()
     }
 
-    /// Lets time pass, and power be drawn in it.
+    /// Lets time pass, in which the devices draw power.
     pub fn advance(&self, span: Micros) {
         self.now.set(self.now.get() + span);
         for cell in &self.devices {
@@ -231,7 +232,7 @@ impl<const N: usize> MockMachine<N> {
         self.change(key, |device| device.draw = draw);
     }
 
-    /// Brings about a trouble. False if there is no such device.
+    /// Causes a fault. Returns false if there is no such device.
     pub fn cause(&self, trouble: DomainFault) -> bool {
         match trouble {
             DomainFault::Locked(key) => self.change(&key, |device| device.locked = true),
@@ -249,7 +250,7 @@ impl<const N: usize> MockMachine<N> {
         }
     }
 
-    /// Ends a trouble. What somebody moved stays moved, and new numbers stay new.
+    /// Ends a fault. A changed limit stays changed, and new numbers stay new.
     pub fn heal(&self, trouble: DomainFault) {
         match trouble {
             DomainFault::Locked(key) => self.change(&key, |device| device.locked = false),
@@ -259,7 +260,7 @@ impl<const N: usize> MockMachine<N> {
         };
     }
 
-    /// The devices that are present, in the order in which the kernel shows them, each with its own place.
+    /// The devices that are present, in the order in which the kernel shows them, each with its index.
     pub(super) fn shown(&self) -> impl Iterator<Item = (usize, Domain)> + '_ {
         let turned = self.turned.get().checked_rem(N).unwrap_or(0);
         let places = (0..N).cycle().skip(turned).take(N);

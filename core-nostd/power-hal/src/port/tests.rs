@@ -28,7 +28,7 @@ fn long_term(machine: &MockMachine<2>, number: u16) -> Option<Setting> {
     machine.in_force(&Key::package(number, None), POWER)
 }
 
-/// A journal that fails where it is told to.
+/// A journal that fails on request.
 #[derive(Debug, Default)]
 struct Faulty {
     memory: OriginalsInMemory<4>,
@@ -72,7 +72,8 @@ fn what_the_port_refuses_does_not_reach_the_journal_either() {
     }
 }
 
-/// Fix list agent S5, S6: originals outlive the process, and what was capped before is released to them.
+/// Fix list agent S5, S6: originals outlive the process, and a cap from before a restart is released to
+/// them.
 #[test]
 fn a_hal_that_opens_on_a_capped_machine_releases_to_the_journals_original() {
     let machine = two();
@@ -135,7 +136,7 @@ fn a_later_write_that_fails_keeps_the_original() {
     assert_eq!(long_term(&machine, 0), Some(Setting::Power(w(250))));
 }
 
-/// A HAL whose writes do half of their work.
+/// A HAL whose writes do only half of their work.
 struct Half<'g> {
     hal: Mock<'g, OriginalsInMemory<4>, 2>,
     machine: &'g MockMachine<2>,
@@ -168,7 +169,7 @@ impl PowerHal for Half<'_> {
     }
     fn restore(&mut self, domain: Handle, control: Control, original: &Original) -> Result<(), MockError> {
         match self.answers {
-            // The write is taken and has no effect, as a locked time window is on some kernels.
+            // The write is accepted without effect, as for a locked time window on some kernels.
             Ok(_) => Ok(()),
             Err(_) => self.hal.restore(domain, control, original),
         }
@@ -221,7 +222,7 @@ fn a_control_that_cannot_be_put_back_does_not_keep_the_others_from_it() {
         MockMachine::new([MockDevice::new(package(0).with_frequency(frequency).with_throttle(throttle))]);
     let key = Key::package(0, None);
     let mut hal = Mock::open(&machine, OriginalsInMemory::<4>::new());
-    // An original that an unknown version of the HAL has left.
+    // An original from an unknown version of the HAL.
     hal.originals().keep(&key, POWER, &Original::new(9, &[1, 2, 3]).unwrap()).unwrap();
     let package = hal.domains().find(&key).unwrap();
     hal.apply(package, Setting::Frequency(khz(1_000_000))).unwrap();
