@@ -1,14 +1,14 @@
-//! Decimal text to fixed point without a float in between: whole numbers, fractions and exponents, as JSON writes
-//! them. The result is the exact decimal value rounded once, in the direction that its [`Role`] asks for.
+//! Parses decimal text to fixed point without an intermediate float: whole numbers, fractions and exponents, as
+//! JSON writes them. The result is the exact decimal value, rounded once in the direction of its [`Role`].
 
 use core::fmt;
 
-/// Why a number is being rounded, which says in which direction.
+/// The purpose of a number, which decides in which direction it is rounded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// What is permitted: rounds and saturates down, so that no rounding permits more than was said.
+    /// What is permitted: rounds and saturates down, so that rounding never permits more than was meant.
     Limit,
-    /// What is drawn or asked for: rounds up, so that no rounding hides power.
+    /// What is drawn or requested: rounds up, so that rounding never hides power.
     Demand,
     /// Neither: rounds to the nearest value, halves up.
     Nearest,
@@ -37,10 +37,10 @@ impl fmt::Display for DecimalError {
 
 impl core::error::Error for DecimalError {}
 
-/// A multiple of 2⁻³³, the half of a bit, has at most 33 decimal places; what is beyond them can only decide the
-/// direction.
+/// A multiple of 2⁻³³, half of the last bit, has at most 33 decimal places. Digits beyond them only affect the
+/// direction of rounding.
 const PLACES: i64 = 33;
-/// One, in units of the last of them.
+/// One, in units of the last of these places.
 const ONE: u128 = 10_u128.pow(33);
 const FRACTION_BITS: u32 = 32;
 
@@ -60,7 +60,7 @@ pub(crate) fn parse_bits(text: &str, role: Role) -> Result<i64, DecimalError> {
     signed.and_then(|bits| i64::try_from(bits).ok()).ok_or(DecimalError::OutOfRange)
 }
 
-/// How much was cut off, of the last bit that was kept: less than half of it, half, or more.
+/// How much was cut off, relative to the last kept bit: less than half of it, half, or more.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Cut {
     Less,
@@ -68,7 +68,7 @@ enum Cut {
     More,
 }
 
-/// A decimal number as written: digits, and where the point stands among them.
+/// A decimal number as written: its digits, and the position of the decimal point.
 struct Number<'a> {
     negative: bool,
     whole: &'a str,
@@ -107,10 +107,10 @@ impl<'a> Number<'a> {
         let whole_digits = i64::try_from(self.whole.len()).unwrap_or(i64::MAX);
         let point = whole_digits.saturating_add(self.exponent);
         let mut whole: u64 = 0;
-        // The digits behind the point, and up to which place they go.
+        // The digits after the point, and how many places they cover.
         let (mut fraction, mut places) = (0_u128, 0_i64);
         let mut beyond = false;
-        // How far the digit stands behind the point; negative before it.
+        // The place of the digit after the point; negative before the point.
         let mut place = point.saturating_neg();
         for byte in self.whole.bytes().chain(self.fraction.bytes()) {
             let digit = byte.wrapping_sub(b'0');
@@ -144,8 +144,8 @@ fn push_digit(whole: u64, digit: u8) -> Result<u64, DecimalError> {
     if next > 1 << 31 { Err(DecimalError::OutOfRange) } else { Ok(next) }
 }
 
-/// The exponents of any number that fits are small; a larger one is cut to a bound that keeps its meaning
-/// (overflow, or nothing but a direction).
+/// The exponent of any number that fits is small. A larger one is limited to a bound that keeps its meaning
+/// (overflow, or only a direction of rounding).
 fn parse_exponent(text: &str) -> Result<i64, DecimalError> {
     let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
@@ -157,10 +157,10 @@ fn parse_exponent(text: &str) -> Result<i64, DecimalError> {
     Ok(if text.starts_with('-') { size.saturating_neg() } else { size })
 }
 
-/// Far beyond the length of any text that is read, so that digits cannot bring the value back into range.
+/// Far beyond the length of any text that is parsed, so that the digits cannot bring the value back into range.
 const EXPONENT_MAX: i64 = 1 << 40;
 
-/// Doubles the fraction, in units of the last place, once a bit and collects what is carried over the point.
+/// Doubles the fraction, in units of the last place, once for each bit and collects the carries.
 fn binary_fraction(mut fraction: u128, beyond: bool) -> (u32, Option<Cut>) {
     let mut bits: u32 = 0;
     for _ in 0..FRACTION_BITS {
@@ -177,7 +177,7 @@ fn binary_fraction(mut fraction: u128, beyond: bool) -> (u32, Option<Cut>) {
     (bits, Some(cut))
 }
 
-/// Whether twice as much is one or more; that is taken away.
+/// Doubles the fraction; returns whether the result is one or more, and then subtracts one.
 fn double(fraction: &mut u128) -> bool {
     let doubled = fraction.wrapping_mul(2);
     let carries = doubled >= ONE;
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn digits_beyond_the_resolution_still_decide_the_direction() {
-        // 2⁻³² exactly, in its 32 places, is exact in every role.
+        // 2⁻³² has 32 decimal places and is exact in every role.
         let smallest = "0.00000000023283064365386962890625";
         assert_eq!(parse_bits(smallest, Role::Limit), Ok(1));
         assert_eq!(parse_bits(smallest, Role::Demand), Ok(1));

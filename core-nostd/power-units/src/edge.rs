@@ -1,4 +1,4 @@
-//! The integers that devices speak, each named after its unit, and the clock.
+//! The integers that devices use, each named after its unit, and the clock.
 
 use crate::{Role, Watts};
 use core::fmt;
@@ -12,24 +12,24 @@ macro_rules! edge_unit {
         pub struct $name($raw);
 
         impl $name {
-            /// Nothing of it.
+            /// Zero.
             pub const ZERO: Self = Self(0);
             /// The largest value; sums that would be larger become this one.
             pub const MAX: Self = Self(<$raw>::MAX);
 
-            /// So many of the unit.
+            /// This number of units.
             #[must_use]
             pub const fn new(raw: $raw) -> Self {
                 Self(raw)
             }
 
-            /// How many of the unit.
+            /// The number of units.
             #[must_use]
             pub const fn get(self) -> $raw {
                 self.0
             }
 
-            /// The difference, or nothing when `other` is larger.
+            /// The difference; `None` when `other` is larger.
             #[must_use]
             pub const fn checked_sub(self, other: Self) -> Option<Self> {
                 match self.0.checked_sub(other.0) {
@@ -46,7 +46,7 @@ macro_rules! edge_unit {
             }
         }
 
-        /// What is below zero is zero.
+        /// A negative difference becomes zero.
         impl Sub for $name {
             type Output = Self;
             fn sub(self, other: Self) -> Self {
@@ -90,7 +90,7 @@ edge_unit! {
 }
 
 impl MicroWatts {
-    /// As a quantity to calculate with, rounded as `role` says; saturates at what a site can draw.
+    /// As a quantity to calculate with, rounded as `role` says; saturates at the range of [`Watts`].
     #[must_use]
     pub fn to_watts(self, role: Role) -> Watts {
         watts_of(self.0, 1_000_000, role)
@@ -106,7 +106,7 @@ impl MilliWatts {
 }
 
 impl MicroJoules {
-    /// The mean power that draws this energy in `elapsed`: J/s = W. A measurement, so it rounds up.
+    /// The mean power for this energy in `elapsed`: J/s = W. A measurement, so it rounds up.
     #[must_use]
     pub fn over(self, elapsed: NonZeroMicros) -> Watts {
         watts_of(self.0, elapsed.get(), Role::Demand)
@@ -114,7 +114,7 @@ impl MicroJoules {
 }
 
 impl Watts {
-    /// The energy that this power draws in `elapsed`, rounded down; what is below zero is zero.
+    /// The energy of this power in `elapsed`, rounded down; a negative power gives zero.
     #[must_use]
     pub fn during(self, elapsed: Micros) -> MicroJoules {
         let bits = u128::from(u64::try_from(self.to_bits()).unwrap_or(0));
@@ -123,10 +123,11 @@ impl Watts {
     }
 }
 
-/// `dividend / divisor` watts, without a 128-bit division: the whole part first, then 32 bits of the rest.
+/// `dividend / divisor` watts, without a 128-bit division: first the whole part, then 32 bits of the remainder.
 fn watts_of(dividend: u64, divisor: u64, role: Role) -> Watts {
-    // A rest below 2³² can be shifted up by 32 bits. A divisor above that, a span of more than 71 minutes, is halved
-    // with its dividend until it can, each rounded as the role asks; this costs less than one part in 2³¹.
+    // A remainder below 2³² can be shifted up by 32 bits. A larger divisor, a span of more than 71 minutes, is
+    // halved together with its dividend until it is small enough, each rounded as the role asks; this costs less
+    // than one part in 2³¹.
     let excess = 32_u32.saturating_sub(divisor.leading_zeros());
     let (dividend, divisor) = match role {
         Role::Limit => (dividend.wrapping_shr(excess), halved_up(divisor, excess)),
@@ -159,14 +160,14 @@ impl Micros {
     /// One minute.
     pub const MINUTE: Self = Self(60_000_000);
 
-    /// This span, if it is one to divide by.
+    /// This span; `None` if it is zero.
     #[must_use]
     pub const fn non_zero(self) -> Option<NonZeroMicros> {
         NonZeroU64::new(self.0)
     }
 }
 
-/// A span of time that can be divided by.
+/// A span of time that is not zero, for divisions.
 pub type NonZeroMicros = NonZeroU64;
 
 impl Millis {
@@ -177,12 +178,12 @@ impl Millis {
     }
 }
 
-/// A point in time on a monotonic clock, counted from a start that only its owner knows.
+/// A time on a monotonic clock, counted from a start that only its owner knows.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Stamp(Micros);
 
 impl Stamp {
-    /// The point that lies `since_start` after the clock's start.
+    /// The time `since_start` after the clock's start.
     #[must_use]
     pub const fn new(since_start: Micros) -> Self {
         Self(since_start)
@@ -194,7 +195,7 @@ impl Stamp {
         self.0
     }
 
-    /// The time from `earlier` until this, or nothing when the clock went backwards.
+    /// The time from `earlier` until this; `None` when the clock went backwards.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Option<Micros> {
         self.0.checked_sub(earlier.0)

@@ -1,4 +1,4 @@
-//! Clock frequency, in the unit that cpufreq speaks.
+//! Clock frequency, in the unit of cpufreq.
 
 use crate::Role;
 use crate::quantity::quantity;
@@ -9,7 +9,7 @@ quantity! {
 }
 
 impl KiloHertz {
-    /// The whole kilohertz that a driver is told; what is below zero is zero.
+    /// The whole kilohertz for a driver; a negative value becomes zero.
     #[must_use]
     pub fn to_whole(self, role: Role) -> u32 {
         let slack: i64 = match role {

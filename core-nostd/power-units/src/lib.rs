@@ -1,7 +1,8 @@
 //! The physical quantities of Joulie and the laws between them.
 //!
-//! One type per dimension, on fixed point, so that a decision is the same on every machine; integer types, named
-//! after what a device speaks, at the hardware edge. A type has only the operators that physics allows:
+//! One type for each dimension, in fixed point, so that a decision is the same on every machine. At the hardware
+//! edge there are integer types, named after the unit of the device. A type has only the operators that physics
+//! allows:
 //!
 //! ```
 //! use power_units::{Micros, MicroJoules, Watts};
@@ -16,7 +17,7 @@
 //! let nonsense = Watts::from_int(3) * Watts::from_int(4);
 //! ```
 //!
-//! Nothing here panics, allocates or uses a float. Operators saturate; where a saturated value would be a lie (a sum
+//! Nothing here panics, allocates or uses a float. Operators saturate; where a saturated value would be wrong (a sum
 //! over a cluster) there is a `checked_` form. Wherever a value must be rounded the caller names its [`Role`].
 #![no_std]
 #![forbid(unsafe_code)]

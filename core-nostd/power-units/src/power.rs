@@ -4,7 +4,7 @@ use crate::quantity::{divide, quantity, saturate};
 use crate::{MicroWatts, Micros, MilliWatts, NonZeroMicros, Role};
 
 quantity! {
-    /// Power. Its range, ±2 GW, holds a site.
+    /// Power. The range is ±2 GW, enough for a site.
     Watts, "W"
 }
 
@@ -16,13 +16,13 @@ quantity! {
 const BITS_PER_WATT: u64 = 1 << 32;
 
 impl Watts {
-    /// The microwatts that a driver is told. A limit rounds down; what is below zero is zero.
+    /// The microwatts for a driver. A limit rounds down; a negative value becomes zero.
     #[must_use]
     pub fn to_micro_watts(self, role: Role) -> MicroWatts {
         MicroWatts::new(self.to_parts(1_000_000, role))
     }
 
-    /// The milliwatts that a driver is told. A limit rounds down; what is below zero is zero.
+    /// The milliwatts for a driver. A limit rounds down; a negative value becomes zero.
     #[must_use]
     pub fn to_milli_watts(self, role: Role) -> MilliWatts {
         MilliWatts::new(u32::try_from(self.to_parts(1_000, role)).unwrap_or(u32::MAX))
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!((below.to_string(), above.to_string()), ("0.1".into(), "0.1".into()));
         assert_eq!(Watts::parse("0.1", Role::Limit), Ok(below));
         assert_eq!(Watts::parse("0.1", Role::Nearest), Ok(above));
-        // Two bits away it is another number.
+        // Two bits away it is displayed as another number.
         assert_eq!(Watts::from_bits(429_496_728).to_string(), "0.0999999996");
     }
 
@@ -177,7 +177,7 @@ mod tests {
             prop_assert!(low <= near && near <= high);
             let inside = |r: Ratio| r > Ratio::MIN && r < Ratio::MAX;
             if inside(low) && inside(high) {
-                // low·base ≤ value ≤ high·base for a positive base, turned around for a negative one.
+                // low·base ≤ value ≤ high·base for a positive base; reversed for a negative one.
                 let exact = i128::from(value.to_bits()) << 32;
                 let (a, b) = (i128::from(low.to_bits()) * i128::from(base.to_bits()),
                               i128::from(high.to_bits()) * i128::from(base.to_bits()));

@@ -1,4 +1,4 @@
-//! What every fixed-point quantity can do, whatever its dimension.
+//! The operations of every fixed-point quantity, whatever its dimension.
 
 /// Defines a signed 32.32 quantity: ±2³¹ units with a resolution of 2⁻³².
 macro_rules! quantity {
@@ -8,7 +8,7 @@ macro_rules! quantity {
         pub struct $name(fixed::types::I32F32);
 
         impl $name {
-            /// Nothing of it.
+            /// Zero.
             pub const ZERO: Self = Self(fixed::types::I32F32::ZERO);
             /// The largest value; results that would be larger become this one.
             pub const MAX: Self = Self(fixed::types::I32F32::MAX);
@@ -48,19 +48,19 @@ macro_rules! quantity {
                 self.max(Self::ZERO)
             }
 
-            /// This, brought between two bounds; the upper one wins where they cross.
+            /// This value, clamped between two bounds; the upper one wins where they cross.
             #[must_use]
             pub fn within(self, min: Self, max: Self) -> Self {
                 self.max(min).min(max)
             }
 
-            /// Without its sign.
+            /// The absolute value.
             #[must_use]
             pub const fn abs(self) -> Self {
                 Self(self.0.saturating_abs())
             }
 
-            /// The sum, if it can be told.
+            /// The sum; `None` when it overflows.
             #[must_use]
             pub const fn checked_add(self, other: Self) -> Option<Self> {
                 match self.0.checked_add(other.0) {
@@ -69,12 +69,12 @@ macro_rules! quantity {
                 }
             }
 
-            /// The sum of all of them, or nothing when it does not fit: an overflow is unknown, not a number.
+            /// The sum of all of them; `None` when it overflows: an overflow is unknown, not a number.
             pub fn checked_sum(all: impl IntoIterator<Item = Self>) -> Option<Self> {
                 all.into_iter().try_fold(Self::ZERO, Self::checked_add)
             }
 
-            /// So many of them.
+            /// This value multiplied by a count.
             #[must_use]
             pub fn times(self, count: u32) -> Self {
                 let wide = i128::from(self.to_bits()).saturating_mul(i128::from(count));
@@ -87,7 +87,7 @@ macro_rules! quantity {
                 Self::from_bits(crate::quantity::scale_bits(self.to_bits(), ratio.to_bits(), role))
             }
 
-            /// What part of `base` this is, rounded as `role` says; nothing when the base is zero.
+            /// The fraction of `base` that this is, rounded as `role` says; `None` when the base is zero.
             #[must_use]
             pub fn ratio_to(self, base: Self, role: crate::Role) -> Option<crate::Ratio> {
                 crate::quantity::ratio_bits(self.to_bits(), base.to_bits(), role).map(crate::Ratio::from_bits)
@@ -136,8 +136,9 @@ macro_rules! quantity {
             }
         }
 
-        /// A short decimal text that reads back as the same value; a precision is honoured. One bit beside a tenth the
-        /// tenth is shown: a limit of 0.1 is kept as the next lower value, and is still 0.1 to its reader.
+        /// A short decimal text that parses back to the same value; a precision is honoured. A value one bit away from
+        /// a tenth is displayed as the tenth: a limit of 0.1 is stored as the next lower value, and is still displayed
+        /// as 0.1.
         impl core::fmt::Display for $name {
             fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
                 core::fmt::Display::fmt(&self.0, f)
@@ -155,17 +156,17 @@ pub(crate) use quantity;
 
 use crate::Role;
 
-/// What can be shared out: any quantity, or a count of things.
+/// An amount that can be divided into shares: any quantity, or a count.
 pub trait Amount: Copy {
     /// As an integer: a quantity in units of 2⁻³².
     fn to_wide(self) -> i128;
 
-    /// The nearest amount to what [`Amount::to_wide`] would give.
+    /// The nearest amount to the value of [`Amount::to_wide`].
     fn from_wide(wide: i128) -> Self;
 
-    /// As much of this as `part` is of `whole`, in one exact step and then rounded as `role` says: 60 of 100 parts of
-    /// 350 W are 210 W and not a bit less. Nothing when the whole is zero, or when counts are so large that 128 bits
-    /// do not hold their product.
+    /// The same fraction of this as `part` is of `whole`, in one exact step and then rounded as `role` says: 60 of 100
+    /// parts of 350 W are exactly 210 W. `None` when the whole is zero, or when counts are so large that their product
+    /// exceeds 128 bits.
     fn part<Q: Amount>(self, part: Q, whole: Q, role: Role) -> Option<Self> {
         let product = self.to_wide().checked_mul(part.to_wide())?;
         divide(product, whole.to_wide(), role).map(Self::from_wide)
@@ -182,7 +183,7 @@ impl Amount for u64 {
     }
 }
 
-/// The nearest value that 64 bits hold.
+/// The nearest value that fits in 64 bits.
 pub(crate) fn saturate(wide: i128) -> i64 {
     i64::try_from(wide).unwrap_or(if wide < 0 { i64::MIN } else { i64::MAX })
 }
@@ -195,7 +196,7 @@ pub(crate) fn scale_bits(value: i64, ratio: i64, role: Role) -> i64 {
         Role::Demand => (1 << 32) - 1,
         Role::Nearest => 1 << 31,
     };
-    // Both factors are below 2⁶³ in size, so the product and the slack stay far inside 128 bits.
+    // Both factors are below 2⁶³ in size, so the product and the slack are far inside 128 bits.
     saturate(product.wrapping_add(slack) >> 32)
 }
 
@@ -204,7 +205,7 @@ pub(crate) fn ratio_bits(value: i64, base: i64, role: Role) -> Option<i64> {
     divide(i128::from(value).wrapping_shl(32), i128::from(base), role).map(saturate)
 }
 
-/// A quotient, rounded as `role` says; nothing when the divisor is zero.
+/// A quotient, rounded as `role` says; `None` when the divisor is zero.
 pub(crate) fn divide(dividend: i128, divisor: i128, role: Role) -> Option<i128> {
     let floor = dividend.checked_div_euclid(divisor)?;
     let rest = dividend.checked_rem_euclid(divisor)?;

@@ -1,4 +1,4 @@
-//! Parts of a whole.
+//! Fractions of a whole.
 
 use crate::quantity::quantity;
 use crate::{Role, quantity};
@@ -9,7 +9,7 @@ quantity! {
 }
 
 quantity! {
-    /// A part of a hundred, as people write it.
+    /// A percentage, as people write it.
     Percent, "%"
 }
 
@@ -17,7 +17,7 @@ impl Ratio {
     /// The whole.
     pub const ONE: Self = Self::from_int(1);
 
-    /// The same part of a hundred.
+    /// The same fraction in percent.
     #[must_use]
     pub fn to_percent(self) -> Percent {
         Percent::from_bits(quantity::saturate(i128::from(self.to_bits()).wrapping_mul(100)))
@@ -25,10 +25,10 @@ impl Ratio {
 }
 
 impl Percent {
-    /// All of it.
+    /// 100 %.
     pub const HUNDRED: Self = Self::from_int(100);
 
-    /// The same part of one, rounded as `role` says.
+    /// The same fraction as a ratio, rounded as `role` says.
     #[must_use]
     pub fn to_ratio(self, role: Role) -> Ratio {
         self.ratio_to(Self::HUNDRED, role).unwrap_or(Ratio::ZERO)

@@ -1,4 +1,4 @@
-//! Temperature is a point on a scale; only differences add up.
+//! Temperature is a point on a scale; only differences can be added.
 
 /// A temperature.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -10,7 +10,7 @@ crate::quantity::quantity! {
 }
 
 impl Celsius {
-    /// So many whole degrees.
+    /// This number of whole degrees.
     #[must_use]
     pub const fn from_int(degrees: i32) -> Self {
         Self(Kelvins::from_int(degrees))
