@@ -1,4 +1,5 @@
-//! joulie-core, budget and GPU fit: what the operator runs for every plan and the extender for every GPU pod.
+//! joulie-core, budget and GPU fit: the operator runs the former for every plan, the extender the latter for
+//! every GPU pod.
 
 use joulie_core::budget::{
     Admission, Allocation, BudgetError, BudgetNode, BudgetTree, Grant, GrantAccount, GrantReceipt, Group,

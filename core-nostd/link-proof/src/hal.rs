@@ -1,4 +1,4 @@
-//! power-hal: the verbs on the mock, the contract, and what every HAL calls.
+//! power-hal: the verbs on the mock, the contract, and the functions that every HAL calls.
 
 use power_hal::contract::{self, ContractBreach, ContractMode, ContractReport, Opaque, RefusableOriginals};
 use power_hal::mock::{Mock, MockError, MockMachine};

@@ -1,12 +1,13 @@
-//! Every entry of the core, kept alive, so that the linker must resolve all that they reach.
+//! Keeps every entry point of the core alive, so that the linker must resolve all code that they reach.
 //!
-//! There is no allocator here, and the panic handler calls a function that does not exist: where this links, no path
-//! in the core allocates or panics. It never runs. `cargo xtask proofs` builds it, with and without link-time
-//! optimisation, and reads its machine code for floats, recursion and stack.
+//! There is no allocator here, and the panic handler calls an undefined function. So if this links, no path in the
+//! core allocates or panics. It never runs. `cargo xtask proofs` builds it, with and without link-time optimisation,
+//! and checks its machine code for floats, recursion and stack use.
 #![no_std]
 #![no_main]
 
-/// Defines functions and `keep`, which takes the address of each, so that neither compiler nor linker drops one.
+/// Defines functions and `keep`, which takes the address of each, so that neither the compiler nor the linker
+/// removes one.
 macro_rules! roots {
     ($($(#[$meta:meta])* fn $name:ident $(<$($life:lifetime),+>)? ($($arg:ident: $ty:ty),* $(,)?) -> $out:ty $body:block)*) => {
         $($(#[$meta])* #[inline(never)] fn $name $(<$($life),+>)? ($($arg: $ty),*) -> $out $body)*
@@ -25,7 +26,8 @@ mod placement;
 mod planted;
 mod units;
 
-// The compiler may call these for copies, and a bare machine would bring them. Nothing here runs, so they need not work.
+// The compiler may call these for copies, and a bare machine would provide them. Nothing here runs, so they need not
+// work.
 core::arch::global_asm!(
     ".globl memcpy, memmove, memset, memcmp, bcmp",
     ".type memcpy, @function",
@@ -33,7 +35,7 @@ core::arch::global_asm!(
 );
 
 unsafe extern "C" {
-    /// Nobody defines it.
+    /// It has no definition.
     fn the_core_can_panic() -> !;
 }
 
@@ -43,7 +45,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     unsafe { the_core_can_panic() }
 }
 
-/// Where the linker starts to look for what is needed.
+/// The linker's entry point.
 #[unsafe(no_mangle)]
 extern "C" fn _start() {
     budget::keep();

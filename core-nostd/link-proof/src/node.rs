@@ -1,4 +1,4 @@
-//! joulie-core, node: what the agent runs in every tick.
+//! joulie-core, node: the code that the agent runs in every tick.
 
 use joulie_core::node::backend::{self, BackendLaw};
 use joulie_core::node::cap::{self, CapIntent, CapRange, DesiredCap, Floor, Resolution};

@@ -1,4 +1,4 @@
-//! joulie-core, placement: what the extender runs for every request and every snapshot.
+//! joulie-core, placement: the code that the extender runs for every request and every snapshot.
 
 use joulie_core::placement::assumed::{
     AssumedRule, AssumedSlot, AssumedWatts, NodeKey, PodUid, Sighting, SightingOutcome, Swept,

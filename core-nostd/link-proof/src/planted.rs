@@ -1,4 +1,4 @@
-//! What must not pass. Each is built only to see its proof fail.
+//! Code that must fail a proof. Each is built only to check that its proof fails.
 
 #[cfg(feature = "plant-vec")]
 extern crate alloc;
