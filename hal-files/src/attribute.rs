@@ -11,25 +11,25 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 static ONLY_READ: AtomicBool = AtomicBool::new(false);
 
-/// From now on this process opens no attribute to be written: whoever asks for it is told that it is not permitted, as
-/// a process without privileges is. There is no way back, so that no code that is called later can find one.
+/// Makes this process open attributes for reading only, from now on: an attempt to open one for writing is not
+/// permitted, as for a process without privileges. It cannot be undone, so that no later code can undo it.
 pub fn only_read() {
     ONLY_READ.store(true, Ordering::SeqCst);
 }
 
-/// Whether [`only_read`] was called, for what is opened in another way than by [`Attribute`].
+/// Whether [`only_read`] was called, for files that are opened by other code than [`Attribute`].
 #[must_use]
 pub fn is_only_read() -> bool {
     ONLY_READ.load(Ordering::SeqCst)
 }
 
-/// No attribute that is read here is longer; what does not fit is bad data.
+/// No attribute that is read here is longer; a longer text is bad data.
 pub const TEXT_MAX: usize = 256;
 
-/// No attribute at all is longer than a page; lists of CPUs and of frequencies come near it.
+/// No attribute at all is longer than a page; lists of CPUs and of frequencies can be nearly as long.
 const PAGE_MAX: usize = 4096;
 
-/// What an attribute is opened for.
+/// The access for which an attribute is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
     /// To be read.
@@ -38,7 +38,7 @@ pub enum Access {
     ReadWrite,
 }
 
-/// Which powercap-or-not reading of error numbers applies.
+/// The surfaces by which error numbers are interpreted.
 #[derive(Clone, Copy, Debug)]
 struct Surfaces {
     read: Surface,
@@ -51,15 +51,15 @@ pub struct Attribute {
     file: File,
     path: Arc<Path>,
     surfaces: Surfaces,
-    /// Whether it is a file in a test's folder, which keeps what a shorter number leaves of a longer one.
+    /// Whether it is a plain file in a test's folder, which keeps the rest of a longer number.
     plain: bool,
 }
 
-/// What sysfs says is the size of every attribute, on machines with the smallest pages.
+/// The size that sysfs reports for every attribute, on machines with the smallest pages.
 const ATTRIBUTE_SIZE: u64 = 4096;
 
 impl Attribute {
-    /// Opens an attribute of powercap, whose error numbers have meanings of their own.
+    /// Opens an attribute of powercap, which has its own meanings of error numbers.
     ///
     /// # Errors
     /// When it cannot be opened.
@@ -91,13 +91,13 @@ impl Attribute {
         }
     }
 
-    /// Which file this is.
+    /// The path of the file.
     #[must_use]
     pub fn path(&self) -> &Arc<Path> {
         &self.path
     }
 
-    /// Reads it as it stands, from its beginning.
+    /// Reads the current content from the beginning.
     ///
     /// # Errors
     /// When it cannot be read, or is longer than any attribute.
@@ -129,7 +129,7 @@ impl Attribute {
         text::line(text).map(str::to_owned).ok_or_else(|| FileError::bad_data(&self.path))
     }
 
-    /// Reads one line of text as long as attributes get, for enumeration.
+    /// Reads one line of text up to the length of a page, for enumeration.
     ///
     /// # Errors
     /// When it cannot be read, or is not a line of printable text.
@@ -141,10 +141,10 @@ impl Attribute {
         text.map(str::to_owned).ok_or_else(|| FileError::bad_data(&self.path))
     }
 
-    /// Writes one whole number in one call, as the kernel wants it.
+    /// Writes one whole number in one call, as the kernel requires.
     ///
     /// # Errors
-    /// When it is not taken.
+    /// When it is not accepted.
     pub fn write_whole(&self, value: u64) -> Result<(), FileError> {
         let mut buffer = [0; 20];
         let digits = text::decimal(value, &mut buffer);
@@ -154,7 +154,7 @@ impl Attribute {
             let end = if self.plain { self.file.set_len(u64::try_from(taken).unwrap_or(0)) } else { Ok(()) };
             return end.map_err(|error| self.failed(FileOperation::Write, &error));
         }
-        // Half a number is another number: say so, and let the read-back show what is there.
+        // Part of a number is another number: return an error, and the read-back shows what is in force.
         Err(FileError {
             path: Arc::clone(&self.path),
             deed: FileOperation::Write,

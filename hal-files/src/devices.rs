@@ -1,7 +1,7 @@
-//! The power port over devices that each have one limit of their whole power, and a meter: GPUs and sockets.
+//! The power port for devices with one limit of their whole power and a meter: GPUs and sockets.
 //!
-//! A HAL brings a [`DeviceBackend`], which knows how to reach the numbers; [`CappedDevices`] does the rest in the same way for all of
-//! them.
+//! A HAL provides a [`DeviceBackend`], which accesses the numbers; [`CappedDevices`] implements the rest in the same
+//! way for all of them.
 
 use power_hal::{
     Clock, Control, Domain, Domains, Error, ErrorKind, ErrorType, Generation, Handle, Key, Measured,
@@ -9,80 +9,80 @@ use power_hal::{
 };
 use power_units::MicroWatts;
 
-/// No device draws or takes as much; a larger number is a broken answer.
+/// No device draws or accepts this much; a larger number is a wrong answer.
 const POSSIBLE_MAX: MicroWatts = MicroWatts::new(20_000_000_000);
 
-/// A power that a device may have said.
+/// The power, if it is plausible.
 #[must_use]
 pub fn possible(power: MicroWatts) -> Option<MicroWatts> {
     (power <= POSSIBLE_MAX).then_some(power)
 }
 
-/// A cap that may be in force: no device runs at nothing.
+/// The cap, if it can be in force: no device runs at 0 W.
 #[must_use]
 pub fn in_force(cap: MicroWatts) -> Option<MicroWatts> {
     possible(cap).filter(|cap| *cap > MicroWatts::ZERO)
 }
 
-/// What a device fails with, where [`CappedDevices`] itself has to say it.
+/// The errors of a device that [`CappedDevices`] itself creates.
 pub trait DeviceError: Error {
-    /// The device is not there any more, or the handle is of an earlier list.
+    /// The device is not present any more, or the handle is from an earlier list.
     fn gone() -> Self;
 
-    /// The device has a power limit and nothing else to set.
+    /// The device has no control other than its power limit.
     fn lacking() -> Self;
 
-    /// What the journal holds is no cap.
+    /// The journal's entry is not a valid cap.
     fn unfit(key: Key) -> Self;
 }
 
-/// A way to devices that tell what they draw and take a cap. A device is named by its place in the list of the last look;
-/// a place beyond it is [`DeviceError::gone`].
+/// Access to devices that report their draw and accept a cap. A device is named by its index in the list of the last
+/// enumeration; an index beyond it is [`DeviceError::gone`].
 pub trait DeviceBackend {
-    /// What a device fails with.
+    /// The error of a device.
     type Error: DeviceError;
 
-    /// Looks at the hardware anew and lists its domains by their keys in order. What cannot be made sense of is left
-    /// out, or described without what is missing, and is a complaint. Absent hardware is an empty list. `kept` tells the
-    /// cap that a device had before the first write, where somebody wrote one.
+    /// Enumerates the hardware again and lists its domains in the order of their keys. A device that cannot be
+    /// interpreted is left out, or described without the missing part, and is a complaint. Absent hardware gives an
+    /// empty list. `kept` returns the cap that a device had before the first write, if one was written.
     ///
     /// # Errors
-    /// When the hardware cannot be listed; the places of the last look then stay, and those whose device cannot be
-    /// reached any more are [`DeviceError::gone`].
+    /// When the hardware cannot be listed. The indices of the last enumeration then stay valid, and those whose
+    /// device is no longer accessible are [`DeviceError::gone`].
     fn look(
         &mut self,
         kept: &dyn Fn(&Key) -> Option<MicroWatts>,
         complaints: &mut Vec<Self::Error>,
     ) -> Result<Vec<Domain>, Self::Error>;
 
-    /// Whether reading the device now would leave it as it is.
+    /// Checks that a read does not change the state of the device.
     ///
     /// # Errors
-    /// When reading would wake it from its sleep.
+    /// When a read would wake it.
     fn awake(&self, at: usize) -> Result<(), Self::Error>;
 
-    /// What its meter shows.
+    /// The value of its meter.
     ///
     /// # Errors
-    /// When it does not say.
+    /// When it cannot be read.
     fn measured(&self, at: usize) -> Result<Measured, Self::Error>;
 
-    /// The cap that is in force, above zero.
+    /// The cap in force, above zero.
     ///
     /// # Errors
-    /// When it does not say.
+    /// When it cannot be read.
     fn cap(&self, at: usize) -> Result<MicroWatts, Self::Error>;
 
-    /// Writes a cap that lies in the range.
+    /// Writes a cap that is in the range.
     ///
     /// # Errors
-    /// When it is not taken.
+    /// When it is not accepted.
     fn set_cap(&self, at: usize, cap: MicroWatts) -> Result<(), Self::Error>;
 
-    /// Writes the cap that [`cap`](Self::cap) told before the first write; it may lie outside the range.
+    /// Writes the cap that [`cap`](Self::cap) returned before the first write; it may be outside the range.
     ///
     /// # Errors
-    /// When it is not taken.
+    /// When it is not accepted.
     fn put_back(&self, at: usize, cap: MicroWatts) -> Result<(), Self::Error> {
         self.set_cap(at, cap)
     }
@@ -103,18 +103,18 @@ pub struct CappedDevices<B: DeviceBackend, C, O> {
 }
 
 impl<B: DeviceBackend, C: Clock, O: Originals> CappedDevices<B, C, O> {
-    /// Opens the devices that the backend finds; where there are none, it has no domain, and that is no error.
+    /// Opens the devices that the backend finds; without devices there is no domain, and that is no error.
     ///
     /// # Errors
-    /// When the hardware is there and cannot be listed.
+    /// When the hardware exists but cannot be listed.
     pub fn open(mut backend: B, clock: C, originals: O) -> Result<Self, B::Error> {
         let mut complaints = Vec::new();
         let domains = backend.look(&|key| kept(&originals, key), &mut complaints)?;
         Ok(Self { backend, clock, originals, generation: Generation::FIRST, domains, complaints })
     }
 
-    /// What the last enumeration could not make sense of: devices that are left out or described without a limit, and
-    /// facts that are missing.
+    /// The problems of the last enumeration: devices that are left out or described without a limit, and missing
+    /// facts.
     #[must_use]
     pub fn complaints(&self) -> &[B::Error] {
         &self.complaints
@@ -131,7 +131,7 @@ impl<B: DeviceBackend, C: Clock, O: Originals> CappedDevices<B, C, O> {
     }
 }
 
-/// The cap that the journal holds of a device; what is no cap is none.
+/// The cap of a device in the journal; `None` if the entry is not a valid cap.
 fn kept(originals: &impl Originals, key: &Key) -> Option<MicroWatts> {
     originals.kept(key, Control::Power).as_ref().and_then(word)
 }
@@ -147,7 +147,7 @@ impl<B: DeviceBackend, C, O> ErrorType for CappedDevices<B, C, O> {
     type Error = B::Error;
 }
 
-/// What a sample says of a value that the domain has: "not supported" is for what it does not have.
+/// The error kind in a sample for a value that the domain has: "not supported" is reserved for values that it lacks.
 fn failing(error: &impl Error) -> ErrorKind {
     let kind = error.kind();
     if kind == ErrorKind::NotSupported { ErrorKind::Io } else { kind }
@@ -189,7 +189,7 @@ impl<B: DeviceBackend, C: Clock, O: Originals> PowerHal for CappedDevices<B, C, 
             answered |= cap.is_ok();
             failure = cap.err().or(failure);
         }
-        // A device of which nothing at all is known is not a sample.
+        // If nothing of a device can be read, the whole read fails.
         match failure {
             Some(error) if !answered => Err(error),
             _ => Ok(sample),
@@ -218,9 +218,9 @@ impl<B: DeviceBackend, C: Clock, O: Originals> PowerHal for CappedDevices<B, C, 
         &mut self.originals
     }
 
-    /// As the port has it, but for what is in force being the strictest of several caps. The original is always
-    /// written, as a cap that reads like it may be another one's, below which ours would stay behind; and a cap that
-    /// reads lower afterwards is restored, as the rest is not ours.
+    /// Like the port's `release`, but the cap in force is the strictest of several. The original is always written:
+    /// if it is equal to the cap in force, that cap may be another writer's, and ours would remain below it. A cap
+    /// that reads lower afterwards counts as restored, since the rest is not ours.
     fn release(&mut self, domain: Handle) -> Result<Released, PortError<B::Error>> {
         let key = *self.domains().get(domain).ok_or(Refusal::Stale)?.key();
         let Some(original) = self.originals.kept(&key, Control::Power) else {

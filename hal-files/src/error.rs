@@ -1,4 +1,4 @@
-//! Why a file did not give or take a value.
+//! Why a file operation failed.
 
 use power_hal::{ErrorKind, Surface};
 use std::fmt;
@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What was attempted.
+/// The operation that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileOperation {
     /// Opening it.
@@ -15,27 +15,27 @@ pub enum FileOperation {
     List,
     /// Reading it.
     Read,
-    /// Making sense of what was read.
+    /// Parsing what was read.
     Parse,
     /// Writing to it.
     Write,
 }
 
-/// A file that failed, and how.
+/// A file operation that failed, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileError {
-    /// Which file.
+    /// The file.
     pub path: Arc<Path>,
-    /// What was attempted.
+    /// The operation.
     pub deed: FileOperation,
     /// What to branch on.
     pub kind: ErrorKind,
-    /// The kernel's number, if it gave one.
+    /// The kernel's error number, if there is one.
     pub errno: Option<i32>,
 }
 
 impl FileError {
-    /// A failure that the kernel reported, read as `surface` means it.
+    /// A failure that the kernel reported, interpreted for `surface`.
     #[must_use]
     pub fn from_io(path: &Arc<Path>, deed: FileOperation, surface: Surface, error: &io::Error) -> Self {
         let errno = error.raw_os_error();
@@ -43,7 +43,7 @@ impl FileError {
         Self { path: Arc::clone(path), deed, kind, errno }
     }
 
-    /// A text that is not what it should be.
+    /// A text that does not have the expected form.
     #[must_use]
     pub fn bad_data(path: &Arc<Path>) -> Self {
         Self { path: Arc::clone(path), deed: FileOperation::Parse, kind: ErrorKind::BadData, errno: None }

@@ -1,4 +1,5 @@
-//! The devices of hwmon: a folder for each, numbered in the order of probing, and what all drivers have in common in it.
+//! The devices of hwmon: one folder for each, numbered in the order of probing, and the common parts of all
+//! drivers.
 
 use crate::{Access, Attribute, FileError, FileOperation, Root, TEXT_MAX, text};
 use power_hal::{ErrorKind, Surface};
@@ -9,7 +10,7 @@ use std::sync::Arc;
 /// The folders below the root, in the order of their numbers.
 ///
 /// # Errors
-/// When they cannot be listed; where there is no hwmon, there are none.
+/// When they cannot be listed; without hwmon there are none.
 pub fn folders(root: &Root) -> Result<Vec<PathBuf>, FileError> {
     let class = root.join("sys/class/hwmon");
     let names = root.names(&class)?;
@@ -19,7 +20,7 @@ pub fn folders(root: &Root) -> Result<Vec<PathBuf>, FileError> {
     Ok(numbered.into_iter().map(|(_, folder)| folder).collect())
 }
 
-/// What the driver calls a folder's device.
+/// The name in a folder, which the driver sets.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -27,17 +28,17 @@ pub fn name(folder: &Path) -> Result<String, FileError> {
     line(&folder.join("name"))
 }
 
-/// Where the device of a folder stands, all links followed.
+/// The path of a folder's device, with all links resolved.
 ///
 /// # Errors
-/// When the link cannot be followed.
+/// When the link cannot be resolved.
 pub fn device(folder: &Path) -> Result<PathBuf, FileError> {
     let link = folder.join("device");
     std::fs::canonicalize(&link)
         .map_err(|error| FileError::from_io(&Arc::from(link), FileOperation::Open, Surface::Device, &error))
 }
 
-/// A file with one line.
+/// The content of a file with one line.
 ///
 /// # Errors
 /// When it cannot be read.
@@ -45,14 +46,14 @@ pub fn line(path: &Path) -> Result<String, FileError> {
     Attribute::device(path.to_owned(), Access::Read).and_then(|file| file.read_line())
 }
 
-/// The number behind a prefix, in decimal digits and nothing else.
+/// The number after a prefix, in decimal digits only.
 #[must_use]
 pub fn number<N: FromStr>(text: &str, prefix: &str) -> Option<N> {
     let digits = text.strip_prefix(prefix)?;
     if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok() } else { None }
 }
 
-/// Opens an attribute to be read. One that is not there is none; one that cannot be opened is a complaint.
+/// Opens an attribute for reading. A missing one is `None`; one that cannot be opened is a complaint.
 pub fn open(path: &Path, complain: &mut dyn FnMut(FileError)) -> Option<Attribute> {
     match Attribute::device(path.to_owned(), Access::Read) {
         Ok(file) => Some(file),
@@ -65,7 +66,8 @@ pub fn open(path: &Path, complain: &mut dyn FnMut(FileError)) -> Option<Attribut
     }
 }
 
-/// An attribute that sets something. Where this process may not write it, it is read, and a write says why.
+/// An attribute that sets a value. If this process may not write it, it can still be read, and a write returns
+/// the reason.
 #[derive(Debug)]
 pub struct Settable {
     file: Attribute,
@@ -73,7 +75,7 @@ pub struct Settable {
 }
 
 impl Settable {
-    /// Opens one; as [`open`].
+    /// Opens one, like [`open`].
     pub fn open(path: &Path, complain: &mut dyn FnMut(FileError)) -> Option<Self> {
         match Attribute::device(path.to_owned(), Access::ReadWrite) {
             Ok(file) => Some(Self { file, refused: None }),
@@ -98,7 +100,7 @@ impl Settable {
     /// Writes a number.
     ///
     /// # Errors
-    /// When it is not taken, or the file was not opened to be written.
+    /// When it is not accepted, or the file was not opened for writing.
     pub fn write_whole(&self, value: u64) -> Result<(), FileError> {
         match &self.refused {
             Some(refused) => Err(refused.clone()),
@@ -107,7 +109,8 @@ impl Settable {
     }
 }
 
-/// Whether the device behind `power/runtime_status` sleeps, or is about to. One that does not say so is awake.
+/// Whether the device behind `power/runtime_status` is asleep, or about to be. A device without that file is
+/// awake.
 #[must_use]
 pub fn sleeps(runtime_status: Option<&Attribute>) -> bool {
     let Some(status) = runtime_status else { return false };

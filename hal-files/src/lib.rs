@@ -1,9 +1,9 @@
-//! The kernel's attributes as files, the way every HAL that stands on them needs it: paths below a configurable root,
-//! descriptors kept open, text read into a buffer on the stack and believed only when it is exactly a number.
+//! The kernel's attributes as files, as all HALs on sysfs need them: paths below a configurable root, descriptors
+//! kept open, text read into a buffer on the stack and accepted only when it is exactly a number.
 //!
-//! [`devices`] is the port over devices with one limit each, [`hwmon`] what its drivers have in common. It knows no driver
-//! by name. Errors carry the path for a person and one [`ErrorKind`](power_hal::ErrorKind) to branch on;
-//! neither reading nor failing allocates.
+//! [`devices`] implements the port for devices with one limit each; [`hwmon`] contains the common parts of their
+//! drivers. This crate contains no driver's name. Errors contain the path for people and one
+//! [`ErrorKind`](power_hal::ErrorKind) to branch on; neither reading nor failing allocates.
 #![forbid(unsafe_code)]
 
 mod attribute;

@@ -1,11 +1,12 @@
-//! Where /sys and /dev are: on the machine itself, on a mounted copy of them, or in a test's folder.
+//! The location of /sys and /dev: on the machine itself, on a mounted copy of them, or in a test's
+//! folder.
 
 use crate::error::{FileError, FileOperation};
 use power_hal::Surface;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The folder that everything hangs off.
+/// The folder from which all paths are resolved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Root(PathBuf);
 
@@ -16,22 +17,23 @@ impl Root {
         Self(PathBuf::from("/"))
     }
 
-    /// Another folder that holds `sys` and `dev`.
+    /// Another folder that contains `sys` and `dev`.
     #[must_use]
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self(folder.into())
     }
 
-    /// The path of what is at `relative` (`sys/class/powercap`) below the root.
+    /// The path of `relative` (`sys/class/powercap`) below the root.
     #[must_use]
     pub fn join(&self, relative: &str) -> PathBuf {
         self.0.join(relative)
     }
 
-    /// The names in a folder in order; none where there is no such folder: that hardware is absent.
+    /// The names in a folder, sorted; empty where the folder does not exist: that hardware is
+    /// absent.
     ///
     /// # Errors
-    /// When there is one and it cannot be listed.
+    /// When it exists but cannot be listed.
     pub fn names(&self, folder: &Path) -> Result<Vec<String>, FileError> {
         let path: Arc<Path> = Arc::from(folder);
         let failed =
@@ -43,7 +45,7 @@ impl Root {
         };
         let mut names = Vec::new();
         for entry in listing {
-            // A name that is not text is none that a driver gives.
+            // A name that is not valid text is not one of a driver.
             if let Ok(name) = entry.map_err(|error| failed(&error))?.file_name().into_string() {
                 names.push(name);
             }

@@ -1,7 +1,7 @@
-//! What the kernel writes, read strictly: a surprise is bad data, never a number that it might have meant.
+//! Parses the kernel's texts strictly: an unexpected text is bad data, never a guessed number.
 
-/// One whole number as an attribute shows it: digits and a newline. Anything else is nothing: an empty line, a sign,
-/// a huge number, trailing junk, bytes that are not text.
+/// One whole number as an attribute shows it: digits and a newline. `None` for anything else: an empty line, a sign,
+/// a number that is too large, trailing characters, bytes that are not text.
 #[must_use]
 pub fn whole(text: &[u8]) -> Option<u64> {
     let digits = line(text)?;
@@ -11,7 +11,7 @@ pub fn whole(text: &[u8]) -> Option<u64> {
     digits.parse().ok()
 }
 
-/// One word or sentence: a line of printable text without the newline. An empty line is one, too.
+/// One line of printable text, without the newline. An empty line is valid.
 #[must_use]
 pub fn line(text: &[u8]) -> Option<&str> {
     let line = text.strip_suffix(b"\n").unwrap_or(text);
@@ -19,7 +19,7 @@ pub fn line(text: &[u8]) -> Option<&str> {
     if printable { std::str::from_utf8(line).ok() } else { None }
 }
 
-/// `value` in decimal, in the tail of `buffer`. Twenty digits hold every number of 64 bits.
+/// `value` in decimal, at the end of `buffer`. Twenty digits suffice for every number of 64 bits.
 #[must_use]
 pub fn decimal(mut value: u64, buffer: &mut [u8; 20]) -> &[u8] {
     let mut start = buffer.len();
