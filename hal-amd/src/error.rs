@@ -1,4 +1,4 @@
-//! What a device fails with: which one, what was attempted, and one kind to branch on.
+//! The errors of devices: the device, the operation, and one kind to branch on.
 
 use crate::hsmp::HsmpCommand;
 use crate::rocm::{Call, RsmiStatus};
@@ -9,39 +9,39 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Why a device did not do what was asked.
+/// Why an operation on a device failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AmdError {
-    /// A file failed, of this device where it is known.
+    /// A file operation failed, on this device if it is known.
     File(Option<Key>, FileError),
-    /// The driver is resetting or suspending the GPU, and permits nothing until it is done.
+    /// The driver is resetting or suspending the GPU, and permits no access until that is done.
     InReset(Key, FileError),
-    /// The GPU sleeps, and to read it would wake it.
+    /// The GPU is asleep, and a read would wake it.
     Asleep(Key),
-    /// A cap inside the range that the device itself shows was refused as invalid: a GPU of a virtual machine, or one
-    /// whose firmware does not let anybody set it.
+    /// A cap inside the range that the device itself reports was refused as invalid: a GPU of a virtual machine, or
+    /// one whose firmware allows no change of the cap.
     TakesNoCap(Key, FileError),
-    /// The firmware of a socket, or the driver before it, refused a message with this error number.
+    /// The firmware of a socket, or its driver, refused a message with this error number.
     Mailbox(Key, HsmpCommand, i32),
-    /// The firmware of a socket answered a message with a number that cannot be.
+    /// The firmware of a socket answered a message with an impossible number.
     Answer(Key, HsmpCommand),
-    /// The ROCm SMI library did not do what was asked, of this GPU where it is known.
+    /// A call of the ROCm SMI library failed, for this GPU if it is known.
     Rocm(Option<Key>, Call, RsmiStatus),
-    /// The ROCm SMI library is there and cannot be loaded, or lacks a function; the loader's own words.
+    /// The ROCm SMI library is installed but cannot be loaded, or lacks a function; the text of the loader.
     Library(Box<str>),
-    /// The ROCm SMI library answered with a number that cannot be.
+    /// The ROCm SMI library answered with an impossible number.
     Impossible(Key, Call),
-    /// What it says of its range is none: it is described without a limit.
+    /// Its reported range is not valid: it is described without a limit.
     Range(Key, BadLimit),
-    /// The folder of the device does not say which GPU or socket it is, so it is left out.
+    /// The folder of the device does not identify its GPU or socket, so it is ignored.
     Unidentified(Arc<Path>),
-    /// Two folders say that they are the same device; the second one is left out.
+    /// Two folders identify the same device; the second one is ignored.
     Twice(Key, Arc<Path>),
-    /// What the journal holds is no cap.
+    /// The journal's entry is not a valid cap.
     Unfit(Key),
-    /// The device has a power limit and nothing else to set.
+    /// The device has no control other than its power limit.
     Lacking,
-    /// The device is not there any more, or the handle is of an earlier list.
+    /// The device is not present any more, or the handle is from an earlier list.
     Gone,
 }
 

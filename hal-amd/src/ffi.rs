@@ -1,4 +1,4 @@
-//! The boundary to what std does not have: the system call of `/dev/hsmp`, and the functions of `librocm_smi64`.
+//! The boundary to code outside of std: the system call of `/dev/hsmp`, and the functions of `librocm_smi64`.
 
 use crate::hsmp::HsmpMessage;
 use crate::rocm::RsmiStatus;
@@ -12,7 +12,7 @@ use std::ptr;
 /// `_IOWR(0xF8, 0, struct hsmp_message)`: both directions, 44 bytes.
 const HSMP_IOCTL_CMD: libc::Ioctl = 0xC02C_F800;
 
-/// Hands a message to the driver behind `file`, which writes the answer into it.
+/// Passes a message to the driver behind `file`, which writes the answer into it.
 pub(crate) fn hsmp_ioctl(file: &File, message: &mut HsmpMessage) -> Result<(), io::Error> {
     // SAFETY: the descriptor is open, as `file` is borrowed. The command's number tells the kernel to read and write
     // 44 bytes, which is the size of `Message` (asserted where it is declared), and `message` is borrowed exclusively
@@ -30,7 +30,7 @@ type GetTwo = unsafe extern "C" fn(u32, u32, *mut u64, *mut u64) -> u32;
 type GetKind = unsafe extern "C" fn(u32, *mut u64, *mut u32) -> u32;
 type SetAt = unsafe extern "C" fn(u32, u32, u64) -> u32;
 
-/// The functions of a loaded `librocm_smi64`, by the signatures of its header. It counts how often it was started, so
+/// The functions of a loaded `librocm_smi64`, with the signatures of its header. The library counts its starts, so
 /// that other users of it in this process are not disturbed.
 #[derive(Debug)]
 pub(crate) struct RocmSmi {
@@ -49,16 +49,16 @@ pub(crate) struct RocmSmi {
     _library: Library,
 }
 
-/// Each GPU has one sensor of its whole power.
+/// Each GPU has one sensor for its whole power.
 const SENSOR: u32 = 0;
 
-/// What a call answered with success has written.
+/// The result of a call: the written value if the status is success.
 fn outcome<T>(status: u32, value: T) -> Result<T, RsmiStatus> {
     if status == 0 { Ok(value) } else { Err(RsmiStatus(status)) }
 }
 
 impl RocmSmi {
-    /// Loads the library by its path, or by its name as the loader searches it.
+    /// Loads the library by its path, or by its name through the loader's search.
     pub(crate) fn load(name: &OsStr) -> Result<Self, libloading::Error> {
         // SAFETY: loading runs the library's initialisers. Whoever configured the name, or installed a library under
         // the vendor's name, vouches for it as for the rest of the machine; there is no other way to reach it without
@@ -99,13 +99,13 @@ impl RocmSmi {
         })
     }
 
-    /// Starts it, which looks for the devices anew if nobody else has it started.
+    /// Starts the library. It enumerates the devices again unless another user has started it already.
     pub(crate) fn init(&self) -> Result<(), RsmiStatus> {
         // SAFETY: the function of the loaded library by its signature; no flags.
         outcome(unsafe { (self.init)(0) }, ())
     }
 
-    /// Ends it, once for each successful start.
+    /// Shuts the library down, once for each successful start.
     pub(crate) fn shut_down(&self) {
         // SAFETY: the function of the loaded library by its signature, after a successful start. An end that fails
         // leaves it started, which the next start counts.

@@ -1,10 +1,10 @@
 //! The mailbox of EPYC sockets through `/dev/hsmp`, for kernels whose driver does not register `amd_hsmp_hwmon` (before
-//! about 6.16). As soon as one socket stands in hwmon, [`Hwmon`](crate::Hwmon) has them all and this backend has none:
-//! two ways to one firmware would be two domains with one key.
+//! about 6.16). As soon as one socket is in hwmon, [`Hwmon`](crate::Hwmon) lists all of them and this backend lists
+//! none: otherwise one firmware would be two domains with one key.
 //!
-//! Power is in mW. The firmware clips a limit at its maximum, and what is read back is the strictest of the limits that
-//! were set in band and out of band. Below what the silicon can do a limit is kept and has no further effect, and no
-//! message says where that begins: such a socket's minimum is unknown.
+//! Power is in mW. The firmware clips a limit at its maximum, and the read-back is the strictest of the limits that
+//! were set in band and out of band. A limit below what the silicon can reach is stored but has no further effect, and
+//! no message reports that minimum: the minimum of such a socket is unknown.
 
 mod message;
 
@@ -18,10 +18,10 @@ use power_hal::{Domain, Error, ErrorKind, Key, Measured};
 use power_units::{MicroWatts, MilliWatts};
 use std::path::Path;
 
-/// More sockets than this the driver does not know.
+/// The driver supports no more sockets than this.
 const SOCKETS_MAX: u16 = 8;
 
-/// The firmware takes milliwatts.
+/// The firmware's unit is milliwatts.
 const STEP: MicroWatts = MicroWatts::new(1_000);
 
 /// The sockets behind a mailbox.
@@ -29,7 +29,7 @@ const STEP: MicroWatts = MicroWatts::new(1_000);
 pub struct Hsmp<M> {
     root: Root,
     mailbox: Option<M>,
-    /// How to open the device anew at each look; not for a mailbox that was handed in.
+    /// How to open the device again at each enumeration; `None` for a mailbox that the caller provided.
     open: Option<Open<M>>,
     found: Vec<Socket>,
 }
@@ -52,13 +52,13 @@ impl Hsmp<DevHsmp> {
 }
 
 impl<M: Mailbox> Hsmp<M> {
-    /// The sockets behind a mailbox of one's own, on the machine below `root`.
+    /// The sockets behind a mailbox that the caller provides, on the machine below `root`.
     #[must_use]
     pub const fn over(root: Root, mailbox: M) -> Self {
         Self { root, mailbox: Some(mailbox), open: None, found: Vec::new() }
     }
 
-    /// Opens the device, which a driver that was loaded anew has replaced. False if there is none.
+    /// Opens the device again, since a reloaded driver replaces it. Returns false if there is none.
     fn reach(&mut self) -> Result<bool, AmdError> {
         let Some(open) = self.open else { return Ok(self.mailbox.is_some()) };
         match open(&self.root.join("dev/hsmp")) {
@@ -86,7 +86,7 @@ impl<M: Mailbox> Hsmp<M> {
         watts::possible(power).ok_or(AmdError::Answer(key, ask))
     }
 
-    /// A socket with what it has; nothing where there is none, or its firmware knows none of the messages.
+    /// A socket and its controls; `None` where there is none, or its firmware knows none of the messages.
     fn describe(&self, number: u16, complaints: &mut Vec<AmdError>) -> Option<(Domain, Socket)> {
         let (bare, key) = (Domain::socket(number), Key::socket(number));
         let answers = [HsmpCommand::Power, HsmpCommand::Limit, HsmpCommand::LimitMax]
@@ -94,8 +94,8 @@ impl<M: Mailbox> Hsmp<M> {
         if answers.iter().any(|answer| answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::Gone)) {
             return None;
         }
-        // A message that the firmware does not know is something that the socket does not have; any other failure is
-        // something that it has and did not say.
+        // If the firmware does not know a message, the socket does not have that feature. After any other failure, it
+        // has the feature but did not answer.
         let has = |answer: &Result<_, AmdError>| {
             answer.as_ref().err().is_none_or(|error| error.kind() != ErrorKind::NotSupported)
         };
@@ -153,7 +153,7 @@ impl<M: Mailbox> DeviceBackend for Hsmp<M> {
 
     fn set_cap(&self, at: usize, cap: MicroWatts) -> Result<(), AmdError> {
         let socket = self.socket(at)?;
-        // A cap in the range is below 32 bits of milliwatts; one that is not would be no cap.
+        // A cap in the range is below 32 bits of milliwatts; a larger one is not a valid cap.
         let milliwatts = u32::try_from(cap.get() / 1_000).map_err(|_| AmdError::Unfit(socket.key))?;
         self.send(socket.key, HsmpCommand::SetLimit, HsmpMessage::set_limit(socket.number, milliwatts))
             .map(|_| ())

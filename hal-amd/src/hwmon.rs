@@ -1,16 +1,16 @@
 //! `power1_cap` of hwmon: a GPU by amdgpu, an EPYC socket by `amd_hsmp_hwmon`.
 //!
-//! `hwmonN` is handed out in the order of probing, so a GPU is known by the PCI address of its device, and a socket by
-//! its own number. Which driver it is, the file `name` says. Numbers are in µW; amdgpu truncates a cap to whole watts,
-//! refuses what is outside its range, and takes 0 as a request to apply the present cap again; the socket's firmware
+//! `hwmonN` is numbered in the order of probing, so a GPU is identified by the PCI address of its device, and a socket
+//! by its own number. The file `name` contains the driver. Numbers are in µW. amdgpu truncates a cap to whole watts,
+//! refuses a cap outside its range, and takes 0 as a request to apply the current cap again; the socket's firmware
 //! clips at its maximum.
 //!
-//! A GPU that sleeps (`power/runtime_status`) is woken by any read of its attributes, so a sample of it is
-//! [`Busy`](power_hal::ErrorKind::Busy) instead, and what was known of its range stays known. It is woken once to learn
-//! its range, and whenever somebody sets or releases its cap, which then holds when it wakes by itself.
+//! A GPU that is asleep (`power/runtime_status`) is woken by any read of its attributes. So a sample of it is
+//! [`Busy`](power_hal::ErrorKind::Busy) instead, and the last known range stays valid. It is woken once to learn its
+//! range, and whenever its cap is set or released; the cap then holds when the GPU wakes by itself.
 //!
-//! While amdgpu resets or suspends a GPU it answers EPERM, which is no question of privilege here: that would have shown
-//! when the file was opened. It is `Busy`, too.
+//! While amdgpu resets or suspends a GPU it answers EPERM. This is not a question of privilege here, since a missing
+//! privilege is detected when the file is opened. It is `Busy`, too.
 
 mod device;
 mod find;
@@ -22,7 +22,7 @@ use power_hal::{Domain, Key, Measured};
 use power_units::MicroWatts;
 use std::collections::BTreeSet;
 
-/// Which of the devices. A GPU whose firmware hangs holds up whoever reads it, so a host may want them apart.
+/// The devices of a HAL. A GPU whose firmware hangs blocks the thread that reads it, so a host may want separate HALs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceSelection {
     /// GPUs of amdgpu.
@@ -51,7 +51,7 @@ pub struct Hwmon {
 }
 
 impl Hwmon {
-    /// These devices of the machine below `root`. Nothing is opened yet.
+    /// The selected devices of the machine below `root`. Nothing is opened yet.
     #[must_use]
     pub const fn new(root: Root, devices: DeviceSelection) -> Self {
         Self { root, devices, found: Vec::new() }
@@ -62,12 +62,12 @@ impl Hwmon {
     }
 }
 
-/// Whether a socket stands in hwmon.
+/// Whether hwmon has a socket.
 pub(crate) fn has_sockets(root: &Root) -> Result<bool, AmdError> {
     has(root, find::Driver::Hsmp)
 }
 
-/// Whether a GPU stands in hwmon.
+/// Whether hwmon has a GPU.
 pub(crate) fn has_gpus(root: &Root) -> Result<bool, AmdError> {
     has(root, find::Driver::Amdgpu)
 }

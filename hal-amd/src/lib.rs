@@ -1,11 +1,11 @@
 //! Power caps of AMD GPUs and EPYC sockets behind the power port.
 //!
-//! One HAL, [`Amd`], over a [`DeviceBackend`]; the backends differ only in how they reach the same numbers, the power that is
-//! drawn and the cap:
+//! One HAL, [`Amd`], over a [`DeviceBackend`]. The backends differ only in how they access the same numbers, the power
+//! that is drawn and the cap:
 //!
 //! - [`Hwmon`]: `power1_cap` of the drivers amdgpu (a GPU) and `amd_hsmp_hwmon` (a socket). The first choice.
 //! - [`Hsmp`]: the mailbox of an EPYC socket through `/dev/hsmp`, for kernels whose driver shows no hwmon yet.
-//! - [`Rocm`]: the library `librocm_smi64`, loaded at run time, where the GPUs' hwmon cannot be reached.
+//! - [`Rocm`]: the library `librocm_smi64`, loaded at run time, where the hwmon of the GPUs is not accessible.
 //!
 //! ```no_run
 //! use hal_amd::{Amd, DeviceSelection, Hwmon};
@@ -23,14 +23,14 @@
 //!
 //! # What is in force
 //!
-//! A cap that is read back is the strictest of several: ours, and that of a management controller (out of band), which
-//! nobody can tell apart. Less than the wish is therefore normal, and the port calls it clamped. For the same reason a
-//! release is complete when the original was written and nothing above it is in force.
+//! The cap that is read back is the strictest of several: ours, and that of a management controller (out of band),
+//! which cannot be distinguished. Less than the wish is therefore normal, and the port reports it as clamped. For the
+//! same reason a release is complete when the original was written and nothing above it is in force.
 //!
 //! # What is no domain
 //!
-//! A cap holds for a whole device. A partition of a GPU (`amdgpu_xcp.N`) has none of its own, and the secondary die of a
-//! module, whose largest cap is 0, takes none: neither is listed, so that no cap is counted twice.
+//! A cap holds for a whole device. A partition of a GPU (`amdgpu_xcp.N`) has no cap of its own, and the secondary die
+//! of a module, whose largest cap is 0, accepts none. Neither is listed, so that no cap is counted twice.
 #![deny(unsafe_code)]
 
 mod error;

@@ -1,14 +1,14 @@
-//! GPUs through the ROCm SMI library, for where their hwmon cannot be reached: the library writes the same `power1_cap`.
-//! As soon as one GPU stands in hwmon, [`Hwmon`](crate::Hwmon) has them all and this backend has none.
+//! GPUs through the ROCm SMI library, where their hwmon is not accessible: the library writes the same `power1_cap`. As
+//! soon as one GPU is in hwmon, [`Hwmon`](crate::Hwmon) lists all of them and this backend lists none.
 //!
-//! The library is loaded at run time; where it is not installed, or finds no driver, there is no domain. Its index of a
-//! GPU is a place in a list that another start makes anew, so a GPU is known by its PCI address. Partitions come with
-//! the address of their GPU, and only the first of them is listed. Numbers are in µW.
+//! The library is loaded at run time. Where it is not installed, or finds no driver, there is no domain. Its index of a
+//! GPU changes with every start, so a GPU is identified by its PCI address. Partitions have the address of their GPU,
+//! and only the first of them is listed. Numbers are in µW.
 //!
-//! A GPU that sleeps is not read, as long as the root shows whether it does (`sys/bus/pci`); that the library wakes it
-//! when it is started, nobody can prevent.
+//! A GPU that is asleep is not read, if the root shows that state (`sys/bus/pci`). That the library wakes it at its own
+//! start cannot be prevented.
 //!
-//! Whether a GPU is in reset the library does not tell from a missing privilege; both are
+//! The library does not distinguish a GPU in reset from a missing privilege; both are
 //! [`PermissionDenied`](power_hal::ErrorKind::PermissionDenied) here.
 
 mod status;
@@ -26,13 +26,13 @@ use power_units::MicroWatts;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// amdgpu, below the library, takes whole watts.
+/// amdgpu, below the library, has a unit of whole watts.
 const STEP: MicroWatts = MicroWatts::new(1_000_000);
 
-/// More GPUs than this no machine has; a larger answer is none.
+/// No machine has more GPUs than this; a larger answer is not valid.
 const GPUS_MAX: u32 = 256;
 
-/// Under which names the releases install the library; the loader looks for them where the machine has libraries.
+/// The names under which the releases install the library; the loader searches them in its library paths.
 const NAMES: [&str; 6] = [
     "librocm_smi64.so.7",
     "librocm_smi64.so.6",
@@ -45,7 +45,7 @@ const NAMES: [&str; 6] = [
 /// Where the library is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Where {
-    /// Where the loader finds it under one of its names.
+    /// Where the loader finds it, under one of its names.
     Installed,
     /// In this file.
     At(PathBuf),
@@ -60,7 +60,7 @@ pub struct Rocm {
     found: Vec<Gpu>,
 }
 
-/// A library that stays loaded; it is started anew for each look, as it looks for devices when it is started.
+/// A library that stays loaded. It is restarted for each enumeration, since it enumerates devices at its start.
 #[derive(Debug)]
 struct Loaded {
     functions: RocmSmi,
@@ -102,9 +102,9 @@ impl Gpu {
     }
 }
 
-/// What a library says of where a GPU sits: domain in the upper half, partition in bits 28 to 31, then the bus, the
-/// device and the function. Releases that put the partition into the function do so for partitions only, as a whole
-/// GPU's function is 0.
+/// The location of a GPU as the library encodes it: the domain in the upper half, the partition in bits 28 to 31, then
+/// the bus, the device and the function. Releases that encode the partition in the function do so only for partitions,
+/// since the function of a whole GPU is 0.
 fn address(pci_id: u64) -> (bool, String) {
     let (domain, bus, slot) = (pci_id >> 32, (pci_id >> 8) & 0xff, (pci_id >> 3) & 0x1f);
     let whole = (pci_id >> 28) & 0xf == 0 && pci_id & 0x7 == 0;
@@ -112,13 +112,13 @@ fn address(pci_id: u64) -> (bool, String) {
 }
 
 impl Rocm {
-    /// The GPUs of this library, as far as hwmon below `root` has none. Nothing is loaded yet.
+    /// The GPUs of this library, unless hwmon below `root` has GPUs. Nothing is loaded yet.
     #[must_use]
     pub const fn new(root: Root, place: Where) -> Self {
         Self { root, place, library: None, found: Vec::new() }
     }
 
-    /// The library, loaded; nothing where there is none.
+    /// The loaded library; `None` where it is not installed.
     fn load(&self, complaints: &mut Vec<AmdError>) -> Option<Loaded> {
         let names: Vec<&Path> = match &self.place {
             Where::Installed => NAMES.iter().map(Path::new).collect(),
@@ -129,7 +129,7 @@ impl Rocm {
                 Ok(functions) => return Some(Loaded { functions, running: false }),
                 Err(error) => {
                     let words = error.to_string();
-                    // A library that is there and misses another one names that one instead.
+                    // If the library is installed but a dependency is missing, the text names that dependency instead.
                     let absent = format!("{}: cannot open shared object file: No such file", name.display());
                     if !words.starts_with(&absent) {
                         complaints.push(AmdError::Library(words.into()));
@@ -156,7 +156,8 @@ impl Rocm {
         Ok(list)
     }
 
-    /// A GPU with what it has; nothing for a partition, a secondary die, and one that can neither be measured nor capped.
+    /// A GPU and its controls; `None` for a partition, a secondary die, and a GPU that can neither be measured nor
+    /// capped.
     fn describe(&self, library: &RocmSmi, index: u32, complaints: &mut Vec<AmdError>) -> Option<Gpu> {
         let id = library.pci_id(index);
         let id = id.map_err(|status| complaints.push(AmdError::Rocm(None, Call::PciId, status))).ok()?;
@@ -191,7 +192,7 @@ impl Rocm {
     }
 }
 
-/// The range as the library says, or where it does not, as it was known.
+/// The range that the library reports, or the last known values where it reports none.
 fn told(library: &RocmSmi, index: u32, key: Key, known: Told, complaints: &mut Vec<AmdError>) -> Told {
     let mut one = |call, answer: Result<u64, RsmiStatus>, known| {
         let answer = answer.map_err(|status| AmdError::Rocm(Some(key), call, status));
@@ -214,7 +215,7 @@ fn told(library: &RocmSmi, index: u32, key: Key, known: Told, complaints: &mut V
     }
 }
 
-/// Newer libraries have one function for a mean and an instant; older ones have the mean only.
+/// Newer libraries have one function for the mean and the current power; older ones only have the mean.
 fn power(library: &RocmSmi, index: u32) -> Result<u64, RsmiStatus> {
     match library.power(index) {
         Err(status) if status.kind() == ErrorKind::NotSupported => library.power_average(index),

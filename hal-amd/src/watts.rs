@@ -1,16 +1,17 @@
-//! Which numbers of power can be meant.
+//! Plausible numbers of power.
 
 pub(crate) use hal_files::devices::{in_force, possible};
 use power_hal::{BadLimit, Limit, Span};
 use power_units::MicroWatts;
 
-/// Below a watt nothing runs, and amdgpu takes 0 W as a request to apply the present cap once more.
+/// Nothing runs below a watt, and amdgpu takes 0 W as a request to apply the current cap once more.
 const FLOOR: MicroWatts = MicroWatts::new(1_000_000);
 
-/// The last whole watt that the 32 bits of `power1_cap` hold; beyond them the kernel answers ERANGE.
+/// The last whole watt that fits in the 32 bits of `power1_cap`; beyond them the kernel answers
+/// ERANGE.
 const CEILING: MicroWatts = MicroWatts::new(4_294_000_000);
 
-/// What a device says of the range of its cap, each if it says.
+/// The range of a device's cap as the device reports it, each value if it is reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Told {
     pub(crate) min: Option<MicroWatts>,
@@ -19,13 +20,13 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// The limit of a device that takes caps in such steps.
+    /// The limit of a device whose caps have this step.
     pub(crate) fn limit(&self, step: MicroWatts) -> Result<Limit<MicroWatts>, BadLimit> {
         let limit = Limit::new(Span { floor: FLOOR, ceiling: CEILING }, step)?.known(self.min, self.max)?;
         Ok(limit.with_default(self.default))
     }
 
-    /// Whether the range, as far as it is known, holds this cap.
+    /// Whether the known range contains this cap.
     pub(crate) fn holds(&self, cap: MicroWatts) -> bool {
         self.max.is_some_and(|max| cap <= max) && self.min.is_none_or(|min| cap >= min)
     }

@@ -1,4 +1,4 @@
-//! The mailbox of a socket's firmware: which messages, how they are laid out, and what carries them.
+//! The mailbox of a socket's firmware: the messages, their layout, and their transport.
 
 use crate::ffi;
 use hal_files::{FileError, FileOperation};
@@ -9,16 +9,16 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A message that is used here.
+/// A message that this backend uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HsmpCommand {
-    /// The power that the socket draws, in mW.
+    /// Gets the power that the socket draws, in mW.
     Power,
-    /// To set its power limit, in mW. Above its maximum the firmware clips.
+    /// Sets its power limit, in mW. The firmware clips it at the maximum.
     SetLimit,
-    /// The power limit in force, in mW: the strictest of those set here and out of band.
+    /// Gets the power limit in force, in mW: the strictest of those set in band and out of band.
     Limit,
-    /// The largest power limit, in mW.
+    /// Gets the largest power limit, in mW.
     LimitMax,
 }
 
@@ -50,23 +50,23 @@ impl fmt::Display for HsmpCommand {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HsmpMessage {
-    /// Which message.
+    /// The number of the message.
     pub id: u32,
-    /// How many arguments it comes with; the driver refuses any other number than the message's own.
+    /// The number of arguments; the driver refuses any number other than that of the message.
     pub arguments: u16,
-    /// How many words of answer are wanted; likewise.
+    /// The number of words of the answer; with the same restriction.
     pub answers: u16,
-    /// Arguments, and then answers in their place.
+    /// The arguments, which the answer replaces.
     pub words: [u32; 8],
-    /// Which socket.
+    /// The socket's number.
     pub socket: u16,
 }
 
-// What the kernel copies in and out: 44 bytes, the socket at 40.
+// The kernel copies 44 bytes in and out, with the socket at offset 40.
 const _: () = assert!(size_of::<HsmpMessage>() == 44 && std::mem::offset_of!(HsmpMessage, socket) == 40);
 
 impl HsmpMessage {
-    /// A message that asks.
+    /// A message that gets a value.
     #[must_use]
     pub fn ask(socket: u16, ask: HsmpCommand) -> Self {
         Self { id: ask.id(), answers: 1, socket, ..Self::default() }
@@ -80,13 +80,13 @@ impl HsmpMessage {
     }
 }
 
-/// What carries messages to the firmware and answers back.
+/// Transports messages to the firmware and answers back.
 pub trait Mailbox {
-    /// Carries out a message; the answer is in its words then.
+    /// Sends a message; afterwards the answer is in its words.
     ///
     /// # Errors
     /// The kernel's error number: ENODEV without such a socket, ENOMSG for a message that the firmware does not know,
-    /// ETIMEDOUT when it does not answer, EINVAL for arguments that it does not take, EBUSY while it is busy.
+    /// ETIMEDOUT when it does not answer, EINVAL for arguments that it does not accept, EBUSY while it is busy.
     fn send(&self, message: &mut HsmpMessage) -> Result<(), i32>;
 }
 
@@ -97,11 +97,11 @@ pub struct DevHsmp {
     may_set: bool,
 }
 
-/// A wait for the mailbox that a signal has ended is begun again so often.
+/// How often a wait for the mailbox is repeated after a signal has interrupted it.
 const SIGNALS_MAX: u32 = 8;
 
 impl DevHsmp {
-    /// Opens the device to ask and to set, or where that is not permitted, to ask only.
+    /// Opens the device to get and to set values, or only to get them where setting is not permitted.
     ///
     /// # Errors
     /// When it cannot be opened at all.
@@ -124,7 +124,7 @@ impl DevHsmp {
         })
     }
 
-    /// The device behind a file that was opened to ask and to set.
+    /// The device behind a file that was opened to get and to set values.
     #[must_use]
     pub const fn over(file: File) -> Self {
         Self { file, may_set: true }
@@ -133,7 +133,7 @@ impl DevHsmp {
 
 impl Mailbox for DevHsmp {
     fn send(&self, message: &mut HsmpMessage) -> Result<(), i32> {
-        // The driver would say EINVAL or, since a later version, EPERM; the first is not what is wrong.
+        // The driver would answer EINVAL or, in a later version, EPERM; EINVAL would not name the real cause.
         if !self.may_set && message.id == HsmpCommand::SetLimit.id() {
             return Err(libc::EACCES);
         }

@@ -8,9 +8,9 @@ use hal_files::{Attribute, FileError, FileOperation};
 use power_hal::{Domain, ErrorKind, Key};
 use power_units::MicroWatts;
 
-/// amdgpu takes whole watts.
+/// amdgpu's unit is whole watts.
 const WATT: MicroWatts = MicroWatts::new(1_000_000);
-/// The socket's firmware takes milliwatts.
+/// The unit of the socket's firmware is milliwatts.
 const MILLIWATT: MicroWatts = MicroWatts::new(1_000);
 
 /// An open device.
@@ -34,7 +34,7 @@ struct Bounds {
 }
 
 impl Device {
-    /// Opens what a folder has. What cannot be opened or understood is missing then, and a complaint.
+    /// Opens the files of a folder. A file that cannot be opened or parsed counts as missing, and is a complaint.
     pub(crate) fn open(place: &Place, before: Option<&Self>, complaints: &mut Vec<AmdError>) -> Self {
         let key = *place.bare.key();
         let mut complain = |error| complaints.push(AmdError::File(Some(key), error));
@@ -53,7 +53,7 @@ impl Device {
         device
     }
 
-    /// Learns the range and which meters answer, without waking a device of which that is known.
+    /// Reads the range and checks which meters answer, without waking a device for which both are known.
     fn learn(&mut self, before: Option<&Self>, complaints: &mut Vec<AmdError>) {
         if let Some(before) = before.filter(|_| self.sleeps()) {
             self.told = before.told;
@@ -77,7 +77,7 @@ impl Device {
             default: bound(&self.bounds.default, known.default),
         };
         for meter in &mut self.meters {
-            // Some devices have the file and no sensor behind it.
+            // Some devices have the file but no sensor behind it.
             *meter = meter.take().filter(|file| {
                 microwatts(file).err().is_none_or(|error| error.kind != ErrorKind::NotSupported)
             });
@@ -88,8 +88,8 @@ impl Device {
         self.key
     }
 
-    /// The device with what it has; nothing if it can neither be measured nor capped, or says that its largest cap is
-    /// nothing, as a secondary die does.
+    /// The device and its controls; `None` if it can neither be measured nor capped, or reports zero as its largest
+    /// cap, as a secondary die does.
     pub(crate) fn describe(&self, bare: Domain, complaints: &mut Vec<AmdError>) -> Option<Domain> {
         if self.driver == Driver::Amdgpu && self.told.max == Some(MicroWatts::ZERO) {
             return None;
@@ -139,7 +139,7 @@ impl Device {
         })
     }
 
-    /// The range as it is now, which may not be the one that was listed.
+    /// The current range, which may differ from the listed one.
     fn range_now(&self) -> Told {
         let now = |file: &Option<Attribute>| file.as_ref().and_then(|file| microwatts(file).ok());
         Told { min: now(&self.bounds.min), max: now(&self.bounds.max), default: None }

@@ -1,4 +1,4 @@
-//! Which folders of hwmon are AMD's, and whose they are.
+//! Finds the hwmon folders of AMD devices, and identifies the devices.
 
 use crate::AmdError;
 use hal_files::hwmon::{self, number};
@@ -8,32 +8,32 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Which driver registered a folder.
+/// The driver that registered a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Driver {
     Amdgpu,
     Hsmp,
 }
 
-/// A folder that is a device's.
+/// The folder of a device.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) driver: Driver,
-    /// The device without anything that it has.
+    /// The device without its controls.
     pub(crate) bare: Domain,
     pub(crate) folder: PathBuf,
-    /// Where the device itself stands, all links followed.
+    /// The path of the device itself, with all links resolved.
     pub(crate) device: PathBuf,
 }
 
-/// The folders of GPUs and sockets. A partition of a GPU is not one.
+/// The folders of GPUs and sockets. Partitions of a GPU are not included.
 pub(crate) fn places(root: &Root, complaints: &mut Vec<AmdError>) -> Result<Vec<Place>, AmdError> {
     let mut places = Vec::new();
     let mut shared = BTreeMap::new();
     for folder in hwmon::folders(root).map_err(unknown)? {
         match place(&folder, &mut shared) {
             Ok(place) => places.extend(place),
-            // It went away between the listing and the look.
+            // It was removed between the listing and the access.
             Err(AmdError::File(_, error)) if error.kind == ErrorKind::Gone => {}
             Err(error) => complaints.push(error),
         }
@@ -41,7 +41,7 @@ pub(crate) fn places(root: &Root, complaints: &mut Vec<AmdError>) -> Result<Vec<
     Ok(places)
 }
 
-/// Of a device that is not known yet.
+/// An error of a device that is not identified yet.
 const fn unknown(error: FileError) -> AmdError {
     AmdError::File(None, error)
 }
@@ -63,8 +63,9 @@ fn place(folder: &Path, shared: &mut BTreeMap<PathBuf, u16>) -> Result<Option<Pl
     Ok(Some(Place { driver, bare, folder: folder.to_owned(), device }))
 }
 
-/// Which socket. Behind ACPI each has a device of its own, with its number in the firmware's `uid` (`ID01`). Without
-/// ACPI they share the device `amd_hsmp`, and the driver registers them at one go, from the first socket on.
+/// The socket's number. Behind ACPI each socket has its own device, with the number in the firmware's `uid`
+/// (`ID01`). Without ACPI all share the device `amd_hsmp`, and the driver registers them in order, beginning with
+/// the first socket.
 fn socket(device: &Path, name: &str, shared: &mut BTreeMap<PathBuf, u16>) -> Option<u16> {
     if let Ok(uid) = hwmon::line(&device.join("firmware_node/uid")) {
         return number(&uid, "ID");

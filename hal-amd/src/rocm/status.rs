@@ -1,4 +1,4 @@
-//! What the library is asked, and what it answers.
+//! The calls of the library, and its status codes.
 
 use power_hal::ErrorKind;
 use std::fmt;
@@ -46,10 +46,10 @@ pub struct RsmiStatus(pub u32);
 impl RsmiStatus {
     /// A function that the library does not have.
     pub(crate) const NOT_SUPPORTED: Self = Self(2);
-    /// What a start answers on a machine without a GPU driver.
+    /// The answer to a start on a machine without a GPU driver.
     pub(crate) const INIT_ERROR: Self = Self(8);
 
-    /// The kind to branch on. A status that nobody has named is an I/O error.
+    /// The kind to branch on. An unknown status is an I/O error.
     #[must_use]
     pub const fn kind(self) -> ErrorKind {
         match self.0 {
