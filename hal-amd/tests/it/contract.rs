@@ -12,7 +12,7 @@ use rig::faults::{Direction, Effect, Fault};
 use rig::machine::{PowerFile, VirtualAttribute};
 use std::time::Duration;
 
-/// A journal and a clock, and a way to open a backend anew.
+/// A journal and a clock, and a function that opens a backend again.
 pub(crate) struct Bench<F> {
     pub(crate) ticks: Ticks,
     pub(crate) backend: F,
@@ -65,7 +65,7 @@ fn the_contract_holds_on_a_plain_tree() {
     let backend = || Hwmon::new(Root::at(&folder.0), DeviceSelection::All);
     let mut world = Plain { folder: &folder, bench: Bench::of(Ticks::default(), backend) };
     let mut hal = world.bench.open(RefusableOriginals::new(OriginalsInMemory::new()));
-    // A plain file is longer than what is written over it, so the digits must be as many.
+    // A plain file keeps the rest of a longer text, so the number of digits must be equal.
     let report = check(&mut hal, &mut world, ContractMode::Full).unwrap_or_else(|breach| panic!("{breach}"));
     assert_eq!((report.domains, report.controls, report.blocked, report.blind), (1, 1, 0, 0));
     assert_eq!(
@@ -86,7 +86,7 @@ pub(crate) struct Virtual<'a, F> {
     room: &'a TestMachine,
     bench: Bench<F>,
     base: usize,
-    /// Whether the devices are seen through the ROCm SMI library, which tells a lost one only when it is started anew.
+    /// Whether the devices are seen through the ROCm SMI library, which detects a lost device only at a restart.
     rocm: bool,
 }
 
@@ -113,7 +113,7 @@ impl<B: DeviceBackend, F: Fn() -> B> ContractWorld<Hal<B>> for Virtual<'_, F> {
 
     fn cause(&mut self, trouble: DomainFault) -> bool {
         match trouble {
-            // No firmware locks a cap, and a device has no other limit that could move.
+            // No firmware locks a cap, and a device has no other limit that could change.
             DomainFault::Locked(_) | DomainFault::Moved(_, Setting::Frequency(_) | Setting::Throttle(_)) => {
                 false
             }
@@ -174,7 +174,7 @@ pub(crate) fn run_with<'r, B: DeviceBackend, F: Fn() -> B>(
     check(&mut hal, &mut world, ContractMode::Full).unwrap_or_else(|breach| panic!("{breach}"))
 }
 
-/// Nobody sees the instants between two caps, and no firmware locks one.
+/// The instants between two caps cannot be observed, and no firmware locks one.
 pub(crate) const UNSEEN: [Rule; 2] = [Rule::Ordered, Rule::LockedSaid];
 
 #[test]

@@ -1,4 +1,4 @@
-//! The rows of behaviour that the drivers show, each on virtual hardware that answers as they do.
+//! The documented behaviour of the drivers, each row on virtual hardware that answers as they do.
 
 use crate::support::{TestMachine, apply, effective, keys, mi300x, release, sample, w};
 use power_hal::{ApplyOutcome, Error, ErrorKind, Key, PowerHal, Released, Setting};
@@ -15,7 +15,7 @@ fn a_gpu_truncates_a_cap_to_whole_watts_and_that_is_what_was_asked() {
     let applied = apply(&mut hal, &mi300x(), MicroWatts::new(400_999_999)).unwrap();
     assert_eq!((applied.outcome(), applied.effective()), (ApplyOutcome::Exact, Setting::Power(w(400))));
     assert_eq!(room.cap(&mi300x()), 400_000_000);
-    // A socket takes milliwatts.
+    // A socket has a unit of milliwatts.
     let applied = apply(&mut hal, &Key::socket(1), MicroWatts::new(200_123_999)).unwrap();
     assert_eq!(applied.effective(), Setting::Power(MicroWatts::new(200_123_000)));
     assert_eq!(applied.outcome(), ApplyOutcome::Exact);
@@ -32,7 +32,7 @@ fn a_wish_out_of_the_range_is_clamped_before_the_driver_could_refuse_it() {
     let low = apply(&mut hal, &mi300x(), w(100)).unwrap();
     assert!(low.permits_more() && low.outcome() != ApplyOutcome::Exact);
     assert_eq!(apply(&mut hal, &mi300x(), MicroWatts::ZERO), Err(ErrorKind::OutOfRange));
-    // The range became smaller since it was listed: the driver refuses, and nothing changes.
+    // The range has shrunk since it was listed: the driver refuses, and nothing changes.
     room.device(&mi300x(), |_, slot| slot.hwmon.max_uw = 600_000_000);
     assert_eq!(apply(&mut hal, &mi300x(), w(700)), Err(ErrorKind::OutOfRange));
     assert_eq!(room.cap(&mi300x()), 350_000_000);
@@ -66,7 +66,7 @@ fn an_empty_line_is_bad_data_of_that_value_only() {
     let sampled = sample(&mut hal, &mi300x()).unwrap();
     assert!(sampled.meter.is_ok());
     assert_eq!(sampled.power_limit, Err(ErrorKind::BadData));
-    // Firmware that answers nothing at all gives no sample; what was known of it stays known.
+    // Firmware that does not answer at all gives no sample; the known range stays valid.
     room.device(&mi300x(), |_, slot| slot.hwmon.silent = true);
     assert_eq!(sample(&mut hal, &mi300x()), Err(ErrorKind::BadData));
     assert_eq!(apply(&mut hal, &mi300x(), w(400)), Err(ErrorKind::BadData));
@@ -150,7 +150,7 @@ fn a_key_stays_with_its_hardware_when_hwmon_is_numbered_anew() {
     assert_eq!((room.cap(&mi300x()), room.cap(&Key::socket(0))), (750_000_000, 400_000_000));
 }
 
-/// HSMP: clip to max. The firmware clips by itself; the port has clamped before.
+/// HSMP: clip to max. The firmware clips by itself; the port has clamped before that.
 #[test]
 fn a_socket_is_clipped_at_its_maximum() {
     let Some(room) = TestMachine::profile("epyc") else { return };
@@ -208,7 +208,7 @@ fn sampling_does_not_wake_a_gpu_and_setting_its_cap_does() {
     assert_eq!(effective(&mut hal, &mi300x(), w(400)), w(400));
     assert!(!asleep());
     assert_eq!(sample(&mut hal, &mi300x()).unwrap().power_limit, Ok(w(400)));
-    // One that was never seen awake is woken once, to learn its range.
+    // A GPU that was never seen awake is woken once, to learn its range.
     room.device(&mi300x(), |_, slot| slot.hwmon.asleep = true);
     let hal = room.open();
     assert!(!asleep());

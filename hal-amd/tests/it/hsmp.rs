@@ -1,5 +1,5 @@
-//! The mailbox of EPYC sockets: what the backend makes of any answer, by a scripted mailbox, and the system call itself
-//! on a virtual `/dev/hsmp`.
+//! The mailbox of EPYC sockets: the backend's reaction to any answer, with a scripted mailbox, and the system call
+//! itself on a virtual `/dev/hsmp`.
 
 use crate::contract::{UNSEEN, run};
 use crate::support::{
@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::fs::OpenOptions;
 use std::rc::Rc;
 
-/// Firmware of two sockets that answers what a test wants.
+/// Firmware of two sockets with scripted answers.
 #[derive(Clone, Default)]
 struct Scripted(Rc<RefCell<Firmware>>);
 
@@ -128,7 +128,7 @@ fn a_message_that_the_firmware_does_not_know_is_something_that_the_socket_does_n
     assert_eq!(shape(&[(HsmpCommand::Limit, unknown)]), Some((true, None)));
     assert_eq!(shape(&[(HsmpCommand::Power, unknown)]), Some((false, Some(Some(w(400))))));
     assert_eq!(shape(&[(HsmpCommand::Power, unknown), (HsmpCommand::Limit, unknown)]), None);
-    // A time-out is no answer, and what was known stays known.
+    // A time-out is no answer, and the known values stay valid.
     let late = libc::ETIMEDOUT;
     assert_eq!(
         shape(&[(HsmpCommand::Power, late), (HsmpCommand::Limit, late), (HsmpCommand::LimitMax, late)]),
@@ -183,7 +183,7 @@ fn a_machine_without_the_device_has_no_socket() {
     let folder = Folder::new();
     let mut hal = over(Hsmp::new(Root::at(&folder.0)));
     assert_eq!((hal.describe().unwrap().len(), hal.complaints()), (0, &[][..]));
-    // Something else under that name knows no such call.
+    // Another file under that name does not know the call.
     folder.put("dev/hsmp", "");
     assert_eq!(hal.describe().unwrap().len(), 0);
 }
@@ -202,7 +202,7 @@ fn a_sample_and_a_limit_allocate_nothing() {
     assert!(batch[0].outcome.is_ok());
 }
 
-/// A machine whose driver does not know hwmon yet.
+/// A machine whose driver does not register hwmon yet.
 fn old() -> Option<TestMachine> {
     let room = TestMachine::profile("epyc")?;
     room.machine.lock().age_hsmp_driver();
@@ -279,7 +279,7 @@ fn firmware_without_a_message_is_a_socket_without_that() {
     assert_eq!(apply(&mut hal, &Key::socket(0), w(300)), Err(ErrorKind::NotSupported));
 }
 
-/// HSMP: GET via O_WRONLY → EINVAL, and what may only ask may not set.
+/// HSMP: GET via O_WRONLY → EINVAL; a read-only file cannot set.
 #[test]
 fn a_device_that_was_opened_for_one_direction_refuses_the_other() {
     let Some(room) = old() else { return };
@@ -296,7 +296,7 @@ fn a_device_that_was_opened_for_one_direction_refuses_the_other() {
 
 #[test]
 fn a_device_that_may_only_be_read_says_that_it_is_not_permitted_to_set() {
-    // A file of the kernel that not even root may write stands for the device.
+    // A kernel file that not even root may write, used as the device.
     const READ_ONLY: &str = "/sys/devices/system/cpu/kernel_max";
     let Ok(device) = DevHsmp::open(READ_ONLY.as_ref()) else {
         println!("SKIP(no {READ_ONLY})");

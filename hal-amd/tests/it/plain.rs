@@ -1,4 +1,4 @@
-//! What folders can say, in files that a test writes.
+//! The content of folders, in files that a test writes.
 
 use crate::support::{Drivers, Folder, GPU, apply, effective, gpu, keys, open, release, sample, w};
 use hal_amd::{Amd, AmdError, DeviceSelection, Hwmon};
@@ -59,7 +59,8 @@ const SOCKET: &[(&str, &str)] =
 
 #[test]
 fn a_socket_is_known_by_its_number_however_the_driver_was_bound() {
-    // Behind ACPI: the firmware's number, then the instance. hwmon numbers them against the sockets' order here.
+    // Behind ACPI: the firmware's number, then the instance. hwmon's order differs from that of the sockets
+    // here.
     let folder = Folder::new();
     folder.hwmon(7, "platform/AMDI0097:00", "amd_hsmp_hwmon", SOCKET);
     folder.put("sys/devices/platform/AMDI0097:00/firmware_node/uid", "ID01\n");
@@ -75,7 +76,7 @@ fn a_socket_is_known_by_its_number_however_the_driver_was_bound() {
     assert_eq!(keys(&hal), ["socket-0", "socket-1"]);
     assert_eq!(sample(&mut hal, &Key::socket(0)).unwrap().power_limit, Ok(w(200)));
     assert_eq!(sample(&mut hal, &Key::socket(1)).unwrap().power_limit, Ok(w(300)));
-    // A number that is none.
+    // An invalid number.
     let folder = Folder::new();
     folder.hwmon(7, "platform/AMDI0097:00", "amd_hsmp_hwmon", SOCKET);
     folder.put("sys/devices/platform/AMDI0097:00/firmware_node/uid", "CPU\n");
@@ -133,7 +134,7 @@ fn a_device_has_what_its_folder_has() {
     assert_eq!(shape(GPU), Some((true, Some((w(350), w(750), Some(w(750)))))));
     assert_eq!(shape(&[("power2_cap", "30000000"), ("freq1_input", "1")]), None);
     assert_eq!(shape(&[cap, input, ("power1_cap_max", "0")]), None, "a secondary die");
-    // A minimum of 0 is what kernels before 6.7 say of every GPU.
+    // Kernels before 6.7 report a minimum of 0 for every GPU.
     let old = [cap, ("power1_cap_min", "0"), ("power1_cap_max", "750000000")];
     assert_eq!(shape(&old), Some((false, Some((w(1), w(750), None)))));
     let crossed = [cap, input, ("power1_cap_min", "760000000"), ("power1_cap_max", "750000000")];
@@ -199,7 +200,7 @@ fn a_folder_whose_name_cannot_be_understood_is_a_complaint_and_no_domain() {
     let hal = open(&folder.0);
     assert!(hal.domains().is_empty());
     assert!(matches!(hal.complaints(), [AmdError::File(None, error)] if error.path.ends_with("hwmon4/name")));
-    // One that went away between the listing and the look is none at all.
+    // A folder that was removed between the listing and the access is no complaint.
     folder.remove(&format!("{FOLDER}/name"));
     assert_eq!(open(&folder.0).complaints(), []);
 }
@@ -238,7 +239,7 @@ fn a_spoilt_journal_is_not_written_to_the_hardware() {
 
 #[test]
 fn a_cap_that_this_process_may_not_write_is_shown_and_refused() {
-    // A number of the kernel that not even root may write stands for the cap.
+    // A kernel number that not even root may write, used as the cap.
     const NUMBER: &str = "/sys/devices/system/cpu/kernel_max";
     let Ok(number) = std::fs::read_to_string(NUMBER) else {
         println!("SKIP(no {NUMBER})");

@@ -1,4 +1,4 @@
-//! GPUs through the ROCm SMI library, which is loaded as the real one is, from a folder of each test's own.
+//! GPUs through the ROCm SMI library, which is loaded like the real one, from a separate folder for each test.
 
 use crate::contract::Bench;
 use crate::support::{
@@ -18,7 +18,7 @@ struct Machine {
     folder: Folder,
 }
 
-/// Where a GPU sits, as the library encodes it: domain, partition, bus, device, function.
+/// The location of a GPU, as the library encodes it: domain, partition, bus, device, function.
 const fn pci(domain: u64, partition: u64, bus: u64, function: u64) -> u64 {
     (domain << 32) | (partition << 28) | (bus << 8) | function
 }
@@ -31,7 +31,7 @@ impl Machine {
         Self { folder }
     }
 
-    /// Two GPUs of 350 to 750 W, listed against the order of their addresses.
+    /// Two GPUs of 350 to 750 W, listed in the reverse order of their addresses.
     fn two() -> Self {
         let machine = Self::new();
         machine.gpu(0, pci(0, 0, 0x0d, 0));
@@ -80,7 +80,7 @@ impl Machine {
         over(self.backend())
     }
 
-    /// Which folder is this GPU's.
+    /// The index of this GPU's folder.
     fn index(&self, key: &Key) -> Option<u32> {
         (0..3).find(|index| {
             let path = self.folder.0.join(format!("gpus/{index}/pci"));
@@ -130,7 +130,7 @@ impl<F: Fn() -> Rocm> ContractWorld<Hal<Rocm>> for Behind<'_, F> {
                 }
                 true
             }
-            // The library tells a lost GPU only when it is started anew, and knows no lock.
+            // The library detects a lost GPU only at a restart, and knows no lock.
             DomainFault::Vanished(_) | DomainFault::Locked(_) | DomainFault::Moved(..) => false,
         }
     }
@@ -202,7 +202,7 @@ fn a_machine_without_the_library_has_no_domain_and_a_broken_one_is_a_complaint()
     let absent = at("librocm_smi64.so");
     assert!(absent.domains().is_empty() && absent.complaints().is_empty());
     folder.put("broken.so", "no library");
-    // One that lacks a function.
+    // A library that lacks a function.
     let other = std::env::current_exe().unwrap().with_file_name("librocm_stub.so");
     let text = std::fs::read(other).unwrap();
     let hidden = replaced(&text, b"rsmi_dev_power_cap_set\0", b"rsmi_dev_power_cap_no_\0");
@@ -311,7 +311,7 @@ fn a_gpu_that_sleeps_is_not_read() {
     let mut hal = machine.open();
     let before: Vec<_> = hal.domains().as_slice().to_vec();
     machine.folder.put(status, "suspended\n");
-    // Whoever asked it now would be refused.
+    // A read at this time would be refused.
     for function in ["power_get", "power_cap_get", "power_cap_range_get"] {
         machine.fail(1, function, Some(2));
     }
@@ -327,7 +327,7 @@ fn a_library_that_cannot_be_started_is_an_error_and_its_gpus_are_gone_until_it_c
     assert!(matches!(hal.describe(), Err(AmdError::Rocm(None, _, _))));
     assert_eq!(hal.domains().len(), 2, "the last list stands");
     assert_eq!(sample(&mut hal, &first()), Err(ErrorKind::Gone));
-    // What it answers where there is no driver is an absent GPU, with a word about it.
+    // The answer without a driver: the GPUs are absent, with a complaint.
     machine.folder.put("gpus/fail_init", "8\n");
     assert!(hal.describe().unwrap().is_empty());
     assert!(matches!(hal.complaints(), [AmdError::Rocm(None, _, _)]));
@@ -346,7 +346,7 @@ mod on_the_rig {
     use plant::PlantDomain;
     use std::time::Duration;
 
-    /// The second whole GPU, which is the third device of the library and of hwmon: two sockets come before them there.
+    /// The second whole GPU. It is the third device of the library, and comes after two sockets in hwmon.
     const SECOND: &str = "0000:0e:00.0";
     const SECOND_SLOT: usize = 4;
 
@@ -418,7 +418,7 @@ mod on_the_rig {
     fn what_the_driver_below_refuses_is_told_and_changes_nothing() {
         let Some(room) = TestMachine::profile("mi300x-smi") else { return };
         let mut hal = over(backend(&room));
-        // In reset the driver answers EPERM, of which the library makes a missing feature.
+        // In reset the driver answers EPERM, which the library reports as a missing feature.
         room.device(&first(), |_, slot| slot.hwmon.in_reset = true);
         assert_eq!(apply(&mut hal, &first(), w(400)), Err(ErrorKind::NotSupported));
         assert_eq!(room.cap(&first()), 750_000_000);

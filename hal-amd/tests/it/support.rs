@@ -24,7 +24,7 @@ pub(crate) fn over<B: DeviceBackend>(backend: B) -> Hal<B> {
     Amd::open(backend, Ticks::default(), RefusableOriginals::new(OriginalsInMemory::new())).unwrap()
 }
 
-/// Trees of plain files in the shape of the drivers'.
+/// Trees of plain files in the layout of the drivers.
 pub(crate) trait Drivers {
     /// A folder of hwmon for the device at `device` below `sys/devices`, with these files.
     fn hwmon(&self, number: u32, device: &str, driver: &str, files: &[(&str, &str)]);
@@ -76,7 +76,7 @@ impl TestMachine {
         open(&self.folder.0)
     }
 
-    /// Changes or looks at a device behind the driver's back.
+    /// Changes or reads a device without the driver.
     pub(crate) fn device<R>(&self, key: &Key, by: impl FnOnce(usize, &mut HwmonSlot) -> R) -> R {
         let mut result = None;
         self.machine.lock().change(|_, _, hwmons| {
@@ -86,7 +86,7 @@ impl TestMachine {
         result.unwrap()
     }
 
-    /// The cap that the firmware holds, in microwatts.
+    /// The cap in force in the firmware, in microwatts.
     pub(crate) fn cap(&self, key: &Key) -> u64 {
         self.device(key, |_, slot| slot.hwmon.cap_in_force_uw())
     }
@@ -109,7 +109,7 @@ pub(crate) fn gpu(address: &str) -> Key {
     Key::gpu(address).unwrap()
 }
 
-/// The GPU of the profile that is a whole one.
+/// The whole GPU of the profile.
 pub(crate) fn mi300x() -> Key {
     gpu("0000:0c:00.0")
 }
@@ -137,7 +137,7 @@ pub(crate) fn apply<B: DeviceBackend>(
     hal.apply(handle, Setting::Power(cap)).map_err(|failure| failure.kind())
 }
 
-/// The cap that is in force after a wish.
+/// The cap in force after a wish.
 pub(crate) fn effective<B: DeviceBackend>(hal: &mut Hal<B>, key: &Key, cap: MicroWatts) -> MicroWatts {
     match apply(hal, key, cap).unwrap().effective() {
         Setting::Power(cap) => cap,
