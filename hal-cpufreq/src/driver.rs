@@ -1,26 +1,26 @@
-//! Which driver stands behind a policy, and what is different because of it.
+//! The driver of a policy, and the behaviour that depends on it.
 
 use std::fmt;
 
 /// A scaling driver, by the name in `scaling_driver`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Driver {
-    /// Intel, active mode: a policy for each logical CPU, any value in the range, the hardware or the driver picks the
-    /// frequency below the limit. With `no_turbo` set the limit reads no more than `base_frequency`, and reads as
-    /// before afterwards.
+    /// Intel, active mode: one policy for each logical CPU, any value in the range; the hardware or the driver selects
+    /// the frequency below the limit. While `no_turbo` is set the limit reads at most `base_frequency`; afterwards it
+    /// reads as before.
     IntelPstate,
-    /// Intel, passive mode: as above, with a governor of the kernel; `max_perf_pct` becomes a request that the limit's
-    /// read-back includes.
+    /// Intel, passive mode: as above, with a governor of the kernel; `max_perf_pct` becomes a request, which the
+    /// limit's read-back includes.
     IntelCpufreq,
     /// AMD, passive or guided mode: any value in the range, with a governor of the kernel.
     AmdPstate,
-    /// AMD, active mode: any value in the range, the hardware picks the frequency below the limit.
+    /// AMD, active mode: any value in the range; the hardware selects the frequency below the limit.
     AmdPstateEpp,
-    /// ACPI: a table of a few frequencies (three on an older EPYC); a policy may cover several CPUs; `bios_limit` says
-    /// what the platform allows. Its highest entry includes the hardware's own boost, so that the machine may run
-    /// faster than the limit says.
+    /// ACPI: a table of a few frequencies (three on an older EPYC); a policy may cover several CPUs; `bios_limit`
+    /// contains what the platform allows. The highest entry includes the hardware's own boost, so the machine may run
+    /// faster than the limit.
     AcpiCpufreq,
-    /// Another one; its policies work by what their files say.
+    /// Any other driver; its policies are handled according to their files.
     Unknown(Box<str>),
 }
 
@@ -51,8 +51,8 @@ impl Driver {
         }
     }
 
-    /// Whether the frequency is picked below the limit by the hardware or the driver itself, without a governor of the
-    /// kernel: the limit is then the only thing that holds it.
+    /// Whether the hardware or the driver itself selects the frequency below the limit, without a governor of the
+    /// kernel: then nothing but the limit bounds the frequency.
     #[must_use]
     pub const fn picks_itself(&self) -> Option<bool> {
         match self {

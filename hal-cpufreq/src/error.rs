@@ -1,4 +1,4 @@
-//! What a policy fails with: which one, what was attempted, and one kind to branch on.
+//! The errors of policies: the policy, the operation, and one kind to branch on.
 
 use hal_files::FileError;
 use power_hal::{BadCpus, BadLimit, ErrorKind, Key};
@@ -6,24 +6,25 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What went wrong.
+/// The cause.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CpufreqFault {
-    /// A file of it.
+    /// A file operation failed.
     File(FileError),
-    /// The range in its files is none: it can be read and not be limited.
+    /// The range in its files is not valid: the policy can be read but not limited.
     Range(BadLimit),
-    /// The CPUs in its files are none.
+    /// The CPUs in its files are not valid.
     Cpus(BadCpus),
-    /// A CPU of it belongs to another policy already.
+    /// One of its CPUs already belongs to another policy.
     Shared,
-    /// No CPU of it was ever seen online, so that nobody knows where it sits.
+    /// None of its CPUs was ever seen online, so its package is unknown.
     Unplaced,
-    /// The handle is not of the present enumeration.
+    /// The handle is from an earlier enumeration.
     Stale,
-    /// A policy has a frequency limit and nothing else.
+    /// A policy has no control other than its frequency limit.
     Lacking,
-    /// What the journal holds is no frequency, or not in a layout that this version knows.
+    /// The journal's entry is not a valid frequency, or has a layout that this version does not
+    /// know.
     Unfit {
         /// The layout.
         layout: u8,
@@ -32,14 +33,14 @@ pub enum CpufreqFault {
     },
 }
 
-/// A policy that failed, and how.
+/// The error of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpufreqError {
-    /// Which one, where it has a key.
+    /// The policy, if its key is known.
     pub policy: Option<Key>,
-    /// Its folder, where it has none yet.
+    /// Its folder, if its key is not known yet.
     pub folder: Option<Arc<Path>>,
-    /// What went wrong.
+    /// The cause.
     pub fault: CpufreqFault,
 }
 

@@ -1,4 +1,4 @@
-//! The port over the policies.
+//! The port on frequency policies.
 
 use crate::policy::{khz, possible};
 use crate::slot::Slot;
@@ -12,14 +12,14 @@ use power_hal::{
 };
 use power_units::Role;
 
-/// The limit that was in force and the highest that the driver had, in kHz. A limit that was the highest was none: under
-/// another driver it is that driver's highest.
+/// The limit that was in force and the driver's highest frequency, in kHz. A limit equal to the highest frequency was
+/// no limit: under another driver it becomes that driver's highest frequency.
 const LAYOUT: u8 = 1;
-/// As earlier versions saved it: the limit alone.
+/// The layout of earlier versions: the limit alone.
 const LIMIT_ALONE: u8 = 0;
 
-/// The limit of an original for a policy with this range. Above 32 bits the kernel would read another number, so a spoilt
-/// journal must not get through.
+/// The limit of an original for a policy with this range. The kernel would misread a number above 32 bits, so a corrupt
+/// journal entry must be refused.
 fn limit_of(original: &Original, range: Option<(u32, u32)>) -> Option<u32> {
     match (original.layout(), original.words()) {
         (LIMIT_ALONE, &[limit]) => possible(limit),
@@ -45,10 +45,10 @@ pub struct Cpufreq<C, O> {
 }
 
 impl<C: Clock, O: Originals> Cpufreq<C, O> {
-    /// Opens the policies below a root. Where the kernel has no cpufreq there is none, and that is no error.
+    /// Opens the policies below a root. Without cpufreq in the kernel there are none, and that is no error.
     ///
     /// # Errors
-    /// When the folder of the policies is there and cannot be listed.
+    /// When the folder of the policies exists but cannot be listed.
     pub fn open(root: Root, clock: C, originals: O) -> Result<Self, CpufreqError> {
         let mut hal = Self {
             root,
@@ -64,31 +64,31 @@ impl<C: Clock, O: Originals> Cpufreq<C, O> {
         Ok(hal)
     }
 
-    /// What is known of a policy beyond what the port describes.
+    /// The facts about a policy that are not part of the port's description.
     #[must_use]
     pub fn policy(&self, domain: Handle) -> Option<&CpufreqPolicy> {
         self.domains().get(domain).and_then(|_| self.slots.get(domain.index())).map(|slot| &slot.policy)
     }
 
-    /// What became of the last limit that was written to a policy, by what was last read of it. Nothing for a handle of
-    /// an older enumeration.
+    /// The status of the last limit that was written to a policy, by its last reading. `None` for a handle of an older
+    /// enumeration.
     #[must_use]
     pub fn standing(&self, domain: Handle) -> Option<LimitStatus> {
         self.domains().get(domain).and_then(|_| self.slots.get(domain.index())).map(Slot::standing)
     }
 
-    /// What the last enumeration could not make sense of: policies that are left out, or described without a limit, and
-    /// facts that are missing.
+    /// The problems of the last enumeration: policies that are left out, or described without a limit, and missing
+    /// facts.
     #[must_use]
     pub fn complaints(&self) -> &[CpufreqError] {
         &self.complaints
     }
 
-    /// Whether the machine may run above its base frequency, by the switch of the driver (`intel_pstate/no_turbo`,
-    /// `cpufreq/boost`); nothing where there is none. With it off, limits above the base read as the base.
+    /// Whether the machine may run above its base frequency, by the driver's switch (`intel_pstate/no_turbo`,
+    /// `cpufreq/boost`); `None` without a switch. With turbo off, limits above the base read as the base.
     ///
     /// # Errors
-    /// When there is a switch and it cannot be read.
+    /// When there is a switch but it cannot be read.
     pub fn turbo(&self) -> Result<Option<bool>, FileError> {
         for (file, off) in [("intel_pstate/no_turbo", 1), ("cpufreq/boost", 0)] {
             let path = self.root.join(&format!("sys/devices/system/cpu/{file}"));
@@ -101,7 +101,7 @@ impl<C: Clock, O: Originals> Cpufreq<C, O> {
         Ok(None)
     }
 
-    /// True if the list is another one now.
+    /// Enumerates the policies; returns true if the list has changed.
     fn look(&mut self) -> Result<bool, CpufreqError> {
         let survey = Survey::of(&self.root, &mut self.topology, &self.slots)
             .map_err(|error| CpufreqError { policy: None, folder: None, fault: error.into() })?;
@@ -149,7 +149,7 @@ impl<C: Clock, O: Originals> PowerHal for Cpufreq<C, O> {
         let limit = slot.read_limit();
         let frequency = slot.read_frequency();
         match (&limit, &frequency) {
-            // Nothing answers: all its CPUs are offline, or it is gone, or broken altogether.
+            // Nothing answers: all its CPUs are offline, or it is removed or broken.
             (Err(error), None | Some(Err(_))) => Err(CpufreqError::at(slot.key, error.clone().into())),
             (Ok(_), _) | (Err(_), Some(Ok(_))) => {
                 if limited {
@@ -202,9 +202,9 @@ impl<C: Clock, O: Originals> PowerHal for Cpufreq<C, O> {
         &mut self.originals
     }
 
-    /// As the port has it, but for what is in force being the lowest of several requests. The original is always
-    /// written, as a limit that reads like it may be somebody else's, above which ours would stay behind; and a limit
-    /// that reads lower afterwards is restored, as the rest is somebody else's.
+    /// Like the port's `release`, but the limit in force is the lowest of several requests. The original is always
+    /// written: if it is equal to the limit in force, that limit may be another writer's request, and ours would remain
+    /// behind it. A limit that reads lower afterwards counts as restored, since the rest is another writer's.
     fn release(&mut self, domain: Handle) -> Result<Released, PortError<CpufreqError>> {
         let key = *self.domains().get(domain).ok_or(Refusal::Stale)?.key();
         let Some(original) = self.originals.kept(&key, Control::Frequency) else {

@@ -1,4 +1,4 @@
-//! What a policy's files say of it that does not change while it is used.
+//! The facts in a policy's files that do not change while it is used.
 
 use crate::topology::absent;
 use crate::{CpufreqFault, Driver, FrequencyTable};
@@ -8,7 +8,7 @@ use power_units::KiloHertz;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What is known of a policy beyond what the port describes, as of the last enumeration.
+/// The facts about a policy that are not part of the port's description, as of the last enumeration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpufreqPolicy {
     pub(crate) driver: Driver,
@@ -28,37 +28,38 @@ impl CpufreqPolicy {
         &self.driver
     }
 
-    /// The frequencies that exist, where the driver has a table: what a law dithers between.
+    /// The driver's frequencies, if it has a table: a law dithers between them.
     #[must_use]
     pub const fn table(&self) -> &FrequencyTable {
         &self.table
     }
 
-    /// The frequency that it holds without turbo (`base_frequency`), where the driver says.
+    /// The frequency that it holds without turbo (`base_frequency`), if the driver reports it.
     #[must_use]
     pub fn base(&self) -> Option<KiloHertz> {
         self.base.map(khz)
     }
 
-    /// What the platform allows at the moment (`bios_limit`), where the driver says.
+    /// The maximum that the platform allows at the moment (`bios_limit`), if the driver reports it.
     #[must_use]
     pub fn bios_limit(&self) -> Option<KiloHertz> {
         self.bios_limit.map(khz)
     }
 
-    /// Those of its CPUs that were online at the last enumeration; `sample` says whether there still are any.
+    /// Its CPUs that were online at the last enumeration; `sample` tells whether any still is.
     #[must_use]
     pub const fn online(&self) -> &CpuSet {
         &self.online
     }
 
-    /// The die of the package that it sits in, where the kernel says.
+    /// The die of its package, if the kernel reports it.
     #[must_use]
     pub const fn die(&self) -> Option<u16> {
         self.die
     }
 
-    /// Reads a policy's folder. What is not needed to limit it and cannot be understood becomes a complaint.
+    /// Reads a policy's folder. A file that is not needed for the limit and cannot be parsed becomes a
+    /// complaint.
     pub(crate) fn read(folder: &Path, complain: &mut impl FnMut(CpufreqFault)) -> Result<Self, CpufreqFault> {
         let path = folder.join("related_cpus");
         let related = cpus(&path)?;
@@ -107,11 +108,11 @@ impl CpufreqPolicy {
         })
     }
 
-    /// The limit that it has, by its range and its table.
+    /// The limit of the policy, from its range and its table.
     pub(crate) fn limit(&self) -> Option<Result<Limit<KiloHertz>, BadLimit>> {
         let (min, max) = self.range?;
         let span = Span { floor: khz(min), ceiling: khz(max) };
-        // A step that does not fit above zero says nothing that the table does not.
+        // A step above the minimum adds nothing to the table.
         let step = khz(self.table.step().min(min));
         Some(Limit::new(span, step).and_then(|limit| limit.known(Some(khz(min)), Some(khz(max)))))
     }
@@ -132,7 +133,7 @@ fn frequency(path: &Path) -> Result<u32, FileError> {
         .and_then(|whole| possible(whole).ok_or_else(|| FileError::bad_data(&Arc::from(path))))
 }
 
-/// The table and the boost frequencies above it, which the kernel lists apart.
+/// The table and the boost frequencies above it, which the kernel lists separately.
 fn table(folder: &Path) -> Result<FrequencyTable, FileError> {
     let mut khz = Vec::new();
     for name in ["scaling_available_frequencies", "scaling_boost_frequencies"] {
@@ -150,7 +151,7 @@ fn table(folder: &Path) -> Result<FrequencyTable, FileError> {
     Ok(FrequencyTable::new(khz))
 }
 
-/// A frequency that a driver can mean: above zero, and within the 31 bits that the kernel keeps of it.
+/// A plausible frequency of a driver: above zero, and within the 31 bits that the kernel stores.
 pub(crate) fn possible(whole: u64) -> Option<u32> {
     i32::try_from(whole).ok().filter(|khz| *khz > 0).map(i32::unsigned_abs)
 }

@@ -8,29 +8,33 @@ use power_hal::{ErrorKind, Key};
 use std::path::Path;
 use std::time::Duration;
 
-/// The first pause of a wait for a limit to come into force; each is twice as long as the one before.
+/// The first pause of a wait for a limit to come into force; each pause is twice as long as the one
+/// before.
 const PAUSE: Duration = Duration::from_micros(100);
 const PAUSE_MAX: Duration = Duration::from_millis(5);
-/// How long such a wait is at most. On Linux 6.12 with all processors busy a worker of the kernel took 58 ms in one of a hundred.
+/// The longest such wait. On Linux 6.12 with all processors busy, the kernel's worker took 58 ms in one
+/// of a hundred cases.
 const IN_FORCE_WITHIN: Duration = Duration::from_millis(200);
-/// A value that is neither the one before nor the one that was written may be on its way to the latter.
+/// A value that is neither the old nor the written one may still change to the written one.
 const SETTLED_WITHIN: Duration = Duration::from_millis(2);
 
 /// An open policy.
 #[derive(Debug)]
 pub(crate) struct Slot {
     pub(crate) key: Key,
-    /// The folder's name. It is the kernel's, and only says which folder was which policy the last time.
+    /// The folder's name. The kernel assigns it, and it only tells which folder belonged to which policy
+    /// the last time.
     pub(crate) name: Box<str>,
     pub(crate) policy: CpufreqPolicy,
     limit: Attribute,
-    /// Why the limit cannot be written, if it was opened to be read only.
+    /// Why the limit cannot be written, if the file was opened read-only.
     refused: Option<FileError>,
     average: Option<Attribute>,
     current: Option<Attribute>,
     wrote: Option<Wrote>,
     seen: Option<u32>,
-    /// The limit that stayed after a wait for a higher one: another request holds it there, and is not waited for again.
+    /// The limit that remained after a wait for a higher one: another request holds it, and it is not
+    /// waited for again.
     held: Option<u32>,
 }
 
@@ -64,7 +68,7 @@ impl Slot {
         })
     }
 
-    /// Goes on from where an earlier enumeration was with the same policy.
+    /// Takes over the state of the same policy from an earlier enumeration.
     pub(crate) fn goes_on(&mut self, before: &Self) {
         (self.wrote, self.seen, self.held) = (before.wrote, before.seen, before.held);
     }
@@ -80,14 +84,14 @@ impl Slot {
         Ok(limit)
     }
 
-    /// The frequency at which it runs; nothing where no file says.
+    /// The frequency at which it runs; `None` where no file reports it.
     pub(crate) fn read_frequency(&self) -> Option<Result<u32, FileError>> {
-        // The average has no answer for a CPU that idles.
+        // The average has no value for an idle CPU.
         let average = self.average.as_ref().and_then(|average| read(average).ok());
         average.map(Ok).or_else(|| self.current.as_ref().map(read))
     }
 
-    /// Brings a frequency of the driver into force, and answers what was read back when it was.
+    /// Brings a frequency of the driver into force, and returns what was read back then.
     pub(crate) fn write(&mut self, wish: u32) -> Result<u32, FileError> {
         let told = self.policy.table.at_or_below(wish);
         if let Some(wrote) = self.wrote.filter(|wrote| wrote.told == told)
@@ -100,23 +104,24 @@ impl Slot {
         Ok(found)
     }
 
-    /// Writes exactly this, as nothing that has to be kept up, and answers what is in force then.
+    /// Writes exactly this value, without keeping it as our limit, and returns what is then in force.
     pub(crate) fn put(&mut self, khz: u32) -> Result<u32, FileError> {
         if let Some(refused) = &self.refused {
             return Err(refused.clone());
         }
         let before = self.seen;
         self.limit.write_whole(khz.into())?;
-        // From here on it may be in force, whatever the read-back says.
+        // From here on the value may be in force, whatever the read-back shows.
         self.wrote = None;
         self.come_into_force(before, khz)
     }
 
-    /// The write returns before a worker of the kernel has brought it into force, so a file that reads as before the write
-    /// does not say what will be. Waits, bounded, until it reads as written, or has changed and stays so.
+    /// The write returns before a worker of the kernel has brought it into force, so an unchanged value
+    /// does not show the final one. Waits, for a bounded time, until the file reads as written, or has
+    /// changed and stays so.
     fn come_into_force(&mut self, before: Option<u32>, told: u32) -> Result<u32, FileError> {
         let mut found = self.read_limit()?;
-        // A lower request of somebody else keeps a limit where it is, and that was waited for once.
+        // A lower request of another writer keeps the limit where it is, and that was already waited for.
         let known = |found: u32| told > found && self.held == Some(found);
         if found == told || known(found) {
             return Ok(found);

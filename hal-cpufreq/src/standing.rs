@@ -1,6 +1,6 @@
-//! Whether a limit that was written still stands, and who is in the way if it does not.
+//! Whether a written limit is still in force, and the cause if it is not.
 
-/// What became of the last limit that this HAL wrote to a policy, judged by what was last read.
+/// The status of the last limit that this HAL wrote to a policy, by its last reading.
 ///
 /// ```text
 /// Untouched ─write─▶ Kept ◀─▶ Stricter      somebody else's request is lower: thermal, platform, another writer
@@ -10,15 +10,15 @@
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitStatus {
-    /// This HAL has written nothing since it opened, or has released it.
+    /// This HAL has written nothing since it was opened, or has released the limit.
     Untouched,
     /// What was written is in force.
     Kept,
-    /// Less is in force than after the write. Nothing has to be done: a write would not raise it, if it is a request
-    /// that the kernel takes the lowest of. Another writer of the same file looks just the same.
+    /// Less is in force than after the write. No action is needed: if the cause is another request, a write would not
+    /// raise the limit, since the kernel takes the lowest. A write by another process to the same file looks the same.
     Stricter,
-    /// More is in force than was written. Another writer wrote the same file, or the driver was loaded anew; the limit
-    /// has to be written again.
+    /// More is in force than was written. Another writer wrote the same file, or the driver was reloaded; the limit
+    /// must be written again.
     Moved,
 }
 
@@ -59,7 +59,7 @@ mod tests {
             (exact, Some(19), LimitStatus::Stricter),
             (exact, Some(21), LimitStatus::Moved),
             (held, Some(16), LimitStatus::Kept),
-            // The request that held it lower went away.
+            // The request that held it lower was removed.
             (held, Some(18), LimitStatus::Kept),
             (held, Some(20), LimitStatus::Kept),
             (held, Some(15), LimitStatus::Stricter),

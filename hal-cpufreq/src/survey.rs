@@ -1,4 +1,4 @@
-//! A look at all policies of the machine.
+//! An enumeration of all policies of the machine.
 
 use crate::policy::CpufreqPolicy;
 use crate::slot::Slot;
@@ -9,21 +9,22 @@ use power_hal::{Covers, CpuSet, Domain, couple};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where the kernel keeps the policies. `cpuN/cpufreq` are links to them.
+/// The kernel's folder of policies. `cpuN/cpufreq` are links to its content.
 const FOLDER: &str = "sys/devices/system/cpu/cpufreq";
 
-/// What a look has found.
+/// The result of an enumeration.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
-    /// The policies in the order of their lowest CPU, each with its open files at the same place.
+    /// The policies in the order of their lowest CPU; `slots` has their open files at the same
+    /// index.
     pub(crate) domains: Vec<Domain>,
     pub(crate) slots: Vec<Slot>,
-    /// What could not be made sense of.
+    /// The problems.
     pub(crate) complaints: Vec<CpufreqError>,
 }
 
 impl Survey {
-    /// Looks at the machine. A policy that answers nothing now is described as `before` had it.
+    /// Enumerates the machine. A policy that does not answer now is described as in `before`.
     pub(crate) fn of(root: &Root, topology: &mut Topology, before: &[Slot]) -> Result<Self, FileError> {
         let folder = root.join(FOLDER);
         let mut survey = Self::default();
@@ -42,7 +43,7 @@ impl Survey {
                 continue;
             }
             for cpu in policy.related.iter() {
-                // A number that came out of a set fits into one.
+                // A number from a set fits into a set.
                 let _fits = taken.insert(cpu);
             }
             let complaints = &mut survey.complaints;
@@ -61,7 +62,7 @@ impl Survey {
         Ok(survey)
     }
 
-    /// What a folder says, or said the last time; nothing where it is going away at this moment.
+    /// The content of a folder, or its last known content; `None` if it is being removed.
     fn policy(&mut self, path: &Arc<Path>, name: &str, before: &[Slot]) -> Option<CpufreqPolicy> {
         let known = before.iter().find(|slot| *slot.name == *name).map(|slot| &slot.policy);
         let complaints = &mut self.complaints;
@@ -85,13 +86,13 @@ impl Survey {
     }
 }
 
-/// `policy` and a number; `boost` and the folders of governors stand beside.
+/// `policy` and a number; the same folder also contains `boost` and the folders of governors.
 fn is_policy(name: &str) -> bool {
     name.strip_prefix("policy")
         .is_some_and(|number| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
 }
 
-/// Looks at all CPUs of a policy, and finds the package that they sit in.
+/// Reads the topology of all CPUs of a policy, and finds their package.
 fn place(
     root: &Root,
     topology: &mut Topology,
@@ -121,7 +122,7 @@ fn open(
     let mut domain = Domain::policy(covers);
     match policy.limit() {
         Some(Ok(limit)) => domain = domain.with_frequency(limit),
-        // Described without a limit, so that nobody counts on it.
+        // Described without a limit, so that no caller relies on one.
         Some(Err(bad)) => complaints.push(CpufreqError::at(*domain.key(), CpufreqFault::Range(bad))),
         None => {}
     }

@@ -1,6 +1,6 @@
-//! The frequencies that exist, where the driver has a table; a driver without one takes every value in its range.
+//! The driver's frequencies, if it has a table; a driver without one accepts every value in its range.
 
-/// Ascending frequencies in kHz; empty for a driver that takes every value.
+/// Ascending frequencies in kHz; empty for a driver that accepts every value.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FrequencyTable(Box<[u32]>);
 
@@ -13,7 +13,7 @@ impl FrequencyTable {
         Self(khz.into_boxed_slice())
     }
 
-    /// Reads `scaling_available_frequencies`: numbers and spaces. Nothing if it is anything else.
+    /// Parses `scaling_available_frequencies`: numbers and spaces. `None` for any other text.
     #[must_use]
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let one = |word: &str| {
@@ -30,8 +30,8 @@ impl FrequencyTable {
         &self.0
     }
 
-    /// The distance of two neighbours, if all neighbours have it and every entry is a multiple of it: then the driver
-    /// rounds down to multiples of it. Zero for every other table, and for none.
+    /// The difference between neighbours, if it is the same for all and every entry is a multiple of it: then the
+    /// driver rounds down to multiples of it. Zero for every other table, and without a table.
     #[must_use]
     pub fn step(&self) -> u32 {
         let gaps = || self.0.iter().zip(self.0.iter().skip(1)).map(|(lower, upper)| upper - lower);
@@ -41,7 +41,7 @@ impl FrequencyTable {
     }
 
     /// What to write for a wish: the highest entry that is not above it. Above the table, where a driver has its boost,
-    /// and below it, where there is no such entry, the wish stands.
+    /// and below it, where there is no entry, the wish itself.
     #[must_use]
     pub fn at_or_below(&self, wish: u32) -> u32 {
         let above = self.0.last().is_some_and(|top| wish > *top);

@@ -1,5 +1,5 @@
-//! Where CPUs sit, and which of them are threads of one core. An offline CPU has no topology; what was known of it
-//! while it was online still holds, as nobody moves a CPU to another core.
+//! The location of CPUs, and which of them are threads of one core. An offline CPU has no topology; its last known
+//! topology stays valid, since a CPU does not move to another core.
 
 use hal_files::{Access, Attribute, FileError, Root};
 use power_hal::CpuSet;
@@ -7,12 +7,12 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Where one CPU sits.
+/// The location of one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) package: u16,
     pub(crate) die: Option<u16>,
-    /// The threads of its core that were online when this was read, itself included.
+    /// The threads of its core that were online when this was read, including itself.
     siblings: CpuSet,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Topology {
 }
 
 impl Topology {
-    /// Where a CPU sits, looked at anew; as it was when it is offline.
+    /// The current location of a CPU; the last known one when it is offline.
     ///
     /// # Errors
     /// When the CPU has a topology that cannot be read.
@@ -34,18 +34,19 @@ impl Topology {
         Ok(Some(place))
     }
 
-    /// Where a CPU sat when it was last seen online.
+    /// The location of a CPU when it was last seen online.
     pub(crate) fn known(&self, cpu: u16) -> Option<Place> {
         self.places.get(&cpu).copied()
     }
 
-    /// The threads of each core. A CPU that went offline is in no other list any more, and still in its own.
+    /// The threads of each core. A CPU that went offline is no longer in the lists of other CPUs, but still in its
+    /// own.
     pub(crate) fn cores(&self) -> impl Iterator<Item = CpuSet> + '_ {
         self.places.values().map(|place| place.siblings)
     }
 }
 
-/// Nothing where the CPU has no topology: it is offline.
+/// `None` where the CPU has no topology: it is offline.
 fn read(folder: &Path) -> Result<Option<Place>, FileError> {
     let Some(package) = number(&folder.join("physical_package_id"))? else { return Ok(None) };
     let die = number(&folder.join("die_id"))?;
@@ -67,7 +68,7 @@ fn number(path: &Path) -> Result<Option<u16>, FileError> {
     }
 }
 
-/// Whether the kernel has no such file, or has it no more.
+/// Whether the file does not exist, or no longer exists.
 pub(crate) fn absent(error: &FileError) -> bool {
     error.kind == power_hal::ErrorKind::Gone
 }
