@@ -62,7 +62,7 @@ fn the_contract_holds_on_a_plain_tree() {
     let mut world = Plain { folder: &folder, ticks: Ticks::default() };
     let journal = RefusableOriginals::new(OriginalsInMemory::new());
     let mut hal = Cpufreq::open(Root::at(&folder.0), world.ticks.clone(), journal).unwrap();
-    // A plain file is longer than what is written over it, so the digits must be as many.
+    // A plain file keeps the rest of a longer text, so the number of digits must be equal.
     let report = check(&mut hal, &mut world, ContractMode::Full).unwrap();
     assert_eq!((report.domains, report.controls, report.blocked, report.blind), (4, 4, 0, 0));
     assert_eq!(
@@ -126,7 +126,8 @@ impl ContractWorld<Hal> for Virtual<'_> {
 
     fn cause(&mut self, trouble: DomainFault) -> bool {
         match trouble {
-            // No firmware locks a frequency limit, and a policy has no other limit that could move.
+            // No firmware locks a frequency limit, and a policy has no other limit that could
+            // change.
             DomainFault::Locked(_) | DomainFault::Moved(_, Setting::Power(_) | Setting::Throttle(_)) => false,
             DomainFault::Unreadable(domain) => {
                 let at = self.change(&domain, |at, _| at);
@@ -175,7 +176,7 @@ fn run(room: &TestMachine) -> ContractReport {
     check(&mut hal, &mut world, ContractMode::Full).unwrap_or_else(|breach| panic!("{breach}"))
 }
 
-/// How many policies of a profile take part: a run looks at each of them from each of the others.
+/// How many policies of a profile take part: a run checks each of them for each of the others.
 const SHOWN: usize = 6;
 
 #[test]

@@ -1,4 +1,4 @@
-//! What the hot path costs, in allocations and system calls.
+//! The cost of the hot path, in allocations and system calls.
 
 use crate::support::{Folder, TestMachine, khz, limit, open};
 use power_hal::{ApplyOutcome, PowerHal, Reading};
@@ -53,7 +53,7 @@ fn a_value_is_one_read_and_a_limit_that_stands_is_not_written_again() {
     let cost = |act: &mut dyn FnMut()| {
         let (Some(before), ()) = (calls(), act()) else { return None };
         let after = calls()?;
-        // To ask for the counts costs reads of its own, the same each time.
+        // The query of the counts itself needs reads, always the same number.
         Some((after.0 - before.0, after.1 - before.1))
     };
     let Some((asking, 0)) = cost(&mut || {}) else {

@@ -22,7 +22,7 @@ fn floor_to_table() {
     for (wish, found) in [(2_000_000, 2_000_000), (2_100_000, 2_000_000), (1_900_000, 1_600_000)] {
         let applied = apply(&mut hal, 0, wish).unwrap();
         assert_eq!((applied.effective(), applied.outcome()), (limit(found), ApplyOutcome::Exact));
-        // What was written is an entry of the table, on kernels that round and on those that do not.
+        // The written value is an entry of the table, on kernels that round and on those that do not.
         assert_eq!(room.policy(0, |policy| policy.user_max), found.unsigned_abs());
         assert_eq!(shown(&room, MAX), found.to_string());
     }
@@ -95,7 +95,7 @@ fn ebusy_on_an_inactive_policy_which_stays_described_and_limit_survives_offline_
     let mut hal = open(&room.folder.0);
     apply(&mut hal, 0, 2_000_000).unwrap();
     let (handle, before) = (find(&hal, 0), hal.domains().as_slice().to_vec());
-    // Three of four CPUs away: the policy goes on.
+    // Three of four CPUs are offline: the policy remains.
     (1..4).for_each(|cpu| room.machine.lock().set_online(cpu, false));
     hal.describe().unwrap();
     assert_eq!(hal.domains().as_slice(), before);
@@ -116,7 +116,7 @@ fn ebusy_on_an_inactive_policy_which_stays_described_and_limit_survives_offline_
         assert_eq!(in_force(&mut hal, 4), 3_200_000, "the other one is as it was");
     }
     room.machine.lock().set_online(3, true);
-    // The descriptors of before are as good as new ones.
+    // The old descriptors still work.
     assert_eq!(in_force(&mut hal, 0), 2_000_000);
     assert_eq!(release(&mut hal, 0), Ok(Released::Restored));
     assert_eq!(in_force(&mut hal, 0), 3_200_000);

@@ -1,5 +1,5 @@
-//! What the laws need of the HAL, with a plant behind: one frequency on all policies with a dither, and a share of
-//! whole policies.
+//! The requirements of the laws on the HAL, with a plant behind it: one frequency on all policies with a dither,
+//! and a share of whole policies.
 
 use crate::support::{Hal, TestMachine, khz, limit, open};
 use plant::Load;
@@ -7,14 +7,14 @@ use power_hal::{ApplyOutcome, Handle, PowerHal, Reading};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What the machine draws once limits have settled.
+/// The draw of the machine once limits have settled.
 fn watts(room: &TestMachine) -> f64 {
     let mut machine = room.machine.lock();
     machine.advance(Duration::from_secs(2));
     machine.plant().node_watts()
 }
 
-/// The policies by group: those that have to be lowered together.
+/// The policies by group: each group must be lowered together.
 fn groups(hal: &Hal) -> Vec<Vec<Handle>> {
     let mut groups: BTreeMap<u16, Vec<Handle>> = BTreeMap::new();
     for (handle, domain) in hal.domains().iter() {
@@ -49,7 +49,7 @@ fn one_frequency_on_all_policies_with_a_dither_lands_between_two_steps() {
     };
     let (low, quarter, half, high) = (at(0), at(16), at(32), at(64));
     assert!(low < quarter && quarter < half && half < high, "{low} {quarter} {half} {high}");
-    // On 1/20 of the range the curve is straight to a part in a hundred: a quarter of the cores is a quarter of the way.
+    // On 1/20 of the range the curve is linear to one percent: a quarter of the cores is a quarter of the span.
     let way = (quarter - low) / (high - low);
     assert!((way - 0.25).abs() < 0.02, "{way}");
     let mut batch: Vec<Reading> = hal.domains().iter().map(|(handle, _)| Reading::new(handle)).collect();
@@ -60,7 +60,7 @@ fn one_frequency_on_all_policies_with_a_dither_lands_between_two_steps() {
     }
 }
 
-/// Fix list agent S9 and C12: half of all policies by number is one thread of each core, and changes nothing.
+/// Fix list agent S9 and C12: half of all policies by number is one thread of each core, which has no effect.
 #[test]
 fn a_share_of_the_policies_throttles_where_it_is_whole_cores_and_not_where_it_is_one_thread_of_each() {
     let Some((room, mut hal)) = loaded() else { return };

@@ -1,4 +1,4 @@
-//! Plain folders: what no kernel writes, and what other machines have.
+//! Plain folders: content that no kernel writes, and content of other machines.
 
 use crate::support::{Folder, apply, find, in_force, khz, open, release, sample};
 use hal_cpufreq::CpufreqFault;
@@ -44,7 +44,7 @@ fn a_folder_that_cannot_be_listed_is_an_error_and_the_last_list_stands() {
     assert_eq!(hal.domains().len(), 4);
 }
 
-/// What a bad text in one file does: to the list, and to what the bad policy can do.
+/// The effect of an invalid text in one file, on the list and on that policy.
 #[test]
 fn bad_text_in_any_file_is_bad_data_with_its_path_and_harms_no_other_policy() {
     let files = [
@@ -63,7 +63,7 @@ fn bad_text_in_any_file_is_bad_data_with_its_path_and_harms_no_other_policy() {
             let list = file.ends_with("_cpus") && matches!(bad, b"" | b"\n" | b"0\n");
             let table = file == "scaling_available_frequencies" && matches!(bad, b"" | b"\n");
             if (text && bad.len() < 256) || (list && file == "affected_cpus") || table {
-                continue; // That is a driver's name, no CPU online, a driver without a table.
+                continue; // A driver's name, no CPU online, a driver without a table.
             }
             let folder = Folder::two_cores();
             folder.put(&format!("cpufreq/policy2/{file}"), bad);
@@ -75,7 +75,8 @@ fn bad_text_in_any_file_is_bad_data_with_its_path_and_harms_no_other_policy() {
             assert!(shared || complaint.to_string().contains(&format!("policy2/{file}")), "{complaint}");
             assert_eq!(hal.domains().len(), if listed { 4 } else { 3 }, "{file}: {shown:?}");
             if file.starts_with("cpuinfo") {
-                // Described without a limit, so that nobody counts on it; what it runs at can still be read.
+                // Described without a limit, so that no caller relies on one; its frequency can still be
+                // read.
                 let handle = find(&hal, 2);
                 assert_eq!(apply(&mut hal, 2, 2_000_000), Err(ErrorKind::NotSupported));
                 let sample = sample(&mut hal, handle).unwrap();
@@ -113,7 +114,7 @@ fn a_file_that_turns_bad_is_bad_data_in_its_own_value_only() {
         assert_eq!((half.frequency_limit, half.frequency), (Ok(khz(3_000_000)), Err(ErrorKind::BadData)));
         folder.put("cpufreq/policy2/scaling_cur_freq", "2900000\n");
     }
-    // A description that cannot be read any more stays what it was.
+    // A policy whose files can no longer be parsed keeps its last description.
     folder.put("cpufreq/policy2/related_cpus", "junk\n");
     folder.put("cpufreq/policy3/cpuinfo_max_freq", "junk\n");
     hal.describe().unwrap();
@@ -165,7 +166,8 @@ fn a_range_with_nothing_in_it_is_no_limit() {
     assert_eq!(apply(&mut hal, 1, 2_000_000), Err(ErrorKind::NotSupported));
 }
 
-/// Fix list agent C13: the range is each policy's own, and no number of ours. Fix list agent C12: each says where it sits.
+/// Fix list agent C13: the range is each policy's own, not a fixed number. Fix list agent C12: each reports
+/// its location.
 #[test]
 fn every_policy_has_its_own_range_package_and_group() {
     let folder = Folder::new();
@@ -208,7 +210,7 @@ fn every_policy_has_its_own_range_package_and_group() {
             (3, 1, 1, khz(400_000), khz(3_900_000), Some(1)),
         ]
     );
-    // A limit of 1 GHz is one on all of them, and 500 MHz on those that can; nobody's floor is 1.5 GHz.
+    // A limit of 1 GHz works on all of them, and 500 MHz on those that support it; no floor is 1.5 GHz.
     assert_eq!(apply(&mut hal, 0, 1_000_000).unwrap().outcome(), ApplyOutcome::Exact);
     assert!(apply(&mut hal, 0, 500_000).unwrap().permits_more());
 }
@@ -240,7 +242,7 @@ fn a_policy_of_256_cpus_is_read_whole() {
     assert_eq!(hal.domains().get(find(&hal, 0)).unwrap().covers().unwrap().cpus().count(), 256);
 }
 
-/// A folder that is mounted a second time, read-only, until the test ends however it ends.
+/// A folder that is also mounted read-only, until the test ends in any way.
 struct ReadOnly(Folder);
 
 impl ReadOnly {
@@ -264,7 +266,7 @@ fn mount(arguments: &[&OsStr]) -> bool {
     Command::new("mount").args(arguments).status().is_ok_and(|status| status.success())
 }
 
-/// A container has a read-only /sys: limits can be read and not be set, and that is said.
+/// A container has a read-only /sys: limits can be read but not set, and that is reported.
 #[test]
 fn a_read_only_sys_can_be_read_and_says_why_it_cannot_be_set() {
     let folder = Folder::two_cores();

@@ -23,7 +23,7 @@ pub(crate) fn open(folder: &Path) -> Hal {
         .unwrap()
 }
 
-/// A folder that goes away with the test; its files are named from the processors' folder on.
+/// A folder that is deleted with the test; its files are named relative to the processors' folder.
 pub(crate) struct Folder(pub(crate) PathBuf, test_machine::Folder);
 
 impl Folder {
@@ -60,7 +60,7 @@ impl Folder {
         }
     }
 
-    /// A CPU's place.
+    /// The location of a CPU.
     pub(crate) fn cpu(&self, cpu: u16, package: u16, siblings: &str) {
         self.put(&format!("cpu{cpu}/topology/physical_package_id"), format!("{package}\n"));
         self.put(&format!("cpu{cpu}/topology/thread_siblings_list"), format!("{siblings}\n"));
@@ -97,12 +97,13 @@ impl TestMachine {
         test_machine::TestMachine::profile(name).map(Self)
     }
 
-    /// Two packages of four CPUs, a policy for each package, with the table that the facts were measured on.
+    /// Two packages of four CPUs, a policy for each package, with the table of the machine on which the
+    /// facts were measured.
     pub(crate) fn table() -> Option<Self> {
         Self::new(table_machine())
     }
 
-    /// Changes or looks at a policy behind the driver's back.
+    /// Changes or reads a policy without the driver.
     pub(crate) fn policy<R>(&self, at: usize, by: impl FnOnce(&mut VirtualPolicy) -> R) -> R {
         let mut result = None;
         self.machine.lock().change(|_, policies, _| result = Some(by(&mut policies[at])));
@@ -168,7 +169,7 @@ pub(crate) fn sample(hal: &mut Hal, handle: Handle) -> Result<Sample, ErrorKind>
     batch[0].outcome
 }
 
-/// The limit that a sample says is in force, in kHz.
+/// The limit in force according to a sample, in kHz.
 pub(crate) fn in_force(hal: &mut Hal, cpu: u16) -> u32 {
     let handle = find(hal, cpu);
     sample(hal, handle).unwrap().frequency_limit.unwrap().to_whole(Role::Limit)

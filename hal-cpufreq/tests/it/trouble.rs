@@ -1,4 +1,4 @@
-//! What befalls policies: other writers, hot spots, drivers, hot-plug, and files that fail.
+//! Faults of policies: other writers, thermal limits, drivers, hot-plug, and failing files.
 
 use crate::support::{Hal, TestMachine, apply, find, in_force, khz, limit, open, release, sample};
 use hal_cpufreq::{Driver, LimitStatus};
@@ -33,7 +33,7 @@ fn a_read_back_below_the_wish_is_clamped_and_no_surprise() {
     assert_eq!(applied.outcome(), ApplyOutcome::Clamped { requested, effective });
     assert!(!applied.permits_more());
     assert_eq!(written(&room, 0), 2_400_000, "our request stands behind the stricter one");
-    // When that goes, what comes into force is ours and needs no write.
+    // When that request is removed, ours comes into force without a write.
     room.policy(0, |policy| policy.others_max = u32::MAX);
     assert_eq!(in_force(&mut hal, 0), 2_400_000);
     assert_eq!(hal.standing(find(&hal, 0)), Some(LimitStatus::Kept));
@@ -56,7 +56,7 @@ fn a_limit_that_comes_into_force_late_is_waited_for_and_one_that_does_not_is_nev
     assert!(applied.permits_more());
 }
 
-/// Somebody else's lower request keeps a limit where it was: that is waited for once.
+/// Another writer's lower request keeps a limit where it was: that is waited for once.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "that nothing is waited for shows in the time")]
 fn a_limit_that_another_request_holds_is_not_waited_for_again() {
@@ -73,7 +73,7 @@ fn a_limit_that_another_request_holds_is_not_waited_for_again() {
     assert!(begun.elapsed() < Duration::from_millis(190), "six waits would be 1.2 s");
 }
 
-/// The driver was switched: an original that was no limit is none under the new one either.
+/// The driver was switched: an original that was no limit is no limit under the new driver either.
 #[test]
 fn an_original_that_was_the_highest_clock_is_the_highest_of_another_driver() {
     let Some(room) = TestMachine::table() else { return };
@@ -94,9 +94,9 @@ fn an_original_that_was_the_highest_clock_is_the_highest_of_another_driver() {
 fn a_read_back_above_the_wish_is_answered_as_it_is() {
     let Some(room) = TestMachine::table() else { return };
     let mut hal = open(&room.folder.0);
-    // Another writer comes between the write and the read-back.
+    // Another writer writes between our write and the read-back.
     let effect = Effect::Answers(b"2800000\n".to_vec());
-    // As long as a limit is waited for.
+    // For as long as a limit is waited for.
     let fault = Fault { on: VirtualAttribute::MaxFreq(0), direction: Direction::Read, effect, times: 1000 };
     let handle = find(&hal, 0);
     assert!(sample(&mut hal, handle).is_ok());
@@ -121,7 +121,7 @@ fn another_writer_is_seen_whichever_way_it_moves_the_limit() {
         assert_eq!(in_force(&mut hal, 0), theirs);
         assert_eq!(hal.standing(handle), Some(standing));
     }
-    // The same wish again is written again, as it is not in force any more.
+    // The same wish is written again, since it is no longer in force.
     room.policy(0, |policy| policy.user_max = 2_800_000);
     assert_eq!(apply(&mut hal, 0, 2_000_000).unwrap().outcome(), ApplyOutcome::Exact);
     assert_eq!(written(&room, 0), 2_000_000);
@@ -129,7 +129,7 @@ fn another_writer_is_seen_whichever_way_it_moves_the_limit() {
     assert_eq!(hal.standing(handle), Some(LimitStatus::Untouched));
 }
 
-/// What reads as wanted is not always ours: the limit would rise above the wish as soon as the machine cools.
+/// A limit that reads as wanted is not always ours: it would rise above the wish as soon as the machine cools.
 #[test]
 fn a_limit_that_somebody_else_holds_at_the_wish_is_written_all_the_same() {
     let Some(room) = TestMachine::table() else { return };
@@ -155,7 +155,7 @@ fn releasing_a_hot_machine_leaves_nothing_of_ours_behind() {
     assert_eq!(in_force(&mut hal, 0), 2_800_000);
 }
 
-/// Ours stands at 2.4 GHz behind a hot spot's 2 GHz, which is also what was saved.
+/// Our request of 2.4 GHz is hidden by a thermal limit of 2 GHz, which is also the saved original.
 #[test]
 fn an_original_that_reads_as_if_it_were_in_force_is_written_back() {
     let Some(room) = TestMachine::table() else { return };
@@ -183,7 +183,7 @@ fn a_release_that_another_writer_undoes_is_said_and_can_be_repeated() {
     assert_eq!(release(&mut hal, 0), Ok(Released::Restored));
 }
 
-/// Fix list agent S10: to put `cpuinfo_max_freq` there would destroy what an administrator had set.
+/// Fix list agent S10: writing `cpuinfo_max_freq` would destroy the administrator's limit.
 #[test]
 fn the_administrators_limit_comes_back_and_not_the_hardwares() {
     let Some(room) = TestMachine::table() else { return };
@@ -198,7 +198,7 @@ fn the_administrators_limit_comes_back_and_not_the_hardwares() {
     assert_eq!(written(&room, 0), 3_200_000, "a policy that was never touched is never written");
 }
 
-/// Fix list agent S14: a write that failed changes nothing here either, so that nobody counts on it.
+/// Fix list agent S14: a failed write changes nothing in the HAL either, so that no caller relies on it.
 #[test]
 fn a_refused_write_leaves_no_trace() {
     let Some(room) = TestMachine::table() else { return };
@@ -234,7 +234,7 @@ fn a_write_that_cannot_be_read_back_is_an_error_and_is_released_all_the_same() {
     fails(&room, VirtualAttribute::MaxFreq(0), Direction::Read, libc::EIO, 1);
     assert_eq!(apply(&mut hal, 0, 2_000_000), Err(ErrorKind::Io));
     assert_eq!(written(&room, 0), 2_000_000);
-    // It is not believed to be in force before it was seen to be.
+    // It does not count as in force before it was read back.
     assert_eq!(apply(&mut hal, 0, 2_000_000).unwrap().outcome(), ApplyOutcome::Exact);
     assert_eq!(release(&mut hal, 0), Ok(Released::Restored));
     assert_eq!(written(&room, 0), 3_200_000);
@@ -307,7 +307,7 @@ fn every_driver_of_the_profiles_is_known_and_an_unknown_one_works() {
     for (name, driver) in
         [("amd-pstate", Driver::AmdPstate), ("cppc_cpufreq", Driver::Unknown("cppc_cpufreq".into()))]
     {
-        // Fix list agent C11: a driver that is switched at run time is found out, with its continuous range.
+        // Fix list agent C11: a driver that is switched at run time is detected, with its continuous range.
         room.policy(0, |policy| (policy.driver, policy.table) = (name, vec![]));
         room.machine.lock().reload_cpufreq();
         hal.describe().unwrap();
@@ -318,7 +318,7 @@ fn every_driver_of_the_profiles_is_known_and_an_unknown_one_works() {
     }
 }
 
-/// Fix list agent C11: a list that is fixed at start misses what comes and goes.
+/// Fix list agent C11: a list that is fixed at start misses added and removed policies.
 #[test]
 fn a_policy_that_comes_or_goes_is_noticed_and_old_handles_reach_nothing() {
     let Some(room) = TestMachine::table() else { return };
@@ -350,7 +350,7 @@ fn a_policy_that_was_never_seen_online_is_a_complaint_until_it_is() {
     assert_eq!(hal.domains().get(find(&hal, 4)).unwrap().package_number(), Some(1));
 }
 
-/// A sibling that is offline runs nothing; when it is back the core is as it was, and in between no handle breaks.
+/// An offline sibling runs nothing. When it is back the core is as before, and in between all handles stay valid.
 #[test]
 fn siblings_stay_one_group_while_one_of_them_is_offline() {
     let Some(room) = TestMachine::profile("xeon-2s") else { return };
