@@ -9,16 +9,16 @@ use power_hal::{Counter, Domain, ErrorKind, Key, Limit, Measured, Span};
 use power_units::{MicroJoules, MicroWatts};
 use std::path::Path;
 
-/// What a limit reads as that is switched off: the largest that 15 bits of 1/8 W say.
+/// The reading of a limit that is switched off: the largest value of 15 bits of 1/8 W.
 pub const OFF: MicroWatts = MicroWatts::new(4_095_875_000);
 
-/// The range of the energy register where its step is the smallest that is known, 2⁻¹⁴ J.
+/// The range of the energy register with the smallest known step, 2⁻¹⁴ J.
 pub const COUNTER: MicroJoules = MicroJoules::new((1 << 32 >> 14) * 1_000_000);
 
-/// The steps that are written: whole watts lie on every register's steps, so that nothing is rounded up.
+/// The step of written values: whole watts are multiples of every register's step, so that nothing is rounded up.
 const WATT: MicroWatts = MicroWatts::new(1_000_000);
 
-/// Below a watt nothing runs, and 0 switches the limit off.
+/// Nothing runs below a watt, and 0 switches the limit off.
 const FLOOR: MicroWatts = WATT;
 
 /// The last whole watt below [`OFF`].
@@ -49,15 +49,15 @@ pub(crate) struct Device {
     driver: Driver,
     limit: Option<Settable>,
     rated: Option<Attribute>,
-    /// The largest limit that was ever told, as the rated one of some cards follows the limit in force.
+    /// The largest limit ever read, since the rated limit of some cards follows the limit in force.
     largest: Option<MicroWatts>,
     energy: Option<Attribute>,
     runtime_status: Option<Attribute>,
 }
 
 impl Device {
-    /// Opens what a folder has. What cannot be opened or understood is missing then, and a complaint. `before` is the
-    /// same GPU in the list before, `kept` its limit before the first write.
+    /// Opens the files of a folder. A file that cannot be opened or parsed counts as missing, and is a complaint.
+    /// `before` is the same GPU in the previous list, `kept` its limit before the first write.
     pub(crate) fn open(
         place: &Place,
         before: Option<&Self>,
@@ -92,7 +92,7 @@ impl Device {
         device
     }
 
-    /// Learns the range, which wakes the GPU. What is in force is in it, whatever is rated.
+    /// Reads the range, which wakes the GPU. The range includes the limit in force, whatever the rated limit is.
     fn learn(&mut self, complaints: &mut Vec<IntelError>) {
         let limit = self.limit.as_ref().map(Settable::file);
         for told in limit.into_iter().chain(&self.rated).map(microwatts) {
@@ -107,7 +107,7 @@ impl Device {
         self.key
     }
 
-    /// The GPU with what it has; nothing if it can neither be measured nor capped.
+    /// The GPU and its controls; `None` if it can neither be measured nor capped.
     pub(crate) fn describe(&self, bare: Domain, complaints: &mut Vec<IntelError>) -> Option<Domain> {
         let metered = match &self.energy {
             Some(_) => bare.with_counter(Counter::new(COUNTER)),
@@ -160,13 +160,14 @@ impl Device {
         })
     }
 
-    /// Writes the limit that was in force before, which may be none.
+    /// Writes the limit that was in force before the first write; it may be switched off.
     pub(crate) fn put_back(&self, cap: MicroWatts) -> Result<(), IntelError> {
         if cap < OFF { self.write_cap(cap) } else { self.switch_off() }
     }
 
-    /// Switches the limit off, if it is not. Where that is not possible the card is not left at a low limit: it gets its
-    /// largest one. 0 is never written to xe: before Linux 6.16 it then holds the card at 0 W, and shows that as off.
+    /// Switches the limit off, if it is on. Where that is not possible the card is not left at a low limit: it gets
+    /// its largest one. 0 is never written to xe: before Linux 6.16 xe then holds the card at 0 W, and shows the
+    /// limit as off.
     fn switch_off(&self) -> Result<(), IntelError> {
         if self.cap()? >= OFF {
             return Ok(());

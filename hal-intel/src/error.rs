@@ -1,4 +1,4 @@
-//! What a GPU fails with: which one, what was attempted, and one kind to branch on.
+//! The errors of GPUs: the GPU, the operation, and one kind to branch on.
 
 use hal_files::FileError;
 use hal_files::devices::DeviceError;
@@ -7,31 +7,31 @@ use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Why a GPU did not do what was asked.
+/// Why an operation on a GPU failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum IntelError {
-    /// A file failed, of this GPU where it is known.
+    /// A file operation failed, on this GPU if it is known.
     File(Option<Key>, FileError),
-    /// The firmware refused the limit: this process may write the file, and the card does not take it.
+    /// The firmware refused the limit: this process may write the file, but the card does not accept it.
     Refused(Key, FileError),
-    /// The GPU sleeps, and to read it would wake it.
+    /// The GPU is asleep, and a read would wake it.
     Asleep(Key),
-    /// The limit was switched off before the first write, and the driver cannot switch it off again; it stands at its
-    /// rated maximum where that is known.
+    /// The limit was switched off before the first write, and the driver cannot switch it off again; it is at its
+    /// rated maximum if that is known.
     StaysOn(Key),
-    /// What it says of its range is none: it is described without a limit.
+    /// Its reported range is not valid: it is described without a limit.
     Range(Key, BadLimit),
-    /// The GPU has a meter of its package only, which would show less than the limit of its card holds.
+    /// The GPU has only a meter of its package, which shows less than the draw that the limit of the card covers.
     Narrow(Key),
-    /// The folder does not say which GPU it is of, so it is left out.
+    /// The folder does not identify its GPU, so it is ignored.
     Unidentified(Arc<Path>),
-    /// Two folders say that they are of the same GPU; the second one is left out.
+    /// Two folders identify the same GPU; the second one is ignored.
     Twice(Key, Arc<Path>),
-    /// What the journal holds is no limit.
+    /// The journal's entry is not a valid limit.
     Unfit(Key),
-    /// The GPU has a power limit and nothing else to set.
+    /// The GPU has no control other than its power limit.
     Lacking,
-    /// The GPU is not there any more, or the handle is of an earlier list.
+    /// The GPU is not present any more, or the handle is from an earlier list.
     Gone,
 }
 

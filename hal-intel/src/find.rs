@@ -1,4 +1,4 @@
-//! Which folders of hwmon are those of Intel's GPUs.
+//! Finds the hwmon folders of Intel GPUs.
 
 use crate::IntelError;
 use hal_files::{FileError, Root, hwmon};
@@ -6,31 +6,31 @@ use power_hal::{Domain, ErrorKind};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Which driver registered a folder.
+/// The driver that registered a folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Driver {
     I915,
     Xe,
 }
 
-/// A folder that is a GPU's.
+/// The folder of a GPU.
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) driver: Driver,
-    /// The GPU without anything that it has.
+    /// The GPU without its controls.
     pub(crate) bare: Domain,
     pub(crate) folder: PathBuf,
-    /// Where the GPU itself stands, all links followed.
+    /// The path of the GPU itself, with all links resolved.
     pub(crate) device: PathBuf,
 }
 
-/// The folders of GPUs. One of a tile is named otherwise, and is not one.
+/// The folders of GPUs. The folder of a tile has another name, and is not included.
 pub(crate) fn places(root: &Root, complaints: &mut Vec<IntelError>) -> Result<Vec<Place>, IntelError> {
     let mut places = Vec::new();
     for folder in hwmon::folders(root).map_err(unknown)? {
         match place(folder) {
             Ok(place) => places.extend(place),
-            // It went away between the listing and the look.
+            // It was removed between the listing and the access.
             Err(IntelError::File(_, error)) if error.kind == ErrorKind::Gone => {}
             Err(error) => complaints.push(error),
         }
@@ -38,7 +38,7 @@ pub(crate) fn places(root: &Root, complaints: &mut Vec<IntelError>) -> Result<Ve
     Ok(places)
 }
 
-/// Of a GPU that is not known yet.
+/// An error of a GPU that is not identified yet.
 const fn unknown(error: FileError) -> IntelError {
     IntelError::File(None, error)
 }

@@ -140,7 +140,7 @@ fn run(room: &TestMachine) -> Vec<Rule> {
 #[test]
 fn the_contract_holds_for_cards_packages_and_mailboxes() {
     let Some(room) = TestMachine::profile("max1550") else { return };
-    // Nobody sees the instants between two limits.
+    // The instants between two limits cannot be observed.
     assert_eq!(run(&room), [Rule::Ordered]);
 }
 

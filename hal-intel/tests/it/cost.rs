@@ -1,4 +1,4 @@
-//! What the hot path costs.
+//! The cost of the hot path.
 
 use crate::support::{Folder, GPU, hwmon, open, w};
 use power_hal::{ApplyOutcome, PowerHal, Reading, Setting};

@@ -1,4 +1,4 @@
-//! The rows of behaviour that the drivers show, each on virtual hardware that answers as they do.
+//! The documented behaviour of the drivers, each row on virtual hardware that answers as they do.
 
 use crate::support::{
     Hal, TestMachine, apply, card, device, effective, find, keys, mailbox, most, open, open_with, package,
@@ -27,7 +27,7 @@ fn cap(room: &TestMachine, key: &Key) -> u64 {
     device(room, key, |_, slot| slot.hwmon.cap_in_force_uw())
 }
 
-/// As a process that starts again with what the journal holds.
+/// A process that starts again with the journal.
 fn again(root: &Path, hal: &mut Hal) -> Hal {
     open_with(root, crate::support::Ticks::default(), hal.originals().clone())
 }
@@ -80,7 +80,7 @@ fn a_cap_behind_a_mailbox_is_never_taken_for_the_maximum() {
     assert_eq!(effective(&mut hal, &mailbox(), w(300)), w(300));
     hal.describe().unwrap();
     assert_eq!(most(&hal, &mailbox()), Some(w(600)), "the rated limit reads 300 W now");
-    // The next process knows it from the journal.
+    // The next process reads it from the journal.
     let mut hal = again(&room.folder.0, &mut hal);
     assert_eq!(most(&hal, &mailbox()), Some(w(600)));
     assert_eq!(effective(&mut hal, &mailbox(), w(450)), w(450));
@@ -121,7 +121,7 @@ fn a_firmware_that_refuses_is_locked_and_a_busy_one_is_busy() {
 
 #[test]
 fn a_limit_that_cannot_be_switched_off_again_is_left_at_its_largest_and_said() {
-    // Of i915 the hardware refuses; xe would hold the card at 0 W, and is not told to.
+    // On i915 the hardware refuses; xe would hold the card at 0 W, and gets no such order.
     for (key, switch) in [(card(), Switch::Refused(libc::ENODEV)), (package(), Switch::Nothing)] {
         let Some(room) = TestMachine::profile("max1550") else { return };
         device(&room, &key, |_, slot| slot.hwmon.cap_uw = hwmon::OFF_UW);
@@ -135,7 +135,7 @@ fn a_limit_that_cannot_be_switched_off_again_is_left_at_its_largest_and_said() {
             assert!(failure.to_string().contains("switched off"), "{failure}");
             assert_eq!(cap(&room, &key), 600_000_000, "{switch:?}");
         }
-        // The original is still known: somebody who switches it off has restored it.
+        // The original is still known: if somebody switches the limit off, that restores it.
         device(&room, &key, |_, slot| slot.hwmon.cap_uw = hwmon::OFF_UW);
         assert_eq!(release(&mut hal, &key), Ok(Released::Restored), "{switch:?}");
     }

@@ -1,4 +1,4 @@
-//! What folders can say, in files that a test writes.
+//! The content of folders, in files that a test writes.
 
 use crate::support::{
     DEVICE, FOLDER, Folder, GPU, apply, card, effective, find, hwmon, keys, most, one, open, release, sample,
@@ -164,7 +164,7 @@ fn a_spoilt_journal_is_not_written_to_the_hardware() {
 
 #[test]
 fn a_limit_that_this_process_may_not_write_is_shown_and_refused() {
-    // A number of the kernel that not even root may write stands for the limit.
+    // A kernel number that not even root may write, used as the limit.
     const NUMBER: &str = "/sys/devices/system/cpu/kernel_max";
     let Ok(number) = std::fs::read_to_string(NUMBER) else {
         println!("SKIP(no {NUMBER})");

@@ -55,7 +55,7 @@ pub(crate) fn with(driver: &str, files: &[(&str, &str)]) -> Folder {
     folder
 }
 
-/// Changes or looks at a GPU of a virtual machine behind the driver's back.
+/// Changes or reads a GPU of a virtual machine without the driver.
 pub(crate) fn device<R>(room: &TestMachine, key: &Key, by: impl FnOnce(usize, &mut HwmonSlot) -> R) -> R {
     let mut result = None;
     room.machine.lock().change(|_, _, hwmons| {
@@ -70,12 +70,12 @@ pub(crate) const fn w(watts: u64) -> MicroWatts {
     MicroWatts::new(watts * 1_000_000)
 }
 
-/// The card of the plain folder, and of a virtual machine the one behind i915.
+/// The card of the plain folder, and on a virtual machine the one behind i915.
 pub(crate) fn card() -> Key {
     Key::gpu("0000:4d:00.0").unwrap()
 }
 
-/// Of a virtual machine: the one behind xe whose limit is the package's, and the one whose limits are in a mailbox.
+/// On a virtual machine: the GPU behind xe whose limit is the package's, and the one whose limits are in a mailbox.
 pub(crate) fn package() -> Key {
     Key::gpu("0000:4e:00.0").unwrap()
 }
@@ -92,7 +92,7 @@ pub(crate) fn find(hal: &Hal, key: &Key) -> Handle {
     hal.domains().find(key).unwrap()
 }
 
-/// The largest limit that is described.
+/// The largest described limit.
 pub(crate) fn most(hal: &Hal, key: &Key) -> Option<MicroWatts> {
     hal.domains().get(find(hal, key)).unwrap().power().unwrap().max()
 }
@@ -108,7 +108,7 @@ pub(crate) fn apply(hal: &mut Hal, key: &Key, cap: MicroWatts) -> Result<Applied
     hal.apply(handle, Setting::Power(cap)).map_err(|failure| failure.kind())
 }
 
-/// The limit that is in force after a wish.
+/// The limit in force after a wish.
 pub(crate) fn effective(hal: &mut Hal, key: &Key, cap: MicroWatts) -> MicroWatts {
     match apply(hal, key, cap).unwrap().effective() {
         Setting::Power(cap) => cap,
