@@ -1,43 +1,43 @@
-//! What a GPU fails with: which one, what was attempted, and one kind to branch on.
+//! The errors of GPUs: the GPU, the operation, and one kind to branch on.
 
 use nvml_wrapper::error::NvmlError;
 use power_hal::{BadLimit, ErrorKind, Key};
 use std::fmt;
 
-/// What went wrong.
+/// The cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NvmlFault {
-    /// The library answered so, by the numbers of nvml.h.
+    /// The library's return code, by the numbers of nvml.h.
     Code(u32),
-    /// The library has no such function: it is older than that.
+    /// The library has no such function: it is too old.
     Missing,
-    /// An answer that is no text or number of the kind that was asked for.
+    /// An answer that is not a text or number of the expected kind.
     Unreadable,
-    /// A number that cannot be: more than such a device draws, or nothing where there must be something.
+    /// An impossible number: more than such a device draws, or zero where it must be above zero.
     Impossible(u64),
-    /// The range that it says is none: it can be read and not be limited.
+    /// Its reported range is not valid: it can be read but not limited.
     Range(BadLimit),
-    /// What it calls its UUID is none, so that nobody could know it again.
+    /// Its reported UUID is not valid, so it could not be recognised later.
     Nameless,
-    /// The handle is not of the present enumeration.
+    /// The handle is from an earlier enumeration.
     Stale,
-    /// A GPU has a power limit and nothing else.
+    /// A GPU has no control other than its power limit.
     Lacking,
-    /// What the journal holds, in a layout of this number, is no limit.
+    /// The journal's entry, with a layout of this number, is not a valid limit.
     Unfit(u8),
-    /// The journal holds the original of the limit of the other scope: release that one first.
+    /// The journal holds the original of the other scope's limit: release that one first.
     OtherScope,
 }
 
 impl NvmlFault {
     pub(crate) const UNINITIALIZED: Self = Self::Code(1);
 
-    /// Whether this is said of something that a card or a library does not have and will not have.
+    /// Whether the cause is a feature that the card or the library lacks permanently.
     pub(crate) fn is_lack(self) -> bool {
         self.kind() == ErrorKind::NotSupported
     }
 
-    /// Whether the library may have to be initialised anew before it answers again: the driver or the card went away.
+    /// Whether the library may need a new initialisation before it answers again: the driver or the card was removed.
     pub(crate) const fn ends_session(self) -> bool {
         matches!(self, Self::Code(1 | 9 | 15 | 16 | 18))
     }
@@ -55,15 +55,15 @@ impl NvmlFault {
     }
 }
 
-/// What an answer of the library means here.
+/// The kind of a return code.
 const fn kind(code: u32) -> ErrorKind {
     match code {
-        // Not initialised, not found, no driver, lost, waiting for a reset, and no such GPU: list anew.
+        // Not initialised, not found, no driver, lost, waiting for a reset, and no such GPU: enumerate again.
         1 | 6 | 9 | 15 | 16 | 28 => ErrorKind::Gone,
         2 => ErrorKind::OutOfRange,
         // Not supported, no such function, another version of the driver or of a structure, ECC, deprecated.
         3 | 13 | 18 | 22 | 24 | 25 | 26 => ErrorKind::NotSupported,
-        // No permission; and a control group does not let this process at the card.
+        // No permission; or a control group denies this process access to the card.
         4 | 17 => ErrorKind::PermissionDenied,
         10 => ErrorKind::Timeout,
         // In use, no resources at the moment, not ready, not in this state.
@@ -73,7 +73,7 @@ const fn kind(code: u32) -> ErrorKind {
     }
 }
 
-/// The answer in words of nvml.h.
+/// The text of a return code, as in nvml.h.
 const fn words(code: u32) -> &'static str {
     match code {
         1 => "not initialised",
@@ -138,14 +138,14 @@ impl fmt::Display for NvmlFault {
     }
 }
 
-/// What was attempted.
+/// The operation that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NvmlOperation {
     /// Initialising the library.
     Initialise,
     /// Counting or finding the GPUs.
     Find,
-    /// Learning its UUID.
+    /// Reading its UUID.
     Name,
     /// Reading the range of its power limit.
     Range,
@@ -153,11 +153,11 @@ pub enum NvmlOperation {
     Meter,
     /// Reading the power limit that it enforces.
     Enforced,
-    /// Reading the power limit that was asked of it.
+    /// Reading the power limit that was requested of it.
     Requested,
-    /// Setting its power limit to so many milliwatts.
+    /// Setting its power limit, in milliwatts.
     Set(u32),
-    /// Putting its power limit back.
+    /// Restoring its power limit.
     Restore,
     /// Reading a fact about it.
     Fact(&'static str),
@@ -180,16 +180,16 @@ impl fmt::Display for NvmlOperation {
     }
 }
 
-/// A GPU that failed, and how. Making one allocates nothing.
+/// The error of a GPU. Creating one does not allocate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NvidiaError {
-    /// Which one, where it is known.
+    /// The GPU, if it is known.
     pub gpu: Option<Key>,
-    /// Its place in the driver's list, where its name is not known.
+    /// Its index in the driver's list, if its name is not known.
     pub index: Option<u32>,
-    /// What was attempted.
+    /// The operation.
     pub deed: NvmlOperation,
-    /// What went wrong.
+    /// The cause.
     pub fault: NvmlFault,
 }
 
@@ -231,7 +231,7 @@ impl std::error::Error for NvidiaError {}
 mod tests {
     use super::*;
 
-    /// The mapping of section 6 of the hardware facts, and for the rest what a caller would do about it.
+    /// The mapping of section 6 of the hardware facts, and for the other codes the kind by the action of a caller.
     #[test]
     fn each_answer_of_the_library_has_one_kind() {
         for (code, expected) in [

@@ -1,4 +1,4 @@
-//! What is true of the GPUs beyond power, for the GPU objects of a cluster. Reading it allocates; it is for
+//! Facts about the GPUs other than power, for the GPU objects of a cluster. Reading them allocates; it is for
 //! enumeration, never for the hot path.
 
 use crate::error::{NvidiaError, NvmlFault, NvmlOperation};
@@ -9,14 +9,14 @@ use nvml_wrapper::Device;
 use nvml_wrapper::error::NvmlError;
 use power_hal::Key;
 
-/// All GPUs of a machine. What could not be read is none, and a complaint.
+/// All GPUs of a machine. A value that could not be read is `None`, and a complaint.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NvidiaFacts {
     /// The driver's version.
     pub driver: Option<String>,
     /// Each GPU, in the order of the domains.
     pub gpus: Vec<NvidiaGpuFacts>,
-    /// What could not be read, but for what a card does not have.
+    /// Values that could not be read, except those that a card does not have.
     pub complaints: Vec<NvidiaError>,
 }
 
@@ -27,37 +27,37 @@ pub struct NvidiaGpuFacts {
     pub key: Key,
     /// Its UUID as the driver and the kubelet's device plugin write it: `GPU-8f1e…`.
     pub uuid: String,
-    /// What the driver calls its model: `NVIDIA H200`.
+    /// The driver's name of its model: `NVIDIA H200`.
     pub model: Option<String>,
-    /// All of its memory in MiB, the reserved part included, as `nvidia-smi` shows it.
+    /// The size of its memory in MiB, including the reserved part, as `nvidia-smi` shows it.
     pub vram_mib: Option<u64>,
     /// Its address, as the kernel writes it: `0000:c1:00.0`.
     pub pci: Option<String>,
-    /// Whether it is cut into instances.
+    /// Whether it is divided into instances.
     pub mig: Option<Mig>,
-    /// Whether the driver keeps it initialised when nobody uses it. Without that its power limit is lost as soon as the
-    /// last program that uses it ends, this one included.
+    /// Whether the driver keeps it initialised while no program uses it. Without that its power limit is lost as soon
+    /// as the last program that uses it ends, including this one.
     pub persistence: Option<bool>,
-    /// How many NVLinks of it are up.
+    /// The number of its active NVLinks.
     pub links: u16,
-    /// The GPUs that NVLink joins have the same number here; a GPU that it joins to no other has none.
+    /// GPUs that are connected by NVLink have the same number here; a GPU without such a connection has `None`.
     pub island: Option<u16>,
 }
 
-/// Whether a GPU is cut into MIG instances. They share its limit, and no hardware divides its power between them.
+/// Whether a GPU is divided into MIG instances. They share its limit, and no hardware divides its power between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mig {
-    /// It cannot be cut.
+    /// It cannot be divided.
     Unsupported,
-    /// It is whole.
+    /// It is not divided.
     Off,
-    /// It is cut.
+    /// It is divided.
     On,
 }
 
-/// By nvml.h a card has at most so many.
+/// The maximum for a card, by nvml.h.
 const LINKS_MAX: u32 = 18;
-/// A link to the CPU joins no two cards.
+/// A link to the CPU connects no two cards.
 const KIND_NPU: u32 = 1;
 
 impl NvidiaFacts {
@@ -91,14 +91,15 @@ impl NvidiaFacts {
     }
 }
 
-/// A card that is asked.
+/// A card that is being queried.
 struct Asked<'c> {
     key: Key,
     complaints: &'c mut Vec<NvidiaError>,
 }
 
 impl Asked<'_> {
-    /// The answer; what the card lacks is none, and any other failure is a complaint, too.
+    /// The answer. A feature that the card lacks gives `None`, and so does any other failure, which is also a
+    /// complaint.
     fn fact<T>(&mut self, what: &'static str, answer: Result<T, impl Into<NvmlFault>>) -> Option<T> {
         let fault = match answer {
             Ok(value) => return Some(value),
@@ -140,14 +141,15 @@ impl Asked<'_> {
     }
 }
 
-/// For each link that is up, what it leads to: nothing where that joins no cards, or is not known.
+/// For each active link, the device at its other end; `None` if it connects no cards, or is unknown.
 fn remotes(session: &Session, slot: &Slot, device: &Device<'_>, asked: &mut Asked<'_>) -> Vec<Option<Key>> {
     let mut remotes = Vec::new();
     for number in 0..LINKS_MAX {
         let link = device.link_wrapper_for(number);
         match link.is_active().map_err(NvmlFault::from) {
             Ok(true) => {}
-            // A link that this card does not have is an invalid argument or not supported; others may be there.
+            // For a link that this card does not have the answer is an invalid argument or not supported; other links
+            // may exist.
             Ok(false) | Err(NvmlFault::Code(2 | 3)) => continue,
             Err(NvmlFault::Missing) => break,
             Err(fault) => {
@@ -158,7 +160,7 @@ fn remotes(session: &Session, slot: &Slot, device: &Device<'_>, asked: &mut Aske
         let kind = session.remote_kind(slot.card, number);
         let joins = kind.is_ok_and(|kind| kind != KIND_NPU) || kind.is_err_and(NvmlFault::is_lack);
         let remote = link.remote_pci_info().ok().filter(|_| joins);
-        // An address of all ones stands for a device that the driver does not see.
+        // An address of all ones means a device that the driver does not see.
         let remote = remote.filter(|pci| !pci.bus_id.to_ascii_lowercase().starts_with("ffffffff"));
         remotes.push(remote.and_then(|pci| Key::gpu(&pci.bus_id).ok()));
     }

@@ -1,10 +1,10 @@
-//! The only unsafe code here: cards by their handles, and the calls that nvml-wrapper does not have or does not get
-//! right.
+//! The only unsafe code of this crate: cards by their handles, and the calls that nvml-wrapper lacks or implements
+//! wrongly.
 //!
-//! - A [`Device`] borrows the library, so a HAL cannot keep both. What is kept is a [`Card`], a handle with the number
-//!   of the session that it was given in; a handle of another session never reaches the library.
+//! - A [`Device`] borrows the library, so a HAL cannot store both. It stores a [`Card`], a handle with the number of
+//!   the session that returned it; a handle of another session never reaches the library.
 //! - Fields with a scope, and limits with a scope, are not wrapped; `Device::field_values_for` allocates two lists.
-//! - `NvLink::remote_device_type` of nvml-wrapper 0.13.0 drops the answer and always says that it is unknown.
+//! - `NvLink::remote_device_type` of nvml-wrapper 0.13.0 discards the answer and always returns unknown.
 
 use crate::error::NvmlFault;
 use nvml_wrapper::struct_wrappers::device::FieldValueSample;
@@ -21,28 +21,29 @@ pub(crate) struct Session {
     number: u64,
 }
 
-/// A card as the library knows it in one session.
+/// A card in one session of the library.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Card {
     handle: nvmlDevice_t,
     session: u64,
 }
 
-// SAFETY: the handle is a name for the library and is never followed here, and by its manual every function of the
-// library may be called from any thread; nvml-wrapper says the same of its `Device`, which holds the same handle.
+// SAFETY: the handle is an identifier for the library and is never dereferenced here, and by its manual every function
+// of the library may be called from any thread; nvml-wrapper states the same for its `Device`, which holds the same
+// handle.
 unsafe impl Send for Card {}
 
 // SAFETY: as above; and nothing can be changed through a shared reference, as the handle is only copied.
 unsafe impl Sync for Card {}
 
-/// Numbers are never used twice in a process.
+/// Numbers are never reused in a process.
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
 
-/// What a power limit or a field is about, by nvml.h (`NVML_POWER_SCOPE_…`).
+/// The scope of a power limit or a field, by nvml.h (`NVML_POWER_SCOPE_…`).
 pub(crate) const SCOPE_MODULE: u8 = 1;
 
-/// `NVML_STRUCT_VERSION(PowerValue, 2)` of nvml.h: the size, and the version in the highest byte. Its text says that
-/// the version "must be 1"; the macro, which the library checks, says this.
+/// `NVML_STRUCT_VERSION(PowerValue, 2)` of nvml.h: the size, and the version in the highest byte. Its comment states
+/// that the version "must be 1"; the library checks the macro's value, which is this one.
 const POWER_VALUE_V2: u32 = 12 | (2 << 24);
 const _: () = assert!(size_of::<nvmlPowerValue_v2_t>() == 12);
 
@@ -60,22 +61,22 @@ impl Session {
         if !std::ptr::eq(device.nvml(), &raw const self.nvml) {
             return None;
         }
-        // SAFETY: the handle is kept with the number of the session of its library, and is used with that one only.
+        // SAFETY: the handle is stored with the number of its library's session, and is used in that session only.
         let handle = unsafe { device.handle() };
         Some(Card { handle, session: self.number })
     }
 
-    /// The device of a card; nothing if the card is of another session.
+    /// The device of a card; `None` if the card is of another session.
     pub(crate) fn device(&self, card: Card) -> Option<Device<'_>> {
         if card.session != self.number {
             return None;
         }
-        // SAFETY: the handle was given by this library in this session, which ends when `self` is dropped; the device
-        // borrows `self`.
+        // SAFETY: the handle was returned by this library in this session, which ends when `self` is dropped; the
+        // device borrows `self`.
         Some(unsafe { Device::new(card.handle, &self.nvml) })
     }
 
-    /// Reads one field of a card or of its module, as a number without a sign.
+    /// Reads one field of a card or of its module, as an unsigned number.
     pub(crate) fn field(&self, card: Card, scope: u8, field: u32) -> Result<u64, NvmlFault> {
         let handle = self.handle(card)?;
         let read = self.nvml.lib().nvmlDeviceGetFieldValues.as_ref().map_err(|_| NvmlFault::Missing)?;
@@ -88,32 +89,32 @@ impl Session {
             nvmlReturn: 0,
             value: nvmlValue_t { ullVal: 0 },
         };
-        // SAFETY: the handle is of this session, and the pointer leads to one value, as the count says, that is filled
-        // in and outlives the call.
+        // SAFETY: the handle is of this session, and the pointer is to one value, as the count says, which is
+        // initialised and outlives the call.
         done(unsafe { read(handle, 1, &raw mut value) })?;
         let sample = FieldValueSample::try_from(value)?;
         whole(sample.value?)
     }
 
-    /// Sets the power limit of the module that a card sits on.
+    /// Sets the power limit of the module of a card.
     pub(crate) fn set_module_limit(&self, card: Card, limit_mw: u32) -> Result<(), NvmlFault> {
         let handle = self.handle(card)?;
         let set =
             self.nvml.lib().nvmlDeviceSetPowerManagementLimit_v2.as_ref().map_err(|_| NvmlFault::Missing)?;
         let mut value =
             nvmlPowerValue_v2_t { version: POWER_VALUE_V2, powerScope: SCOPE_MODULE, powerValueMw: limit_mw };
-        // SAFETY: the handle is of this session, and the pointer leads to a value of the version that it says, which
+        // SAFETY: the handle is of this session, and the pointer is to a value of the version in its field, which
         // outlives the call.
         done(unsafe { set(handle, &raw mut value) })
     }
 
-    /// What a link leads to, by the numbers of nvml.h.
+    /// The kind of device at the other end of a link, by the numbers of nvml.h.
     pub(crate) fn remote_kind(&self, card: Card, link: u32) -> Result<u32, NvmlFault> {
         let handle = self.handle(card)?;
         let ask =
             self.nvml.lib().nvmlDeviceGetNvLinkRemoteDeviceType.as_ref().map_err(|_| NvmlFault::Missing)?;
         let mut kind: nvmlIntNvLinkDeviceType_t = 0;
-        // SAFETY: the handle is of this session, and the pointer leads to a number that outlives the call.
+        // SAFETY: the handle is of this session, and the pointer is to a number that outlives the call.
         done(unsafe { ask(handle, link, &raw mut kind) })?;
         Ok(kind)
     }
@@ -142,7 +143,7 @@ mod tests {
     use super::*;
     use nvml_stub::{StubGpu as Plate, StubMachine};
 
-    /// To the vendor's library, a handle of an earlier session is a pointer to memory that was freed.
+    /// For the vendor's library, a handle of an earlier session is a pointer to freed memory.
     #[test]
     fn a_card_of_another_session_reaches_no_library() {
         let folder = std::env::temp_dir().join(format!("hal-nvidia-ffi-{}", std::process::id()));

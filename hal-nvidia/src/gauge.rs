@@ -1,5 +1,5 @@
-//! One card's numbers in one scope: what it measures, what it is limited to. Nothing here allocates but the refusal of
-//! a function that the library does not have, which the survey meets and `sample` and `apply` do not.
+//! The numbers of one card in one scope: its meter and its limit. Nothing here allocates, except the error for a
+//! function that the library lacks; that error occurs in the survey, but not in `sample` and `apply`.
 
 use crate::error::NvmlFault;
 use crate::ffi::{Card, SCOPE_MODULE, Session};
@@ -7,31 +7,31 @@ use nvml_wrapper::Device;
 use power_hal::{Measured, Meter};
 use power_units::{MicroJoules, MicroWatts};
 
-/// What a power limit is about.
+/// The scope of a power limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitScope {
     /// The GPU.
     Gpu,
-    /// The module that the GPU sits on with its CPU (Grace Hopper, Grace Blackwell).
+    /// The module that contains the GPU and its CPU (Grace Hopper, Grace Blackwell).
     Module,
 }
 
-/// Where a meter's value comes from.
+/// The source of a meter's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// `nvmlDeviceGetTotalEnergyConsumption`, or its field for a module.
     Energy,
-    /// The power of the last second, by its field.
+    /// The mean power of the last second, by its field.
     Average,
-    /// `nvmlDeviceGetPowerUsage`: of the last second since Ampere, and of this instant before and on GA100.
+    /// `nvmlDeviceGetPowerUsage`: of the last second since Ampere; instantaneous before, and on GA100.
     Usage,
-    /// The power of this instant, by its field.
+    /// The instantaneous power, by its field.
     Instant,
 }
 
 impl Source {
-    /// In the order in which they are taken: energy gives the power over any span of ours, and a mean is better for a
-    /// limit than an instant, of which the sensor sees a quarter.
+    /// In the order of preference: energy gives the power over any span, and for a limit a mean is better than an
+    /// instantaneous value, since the sensor only samples a quarter of the time.
     pub(crate) const ALL: [Self; 4] = [Self::Energy, Self::Average, Self::Usage, Self::Instant];
 
     pub(crate) const fn is_energy(self) -> bool {
@@ -51,10 +51,10 @@ mod field {
     pub(super) const REQUESTED: u32 = 192;
 }
 
-/// More than any card or module draws, and than any is limited to: 20 kW. What lies above is no number.
+/// More than any card or module draws, and more than any limit: 20 kW. A larger value is not valid.
 const POSSIBLE_MW: u64 = 20_000_000;
 
-/// What a limit may be between, and what it starts with.
+/// The range of a limit, and its default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
     pub(crate) min_mw: u32,
@@ -77,7 +77,7 @@ impl<'s> Gauge<'s> {
         Ok(Self { session, device, card, scope })
     }
 
-    /// The limit that the card enforces: the lowest of what was asked of it and what was set out of band.
+    /// The limit that the card enforces: the lowest of the requested limit and those that were set out of band.
     pub(crate) fn enforced(&self) -> Result<u32, NvmlFault> {
         limit(match self.scope {
             LimitScope::Gpu => u64::from(self.device.enforced_power_limit()?),
@@ -85,7 +85,7 @@ impl<'s> Gauge<'s> {
         })
     }
 
-    /// The limit that was asked of it last, by anybody.
+    /// The limit that was last requested, by any process.
     pub(crate) fn requested(&self) -> Result<u32, NvmlFault> {
         limit(match self.scope {
             LimitScope::Gpu => u64::from(self.device.power_management_limit()?),
@@ -124,7 +124,7 @@ impl<'s> Gauge<'s> {
         }
     }
 
-    /// The milliwatts of a source of power.
+    /// The power of a source, in milliwatts.
     pub(crate) fn power(&self, source: Source) -> Result<u32, NvmlFault> {
         milliwatts(match (source, self.scope) {
             (Source::Average, _) => self.field(field::AVERAGE)?,
@@ -134,7 +134,7 @@ impl<'s> Gauge<'s> {
         })
     }
 
-    /// The millijoules since the driver was loaded.
+    /// The energy since the driver was loaded, in millijoules.
     fn energy(&self) -> Result<u64, NvmlFault> {
         match self.scope {
             LimitScope::Gpu => Ok(self.device.total_energy_consumption()?),
@@ -145,7 +145,7 @@ impl<'s> Gauge<'s> {
     pub(crate) fn measured(&self, source: Source) -> Result<Measured, NvmlFault> {
         if source.is_energy() {
             let energy = self.energy()?;
-            // All ones is "not available"; and so many millijoules are no count either.
+            // All ones means "not available", and this many millijoules are not plausible either.
             let energy_uj = energy.checked_mul(1_000).ok_or(NvmlFault::Impossible(energy))?;
             return Ok(Measured::Energy(MicroJoules::new(energy_uj)));
         }
@@ -162,7 +162,7 @@ impl<'s> Gauge<'s> {
 }
 
 pub(crate) const fn micro_watts(milliwatts: u32) -> MicroWatts {
-    // 32 bits times a thousand fit 64.
+    // 32 bits times a thousand fit in 64 bits.
     MicroWatts::new(milliwatts as u64 * 1_000)
 }
 
@@ -177,7 +177,7 @@ fn milliwatts(value: u64) -> Result<u32, NvmlFault> {
     u32::try_from(value).ok().filter(|_| value <= POSSIBLE_MW).ok_or(NvmlFault::Impossible(value))
 }
 
-/// A limit of nothing is none: no card enforces it.
+/// A limit of zero is not valid: no card enforces it.
 fn limit(value: u64) -> Result<u32, NvmlFault> {
     milliwatts(value).and_then(|limit| if limit == 0 { Err(NvmlFault::Impossible(0)) } else { Ok(limit) })
 }

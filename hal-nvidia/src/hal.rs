@@ -1,4 +1,4 @@
-//! The port over the GPUs.
+//! The port on the GPUs.
 
 use crate::error::{NvidiaError, NvmlFault, NvmlOperation};
 use crate::facts::NvidiaFacts;
@@ -19,10 +19,10 @@ pub struct Nvidia<C, O> {
     scope: LimitScope,
     clock: C,
     originals: O,
-    /// None while the library or the driver is absent.
+    /// `None` while the library or the driver is absent.
     session: Option<Session>,
     absent: Option<Absent>,
-    /// Something was answered that may end only with another session.
+    /// An answer indicated a state that may end only with another session.
     suspect: bool,
     generation: Generation,
     domains: Vec<Domain>,
@@ -30,23 +30,23 @@ pub struct Nvidia<C, O> {
     complaints: Vec<NvidiaError>,
 }
 
-/// What a GPU draws, for people; a law takes the meter of the sample.
+/// The draw of a GPU, for display; a law uses the meter of the sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuDraw {
-    /// At this instant.
+    /// The instantaneous power.
     pub instant: Result<MicroWatts, ErrorKind>,
-    /// As a mean over the last second; not on GA100 and before Ampere.
+    /// The mean over the last second; not on GA100 and before Ampere.
     pub average: Result<MicroWatts, ErrorKind>,
-    /// What `nvidia-smi` shows: the mean where there is one, else the instant.
+    /// The value of `nvidia-smi`: the mean if there is one, else the instantaneous value.
     pub usage: Result<MicroWatts, ErrorKind>,
 }
 
 impl<C: Clock, O: Originals> Nvidia<C, O> {
-    /// Opens the GPUs that a library knows. Where the library, the driver or the hardware is absent there is none, and
-    /// that is no error: [`Nvidia::absent`] says why.
+    /// Opens the GPUs of a library. Where the library, the driver or the hardware is absent there is none, and that is
+    /// no error: [`Nvidia::absent`] returns the reason.
     ///
     /// # Errors
-    /// When there is a driver and it refuses, or its GPUs cannot be listed.
+    /// When there is a driver but it refuses, or its GPUs cannot be listed.
     pub fn open(library: Library, scope: LimitScope, clock: C, originals: O) -> Result<Self, NvidiaError> {
         let mut hal = Self {
             library,
@@ -65,19 +65,19 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
         Ok(hal)
     }
 
-    /// Why there is no GPU, if there is none.
+    /// Why there is no GPU; `None` if there is one.
     #[must_use]
     pub const fn absent(&self) -> Option<&Absent> {
         self.absent.as_ref()
     }
 
-    /// What the last enumeration could not make sense of: GPUs that are left out, or described without a limit.
+    /// The problems of the last enumeration: GPUs that are left out, or described without a limit.
     #[must_use]
     pub fn complaints(&self) -> &[NvidiaError] {
         &self.complaints
     }
 
-    /// What is true of the GPUs beyond power.
+    /// The facts about the GPUs other than power.
     #[must_use]
     pub fn facts(&self) -> NvidiaFacts {
         self.session
@@ -85,7 +85,7 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
             .map_or_else(NvidiaFacts::default, |session| NvidiaFacts::of(session, &self.slots))
     }
 
-    /// What a GPU, or its module, draws.
+    /// The draw of a GPU, or of its module.
     ///
     /// # Errors
     /// When the handle is of an older enumeration, or the session has ended.
@@ -102,7 +102,7 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
         self.noted(drawn)
     }
 
-    /// True if the list is another one now.
+    /// Enumerates the GPUs; returns true if the list has changed.
     fn look(&mut self) -> Result<bool, NvidiaError> {
         let anew = self.suspect || self.session.is_none();
         if anew {
@@ -120,7 +120,7 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
             let nothing = domains.is_empty() && complaints.is_empty();
             self.absent = nothing.then_some(Absent::Gpu);
         }
-        // A card that is lost stays lost in this session, even when it is back.
+        // A lost card stays lost in this session, even when it is back.
         self.suspect |= complaints.iter().any(|complaint| complaint.fault.ends_session());
         let changed = domains != self.domains;
         (self.domains, self.slots, self.complaints) = (domains, slots, complaints);
@@ -134,8 +134,8 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
         }
     }
 
-    /// Ends the session, and begins another with the driver that is loaded now. The first has to end before: NVML
-    /// counts who has initialised it, and does nothing for the second.
+    /// Ends the session, and begins another one with the driver that is loaded now. The first must end before: NVML
+    /// counts its initialisations, and ignores the second.
     fn reopen(&mut self) -> Result<(), NvidiaError> {
         self.session = None;
         match self.library.open() {
@@ -162,7 +162,7 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
         gauge.map_err(|fault| NvidiaError::at(slot.key, deed, fault))
     }
 
-    /// An answer on its way out. One that ends the session makes the next enumeration begin another.
+    /// Passes an answer on. If it ends the session, the next enumeration begins another one.
     fn noted<T>(&mut self, answer: Result<T, NvidiaError>) -> Result<T, NvidiaError> {
         if let Err(error) = &answer {
             self.suspect |= error.fault.ends_session();
@@ -228,7 +228,8 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
         Ok(Setting::Power(micro_watts(found)))
     }
 
-    /// What was asked of the card; of the scope of the original that is kept, as that is what it is compared with.
+    /// Reads the limit that was requested of the card, in the scope of the kept original, since it is compared with
+    /// that.
     fn save_slot(&self, slot: &Slot) -> Result<Original, NvidiaError> {
         let failed = |fault: NvmlFault| NvidiaError::at(slot.key, NvmlOperation::Requested, fault);
         let scope = match self.originals.kept(&slot.key, Control::Power) {
@@ -250,7 +251,7 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
     }
 }
 
-/// The layout of an original: one word, the limit that was asked of the card or of its module, in milliwatts.
+/// The layout of an original: one word, the limit that was requested of the card or of its module, in milliwatts.
 const fn layout(scope: LimitScope) -> u8 {
     match scope {
         LimitScope::Gpu => 0,
@@ -334,7 +335,7 @@ mod tests {
     use super::*;
     use power_hal::OriginalsInMemory;
 
-    /// A host puts each backend on a thread of its own.
+    /// A host runs each backend on its own thread.
     #[test]
     fn it_can_be_given_to_another_thread() {
         const fn goes<T: Send>() {}

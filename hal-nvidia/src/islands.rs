@@ -1,10 +1,12 @@
-//! Which GPUs NVLink joins: the connected components over all active links, a switch being a node like a card.
+//! The GPUs that are connected by NVLink: the connected components over all active links, in which a switch is
+//! a node like a card.
 
 use power_hal::Key;
 use std::collections::BTreeMap;
 
-/// The islands of cards at `addresses`, where each link joins a card to whatever is at an address. Islands are
-/// numbered by the lowest address in them; a card that NVLink joins to no other card has none.
+/// The islands of cards at `addresses`, where each link connects a card to the device at an address. Islands
+/// are numbered in the order of their lowest address; a card without an NVLink connection to another card has
+/// none.
 pub(crate) fn islands(addresses: &[Option<Key>], links: &[(usize, Key)]) -> Vec<Option<u16>> {
     let mut root: BTreeMap<Key, Key> = BTreeMap::new();
     for address in addresses.iter().flatten() {
@@ -30,10 +32,10 @@ pub(crate) fn islands(addresses: &[Option<Key>], links: &[(usize, Key)]) -> Vec<
     addresses.iter().map(island).collect()
 }
 
-/// The name of the component that a node is in, so far.
+/// The current name of a node's component.
 fn lowest(root: &BTreeMap<Key, Key>, node: Key) -> Key {
     let mut at = node;
-    // Every step leads to a lower key, so it ends.
+    // Every step goes to a lower key, so the loop ends.
     while let Some(&next) = root.get(&at)
         && next < at
     {
@@ -73,7 +75,7 @@ mod tests {
     #[test]
     fn a_card_without_a_link_to_a_card_is_on_no_island() {
         assert_eq!(islands(&cards(&[0x10, 0x20]), &[]), [None, None]);
-        // Each to a device of its own, such as its CPU.
+        // Each to a separate device, such as its CPU.
         assert_eq!(islands(&cards(&[0x10, 0x20]), &[(0, at(0xf0)), (1, at(0xf1))]), [None, None]);
         assert_eq!(islands(&[None, Some(at(0x20))], &[(0, at(0x20)), (9, at(0x20))]), [None, None]);
     }

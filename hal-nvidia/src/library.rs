@@ -1,4 +1,4 @@
-//! Loading and initialising the library at run time, and what it means when that does not work.
+//! Loads and initialises the library at run time, and classifies the failures.
 
 use crate::error::{NvidiaError, NvmlFault, NvmlOperation};
 use crate::ffi::Session;
@@ -7,29 +7,29 @@ use nvml_wrapper::error::NvmlError;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The name under which the loader finds the driver's library.
+/// The loader's name of the driver's library.
 const NAME: &str = "libnvidia-ml.so.1";
 
-/// Where the library is.
+/// The location of the library.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Library {
     path: PathBuf,
 }
 
 impl Library {
-    /// Wherever the loader finds `libnvidia-ml.so.1`.
+    /// The `libnvidia-ml.so.1` that the loader finds.
     #[must_use]
     pub fn of_the_system() -> Self {
         Self { path: PathBuf::from(NAME) }
     }
 
-    /// A file: in a container, that of the driver's own folder.
+    /// A file: in a container, the one in the driver's folder.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 
-    /// What is given to the loader.
+    /// The path for the loader.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -39,8 +39,8 @@ impl Library {
         let nvml =
             Nvml::builder().lib_path(self.path.as_os_str()).init().map_err(|error| self.judge(error))?;
         if nvml.lib().nvmlShutdown.is_err() {
-            // The wrapper panics when it is dropped without this function; a library without it is not NVML, and is
-            // left loaded.
+            // Without this function the wrapper panics when it is dropped; a library without it is not NVML, and
+            // stays loaded.
             std::mem::forget(nvml);
             return Err(Unopened::Absent(self.foreign()));
         }
@@ -73,27 +73,27 @@ pub(crate) enum Unopened {
     Failed(NvidiaError),
 }
 
-/// Why a machine has no NVIDIA GPU, as far as can be seen. That is no error.
+/// Why a machine has no NVIDIA GPU, as far as it can be determined. That is no error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Absent {
     /// The library could not be loaded.
     Library {
-        /// What was given to the loader.
+        /// The path for the loader.
         path: PathBuf,
-        /// What the loader said.
+        /// The loader's message.
         why: String,
     },
-    /// A library was loaded that is not NVML.
+    /// The loaded library is not NVML.
     Foreign {
-        /// What was given to the loader.
+        /// The path for the loader.
         path: PathBuf,
     },
-    /// The library is there, and the driver is not loaded.
+    /// The library is installed, but the driver is not loaded.
     Driver {
-        /// What the library answered, by the numbers of nvml.h.
+        /// The library's return code, by the numbers of nvml.h.
         code: u32,
     },
-    /// The driver is there, and has no GPU.
+    /// The driver is loaded, but has no GPU.
     Gpu,
 }
 

@@ -1,4 +1,4 @@
-//! Finding the GPUs: who they are, and what each of them has.
+//! Finds the GPUs: their identity, and the controls of each.
 
 use crate::error::{NvidiaError, NvmlFault, NvmlOperation};
 use crate::ffi::{Card, Session};
@@ -7,11 +7,11 @@ use nvml_wrapper::Device;
 use power_hal::{BadLimit, Domain, Key, Limit, Span};
 use power_units::MicroWatts;
 
-/// No card runs on less than a watt; and NVML counts milliwatts in 32 bits.
+/// No card runs on less than a watt; NVML counts milliwatts in 32 bits.
 const WRITABLE: Span<MicroWatts> = Span { floor: MicroWatts::new(1_000_000), ceiling: micro_watts(u32::MAX) };
 const STEP: MicroWatts = MicroWatts::new(1_000);
 
-/// What is kept of a GPU for the hot path.
+/// The data about a GPU for the hot path.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
     pub(crate) card: Card,
@@ -20,16 +20,16 @@ pub(crate) struct Slot {
     pub(crate) read_back: Option<ReadBack>,
 }
 
-/// Which limit a limited GPU is read back by.
+/// Which limit of a GPU is read back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadBack {
-    /// The one that it enforces.
+    /// The enforced limit.
     Enforced,
-    /// The one that was asked of it, where a card does not say what it enforces.
+    /// The requested limit, for a card that does not report the enforced one.
     Requested,
 }
 
-/// What an enumeration found, in the order of the keys: the driver's order is another one after every boot.
+/// The result of an enumeration, in the order of the keys: the driver's order changes with every boot.
 #[derive(Debug, Default)]
 pub(crate) struct Survey {
     pub(crate) domains: Vec<Domain>,
@@ -38,7 +38,7 @@ pub(crate) struct Survey {
 }
 
 impl Survey {
-    /// `before` is the last list: a range that cannot be read for once stays what it was.
+    /// `before` is the last list: a range that temporarily cannot be read keeps its last value.
     pub(crate) fn of(session: &Session, scope: LimitScope, before: &[Domain]) -> Result<Self, NvidiaError> {
         let count = session
             .nvml()
@@ -55,7 +55,7 @@ impl Survey {
                     continue;
                 }
             };
-            // A MIG instance leads to its card, which is listed once.
+            // A MIG instance stands for its card, which is listed once.
             if found.iter().any(|(_, slot)| slot.key == key) {
                 continue;
             }
@@ -84,20 +84,20 @@ fn identify(session: &Session, index: u32) -> Result<(Key, Card), NvidiaError> {
     Ok((key, card))
 }
 
-/// Power is limited and measured for a whole card, never for a MIG instance of it.
+/// Returns the whole card, since power is limited and measured for that, never for a MIG instance.
 fn physical(device: Device<'_>) -> Result<Device<'_>, NvmlFault> {
     match device.mig_is_mig_device_handle() {
         Ok(true) => Ok(device.mig_parent_device()?),
         Ok(false) => Ok(device),
         Err(error) => {
             let fault = NvmlFault::from(error);
-            // A card or a library that does not know of MIG has no instances.
+            // A card or a library without MIG support has no instances.
             if fault.is_lack() { Ok(device) } else { Err(fault) }
         }
     }
 }
 
-/// What a GPU has. A fault that ends the session leaves it out; any other is a complaint.
+/// The domain of a GPU. A fault that ends the session leaves it out; any other is a complaint.
 fn describe(
     session: &Session,
     card: Card,
@@ -135,7 +135,7 @@ fn describe(
     Ok((domain, Slot { card, key, source, read_back }))
 }
 
-/// The first source that the card does not lack. One that fails today is not one that it lacks.
+/// The first source that the card does not lack. A source that fails temporarily is not lacking.
 fn source(gauge: &Gauge<'_>) -> Result<Option<Source>, NvmlFault> {
     for source in Source::ALL {
         match gauge.measured(source) {
@@ -147,14 +147,14 @@ fn source(gauge: &Gauge<'_>) -> Result<Option<Source>, NvmlFault> {
     Ok(None)
 }
 
-/// The limit of a card that has one, that says what was asked of it, and that can be told another.
+/// The limit of a card, if its requested limit can be read and set.
 fn limited(gauge: &Gauge<'_>) -> Result<(Limit<MicroWatts>, ReadBack), NvmlFault> {
     if !gauge.settable() {
         return Err(NvmlFault::Missing);
     }
     let range = gauge.range()?;
     let (min, max) = (micro_watts(range.min_mw), micro_watts(range.max_mw));
-    // Both ends come in one answer, so an answer that cannot be says nothing of either.
+    // Both ends come in one answer, so an impossible answer makes both unknown.
     if min > max || max < WRITABLE.floor || max > WRITABLE.ceiling {
         return Err(NvmlFault::Range(BadLimit::Crossed));
     }
