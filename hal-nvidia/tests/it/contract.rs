@@ -1,4 +1,4 @@
-//! The port's contract, on virtual GPUs of several sorts.
+//! The port's contract, on virtual GPUs of several kinds.
 
 use crate::support::{Bench, Hal, THIRD};
 use hal_nvidia::{Library, LimitScope, Nvidia};
@@ -8,14 +8,14 @@ use power_hal::contract::{
 use power_hal::{Control, Key, OriginalsInMemory, PowerHal, Setting};
 use power_units::{MicroWatts, Micros};
 
-/// The files behind the GPUs, which the HAL under test does not read itself.
+/// The files of the GPUs, which the HAL under test does not read itself.
 struct Files<'b> {
     bench: &'b Bench,
     scope: LimitScope,
 }
 
 impl Files<'_> {
-    /// The folder of the limit that a domain has.
+    /// The folder of a domain's limit.
     fn folder(&self, domain: &Key) -> String {
         let name = self.bench.name(domain).unwrap();
         match self.scope {
@@ -33,7 +33,7 @@ impl ContractWorld<Hal> for Files<'_> {
     fn in_force(&mut self, domain: &Key, control: Control) -> Option<Setting> {
         let folder = self.folder(domain);
         let number = |file: &str| self.bench.get(&format!("{folder}/{file}"))?.parse::<u64>().ok();
-        // A card that says no range has no limit that the port could set.
+        // A card that reports no range has no limit that the port could set.
         number("min_mw")?;
         let limit = number("limit_mw")?;
         let enforced = number("oob_mw").map_or(limit, |oob| oob.min(limit));
@@ -45,7 +45,7 @@ impl ContractWorld<Hal> for Files<'_> {
         for name in self.bench.names() {
             let file = format!("gpus/{name}/energy_mj");
             if self.bench.get(&file).is_some() {
-                // 300 W for so long.
+                // 300 W for the span.
                 let energy = self.bench.number(&file) + span.get() * 300 / 1_000;
                 self.bench.put(&file, &energy.to_string()).unwrap();
             }
@@ -55,7 +55,7 @@ impl ContractWorld<Hal> for Files<'_> {
 
     fn cause(&mut self, trouble: DomainFault) -> bool {
         match trouble {
-            // NVML has no lock: whoever may not set a limit is told that he may not.
+            // NVML has no lock: a process without permission gets a permission error.
             DomainFault::Locked(_) => return false,
             DomainFault::Unreadable(domain) => self.bench.put(&self.errors(&domain), "* 999").unwrap(),
             DomainFault::Vanished(domain) => self.bench.put(&self.errors(&domain), "* 15").unwrap(),
@@ -67,7 +67,7 @@ impl ContractWorld<Hal> for Files<'_> {
             DomainFault::Renumbered => {
                 let turned: Vec<String> = self.bench.names().into_iter().rev().collect();
                 self.bench.put("order", &turned.join("\n")).unwrap();
-                // Numbers change with a reload; here it leaves the limits, as persistenced may have put them back.
+                // Numbers change with a reload; here it keeps the limits, as persistenced may have restored them.
                 self.bench.end_sessions().unwrap();
             }
         }
@@ -170,7 +170,7 @@ fn the_modes_for_real_machines_raise_nothing_and_write_nothing() {
         let default = bench.number(&format!("gpus/{name}/default_mw"));
         assert!(log.lines().all(|set| set.parse::<u64>().unwrap() <= default), "{name}: {log}");
     }
-    // Its default lies below its maximum, and the maximum was not asked for.
+    // Its default is below its maximum, and the maximum was not requested.
     assert_eq!(bench.number("gpus/c/limit_mw"), u64::from(THIRD.default_mw));
 }
 

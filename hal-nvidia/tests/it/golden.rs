@@ -39,7 +39,7 @@ fn invalid_arg_out_of_range_is_never_provoked_and_is_out_of_range_when_it_comes(
     assert_eq!(apply(&mut hal, first, 5_000_000), Ok(clamped(5_000_000, 700)));
     assert_eq!(apply(&mut hal, first, 0), Err(ErrorKind::OutOfRange));
     assert_eq!(bench.get("gpus/b/log").unwrap(), "200000\n700000\n700000");
-    // The range shrank since it was described: the library refuses, the limit stays.
+    // The range has shrunk since it was described: the library refuses, and the limit stays.
     bench.put("gpus/b/max_mw", "500000").unwrap();
     assert_eq!(apply(&mut hal, first, 600), Err(ErrorKind::OutOfRange));
     assert_eq!(bench.number("gpus/b/limit_mw"), 700_000);
@@ -64,7 +64,7 @@ fn no_permission_is_said_and_changes_and_keeps_nothing() {
     assert_eq!(limit(&mut hal, first), w(700));
     assert!(hal.originals().inner().is_empty());
     assert_eq!(hal.release(first), Ok(Released::Untouched));
-    // And the card beside it is none the worse.
+    // The other card is not affected.
     let second = find(&hal, &SECOND);
     assert_eq!(apply(&mut hal, second, 450), Ok(ApplyOutcome::Exact));
 }
@@ -112,7 +112,7 @@ fn gpu_lost_is_gone_until_it_is_back() {
     assert_eq!(bench.number("gpus/b/limit_mw"), 700_000);
 }
 
-/// Row: GpuLost, for a moment only: whoever saw it needs another session, and gets it at the first look.
+/// Row: GpuLost, temporarily: the HAL needs another session after it, and begins one at the next enumeration.
 #[test]
 fn a_card_that_was_lost_between_two_looks_is_there_at_the_next() {
     let bench = Bench::two();
@@ -135,7 +135,7 @@ fn a_missing_symbol_is_not_supported_and_allocates_nothing_on_the_hot_path() {
         .unwrap();
     let mut hal = bench.open();
     let first = find(&hal, &FIRST);
-    // Without the counter the mean power is the meter; without the enforced limit the requested one is read back.
+    // Without the counter the meter is the mean power; without the enforced limit the requested one is read back.
     let mut batch = [Reading::new(first)];
     let counted = allocation_counter::measure(|| hal.sample(&mut batch));
     assert_eq!(counted.count_total, 0);
@@ -155,7 +155,7 @@ fn a_library_that_cannot_set_a_limit_has_none() {
     assert_eq!(hal.complaints()[0].fault, NvmlFault::Missing);
 }
 
-/// Row: missing symbol, of fields: what the older function says is left.
+/// Row: missing symbol, of fields: the older function is used.
 #[test]
 fn a_library_without_fields_says_its_power_by_the_older_function() {
     let bench = Bench::two();
@@ -212,12 +212,12 @@ fn a_driver_reload_is_gone_then_the_default_is_seen_and_set_again() {
     let third = find(&hal, &THIRD);
     assert_eq!(apply(&mut hal, third, 295), Ok(ApplyOutcome::Exact));
     bench.reload_driver().unwrap();
-    // The driver numbers its cards anew while it is at it.
+    // The driver also renumbers its cards.
     bench.put("order", "c\nb\na").unwrap();
     assert_eq!(sample(&mut hal, third), Err(ErrorKind::Gone));
     assert_eq!(apply(&mut hal, third, 295), Err(ErrorKind::Gone));
     assert_eq!(hal.release(third).map_err(|failure| failure.kind()), Err(ErrorKind::Gone));
-    // Nothing was listed anew, so the same cards are behind the same handles.
+    // The list was not changed, so the same cards are behind the same handles.
     hal.describe().unwrap();
     assert_eq!(keys(&Hal::domains(&hal)), [key(&FIRST), key(&SECOND), key(&THIRD)]);
     assert_eq!(
@@ -229,7 +229,7 @@ fn a_driver_reload_is_gone_then_the_default_is_seen_and_set_again() {
     assert_eq!(apply(&mut hal, third, 295), Ok(ApplyOutcome::Exact));
     assert_eq!(bench.get("gpus/c/log").unwrap(), "295000\n295000");
     assert_eq!(bench.get("gpus/a/log"), None);
-    // What was in force before the first touch, not the default that the reload left.
+    // The limit from before the first touch, not the default that the reload set.
     assert_eq!(hal.release(third), Ok(Released::Restored));
     assert_eq!(bench.number("gpus/c/limit_mw"), 300_000);
 }
@@ -272,7 +272,7 @@ fn a_session_that_cannot_begin_anew_leaves_the_last_list_and_reaches_nothing() {
     assert_eq!(limit(&mut hal, first), w(700), "the list is the same, so the handle is good");
 }
 
-/// Persistence mode is the administrator's: it is said, and never set.
+/// Persistence mode is the administrator's: it is reported, and never set.
 #[test]
 fn persistence_is_a_fact() {
     let bench = Bench::two();
@@ -294,7 +294,7 @@ fn a_limit_is_written_in_whole_milliwatts_rounded_down() {
     assert_eq!(bench.get("gpus/b/log").unwrap(), "450000");
 }
 
-/// Fix list agent S19: a percentage that is below one card's range is that card's own minimum.
+/// Fix list agent S19: a percentage below the range of a card becomes the minimum of that card.
 #[test]
 fn each_card_has_a_range_of_its_own() {
     let bench = Bench::three();
@@ -334,7 +334,7 @@ fn the_limit_of_a_module_is_set_by_its_scope_and_restored_by_it() {
     assert_eq!(sample(&mut hal, domain).unwrap().meter, Ok(Measured::Power(w(150))));
     assert_eq!(apply(&mut hal, domain, 600), Ok(ApplyOutcome::Exact));
     assert_eq!((bench.number("gpus/a/module/limit_mw"), bench.number("gpus/a/limit_mw")), (600_000, 700_000));
-    // The next agent limits the card itself: it finds the original of the module, and takes it for what it is.
+    // The next agent limits the card itself: it finds the original of the module, and recognises it.
     let journal = hal.originals().clone();
     drop(hal);
     let mut hal = bench.open_with(LimitScope::Gpu, journal).unwrap();

@@ -1,4 +1,4 @@
-//! The HAL on the GPUs of the rig: through the library that the mounted machine shows, with the plant behind.
+//! The HAL on the GPUs of the rig: through the library of the mounted machine, with the plant behind it.
 
 mod faults;
 
@@ -53,7 +53,7 @@ impl Bench {
         Key::gpu(&self.room.machine.lock().nvidia()[at].uuid).unwrap()
     }
 
-    /// The card of a key.
+    /// The index of the card with a key.
     fn at(&self, key: &Key) -> usize {
         (0..8).find(|&at| self.key(at) == *key).unwrap()
     }
@@ -64,7 +64,7 @@ impl Bench {
         result.unwrap()
     }
 
-    /// What the plant truly draws.
+    /// The real draw in the plant.
     fn watts(&self, at: usize) -> f64 {
         self.room.machine.lock().plant().watts(PlantDomain::Gpu(at)).unwrap()
     }
@@ -107,7 +107,7 @@ impl ContractWorld<Hal> for Bench {
 
     fn cause(&mut self, trouble: DomainFault) -> bool {
         match trouble {
-            // NVML has no lock: whoever may not set a limit is told that he may not.
+            // NVML has no lock: a process without permission gets a permission error.
             DomainFault::Locked(_) | DomainFault::Moved(_, Setting::Frequency(_) | Setting::Throttle(_)) => {
                 return false;
             }
@@ -155,7 +155,7 @@ fn the_contract_holds_on_eight_cards_with_a_plant_behind() {
 }
 
 /// The limiter of the plant's GPU has a time constant of 0.1 s: from 700 W it is within 2 % of 400 W, at 408 W, after
-/// half a second at the latest, and there after three.
+/// at most half a second, and at 400 W after three.
 #[test]
 fn power_falls_below_a_limit_that_is_written_and_the_other_cards_go_on() {
     let Some(bench) = Bench::new() else { return };
@@ -190,8 +190,8 @@ fn the_counter_of_energy_is_the_integral_of_the_power() {
         joules += bench.watts(0) * 0.010;
     }
     let counted = Micros::new(energy_uj(&mut hal, &key) - before).get();
-    // The counter is brought up to date at whole tenths of a second, on which the four seconds begin and end. The power
-    // of each 10 ms is that of its last millisecond, which during the fall of 400 W in 0.1 s is up to 4 W·s too little.
+    // The counter is updated at whole tenths of a second, where the four seconds begin and end. The power of each 10 ms
+    // is that of its last millisecond, which during the fall of 400 W in 0.1 s is up to 4 W·s too low.
     let integral = std::time::Duration::from_secs_f64(joules).as_micros();
     assert!(u128::from(counted).abs_diff(integral) < 4_500_000, "{counted} µJ, integral {integral} µJ");
     assert!(
@@ -225,15 +225,15 @@ fn temperature_and_utilisation_are_the_plants() {
             (card.utilization_rates().unwrap().gpu, card.temperature(TemperatureSensor::Gpu).unwrap())
         })
         .collect();
-    // 0.06 K/W above the air: 700 W, 100 + 600·0.5 = 400 W and 100 W are 42, 24 and 6 K.
+    // 0.06 K/W above the air: 700 W, 100 + 600·0.5 = 400 W and 100 W give 42, 24 and 6 K.
     let ambient = shown[2].1 - 6;
     assert_eq!(shown, [(100, ambient + 42), (50, ambient + 24), (0, ambient + 6)]);
 }
 
-/// Says to which library the other process is sent.
+/// Tells the other process its library.
 const CHILD: &str = "JOULIE_RIG_TEST_LIBRARY";
 
-/// What another process sees, which knows the root of the machine, or its folder for a library that lies elsewhere.
+/// What another process sees that has the root of the machine, or its folder for a library at another path.
 #[test]
 fn another_process_sees_the_gpus_by_the_root_or_by_the_environment() {
     let Some(bench) = Bench::new() else { return };

@@ -1,4 +1,4 @@
-//! A machine of virtual GPUs, each test with a library and a folder of its own, and the HAL on it.
+//! A machine of virtual GPUs, with a separate library and folder for each test, and the HAL on it.
 
 use hal_nvidia::{Library, LimitScope, Nvidia, NvidiaError};
 use nvml_stub::{StubGpu, StubMachine};
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// In the order of the keys. The driver's order is that of their names, which is another one.
+/// In the order of the keys. The driver's order is that of the folders' names, which differs.
 pub(crate) const FIRST: StubGpu = StubGpu {
     uuid: "GPU-11111111-0b1c-4d7e-9a55-0123456789ab",
     pci: "00000000:19:00.0",
@@ -21,7 +21,7 @@ pub(crate) const FIRST: StubGpu = StubGpu {
 };
 pub(crate) const SECOND: StubGpu =
     StubGpu { uuid: "GPU-22222222-0b1c-4d7e-9a55-0123456789ab", pci: "00000000:C1:00.0", ..FIRST };
-/// A card with hardly a range.
+/// A card with a very small range.
 pub(crate) const THIRD: StubGpu = StubGpu {
     uuid: "GPU-33333333-0b1c-4d7e-9a55-0123456789ab",
     pci: "00000000:DA:00.0",
@@ -32,7 +32,7 @@ pub(crate) const THIRD: StubGpu = StubGpu {
 
 pub(crate) type Hal = Nvidia<Ticks, RefusableOriginals<OriginalsInMemory<8>>>;
 
-/// A clock that a test moves.
+/// A clock that a test advances.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ticks(Rc<Cell<u64>>);
 
@@ -48,7 +48,7 @@ impl Clock for Ticks {
     }
 }
 
-/// A folder that goes away with the test.
+/// A folder that is deleted with the test.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
@@ -63,7 +63,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // A folder that cannot be removed is one more in the temporary ones.
+        // A folder that cannot be removed stays in the temporary folder.
         let _left = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -84,7 +84,7 @@ impl Deref for Bench {
 }
 
 impl Bench {
-    /// No card, and the library.
+    /// The library, without cards.
     pub(crate) fn empty() -> Self {
         let folder = Folder::new();
         let machine = StubMachine::at(&folder.0);
@@ -93,7 +93,7 @@ impl Bench {
         Self { _folder: folder, machine, ticks: Ticks::default() }
     }
 
-    /// Two cards, the first key at the second index.
+    /// Two cards; the first key is at the second index.
     pub(crate) fn two() -> Self {
         let bench = Self::empty();
         bench.add("b", &FIRST).unwrap();
@@ -107,7 +107,7 @@ impl Bench {
         bench
     }
 
-    /// One card that sits on a module of a thousand watts.
+    /// One card on a module of a thousand watts.
     pub(crate) fn module() -> Self {
         let bench = Self::empty();
         bench.add("a", &FIRST).unwrap();
@@ -174,7 +174,7 @@ pub(crate) fn w(watts: u64) -> MicroWatts {
     MicroWatts::new(watts * 1_000_000)
 }
 
-/// A path at which there is nothing.
+/// A path without a file.
 pub(crate) fn nowhere() -> &'static Path {
     Path::new("/nowhere/libnvidia-ml.so.1")
 }

@@ -1,4 +1,4 @@
-//! Who is listed, what is told of it, and what becomes of answers that cannot be.
+//! The listed GPUs, their descriptions, and the reaction to impossible answers.
 
 use crate::support::{Bench, FIRST, Hal, SECOND, THIRD, find, key, keys, w};
 use hal_nvidia::{Mig, NvmlFault};
@@ -25,7 +25,7 @@ fn a_card_is_its_uuid_whatever_its_index() {
     }
 }
 
-/// Fix list agent C19: a node that shows MIG instances only still has its cards, each once.
+/// Fix list agent C19: a node that shows only MIG instances still has its cards, each once.
 #[test]
 fn a_mig_instance_is_no_domain_but_its_card_is() {
     let bench = Bench::two();
@@ -146,7 +146,7 @@ fn a_number_that_cannot_be_is_bad_data_and_not_a_number() {
     for text in ["0", "20000001", "4294967295"] {
         assert_eq!(read("gpus/b/limit_mw", text).power_limit, Err(ErrorKind::BadData), "{text}");
     }
-    // What the library itself cannot make sense of.
+    // Text that the library itself cannot parse.
     for text in ["", "-1", "x", "4294967296"] {
         assert_eq!(read("gpus/b/limit_mw", text).power_limit, Err(ErrorKind::Io), "{text}");
     }
@@ -205,7 +205,7 @@ fn cards_on_switches_are_one_island_and_a_card_at_its_cpu_is_on_none() {
     bench.put("gpus/c/nvlink", "0 1 00000000:A0:00.0 1\n1 1 FFFFFFFF:FF:00.0 2").unwrap();
     let islands = |bench: &Bench| bench.open().facts().gpus.iter().map(|gpu| gpu.island).collect::<Vec<_>>();
     assert_eq!(islands(&bench), [Some(0), Some(0), None]);
-    // An address that the driver does not know joins nobody to nobody.
+    // An address that the driver does not know connects no cards.
     for name in bench.names() {
         bench.put(&format!("gpus/{name}/nvlink"), "0 1 FFFFFFFF:FF:00.0 2").unwrap();
     }

@@ -1,4 +1,4 @@
-//! Everything that a campaign can let go wrong behind the library, and that each of it reaches the HAL.
+//! All faults that a campaign can cause behind the library, each observed by the HAL.
 
 use super::{Bench, energy_uj, sample, set};
 use crate::support::w;
@@ -86,12 +86,12 @@ fn a_call_fails_as_often_as_it_is_told_to() {
         assert_eq!(set(&mut hal, &other, w(500)), Ok(Setting::Power(w(500))));
     }
     assert_eq!(set(&mut hal, &key, w(400)), Ok(Setting::Power(w(400))));
-    // One that finds a card is asked once for each card and look.
+    // A fault of the call that finds a card occurs once for each card and enumeration.
     let find = "nvmlDeviceGetHandleByIndex_v2";
     bench.fault(Fault::nvml(Some(1), find, code::UNKNOWN, 1));
     assert_eq!(hal.describe().unwrap().len(), 7);
     assert_eq!(hal.describe().unwrap().len(), 8);
-    // And one without a card: the list cannot be made.
+    // A fault of a call without a card: the list cannot be built.
     bench.fault(Fault::nvml(None, "nvmlDeviceGetCount_v2", code::UNKNOWN, 1));
     assert!(hal.describe().is_err());
     assert_eq!(hal.describe().unwrap().len(), 8);
