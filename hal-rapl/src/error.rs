@@ -1,4 +1,5 @@
-//! What RAPL fails with: for a person the file or register and the kernel's number, for a caller one kind.
+//! The errors of RAPL: the file or register and the kernel's error number for people, and one kind for a
+//! caller.
 
 use hal_files::FileError;
 use power_hal::{ErrorKind, Key};
@@ -8,34 +9,36 @@ use std::sync::Arc;
 
 use crate::msr::MsrFault;
 
-/// Why RAPL did not do what was asked.
+/// Why an operation of RAPL failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RaplError {
-    /// A file of powercap failed.
+    /// A file operation on powercap failed.
     File(FileError),
-    /// A register failed.
+    /// A register access failed.
     Register(MsrFault),
-    /// The domain is not there any more, or the handle is of an earlier list.
+    /// The domain is not present any more, or the handle is from an earlier list.
     Gone,
-    /// A zone of the package that was written is away, with its cap; the others have their originals.
+    /// A zone that was written is absent, with its cap; the other zones of the package have their
+    /// originals.
     ZoneAway(Key, &'static str),
-    /// The register's lock bit is set: it keeps its value until the next boot.
+    /// The register's lock bit is set: its value cannot change until the next boot.
     LockBit(Key),
-    /// A limit was written and reads back as nothing at all; the one before was written again.
+    /// A written limit was read back as zero; the previous limit was written again.
     ReadBackZero(Key),
-    /// Two zones of one driver say that they are the same package; the second one is left out.
+    /// Two zones of one driver identify the same package; the second one is ignored.
     Twice(Arc<Path>),
-    /// What the journal holds is not what this version saves, or cannot have been in force on this package.
+    /// The journal's entry does not have this version's format, or cannot have been in force on this
+    /// package.
     UnknownOriginal(Key),
-    /// The limit in force reads as nothing at all, which cannot be: it is not saved as an original.
+    /// The limit in force reads as zero, which is impossible: it is not saved as an original.
     ZeroInForce(Key),
-    /// The journal of originals did not take what was to be kept.
+    /// The journal could not save an original.
     NotKept(Key, ErrorKind),
-    /// The setting is not one for a power limit.
+    /// The setting is not for a power limit.
     NotAPowerLimit,
-    /// Registers are not used while this owns the limits.
+    /// Registers are not used while this driver owns the limits.
     Owned(Arc<Path>),
-    /// This part's limits are not in the registers.
+    /// The limits of this part are not in the registers.
     NoRegisters(&'static str),
 }
 

@@ -1,10 +1,11 @@
 //! RAPL through model-specific registers, for a machine whose kernel has no powercap driver for its part.
 //!
-//! It refuses to open while powercap shows package zones, and on parts whose limits are behind TPMI: the kernel changes
-//! the same registers without knowing of us. A write taints the kernel, so a host opens this only when it was told to.
+//! It refuses to open while powercap shows package zones, and on parts with limits behind TPMI: the kernel changes the
+//! same registers without knowing of us. A write taints the kernel, so a host opens this only when it is configured to.
 //!
-//! A package's limits are one register of 64 bits, so a cap is one write and there is no instant between. Its lock bit is
-//! looked at before every write. Registers of a package are reached through the first of its processors that is online.
+//! The limits of a package are in one register of 64 bits, so a cap is one write without an intermediate state. Its
+//! lock bit is checked before every write. The registers of a package are accessed through its first processor that is
+//! online.
 
 mod device;
 #[cfg(feature = "msru")]
@@ -33,11 +34,11 @@ use std::fmt;
 
 /// Access to the registers of a processor.
 pub trait MsrIo {
-    /// Reads a register as that processor sees it.
+    /// Reads a register through a processor.
     ///
     /// # Errors
-    /// [`ErrorKind::PermissionDenied`] where this process may not; [`ErrorKind::Gone`] where the processor is offline or
-    /// there is no driver; [`ErrorKind::Io`] where the register does not exist.
+    /// [`ErrorKind::PermissionDenied`] if this process is not permitted to; [`ErrorKind::Gone`] if the processor is
+    /// offline or there is no driver; [`ErrorKind::Io`] if the register does not exist.
     fn read(&mut self, cpu: u16, register: u32) -> Result<u64, MsrFault>;
 
     /// Writes a register.
@@ -67,18 +68,18 @@ impl<T: MsrIo + ?Sized> MsrIo for &mut T {
     }
 }
 
-/// A register that could not be read or written.
+/// A failed register access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MsrFault {
-    /// Through which processor.
+    /// The processor.
     pub cpu: u16,
-    /// Which register.
+    /// The register.
     pub register: u32,
-    /// Whether it was to be written.
+    /// Whether it was a read or a write.
     pub access: Access,
     /// What to branch on.
     pub kind: ErrorKind,
-    /// The kernel's number, if it gave one.
+    /// The kernel's error number, if there is one.
     pub errno: Option<i32>,
 }
 
@@ -95,10 +96,10 @@ impl fmt::Display for MsrFault {
 
 impl std::error::Error for MsrFault {}
 
-/// The whole limit register, as it was.
+/// The whole limit register with its original value.
 const LAYOUT: u8 = 2;
 
-/// The packages of a machine by their registers.
+/// The packages of a machine, through their registers.
 #[derive(Debug)]
 pub struct MsrRapl<I, C, O> {
     root: Root,
@@ -111,10 +112,10 @@ pub struct MsrRapl<I, C, O> {
 }
 
 impl<I: MsrIo, C: Clock, O: Originals> MsrRapl<I, C, O> {
-    /// Opens the packages of the machine below a root. One without the registers has none, which is not an error.
+    /// Opens the packages of the machine below a root. A machine without the registers has none, which is not an error.
     ///
     /// # Errors
-    /// [`RaplError::Owned`] where powercap or TPMI has the limits; otherwise when the processors cannot be listed.
+    /// [`RaplError::Owned`] if powercap or TPMI owns the limits; otherwise when the processors cannot be listed.
     pub fn open(root: Root, io: I, clock: C, originals: O) -> Result<Self, RaplError> {
         refuse_if_owned(&root)?;
         let mut hal = Self {
@@ -162,7 +163,7 @@ fn refuse_if_owned(root: &Root) -> Result<(), RaplError> {
     }
 }
 
-/// What a package has, by its registers; nothing where it has no counter. `kept` is its original, if it is in use.
+/// The domain of a package, by its registers; `None` if it has no counter. `kept` is its original, if it is in use.
 fn describe(
     io: &mut impl MsrIo,
     package: &mut Package,
@@ -176,13 +177,13 @@ fn describe(
     let Some(limit) = set.limit else { return Ok(Some(domain)) };
     let register = match io.read(package.cpu, limit) {
         Ok(bits) => PackageLimit::from_bits(bits),
-        // A part that counts and does not limit.
+        // A part with a counter but without limits.
         Err(fault) if fault.kind == ErrorKind::Io => return Ok(Some(domain)),
         Err(fault) => return Err(fault),
     };
     let info =
         io.read(package.cpu, register::PKG_POWER_INFO).map_or(PackageInfo::UNKNOWN, PackageInfo::from_bits);
-    // A largest value below a limit in use is none, and our own lower limit must not make it credible.
+    // A maximum below a limit in use is not valid, and our own lower limit must not make it credible again.
     let in_use = kept.unwrap_or(register).long().power().max(register.long().power());
     package.max_refuted |= info.thermal() != 0 && in_use > info.thermal();
     let told = |raw: u16| Some(MicroWatts::new(units.power_uw(raw)));
@@ -207,7 +208,7 @@ impl<I: MsrIo, C: Clock, O: Originals> PowerHal for MsrRapl<I, C, O> {
         Domains::new(self.generation, &self.domains)
     }
 
-    /// A driver that was loaded since takes the limits over: then there is no domain here any more.
+    /// A driver that was loaded meanwhile takes over the limits: then there is no domain here any more.
     fn enumerate(&mut self) -> Result<(), RaplError> {
         let mut packages = Vec::new();
         let mut domains = Vec::new();
@@ -221,7 +222,7 @@ impl<I: MsrIo, C: Clock, O: Originals> PowerHal for MsrRapl<I, C, O> {
                         packages.push(package);
                         domains.push(domain);
                     }
-                    // What counted before does not stop being a counter: the access failed, and the last list stands.
+                    // A counter does not disappear: the access failed, and the last list stays valid.
                     Ok(None) if old.is_some() => return Err(RaplError::Register(package.silent())),
                     Ok(None) => {}
                     Err(fault) if fault.kind == ErrorKind::Gone => {}

@@ -1,17 +1,19 @@
 //! RAPL through the kernel's powercap files.
 //!
-//! Packages are known by their zones' `name`, limits by their constraints' names, and what has been reached by two paths
-//! is one zone. The files stay open from one enumeration to the next; when one of them says that its device is not there
-//! any more, its package is gone until the next `describe`, which takes up again what came back.
+//! Packages are identified by their zones' `name`, limits by their constraints' names, and a zone that is reached by
+//! two paths counts once. The files stay open between enumerations. When one of them reports that its device is gone,
+//! its package is gone until the next `describe`, which opens it again if it is back.
 //!
-//! For a cap the long-term limit is the cap, over at most half a second; the short-term limit comes down to a fifth above
-//! it and never rises above its original; `enabled` is written 1 where it reads 0, last. It is written 0 only by a release,
-//! first, in a zone that was off before anybody capped it. On a machine with a twin both zones get the cap, since the lower
-//! one holds: a cap that one of them refuses is in force if the other took it. A release needs each zone that was written.
+//! For a cap the long-term limit is set to the cap, with a window of at most half a second. The short-term limit is
+//! set to a fifth above it, but never above its original. `enabled` is set to 1 if it reads 0, as the last write. It
+//! is set to 0 only by a release, as the first write, in a zone that was off before the first cap. On a machine with
+//! a twin both zones get the cap, since the lower limit holds: a cap that one of them refuses is in force if the
+//! other accepted it. A release needs each zone that was written.
 //!
-//! `enabled` switches both limits and reads as the long-term one. So a short-term limit of 0 W that is off by itself cannot
-//! be off again after somebody switched its zone off meanwhile: it is put at the largest value, which limits nothing. And
-//! a short-term limit that is on by itself, in a zone that reads as off, cannot be told from one that is off.
+//! `enabled` switches both limits and reads as the long-term one. So a short-term limit of 0 W that was off by itself
+//! cannot be switched off again alone after somebody has switched off its zone: it is set to the largest value, which
+//! limits nothing. And a short-term limit that is on by itself, in a zone that reads as off, cannot be distinguished
+//! from one that is off.
 
 mod find;
 mod package;
@@ -29,7 +31,7 @@ use power_units::MicroWatts;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The packages of a machine by its powercap files.
+/// The packages of a machine, through its powercap files.
 #[derive(Debug)]
 pub struct Powercap<C, O> {
     root: Root,
@@ -45,7 +47,7 @@ impl<C: Clock, O: Originals> Powercap<C, O> {
     /// Opens the packages below a root. A machine without powercap has none, which is not an error.
     ///
     /// # Errors
-    /// When powercap is there and cannot be listed.
+    /// When powercap exists but cannot be listed.
     pub fn open(root: Root, clock: C, originals: O) -> Result<Self, RaplError> {
         let mut hal = Self {
             root,
@@ -60,13 +62,13 @@ impl<C: Clock, O: Originals> Powercap<C, O> {
         Ok(hal)
     }
 
-    /// What the last enumeration had to leave out, for a person to see.
+    /// The problems of the last enumeration, for people.
     #[must_use]
     pub fn problems(&self) -> &[RaplError] {
         &self.problems
     }
 
-    /// The packages whose firmware refused a window of half a second: their caps hold over the window that was there.
+    /// The packages whose firmware refused a window of half a second: their caps hold over the earlier window.
     pub fn long_windows(&self) -> impl Iterator<Item = &Key> {
         self.packages.iter().filter(|package| package.window_refused).map(|package| package.domain.key())
     }
@@ -77,7 +79,7 @@ impl<C: Clock, O: Originals> Powercap<C, O> {
         package.ok_or(RaplError::Gone)
     }
 
-    /// Carries out an access, and remembers if it found that the package is gone.
+    /// Runs an access, and records if it found that the package is gone.
     fn access<T>(
         &mut self,
         domain: Handle,
@@ -92,12 +94,12 @@ impl<C: Clock, O: Originals> Powercap<C, O> {
     }
 }
 
-/// Whether there is a package zone, whoever drives it, and where.
+/// The folder of any package zone, of any driver.
 pub(crate) fn package_zone(root: &Root) -> Result<Option<Arc<Path>>, RaplError> {
     find::any(root)
 }
 
-/// Limits of a package as its register says them.
+/// The limits of a package as its register contains them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Said {
     pub(crate) long_uw: u64,
@@ -106,7 +108,7 @@ pub(crate) struct Said {
     pub(crate) enabled: bool,
 }
 
-/// The original of a package with these limits; nothing where they cannot have been in force.
+/// The original of a package with these limits; `None` if they cannot have been in force.
 pub(crate) fn original(said: Said) -> Option<Original> {
     let Said { long_uw, window_us, short_uw, enabled } = said;
     let state = zone::State { long_uw, window_us: Some(window_us), short_uw: Some(short_uw), enabled };
@@ -140,7 +142,7 @@ impl<C: Clock, O: Originals> PowerHal for Powercap<C, O> {
 
     fn read(&mut self, domain: Handle) -> Result<Sample, RaplError> {
         let energy = self.package(domain)?.energy();
-        // Power is a difference of two counts over the time between them, so the stamp is the counter's.
+        // Power is the difference of two counts over the time between them, so the time is that of the counter.
         let at = self.clock.now();
         self.access(domain, |package| reading::sample(at, energy, package.limit()))
     }

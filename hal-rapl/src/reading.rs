@@ -1,13 +1,13 @@
-//! What was read of a package, as the port wants it said.
+//! The readings of a package in the port's form.
 
 use crate::RaplError;
 use power_hal::{Error, ErrorKind, Measured, Sample};
 use power_units::{MicroJoules, MicroWatts, Stamp};
 
-/// A value that the domain has, or why it could not be read; nothing where the domain has none.
+/// A value of the domain, or why it could not be read; `None` if the domain has no such value.
 pub(crate) type Value = Option<Result<u64, RaplError>>;
 
-/// A sample of the counter in microjoules at that time, and of the limit in force in microwatts.
+/// A sample with the counter in microjoules, the time of its reading, and the limit in force in microwatts.
 ///
 /// # Errors
 /// When the package is gone, or nothing of it can be read.
@@ -29,7 +29,7 @@ pub(crate) fn sample(at: Stamp, energy_uj: Value, limit_uw: Value) -> Result<Sam
     Ok(sample)
 }
 
-/// Why a value is missing. That its file cannot do it is not the same as that the domain has no such thing.
+/// Why a value is missing. An unsupported file operation does not mean that the domain lacks the value.
 fn why(error: &RaplError) -> ErrorKind {
     let kind = error.kind();
     if kind == ErrorKind::NotSupported { ErrorKind::Io } else { kind }

@@ -1,4 +1,4 @@
-//! Registers through /dev/cpu below a root, opened to be read only where nothing is to be written.
+//! Registers through /dev/cpu below a root, opened read-only if nothing will be written.
 
 use super::{MsrFault, MsrIo};
 use hal_files::{Access, Root};
@@ -8,16 +8,17 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Which driver serves the registers.
+/// The driver of the registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceKind {
     /// The kernel's own: `/dev/cpu/N/msr`.
     Msr,
-    /// msr-safe: `/dev/cpu/N/msr_safe`, which lets a process without privileges read and write what its allow-list says.
+    /// msr-safe: `/dev/cpu/N/msr_safe`, through which a process without privileges can read and
+    /// write the registers of its allow-list.
     MsrSafe,
 }
 
-/// The register devices below a root. Each processor's stays open after its first use.
+/// The register devices below a root. The device of each processor stays open after its first use.
 #[derive(Debug)]
 pub struct MsrDevices {
     root: Root,
@@ -27,7 +28,7 @@ pub struct MsrDevices {
 }
 
 impl MsrDevices {
-    /// The devices below a root; none is opened before it is used.
+    /// The devices below a root; each is opened at its first use.
     #[must_use]
     pub const fn new(root: Root, kind: DeviceKind, access: Access) -> Self {
         Self { root, kind, access, open: BTreeMap::new() }
@@ -49,7 +50,7 @@ impl MsrDevices {
         }
     }
 
-    /// What went wrong. A device that is gone is opened anew the next time.
+    /// Builds the fault. A device that is gone is opened again at the next access.
     fn fault(&mut self, cpu: u16, register: u32, access: Access, error: &io::Error) -> MsrFault {
         let fault = fault(cpu, register, access, error);
         if fault.kind == ErrorKind::Gone {
@@ -59,8 +60,8 @@ impl MsrDevices {
     }
 }
 
-/// An error of the device as the port names it: EPERM is lockdown or `msr.allow_writes=off`, EIO a register that does not
-/// exist or does not take the value, ENXIO a processor that is offline.
+/// The port's kind for an error of the device: EPERM is lockdown or `msr.allow_writes=off`, EIO a
+/// register that does not exist or does not accept the value, ENXIO a processor that is offline.
 pub(super) fn fault(cpu: u16, register: u32, access: Access, error: &io::Error) -> MsrFault {
     let errno = error.raw_os_error();
     let kind = match errno {
@@ -84,7 +85,7 @@ impl MsrIo for MsrDevices {
         if self.access == Access::Read {
             return Err(MsrFault { cpu, register, access, kind: ErrorKind::PermissionDenied, errno: None });
         }
-        // One call for all eight bytes: half a register is another register.
+        // One call for all eight bytes: a partial write would change the register's meaning.
         let wrote = self.file(cpu).and_then(|file| file.write_at(&value.to_le_bytes(), register.into()));
         match wrote {
             Ok(8) => Ok(()),

@@ -16,7 +16,7 @@ pub struct Msru {
 }
 
 impl Msru {
-    /// None is opened before it is used.
+    /// Each is opened at its first use.
     #[must_use]
     pub const fn new() -> Self {
         Self { open: BTreeMap::new() }
@@ -30,11 +30,11 @@ impl Msru {
         }
     }
 
-    /// What went wrong. A register that is gone is opened anew the next time.
+    /// Builds the fault. A register that is gone is opened again at the next access.
     fn fault(&mut self, cpu: u16, register: u32, access: Access, error: &MsrError) -> MsrFault {
         let fault = match error {
             MsrError::IoError(error) => fault(cpu, register, access, error),
-            // The crate says so of every path that it cannot see.
+            // The crate reports this for every path that it cannot find.
             MsrError::MissingKernelModule => {
                 MsrFault { cpu, register, access, kind: ErrorKind::Gone, errno: None }
             }

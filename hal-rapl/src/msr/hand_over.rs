@@ -1,18 +1,21 @@
-//! From registers to powercap: what becomes of the originals when the kernel's driver is loaded later.
+//! The transition from registers to powercap: transfers the originals when the kernel's driver is
+//! loaded later.
 //!
-//! The driver finds a cap that registers set, and nothing tells it from the owner's limit. The journal knows, under this
-//! backend's name, which does not open any more. So the originals are said again in powercap's words; no register is written.
+//! The driver finds a cap that was set through registers, and cannot distinguish it from the owner's
+//! limit. The journal has the originals under the name of this backend, which no longer opens. So the
+//! originals are translated into powercap's format; no register is written.
 
 use super::{MsrIo, packages, register, register_of};
 use crate::{RaplError, powercap};
 use hal_files::Root;
 use power_hal::{Control, Originals};
 
-/// Hands the originals of all packages that powercap shows now from `registers` to `powercap`, and answers how many. Where
-/// both hold one, nobody can tell which was first, and both stay.
+/// Transfers the originals of all packages that powercap shows now from `registers` to `powercap`, and
+/// returns their number. If both hold one, it is unknown which was first, and both stay.
 ///
 /// # Errors
-/// When powercap or the processors cannot be listed, a register of units does not answer, or the journal cannot be written.
+/// When powercap or the processors cannot be listed, a unit register cannot be read, or the journal
+/// cannot be written.
 pub fn hand_over(
     root: &Root,
     io: &mut impl MsrIo,
@@ -35,7 +38,7 @@ pub fn hand_over(
         let long = limit.long();
         let said = powercap::Said {
             long_uw: units.power_uw(long.power()),
-            // As the kernel will read it, which counts in whole microseconds.
+            // The value that the kernel will read, in whole microseconds.
             window_us: units.window_by_the_kernel_us(long.window()),
             short_uw: units.power_uw(limit.short().power()),
             enabled: long.enabled(),

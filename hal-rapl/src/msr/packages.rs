@@ -1,4 +1,4 @@
-//! Which packages there are, by the processors' topology, and the accesses to one.
+//! Lists the packages, by the processors' topology, and implements the accesses to one.
 
 use super::register::{self, PackageLimit, Set, Units};
 use super::{MsrFault, MsrIo, part};
@@ -13,13 +13,13 @@ use std::path::Path;
 pub(super) struct Package {
     pub(super) number: u16,
     pub(super) die: Option<u16>,
-    /// The first of its processors that is online.
+    /// Its first processor that is online.
     pub(super) cpu: u16,
     pub(super) units: Units,
     pub(super) set: Set,
-    /// True from the moment that a register said so.
+    /// Set by an access that reports it.
     pub(super) gone: bool,
-    /// Whether the part's thermal power was seen to be less than a limit in use.
+    /// Whether the part's thermal power was below a limit in use.
     pub(super) max_refuted: bool,
 }
 
@@ -37,7 +37,7 @@ impl Package {
         Key::package(self.number, self.die)
     }
 
-    /// The failure of a package none of whose registers answers.
+    /// The failure of a package without any register that answers.
     pub(super) const fn silent(&self) -> MsrFault {
         let (register, access) = (register::RAPL_POWER_UNIT, Access::Read);
         MsrFault { cpu: self.cpu, register, access, kind: ErrorKind::Io, errno: None }
@@ -52,7 +52,7 @@ impl Package {
         Ok(PackageLimit::from_bits(io.read(self.cpu, register)?))
     }
 
-    /// Writes the limit register, unless it is so already or the lock bit is set.
+    /// Writes the limit register, unless it already has that value or the lock bit is set.
     pub(super) fn set_limit(
         &self,
         io: &mut impl MsrIo,
@@ -68,7 +68,7 @@ impl Package {
             return Ok(());
         }
         match io.write(self.cpu, register, wanted.to_bits()) {
-            // Somebody may have set the lock between the two accesses.
+            // The lock may have been set between the two accesses.
             Err(fault) if fault.kind == ErrorKind::Io && self.limit(io)?.locked() => {
                 Err(RaplError::LockBit(*key))
             }
@@ -86,13 +86,13 @@ pub(super) fn list(root: &Root) -> Result<Vec<Package>, RaplError> {
     for name in root.names(&folder)? {
         let Some(cpu) = name.strip_prefix("cpu").and_then(|number| number.parse().ok()) else { continue };
         let topology = folder.join(&name).join("topology");
-        // A processor that is offline shows no topology.
+        // A processor that is offline has no topology.
         let Some(package) = number(&topology, "physical_package_id")? else { continue };
         let die = number(&topology, "die_id")?.unwrap_or(0);
         let lead = leads.entry((package, die)).or_insert(cpu);
         *lead = cpu.min(*lead);
     }
-    // Dies may be numbered over the whole machine (Linux 6.9 and later): several in one package are what counts.
+    // Dies may be numbered over the whole machine (Linux 6.9 and later): only several in one package count.
     let several = leads.keys().zip(leads.keys().skip(1)).any(|((package, _), (next, _))| package == next);
     let dies = part::of(root).limits_dies() && several;
     if !dies {
@@ -125,7 +125,7 @@ fn number(topology: &Path, name: &str) -> Result<Option<u16>, FileError> {
         Err(error) => return Err(error),
     };
     match file.read_line() {
-        // Virtual machines say −1 of what they do not know.
+        // Virtual machines report −1 for unknown numbers.
         Ok(text) if text == "-1" => Ok(None),
         Ok(text) => {
             let whole = text::whole(text.as_bytes()).and_then(|whole| u16::try_from(whole).ok());

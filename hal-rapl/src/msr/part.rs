@@ -1,11 +1,12 @@
-//! Which part it is, where the kernel says so, because some have registers of the same numbers with other meanings.
+//! The processor model, if the kernel reports it, because some models have registers with the same numbers and
+//! other meanings.
 
 use crate::RaplError;
 use hal_files::Root;
 use std::path::Path;
 use std::sync::Arc;
 
-/// A processor's maker, family and model; zero throughout where the kernel does not say.
+/// The vendor, family and model of a processor; all zero if the kernel does not report them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Part {
     vendor: u16,
@@ -33,7 +34,7 @@ impl Part {
         Some(Self { vendor, family: field("fam")?, model: field("mod")? })
     }
 
-    /// Why this part's registers are better left alone, if they are.
+    /// Why the registers of this part must not be used; `None` if they can be.
     pub(super) fn unsuitable(self) -> Option<&'static str> {
         let is_one_of =
             |models: &[u16]| self.vendor == INTEL && self.family == 6 && models.contains(&self.model);
@@ -43,7 +44,7 @@ impl Part {
         is_one_of(&TPMI).then_some("its limits are behind TPMI")
     }
 
-    /// Whether each die has registers of its own, where there are several. AMD's are the package's.
+    /// Whether each die has its own registers, if there are several. AMD's registers are the package's.
     pub(super) const fn limits_dies(self) -> bool {
         self.vendor == INTEL
     }
@@ -56,7 +57,7 @@ pub(super) fn of(root: &Root) -> Part {
     alias.ok().as_deref().and_then(Part::parse).unwrap_or_default()
 }
 
-/// A device of the TPMI driver for RAPL, whether or not its zones are there yet.
+/// A device of the TPMI driver for RAPL, whether its zones exist already or not.
 pub(super) fn tpmi(root: &Root) -> Result<Option<Arc<Path>>, RaplError> {
     let folder = root.join("sys/bus/auxiliary/devices");
     let names = root.names(&folder)?;

@@ -1,4 +1,4 @@
-//! The registers of RAPL and what their fields mean. Pure: nothing here reads or writes one.
+//! The registers of RAPL and the meaning of their fields. Pure: nothing here accesses a register.
 
 use super::{MsrFault, MsrIo};
 use crate::aim::WINDOW_MAX_US;
@@ -9,22 +9,22 @@ pub(super) const RAPL_POWER_UNIT: u32 = 0x606;
 pub(super) const PKG_POWER_LIMIT: u32 = 0x610;
 pub(super) const PKG_ENERGY_STATUS: u32 = 0x611;
 pub(super) const PKG_POWER_INFO: u32 = 0x614;
-/// AMD's: it counts, and has no limits in registers.
+/// AMD's registers: a counter, and no limits.
 pub(super) const AMD_POWER_UNIT: u32 = 0xC001_0299;
 pub(super) const AMD_PKG_ENERGY: u32 = 0xC001_029B;
 
 /// The largest value of a power field.
 pub(super) const POWER_MAX: u16 = 0x7fff;
 
-/// Which registers a part has.
+/// The registers of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Set {
     pub(super) energy: u32,
     pub(super) limit: Option<u32>,
 }
 
-/// The units and registers of a processor's part, by which of them answer; nothing where none does, and nothing where a
-/// hypervisor answers zero for all registers.
+/// The units and registers of a processor's part, by which of them can be read; `None` if none can, or if a hypervisor
+/// returns zero for all registers.
 pub(super) fn find(io: &mut impl MsrIo, cpu: u16) -> Result<Option<(Units, Set)>, MsrFault> {
     let parts = [
         (RAPL_POWER_UNIT, Set { energy: PKG_ENERGY_STATUS, limit: Some(PKG_POWER_LIMIT) }),
@@ -55,7 +55,7 @@ impl Units {
         Self { power: field(0, 0xf), energy: field(8, 0x1f), time: field(16, 0xf) }
     }
 
-    /// One step of a power field, in whole microwatts or more.
+    /// One step of a power field, rounded up to whole microwatts.
     pub(super) fn step_uw(self) -> u64 {
         1_000_000_u64.div_ceil(1 << self.power)
     }
@@ -65,8 +65,8 @@ impl Units {
         (u64::from(raw) * 1_000_000) >> self.power
     }
 
-    /// The power field for a limit: rounded down, and the largest one for what it cannot hold. The hardware would keep
-    /// the lower bits, which for 4096 W are none.
+    /// The power field for a limit: rounded down, and the largest field value for a larger limit. The hardware would
+    /// keep only the lower bits, which for 4096 W are zero.
     pub(super) fn power_raw(self, uw: u64) -> u16 {
         let steps = (u128::from(uw) << self.power) / 1_000_000;
         u16::try_from(steps).map_or(POWER_MAX, |steps| steps.min(POWER_MAX))
@@ -77,7 +77,7 @@ impl Units {
         ((raw & u64::from(u32::MAX)) * 1_000_000) >> self.energy
     }
 
-    /// After how many microjoules the counter starts again.
+    /// The modulus of the counter in microjoules.
     pub(super) fn energy_modulus_uj(self) -> u64 {
         ((1 << 32) * 1_000_000) >> self.energy
     }
@@ -90,13 +90,13 @@ impl Units {
         u64::try_from(us).unwrap_or(u64::MAX)
     }
 
-    /// A window field as the kernel's driver says it: its unit is cut to whole microseconds first.
+    /// A window field as the kernel's driver shows it: its unit is first truncated to whole microseconds.
     pub(super) fn window_by_the_kernel_us(self, field: u8) -> u64 {
         let (y, f) = (field & 0x1f, u64::from(field >> 5));
         ((4 + f) << y) * (1_000_000 >> self.time) / 4
     }
 
-    /// The window field for at most so many microseconds; the smallest one for less.
+    /// The largest window field of at most `us` microseconds; the smallest field if none is.
     pub(super) fn window_field(self, us: u64) -> u8 {
         let fits = (0..0x80).filter(|&field| self.window_us(field) <= us);
         fits.max_by_key(|&field| self.window_us(field)).unwrap_or(0)
@@ -123,17 +123,17 @@ impl PowerLimit {
         u8::try_from((self.0 >> 17) & 0x7f).unwrap_or(0)
     }
 
-    /// With another power; the rest stays.
+    /// With another power; the other bits stay.
     pub(super) fn with_power(self, power: u16) -> Self {
         Self(self.0 & !u32::from(POWER_MAX) | u32::from(power & POWER_MAX))
     }
 
-    /// In force with this power: enabled, and allowed to go below what the operating system asks for.
+    /// In force with this power: enabled, and permitted to go below the frequency that the operating system requests.
     pub(super) fn limited_to(self, power: u16) -> Self {
         Self(self.with_power(power).0 | ENABLED | CLAMPING)
     }
 
-    /// With a window that a cap may have; a shorter one stays.
+    /// With the longest window of a cap; a shorter window stays.
     pub(super) fn within_the_longest_window(self, units: Units) -> Self {
         if units.window_us(self.window()) <= WINDOW_MAX_US {
             return self;
@@ -178,13 +178,13 @@ impl PackageLimit {
         Self(self.0 & !(HALF << 32) | u64::from(short.0) << 32)
     }
 
-    /// The long-term limit where it is enabled, else the largest one that could be.
+    /// The long-term limit if it is enabled, else the largest possible one.
     pub(super) fn in_force_uw(self, units: Units) -> u64 {
         units.power_uw(if self.long().enabled() { self.long().power() } else { POWER_MAX })
     }
 }
 
-/// PKG_POWER_INFO: thermal design power 14:0, minimum 30:16. Zero where the part does not say.
+/// PKG_POWER_INFO: thermal design power 14:0, minimum 30:16. Zero if the part does not report it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PackageInfo(u64);
 

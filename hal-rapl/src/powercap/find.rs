@@ -1,4 +1,4 @@
-//! Which packages there are: the class folder's links, followed and counted once.
+//! Finds the packages: resolves the links of the class folder and counts each target once.
 
 use super::package::{Package, ZONES_MAX};
 use super::zone::{ControlType, Zone, package_of_name};
@@ -11,27 +11,27 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Links only, flat: control types, zones and their sub-zones.
+/// A flat folder of links only: control types, zones and their sub-zones.
 const CLASS: &str = "sys/class/powercap";
 
-/// What an enumeration found, in the order of the keys.
+/// The result of an enumeration, in the order of the keys.
 pub(super) struct Found {
     pub(super) packages: Vec<Package>,
     pub(super) problems: Vec<RaplError>,
 }
 
-/// A package's number, and its die's if there are several.
+/// The number of a package, and of its die if there are several.
 type Number = (u16, Option<u16>);
 
-/// A package zone: where it is, who drives it and what it is.
+/// A package zone: its folder, its driver and its number.
 struct Named {
     folder: Arc<Path>,
     control_type: ControlType,
     package: Number,
 }
 
-/// The packages as they are now. A zone that was listed before and cannot be opened for a reason that passes fails the
-/// whole enumeration, so that the last list stands; a new one is a problem, and the others are listed.
+/// The current packages. If a zone that was listed before temporarily cannot be opened, the whole enumeration fails,
+/// so that the last list stays valid. For a new zone that is a problem to report, and the others are listed.
 pub(super) fn packages(
     root: &Root,
     before: &[Package],
@@ -76,14 +76,14 @@ pub(super) fn packages(
     Ok(Found { packages: packages.collect(), problems })
 }
 
-/// Whether the zone of a file that is missing is still there: then it is not one that went away.
+/// Whether the zone of a missing file still exists: then it was not removed.
 fn stands(file: &Path) -> bool {
     let zone = file.parent().filter(|folder| folder.is_dir());
     let name = zone.and_then(Path::file_name).and_then(|name| name.to_str());
     name.and_then(ControlType::of_folder).is_some()
 }
 
-/// Whether there is any package zone at all, and where.
+/// Returns the folder of the first package zone, if there is any.
 pub(super) fn any(root: &Root) -> Result<Option<Arc<Path>>, RaplError> {
     let mut folders = Vec::new();
     for id in root.names(&root.join(CLASS))? {
@@ -97,7 +97,7 @@ pub(super) fn any(root: &Root) -> Result<Option<Arc<Path>>, RaplError> {
     Ok(None)
 }
 
-/// The package zone behind a link, unless it is something else or was met before.
+/// The package zone behind a link, unless it is something else or was already found.
 fn named(root: &Root, id: &str, folders: &mut Vec<Arc<Path>>) -> Result<Option<Named>, RaplError> {
     let link = root.join(CLASS).join(id);
     let folder: Arc<Path> = match link.canonicalize() {
@@ -145,8 +145,8 @@ fn build(
     Package { domain, zones, gone: false, max_refuted, window_refused }
 }
 
-/// A largest value below the limit that is in use is no largest value. Once seen, that stays so: our own lower limit
-/// must not make it credible.
+/// A maximum below the limit that is in use is not valid. Once detected, that stays so: our own lower limit must not
+/// make it credible again.
 fn refuted(
     max_uw: u64,
     key: &Key,
@@ -166,7 +166,7 @@ fn refuted(
     max_uw > 0 && (before || in_use.into_iter().any(above))
 }
 
-/// From a sane minimum to what the field holds, or to what the driver says where that can be.
+/// From a reasonable minimum to the maximum of the field, or to the driver's maximum if that is valid.
 fn limit(max: Option<MicroWatts>) -> Option<Limit<MicroWatts>> {
     let span = Span { floor: MicroWatts::new(FLOOR_UW), ceiling: MicroWatts::new(CEILING_UW) };
     let limit = Limit::new(span, MicroWatts::new(STEP_UW)).ok()?;

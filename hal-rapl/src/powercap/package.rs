@@ -1,4 +1,4 @@
-//! One package: its zone, and its twin where it has one, read and written as one domain.
+//! One package: its zone, and its twin if it has one, read and written as one domain.
 
 use super::saved::{self, Saved};
 use super::zone::{Limits, State, Zone};
@@ -11,11 +11,11 @@ use power_hal::{Domain, Error, ErrorKind, Original, lower_first};
 /// A package and its twin.
 pub(super) const ZONES_MAX: usize = 2;
 
-/// Limits of one zone as they are to be.
+/// The target limits of one zone.
 #[derive(Clone, Copy, Debug)]
 struct Target {
     long_uw: u64,
-    /// None where it stays.
+    /// `None` if it does not change.
     short_uw: Option<u64>,
     window_us: u64,
     /// Whether the zone is to be on.
@@ -23,34 +23,35 @@ struct Target {
 }
 
 impl Target {
-    /// As it is to be written over this state. Switching a zone on switches both of its limits on: a short-term limit of 0 W
-    /// that is off would stop the machine then, so that it becomes the largest one first. It limits nothing, as one that is off.
+    /// The target, adapted to this state. Switching a zone on switches both of its limits on. A short-term limit of 0 W
+    /// that is off would then stop the machine, so it is first set to the largest value, which limits nothing, like a
+    /// limit that is off.
     fn over(self, state: &State) -> Self {
         let switches_on = self.on && !state.enabled && self.short_uw.is_none() && state.short_uw == Some(0);
         Self { short_uw: if switches_on { Some(CEILING_UW) } else { self.short_uw }, ..self }
     }
 
-    /// Whether the zone is to be off and is not so yet, or not with these limits.
+    /// Whether the zone is to be off, and is not off yet or has other limits.
     fn switches_off(&self, state: &State) -> bool {
         let short_differs = state.short_uw.zip(self.short_uw).is_some_and(|(is, wanted)| is != wanted);
         !self.on && (state.enabled || state.long_uw != self.long_uw || short_differs)
     }
 }
 
-/// A package with its zones, the package's own before its twin.
+/// A package with its zones; its own zone comes before its twin.
 #[derive(Debug)]
 pub(super) struct Package {
     pub(super) domain: Domain,
     pub(super) zones: Vec<Zone>,
-    /// True from the moment that one of its files said so.
+    /// Set by a file access that reports it.
     pub(super) gone: bool,
-    /// Whether `max_power_uw` was seen to be less than a limit in use, and so is not believed any more.
+    /// Whether `max_power_uw` was below a limit in use, and so is no longer trusted.
     pub(super) max_refuted: bool,
     pub(super) window_refused: bool,
 }
 
 impl Package {
-    /// Whether the next enumeration has found the same, so that handles stay good.
+    /// Whether the next enumeration has found the same package, so that handles stay valid.
     pub(super) fn is_still(&self, next: &Self) -> bool {
         let folders = |package: &Self| package.zones.len() == self.zones.len();
         !self.gone
@@ -59,7 +60,7 @@ impl Package {
             && self.zones.iter().zip(&next.zones).all(|(old, new)| old.folder == new.folder)
     }
 
-    /// Reads the counter: the package's own, as the twin's is the same one.
+    /// Reads the counter: the package's own, since the twin's is the same.
     pub(super) fn energy(&self) -> Value {
         let (zone, energy) =
             self.zones.iter().find_map(|zone| zone.energy.as_ref().map(|file| (zone, file)))?;
@@ -71,13 +72,13 @@ impl Package {
         Some(read.map_err(RaplError::File))
     }
 
-    /// The limit that is in force, if the domain has one.
+    /// The limit in force, if the domain has one.
     pub(super) fn limit(&mut self) -> Value {
         self.domain.power().is_some().then(|| self.in_force())
     }
 
-    /// What the package is set to. Once an original is kept, it is compared with that, so only the zones that it holds
-    /// count: a twin that was away when it was saved is never touched, and is nobody's to put back.
+    /// The current settings of the package. Once an original is kept, they are compared with it, so only the zones in
+    /// it count: a twin that was absent when it was saved is never changed, and is not restored.
     pub(super) fn save(&mut self, kept: Option<&Original>) -> Result<Original, RaplError> {
         let states = self.states()?;
         let originals = kept.and_then(saved::unpack);
@@ -88,7 +89,7 @@ impl Package {
             if let Some(originals) = &originals {
                 let is_it = |kept: &&Saved| kept.control_type == zone.control_type;
                 let Some(kept) = originals.iter().flatten().find(is_it) else { continue };
-                // The same goes for a short-term limit that was not used: whatever it is, we did not write it.
+                // The same holds for a short-term limit that was not used: we did not write its present value.
                 now.short_uw = now.short_uw.filter(|_| kept.short_uw.is_some());
             } else if !now.is_possible() {
                 return Err(RaplError::ZeroInForce(*self.domain.key()));
@@ -98,7 +99,7 @@ impl Package {
         saved::pack(&saved).ok_or(RaplError::UnknownOriginal(*self.domain.key()))
     }
 
-    /// Brings a cap into force, and answers what is.
+    /// Brings a cap into force, and returns the limit in force.
     pub(super) fn write(&mut self, cap_uw: u64, original: Option<&Original>) -> Result<u64, RaplError> {
         let cap_uw = cap_uw - cap_uw % STEP_UW;
         let originals = original.and_then(saved::unpack).unwrap_or_default();
@@ -107,7 +108,7 @@ impl Package {
         for ((slot, zone), state) in targets.iter_mut().zip(&self.zones).zip(&states) {
             let Some(state) = state else { continue };
             let kept = originals.iter().flatten().find(|kept| kept.control_type == zone.control_type);
-            // A twin that came after the original was saved has none, so it is never touched.
+            // A twin that appeared after the original was saved has no original, so it is never changed.
             if kept.is_none() && originals.iter().any(Option::is_some) {
                 continue;
             }
@@ -121,7 +122,7 @@ impl Package {
             *slot = Some(target.over(state));
         }
         let refused = self.bring(&states, &targets)?;
-        // The lower of two limits holds, so one zone is enough.
+        // The lower of two limits holds, so one zone suffices.
         let asked = targets.iter().flatten().count();
         if refused.iter().flatten().count() == asked
             && let Some(error) = refused.into_iter().flatten().next()
@@ -150,7 +151,7 @@ impl Package {
         }
         let refused = self.bring(&states, &targets)?;
         self.take_back_what_fell(&states, &targets)?;
-        // A zone that is away has its cap when it comes back, so its original must not be forgotten.
+        // An absent zone still has its cap when it comes back, so its original must not be forgotten.
         let is_there = |kept: &&Saved| self.zones.iter().any(|zone| zone.control_type == kept.control_type);
         if let Some(away) = originals.iter().flatten().find(|kept| !is_there(kept)) {
             return Err(RaplError::ZoneAway(*self.domain.key(), away.control_type.driver()));
@@ -161,7 +162,8 @@ impl Package {
         refused.into_iter().flatten().next().map_or(Ok(()), Err)
     }
 
-    /// Writes what differs, so that no instant is above both the old and the new limits. Answers which zone refused.
+    /// Writes what differs, so that no instant is above both the old and the new limits. Returns the zones that
+    /// refused.
     fn bring(
         &mut self,
         states: &[Option<State>; ZONES_MAX],
@@ -176,7 +178,8 @@ impl Package {
         }
         let mut refused = [const { None }; ZONES_MAX];
         for (at, (state, target)) in states.iter().zip(targets).enumerate() {
-            // First, as what an off zone is to say may be 0 W; whoever limits nothing afterwards may do so at once.
+            // As the first step, since the values for an off zone may be 0 W. A zone that will limit nothing can be
+            // switched off at once.
             if state.as_ref().zip(target.as_ref()).is_some_and(|(state, target)| target.switches_off(state)) {
                 self.attempt(&mut refused, at, Limits::disable)?;
             }
@@ -191,7 +194,7 @@ impl Package {
         for (at, (state, target)) in states.iter().zip(targets).enumerate() {
             let (Some(state), Some(target)) = (state, target) else { continue };
             self.shorten(&mut refused, at, state, target)?;
-            // Last, as enabling makes whatever the limits say hold at once.
+            // As the last step, since enabling puts the limits in force at once.
             if target.on && !state.enabled {
                 self.attempt(&mut refused, at, Limits::enable)?;
             }
@@ -199,7 +202,7 @@ impl Package {
         Ok(refused)
     }
 
-    /// Writes the window: where it is to be no longer than a cap's, only if it is.
+    /// Writes the window; if the target is the longest window of a cap, only when the current one is longer.
     fn shorten(
         &mut self,
         refused: &mut [Option<RaplError>; ZONES_MAX],
@@ -225,7 +228,7 @@ impl Package {
             limits.window.as_ref().map_or(Ok(()), |window| window.write(target.window_us))
         })?;
         match by_window.into_iter().flatten().next() {
-            // A limit over a longer window is a limit all the same; see `Powercap::long_windows`.
+            // A limit over a longer window is still a limit; see `Powercap::long_windows`.
             Some(error) if is_final(error.kind()) => self.window_refused = true,
             Some(error) => *refused.get_mut(at).ok_or(RaplError::Gone)? = Some(error),
             None => self.window_refused = false,
@@ -233,7 +236,7 @@ impl Package {
         Ok(())
     }
 
-    /// Writes to a zone that has not refused yet. Only that it is gone ends everything.
+    /// Writes to a zone that has not refused yet. Only if the zone is gone, the whole operation ends.
     fn attempt(
         &mut self,
         refused: &mut [Option<RaplError>; ZONES_MAX],
@@ -253,8 +256,8 @@ impl Package {
         }
     }
 
-    /// A limit that was to rise to its original and fell instead: a narrower register than the original's has kept some
-    /// of its bits. The cap is better than that.
+    /// Handles a limit that was to rise to its original and fell instead: a register narrower than the original's has
+    /// kept only some of its bits. Then the cap is restored.
     fn take_back_what_fell(
         &mut self,
         before: &[Option<State>; ZONES_MAX],
@@ -274,8 +277,8 @@ impl Package {
         Ok(())
     }
 
-    /// What is in force after a write. A limit that became nothing is taken back: a package without power is worse than
-    /// one above its cap, which is said.
+    /// The limit in force after a write. A limit that became zero is reverted: a package without power is worse than
+    /// one above its cap, and the error reports it.
     fn read_back(
         &mut self,
         before: &[Option<State>; ZONES_MAX],
@@ -316,8 +319,8 @@ impl Package {
     }
 }
 
-/// Whether firmware that refuses a window so will refuse it again. Anything else may be over the next time, so the cap
-/// counts as refused and is tried again: over a window of 28 s it holds next to nothing.
+/// Whether firmware that refuses a window with this error will refuse it again. Any other error may be temporary, so
+/// the cap counts as refused and is tried again: over a window of 28 s it would limit almost nothing.
 const fn is_final(kind: ErrorKind) -> bool {
     match kind {
         ErrorKind::NotSupported | ErrorKind::Locked | ErrorKind::PermissionDenied | ErrorKind::OutOfRange => {

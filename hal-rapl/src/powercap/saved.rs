@@ -1,32 +1,33 @@
 //! The original of a package: four words for each of its zones. A zone that was off is saved with the values that it
-//! read, 0 W among them, and is off again after its release, before those values are written.
+//! read, including 0 W. Its release switches it off again before those values are written.
 //!
-//! What cannot have been in force is neither saved nor believed: a journal that was edited, or a file that answered
-//! nonsense for a moment, must not put a package at 0 W.
+//! Values that cannot have been in force are neither saved nor accepted: an edited journal, or a file with a
+//! temporary wrong answer, must not set a package to 0 W.
 
 use super::zone::{ControlType, State};
 use crate::aim::{CEILING_UW, FIELD_MAX_UW, WINDOW_FIELD_MAX_US, WINDOW_MAX_US};
 use power_hal::Original;
 
-/// Zone, long-term limit, its window, short-term limit; for each zone that has limits.
+/// The zone, its long-term limit, the window and the short-term limit, for each zone with limits.
 const LAYOUT: u8 = 1;
 
-/// In the first word: the zone was off. Versions that do not know it leave such an original alone.
+/// In the first word: the zone was off. Versions without this bit do not use such an original.
 const OFF: u64 = 1 << 8;
 
-/// A zone that has no short-term limit.
+/// The zone has no short-term limit.
 const NONE: u64 = u64::MAX;
 
 /// The original of one zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Saved {
     pub(super) control_type: ControlType,
-    /// Whether the zone was on, and so its limits in force.
+    /// Whether the zone was on, so that its limits were in force.
     pub(super) enabled: bool,
     pub(super) long_uw: u64,
-    /// Zero where it was no longer than a cap's window: such a window is never written.
+    /// Zero if it was no longer than a cap's window: such a window is never written.
     pub(super) window_us: u64,
-    /// None where there is none, or where it reads 0 in a zone that is on: it is off by itself then, and is never written.
+    /// `None` if there is none, or if it reads 0 in a zone that is on: then it is off by itself, and is never
+    /// written.
     pub(super) short_uw: Option<u64>,
 }
 
@@ -43,8 +44,8 @@ impl Saved {
         }
     }
 
-    /// Whether a package can have been so: limits that a register holds, over a window that one holds, and in force only
-    /// what is more than nothing.
+    /// Whether a package can have had these values: limits and a window that fit in a register, and limits above
+    /// zero if they were in force.
     pub(super) const fn is_possible(&self) -> bool {
         let least = if self.enabled { 1 } else { 0 };
         let short = match self.short_uw {
@@ -56,8 +57,8 @@ impl Saved {
         least <= self.long_uw && self.long_uw <= FIELD_MAX_UW && short && window
     }
 
-    /// The short-term limit that a cap may rise to. One of nothing that is off comes on with its zone, so that it has to be
-    /// one that limits nothing.
+    /// The upper bound of the short-term limit under a cap. A limit of zero that is off is switched on with its
+    /// zone, so it must get a value that limits nothing.
     pub(super) fn highest_short_uw(&self) -> Option<u64> {
         self.short_uw.map(|short| if short == 0 { CEILING_UW } else { short })
     }
@@ -72,7 +73,7 @@ impl Saved {
     }
 }
 
-/// Both zones' originals in one.
+/// Packs the originals of both zones into one.
 pub(super) fn pack(zones: &[Option<Saved>; 2]) -> Option<Original> {
     let mut words = [0; 8];
     let mut length = 0;
@@ -85,7 +86,7 @@ pub(super) fn pack(zones: &[Option<Saved>; 2]) -> Option<Original> {
     Original::new(LAYOUT, words.get(..length)?)
 }
 
-/// The original of each zone, or nothing when the words are not ours.
+/// The original of each zone; `None` if the words do not have our format.
 pub(super) fn unpack(original: &Original) -> Option<[Option<Saved>; 2]> {
     let (zones, rest) = original.words().as_chunks::<4>();
     if original.layout() != LAYOUT || !rest.is_empty() || zones.is_empty() || zones.len() > 2 {
@@ -153,7 +154,8 @@ mod tests {
             (u64::MAX, 0, NONE),
             (250_000_000, 27_983_872, 0),
             (250_000_000, 27_983_872, 32_768_000_000),
-            // No longer than a cap's, so it would not have been saved; longer than the field says.
+            // A window no longer than a cap's, which would not have been saved; and one longer than the field's
+            // maximum.
             (250_000_000, 976, NONE),
             (250_000_000, 4_000_000_000_000, NONE),
         ] {

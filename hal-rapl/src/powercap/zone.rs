@@ -1,4 +1,4 @@
-//! One zone: its folder, and the files of it that are kept open.
+//! One zone: its folder, and its open files.
 
 use crate::RaplError;
 use crate::aim::CEILING_UW;
@@ -7,7 +7,7 @@ use power_hal::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Which driver a zone belongs to.
+/// The driver of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ControlType {
     /// `intel-rapl`: the package's registers, or TPMI.
@@ -17,7 +17,7 @@ pub(super) enum ControlType {
 }
 
 impl ControlType {
-    /// The driver of a zone's folder, if it is one at the top level: `intel-rapl:a`, and not `intel-rapl:a:0`.
+    /// The driver of a folder at the top level: `intel-rapl:a`, and not `intel-rapl:a:0`.
     pub(super) fn of_folder(folder: &str) -> Option<Self> {
         let (driver, id) = folder.split_once(':')?;
         let is_hex = !id.is_empty() && id.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -51,7 +51,7 @@ impl ControlType {
     }
 }
 
-/// The package, and the die if there are several, of a zone's `name`; nothing for psys, core, uncore and dram.
+/// The package, and the die if there are several, of a zone's `name`; `None` for psys, core, uncore and dram.
 pub(super) fn package_of_name(name: &str) -> Option<(u16, Option<u16>)> {
     let number = |text: &str| {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -64,8 +64,8 @@ pub(super) fn package_of_name(name: &str) -> Option<(u16, Option<u16>)> {
     }
 }
 
-/// A counter that starts again after less than a thousand joules is gone within seconds: no part has one, and a driver
-/// that says so, or says zero as some firmware makes it, does not know.
+/// A counter with a modulus of less than a thousand joules would wrap within seconds: no part has one. A driver that
+/// reports such a range, or zero as with some firmware, does not know the range.
 const RANGE_MIN_UJ: u64 = 1_000_000_000;
 
 /// A zone of a package.
@@ -73,13 +73,13 @@ const RANGE_MIN_UJ: u64 = 1_000_000_000;
 pub(super) struct Zone {
     pub(super) folder: Arc<Path>,
     pub(super) control_type: ControlType,
-    /// The counter, or why this process may not read it.
+    /// The counter, or why this process cannot read it.
     pub(super) energy: Option<Result<Attribute, FileError>>,
-    /// The counter's largest value; zero where the driver does not know it.
+    /// The counter's largest value; zero if the driver does not know it.
     pub(super) energy_range_uj: u64,
     pub(super) limits: Option<Limits>,
-    /// Whether a write has shown that the firmware holds the limits. Such a zone reads as not enabled although its
-    /// limits are in force, and nothing but a write tells the two apart.
+    /// Whether a write has shown that the firmware locks the limits. Such a zone reads as not enabled although its
+    /// limits are in force; only a write reveals the difference.
     pub(super) held: bool,
 }
 
@@ -90,11 +90,11 @@ pub(super) struct Limits {
     pub(super) window: Option<Setter>,
     pub(super) short: Option<Setter>,
     enabled: Option<Setter>,
-    /// What the driver says is the largest long-term limit; zero where it says nothing.
+    /// The driver's largest long-term limit; zero if it reports none.
     pub(super) max_uw: u64,
 }
 
-/// A zone's limits as they read.
+/// The current reading of a zone's limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) long_uw: u64,
@@ -103,7 +103,7 @@ pub(super) struct State {
     pub(super) enabled: bool,
 }
 
-/// A file that is open to be written, or only to be read, and then with the reason.
+/// A file that is open for writing, or only for reading and then with the reason.
 #[derive(Debug)]
 pub(super) struct Setter {
     file: Attribute,
@@ -127,7 +127,7 @@ impl Setter {
         self.file.read_whole()
     }
 
-    /// The shortest window is one unit. One of nothing would pass for one that is never written, and be lost.
+    /// The shortest window is one unit. A window of zero would be taken for one that is never written, and be lost.
     fn read_window(&self) -> Result<u64, FileError> {
         let window = self.read()?;
         if window == 0 { Err(FileError::bad_data(self.file.path())) } else { Ok(window) }
@@ -141,7 +141,7 @@ impl Setter {
     }
 }
 
-/// Nothing where there is no such file.
+/// `None` if there is no such file.
 fn if_there<T>(opened: Result<T, FileError>) -> Result<Option<T>, FileError> {
     match opened {
         Ok(file) => Ok(Some(file)),
@@ -150,7 +150,7 @@ fn if_there<T>(opened: Result<T, FileError>) -> Result<Option<T>, FileError> {
     }
 }
 
-/// A number that can be done without: zero where it is missing, and where it cannot be read, which is told.
+/// An optional number: zero if it is missing or cannot be read; the latter is reported.
 fn number_or_zero(folder: &Path, name: &str, problems: &mut Vec<RaplError>) -> u64 {
     let file = if_there(Attribute::powercap(folder.join(name), Access::Read));
     let number = file.and_then(|file| file.map_or(Ok(0), |file| file.read_whole()));
@@ -161,7 +161,7 @@ fn number_or_zero(folder: &Path, name: &str, problems: &mut Vec<RaplError>) -> u
 }
 
 impl Zone {
-    /// Opens what it has. A problem is what it could do without, and did.
+    /// Opens its files. A problem with an optional file is reported, and the zone is opened without it.
     pub(super) fn open(
         folder: Arc<Path>,
         control_type: ControlType,
@@ -175,14 +175,14 @@ impl Zone {
             }
             Ok(file) => Some(Ok(file)),
         };
-        // A range that is missing or no number makes wraps unknown, and costs nothing else.
+        // A missing or invalid range makes wraps unknown, and has no other effect.
         let range_uj = number_or_zero(&folder, "max_energy_range_uj", problems);
         let energy_range_uj = if range_uj < RANGE_MIN_UJ { 0 } else { range_uj };
         let limits = Limits::open(&folder, problems)?;
         Ok(Self { folder, control_type, energy, energy_range_uj, limits, held: false })
     }
 
-    /// The limits as they read.
+    /// Reads the limits.
     pub(super) fn state(&mut self) -> Result<Option<State>, FileError> {
         let Some(limits) = &self.limits else { return Ok(None) };
         let state = limits.state()?;
@@ -190,14 +190,14 @@ impl Zone {
         Ok(Some(state))
     }
 
-    /// The long-term limit that is in force in this zone.
+    /// The long-term limit in force in this zone.
     pub(super) const fn in_force(&self, state: &State) -> u64 {
         if state.enabled || self.held { state.long_uw } else { CEILING_UW }
     }
 }
 
 impl Limits {
-    /// Constraints go by their names: a part without one of them gives its number to the next.
+    /// Constraints are identified by their names: on a part without one of them the next gets its number.
     fn open(folder: &Path, problems: &mut Vec<RaplError>) -> Result<Option<Self>, FileError> {
         let (Some(long), short) = (find(folder, "long_term")?, find(folder, "short_term")?) else {
             return Ok(None);
@@ -235,7 +235,7 @@ impl Limits {
         self.enabled.as_ref().map_or(Ok(()), |enabled| enabled.write(1))
     }
 
-    /// Switches the limits off, and makes sure of it: what is written next may be 0 W.
+    /// Switches the limits off, and checks it: the next written value may be 0 W.
     pub(super) fn disable(&self) -> Result<(), FileError> {
         let failed =
             |path: Arc<Path>, kind| FileError { path, deed: FileOperation::Write, kind, errno: None };

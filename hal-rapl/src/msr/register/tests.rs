@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// 1/8 W, 2⁻¹⁴ J, 976.5625 µs: what the unit register of a Xeon says.
+/// 1/8 W, 2⁻¹⁴ J, 976.5625 µs: the unit register of a Xeon.
 const XEON: u64 = 0xa_0e03;
 
 fn xeon() -> Units {
