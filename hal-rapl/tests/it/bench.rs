@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 pub(crate) type Journal = RefusableOriginals<OriginalsInMemory<8>>;
 pub(crate) type Files = Powercap<Ticks, Journal>;
 
-/// A write that a file took.
+/// A write that a file accepted.
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
     pub(crate) on: VirtualAttribute,
@@ -24,7 +24,7 @@ pub(crate) struct Write {
     limits: BTreeMap<String, DomainLimits>,
 }
 
-/// What a limit that is off limits to.
+/// The reported limit of a zone that is off.
 pub(crate) const CEILING_UW: u64 = 4_095_875_000;
 
 /// A machine of the rig.
@@ -32,7 +32,7 @@ pub(crate) struct Bench {
     room: TestMachine,
     pub(crate) ticks: Ticks,
     writes: Arc<Mutex<Vec<Write>>>,
-    /// Per package: its limits at the last look, and how many writes there had been.
+    /// For each package: its limits and the number of writes at the last check.
     seen: BTreeMap<String, (DomainLimits, usize)>,
 }
 
@@ -45,7 +45,7 @@ impl Deref for Bench {
 }
 
 impl Bench {
-    /// A profile, mounted; nothing where this machine cannot mount, which is said.
+    /// A mounted profile; `None` if this machine cannot mount, which is printed.
     pub(crate) fn mounted(name: &str) -> Option<Self> {
         Self::of(name, |_| {})
     }
@@ -93,7 +93,7 @@ impl Bench {
         self.registers_with(journal).unwrap()
     }
 
-    /// Everything that was written since the last call; not while a run of the contract counts on the record.
+    /// All writes since the last call; not to be used during a run of the contract, which uses the record.
     pub(crate) fn writes(&self) -> Vec<Write> {
         std::mem::take(&mut *self.writes.lock().unwrap())
     }
@@ -120,7 +120,7 @@ impl Bench {
         named.map(|(at, _)| at).collect()
     }
 
-    /// The files of a package that can be read, by whichever HAL.
+    /// The readable files of a package, for any HAL.
     fn readable(&self, key: &Key) -> Vec<VirtualAttribute> {
         let mut files = Vec::new();
         for at in self.of_package(key) {
@@ -130,7 +130,8 @@ impl Bench {
                     [VirtualAttribute::PowerLimit(at, c), VirtualAttribute::TimeWindow(at, c)]
                 }));
         }
-        // Rig packages are numbered as their keys are, and the processors' first threads come in their order.
+        // The rig's packages are numbered like their keys, and the first threads of the processors come in their
+        // order.
         let package: usize = key.as_str().trim_start_matches("package-").parse().unwrap_or(0);
         files.extend((0..128).filter(|cpu| cpu % 64 / 32 == package).map(VirtualAttribute::Msr));
         files
@@ -175,7 +176,7 @@ impl Bench {
             DomainFault::Locked(key) => {
                 !self.locked(&key) && self.each(&key, |slot| slot.zone.lock = RegisterLock::WindowIgnored)
             }
-            // A short-term limit that is off by itself cannot be off again after that; a test of its own looks at it.
+            // A short-term limit that is off by itself cannot be off again after that; a separate test checks it.
             DomainFault::Vanished(key) if self.short_is_off(&key) => false,
             DomainFault::Vanished(key) => self.each(&key, |slot| {
                 slot.present = false;
@@ -195,7 +196,7 @@ impl Bench {
                 }
                 true
             }
-            // The contract shows which hardware a key reaches by setting it, which a locked machine refuses.
+            // The contract checks which hardware a key reaches by setting it, which a locked machine refuses.
             DomainFault::Renumbered if self.any_locked() => false,
             DomainFault::Renumbered => {
                 self.renumber();
@@ -244,7 +245,7 @@ impl Bench {
     }
 }
 
-/// The kernel gives its numbers in another order: packages that had 0 and 1 have 1 and 0.
+/// The kernel assigns its numbers in another order: packages 0 and 1 are exchanged.
 fn renumber(zones: &mut [ZoneSlot]) {
     let top = |slot: &ZoneSlot| slot.parent.is_none() && slot.control_type == "intel-rapl";
     let ids: Vec<String> = zones.iter().filter(|slot| top(slot)).map(|slot| slot.zone.id.clone()).collect();

@@ -1,5 +1,5 @@
 //! Tests that need another process: one in a mount namespace, where the msru crate's path leads to the rig, and one
-//! without root's privileges. Each starts this same test program again with the one test that is meant for there.
+//! without root's privileges. Each starts this test program again with the single test for that process.
 
 use crate::bench::{Bench, Ticks};
 use crate::golden::{apply, kind, sample, w};
@@ -12,7 +12,7 @@ use std::process::{Command, Output};
 
 const FOLDER: &str = "HAL_RAPL_TEST_FOLDER";
 
-/// The folder that the outer test mounted; nothing when this test is run by itself, where it has nothing to do.
+/// The folder that the outer test mounted; `None` when this test is run by itself and has nothing to do.
 #[expect(clippy::disallowed_methods, reason = "how the outer test hands its folder over")]
 fn handed_over() -> Option<PathBuf> {
     std::env::var_os(FOLDER).map(PathBuf::from)

@@ -1,4 +1,5 @@
-//! The rows of the hardware facts, section 11, one test each: what the real driver does, and that the HAL lives with it.
+//! The rows of the hardware facts, section 11, one test each: the behaviour of the real driver, and how the HAL
+//! handles it.
 
 use crate::bench::{Bench, CEILING_UW, Files, Write};
 use power_hal::{
@@ -61,7 +62,7 @@ fn floor_to_125_mw() {
     assert_eq!(effective(&mut hal, "package-0", MicroWatts::new(99_999_999)), (99_875_000, true));
 }
 
-/// The driver takes 0 and makes it a limit.
+/// The driver accepts 0 as a limit.
 #[test]
 fn write_0_accepted_by_the_driver_is_never_asked_of_it() {
     let Some((bench, mut hal)) = open("xeon-2s") else { return };
@@ -85,7 +86,7 @@ fn what_would_wrap_4096_w_to_0_and_5000_w_to_904_w_is_the_end_of_the_range() {
     );
 }
 
-/// A trailing space is refused by the driver, a newline is taken: what is written has neither.
+/// The driver refuses a trailing space and accepts a newline: the written text has neither.
 #[test]
 fn what_is_written_is_digits() {
     let Some((bench, mut hal)) = open("xeon-2s") else { return };
@@ -117,7 +118,8 @@ fn locked_limits_are_said_to_be_locked_on_kernels_of_any_age() {
     }
 }
 
-/// A locked zone reads as switched off while its limit holds; nothing but a write tells that from one that is off.
+/// A locked zone reads as switched off while its limit holds; only a write distinguishes it from a zone that is
+/// off.
 #[test]
 fn locked_enabled_reads_0_while_the_limit_of_250_w_holds() {
     let Some((bench, mut hal)) = open("xeon-locked") else { return };
@@ -181,7 +183,7 @@ fn both(bench: &Bench, id: &str) -> [(u64, bool); 2] {
     bench.zone(id, each)
 }
 
-/// What was off is off again, with its very values, and nothing of 0 W is in force on the way there.
+/// A zone that was off is off again, with its original values, and 0 W is never in force in between.
 #[test]
 fn a_zone_that_was_off_is_off_again_with_its_values() {
     for (long, short) in [(0, 0), (250, 0), (0, 300), (200, 280)] {
@@ -192,7 +194,7 @@ fn a_zone_that_was_off_is_off_again_with_its_values() {
             slot.zone.write_power_limit(1, format!("{short}000000").as_bytes()).unwrap();
         });
         let before = bench.zone("intel-rapl:0", |slot| slot.zone.time_window_us(0));
-        // The second time after somebody switched it off meanwhile.
+        // The second time, somebody switches it off in between.
         for by_somebody in [false, true] {
             assert_eq!(effective(&mut hal, "package-0", w(100)), (100_000_000, true));
             assert_eq!(both(&bench, "intel-rapl:0"), [(100, true), (120, true)]);
@@ -216,7 +218,7 @@ fn a_zone_that_was_off_is_off_again_with_its_values() {
     }
 }
 
-/// The switch answers "ok" and stays: 0 W written then would come into force.
+/// The switch reports success but does not change: 0 W written then would come into force.
 #[test]
 fn what_a_zone_that_does_not_switch_off_was_is_not_written() {
     let Some((bench, mut hal)) = open("xeon-2s") else { return };
@@ -236,7 +238,7 @@ fn what_a_zone_that_does_not_switch_off_was_is_not_written() {
     assert_eq!(both(&bench, "intel-rapl:0"), [(250, false), (0, false)]);
 }
 
-/// As vendors leave it: the long-term limit on, and a short-term one of 0 W that is off.
+/// The vendor's default: the long-term limit on, and a short-term limit of 0 W that is off.
 #[test]
 fn a_short_term_limit_of_0_w_that_is_off_by_itself_is_left_alone_and_never_in_force() {
     let Some((bench, mut hal)) = open("xeon-2s-new") else { return };
@@ -248,7 +250,7 @@ fn a_short_term_limit_of_0_w_that_is_off_by_itself_is_left_alone_and_never_in_fo
     };
     release(&mut hal);
     assert_eq!(both(&bench, "intel-rapl:0"), [(250, true), (0, false)]);
-    // Once its zone was switched off, it cannot be off while the other is on: it limits nothing then.
+    // After its zone was switched off, it cannot be off while the other is on: then it is set to limit nothing.
     for while_capped in [true, false] {
         effective(&mut hal, "package-1", w(100));
         bench.zone("intel-rapl:2", |slot| slot.zone.come_back());
@@ -270,7 +272,7 @@ fn a_short_term_limit_of_0_w_that_is_off_by_itself_is_left_alone_and_never_in_fo
     }
 }
 
-/// PL2 is lowered to a fifth above the cap, and raised no higher than it was. Fix list agent S17.
+/// PL2 is lowered to a fifth above the cap, and never raised above its original. Fix list agent S17.
 #[test]
 fn the_short_term_limit_follows_the_cap() {
     let Some((bench, mut hal)) = open("xeon-2s") else { return };
@@ -334,7 +336,7 @@ fn ranges_are_262143328850_and_65532610987_and_wrap_one_unit_later() {
     }
 }
 
-/// Fix list agent S1, S3: psys stands beside the packages, dram and core below them.
+/// Fix list agent S1, S3: psys is beside the packages, dram and core below them.
 #[test]
 fn psys_at_the_top_level_and_zones_below_are_no_domains_and_never_written() {
     for name in ["xeon-2s", "client", "xeon-tpmi"] {
@@ -386,14 +388,14 @@ fn ids_are_hexadecimal_and_say_nothing_of_the_package() {
     assert_eq!(bench.zone("intel-rapl:a", |slot| slot.zone.power_limit_uw(0)), 250_000_000);
 }
 
-/// Fix list agent S2: a percentage is taken of the package's largest limit, not of dram's 41 W.
+/// Fix list agent S2: a percentage refers to the package's largest limit, not to dram's 41 W.
 #[test]
 fn the_range_is_the_packages_own() {
     let Some((_bench, hal)) = open("xeon-2s") else { return };
     assert_eq!(find(&hal, "package-0").1.power().unwrap().max(), Some(w(250)));
 }
 
-/// Seen on a laptop: a long-term limit of 35 W with a largest value of 28 W, a short-term one of 60 W with 0.
+/// Seen on a laptop: a long-term limit of 35 W with a maximum of 28 W, a short-term limit of 60 W with 0.
 #[test]
 fn a_largest_value_below_the_limit_in_use_is_unknown_and_stays_so() {
     let Some((bench, mut hal)) = open("client") else { return };
@@ -412,7 +414,7 @@ fn a_largest_value_below_the_limit_in_use_is_unknown_and_stays_so() {
     assert_eq!(max(&again), None, "and neither does a restart");
 }
 
-/// The watts that are drawn, not only the files: the plant behind the zone comes down within three windows.
+/// The real draw, not only the files: the plant behind the zone falls to the cap within three windows.
 #[test]
 fn a_capped_package_draws_its_cap() {
     let Some((bench, mut hal)) = open("xeon-2s") else { return };

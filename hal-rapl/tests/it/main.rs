@@ -1,5 +1,5 @@
-//! hal-rapl against plain folders, and against the rig mounted by FUSE: root and /dev/fuse are needed for that, and a
-//! test that has to go without says so.
+//! hal-rapl on plain folders, and on the rig mounted by FUSE, which needs root and /dev/fuse; a test that cannot run
+//! prints that.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "all of it is tests, and a skip is printed")]
 
 mod bench;

@@ -1,5 +1,5 @@
-//! The HAL on a plain folder: what a rig that needs FUSE shows, as ordinary files and links. No error numbers and no
-//! rounding, but everything that is about finding and reading, and it runs everywhere.
+//! The HAL on a plain folder: the content of the rig, which needs FUSE, as ordinary files and links. Without error
+//! numbers and rounding, but with everything about finding and reading; it runs everywhere.
 
 use crate::bench::{Folder, Journal, TestMachine, Ticks};
 use crate::golden::{apply, effective, find, kind, sample, w};
@@ -12,7 +12,7 @@ use rig::tree::TreeEntry;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-/// A folder that goes away with the test.
+/// A folder that is deleted with the test.
 pub(crate) struct Plain(Folder);
 
 impl Plain {
@@ -81,7 +81,7 @@ fn plain_folders_keep_the_contract() {
             let clock = Ticks::default();
             let journal = RefusableOriginals::new(OriginalsInMemory::<8>::new());
             let mut hal = Powercap::open(Root::at(plain.path()), clock.clone(), journal).unwrap();
-            // As on a real machine: a second HAL looks.
+            // As on a real machine: a second HAL observes.
             let mut world = SecondHal::new(plain.open(), |span| clock.advance(span));
             let report =
                 check(&mut hal, &mut world, mode).unwrap_or_else(|breach| panic!("{name}: {breach}"));
@@ -92,7 +92,7 @@ fn plain_folders_keep_the_contract() {
     }
 }
 
-/// A zone has one switch for both of its limits, and a package at 0 W stands still.
+/// A zone has one switch for both of its limits, and a package at 0 W stops.
 #[test]
 fn a_short_term_limit_of_0_w_that_is_off_is_never_switched_on() {
     const SHORT: &str = "constraint_1_power_limit_uw";
@@ -104,7 +104,7 @@ fn a_short_term_limit_of_0_w_that_is_off_is_never_switched_on() {
     let package = find(&hal, "package-0").0;
     apply(&mut hal, "package-0", w(120)).unwrap();
     assert_eq!(plain.get(zone, SHORT), "0", "one that is not used is not touched");
-    // A rival, a processor that was unplugged, a driver that was loaded anew.
+    // Another writer, a processor that was unplugged, or a reloaded driver.
     let switch_off = || {
         plain.put(zone, "enabled", "0");
         plain.put(zone, SHORT, "0");
@@ -130,7 +130,7 @@ fn a_machine_without_powercap_has_no_package_and_no_error() {
     assert!(hal.problems().is_empty());
 }
 
-/// Fix list agent S3: a counter that two paths lead to is one counter.
+/// Fix list agent S3: a counter that is reached by two paths is one counter.
 #[test]
 fn a_zone_reached_by_two_paths_is_counted_once() {
     let plain = Plain::of("xeon-2s");
@@ -152,7 +152,7 @@ fn a_second_zone_of_the_same_name_is_left_out_and_told() {
     assert!(hal.problems()[0].to_string().contains("intel-rapl:2"), "{}", hal.problems()[0]);
 }
 
-/// Fix list agent S17: a part without a long-term limit gives its number to the next.
+/// Fix list agent S17: on a part without a long-term limit the next limit gets its number.
 #[test]
 fn constraints_go_by_their_names() {
     let plain = Plain::of("xeon-2s");

@@ -1,4 +1,4 @@
-//! Registers: the device files of the rig, and what the HAL refuses.
+//! Registers: the device files of the rig, and the cases that the HAL refuses.
 
 use crate::bench::{Bench, Registers, Ticks};
 use crate::golden::{apply, effective, find, kind, sample, w};
@@ -91,7 +91,7 @@ fn a_cap_is_one_write_of_one_register_and_the_release_is_the_old_one() {
     assert_eq!(effective(&mut hal, "package-0", w(100)), (100_000_000, true));
     let writes = bench.writes();
     assert_eq!(writes.len(), 1);
-    // 100 W over ½ s, 120 W over what was there.
+    // 100 W over ½ s, 120 W over the earlier window.
     assert_eq!(writes[0].data, 0x0003_83c0_0013_8320_u64.to_le_bytes());
     effective(&mut hal, "package-0", w(100));
     assert!(bench.writes().is_empty(), "what stands is not written again");
@@ -210,7 +210,7 @@ fn msr_safe_is_another_file_of_the_same_registers() {
     assert_eq!(short.unwrap_err().kind, ErrorKind::BadData, "half a register is none");
 }
 
-/// Registers in memory: what the rig does not have.
+/// Registers in memory: cases that the rig does not have.
 #[derive(Default)]
 struct Cells(BTreeMap<(u16, u32), u64>);
 
@@ -361,7 +361,7 @@ fn dies_that_are_numbered_over_the_machine_are_no_dies_of_their_own() {
     assert_eq!(keys, ["package-0", "package-1"]);
 }
 
-/// The driver finds a cap that registers set; what was in force before is handed over to it.
+/// The driver finds a cap that was set through registers; the original is transferred to it.
 #[test]
 fn originals_of_registers_are_powercaps_once_it_has_the_packages() {
     let Some((bench, mut hal)) = open(|_| {}) else { return };

@@ -1,4 +1,4 @@
-//! What befalls a machine: files that fail, are slow, lie or go away.
+//! Faults of a machine: files that fail, are slow, return wrong values or disappear.
 
 use crate::bench::{Bench, CEILING_UW, Files};
 use crate::golden::{apply, effective, find, kind, sample, w};
@@ -51,7 +51,7 @@ fn a_slow_file_is_waited_for() {
     assert_eq!(sample(&mut hal, "package-0").unwrap().power_limit, Ok(w(250)));
 }
 
-/// The write is taken and the value stays: what is in force is what is told.
+/// The write is accepted and the value does not change: the limit in force is reported.
 #[test]
 fn a_silent_lock_is_seen_in_the_read_back() {
     let Some((bench, mut hal)) = open("xeon-2s") else { return };
@@ -67,7 +67,7 @@ fn a_silent_lock_is_seen_in_the_read_back() {
 #[test]
 fn a_limit_that_reads_back_as_nothing_is_taken_back() {
     let Some((bench, mut hal)) = open("xeon-2s") else { return };
-    // Read to be saved, to be compared, and after the write.
+    // Reads for saving and comparing, and the read after the write.
     answers(&bench, &PL1, "250000000\n", 2);
     answers(&bench, &PL1, "0\n", 1);
     let error = apply(&mut hal, "package-0", w(100)).unwrap_err();
@@ -77,7 +77,7 @@ fn a_limit_that_reads_back_as_nothing_is_taken_back() {
     assert_eq!(long, [b"100000000", b"250000000"]);
 }
 
-/// A file that lies for a moment when the original is saved must not become the original: 0 W would stop the machine.
+/// A temporary wrong value when the original is saved must not become the original: 0 W would stop the machine.
 #[test]
 fn what_reads_as_nothing_when_the_original_is_saved_costs_no_original() {
     let Some((bench, mut hal)) = open("xeon-2s") else { return };
@@ -97,7 +97,7 @@ fn what_reads_as_nothing_when_the_original_is_saved_costs_no_original() {
     assert_eq!(limits(), [250, 300]);
 }
 
-/// 4100 W do not fit into 15 bits: the register would keep 4 W of them.
+/// 4100 W do not fit in 15 bits: the register would keep 4 W of them.
 #[test]
 fn an_original_that_does_not_fit_leaves_the_cap() {
     let Some((bench, mut hal)) = open("xeon-2s") else { return };
@@ -114,7 +114,7 @@ fn an_original_that_does_not_fit_leaves_the_cap() {
     }
 }
 
-/// Fix list agent S8: what was written half can be put back.
+/// Fix list agent S8: a partly written cap can be released.
 #[test]
 fn a_cap_that_fails_half_way_keeps_its_original() {
     let Some((bench, mut hal)) = open("xeon-2s") else { return };
@@ -141,7 +141,7 @@ fn a_window_that_is_refused_does_not_cost_the_cap_and_is_told() {
     assert_eq!(hal.long_windows().count(), 0, "the second try was taken");
 }
 
-/// What passes is tried again by whoever asked for the cap; what firmware will not have is not.
+/// The caller repeats a cap after a temporary failure, but not after a permanent refusal by the firmware.
 #[test]
 fn a_window_that_cannot_be_written_just_now_is_no_cap_yet() {
     for (errno, expected) in
@@ -171,7 +171,7 @@ fn a_package_and_its_twin_are_one_domain_with_the_lower_limit_in_force() {
     assert_eq!((limits("intel-rapl:0"), limits("intel-rapl-mmio:0")), (35, 12), "each goes back to its own");
 }
 
-/// Both orders in which a twin can be away: when the original is saved, and when it is put back.
+/// A twin can be absent in two cases: when the original is saved, and when it is restored.
 #[test]
 fn a_twin_that_is_away_loses_no_original_and_one_that_came_late_has_none() {
     let Some((bench, mut hal)) = open("client") else { return };
@@ -258,7 +258,7 @@ fn an_original_of_another_layout_is_refused_and_nothing_is_written() {
     assert!(bench.writes().is_empty());
 }
 
-/// Between the two writes the package must not stand above both what was and what will be.
+/// Between the two writes the package must not be above both the old and the new limits.
 #[test]
 fn the_zone_that_falls_is_written_before_the_one_that_rises() {
     let Some((bench, mut hal)) = open("client") else { return };
