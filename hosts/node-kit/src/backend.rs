@@ -1,8 +1,8 @@
-//! The table of hardware: every HAL of a node, with what each host needs to know of it.
+//! The table of hardware: every HAL of a node, with the facts that each host needs.
 //!
 //! A row is a type in [`rows`] that implements [`HalRow`]; `table!` below lists them. Discovery ([`Wanted`]), `joulie
-//! node`, `hil` and the agent's reports read this table and list no HAL themselves. docs/ADDING_A_HAL.md shows how a row
-//! is added.
+//! node`, `hil` and the agent's reports read this table and have no list of HALs of their own. docs/ADDING_A_HAL.md
+//! describes how to add a row.
 
 mod facts;
 mod rows;
@@ -17,16 +17,16 @@ use std::fmt::Display;
 
 /// A HAL in the table.
 pub trait HalRow {
-    /// What hosts say of it.
+    /// The facts for hosts.
     const FACTS: HalFacts;
 
-    /// The HAL, over the journal of its originals.
+    /// The HAL, with the journal for its originals.
     type Hal<O: Originals + Send + 'static>: PowerHal<Originals = O, Error: Display> + Send + 'static;
 
-    /// Opens it. Absent hardware is a HAL without domains.
+    /// Opens it. For absent hardware it returns a HAL without domains.
     ///
     /// # Errors
-    /// As the HAL says.
+    /// The HAL's errors.
     fn open<O: Originals + Send + 'static>(
         sources: &HardwareSources,
         access: NodeAccess,
@@ -34,25 +34,25 @@ pub trait HalRow {
         originals: O,
     ) -> Result<Self::Hal<O>, <Self::Hal<O> as ErrorType>::Error>;
 
-    /// What its last look at the hardware could not make sense of.
+    /// The problems of its last enumeration.
     fn complaints<O: Originals + Send + 'static>(hal: &Self::Hal<O>) -> Vec<String>;
 
-    /// What was looked for, where it has no domains.
+    /// What was searched for, if it has no domains.
     fn absent<O: Originals + Send + 'static>(sources: &HardwareSources, hal: &Self::Hal<O>) -> String;
 }
 
-/// What is done with a row, whichever it is.
+/// An operation on any row.
 pub trait Visit {
-    /// What comes of it.
+    /// Its result.
     type Out;
 
-    /// Does it.
+    /// Runs it.
     fn row<R: HalRow>(self, kind: BackendKind) -> Self::Out;
 }
 
 macro_rules! table {
     ($($(#[$doc:meta])* $kind:ident,)+) => {
-        /// A way to reach hardware. Each has a thread of its own, and no device is reached by two.
+        /// A way to access hardware. Each has its own thread, and no device is accessed by two.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum BackendKind {
             $($(#[$doc])* $kind,)+
@@ -64,7 +64,7 @@ macro_rules! table {
             /// Every backend.
             pub const ALL: [Self; Self::COUNT] = [$(Self::$kind),+];
 
-            /// What hosts say of it.
+            /// The facts for hosts.
             #[must_use]
             pub const fn facts(self) -> &'static HalFacts {
                 match self {
@@ -72,7 +72,7 @@ macro_rules! table {
                 }
             }
 
-            /// Does something with its row.
+            /// Runs an operation on its row.
             pub fn visit<V: Visit>(self, visit: V) -> V::Out {
                 match self {
                     $(Self::$kind => visit.row::<rows::$kind>(self),)+
@@ -83,28 +83,28 @@ macro_rules! table {
 }
 
 table! {
-    /// RAPL by the kernel's powercap files.
+    /// RAPL through the kernel's powercap files.
     Powercap,
-    /// RAPL by model-specific registers; opt-in.
+    /// RAPL through model-specific registers; opt-in.
     Msr,
     /// Frequency policies.
     Cpufreq,
-    /// Sockets of EPYC by hwmon.
+    /// EPYC sockets through hwmon.
     AmdSocket,
-    /// Sockets of EPYC by their mailbox, where hwmon does not show them.
+    /// EPYC sockets through their mailbox, if they are not in hwmon.
     Hsmp,
     /// NVIDIA GPUs.
     Nvidia,
-    /// AMD GPUs by hwmon.
+    /// AMD GPUs through hwmon.
     AmdGpu,
-    /// AMD GPUs by ROCm SMI, where hwmon does not show them.
+    /// AMD GPUs through ROCm SMI, if they are not in hwmon.
     Rocm,
-    /// Intel GPUs by hwmon.
+    /// Intel GPUs through hwmon.
     Intel,
 }
 
 impl BackendKind {
-    /// A short word for a metric label or a journal.
+    /// The label for metrics and the journal.
     #[must_use]
     pub const fn label(self) -> &'static str {
         self.facts().label
@@ -116,13 +116,13 @@ impl BackendKind {
         Self::ALL.into_iter().find(|kind| kind.label() == label)
     }
 
-    /// Whether a node opens it: one that is opt-in only where its sources say so.
+    /// Whether a node opens it; an opt-in backend only if the sources allow it.
     pub(crate) fn is_wanted(self, sources: &HardwareSources) -> bool {
         self.facts().opt_in.is_none() || sources.registers != RegisterAccess::Off
     }
 }
 
-/// A backend that is to be opened.
+/// A backend to be opened.
 pub(crate) struct Wanted {
     pub(crate) kind: BackendKind,
     pub(crate) sources: HardwareSources,
@@ -130,7 +130,7 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// Opens it. Absent hardware is a device without domains.
+    /// Opens it. For absent hardware it returns a device without domains.
     pub(crate) fn open(&self, time: &Time, share: JournalShare) -> Result<Box<dyn Device>, DriverError> {
         self.kind.visit(Opening { wanted: self, time: time.clone(), share })
     }
@@ -168,7 +168,7 @@ mod tests {
         }
     }
 
-    /// The guide lists the rows that there are.
+    /// The guide lists all rows.
     #[test]
     fn the_guide_shows_this_table() {
         let guide = include_str!("../../../docs/ADDING_A_HAL.md");

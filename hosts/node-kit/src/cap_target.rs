@@ -1,8 +1,9 @@
-//! What is capped one by one: packages and GPUs, each with the place of its limit and of its meter.
+//! The targets of caps, packages and GPUs, each with the locations of its limit and of its meter.
 //!
-//! A package may be told by two backends, a counter in one and a limit in another (an EPYC socket). Where any domain of
-//! a package has a limit, those domains are its targets; where none has, the metered ones are, so that the closed loop
-//! knows them. A package of which only frequency policies are known is a target with neither: caps are per package.
+//! A package may be described by two backends, with a counter in one and a limit in another (an EPYC socket). If any
+//! domain of a package has a limit, those domains are its targets. If none has, the metered ones are, so that the
+//! closed loop knows them. A package of which only frequency policies are known is a target with neither: caps are per
+//! package.
 
 use crate::worker::{Order, Outcome, Worker, setting_of};
 use crate::{BackendKind, Journal};
@@ -19,36 +20,36 @@ use std::collections::BTreeSet;
 /// A domain of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
-    /// Where the backend stands in the list of workers.
+    /// The index of the backend in the list of workers.
     pub(crate) worker: usize,
-    /// Where the domain stands in its list.
+    /// The index of the domain in its list.
     pub(crate) domain: usize,
 }
 
 /// A package or a GPU.
 #[derive(Clone, Debug)]
 pub(crate) struct CapTarget {
-    /// What it is known by: its limit's domain, else its meter's.
+    /// Its key: that of its limit's domain, else that of its meter's.
     pub(crate) key: Key,
-    /// Whose domain that is.
+    /// The backend of that domain.
     pub(crate) backend: Option<BackendKind>,
-    /// Where its limit is set; none where it has none, or while it is gone.
+    /// The location of its limit; `None` if it has none, or while it is gone.
     pub(crate) limit: Option<Place>,
     /// Whether it has, or had, a limit.
     pub(crate) has_limit: bool,
     pub(crate) described: Option<Domain>,
     pub(crate) meter: Option<Place>,
     gauge: Gauge,
-    /// What it draws, as of the last period.
+    /// Its power as of the last period.
     pub(crate) power: MeterReading,
-    /// What its counter showed in the last period.
+    /// The value of its counter in the last period.
     pub(crate) energy: Option<MicroJoules>,
-    /// The last power that could be told, and when.
+    /// The last known power, and its time.
     last_fresh: Option<(Stamp, MeterReading)>,
     pub(crate) in_force: Option<Watts>,
 }
 
-/// How a meter's values become power.
+/// How a meter's values are converted to power.
 #[derive(Clone, Copy, Debug)]
 enum Gauge {
     None,
@@ -56,10 +57,10 @@ enum Gauge {
     Power { stale_after: Micros },
 }
 
-/// More than any package or GPU draws, where its own maximum is not known.
+/// More than any package or GPU draws, if its own maximum is not known.
 const POWER_MOST: Watts = Watts::from_int(4_000);
 
-/// The targets of the packages and those of the GPUs, by what all backends list now.
+/// The targets of packages and of GPUs, from the current lists of all backends.
 pub(crate) fn cap_targets(workers: &[Worker], period: Micros) -> (Vec<CapTarget>, Vec<CapTarget>) {
     let all: Vec<(Place, &Domain, BackendKind)> = workers
         .iter()
@@ -88,7 +89,7 @@ pub(crate) fn cap_targets(workers: &[Worker], period: Micros) -> (Vec<CapTarget>
         let chosen = if limited.is_empty() { &metered } else { &limited };
         for &&&(place, domain, backend) in chosen {
             let own = domain.meter().is_some().then_some((place, domain));
-            // A limit without a meter takes that of its package, if nobody else's limit is in it.
+            // A limit without a meter uses that of its package, if the package has no other limit.
             let borrowed = match (metered.as_slice(), chosen.len()) {
                 (&[&&(meter, of, _)], 1) => Some((meter, of)),
                 _ => None,
@@ -154,12 +155,12 @@ impl CapTarget {
         }
     }
 
-    /// Whether nothing is known of it but that it exists.
+    /// Whether only its existence is known.
     pub(crate) const fn is_bare(&self) -> bool {
         self.backend.is_none()
     }
 
-    /// Takes over what was known of the same target before the hardware was listed anew.
+    /// Takes over the state of the same target from before the hardware was listed again.
     pub(crate) fn goes_on(&mut self, before: &Self) {
         let baseline = match before.gauge {
             Gauge::Counter { baseline, .. } => Some(baseline),
@@ -173,19 +174,19 @@ impl CapTarget {
         self.in_force = before.in_force;
     }
 
-    /// The target as it stands when the hardware does not list it any more.
+    /// The target when the hardware no longer lists it.
     pub(crate) fn gone(mut self) -> Self {
         self.limit = None;
         self.meter = None;
         self
     }
 
-    /// Which package it is, or is in.
+    /// The number of its package.
     pub(crate) fn package_number(&self) -> Option<u16> {
         self.described.as_ref().and_then(Domain::package_number)
     }
 
-    /// The target with another one's meter: a package whose limit is away still counts once.
+    /// The target with the meter of another one: a package whose limit is absent still counts once.
     pub(crate) fn metered_by(mut self, other: &Self) -> Self {
         (self.meter, self.gauge) = (other.meter, other.gauge);
         (self.power, self.last_fresh) = (other.power, other.last_fresh);
@@ -201,8 +202,8 @@ impl CapTarget {
         self.backend.is_some_and(|backend| journal.holds(backend, &self.key, Control::Power))
     }
 
-    /// The limit that its owner has set: what was in force before the first write, and what is in force where nothing was
-    /// written. A cap is never above it.
+    /// The limit that its owner has set: the original, or the limit in force if nothing was written. A cap is never
+    /// above it.
     pub(crate) fn owners_limit(&self, journal: &Journal) -> Option<Watts> {
         if self.is_touched(journal) {
             journal.was(self.backend?, &self.key, Control::Power).and_then(watts_of)
@@ -211,14 +212,14 @@ impl CapTarget {
         }
     }
 
-    /// What is in force where its owner's limit was not readable before the first write, else nothing; while it is out of
-    /// sight, what was ordered last. Until the original is back no cap is above it.
+    /// The limit in force, if its owner's limit was not readable before the first write, else `None`. While the limit
+    /// cannot be read, the last ordered one. Until the original is restored no cap is above it.
     pub(crate) fn stands_unknown(&self, journal: &Journal, ordered: Option<Watts>) -> Option<Watts> {
         let is_unknown = self.is_touched(journal) && self.owners_limit(journal).is_none();
         is_unknown.then(|| self.in_force.or(ordered)).flatten()
     }
 
-    /// What may be known of it as a package, whose last order was for `ordered`.
+    /// The facts about it as a package, with the last order `ordered`.
     pub(crate) fn package_facts(
         &self,
         limit: LimitFacts,
@@ -231,7 +232,7 @@ impl CapTarget {
         PackageFacts { range, has_limit: self.has_limit, limit, in_force: self.in_force, most: None }
     }
 
-    /// What may be known of it as a GPU, whose last order was for `ordered`.
+    /// The facts about it as a GPU, with the last order `ordered`.
     pub(crate) fn gpu_facts(&self, limit: LimitFacts, journal: &Journal, ordered: Option<Watts>) -> GpuFacts {
         let limits = if self.has_limit {
             let (min, max) = self.span();
@@ -243,7 +244,7 @@ impl CapTarget {
         GpuFacts { limits, limit, in_force: self.in_force, most: None }
     }
 
-    /// What its limit may be set to.
+    /// The range of its limit.
     fn span(&self) -> (Option<Watts>, Option<Watts>) {
         let limit = self.described.as_ref().and_then(Domain::power);
         // The lowest limit rounds up and the highest down, so that both are inside the range.
@@ -282,8 +283,8 @@ impl CapTarget {
         self.bridge(now);
     }
 
-    /// Two looks in quick succession, as after a change of the cap, are one look at the counter: the power of the first
-    /// still holds.
+    /// Two readings in quick succession, as after a change of the cap, use the same value of the counter: the power of
+    /// the first still holds.
     fn bridge(&mut self, now: Stamp) {
         match self.power {
             MeterReading::Fresh { .. } => self.last_fresh = Some((now, self.power)),
@@ -297,7 +298,7 @@ impl CapTarget {
         }
     }
 
-    /// What may be known about its limit, with the outcome that was not told yet.
+    /// The facts about its limit, with the outcome that was not reported yet.
     pub(crate) fn limit_facts(&mut self, workers: &mut [Worker]) -> LimitFacts {
         let Some(place) = self.limit else {
             self.in_force = None;
@@ -318,7 +319,7 @@ impl CapTarget {
         LimitFacts { outcome: outcome.map_or(LimitOutcome::Unknown, told), seen }
     }
 
-    /// Passes an order on. What cannot be passed on, because the domain is gone, times out in the law.
+    /// Passes an order on. If it cannot be passed on, because the domain is gone, the law times out.
     pub(crate) fn obey(&self, order: EngineOrder, workers: &[Worker]) -> bool {
         let wanted = match order.instruction {
             Instruction::Power(watts) => Order::Set(Setting::Power(watts.to_micro_watts(Role::Limit))),
@@ -328,7 +329,7 @@ impl CapTarget {
     }
 }
 
-/// What the law hears of an outcome.
+/// The outcome in the form of the law.
 fn told(outcome: Outcome) -> LimitOutcome {
     match outcome {
         Outcome::Released { ticket, outcome } => LimitOutcome::Released { ticket, outcome },
@@ -339,7 +340,7 @@ fn told(outcome: Outcome) -> LimitOutcome {
     }
 }
 
-/// A limit in watts. It rounds down, as limits do, so that what comes back is never above what was ordered.
+/// A limit in watts. It rounds down, as limits do, so that the read-back is never above the order.
 fn watts_of(setting: Setting) -> Option<Watts> {
     match setting {
         Setting::Power(power) => Some(power.to_watts(Role::Limit)),
@@ -349,7 +350,7 @@ fn watts_of(setting: Setting) -> Option<Watts> {
 
 impl Gauge {
     fn of_counter(counter: Counter, domain: &Domain, period: Micros, stale_after: Micros) -> Self {
-        // Short bursts go far beyond what a part is rated for; a reading beyond twice that is another counter.
+        // Short bursts are far above the rated power of a part; a reading above twice that belongs to another counter.
         let rated = domain.power().and_then(|limit| limit.max()).map(|max| max.to_watts(Role::Demand));
         let most = rated.map_or(POWER_MOST, |rated| (rated + rated).max(Watts::from_int(500)));
         let span_min = Micros::new(50_000).min(Micros::new(period.get() / 4));

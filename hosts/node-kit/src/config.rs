@@ -1,4 +1,4 @@
-//! What a node is told at start: where its hardware is, where it remembers, and by which laws it controls.
+//! The configuration of a node: the location of its hardware and of its state, and its laws.
 
 use hal_amd::Where;
 use hal_files::Root;
@@ -17,18 +17,18 @@ use power_units::{KiloHertz, Micros};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Where the hardware is.
+/// The location of the hardware.
 #[derive(Clone, Debug)]
 pub struct HardwareSources {
     /// The folder that holds `sys`, `dev` and `proc`.
     pub root: Root,
-    /// Whether model-specific registers may be used where powercap does not have the limits.
+    /// Whether model-specific registers may be used if powercap does not have the limits.
     pub registers: RegisterAccess,
-    /// The file of NVML; none lets the loader find it.
+    /// The file of NVML; with `None` the loader searches it.
     pub nvml: Option<PathBuf>,
-    /// Whose limit an NVIDIA GPU's is on a module with a CPU.
+    /// The scope of an NVIDIA GPU's limit on a module with a CPU.
     pub scope: LimitScope,
-    /// Where the ROCm SMI library is.
+    /// The location of the ROCm SMI library.
     pub rocm: Where,
 }
 
@@ -37,49 +37,49 @@ pub struct HardwareSources {
 pub enum RegisterAccess {
     /// Never.
     Off,
-    /// By the kernel's driver.
+    /// Through the kernel's driver.
     Msr,
-    /// By msr-safe.
+    /// Through msr-safe.
     MsrSafe,
-    /// By the kernel's driver through the crate msru, which knows the registers of this machine only. Who only looks
-    /// reads them as with [`Msr`](Self::Msr), since that crate opens them to be written.
+    /// Through the kernel's driver and the crate msru, which can only access the registers of this machine. An
+    /// observing process reads them as with [`Msr`](Self::Msr), since that crate opens them for writing.
     Msru,
 }
 
-/// Everything that a node is told at start.
+/// The configuration of a node.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where the hardware is.
+    /// The location of the hardware.
     pub sources: HardwareSources,
     /// The folder of the journal and the lock.
     pub state: PathBuf,
-    /// Whether it may be written to.
+    /// Whether the node may be written to.
     pub access: NodeAccess,
     /// How often the hardware is read and the closed loop steps.
     pub period: Micros,
-    /// How the backends of the packages take turns.
+    /// How the backend of the packages is selected.
     pub cpu: BackendLaw,
     /// How the GPUs are capped.
     pub gpu: GpuLaw,
     /// The closed loop of the DVFS fallback.
     pub law: LoopLaw,
-    /// The lowest limit that a throttle sets, where that is above the lowest that a policy takes; none leaves the
-    /// policies their own.
+    /// The lowest limit that a throttle sets, if that is above a policy's minimum; with `None` the policies' own
+    /// minimum is used.
     pub frequency_floor: Option<KiloHertz>,
-    /// Between two tries to open a backend.
+    /// The waits between attempts to open a backend.
     pub retry: Backoff,
-    /// The lease; none lets caps hold for ever.
+    /// The lease; with `None` caps hold forever.
     pub lease: Option<LeaseTerms>,
-    /// Which parts a grant may cap; what is left alone counts with all that it draws.
+    /// Which parts a grant may cap; the others count with the most that they draw.
     pub grants: NodeParts,
 }
 
-/// Which part of the configuration cannot be used.
+/// The invalid part of the configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfigError {
     /// The period is outside its bounds.
     Period,
-    /// The registers are to be reached in a way that knows this machine only, and the hardware is elsewhere.
+    /// The chosen register access works on this machine only, but the hardware has another root.
     Registers,
 }
 
@@ -105,8 +105,8 @@ impl HardwareSources {
         Self { root, registers: RegisterAccess::Off, nvml: None, scope, rocm }
     }
 
-    /// A machine whose `sys` and `dev` are below a folder, as virtual hardware has them; its GPU libraries are in `lib`
-    /// there, and never those of this machine.
+    /// A machine whose `sys` and `dev` are below a folder, like virtual hardware. Its GPU libraries are in `lib` there,
+    /// and those of this machine are never used.
     #[must_use]
     pub fn below(folder: &Path) -> Self {
         let lib = folder.join("lib");
@@ -119,7 +119,7 @@ impl HardwareSources {
         }
     }
 
-    /// The same, with the libraries of GPUs that somebody names.
+    /// The same, with the given libraries of GPUs.
     #[must_use]
     pub fn with_libraries(self, nvml: Option<PathBuf>, rocm: Option<PathBuf>) -> Self {
         Self { nvml: nvml.or(self.nvml), rocm: rocm.map_or(self.rocm, Where::At), ..self }
@@ -131,10 +131,10 @@ const fn seconds(count: u64) -> Micros {
 }
 
 impl Config {
-    /// A configuration with the tuning that is spelled out below. Whoever wants another changes the fields.
+    /// A configuration with the standard tuning below. A caller can change its fields.
     ///
     /// # Errors
-    /// When the period is not one, or the registers cannot be reached so.
+    /// When the period is out of range, or the registers cannot be accessed in that way.
     pub fn standard(
         sources: HardwareSources,
         state: PathBuf,
@@ -148,7 +148,7 @@ impl Config {
             return Err(ConfigError::Registers);
         }
         let backoff = valid(Backoff::new(seconds(1), seconds(60)));
-        // A driver that has not answered for two periods will not answer in this one.
+        // A driver that has not answered for two periods is not expected to answer.
         let patience = (period + period).max(seconds(2));
         let actuation = valid(ActuationLaw::new(patience, backoff));
         let drift = valid(DriftLaw::new(backoff, 5, seconds(600)));
@@ -179,7 +179,7 @@ impl Config {
     }
 }
 
-/// What this file itself spells out; a test opens every one of them.
+/// Unwraps a constant of this file; a test covers every one of them.
 fn valid<T, E: fmt::Debug>(standard: Result<T, E>) -> T {
     standard.expect("the standard tuning is within its own bounds")
 }

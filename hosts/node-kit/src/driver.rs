@@ -1,4 +1,4 @@
-//! A HAL as its thread sees it: the port's verbs without its types, so that one kind of thread serves every backend.
+//! A HAL as its thread uses it: the port's verbs without its types, so that one kind of thread serves every backend.
 
 use crate::journal::JournalShare;
 use power_hal::{
@@ -6,12 +6,12 @@ use power_hal::{
 };
 use std::fmt::{self, Display};
 
-/// What went wrong: a kind to branch on, and a sentence for a person.
+/// The cause: a kind to branch on, and a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DriverError {
-    /// To branch on.
+    /// The kind to branch on.
     pub kind: ErrorKind,
-    /// For a person.
+    /// The sentence for people.
     pub text: String,
 }
 
@@ -27,30 +27,30 @@ impl Display for DriverError {
     }
 }
 
-/// A backend that is open.
+/// An open backend.
 pub(crate) trait Device: Send {
-    /// Lists the hardware anew.
+    /// Enumerates the hardware again.
     fn look(&mut self) -> Result<(), DriverError>;
     fn domains(&self) -> Domains<'_>;
     /// Reads a batch, without allocating.
     fn sample(&mut self, readings: &mut [Reading]);
-    /// Saves the originals of controls that are about to be touched for the first time, with what was seen in force,
-    /// in one write of the journal. What cannot be read or saved here is refused when it is set.
+    /// Saves the originals of controls that will be written for the first time, with the settings seen in force, in
+    /// one write of the journal. A control that cannot be read or saved here is refused when it is set.
     fn keep(&mut self, touched: &[(Handle, Control, Option<Setting>)]);
     fn apply(&mut self, domain: Handle, setting: Setting) -> Result<Applied, DriverError>;
     fn release(&mut self, domain: Handle) -> Result<Released, DriverError>;
-    /// Writes down which originals are back.
+    /// Writes to the file which originals are restored.
     fn tidy(&self);
-    /// What the last look could not make sense of.
+    /// The problems of the last enumeration.
     fn complaints(&self) -> Vec<String>;
 }
 
-/// A HAL behind [`Device`].
+/// A HAL as a [`Device`].
 pub(crate) struct Driver<H> {
     hal: H,
     share: JournalShare,
     complaints: fn(&H) -> Vec<String>,
-    /// The controls whose originals were kept before anything was written to them.
+    /// The controls whose originals were kept before their first write.
     fresh: Vec<(Handle, Control)>,
 }
 
@@ -61,8 +61,8 @@ impl<H> Driver<H> {
 }
 
 impl<H: PowerHal> Driver<H> {
-    /// After a first write that failed: a control that is as it was before was not touched, so its original is let go.
-    /// The port does the same for originals that it kept itself.
+    /// After a first write that failed: if the control is unchanged, it counts as untouched and its original is
+    /// forgotten. The port does the same for originals that it kept itself.
     fn take_back(&mut self, domain: Handle, control: Control) {
         if !self.fresh.contains(&(domain, control)) {
             return;
@@ -70,7 +70,7 @@ impl<H: PowerHal> Driver<H> {
         let Some(key) = self.hal.domains().get(domain).map(|domain| *domain.key()) else { return };
         let kept = self.share.kept(&key, control);
         if kept.is_some() && self.hal.save(domain, control).ok() == kept {
-            // Letting go cannot fail in memory, and the file is written by `tidy`.
+            // Forgetting cannot fail in memory, and `tidy` writes the file.
             let _let_go = self.share.forget(&key, control);
         }
     }
@@ -104,7 +104,7 @@ where
                 self.fresh.push((handle, control));
             }
         }
-        // The port saves each one itself when it is set, and refuses to write where that fails.
+        // The port saves each one itself when it is set, and refuses to write if that fails.
         let _each_by_itself = self.share.keep_all(&originals);
     }
 

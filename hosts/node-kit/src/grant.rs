@@ -1,9 +1,9 @@
-//! The grant of a node: the most that its packages and GPUs may be allowed together, and the file that keeps the last one.
+//! The grant of a node: the most that its packages and GPUs may draw together, and the file with the last grant.
 //!
-//! Nothing but a grant that says so, and a person who asks for the originals, ends a grant. So it is kept on disk, is in
-//! force from the start of the next process, after a reboot too, and before anybody was asked whether it still counts.
-//! The file is replaced as the journal is: a process that is killed leaves the old grant or the new one, never half of
-//! one. A file that cannot be read is refused and left as it is: nobody knows how little it allowed.
+//! A grant ends only by another grant, or when a person asks for the originals. So it is kept on disk, and is in force
+//! from the start of the next process, also after a reboot, before its validity is checked. The file is replaced like
+//! the journal: a process that is killed leaves the old grant or the new one, never a part of one. A file that cannot
+//! be read is refused and left unchanged, since the grant in it is not known.
 
 use joulie_core::node::engine::NodeGrant;
 use power_units::{Role, Watts};
@@ -14,16 +14,16 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// A grant as it is kept: with the object that it is of.
+/// A grant in the file, with the object to which it belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Kept {
     /// The uid of the object.
     pub uid: String,
-    /// What it says.
+    /// The grant.
     pub grant: NodeGrant,
 }
 
-/// Why a kept grant cannot be used.
+/// Why a stored grant cannot be used.
 #[derive(Debug)]
 pub struct KeptError {
     path: PathBuf,
@@ -64,7 +64,7 @@ impl std::error::Error for KeptError {}
 const NAME: &str = "grant.json";
 const FORMAT: &str = "joulie grant";
 const VERSION: u32 = 1;
-/// A few lines; more is no grant of ours.
+/// The file has a few lines; a larger one was not written by this program.
 const SIZE_MAX: u64 = 64 << 10;
 
 #[derive(Serialize, Deserialize)]
@@ -90,10 +90,10 @@ impl Kept {
         folder.join(NAME)
     }
 
-    /// The grant that is kept in this file; nothing where there is none.
+    /// The grant in this file; `None` if there is no file.
     ///
     /// # Errors
-    /// When there is a file and it cannot be read or understood.
+    /// When there is a file but it cannot be read or parsed.
     pub fn read(path: &Path) -> Result<Option<Self>, KeptError> {
         let failed = |why| KeptError { path: path.to_owned(), why };
         let file = match File::open(path) {
@@ -109,10 +109,10 @@ impl Kept {
         parse(&text).map(Some).map_err(failed)
     }
 
-    /// Replaces what is kept. When it answers, the new grant survives a power cut.
+    /// Replaces the stored grant. When it returns, the new grant survives a power cut.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub fn write(&self, path: &Path) -> io::Result<()> {
         let document = Document {
             format: FORMAT.to_owned(),
@@ -125,7 +125,7 @@ impl Kept {
         text.push(b'\n');
         let folder = path.parent().unwrap_or(Path::new("."));
         std::fs::create_dir_all(folder)?;
-        // While one process follows another both may write.
+        // While one process takes over from another both may write.
         let beside = path.with_extension(format!("json.{}", std::process::id()));
         let mut file =
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
@@ -135,10 +135,10 @@ impl Kept {
         File::open(folder)?.sync_all()
     }
 
-    /// Keeps nothing any more.
+    /// Removes the stored grant.
     ///
     /// # Errors
-    /// What the system says; that there was nothing is none.
+    /// The system's error; a missing file is no error.
     pub fn forget(path: &Path) -> io::Result<()> {
         match std::fs::remove_file(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -1,13 +1,15 @@
 //! The journal of originals: what was in force on this node before its first write, in one small file.
 //!
-//! The file is the only memory that outlives a process, so it is written before the hardware is: into a new file, to
-//! the disk, over the old one by a rename, and the folder to the disk as well. A process that is killed between any
-//! two of these leaves the old journal or the new one, never half of one.
+//! The file is the only state that outlives a process, so it is written before the hardware: into a new file, synced
+//! to the disk, renamed over the old one, and the folder synced as well. A process that is killed between any two of
+//! these steps leaves the old journal or the new one, never a part of one.
 //!
-//! An entry is void after a reboot, because limits are the firmware's own again then, and the boot's id in the file
-//! tells. A kernel that was started by kexec finds the registers as they were, so power limits stay ours. It names its backend: the same package has another original in registers than in files.
+//! An entry is void after a reboot, because the firmware then sets the limits again; the boot's id in the file shows
+//! that. After a start by kexec the registers are unchanged, so power limits stay ours. An entry names its backend,
+//! since the same package has different originals in registers and in files.
 //!
-//! A journal that cannot be read is refused and left as it is. It holds what nobody else knows, so a person decides.
+//! A journal that cannot be read is refused and left unchanged. Its content is not available elsewhere, so a person
+//! must decide.
 
 mod file;
 
@@ -27,7 +29,7 @@ struct Shelf {
     path: PathBuf,
     boot: Boot,
     void: usize,
-    /// Held for moments only, so that a disk that hangs holds up who writes and nobody who looks.
+    /// Held only for short times, so that a disk that hangs blocks writers but no readers.
     book: Mutex<JournalState>,
     /// Held while the file is written.
     pen: Mutex<()>,
@@ -36,32 +38,32 @@ struct Shelf {
 #[derive(Debug)]
 struct JournalState {
     held: Vec<Held>,
-    /// Whether the file does not have what is held.
+    /// Whether the file differs from what is held.
     behind: bool,
-    /// How often something was let go.
+    /// How many originals were forgotten.
     let_go: u64,
-    /// Another number after each change of what is held.
+    /// Changes with each change of what is held.
     version: u64,
 }
 
 /// An original that the journal holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JournalEntry {
-    /// By which backend.
+    /// The backend.
     pub backend: BackendKind,
-    /// On which domain.
+    /// The domain.
     pub domain: Key,
-    /// What was changed.
+    /// The control.
     pub control: Control,
-    /// What was in force, where it is one value; a firmware's limit is more than that, and only the backend knows it.
+    /// The original, if it is a single value; a firmware's limit has more values, which only the backend knows.
     pub was: Option<Setting>,
 }
 
 impl Journal {
-    /// Opens the journal of a state folder for a machine in this boot. What an earlier boot left is void.
+    /// Opens the journal of a state folder for a machine in this boot. Entries of an earlier boot are void.
     ///
     /// # Errors
-    /// When there is a journal and it cannot be read or understood.
+    /// When there is a journal but it cannot be read or parsed.
     pub fn open(folder: &Path, boot: Boot) -> Result<Self, JournalError> {
         let path = folder.join(file::NAME);
         let found = file::read(&path)?;
@@ -77,7 +79,7 @@ impl Journal {
         Ok(Self::over(path, boot, (held, behind), void))
     }
 
-    /// A journal of which nothing is known, for somebody who only looks.
+    /// A journal with unknown content, for an observing process.
     pub(crate) fn unread(folder: &Path, boot: Boot) -> Self {
         Self::over(folder.join(file::NAME), boot, (Vec::new(), false), 0)
     }
@@ -87,7 +89,7 @@ impl Journal {
         Self(Arc::new(Shelf { path, boot, void, book, pen: Mutex::new(()) }))
     }
 
-    /// How many originals are held.
+    /// The number of originals that are held.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lock().held.len()
@@ -99,7 +101,7 @@ impl Journal {
         self.len() == 0
     }
 
-    /// What is held.
+    /// The entries.
     #[must_use]
     pub fn entries(&self) -> Vec<JournalEntry> {
         self.lock().held.iter().map(|held| held.entry).collect()
@@ -111,45 +113,45 @@ impl Journal {
         self.lock().find(backend, domain, control).is_some()
     }
 
-    /// What was in force before the first write, where it is one value.
+    /// The original, if it is a single value.
     #[must_use]
     pub fn was(&self, backend: BackendKind, domain: &Key, control: Control) -> Option<Setting> {
         self.lock().find(backend, domain, control).and_then(|held| held.entry.was)
     }
 
-    /// How many entries of an earlier boot were found.
+    /// The number of entries of an earlier boot.
     #[must_use]
     pub fn void(&self) -> usize {
         self.0.void
     }
 
-    /// Another number after each change of what is held.
+    /// Changes with each change of what is held.
     pub(crate) fn version(&self) -> u64 {
         self.lock().version
     }
 
-    /// Whether the file has yet to be told that originals are back: it could not be written.
+    /// Whether the file does not yet show that originals are restored, because it could not be written.
     #[must_use]
     pub fn is_behind(&self) -> bool {
         self.lock().behind
     }
 
-    /// The share of a backend, for a HAL to be opened with.
+    /// The share of a backend, with which a HAL is opened.
     #[must_use]
     pub fn of(&self, backend: BackendKind) -> JournalShare {
         JournalShare { journal: self.clone(), backend }
     }
 
-    /// Writes what was let go, if anything was.
+    /// Writes the file if originals were forgotten.
     pub(crate) fn tidy(&self) {
         if self.is_behind() {
             let _pen = self.pen();
-            // It is logged, and tried again after the next order; `is_behind` tells.
+            // A failure is logged, and the write is repeated after the next order; `is_behind` shows it.
             let _tried_again = self.save(&[]);
         }
     }
 
-    /// Writes what is held and what is to be, which is held from then on. Whoever calls it has the pen.
+    /// Writes what is held plus `new`, which is held from then on. The caller has the pen.
     fn save(&self, new: &[Held]) -> Result<(), ErrorKind> {
         let (mut all, let_go) = {
             let book = self.lock();
@@ -163,7 +165,7 @@ impl Journal {
         let mut book = self.lock();
         book.held.extend_from_slice(new);
         book.version += 1;
-        // What was let go meanwhile is in the file still.
+        // What was forgotten meanwhile is still in the file.
         book.behind = book.let_go != let_go;
         Ok(())
     }
@@ -173,7 +175,8 @@ impl Journal {
     }
 
     fn lock(&self) -> MutexGuard<'_, JournalState> {
-        // Whoever panicked with the lock had either changed nothing or all: each change is one assignment.
+        // A thread that panicked with the lock had changed either nothing or everything: each change is one
+        // assignment.
         self.0.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -190,9 +193,9 @@ impl JournalEntry {
     }
 }
 
-/// One backend's share of the journal.
+/// The share of one backend in the journal.
 ///
-/// What is let go is written by [`tidy`](Self::tidy), once for as many as came back: until then the file holds
+/// Forgotten entries are written by [`tidy`](Self::tidy), once for all restored originals. Until then the file holds
 /// originals that are in force, which is harmless.
 #[derive(Clone, Debug)]
 pub struct JournalShare {
@@ -201,7 +204,7 @@ pub struct JournalShare {
 }
 
 impl JournalShare {
-    /// Saves many originals by one write of the file.
+    /// Saves several originals with one write of the file.
     pub(crate) fn keep_all(
         &self,
         originals: &[(Key, Control, Original, Option<Setting>)],
@@ -219,7 +222,7 @@ impl JournalShare {
         if new.is_empty() { Ok(()) } else { journal.save(&new) }
     }
 
-    /// Writes what was let go, if anything was.
+    /// Writes the file if originals were forgotten.
     pub fn tidy(&self) {
         self.journal.tidy();
     }

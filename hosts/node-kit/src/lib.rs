@@ -12,16 +12,16 @@
 //! ```
 //!
 //! - [`OpenNode`] opens the hardware and drives the engine of the core with it;
-//! - [`Journal`] remembers on disk what was in force before the first write;
-//! - [`Kept`] is the grant that stands, on disk;
+//! - [`Journal`] stores on disk what was in force before the first write;
+//! - [`Kept`] is the current grant, on disk;
 //! - [`NodeLock`] makes this process the node's only writer;
-//! - [`NodeReport`] is what the node knows of itself, and nothing that it hopes.
+//! - [`NodeReport`] is what the node knows of itself, all of it confirmed.
 //!
-//! Caps survive the process: nothing here puts an original back because it ends. Originals come back when the desired
-//! state is gone, or when somebody asks for it ([`OpenNode::restore`]).
+//! Caps survive the process: its end restores no original. Originals are restored when the desired state is gone, or
+//! on request ([`OpenNode::restore`]).
 //!
-//! It knows no Kubernetes, no HTTP and no asynchronous runtime: a driver call blocks, and one that never returns must
-//! cost one thread and nothing else.
+//! This crate uses no Kubernetes, no HTTP and no asynchronous runtime: a driver call blocks, and a call that never
+//! returns must block one thread and nothing else.
 #![forbid(unsafe_code)]
 
 mod backend;

@@ -1,7 +1,8 @@
-//! One writer per node: whoever may write to the hardware holds the lock of the state folder, as long as it lives.
+//! One writer per node: a process that may write to the hardware holds the lock of the state folder as long as it
+//! lives.
 //!
-//! The kernel lets the lock go when its process ends, however it ends, so nothing stale can be left behind. The file's
-//! text only tells a person who holds it.
+//! The kernel releases the lock when its process ends in any way, so no stale lock can remain. The file's text only
+//! tells people who holds it.
 
 use std::fmt;
 use std::fs::{File, OpenOptions, TryLockError};
@@ -17,14 +18,14 @@ pub struct NodeLock {
     before: Option<String>,
 }
 
-/// Why there is no lock.
+/// Why the lock was not obtained.
 #[derive(Debug)]
 pub enum LockError {
-    /// Somebody else has it.
+    /// Another process has it.
     Held {
         /// The file.
         path: PathBuf,
-        /// Who it says it is.
+        /// The holder, as the file names it.
         holder: String,
     },
     /// The file cannot be used.
@@ -73,24 +74,24 @@ impl NodeLock {
         Ok(Self { file, before })
     }
 
-    /// Who held it before, as that one said of itself; nothing where nobody did.
+    /// The previous holder, as the file named it; `None` if there was none.
     #[must_use]
     pub fn last_holder(&self) -> Option<&str> {
         self.before.as_deref()
     }
 
-    /// A second hold on the lock, to be handed to a child process: the lock is free when both are closed.
+    /// A second descriptor of the lock, for a child process: the lock is free when both are closed.
     ///
     /// # Errors
-    /// When there is no descriptor left.
+    /// When there is no free descriptor.
     pub fn share(&self) -> io::Result<File> {
         self.file.try_clone()
     }
 }
 
 impl NodeLock {
-    /// Who holds the lock of a state folder, if anybody does. Looking takes it for an instant, so that whoever wants to
-    /// take it just then tries again.
+    /// The holder of the lock of a state folder, if there is one. The check takes the lock for an instant, so a process
+    /// that tries to take it at that time must retry.
     ///
     /// # Errors
     /// When the file cannot be used.

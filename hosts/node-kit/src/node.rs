@@ -1,9 +1,9 @@
-//! The node: its backends, and the engine of the core that decides.
+//! The node: its backends, and the core's engine, which decides.
 //!
-//! One *period*: every backend is asked for readings, and the loop waits a part of the period for the answers; a
-//! backend that did not answer the last time is not waited for. Then the engine steps on what is known, and its orders
-//! go out. When an outcome comes back the loop *settles*: the engine steps again, so that what was ordered is known to be
-//! in force within milliseconds. A change of the desired state begins a period at once.
+//! One *period*: every backend is asked for readings, and the loop waits for the answers for a part of the period; a
+//! backend that did not answer the last time is not waited for. Then the engine steps on the known facts, and its
+//! orders are given. When an outcome arrives the loop *settles*: the engine steps again, so that an order is known to
+//! be in force within milliseconds. A change of the desired state begins a period at once.
 
 mod handle;
 mod open;
@@ -29,7 +29,7 @@ use power_hal::Clock;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A node that is open.
+/// An open node.
 #[derive(Debug)]
 pub struct OpenNode {
     config: Config,
@@ -40,11 +40,11 @@ pub struct OpenNode {
     inbox: Arc<Mutex<Inbox>>,
     published: Arc<Mutex<NodeReport>>,
     workers: Vec<Worker>,
-    /// The sum of the workers' epochs that the targets below were made of.
+    /// The sum of the workers' epochs from which the targets below were built.
     epochs: u64,
     laws: EngineLaws,
     engine: Box<MachineEngine>,
-    /// What the engine's packages, GPUs and policies are, in its order.
+    /// The engine's packages, GPUs and policies, in its order.
     packages: Vec<CapTarget>,
     gpus: Vec<CapTarget>,
     policies: Vec<PolicyTarget>,
@@ -61,13 +61,13 @@ pub struct OpenNode {
 }
 
 impl OpenNode {
-    /// Runs the control loop until the handle says stop. Caps stay as they are.
+    /// Runs the control loop until the handle stops it. Caps stay as they are.
     pub fn run(&mut self) {
         self.run_telling(|_| {});
     }
 
-    /// As [`run`](Self::run), and tells what is known of the node after each step, in this thread: whoever listens is
-    /// a part of the loop, so it must be quick and must not wait.
+    /// Like [`run`](Self::run), and reports the state of the node after each step, in this thread: the callback is
+    /// part of the loop, so it must be fast and must not wait.
     pub fn run_telling(&mut self, mut told: impl FnMut(&NodeReport)) {
         let period = self.time.lasting(self.config.period);
         let mut due = Deadline::after(Duration::ZERO);
@@ -91,7 +91,7 @@ impl OpenNode {
         }
     }
 
-    /// One period: sense, decide, order.
+    /// One period: read, decide, order.
     pub fn period(&mut self) {
         self.take_inbox();
         self.ask();
@@ -106,13 +106,13 @@ impl OpenNode {
         self.step(Occasion::Period);
     }
 
-    /// Takes in what came back since the last step, and goes on from there.
+    /// Takes in the outcomes since the last step, and steps again.
     pub fn settle(&mut self) {
         self.collect();
         self.step(Occasion::News);
     }
 
-    /// Settles until no order is on its way, or for so long.
+    /// Settles until no order is on its way, for at most `wait`.
     pub fn settle_within(&mut self, wait: Duration) {
         let until = Deadline::after(wait);
         loop {
@@ -131,7 +131,7 @@ impl OpenNode {
         self.engine.is_busy()
     }
 
-    /// What is known of the node.
+    /// The current report of the node.
     #[must_use]
     pub const fn report(&self) -> &NodeReport {
         &self.report
@@ -153,7 +153,7 @@ impl OpenNode {
         let last = self.ticket - 1;
         let mut rung = heard;
         loop {
-            // One that was late already is not waited for: it is looked at when it has answered.
+            // A backend that is late already is not waited for; its answer is taken in when it arrives.
             let awaited = |worker: &&Worker| worker.view.answered >= last;
             let missing = self.workers.iter().filter(awaited).any(|worker| !worker.has_answered(self.ticket));
             if !missing || until.is_over() {
@@ -197,7 +197,7 @@ impl OpenNode {
         self.publish(now);
     }
 
-    /// Tells the engine what is known of each device.
+    /// Writes the known facts about each device into the engine.
     fn tell(&mut self) {
         let (workers, journal) = (&mut self.workers, &self.journal);
         for (package, target) in self.engine.packages_mut().iter_mut().zip(&mut self.packages) {
@@ -253,7 +253,7 @@ impl OpenNode {
     }
 }
 
-/// How long a node that is closed waits for its backends: a call that hangs must not keep the process.
+/// How long closing a node waits for its backends: a call that hangs must not keep the process alive.
 const CLOSING: Duration = Duration::from_secs(1);
 
 impl Drop for OpenNode {

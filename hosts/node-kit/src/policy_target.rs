@@ -1,4 +1,4 @@
-//! A frequency policy: the place of its domain, and what the engine is told of it.
+//! A frequency policy: the location of its domain, and its facts for the engine.
 
 use crate::cap_target::Place;
 use crate::worker::{Order, Outcome, Worker, setting_of};
@@ -10,7 +10,7 @@ use joulie_core::node::throttle;
 use power_hal::{Control, DomainKind, ErrorKind, Key, Setting};
 use power_units::KiloHertz;
 
-/// One policy that has a limit.
+/// A policy that has a limit.
 #[derive(Clone, Debug)]
 pub(crate) struct PolicyTarget {
     pub(crate) key: Key,
@@ -18,8 +18,8 @@ pub(crate) struct PolicyTarget {
     place: Place,
 }
 
-/// The policies that the backends list now, with what is remembered of the `known` ones. A throttle limits none of them
-/// below `floor`.
+/// The policies that the backends list now, with the state of the `known` ones. A throttle limits none of them below
+/// `floor`.
 pub(crate) fn policy_targets(
     workers: &[Worker],
     (targets, known): (&[PolicyTarget], &[FrequencyPolicy]),
@@ -54,7 +54,7 @@ pub(crate) fn policy_targets(
 }
 
 impl PolicyTarget {
-    /// Tells what was read, and what became of its order.
+    /// Writes the reading and the outcome of the order into the facts.
     pub(crate) fn tell(&self, facts: &mut FrequencyPolicyFacts, workers: &mut [Worker]) {
         let view = &mut workers[self.place.worker].view;
         if let Some(outcome) = view.outcomes[self.place.domain].take() {
@@ -66,13 +66,13 @@ impl PolicyTarget {
         facts.running = reading.as_ref().ok().and_then(|sample| sample.frequency.ok());
     }
 
-    /// Tells what the journal holds of it.
+    /// Writes the journal's content into the facts.
     pub(crate) fn tell_original(&self, facts: &mut FrequencyPolicyFacts, journal: &Journal) {
         facts.touched = journal.holds(self.backend, &self.key, Control::Frequency);
         facts.original = journal.was(self.backend, &self.key, Control::Frequency).and_then(limit_of);
     }
 
-    /// Passes an order on. One that cannot be passed on, because the policy is gone, has failed.
+    /// Passes an order on. If it cannot be passed on, because the policy is gone, it has failed.
     pub(crate) fn obey(&self, order: EngineOrder, workers: &[Worker]) -> PolicyOutcome {
         let ticket = order.ticket;
         let gone = Err(ErrorKind::Gone);

@@ -14,9 +14,10 @@ use std::sync::Arc;
 /// A node as of its last step.
 #[derive(Clone, Debug, Default)]
 pub struct NodeReport {
-    /// When that was; none before the first one.
+    /// The time of that step; `None` before the first one.
     pub at: Option<Stamp>,
-    /// What was desired in that step, so that nobody takes the outcome of one wish for that of the next.
+    /// The desired state of that step, so that the outcome of one desired state is not taken for that of
+    /// the next.
     pub desire: Desire,
     /// The packages.
     pub packages: Vec<DeviceReport>,
@@ -24,30 +25,30 @@ pub struct NodeReport {
     pub gpus: Vec<DeviceReport>,
     /// The frequency policies.
     pub policies: Vec<PolicyReport>,
-    /// What all packages draw together.
+    /// The power of all packages together.
     pub power: Option<MeterReading>,
-    /// What came of the packages' desired state.
+    /// The result of the packages' desired state.
     pub cpu: Option<BackendDecision>,
-    /// What came of the GPUs' desired state.
+    /// The result of the GPUs' desired state.
     pub gpu: Option<GpuDecision>,
-    /// What the closed loop last decided, while it runs.
+    /// The last decision of the closed loop, while it runs.
     pub law: Option<law::Decision>,
-    /// What the engine has no room for, and does not control.
+    /// The devices that do not fit into the engine and are not controlled.
     pub beyond: Option<Beyond>,
     /// The backends.
     pub backends: Vec<BackendReport>,
-    /// How the lease stands, and what last happened to it.
+    /// The phase of the lease, and its last event.
     pub lease: Option<(LeasePhase, Option<LeaseEvent>)>,
-    /// How many originals the journal holds.
+    /// The number of originals in the journal.
     pub originals: usize,
-    /// Whether the journal has yet to be told that originals are back.
+    /// Whether the journal's file does not yet show that originals are restored.
     pub journal_behind: bool,
-    /// What was counted since the start.
+    /// The counters since the start.
     pub counts: NodeCounters,
 }
 
 impl NodeReport {
-    /// Takes over another report into the memory that this one has.
+    /// Copies another report into the memory of this one.
     pub(crate) fn copy(&mut self, other: &Self) {
         let Self { at, packages, gpus, policies, power, cpu, gpu, law, backends, .. } = self;
         (*at, *power, *cpu, *gpu, *law) = (other.at, other.power, other.cpu, other.gpu, other.law);
@@ -64,34 +65,34 @@ impl NodeReport {
 /// A package or a GPU.
 #[derive(Clone, Debug)]
 pub struct DeviceReport {
-    /// What it is known by.
+    /// Its key.
     pub key: Key,
-    /// Which backend sets its limit, or reads its meter where it has none.
+    /// The backend that sets its limit, or that reads its meter if it has none.
     pub backend: Option<BackendKind>,
-    /// What it has, as its backend describes it.
+    /// Its controls, as its backend describes them.
     pub described: Option<Domain>,
-    /// What it draws.
+    /// Its power.
     pub power: MeterReading,
-    /// What its energy counter showed, where it has one that could be read.
+    /// The value of its energy counter, if it has one that could be read.
     pub energy: Option<MicroJoules>,
     /// The limit in force, whoever set it.
     pub limit: Option<Watts>,
-    /// The limit that its owner has set, above which no cap goes, where that is known.
+    /// The limit that its owner has set, if it is known; no cap is above it.
     pub owners: Option<Watts>,
     /// Whether the limit in force is ours: the journal holds its original.
     pub ours: bool,
-    /// What it may have of the node's grant, where one stands and it can be capped.
+    /// Its share of the node's grant, if the node has one and it can be capped.
     pub share: Option<Watts>,
 }
 
 /// A frequency policy.
 #[derive(Clone, Debug)]
 pub struct PolicyReport {
-    /// What it is known by.
+    /// Its key.
     pub key: Key,
-    /// The lowest limit that it takes.
+    /// The lowest limit that it accepts.
     pub min: KiloHertz,
-    /// The highest limit that it takes.
+    /// The highest limit that it accepts.
     pub max: KiloHertz,
     /// The limit in force, whoever set it.
     pub limit: Option<KiloHertz>,
@@ -104,32 +105,32 @@ pub struct PolicyReport {
 /// A backend.
 #[derive(Clone, Debug)]
 pub struct BackendReport {
-    /// Which one.
+    /// The backend.
     pub kind: BackendKind,
-    /// How it stands.
+    /// Its state.
     pub standing: BackendState,
-    /// How many domains it lists.
+    /// The number of its domains.
     pub domains: usize,
-    /// Since when a call has not returned, if it is longer than a period.
+    /// Since when a call has not returned, if that is longer than a period.
     pub stuck_since: Option<Stamp>,
-    /// What it could not make sense of.
+    /// The problems of its last enumeration.
     pub complaints: Arc<[String]>,
-    /// What it last failed at.
+    /// Its last error.
     pub last_trouble: Option<DriverError>,
-    /// How often it failed.
+    /// The number of its errors.
     pub troubles: u64,
 }
 
-/// What was counted since the start.
+/// The counters since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NodeCounters {
     /// Periods.
     pub periods: u64,
     /// Orders to the hardware.
     pub orders: u64,
-    /// Times that somebody else was seen to have moved a limit.
+    /// How often somebody else has changed a limit.
     pub moved: u64,
-    /// Periods in which the power of the packages was not known.
+    /// Periods without a known power of the packages.
     pub blind: u64,
     /// Periods in which a backend did not answer in time.
     pub late: u64,

@@ -1,9 +1,9 @@
-//! What the tests of this crate share.
+//! Helpers of this crate's tests.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A folder that goes away with the test.
+/// A folder that is deleted with the test.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
@@ -18,7 +18,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left behind is in the folder for temporary files.
+        // A folder that cannot be removed stays in the temporary folder.
         let _left = std::fs::remove_dir_all(&self.0);
     }
 }

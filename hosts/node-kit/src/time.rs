@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Where the time comes from. Clones tell the same time.
+/// A source of time. Clones return the same time.
 #[derive(Clone, Debug)]
 pub struct Time(Source);
 
@@ -16,8 +16,8 @@ enum Source {
     Manual(Arc<AtomicU64>),
 }
 
-/// A point in real time until which something is waited for, whatever the node's clock says: other threads and the
-/// hardware do not stand still with it.
+/// A point in real time until which something is waited for, independent of the node's clock: other threads and the
+/// hardware continue when that clock stands still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Deadline(Instant);
 
@@ -39,7 +39,7 @@ impl Deadline {
         self.left() == Duration::ZERO
     }
 
-    /// The next of a series; those that were missed are not made up for.
+    /// The next deadline of a series; missed ones are skipped.
     pub(crate) fn next(self, period: Duration) -> Self {
         Self((self.0 + period).max(instant()))
     }
@@ -58,21 +58,21 @@ impl Time {
         Self(Source::Monotonic { start: instant(), speed: speed.max(1) })
     }
 
-    /// A time that stands still until it is [advanced](Self::advance). Each look at it takes a microsecond, so that no
-    /// two readings have the same stamp.
+    /// A time that stands still until it is [advanced](Self::advance). Each reading adds a microsecond, so that no two
+    /// readings have the same stamp.
     #[must_use]
     pub fn manual() -> Self {
         Self(Source::Manual(Arc::default()))
     }
 
-    /// Moves a manual time on; another one moves by itself.
+    /// Advances a manual time; another time advances by itself.
     pub fn advance(&self, by: Micros) {
         if let Source::Manual(now) = &self.0 {
             now.fetch_add(by.get(), Ordering::Relaxed);
         }
     }
 
-    /// How long a span of this time really lasts.
+    /// The real duration of a span of this time.
     pub(crate) fn lasting(&self, span: Micros) -> Duration {
         let real = Duration::from_micros(span.get());
         match self.0 {

@@ -1,9 +1,9 @@
 //! One thread per backend, and the mailbox between it and the control loop.
 //!
-//! The mailbox is bounded and holds the latest of everything: one order for each domain (a newer one takes the place
-//! of one that was not begun), one reading and one outcome for each domain. So a driver call that never returns blinds
-//! its own domains and nothing else: the loop goes on with readings that age, and an order without an outcome times
-//! out by the law that gave it. Nobody ever starts a second thread on the same device.
+//! The mailbox is bounded and holds the latest values: for each domain one order (a newer one replaces one that was not
+//! begun), one reading and one outcome. So a driver call that never returns affects its own domains and nothing else:
+//! the loop continues with readings that age, and an order without an outcome times out by its law. A second thread is
+//! never started for the same device.
 //!
 //! ```text
 //! Opening ──opened──▶ Ready ──list changed──▶ Ready, with the next epoch
@@ -12,7 +12,7 @@
 //!    └──not opened: tried again, with growing waits
 //! ```
 //!
-//! An *epoch* is a list of domains. An order for another epoch than the present one is refused as gone.
+//! An *epoch* is one list of domains. An order for another epoch than the current one is refused as gone.
 
 mod thread;
 mod wakeup;
@@ -28,23 +28,23 @@ use power_hal::{Control, Domain, ErrorKind, Sample, Setting};
 use power_units::Stamp;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What is to be done with a domain.
+/// The order for a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Bring this into force.
+    /// Bring this setting into force.
     Set(Setting),
-    /// Put the original back.
+    /// Restore the original.
     Release,
 }
 
-/// What became of the order with this ticket.
+/// The outcome of the order with this ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Set { ticket: Ticket, read_back: Result<Setting, ErrorKind> },
     Released { ticket: Ticket, outcome: Result<(), ErrorKind> },
 }
 
-/// How a backend stands.
+/// The state of a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BackendState {
     /// It is being opened for the first time.
@@ -59,19 +59,19 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What lies between the two threads.
+/// The shared state of the two threads.
 #[derive(Debug)]
 struct Letters {
     stop: bool,
     /// The thread has closed its device.
     ended: bool,
-    /// The last batch of readings that was asked for, and the last that was answered.
+    /// The last requested batch of readings, and the last answered one.
     asked: u64,
     answered: u64,
     orders: Vec<Option<(Ticket, Order)>>,
     some_order: bool,
     standing: BackendState,
-    /// Since when the thread is inside the driver.
+    /// Since when the thread is inside a driver call.
     inside: Option<Stamp>,
     epoch: u64,
     domains: Arc<[Domain]>,
@@ -88,16 +88,16 @@ struct Mailbox {
     wake: Condvar,
 }
 
-/// The control loop's end of a backend.
+/// The control loop's side of a backend.
 #[derive(Debug)]
 pub(crate) struct Worker {
     pub(crate) kind: BackendKind,
     mailbox: Arc<Mailbox>,
-    /// What the loop last took in; it reads nothing else between two collections.
+    /// The last collected state; the loop reads nothing else between two collections.
     pub(crate) view: View,
 }
 
-/// A copy of what a backend last said.
+/// A copy of a backend's last state.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     pub(crate) standing: BackendState,
@@ -112,7 +112,7 @@ pub(crate) struct View {
     pub(crate) last_trouble: Option<DriverError>,
 }
 
-/// How a backend is opened, again and again until it is.
+/// Opens a backend; it is called again until it succeeds.
 pub(crate) type Opener = Box<dyn FnMut() -> Result<Box<dyn Device>, DriverError> + Send>;
 
 impl Worker {
@@ -161,7 +161,7 @@ impl Worker {
         Ok(Self { kind, mailbox, view })
     }
 
-    /// Asks for a batch of readings.
+    /// Requests a batch of readings.
     pub(crate) fn ask(&self, ticket: u64) {
         lock(&self.mailbox.letters).asked = ticket;
         self.mailbox.wake.notify_one();
@@ -172,8 +172,8 @@ impl Worker {
         lock(&self.mailbox.letters).answered >= ticket
     }
 
-    /// Gives an order for a domain of the view's epoch; it takes the place of one that was not begun. False if there is
-    /// another epoch by now, of which the loop learns in its next step.
+    /// Gives an order for a domain of the view's epoch; it replaces one that was not begun. Returns false if the epoch
+    /// has changed, which the loop learns in its next step.
     pub(crate) fn order(&self, domain: usize, ticket: Ticket, order: Order) -> bool {
         let mut letters = lock(&self.mailbox.letters);
         if letters.epoch != self.view.epoch || domain >= letters.orders.len() {
@@ -187,7 +187,7 @@ impl Worker {
         true
     }
 
-    /// Takes in what the backend said since the last time; each outcome is taken once.
+    /// Copies the backend's state since the last call; each outcome is taken once.
     pub(crate) fn collect(&mut self) {
         let mut letters = lock(&self.mailbox.letters);
         let view = &mut self.view;
@@ -216,14 +216,14 @@ impl Worker {
         lock(&self.mailbox.letters).ended
     }
 
-    /// Tells the thread to end when its driver lets it.
+    /// Orders the thread to end as soon as its driver returns.
     pub(crate) fn stop(&self) {
         lock(&self.mailbox.letters).stop = true;
         self.mailbox.wake.notify_one();
     }
 }
 
-/// What a sample says is in force.
+/// The setting in force according to a sample.
 pub(crate) fn setting_of(outcome: &Result<Sample, ErrorKind>, control: Control) -> Option<Setting> {
     let sample = outcome.as_ref().ok()?;
     match control {

@@ -1,6 +1,6 @@
-//! What hosts say of a HAL.
+//! The facts about a HAL for hosts.
 
-/// What a HAL caps.
+/// The hardware that a HAL caps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HalTarget {
     /// The power of packages or sockets.
@@ -23,24 +23,24 @@ impl HalTarget {
     }
 }
 
-/// What hosts say of a HAL.
+/// The facts about a HAL for hosts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HalFacts {
-    /// Its name in the journal, in metric labels and in what `joulie node` and `hil` print. It never changes: a journal
-    /// of an earlier version is read by it.
+    /// Its name in the journal, in metric labels and in the output of `joulie node` and `hil`. It never changes, since
+    /// journals of earlier versions contain it.
     pub label: &'static str,
-    /// What it is, in a few words for help texts.
+    /// A short description for help texts.
     pub what: &'static str,
-    /// What it caps.
+    /// The hardware that it caps.
     pub caps: HalTarget,
-    /// Who made the GPUs, as NodeHardware names them; none where it caps no GPUs.
+    /// The vendor of its GPUs, as in NodeHardware; `None` if it caps no GPUs.
     pub vendor: Option<&'static str>,
-    /// The word `backend` of a status where it holds a cap, and the source of measured power.
+    /// The word `backend` in a status when it holds a cap, and the source of measured power.
     pub class: &'static str,
-    /// What `hil --require` calls it; several HALs may reach the same hardware.
+    /// Its name in `hil --require`; several HALs may access the same hardware.
     pub hardware: &'static str,
     /// What a process needs to set its limits.
     pub access: &'static str,
-    /// Why it is used only where the configuration says so.
+    /// Why it is used only if the configuration enables it.
     pub opt_in: Option<&'static str>,
 }

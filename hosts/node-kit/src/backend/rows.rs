@@ -1,4 +1,4 @@
-//! The rows of the table: each HAL's facts, and how it is opened.
+//! The rows of the table: the facts of each HAL, and how it is opened.
 
 use super::{HalFacts, HalRow, HalTarget};
 use crate::{HardwareSources, NodeAccess, RegisterAccess, Time};
@@ -13,12 +13,12 @@ fn texts<T: Display>(all: &[T]) -> Vec<String> {
     all.iter().map(ToString::to_string).collect()
 }
 
-/// A path below the root, for a person.
+/// A path below the root, for display.
 fn shown(sources: &HardwareSources, path: &str) -> String {
     sources.root.join(path).display().to_string()
 }
 
-/// RAPL by powercap.
+/// RAPL through powercap.
 #[derive(Debug)]
 pub(super) struct Powercap;
 
@@ -59,7 +59,7 @@ impl HalRow for Powercap {
     }
 }
 
-/// RAPL by registers.
+/// RAPL through registers.
 #[derive(Debug)]
 pub(super) struct Msr;
 
@@ -190,7 +190,7 @@ impl HardwareSources {
     }
 }
 
-/// Sockets of EPYC by hwmon.
+/// EPYC sockets through hwmon.
 #[derive(Debug)]
 pub(super) struct AmdSocket;
 
@@ -225,7 +225,7 @@ impl HalRow for AmdSocket {
     }
 }
 
-/// Sockets of EPYC by their mailbox.
+/// EPYC sockets through their mailbox.
 #[derive(Debug)]
 pub(super) struct Hsmp;
 
@@ -260,7 +260,7 @@ impl HalRow for Hsmp {
     }
 }
 
-/// AMD GPUs by hwmon.
+/// AMD GPUs through hwmon.
 #[derive(Debug)]
 pub(super) struct AmdGpu;
 
@@ -295,7 +295,7 @@ impl HalRow for AmdGpu {
     }
 }
 
-/// AMD GPUs by ROCm SMI.
+/// AMD GPUs through ROCm SMI.
 #[derive(Debug)]
 pub(super) struct Rocm;
 

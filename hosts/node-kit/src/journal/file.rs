@@ -14,14 +14,14 @@ use std::path::{Path, PathBuf};
 pub(super) const NAME: &str = "originals.json";
 const FORMAT: &str = "joulie originals";
 const VERSION: u32 = 1;
-/// Ten thousand entries fit; more is no journal of ours.
+/// Enough for ten thousand entries; a larger file was not written by this program.
 const SIZE_MAX: u64 = 4 << 20;
 
 /// The id of a boot of the machine.
 #[derive(Clone, Debug)]
 pub struct Boot {
     id: String,
-    /// Whether another kernel started this one, without the firmware: what registers hold has stayed.
+    /// Whether another kernel started this one, without the firmware: the registers kept their content.
     by_kexec: bool,
 }
 
@@ -33,24 +33,24 @@ impl PartialEq for Boot {
 
 impl Eq for Boot {}
 
-/// What the kernel says of the loader that started it, where that was another kernel: type 0xd, version 0.
+/// The kernel's number of its boot loader if that was another kernel: type 0xd, version 0.
 const KEXEC: &str = "208";
 
 impl Boot {
-    /// The boot that the kernel says it is in.
+    /// The current boot, as the kernel reports it.
     ///
     /// # Errors
-    /// When the kernel does not say.
+    /// When the kernel does not report it.
     pub fn of_the_kernel() -> Result<Self, JournalError> {
         let path = Path::new("/proc/sys/kernel/random/boot_id");
         let text = std::fs::read_to_string(path).map_err(|error| JournalError::at(path, error.into()))?;
         let boot = Self::new(text.trim()).ok_or_else(|| JournalError::at(path, Why::NoBoot))?;
-        // Where the kernel does not say, the firmware counts as having run: then nothing is put back that is not ours.
+        // If the kernel does not report it, the firmware counts as having run: then only our own entries are restored.
         let loader = std::fs::read_to_string("/proc/sys/kernel/bootloader_type").unwrap_or_default();
         Ok(if loader.trim() == KEXEC { boot.by_kexec() } else { boot })
     }
 
-    /// A boot by its id, which is some visible text.
+    /// A boot by its id, which is a short printable text.
     #[must_use]
     pub fn new(id: &str) -> Option<Self> {
         let visible = !id.is_empty() && id.len() <= 64 && id.bytes().all(|byte| byte.is_ascii_graphic());
@@ -63,7 +63,8 @@ impl Boot {
         Self { by_kexec: true, ..self }
     }
 
-    /// Whether what was in force in the boot before still is: kexec resets no hardware, and loses what a kernel held itself.
+    /// Whether the limit of an earlier boot is still in force: kexec resets no hardware, but loses the kernel's own
+    /// state.
     pub(super) fn keeps(&self, entry: &JournalEntry) -> bool {
         self.by_kexec && entry.control == Control::Power
     }
@@ -147,7 +148,7 @@ struct Document {
     originals: Vec<Line>,
 }
 
-/// Only what tells whether the rest can be understood.
+/// Only the fields that tell whether the rest can be parsed.
 #[derive(Deserialize)]
 struct Head {
     format: Option<String>,
@@ -166,7 +167,7 @@ struct Line {
     words: Vec<u64>,
 }
 
-/// The boot that wrote the journal and what it holds; nothing where there is none.
+/// The boot that wrote the journal and its entries; `None` if there is no file.
 pub(super) fn read(path: &Path) -> Result<Option<(Boot, Vec<Held>)>, JournalError> {
     let failed = |why| JournalError::at(path, why);
     let file = match File::open(path) {
@@ -249,7 +250,7 @@ fn hear(text: &str) -> Option<Setting> {
     }
 }
 
-/// Replaces the journal. When it answers, the new one survives a power cut.
+/// Replaces the journal. When it returns, the new journal survives a power cut.
 pub(super) fn write(path: &Path, boot: &Boot, held: &[Held]) -> io::Result<()> {
     let document = Document {
         format: FORMAT.to_owned(),

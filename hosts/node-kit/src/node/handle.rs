@@ -1,4 +1,4 @@
-//! How a host speaks to a node that runs in another thread.
+//! The interface of a host to a node that runs in another thread.
 
 use super::{OpenNode, lock};
 use crate::NodeReport;
@@ -21,7 +21,7 @@ impl Inbox {
     }
 }
 
-/// A host's end of a node. Clones are the same end.
+/// A host's handle to a node. Clones refer to the same node.
 #[derive(Clone, Debug)]
 pub struct NodeHandle {
     inbox: Arc<Mutex<Inbox>>,
@@ -30,7 +30,7 @@ pub struct NodeHandle {
 }
 
 impl OpenNode {
-    /// A host's end of this node.
+    /// A handle to this node for a host.
     #[must_use]
     pub fn handle(&self) -> NodeHandle {
         NodeHandle {
@@ -42,7 +42,7 @@ impl OpenNode {
 }
 
 impl NodeHandle {
-    /// Says what is desired. A change begins a control period at once.
+    /// Sets the desired state. A change begins a control period at once.
     pub fn desire(&self, desire: Desire) {
         let mut inbox = lock(&self.inbox);
         if inbox.desire != desire {
@@ -53,12 +53,13 @@ impl NodeHandle {
         }
     }
 
-    /// Says when the lease was last renewed, by its own words; see [`LeaseLaw`](joulie_core::node::lease::LeaseLaw).
+    /// Sets the lease's last renewal time, as the Lease contains it; see
+    /// [`LeaseLaw`](joulie_core::node::lease::LeaseLaw).
     pub fn renewed(&self, at: UnixTime) {
         lock(&self.inbox).renewal = Some(at);
     }
 
-    /// What is known of the node.
+    /// The current report of the node.
     #[must_use]
     pub fn report(&self) -> NodeReport {
         lock(&self.published).clone()

@@ -1,4 +1,4 @@
-//! Opening a node: the lock first, then the journal, then the backends, each in a thread of its own.
+//! Opens a node: first the lock, then the journal, then the backends, each in its own thread.
 
 use super::{Inbox, OpenNode};
 use crate::backend::Wanted;
@@ -21,7 +21,7 @@ use std::time::Duration;
 /// Why a node cannot be opened. The hardware was not written to.
 #[derive(Debug)]
 pub enum OpenError {
-    /// Somebody else writes to it.
+    /// Another process writes to it.
     Lock(LockError),
     /// Its journal cannot be used.
     Journal(JournalError),
@@ -42,8 +42,8 @@ impl fmt::Display for OpenError {
 impl std::error::Error for OpenError {}
 
 impl OpenNode {
-    /// Opens the hardware of this node. Backends open in their own threads; [`wait_for_backends`] says when they have.
-    /// Caps that the journal knows are adopted as they are found.
+    /// Opens the hardware of this node. Backends open in their own threads; [`wait_for_backends`] waits for them. Caps
+    /// that the journal contains are adopted as they are found.
     ///
     /// [`wait_for_backends`]: Self::wait_for_backends
     ///
@@ -54,7 +54,7 @@ impl OpenNode {
         Self::open_in(config, time, boot)
     }
 
-    /// As [`open`](Self::open), in a boot that is named, as virtual hardware has its own.
+    /// Like [`open`](Self::open), with a given boot, since virtual hardware has its own.
     ///
     /// # Errors
     /// As `open`.
@@ -86,7 +86,8 @@ impl OpenNode {
             }
             let wanted = Wanted { kind, sources: config.sources.clone(), access: config.access };
             let (clock, share) = (time.clone(), journal.of(kind));
-            // A thread that hangs in its driver when the node is closed may still write, so it holds the lock until then.
+            // A thread that hangs in its driver when the node is closed may still write, so it holds the lock until
+            // its end.
             let hold = lock.as_ref().map(NodeLock::share).transpose().map_err(OpenError::Thread)?;
             let opener = Box::new(move || {
                 let _held_with_this = &hold;
@@ -95,7 +96,7 @@ impl OpenNode {
             match Worker::start(kind, opener, config.retry, time.clone(), wakeup.clone()) {
                 Ok(worker) => workers.push(worker),
                 Err(error) => {
-                    // Those that run would hold the lock for as long as the process lives.
+                    // Otherwise the running threads would hold the lock for the life of the process.
                     workers.iter().for_each(Worker::stop);
                     return Err(OpenError::Thread(error));
                 }
@@ -128,7 +129,8 @@ impl OpenNode {
         })
     }
 
-    /// Waits until every backend has opened or failed to, at most for so long. False if one has done neither.
+    /// Waits until every backend has opened or has failed to, for at most `wait`. Returns false if one has done
+    /// neither.
     pub fn wait_for_backends(&mut self, wait: Duration) -> bool {
         let until = Deadline::after(wait);
         loop {
@@ -143,8 +145,8 @@ impl OpenNode {
     }
 }
 
-/// Where powercap has come to packages whose limits were set by registers, it gets their originals: it would take the caps
-/// for the owner's own limits.
+/// If powercap has become available for packages whose limits were set through registers, it gets their originals.
+/// Otherwise it would take the caps for the owner's limits.
 fn hand_over(sources: &HardwareSources, journal: &Journal) {
     if !journal.entries().iter().any(|entry| entry.backend == BackendKind::Msr) {
         return;

@@ -1,4 +1,4 @@
-//! What the node says of itself after each step.
+//! Builds the node's report after each step.
 
 use super::OpenNode;
 use crate::Journal;
@@ -23,7 +23,7 @@ impl OpenNode {
         report.journal_behind = self.journal.is_behind();
         report.counts = self.counts;
         report.counts.moved = self.engine.moved();
-        // What does not fit into the engine has no share.
+        // A device that does not fit into the engine has no share.
         let shares = self.engine.packages().iter().map(Package::share).chain(std::iter::repeat(None));
         let packages = self.packages.iter().zip(shares);
         refill(&mut report.packages, packages.map(|(target, share)| device(target, share, &self.journal)));

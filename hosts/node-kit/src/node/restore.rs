@@ -1,20 +1,20 @@
-//! Putting every original back.
+//! Restores every original.
 
 use super::OpenNode;
 use crate::time::Deadline;
 use crate::{Desire, JournalEntry};
 use std::time::Duration;
 
-/// What could not be put back.
+/// What could not be restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Left {
-    /// What the journal still holds.
+    /// The entries that the journal still holds.
     pub entries: Vec<JournalEntry>,
 }
 
 impl OpenNode {
-    /// Puts every original back that the journal holds, and says what is left after so long: hardware that is gone, or
-    /// that refuses. What is left stays in the journal, and this can be called again.
+    /// Restores every original in the journal, and returns what is left after `wait`: for hardware that is gone, or
+    /// that refuses. The rest stays in the journal, and this can be called again.
     ///
     /// # Errors
     /// When something is left.
@@ -29,7 +29,7 @@ impl OpenNode {
             self.settle_within(pause);
             self.journal.tidy();
             if !is_done(self) {
-                // Nothing rings while the hardware refuses, so this is a wait between two tries.
+                // No wakeup comes while the hardware refuses, so this is a wait between two attempts.
                 self.wakeup.wait(self.wakeup.count(), Deadline::after(pause));
             }
         }

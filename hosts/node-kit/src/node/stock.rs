@@ -1,4 +1,4 @@
-//! What hardware there is: the targets that the engine decides on, made anew when a backend lists something else.
+//! The inventory of hardware: the engine's targets, built again when the list of a backend changes.
 
 use super::OpenNode;
 use crate::cap_target::{CapTarget, cap_targets};
@@ -10,7 +10,7 @@ use joulie_core::node::gpu_cap::CappedGpu;
 use joulie_core::node::limiter::LimitFacts;
 
 impl OpenNode {
-    /// Makes the targets of what the backends list now; what was known of the same hardware goes on.
+    /// Builds the targets from the current lists of the backends; the state of the same hardware is kept.
     pub(super) fn take_stock(&mut self) {
         let (packages, gpus) = cap_targets(&self.workers, self.config.period);
         let journal = &self.journal;
@@ -60,9 +60,9 @@ impl OpenNode {
     }
 }
 
-/// What the engine remembers of a package or a GPU.
+/// The engine's state of a package or a GPU.
 trait Memory: Copy {
-    /// Whether there is nothing to remember.
+    /// Whether there is no state to keep.
     fn is_free(&self) -> bool;
 }
 
@@ -78,8 +78,8 @@ impl Memory for CappedGpu {
     }
 }
 
-/// The new targets with what the engine remembers of them. A target that is not listed any more stays as long as the law holds
-/// something on it: what was capped must not be forgotten because its driver went away.
+/// The new targets with the engine's state of them. A target that is no longer listed stays as long as its law holds
+/// a cap on it: a cap must not be forgotten because its driver was removed.
 fn merge<L: Memory>(
     new: Vec<CapTarget>,
     (old, memories): (Vec<CapTarget>, &[L]),
@@ -92,13 +92,13 @@ fn merge<L: Memory>(
         match known.iter().position(|(before, _)| before.key == target.key) {
             Some(at) => {
                 let (before, law) = known.swap_remove(at);
-                // What is free has no memory worth keeping, and may be ours by what the journal says of it now: until
-                // its backend was listed nobody could look that up. Nor does the law of one backend's limit hold for
-                // another backend's.
+                // A free limit has no state worth keeping, and may be ours according to the journal: before its
+                // backend was listed that could not be looked up. Also, the state for the limit of one backend is not
+                // valid for another backend's.
                 let same = target.is_bare() || before.is_bare() || before.backend == target.backend;
                 let anew = law.is_free() || !same;
-                // That a package is there, and no more, is less than what was known of it: it stays one with a limit
-                // and a meter, which are away.
+                // If only the existence of a package is listed now, the earlier knowledge is kept: it stays a package
+                // with a limit and a meter, which are absent.
                 if target.is_bare() && !before.is_bare() {
                     target = before.gone();
                 } else {
@@ -116,8 +116,8 @@ fn merge<L: Memory>(
     for (target, law) in known.into_iter().filter(|(_, law)| !law.is_free()) {
         log::warn!("{} is not there any more, and a cap of ours was on it", target.key.as_str());
         let target = target.gone();
-        // Of a socket whose limit is away its meter in another backend is left: that is the same package, and counted
-        // beside it would double the node's cap.
+        // For a socket whose limit is absent, its meter in another backend remains. That is the same package, and
+        // counting it separately would double the node's cap.
         let same = |new: &CapTarget| !new.has_limit && new.package_number() == target.package_number();
         match targets.iter().position(|new| target.package_number().is_some() && same(new)) {
             Some(at) => {
