@@ -1,15 +1,15 @@
-//! The limits of the site and its racks: what every node is granted, so that what may be drawn stays below them at every
-//! instant.
+//! The limits of the site and its racks: the grant of every node, so that the power that may be drawn stays below the
+//! limits at every instant.
 //!
 //! ```text
 //!  grant, receipt and what was sent of each node ──▶ count ──▶ targets ──▶ what is to stand in its grant
 //! ```
 //!
-//! Nothing is remembered of what was ordered: a grant that did not land is a difference in the next round. What a round does
-//! remember, [`BudgetMemory`], are timers, and losing them costs nothing but time.
+//! The budget keeps no record of what it ordered: a grant that was not written shows as a difference in the next round.
+//! A round only keeps timers, [`BudgetMemory`]; losing them costs nothing but time.
 //!
-//! A node's grant is for its packages and GPUs together; what it draws beside them is added when limits are looked at. Which
-//! caps the policy wants decides how much of what there is falls to a node, and is the most that it is granted.
+//! A node's grant is for its packages and GPUs together; the node's other power is added when limits are checked. The
+//! caps that the policy wants decide a node's share of the available power, and are the most that it is granted.
 
 mod groups;
 mod hysteresis;
@@ -31,35 +31,36 @@ use power_units::{Micros, Ratio, Stamp, Watts};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The limits to keep to, in watts. Without one nothing of the budget acts.
+/// The limits to keep, in watts. Without a limit the budget does nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetLimits {
-    /// Of the site.
+    /// The site's limit.
     pub site: Option<Watts>,
-    /// What draws power in the site and is in no rack that is named, and is controlled by nobody.
+    /// Power drawn in the site outside the named racks that nothing controls.
     pub site_base: Watts,
-    /// Of racks; `*` for every rack that is not named.
+    /// The racks' limits; `*` is for every rack that is not named.
     pub racks: BTreeMap<String, Watts>,
-    /// What draws power in racks and is controlled by nobody.
+    /// Power drawn in racks that nothing controls.
     pub rack_base: BTreeMap<String, Watts>,
-    /// What a node draws beside its processors and GPUs.
+    /// The power that a node draws besides its processors and GPUs.
     pub node_rest: Watts,
-    /// What a node counts with while nobody knows what it can draw; nothing where that stays unknown.
+    /// The power that a node counts with while its greatest power is unknown; `None` leaves it unknown.
     pub unknown_node: Option<Watts>,
-    /// A change of a node's grant that is smaller is not worth a write.
+    /// A smaller change of a node's grant is not written.
     pub dead_band: Watts,
-    /// A node at full power is raised by this part of its grant at least.
+    /// A node at full power is raised by at least this fraction of its grant.
     pub raise_band: Ratio,
-    /// Or when it has waited for more for so long, as the others do.
+    /// A node that has waited this long for more is raised by less too, as are nodes that are not at full power.
     pub raise_dwell: Micros,
-    /// How long a node may take to read back what it is granted; after that the others make room for what it may draw.
+    /// How long a node may take to confirm its grant; after that the other nodes are lowered to leave it what it may
+    /// draw.
     pub answer_within: Micros,
-    /// How long the grant of a node that is gone counts after its agent was last heard.
+    /// How long the grant of a removed node still counts after the last sign of its agent.
     pub gone_hold: Micros,
 }
 
 impl BudgetLimits {
-    /// No limit: nothing of the budget acts.
+    /// No limit: the budget does nothing.
     #[must_use]
     pub const fn none() -> Self {
         Self {
@@ -84,47 +85,47 @@ impl BudgetLimits {
     }
 }
 
-/// What is remembered from round to round: since when. A new leader begins anew.
+/// The timers that are kept between rounds. A new leader starts without them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BudgetMemory {
-    /// Since when nodes would have more if that were worth a write.
+    /// Since when each node would be raised if the change were worth a write.
     waits: BTreeMap<Arc<str>, Stamp>,
-    /// Since when nodes have not read back what they are granted.
+    /// Since when each node has not confirmed its grant.
     silent: BTreeMap<Arc<str>, Stamp>,
     /// Since when each group counts more than its limit.
     over: BTreeMap<String, Stamp>,
-    /// Nodes that are gone and whose grants stand: the state of the object, and since when it is so.
+    /// Removed nodes whose grants still exist: the version of the object, and since when it has had it.
     gone: BTreeMap<Arc<str>, (String, Stamp)>,
 }
 
 /// What a round decided.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Round {
-    /// What is to stand in the grants of nodes, where it is not what stands.
+    /// The grants to write, where they differ from the present ones.
     pub asks: Vec<DesiredGrant>,
-    /// Grants that are to be deleted, and why.
+    /// The grants to delete, and why.
     pub ended: Vec<(Arc<str>, Ended)>,
-    /// How the groups stand, the site first, then the racks in the order of their names.
+    /// The state of the groups: the site first, then the racks by name.
     pub standings: Vec<GroupStanding>,
-    /// What is asked back of nodes that were not asked for it before.
+    /// The power that is newly taken back from nodes.
     pub lowered: Sum,
-    /// What is given to nodes that were not given it before.
+    /// The power that is newly given to nodes.
     pub raised: Sum,
-    /// When a round decides otherwise although nothing has changed: the next node that does not answer is not counted on
-    /// any more, and the others are to make room for it.
+    /// When a round decides differently although nothing has changed: then the next silent node is no longer trusted,
+    /// and the other nodes must be lowered for it.
     pub again: Option<Stamp>,
 }
 
 /// Why a grant is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The node is released and has read that back.
+    /// The node is released and has confirmed that.
     Released,
-    /// The node is gone, and its agent has said nothing for long enough.
+    /// The node was removed, and its agent has been silent for long enough.
     Gone,
 }
 
-/// Watts of some nodes together.
+/// The watts of several nodes together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sum {
     /// The watts.
@@ -150,11 +151,11 @@ impl Round {
         *sum = Sum { watts: sum.watts + (stands - ask.watts).abs(), nodes: sum.nodes + 1 };
     }
 
-    /// How the group that binds a node stands: the first above it that is not kept, else the nearest.
+    /// The state of the group that binds a node: the nearest group above it that is not kept, else the nearest group.
     #[must_use]
     pub fn standing_of(&self, rack: Option<&str>) -> Option<&GroupStanding> {
         let site = self.standings.first()?;
-        // Behind the site the racks are in the order of their names.
+        // After the site the racks are sorted by name.
         let racks = self.standings.get(1..).unwrap_or_default();
         let rack = rack.and_then(|rack| {
             let found = racks.binary_search_by(|group| group.name.as_str().cmp(rack)).ok();
@@ -165,11 +166,11 @@ impl Round {
     }
 }
 
-/// A round over all nodes that have a stake, those first that are raised first where all else is equal. Until `raises`,
-/// nothing is raised: a leader before may still be heard.
+/// Runs a round over all nodes with a stake; of equal nodes the first is raised first. Nothing is raised before
+/// `raises` is true, because writes of a former leader may still arrive.
 ///
 /// # Errors
-/// When the limits make no sense, which would be a defect; nothing may be written then.
+/// When the limits are inconsistent, which would be a defect; then nothing may be written.
 pub fn round(
     stakes: &[Stake<'_>],
     limits: &BudgetLimits,
@@ -188,7 +189,7 @@ pub fn round(
     let (mut shares, mut targets) = (vec![GroupShare::EMPTY; count], vec![Watts::ZERO; rows.len()]);
     let mut divide =
         |rows: &[Row]| allocate(tree, rows, &mut shares, &mut targets).map_err(|error| error.to_string());
-    // Who leaves is not to pay for those that stay, as long as they can keep the limits without it.
+    // A leaving node does not give up power for the others while the limits can be kept without it.
     let plain = keep_what_leaves(stakes, &mut rows);
     if divide(&rows)?.short > 0
         && let Some(plain) = plain
@@ -208,7 +209,7 @@ pub fn round(
     let mut made = Round { ended, again, ..Round::default() };
     let all = stakes.iter().zip(&rows).zip(&targets).zip(moves.iter().zip(&impatient));
     for (((stake, row), &target), (&step, &impatient)) in all {
-        // A short part of the way is no more worth a write than a short way.
+        // A small part of a large raise is not worth a write, just as a small raise is not.
         let short = |cap: Watts| row.account.asked().is_some_and(|from| band.is_within(from, cap));
         let step = match step {
             Move::Raise(cap) if !raises || (cap < target && !impatient && short(cap)) => Move::Keep,
@@ -224,7 +225,7 @@ pub fn round(
     Ok(made)
 }
 
-/// The grants that are to go: of nodes that are released and know it, and of nodes that are gone.
+/// The grants to delete: of released nodes that have confirmed it, and of removed nodes.
 fn ended(
     stakes: &[Stake<'_>],
     memory: &mut BudgetMemory,
@@ -235,7 +236,7 @@ fn ended(
     for Stake { node, leaves, .. } in stakes {
         let Node { name, presence, granted, .. } = node;
         if *presence == Presence::Gone {
-            // Whatever its agent says makes the wait begin anew.
+            // Any report of its agent restarts the wait.
             let known = before.get(name).filter(|(of, _)| *of == granted.version);
             let since = known.map_or(now, |(_, since)| *since);
             if now.since(since).is_some_and(|silent| silent >= hold) {
@@ -249,8 +250,8 @@ fn ended(
     ended
 }
 
-/// A node that does not read back what it is granted is not counted on: it may have come up without its agent. When the next
-/// one is not any more.
+/// Stops trusting nodes that have not confirmed their grant in time: such a node may have started without its agent.
+/// Returns when the next node stops being trusted.
 fn hear(
     stakes: &[Stake<'_>],
     rows: &mut [Row],
@@ -275,7 +276,7 @@ fn hear(
     again
 }
 
-/// The nodes that leave have what they have for a floor. The nodes as they were, if any leaves.
+/// Sets the floor of each leaving node to its present grant. Returns the nodes as they were, if any is leaving.
 fn keep_what_leaves(stakes: &[Stake<'_>], rows: &mut Vec<Row>) -> Option<Vec<Row>> {
     if stakes.iter().all(|stake| !stake.leaves) {
         return None;
@@ -289,7 +290,7 @@ fn keep_what_leaves(stakes: &[Stake<'_>], rows: &mut Vec<Row>) -> Option<Vec<Row
     Some(plain)
 }
 
-/// What nobody else wants goes to the nodes that leave, the first of them first, so that they can be released.
+/// Gives unclaimed power to the leaving nodes, in order, so that they can be released.
 fn let_go(stakes: &[Stake<'_>], groups: &[Group], rows: &[Row], targets: &mut [Watts]) {
     if stakes.iter().all(|stake| !stake.leaves) {
         return;
@@ -313,7 +314,7 @@ fn let_go(stakes: &[Stake<'_>], groups: &[Group], rows: &[Row], targets: &mut [W
     }
 }
 
-/// Which nodes would have more and have waited for that for long enough.
+/// Which nodes have waited long enough for a raise.
 fn impatient(
     stakes: &[Stake<'_>],
     rows: &[Row],
@@ -337,7 +338,7 @@ fn impatient(
     each.collect()
 }
 
-/// Whether a group's limit can be kept, as an allocation says.
+/// By how much the allocation cannot keep a group's limit.
 fn short(verdict: GroupVerdict) -> Option<Watts> {
     match verdict {
         GroupVerdict::Short { by } => Some(by),

@@ -1,4 +1,4 @@
-//! The groups that have a limit, and how each stands after a round.
+//! The groups that have a limit, and the state of each after a round.
 
 use super::{BudgetLimits, BudgetMemory, Stake, short};
 use joulie_core::budget::{BudgetNode as Row, BudgetTree, Group, GroupError, GroupShare, GroupState};
@@ -6,22 +6,23 @@ use power_units::{Micros, Stamp, Watts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How a group stands after a round.
+/// The state of a group after a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupStanding {
     /// `site`, or the rack's name.
     pub name: String,
     /// Its limit.
     pub limit: Watts,
-    /// What it counts; nothing when nobody can say.
+    /// The power it counts with; `None` when unknown.
     pub load: Option<Watts>,
-    /// By how much its limit cannot be kept even when everybody has done what they were told.
+    /// By how much its limit is exceeded even when all nodes hold their targets.
     pub short: Option<Watts>,
-    /// Nobody can say what it draws.
+    /// Its power is unknown.
     pub unknown: bool,
-    /// By how much its limit is exceeded as far as is known, and has been for longer than grants take to be read back.
+    /// By how much its limit is exceeded as far as is known, if that has lasted longer than grants take to be
+    /// confirmed.
     pub exceeded: Option<Watts>,
-    /// Where it is exceeded: the nodes that count most above what they were granted, some of them.
+    /// If it is exceeded: some of the nodes that count most above their grants.
     pub holders: Vec<Arc<str>>,
 }
 
@@ -33,24 +34,24 @@ impl GroupStanding {
     }
 }
 
-/// The groups as the settings say, for the racks that there are: the site first, then the racks.
+/// The groups of the settings, for the racks that exist: the site first, then the racks.
 pub(super) struct Groups {
     pub(super) groups: Vec<Group>,
-    /// `site`, then the racks in the order of their names.
+    /// `site`, then the racks sorted by name.
     names: Vec<String>,
 }
 
-/// The name of the group that holds all others.
+/// The name of the group that contains all others.
 pub const SITE: &str = "site";
 /// Every rack that is not named.
 const OTHERS: &str = "*";
-/// So many nodes are named that hold what is too much.
+/// At most this many nodes are named as the cause of an excess.
 const NAMED: usize = 3;
 
 impl Groups {
-    /// The site, and each rack of these claimants that has a limit.
+    /// The site, and each rack of these nodes that has a limit.
     pub(super) fn of(limits: &BudgetLimits, stakes: &[Stake<'_>]) -> Result<Self, String> {
-        // Neighbours are often of one rack, and share its name.
+        // Neighbouring nodes are often in one rack and share its name.
         let mut racks: Vec<&Arc<str>> = stakes.iter().filter_map(Stake::rack).collect();
         racks.dedup_by(|one, other| Arc::ptr_eq(one, other));
         Self::of_racks(limits, racks.into_iter().map(|rack| &**rack))
@@ -61,7 +62,7 @@ impl Groups {
         racks: impl Iterator<Item = &'a str>,
     ) -> Result<Self, String> {
         let wrong = |error: GroupError| error.to_string();
-        // Without a limit of its own the site has one that nothing reaches.
+        // Without a limit of its own the site has a limit that is never reached.
         let site = limits.site.unwrap_or(Watts::MAX);
         let mut groups = vec![Group::new(None, site, Some(limits.site_base)).map_err(wrong)?];
         let mut names = vec![SITE.to_owned()];
@@ -77,7 +78,7 @@ impl Groups {
         Ok(Self { groups, names })
     }
 
-    /// The groups of those who claim.
+    /// The group index of each node.
     pub(super) fn places(&self, stakes: &[Stake<'_>]) -> Vec<usize> {
         let mut last: Option<(&Arc<str>, usize)> = None;
         let each = stakes.iter().map(|stake| {
@@ -90,7 +91,7 @@ impl Groups {
         each.collect()
     }
 
-    /// The group of a rack; the site where it has none of its own.
+    /// The group of a rack; the site if the rack has no limit of its own.
     pub(super) fn find(&self, rack: Option<&str>) -> usize {
         let racks = self.names.get(1..).unwrap_or_default();
         let found = rack.and_then(|rack| racks.binary_search_by(|name| name.as_str().cmp(rack)).ok());
@@ -101,7 +102,7 @@ impl Groups {
         BudgetTree::new(&self.groups).map_err(|error| error.to_string())
     }
 
-    /// How the groups stand; what is exceeded for less than `grace` is not told yet.
+    /// The states of the groups; an excess that has lasted less than `grace` is not reported yet.
     pub(super) fn standings(
         &self,
         (shares, standings): (&[GroupShare], &[GroupState]),
@@ -131,7 +132,7 @@ impl Groups {
         each.collect()
     }
 
-    /// Who counts most above what he was granted, of a group and the groups in it.
+    /// The nodes of a group and its subgroups that count most above their grants.
     fn holders(&self, group: usize, stakes: &[Stake<'_>], rows: &[Row]) -> Vec<Arc<str>> {
         let is_here = |row: &Row| group == 0 || row.group == group;
         let above = |row: &Row| row.count().map(|count| count - row.account.asked().unwrap_or(Watts::ZERO));

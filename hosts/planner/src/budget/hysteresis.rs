@@ -1,40 +1,41 @@
-//! Caps that stand are left standing while they may.
+//! Keeps the present caps where the limits allow it.
 //!
-//! The allocation divides what there is anew in every round, so that one node's change of profile moves everybody's
-//! share by a little. Here the targets are brought back to the caps that stand, wherever no limit asks for the change:
+//! The allocation divides the power anew in every round, so that one node's change of profile moves every node's share
+//! a little. Here the targets are set back to the present caps, wherever no limit requires the change:
 //!
-//! - a node above its share keeps what it has while everything fits; where it does not, as few nodes as possible are
-//!   brought down to their shares, at once, eco nodes first and those first that are furthest above;
-//! - a node below its share is raised when it has waited long enough; a node at full power at once, when the way is a
-//!   band of its cap at least. An eco node is in no hurry, and what it is given now the next change may take back.
+//! - a node above its share keeps its cap while everything fits; otherwise as few nodes as possible are lowered to
+//!   their shares, at once: eco nodes first, and among equals those furthest above their share;
+//! - a node below its share is raised when it has waited long enough; a node at full power is raised at once if the
+//!   raise is at least one band of its cap. An eco node does not need the power at once, and the next change may take
+//!   it back.
 //!
-//! What the policy itself asks less of is brought down as ever. This decides about targets alone: that no instant is
-//! above a limit is the business of the moves, whatever the targets are.
+//! A node for which the policy itself wants less is lowered as usual. This module decides targets only: the moves keep
+//! every instant below the limits, whatever the targets are.
 
 use joulie_core::budget::{BudgetNode, Group, Priority};
 use power_units::{Ratio, Role, Watts};
 use std::cmp::Reverse;
 
-/// How steady caps are.
+/// How far caps are held.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Band(pub(super) Ratio);
 
 impl Band {
-    /// Whether the way from a cap up to a target is too short to be worth a write.
+    /// Whether the raise from a cap to a target is too small to be worth a write.
     pub(super) fn is_within(self, cap: Watts, target: Watts) -> bool {
         target > cap && target - cap < cap.scale(self.0, Role::Limit)
     }
 }
 
-/// A node that keeps more than its share: what it is brought down to where that is needed, and who is first.
+/// A node that keeps more than its share: the share to lower it to if needed, and its order.
 struct Above {
     order: (Reverse<Priority>, Reverse<Watts>, u64),
     at: usize,
     share: Watts,
 }
 
-/// Brings targets back to the caps that stand, where they may. `impatient[i]` says that node `i` has waited for more for
-/// long enough. `targets` fit their limits, or are as near to that as they can be; afterwards they do so as before.
+/// Sets targets back to the present caps where the limits allow it. `impatient[i]` is true if node `i` has waited long
+/// enough for a raise. `targets` fit the limits or come as close as possible; afterwards they fit equally well.
 pub(super) fn hold(
     band: Band,
     groups: &[Group],
@@ -44,7 +45,7 @@ pub(super) fn hold(
 ) {
     let above = keep(band, groups, nodes, impatient, targets);
     let mut loads = own_loads(groups, nodes, targets);
-    // Parents come before their parts, so that the narrow limits are looked at first.
+    // Parents come before their subgroups, so the reverse order checks the narrow limits first.
     for group in (0..groups.len()).rev() {
         let load = loads.get(group).copied().flatten();
         let load = bring_down((group, load), groups, nodes, &above, targets);
@@ -55,8 +56,8 @@ pub(super) fn hold(
     }
 }
 
-/// Brings targets back to the caps that stand, whether they fit or not. Who keeps more than his share then, those first that
-/// are brought down first.
+/// Sets targets back to the present caps, whether they fit or not. Returns the nodes that then keep more than their
+/// share, in the order in which to lower them.
 fn keep(
     band: Band,
     groups: &[Group],
@@ -84,10 +85,10 @@ fn keep(
     above
 }
 
-/// What each group would draw with the groups in it; nothing where nobody can say.
+/// The power of each group with its subgroups; `None` where it is unknown.
 pub(super) fn loads(groups: &[Group], nodes: &[BudgetNode], targets: &[Watts]) -> Vec<Option<Watts>> {
     let mut loads = own_loads(groups, nodes, targets);
-    // Parents come before their parts.
+    // Parents come before their subgroups.
     for group in (0..groups.len()).rev() {
         let load = loads.get(group).copied().flatten();
         let parent = groups.get(group).and_then(Group::parent);
@@ -98,7 +99,7 @@ pub(super) fn loads(groups: &[Group], nodes: &[BudgetNode], targets: &[Watts]) -
     loads
 }
 
-/// What each group would draw apart from the groups in it; nothing where nobody can say.
+/// The power of each group without its subgroups; `None` where it is unknown.
 fn own_loads(groups: &[Group], nodes: &[BudgetNode], targets: &[Watts]) -> Vec<Option<Watts>> {
     let mut loads: Vec<Option<Watts>> = groups.iter().map(Group::base).collect();
     for (node, &target) in nodes.iter().zip(targets) {
@@ -109,12 +110,12 @@ fn own_loads(groups: &[Group], nodes: &[BudgetNode], targets: &[Watts]) -> Vec<O
     loads
 }
 
-/// What a node counts with; nothing when nobody can say.
+/// The power that a node counts with; `None` when unknown.
 fn draws(node: &BudgetNode, target: Watts) -> Option<Watts> {
     if node.reachable { Some(target) } else { node.count() }
 }
 
-/// The cap that stands, of a node that can keep it: it answers, and holds what it was told.
+/// The present cap of a node that can keep it: the node is reachable and holds the cap.
 fn keeps(node: &BudgetNode, groups: &[Group]) -> Option<Watts> {
     let cap = node.account.asked().filter(|_| node.reachable)?;
     let holds = !node.account.is_proven() || node.count() == Some(node.range.limit(cap));
@@ -122,8 +123,8 @@ fn keeps(node: &BudgetNode, groups: &[Group]) -> Option<Watts> {
     (holds && is_in_range && node.group < groups.len()).then_some(cap)
 }
 
-/// Takes from those that keep more than their share until the group fits, and says what it draws then. Where nobody can
-/// say what it draws, everybody is brought to his share.
+/// Lowers nodes that keep more than their share until the group fits, and returns the group's power then. If that power
+/// is unknown, every such node is lowered to its share.
 fn bring_down(
     (group, mut load): (usize, Option<Watts>),
     groups: &[Group],
@@ -145,7 +146,7 @@ fn bring_down(
     load
 }
 
-/// Whether a group is another one or a part of it.
+/// Whether a group is the other one or one of its subgroups.
 fn is_in(mut group: usize, of: usize, groups: &[Group]) -> bool {
     loop {
         if group == of {

@@ -1,4 +1,4 @@
-//! What a node's watts are made of, and the way between a grant of the node and the caps of its devices.
+//! A node's power by kind of device, and the conversion between a grant of the node and the caps of its devices.
 
 use crate::hardware::ResolvedHardware;
 use crate::intent::{DeviceCap, NodeCaps};
@@ -8,7 +8,7 @@ use power_units::{Amount, Ratio, Role, Watts};
 /// Devices of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Devices {
-    /// Nothing when nobody can say how many there are.
+    /// `None` when the count is unknown.
     count: Option<u32>,
     min: Watts,
     max: Option<Watts>,
@@ -16,18 +16,18 @@ struct Devices {
     capped: bool,
 }
 
-/// What the watts of a node's packages and GPUs are made of.
+/// The power of a node's packages and GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodePowerModel {
     cpu: Devices,
     gpu: Devices,
 }
 
-/// The schema's least cap.
+/// The lowest cap that the schema allows.
 const LEAST: Watts = Watts::from_int(1);
 
-/// The lowest cap of a device that names none: about what it draws when it does nothing, in whole watts. A lower one
-/// cannot be kept, and a device that came near it would do next to nothing.
+/// The lowest cap of a device without a stated one: about its idle power, in whole watts. A lower cap cannot be kept,
+/// and near it a device would hardly work.
 fn idle(max: Watts, share: Ratio) -> Watts {
     let half = 1_i64 << 31;
     let bits = max.scale(share, Role::Nearest).to_bits().saturating_add(half);
@@ -35,22 +35,22 @@ fn idle(max: Watts, share: Ratio) -> Watts {
 }
 
 impl Devices {
-    /// What they draw together when each draws as much; nothing when nobody can say how many there are.
+    /// Their power together when each draws `each`; `None` when the count is unknown.
     fn all(self, each: Watts) -> Option<Watts> {
         self.count.map(|count| each.times(count))
     }
 
-    /// Whether there may be any, and they can be capped.
+    /// Whether there may be such devices and they can be capped.
     const fn is_capped(self) -> bool {
         self.capped && !matches!(self.count, Some(0))
     }
 
-    /// Whether it is known what they can draw.
+    /// Whether their greatest power is known.
     const fn is_known(self) -> bool {
         matches!((self.count, self.max), (Some(0), _) | (Some(_), Some(_)))
     }
 
-    /// The most that they draw under a cap.
+    /// The most that they can draw under a cap.
     fn under(self, cap: Option<DeviceCap>) -> Option<Watts> {
         if self.count == Some(0) {
             return Some(Watts::ZERO);
@@ -73,7 +73,7 @@ impl Devices {
         if self.capped { self.all(self.min) } else { self.under(None) }
     }
 
-    /// Whole watts of each device, rounded down, of what they may draw together; never below the lowest cap.
+    /// The cap of each device in whole watts, rounded down, for a total of all; never below the lowest cap.
     fn each(self, all: Watts) -> Option<DeviceCap> {
         let count = self.count.filter(|&count| count > 0)?;
         let each = all.to_bits() / i64::from(count);
@@ -83,7 +83,7 @@ impl Devices {
 }
 
 impl NodePowerModel {
-    /// Of a node with this hardware, of which its agent can cap the packages, the GPUs, or both.
+    /// The model of a node with this hardware, whose agent can cap the packages, the GPUs, or both.
     #[must_use]
     pub fn of(hardware: &ResolvedHardware, (cpu_capped, gpu_capped): (bool, bool)) -> Self {
         let known = |watts: Option<Watts>| watts.filter(|&watts| watts > Watts::ZERO);
@@ -102,21 +102,21 @@ impl NodePowerModel {
         }
     }
 
-    /// Of a node of which nobody knows more than the least that it can be held to and the most that it may draw.
+    /// The model of a node of which only the lowest grant and the greatest power are known.
     #[must_use]
     pub fn lump(least: Watts, most: Watts) -> Self {
         let all = Devices { count: Some(1), min: least, max: Some(most), capped: least < most };
         Self { cpu: all, gpu: Devices { count: Some(0), min: LEAST, max: None, capped: false } }
     }
 
-    /// Whether it is known what the node can draw. Of one of which it is not no grant can be told from another, so that
-    /// the budget asks none of it.
+    /// Whether the node's greatest power is known. Otherwise its grants cannot be told apart, so the budget does not
+    /// grant it any.
     #[must_use]
     pub const fn is_known(&self) -> bool {
         self.cpu.is_known() && self.gpu.is_known()
     }
 
-    /// The most that packages and GPUs draw with these caps; nothing when nobody can say.
+    /// The most that packages and GPUs draw with these caps; `None` when unknown.
     #[must_use]
     pub fn watts(&self, caps: &NodeCaps) -> Option<Watts> {
         self.cpu.under(caps.cpu)?.checked_add(self.gpu.under(caps.gpu)?)
@@ -128,15 +128,16 @@ impl NodePowerModel {
         self.watts(&NodeCaps::default())
     }
 
-    /// The lowest that they can be capped to together.
+    /// The lowest total that they can be capped to.
     #[must_use]
     pub fn floor(&self) -> Watts {
         let part = |devices: Devices| devices.lowest().unwrap_or(Watts::ZERO);
         part(self.cpu) + part(self.gpu)
     }
 
-    /// The caps that the node's agent makes of a grant of so many watts where these are desired: every device has its lowest
-    /// cap, and of the rest the same part of the way from there to what is desired of it. What is desired, where that fits.
+    /// The caps that the node's agent derives from a grant of `watts` and these desired caps: every device gets its
+    /// lowest cap, and all get the same fraction of the difference to their desired caps. Returns the desired caps if
+    /// they fit.
     #[must_use]
     pub fn under_grant(&self, desired: &NodeCaps, watts: Watts) -> NodeCaps {
         let Some(wanted) = self.watts(desired) else { return *desired };
@@ -157,7 +158,7 @@ impl NodePowerModel {
         }
     }
 
-    /// Whether anything of it can be capped.
+    /// Whether any of its devices can be capped.
     #[must_use]
     pub const fn is_cappable(&self) -> bool {
         self.cpu.is_capped() || self.gpu.is_capped()

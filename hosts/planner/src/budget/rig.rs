@@ -1,4 +1,4 @@
-//! Nodes as a test of the budget names them.
+//! Nodes as the budget's tests describe them.
 
 use super::{BudgetLimits, BudgetMemory, DesiredGrant, NodePowerModel, Round, Stake, round};
 use crate::inventory::HardwareFacts;
@@ -7,7 +7,7 @@ use joulie_core::budget::{Grant, GrantReceipt, Priority};
 use power_units::{Stamp, Watts};
 use std::sync::Arc;
 
-/// A node, what is decided for it, and what the budget has told it.
+/// A node, its decision, and its grant.
 #[derive(Clone, Debug)]
 pub(super) struct Claim {
     pub(super) node: Arc<str>,
@@ -19,7 +19,7 @@ pub(super) struct Claim {
     pub(super) released: bool,
     pub(super) receipt: Option<GrantReceipt>,
     pub(super) sent: Vec<Grant>,
-    /// Its Node object is gone.
+    /// Its Node object was removed.
     pub(super) gone: bool,
 }
 
@@ -41,7 +41,7 @@ impl Claim {
     }
 }
 
-/// A round of these, and what is asked of each.
+/// Runs a round for these nodes, and returns the desired grant of each.
 pub(super) fn round_of(
     claims: &[Claim],
     limits: &BudgetLimits,

@@ -1,4 +1,4 @@
-//! What the budget is told of one node beside what is observed, and what is to stand in its grant.
+//! The budget's input for one node besides its observed state, and the grant that the budget wants.
 
 use super::BudgetLimits;
 use crate::node::{Node, Presence};
@@ -11,54 +11,54 @@ use std::sync::Arc;
 pub struct Stake<'a> {
     /// The node.
     pub node: &'a Node,
-    /// Who keeps more.
+    /// Its priority for power.
     pub priority: Priority,
-    /// The most that the policy and persons let it draw; nothing where they say nothing.
+    /// The most that the policy and persons let it draw; `None` without such a bound.
     pub wanted: Option<Watts>,
-    /// It is not planned any more: it is brought up to its largest draw by what nobody else wants, and then released.
+    /// It is no longer planned: unclaimed power raises it to its greatest power, and then it is released.
     pub leaves: bool,
-    /// Nobody may grant it anything: it has no agent that could keep to that, or nothing is planned for it and it was never
+    /// It may not be granted anything: it has no agent that could keep a grant, or it is not planned and was never
     /// granted anything.
     pub aside: bool,
 }
 
-/// What is to stand in a node's grant.
+/// The grant that a node should have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesiredGrant {
     /// The node.
     pub node: Arc<str>,
     /// The most that the packages and GPUs may be allowed together.
     pub watts: Watts,
-    /// The most that any grant may allow that the node may still hold.
+    /// The highest value of any grant that the node may still hold.
     pub ceiling: Watts,
     /// The node is released.
     pub released: bool,
 }
 
-/// Whole watts, rounded down, as persons read them.
+/// Whole watts, rounded down, for readable grants.
 fn whole(watts: Watts) -> Watts {
     let bits = watts.or_zero().to_bits();
     Watts::from_bits(bits - bits.rem_euclid(1 << 32))
 }
 
 impl<'a> Stake<'a> {
-    /// Whether nothing can be asked of it.
+    /// Whether its grant cannot be changed.
     pub(super) fn is_fixed(&self) -> bool {
         let power_model = &self.node.machine.power_model;
         self.aside || !power_model.is_known() || !power_model.is_cappable()
     }
 
-    /// Its rack, as its label says.
+    /// Its rack, from its label.
     pub(super) const fn rack(&self) -> Option<&'a Arc<str>> {
         self.node.labels.rack.as_ref()
     }
 
-    /// The grant that it is held to.
+    /// The grant that applies to it.
     pub(super) fn grant(&self) -> Option<Grant> {
         self.node.granted.grant.filter(|_| !self.node.granted.released)
     }
 
-    /// What is observed of its grant, with what the node draws beside packages and GPUs.
+    /// The observed state of its grant, with the node's other power added.
     fn account(&self, rest: Watts) -> GrantAccount {
         let plus = |watts: Watts| watts + rest;
         let grant = |grant: &Grant| Grant {
@@ -79,24 +79,24 @@ impl<'a> Stake<'a> {
         account.after_sending(&sent)
     }
 
-    /// The node as the core's budget sees it, which cannot see [`Node`]: the one place where its row is made.
+    /// The node as a row of the core's budget, which does not know [`Node`]: the only place where this row is made.
     pub(super) fn row(&self, key: u64, group: usize, limits: &BudgetLimits) -> Result<Row, String> {
         let rest = limits.node_rest;
         let power_model = &self.node.machine.power_model;
         let account = self.account(rest);
         let max = power_model.max().map(|max| max + rest).or(limits.unknown_node);
-        // A node of which it is not known what it can draw may draw what it was told at least.
+        // A node whose greatest power is unknown may draw at least its grant.
         let max =
             if power_model.is_known() { max } else { max.map(|max| account.asked().unwrap_or(max).max(max)) };
         let floor = power_model.floor() + rest;
-        // What nobody here may change counts as it stands, and is no room for anybody.
+        // A grant that cannot be changed here counts as it is, and leaves nothing for others.
         let floor = match (self.is_fixed(), account.asked(), max) {
             (true, Some(stands), _) => stands.max(floor),
             (true, None, Some(max)) => max,
             (true, None, None) | (false, _, _) => floor,
         };
         let floor = max.map_or(floor, |max| floor.min(max));
-        // Who leaves keeps what it has; what it is given beyond that nobody else wants.
+        // A leaving node keeps its grant; beyond that it is given unclaimed power only.
         let wanted = self.wanted.filter(|_| !self.leaves).map(|wanted| wanted + rest);
         Ok(Row {
             key,
@@ -104,13 +104,13 @@ impl<'a> Stake<'a> {
             priority: self.priority,
             range: Range::new(floor, max).map_err(|error| error.to_string())?,
             desired: wanted.or(account.asked()).or(max).unwrap_or(floor),
-            // The agent of a node that is gone is there until it does not answer.
+            // The agent of a removed node counts as reachable until it stops answering.
             reachable: matches!(self.node.presence, Presence::Ready | Presence::Gone),
             account,
         })
     }
 
-    /// What is to stand in its grant after this move; nothing where what stands is to stay.
+    /// The grant that it should have after this move; `None` where the present grant stays.
     pub(super) fn ask(
         &self,
         step: Move,
@@ -131,7 +131,8 @@ impl<'a> Stake<'a> {
             if is_free {
                 return None;
             }
-            // There is to be room for all that it can draw, and not only nobody that asks it for less yet.
+            // There must be enough for its greatest power; it is not enough that no other node was asked for less
+            // yet.
             let has_room = row.range.max().is_none_or(|most| target >= most);
             if has_room && stands.is_some_and(|watts| watts >= whole(max)) {
                 return ask(whole(max), max, true);
@@ -145,7 +146,7 @@ impl<'a> Stake<'a> {
         if stands == Some(watts) && !row.account.has_strayed() {
             return None;
         }
-        // Under a grant that releases the node its devices are held to nothing.
+        // A grant that releases the node does not bound its devices.
         let ceiling = match released {
             true => max.max(watts),
             false => row.account.ceiling_of(watts + limits.node_rest) - limits.node_rest,

@@ -9,7 +9,7 @@ fn w(watts: i32) -> Watts {
     Watts::from_int(watts)
 }
 
-/// Two packages from 100 W on.
+/// Two packages with a lowest cap of 100 W.
 fn node(max: Option<i32>) -> ResolvedHardware {
     let cpu =
         Cpu { sockets: Some(2), min_per_socket: Some(w(100)), max_per_socket: max.map(w), ..Cpu::default() };
@@ -67,7 +67,7 @@ fn at(second: u64) -> Stamp {
     Stamp::new(Micros::new(second * 1_000_000))
 }
 
-/// What is asked of each: the watts, the ceiling, and whether it is released.
+/// The desired grant of each: the watts, the ceiling, and whether it is released.
 type Asked = Vec<Option<(Watts, Watts, bool)>>;
 
 fn plain(asks: Vec<Option<DesiredGrant>>) -> Asked {
@@ -93,7 +93,7 @@ fn a_node_is_its_devices() {
     // 2 × 360 W × 50 % = 360 W.
     assert_eq!(power_model.watts(&percent(50)), Some(w(360)));
     assert_eq!((power_model.floor(), power_model.max()), (w(200), Some(w(720))));
-    // Nobody can say what a node of unknown devices draws, nor what one of so many packages does.
+    // The power of a node with unknown devices is unknown, as is that of an unknown number of packages.
     assert_eq!(NodePowerModel::of(&node(None), BOTH).max(), None);
     let mut uncounted = node(Some(360));
     uncounted.cpu.sockets = None;
@@ -115,7 +115,8 @@ fn what_an_agent_makes_of_a_grant_is_on_the_way_from_the_lowest_to_what_is_desir
     let gpu = GpuInventory { model: None, count: 2, min: Some(w(100)), max: Some(w(300)) };
     let power_model = NodePowerModel::of(&ResolvedHardware { gpu: Some(gpu), ..node(Some(360)) }, BOTH);
     let each = |caps: NodeCaps| (caps.cpu.and_then(|cap| cap.watts), caps.gpu.and_then(|cap| cap.watts));
-    // Floors 2 × 100 + 2 × 100 = 400 W; up to 2 × 360 + 2 × 300 = 1320 W: half of the way of 920 W is 460 W.
+    // Floors 2 × 100 + 2 × 100 = 400 W; maximum 2 × 360 + 2 × 300 = 1320 W: half of the difference of 920 W
+    // is 460 W.
     let half = power_model.under_grant(&NodeCaps::default(), w(860));
     assert_eq!(each(half), (Some(w(230)), Some(w(200))));
     assert_eq!(power_model.under_grant(&percent(60), w(2000)), percent(60), "what is desired fits");
@@ -136,28 +137,28 @@ fn a_node_whose_object_is_gone_is_lowered_as_far_as_its_agent_can_and_never_rais
             ..claim("b")
         }
     };
-    // Both go down to 200 W, and hold what they were granted until they have read that back.
+    // Both are lowered to 200 W, and hold their former grants until they have confirmed the new ones.
     let both = asked(&[stays.clone(), orphan(200, 432)], &limits(400));
     assert_eq!(both, [ask(200, 432), ask(200, 432)]);
-    // Where its agent does not say how far it goes down, the others make room.
+    // If its agent does not report its floor, the others are lowered instead.
     assert_eq!(asked(&[stays.clone(), orphan(432, 432)], &limits(632)), [ask(200, 432), None]);
-    // What else there is, is nobody's who may be switched off at any moment.
+    // Further power is not given to a node that may be switched off at any moment.
     assert_eq!(asked(&[stays, orphan(200, 300)], &limits(2000)), [None, None]);
 }
 
 #[test]
 fn a_first_grant_is_written_whatever_the_node_draws_and_counts_when_it_is_read_back() {
     let (one, two) = (claim("a"), claim("b"));
-    // Neither was ever heard: 2 × 720 W. Each is granted the half of 800 W.
+    // Neither was ever heard from: 2 × 720 W. Each is granted half of 800 W.
     assert_eq!(asked(&[one.clone(), two.clone()], &limits(800)), [ask(400, 400), ask(400, 400)]);
-    // Of both grants nothing was read back: they stand, and nothing is to be written.
+    // Neither grant was confirmed: both stay, and nothing is written.
     let told = [Claim { grant: grant(1, 400), ..one }, Claim { grant: grant(1, 400), ..two }];
     assert_eq!(asked(&told, &limits(800)), [None, None]);
 }
 
 #[test]
 fn a_grant_that_did_not_land_is_asked_for_again_in_every_round() {
-    // 4.1 of the first install: the limit is cut, and no write lands for 40 s.
+    // 4.1 of the first install: the limit is cut, and no write arrives for 40 s.
     let holds = |name| Claim { grant: grant(7, 432), receipt: receipt(7, 432), ..claim(name) };
     let (mut memory, limits) = (BudgetMemory::default(), limits(700));
     for second in 1..=40 {
@@ -187,31 +188,31 @@ fn a_node_that_leaves_is_brought_up_as_there_is_room_and_then_released() {
     let leaves =
         |watts| Claim { leaves: true, grant: grant(3, watts), receipt: receipt(3, watts), ..claim("a") };
     let other = || Claim { grant: grant(5, 432), receipt: receipt(5, 432), ..claim("b") };
-    // 1000 − 432 − 432 = 136 W of room: part of the way to 720 W, and no more.
+    // 1000 − 432 − 432 = 136 W are free: part of the raise to 720 W, and no more.
     let full = limits(1000);
     let first = asked(&[leaves(432), other()], &full);
     assert_eq!((first[0], first[1]), (ask(568, 568), None));
-    // It waits with what it has; nobody counts it as free, and nobody is above the limit.
+    // It keeps its grant and waits; it does not count as free, and the limit is kept.
     assert_eq!(asked(&[leaves(568), other()], &full)[0], None);
-    // Nor does it pay for those that would have more, but where the limit cannot be kept without it.
+    // It gives up no power for nodes that want more, unless the limit cannot be kept otherwise.
     let would = || Claim { wanted: Some(w(720)), priority: Priority::Performance, ..other() };
     assert_eq!(asked(&[leaves(568), would()], &full), [None, None]);
     assert_eq!(asked(&[leaves(568), would()], &limits(700)), [ask(200, 568), None]);
     let free = Some((w(720), w(720), true));
     assert_eq!(asked(&[leaves(720), other()], &limits(2000))[0], free);
-    // It has all that it can draw, and the limit is cut: of 300 W above both floors it has its part of what both had there,
-    // 200 + 300 · 520 / 752 = 407 W.
+    // It has its greatest power, and the limit is cut: of the 300 W above both floors it gets its part by
+    // what both had there, 200 + 300 · 520 / 752 = 407 W.
     assert_eq!(asked(&[leaves(720), other()], &limits(700))[0], ask(407, 720));
     let released = Claim { grant: None, released: true, ..leaves(720) };
     assert_eq!(asked(&[released.clone(), other()], &limits(2000))[0], None);
-    // Planned again it is held to nothing until it says so: its ceiling is all that it can draw.
+    // When it is planned again it has no bound until it confirms one: its ceiling is its greatest power.
     let back = Claim { leaves: false, ..released };
     assert_eq!(asked(&[back, other()], &limits(1000))[0], ask(432, 720));
 }
 
 #[test]
 fn a_node_that_does_not_read_its_grant_back_is_not_counted_on() {
-    // It has come up again, and nobody says in which boot its grant was put in force.
+    // It has restarted, and no receipt says in which boot its grant was put in force.
     let silent = Claim { grant: grant(3, 432), ..claim("a") };
     let other = Claim { grant: grant(5, 432), receipt: receipt(5, 432), ..claim("b") };
     let (limits, mut memory) = (limits(1000), BudgetMemory::default());
@@ -230,7 +231,7 @@ fn a_round_says_when_the_next_node_that_is_silent_is_not_counted_on_any_more() {
     let mut again =
         |claims: &[Claim], second| round_of(claims, &limits, &mut memory, (at(second), true)).1.again;
     assert_eq!(again(&[holds("a"), holds("b")], 1), None, "everybody has said what it holds");
-    // An agent has 30 s.
+    // An agent has 30 s to confirm.
     assert_eq!(again(&[silent("a"), holds("b")], 2), Some(at(32)));
     assert_eq!(again(&[silent("a"), silent("b")], 12), Some(at(32)), "the first of them");
     assert_eq!(again(&[silent("a"), silent("b")], 32), Some(at(42)), "the first has had its time");
@@ -282,7 +283,7 @@ fn racks_are_groups_where_they_have_a_limit() {
 
 #[test]
 fn a_group_above_its_limit_for_longer_than_a_read_back_takes_is_told_of_with_who_holds_it() {
-    // Two packages of 360 W of which nothing was ever read back may draw 720 W.
+    // Two packages of 360 W without any receipt may draw 720 W.
     let claim = Claim { grant: grant(1, 432), ..claim("a") };
     let (limits, mut memory) = (limits(500), BudgetMemory::default());
     let mut stands = |second: u64| {

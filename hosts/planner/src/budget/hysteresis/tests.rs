@@ -13,7 +13,7 @@ fn watts(watts: i32) -> Watts {
     Watts::from_int(watts)
 }
 
-/// Nodes of three kinds that obey at once and say so a round later.
+/// Nodes of three kinds that follow their grants at once and confirm them a round later.
 struct Cluster {
     limits: BudgetLimits,
     memory: BudgetMemory,
@@ -22,7 +22,7 @@ struct Cluster {
     performance: Vec<bool>,
     second: u64,
     writes: usize,
-    /// The most that could be drawn in the last round, whichever of the writes had landed.
+    /// The most that could be drawn in the last round, for any subset of its writes.
     peak: Watts,
 }
 
@@ -87,7 +87,7 @@ impl Cluster {
         self.grants[at].map_or(most(at), |grant| grant.watts)
     }
 
-    /// A second: a round is made, its writes land, and what agents have read back is heard by the next one.
+    /// One second: a round runs, its writes arrive, and the agents' receipts are read by the next round.
     fn round(&mut self) {
         self.second += 1;
         let now = Stamp::new(Micros::new(self.second * 1_000_000));
@@ -116,7 +116,7 @@ impl Cluster {
         (0..NODES).fold(Watts::ZERO, |sum, at| sum + self.holds(at))
     }
 
-    /// As many nodes at full power as ever, other ones: one goes and one comes.
+    /// Keeps the number of nodes at full power but changes which: one leaves and one joins.
     fn swap(&mut self, step: usize) {
         let (out, into) = (step % NODES, (step + 4) % NODES);
         (self.performance[out], self.performance[into]) = (false, true);
@@ -140,9 +140,9 @@ fn a_change_of_one_profile_writes_to_few_nodes_and_never_draws_more_than_the_lim
             assert!(cluster.peak <= watts(limit), "{} W", cluster.peak);
         }
     }
-    // Two writes a change are the least: 120.
+    // At least two writes a change are needed: 120.
     assert!(cluster.writes <= 220, "{} writes", cluster.writes);
-    // What there is is given in the end, when nothing changes any more.
+    // All available power is granted in the end, when nothing changes any more.
     cluster.rounds(120);
     let left = watts(limit) - cluster.drawn();
     assert!(left <= watts(2 * 12 + 5 * 12), "{left} W are left");
@@ -188,7 +188,7 @@ fn holding(key: usize, (group, cap, desired, reachable): (usize, i32, i32, bool)
     }
 }
 
-/// What a group would draw; nothing when nobody can say.
+/// The power of a group; `None` when unknown.
 fn load(group: usize, groups: &[Group], nodes: &[BudgetNode], targets: &[Watts]) -> Option<Watts> {
     let mut sum = Watts::ZERO;
     for (at, part) in groups.iter().enumerate() {
@@ -204,7 +204,7 @@ fn load(group: usize, groups: &[Group], nodes: &[BudgetNode], targets: &[Watts])
     Some(sum)
 }
 
-/// As [`hold`], with the draw of every group added up anew whenever it is asked for.
+/// Like [`hold`], but sums up each group's power anew at every use.
 fn hold_slowly(groups: &[Group], nodes: &[BudgetNode], impatient: &[bool], targets: &mut [Watts]) {
     let above = keep(Band(Ratio::ZERO), groups, nodes, impatient, targets);
     for group in (0..groups.len()).rev() {
@@ -230,7 +230,7 @@ proptest! {
         let groups: Vec<Group> = parents.iter().zip(&limits).map(group).collect();
         let nodes: Vec<BudgetNode> = facts.iter().zip(&unheard).enumerate().map(|(key, ((node, _, _), &unheard))| {
             let node = holding(key, *node);
-            // Nobody can say what one draws that is away and was never heard, and whose maximum is not known.
+            // The power of an unreachable node without any receipt and with an unknown maximum is unknown.
             let nothing = BudgetNode { account: GrantAccount::NONE, range: Range::new(watts(100), None).unwrap(), ..node };
             if unheard { nothing } else { node }
         }).collect();
