@@ -1,15 +1,15 @@
-//! The hardware catalogue: what is published about the models that clusters are built of.
+//! The hardware catalogue: published facts about the models that clusters use.
 //!
-//! Names are compared after normalisation and must then be equal; there is no guessing by parts of a name. A name that
-//! two models claim is refused when the catalogue is built, so a look-up has one answer or none. The catalogue never
-//! says what a node has: it only explains a model that the node, or its label, named.
+//! Names are compared after normalisation and must be equal; parts of a name are never matched. The catalogue is
+//! refused when two models claim one name, so a look-up has at most one answer. The catalogue never says what hardware
+//! a node has: it only describes a model that the node or its label named.
 
 use power_units::{KiloHertz, Ratio, Watts};
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-/// What is known of every model, found by its names.
+/// The facts of every model, indexed by its names.
 #[derive(Clone, Debug)]
 pub struct Catalog {
     cpus: Vec<Arc<CpuModel>>,
@@ -21,7 +21,7 @@ pub struct Catalog {
 /// A model of processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuModel {
-    /// The name that objects, families and metrics carry.
+    /// The name in objects, families and metrics.
     pub key: String,
     /// Other names of the same model.
     pub aliases: Vec<String>,
@@ -42,7 +42,7 @@ pub struct CpuModel {
 /// A model of graphics processor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuModel {
-    /// The name that objects, families and metrics carry.
+    /// The name in objects, families and metrics.
     pub key: String,
     /// Other names of the same model.
     pub aliases: Vec<String>,
@@ -108,7 +108,7 @@ impl Catalog {
     /// A catalogue of these models.
     ///
     /// # Errors
-    /// When a figure is impossible, or a name does not say which model it means.
+    /// When a figure is impossible or a name is ambiguous.
     pub fn new(cpus: Vec<CpuModel>, gpus: Vec<GpuModel>) -> Result<Self, CatalogError> {
         cpus.iter().try_for_each(CpuModel::check)?;
         gpus.iter().try_for_each(GpuModel::check)?;
@@ -118,13 +118,13 @@ impl Catalog {
         Ok(Self { cpus: cpus.collect(), gpus: gpus.collect(), cpu_names, gpu_names })
     }
 
-    /// The processor that is called so.
+    /// The processor with this name.
     #[must_use]
     pub fn cpu(&self, name: &str) -> Option<&Arc<CpuModel>> {
         self.cpu_names.find(name).and_then(|at| self.cpus.get(at))
     }
 
-    /// The graphics processor that is called so.
+    /// The graphics processor with this name.
     #[must_use]
     pub fn gpu(&self, name: &str) -> Option<&Arc<GpuModel>> {
         self.gpu_names.find(name).and_then(|at| self.gpus.get(at))
@@ -132,15 +132,15 @@ impl Catalog {
 }
 
 impl CpuModel {
-    /// The most that one package may draw or be capped to, for whoever plans, caps or simulates (ADR 5): the upper end
-    /// of its configurable design power, else its design power. A socket's power limit is clipped to that end and not
-    /// to the default, so that firmware or a person may have set it.
+    /// The most that one package may draw or be capped to, for planning, capping and simulation (ADR 5): the upper end
+    /// of its configurable design power, else its design power. Firmware or a person may have set a socket's power
+    /// limit up to that end, not only to the default.
     #[must_use]
     pub fn most(&self) -> Watts {
         self.configurable_tdp.map_or(self.tdp, |(_, high)| high.max(self.tdp))
     }
 
-    /// The least design power that is published of one package; nothing where only one is.
+    /// The lowest published design power of one package; `None` where only one is published.
     #[must_use]
     pub fn least(&self) -> Option<Watts> {
         self.configurable_tdp.map(|(low, _)| low.min(self.tdp))
@@ -179,7 +179,7 @@ fn ordered(key: &str, range: &'static str, holds: bool) -> Result<(), CatalogErr
     if holds { Ok(()) } else { Err(CatalogError::Inverted { key: key.to_owned(), range }) }
 }
 
-/// Normalised names, sorted, each with the place of its model.
+/// Normalised names, sorted, each with the index of its model.
 #[derive(Clone, Debug)]
 struct Names(Vec<(String, usize)>);
 
@@ -218,7 +218,8 @@ impl Names {
     }
 }
 
-/// A name as it is compared: small letters, without `(r)`, `®` and `™`, and one space for any run of spaces and
+/// A name in normal form: lower case, without `(r)`, `®` and `™`, and with one space for any run of spaces and `( ) -
+/// _ / ,` between words.
 /// `( ) - _ / ,` between words.
 pub(crate) fn normal(name: &str) -> impl Iterator<Item = char> {
     Normal { rest: name, gap: false, begun: false }

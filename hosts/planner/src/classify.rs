@@ -1,9 +1,9 @@
-//! Workload classes: how hard a workload works a node, what bounds it, and how much a power cap would hurt it.
+//! Workload classes: how much a workload uses a node, what bounds it, and how much a power cap would hurt it.
 //!
 //! "The classifier reads metrics and pod annotations to produce a WorkloadProfile for each observed workload":
 //! criticality class, CPU and GPU *intensity*, cap *sensitivity* and a *confidence* score, "how much data backs the
-//! classification". The rules are in [`rules`], what they read is in [`metrics`], and [`memory`] reclassifies every
-//! 15 minutes without flapping at a threshold and without forgetting when metrics fail for a while.
+//! classification". The rules are in [`rules`], their inputs are in [`metrics`], and [`memory`] reclassifies every
+//! 15 minutes. It does not flap at a threshold, and keeps a profile when metrics fail for a while.
 
 pub mod memory;
 pub mod metrics;
@@ -12,7 +12,7 @@ pub mod rules;
 use joulie_core::placement::class::{Classified, WorkloadClass};
 use power_units::{Percent, Ratio, Role};
 
-/// What a workload is known to be.
+/// The profile of a workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkloadProfile {
     /// Drives hard scheduling constraints.
@@ -25,24 +25,24 @@ pub struct WorkloadProfile {
     pub gpu: DeviceUsage,
     /// How much data backs this.
     pub confidence: Confidence,
-    /// Which rules led here, in the words of the rules.
+    /// Which rules led to this, in the words of the rules.
     pub reason: String,
 }
 
-/// What a workload does with one kind of device.
+/// A workload's use of one kind of device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DeviceUsage {
-    /// How hard it works it.
+    /// How much it uses the device.
     pub intensity: Intensity,
-    /// What bounds it there.
+    /// What bounds it on the device.
     pub bound: Bound,
     /// How much a power cap would hurt it.
     pub sensitivity: Sensitivity,
-    /// The utilisation that was seen, if one was.
+    /// The observed utilisation, if there is one.
     pub utilization: Option<Percent>,
 }
 
-/// How hard a device is worked.
+/// How much a device is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Intensity {
     /// It is not used; graphics processors only.
@@ -55,15 +55,15 @@ pub enum Intensity {
     High,
 }
 
-/// From which use on, in percent, a device is worked with medium and with high intensity.
+/// From which utilisation, in percent, an intensity is medium and high.
 pub(crate) struct Grades {
     pub(crate) medium: i32,
     pub(crate) high: i32,
 }
 
-/// Those of the processors.
+/// The grades of processors.
 pub(crate) const CPU_GRADES: Grades = Grades { medium: 30, high: 75 };
-/// Those of the graphics processors.
+/// The grades of graphics processors.
 pub(crate) const GPU_GRADES: Grades = Grades { medium: 25, high: 70 };
 
 /// What bounds a workload.
@@ -77,7 +77,7 @@ pub enum Bound {
     Memory,
     /// Waiting for input and output.
     Io,
-    /// No one thing.
+    /// No single resource.
     Mixed,
 }
 
@@ -139,7 +139,7 @@ impl Sensitivity {
 pub struct Confidence(u8);
 
 impl Confidence {
-    /// So many tenths, ten at most.
+    /// This many tenths, at most ten.
     #[must_use]
     pub const fn tenths(tenths: u8) -> Self {
         Self(if tenths > 10 { 10 } else { tenths })
@@ -151,7 +151,7 @@ impl Confidence {
         Percent::from_int(i32::from(self.0) * 10).to_ratio(Role::Nearest)
     }
 
-    /// From 0.7 high, from 0.5 medium, below that low.
+    /// "high" from 0.7, "medium" from 0.5, "low" below.
     #[must_use]
     pub const fn label(self) -> &'static str {
         match self.0 {
@@ -161,17 +161,17 @@ impl Confidence {
         }
     }
 
-    /// Less by so many tenths.
+    /// Lowered by this many tenths.
     #[must_use]
     pub const fn less(self, tenths: u8) -> Self {
         Self(self.0.saturating_sub(tenths))
     }
 }
 
-/// What a pod says of itself.
+/// The annotations of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hints {
-    /// Its class, and whether we know the text.
+    /// Its class, and whether the text is recognised.
     pub class: Classified,
     /// Whether it names a class at all.
     pub explicit: bool,
@@ -180,8 +180,8 @@ pub struct Hints {
 }
 
 impl Hints {
-    /// Reads the annotations `joulie.io/workload-class` and `joulie.io/reschedulable`; the latter means what it says
-    /// only when it is exactly `true`.
+    /// Reads the annotations `joulie.io/workload-class` and `joulie.io/reschedulable`; the latter counts only if it
+    /// is exactly `true`.
     #[must_use]
     pub fn read(class: Option<&str>, reschedulable: Option<&str>) -> Self {
         Self {
@@ -193,7 +193,7 @@ impl Hints {
 }
 
 impl WorkloadProfile {
-    /// Whether enough data backs it to steer by.
+    /// Whether the profile is trusted: its confidence is at least `least`.
     #[must_use]
     pub fn is_trusted(&self, least: Confidence) -> bool {
         self.confidence >= least

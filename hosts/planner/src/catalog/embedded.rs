@@ -1,11 +1,12 @@
-//! The models that are known without any configuration. Figures are the vendors'; `density` is the published score of
+//! The models that need no configuration. The figures are the vendors'; `density` is the published score of a
+//! two-package node, or of a board, on the scale that the density metric uses.
 //! a two-package node, or of a board, on the scale that the density metric uses.
 
 use super::{Catalog, CatalogError, CpuModel, GpuModel};
 use power_units::{KiloHertz, Ratio, Watts};
 
 impl Catalog {
-    /// The embedded models, for a catalogue of one's own that extends them.
+    /// The embedded models, as the base of a custom catalogue.
     #[must_use]
     pub fn embedded_models() -> (Vec<CpuModel>, Vec<GpuModel>) {
         (CPUS.iter().map(CpuFigures::model).collect(), GPUS.iter().map(GpuFigures::model).collect())
@@ -14,7 +15,7 @@ impl Catalog {
     /// The catalogue of the embedded models alone.
     ///
     /// # Errors
-    /// None in practice: a test holds that the embedded models are a valid catalogue.
+    /// None in practice: a test checks that the embedded models are a valid catalogue.
     pub fn embedded() -> Result<Self, CatalogError> {
         let (cpus, gpus) = Self::embedded_models();
         Self::new(cpus, gpus)

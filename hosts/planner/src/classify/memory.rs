@@ -1,10 +1,10 @@
-//! What is remembered of every workload between classifications.
+//! The state of every workload between classifications.
 //!
-//! A workload is its controller or, without one, its pod; the key is handed in. It is classified again every
-//! 15 minutes. A value that moves about a threshold changes nothing: the verdict of before stands while any reading
-//! within the *band* around the present one would still have given it. Metrics that fail for a while leave the profile
-//! as it is, and the next attempt does not wait; each further interval without metrics takes one piece of evidence
-//! from the confidence, until only the hints are left.
+//! A workload is its controller or, without one, its pod; the caller gives the key. It is classified again every 15
+//! minutes. A value that moves around a threshold changes nothing: the former verdict stays while any reading within
+//! the *band* around the present one would still give it. When metrics fail, the profile stays and the next attempt is
+//! made at once. Each further interval without metrics takes one piece of evidence from the confidence, until only the
+//! hints are left.
 
 use super::metrics::WorkloadMetrics;
 use super::rules::classify;
@@ -13,7 +13,7 @@ use power_units::{Micros, Percent, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// How often, and how firmly.
+/// How often workloads are classified, and how wide the band is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryLaw {
     every: Micros,
@@ -48,10 +48,10 @@ impl fmt::Display for MemoryLawError {
 impl std::error::Error for MemoryLawError {}
 
 impl MemoryLaw {
-    /// Reclassifies `every` so often, with a band to either side of a reading.
+    /// Reclassifies every `every`, with `band` to either side of a reading.
     ///
     /// # Errors
-    /// When the interval is no interval, or the band wider than two thresholds are apart.
+    /// When the interval is out of range, or the band is wider than the distance of two thresholds.
     pub fn new(every: Micros, band: Percent) -> Result<Self, MemoryLawError> {
         if every < Micros::new(1_000_000) || every > Micros::new(86_400_000_000) {
             return Err(MemoryLawError::Every);
@@ -66,11 +66,11 @@ impl MemoryLaw {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Known {
     profile: WorkloadProfile,
-    /// When there were metrics last, and what confidence they gave.
+    /// When there last were metrics, and the confidence they gave.
     backed: Option<(Stamp, Confidence)>,
 }
 
-/// The workloads and what is known of them.
+/// The workloads and their state.
 #[derive(Clone, Debug)]
 pub struct WorkloadMemory<K>(BTreeMap<K, Known>);
 
@@ -81,15 +81,15 @@ impl<K> Default for WorkloadMemory<K> {
 }
 
 impl<K: Ord + Clone> WorkloadMemory<K> {
-    /// Whether it is time to look at a workload again: when it is new, when its metrics are as old as the interval,
-    /// and at once when the last attempt found none.
+    /// Whether to classify a workload again: when it is new, when its metrics are as old as the interval, and at once
+    /// when the last attempt found no metrics.
     #[must_use]
     pub fn is_due(&self, law: &MemoryLaw, key: &K, now: Stamp) -> bool {
         let backed = self.0.get(key).and_then(|known| known.backed);
         backed.is_none_or(|(at, _)| now.since(at).is_none_or(|age| age >= law.every))
     }
 
-    /// Takes in what was found out about a workload, and says what it is.
+    /// Updates a workload with new hints and metrics, and returns its profile.
     pub fn step(
         &mut self,
         law: &MemoryLaw,
@@ -135,8 +135,8 @@ fn renewed(
     Known { profile, backed }
 }
 
-/// Holds a verdict of before where a reading within the band would still give it. The rules compare each signal with
-/// thresholds, and two signals with each other, so the corners of the band are where they answer differently first.
+/// Keeps the former verdict where a reading within the band would still give it. The rules compare each signal with
+/// thresholds, and two signals with each other, so the corners of the band show any difference.
 fn steady(
     law: &MemoryLaw,
     before: &WorkloadProfile,
@@ -170,7 +170,7 @@ fn corners(band: Percent) -> impl Iterator<Item = (Percent, Percent, Percent)> {
     ends().flat_map(move |cpu| ends().flat_map(move |gpu| ends().map(move |memory| (cpu, gpu, memory))))
 }
 
-/// So many tenths of confidence are one piece of evidence.
+/// One piece of evidence, in tenths of confidence.
 const EVIDENCE: u8 = 2;
 
 fn kept(law: &MemoryLaw, before: Known, now: Stamp, hints: &Hints) -> Known {
@@ -251,7 +251,7 @@ mod tests {
         assert!(run.due(15));
         run.step(16, Some(metrics(80, 0)));
         assert!(!run.due(30));
-        // A clock that was set back does not put it off.
+        // A clock that was set back does not delay it.
         assert!(run.due(3));
     }
 
@@ -262,7 +262,7 @@ mod tests {
         let before = run.step(0, Some(metrics(80, 0)));
         assert_eq!(run.step(15, None), before);
         assert_eq!(run.step(29, Some(WorkloadMetrics::default())), before);
-        // Also one that little backs: the use of the processors is not known.
+        // Also a profile with little evidence: the use of the processors is unknown.
         let mut thin = Run::new();
         let gpu_only = WorkloadMetrics { gpu: Some(Percent::from_int(80)), ..WorkloadMetrics::default() };
         let before = thin.step(0, Some(gpu_only));

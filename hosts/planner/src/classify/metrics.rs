@@ -1,9 +1,9 @@
-//! What the classifier knows of a workload's behaviour: shares of what it was given, and the energy that it used.
-//! Every signal may be missing, and a missing one is not zero.
+//! The classifier's input on a workload's behaviour: utilisations as shares, and the energy used. Every signal may
+//! be missing, and a missing signal is not zero.
 
 use power_units::{MicroJoules, NonZeroMicros, Percent, Ratio, Role, Watts};
 
-/// What one workload does, as the rules read it.
+/// The metrics of one workload, as the rules read them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkloadMetrics {
     /// Use of the processors.
@@ -12,11 +12,11 @@ pub struct WorkloadMetrics {
     pub gpu: Option<Percent>,
     /// How full its memory is.
     pub memory: Option<Percent>,
-    /// The energy that it used, as Kepler attributes it.
+    /// The energy it used, as Kepler attributes it.
     pub energy: Option<Energy>,
 }
 
-/// Where a workload's energy went.
+/// A workload's energy by part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Energy {
     /// The processor packages.
@@ -28,19 +28,19 @@ pub struct Energy {
 }
 
 impl Energy {
-    /// package / (package + dram + gpu), if there was any.
+    /// package / (package + dram + gpu), if the sum is not zero.
     #[must_use]
     pub fn compute_share(self) -> Option<Ratio> {
         share(self.package, [self.package, self.dram, self.gpu])
     }
 
-    /// dram / (package + dram), if there was any.
+    /// dram / (package + dram), if the sum is not zero.
     #[must_use]
     pub fn memory_share(self) -> Option<Ratio> {
         share(self.dram, [self.package, self.dram, MicroJoules::ZERO])
     }
 
-    /// Whether there was any.
+    /// Whether any energy was used.
     #[must_use]
     pub fn is_some(self) -> bool {
         self.package > MicroJoules::ZERO || self.dram > MicroJoules::ZERO || self.gpu > MicroJoules::ZERO
@@ -54,13 +54,14 @@ fn share(part: MicroJoules, whole: [MicroJoules; 3]) -> Option<Ratio> {
 }
 
 impl WorkloadMetrics {
-    /// Whether nothing at all is known.
+    /// Whether no signal is known.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The mean over the pods of a controller: of each signal over the pods that have it, and the energy of all.
+    /// The mean over the pods of a controller: of each signal over the pods that have it, and the energy of all
+    /// pods.
     #[must_use]
     pub fn mean(pods: &[Self]) -> Self {
         let energy = pods.iter().filter_map(|pod| pod.energy).reduce(|a, b| Energy {
@@ -72,7 +73,7 @@ impl WorkloadMetrics {
         Self { cpu: of(|pod| pod.cpu), gpu: of(|pod| pod.gpu), memory: of(|pod| pod.memory), energy }
     }
 
-    /// The same with every known signal moved by so much, and kept between 0 and 100.
+    /// The metrics with each known signal shifted, and kept between 0 and 100.
     #[must_use]
     pub fn moved(&self, cpu: Percent, gpu: Percent, memory: Percent) -> Self {
         let shift = |signal: Option<Percent>, by: Percent| signal.map(|signal| bounded(signal + by));
@@ -85,7 +86,7 @@ impl WorkloadMetrics {
     }
 
     /// Reads the annotations `sim.joulie.io/{cpu-util-pct, gpu-util-pct, memory-pressure-pct}` of a simulated pod;
-    /// nothing when none of them holds a number.
+    /// `None` when none of them is a number.
     #[must_use]
     pub fn of_annotations(cpu: Option<&str>, gpu: Option<&str>, memory: Option<&str>) -> Option<Self> {
         let read = |text: Option<&str>| Percent::parse(text?.trim(), Role::Nearest).ok().map(bounded);
@@ -104,26 +105,26 @@ fn bounded(percent: Percent) -> Percent {
     percent.within(Percent::ZERO, Percent::HUNDRED)
 }
 
-/// What the meters of one pod said over a window.
+/// The meter readings of one pod over a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Signals {
-    /// The cores that it used.
+    /// The cores used.
     pub cores_used: Option<Ratio>,
-    /// The cores that it asked for.
+    /// The cores requested.
     pub cores_requested: Option<Ratio>,
-    /// The cores that it may use at most.
+    /// The core limit.
     pub cores_limit: Option<Ratio>,
     /// The cores of its node.
     pub cores_of_node: Option<Ratio>,
-    /// The bytes that it used.
+    /// The bytes used.
     pub memory_used: Option<u64>,
-    /// The bytes that it may use at most.
+    /// The memory limit, in bytes.
     pub memory_limit: Option<u64>,
     /// The bytes of its node.
     pub memory_of_node: Option<u64>,
     /// The mean utilisation of its graphics processors.
     pub gpu_utilization: Option<Percent>,
-    /// Its graphics processors, for when their utilisation is not known and their energy is.
+    /// Its graphics processors, used when their utilisation is unknown and their energy is known.
     pub gpus: Option<GpuShare>,
     /// Its energy over the window.
     pub energy: Option<Energy>,
@@ -134,18 +135,18 @@ pub struct Signals {
 /// The graphics processors of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuShare {
-    /// How many it has.
+    /// Their number.
     pub count: u32,
-    /// What each is rated at, if that is known.
+    /// The rated power of each, if known.
     pub each: Option<Watts>,
 }
 
-/// One graphics processor that nothing is known of counts with 400 W.
+/// A graphics processor without a known rating counts with 400 W.
 const GPU_REFERENCE: Watts = Watts::from_int(400);
 
 impl Signals {
-    /// The signals as shares. Cores are compared with the request, and without one with the limit or the node;
-    /// memory with the limit, and without one with the node.
+    /// The signals as shares. Cores are divided by the request, else the limit, else the node's cores; memory by
+    /// the limit, else the node's memory.
     #[must_use]
     pub fn to_metrics(&self) -> WorkloadMetrics {
         let cores = [self.cores_requested, self.cores_limit, self.cores_of_node];
@@ -259,7 +260,7 @@ mod tests {
         assert_eq!(gpu(Signals { gpus: Some(four), ..used }), percent(50));
         assert_eq!(gpu(Signals { energy: Some(energy(0, 0, 120_000)), ..signals() }), percent(50));
         assert_eq!(gpu(used), percent(100));
-        // The utilisation itself wins, also when it is zero.
+        // A utilisation takes precedence, even when it is zero.
         assert_eq!(gpu(Signals { gpu_utilization: percent(0), ..used }), percent(0));
         assert_eq!(gpu(signals()), None);
     }

@@ -1,5 +1,5 @@
-//! The rules from metrics to a profile; the first that matches decides, and the strictness of each comparison is part
-//! of the rule.
+//! The rules from metrics to a profile. The first match decides, and whether a comparison is strict is part of the
+//! rule.
 //!
 //! | output | rule |
 //! |---|---|
@@ -11,9 +11,9 @@
 //! | gpu sensitivity | compute and high: high · low intensity: low · else medium |
 //! | confidence | 0.3, + 0.2 for a class other than standard, + 0.2 for CPU use, + 0.2 for energy |
 //!
-//! GPU-dominant is GPU > 40 and GPU > CPU. Packages take most of the energy of nearly every workload that has no
-//! graphics processor, of one that waits just as of one that computes; so the override to compute asks for a CPU
-//! intensity above low besides.
+//! GPU-dominant is GPU > 40 and GPU > CPU. Packages take most of the energy of nearly every workload without a
+//! graphics processor, whether it waits or computes; so the override to compute also requires a CPU intensity above
+//! low.
 
 use super::metrics::{Energy, WorkloadMetrics};
 use super::{
@@ -24,7 +24,7 @@ use joulie_core::placement::class::WorkloadClass;
 use power_units::{Percent, Ratio, Role};
 use std::fmt::Write as _;
 
-/// What the hints and the metrics make of a workload; without metrics the hints alone.
+/// The profile that follows from the hints and the metrics; without metrics from the hints alone.
 #[must_use]
 pub fn classify(hints: &Hints, metrics: Option<&WorkloadMetrics>) -> WorkloadProfile {
     let Some(metrics) = metrics.filter(|metrics| !metrics.is_empty()) else {
@@ -67,8 +67,8 @@ const UNUSED: DeviceUsage = DeviceUsage {
     utilization: None,
 };
 
-/// What class the metrics suggest for a workload that names none. Simulated workloads are classified so where the
-/// configuration asks for it; a class that is named always stands, standard too.
+/// The class that the metrics suggest for a workload that names none. Simulated workloads are classified like this if
+/// the configuration asks for it. A named class always stays, `standard` too.
 #[must_use]
 pub fn derive_class(hints: &Hints, metrics: &WorkloadMetrics) -> WorkloadClass {
     if hints.explicit {
@@ -96,7 +96,7 @@ impl Reason {
     }
 }
 
-/// The signals as the comparisons take them: one that is missing is no evidence for anything.
+/// The signals for comparisons: a missing signal counts as zero, so it is no evidence.
 struct Seen {
     cpu: Percent,
     gpu: Percent,
@@ -146,7 +146,7 @@ fn cpu_bound(metrics: &WorkloadMetrics) -> (Bound, Sensitivity) {
     }
 }
 
-/// What Kepler's joules say against the utilisation.
+/// Applies the Kepler override to the verdict by utilisation.
 fn by_energy(verdict: DeviceUsage, energy: Energy, reason: &mut Reason) -> DeviceUsage {
     let exceeds = |share: Option<Ratio>, percent: i32| {
         share.is_some_and(|share| share > Percent::from_int(percent).to_ratio(Role::Nearest))

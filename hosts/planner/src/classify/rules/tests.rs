@@ -1,4 +1,4 @@
-//! The rows of conformance table C15 and the thresholds that were probed.
+//! The rows of conformance table C15, and the tested thresholds.
 
 use super::*;
 use power_units::MicroJoules;
@@ -68,7 +68,7 @@ fn c15_what_the_graphics_processors_say() {
     assert_eq!(row("50", "0", ""), none);
     assert_eq!(row("0", "0", "0"), none);
     assert_eq!(row("50", "", ""), none);
-    // Energy alone shows that there is one.
+    // Energy alone shows that a graphics processor exists.
     let drawing = with_energy(metrics("50", "", ""), (50, 10, 1));
     assert_eq!(gpu(drawing), (Low, Mixed, Sensitivity::Low));
 }
@@ -109,10 +109,10 @@ fn c15_the_energy_overrides_the_utilisation() {
     assert_eq!(cpu(overridden), (Medium, Compute, Sensitivity::High));
     assert!(profile(overridden).reason.contains("kepler override"));
     assert_eq!(cpu(with_energy(metrics("80", "", ""), (50, 50, 0))), (High, Memory, Sensitivity::Low));
-    // Strictly more than 0.70 and 0.40.
+    // Strictly above 0.70 and 0.40.
     assert_eq!(profile(with_energy(metrics("50", "", ""), (70, 30, 0))).cpu.bound, Bound::Mixed);
     assert_eq!(profile(with_energy(metrics("50", "", ""), (60, 40, 0))).cpu.bound, Bound::Mixed);
-    // No energy at all overrides nothing.
+    // Zero energy overrides nothing.
     assert_eq!(profile(with_energy(metrics("50", "", ""), (0, 0, 0))).cpu.bound, Bound::Mixed);
 }
 
@@ -178,14 +178,14 @@ fn c15_a_class_from_metrics() {
     assert_eq!(derive("85", "0", "15"), Performance);
     assert_eq!(derive("15", "0", "10"), Standard);
     assert_eq!(derive("30", "85", "20"), Performance);
-    // A class that is named stands.
+    // A named class stays.
     assert_eq!(derive_class(&hints("standard"), &metrics("80", "", "20")), Standard);
     assert_eq!(derive_class(&hints("performance"), &metrics("1", "", "")), Performance);
 }
 
 #[test]
 fn a_signal_that_is_missing_is_no_evidence() {
-    // An unknown use of the processors is not an idle one.
+    // An unknown use of the processors is not zero use.
     let unknown = profile(metrics("", "10", ""));
     assert_eq!((unknown.cpu.intensity, unknown.cpu.bound), (Intensity::Medium, Bound::Mixed));
     assert_eq!(unknown.cpu.utilization, None);
