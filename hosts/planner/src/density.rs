@@ -1,11 +1,12 @@
 //! Normalized compute density, which decides the order in which nodes get full power (highest first), and the hardware
-//! family, of which each keeps some performance supply.
+//! family; each family keeps some performance supply.
 //!
-//! Two figures are kept apart. The *components* are what the metric `joulie_operator_node_compute_density` exports, on
-//! the catalogue's scale. They cannot order a cluster: the catalogue's CPU figure is already that of a whole node, so
-//! that multiplying it by cores makes it quadratic, and eight of the densest boards add 4 % to it. The *order* counts
-//! devices instead: a package of the densest CPU that is embedded counts 1 and a board of the densest GPU counts 1, and
-//! any other counts in proportion. It depends on the node alone, so it does not move when another node comes or goes.
+//! There are two separate figures. The *components* are exported by the metric `joulie_operator_node_compute_density`,
+//! on the catalogue's scale. They cannot order a cluster: the catalogue's CPU figure is already that of a whole node,
+//! so that multiplying it by cores makes it quadratic, and eight of the densest boards add 4 % to it. The *order*
+//! counts devices instead: a package of the densest embedded CPU counts 1, a board of the densest GPU counts 1, and any
+//! other counts in proportion. It depends on the node alone, so it does not change when another node is added or
+//! removed.
 
 use crate::catalog::{self, CpuModel, GpuModel};
 use crate::hardware::{Cpu, ResolvedHardware};
@@ -15,7 +16,7 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 
-/// How much compute a node holds.
+/// A node's compute density.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Density {
     /// The CPU component of the metric.
@@ -26,15 +27,15 @@ pub struct Density {
     pub order: Ratio,
 }
 
-/// The catalogue's figure for AMD_EPYC_9965. Such a figure is that of two packages, here and in whatever is divided by
-/// it, so one package of it counts 1.
+/// The catalogue's figure for AMD_EPYC_9965. Catalogue figures are for two packages, here and in the figures that are
+/// divided by it, so one package of this model counts 1.
 const DENSEST_CPU: Ratio = Ratio::from_int(1776);
 /// The catalogue's figure for a board of AMD_INSTINCT_MI300X.
 const DENSEST_GPU: Ratio = Ratio::from_int(750);
 
 impl Density {
-    /// The density of a node. What the catalogue does not know adds nothing, except that an unknown GPU counts by the
-    /// highest power limit that it reports.
+    /// The density of a node. Hardware that the catalogue does not know adds nothing, except that an unknown GPU counts
+    /// by the highest power limit that it reports.
     #[must_use]
     pub fn of(resolved: &Resolved) -> Self {
         let ResolvedHardware { cpu, gpu } = &resolved.hardware;
@@ -63,7 +64,7 @@ fn gpu_figure(model: &GpuModel) -> Ratio {
     model.density.unwrap_or_else(|| Ratio::from_bits(model.max.to_bits()))
 }
 
-/// The metric's CPU component: by cores where they are known, else by packages, else as one.
+/// The metric's CPU component: by cores if known, else by packages, else as one.
 fn cpu_component(figure: Ratio, cores: Option<u32>, sockets: Option<u32>) -> Ratio {
     figure.times(cores.or(sockets).unwrap_or(1).max(1))
 }
@@ -73,8 +74,9 @@ fn gpu_component(figure: Ratio, count: u32) -> Ratio {
     figure.times(count.max(1))
 }
 
-/// How many whole packages the node's processors amount to. Logical processors may be twice the cores, so packages
-/// bound them; a virtual machine has fewer cores than its package, so cores bound packages; unknown is one package.
+/// How many whole packages the node's processors equal. The reported cores may be logical processors, twice the real
+/// cores, so the package count is an upper bound; a virtual machine has fewer cores than its package, so the cores are
+/// an upper bound too. Unknown counts as one package.
 fn packages(cpu: &Cpu, cores_of_package: Option<u32>) -> Ratio {
     let whole = |count: u32| Ratio::ONE.times(count);
     let by_cores = cpu
@@ -88,15 +90,15 @@ fn packages(cpu: &Cpu, cores_of_package: Option<u32>) -> Ratio {
     }
 }
 
-/// Devices of the densest kind that the node amounts to, from its CPU figure times packages and its GPU figure times
+/// How many devices of the densest kind the node equals, from its CPU figure times packages and its GPU figure times
 /// boards.
 fn order(cpu: Ratio, gpu: Ratio) -> Ratio {
     let part = |of: Ratio, whole| of.ratio_to(whole, Role::Nearest).unwrap_or(Ratio::ZERO);
     part(cpu, DENSEST_CPU) + part(gpu, DENSEST_GPU)
 }
 
-/// What makes nodes exchangeable: the GPU model of a GPU node, the CPU model of a CPU-only one. Two spellings of one
-/// name are the same family.
+/// The key by which nodes are interchangeable: the GPU model of a GPU node, the CPU model of a CPU-only node. Two
+/// spellings of one name are the same family.
 #[derive(Clone, Debug)]
 pub struct Family {
     device: Device,

@@ -1,14 +1,14 @@
 //! The building: ambient temperature, the power of the machines, the power of their cooling, and the real power
 //! usage effectiveness.
 //!
-//! A query that fails leaves the last good value standing, with its age, until it is too old; it never becomes zero.
-//! 0 °C is a temperature like any other. Every value is dated by its own source and judged at the moment of asking.
+//! A failed query keeps the last good value, with its age, until it is too old; it never becomes zero. 0 °C is a valid
+//! temperature. Every value has the time stamp of its own source, and its age is checked at each query.
 
 use power_units::{Celsius, Micros, Ratio, Role, Stamp, Watts};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// One value that a facility's sensors gave.
+/// One value from the facility's sensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observation<'a> {
     /// The ambient temperature of the building.
@@ -19,7 +19,7 @@ pub enum Observation<'a> {
     ItPower(Watts),
     /// The power of the cooling.
     CoolingPower(Watts),
-    /// The power of one rack, machines that nobody manages included.
+    /// The power of one rack, unmanaged machines included.
     RackPower(&'a str, Watts),
 }
 
@@ -28,8 +28,8 @@ pub enum Observation<'a> {
 pub enum Impossible {
     /// A temperature outside −60…100 °C.
     Temperature,
-    /// Machines, a rack or cooling that draw nothing or less. Cooling of 0 W would be the best effectiveness there is,
-    /// and is what a meter says that has failed.
+    /// Zero or negative power of machines, a rack or cooling. Cooling of 0 W would give the best possible
+    /// effectiveness, and is what a failed meter reports.
     Power,
 }
 
@@ -44,12 +44,12 @@ impl fmt::Display for Impossible {
 
 impl std::error::Error for Impossible {}
 
-/// A value and how old it is.
+/// A value and its age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Aged<T> {
     /// The value.
     pub value: T,
-    /// How long ago it was true.
+    /// How long ago it was measured.
     pub age: Micros,
 }
 
@@ -60,15 +60,15 @@ struct Dated<T> {
 }
 
 impl<T: Copy> Dated<T> {
-    /// The value if it is at most `hold` old, and not from before a clock was set back.
+    /// The value if it is at most `hold` old, and not dated after `now` because a clock was set back.
     fn at(self, now: Stamp, hold: Micros) -> Option<Aged<T>> {
         let age = now.since(self.at)?;
         (age <= hold).then_some(Aged { value: self.value, age })
     }
 }
 
-/// A value that is younger than the one that stands takes its place, and so does any after a clock was set back. Of two
-/// for the same moment the larger stands: the order in which they came is no reason.
+/// Replaces the stored value by a newer one, or by any one after a clock was set back. Of two with the same time stamp
+/// the larger is kept, so that the order of arrival does not matter.
 fn renew<T: Copy + Ord>(standing: &mut Option<Dated<T>>, new: Dated<T>, now: Stamp) {
     let keep = standing.is_some_and(|old| (old.at, old.value) > (new.at, new.value) && old.at <= now);
     if !keep {
@@ -90,10 +90,10 @@ const COLDEST: Celsius = Celsius::from_int(-60);
 const HOTTEST: Celsius = Celsius::from_int(100);
 
 impl Facility {
-    /// Takes in what a sensor said `at` a moment; a moment that is yet to come counts as `now`.
+    /// Records a sensor's value of the time `at`; a time in the future counts as `now`.
     ///
     /// # Errors
-    /// When no working sensor says that. What stood before still stands.
+    /// When no working sensor gives this value. The stored value is kept.
     pub fn record(&mut self, now: Stamp, at: Stamp, observation: Observation<'_>) -> Result<(), Impossible> {
         let at = at.min(now);
         match observation {
@@ -114,13 +114,13 @@ impl Facility {
         Ok(())
     }
 
-    /// Forgets zones and racks of which nothing was heard for `hold`.
+    /// Removes zones and racks without a value for `hold`.
     pub fn expire(&mut self, now: Stamp, hold: Micros) {
         self.zones.retain(|_, dated| dated.at(now, hold).is_some());
         self.racks.retain(|_, dated| dated.at(now, hold).is_some());
     }
 
-    /// What is true at `now`, of values that are at most `hold` old.
+    /// The values at `now` that are at most `hold` old.
     #[must_use]
     pub const fn at(&self, now: Stamp, hold: Micros) -> View<'_> {
         View { facility: self, now, hold }
@@ -157,7 +157,7 @@ pub struct View<'a> {
 }
 
 impl View<'_> {
-    /// The ambient temperature of a zone, or of the building where the zone is not known.
+    /// The ambient temperature of a zone, or of the building if the zone's is unknown.
     #[must_use]
     pub fn ambient(&self, zone: Option<&str>) -> Option<Aged<Celsius>> {
         let of_zone = zone.and_then(|zone| self.facility.zones.get(zone)).copied();
@@ -176,13 +176,13 @@ impl View<'_> {
         self.of(self.facility.cooling_power)
     }
 
-    /// The power of a rack, as the facility measures it.
+    /// The power of a rack, as measured by the facility.
     #[must_use]
     pub fn rack_power(&self, rack: &str) -> Option<Aged<Watts>> {
         self.of(self.facility.racks.get(rack).copied())
     }
 
-    /// The real power usage effectiveness, (IT + cooling) / IT, as old as the older of the two.
+    /// The real power usage effectiveness, (IT + cooling) / IT; its age is that of the older of the two.
     #[must_use]
     pub fn pue(&self) -> Option<Aged<Ratio>> {
         let (it, cooling) = (self.it_power()?, self.cooling_power()?);
@@ -310,7 +310,7 @@ mod tests {
         );
         facility.record(at(20), at(20), celsius(12)).unwrap();
         assert_eq!(degrees(&facility, 20), Some(Celsius::from_int(12)));
-        // A source whose clock runs ahead does not make its value last for ever.
+        // A source whose clock is ahead does not keep its value valid forever.
         facility.record(at(30), at(9_999), celsius(14)).unwrap();
         assert_eq!(degrees(&facility, 331), None);
     }

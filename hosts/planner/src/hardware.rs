@@ -1,4 +1,4 @@
-//! What is known of a node's hardware, from whatever source: every fact may be missing, and missing is not zero.
+//! The known facts of a node's hardware, from any source: every fact may be missing, and a missing fact is not zero.
 
 use power_units::Watts;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ pub struct ResolvedHardware {
 /// A node's processors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cpu {
-    /// The catalogue's name of the model, else the raw one.
+    /// The catalogue's name of the model, else the raw name.
     pub model: Option<Arc<str>>,
     /// How many packages.
     pub sockets: Option<u32>,
@@ -30,7 +30,7 @@ pub struct Cpu {
 /// A node's graphics processors, all of one model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuInventory {
-    /// The catalogue's name of the model, else the raw one.
+    /// The catalogue's name of the model, else the raw name.
     pub model: Option<Arc<str>>,
     /// How many, at least one.
     pub count: u32,
@@ -40,18 +40,18 @@ pub struct GpuInventory {
     pub max: Option<Watts>,
 }
 
-/// What one device can be limited to.
+/// The range of one device's power limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PowerRange {
-    /// The lowest limit, where one is known.
+    /// The lowest limit, if known.
     pub min: Option<Watts>,
     /// The highest limit.
     pub max: Watts,
 }
 
 impl PowerRange {
-    /// The range of a device that says so itself: without a highest limit above zero it says nothing, and a lowest one
-    /// that is impossible is not known.
+    /// The range that a device reports itself: `None` without a highest limit above zero; an impossible lowest limit
+    /// counts as unknown.
     #[must_use]
     pub fn discovered(min: Option<Watts>, max: Option<Watts>) -> Option<Self> {
         let max = max.filter(|&max| max > Watts::ZERO)?;

@@ -1,12 +1,12 @@
 //! The caps to write for a node: per package for CPUs, per GPU for GPUs.
 //!
-//! A cap is a percentage of the device's highest limit; watts are written where the cluster asks for absolute caps, and
-//! then win. Watts are always those of one device, never of the node, and a limit rounds down. The range that they are
-//! brought into is the user's, else the one that the node reports, else the catalogue's, else none: what a device can
-//! really do is the agent's to clamp.
+//! A cap is a percentage of the device's highest limit. If the cluster asks for absolute caps, watts are written, and
+//! watts take precedence. Watts are always those of one device, never of the node, and a limit rounds down. They are
+//! clamped to the user's range, else to the range that the node reports, else to the catalogue's, else not at all: the
+//! agent clamps to what the device really supports.
 //!
-//! A node with GPUs gets no CPU cap unless the cluster asks for it: its CPUs are a small part of its power and feed
-//! the GPUs.
+//! A node with GPUs gets no CPU cap unless the cluster asks for it: its CPUs are a small part of its power and feed the
+//! GPUs.
 
 use crate::catalog::{self, Catalog, CpuModel, GpuModel};
 use crate::hardware::PowerRange;
@@ -18,26 +18,26 @@ use std::fmt;
 /// The caps of one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct NodeCaps {
-    /// For every package; nothing leaves the CPUs alone.
+    /// The cap of every package; `None` leaves the CPUs unchanged.
     pub cpu: Option<DeviceCap>,
-    /// For every GPU; nothing leaves the GPUs alone.
+    /// The cap of every GPU; `None` leaves the GPUs unchanged.
     pub gpu: Option<DeviceCap>,
 }
 
-/// A cap on one device, as the objects carry it. Watts win over the percentage.
+/// A cap on one device, as in the objects. Watts take precedence over the percentage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DeviceCap {
-    /// The part of the device's highest limit.
+    /// The percentage of the device's highest limit.
     pub percent: Option<Percent>,
-    /// The limit itself.
+    /// The limit in watts.
     pub watts: Option<Watts>,
 }
 
 impl DeviceCap {
-    /// The device's highest limit: no cap, said aloud.
+    /// The device's highest limit: an explicit "no cap".
     pub const LIFTED: Self = Self { percent: Some(Percent::HUNDRED), watts: None };
 
-    /// Whether it is certainly lower, whatever the device.
+    /// Whether it is certainly lower, for any device.
     fn is_below(self, other: Self) -> bool {
         match (self.watts, other.watts) {
             (Some(watts), Some(other)) => watts < other,
@@ -53,7 +53,7 @@ impl DeviceCap {
     }
 }
 
-/// A hundredth of a percent or of a watt: objects are not written for less.
+/// A hundredth of a percent or of a watt: a smaller change is not written.
 const DEAD_BAND_BITS: u64 = (1 << 32) / 100;
 
 fn close(a: Option<i64>, b: Option<i64>) -> bool {
@@ -65,7 +65,7 @@ fn close(a: Option<i64>, b: Option<i64>) -> bool {
 }
 
 impl NodeCaps {
-    /// Whether they cap the same, apart from a difference that is worth no write.
+    /// Whether they cap the same, apart from a difference too small to write.
     #[must_use]
     pub fn same_as(&self, other: &Self) -> bool {
         let same = |a: Option<DeviceCap>, b: Option<DeviceCap>| match (a, b) {
@@ -76,16 +76,16 @@ impl NodeCaps {
         same(self.cpu, other.cpu) && same(self.gpu, other.gpu)
     }
 
-    /// These caps after `published`: a device that is no longer to be capped is given its highest limit, because an
-    /// agent leaves alone what the desired state no longer names.
+    /// These caps after `published`: a device that is no longer capped gets its highest limit, because an agent does
+    /// not touch a device that the desired state no longer names.
     #[must_use]
     pub fn after(self, published: &Self) -> Self {
         let lift = |cap: Option<DeviceCap>, was: Option<DeviceCap>| cap.or(was.map(|_| DeviceCap::LIFTED));
         Self { cpu: lift(self.cpu, published.cpu), gpu: lift(self.gpu, published.gpu) }
     }
 
-    /// These caps, or of `other` what is certainly lower: a percentage is lower than a percentage, watts than watts, and
-    /// any cap than none. What cannot be told stays as it is.
+    /// These caps, or those of `other` where they are certainly lower: a percentage is compared with a percentage,
+    /// watts with watts, and any cap is lower than none. If they cannot be compared, the cap stays.
     #[must_use]
     pub fn lowered_to(self, other: &Self) -> Self {
         let lower = |cap: Option<DeviceCap>, other: Option<DeviceCap>| match (cap, other) {
@@ -95,7 +95,7 @@ impl NodeCaps {
         Self { cpu: lower(self.cpu, other.cpu), gpu: lower(self.gpu, other.gpu) }
     }
 
-    /// They name no device below its highest limit.
+    /// Whether no device is capped below its highest limit.
     #[must_use]
     pub fn are_lifted(&self) -> bool {
         let lifted = |cap: Option<DeviceCap>| cap.is_none_or(|cap| cap.same_as(DeviceCap::LIFTED));
@@ -106,13 +106,13 @@ impl NodeCaps {
 /// Whether the CPUs of GPU nodes are capped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GpuNodeCpus {
-    /// They are left alone.
+    /// They are not capped.
     Leave,
-    /// They are capped as any others.
+    /// They are capped like any others.
     Cap,
 }
 
-/// What the caps are, as configured.
+/// The configuration of the caps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapSettings {
     /// `CPU_PERFORMANCE_CAP_PCT_OF_MAX`, `CPU_ECO_CAP_PCT_OF_MAX`
@@ -121,15 +121,15 @@ pub struct CapSettings {
     pub cpu_watts: PerProfile<Watts>,
     /// `CPU_WRITE_ABSOLUTE_CAPS`: watts in place of the percentage
     pub cpu_absolute: bool,
-    /// Whether all of that applies to GPU nodes.
+    /// Whether the CPU settings apply to GPU nodes.
     pub gpu_node_cpus: GpuNodeCpus,
-    /// `GPU_PERFORMANCE_CAP_PCT_OF_MAX`, `GPU_ECO_CAP_PCT_OF_MAX`; zero or less leaves the GPUs alone in that profile
+    /// `GPU_PERFORMANCE_CAP_PCT_OF_MAX`, `GPU_ECO_CAP_PCT_OF_MAX`; zero or less does not cap the GPUs in that profile
     pub gpu_percent: PerProfile<Percent>,
     /// `GPU_WRITE_ABSOLUTE_CAPS`: watts beside the percentage
     pub gpu_absolute: bool,
 }
 
-/// What the caps are, checked.
+/// The checked configuration of the caps.
 #[derive(Clone, Debug)]
 pub struct Intents {
     settings: CapSettings,
@@ -202,12 +202,12 @@ impl Intents {
     }
 }
 
-/// A package may be capped from 55 % of its design power to the most that it may draw.
+/// A package may be capped between 55 % of its design power and its greatest power.
 fn catalogue_cpu_range(model: &CpuModel) -> PowerRange {
     PowerRange { min: Some(part(model.tdp, Percent::from_int(55))), max: model.most() }
 }
 
-/// A board whose lowest limit is not published may be capped to half of its highest.
+/// A board whose lowest limit is not published may be capped down to half of its highest.
 fn catalogue_gpu_range(model: &GpuModel) -> PowerRange {
     let min = model.min.unwrap_or_else(|| part(model.max, Percent::from_int(50)));
     PowerRange { min: Some(min), max: model.max }
@@ -218,19 +218,19 @@ fn gpu_watts(percent: Percent, range: PowerRange) -> Watts {
     clamp(part(range.max, percent), range)
 }
 
-/// Never below the one watt that the objects' schema asks for.
+/// Never below the one watt that the objects' schema requires.
 fn clamp(watts: Watts, range: PowerRange) -> Watts {
     watts.within(range.min.unwrap_or(Watts::from_int(1)), range.max)
 }
 
-/// `percent` of `max`, as a limit. The hundredth is divided out last, so that 60 % of 700 W are 420 W and not a bit less.
+/// `percent` of `max`, as a limit. The division by 100 comes last, so that 60 % of 700 W are exactly 420 W.
 fn part(max: Watts, percent: Percent) -> Watts {
     let wide = i128::from(max.to_bits()) * i128::from(percent.to_bits());
     let bits = wide.div_euclid(i128::from(Percent::HUNDRED.to_bits()));
     Watts::from_bits(i64::try_from(bits).unwrap_or(if bits < 0 { i64::MIN } else { i64::MAX }))
 }
 
-/// The ranges that the user states for models, which win over what the nodes report.
+/// The user's ranges for models, which take precedence over what the nodes report.
 #[derive(Clone, Debug, Default)]
 pub struct UserRanges {
     cpus: Vec<(String, PowerRange)>,
@@ -238,8 +238,8 @@ pub struct UserRanges {
 }
 
 impl UserRanges {
-    /// Ranges of one package by CPU model, and of one GPU by product (`GPU_MODEL_CAPS_JSON`). A name may be any that the
-    /// catalogue knows the model by, or the raw one.
+    /// Ranges of one package by CPU model, and of one GPU by product (`GPU_MODEL_CAPS_JSON`). A name may be any that
+    /// the catalogue has for the model, or the raw name.
     ///
     /// # Errors
     /// When a range is impossible, or two ranges are for the same model.
@@ -284,38 +284,38 @@ fn user_range(ranges: &[(String, PowerRange)], model: Option<&str>) -> Option<Po
 pub enum IntentError {
     /// A CPU percentage is not above 0 and at most 100.
     CpuPercent {
-        /// Of which profile.
+        /// The profile.
         profile: Profile,
         /// Its value.
         found: Percent,
     },
     /// A CPU cap is below one watt.
     CpuWatts {
-        /// Of which profile.
+        /// The profile.
         profile: Profile,
         /// Its value.
         found: Watts,
     },
     /// A GPU percentage is above 100.
     GpuPercent {
-        /// Of which profile.
+        /// The profile.
         profile: Profile,
         /// Its value.
         found: Percent,
     },
     /// Eco would have more power than performance.
     Inverted {
-        /// By which setting.
+        /// The setting.
         setting: &'static str,
     },
     /// A user's range is impossible.
     Range {
-        /// For which model.
+        /// The model.
         model: String,
     },
     /// Two of the user's ranges are for the same model.
     RangeTwice {
-        /// For which model.
+        /// The model.
         model: String,
     },
 }

@@ -1,9 +1,9 @@
-//! The hardware view of a node, field by field: what its NodeHardware reports, else what its labels and resources say,
-//! else what the catalogue knows of the model.
+//! The hardware view of a node, field by field: from its NodeHardware, else from its labels and resources, else from
+//! the catalogue's entry for the model.
 //!
-//! A field that one source leaves out is asked of the next; an object that exists but says little blocks nothing.
-//! Whether a node has GPUs is one answer for everything that depends on it, and it is sticky: a device plugin that
-//! restarts, and for a while offers no GPUs, does not turn a GPU node into another one.
+//! A field that one source lacks is taken from the next, so an incomplete object blocks nothing. Whether a node has
+//! GPUs is one answer for everything that depends on it, and it is sticky: when a device plugin restarts and offers no
+//! GPUs for a while, the node is still a GPU node.
 
 mod bounds;
 mod claims;
@@ -18,7 +18,7 @@ use crate::hardware::{Cpu, GpuInventory, PowerRange, ResolvedHardware};
 use power_units::Watts;
 use std::sync::Arc;
 
-/// What is said about a node's hardware, source by source.
+/// The facts about a node's hardware, by source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HardwareFacts {
     /// Its NodeHardware's status, if there is one.
@@ -31,7 +31,7 @@ pub struct HardwareFacts {
     pub allocatable_gpus: u32,
 }
 
-/// What a NodeHardware reports. Blank texts and figures that are not above zero count as not said.
+/// The content of a NodeHardware. Blank texts and figures that are not above zero count as missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Reported {
     /// `cpu.rawModel`
@@ -46,7 +46,7 @@ pub struct Reported {
     pub cpu_min: Option<Watts>,
     /// `cpu.capRange.maxWattsPerSocket`
     pub cpu_max: Option<Watts>,
-    /// `gpu.present`: false is a denial, missing is not.
+    /// `gpu.present`: false means no GPU, missing means unknown.
     pub gpu_present: Option<bool>,
     /// `gpu.rawModel`
     pub gpu_raw_model: Option<Arc<str>>,
@@ -60,7 +60,7 @@ pub struct Reported {
     pub gpu_max: Option<Watts>,
 }
 
-/// What a node's labels say.
+/// The hardware facts of a node's labels.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LabelFacts {
     /// The CPU model.
@@ -94,7 +94,7 @@ impl LabelFacts {
     }
 }
 
-/// The GPUs among a node's allocatable resources. Slices and shares of a GPU are not GPUs and do not count.
+/// The GPUs among a node's allocatable resources. Slices and shares of a GPU do not count.
 #[must_use]
 pub fn allocatable_gpus<'a>(resources: impl IntoIterator<Item = (&'a str, u64)>) -> u32 {
     let is_gpu = |name: &str| {
@@ -108,23 +108,23 @@ pub fn allocatable_gpus<'a>(resources: impl IntoIterator<Item = (&'a str, u64)>)
     u32::try_from(total).unwrap_or(u32::MAX)
 }
 
-/// A node's hardware, and where its power limits are known from.
+/// A node's hardware, and the sources of its power limits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resolved {
-    /// The merged view; a figure that the node did not say itself is the catalogue's.
+    /// The merged view; a figure that the node lacks is the catalogue's.
     pub hardware: ResolvedHardware,
-    /// What the catalogue knows of the CPU model.
+    /// The catalogue's entry of the CPU model.
     pub cpu: Option<Arc<CpuModel>>,
-    /// What the catalogue knows of the GPU model.
+    /// The catalogue's entry of the GPU model.
     pub gpu: Option<Arc<GpuModel>>,
-    /// The range of one package as the node itself reports it.
+    /// The range of one package that the node itself reports.
     pub discovered_cpu: Option<PowerRange>,
-    /// The range of one GPU as the node itself reports it.
+    /// The range of one GPU that the node itself reports.
     pub discovered_gpu: Option<PowerRange>,
 }
 
-/// Merges what is said about a node; `remembered` are the GPUs that it had before, and `gpu_cap` tells that its published
-/// desired state caps a GPU, which nobody would have written for a node without one.
+/// Merges the facts about a node. `remembered` are the GPUs that it had before; `gpu_cap` says that its published
+/// desired state caps a GPU, which is never written for a node without one.
 #[must_use]
 pub fn resolve(
     facts: &HardwareFacts,
@@ -142,7 +142,7 @@ pub fn resolve(
     let discovered_cpu = PowerRange::discovered(reported.cpu_min, reported.cpu_max);
     let discovered_gpu = PowerRange::discovered(reported.gpu_min, reported.gpu_max);
     let count = count_gpus(facts, reported, discovered_gpu.is_some(), remembered, gpu_cap);
-    // A model that nobody names now is the one that was there before, and the catalogue still knows it.
+    // If no source names a model now, the former model is used; the catalogue still has it.
     let gpu_model = gpu_model.or_else(|| remembered.and_then(|gpus| gpus.model.clone()));
     let gpu =
         gpu.or_else(|| gpu_model.as_deref().and_then(|model| catalog.gpu(model))).filter(|_| count.is_some());
@@ -167,12 +167,12 @@ pub fn resolve(
     Resolved { hardware, cpu: cpu.cloned(), gpu: gpu.cloned(), discovered_cpu, discovered_gpu }
 }
 
-/// The design power of a package stands in for a limit that the node does not report.
+/// The design power of a package, in place of a limit that the node does not report.
 fn design_range(cpu: &CpuModel) -> PowerRange {
     PowerRange { min: cpu.least(), max: cpu.most() }
 }
 
-/// The first name that the catalogue knows, by its key there; else the first name that is one at all.
+/// The first name that the catalogue knows, as its key there; else the first name that is not blank.
 fn recognise<'c, Model>(
     names: [&Option<Arc<str>>; 3],
     find: impl Fn(&str) -> Option<&'c Arc<Model>>,
@@ -192,7 +192,7 @@ fn recognise<'c, Model>(
     (raw, None)
 }
 
-/// How many GPUs the node has, or nothing when it has none.
+/// The number of the node's GPUs; `None` when it has none.
 fn count_gpus(
     facts: &HardwareFacts,
     reported: &Reported,
@@ -208,7 +208,7 @@ fn count_gpus(
     }
     let remembered = remembered.map(|gpus| gpus.count);
     match (reported.gpu_present, has_range) {
-        // Present and not counted: as many as before, and at least one.
+        // Present but not counted: as many as before, and at least one.
         (Some(true), _) | (None, true) | (Some(false), true) => remembered.or(Some(1)),
         (Some(false), false) => None,
         (None, false) => remembered.or(gpu_cap.then_some(1)),

@@ -81,8 +81,8 @@ fn the_metrics_components_are_the_published_ones() {
         assert_eq!((text(density.cpu).as_str(), text(density.gpu).as_str()), (cpu, gpu), "{}", node.cpu);
         assert_eq!(family(&facts(&node)), of);
     }
-    // The row "GPU label L40S, count 0": the component's rule counts one, and the node is of its CPU's family. A node
-    // that has no GPU is never asked for the component.
+    // The row "GPU label L40S, count 0": the component's rule counts one, and the node is of its CPU's family. The
+    // component is never computed for a node without a GPU.
     assert_eq!(gpu_component(Ratio::from_int(350), 0), Ratio::from_int(350));
     let labelled = node("AMD_EPYC_9654", 2, 192, Some(("NVIDIA L40S", 0)));
     assert_eq!(family(&facts(&labelled)), "cpu:AMD_EPYC_9654");
@@ -150,7 +150,7 @@ fn a_model_without_a_published_figure_counts_by_frequency_and_power() {
 #[test]
 fn a_count_that_no_machine_has_makes_no_node_the_densest() {
     let density = density(&node("AMD_EPYC_9965", u32::MAX, u32::MAX, Some(("NVIDIA L40S", u32::MAX))));
-    // One package, as where nobody counts.
+    // One package, as when the number is unknown.
     assert_eq!((text(density.cpu).as_str(), density.gpu), ("1776.0", Ratio::ZERO));
     assert!(density.order > Ratio::ZERO);
 }

@@ -11,7 +11,7 @@ fn percent(percent: i32) -> Percent {
     Percent::from_int(percent)
 }
 
-/// What the environment's defaults say.
+/// The defaults of the environment variables.
 fn settings() -> CapSettings {
     CapSettings {
         cpu_percent: PerProfile { performance: percent(100), eco: percent(60) },
@@ -38,7 +38,7 @@ fn cpu_node(model: &str, sockets: u32) -> HardwareFacts {
     HardwareFacts { labels, ..HardwareFacts::default() }
 }
 
-/// A model, its lowest and its highest limit.
+/// A model, its lowest limit and its highest limit.
 type Range = (&'static str, i32, i32);
 
 fn caps_within(
@@ -124,7 +124,8 @@ fn the_users_range_wins_over_the_nodes_and_the_nodes_over_the_catalogues() {
     let ranged = HardwareFacts { reported: Some(reported), ..l40s.clone() };
     assert_eq!(gpu_watts(&[], &ranged), Some(watts(180)));
     assert_eq!(gpu_watts(&[("NVIDIA L40S", 100, 200)], &ranged), Some(watts(120)));
-    // The user may name the product as the device does, and a model that no catalogue knows.
+    // The user may name the product as the device does, and may name a model that is not in the
+    // catalogue.
     let h100 = gpu_node("NVIDIA-H100-80GB-HBM3", 8);
     assert_eq!(gpu_watts(&[("NVIDIA H100 SXM", 100, 500)], &h100), Some(watts(300)));
     assert_eq!(gpu_watts(&[("NVIDIA H200", 100, 600)], &gpu_node("nvidia-h200", 8)), Some(watts(360)));
@@ -136,7 +137,7 @@ fn cpu_watts_are_those_of_one_package() {
     let two = cpu_node("AMD_EPYC_9654", 2);
     let cpu = |facts: &HardwareFacts, profile| caps(absolute(), facts, profile).cpu;
     assert_eq!(cpu(&two, Profile::Eco), cap(None, Some(watts(198))));
-    // The most that a package may draw is 400 W: the upper end of its configurable design power.
+    // The greatest power of a package is 400 W: the upper end of its configurable design power.
     assert_eq!(cpu(&two, Profile::Performance), cap(None, Some(watts(400))));
     // A reported range (Fix list operator B2), whole and without its lower end.
     let reported = |min| {
@@ -151,7 +152,7 @@ fn cpu_watts_are_those_of_one_package() {
     let with_user = |profile| caps_within(absolute(), (&user, &[]), &reported(None), profile).cpu;
     assert_eq!(with_user(Profile::Performance), cap(None, Some(watts(240))));
     assert_eq!(with_user(Profile::Eco), cap(None, Some(watts(120))));
-    // Table C4, caps: what nobody knows a range of gets the plain settings.
+    // Table C4, caps: a device without a known range gets the plain settings.
     let unknown = HardwareFacts::default();
     assert_eq!(cpu(&unknown, Profile::Eco), cap(None, Some(watts(120))));
     assert_eq!(cpu(&unknown, Profile::Performance), cap(None, Some(watts(5000))));
@@ -219,7 +220,7 @@ fn settings_out_of_range_are_refused() {
     ] {
         assert!(matches!(refused(inverted), IntentError::Inverted { .. }));
     }
-    // No GPU cap in performance and one in eco is no contradiction; nor is none at all.
+    // No GPU cap in performance and one in eco is not a contradiction; nor is no GPU cap at all.
     for (performance, eco) in [(0, 60), (100, 0), (-1, -1)] {
         let gpus = CapSettings { gpu_percent: pair(performance, eco), ..settings() };
         assert!(Intents::new(gpus, UserRanges::default()).is_ok());

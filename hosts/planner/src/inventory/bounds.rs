@@ -1,5 +1,5 @@
-//! Bounds of what is said of a node from outside: telemetry, labels, resources, NodeHardware. A count beyond its bound is
-//! a count that nobody said: the next source is asked. It is never cut to the bound, because then it would be believed.
+//! Bounds of facts from outside: telemetry, labels, resources, NodeHardware. A count beyond its bound is treated as
+//! missing, and the next source is used. It is never cut to the bound, because then the false count would be accepted.
 
 use power_units::Watts;
 
@@ -13,13 +13,13 @@ pub const GPUS_MAX: u32 = 64;
 /// The most logical processors of a node: the kernel's own limit (`NR_CPUS` on x86-64 with `MAXSMP`).
 pub const PROCESSORS_MAX: u32 = 8192;
 
-/// The most watts of a package. Processors of 600 W are sold; no socket feeds 4 kW.
+/// The most watts of a package. Processors of 600 W are sold; no socket supplies 4 kW.
 pub const PACKAGE_MAX: Watts = Watts::from_int(4000);
 
 /// The most watts of a GPU. Boards of 1.4 kW are sold, and 3.6 kW are announced for four dies on one board.
 pub const GPU_MAX: Watts = Watts::from_int(4000);
 
-/// A count that can be one: above zero, and within its bound.
+/// A valid count: above zero, and within its bound.
 #[must_use]
 pub fn bounded(count: u32, max: u32) -> Option<u32> {
     Some(count).filter(|count| (1..=max).contains(count))

@@ -1,15 +1,16 @@
-//! What a node says of itself, held against what is known of its models.
+//! Checks a node's own figures against the known facts of its models.
 //!
-//! A node's own token writes its NodeHardware, and a budget is divided by what stands there: a floor of 20 kW a package
-//! takes the watts of all others, a maximum of 50 W lets a package of 400 W draw unseen. So each figure is believed only
-//! as far as the catalogue knows the model, else as far as [`Peers`] of the model say the same, else as far as physics
-//! allows. What is not believed is replaced by the figure that is safe for the site, and told.
+//! A node writes its NodeHardware with its own token, and the budget is divided by those figures: a floor of 20 kW a
+//! package would take the watts of all others, a maximum of 50 W would let a package of 400 W draw uncounted power. So
+//! each figure is accepted only within bounds: those of the catalogue if it knows the model, else those that [`Peers`]
+//! of the model report together, else the physical bounds. A figure that is not accepted is replaced by one that is
+//! safe for the site, and reported.
 //!
-//! | figure | believed | else taken |
+//! | figure | accepted | otherwise |
 //! |---|---|---|
-//! | a maximum | from three quarters to five quarters of the model's | the model's where it says less, five quarters where it says more |
+//! | a maximum | from three quarters to five quarters of the model's | the model's if the figure is lower, five quarters of it if the figure is higher |
 //! | a minimum | up to five quarters of the model's least, and not above the maximum | the model's least |
-//! | a count | up to its bound | nothing: the next source is asked, and of packages at last the kubelet's processors |
+//! | a count | up to its bound | missing: the next source is used, and for packages finally the kubelet's processors |
 
 use super::bounds::{GPU_MAX, GPUS_MAX, PACKAGE_MAX, PROCESSORS_MAX, SOCKETS_MAX, bounded};
 use super::peers::Peers;
@@ -20,14 +21,14 @@ use power_units::{Ratio, Role, Watts};
 use std::fmt;
 use std::sync::Arc;
 
-/// A figure that a node says of itself and that is not believed.
+/// A figure that a node reports of itself and that is not accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Implausible {
-    /// Which, as the object calls it.
+    /// The field, as named in the object.
     pub field: &'static str,
-    /// What it says.
+    /// The reported figure.
     pub said: String,
-    /// What is believed at most, or at least.
+    /// The highest or lowest accepted figure.
     pub bound: String,
 }
 
@@ -37,14 +38,14 @@ impl fmt::Display for Implausible {
     }
 }
 
-/// How far the figure of a board may lie from its model's: vendors and firmware vary, by less than a quarter.
+/// How far a board's figure may differ from its model's: vendors and firmware vary by less than a quarter.
 const LESS: Ratio = Ratio::from_bits(3 << 30);
 const MORE: Ratio = Ratio::from_bits(5 << 30);
 
-/// A node with more GPUs than any that is sold as one machine must offer or be labelled with as many.
+/// A node that reports more GPUs than any single machine on sale has must also offer or be labelled with as many.
 const GPUS_OF_ONE_MACHINE: u32 = 16;
 
-/// Leaves of the facts what can be believed; what cannot is returned beside.
+/// Keeps the facts that can be accepted, and returns the rejected figures beside them.
 #[must_use]
 pub fn believed(facts: HardwareFacts, catalog: &Catalog, peers: &Peers) -> (HardwareFacts, Vec<Implausible>) {
     let HardwareFacts { reported, mut labels, capacity_cpus, allocatable_gpus } = facts;
@@ -78,7 +79,7 @@ pub fn believed(facts: HardwareFacts, catalog: &Catalog, peers: &Peers) -> (Hard
         );
         let sockets_max = sockets_max(capacity_cpus, cores);
         let sockets = count("cpu.sockets", said.sockets, sockets_max, &mut told);
-        // Where nobody else says how many there are, a node counts with all that its processors fill.
+        // If no other source gives their number, a node counts with all the packages that its processors fill.
         let filled = said
             .sockets
             .filter(|&sockets| sockets > 0)
@@ -100,7 +101,7 @@ pub fn believed(facts: HardwareFacts, catalog: &Catalog, peers: &Peers) -> (Hard
     (HardwareFacts { reported, labels, capacity_cpus, allocatable_gpus }, told)
 }
 
-/// As many packages as the processors fill that the kubelet counts, and two at least: cores can be switched off.
+/// The number of packages that the kubelet's processors fill, at least two, because cores can be switched off.
 fn sockets_max(processors: Option<u32>, cores: Option<u32>) -> u32 {
     let filled = processors.map(|all| all.div_ceil(cores.filter(|&cores| cores > 0).unwrap_or(1)).max(2));
     filled.map_or(SOCKETS_MAX, |filled| filled.min(SOCKETS_MAX))
@@ -117,7 +118,7 @@ fn count(field: &'static str, said: Option<u32>, max: u32, told: &mut Vec<Implau
 const CPU_FIELDS: [&str; 2] = ["cpu.capRange.minWattsPerSocket", "cpu.capRange.maxWattsPerSocket"];
 const GPU_FIELDS: [&str; 2] = ["gpu.capRangePerGpu.minWatts", "gpu.capRangePerGpu.maxWatts"];
 
-/// The ends of a range, each as far as it is believed.
+/// The ends of a range, each within its accepted bounds.
 fn range(
     [of_min, of_max]: [&'static str; 2],
     (min, max): (Option<Watts>, Option<Watts>),
@@ -149,11 +150,11 @@ fn range(
         }
         said => said,
     };
-    // What its owner says of a device that it does not let be capped so low is not above what the device is let draw.
+    // A lowest limit is not above the highest, even if the owner does not allow a lower cap.
     (min.map(|min| max.filter(|&max| max > Watts::ZERO).map_or(min, |max| min.min(max))), max)
 }
 
-/// The text by which nodes of one model find each other.
+/// The name by which nodes of one model are grouped.
 pub(super) fn model_of(names: [&Option<Arc<str>>; 2]) -> Option<Arc<str>> {
     names.into_iter().flatten().find(|name| !name.trim().is_empty()).cloned()
 }

@@ -1,5 +1,5 @@
-//! What the nodes of one model say of it together, for models that the catalogue does not know: the middle of what they
-//! say, once there are three, so that one of them alone cannot move it far.
+//! The reports of all nodes of one model, for models that the catalogue does not know: their median, from three nodes
+//! on, so that a single node cannot move it far.
 
 use super::Reported;
 use super::claims::model_of;
@@ -8,10 +8,10 @@ use power_units::Watts;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Fewer than this say nothing together: of two that differ nobody knows which is right.
+/// With fewer reports there is no median: of two that differ it is unknown which is right.
 const FEWEST: u32 = 3;
 
-/// What nodes say of their models.
+/// The reports of nodes about their models.
 #[derive(Clone, Debug, Default)]
 pub struct Peers {
     said: BTreeMap<Arc<str>, [Option<Claim>; 2]>,
@@ -19,14 +19,14 @@ pub struct Peers {
     gpus: BTreeMap<Arc<str>, Voices>,
 }
 
-/// What one node says of one kind of device.
+/// The report of one node about one kind of device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Claim {
     model: Arc<str>,
     range: PowerRange,
 }
 
-/// What is said of a model, and by how many.
+/// The reported values of a model, and how many nodes report each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Voices {
     min: BTreeMap<Watts, u32>,
@@ -34,7 +34,7 @@ struct Voices {
 }
 
 impl Peers {
-    /// Takes in what a node says now; nothing where it is gone. Whether that changes what any model is known by.
+    /// Records a node's present report; `None` when the node was removed. Returns whether any model's median changes.
     pub fn note(&mut self, node: &str, reported: Option<&Reported>) -> bool {
         let claim = |names, min, max| {
             Some(Claim { model: model_of(names)?, range: PowerRange::discovered(min, max)? })
@@ -62,7 +62,7 @@ impl Peers {
         packages || gpus
     }
 
-    /// Forgets the nodes that are gone. Whether that changes what any model is known by.
+    /// Removes the nodes that no longer exist. Returns whether any model's median changes.
     pub fn keep_only(&mut self, is_there: impl Fn(&str) -> bool) -> bool {
         let gone: Vec<Arc<str>> = self.said.keys().filter(|node| !is_there(node)).cloned().collect();
         let mut changed = false;
@@ -72,12 +72,12 @@ impl Peers {
         changed
     }
 
-    /// The range of this node's packages, as all nodes of their model say it.
+    /// The range of this node's packages, by all nodes of their model.
     pub(super) fn packages(&self, of: &Reported) -> Option<PowerRange> {
         agreed(&self.packages, &model_of([&of.cpu_raw_model, &of.cpu_model])?)
     }
 
-    /// The range of this node's GPUs, as all nodes of their model say it.
+    /// The range of this node's GPUs, by all nodes of their model.
     pub(super) fn gpus(&self, of: &Reported) -> Option<PowerRange> {
         agreed(&self.gpus, &model_of([&of.gpu_raw_model, &of.gpu_model])?)
     }
@@ -87,7 +87,7 @@ fn agreed(models: &BTreeMap<Arc<str>, Voices>, model: &str) -> Option<PowerRange
     models.get(model).and_then(Voices::agreed)
 }
 
-/// Takes back what was said and takes in what is; whether that changes what any model is known by.
+/// Replaces a former report by the present one. Returns whether any model's median changes.
 fn replace(models: &mut BTreeMap<Arc<str>, Voices>, was: Option<Claim>, now: Option<Claim>) -> bool {
     let names: Vec<Arc<str>> = was.iter().chain(&now).map(|claim| claim.model.clone()).collect();
     let before: Vec<_> = names.iter().map(|model| agreed(models, model)).collect();
@@ -131,7 +131,7 @@ fn less(voices: &mut BTreeMap<Watts, u32>, of: Watts) {
     }
 }
 
-/// The value that as many say less than as say more; of an even number the lower one of the two.
+/// The median; of an even number of values the lower of the middle two.
 fn middle(voices: &BTreeMap<Watts, u32>) -> Option<Watts> {
     let all = voices.values().fold(0_u32, |sum, &count| sum.saturating_add(count));
     if all < FEWEST {

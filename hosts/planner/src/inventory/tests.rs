@@ -117,7 +117,7 @@ fn whether_a_node_has_gpus_is_asked_of_the_hardware_first() {
     assert_eq!(count(of(Some(true), None), None, 0), Some(1), "present, uncounted");
     assert_eq!(count(of(Some(false), Some(0)), None, 0), None);
     assert_eq!(count(of(None, Some(0)), None, 0), None);
-    // Against a denial, a resource that can be allocated is evidence.
+    // Against a denial, an allocatable resource is evidence.
     assert_eq!(count(of(Some(false), None), None, 2), Some(2));
     // A known range is as well, whatever `present` says (Fix list operator B28).
     let ranged = Reported { gpu_max: Some(watts(700)), ..of(Some(false), None) };
@@ -138,11 +138,11 @@ fn a_device_plugin_that_restarts_does_not_change_the_node() {
     assert_eq!(resolve(&during, Some(&gpus), false, &catalog).hardware.gpu, Some(gpus.clone()));
     let denied = reported(Reported { gpu_present: Some(false), ..Reported::default() });
     assert_eq!(resolve(&denied, Some(&gpus), false, &catalog).hardware.gpu, None);
-    // Nor does it while nobody remembers the node: a GPU cap that is published was written for a GPU.
+    // Nor does it without any memory of the node: a published GPU cap was written for a GPU.
     let taken_over = resolve(&during, None, true, &catalog).hardware.gpu;
     assert_eq!(taken_over, Some(GpuInventory { model: None, count: 1, min: None, max: None }));
     assert_eq!(resolve(&denied, None, true, &catalog).hardware.gpu, None);
-    // A product label alone is no GPU.
+    // A product label alone does not make a GPU.
     assert_eq!(
         resolve(&HardwareFacts { allocatable_gpus: 0, ..before }, None, false, &catalog).hardware.gpu,
         None

@@ -24,7 +24,7 @@ fn gpus(model: &str, min: i32, max: i32) -> Reported {
     }
 }
 
-/// The hardware that is taken of it, and how many of its figures are not believed.
+/// The accepted hardware, and how many of its figures are not accepted.
 fn taken(reported: Reported, peers: &Peers) -> (ResolvedHardware, usize) {
     let catalog = Catalog::embedded().unwrap();
     let facts = HardwareFacts { reported: Some(reported), ..HardwareFacts::default() };
@@ -38,12 +38,12 @@ fn ends((hardware, told): (ResolvedHardware, usize)) -> (Option<Watts>, Option<W
 
 #[test]
 fn a_floor_of_20_kw_is_that_of_the_model() {
-    // Seen: minWattsPerSocket 20000 took 32.8 kW from all others.
+    // Observed: minWattsPerSocket 20000 took 32.8 kW from all others.
     let nobody = Peers::default();
     for said in [packages(EPYC, 20_000, 20_000), packages(EPYC, 20_000, 0), packages(EPYC, 20_000, 400)] {
         let (min, max, told) = ends(taken(said.clone(), &nobody));
         assert_eq!(min, Some(watts(320)), "{said:?}");
-        // Five quarters of 400 W where it says more.
+        // Five quarters of 400 W if it reports more.
         let expected = if said.cpu_max == Some(watts(20_000)) { 500 } else { 400 };
         assert_eq!(max, Some(watts(expected)), "{said:?}");
         assert!(told > 0, "{said:?}");
@@ -53,9 +53,9 @@ fn a_floor_of_20_kw_is_that_of_the_model() {
 #[test]
 fn a_maximum_that_is_understated_is_that_of_the_model() {
     let nobody = Peers::default();
-    // 50 W of a package that may draw 400 W would be 350 W that nobody counts.
+    // 50 W of a package that may draw 400 W would leave 350 W uncounted.
     assert_eq!(ends(taken(packages(EPYC, 20, 50), &nobody)), (Some(watts(20)), Some(watts(400)), 1));
-    // Firmware that allows 320 W, a floor of RAPL's, and a model without a configurable design power are as they are.
+    // Firmware that allows 320 W, a floor from RAPL, and a model without a configurable design power are accepted.
     assert_eq!(ends(taken(packages(EPYC, 100, 320), &nobody)), (Some(watts(100)), Some(watts(320)), 0));
     assert_eq!(ends(taken(packages(EPYC, 0, 500), &nobody)), (None, Some(watts(500)), 0));
     let xeon = "INTEL_XEON_GOLD_6530";
@@ -83,13 +83,13 @@ fn without_a_catalogue_the_peers_of_a_model_bound_each_other() {
     for (node, max) in [("a", 280), ("b", 300), ("c", 310)] {
         peers.note(node, Some(&packages("new", 90, max)));
     }
-    // The middle is 300 W: 225 W to 375 W are believed, and a floor up to 112.5 W.
+    // The median is 300 W: 225 W to 375 W are accepted, and a floor up to 112.5 W.
     let by = |peers: &Peers, min, max| ends(taken(packages("new", min, max), peers));
     let of = |min, max| by(&peers, min, max);
     assert_eq!(of(90, 375), (Some(watts(90)), Some(watts(375)), 0));
     assert_eq!(of(2_000, 3_000), (Some(watts(90)), Some(watts(375)), 2));
     assert_eq!(of(40, 50), (Some(watts(40)), Some(watts(300)), 1));
-    // One of many moves the middle to its neighbour at most, whatever it says.
+    // One of many nodes moves the median at most to its neighbour, whatever it reports.
     peers.note("d", Some(&packages("new", 3_900, 4_000)));
     assert_eq!(by(&peers, 3_900, 4_000), (Some(watts(90)), Some(watts(375)), 2));
 }
@@ -121,7 +121,7 @@ fn a_count_that_no_machine_has_is_asked_of_the_next_source() {
     assert_eq!(of(2, 4_000_000_000, Some(8), 0), (Some(2), Some(8), 1));
     assert_eq!(of(2, 8, Some(4_000_000_000), u32::MAX), (Some(2), Some(8), 2));
     assert_eq!(of(2, 4_000_000_000, Some(u32::MAX), u32::MAX), (Some(2), None, 3));
-    // More than one machine has needs somebody who says so too.
+    // More GPUs than any single machine has need a second source.
     assert_eq!(of(2, 32, None, 4), (Some(2), Some(4), 1));
     assert_eq!(of(2, 32, None, 32), (Some(2), Some(32), 0));
     // 384 processors are four packages of 96 cores at most.
