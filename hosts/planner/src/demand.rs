@@ -1,4 +1,4 @@
-//! Classification input: what pods ask of the power profiles, and how much of it there is.
+//! Classification input: which power profiles pods need, and how many pods need each.
 //!
 //! Demand is derived from the scheduling constraints on the power-profile label, by asking which of the two profiles
 //! could satisfy them:
@@ -6,10 +6,10 @@
 //! - *performance-only*: the pod excludes eco in its required scheduling constraints, and performance satisfies them;
 //! - *eco-only*: the pod can run only on eco;
 //! - *general* (implicit unconstrained): no explicit power-profile constraint, or both profiles are allowed. So is a
-//!   pod that neither profile satisfies, unless it excludes eco in so many words: no planning of profiles helps it.
+//!   pod that neither profile satisfies, unless it explicitly excludes eco: no profile plan can help it.
 //!
-//! The annotation `joulie.io/workload-class` asks for performance on its own, whatever the constraints say; it cannot
-//! take a constraint back, because the scheduler would still hold the pod to it.
+//! The annotation `joulie.io/workload-class` requires performance on its own, whatever the constraints are. It cannot
+//! lift a constraint, because the scheduler would still apply it.
 
 mod counts;
 
@@ -19,23 +19,23 @@ use crate::profile::Profile;
 use joulie_core::placement::class::WorkloadClass;
 use std::collections::BTreeSet;
 
-/// The label key of the power profile unless the cluster chose its own.
+/// The default label key of the power profile.
 pub const POWER_PROFILE_LABEL: &str = "joulie.io/power-profile";
 
-/// What is kept of a pod.
+/// The facts that are kept of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodRow {
     /// Its namespace.
     pub namespace: String,
-    /// The node that it is bound to, if it is.
+    /// The node that it is bound to, if any.
     pub node: Option<String>,
-    /// How far it is.
+    /// Its phase.
     pub phase: PodPhase,
     /// It has a deletion timestamp.
     pub terminating: bool,
-    /// What it asks of the power profiles.
+    /// Its constraints on the power profile.
     pub asks: PodConstraints,
-    /// What it asks of its node.
+    /// Its resource requests.
     pub asked: Asked,
 }
 
@@ -50,7 +50,7 @@ pub enum PodPhase {
     Succeeded,
     /// Done, with an error.
     Failed,
-    /// Not told, or told in a word that we do not know: it may well be running.
+    /// The phase is missing or not recognised: the pod may be running.
     Unknown,
 }
 
@@ -69,7 +69,7 @@ impl PodPhase {
 }
 
 impl PodRow {
-    /// It is neither done nor on its way out.
+    /// It has neither ended nor is it being deleted.
     #[must_use]
     pub const fn is_active(&self) -> bool {
         match self.phase {
@@ -78,8 +78,8 @@ impl PodRow {
         }
     }
 
-    /// As what the pod counts; nothing for one that is not active. One in a namespace outside managed scope is no demand;
-    /// it loads its node as others do.
+    /// What the pod counts as; `None` for one that is not active. A pod in a namespace outside managed scope is no
+    /// demand, but loads its node like any other.
     #[must_use]
     pub fn counted(&self, ignored: &BTreeSet<String>) -> Option<Counted<'_>> {
         let managed = ignored.is_empty() || !ignored.contains(&self.namespace);
@@ -93,18 +93,19 @@ impl PodRow {
     }
 }
 
-/// What a pod asks for: the annotation's text, and its required constraints on the power-profile label alone.
+/// A pod's requirements: the annotation's text, and its required constraints on the power-profile label alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodConstraints {
     /// The text of the annotation `joulie.io/workload-class`.
     pub workload_class: Option<String>,
-    /// The value that `nodeSelector` demands of the label.
+    /// The value that `nodeSelector` requires of the label.
     pub node_selector: Option<String>,
-    /// The terms of the required node affinity, of which one must hold; nothing when there is no required affinity.
+    /// The terms of the required node affinity, of which one must hold; `None` without required affinity.
     pub affinity: Option<Vec<AffinityTerm>>,
 }
 
-/// The expressions on the power-profile label in one term: all must hold. A term without any holds for both profiles.
+/// The expressions on the power-profile label in one term: all must hold. A term without expressions holds for both
+/// profiles.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct AffinityTerm {
     /// The expressions.
@@ -127,9 +128,9 @@ pub enum Operator {
     In,
     /// None of the values.
     NotIn,
-    /// The label is there.
+    /// The label exists.
     Exists,
-    /// The label is not there.
+    /// The label does not exist.
     DoesNotExist,
     /// A whole number above the value.
     Gt,
@@ -153,7 +154,7 @@ impl Operator {
     }
 }
 
-/// A term of required node affinity before it is trimmed.
+/// A term of required node affinity before it is reduced to the label.
 #[derive(Clone, Debug, Default)]
 pub struct RawTerm<'a> {
     /// Key, operator and values of every match expression.
@@ -163,8 +164,8 @@ pub struct RawTerm<'a> {
 }
 
 impl PodConstraints {
-    /// Keeps what concerns the label `key`: the annotation, the selector's value and the expressions on that key.
-    /// A term with neither expressions nor fields matches no node at all and is dropped, as Kubernetes defines.
+    /// Keeps the parts that concern the label `key`: the annotation, the selector's value and the expressions on that
+    /// key. A term with neither expressions nor fields matches no node and is dropped, as Kubernetes defines.
     #[must_use]
     pub fn trim<'a>(
         key: &str,
@@ -189,7 +190,7 @@ impl PodConstraints {
         }
     }
 
-    /// Which class the pod is of.
+    /// The pod's class.
     #[must_use]
     pub fn class(&self) -> DemandClass {
         if WorkloadClass::read(self.workload_class.as_deref()).class == WorkloadClass::Performance {
@@ -200,7 +201,8 @@ impl PodConstraints {
             (true, true) => DemandClass::General,
             (true, false) => DemandClass::PerformanceOnly,
             (false, true) => DemandClass::EcoOnly,
-            // Contradictory. One that names performance, or excludes eco, in so many words is still taken by its word.
+            // The constraints contradict each other. A pod that explicitly names performance or excludes eco is still
+            // performance-only.
             (false, false)
                 if selector == Some(Profile::Performance.as_str()) || self.names_eco_as_excluded() =>
             {
@@ -210,7 +212,7 @@ impl PodConstraints {
         }
     }
 
-    /// Its annotation is a text that is no class.
+    /// Whether its annotation is not a known class.
     #[must_use]
     pub fn is_unrecognised(&self) -> bool {
         !WorkloadClass::read(self.workload_class.as_deref()).recognised
@@ -238,20 +240,20 @@ impl Expression {
             Operator::In => listed(),
             Operator::NotIn => !listed(),
             Operator::Exists => true,
-            // The label is there, and neither profile's text is a whole number.
+            // The label exists, and neither profile's text is a whole number.
             Operator::DoesNotExist | Operator::Gt | Operator::Lt => false,
         }
     }
 }
 
-/// What a pod demands of the power profiles.
+/// A pod's demand on the power profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DemandClass {
     /// It can run on performance nodes only.
     PerformanceOnly,
     /// It can run on eco nodes only.
     EcoOnly,
-    /// It can run on both, or the profiles cannot help it.
+    /// It can run on both, or no profile plan can help it.
     General,
 }
 

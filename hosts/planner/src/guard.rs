@@ -1,5 +1,5 @@
-//! The downgrade guard: a node must not drop to eco while it still runs workloads that require performance supply, and
-//! must not offer performance before its caps are lifted.
+//! The downgrade guard: a node must not drop to eco while it runs workloads that require performance supply, and must
+//! not offer performance before its caps are lifted.
 //!
 //! ```text
 //! [*] --> ActivePerformance
@@ -17,35 +17,35 @@
 //!   profile eco, draining. *Allow* and *unblocked*: it has none (count == 0).
 //! - *plan perf*, *re-plan perf*: the caps of performance are written first; the state follows when they are confirmed.
 //!
-//! When the pods are not known nothing that depends on them changes: the previous state is kept. The soft guard
-//! publishes eco with its caps at once and draining beside it. The hard guard keeps the caps of performance until the
-//! node has drained, and until its eco label has been seen, so that no performance pod can still be on its way; but it
-//! never lifts caps that are already those of eco.
+//! When the pods are unknown, nothing that depends on them changes: the previous state is kept. The soft guard
+//! publishes eco with its caps and the draining mark at once. The hard guard keeps the caps of performance until the
+//! node has drained and its eco label has been seen, so that no performance pod can still be bound to it; but it never
+//! lifts caps that are already those of eco.
 //!
-//! A node that is not seen clearly is never raised: while performance is planned for it, it is treated as one that is
-//! planned as eco. One that has the caps of performance keeps them, for taking them away would be no better founded.
+//! A node without clear visibility is never raised: while performance is planned for it, it is treated as planned for
+//! eco. If it has the caps of performance it keeps them, because removing them would have no better reason.
 
 use crate::node::Visibility;
 use crate::profile::Profile;
 use joulie_core::placement::class::SchedulableClass;
 
-/// Where a node is between its profiles.
+/// A node's state between its profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransitionState {
-    /// Full power, and performance pods are welcome.
+    /// Full power; accepts performance pods.
     ActivePerformance,
     /// Planned as eco while performance pods still run there.
     DrainingPerformance {
-        /// How many of them, when last counted.
+        /// How many of them there were at the last count.
         blocking: u32,
-        /// Whose caps the node has meanwhile.
+        /// Whose caps the node has in this state.
         caps: CapsOf,
     },
     /// Capped.
     ActiveEco,
-    /// The node carries no profile that we know.
+    /// The node has no known profile.
     Unknown {
-        /// Whose caps it has meanwhile.
+        /// Whose caps the node has in this state.
         caps: CapsOf,
     },
 }
@@ -53,9 +53,9 @@ pub enum TransitionState {
 /// Whose caps a desired state carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapsOf {
-    /// Those of a profile, as they are configured now.
+    /// Those of a profile, as configured now.
     Profile(Profile),
-    /// Those that are published, because they are neither profile's: the configuration was another one then.
+    /// The published caps, because they match neither profile: they were made from another configuration.
     Published,
 }
 
@@ -69,7 +69,7 @@ impl CapsOf {
 pub enum StateName {
     /// Full power.
     ActivePerformance,
-    /// On its way to eco.
+    /// Changing to eco.
     DrainingPerformance,
     /// Capped.
     ActiveEco,
@@ -91,8 +91,8 @@ impl StateName {
 }
 
 impl TransitionState {
-    /// The state that a node's label and draining mark tell of; `caps` are those that its desired state carries. Under
-    /// the hard guard an eco label without the caps of eco is a downgrade that was begun: its pods were not counted yet.
+    /// The state that follows from a node's label and draining mark; `caps` are those of its desired state. Under the
+    /// hard guard an eco label without the caps of eco is a started downgrade whose pods were not counted yet.
     #[must_use]
     pub const fn observed(profile: Option<Profile>, draining: bool, caps: CapsOf, mode: GuardMode) -> Self {
         match (profile, draining, caps, mode) {
@@ -121,7 +121,7 @@ impl TransitionState {
         }
     }
 
-    /// What the node offers to pods.
+    /// The class that the node offers to pods.
     #[must_use]
     pub const fn class(self) -> SchedulableClass {
         match self {
@@ -136,50 +136,50 @@ impl TransitionState {
 /// How strictly a downgrade is guarded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuardMode {
-    /// Eco label, eco caps and draining at once.
+    /// Eco label, eco caps and draining mark at once.
     Soft,
-    /// Eco label and draining at once, eco caps when drained.
+    /// Eco label and draining mark at once, eco caps when drained.
     Hard,
 }
 
-/// All that the guard may know about a node.
+/// The guard's input for a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuardFacts {
-    /// What policy plans.
+    /// The profile that the policy plans.
     pub planned: Profile,
-    /// Performance pods on the node that are neither done nor leaving, unless the pods are not known.
+    /// Performance pods on the node that have neither ended nor are being deleted; `None` when the pods are unknown.
     pub blocking: Option<u32>,
-    /// The caps of performance are confirmed, or there is nobody who could have capped anything.
+    /// The caps of performance are confirmed, or no agent exists that could have capped anything.
     pub performance_caps_in_force: bool,
     /// The profile on the node's label.
     pub label: Option<Profile>,
-    /// How well the node is seen.
+    /// How well the node's state is known.
     pub visibility: Visibility,
 }
 
-/// What the guard decided.
+/// The guard's decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GuardDecision {
-    /// The state from here on.
+    /// The new state.
     pub state: TransitionState,
-    /// What is to be published, unless nothing is known well enough to publish anything.
+    /// What to publish; `None` when too little is known to publish anything.
     pub publish: Option<Publication>,
-    /// Why the plan is not carried out yet, if it is not.
+    /// Why the plan is not carried out yet, if so.
     pub held: Option<HoldReason>,
-    /// The change of state, where both states are known ones.
+    /// The change of state, if both states are known.
     pub applied: Option<(StateName, StateName)>,
-    /// The change that begins to be deferred.
+    /// The change that starts to be deferred.
     pub deferred: Option<(StateName, StateName)>,
 }
 
-/// What labels and objects are to say.
+/// The content for labels and objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Publication {
     /// The desired profile.
     pub profile: Profile,
     /// Whose caps the desired state carries.
     pub caps: CapsOf,
-    /// The profile label; nothing leaves it as it is.
+    /// The profile label; `None` leaves it unchanged.
     pub label: Option<Profile>,
     /// The draining mark.
     pub draining: bool,
@@ -188,21 +188,21 @@ pub struct Publication {
 /// Why a plan is not carried out yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldReason {
-    /// The pods are not known, so that none can be excluded.
+    /// The pods are unknown, so performance pods cannot be excluded.
     PodsUnknown,
-    /// Performance pods still run on the node, or could still be on their way.
+    /// Performance pods still run on the node, or could still be bound to it.
     Draining,
     /// The caps of performance are not confirmed.
     CapsUnconfirmed,
-    /// The node became a performance node too short a time ago.
+    /// The node became a performance node too recently.
     Dwell,
-    /// The node is not seen clearly enough to be raised.
+    /// The node's state is not known well enough to raise it.
     Blind,
-    /// What the node was told cannot be read.
+    /// The node's desired state cannot be read.
     Unreadable,
 }
 
-/// Whether full power would be more than the node has.
+/// Whether full power would be more than the node has now.
 const fn is_raise(state: TransitionState) -> bool {
     match state {
         TransitionState::ActivePerformance | TransitionState::Unknown { caps: CapsOf::PERFORMANCE } => false,
@@ -212,7 +212,7 @@ const fn is_raise(state: TransitionState) -> bool {
     }
 }
 
-/// A node whose desired state cannot be read: nothing is published, and nothing is said of it that it does not say.
+/// The decision for a node whose desired state cannot be read: nothing is published, and no profile is claimed for it.
 #[must_use]
 pub const fn unreadable() -> GuardDecision {
     GuardDecision {
@@ -224,7 +224,7 @@ pub const fn unreadable() -> GuardDecision {
     }
 }
 
-/// Moves a node on.
+/// Advances the state of a node.
 #[must_use]
 pub fn step(state: TransitionState, mode: GuardMode, facts: &GuardFacts) -> GuardDecision {
     let may_rise = match facts.visibility {
@@ -239,7 +239,7 @@ pub fn step(state: TransitionState, mode: GuardMode, facts: &GuardFacts) -> Guar
     GuardDecision { held: capped.held.or(Some(HoldReason::Blind)), ..capped }
 }
 
-/// Moves a node on towards what is planned.
+/// Advances the state of a node towards its planned profile.
 fn follow(state: TransitionState, mode: GuardMode, facts: &GuardFacts) -> GuardDecision {
     let next = match (state, facts.planned) {
         (TransitionState::ActivePerformance, Profile::Performance) => TransitionState::ActivePerformance,
@@ -282,7 +282,7 @@ fn follow(state: TransitionState, mode: GuardMode, facts: &GuardFacts) -> GuardD
     }
 }
 
-/// Whether a node without performance pods may have the caps of eco now.
+/// Whether a node without performance pods may get the caps of eco now.
 fn may_cap(state: TransitionState, mode: GuardMode, label: Option<Profile>) -> bool {
     match (mode, state) {
         (GuardMode::Soft, _) | (GuardMode::Hard, TransitionState::ActiveEco) => true,
@@ -315,7 +315,7 @@ fn publication(state: TransitionState, planned: Profile) -> Option<Publication> 
         TransitionState::Unknown { caps } => (None, false, caps),
     };
     match (planned, state) {
-        // Caps first, then the label: what is not performance yet keeps its label and its mark.
+        // Caps first, then the label: until the node is in performance it keeps its label and its mark.
         (Profile::Performance, _) => {
             Some(Publication { profile: Profile::Performance, caps: CapsOf::PERFORMANCE, label, draining })
         }

@@ -1,8 +1,8 @@
 //! Policies: how many nodes run at full power, and which.
 //!
-//! A policy decides the *count* of performance nodes ("HP count"). Which nodes get those assignments follows from the
-//! density-aware order that it is handed: first one node of each hardware family, then by density. The remaining nodes
-//! are eco. Nothing here knows what the nodes do now; holding a node back is the guard's.
+//! A policy decides the *count* of performance nodes ("HP count"). The nodes are then chosen by the given density-aware
+//! order: first one node of each hardware family, then by density. The remaining nodes are eco. The policies do not
+//! know the nodes' present state; holding a node back is the guard's task.
 
 mod queue_aware;
 mod rule_swap;
@@ -17,7 +17,7 @@ use power_units::{Micros, Ratio};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// The cluster's policy with its settings.
+/// The cluster's policy and its settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PlacementPolicy {
     /// A fixed split.
@@ -28,7 +28,7 @@ pub enum PlacementPolicy {
     RuleSwap(RuleSwap),
 }
 
-/// Which policy a configuration names.
+/// The policy that a configuration names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PolicyType {
     /// `static_partition`, the default.
@@ -40,8 +40,8 @@ pub enum PolicyType {
 }
 
 impl PolicyType {
-    /// Reads `POLICY_TYPE`, and whether its text was one that we know: an unknown policy is the default, and somebody
-    /// is to be told.
+    /// Reads `POLICY_TYPE`, and returns whether the text was known: an unknown policy becomes the default and must be
+    /// reported.
     #[must_use]
     pub fn read(text: &str) -> (Self, bool) {
         match text.trim().to_ascii_lowercase().as_str() {
@@ -53,46 +53,46 @@ impl PolicyType {
     }
 }
 
-/// Whether each hardware family keeps performance supply. The specification says it in two ways; a cluster that is told
-/// nothing else keeps to the first.
+/// Whether each hardware family keeps performance supply. The specification states this in two ways; the default is the
+/// first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FamilyFloor {
     /// "Reserve at least one performance node per hardware family": the count is raised to the number of families, even
-    /// above a fraction of zero or `QUEUE_HP_MAX`.
+    /// above a fraction of zero or above `QUEUE_HP_MAX`.
     Raise,
     /// "Preserve at least one performance-capable node per discovered hardware family whenever the requested HP count
-    /// allows it": the count stands, and families get their node from it, the densest first.
+    /// allows it": the count is unchanged, and families get their node from it, the densest first.
     WithinCount,
-    /// Families do not matter: the densest nodes are the performance nodes, and none may be.
+    /// Families are ignored: the densest nodes are the performance nodes, and there may be none.
     Off,
 }
 
-/// What a policy may know.
+/// The input of a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct PlacementPolicyFacts<'a> {
-    /// The family of every eligible node, as a number of its own, densest node first.
+    /// The family of every eligible node as a number, densest node first.
     pub families: &'a [u32],
-    /// P, the queue pressure, unless the pods are not known.
+    /// P, the queue pressure; `None` when the pods are unknown.
     pub pressure: Option<u32>,
     /// The wall clock, since 1970.
     pub wall_clock: Micros,
 }
 
-/// What a policy decided.
+/// The decision of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The profile of every node, in the order of the facts.
     pub profiles: Vec<Profile>,
-    /// The name that desired state carries: the policy that really decided.
+    /// The name for the desired state: of the policy that really decided.
     pub name: &'static str,
-    /// Why that is not the configured one, if it is not.
+    /// Why another policy than the configured one decided, if so.
     pub fallback: Option<Fallback>,
 }
 
 /// Why another policy than the configured one decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fallback {
-    /// The pods are not known, so there is no pressure to follow; the base fraction is kept.
+    /// The pods are unknown, so there is no pressure to follow; the base fraction is used.
     PressureUnknown,
 }
 
@@ -118,8 +118,8 @@ impl PlacementPolicy {
     }
 }
 
-/// Gives `count` nodes of the list full power: the first of each family as far as the floor asks for it, then the
-/// others in list order.
+/// Gives `count` nodes of the list full power: the first of each family as far as the floor requires, then the others
+/// in list order.
 fn select(families: &[u32], count: u32, floor: FamilyFloor) -> Vec<Profile> {
     let mut seen = BTreeSet::new();
     let firsts: Vec<bool> = families.iter().map(|&family| seen.insert(family)).collect();
@@ -144,8 +144,8 @@ fn select(families: &[u32], count: u32, floor: FamilyFloor) -> Vec<Profile> {
 /// `nodes × fraction`, to the nearest whole node, halves up, clamped to `[0, nodes]`.
 fn share(nodes: u32, fraction: Ratio) -> u32 {
     let bits = i128::from(fraction.within(Ratio::ZERO, Ratio::ONE).to_bits());
-    // A decimal fraction such as 0.45 is only known to its last bit. A half within that bit is a half, so that ten
-    // nodes at 0.45 are five nodes and not four.
+    // A decimal fraction such as 0.45 is only exact to its last bit. A half within that bit counts as a half, so that
+    // ten nodes at 0.45 give five nodes, not four.
     let slack = i128::from(bits > 0);
     let halves = (i128::from(nodes) * (bits + slack) + (1 << 31)) >> 32;
     u32::try_from(halves).unwrap_or(u32::MAX).min(nodes)
@@ -165,16 +165,16 @@ pub enum PolicyError {
         /// Its value.
         found: Ratio,
     },
-    /// A count is below the least that makes sense.
+    /// A count is below its minimum.
     TooSmall {
         /// The setting.
         setting: &'static str,
-        /// The least.
+        /// The minimum.
         least: i64,
         /// Its value.
         found: i64,
     },
-    /// The least count is above the highest.
+    /// The minimum count is above the maximum.
     Crossed {
         /// `QUEUE_HP_MIN`
         min: i64,
@@ -199,7 +199,7 @@ impl fmt::Display for PolicyError {
 
 impl std::error::Error for PolicyError {}
 
-/// A fraction as a setting.
+/// Checks a setting that is a fraction.
 fn fraction(setting: &'static str, found: Ratio) -> Result<Ratio, PolicyError> {
     if found >= Ratio::ZERO && found <= Ratio::ONE {
         Ok(found)

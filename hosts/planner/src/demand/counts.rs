@@ -1,5 +1,6 @@
-//! How many pods of which class there are, by the nodes that they are bound to: all that a plan asks of tens of thousands
-//! of pods. A pod is counted and taken back alone, so that whoever keeps the counts need not look at the others.
+//! How many pods of each class there are, by the nodes they are bound to: a plan needs no more of tens of
+//! thousands of pods. Each pod is counted and removed alone, so that a change does not require a pass over the
+//! others.
 
 use super::{DemandClass, PodRow};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,12 +15,12 @@ pub struct ProfileDemand {
     pub eco_only: u32,
     /// All others.
     pub general: u32,
-    /// Pods whose annotation is no class; each is also counted in its class.
+    /// Pods whose annotation is not a known class; each is also counted in its class.
     pub unrecognised: u32,
 }
 
 impl ProfileDemand {
-    /// Both together.
+    /// The sum of the two.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
@@ -30,7 +31,7 @@ impl ProfileDemand {
         }
     }
 
-    /// This without a part of it.
+    /// The difference of the two.
     const fn less(self, part: Self) -> Self {
         Self {
             performance_only: self.performance_only.saturating_sub(part.performance_only),
@@ -41,7 +42,7 @@ impl ProfileDemand {
     }
 }
 
-/// What pods ask of their node while they run.
+/// The resource requests of pods on their node while they run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Asked {
     /// Thousandths of a processor.
@@ -66,16 +67,16 @@ impl Asked {
     }
 }
 
-/// As what a pod counts.
+/// What a pod counts as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted<'a> {
-    /// The node that it is bound to, if it is.
+    /// The node that it is bound to, if any.
     pub node: Option<&'a str>,
-    /// Its class; nothing outside managed scope.
+    /// Its class; `None` outside managed scope.
     pub class: Option<DemandClass>,
-    /// Its annotation is a text that is no class.
+    /// Its annotation is not a known class.
     pub unrecognised: bool,
-    /// What it asks of its node.
+    /// Its resource requests.
     pub asked: Asked,
 }
 
@@ -91,7 +92,7 @@ impl Counted<'_> {
     }
 }
 
-/// The pods that count.
+/// The counts of the pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodCounts {
     waiting: ProfileDemand,
@@ -106,7 +107,7 @@ struct Bound {
 }
 
 impl PodCounts {
-    /// Of these pods, those in the ignored namespaces left out.
+    /// The counts of these pods, without those in the ignored namespaces.
     #[must_use]
     pub fn of<'a>(pods: impl IntoIterator<Item = &'a PodRow>, ignored: &BTreeSet<String>) -> Self {
         let mut counts = Self::default();
@@ -130,7 +131,7 @@ impl PodCounts {
         }
     }
 
-    /// Takes back a pod that was counted.
+    /// Removes a pod that was counted.
     pub fn take_back(&mut self, pod: &Counted<'_>) {
         let Some(node) = pod.node else {
             self.waiting = self.waiting.less(pod.demand());
@@ -145,18 +146,18 @@ impl PodCounts {
         }
     }
 
-    /// The demand of the pods that no node has yet.
+    /// The demand of the pods that are not bound to a node.
     #[must_use]
     pub const fn waiting(&self) -> ProfileDemand {
         self.waiting
     }
 
-    /// The demand of the pods on each node that has any, by the nodes' names.
+    /// The demand of the pods on each node that has any, by node name.
     pub fn bound(&self) -> impl Iterator<Item = (&str, ProfileDemand)> {
         self.bound.iter().map(|(node, bound)| (&**node, bound.demand))
     }
 
-    /// What the pods on each node ask of it, those outside managed scope too, by the nodes' names.
+    /// The resource requests of the pods on each node, those outside managed scope too, by node name.
     pub fn asked(&self) -> impl Iterator<Item = (&str, Asked)> {
         self.bound.iter().map(|(node, bound)| (&**node, bound.asked))
     }

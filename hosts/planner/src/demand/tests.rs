@@ -23,7 +23,7 @@ fn annotation(text: &str) -> PodConstraints {
     PodConstraints { workload_class: Some(text.to_owned()), ..PodConstraints::default() }
 }
 
-/// A running pod; on no node when that is blank.
+/// A running pod; without a node if `node` is blank.
 fn pod(node: &str, asks: PodConstraints) -> PodRow {
     let node = Some(node.to_owned()).filter(|node| !node.is_empty());
     PodRow {
@@ -225,7 +225,7 @@ fn a_pod_in_an_ignored_namespace_does_not_count() {
     let asked = Asked { cpu_milli: 250, gpus: 1 };
     let one = Counted { node: Some("a"), class: Some(PerformanceOnly), unrecognised: false, asked };
     assert_eq!(here.counted(&ignored), Some(one));
-    // It loads its node all the same; one that waits is nobody's.
+    // It still loads its node; a waiting one does not count at all.
     assert_eq!(there.counted(&ignored), Some(Counted { class: None, ..one }));
     assert_eq!(PodRow { node: None, ..there.clone() }.counted(&ignored), None);
     let counts = PodCounts::of([&here, &there], &ignored);

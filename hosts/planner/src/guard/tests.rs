@@ -28,7 +28,7 @@ const fn draining(blocking: u32, caps: CapsOf) -> TransitionState {
     DrainingPerformance { blocking, caps }
 }
 
-/// Every state, with the data that can matter.
+/// Every state, with the relevant data.
 const STATES: [TransitionState; 9] = [
     ActivePerformance,
     draining(0, FULL),
@@ -165,7 +165,7 @@ fn the_hard_guard_waits_for_its_own_label_before_it_caps() {
 fn the_hard_guard_never_lifts_the_caps_of_eco() {
     assert_eq!(hard(ActiveEco, facts(Eco, Some(2))).state, draining(2, LOW));
     assert_eq!(hard(draining(2, LOW), facts(Eco, Some(1))).state, draining(1, LOW));
-    // Fix list operator B9: nor does a label that says nothing.
+    // Fix list operator B9: nor does an unknown label.
     for caps in [LOW, FULL, CapsOf::Published] {
         for pods in [0, 2] {
             let blind = hard(TransitionState::Unknown { caps }, facts(Eco, Some(pods)));
@@ -188,7 +188,7 @@ fn an_upgrade_keeps_label_and_mark_until_the_caps_are_confirmed() {
         let confirmed = GuardFacts { performance_caps_in_force: true, ..waiting };
         assert_eq!(soft(state, confirmed).state, ActivePerformance);
     }
-    // Caps that change on a performance node do not take its label away.
+    // A change of caps on a performance node does not remove its label.
     assert_eq!(soft(ActivePerformance, waiting).state, ActivePerformance);
 }
 
@@ -205,7 +205,7 @@ fn a_transition_is_counted_once_and_from_the_state_it_left() {
     let late = soft(ActiveEco, facts(Eco, Some(1)));
     assert_eq!(late.applied, Some((StateName::ActiveEco, StateName::DrainingPerformance)));
     assert_eq!(late.deferred, None, "the node is eco already");
-    // From or to a state that nobody knows there is no transition.
+    // A change from or to an unknown state is not a transition.
     for facts in [facts(Eco, Some(2)), facts(Eco, Some(0)), facts(Performance, Some(0))] {
         let decision = soft(UNKNOWN, facts);
         assert_eq!((decision.applied, decision.deferred), (None, None));
@@ -251,7 +251,7 @@ fn no_order_of_facts_offers_performance_under_the_caps_of_eco() {
 
 #[test]
 fn a_node_that_is_not_seen_clearly_is_never_raised() {
-    // Whatever it was, whatever is planned, whatever runs there and whatever its agent says.
+    // In any state, with any plan, pods and confirmation.
     for mode in [GuardMode::Soft, GuardMode::Hard] {
         for state in STATES {
             for blocking in [None, Some(0), Some(2)] {
@@ -276,7 +276,7 @@ fn a_node_that_is_not_seen_clearly_is_never_raised() {
                     assert_ne!(decision.state, ActivePerformance, "{what}");
                     assert!(decision.held.is_some(), "{what}");
                     let Some(publish) = decision.publish else { continue };
-                    // A drain that the hard guard lets have full power keeps it; nothing else has it.
+                    // A drain that has full power under the hard guard keeps it; no other node has it.
                     let drains = matches!(state, DrainingPerformance { caps: FULL, .. });
                     assert!(publish.label != Some(Performance) && publish.profile == Eco, "{what}");
                     assert!(drains || publish.caps != FULL, "{what}");

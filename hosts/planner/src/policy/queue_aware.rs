@@ -13,7 +13,7 @@ pub struct QueueAware {
     knobs: Knobs,
 }
 
-/// The settings before they are checked. The count defines itself for any of them.
+/// The settings before they are checked. The count is defined for any values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Knobs {
     pub(super) base: Ratio,
@@ -23,7 +23,7 @@ pub(super) struct Knobs {
 }
 
 impl QueueAware {
-    /// The name that desired state carries.
+    /// The name in the desired state.
     pub const NAME: &'static str = "queue-aware-v1";
 
     /// A split that starts from the fraction `base` (`QUEUE_HP_BASE_FRAC`), has one performance node for every
@@ -31,7 +31,7 @@ impl QueueAware {
     /// (`QUEUE_HP_MIN`, `QUEUE_HP_MAX`; a `max` of 0 sets no bound).
     ///
     /// # Errors
-    /// When a value makes no sense, or `min` is above `max`.
+    /// When a value is out of range, or `min` is above `max`.
     pub fn new(base: Ratio, min: i64, max: i64, pods_per_node: i64) -> Result<Self, PolicyError> {
         let base = fraction("QUEUE_HP_BASE_FRAC", base)?;
         let counts = [
@@ -50,18 +50,19 @@ impl QueueAware {
         Ok(Self { knobs: Knobs { base, min, max, pods_per_node } })
     }
 
-    /// How many of the nodes run at full power under this pressure, before the families are looked at.
+    /// How many of the nodes run at full power under this pressure, before the family floor.
     pub(super) fn count(&self, nodes: u32, pressure: u32) -> u32 {
         count(&self.knobs, nodes, pressure)
     }
 
-    /// How many run at full power while the pressure is not known.
+    /// How many run at full power while the pressure is unknown.
     pub(super) fn base(&self, nodes: u32) -> u32 {
         share(nodes, self.knobs.base)
     }
 }
 
-/// Total in its knobs: below zero `min` is zero, without a positive `max` there is none, and a `min` above it raises it.
+/// Defined for all values: a negative `min` counts as zero, a `max` of zero or less sets no bound, and a `min` above
+/// `max` raises `max`.
 pub(super) fn count(knobs: &Knobs, nodes: u32, pressure: u32) -> u32 {
     let all = i64::from(nodes);
     let min = knobs.min.max(0);

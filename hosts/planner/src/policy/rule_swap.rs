@@ -15,17 +15,17 @@ pub struct RuleSwap {
 const MICROS_PER_SECOND: u64 = 1_000_000;
 
 impl RuleSwap {
-    /// The name that desired state carries.
+    /// The name in the desired state.
     pub const NAME: &'static str = "rule-swap-v1";
 
-    /// Phases as long as the interval, in whole seconds; below one second they last a minute.
+    /// Phases of `interval` in whole seconds; below one second they last a minute.
     #[must_use]
     pub const fn new(interval: Micros) -> Self {
         let whole = interval.get() / MICROS_PER_SECOND;
         Self { phase_secs: if whole == 0 { 60 } else { whole } }
     }
 
-    /// Every node at full power but the first or the second, in turn.
+    /// All nodes run at full power except the first or the second, in turn.
     pub(super) fn profiles(&self, nodes: usize, wall_clock: Micros) -> Vec<Profile> {
         let phase = (wall_clock.get() / MICROS_PER_SECOND) / self.phase_secs % 2;
         let eco = usize::from(phase == 1);

@@ -12,7 +12,7 @@ pub struct StaticPartition {
 }
 
 impl StaticPartition {
-    /// The name that desired state carries.
+    /// The name in the desired state.
     pub const NAME: &'static str = "static-partition-v1";
 
     /// A split with this target fraction of high-performance nodes, `STATIC_HP_FRAC`.
@@ -23,7 +23,7 @@ impl StaticPartition {
         Ok(Self { performance: fraction("STATIC_HP_FRAC", performance)? })
     }
 
-    /// How many of the nodes run at full power, before the families are looked at.
+    /// How many of the nodes run at full power, before the family floor.
     pub(super) fn count(&self, nodes: u32) -> u32 {
         share(nodes, self.performance)
     }
