@@ -1,11 +1,11 @@
 //! Recommendations to reschedule: which pods should leave a node, and why.
 //!
 //! "Scheduling decisions are made once at pod creation. As cluster conditions change, an initially good placement can
-//! become suboptimal." A pod is recommended only with the annotation `joulie.io/reschedulable: "true"`, never when it
-//! is of class performance, by its annotation or because its constraints exclude eco, or names a class that we do not
-//! know, and only from a node whose cooling or PSU stress
-//! exceeds the threshold, or that is draining. A stress that is only the worst that is possible is no reason: nobody
-//! saw it. Recommending moves nothing; [`eviction`] decides what may be moved.
+//! become suboptimal." A pod is recommended only with the annotation `joulie.io/reschedulable: "true"`, and only from
+//! a node whose cooling or PSU stress exceeds the threshold, or that is draining. It is never recommended when it is
+//! of class performance (by its annotation or because its constraints exclude eco), or when it names an unknown
+//! class. A stress that is only the worst case is no reason, because it was not observed. A recommendation moves no
+//! pod; [`eviction`] decides which pods may be moved.
 
 pub mod eviction;
 
@@ -18,7 +18,7 @@ use power_units::Percent;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// From which stress on pods should leave.
+/// The stress above which pods should leave a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MigrationLaw {
     threshold: Percent,
@@ -27,7 +27,7 @@ pub struct MigrationLaw {
 /// The default threshold.
 pub const THRESHOLD: Percent = Percent::from_int(70);
 
-/// A threshold that is none.
+/// A threshold outside its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ThresholdOutOfRange;
 
@@ -40,7 +40,7 @@ impl fmt::Display for ThresholdOutOfRange {
 impl std::error::Error for ThresholdOutOfRange {}
 
 impl MigrationLaw {
-    /// Recommends above `threshold`, and not at it.
+    /// Recommends above `threshold`, but not at it.
     ///
     /// # Errors
     /// When the threshold is not between 0 and 100.
@@ -49,7 +49,7 @@ impl MigrationLaw {
         if in_range { Ok(Self { threshold }) } else { Err(ThresholdOutOfRange) }
     }
 
-    /// Why pods should leave a node. Of two stresses the larger is named, cooling where they are equal.
+    /// Why pods should leave a node. The larger of two stresses is named, or cooling if they are equal.
     #[must_use]
     pub fn reason(&self, node: &NodeConditions<'_>) -> Option<MigrationReason> {
         let exceeds = |stress: Option<Stress>| {
@@ -65,30 +65,30 @@ impl MigrationLaw {
     }
 }
 
-/// A stress score and what it rests on.
+/// A stress score and its grounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stress {
-    /// How much, 0 to 100.
+    /// The stress, 0 to 100.
     pub percent: Percent,
-    /// What that rests on.
+    /// How it was determined.
     pub grounds: Grounds,
 }
 
-/// A node as its twin shows it.
+/// A node's conditions, from its twin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeConditions<'a> {
     /// Its name.
     pub name: &'a str,
-    /// What it offers.
+    /// The class that it offers.
     pub class: SchedulableClass,
-    /// How much of its cooling is in use.
+    /// The percentage of its cooling in use.
     pub cooling: Option<Stress>,
-    /// How much of its rack's power is in use.
+    /// The percentage of its rack's power in use.
     pub psu: Option<Stress>,
 }
 
 impl<'a> NodeConditions<'a> {
-    /// The node that `twin` is the twin of.
+    /// The conditions that a node's twin shows.
     #[must_use]
     pub fn of(name: &'a str, twin: &Twin) -> Self {
         Self {
@@ -107,30 +107,30 @@ pub struct RunningPod<'a> {
     pub namespace: &'a str,
     /// Its name.
     pub name: &'a str,
-    /// Where it runs.
+    /// The node it runs on.
     pub node: &'a str,
-    /// What it says of itself.
+    /// Its annotations.
     pub hints: Hints,
-    /// What its scheduling constraints and its annotation ask of the power profiles.
+    /// Its demand on the power profiles, by its scheduling constraints and its annotation.
     pub demand: DemandClass,
 }
 
-/// Why a pod may not be asked to leave, whatever the state of its node.
+/// Why a pod must not be moved, whatever the state of its node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stays {
     /// It has not opted in.
     NotReschedulable,
-    /// Performance-class pods are never rescheduled; one that can run on performance nodes only is of that class.
+    /// Performance-class pods are never rescheduled; a pod that can run on performance nodes only is of that class.
     PerformanceClass,
-    /// It names a class that is none; it may have meant performance.
+    /// It names an unknown class, which may have meant performance.
     UnclearClass,
 }
 
 impl RunningPod<'_> {
-    /// Whether it may be asked to leave.
+    /// Whether it may be moved.
     ///
     /// # Errors
-    /// Why not.
+    /// The reason if not.
     pub fn may_leave(&self) -> Result<(), Stays> {
         if self.demand == DemandClass::PerformanceOnly {
             return Err(Stays::PerformanceClass);
@@ -149,9 +149,9 @@ impl RunningPod<'_> {
 pub enum MigrationReason {
     /// The node's cooling is stressed.
     CoolingStress(Percent),
-    /// The rack's power is.
+    /// The rack's power supply is stressed.
     PsuStress(Percent),
-    /// The node is to become eco.
+    /// The node is changing to eco.
     Draining,
 }
 
@@ -178,8 +178,8 @@ pub struct Recommendation {
     pub reason: MigrationReason,
 }
 
-/// The recommendations of every node, in the order of the pods' names. A node without any has an empty list, which is
-/// to be written as such: it clears what was recommended before.
+/// The recommendations of every node, sorted by the pods' names. A node without any has an empty list, which must be
+/// written: it clears the former recommendations.
 #[must_use]
 pub fn recommend(
     law: &MigrationLaw,

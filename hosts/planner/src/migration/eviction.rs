@@ -1,11 +1,11 @@
 //! Active rescheduling: which of the recommended pods may be evicted now.
 //!
 //! Opt-in. "It does not trigger during normal operation; only when facility stress exceeds the configured threshold",
-//! so a node that is merely draining is left alone. The stress must have lasted, the pod's controller must not have
-//! been asked lately, the node and the cluster have budgets, and there must be a node that can take the pod and is
-//! not stressed itself. A dry run goes by the same rules and spends the same budgets.
+//! so pods stay on a node that is only draining. Conditions: the stress has lasted long enough, the pod's controller
+//! is not in its cooldown, the budgets of the node and the cluster are not spent, and there is a node that can accept
+//! the pod and is not stressed itself. A dry run follows the same rules and spends the same budgets.
 //!
-//! Of each owner is remembered:
+//! The state of each owner:
 //!
 //! ```text
 //!   free ── Evict ──► Pending ── evicted ──► CoolingDown ── cooldown over ──► free
@@ -16,8 +16,8 @@
 //!     └── no outcome within the cooldown (Pending)
 //! ```
 //!
-//! A denied eviction has moved nothing, so it gives its place in the budgets back, and its owner waits: a pod that a
-//! disruption budget holds does not keep the others on the node.
+//! A denied eviction has moved nothing, so it is returned to the budgets, and its owner waits: a pod that a
+//! disruption budget protects does not block the others on the node.
 
 mod law;
 mod requested_resources;
@@ -30,18 +30,18 @@ use joulie_core::placement::class::SchedulableClass;
 use power_units::{Micros, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Who brings a pod back.
+/// Who recreates a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner<'a> {
-    /// Nobody: evicted, it would be gone.
+    /// Nobody: the pod would be lost.
     Nobody,
-    /// Something that brings it back to the same node: a DaemonSet, or the node itself.
+    /// Something that recreates it on the same node: a DaemonSet, or the node itself.
     Pinned,
-    /// A controller that brings it back anywhere.
+    /// A controller that recreates it on any node.
     Controller {
-        /// The outermost one, so that a rollout does not look like a new one.
+        /// The outermost controller, so that a rollout does not look like a new owner.
         key: &'a str,
-        /// When a pod of it was last evicted, as its annotation says.
+        /// How long ago a pod of it was last evicted, by its annotation.
         evicted_ago: Option<Micros>,
     },
 }
@@ -51,50 +51,50 @@ pub enum Owner<'a> {
 pub struct EvictionCandidate<'a> {
     /// The pod.
     pub pod: RunningPod<'a>,
-    /// Who brings it back.
+    /// Who recreates it.
     pub owner: Owner<'a>,
-    /// What it needs elsewhere.
+    /// The resources it needs elsewhere.
     pub needs: RequestedResources,
-    /// It is being deleted already.
+    /// It is already being deleted.
     pub leaving: bool,
 }
 
-/// A node that might lose or take pods.
+/// A node that pods might leave or move to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site<'a> {
     /// The node.
     pub node: NodeConditions<'a>,
-    /// It is ready, and takes new pods.
+    /// It is ready and accepts new pods.
     pub open: bool,
-    /// What is free on it.
+    /// Its free resources.
     pub free: RequestedResources,
 }
 
-/// What became of an eviction.
+/// The outcome of an eviction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EvictionOutcome {
-    /// The pod is on its way.
+    /// The pod is being evicted.
     Evicted,
-    /// The API refused, as for a disruption budget, or could not be asked.
+    /// The API refused it, for example for a disruption budget, or could not be reached.
     Denied,
-    /// There was no such pod any more.
+    /// The pod no longer existed.
     Gone,
 }
 
-/// All that a step may know.
+/// The input of a step.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
-    /// The moment.
+    /// The present time.
     pub now: Stamp,
     /// All nodes.
     pub sites: &'a [Site<'a>],
-    /// All pods that run.
+    /// All running pods.
     pub candidates: &'a [EvictionCandidate<'a>],
-    /// What became of earlier decisions, by owner.
+    /// The outcomes of earlier decisions, by owner.
     pub outcomes: &'a [(&'a str, EvictionOutcome)],
 }
 
-/// What is to happen with one pod of a stressed node.
+/// The decision for one pod of a stressed node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EvictionDecision {
     /// Its node.
@@ -103,54 +103,54 @@ pub struct EvictionDecision {
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// What is to happen.
+    /// The verdict.
     pub verdict: EvictionVerdict,
 }
 
-/// What is to happen with a pod.
+/// What to do with a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EvictionVerdict {
-    /// Annotate the owner, then evict; take the annotation back if the eviction is denied.
+    /// Annotate the owner, then evict; remove the annotation if the eviction is denied.
     Evict {
-        /// Whom to annotate.
+        /// The owner to annotate.
         owner: String,
-        /// What its node offered: `joulie.io/last-eviction-from-class`.
+        /// The class that its node offered: `joulie.io/last-eviction-from-class`.
         from_class: SchedulableClass,
-        /// Why: `joulie.io/last-eviction-reason`.
+        /// The reason: `joulie.io/last-eviction-reason`.
         reason: MigrationReason,
-        /// Only say so.
+        /// Only report it.
         dry_run: bool,
     },
-    /// Leave it.
+    /// Leave the pod on its node.
     Skip(Skip),
 }
 
-/// Why a pod on a stressed or draining node is left where it is.
+/// Why a pod on a stressed or draining node stays there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Skip {
     /// It has not opted in.
     NotReschedulable,
     /// Performance-class pods are never rescheduled.
     PerformanceClass,
-    /// It names a class that is none.
+    /// It names an unknown class.
     UnclearClass,
-    /// It is being deleted already.
+    /// It is already being deleted.
     AlreadyLeaving,
-    /// Nobody would bring it back.
+    /// Nothing would recreate it.
     NoController,
-    /// It would come back to the same node.
+    /// It would be recreated on the same node.
     Pinned,
     /// The node is draining and not stressed.
     NoStress,
     /// The stress has not lasted long enough.
     StressTooShort,
-    /// A pod of its owner was evicted lately, or is about to be.
+    /// A pod of its owner was evicted recently, or is about to be.
     OwnerCoolingDown,
-    /// Enough pods have left this node.
+    /// The node's eviction budget is spent.
     NodeBudgetSpent,
-    /// Enough pods have been moved in the cluster.
+    /// The cluster's eviction budget is spent.
     ClusterBudgetSpent,
-    /// No node that is not stressed itself can take it.
+    /// No node that is not stressed itself can accept it.
     NoDestination,
 }
 
@@ -193,17 +193,17 @@ enum Asked {
 }
 
 impl Asked {
-    /// Since when the owner is left alone, and for how long.
+    /// The start and the length of the owner's wait.
     const fn wait(self, tuning: &Tuning) -> (Stamp, Micros) {
         match self {
-            // An outcome that never comes counts as an eviction: the pod may have gone.
+            // An outcome that never arrives counts as an eviction: the pod may have been evicted.
             Self::Pending { since } | Self::CoolingDown { since } => (since, tuning.cooldown),
             Self::Denied { since } => (since, tuning.retry),
         }
     }
 }
 
-/// An eviction that takes a place in the budgets.
+/// An eviction that counts against the budgets.
 #[derive(Clone, Debug)]
 struct Spent {
     at: Stamp,
@@ -211,7 +211,7 @@ struct Spent {
     owner: String,
 }
 
-/// What is remembered between steps.
+/// The state between steps.
 #[derive(Clone, Debug, Default)]
 pub struct Evictor {
     stressed_since: BTreeMap<String, Stamp>,
@@ -220,8 +220,8 @@ pub struct Evictor {
 }
 
 impl Evictor {
-    /// Decides about every pod of a stressed or draining node. The hottest nodes come first; `may_run` says whether
-    /// the scheduler would put a pod on a node at all, as affinity and taints have it.
+    /// Decides about every pod of a stressed or draining node, the most stressed nodes first. `may_run` says whether
+    /// the scheduler would put a pod on a node at all, by affinity and taints.
     pub fn step(
         &mut self,
         law: &EvictionLaw,
@@ -266,7 +266,7 @@ impl Evictor {
         decisions
     }
 
-    /// Everything but the destination.
+    /// Checks all conditions except the destination.
     fn allowed<'a>(
         &self,
         law: &EvictionLaw,
@@ -317,7 +317,7 @@ impl Evictor {
         EvictionVerdict::Evict { owner: owner.to_owned(), from_class: site.node.class, reason, dry_run }
     }
 
-    /// Takes in what has become of earlier decisions and of the nodes, and forgets what is over.
+    /// Applies the outcomes of earlier decisions and the states of the nodes, and removes what has expired.
     fn settle(&mut self, law: &EvictionLaw, facts: &Facts<'_>) {
         for &(owner, outcome) in facts.outcomes {
             self.conclude(facts.now, owner, outcome);
@@ -335,7 +335,7 @@ impl Evictor {
             .filter(|site| law.strain(&site.node).is_some())
             .map(|site| site.node.name)
             .collect();
-        // A clock that was set back starts the count again.
+        // A clock that was set back restarts the count.
         self.stressed_since.retain(|node, since| strained.contains(node.as_str()) && *since <= facts.now);
         for node in strained {
             self.stressed_since.entry(node.to_owned()).or_insert(facts.now);
@@ -352,7 +352,7 @@ impl Evictor {
                 *asked = Asked::Denied { since: now };
                 self.recent.retain(|spent| spent.owner != owner || spent.at != since);
             }
-            // The pod has left the node, by whoever's hand: its place in the budgets stays taken.
+            // The pod has left the node for any reason: it still counts against the budgets.
             (Asked::Pending { .. }, EvictionOutcome::Gone) => {
                 self.owners.remove(owner);
             }

@@ -56,13 +56,13 @@ fn c15_the_threshold_itself_is_not_exceeded() {
     // 35,000.5 W of 50 kW are 70.001 %.
     let more = Percent::parse("70.001", power_units::Role::Nearest).unwrap();
     assert_eq!(count(psu(more), &[pod("p", "n")]), 1);
-    // 78.4 % of the cooling, as a node of 3920 W has by the linear model.
+    // 78.4 % of the cooling: that of a node of 3920 W in the linear model.
     assert_eq!(count(node("n", 78, 0), &[pod("p", "n")]), 1);
 }
 
 #[test]
 fn performance_pods_are_never_asked_to_leave() {
-    // Fix list operator B-R2: also not from a draining node, and not where the word is misspelt.
+    // Fix list operator B-R2: also not from a draining node, and not when the class is misspelt.
     let of = |class| RunningPod { hints: Hints::read(Some(class), Some("true")), ..pod("p", "n") };
     for stressed in
         [node("n", 99, 99), NodeConditions { class: SchedulableClass::Draining, ..node("n", 1, 1) }]
@@ -80,7 +80,7 @@ fn performance_pods_are_never_asked_to_leave() {
 
 #[test]
 fn a_pod_whose_constraints_exclude_eco_is_of_the_performance_class_too() {
-    // The guard holds a node for it, so it is no pod to be moved, whatever its annotations say.
+    // The guard holds a node for it, so it must not be moved, whatever its annotations are.
     for class in [None, Some("standard")] {
         let hints = Hints::read(class, Some("true"));
         let of = |demand| RunningPod { hints, demand, ..pod("p", "n") };
@@ -116,7 +116,7 @@ fn a_node_that_has_cooled_down_has_an_empty_list_and_not_none() {
 
 #[test]
 fn a_stress_that_nobody_saw_is_no_reason_to_move() {
-    // A node without a meter counts as drawing all that its caps allow: 100 % of its cooling, and nobody measured it.
+    // A node without a meter counts with all that its caps allow: 100 % of its cooling, but unmeasured.
     let by = |grounds| NodeConditions {
         cooling: Some(Stress { percent: Percent::HUNDRED, grounds }),
         psu: None,

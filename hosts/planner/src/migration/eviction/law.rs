@@ -1,4 +1,4 @@
-//! How careful evictions are: what is a reason for one, what is a better place, and how many there may be.
+//! How cautious evictions are: the reason for one, a better destination, and the number allowed.
 
 use super::super::{MigrationLaw, MigrationReason, NodeConditions, Stress};
 use super::Site;
@@ -6,17 +6,17 @@ use joulie_core::placement::class::SchedulableClass;
 use power_units::{Micros, Percent};
 use std::fmt;
 
-/// How careful to be.
+/// How cautious to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// For how long a node must have been stressed without a break.
+    /// How long a node must have been stressed without a break.
     pub stressed_for: Micros,
-    /// For how long an owner is left alone after one of its pods was evicted.
+    /// How long an owner is left alone after one of its pods was evicted.
     pub cooldown: Micros,
-    /// For how long an owner is left alone after an eviction of its pod was denied. A window at least: a pod that may
-    /// not leave is asked once in a window, and leaves the budgets to the others.
+    /// How long an owner is left alone after an eviction of its pod was denied. At least one window: a pod that must
+    /// not leave is tried once in a window, and leaves the budgets to the others.
     pub retry: Micros,
-    /// The span that the budgets are for.
+    /// The time span of the budgets.
     pub window: Micros,
     /// Evictions from one node in a window.
     pub per_node: u32,
@@ -24,11 +24,11 @@ pub struct Tuning {
     pub per_cluster: u32,
     /// How far below the threshold a destination's stress must be.
     pub relief: Percent,
-    /// Decide and count, and evict nothing.
+    /// Decide and count, but evict nothing.
     pub dry_run: bool,
 }
 
-/// Tuning that was found good.
+/// Checked tuning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EvictionLaw {
     pub(super) migration: MigrationLaw,
@@ -71,7 +71,7 @@ impl std::error::Error for TuningError {}
 const DAY: Micros = Micros::new(86_400_000_000);
 
 impl EvictionLaw {
-    /// Evicts for the reasons of `migration`, as carefully as `tuning` says.
+    /// Evicts for the reasons of `migration`, as cautiously as `tuning` says.
     ///
     /// # Errors
     /// When the tuning contradicts itself.
@@ -94,7 +94,7 @@ impl EvictionLaw {
         Ok(Self { migration, tuning })
     }
 
-    /// Why pods should be evicted from a node; draining is no such reason.
+    /// Why pods should be evicted from a node; draining is not a reason.
     pub(super) fn strain(&self, node: &NodeConditions<'_>) -> Option<(MigrationReason, Percent)> {
         match self.migration.reason(node)? {
             reason @ (MigrationReason::CoolingStress(percent) | MigrationReason::PsuStress(percent)) => {
@@ -104,11 +104,12 @@ impl EvictionLaw {
         }
     }
 
-    /// Whether a node takes pods at all, and is better off than the one that they flee from for `reason`.
+    /// Whether a node accepts pods and is better off than the one that they leave for `reason`.
     pub(super) fn is_destination(&self, site: &Site<'_>, reason: MigrationReason) -> bool {
         let most = self.migration.threshold - self.tuning.relief;
         let low = |stress: Option<Stress>| stress.map(|stress| stress.percent <= most);
-        // What the pod flees from must be known to be better there; the other must at least not be known to be worse.
+        // The stress that the pod leaves must be known to be lower there; the other stress must at least not be known
+        // to be too high.
         let (cooling, psu) = (low(site.node.cooling), low(site.node.psu));
         let (fled, other) = match reason {
             MigrationReason::CoolingStress(_) | MigrationReason::Draining => (cooling, psu),

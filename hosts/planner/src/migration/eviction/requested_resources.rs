@@ -1,4 +1,4 @@
-//! Room on a node, and what a pod takes of it.
+//! Free resources of a node, and what a pod takes of them.
 
 /// Resources that pods request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Fix list operator B-R5: every gate of an eviction, one at a time, and what is remembered between steps.
+//! Fix list operator B-R5: every condition of an eviction, one at a time, and the state between steps.
 
 use super::super::Stress;
 use super::super::tests::{law as migration_law, node, pod, stress};
@@ -46,7 +46,7 @@ fn candidate<'a>(name: &'a str, on: &'a str) -> EvictionCandidate<'a> {
     EvictionCandidate { pod: pod(name, on), owner, needs: NEEDS, leaving: false }
 }
 
-/// One hot and one cool node.
+/// One stressed and one unstressed node.
 fn sites() -> Vec<Site<'static>> {
     vec![site(node("hot", 90, 10)), site(node("cool", 20, 10))]
 }
@@ -197,18 +197,18 @@ fn a_denied_eviction_may_be_tried_again_and_a_silent_one_counts() {
     assert!(evicts(&only(&run.step(10, &sites(), &web))));
     run.outcomes = vec![("web", EvictionOutcome::Denied), ("nobody", EvictionOutcome::Evicted)];
     assert_eq!(only(&run.step(11, &sites(), &web)), EvictionVerdict::Skip(Skip::OwnerCoolingDown));
-    // The same denial a second time does not make the wait longer.
+    // A second report of the same denial does not make the wait longer.
     run.outcomes = vec![("web", EvictionOutcome::Denied)];
     assert_eq!(only(&run.step(15, &sites(), &web)), EvictionVerdict::Skip(Skip::OwnerCoolingDown));
     assert!(evicts(&only(&run.step(16, &sites(), &web))));
-    // No outcome, as after a lost answer.
+    // No outcome, as after a lost response.
     assert_eq!(only(&run.step(17, &sites(), &web)), EvictionVerdict::Skip(Skip::OwnerCoolingDown));
     assert!(evicts(&only(&run.step(46, &sites(), &web))));
     // A denial that comes after the eviction was confirmed changes nothing.
     run.outcomes = vec![("web", EvictionOutcome::Evicted), ("web", EvictionOutcome::Denied)];
     assert_eq!(only(&run.step(52, &sites(), &web)), EvictionVerdict::Skip(Skip::OwnerCoolingDown));
     assert!(evicts(&only(&run.step(76, &sites(), &web))));
-    // Of a denial and a late eviction the eviction counts.
+    // Of a denial and a late eviction, the eviction counts.
     run.outcomes = vec![("web", EvictionOutcome::Denied), ("web", EvictionOutcome::Evicted)];
     assert_eq!(only(&run.step(90, &sites(), &web)), EvictionVerdict::Skip(Skip::OwnerCoolingDown));
 }
@@ -221,12 +221,12 @@ fn a_pod_that_may_not_leave_does_not_keep_the_others_on_the_node() {
     let first = run.step(10, &sites(), &pods);
     assert!(evicts(&first[0]));
     assert_eq!(first[1], EvictionVerdict::Skip(Skip::NodeBudgetSpent));
-    // A disruption budget says no: the node's budget is another's, in the same window.
+    // A disruption budget denies it: the node's budget is free for another pod, in the same window.
     run.outcomes = vec![("a", EvictionOutcome::Denied)];
     let second = run.step(11, &sites(), &pods);
     assert_eq!(second[0], EvictionVerdict::Skip(Skip::OwnerCoolingDown));
     assert!(evicts(&second[1]));
-    // A pod that was gone has left all the same.
+    // A pod that no longer existed has left too.
     run.outcomes = vec![("b", EvictionOutcome::Gone)];
     let third = run.step(12, &sites(), &pods);
     assert_eq!(third[1], EvictionVerdict::Skip(Skip::NodeBudgetSpent));
@@ -243,7 +243,7 @@ fn nodes_and_cluster_have_budgets_for_a_window() {
     assert!(evicts(&verdicts[0]) && evicts(&verdicts[2]));
     assert_eq!(verdicts[1], EvictionVerdict::Skip(Skip::NodeBudgetSpent));
     assert_eq!(verdicts[3], EvictionVerdict::Skip(Skip::ClusterBudgetSpent));
-    // However often the step is called in the window.
+    // Repeated calls in one window change nothing.
     let again = run.step(10, &sites, &pods[1..2]);
     assert_eq!(only(&again), EvictionVerdict::Skip(Skip::NodeBudgetSpent));
     assert!(evicts(&only(&run.step(11, &sites, &pods[3..]))));
@@ -260,7 +260,7 @@ fn a_dry_run_spends_the_same_budgets() {
     let mut run = Run::new(Tuning { dry_run: true, ..tuning() });
     run.step(0, &sites(), &pods);
     run.step(10, &sites(), &pods[..1]);
-    // Nobody was asked, so nobody can have denied it.
+    // No eviction was requested, so none can have been denied.
     run.outcomes = vec![("a", EvictionOutcome::Denied)];
     assert_eq!(only(&run.step(20, &sites(), &pods[..1])), EvictionVerdict::Skip(Skip::OwnerCoolingDown));
 }
@@ -286,14 +286,14 @@ fn somewhere_must_be_better() {
     ] {
         assert_eq!(go(Site { free, ..cool }), none);
     }
-    // What the pod flees from must be known to be better; the other may be unknown.
+    // The stress that the pod leaves must be known to be lower; the other may be unknown.
     assert_eq!(go(site(NodeConditions { cooling: None, ..cool.node })), none);
     assert!(evicts(&go(site(NodeConditions { psu: None, ..cool.node }))));
 }
 
 #[test]
 fn a_stress_that_is_the_same_everywhere_moves_nobody() {
-    // PSU stress of the whole cluster, for want of racks.
+    // PSU stress of the whole cluster, because there are no racks.
     let sites = [site(node("a", 20, 90)), site(node("b", 20, 90))];
     let verdict = only(&Run::settled(tuning(), &sites, &[candidate("web", "a")]));
     assert_eq!(verdict, EvictionVerdict::Skip(Skip::NoDestination));
