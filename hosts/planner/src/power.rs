@@ -1,11 +1,12 @@
-//! The power that a node draws: which meter says so, how old that is, and what stands in when no meter does.
+//! The power of a node: which meter measured it, how old the value is, and what replaces it without a meter.
 //!
-//! Missing telemetry is never 0 W. The last good sample is *held* for a while; after that the draw is *estimated*
-//! from the workloads on the node, or, without them, from the caps alone: then the node counts as drawing all that
-//! its caps allow. A node of which not even the ratings are known has an *unknown* draw, and unknown is not "best".
+//! Missing telemetry is never 0 W. The last good sample is *held* for a while. After that the power is *estimated*
+//! from the workloads on the node or, without them, from the caps alone: then the node counts with all that its caps
+//! allow. A node whose ratings are unknown has *unknown* power, and unknown is never the best value.
 //!
 //! The tiers are those of the scheduler page: "actual node power draw (from Kepler, utilization model, or static
-//! estimate)". Nothing here polls; a host hands in one [`MeterResult`] for every attempt to read, failures included.
+//! estimate)". This module does not poll; the host passes one [`MeterResult`] for every attempt to read, failures
+//! included.
 
 pub mod estimate;
 pub mod history;
@@ -14,7 +15,7 @@ mod trend;
 use self::estimate::{Basis, DrawEstimate};
 use power_units::{Micros, Stamp, Watts};
 
-/// What measured a node's power.
+/// The source of a power measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PowerMeter {
     /// Kepler's energy counters, as a rate.
@@ -28,7 +29,7 @@ pub enum PowerMeter {
 }
 
 impl PowerMeter {
-    /// How it reads when this meter gives nothing that is recent enough.
+    /// The absence to report when this meter has no recent sample.
     #[must_use]
     pub const fn silent(self) -> NoMeasurement {
         match self {
@@ -47,9 +48,9 @@ pub enum NoMeasurement {
     NotConfigured,
     /// HTTP is configured without an endpoint.
     HttpNoEndpoint,
-    /// The endpoint failed, or its answer had no power in it.
+    /// The endpoint failed, or its answer contained no power.
     HttpError,
-    /// Prometheus failed, or its answer had no positive number in it.
+    /// Prometheus failed, or its answer contained no positive number.
     PrometheusNoData,
     /// Kepler has no energy for this node.
     KeplerNoData,
@@ -66,7 +67,7 @@ pub enum MeasurementSource {
     Utilization,
     /// The estimate from the caps alone.
     Static,
-    /// A meter is configured and gives nothing.
+    /// A meter is configured but gives no value.
     Failing(NoMeasurement),
 }
 
@@ -99,11 +100,11 @@ pub struct PowerSample {
 }
 
 impl PowerSample {
-    /// A measurement, if it can be one: no node draws less than nothing, and a Prometheus answer of 0 is what a query
-    /// without matching data gives.
+    /// A measurement, if it is possible: no node draws negative power, and Prometheus answers 0 for a query without
+    /// matching data.
     ///
     /// # Errors
-    /// The absence that such a number stands for.
+    /// The absence that the number means.
     pub fn new(meter: PowerMeter, watts: Watts, at: Stamp) -> Result<Self, NoMeasurement> {
         let possible = match meter {
             PowerMeter::Prometheus => watts > Watts::ZERO,
@@ -116,35 +117,35 @@ impl PowerSample {
 /// The outcome of one attempt to read a node's power.
 pub type MeterResult = Result<PowerSample, NoMeasurement>;
 
-/// What the meters say of a node at this moment.
+/// The present meter reading of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeReading {
     /// A sample from the latest attempt.
     Measured {
-        /// By what.
+        /// The meter.
         meter: PowerMeter,
-        /// How much.
+        /// The power.
         watts: Watts,
-        /// How long ago.
+        /// Its age.
         age: Micros,
     },
     /// The latest attempt failed; this is the last good sample, not yet too old.
     Held {
-        /// By what.
+        /// The meter.
         meter: PowerMeter,
-        /// How much.
+        /// The power.
         watts: Watts,
-        /// How long ago.
+        /// Its age.
         age: Micros,
-        /// What failed since.
+        /// Why reading fails now.
         failing: NoMeasurement,
     },
-    /// No sample that is recent enough.
+    /// There is no recent sample.
     Absent(NoMeasurement),
 }
 
 impl NodeReading {
-    /// The draw that the planner goes by: what was measured, else the estimate, else nothing.
+    /// The power that the planner uses: the measurement, else the estimate, else unknown.
     #[must_use]
     pub fn or_estimate(self, estimate: Option<DrawEstimate>) -> NodeDraw {
         match (self, estimate) {
@@ -158,39 +159,39 @@ impl NodeReading {
     }
 }
 
-/// A node's power draw, as its twin carries it.
+/// A node's power, as in its twin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeDraw {
     /// Measured at the latest attempt.
     Measured {
-        /// By what.
+        /// The meter.
         meter: PowerMeter,
-        /// How much.
+        /// The power.
         watts: Watts,
-        /// How long ago.
+        /// Its age.
         age: Micros,
     },
     /// Measured a while ago; attempts since have failed.
     Held {
-        /// By what.
+        /// The meter.
         meter: PowerMeter,
-        /// How much.
+        /// The power.
         watts: Watts,
-        /// How long ago.
+        /// Its age.
         age: Micros,
-        /// What failed since.
+        /// Why reading fails now.
         failing: NoMeasurement,
     },
     /// Estimated.
     Estimated {
-        /// From what.
+        /// Its basis.
         basis: Basis,
-        /// How much.
+        /// The power.
         watts: Watts,
         /// Why there is no measurement.
         failing: NoMeasurement,
     },
-    /// Neither measured nor to be estimated.
+    /// Neither measured nor estimated.
     Unknown {
         /// Why there is no measurement.
         failing: NoMeasurement,
@@ -198,7 +199,7 @@ pub enum NodeDraw {
 }
 
 impl NodeDraw {
-    /// How much, if it is known.
+    /// The power, if known.
     #[must_use]
     pub const fn watts(self) -> Option<Watts> {
         match self {
@@ -209,7 +210,7 @@ impl NodeDraw {
         }
     }
 
-    /// How old the measurement is, if there is one.
+    /// The age of the measurement, if there is one.
     #[must_use]
     pub const fn age(self) -> Option<Micros> {
         match self {
@@ -218,8 +219,8 @@ impl NodeDraw {
         }
     }
 
-    /// What the twin's status names as the source. A meter that is configured and fails is named as such, whatever
-    /// number stands in for it, so that an alert on the text still finds it; [`NodeDraw::basis`] names what stands in.
+    /// The source in the twin's status. A configured meter that fails is named as such even when an estimate replaces
+    /// it, so that an alert on the text still matches; [`NodeDraw::basis`] names the estimate.
     #[must_use]
     pub const fn source(self) -> MeasurementSource {
         match self {
@@ -235,7 +236,7 @@ impl NodeDraw {
         }
     }
 
-    /// What an estimate rests on.
+    /// The basis of an estimate.
     #[must_use]
     pub const fn basis(self) -> Option<Basis> {
         match self {
@@ -244,7 +245,7 @@ impl NodeDraw {
         }
     }
 
-    /// How far a decision may lean on it; nothing when the draw is unknown.
+    /// How far a decision may rely on it; `None` when the power is unknown.
     #[must_use]
     pub const fn grounds(self) -> Option<Grounds> {
         match self {
@@ -256,15 +257,15 @@ impl NodeDraw {
     }
 }
 
-/// How far a decision may lean on a number. A worst case is good for keeping work away from a node and no reason to
+/// How far a decision may rely on a number. A worst case is good for keeping work away from a node, but no reason to
 /// move work off it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Grounds {
-    /// A meter said it.
+    /// A meter measured it.
     Measured,
-    /// A model said it, from what is running.
+    /// A model computed it from what is running.
     Modelled,
-    /// It is the most that is possible.
+    /// It is the highest possible value.
     WorstCase,
 }
 

@@ -1,7 +1,7 @@
 //! Advice on slicing a node's graphics processors, from the intensity of the workloads that use them.
 //!
-//! Advisory only: nothing is sliced. MIG is advised by the profile names of the model at hand, and only for models
-//! that have MIG; a model of which we do not know the profiles is never given another model's.
+//! Advisory only: nothing is sliced. MIG is recommended by the profile names of the model, and only for models
+//! that have MIG; a model with unknown profiles never gets those of another model.
 
 mod mig;
 
@@ -22,7 +22,7 @@ pub struct GpuIntensities {
 }
 
 impl GpuIntensities {
-    /// Counts the profiles that enough data backs; those without graphics processors do not count.
+    /// Counts the profiles with enough confidence; those without graphics processors do not count.
     #[must_use]
     pub fn of<'a>(profiles: impl IntoIterator<Item = &'a WorkloadProfile>, least: Confidence) -> Self {
         let mut demand = Self::default();
@@ -47,7 +47,7 @@ impl GpuIntensities {
 pub enum SlicingMethod {
     /// In hardware.
     Mig,
-    /// By turns.
+    /// By time slices.
     TimeSlicing,
     /// Not at all.
     None,
@@ -76,16 +76,16 @@ pub struct Advice {
     pub per_gpu: u32,
     /// Slices of all of them.
     pub total: u32,
-    /// By how much their utilisation is expected to rise.
+    /// The expected rise of their utilisation.
     pub gain: Percent,
-    /// How much data backs this.
+    /// How much data backs the advice.
     pub confidence: Confidence,
     /// Why.
     pub reason: String,
 }
 
-/// What the workloads of a node suggest. Nothing for a node without graphics processors, for one that says that it
-/// cannot slice them, and for one that says nothing and is not of a make that always can.
+/// The advice for the workloads of a node. `None` for a node without graphics processors, for one that reports
+/// that it cannot slice them, and for one that does not report it and is not of a make that always can.
 #[must_use]
 pub fn advise(
     gpus: &GpuInventory,
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn only_backed_profiles_with_graphics_processors_count() {
-        // Fix list operator B-C1: the least confidence was configured and never asked for.
+        // Fix list operator B-C1: the least confidence was configured but never checked.
         let profile = |cpu, gpu| {
             let metrics = WorkloadMetrics {
                 cpu: Some(Percent::from_int(cpu)),

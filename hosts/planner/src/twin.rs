@@ -1,9 +1,9 @@
-//! The digital twin of a node: what the scheduler may know of its power, its cooling and its rack.
+//! The digital twin of a node: the scheduler's view of its power, its cooling and its rack.
 //!
 //! "A lightweight parametric model, continuously updated from telemetry, and consumed by the scheduler in real time":
-//! every score is O(1) from the node's hardware, caps, measured power and surroundings. The words are those of the
+//! every score is O(1) from the node's hardware, caps, measured power and environment. The terms are those of the
 //! status: power *headroom* (at most 100, negative above the cap), *cooling stress*, *PSU stress*, *PUE*, *hardware
-//! density*. What is not known is `None`; no unknown ever turns into the best value of its scale.
+//! density*. An unknown value is `None`, and never becomes the best value of its scale.
 
 pub mod cooling;
 mod density;
@@ -22,19 +22,19 @@ use joulie_core::placement::class::SchedulableClass;
 use power_units::{Percent, Ratio, Watts, WattsPerMinute};
 use std::collections::BTreeMap;
 
-/// What the twins are computed by.
+/// The settings of the twins.
 #[derive(Clone, Debug)]
 pub struct TwinLaw<M> {
     /// The model of the cooling.
     pub cooling: M,
-    /// What the racks can carry.
+    /// The power limits of the racks.
     pub psu: PsuLimits,
-    /// What a node draws that nobody measures.
+    /// The power model of unmeasured nodes.
     pub utilization: UtilizationModel,
 }
 
 impl TwinLaw<cooling::MeasuredPower> {
-    /// What holds where nobody says otherwise.
+    /// The default settings.
     pub const STANDARD: Self = Self {
         cooling: cooling::MeasuredPower,
         psu: PsuLimits::STANDARD,
@@ -42,40 +42,40 @@ impl TwinLaw<cooling::MeasuredPower> {
     };
 }
 
-/// What is known of one node.
+/// The facts about one node.
 #[derive(Clone, Copy, Debug)]
 pub struct TwinFacts<'a> {
     /// Its hardware, as [`crate::inventory::resolve`] merges it.
     pub hardware: &'a ResolvedHardware,
-    /// What it offers to pods, as the guard says: not what it is to offer once its caps are confirmed.
+    /// The class that it offers to pods, by the guard: not the class that it will offer once its caps are confirmed.
     pub class: SchedulableClass,
     /// The cap of its processors.
     pub cpu_cap: CapValue,
     /// The cap of its graphics processors.
     pub gpu_cap: CapValue,
-    /// What its meter says.
+    /// Its meter reading.
     pub reading: NodeReading,
-    /// Where its power is going.
+    /// The trend of its power.
     pub trend: Option<WattsPerMinute>,
-    /// How busy it is, for want of a meter.
+    /// Its load, used without a meter.
     pub load: Option<NodeLoad>,
-    /// Its rack, as its label says.
+    /// Its rack, from its label.
     pub rack: Option<&'a str>,
-    /// Its cooling zone, as its label says.
+    /// Its cooling zone, from its label.
     pub zone: Option<&'a str>,
 }
 
-/// What surrounds the nodes.
+/// The environment of the nodes.
 #[derive(Clone, Copy, Debug)]
 pub struct SiteFacts<'a> {
     /// The building.
     pub facility: View<'a>,
-    /// What machines that nobody manages draw, by rack. A rack that is not named has none, as far as anybody said; of
-    /// one that is named without a number, or with less than 0 W, nobody knows what its machines draw.
+    /// The power of unmanaged machines by rack. A rack that is not named has none; for one that is named without a
+    /// number, or with less than 0 W, the power is unknown.
     pub unmanaged: &'a BTreeMap<String, Option<Watts>>,
 }
 
-/// The caps as parts of the ratings.
+/// The caps as percentages of the ratings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CapState {
     /// Of the processors.
@@ -87,43 +87,44 @@ pub struct CapState {
 /// `status.powerMeasurement`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodePower {
-    /// What the node draws, and who says so.
+    /// The node's power and its source.
     pub draw: NodeDraw,
-    /// Where that is going.
+    /// The trend of the power.
     pub trend: Option<WattsPerMinute>,
-    /// What the processors are rated at, and what their cap leaves.
+    /// The rating of the processors, uncapped and capped.
     pub cpu: Option<CappedRating>,
-    /// What the graphics processors are rated at (nothing where there are none), and what their cap leaves.
+    /// The rating of the graphics processors (zero if there are none), uncapped and capped.
     pub gpu: Option<CappedRating>,
-    /// Both.
+    /// The sum of both.
     pub node: Option<CappedRating>,
-    /// The measured power is many times the rating: a counter of joules that is read as watts looks like this.
+    /// The measured power is many times the rating, as when a counter of joules is read as watts.
     pub suspect: bool,
 }
 
 /// The twin of one node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Twin {
-    /// What the node offers to pods.
+    /// The class that the node offers to pods.
     pub class: SchedulableClass,
     /// The caps in effect.
     pub caps: CapState,
     /// Its power.
     pub power: NodePower,
-    /// How much of the capped power is left; negative above it.
+    /// The unused percentage of the capped power; negative above it.
     pub headroom: Option<Percent>,
-    /// How much of the cooling is in use.
+    /// The used percentage of the cooling.
     pub cooling: Option<CoolingStress>,
-    /// How much of the rack's power is in use.
+    /// The used percentage of the rack's power.
     pub psu: Option<PsuStress>,
-    /// What the building draws for a watt of its machines, as the facility measures it. Nothing is guessed here: who reads
-    /// none takes 1.0.
+    /// The building's power per watt of its machines, as measured by the facility. It is not estimated; readers take
+    /// 1.0 for a missing value.
     pub pue: Option<Ratio>,
-    /// How dense the node is, of 100.
+    /// The node's hardware density, at most 100.
     pub density: Option<Percent>,
 }
 
-/// The twins of all nodes, in the order of the nodes. A twin depends on the others of its rack, never on the order.
+/// The twins of all nodes, in the order of the nodes. A twin depends on the other nodes of its rack, never on the
+/// order.
 pub fn twins<M: CoolingModel>(law: &TwinLaw<M>, nodes: &[TwinFacts<'_>], site: &SiteFacts<'_>) -> Vec<Twin> {
     let ratings = nodes.iter().map(|node| Ratings::of(node.hardware));
     let powers: Vec<_> =
@@ -156,7 +157,7 @@ fn power_of(utilization: &UtilizationModel, node: &TwinFacts<'_>, ratings: Ratin
             _,
         ) => false,
     };
-    // A slope belongs to the meter that showed it, and says nothing of an estimate.
+    // A trend belongs to the meter that showed it, and does not apply to an estimate.
     let trend = match draw {
         NodeDraw::Measured { .. } | NodeDraw::Held { .. } => node.trend,
         NodeDraw::Estimated { .. } | NodeDraw::Unknown { .. } => None,
@@ -164,8 +165,8 @@ fn power_of(utilization: &UtilizationModel, node: &TwinFacts<'_>, ratings: Ratin
     NodePower { draw, trend, cpu, gpu, node: sum, suspect }
 }
 
-/// A node's memory, fans and losses at most double what its processors draw, and a rating that was guessed from the
-/// number of cores may be a third of the real one; beyond ten times the number is of something else.
+/// A node's memory, fans and losses at most double the power of its processors, and a rating that was estimated from
+/// the number of cores may be a third of the real one; above ten times the number must be something else.
 const SUSPECT_TIMES: u32 = 10;
 
 fn twin_of<M: CoolingModel>(

@@ -1,18 +1,18 @@
-//! What a node draws when no meter says it: from what runs on it, or from its caps alone.
+//! A node's power without a meter: estimated from what runs on it, or from its caps alone.
 //!
-//! The *utilisation model* is a line from idle to full for each kind of device, never above what the caps allow.
-//! The *static* estimate is what the caps allow: the most that the node can draw. It is a worst case on purpose:
-//! a node that nobody measures must not look emptier than one that somebody does.
+//! The *utilisation model* is a straight line from idle to full for each kind of device, never above what the caps
+//! allow. The *static* estimate is what the caps allow: the most that the node can draw. It is deliberately a worst
+//! case: an unmeasured node must not look emptier than a measured one.
 
 use crate::classify::{CPU_GRADES, GPU_GRADES, Grades, Intensity};
 use crate::demand::Asked;
 use power_units::{Ratio, Role, Watts};
 use std::fmt;
 
-/// What an estimate rests on.
+/// The basis of an estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Basis {
-    /// What runs on the node.
+    /// The workloads on the node.
     Utilization,
     /// Its caps alone.
     Static,
@@ -21,13 +21,13 @@ pub enum Basis {
 /// An estimated draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrawEstimate {
-    /// From what.
+    /// The basis.
     pub basis: Basis,
-    /// How much.
+    /// The power.
     pub watts: Watts,
 }
 
-/// How much of its rating a device draws when it does nothing.
+/// The idle power of devices, as a share of their rating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UtilizationModel {
     idle_cpu: Ratio,
@@ -39,7 +39,7 @@ pub const IDLE_CPU: Ratio = Ratio::from_bits(858_993_460);
 /// 15 %: 100 W of 700 W, rounded up.
 pub const IDLE_GPU: Ratio = Ratio::from_bits(644_245_095);
 
-/// An idle share that is no share.
+/// An idle share outside its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdleOutOfRange;
 
@@ -52,10 +52,10 @@ impl fmt::Display for IdleOutOfRange {
 impl std::error::Error for IdleOutOfRange {}
 
 impl UtilizationModel {
-    /// With the idle shares that servers have.
+    /// With the usual idle shares of servers.
     pub const STANDARD: Self = Self { idle_cpu: IDLE_CPU, idle_gpu: IDLE_GPU };
 
-    /// Idle shares of the processors and of the graphics processors.
+    /// With these idle shares of the processors and the graphics processors.
     ///
     /// # Errors
     /// When a share is negative or above one.
@@ -64,7 +64,7 @@ impl UtilizationModel {
         if share(idle_cpu) && share(idle_gpu) { Ok(Self { idle_cpu, idle_gpu }) } else { Err(IdleOutOfRange) }
     }
 
-    /// What a node draws under `load`, or what its caps allow when nothing is known of its load.
+    /// A node's power under `load`, or what its caps allow when its load is unknown.
     #[must_use]
     pub fn estimate(&self, rated: Rated, load: Option<NodeLoad>) -> DrawEstimate {
         let Some(load) = load else {
@@ -76,7 +76,7 @@ impl UtilizationModel {
     }
 }
 
-/// What the devices of a node are rated at, and what its caps leave of that in all.
+/// The ratings of a node's devices, and the node's power under its caps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rated {
     /// The processors' rating.
@@ -87,14 +87,14 @@ pub struct Rated {
     pub capped: Watts,
 }
 
-/// From idle at 0 to the rating at 1; a load beyond that is a full one.
+/// From idle at load 0 to the rating at load 1; a higher load counts as 1.
 fn line(rating: Watts, idle: Ratio, load: Ratio) -> Watts {
     let busy = Ratio::ONE - idle;
     let share = idle + busy.scale(load.within(Ratio::ZERO, Ratio::ONE), Role::Demand);
     rating.scale(share, Role::Demand)
 }
 
-/// How busy a node is: 1 is all of it.
+/// How busy a node is; 1 is fully busy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NodeLoad {
     /// Its processors.
@@ -103,12 +103,12 @@ pub struct NodeLoad {
     pub gpu: Ratio,
 }
 
-/// What one workload takes of a node, and how hard it is known to work it.
+/// A workload's share of a node, and how hard it is known to work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkloadShare {
-    /// Its part of the node's processors, if it said how much of them it needs.
+    /// Its share of the node's processors, if it requested any.
     pub cpu: Option<Ratio>,
-    /// Its part of the node's graphics processors; nobody has any of those without asking.
+    /// Its share of the node's graphics processors, which are always requested.
     pub gpu: Ratio,
     /// The class of its processor use, if it has been classified.
     pub cpu_intensity: Option<Intensity>,
@@ -117,9 +117,9 @@ pub struct WorkloadShare {
 }
 
 impl NodeLoad {
-    /// The load of a node with so many logical processors and GPUs whose pods ask for this; unknown where nobody knows
-    /// how many processors there are. Who asks for a processor is taken to use it, as [`NodeLoad::of`] takes it of a workload
-    /// that nobody has classified.
+    /// The load of a node with this many logical processors and GPUs whose pods make these requests; `None` when the
+    /// number of processors is unknown. A requested processor counts as fully used, as [`NodeLoad::of`] counts an
+    /// unclassified workload.
     #[must_use]
     pub fn asked(asked: Asked, processors: Option<u32>, gpus: u32) -> Option<Self> {
         let part = |of: u64, all: u64| {
@@ -130,9 +130,9 @@ impl NodeLoad {
         Some(Self { cpu, gpu: part(asked.gpus, u64::from(gpus)).unwrap_or(Ratio::ZERO) })
     }
 
-    /// The load of all workloads of a node, high-intensity ones weighted more strongly: each counts with the upper
-    /// end of its class, and one that nobody has classified counts in full. One that did not say what it needs may take
-    /// anything: with it the load is unknown, and so it is with a part that is negative.
+    /// The load of all workloads of a node. Each counts with the upper end of its intensity class; an unclassified one
+    /// counts in full. A workload without a request may use anything: then the load is unknown, as it is with a
+    /// negative share.
     #[must_use]
     pub fn of(workloads: impl IntoIterator<Item = WorkloadShare>) -> Option<Self> {
         let mut load = Self { cpu: Ratio::ZERO, gpu: Ratio::ZERO };
@@ -146,7 +146,7 @@ impl NodeLoad {
     }
 }
 
-/// The upper end of a class: where the next one begins, as the classifier draws the lines.
+/// The upper end of a class: the start of the next class, by the classifier's grades.
 fn weight(intensity: Option<Intensity>, grades: &Grades) -> Ratio {
     let percent = match intensity {
         Some(Intensity::None) => 0,
@@ -190,7 +190,7 @@ mod tests {
         assert!(near(watts(rated(700, 5_600, 6_300), load(0, 50)), 3_360));
         assert!(near(watts(rated(700, 5_600, 6_300), load(100, 100)), 6_300));
         assert_eq!(watts(rated(700, 5_600, 2_660), load(100, 100)), Watts::from_int(2_660));
-        // Requests may exceed the node, as they do while a pod is being replaced.
+        // Requests may exceed the node, as while a pod is being replaced.
         assert!(near(watts(rated(700, 0, 700), load(900, 0)), 700));
     }
 

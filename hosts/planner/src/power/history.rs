@@ -1,7 +1,7 @@
-//! What a node's meter said lately: the last good sample, and the points that the trend is taken from.
+//! A node's recent measurements: the last good sample, and the points for the trend.
 //!
 //! Only good samples become points: a failed attempt is not a fall to zero. Points of another meter are dropped,
-//! because the step between two meters is not a trend. Memory is bounded, whatever the rate of the samples.
+//! because the step between two meters is not a trend. The memory use is bounded at any rate of samples.
 
 use super::trend::{POINTS_MAX, Point, slope};
 use super::{MeterResult, NoMeasurement, NodeReading, PowerSample};
@@ -9,7 +9,7 @@ use power_units::{Micros, Stamp, WattsPerMinute};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// For how long samples count.
+/// How long samples count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryLaw {
     window: Micros,
@@ -18,12 +18,12 @@ pub struct HistoryLaw {
 
 /// The trend looks back five minutes.
 pub const WINDOW: Micros = Micros::new(300_000_000);
-/// The last good sample stands for five minutes, as long as a twin counts as fresh.
+/// The last good sample is held for five minutes, as long as a twin counts as fresh.
 pub const HOLD: Micros = Micros::new(300_000_000);
 
 const SPAN_MAX: Micros = Micros::new(86_400_000_000);
 
-/// A span that a history cannot work with.
+/// A span outside its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HistoryLawError {
     /// The window of the trend.
@@ -44,7 +44,7 @@ impl fmt::Display for HistoryLawError {
 impl std::error::Error for HistoryLawError {}
 
 impl HistoryLaw {
-    /// Looks back over `window` for the trend, and lets the last good sample stand for `hold`.
+    /// Computes the trend over `window`, and holds the last good sample for `hold`.
     ///
     /// # Errors
     /// When a span is empty, longer than a day, or too short to hold a trend.
@@ -69,7 +69,7 @@ pub struct History {
 }
 
 impl History {
-    /// Takes in the outcome of one attempt to read. Every attempt is handed in, so that time passes here too.
+    /// Records the outcome of one attempt to read. Every attempt must be passed, because old points expire here.
     pub fn record(&mut self, law: &HistoryLaw, now: Stamp, report: MeterResult) {
         self.forget(law, now);
         match report {
@@ -79,7 +79,7 @@ impl History {
         self.trend = slope(&self.points);
     }
 
-    /// What the meter says at `now`.
+    /// The meter reading at `now`.
     #[must_use]
     pub fn reading(&self, law: &HistoryLaw, now: Stamp) -> NodeReading {
         let Some(PowerSample { meter, watts, at }) = self.last else {
@@ -92,7 +92,7 @@ impl History {
         }
     }
 
-    /// The trend, while its last point is young enough to say something of `now`.
+    /// The trend, while its last point is recent enough for `now`.
     #[must_use]
     pub fn trend(&self, law: &HistoryLaw, now: Stamp) -> Option<WattsPerMinute> {
         let trend = self.trend?;
@@ -100,7 +100,7 @@ impl History {
         young.then_some(trend)
     }
 
-    /// Drops what is too old to count, and what lies in the future: then the clock was set back.
+    /// Drops points that are too old, and points in the future, which mean that the clock was set back.
     fn forget(&mut self, law: &HistoryLaw, now: Stamp) {
         let counts = |at: Stamp| now.since(at).is_some_and(|age| age <= law.window);
         self.points.retain(|point| counts(point.at));
@@ -110,7 +110,7 @@ impl History {
     }
 
     fn accept(&mut self, law: &HistoryLaw, now: Stamp, sample: PowerSample) {
-        // A sample cannot be younger than the moment it is here; its clock runs ahead of ours.
+        // A sample cannot be newer than now; its clock is ahead.
         let sample = PowerSample { at: sample.at.min(now), ..sample };
         if self.last.is_some_and(|last| last.meter != sample.meter) {
             self.points.clear();
@@ -126,7 +126,7 @@ impl History {
         });
     }
 
-    /// Keeps the points in the order of time. Of two at one time the larger stays, whichever came first.
+    /// Keeps the points sorted by time. Of two at one time the larger is kept, in any order of arrival.
     fn insert(&mut self, point: Point) {
         match self.points.binary_search_by_key(&point.at, |known| known.at) {
             Ok(same) => {
@@ -141,8 +141,8 @@ impl History {
         }
     }
 
-    /// Drops the point whose absence leaves the smallest gap, never the first or the last: what stays is spread over
-    /// the window however fast samples come.
+    /// Drops the point whose removal leaves the smallest gap, never the first or the last: the remaining points are
+    /// spread over the window at any rate of samples.
     fn thin(&mut self) {
         if self.points.len() <= POINTS_MAX {
             return;
@@ -159,12 +159,12 @@ impl History {
     }
 }
 
-/// The histories of all nodes, and of no others.
+/// The histories of all nodes.
 #[derive(Clone, Debug, Default)]
 pub struct Histories(BTreeMap<String, History>);
 
 impl Histories {
-    /// Takes in the outcome of one attempt to read a node's power.
+    /// Records the outcome of one attempt to read a node's power.
     pub fn record(&mut self, law: &HistoryLaw, node: &str, now: Stamp, report: MeterResult) {
         if let Some(history) = self.0.get_mut(node) {
             history.record(law, now, report);
@@ -173,7 +173,7 @@ impl Histories {
         self.0.entry(node.to_owned()).or_default().record(law, now, report);
     }
 
-    /// What the meter of a node says at `now`, and its trend.
+    /// The meter reading of a node at `now`, and its trend.
     #[must_use]
     pub fn reading(&self, law: &HistoryLaw, node: &str, now: Stamp) -> (NodeReading, Option<WattsPerMinute>) {
         match self.0.get(node) {
@@ -182,18 +182,18 @@ impl Histories {
         }
     }
 
-    /// Forgets every node that is gone.
+    /// Removes every node that no longer exists.
     pub fn keep_only(&mut self, nodes: &BTreeSet<&str>) {
         self.0.retain(|node, _| nodes.contains(node.as_str()));
     }
 
-    /// How many nodes are remembered.
+    /// The number of nodes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether none is.
+    /// Whether there are no nodes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()

@@ -1,8 +1,8 @@
 //! The power trend in watts per minute: "rolling derivative of power draw, positive = rising".
 //!
 //! The slope is the median of the slopes between every two samples (Theil and Sen): for two samples it is the plain
-//! quotient, and of more it takes almost three false readings in ten to move it. A false trend is worth up to 25
-//! points of a node's score, which is why one spike must not make one.
+//! quotient, and with more samples it tolerates almost three false readings in ten. A false trend can change a
+//! node's score by up to 25 points, so one spike must not cause one.
 
 use power_units::{Stamp, Watts, WattsPerMinute};
 
@@ -13,15 +13,15 @@ pub(crate) struct Point {
     pub(crate) watts: Watts,
 }
 
-/// So many points are kept at most; the work of one slope is half their square.
+/// The most points that are kept; one slope costs half their square.
 pub(crate) const POINTS_MAX: usize = 16;
 
 const PAIRS_MAX: usize = POINTS_MAX * (POINTS_MAX - 1) / 2;
 
-/// 0.1 min: what lies closer together has no slope.
+/// 0.1 min: points that span less have no slope.
 const SPAN_MIN_MS: u64 = 6_000;
 
-/// The slope of points in the order of time, if they span long enough to have one.
+/// The slope of points sorted by time, if they span long enough.
 pub(crate) fn slope(points: &[Point]) -> Option<WattsPerMinute> {
     let (first, last) = (points.first()?, points.last()?);
     if elapsed_ms(first, last)? < SPAN_MIN_MS {
@@ -41,7 +41,7 @@ pub(crate) fn slope(points: &[Point]) -> Option<WattsPerMinute> {
         .map(|steps| WattsPerMinute::from_bits(steps.saturating_mul(1 << STEP_BITS)))
 }
 
-/// Slopes are counted in 2⁻²⁰ W/min, which lets 64 bits hold the difference of any two nodes' power times a minute.
+/// Slopes are counted in 2⁻²⁰ W/min, so that 64 bits hold the difference of any two nodes' power times a minute.
 const STEP_BITS: u32 = 12;
 
 const MINUTE_MS: i64 = 60_000;
@@ -68,7 +68,7 @@ fn median(values: &mut [i64]) -> Option<i64> {
         return Some(upper);
     }
     let lower = below.iter().max()?;
-    // Halved apart, so that the sum of two extremes cannot overflow.
+    // Halved separately, so that the sum of two extremes cannot overflow.
     Some((lower >> 1) + (upper >> 1) + (lower & upper & 1))
 }
 
@@ -137,7 +137,7 @@ mod tests {
             let line: Vec<_> = watts.iter().enumerate().map(|(i, &w)| (i as u64 * 60, w)).collect();
             let slope = slope_of(&line).unwrap();
             let steps: Vec<_> = watts.windows(2).map(|w| WattsPerMinute::from_int(w[1] - w[0])).collect();
-            // One of the slopes' own steps of 2⁻²⁰ is what the division may take away.
+            // The division may lose one step of 2⁻²⁰.
             let step = WattsPerMinute::from_bits(1 << STEP_BITS);
             prop_assert!(*steps.iter().min().unwrap() - step <= slope && slope <= *steps.iter().max().unwrap());
         }

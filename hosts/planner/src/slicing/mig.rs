@@ -1,7 +1,7 @@
-//! The MIG profiles of the models that have them: the smallest slice, and the one that halves the processor.
+//! The MIG profiles of the models that have MIG: the smallest slice, and the one that halves the processor.
 //!
-//! The names are the vendor's and follow the memory of the model, so a model whose memory its name leaves open has
-//! none here.
+//! The names are the vendor's and depend on the memory of the model, so a model whose name does not state its memory
+//! has no entry here.
 
 /// A kind of slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,7 +21,8 @@ const fn profiles(small: &'static str, smalls: u32, half: &'static str) -> Profi
     Profiles { small: Slice { name: small, per_gpu: smalls }, half: Slice { name: half, per_gpu: 2 } }
 }
 
-/// Words that a model's name must have, words that it must not have, and its profiles; the first row that fits counts.
+/// Words that a model's name must contain, words that it must not contain, and its profiles; the first matching row
+/// counts.
 type Row = (&'static [&'static str], &'static [&'static str], Profiles);
 
 const HOPPER_80: Profiles = profiles("1g.10gb", 7, "3g.40gb");
@@ -59,7 +60,7 @@ pub(super) fn of(model: &str) -> Option<Profiles> {
     TABLE.iter().find(fits).map(|&(_, _, profiles)| profiles)
 }
 
-/// Whether the name says that NVIDIA made it.
+/// Whether the name is of an NVIDIA model.
 pub(super) fn is_nvidia(model: &str) -> bool {
     has_word(model, "nvidia") || of(model).is_some()
 }

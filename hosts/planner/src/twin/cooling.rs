@@ -1,47 +1,47 @@
-//! Cooling stress: "predicted fraction of cooling capacity in use", from a model that can be exchanged.
+//! Cooling stress: "predicted fraction of cooling capacity in use", from an exchangeable model.
 //!
-//! [`MeasuredPower`] is the default: the drawn power against the uncapped rating, with the capacity derated by the
-//! room's temperature. [`Linear`] needs no meter: it takes the power that the caps allow against a reference.
+//! [`MeasuredPower`] is the default: the power divided by the uncapped rating, with the capacity derated by the
+//! room's temperature. [`Linear`] needs no meter: it divides the power that the caps allow by a reference.
 
 use crate::power::{Grounds, NodeDraw};
 use crate::share::percent_of;
 use power_units::{Celsius, Kelvins, Percent, Ratio, Role, Watts};
 use std::fmt;
 
-/// What a cooling model may know of a node.
+/// The input of a cooling model for a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoolingFacts {
-    /// What it draws.
+    /// Its power.
     pub draw: NodeDraw,
-    /// What it is rated at, uncapped; positive.
+    /// Its uncapped rating; positive.
     pub rating: Watts,
-    /// What its caps leave of that.
+    /// Its capped rating.
     pub capped: Watts,
-    /// The temperature around it, if it is known.
+    /// The ambient temperature, if known.
     pub ambient: Option<Celsius>,
 }
 
-/// How much of the cooling is in use, 0 to 100.
+/// The used percentage of the cooling, 0 to 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoolingStress {
-    /// How much.
+    /// The percentage.
     pub percent: Percent,
-    /// What that rests on.
+    /// Its grounds.
     pub grounds: Grounds,
 }
 
 /// A model of the cooling.
 ///
 /// # Contract
-/// The stress lies between 0 and 100, does not fall when the draw, the capped power or the temperature rises, and is
-/// `None` when the model lacks what it needs.
+/// The stress lies between 0 and 100, does not fall when the power, the capped power or the temperature rises, and is
+/// `None` when an input of the model is missing.
 pub trait CoolingModel {
     /// The stress of a node.
     fn stress(&self, facts: &CoolingFacts) -> Option<CoolingStress>;
 }
 
-/// measured / rating · m · 100 with m = 1 / max(0.5, 1 − 0.02 · (T − 20 °C)), and m = 1 where T is unknown. A score for an
-/// unknown room is a model's, whoever measured the power.
+/// measured / rating · m · 100 with m = 1 / max(0.5, 1 − 0.02 · (T − 20 °C)), and m = 1 where T is unknown. With an
+/// unknown temperature the score counts as modelled, even if the power was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeasuredPower;
 
@@ -58,7 +58,7 @@ impl CoolingModel for MeasuredPower {
 
 const MILD: Celsius = Celsius::from_int(20);
 
-/// What part of the rating the room can cool: all of it at 20 °C, 2 % less a degree, half at least.
+/// The share of the rating that can be cooled: all of it at 20 °C, 2 % less for each degree above, at least half.
 fn capacity_at(ambient: Celsius) -> Ratio {
     let lost = (ambient - MILD).ratio_to(Kelvins::from_int(50), Role::Demand).unwrap_or(Ratio::MAX);
     (Ratio::ONE - lost).max(HALF)
@@ -72,10 +72,10 @@ pub struct Linear {
     reference: Watts,
 }
 
-/// The power that takes up 80 % of the cooling, in the linear model.
+/// The power that uses 80 % of the cooling, in the linear model.
 pub const REFERENCE: Watts = Watts::from_int(4_000);
 
-/// A reference that nothing can be compared with.
+/// A reference that is not positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoReference;
 
@@ -101,7 +101,7 @@ impl CoolingModel for Linear {
     fn stress(&self, facts: &CoolingFacts) -> Option<CoolingStress> {
         let of_power = percent_of(facts.capped, self.reference, Role::Demand)?;
         let warmer = facts.ambient.map_or(Kelvins::ZERO, |ambient| (ambient - MILD).or_zero());
-        // Half a percent a degree; the bits of both quantities count in 2⁻³².
+        // Half a percent for each degree; both quantities have the same bit scale of 2⁻³².
         let of_room = Percent::from_bits(warmer.to_bits() / 2);
         let percent = of_power.scale(FOUR_FIFTHS, Role::Demand) + of_room;
         let grounds = Grounds::Modelled;
@@ -112,7 +112,7 @@ impl CoolingModel for Linear {
 /// 0.8, rounded up.
 const FOUR_FIFTHS: Ratio = Ratio::from_bits(3_435_973_837);
 
-/// The model that the configuration names.
+/// The configured model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cooling {
     /// [`MeasuredPower`].
@@ -177,7 +177,7 @@ mod tests {
         };
         assert_eq!(grounds(Some(Celsius::from_int(20))), Grounds::Measured);
         assert_eq!(grounds(None), Grounds::Modelled);
-        // A worst case stays one, whatever the room.
+        // A worst case stays a worst case at any temperature.
         let estimate = DrawEstimate { basis: Basis::Static, watts: Watts::from_int(350) };
         let blind = CoolingFacts {
             draw: NodeReading::Absent(NoMeasurement::HttpError).or_estimate(Some(estimate)),

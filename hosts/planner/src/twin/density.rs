@@ -1,4 +1,4 @@
-//! Hardware density: cores and graphics processors against a node of 192 cores and 8 of them.
+//! Hardware density: cores and graphics processors, relative to a node of 192 cores and 8 graphics processors.
 
 use crate::hardware::ResolvedHardware;
 use crate::share::percent_of_count;
@@ -7,8 +7,8 @@ use power_units::Percent;
 const CORES: u32 = 192;
 const GPUS: u32 = 8;
 
-/// The mean of both where there are graphics processors, else that of the cores, 0 to 100; nothing where the cores
-/// are not known.
+/// The mean of both if there are graphics processors, else that of the cores alone, 0 to 100; `None` when the
+/// cores are unknown.
 pub(super) fn of(hardware: &ResolvedHardware) -> Option<Percent> {
     let cpu = percent_of_count(hardware.cpu.total_cores?, CORES)?;
     let mean = match hardware.gpu.as_ref() {
@@ -34,7 +34,7 @@ mod tests {
         assert_eq!(density(Some(192), Some(8)), Some(Percent::HUNDRED));
         assert_eq!(density(Some(96), None), Some(Percent::from_int(50)));
         assert_eq!(density(Some(96), Some(8)), Some(Percent::from_int(75)));
-        // More than the reference in one kind makes up for the other before the sum is cut at 100.
+        // More than the reference of one kind compensates for the other before the sum is cut at 100.
         assert_eq!(density(Some(384), Some(4)), Some(Percent::HUNDRED));
         assert_eq!(density(Some(384), Some(0)), Some(Percent::HUNDRED));
         assert_eq!(density(Some(u32::MAX), Some(u32::MAX)), Some(Percent::HUNDRED));

@@ -3,8 +3,8 @@
 use crate::share::percent_of;
 use power_units::{Percent, Role, Watts};
 
-/// (capped − drawn) / capped · 100, at most 100 and without a lower end: a node above its cap is worse than a full
-/// one. A cap that rounding has brought to nothing is the smallest there is, and not the absence of a limit.
+/// (capped − power) / capped · 100, at most 100 and without a lower bound: a node above its cap is worse than a
+/// fully used one. A cap that was rounded to zero counts as the smallest cap, not as a missing limit.
 pub(super) fn of(capped: Watts, drawn: Watts) -> Percent {
     let capped = capped.max(Watts::from_bits(1));
     percent_of(capped - drawn, capped, Role::Limit).map_or(Percent::MIN, |left| left.min(Percent::HUNDRED))

@@ -1,5 +1,5 @@
-//! What holds for every node, whatever its numbers: the order of the facts does not matter, and no score ever gets
-//! better because a node draws more, may draw less, or is measured no longer.
+//! Laws for all nodes and all numbers: the order of the facts does not matter, and no score ever improves because
+//! a node draws more, may draw less, or is no longer measured.
 
 use super::tests::{hardware, law, measured, node};
 use super::*;

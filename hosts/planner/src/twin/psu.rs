@@ -1,9 +1,9 @@
 //! PSU stress: "predicted fraction of rack power capacity in use".
 //!
-//! What a rack draws is what the facility measures there. Without that it is the sum over its nodes, a node without
-//! a meter counting with its estimate, and what unmanaged machines draw besides. A rack of which a part is unknown,
-//! and a node without a rack, fall back to the power of the whole cluster against the default limit. Where that is not
-//! known either, the rack is unknown, and a node that is in none has no rack's stress.
+//! The power of a rack is measured by the facility. Without that it is the sum over its nodes and its unmanaged
+//! machines; a node without a meter counts with its estimate. For a rack with an unknown part, and for a node without
+//! a rack, the power of the whole cluster is compared with the default limit. If that is unknown too, the rack's
+//! stress is unknown, and a node without a rack has none.
 
 use super::SiteFacts;
 use crate::names::is_same;
@@ -13,20 +13,20 @@ use power_units::{Percent, Role, Watts};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A rack carries 50 kW where nobody says otherwise.
+/// The default limit of a rack is 50 kW.
 pub const RACK_LIMIT: Watts = Watts::from_int(50_000);
 
-/// What racks can carry.
+/// The power limits of the racks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PsuLimits {
     default: Watts,
     racks: BTreeMap<String, Watts>,
 }
 
-/// A limit that is none.
+/// A limit that is not positive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoLimit {
-    /// Of which rack; nothing for the default.
+    /// The rack; `None` for the default.
     pub rack: Option<String>,
 }
 
@@ -45,7 +45,7 @@ impl PsuLimits {
     /// The same limit for every rack.
     pub const STANDARD: Self = Self { default: RACK_LIMIT, racks: BTreeMap::new() };
 
-    /// A limit for every rack, and those of particular racks.
+    /// A default limit, and the limits of particular racks.
     ///
     /// # Errors
     /// When a limit is not positive.
@@ -64,32 +64,32 @@ impl PsuLimits {
     }
 }
 
-/// Whose power was compared with a limit.
+/// Whose power was compared with the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PsuScope {
     /// The node's rack.
     Rack,
-    /// The whole cluster, for want of the rack's.
+    /// The whole cluster, because the rack's is unknown.
     Cluster,
-    /// Nobody's: the node is in no rack that anybody named.
+    /// Nothing: the node has no known rack.
     Nothing,
 }
 
-/// How much of the power capacity is in use, 0 to 100.
+/// The used percentage of the power capacity, 0 to 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PsuStress {
-    /// How much.
+    /// The percentage.
     pub percent: Percent,
-    /// Of what.
+    /// Whose power it is.
     pub scope: PsuScope,
-    /// What that rests on.
+    /// Its grounds.
     pub grounds: Grounds,
 }
 
 const NO_RACK: PsuStress =
     PsuStress { percent: Percent::ZERO, scope: PsuScope::Nothing, grounds: Grounds::Modelled };
 
-/// How much of every rack's power is in use, and which node is in which rack.
+/// The stress of every rack, and the rack of each node.
 #[derive(Clone, Debug)]
 pub(super) struct Racks {
     of_node: Vec<Option<usize>>,
@@ -120,7 +120,7 @@ impl Racks {
         let mut of_node = Vec::with_capacity(nodes.len());
         let mut last: Option<(&str, usize)> = None;
         for (rack, draw) in nodes {
-            // Nodes of one rack mostly follow one another.
+            // Nodes of one rack are mostly adjacent.
             last = rack.map(|rack| match last {
                 Some((same, at)) if is_same(same, rack) => (rack, at),
                 Some(_) | None => {
@@ -148,7 +148,7 @@ impl Racks {
         Self { of_node, stress: stress.collect(), cluster }
     }
 
-    /// What the node at this place is told: of its rack, else of the cluster.
+    /// The stress of the node at this index: of its rack, else of the cluster.
     pub(super) fn stress(&self, node: usize) -> Option<PsuStress> {
         let rack = self.of_node.get(node).copied().flatten();
         let of_rack = rack.and_then(|rack| self.stress.get(rack).copied().flatten());
@@ -157,8 +157,8 @@ impl Racks {
     }
 }
 
-/// What the machines of a rack draw that nobody manages: nothing where nobody said that there are any, and nobody
-/// knows what where the number is missing or is none.
+/// The power of a rack's unmanaged machines: zero if none are configured, unknown if the number is missing or
+/// negative.
 fn base_of(rack: &str, site: &SiteFacts<'_>) -> Option<RackLoad> {
     let watts = match site.unmanaged.get(rack) {
         None => Watts::ZERO,
@@ -167,7 +167,7 @@ fn base_of(rack: &str, site: &SiteFacts<'_>) -> Option<RackLoad> {
     Some(RackLoad { watts, grounds: Grounds::Measured })
 }
 
-/// A sum is worth no more than the weakest of its parts, and nothing when a part is unknown or the sum does not fit.
+/// A sum has the weakest grounds of its parts, and is `None` when a part is unknown or the sum overflows.
 fn add(sum: RackLoad, draw: NodeDraw) -> Option<RackLoad> {
     let (watts, grounds) = draw.watts().zip(draw.grounds())?;
     Some(RackLoad { watts: sum.watts.checked_add(watts)?, grounds: sum.grounds.max(grounds) })

@@ -1,35 +1,35 @@
-//! What a node's devices are rated at, and what a cap leaves of it.
+//! The ratings of a node's devices, and the ratings under a cap.
 //!
-//! The hardware comes with the range that the node reports, else with the catalogue's, as [`crate::inventory::resolve`]
-//! merges them. What neither says is guessed here from the number of cores, for the twin alone: a cap is never planned
-//! on a guess. A range of nothing or less is a range that nobody knows. Whatever is guessed is guessed low: a rating
-//! that is too small makes a node look fuller than it is, and never emptier.
+//! The hardware has the range that the node reports, else the catalogue's, as [`crate::inventory::resolve`] merges
+//! them. If both are missing, the range is estimated here from the number of cores, for the twin only: caps are never
+//! planned from an estimate. A range of zero or less is unknown. Estimates are low: a rating that is too small makes a
+//! node look fuller than it is, never emptier.
 
 use crate::hardware::{Cpu, ResolvedHardware};
 use crate::intent;
 use crate::share::percent_of;
 use power_units::{Percent, Role, Watts};
 
-/// A core that nothing else is known of counts with 5 W.
+/// A core without known power counts with 5 W.
 const PER_CORE: Watts = Watts::from_int(5);
 
 fn known(range: Option<Watts>) -> Option<Watts> {
     range.filter(|&watts| watts > Watts::ZERO)
 }
 
-/// A cap as it was planned or confirmed.
+/// A planned or confirmed cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CapValue {
     /// None.
     Open,
-    /// A part of the highest limit. Nothing or less is no cap, as in the status of every generation.
+    /// A percentage of the highest limit. Zero or less is no cap, as in the status of every generation.
     Percent(Percent),
-    /// So many watts for each package or graphics processor.
+    /// Watts of each package or graphics processor.
     Each(Watts),
 }
 
 impl From<Option<intent::DeviceCap>> for CapValue {
-    /// A cap as the objects carry it: watts win over the percentage, and without either there is none.
+    /// A cap as in the objects: watts take precedence over the percentage, and without either there is no cap.
     fn from(cap: Option<intent::DeviceCap>) -> Self {
         match cap {
             Some(intent::DeviceCap { watts: Some(watts), .. }) => Self::Each(watts),
@@ -40,7 +40,7 @@ impl From<Option<intent::DeviceCap>> for CapValue {
 }
 
 impl CapValue {
-    /// The cap as a part of the rating, at most all of it; unknown for a cap in watts on an unknown rating.
+    /// The cap as a percentage of the rating, at most 100; `None` for a cap in watts on an unknown rating.
     #[must_use]
     pub fn percent(self, devices: Option<RatedDevices>) -> Option<Percent> {
         match self {
@@ -67,7 +67,7 @@ pub struct RatedDevices {
 }
 
 impl RatedDevices {
-    /// What they are rated at together, and what is left of it under a cap.
+    /// Their rating together, uncapped and capped.
     #[must_use]
     pub fn under(self, cap: CapValue) -> CappedRating {
         let rating = self.each.times(self.count);
@@ -84,11 +84,11 @@ impl RatedDevices {
     }
 }
 
-/// A cap that rounding has brought to nothing is the smallest there is: 0 W of budget with 0 W of estimated draw would
-/// be an empty node.
+/// A cap that was rounded to zero counts as the smallest cap: 0 W of budget with 0 W of estimated power would look like
+/// an empty node.
 const SMALLEST: Watts = Watts::from_bits(1);
 
-/// A rating and what the cap leaves of it.
+/// A rating, uncapped and capped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CappedRating {
     /// Uncapped.
@@ -98,7 +98,7 @@ pub struct CappedRating {
 }
 
 impl CappedRating {
-    /// Both budgets together, if that can be told.
+    /// The sum of both; `None` on overflow.
     #[must_use]
     pub fn checked_add(self, other: Self) -> Option<Self> {
         Some(Self {
@@ -113,12 +113,12 @@ impl CappedRating {
 pub struct Ratings {
     /// The packages.
     pub cpu: Option<RatedDevices>,
-    /// The graphics processors; none at all are a known number of them.
+    /// The graphics processors; a node without any has a known count of zero.
     pub gpu: Option<RatedDevices>,
 }
 
 impl Ratings {
-    /// Of a node, as far as anything tells them.
+    /// The ratings of a node, as far as they are known.
     #[must_use]
     pub fn of(hardware: &ResolvedHardware) -> Self {
         let cpu = packages(&hardware.cpu);
@@ -131,7 +131,7 @@ impl Ratings {
 }
 
 fn packages(cpu: &Cpu) -> Option<RatedDevices> {
-    // A node without a package does not run; of how many there are one is the least.
+    // A running node has at least one package.
     let count = cpu.sockets.filter(|&sockets| sockets > 0).unwrap_or(1);
     let each = known(cpu.max_per_socket).or_else(|| by_cores(cpu.total_cores, count))?;
     Some(RatedDevices { each, count })
@@ -154,7 +154,7 @@ mod tests {
         Watts::from_int(value)
     }
 
-    /// What the twin is given of a node that reports this.
+    /// The twin's input for a node that reports this.
     fn hardware(reported: Reported) -> ResolvedHardware {
         let facts = HardwareFacts { reported: Some(reported), ..HardwareFacts::default() };
         resolve(&facts, None, false, &Catalog::embedded().unwrap()).hardware
@@ -182,13 +182,13 @@ mod tests {
 
     #[test]
     fn c10_the_catalogue_gives_what_the_node_did_not_say() {
-        // Table C10, enrichment: model 9654 is 320 W at least. Its 360 W at most are the default, and firmware may have
-        // set the 400 W that are the upper end of its configurable design power (ADR 5).
+        // Table C10, enrichment: model 9654 is 320 W at least. Its 360 W are the default; firmware may have set 400 W,
+        // the upper end of its configurable design power (ADR 5).
         let enriched = cpu(EPYC, Some(2), Some(192), None);
         assert_eq!((enriched.cpu.min_per_socket, rating(&enriched)), (Some(watts(320)), Some(watts(800))));
-        // What was discovered is kept.
+        // A discovered range is kept.
         assert_eq!(rating(&cpu(EPYC, Some(2), None, Some(360))), Some(watts(720)));
-        // Fix list operator B28: the raw model is tried where the model is one that nobody knows.
+        // Fix list operator B28: the raw model is used when the model is unknown.
         let cpu_model = Some("weird".into());
         let reported = Reported { cpu_raw_model: Some(EPYC.into()), cpu_model, ..Reported::default() };
         assert_eq!(rating(&hardware(Reported { sockets: Some(2), ..reported })), Some(watts(800)));
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(guess(Some(2), None), None);
         assert_eq!(guess(Some(2), Some(0)), None);
         assert_eq!(guess(Some(2), Some(1)), None);
-        // The guess is the twin's alone: no cap is planned on it.
+        // The estimate is for the twin only: no cap is planned from it.
         assert_eq!(cpu("weird", Some(2), Some(192), None).cpu.max_per_socket, None);
     }
 
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(gpu_rating(&gpus("NVIDIA H100 NVL", Some(300))), Some(watts(2_400)));
         assert_eq!(gpu_rating(&gpus("weird", None)), None);
         assert_eq!(gpu_rating(&cpu(EPYC, Some(2), None, None)), Some(Watts::ZERO));
-        // Fix list operator B28: a known range is not thrown away where the node denies to have any.
+        // Fix list operator B28: a known range is not dropped when the node denies having a GPU.
         let (gpu_present, gpu_max) = (Some(false), Some(watts(300)));
         let denied = hardware(Reported { gpu_present, gpu_max, ..Reported::default() });
         assert_eq!(gpu_rating(&denied), Some(watts(300)));
@@ -262,7 +262,7 @@ mod tests {
         let cap = CapValue::Each(watts(216));
         assert_eq!(cap.percent(Some(devices)), Some(Percent::from_int(60)));
         assert_eq!(devices.under(cap), CappedRating { rating: watts(720), capped: watts(432) });
-        // A cap above the rating leaves all of it, a cap on nothing leaves nothing to cap.
+        // A cap above the rating leaves all of it; without devices there is nothing to cap.
         assert_eq!(CapValue::Each(watts(5_000)).percent(Some(devices)), Some(Percent::HUNDRED));
         assert_eq!(devices.under(CapValue::Each(watts(5_000))).capped, watts(720));
         let none = RatedDevices { each: Watts::ZERO, count: 0 };
