@@ -1,5 +1,5 @@
-//! Everything that is decided for the cluster, in one pure function of what is observed: the policy's plan with its guard and
-//! releases, the twins, and the budget's grants. What is written follows from it and from what stands
+//! All decisions for the cluster, in one pure function of the observed state: the policy's plan with its guard and
+//! releases, the twins, and the budget's grants. The writes follow from the decisions and the present objects
 //! ([`plan::desired`], [`plan::diff`]).
 
 use crate::budget::{self, Round, Stake};
@@ -15,14 +15,15 @@ use joulie_core::budget::Priority;
 use power_units::Watts;
 use std::collections::BTreeMap;
 
-/// What is decided, in columns beside the nodes.
+/// The decisions, in columns beside the nodes.
 #[derive(Clone, Debug)]
 pub struct ClusterDecision {
-    /// What policy and guard decide.
+    /// The decision of policy and guard.
     pub plan: Plan,
     /// The twins of the planned nodes, in the order of the plan.
     pub twins: Vec<Twin>,
-    /// What the budget decides; why nothing may be written of it, if it cannot be computed, which would be a defect.
+    /// The budget's decision; an error if it cannot be computed, which would be a defect: then no grant may be
+    /// written.
     pub budget: Result<Round, String>,
 }
 
@@ -52,7 +53,7 @@ const fn is_granted(node: &Node) -> bool {
 /// The twins of the planned nodes, in the order of the plan.
 fn twins(cluster: &ClusterState, settings: &Settings, plan: &Plan) -> Vec<Twin> {
     let facility = Facility::default();
-    // What pods ask of each node, where pods are known.
+    // What pods request of each node, if the pods are known.
     let names = cluster.nodes.iter().map(|node| &*node.name);
     let asked = cluster.pods.as_ref().map(|pods| Beside::new(names, pods.asked()));
     let facts = |decision: &NodeDecision| {
@@ -66,9 +67,9 @@ fn twins(cluster: &ClusterState, settings: &Settings, plan: &Plan) -> Vec<Twin> 
     twin::twins(&settings.twin, &facts, &site)
 }
 
-/// What a node's twin follows from.
+/// The input of a node's twin.
 fn facts<'a>(node: &'a Node, decision: &NodeDecision, asked: Option<Asked>) -> TwinFacts<'a> {
-    // The caps that stand; those of the plan where none stand yet.
+    // The present caps; those of the plan where none exist yet.
     let stands = node.published.obeyed().map(|there| there.desired.caps);
     let planned = || decision.desired.as_ref().map(|desired| desired.caps);
     let caps = node.under_grant(stands.or_else(planned).unwrap_or_default());
@@ -85,8 +86,8 @@ fn facts<'a>(node: &'a Node, decision: &NodeDecision, asked: Option<Asked>) -> T
     }
 }
 
-/// Every node with a stake in the budget: those that are planned first, in the order of the plan, because of nodes that are
-/// alike the first is raised first.
+/// Every node with a stake in the budget: the planned nodes first, in the order of the plan, because of equal nodes
+/// the first is raised first.
 fn stakes<'a>(cluster: &'a ClusterState, settings: &Settings, plan: &Plan) -> Vec<Stake<'a>> {
     let has_limits = settings.budget.any();
     let mut stakes = Vec::with_capacity(cluster.nodes.len());
@@ -103,11 +104,11 @@ fn stakes<'a>(cluster: &'a ClusterState, settings: &Settings, plan: &Plan) -> Ve
             priority: priority(decision),
             wanted: wanted(node, decision),
             leaves: !has_limits,
-            // What stands in a grant that cannot be read is not known, so it cannot be written over.
+            // The content of a grant that cannot be read is unknown, so it must not be overwritten.
             aside: node.granted.unread,
         });
     }
-    // Whoever has an agent, a grant or a desired state draws power here, planned or not.
+    // A node with an agent, a grant or a desired state draws power here, planned or not.
     for (node, _) in cluster.nodes.iter().zip(planned).filter(|(_, planned)| !planned) {
         if node.machine.has_agent || node.published.profile.is_some() || is_granted(node) {
             stakes.push(Stake {
@@ -119,8 +120,8 @@ fn stakes<'a>(cluster: &'a ClusterState, settings: &Settings, plan: &Plan) -> Ve
             });
         }
     }
-    // The machine of a node that is gone may run on under its agent: it draws no more than its grant says, and can be told to
-    // draw less. Of what a released one draws nobody knows more than the most.
+    // The machine of a removed node may still run with its agent: it draws no more than its grant, and can be
+    // granted less. Of a released one only the greatest power is known.
     let gone = cluster.gone.iter().filter(|node| is_granted(node) && node.presence == Presence::Gone);
     let orphan = |node: &'a Node| Stake {
         node,

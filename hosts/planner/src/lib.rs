@@ -1,6 +1,6 @@
-//! What the cluster should do: which nodes run at full power and which capped, when a node may change, what each
-//! node's digital twin says, and what advice follows. Facts in, decision out: no I/O, no clock, and the same answer
-//! whatever the order of the facts.
+//! The cluster's decisions: which nodes run at full power and which are capped, when a node may change, what each
+//! node's digital twin predicts, and which recommendations follow. Facts in, decision out: no I/O, no clock, and
+//! the same answer for any order of the facts.
 #![forbid(unsafe_code)]
 
 pub mod budget;

@@ -1,9 +1,9 @@
-//! Names of nodes, and other texts that thousands of things have in common: to follow each to where its letters are is
-//! what a pass would spend its time on, so texts that are the same place in memory are not read.
+//! Texts that are often shared, such as names of nodes. Reading each text through its pointer would dominate a pass,
+//! so texts at the same address are equal without being read.
 
 use std::cmp::Ordering;
 
-/// Whether two texts are one and the same, which equal ones need not be.
+/// Whether two texts are at the same address; equal texts need not be.
 #[must_use]
 pub fn is_same(a: &str, b: &str) -> bool {
     std::ptr::eq(a, b)
@@ -14,7 +14,7 @@ fn compare(a: &str, b: &str) -> Ordering {
     if is_same(a, b) { Ordering::Equal } else { a.cmp(b) }
 }
 
-/// What there is for each of some nodes, by their places, and what there is for others.
+/// Values joined to a list of nodes by index, and values of other names.
 #[derive(Clone, Debug)]
 pub struct Beside<'a, T> {
     at: Vec<Option<T>>,
@@ -22,7 +22,7 @@ pub struct Beside<'a, T> {
 }
 
 impl<'a, T: Copy> Beside<'a, T> {
-    /// Nodes and things come in the order of names, each name once.
+    /// Nodes and values must be sorted by name, each name once.
     pub fn new<'n>(
         nodes: impl ExactSizeIterator<Item = &'n str>,
         things: impl Iterator<Item = (&'a str, T)>,
@@ -47,24 +47,24 @@ impl<'a, T: Copy> Beside<'a, T> {
         Self { at, others }
     }
 
-    /// What there is for the node at this place.
+    /// The value of the node at this index.
     #[must_use]
     pub fn at(&self, place: usize) -> Option<T> {
         self.at.get(place).copied().flatten()
     }
 
-    /// What there is for the nodes, in their order.
+    /// The values of the nodes, in their order.
     pub fn each(&self) -> impl Iterator<Item = Option<T>> {
         self.at.iter().copied()
     }
 
-    /// What there is for others, by name.
+    /// The values of other names.
     #[must_use]
     pub fn others(&self) -> &[(&'a str, T)] {
         &self.others
     }
 
-    /// What there is for one of the others.
+    /// The value of one of the other names.
     #[must_use]
     pub fn other(&self, name: &str) -> Option<T> {
         let found = self.others.binary_search_by_key(&name, |&(other, _)| other);
@@ -84,7 +84,7 @@ mod tests {
             nodes in prop::collection::btree_set("[a-c]{0,3}", 0..20),
             things in prop::collection::btree_map("[a-c]{0,3}", any::<u8>(), 0..20),
         ) {
-            // Some names are the same text, and some are only equal to another one.
+            // Some names are the same text in memory, and some are only equal.
             let shared = things.iter().map(|(name, &thing)| match nodes.get(name) {
                 Some(same) if thing % 2 == 0 => (same.as_str(), thing),
                 Some(_) | None => (name.as_str(), thing),

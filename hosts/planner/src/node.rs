@@ -1,5 +1,5 @@
-//! One node, as everything that decides sees it: policy, guard, budget, twin and what is written in the end. Whoever watches
-//! the objects fills it once, where an object has changed; what is decided stands beside it, in columns of its own.
+//! One node, as all decisions see it: policy, guard, budget, twin and the final writes. The host fills it in when an
+//! object has changed; decisions are kept beside it in separate columns.
 
 use crate::budget::NodePowerModel;
 use crate::catalog::Catalog;
@@ -23,71 +23,71 @@ pub struct Node {
     pub name: Arc<str>,
     /// The identifier of its Node object.
     pub uid: String,
-    /// The boot that the kubelet runs in; empty where it does not say.
+    /// The boot that the kubelet runs in; empty if unknown.
     pub boot: String,
     /// `NODE_SELECTOR` matches it.
     pub selected: bool,
-    /// It is reserved, so not ours to plan.
+    /// It is reserved, so it is not planned.
     pub reserved: bool,
     /// It is cordoned.
     pub unschedulable: bool,
-    /// It carries the taint of a node that nobody is known to cap.
+    /// It has the taint of a node without a confirmed cap.
     pub tainted: bool,
-    /// Whether it can supply anything now.
+    /// Whether it can supply power profiles now.
     pub presence: Presence,
-    /// How well it is seen.
+    /// How well its state is known.
     pub visibility: Visibility,
-    /// What it is labelled with.
+    /// Its labels.
     pub labels: Labels,
-    /// What it is made of.
+    /// Its hardware.
     pub machine: MachineFacts,
-    /// Its desired state as it is published.
+    /// Its published desired state.
     pub published: Published,
-    /// What its agent says about the caps that are published, as they stand.
+    /// How its agent has confirmed the published caps.
     pub confirmation: Confirmation,
-    /// What the budget has told it.
+    /// Its grant and receipt.
     pub granted: Granted,
-    /// What it draws.
+    /// Its power.
     pub power: Power,
 }
 
-/// Whether a node can supply anything now, as Kubernetes sees it.
+/// Whether a node can supply power profiles now, as Kubernetes sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Presence {
     /// Its Ready condition is true.
     Ready,
-    /// It is not ready, and has not been for so short a time that it is expected back. After an outage of the API server
-    /// all nodes are so, and come back one by one.
+    /// It is not ready, but only for so short a time that it is expected back. After an outage of the API server all
+    /// nodes are in this state and return one by one.
     Away,
-    /// It is not ready, and nobody waits for it any more.
+    /// It is not ready and no longer expected back.
     Lost,
-    /// There is no Node object, and some of Joulie's that are of it: the machine may run on under its agent.
+    /// There is no Node object, but some of Joulie's objects of it: the machine may still run with its agent.
     Gone,
 }
 
-/// How well a node is seen. Unknown is never good news: a node that is not seen clearly is never raised.
+/// How well a node's state is known. Unknown never counts as good: a node without clear visibility is never raised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Visibility {
-    /// Its meter says what it draws, or it has none that could fail; and everything that is said of it can be read.
+    /// Its meter gives a value, or it has no meter that could fail; and all its objects can be read.
     Clear,
-    /// Its meter is silent, or something that is said of it cannot be read. It may be capped, and it may keep what it has.
+    /// Its meter is silent, or one of its objects cannot be read. It may be capped, and may keep its present caps.
     Blind,
-    /// Its desired state is there and cannot be read: nobody knows what it was told, so nothing is told to it.
+    /// Its desired state exists but cannot be read: its content is unknown, so nothing is written to it.
     Unreadable,
 }
 
-/// What a node's agent says about the caps in its published desired state, as that stands.
+/// How a node's agent has confirmed the caps of the present desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Confirmation {
     /// It read them back.
     InForce,
-    /// It has not said so yet, or it failed and will try again.
+    /// It has not confirmed them yet, or it failed and will try again.
     Awaited,
-    /// It read back far less than was asked, and that is all there will be: its owner's limit allows no more.
+    /// It read back far less than was asked, and this is final: the owner's limit allows no more.
     Short,
-    /// It put the originals back and follows none of this: the node is not one of those that it caps.
+    /// It restored the originals and does not follow the caps: it does not cap this node.
     Lifted,
-    /// No cap can be in force: no agent has ever reported from the node, or it has nothing to cap with.
+    /// No cap can be in force: no agent has ever reported from the node, or the node has nothing to cap with.
     Unenforced,
 }
 
@@ -96,11 +96,11 @@ pub enum Confirmation {
 pub struct Label {
     /// Its text.
     pub text: Option<Arc<str>>,
-    /// Somebody else owns it: it stays as it is.
+    /// Another field manager owns it: it is not changed.
     pub theirs: bool,
 }
 
-/// The labels of a node that matter here.
+/// The labels of a node that the planner uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Labels {
     /// The power profile.
@@ -113,51 +113,51 @@ pub struct Labels {
     pub zone: Option<Arc<str>>,
 }
 
-/// What a node is made of, as far as its agent, its labels, its resources and the catalogue tell.
+/// The hardware of a node, as far as its agent, its labels, its resources and the catalogue describe it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineFacts {
     /// Its devices.
     pub resolved: Resolved,
-    /// What it holds of compute.
+    /// Its compute density.
     pub density: Density,
-    /// What it is exchangeable with.
+    /// The family of interchangeable nodes.
     pub family: Family,
-    /// What its watts are made of.
+    /// Its power by kind of device.
     pub power_model: NodePowerModel,
-    /// Logical processors that it offers to pods.
+    /// The logical processors that it offers to pods.
     pub processors: Option<u32>,
     /// An agent has reported from it.
     pub has_agent: bool,
-    /// Its agent has found nothing that meters it.
+    /// Its agent has found no power meter.
     pub has_no_meter: bool,
-    /// What it says of its hardware and is not believed, in a sentence.
+    /// The hardware figures that it reports but that are not accepted, in a sentence.
     pub implausible: Option<Arc<str>>,
 }
 
-/// Which kind carries the desired state that agents obey.
+/// The kind of object with the desired state that agents follow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DesiredKind {
-    /// NodePowerProfile, with a mirror of it in the NodeTwin.
+    /// NodePowerProfile, with a copy in the NodeTwin.
     #[default]
     Profile,
     /// NodeTwin.
     Twin,
 }
 
-/// A desired state: what is decided, and what an object says.
+/// A desired state: decided, or read from an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesiredState {
     /// The profile.
     pub profile: Profile,
     /// The caps.
     pub caps: NodeCaps,
-    /// It drains.
+    /// It is draining.
     pub draining: bool,
-    /// The policy that decided, if one did.
+    /// The policy that decided, if any.
     pub policy: Option<Cow<'static, str>>,
 }
 
-/// Which parts of a desired state are somebody else's.
+/// The parts of a desired state that another field manager owns.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Theirs {
     /// `spec.profile`
@@ -172,54 +172,54 @@ pub struct Theirs {
     pub scheduling: bool,
 }
 
-/// An object that carries a desired state.
+/// An object with a desired state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Carried {
-    /// What it says.
+    /// Its content.
     pub desired: DesiredState,
-    /// Which parts are somebody else's.
+    /// The parts that another field manager owns.
     pub theirs: Theirs,
-    /// A person wrote all of it: nothing in it is ours to change or to take back.
+    /// A person wrote all of it: no part of it may be changed or deleted.
     pub persons: bool,
 }
 
-/// What is published of a node's desired state.
+/// The published desired state of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Published {
-    /// Which of both its agent obeys.
+    /// The kind of object that its agent follows.
     pub source: DesiredKind,
     /// Its NodePowerProfile.
     pub profile: Option<Carried>,
     /// Its NodeTwin.
     pub twin: Option<Carried>,
-    /// Its NodeTwin is there and cannot be read.
+    /// Its NodeTwin exists but cannot be read.
     pub twin_unread: bool,
 }
 
-/// A backup is not older than this many grants of one node, which are a century of one a second.
+/// A backup is assumed to be at most this many grants of one node old; at one grant a second that is a century.
 const SERIALS_FORGOTTEN_MOST: u64 = 1 << 32;
 
-/// What the budget has told a node, and what it has read back.
+/// A node's grant, and its receipt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Granted {
-    /// The grant that stands.
+    /// The present grant.
     pub grant: Option<Grant>,
-    /// That grant says that the node is released.
+    /// The present grant releases the node.
     pub released: bool,
-    /// What its agent says of it.
+    /// The agent's receipt.
     pub signed: Option<Signed>,
-    /// The grants that were sent over the one that stands, of which nobody knows what became of them.
+    /// The grants that were sent to replace the present one and whose outcome is unknown.
     pub sent: Vec<Grant>,
-    /// Which state of the object that is.
+    /// The version of the object.
     pub version: String,
-    /// There is one that cannot be read.
+    /// A grant exists but cannot be read.
     pub unread: bool,
 }
 
-/// What an agent has read back, and where it ran when it did.
+/// An agent's receipt, and where the agent ran.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signed {
-    /// What it read back.
+    /// The receipt.
     pub receipt: GrantReceipt,
     /// Its boot.
     pub boot: String,
@@ -227,45 +227,45 @@ pub struct Signed {
     pub node_uid: String,
 }
 
-/// What a node's meter says at a moment.
+/// The reading of a node's meter at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Power {
-    /// What the node draws.
+    /// The node's power.
     pub reading: NodeReading,
-    /// Where that is going.
+    /// The trend of its power.
     pub trend: Option<WattsPerMinute>,
-    /// A meter is to say what the node draws and nothing was ever heard of it, not even that it fails.
+    /// A meter is configured but nothing was ever received from it, not even a failure.
     pub awaited: bool,
 }
 
 impl Power {
-    /// Nobody asked for a meter.
+    /// No meter is configured.
     pub const UNMETERED: Self =
         Self { reading: NodeReading::Absent(NoMeasurement::NotConfigured), trend: None, awaited: false };
 }
 
 impl Node {
-    /// Selected, neither reserved nor unschedulable, and there.
+    /// Selected, neither reserved nor unschedulable, and it has a Node object.
     #[must_use]
     pub const fn is_eligible(&self) -> bool {
         self.selected && !self.reserved && !self.unschedulable && !matches!(self.presence, Presence::Gone)
     }
 
-    /// The profile on its label, if it is one.
+    /// The profile on its label, if it is a known one.
     #[must_use]
     pub fn labelled(&self) -> Option<Profile> {
         self.labels.profile.text.as_deref().and_then(Profile::read)
     }
 
-    /// Its label says that it drains. An absent mark is no mark.
+    /// Its label marks it as draining. An absent label is no mark.
     #[must_use]
     pub fn is_marked(&self) -> bool {
         self.labels.draining.text.as_deref() == Some("true")
     }
 
-    /// What the node read back of its grant, where it did so in the boot and for the Node object that are there now. A node
-    /// that does not say in which boot it is could have come up without any cap. Of one that is gone the boot and the
-    /// identifier are those that it had last; where nobody here ever saw them, nobody else says anything.
+    /// The node's receipt, if it is from the present boot and the present Node object. A node with an unknown boot
+    /// could have started without any cap. For a removed node the last known boot and identifier count; if none was
+    /// ever seen here, its receipt is accepted.
     #[must_use]
     pub fn receipt(&self) -> Option<GrantReceipt> {
         let Signed { receipt, boot, node_uid } = self.granted.signed.as_ref()?;
@@ -274,14 +274,14 @@ impl Node {
         (!boot.is_empty() && (is_of_now || was_never_seen)).then_some(*receipt)
     }
 
-    /// These caps as the agent holds them under the grant that stands.
+    /// These caps as the agent holds them under the present grant.
     #[must_use]
     pub fn under_grant(&self, caps: NodeCaps) -> NodeCaps {
         let grant = self.granted.grant.filter(|_| !self.granted.released);
         grant.map_or(caps, |grant| self.machine.power_model.under_grant(&caps, grant.watts))
     }
 
-    /// How busy it is while pods ask for so much of it.
+    /// Its load from the resource requests of its pods.
     #[must_use]
     pub fn load(&self, asked: Asked) -> Option<NodeLoad> {
         let ResolvedHardware { cpu, gpu } = &self.machine.resolved.hardware;
@@ -291,8 +291,8 @@ impl Node {
 }
 
 impl MachineFacts {
-    /// Of a node of which this is said. `was` is what it was before, and `gpu_cap` tells that a cap for a GPU is published;
-    /// its agent can cap the packages, the GPUs, or both, as far as it says.
+    /// The facts of a node. `was` are its former facts; `gpu_cap` says that a cap for a GPU is published; `can_cap`
+    /// says whether its agent can cap the packages and the GPUs.
     #[must_use]
     pub fn of(
         facts: &HardwareFacts,
@@ -315,13 +315,13 @@ impl MachineFacts {
         }
     }
 
-    /// Of a node of which nobody knows more than what it was granted and what its agent says of that: the machine runs on.
+    /// The facts of a node of which only the grant and the receipt are known: the machine still runs.
     #[must_use]
     pub fn lump(granted: &Granted, catalog: &Catalog) -> Self {
         Self::lump_of(granted, Watts::ZERO, catalog)
     }
 
-    /// The same of one that may draw so much whatever it was granted, because it has come up anew.
+    /// The same for a node that may draw up to `may_draw` whatever its grant, because it has restarted.
     #[must_use]
     pub fn lump_of(granted: &Granted, may_draw: Watts, catalog: &Catalog) -> Self {
         let unknown = Self::of(&HardwareFacts::default(), None, false, (false, false), catalog);
@@ -330,7 +330,7 @@ impl MachineFacts {
 }
 
 impl DesiredState {
-    /// What will stand in an object of which parts are somebody else's.
+    /// The content that an object will have after a write, where another field manager owns parts of it.
     #[must_use]
     pub fn over(&self, there: &Carried) -> Self {
         let Carried { desired, theirs, persons } = there;
@@ -347,8 +347,8 @@ impl DesiredState {
         }
     }
 
-    /// Whether another one says the same, apart from differences that are worth no write. While another policy stands in
-    /// for the configured one its name alone is worth none.
+    /// Whether another one is the same, apart from differences too small to write. While a fallback policy replaces
+    /// the configured one, a different policy name alone is not written.
     fn is_in(&self, there: &Self, with_draining: bool, stands_in: bool) -> bool {
         let Self { profile, caps, draining, policy } = self;
         *profile == there.profile
@@ -359,7 +359,7 @@ impl DesiredState {
 }
 
 impl Theirs {
-    /// Anything that a plan would write is somebody else's.
+    /// Another field manager owns any part that a plan would write.
     #[must_use]
     pub const fn any(&self) -> bool {
         self.profile || self.cpu || self.gpu || self.scheduling
@@ -367,7 +367,7 @@ impl Theirs {
 }
 
 impl Published {
-    /// What its agent obeys.
+    /// The object that its agent follows.
     #[must_use]
     pub const fn obeyed(&self) -> Option<&Carried> {
         match self.source {
@@ -376,19 +376,19 @@ impl Published {
         }
     }
 
-    /// The caps that stand; none where nothing is published.
+    /// The present caps; none if nothing is published.
     #[must_use]
     pub fn caps(&self) -> NodeCaps {
         self.obeyed().map_or_else(NodeCaps::default, |there| there.desired.caps)
     }
 
-    /// Its twin says that it drains.
+    /// Its twin says that it is draining.
     #[must_use]
     pub fn drains(&self) -> bool {
         self.twin.as_ref().is_some_and(|twin| twin.desired.draining)
     }
 
-    /// Which objects are to be written so that this stands, as far as it is ours to say; nothing where it stands.
+    /// The objects to write so that the desired state holds, as far as they may be changed; `None` if nothing differs.
     pub(crate) fn differs(&self, desired: &DesiredState, stands_in: bool) -> Option<Publish> {
         let obeyed = self.obeyed();
         let stands = obeyed.map_or_else(|| desired.clone(), |there| desired.over(there));
@@ -400,10 +400,10 @@ impl Published {
     }
 }
 
-/// A desired state that is to be written, and to which objects.
+/// A desired state to write, and the objects to write it to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Publish {
-    /// What is to stand there.
+    /// The content to write.
     pub desired: DesiredState,
     /// To the NodePowerProfile.
     pub profile: bool,
@@ -412,7 +412,7 @@ pub struct Publish {
 }
 
 impl Granted {
-    /// What a node of which nobody knows more than this may draw: the machine runs on under its agent.
+    /// The most that a node may draw of which only this is known: the machine still runs with its agent.
     #[must_use]
     pub fn most(&self) -> Watts {
         let holds = self.signed.as_ref().map(|signed| signed.receipt.holds);
@@ -420,14 +420,14 @@ impl Granted {
         told.max(holds.unwrap_or(Watts::ZERO))
     }
 
-    /// The least that it can be held to, by its agent's word; where that says nothing, there is no less than the most.
+    /// The lowest grant that it can keep, by its receipt; without that it equals the most.
     fn least(&self) -> Watts {
         let floor = self.signed.as_ref().map(|signed| signed.receipt.floor);
         floor.filter(|&floor| floor > Watts::ZERO).map_or(self.most(), |floor| floor.min(self.most()))
     }
 
-    /// The serial of the next grant. A node may have followed a later one than stands, where the API server was brought back
-    /// to an older state, and follows none that is not later still. What is out of all proportion is not believed.
+    /// The serial of the next grant. If the API server was restored to an older state, the node may have followed a
+    /// later grant than the present one, and follows only later serials. A serial out of all proportion is ignored.
     #[must_use]
     pub fn next_serial(&self) -> u64 {
         let stands = self.grant.map_or(0, |grant| grant.serial);
@@ -436,7 +436,7 @@ impl Granted {
         stands.max(if is_near { followed } else { 0 }).saturating_add(1)
     }
 
-    /// Whether the agent has read back the grant that stands.
+    /// Whether the agent has confirmed the present grant.
     #[must_use]
     pub fn is_read_back(&self) -> bool {
         self.grant

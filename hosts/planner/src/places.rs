@@ -1,16 +1,16 @@
-//! The places of names in a list, by a hash that is the same in every run: names in one cluster differ only near their
-//! ends, and comparing them is what a search would spend its time on.
+//! The indexes of names in a list, by a hash that is the same in every run. Names in one cluster differ only near
+//! their ends, so comparing them would dominate a search.
 
-/// Where each name of a list stands. The names stay with whoever has the list.
+/// The index of each name of a list. The list itself is kept by the caller.
 #[derive(Clone, Debug, Default)]
 pub struct Places {
-    /// Hash and place, each in the first free slot from where its hash points on; at least half of the slots are free,
+    /// Hash and index, each in the first free slot from the hash's position on. At least half of the slots are free,
     /// so that every walk ends.
     slots: Vec<Option<(u64, usize)>>,
 }
 
 impl Places {
-    /// The places of these names, counted from 0. Of equal names the first is found.
+    /// The indexes of these names, counted from 0. Of equal names the first is found.
     #[must_use]
     pub fn new<'a>(names: impl ExactSizeIterator<Item = &'a str>) -> Self {
         let mut places = Self { slots: vec![None; names.len().saturating_mul(2).next_power_of_two()] };
@@ -20,7 +20,7 @@ impl Places {
         places
     }
 
-    /// Takes in the name at the end of the list, whose names `name_at` tells; it is none of the others.
+    /// Adds the name at the end of the list; `name_at` returns the list's names. The name must be new.
     pub fn push<'a>(&mut self, at: usize, name_at: impl Fn(usize) -> Option<&'a str>) {
         let name = |at| name_at(at).unwrap_or_default();
         if self.slots.len() / 2 <= at {
@@ -37,7 +37,7 @@ impl Places {
         }
     }
 
-    /// The place of a name in the list, whose names `name_at` tells.
+    /// The index of a name in the list; `name_at` returns the list's names.
     pub fn find<'a>(&self, name: &str, name_at: impl Fn(usize) -> Option<&'a str>) -> Option<usize> {
         let hash = hash(name);
         for slot in self.walk(hash) {
@@ -49,7 +49,7 @@ impl Places {
         None
     }
 
-    /// Every slot once, from where the hash points on. Its high bits depend on every byte of the name.
+    /// Visits every slot once, from the hash's position on. The hash's high bits depend on every byte of the name.
     fn walk(&self, hash: u64) -> impl Iterator<Item = usize> + use<> {
         let mask = self.slots.len().wrapping_sub(1);
         let first = usize::try_from(hash >> 32).unwrap_or_default() & mask;

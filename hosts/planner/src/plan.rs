@@ -1,16 +1,16 @@
-//! The whole pass: what is known of the cluster goes in, what is to be written comes out.
+//! A whole pass: the cluster's state goes in, the writes come out.
 //!
-//! As the shared reconcile flow has it: select the eligible nodes; build the hardware view; sort by normalized compute
-//! density, highest first, and behind all others those that would have to be raised and cannot be now; let the policy
-//! build the desired plan with the family floor; apply the downgrade guard; and say which desired state and which labels
-//! should stand. A node that stopped being eligible is released.
+//! As in the shared reconcile flow: select the eligible nodes; build the hardware view; sort by normalized compute
+//! density, highest first, with the nodes last that would have to be raised but cannot be now; let the policy build the
+//! desired plan with the family floor; apply the downgrade guard; and return the desired states and labels. A node that
+//! is no longer eligible is released.
 //!
-//! A node that was planned before and is away keeps its place, and nothing is asked of it: nodes that go and come together,
-//! as after an outage of the API server, must not make the others change their profiles.
+//! A planned node that is away keeps its place, and nothing is written to it: when many nodes leave and return
+//! together, as after an outage of the API server, the others must not change their profiles.
 //!
-//! The same facts give the same plan whatever their order, and a cluster that already is as planned has no [`diff`].
-//! Nothing here is remembered between passes but the [`PlanMemory`], which the caller commits node by node, once what differs
-//! was written: what failed is still a difference, and is counted when it succeeds.
+//! The same facts give the same plan in any order, and a cluster that matches its plan has an empty [`diff`]. Passes
+//! share no state but the [`PlanMemory`]. The caller commits it node by node after the differences were written: a
+//! failed write is still a difference, and is counted when it succeeds.
 
 mod memory;
 mod objects;
@@ -42,19 +42,19 @@ use std::sync::Arc;
 pub struct ClusterState {
     /// Every node, eligible or not, each once.
     pub nodes: Vec<Node>,
-    /// What is left of nodes that are gone: their objects.
+    /// Nodes without a Node object whose other objects still exist.
     pub gone: Vec<Node>,
-    /// The pods in managed scope, or nothing when they could not be listed.
+    /// The pods in managed scope; `None` when they could not be listed.
     pub pods: Option<PodCounts>,
     /// The monotonic clock.
     pub now: Stamp,
     /// The wall clock, since 1970.
     pub wall_clock: Micros,
-    /// What a leader before has sent has ended: from now on grants may be raised.
+    /// The writes of a former leader have ended: from now on grants may be raised.
     pub raises: bool,
 }
 
-/// How a cluster is planned. Every part was checked where it was built.
+/// The settings of a plan. Every part was checked when it was built.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// How many nodes run at full power, and which.
@@ -67,56 +67,56 @@ pub struct Settings {
     pub draining_label: DrainingLabel,
     /// The caps of the profiles.
     pub intents: Intents,
-    /// A node that became a performance node stays one for at least so long, even above the count that the policy asks
-    /// for, so that pressure around a threshold does not make nodes flap. Without it a node may go with the next plan.
+    /// A node that became a performance node stays one for at least this long, even above the policy's count, so that
+    /// pressure around a threshold does not make nodes flap. Without it a node may change with the next plan.
     pub dwell: Option<Micros>,
     /// How long a release waits for an agent to confirm that the caps are lifted.
     pub release_patience: Micros,
-    /// The limits to keep to.
+    /// The limits to keep.
     pub budget: BudgetLimits,
-    /// Under limits a node is tainted until it is known to keep to its grant.
+    /// Under limits a node is tainted until it has confirmed its grant.
     pub taint_uncapped: bool,
-    /// What the twins are computed by.
+    /// The settings of the twins.
     pub twin: TwinLaw<MeasuredPower>,
-    /// How long the last sample of a meter stands.
+    /// How long the last sample of a meter is valid.
     pub hold: Micros,
 }
 
-/// What policy and guard decide.
+/// The decisions of policy and guard.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The policy that decided.
     pub policy: &'static str,
-    /// Why that is not the configured one, if it is not.
+    /// Why another policy than the configured one decided, if so.
     pub fallback: Option<Fallback>,
-    /// The demand in managed scope, unless the pods are not known.
+    /// The demand in managed scope; `None` when the pods are unknown.
     pub demand: Option<ProfileDemand>,
-    /// Every planned node, densest first; those that cannot be raised after all others.
+    /// Every planned node, densest first; nodes that cannot be raised come last.
     pub nodes: Vec<NodeDecision>,
-    /// Eligible nodes that are not ready and keep their place. They are left as they are.
+    /// Eligible nodes that are not ready but keep their place. They are not changed.
     pub away: Vec<Arc<str>>,
-    /// Eligible nodes that are not ready and have no place: they are lost, or never had one. They are left as they are.
+    /// Eligible nodes that are not ready and have no place: they are lost, or never had one. They are not changed.
     pub out: Vec<Arc<str>>,
-    /// Nodes that were planned before and are not eligible any more, by name.
+    /// Nodes that were planned before and are no longer eligible, by name.
     pub releases: Vec<Release>,
 }
 
-/// What is decided for one node.
+/// The decision for one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeDecision {
     /// Its name.
     pub node: Arc<str>,
-    /// Its place among the nodes of the cluster.
+    /// Its index among the nodes of the cluster.
     pub place: usize,
-    /// What the policy plans.
+    /// The profile that the policy plans.
     pub planned: Profile,
-    /// Performance pods that run on it, unless the pods are not known.
+    /// Performance pods that run on it; `None` when the pods are unknown.
     pub blocking: Option<u32>,
-    /// What the guard made of that: the state, why it waits, the transitions to count when this is committed.
+    /// The guard's decision: the state, why it waits, and the transitions to count when this is committed.
     pub guard: GuardDecision,
     /// The desired state, unless too little is known to publish one.
     pub desired: Option<DesiredState>,
-    /// What to remember of the node when all of that is written; nothing where just that is remembered.
+    /// The node's memory after all of that is written; `None` when it does not change.
     pub remember: Option<NodeMemory>,
 }
 
@@ -124,7 +124,7 @@ pub struct NodeDecision {
 #[must_use]
 pub fn plan(cluster: &ClusterState, settings: &Settings, memory: &PlanMemory) -> Plan {
     let mut nodes: Vec<(usize, &Node)> = cluster.nodes.iter().enumerate().collect();
-    // Mostly they are in this order already.
+    // They are mostly in this order already.
     nodes.sort_by(|(_, one), (_, other)| one.name.cmp(&other.name));
     let (eligible, others): (Vec<_>, Vec<_>) = nodes.into_iter().partition(|(_, node)| node.is_eligible());
     let remembered = Beside::new(names(&eligible), memory.nodes());
@@ -132,7 +132,7 @@ pub fn plan(cluster: &ClusterState, settings: &Settings, memory: &PlanMemory) ->
 
     let (seats, out) = seats(&eligible, &remembered);
     let mut order: Vec<&Seat<'_>> = seats.iter().collect();
-    // The names ascend already, and the sort is stable.
+    // The names are sorted already, and the sort is stable.
     order.sort_by_cached_key(|seat| (seat.is_passed_over(), Reverse(seat.node.machine.density.order)));
     let families = number_families(&order);
     let pressure = demand.map(|demand: ProfileDemand| demand.performance_only);
@@ -161,8 +161,8 @@ fn names<'a>(nodes: &[(usize, &'a Node)]) -> impl ExactSizeIterator<Item = &'a s
     nodes.iter().map(|(_, node)| &*node.name)
 }
 
-/// The demand of the pods that wait for a node or have one of these, and the performance pods on each of these. A pod
-/// that waits is demand wherever it will go; one that runs elsewhere is served already.
+/// The demand of the waiting pods and the pods on these nodes, and the performance pods on each node. A waiting pod is
+/// demand wherever it will run; a pod on another node is served already.
 fn demand_of(pods: &PodCounts, eligible: &[(usize, &Node)]) -> (ProfileDemand, Vec<u32>) {
     let here = Beside::new(names(eligible), pods.bound());
     let demand = here.each().flatten().fold(pods.waiting(), ProfileDemand::plus);
@@ -171,9 +171,9 @@ fn demand_of(pods: &PodCounts, eligible: &[(usize, &Node)]) -> (ProfileDemand, V
 
 /// A node with a place in the order.
 struct Seat<'a> {
-    /// Its place among the eligible nodes.
+    /// Its index among the eligible nodes.
     at: usize,
-    /// Its place in the cluster.
+    /// Its index in the cluster.
     place: usize,
     node: &'a Node,
     remembered: Option<&'a Planned>,
@@ -184,8 +184,8 @@ impl Seat<'_> {
         self.node.presence == Presence::Ready
     }
 
-    /// It would have to be raised, and is away or not seen clearly enough for that: the others are asked first, so that
-    /// what the policy wants is there all the same.
+    /// It would have to be raised, but is away or its state is not known well enough. Other nodes are chosen first, so
+    /// that the policy still gets its count.
     fn is_passed_over(&self) -> bool {
         let has_it = match self.remembered {
             Some(node) => node.state == TransitionState::ActivePerformance,
@@ -194,7 +194,7 @@ impl Seat<'_> {
         let told = self.node.published.obeyed().map(|there| there.desired.profile);
         match self.node.visibility {
             Visibility::Unreadable => true,
-            // One that was about to be raised goes on with that when it is back.
+            // A node that was about to be raised continues when it is back.
             Visibility::Clear | Visibility::Blind if !self.is_ready() => {
                 !has_it && told != Some(Profile::Performance)
             }
@@ -214,7 +214,7 @@ fn seats<'a>(
         let remembered = memory.and_then(NodeMemory::as_planned);
         let has_a_place = match node.presence {
             Presence::Ready => true,
-            // Machines that still start are not counted.
+            // Machines that are still starting are not counted.
             Presence::Away => remembered.is_some() || node.published.obeyed().is_some(),
             Presence::Lost | Presence::Gone => false,
         };
@@ -227,7 +227,7 @@ fn seats<'a>(
     (seats, out)
 }
 
-/// A number for each family, so that the policies need no names.
+/// A number for each family; the policies need no names.
 fn number_families(seats: &[&Seat<'_>]) -> Vec<u32> {
     let mut numbers: BTreeMap<&Family, u32> = BTreeMap::new();
     let mut number = |family| {
@@ -237,11 +237,11 @@ fn number_families(seats: &[&Seat<'_>]) -> Vec<u32> {
     seats.iter().map(|seat| number(&seat.node.machine.family)).collect()
 }
 
-/// What every node of one pass is planned with.
+/// The inputs of one pass for every node.
 struct Pass<'a> {
     settings: &'a Settings,
     remembered: Beside<'a, &'a NodeMemory>,
-    /// Performance pods by the places of their nodes, unless the pods are not known.
+    /// Performance pods by node index; `None` when the pods are unknown.
     blocking: Option<Vec<u32>>,
     now: Stamp,
     policy: &'static str,
@@ -289,7 +289,7 @@ impl Pass<'_> {
             guard,
             desired,
             remember: match (node.visibility, remembered) {
-                // What cannot be read now may say again what it said.
+                // An object that cannot be read now may become readable with its former content.
                 (Visibility::Unreadable, Some(_)) => None,
                 (Visibility::Unreadable, None) | (Visibility::Clear | Visibility::Blind, _) => {
                     let now = Planned { state: guard.state, performance_since };
@@ -305,8 +305,8 @@ impl Pass<'_> {
     }
 }
 
-/// The state of a node that no earlier pass remembers. A performance label over the caps of eco is not taken at its word:
-/// the node is eco until it is seen to have more.
+/// The state of a node without memory of an earlier pass. A performance label over the caps of eco is not trusted: the
+/// node is eco until it is known to have more.
 fn observe(node: &Node, caps: &PerProfile<NodeCaps>, mode: GuardMode) -> TransitionState {
     let draining = node.is_marked() || node.published.drains();
     let whose = whose(node, caps);
@@ -315,8 +315,8 @@ fn observe(node: &Node, caps: &PerProfile<NodeCaps>, mode: GuardMode) -> Transit
     if state == TransitionState::ActivePerformance && is_capped { TransitionState::ActiveEco } else { state }
 }
 
-/// Whose caps are published. A node without a desired state was never capped by us; where the caps of both profiles are
-/// the same, they are those of the label.
+/// Whose caps are published. A node without a desired state was never capped by the operator; if the caps of both
+/// profiles are equal, they count as those of the label.
 fn whose(node: &Node, caps: &PerProfile<NodeCaps>) -> CapsOf {
     let labelled = node.labelled().unwrap_or(Profile::Performance);
     let other = match labelled {
@@ -329,8 +329,8 @@ fn whose(node: &Node, caps: &PerProfile<NodeCaps>) -> CapsOf {
     })
 }
 
-/// Whether the node really has the caps of performance: its agent read back those and no far lower ones, or nobody can
-/// have capped it, or there is nothing to cap and nothing was.
+/// Whether the node really has the caps of performance: its agent read them back and not far less, or nothing can have
+/// capped it, or there is nothing to cap and nothing was capped.
 fn in_force(confirmation: Confirmation, performance: &NodeCaps, was: &NodeCaps) -> bool {
     match confirmation {
         Confirmation::Unenforced => true,

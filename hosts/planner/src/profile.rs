@@ -1,4 +1,4 @@
-//! The two supplies that a node can be: full power, or capped.
+//! The two power profiles of a node: full power or capped.
 
 /// The desired power profile of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,7 +19,7 @@ impl Profile {
         }
     }
 
-    /// Reads a label or a field; what is neither profile is unknown.
+    /// Reads a label or a field; any other text is `None`.
     #[must_use]
     pub fn read(text: &str) -> Option<Self> {
         match text {

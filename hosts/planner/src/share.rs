@@ -1,14 +1,14 @@
-//! A part of a whole in percent, from one exact division: 35,000 W of 50,000 W are 70 %, not the next number above,
-//! so that a threshold which is compared strictly holds where the decimal numbers say.
+//! A percentage of a whole by one exact division: 35,000 W of 50,000 W are 70 % and not the next number above, so
+//! that a strict threshold comparison agrees with the decimal numbers.
 
 use power_units::{Percent, Role, Watts};
 
-/// What percentage of `base` the `value` is, rounded as `role` says; nothing when the base is not positive.
+/// The percentage of `base` that `value` is, rounded as `role` says; `None` when the base is not positive.
 pub(crate) fn percent_of(value: Watts, base: Watts, role: Role) -> Option<Percent> {
     of_bits(value.to_bits(), base.to_bits(), role)
 }
 
-/// What percentage of `base` a count is, to the nearest; nothing when the base is zero.
+/// The percentage of `base` that a count is, to the nearest; `None` when the base is zero.
 pub(crate) fn percent_of_count(count: u32, base: u32) -> Option<Percent> {
     of_bits(i64::from(count), i64::from(base), Role::Nearest)
 }

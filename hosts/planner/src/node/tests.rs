@@ -42,7 +42,7 @@ fn an_object_that_a_person_made_is_theirs_as_a_whole() {
 
 #[test]
 fn each_part_of_a_desired_state_is_its_owners() {
-    // Field by field: what one owns says nothing of the others.
+    // Field by field: the owner of one field does not own the others.
     let caps = NodeCaps { cpu: cpu(200), gpu: cpu(300) };
     let there = DesiredState { draining: true, policy: None, ..state(Profile::Performance, caps) };
     let over = |theirs| wanted().over(&Carried { theirs, ..carried(there.clone()) });
@@ -110,6 +110,6 @@ fn the_next_grant_is_later_than_the_one_that_stands_and_than_the_one_that_was_fo
     assert_eq!(next(None, None), 1);
     assert_eq!((next(Some(7), None), next(Some(7), Some(6))), (8, 8));
     assert_eq!(next(Some(3), Some(9)), 10, "the API server was brought back to grant 3");
-    // An agent, or whoever has its token, cannot use up all serials.
+    // An agent, or another holder of its token, cannot use up all serials.
     assert_eq!(next(Some(3), Some(u64::MAX)), 4);
 }

@@ -1,7 +1,7 @@
-//! What one pass tells the next.
+//! The state that is kept between passes.
 //!
-//! A memory belongs to one term of leadership: whoever loses the lease drops it, and whoever gains it starts from what
-//! labels and objects say.
+//! A memory belongs to one term of leadership: a process that loses the lease drops it, and a new leader starts from
+//! the labels and objects.
 
 use super::{NodeDecision, Release};
 use crate::budget;
@@ -10,31 +10,31 @@ use power_units::Stamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What is remembered: the guard's and the budget's timers.
+/// The memory: the timers of the guard and the budget.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlanMemory {
     nodes: BTreeMap<Arc<str>, NodeMemory>,
     pub(crate) budget: budget::BudgetMemory,
 }
 
-/// What is remembered of a node.
+/// The memory of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NodeMemory {
     /// It was planned.
     Planned(Planned),
     /// It is being released.
     Releasing {
-        /// From when on.
+        /// Since when.
         since: Stamp,
     },
 }
 
-/// What is remembered of a planned node.
+/// The memory of a planned node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
-    /// Where it was between its profiles.
+    /// Its state between its profiles.
     pub(super) state: TransitionState,
-    /// Since when it is a performance node, or was first seen as one.
+    /// Since when it has been a performance node, or was first known as one.
     pub(super) performance_since: Option<Stamp>,
 }
 
@@ -48,14 +48,14 @@ impl NodeMemory {
 }
 
 impl PlanMemory {
-    /// Remembers a planned node of which all that differed was written.
+    /// Stores a planned node's memory after all its differences were written.
     pub fn commit(&mut self, node: &NodeDecision) {
         if let Some(remember) = &node.remember {
             self.nodes.insert(node.node.clone(), remember.clone());
         }
     }
 
-    /// Remembers, or forgets, a node whose release was carried out as far as it went.
+    /// Stores or removes a node's memory after its release was carried out, in full or in part.
     pub fn commit_release(&mut self, release: &Release) {
         match &release.remember {
             Some(remember) => self.nodes.insert(release.node.clone(), remember.clone()),

@@ -1,60 +1,61 @@
-//! What the objects of a node should say, and what differs from that.
+//! The desired content of a node's objects, and the differences from the present content.
 //!
-//! A downgrade writes the label, then the cap: no pod may come that counts on full power. An upgrade writes the cap, sees
-//! it confirmed, then the label. What already is as it should be is not written, and what somebody else owns never is.
+//! A downgrade writes the label, then the cap, so that no new pod counts on full power. An upgrade writes the cap,
+//! waits for its confirmation, then writes the label. Equal content is not written, and parts of other owners never
+//! are.
 
 use super::{NodeDecision, Settings};
 use crate::node::{DesiredState, Node, Publish};
 use crate::profile::Profile;
 
-/// What the objects of a node should say. What is nothing here is left as it stands.
+/// The desired content of a node's objects. `None` leaves a part unchanged.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Objects {
-    /// Whether the node is tainted: nobody is known to cap it.
+    /// Whether the node is tainted: it has no confirmed cap.
     pub taint: Option<bool>,
     /// The labels of the node.
     pub labels: Option<LabelsSay>,
-    /// The objects that carry its desired state.
+    /// The objects with its desired state.
     pub state: Option<StateSays>,
 }
 
-/// What the labels of a node should say.
+/// The desired content of a node's labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LabelsSay {
-    /// This.
+    /// These labels.
     These {
-        /// The profile; nothing leaves the label as it is.
+        /// The profile; `None` leaves the label unchanged.
         profile: Option<Profile>,
-        /// The text of the draining label; nothing takes the label away.
+        /// The text of the draining label; `None` removes the label.
         draining: Option<bool>,
-        /// It drains.
+        /// It is draining.
         drains: bool,
     },
-    /// Nothing: they are taken away.
+    /// No labels: they are removed.
     Nothing,
 }
 
-/// What the objects that carry a desired state should say.
+/// The desired content of the objects with a desired state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StateSays {
-    /// This.
+    /// This state.
     This(DesiredState),
-    /// This, in as many of them as there are.
+    /// This state, in those objects that exist.
     Lifted(DesiredState),
-    /// Nothing: they are deleted.
+    /// Nothing: the objects are deleted.
     Nothing,
 }
 
-/// A difference between what the objects of a node should say and what they say.
+/// A difference between the desired and the present content of a node's objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectChange {
-    /// The taint comes, or goes.
+    /// The taint is added or removed.
     Taint(bool),
     /// Other labels.
     Labels {
-        /// The profile; nothing leaves the label as it is.
+        /// The profile; `None` leaves the label unchanged.
         profile: Option<Profile>,
-        /// The text of the draining label; nothing takes the label away.
+        /// The text of the draining label; `None` removes the label.
         draining: Option<bool>,
     },
     /// No labels.
@@ -70,7 +71,7 @@ pub enum ObjectChange {
 pub enum DrainingLabel {
     /// On every planned node: "set node label joulie.io/draining=false" once nothing blocks.
     Always,
-    /// On draining nodes alone: an absent label is no mark.
+    /// On draining nodes only: an absent label is no mark.
     OnlyWhileDraining,
 }
 
@@ -83,7 +84,7 @@ impl DrainingLabel {
     }
 }
 
-/// What the objects of a node should say; nothing is decided for one that is not planned.
+/// The desired content of a node's objects; without a decision only the taint is decided.
 #[must_use]
 pub fn desired(node: &Node, decision: Option<&NodeDecision>, settings: &Settings) -> Objects {
     let taint = Some(is_to_be_tainted(node, settings));
@@ -98,8 +99,8 @@ pub fn desired(node: &Node, decision: Option<&NodeDecision>, settings: &Settings
     Objects { taint, labels: Some(labels), state: Some(StateSays::This(desired.clone())) }
 }
 
-/// Whether pods are to be kept away from a node: it is under a limit, and nobody has said since its boot that it keeps to its
-/// grant. For one whose agent has nothing to cap with there is nothing to wait for.
+/// Whether to keep pods away from a node: it is under a limit and has not confirmed a grant since its boot. If its
+/// agent has nothing to cap with, there is nothing to wait for.
 fn is_to_be_tainted(node: &Node, settings: &Settings) -> bool {
     let machine = &node.machine;
     let may_be_capped = !machine.has_agent || machine.power_model.is_cappable();
@@ -107,8 +108,8 @@ fn is_to_be_tainted(node: &Node, settings: &Settings) -> bool {
     under_limits && node.is_eligible() && may_be_capped && node.receipt().is_none()
 }
 
-/// What differs, in the order in which it is to be written. While another policy stands in for the configured one its name
-/// alone is worth no write.
+/// The differences, in the order of the writes. While a fallback policy replaces the configured one, a different
+/// policy name alone is not written.
 #[must_use]
 pub fn diff(objects: &Objects, node: &Node, stands_in: bool) -> Vec<ObjectChange> {
     let Objects { taint, labels, state } = objects;
@@ -120,7 +121,7 @@ pub fn diff(objects: &Objects, node: &Node, stands_in: bool) -> Vec<ObjectChange
     let labels = labels.and_then(|labels| of_labels(labels, node));
     let state = state.as_ref().and_then(|state| of_state(state, node, stands_in));
     let in_order = if labels_first { [labels, state] } else { [state, labels] };
-    // Its write holds to the version of the node that was seen, so that it comes before all others.
+    // The taint's write requires the version of the node that was read, so it comes first.
     taint.into_iter().chain(in_order.into_iter().flatten()).collect()
 }
 
@@ -131,7 +132,7 @@ fn of_labels(labels: LabelsSay, node: &Node) -> Option<ObjectChange> {
             .then_some(ObjectChange::NoLabels);
     };
     let of_profile = profile.is_some() && profile != node.labelled() && !node.labels.profile.theirs;
-    // Before a node has a profile nothing else is said on it either, but a mark that is wrong is taken back.
+    // Before a node has a profile no other label is set on it, but a wrong mark is corrected.
     let of_mark = if profile.is_some() {
         node.labels.draining.text.as_deref() != draining.map(mark_text)
     } else {

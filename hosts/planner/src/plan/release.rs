@@ -1,9 +1,9 @@
-//! Releasing a node that is not eligible any more: its caps are lifted, its labels go, its desired state is deleted.
+//! Releases a node that is no longer eligible: its caps are lifted, its labels removed, its desired state deleted.
 //!
 //! Caps are lifted by writing the highest limits and waiting until the agent has read them back, because an agent may
-//! leave alone what the desired state no longer names; the labels go only then, so that no pod counts on power that is
-//! not there. An agent that is gone, or a cap that
-//! somebody else holds in the desired state, is waited for only so long. What a person wrote is never taken back.
+//! not touch what the desired state no longer names. Only then are the labels removed, so that no pod counts on power
+//! that is not available yet. The wait is limited, for an agent that no longer runs or a cap that another owner holds
+//! in the desired state. What a person wrote is never removed.
 
 use super::{LabelsSay, NodeMemory, Objects, Pass, StateSays};
 use crate::intent::NodeCaps;
@@ -18,20 +18,20 @@ use std::sync::Arc;
 pub struct Release {
     /// Its name.
     pub node: Arc<str>,
-    /// Why it is released.
+    /// The reason.
     pub reason: ReleaseReason,
-    /// What its objects should say; nothing while the agent is waited for.
+    /// The desired content of its objects; empty while waiting for the agent.
     pub objects: Objects,
-    /// What to remember when that is so; nothing when the node is released.
+    /// The memory after that is written; `None` when the node is released.
     pub remember: Option<NodeMemory>,
 }
 
 /// Why a node is released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ReleaseReason {
-    /// The node is gone.
+    /// The node was removed.
     Deleted,
-    /// `NODE_SELECTOR` does not match it any more.
+    /// `NODE_SELECTOR` no longer matches it.
     Deselected,
     /// It was reserved.
     Reserved,
@@ -39,10 +39,9 @@ pub enum ReleaseReason {
     Cordoned,
 }
 
-/// The releases of this pass, by name: of every node that we planned or published something for and that is not
-/// eligible.
+/// The releases of this pass, by name: of every ineligible node that was planned or for which something was published.
 pub(super) fn releases<'a>(pass: &Pass<'_>, leaving: impl Iterator<Item = &'a Node>) -> Vec<Release> {
-    // Of whom nothing is left but the memory, that goes too.
+    // A node of which only the memory is left is removed from the memory too.
     let forgotten = pass.remembered.others().iter().map(|&(name, _)| {
         let nothing = Objects::default();
         let release =
@@ -61,8 +60,7 @@ pub(super) fn releases<'a>(pass: &Pass<'_>, leaving: impl Iterator<Item = &'a No
     releases.into_values().collect()
 }
 
-/// Whether there is something that is ours to take back. Of a node that is gone nothing is obeyed any more, so that both
-/// objects count.
+/// Whether the operator owns something to remove. For a removed node no agent follows either object, so both count.
 fn is_ours(node: &Node) -> bool {
     let Published { profile, twin, .. } = &node.published;
     let ours = |there: Option<&Carried>| there.is_some_and(|there| !there.persons);
@@ -100,7 +98,7 @@ fn steps(pass: &Pass<'_>, node: &Node) -> (Objects, Option<NodeMemory>) {
     }
     let waiting = Some(NodeMemory::Releasing { since });
     let caps = node.published.caps();
-    // The agent has seen by itself that the node is deselected. A cap that a person keeps in the object then holds nobody up.
+    // The agent has found out itself that the node is deselected, so a cap that a person keeps in the object delays nothing.
     if node.confirmation == Confirmation::Lifted {
         return (gone, None);
     }
@@ -116,7 +114,7 @@ fn steps(pass: &Pass<'_>, node: &Node) -> (Objects, Option<NodeMemory>) {
     }
     match node.confirmation {
         Confirmation::Awaited => (Objects::default(), waiting),
-        // What is short of the highest limit is the owner's own, which no release lifts.
+        // The difference to the highest limit is due to the owner's own limit, which a release does not lift.
         Confirmation::InForce | Confirmation::Short | Confirmation::Lifted | Confirmation::Unenforced => {
             (gone, None)
         }
