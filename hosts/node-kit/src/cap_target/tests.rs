@@ -4,7 +4,7 @@ use crate::testing::Folder;
 use power_hal::Original;
 use power_units::MicroWatts;
 
-/// A package with 120 W in force, and a journal that has its original with this as what it was.
+/// A package with 120 W in force, and a journal with its original, for which `was` is recorded.
 fn capped(was: Option<Setting>) -> (Folder, Journal, CapTarget) {
     let folder = Folder::new();
     let journal = Journal::open(&folder.0, Boot::new("a").unwrap()).unwrap();

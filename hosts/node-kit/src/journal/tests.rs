@@ -95,7 +95,7 @@ fn the_first_original_stays_and_each_backend_has_its_own() {
 #[test]
 fn what_cannot_be_written_down_is_not_kept() {
     let (folder, journal) = held();
-    // A folder where the new file would be stands for a disk that is full or read-only, also for root.
+    // A folder in place of the new file simulates a full or read-only disk, also for root.
     let beside = folder.0.join("originals.json.new");
     fs::create_dir(&beside).unwrap();
     let mut share = journal.of(BackendKind::Powercap);

@@ -1,4 +1,4 @@
-//! The thread of a backend: it opens the device, carries out orders, and lists the hardware anew.
+//! The thread of a backend: it opens the device, executes orders, and enumerates the hardware again.
 
 use super::{BackendState, Mailbox, Opener, Order, Outcome, Wakeup, lock, setting_of};
 use crate::driver::{Device, DriverError};
@@ -11,19 +11,19 @@ use power_units::{Micros, Stamp};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-/// How often the hardware is listed anew without a reason.
+/// The interval of enumerations without a reason.
 const LOOK_EVERY: Micros = Micros::new(60_000_000);
-/// How often while a frequency policy is left out: its processors were offline, and nothing says that they are back. A look
-/// at 128 policies takes some ten milliseconds.
+/// The interval while a frequency policy is missing: its processors were offline, and nothing reports when they are
+/// back. An enumeration of 128 policies takes some ten milliseconds.
 const LOOK_FOR_POLICIES: Micros = Micros::new(10_000_000);
-/// The shortest time between two looks that have a reason.
+/// The shortest time between two enumerations that have a reason.
 const LOOK_AGAIN: Micros = Micros::new(1_000_000);
 
-/// The stack of a thread. A library of a vendor is opened by a table of some hundred functions, which a build without
-/// optimisation has on the stack several times over; what is not touched costs address space and no memory.
+/// The stack size of a thread. A vendor's library is opened with a table of some hundred functions, which a build
+/// without optimisation copies several times on the stack; untouched pages cost address space but no memory.
 pub(super) const STACK: usize = 2 << 20;
 
-/// The backend's end.
+/// The thread's side of the backend.
 pub(super) struct Thread {
     pub(super) kind: BackendKind,
     pub(super) mailbox: Arc<Mailbox>,
@@ -33,23 +33,23 @@ pub(super) struct Thread {
     pub(super) opener: Opener,
 }
 
-/// What the thread has at hand, so that a batch allocates nothing.
+/// The thread's buffers, so that a batch allocates nothing.
 struct Bench {
     device: Box<dyn Device>,
     batch: Vec<Reading>,
     orders: Vec<Option<(Ticket, Order)>>,
     touched: Vec<(Handle, Control, Option<Setting>)>,
-    /// What each domain last failed with, until it obeys again.
+    /// The last failure of each domain, until it succeeds again.
     troubled: Vec<Option<ErrorKind>>,
     looked: Stamp,
-    /// Every domain that was ever listed.
+    /// Every domain that was ever enumerated.
     known: Vec<Key>,
-    /// Whether the last look had to leave something out.
+    /// Whether the last enumeration had to leave something out.
     incomplete: bool,
 }
 
 impl Bench {
-    /// With a device that was just opened, and nothing of it listed yet.
+    /// For a device that was just opened, before any of its domains are published.
     fn new(device: Box<dyn Device>, now: Stamp) -> Self {
         Self {
             incomplete: !device.complaints().is_empty(),
@@ -63,7 +63,8 @@ impl Bench {
         }
     }
 
-    /// How long after a look the next one is due. What is not listed is looked for, since nothing says that it is back.
+    /// How long after an enumeration the next one is due. Missing domains are searched for, because nothing reports
+    /// when they are back.
     fn look_every(&self, kind: BackendKind) -> Micros {
         if self.known.len() > self.batch.len() {
             LOOK_AGAIN
@@ -81,7 +82,7 @@ impl Thread {
             self.serve(bench);
         }
         let (mailbox, wakeup) = (self.mailbox.clone(), self.wakeup.clone());
-        // With it goes the hold on the node's lock.
+        // Dropping it also drops its hold on the node's lock.
         drop(self);
         lock(&mailbox.letters).ended = true;
         wakeup.notify();
@@ -99,7 +100,7 @@ impl Thread {
         }
     }
 
-    /// Nothing if it was told to stop before.
+    /// `None` if it was stopped before.
     fn open(&mut self) -> Option<Bench> {
         let mut failures = 0;
         loop {
@@ -123,7 +124,7 @@ impl Thread {
         }
     }
 
-    /// Waits, and answers meanwhile that there is nothing; false if it was told to stop.
+    /// Waits, and meanwhile answers requests without readings; false if it was stopped.
     fn pause(&self, wait: Micros) -> bool {
         let until = Deadline::after(self.time.lasting(wait));
         let mut letters = lock(&self.mailbox.letters);
@@ -147,7 +148,7 @@ impl Thread {
         lock(&self.mailbox.letters).inside = Some(self.time.now());
     }
 
-    /// Waits for something to do, and takes the orders. The batch to answer is inside; nothing when it is to stop.
+    /// Waits for work, and takes the orders. Returns the batch to answer, if any; the outer `None` means stop.
     fn next(&self, bench: &mut Bench) -> Option<Option<u64>> {
         let mut letters = lock(&self.mailbox.letters);
         while !letters.stop && !letters.some_order && letters.answered == letters.asked {
@@ -167,7 +168,7 @@ impl Thread {
         Some((letters.answered != letters.asked).then_some(letters.asked))
     }
 
-    /// What lowers a limit goes before what raises one, so that no sum is above both the old and the new.
+    /// Orders that lower a limit come before those that raise one, so that no sum exceeds both the old and the new.
     fn carry_out(&self, bench: &mut Bench) {
         if bench.orders.iter().all(Option::is_none) {
             return;
@@ -188,7 +189,7 @@ impl Thread {
             }
         }
         bench.device.tidy();
-        // What is in force is another thing now, and whoever looks at the node must not see the old one.
+        // The limits in force have changed, and the shown readings must not be the old ones.
         bench.device.sample(&mut bench.batch);
         self.show(&bench.batch);
     }
@@ -218,7 +219,7 @@ impl Thread {
 
     fn note(&self, bench: &mut Bench, at: usize, deed: &str, trouble: DriverError) -> ErrorKind {
         let kind = trouble.kind;
-        // The same trouble at every retry is one line, not a thousand.
+        // The same failure at every retry is logged once.
         if bench.troubled[at].replace(kind) != Some(kind) {
             let domain = bench.device.domains().get(bench.batch[at].domain).map(|domain| *domain.key());
             let name = domain.as_ref().map_or("a domain that is gone", |key| key.as_str());
@@ -251,7 +252,7 @@ impl Thread {
         }
     }
 
-    /// Lists the hardware anew; true if it is another list.
+    /// Enumerates the hardware again; true if the list has changed.
     fn look(&self, bench: &mut Bench) -> bool {
         bench.looked = self.time.now();
         let before = bench.device.domains().generation();
@@ -273,12 +274,12 @@ impl Thread {
         changed
     }
 
-    /// Begins an epoch with the device's present list.
+    /// Starts an epoch with the device's present list.
     fn publish(&self, bench: &mut Bench) {
         let domains = bench.device.domains();
         bench.batch = domains.iter().map(|(handle, _)| Reading::new(handle)).collect();
         let list: Arc<[Domain]> = Arc::from(domains.as_slice());
-        // What is in force is known before the first order, which saves it.
+        // The limits in force are known before the first order, which saves them.
         bench.device.sample(&mut bench.batch);
         for key in list.iter().map(Domain::key) {
             if !bench.known.contains(key) {
@@ -307,7 +308,7 @@ impl Thread {
     }
 }
 
-/// When an order's turn is.
+/// The phase in which an order is executed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Turn {
     Lowering,
@@ -339,7 +340,7 @@ impl Bench {
     }
 }
 
-/// What a reading says is in force.
+/// The setting that a reading shows as in force.
 fn in_force(reading: &Reading, control: Control) -> Option<Setting> {
     setting_of(&reading.outcome, control)
 }

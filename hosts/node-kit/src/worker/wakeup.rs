@@ -5,7 +5,7 @@ use crate::time::Deadline;
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Notified by whoever has something for the control loop.
+/// Notified by threads that have something for the control loop.
 #[derive(Debug, Default)]
 pub(crate) struct Wakeup {
     count: Mutex<u64>,
@@ -24,7 +24,7 @@ impl Wakeup {
         *lock(&self.count)
     }
 
-    /// Waits until it was notified since it had this count, at most until `until`.
+    /// Waits until the count differs from `before`, at most until `until`.
     pub(crate) fn wait(&self, before: u64, until: Deadline) {
         let mut count = lock(&self.count);
         while *count == before {

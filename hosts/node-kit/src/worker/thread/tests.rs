@@ -16,7 +16,8 @@ fn set(watts: u64) -> Order {
     Order::Set(Setting::Power(w(watts)))
 }
 
-/// A device of packages that notes what it is told, and that waits for a word at each write if somebody holds it.
+/// A device of packages that records its orders, and that waits for a signal at each write while the test holds
+/// it.
 struct Fake {
     domains: Vec<Domain>,
     generation: Generation,
@@ -99,7 +100,7 @@ fn start(packages: u16, gate: Option<Receiver<()>>, gone: bool) -> Bench {
 }
 
 impl Bench {
-    /// Takes in what comes until it is what was waited for.
+    /// Processes what arrives until `done` is true.
     fn until(&mut self, done: impl Fn(&View) -> bool) {
         let until = Deadline::after(ANSWERS);
         loop {
@@ -130,7 +131,7 @@ fn originals_are_kept_first_and_what_lowers_goes_before_what_raises() {
     let mut bench = start(3, Some(gate), false);
     bench.worker.ask(1);
     bench.until(|view| view.answered == 1);
-    // The first order holds the thread, so that the others are taken as one batch.
+    // The first order blocks the thread, so that the others are taken as one batch.
     bench.worker.order(2, FIRST, set(200));
     let first = bench.heard(1);
     for (package, order) in [(0, set(300)), (1, Order::Release), (2, set(100))] {
@@ -219,7 +220,7 @@ fn a_backend_that_does_not_open_is_tried_again() {
     bench.until(|view| view.standing == BackendState::Ready);
 }
 
-/// The thread's own part of a batch: what a HAL does is measured in its own tests.
+/// The thread's own part of a batch; the HALs' own tests measure theirs.
 #[test]
 fn a_batch_allocates_nothing() {
     let bench = start(10, None, false);
