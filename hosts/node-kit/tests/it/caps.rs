@@ -1,4 +1,4 @@
-//! Caps from the wish to the register and back, on every kind of machine.
+//! Caps from the desired state to the register and back, on every kind of machine.
 
 use crate::test_machine::{TestMachine, limits, watts};
 use joulie_core::node::cap::{Backend, Blocked, CapIntent, CapReport, CapResult, DesiredCap};
@@ -18,7 +18,7 @@ fn a_cap_is_in_the_register_within_its_period_and_its_original_comes_back() {
     room.periods(&mut node, 2);
     let before = limits(&room);
     node.handle().desire(watts(120));
-    // One period, and what comes back within it.
+    // One period, and the readings within it.
     room.periods(&mut node, 1);
     let decision = node.report().cpu.unwrap();
     assert_eq!((decision.status.report, decision.mode), (applied(240), Backend::Rapl));
@@ -51,7 +51,7 @@ fn a_percentage_is_one_of_each_package() {
     let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
     let mut node = room.open(room.config());
     room.periods(&mut node, 1);
-    // 60 % of the 250 W that the file max_power_uw says.
+    // 60 % of the 250 W in the file max_power_uw.
     let half = DesiredCap::Cap(CapIntent::of_percent(Percent::from_int(60)));
     node.handle().desire(Desire { cpu: half, ..Desire::UNKNOWN });
     room.periods(&mut node, 1);
@@ -129,7 +129,7 @@ fn what_cannot_be_a_cap_is_refused_and_nothing_is_written() {
         assert_eq!(report, CapReport::Cap(CapResult::Blocked(Blocked::NotPositive)), "{bad}");
     }
     assert_eq!(limits(&room), before);
-    // Far too much is brought into the range, and that is said.
+    // Far too much is clamped to the range, and reported as clamped.
     node.handle().desire(watts(100_000));
     room.periods(&mut node, 1);
     let (requested, effective) = (Watts::from_int(200_000), Watts::from_int(500));
@@ -153,7 +153,7 @@ fn restoring_puts_back_everything_whoever_set_it() {
     assert_eq!(node.restore(Duration::from_secs(20)), Ok(()), "twice is harmless");
 }
 
-/// An administrator has set 150 W. A cap of 200 W takes nothing away from that, and gives nothing.
+/// An administrator has set 150 W. A cap of 200 W neither lowers nor raises that.
 #[test]
 fn a_cap_above_what_an_administrator_has_set_raises_nothing() {
     let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
@@ -171,11 +171,11 @@ fn a_cap_above_what_an_administrator_has_set_raises_nothing() {
         }
         assert_eq!(room.read(long), in_force, "at a cap of {cap} W");
     }
-    // The other package has 250 W of its own, so it takes the cap as it is, and the node is told what both may draw.
+    // The other package has its own limit of 250 W, so it accepts the cap as it is, and the node reports the sum.
     let clamped = CapResult::Clamped { requested: Watts::from_int(400), effective: Watts::from_int(350) };
     assert_eq!(node.report().cpu.unwrap().status.report, CapReport::Cap(clamped));
     drop(node);
-    // By a process that finds its own cap and the journal.
+    // A process that finds its own cap and the journal.
     let mut node = room.open(room.config());
     node.handle().desire(watts(220));
     room.periods(&mut node, 3);

@@ -2,7 +2,7 @@
 
 use crate::test_machine::{PERIOD, TestMachine, watts};
 
-/// Sample, decide, write nothing: the loop's own part. What its threads allocate is counted where they are.
+/// Sample, decide, write nothing: the loop's own part. The threads' own tests count their allocations.
 #[test]
 fn a_steady_period_allocates_nothing() {
     let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };

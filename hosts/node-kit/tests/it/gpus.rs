@@ -46,7 +46,7 @@ fn each_gpu_is_capped_by_its_own_range_and_gets_its_own_limit_back() {
     assert_eq!(node.report().gpu.unwrap().report, CapReport::Cap(CapResult::Applied { effective }));
     let limits: Vec<_> = node.report().gpus.iter().map(|gpu| (gpu.limit, gpu.ours)).collect();
     assert_eq!(limits, [(Some(Watts::from_int(420)), true), (Some(Watts::from_int(240)), true)]);
-    // 500 W are more than the second takes.
+    // 500 W are more than the second accepts.
     node.handle().desire(cap(CapIntent::of_watts(Watts::from_int(500))));
     room.periods(&mut node, 1);
     let (requested, effective) = (Watts::from_int(1_000), Watts::from_int(900));

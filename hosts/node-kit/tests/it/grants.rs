@@ -92,7 +92,7 @@ fn unlike_gpus_and_packages_share_a_grant_and_are_never_above_it_while_the_share
         let (packages, gpus) = limits(&node);
         assert_eq!(packages[0] == w(250), cpu == 100, "{packages:?} {gpus:?}");
     }
-    // Without a grant the originals come back, and not before.
+    // Without a grant the originals are restored, and not before.
     node.handle().desire(Desire::GONE);
     room.periods(&mut node, 2);
     assert_eq!(limits(&node), before);

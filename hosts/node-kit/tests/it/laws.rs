@@ -89,7 +89,7 @@ fn classic_takes_its_golden_trace_through_real_files() {
     let mut energy = 0_u64;
     node.handle().desire(watts(120));
     for (row, (power, smoothed, limited)) in (1..).zip(rows) {
-        // Twenty seconds at a time, as the reference ticks.
+        // Twenty seconds at a time, the interval of the reference.
         room.pass(Duration::from_secs(20));
         energy += power * 20_000_000;
         put(&root, "sys/class/powercap/intel-rapl:0/energy_uj", &energy.to_string());
@@ -102,11 +102,11 @@ fn classic_takes_its_golden_trace_through_real_files() {
     }
 }
 
-/// Half a second, which is the period that the targets are stated for.
+/// Half a second, the period for which the targets are stated.
 const TICK: Duration = Duration::from_millis(500);
 const LOOKS: u32 = 10;
 
-/// A locked machine under a law, and what it draws, a look every 50 ms.
+/// A locked machine under a law, with its power at a reading every 50 ms.
 struct Trial {
     room: TestMachine,
     node: node_kit::OpenNode,
@@ -145,7 +145,7 @@ impl Trial {
     }
 }
 
-/// Means over a second, at each look.
+/// Means over one second, at each reading.
 fn means(drawn: &[f64]) -> Vec<f64> {
     drawn.windows(20).map(|second| second.iter().sum::<f64>() / 20.0).collect()
 }
@@ -168,18 +168,18 @@ fn tracking_meets_its_targets_on_a_cap_step() {
     trial.cap(300);
     let drawn = trial.run(20).to_vec();
     let mean = means(&drawn);
-    // 1: the last second above cap + 2 % ends within three periods; it ends where its window does.
+    // 1: the last second above cap + 2 % ends within three periods; its end is that of its window.
     let settled = mean.iter().rposition(|&watts| watts > 306.0).map_or(0.0, |at| (at + 1) as f64 * 0.05);
     assert!(settled <= 1.5 + 1.0, "settled after {settled} s");
     // 2: one second times the step.
     let above: f64 = drawn.iter().map(|&watts| (watts - 300.0).max(0.0) * 0.05).sum();
     assert!(above <= 200.0, "{above} J above the cap");
-    // 3: what is left unused, at most and as a mean.
+    // 3: the power left unused, at most and as a mean.
     let steady = &mean[100..];
     let lowest = steady.iter().copied().fold(f64::MAX, f64::min);
     let error = steady.iter().map(|watts| (watts - 300.0).abs()).sum::<f64>() / steady.len() as f64;
     assert!(lowest >= 300.0 * 0.97 && error <= 3.0, "lowest {lowest} W, mean error {error} W");
-    // 4: from peak to peak, and how often it writes.
+    // 4: from peak to peak, and the number of writes.
     let highest = steady.iter().copied().fold(0.0, f64::max);
     assert!(highest - lowest <= 3.0, "{lowest} to {highest} W");
     let before = trial.writes.load(Ordering::Relaxed);
@@ -187,7 +187,7 @@ fn tracking_meets_its_targets_on_a_cap_step() {
     let writes = trial.writes.load(Ordering::Relaxed) - before;
     let policies = trial.room.machine.lock().policies().len() as u64;
     assert!(writes <= policies, "{writes} writes of {policies} policies in ten seconds");
-    // 5: beside the best uniform frequency under the same cap.
+    // 5: compared with the best uniform frequency under the same cap.
     let best = SteadyNode::new(&preset::xeon_2s()).unwrap();
     let best = best.best_uniform(Load::busy(1.0), 300.0).unwrap().unwrap();
     let speed = trial.room.machine.lock().plant().cpu_speed();
@@ -226,7 +226,7 @@ fn tracking_is_safe_on_load_steps_and_without_a_sensor() {
     trial.room.machine.lock().faults().heal();
     trial.run(20);
     assert!(means(trial.run(5)).iter().all(|watts| (285.0..=306.0).contains(watts)));
-    // 120 W are what the machine draws when it idles.
+    // 120 W is the machine's idle power.
     trial.cap(100);
     trial.run(10);
     let law = trial.node.report().law.unwrap();
@@ -236,7 +236,7 @@ fn tracking_is_safe_on_load_steps_and_without_a_sensor() {
     assert!(matches!(status, CapReport::Cap(CapResult::Clamped { .. })), "{status:?}");
 }
 
-/// Locked limits are known to be locked within milliseconds. The loop that holds the cap instead must not wait for
+/// Locked limits are found to be locked within milliseconds. The loop that holds the cap instead must not wait for
 /// another period: after a restart that would be half a second at full power.
 #[test]
 fn a_loop_begins_in_the_period_in_which_the_limits_are_refused() {
@@ -245,14 +245,14 @@ fn a_loop_begins_in_the_period_in_which_the_limits_are_refused() {
     room.periods(&mut node, 2);
     let free = room.packages_draw();
     node.handle().desire(watts(120));
-    // The moment of the change, and no time for another period.
+    // Only the period of the change, without time for another one.
     node.period();
     node.settle_within(std::time::Duration::from_secs(20));
     room.pass(std::time::Duration::from_millis(10));
     assert!(room.packages_draw() < 0.8 * free, "{} of {free}", room.packages_draw());
 }
 
-/// A policy that takes no order stays at full speed, and the others make room for it.
+/// A policy that accepts no order stays at full speed, and the others compensate for it.
 #[test]
 fn what_a_policy_refuses_the_others_make_up_for() {
     let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
@@ -268,7 +268,7 @@ fn what_a_policy_refuses_the_others_make_up_for() {
     }
     room.periods(&mut node, 2);
     node.handle().desire(watts(120));
-    // Each is one of two threads of a core, which runs at what the faster one asks for.
+    // Each is one of two threads of a core, which runs at the higher request.
     room.periods(&mut node, 3);
     assert!(room.packages_draw() <= 1.05 * 240.0, "{}", room.packages_draw());
     room.periods(&mut node, 20);

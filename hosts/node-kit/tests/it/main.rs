@@ -1,4 +1,4 @@
-//! A node on virtual hardware that answers as the drivers do, and on folders whose files a test writes.
+//! A node on virtual hardware that behaves like the drivers, and on folders whose files a test writes.
 
 #[cfg(test)]
 mod caps;

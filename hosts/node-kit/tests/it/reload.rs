@@ -1,4 +1,4 @@
-//! Drivers that go and come back.
+//! Drivers that disappear and return.
 
 use crate::test_machine::{TestMachine, watts};
 use joulie_core::node::cap::Backend;
@@ -55,8 +55,8 @@ fn a_policy_that_was_offline_at_the_release_gets_its_original_when_it_is_back() 
     assert_eq!((limit(5), node.journal().len()), (original, 0));
 }
 
-/// The socket's limit is in one driver and its meter in another. Counted as two packages, the node would be held to
-/// twice its cap.
+/// The socket's limit is in one driver and its meter in another. If it counted as two packages, the node would be
+/// held to twice its cap.
 #[test]
 fn a_socket_whose_limit_goes_away_is_still_one_package() {
     let Some(room) = TestMachine::profile("epyc").map(TestMachine::busy) else { return };
@@ -82,8 +82,8 @@ fn a_socket_whose_limit_goes_away_is_still_one_package() {
     assert!(node.journal().is_empty(), "{:?}", node.journal().entries());
 }
 
-/// What draws more than the cap because its limit went away is held by the frequencies within two seconds, and by its
-/// limit again when that is back.
+/// A node that draws more than the cap because its limit disappeared is held by the frequencies within two seconds,
+/// and by its limit again when that is back.
 #[test]
 fn a_node_whose_limits_go_away_is_held_by_its_frequencies_until_they_are_back() {
     let Some(room) = TestMachine::profile("epyc").map(TestMachine::busy) else { return };
@@ -96,7 +96,7 @@ fn a_node_whose_limits_go_away_is_held_by_its_frequencies_until_they_are_back() 
         });
     };
     present(false);
-    // Here the limit is gone with its driver.
+    // The limit disappears with its driver.
     room.periods(&mut node, 2);
     let mut worst: f64 = 0.0;
     for _ in 0..30 {

@@ -1,4 +1,4 @@
-//! What a node tells of itself, and the floor that its configuration sets.
+//! A node's report of itself, and the floor that its configuration sets.
 
 use crate::test_machine::{TestMachine, watts};
 use node_kit::{Config, Desire};
@@ -61,7 +61,7 @@ fn no_throttle_goes_below_the_floor_of_the_configuration() {
     let floor = 1_600_000;
     let frequency_floor = Some(KiloHertz::from_int(floor));
     let mut node = room.open(Config { frequency_floor, ..room.tracking() });
-    // Less than the machine draws at its lowest clock.
+    // Less than the machine's power at its lowest clock.
     node.handle().desire(watts(20));
     room.periods(&mut node, 12);
     let limits: Vec<u32> = room.machine.lock().policies().iter().map(|policy| policy.user_max).collect();

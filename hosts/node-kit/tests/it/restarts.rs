@@ -1,4 +1,4 @@
-//! What survives the process: caps, and the originals that they took the place of.
+//! The state that survives the process: caps, and the originals that they replaced.
 
 use crate::test_machine::{TestMachine, limits, watts};
 use node_kit::{Boot, Desire, OpenError, OpenNode};
@@ -48,7 +48,8 @@ fn a_throttle_survives_a_restart_and_the_loop_goes_on_from_it() {
     assert_eq!(limits(&room), free);
 }
 
-/// An administrator's limit below what the hardware can do is where a throttle ends, also after a restart.
+/// An administrator's limit below the hardware's maximum is the upper end of a throttle, also after a
+/// restart.
 #[test]
 fn a_loop_never_raises_a_policy_above_what_its_administrator_set() {
     let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
@@ -66,7 +67,7 @@ fn a_loop_never_raises_a_policy_above_what_its_administrator_set() {
     }
 }
 
-/// What nobody could read before the first order is no licence to rise to what the hardware can do.
+/// A limit that could not be read before the first order does not allow a rise to the hardware's maximum.
 #[test]
 fn a_limit_that_cannot_be_read_at_first_is_not_taken_for_none() {
     let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
@@ -108,7 +109,7 @@ fn after_a_reboot_what_is_found_is_the_original() {
     assert_eq!(limits(&room), firmware);
 }
 
-/// A limit that the firmware refuses is as it was, and nobody's to put back.
+/// A limit that the firmware refuses is unchanged, and must not be restored by anyone.
 #[test]
 fn what_was_refused_leaves_no_original_behind() {
     let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
@@ -139,7 +140,7 @@ fn without_its_journal_nothing_is_written() {
     let refused = OpenNode::open_in(room.config(), room.time.clone(), Boot::new("boot-1").unwrap());
     assert!(matches!(refused, Err(OpenError::Journal(_))));
     std::fs::remove_file(room.state().join("originals.json")).unwrap();
-    // One that cannot be written: a folder stands where its file would be.
+    // A journal that cannot be written: a folder is in place of its file.
     std::fs::create_dir(room.state().join("originals.json.new")).unwrap();
     let mut node = room.open(room.config());
     node.handle().desire(watts(120));

@@ -1,4 +1,4 @@
-//! What may be taken for something else: a backend that is late, an old reading, a refused write, a thread that hangs.
+//! Situations that may be mistaken: a backend that is late, an old reading, a refused write, a thread that hangs.
 
 use crate::test_machine::{TestMachine, limits, watts};
 use joulie_core::node::cap::{CapIntent, DesiredCap};
@@ -80,7 +80,7 @@ fn a_disk_that_hangs_holds_up_no_period() {
             break;
         }
     }
-    // Whoever waits for a reader of the pipe goes on.
+    // The thread that waits for a reader of the pipe continues.
     let _reader = std::fs::OpenOptions::new().read(true).write(true).open(&fifo);
     room.rest();
     assert_eq!(count, 3);
@@ -129,7 +129,7 @@ fn a_reading_from_before_an_order_is_no_other_writer() {
     node.handle().desire(watts(120));
     room.pass(Duration::from_secs(1));
     node.period();
-    // The reading that follows the orders hangs, so the one before them stands for a while.
+    // The reading after the orders hangs, so the one before them is used for a while.
     let count = room.machine.lock().policies().len();
     for on in [VirtualAttribute::AvgFreq(count - 1), VirtualAttribute::CurFreq(count - 1)] {
         room.machine.lock().faults().add(Fault {
@@ -203,7 +203,7 @@ fn a_policy_that_was_offline_at_a_restart_gets_its_original_back() {
     room.periods(&mut node, 8);
     room.machine.lock().set_online(5, true);
     node.handle().desire(Desire::GONE);
-    // A look at all hardware takes real time, which this clock does not count.
+    // An enumeration of all hardware takes real time, which this clock does not count.
     for _ in 0..40 {
         room.periods(&mut node, 5);
         room.rest();
@@ -211,7 +211,7 @@ fn a_policy_that_was_offline_at_a_restart_gets_its_original_back() {
     assert_eq!(limits(&room), free);
 }
 
-/// A fixed share is what a node without a meter is held by.
+/// A node without a meter is held by a fixed share.
 #[test]
 fn a_policy_that_was_offline_when_a_share_was_set_is_limited_when_it_is_back() {
     let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
@@ -230,7 +230,8 @@ fn a_policy_that_was_offline_when_a_share_was_set_is_limited_when_it_is_back() {
     assert_eq!(limits.iter().filter(|limit| **limit != lowest).count(), 0, "{limits:?}");
 }
 
-/// While the journal cannot be written nothing is touched, and what an administrator sets meanwhile is the original.
+/// While the journal cannot be written nothing is changed, and a limit that an administrator sets meanwhile is the
+/// original.
 #[test]
 fn what_is_lowered_before_the_first_write_is_what_a_loop_may_rise_to() {
     let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };

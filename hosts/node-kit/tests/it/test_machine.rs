@@ -1,4 +1,4 @@
-//! A node in a virtual machine, with time that the test moves.
+//! A node in a virtual machine, with time that the test advances.
 
 use hal_amd::Where;
 use joulie_core::node::cap::{CapIntent, DesiredCap};
@@ -23,7 +23,7 @@ pub(crate) struct TestMachine {
 }
 
 impl TestMachine {
-    /// Nothing, and a word about it, where the kernel does not let us mount.
+    /// `None`, with a message, where the kernel does not allow mounting.
     pub(crate) fn profile(name: &str) -> Option<Self> {
         Self::new(rig::profile::find(name).unwrap()(RigTime::Manual).unwrap())
     }
@@ -39,7 +39,7 @@ impl TestMachine {
         }
     }
 
-    /// A machine that is a folder, for a test to write its files.
+    /// A machine that is a plain folder, whose files the test writes.
     pub(crate) fn folder() -> Self {
         let machine = Shared::new(rig::profile::find("xeon-2s").unwrap()(RigTime::Manual).unwrap());
         let folder = Self::place();
@@ -69,7 +69,7 @@ impl TestMachine {
         std::fs::read_to_string(self.root().join(path)).unwrap().trim().to_owned()
     }
 
-    /// As another program would.
+    /// Writes a file as another program would.
     pub(crate) fn write(&self, path: &str, text: &str) {
         std::fs::write(self.root().join(path), text).unwrap();
     }
@@ -90,7 +90,8 @@ impl TestMachine {
 
     pub(crate) fn config(&self) -> Config {
         let period = Micros::new(1_000_000);
-        // This process serves the mount, so the loader, which lets no other thread load meanwhile, must not look there.
+        // This process serves the mount, and the loader blocks other threads' loads, so the loader must not search
+        // there.
         let elsewhere = self.folder.join("lib");
         let nvml = Some(elsewhere.join("libnvidia-ml.so.1"));
         let rocm = Where::At(elsewhere.join("librocm_smi64.so"));
@@ -113,7 +114,7 @@ impl TestMachine {
         self.time.advance(Micros::new(u64::try_from(time.as_micros()).unwrap()));
     }
 
-    /// So many control periods.
+    /// Runs this many control periods.
     pub(crate) fn periods(&self, node: &mut OpenNode, count: usize) {
         for _ in 0..count {
             self.pass(PERIOD);
@@ -126,13 +127,13 @@ impl TestMachine {
         self.machine.lock().plant().node_watts()
     }
 
-    /// Lets the other threads go on for a while.
+    /// Lets the other threads run for a while.
     #[expect(clippy::disallowed_methods, reason = "a call that hangs is waited for in real time")]
     pub(crate) fn rest(&self) {
         std::thread::sleep(Duration::from_millis(50));
     }
 
-    /// Without what lies outside of the packages.
+    /// The power of the packages alone.
     pub(crate) fn packages_draw(&self) -> f64 {
         let mut machine = self.machine.lock();
         let plant = machine.plant();
@@ -151,7 +152,7 @@ pub(crate) fn watts(each: i32) -> Desire {
     Desire { cpu: DesiredCap::Cap(CapIntent::of_watts(Watts::from_int(each))), ..Desire::UNKNOWN }
 }
 
-/// Every limit of the machine as it is: of the zones, whether they are enabled, and of the policies.
+/// Every present limit of the machine: of the zones, with whether they are enabled, and of the policies.
 pub(crate) fn limits(room: &TestMachine) -> Vec<String> {
     let machine = room.machine.lock();
     let zones = machine.zones().iter().map(|slot| {

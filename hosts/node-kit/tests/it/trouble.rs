@@ -1,4 +1,4 @@
-//! Hardware that misbehaves: it hangs, goes away, is moved by others.
+//! Hardware that misbehaves: it hangs, disappears, or is changed by others.
 
 use crate::test_machine::{TestMachine, limits, watts};
 use joulie_core::node::cap::Backend;
@@ -7,7 +7,7 @@ use rig::faults::{Direction, Effect, Fault};
 use rig::machine::VirtualAttribute;
 use std::time::Duration;
 
-/// A backend that hangs for what the others see as minutes.
+/// A backend that hangs for minutes by the test's clock.
 #[test]
 fn a_backend_that_hangs_stops_nothing_else() {
     let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
@@ -76,7 +76,7 @@ fn somebody_else_who_raises_a_limit_is_counted_and_overruled() {
     assert_eq!(node.report().counts.moved, 1);
 }
 
-/// Fix list agent S11 speaks of frequencies that somebody else sets: they are put back, and counted.
+/// Fix list agent S11 is about frequencies that another program sets: they are set back, and counted.
 #[test]
 fn somebody_else_who_raises_a_frequency_is_counted_and_overruled() {
     let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
