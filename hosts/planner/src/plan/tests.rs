@@ -43,7 +43,7 @@ fn a_cluster_that_is_as_planned_gives_no_actions() {
         assert!(plan.is_quiet() && plan.nodes.iter().all(|node| node.guard.applied.is_none()));
         assert!(plan.releases.is_empty());
     }
-    // Whoever takes over without a memory finds nothing to do either.
+    // A new leader without a memory has nothing to change either.
     cluster.memory = PlanMemory::default();
     let plan = cluster.pass(&settings(static_partition("0.5")));
     assert!(plan.is_quiet(), "{plan:?}");
@@ -86,7 +86,7 @@ fn an_upgrade_writes_the_cap_sees_it_confirmed_then_the_label() {
 
 #[test]
 fn a_confirmation_of_other_caps_confirms_nothing() {
-    // The agent says "in force" about the caps of eco, which are published; that is no word about performance.
+    // The agent confirms the published caps of eco; that does not confirm the caps of performance.
     let mut cluster = Rig::of(&[("a", "", 0), ("b", "", 0)]);
     cluster.settle(&settings(static_partition("0.5")));
     let plan = cluster.pass(&settings(static_partition("1")));
@@ -159,7 +159,7 @@ fn the_draining_label_is_always_there_or_only_while_a_node_drains() {
         cluster.pods.as_mut().unwrap().clear();
         cluster.settle(&with("0.5"));
         assert_eq!((cluster.draining("a"), cluster.draining("b")), (at_rest, at_rest));
-        // A text that is neither is put right, and then there is nothing more to do.
+        // An invalid text is corrected, and then nothing more changes.
         cluster.row("a").labels.draining.text = Some("maybe".into());
         cluster.pass(&with("0.5"));
         assert_eq!(cluster.draining("a"), at_rest);
@@ -201,7 +201,7 @@ fn a_node_that_nobody_is_known_to_cap_is_tainted_where_that_is_asked() {
     node.tainted = true;
     assert_eq!(told(&node, &limited(true)), []);
     assert_eq!(told(&node, &limited(false)), [ObjectChange::Taint(false)], "it goes with the setting");
-    // It has read its grant back in this boot.
+    // It has confirmed its grant in this boot.
     let receipt = GrantReceipt { serial: 1, holds: Watts::from_int(500), floor: Watts::ZERO };
     let (boot, node_uid) = (node.boot.clone(), node.uid.clone());
     node.granted.signed = Some(Signed { receipt, boot, node_uid });
@@ -229,7 +229,7 @@ fn the_hard_guard_holds_the_caps_until_the_pods_are_gone() {
         assert_eq!((cluster.label("b"), cluster.draining("b")), (Some("eco"), Some("true")));
         assert_eq!(cluster.caps("b"), cpu_caps(100));
     }
-    // A leader that starts anew finds the same in the objects.
+    // A new leader finds the same state in the objects.
     cluster.memory = PlanMemory::default();
     cluster.pass(&half);
     assert_eq!(cluster.caps("b"), cpu_caps(100));
@@ -260,7 +260,8 @@ fn other_settings_do_not_lower_the_caps_of_a_node_that_drains() {
 
 #[test]
 fn an_eco_label_alone_does_not_cap_a_node_that_runs_performance_pods() {
-    // Fix list operator B9. Whoever wrote the label, with no desired state or with that of performance.
+    // Fix list operator B9. The label may have been written by anyone, with no desired state or with that of
+    // performance.
     for published in [None, Some(cpu_caps(100))] {
         let mut cluster = Rig::of(&[("a", "", 0), ("b", "", 0)]);
         cluster.put_label("b", "eco");
@@ -295,7 +296,7 @@ fn a_performance_label_over_the_caps_of_eco_is_not_taken_at_its_word() {
     cluster.confirm();
     cluster.pass(&all);
     assert_eq!(cluster.label("a"), Some("performance"));
-    // Where nobody can have capped anything the label is right.
+    // If nothing can have capped the node, the label is right.
     unenforced.row("a").confirmation = Confirmation::Unenforced;
     let plan = unenforced.pass(&all);
     assert_eq!(node(&plan, "a").guard.state, TransitionState::ActivePerformance);
@@ -404,7 +405,7 @@ fn nodes_that_are_lost_are_no_supply_and_stay_as_they_are() {
 
 #[test]
 fn nodes_that_are_away_keep_their_places_and_the_others_theirs() {
-    // What is there after an outage of the API server: nobody, and then one node after the other, whichever comes first.
+    // The nodes that exist after an outage of the API server: none at first, then one after the other, in any order.
     let names = ["a", "b", "c", "d", "e", "f"];
     let nodes: Vec<_> =
         names.iter().map(|&name| (name, if name < "e" { "" } else { "NVIDIA_L40S" }, 4)).collect();
@@ -476,7 +477,7 @@ fn a_raise_that_was_under_way_when_all_went_is_not_given_to_another() {
 
 #[test]
 fn a_node_that_never_was_ready_is_not_counted() {
-    // Four that are there make two of full power; ten that still start would make five more.
+    // Four ready nodes give two performance nodes; ten starting nodes would give five more.
     let there = ["a", "b", "c", "d"].map(|name| (name, "", 0));
     let starting = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"].map(|name| (name, "NVIDIA_L40S", 4));
     let mut cluster = Rig::of(&[there.as_slice(), &starting].concat());
@@ -554,7 +555,7 @@ fn a_release_does_not_wait_for_more_than_the_owner_allows() {
 
 #[test]
 fn a_release_does_not_wait_for_ever_for_caps_that_somebody_else_holds() {
-    // Fix list operator B17. A person owns a field of the object, so that it keeps its 50 % whatever is applied.
+    // Fix list operator B17. A person owns a field of the object, so it keeps its 50 % whatever is applied.
     let mut cluster = Rig::of(&[("a", "", 0), ("b", "", 0)]);
     let settings = settings(static_partition("0"));
     cluster.settle(&settings);
@@ -598,7 +599,7 @@ fn a_deleted_node_leaves_no_object_behind() {
     assert_eq!((&*release.node, release.reason), ("b", ReleaseReason::Deleted));
     assert_eq!(plan.changes("b"), [ObjectChange::NoState]);
     assert!(cluster.pass(&settings).releases.is_empty());
-    // Of both objects one could not be deleted.
+    // One of the two objects could not be deleted.
     cluster.settle(&settings);
     cluster.delete("a");
     cluster.memory = PlanMemory::default();
@@ -666,7 +667,7 @@ fn a_performance_node_dwells_when_the_cluster_asks_for_it() {
 
 #[test]
 fn a_node_whose_meter_is_silent_is_passed_over_and_the_next_is_raised() {
-    // The densest node of three goes blind while it is eco; then two more performance nodes are asked for.
+    // The densest of three nodes becomes blind while it is eco; then two more performance nodes are needed.
     let mut cluster = Rig::of(&[("a", "NVIDIA_L40S", 8), ("b", "NVIDIA_L40S", 4), ("c", "NVIDIA_L40S", 2)]);
     let queue = settings(queue_aware("0", 0, 2, 10));
     cluster.row("a").reserved = true;
@@ -678,11 +679,11 @@ fn a_node_whose_meter_is_silent_is_passed_over_and_the_next_is_raised() {
     cluster.settle(&queue);
     let labels = ["a", "b", "c"].map(|name| cluster.label(name));
     assert_eq!(labels, [Some("eco"), Some("performance"), Some("performance")]);
-    // Once it is seen again it is the densest as before.
+    // When its state is known again, it is the densest node as before.
     cluster.row("a").visibility = Visibility::Clear;
     cluster.settle(&queue);
     assert_eq!(cluster.label("a"), Some("performance"));
-    // A performance node that goes blind keeps what it has.
+    // A performance node that becomes blind keeps its profile.
     cluster.row("a").visibility = Visibility::Blind;
     cluster.settle(&queue);
     assert_eq!(cluster.label("a"), Some("performance"));
@@ -708,7 +709,7 @@ fn nothing_is_written_for_a_node_whose_desired_state_cannot_be_read() {
     let mut cluster = Rig::of(&[("a", "", 0), ("b", "", 0)]);
     cluster.settle(&settings(static_partition("0.5")));
     cluster.row("b").visibility = Visibility::Unreadable;
-    // Its object is there, and what it says is not.
+    // Its object exists, but its content cannot be read.
     cluster.row("b").published = Published::default();
     let plan = cluster.pass(&settings(static_partition("1")));
     assert!(plan.changes("b").is_empty() && node(&plan, "b").desired.is_none());
@@ -731,7 +732,7 @@ fn what_was_not_carried_out_is_planned_and_counted_again() {
     assert_eq!(names(&cluster.pass(&half)), None);
 }
 
-/// A cluster of many kinds of nodes and pods, some of them strange, from a seed.
+/// A random cluster of many kinds of nodes and pods, some of them unusual.
 fn strange_cluster() -> impl Strategy<Value = Rig> {
     let node = (0_usize..5, 0_u32..9, any::<[bool; 5]>(), 0_usize..5, 0_usize..4);
     let pod = (0_usize..12, 0_usize..5, any::<bool>(), 0_usize..5);
@@ -794,7 +795,7 @@ fn strange_cluster() -> impl Strategy<Value = Rig> {
         })
 }
 
-/// Without the places of the nodes, which are where they stand.
+/// The plan without the nodes' indexes, which depend on their order.
 fn placeless(mut plan: Plan) -> Plan {
     plan.nodes.iter_mut().for_each(|node| node.place = 0);
     plan

@@ -12,7 +12,7 @@ fn performance(profiles: &[Profile]) -> Vec<usize> {
     profiles.iter().enumerate().filter_map(of).collect()
 }
 
-/// How many of `nodes` of one family run at full power, by the count that a policy asks for.
+/// How many of `nodes` nodes of one family run at full power, for a policy's count.
 fn floored(nodes: u32, count: u32) -> usize {
     performance(&select(&vec![0; nodes as usize], count, FamilyFloor::Raise)).len()
 }
@@ -50,7 +50,7 @@ fn every_row_of_the_static_partition_table_holds() {
         }
     }
     assert_eq!(choose(static_partition("0.5"), &[], None).profiles, []);
-    // Out of range the count clamps; as settings such fractions are refused.
+    // Out of range the count is clamped; as settings such fractions are refused.
     assert_eq!(floored(2, share(2, ratio("-0.5"))), 1);
     assert_eq!(floored(2, share(2, ratio("1.5"))), 2);
     // Without the floor the count is the plain one, zero included (Fix list operator B19).
@@ -74,7 +74,7 @@ fn every_row_of_the_family_table_holds() {
 
 #[test]
 fn the_floor_has_three_forms() {
-    // Fix list operator B19. H, H, M, C, C with room for two.
+    // Fix list operator B19. H, H, M, C, C with a count of two.
     let families = [0, 0, 1, 2, 2];
     let set = |count, floor| performance(&select(&families, count, floor));
     assert_eq!(set(2, FamilyFloor::Raise), [0, 2, 3]);
@@ -144,7 +144,7 @@ fn every_row_of_the_rule_swap_table_holds() {
         let profiles = RuleSwap::new(millis(interval_ms)).profiles(nodes, millis(seconds * 1000));
         assert_eq!(performance(&profiles), expected, "{nodes} nodes, {interval_ms} ms, t = {seconds} s");
     }
-    // Fix list operator B25: an interval of zero is no hot loop and no division by zero.
+    // Fix list operator B25: an interval of zero causes neither a busy loop nor a division by zero.
     let choice = choose(PlacementPolicy::RuleSwap(RuleSwap::new(Micros::ZERO)), &[0, 0], None);
     assert_eq!((choice.name, choice.fallback), ("rule-swap-v1", None));
 }

@@ -61,7 +61,7 @@ fn degrees(text: &str) -> Observation<'static> {
     Observation::Ambient(Celsius::parse(text, Role::Nearest).unwrap())
 }
 
-/// The twins of nodes in a building that says `observations`.
+/// The twins of nodes in a building with these observations.
 fn site_twins<M: CoolingModel>(
     law: &TwinLaw<M>,
     nodes: &[TwinFacts<'_>],
@@ -168,9 +168,9 @@ fn c10_a_cap_of_nothing_is_no_cap() {
 
 #[test]
 fn c10_a_node_whose_hardware_is_zero_is_unknown_and_not_best() {
-    // The row's values (density 0, headroom 100, cooling 0) are what the formulas give for zeroes: `headroom::of`
-    // and `density::of` have them in their own tests. A twin has them only for a node that is known to have nothing;
-    // fix lists operator B7 and B28: a missing rating has been read as 0 W, and 0 W as the best node of the cluster.
+    // The row's values (density 0, headroom 100, cooling 0) are the formulas' results for zeroes; the tests of
+    // `headroom::of` and `density::of` check them. A twin has them only for a node that is known to have no hardware;
+    // fix lists operator B7 and B28: a missing rating was read as 0 W, and 0 W as the best node of the cluster.
     let nothing = ResolvedHardware::default();
     let blank = twin(node(&nothing), &[]);
     assert_eq!((blank.headroom, blank.cooling, blank.density, blank.pue), (None, None, None, None));
@@ -352,7 +352,7 @@ fn a_rack_is_the_sum_of_its_nodes_and_of_what_nobody_manages() {
     let facility = Facility::default();
     let site = SiteFacts { facility: facility.at(NOW, HOLD), unmanaged: &unmanaged };
     let all = twins(&law(), &[in_rack("a", 2_000), in_rack("b", 1_080), in_rack("a", 3_000), blind], &site);
-    // Rack a: 2000 + 3000 + 5000 W. Rack b: 1080 W and the 3920 W that the blind node may draw.
+    // Rack a: 2000 + 3000 + 5000 W. Rack b: 1080 W and the 3920 W that the unmeasured node may draw.
     let stress: Vec<_> = all.iter().map(|twin| twin.psu.unwrap()).collect();
     assert_eq!(stress[0].percent, Percent::from_int(20));
     assert_eq!((stress[2].percent, stress[2].grounds), (Percent::from_int(20), Grounds::Measured));
@@ -374,7 +374,7 @@ fn a_rack_with_machines_of_which_nobody_knows_the_power_falls_back_to_the_cluste
         let stress = stress(unknown, &[cluster]).unwrap();
         assert_eq!((stress.percent, stress.scope), (Percent::from_int(90), PsuScope::Cluster), "{unknown:?}");
     }
-    // 0 W is an answer, and what the facility measures at the rack has everything in it.
+    // 0 W is a valid value, and the facility's measurement of the rack includes everything.
     let none = stress(Some(Watts::ZERO), &[cluster]).unwrap();
     assert_eq!((none.percent, none.scope), (Percent::from_int(4), PsuScope::Rack));
     let whole = stress(None, &[cluster, Observation::RackPower("a", w(5_000))]).unwrap();
@@ -415,8 +415,8 @@ fn every_rack_can_have_its_own_limit() {
 
 #[test]
 fn a_pue_is_what_the_facility_measures_and_is_never_guessed() {
-    // The tables C10 and C15 have 1.05 to 1.40, guessed from the cooling stress; seed 000: "the operator computes PUE from
-    // real data-center metrics".
+    // The tables C10 and C15 have 1.05 to 1.40, estimated from the cooling stress; seed 000: "the operator computes
+    // PUE from real data-center metrics".
     let big = big();
     let facts = big_at(&big, 1_960, caps(100, 100));
     assert_eq!(twin(facts, &[degrees("45")]).pue, None);
@@ -450,8 +450,8 @@ fn every_zone_has_its_own_climate() {
 
 #[test]
 fn a_counter_that_is_read_as_watts_is_suspected() {
-    // Fix list operator B36: joules since boot in the place of watts. The number still counts as measured, and as the
-    // worst.
+    // Fix list operator B36: joules since boot instead of watts. The number still counts as measured, and as the
+    // worst value.
     let big = big();
     let absurd = twin(big_at(&big, 1_000_000_000, caps(100, 100)), &[]);
     assert!(absurd.power.suspect);

@@ -1,4 +1,4 @@
-//! A cluster that carries plans out: labels and objects change as written, agents confirm as told.
+//! A cluster that carries plans out: labels and objects change as written, and agents confirm as set.
 
 use super::*;
 use crate::budget::BudgetLimits;
@@ -10,18 +10,18 @@ use std::ops::Deref;
 #[derive(Clone, Debug)]
 pub(super) struct Rig {
     pub(super) nodes: Vec<Node>,
-    /// What is left of nodes that are gone.
+    /// Nodes without a Node object whose other objects still exist.
     pub(super) gone: Vec<Node>,
     pub(super) pods: Option<Vec<PodRow>>,
     /// The namespaces outside managed scope.
     pub(super) ignored: BTreeSet<String>,
     pub(super) seconds: u64,
-    /// What agents say about a desired state that was just written.
+    /// How agents confirm a desired state that was just written.
     pub(super) agents: Confirmation,
     pub(super) memory: PlanMemory,
 }
 
-/// A plan, and what differed from it.
+/// A plan, and the differences from it.
 #[derive(Debug)]
 pub(super) struct Passed {
     plan: Plan,
@@ -37,12 +37,12 @@ impl Deref for Passed {
 }
 
 impl Passed {
-    /// What was to be written for a node.
+    /// The changes that were to be written for a node.
     pub(super) fn changes(&self, name: &str) -> &[ObjectChange] {
         self.changes.get(name).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Nothing was to be written for any node that is planned.
+    /// Whether nothing was to be written for any planned node.
     pub(super) fn is_quiet(&self) -> bool {
         self.plan.nodes.iter().all(|node| self.changes(&node.node).is_empty())
     }
@@ -73,13 +73,14 @@ impl Rig {
         }
     }
 
-    /// Plans, and writes what differs.
+    /// Plans, and writes the differences.
     pub(super) fn pass(&mut self, settings: &Settings) -> Passed {
         let plan = plan(&self.cluster(), settings, &self.memory);
         self.apply(plan, settings)
     }
 
-    /// Passes until nothing more can happen: at most upgrade, confirmation, label and one release later.
+    /// Runs passes until nothing more can change: at most an upgrade, its confirmation, its label and
+    /// one release after that.
     pub(super) fn settle(&mut self, settings: &Settings) {
         for _ in 0..6 {
             self.pass(settings);
@@ -87,7 +88,7 @@ impl Rig {
         }
     }
 
-    /// Every agent has caught up.
+    /// All agents confirm.
     pub(super) fn confirm(&mut self) {
         for row in &mut self.nodes {
             row.confirmation = Confirmation::InForce;
@@ -158,7 +159,7 @@ impl Rig {
         self.nodes.iter().find(|row| &*row.name == name).unwrap()
     }
 
-    /// The Node object goes; what is published stays.
+    /// Removes the Node object; the published objects stay.
     pub(super) fn delete(&mut self, name: &str) {
         let at = self.nodes.iter().position(|row| &*row.name == name).unwrap();
         self.gone.push(Node { presence: Presence::Gone, ..self.nodes.remove(at) });
@@ -192,7 +193,7 @@ impl Rig {
     }
 }
 
-/// An eligible node; without a GPU model it is a CPU-only one.
+/// An eligible node; CPU-only without a GPU model.
 pub(super) fn row(name: &str, gpu: &str, count: u32) -> Node {
     let text = |text: &str| Some(text.into()).filter(|text: &Arc<str>| !text.is_empty());
     let labels = LabelFacts {
@@ -204,12 +205,12 @@ pub(super) fn row(name: &str, gpu: &str, count: u32) -> Node {
     rig::node(name, &HardwareFacts { labels, ..HardwareFacts::default() })
 }
 
-/// A desired state of ours.
+/// A desired state that the operator owns.
 pub(super) fn ours(profile: Profile, caps: NodeCaps) -> Carried {
     carried(state(profile, caps))
 }
 
-/// A pod; on no node when that is blank.
+/// A pod; without a node if `node` is blank.
 pub(super) fn pod_row(node: &str, phase: PodPhase, class: &str) -> PodRow {
     PodRow {
         namespace: "default".to_owned(),
@@ -221,7 +222,7 @@ pub(super) fn pod_row(node: &str, phase: PodPhase, class: &str) -> PodRow {
     }
 }
 
-/// Caps in percent, the CPUs as given.
+/// Caps in percent, with these CPU caps.
 pub(super) fn cpu_intents(performance: i32, eco: i32) -> Intents {
     let percent = |performance, eco| PerProfile {
         performance: Percent::from_int(performance),
@@ -238,7 +239,7 @@ pub(super) fn cpu_intents(performance: i32, eco: i32) -> Intents {
     Intents::new(caps, UserRanges::default()).unwrap()
 }
 
-/// What the environment's defaults say, with this policy.
+/// The settings of the environment's defaults, with this policy.
 pub(super) fn settings(policy: PlacementPolicy) -> Settings {
     Settings {
         policy,
@@ -279,7 +280,7 @@ pub(super) fn node<'a>(plan: &'a Plan, name: &str) -> &'a NodeDecision {
     plan.nodes.iter().find(|node| &*node.node == name).unwrap()
 }
 
-/// The nodes planned so, by name.
+/// The nodes that are planned with this profile, by name.
 pub(super) fn planned(plan: &Plan, profile: Profile) -> Vec<&str> {
     let mut names: Vec<_> =
         plan.nodes.iter().filter(|node| node.planned == profile).map(|node| &*node.node).collect();

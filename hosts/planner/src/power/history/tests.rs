@@ -65,7 +65,7 @@ fn a_meter_that_answers_again_is_fresh_again() {
 
 #[test]
 fn a_meter_that_repeats_an_old_sample_grows_stale() {
-    // A Prometheus that is up while the exporter is gone: each answer succeeds and carries the old time.
+    // Prometheus is up but the exporter is not: each query succeeds and returns the old time stamp.
     let old = history(&[(0, http(0, 400)), (100, http(0, 400)), (200, http(0, 400)), (299, http(0, 400))]);
     assert_eq!(old.reading(&law(), at(300)), measured(400, 300));
     assert_eq!(old.reading(&law(), at(301)), NodeReading::Absent(NoMeasurement::HttpError));
@@ -95,7 +95,7 @@ fn duplicates_and_late_samples_change_nothing_but_what_they_add() {
     let late = history(&[(60, http(60, 360)), (60, http(0, 300)), (60, http(30, 330)), (60, http(30, 330))]);
     assert_eq!(in_order, late);
     assert_eq!(late.trend(&law(), at(60)), Some(WattsPerMinute::from_int(60)));
-    // A late sample never replaces a younger one.
+    // A late sample never replaces a newer one.
     assert_eq!(late.reading(&law(), at(60)), measured(360, 0));
 }
 
@@ -109,7 +109,7 @@ fn of_two_samples_at_one_time_the_larger_counts_whichever_came_first() {
 
 #[test]
 fn a_slope_is_forgotten_with_its_last_point() {
-    // 900 W, 300 W a minute later, and then silence: nobody falls for ever.
+    // 900 W, 300 W a minute later, and then silence: the trend does not last forever.
     let fallen = history(&[(0, http(0, 900)), (60, http(60, 300))]);
     assert_eq!(fallen.trend(&law(), at(60)), Some(WattsPerMinute::from_int(-600)));
     assert_eq!(fallen.trend(&law(), at(361)), None);
