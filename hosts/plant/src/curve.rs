@@ -1,9 +1,9 @@
 //! How dynamic power and speed follow the clock.
 //!
-//! Powers are made of multiplications and square roots, which IEEE 754 defines to the last bit: `powf` and `exp` come
-//! from the platform's mathematics library and would make a golden file differ from one machine to the next.
+//! Powers are computed from multiplications and square roots, which IEEE 754 defines to the last bit. `powf` and `exp`
+//! come from the platform's mathematics library and would make a golden file differ between machines.
 
-/// A power law's exponent, in eighths: what square roots can do.
+/// A power law's exponent, in eighths: the fractions that square roots can compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exponent {
     eighths: u8,
@@ -13,13 +13,13 @@ impl Exponent {
     /// 2.5: between the cube of an ideal voltage curve and the square of a real one.
     pub const NOMINAL: Self = Self { eighths: 20 };
 
-    /// The exponent of so many eighths; nothing outside of 1 to 4, which no processor shows.
+    /// The exponent of this many eighths; `None` outside of 1 to 4, because no processor has such an exponent.
     #[must_use]
     pub const fn of_eighths(eighths: u8) -> Option<Self> {
         if eighths < 8 || eighths > 32 { None } else { Some(Self { eighths }) }
     }
 
-    /// The nearest exponent that there is; nothing outside of 1 to 4.
+    /// The nearest exponent; `None` outside of 1 to 4.
     #[must_use]
     pub fn nearest(value: f64) -> Option<Self> {
         if !(1.0..=4.0).contains(&value) {
@@ -57,21 +57,21 @@ impl Exponent {
     }
 }
 
-/// Dynamic power over clock, both as parts of what they are at the highest clock.
+/// Dynamic power by clock, both as fractions of their value at the highest clock.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Curve {
     /// A power law.
     Power(Exponent),
-    /// Voltage is flat below `knee` (a part of the highest clock) and follows the clock above it: power is linear
-    /// below and cubic above.
+    /// Voltage is constant below `knee` (a fraction of the highest clock) and proportional to the clock above it:
+    /// power is linear below and cubic above.
     VoltageFloor {
-        /// Where the voltage begins to rise, between 0 and 1.
+        /// The clock at which the voltage starts to rise, between 0 and 1.
         knee: f64,
     },
 }
 
 impl Curve {
-    /// The part of the full dynamic power that a clock of `scale` times the highest draws.
+    /// The fraction of the full dynamic power at a clock of `scale` times the highest.
     #[must_use]
     pub fn at(&self, scale: f64) -> f64 {
         match *self {
@@ -84,8 +84,8 @@ impl Curve {
     }
 }
 
-/// The speed of a load at a clock of `scale` times the highest, 1 at the highest. The part `memory` of its time at the
-/// highest clock is spent waiting for memory, whose speed does not follow the clock.
+/// The speed of a load at a clock of `scale` times the highest, 1 at the highest. The fraction `memory` of its time at
+/// the highest clock is spent waiting for memory, whose speed does not depend on the clock.
 #[must_use]
 pub fn speed(scale: f64, memory: f64) -> f64 {
     if memory == 0.0 { scale } else { scale / ((1.0 - memory) + memory * scale) }

@@ -53,7 +53,7 @@ impl Gpu {
         gpu
     }
 
-    /// The lowest and the highest cap that can be set, W.
+    /// The lowest and the highest possible cap, W.
     pub(crate) fn cap_range(&self) -> (f64, f64) {
         (self.spec.cap_min, self.spec.cap_max)
     }
@@ -78,7 +78,8 @@ impl Gpu {
         self.throttled_steps * self.step_us
     }
 
-    /// Sets the cap, brought into its range. It holds for every instant: a GPU has no window in which to exceed it.
+    /// Sets the cap, clamped to its range. It holds at every instant: a GPU has no window in which it may exceed
+    /// the cap.
     pub(crate) fn set_cap(&mut self, watts: f64) -> f64 {
         self.cap = watts.clamp(self.spec.cap_min, self.spec.cap_max);
         self.limiter.set_short(Some(PowerLimit { watts: self.cap, window_s: 0.0 }));
@@ -93,17 +94,17 @@ impl Gpu {
         self.factor = factor;
     }
 
-    /// The part of the time in which it is busy.
+    /// The fraction of the time in which it is busy.
     pub(crate) fn utilisation(&self) -> f64 {
         utilisation(self.load, self.factor)
     }
 
-    /// The clock, as a part of the highest.
+    /// The clock, as a fraction of the highest.
     pub(crate) fn clock(&self) -> f64 {
         self.limiter.ceiling().min(self.heat.ceiling(self.spec.floor))
     }
 
-    /// The speed now, where the highest clock fully busy is 1.
+    /// The present speed; 1 is fully busy at the highest clock.
     pub(crate) fn speed(&self) -> f64 {
         self.utilisation() * speed(self.clock(), self.load.memory)
     }
@@ -119,8 +120,8 @@ impl Gpu {
         }
     }
 
-    /// A step from `now_us`; says whether anything moved but the counters and a temperature without
-    /// consequences.
+    /// Runs a step from `now_us`. Returns whether anything changed besides the counters and a temperature without
+    /// effect.
     pub(crate) fn step(&mut self, now_us: u64, ambient_c: f64) -> bool {
         let range = self.spec.full_watts - self.spec.idle_watts;
         let dynamic =
@@ -134,7 +135,7 @@ impl Gpu {
         moved
     }
 
-    /// `steps` steps in which nothing moves but the counters and a temperature without consequences.
+    /// Runs `steps` steps in which nothing changes besides the counters and a temperature without effect.
     pub(crate) fn repeat(&mut self, now_us: u64, steps: u64, ambient_c: f64) {
         let watts = self.meter.watts();
         self.count(watts, now_us, steps);

@@ -1,8 +1,8 @@
-//! The physics of a node: what it draws, how fast it runs and how warm it gets under the limits set on it.
+//! The physics of a node: its power, speed and temperature under the limits set on it.
 //!
-//! One model for the laws' closed-loop tests, the virtual hardware and the simulator. It must never know a law, a file
-//! or a clock: limits and loads are set, time is handed in, and what is true can be read; [`PowerSensor`] and
-//! [`EnergyCounter`] show what software would get to see of it.
+//! One model for the laws' closed-loop tests, the virtual hardware and the simulator. It must not depend on a law, a
+//! file or a clock: limits and loads are set, time is passed in, and the true state can be read. [`PowerSensor`] and
+//! [`EnergyCounter`] give the values that software would read.
 //!
 //! ```
 //! use plant::{Load, Plant, preset};
@@ -20,12 +20,12 @@
 //! Every run is the same to the last bit on every x86-64 machine: only additions, multiplications, divisions and square
 //! roots are used, which IEEE 754 defines exactly, and never the platform's `powf` or `exp`. Lags are implicit Euler
 //! steps, which need no exponential and are stable at any step. Energy and work are counted in whole numbers, so that
-//! `advance` may be called with any cuts.
+//! the calls to `advance` may divide the time in any way.
 //!
-//! A law that was tuned on one model proves nothing about another. The families differ in what makes laws fail: the
-//! exponent ([`Curve::Power`]), voltage that stops falling ([`Curve::VoltageFloor`]), a limit that does not bind
-//! ([`TurboSpec`]), hardware that picks the clock itself ([`Governor::Hardware`]), vector code under a lower licence
-//! ([`LicenceSpec`]), and slow actuators, noise, heat and leakage on top of any of them.
+//! A law that was tuned on one model proves nothing about another. The families differ in the properties that make laws
+//! fail: the exponent ([`Curve::Power`]), voltage that stops falling ([`Curve::VoltageFloor`]), a limit that does not
+//! bind ([`TurboSpec`]), hardware that sets the clock itself ([`Governor::Hardware`]), vector code under a lower
+//! licence ([`LicenceSpec`]), and in any of them slow actuators, noise, heat and leakage.
 #![forbid(unsafe_code)]
 
 mod curve;

@@ -1,43 +1,44 @@
-//! The controller in the silicon that holds a power limit: RAPL in a package, the power management unit in a GPU.
+//! The hardware controller that holds a power limit: RAPL in a package, the power management unit in a GPU.
 //!
 //! It keeps the running average of the power at the long-term limit by lowering a ceiling on the clock. Until the
-//! average has reached the limit the power may rise as far as the short-term limit: with a window of 28 s a package may
-//! sit at its short-term limit for tens of seconds. The average is exponential with the window as its time constant.
-//! A limit that is not enabled has no effect. A limit below what the lowest clock draws is not reached.
+//! average has reached the limit the power may rise up to the short-term limit: with a window of 28 s a package may
+//! stay at its short-term limit for tens of seconds. The average is exponential with the window as its time constant. A
+//! limit that is not enabled has no effect. A limit below the power at the lowest clock is not reached.
 
 /// A power limit and the window over which it holds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PowerLimit {
-    /// The mean power that is allowed, W.
+    /// The allowed mean power, W.
     pub watts: f64,
-    /// Over how long the mean goes, s.
+    /// The time over which the mean is taken, s.
     pub window_s: f64,
 }
 
-/// The exponent with which the controller expects power to follow the clock. It corrects itself every step, so this
-/// decides only how fast; from 1 to 4 in the plant the correction never overshoots by more than a third.
+/// The exponent that the controller assumes for power by clock. It corrects itself every step, so this affects only its
+/// speed; for exponents of 1 to 4 the correction never overshoots by more than a third.
 const EXPECTED_EXPONENT: f64 = 3.0;
-/// A ceiling nearer than this to where it is going has arrived: a part in 10⁹.
+/// A ceiling closer than this to its goal has reached it: one part in 10⁹.
 const ARRIVED: f64 = 1e-9;
-/// Where the ceiling goes when there is nothing to hold: beyond the highest clock, so as to get there in finite time.
+/// The goal of the ceiling without a limit to hold: above the highest clock, so that the ceiling gets there in finite
+/// time.
 const BEYOND: f64 = 1.25;
 
-/// What the controller sees of the step that has passed.
+/// The controller's measurements of the last step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Drawn {
     /// The power.
     pub(crate) watts: f64,
-    /// The part of it that follows the clock.
+    /// The part that depends on the clock.
     pub(crate) dynamic: f64,
-    /// The highest clock asked for by anything that is busy, as a part of the highest there is.
+    /// The highest clock that any busy core or GPU asks for, as a fraction of the highest possible.
     pub(crate) wanted: f64,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Limiter {
-    /// How much of the way to its goal the ceiling goes in a step.
+    /// The fraction of the distance to its goal that the ceiling moves in a step.
     pace: f64,
-    /// How soon an average below the limit is brought up to it, s: slow enough for the ceiling to follow.
+    /// How soon an average below the limit is raised to it, s: slow enough for the ceiling to follow.
     horizon_s: f64,
     step_s: f64,
     floor: f64,
@@ -48,7 +49,7 @@ pub(crate) struct Limiter {
 }
 
 impl Limiter {
-    /// A controller of a domain that has drawn `watts` for long and may go down to the clock `floor`.
+    /// The controller of a domain that has drawn `watts` for a long time and whose lowest clock is `floor`.
     pub(crate) fn new(lag_s: f64, step_s: f64, floor: f64, watts: f64) -> Self {
         Self {
             pace: step_s / (lag_s + step_s),
@@ -62,12 +63,12 @@ impl Limiter {
         }
     }
 
-    /// Sets or lifts the long-term limit. The running average goes on as it is.
+    /// Sets or removes the long-term limit. The running average is not reset.
     pub(crate) fn set_long(&mut self, limit: Option<PowerLimit>) {
         self.long = limit;
     }
 
-    /// Sets or lifts the short-term limit, which holds for every instant.
+    /// Sets or removes the short-term limit, which holds at every instant.
     pub(crate) fn set_short(&mut self, limit: Option<PowerLimit>) {
         self.short = limit;
     }
@@ -80,7 +81,7 @@ impl Limiter {
         self.short
     }
 
-    /// The highest clock that the limits allow now, as a part of the highest there is.
+    /// The highest clock that the limits allow now, as a fraction of the highest possible.
     pub(crate) fn ceiling(&self) -> f64 {
         self.ceiling
     }
@@ -90,7 +91,7 @@ impl Limiter {
         self.average
     }
 
-    /// Takes note of a step; says whether anything moved.
+    /// Processes a step. Returns whether anything changed.
     pub(crate) fn step(&mut self, drawn: Drawn) -> bool {
         let average = self.next_average(drawn.watts);
         let ceiling = self.next_ceiling(drawn);
@@ -100,14 +101,14 @@ impl Limiter {
         moved
     }
 
-    /// Without a long-term limit there is no window: the average is what is drawn.
+    /// Without a long-term limit there is no window: the average is the present power.
     fn next_average(&self, watts: f64) -> f64 {
         let Some(PowerLimit { window_s, .. }) = self.long else { return watts };
         let next = self.average + (watts - self.average) * (self.step_s / (window_s + self.step_s));
         if (watts - next).abs() <= ARRIVED * watts { watts } else { next }
     }
 
-    /// The power that may be drawn now.
+    /// The power that is allowed now.
     fn allowed(&self) -> Option<f64> {
         let long = self.long.map(|limit| {
             let room = limit.watts - self.average;
@@ -127,10 +128,10 @@ impl Limiter {
                 let at = self.ceiling.min(drawn.wanted);
                 at + at * excess / EXPECTED_EXPONENT
             }
-            // Nothing to limit, or nothing that the clock could change.
+            // There is no limit, or the clock could not change anything.
             Some(_) | None => BEYOND,
         };
-        // The goal moves with the ceiling: to follow it further would be to chase the last bit for ever.
+        // The goal moves with the ceiling: following it further would never end because of the last bit.
         if (goal - self.ceiling).abs() <= ARRIVED {
             return self.ceiling;
         }

@@ -1,4 +1,4 @@
-//! What the machine is asked to do: per core, per GPU, and over time.
+//! The load of the machine: per core, per GPU, and over time.
 
 use crate::plant::InputError;
 use crate::random::Random;
@@ -7,28 +7,29 @@ use power_units::Micros;
 /// The load on one core, or on one GPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// The part of the time that it is busy, 0 to 1.
+    /// The fraction of the time in which it is busy, 0 to 1.
     pub utilisation: f64,
-    /// The power that a busy cycle draws, 1 for what the rating is given for; 0 to 2.
+    /// The power of a busy cycle, relative to the rating; 0 to 2.
     pub intensity: f64,
-    /// The part of the busy time, at the highest clock, that is spent waiting for memory, 0 to 1: it does not follow
-    /// the clock.
+    /// The fraction of the busy time at the highest clock that is spent waiting for memory, 0 to 1: it does not
+    /// depend on the clock.
     pub memory: f64,
-    /// The part of the busy time that runs wide vector code, 0 to 1. Only a package with a licence limit minds.
+    /// The fraction of the busy time that runs wide vector code, 0 to 1. It only affects a package with a licence
+    /// limit.
     pub vector: f64,
 }
 
 impl Load {
-    /// Nothing to do.
+    /// No load.
     pub const IDLE: Self = Self::busy(0.0);
 
-    /// Ordinary code that keeps it busy for this part of the time.
+    /// Ordinary code that is busy for this fraction of the time.
     #[must_use]
     pub const fn busy(utilisation: f64) -> Self {
         Self { utilisation, intensity: 1.0, memory: 0.0, vector: 0.0 }
     }
 
-    /// Whether every part is in its range.
+    /// Checks that every field is in its range.
     pub(crate) fn check(&self) -> Result<(), InputError> {
         self.fault().map_or(Ok(()), |why| Err(InputError::Refused(why)))
     }
@@ -49,12 +50,12 @@ impl Load {
     }
 }
 
-/// How the utilisation of all cores, or of all GPUs, goes over time: a factor on what each of them has.
+/// The utilisation of all cores, or of all GPUs, over time: a factor on the load of each.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LoadProfile {
-    /// Always the same.
+    /// Constant.
     Constant(f64),
-    /// The factor 1 until the first of these times, then what each says.
+    /// The factor 1 until the first of these times, then the factor of each step.
     Steps(Vec<(Micros, f64)>),
     /// `high` for `high_for`, then `low` for `low_for`, and so on from the start.
     Square {
@@ -62,15 +63,15 @@ pub enum LoadProfile {
         high: f64,
         /// The factor in the second part.
         low: f64,
-        /// How long the first part lasts.
+        /// The length of the first part.
         high_for: Micros,
-        /// How long the second part lasts.
+        /// The length of the second part.
         low_for: Micros,
     },
 }
 
 impl LoadProfile {
-    /// Whether every factor is in its range and the times are in order.
+    /// Checks that every factor is in its range and the times are in order.
     pub(crate) fn check(&self) -> Result<(), InputError> {
         self.fault().map_or(Ok(()), |why| Err(InputError::Refused(why)))
     }
@@ -117,16 +118,16 @@ impl LoadProfile {
     }
 }
 
-/// Restlessness of the load: every `every`, the factor is drawn anew around the profile's.
+/// Random variation of the load: every `every`, a factor is drawn around the profile's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LoadJitter {
-    /// The deviation, as a part of the factor, 0 to 1.
+    /// The deviation, as a fraction of the factor, 0 to 1.
     pub deviation: f64,
-    /// How long a drawn factor holds.
+    /// How long a drawn factor is used.
     pub every: Micros,
 }
 
-/// A profile being played.
+/// A profile that is being played.
 #[derive(Clone, Debug)]
 pub(crate) struct Player {
     profile: LoadProfile,
@@ -156,7 +157,7 @@ impl Player {
         self.profile_changes_us = 0;
     }
 
-    /// The jitter begins, or ends, with the next step.
+    /// Starts or ends the jitter with the next step.
     pub(crate) fn shake(&mut self, jitter: Option<LoadJitter>) {
         self.jitter = jitter;
         self.wobble = 1.0;
@@ -169,7 +170,7 @@ impl Player {
         self.profile_changes_us.min(self.wobble_changes_us)
     }
 
-    /// The factor at a time that never goes back.
+    /// The factor at a time; times must not decrease.
     pub(crate) fn factor(&mut self, now_us: u64) -> f64 {
         if now_us >= self.profile_changes_us {
             (self.factor, self.profile_changes_us) = self.profile.at(now_us);
@@ -178,7 +179,7 @@ impl Player {
             && now_us >= self.wobble_changes_us
         {
             self.wobble = (1.0 + jitter.deviation * self.random.normal()).max(0.0);
-            // On a grid from the start of time, so that late calls change nothing.
+            // On a grid from time zero, so that late calls change nothing.
             self.wobble_changes_us = (now_us / jitter.every.get() + 1).saturating_mul(jitter.every.get());
         }
         self.factor * self.wobble

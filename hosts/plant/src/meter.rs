@@ -1,28 +1,28 @@
-//! True power and energy of one domain, and enough of its past for a sensor to average over.
+//! True power and energy of one domain, with enough history for a sensor to average over.
 //!
-//! Energy is counted in whole nanojoules, so that the same span costs the same however it was cut into steps.
+//! Energy is counted in whole nanojoules, so that a time span has the same energy for any division into steps.
 
 use crate::units::{real, whole};
 use power_units::MicroJoules;
 
-/// The grid on which the past is kept.
+/// The time grid of the history.
 pub(crate) const GRID_US: u64 = 10_000;
-/// How many points of the past are kept: 1.27 s.
+/// The number of points in the history: 1.27 s.
 const POINTS: usize = 128;
-/// The longest span that a sensor may look back.
+/// The longest time that a sensor may look back.
 pub(crate) const REACH_US: u64 = GRID_US * (POINTS as u64 - 1);
 
-/// What one package, GPU or node has drawn.
+/// The power and energy of one package, GPU or node.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Meter {
     watts: f64,
     nanojoules: u128,
-    /// The energy at the last points of the grid; the point at `t` is at `t / GRID_US mod POINTS`.
+    /// The energy at the last points of the grid; the point at `t` has the index `t / GRID_US mod POINTS`.
     past: Vec<u128>,
 }
 
 impl Meter {
-    /// A meter that reads zero, on a domain that has drawn `watts` for as long as a sensor looks back.
+    /// A meter that reads zero, on a domain that has drawn `watts` for at least the length of the history.
     pub(crate) fn new(watts: f64) -> Self {
         Self { watts, nanojoules: 0, past: vec![0; POINTS] }
     }
@@ -37,7 +37,7 @@ impl Meter {
         micro(self.nanojoules)
     }
 
-    /// `steps` steps of `step_us` at `watts`, from `now_us` on.
+    /// Adds `steps` steps of `step_us` at `watts`, starting at `now_us`.
     pub(crate) fn run(&mut self, watts: f64, now_us: u64, step_us: u64, steps: u64) {
         self.watts = watts;
         let per_step = u128::from(whole(watts * real(step_us * 1_000)));
@@ -52,7 +52,7 @@ impl Meter {
         self.nanojoules += per_step * u128::from(steps);
     }
 
-    /// The energy at a point of the grid that is within reach of `now_us`; before the start nothing was counted.
+    /// The energy at a point of the grid within the history; zero before the start.
     pub(crate) fn energy_at(&self, at_us: u64) -> MicroJoules {
         let index = usize::try_from(at_us / GRID_US).unwrap_or(0) % POINTS;
         micro(self.past[index])

@@ -1,6 +1,6 @@
-//! What a package draws and does at a given clock: the part of the model that has no memory.
+//! The power and speed of a package at a given clock: the part of the model without state.
 //!
-//! Clocks are parts of the package's highest.
+//! Clocks are fractions of the package's highest.
 
 use crate::curve::speed;
 use crate::load::Load;
@@ -18,7 +18,7 @@ impl PackageSpec {
         self.licence.map_or(1.0, |licence| f64::from(licence.max_khz) / f64::from(self.max_khz))
     }
 
-    /// The highest clock with so many busy cores.
+    /// The highest clock with this many busy cores.
     pub(crate) fn turbo_clock(&self, busy_cores: usize) -> f64 {
         let Some(turbo) = self.turbo else { return 1.0 };
         let over = real(busy_cores.saturating_sub(turbo.free_cores) as u64);
@@ -26,7 +26,7 @@ impl PackageSpec {
         1.0 - over / range * (1.0 - f64::from(turbo.all_core_khz) / f64::from(self.max_khz))
     }
 
-    /// The clock that a core's governor goes to under a limit, at this utilisation.
+    /// The clock that a core's governor chooses under a limit at this utilisation.
     pub(crate) fn governed(&self, utilisation: f64, limit: f64) -> f64 {
         match self.governor {
             Governor::AtLimit => limit,
@@ -34,8 +34,8 @@ impl PackageSpec {
         }
     }
 
-    /// The dynamic power and the speed of a core that is busy for the part `utilisation` of the time; one busy core at
-    /// the highest clock has 1 of both.
+    /// The dynamic power and the speed of a core that is busy for the fraction `utilisation` of the time; both are 1
+    /// for one busy core at the highest clock.
     pub(crate) fn core_at(&self, load: Load, utilisation: f64, clock: f64) -> (f64, f64) {
         let Load { intensity, memory, vector, .. } = load;
         let mut power = self.curve.at(clock);
@@ -50,7 +50,7 @@ impl PackageSpec {
         (utilisation * intensity * power, utilisation * pace)
     }
 
-    /// The mean clock of busy time, where the part `vector` of it runs under the licence.
+    /// The mean clock of busy time, when the fraction `vector` of it runs under the licence.
     pub(crate) fn mean_clock(&self, clock: f64, vector: f64) -> f64 {
         clock + vector * (clock.min(self.licence_clock()) - clock)
     }

@@ -8,21 +8,20 @@ use crate::thermal::Heat;
 use crate::units::real;
 use crate::work::Work;
 
-/// Why a domain runs slower than it was asked to.
+/// Why a domain runs slower than requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThrottleReasons {
-    /// The power limiter holds it.
+    /// The power limiter slows it down.
     pub power: bool,
     /// It is too hot.
     pub thermal: bool,
-    /// The turbo of so many busy cores is lower.
+    /// The turbo clock for this many busy cores is lower.
     pub turbo: bool,
     /// Vector code runs under the lower licence.
     pub licence: bool,
 }
 
-/// A core: what it has to do, what the policies ask of it, and what the hardware made of that. Clocks are parts of
-/// the package's highest.
+/// A core: its load, the limit of the policies, and its clock. Clocks are fractions of the package's highest.
 #[derive(Clone, Debug, PartialEq)]
 struct Core {
     load: Load,
@@ -30,10 +29,10 @@ struct Core {
     clock: f64,
 }
 
-/// The cores' sums at one ceiling.
+/// Sums over the cores at one ceiling.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Sums {
-    /// Dynamic power, where one busy core at the highest clock is 1.
+    /// Dynamic power; 1 is one busy core at the highest clock.
     power: f64,
     /// Speed, in the same unit.
     speed: f64,
@@ -41,7 +40,7 @@ struct Sums {
     wanted: f64,
     /// The highest clock that any core asks for.
     highest: f64,
-    /// A busy core runs vector code above the licence.
+    /// A busy core runs vector code above the licence's clock.
     licence: bool,
 }
 
@@ -56,7 +55,7 @@ pub(crate) struct Package {
     turbo: f64,
     limiter: Limiter,
     heat: Heat,
-    /// The sums still hold for the cores as they are, at `summed_at`.
+    /// The sums are valid for the present state of the cores, at `summed_at`.
     fresh: bool,
     summed_at: f64,
     sums: Sums,
@@ -125,7 +124,7 @@ impl Package {
         }
     }
 
-    /// What the policies ask of a core, kHz.
+    /// Sets the limit that the policies request for a core, kHz.
     pub(crate) fn set_limit(&mut self, core: usize, khz: f64) {
         let limit = khz / f64::from(self.spec.max_khz);
         if self.cores[core].limit != limit {
@@ -134,7 +133,7 @@ impl Package {
         }
     }
 
-    /// What the profile makes of every core's utilisation.
+    /// Sets the profile's factor on every core's utilisation.
     pub(crate) fn set_factor(&mut self, factor: f64) {
         if self.factor != factor {
             self.factor = factor;
@@ -142,8 +141,8 @@ impl Package {
         }
     }
 
-    /// A step from `now_us`; says whether anything moved but the counters and a temperature without
-    /// consequences.
+    /// Runs a step from `now_us`. Returns whether anything changed besides the counters and a temperature without
+    /// effect.
     pub(crate) fn step(&mut self, now_us: u64, ambient_c: f64) -> bool {
         let mut moved = self.govern();
         moved |= self.sum();
@@ -155,7 +154,7 @@ impl Package {
         moved
     }
 
-    /// `steps` steps in which nothing moves but the counters and a temperature without consequences.
+    /// Runs `steps` steps in which nothing changes besides the counters and a temperature without effect.
     pub(crate) fn repeat(&mut self, now_us: u64, steps: u64, ambient_c: f64) {
         let watts = self.meter.watts();
         self.count(watts, now_us, steps);
@@ -177,7 +176,7 @@ impl Package {
         Drawn { watts, dynamic, wanted: self.sums.wanted.min(self.hard_ceiling()) }
     }
 
-    /// The ceilings that are not the power limiter's.
+    /// The lowest ceiling besides the power limiter's.
     fn hard_ceiling(&self) -> f64 {
         self.turbo.min(self.heat.ceiling(self.floor))
     }
@@ -186,7 +185,7 @@ impl Package {
         self.limiter.ceiling().min(self.hard_ceiling())
     }
 
-    /// Lets the hardware pick clocks below the limits; says whether one moved.
+    /// Lets the hardware choose clocks below the limits. Returns whether one changed.
     fn govern(&mut self) -> bool {
         let Governor::Hardware { ramp_s, .. } = self.spec.governor else { return false };
         let step_s = real(self.step_us) / 1e6;
@@ -206,14 +205,14 @@ impl Package {
         moved
     }
 
-    /// Brings the sums up to date; says whether they changed.
+    /// Updates the sums. Returns whether they changed.
     fn sum(&mut self) -> bool {
         if !self.fresh {
             let busy = |core: &&Core| utilisation(core.load, self.factor) > 0.0;
             self.turbo = self.spec.turbo_clock(self.cores.iter().filter(busy).count());
         }
         let ceiling = self.ceiling();
-        // A ceiling above everything that is asked for is no ceiling.
+        // A ceiling above every requested clock does not bind.
         let binds = ceiling.min(self.summed_at) < self.sums.highest;
         if self.fresh && (ceiling == self.summed_at || !binds) {
             self.summed_at = ceiling;
@@ -230,7 +229,7 @@ impl Package {
         let mut sums = Sums::default();
         let mut last: Option<(&Core, f64, f64)> = None;
         for core in &self.cores {
-            // Neighbours are mostly alike: what was calculated for one holds for the next.
+            // Neighbouring cores are mostly equal: the result of one is reused for the next.
             let (power, speed) = match last {
                 Some((alike, power, speed)) if alike == core => (power, speed),
                 Some(_) | None => {
@@ -251,7 +250,7 @@ impl Package {
         sums
     }
 
-    /// The clock that a core would run at were there no ceiling.
+    /// The clock of a core without a ceiling.
     fn asked(&self, core: &Core) -> f64 {
         match self.spec.governor {
             Governor::AtLimit => core.limit,
@@ -259,14 +258,14 @@ impl Package {
         }
     }
 
-    /// The clock that a core runs at while it is busy, kHz; under vector load the mean of both licences.
+    /// The clock of a core while it is busy, kHz; with vector load the mean of both licences.
     pub(crate) fn core_khz(&self, core: usize) -> f64 {
         let core = &self.cores[core];
         let clock = self.asked(core).min(self.ceiling());
         self.spec.mean_clock(clock, core.load.vector) * f64::from(self.spec.max_khz)
     }
 
-    /// The speed now, where one core at its highest clock is 1.
+    /// The present speed; 1 is one core at its highest clock.
     pub(crate) fn speed(&self) -> f64 {
         self.sums.speed
     }
@@ -283,7 +282,7 @@ impl Package {
     }
 }
 
-/// How busy a load is when the profile has had its say.
+/// The utilisation of a load with the profile's factor.
 pub(crate) fn utilisation(load: Load, factor: f64) -> f64 {
     (load.utilisation * factor).min(1.0)
 }

@@ -1,4 +1,4 @@
-//! A node that can be stepped.
+//! A node that can be simulated step by step.
 
 use crate::gpu::Gpu;
 use crate::load::Player;
@@ -17,13 +17,13 @@ mod view;
 
 /// A node: packages, frequency policies and GPUs under load.
 ///
-/// Inputs take effect with the next inner step. Between inputs, time may be cut in any way: the result is the same to
-/// the last bit.
+/// Inputs take effect with the next inner step. Between inputs, the time may be divided in any way: the result is the
+/// same to the last bit.
 #[derive(Clone, Debug)]
 pub struct Plant {
     step_us: u64,
     steps_done: u64,
-    /// Time that was handed in and is not a whole step yet.
+    /// Time that was passed in but is less than a whole step.
     rest_us: u64,
     ambient_c: f64,
     policies: Policies,
@@ -33,14 +33,14 @@ pub struct Plant {
     base: Meter,
     cpu_load: Player,
     gpu_load: Player,
-    /// Nothing of consequence moved in the last step, nor was anything set since.
+    /// Nothing with an effect has changed in the last step, and no input was set since.
     still: bool,
 }
 
 /// A part of the node that draws power.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PlantDomain {
-    /// All of it.
+    /// The whole node.
     Node,
     /// A package.
     Package(usize),
@@ -48,21 +48,21 @@ pub enum PlantDomain {
     Gpu(usize),
 }
 
-/// Which of a package's power limits.
+/// One of a package's two power limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PowerLimitTerm {
-    /// PL1: holds for the mean over its window.
+    /// PL1: limits the mean over its window.
     Long,
-    /// PL2: holds for every instant.
+    /// PL2: limits every instant.
     Short,
 }
 
-/// An input that the plant refuses; it then goes on as before.
+/// An input that the plant rejects; its state is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InputError {
     /// There is no such policy, core, package or GPU.
     Absent,
-    /// The value is outside of what is accepted.
+    /// The value is outside the accepted range.
     Refused(&'static str),
 }
 
@@ -77,15 +77,15 @@ impl fmt::Display for InputError {
 
 impl std::error::Error for InputError {}
 
-/// The sources of noise that the plant itself has; sensors have numbers of their own above these.
+/// The plant's own sources of noise; sensors have higher numbers.
 const CPU_LOAD_SOURCE: u64 = 1;
 const GPU_LOAD_SOURCE: u64 = 2;
 
 impl Plant {
-    /// A node that has been idle for long, at its highest clocks, with no power limit.
+    /// A node that has been idle for a long time, at its highest clocks, without power limits.
     ///
     /// # Errors
-    /// When no machine could be like that; the error names the field.
+    /// When no machine can have these values; the error names the field.
     pub fn new(spec: &NodeSpec, seed: u64) -> Result<Self, SpecError> {
         spec.check()?;
         let (step_us, ambient) = (spec.step.get(), spec.ambient_c);
@@ -105,8 +105,8 @@ impl Plant {
         })
     }
 
-    /// Lets time pass, up to the last microsecond that a clock can tell. What is not a whole inner step is kept for
-    /// the next call.
+    /// Advances the time, at most to the last microsecond that a clock can represent. Time that is less than a whole
+    /// inner step is kept for the next call.
     pub fn advance(&mut self, by: Micros) {
         let time = self.rest_us.saturating_add(by.get()).min(u64::MAX - self.stepped_us());
         let mut steps = time / self.step_us;
@@ -123,7 +123,7 @@ impl Plant {
         }
     }
 
-    /// How many steps there are before a load may change.
+    /// The number of steps before a load may change.
     fn quiet_steps(&self) -> u64 {
         let next = self.cpu_load.changes_us().min(self.gpu_load.changes_us());
         next.saturating_sub(self.stepped_us()).div_ceil(self.step_us)

@@ -1,27 +1,27 @@
-//! Frequency policies: from a written limit, through dead time and lag, to what each core is asked for.
+//! Frequency policies: from a written limit, through dead time and lag, to the request of each core.
 //!
-//! A core runs at the highest request of the policies that cover it, whether or not the thread behind a request is
-//! busy: to throttle one of two SMT siblings does nothing.
+//! A core runs at the highest request of the policies that cover it, whether or not the thread of a request is
+//! busy: throttling only one of two SMT siblings has no effect.
 
 use crate::spec::{ActuatorSpec, NodeSpec, PolicyLayout};
 use crate::units::real;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// A limit nearer than this to where it is going has arrived, kHz.
+/// A limit closer than this to its target has reached it, kHz.
 const ARRIVED_KHZ: f64 = 0.5;
 
 #[derive(Clone, Debug)]
 struct Policy {
     min_khz: u32,
     max_khz: u32,
-    /// What was written last.
+    /// The last written value.
     written: u32,
-    /// Writes that have not taken effect yet, with the time at which they will.
+    /// Writes that have not taken effect yet, with the time of their effect.
     pending: VecDeque<(u64, u32)>,
-    /// Where the limit is going.
+    /// The limit's target.
     target: f64,
-    /// Where it is.
+    /// The present limit.
     khz: f64,
     stuck: bool,
 }
@@ -80,7 +80,7 @@ impl Policies {
         self.first_core.last().copied().unwrap_or(0)
     }
 
-    /// The package and the index within it of a core.
+    /// The package of a core and its index there.
     pub(crate) fn place(&self, core: usize) -> (usize, usize) {
         let package = self.first_core.partition_point(|&first| first <= core) - 1;
         (package, core - self.first_core[package])
@@ -98,7 +98,7 @@ impl Policies {
         }
     }
 
-    /// What a core is asked for: the highest of its policies.
+    /// The request of a core: the highest of its policies.
     pub(crate) fn request(&self, core: usize) -> f64 {
         match self.layout {
             PolicyLayout::PerCore => self.policies[core].khz,
@@ -110,7 +110,7 @@ impl Policies {
         }
     }
 
-    /// Writes a limit, brought into the policy's range; returns what was written.
+    /// Writes a limit, clamped to the policy's range; returns the written value.
     pub(crate) fn write(&mut self, policy: usize, khz: u32, now_us: u64) -> u32 {
         let policy = &mut self.policies[policy];
         let khz = khz.clamp(policy.min_khz, policy.max_khz);
@@ -130,13 +130,13 @@ impl Policies {
         (self.policies[policy].min_khz, self.policies[policy].max_khz)
     }
 
-    /// A stuck policy takes writes and reads them back, but its limit stays where it is.
+    /// A stuck policy accepts writes and reads them back, but its limit does not change.
     pub(crate) fn stick(&mut self, policy: usize, stuck: bool) {
         self.policies[policy].stuck = stuck;
         self.settled = false;
     }
 
-    /// A step; says whether a limit moved or is about to.
+    /// Runs a step. Returns whether a limit changed or is about to.
     pub(crate) fn step(&mut self, now_us: u64) -> bool {
         if self.settled {
             return false;

@@ -1,4 +1,4 @@
-//! Nodes and families to begin with. The fields may be changed before a plant is made of them.
+//! Predefined nodes and families. Their fields may be changed before a plant is created from them.
 
 use crate::curve::{Curve, Exponent};
 use crate::spec::{
@@ -7,8 +7,9 @@ use crate::spec::{
 use crate::thermal::ThermalSpec;
 use power_units::Micros;
 
-/// The bench of the laws: two packages of 32 cores with two threads each, one policy per core; 120 W idle, 380 W
-/// more under full load at 3.2 GHz, power of the clock to 2.5. Limits take effect at once and heat changes nothing.
+/// The test bench of the laws: two packages of 32 cores with two threads each, one policy per core; 120 W idle, 380 W
+/// more under full load at 3.2 GHz, power proportional to the clock to the power of 2.5. Limits take effect at once
+/// and heat has no effect.
 #[must_use]
 pub fn xeon_2s() -> NodeSpec {
     NodeSpec {
@@ -22,7 +23,7 @@ pub fn xeon_2s() -> NodeSpec {
     }
 }
 
-/// The same machine with a policy per logical processor, 128 of them.
+/// The same machine with one policy per logical processor, 128 of them.
 #[must_use]
 pub fn xeon_2s_per_thread() -> NodeSpec {
     NodeSpec { layout: PolicyLayout::PerThread { threads: 2 }, ..xeon_2s() }
@@ -44,7 +45,7 @@ fn xeon_package() -> PackageSpec {
     }
 }
 
-/// 250 W lift a package by 50 K; it trips at 95 °C.
+/// 250 W heat a package by 50 K; throttling starts at 95 °C.
 fn server_thermal() -> ThermalSpec {
     ThermalSpec {
         kelvin_per_watt: 0.2,
@@ -56,8 +57,9 @@ fn server_thermal() -> ThermalSpec {
     }
 }
 
-/// A 350-watt-class pair of 96-core packages without a power limiter in use: 128 W idle and 817 W under full load (the
-/// published SPECpower curve's ends), an all-core turbo of 3.55 GHz under a limit of 3.7, voltage flat below 2.2 GHz.
+/// A pair of 96-core packages of the 350-watt class without an active power limiter: 128 W idle and 817 W under full
+/// load (the ends of the published SPECpower curve), an all-core turbo of 3.55 GHz under a limit of 3.7 GHz, constant
+/// voltage below 2.2 GHz.
 #[must_use]
 pub fn epyc_2s() -> NodeSpec {
     // Full load runs at the all-core turbo: (817 W − 128 W) / 2 packages = D·(3.55/3.7)³, so D = 390.0 W.
@@ -77,7 +79,7 @@ pub fn epyc_2s() -> NodeSpec {
     NodeSpec { packages: vec![package; 2], layout: PolicyLayout::PerThread { threads: 2 }, ..xeon_2s() }
 }
 
-/// A client: eight cores, whose clock the hardware picks, in a case that cannot hold what they draw.
+/// A client: eight cores whose clock the hardware chooses, in a case that cannot dissipate their full power.
 #[must_use]
 pub fn client() -> NodeSpec {
     let package = PackageSpec {
@@ -101,7 +103,7 @@ pub fn client() -> NodeSpec {
     }
 }
 
-/// The same bench for every family of package: the laws must hold on all of them.
+/// The same bench for every family of packages: the laws must hold on all of them.
 #[must_use]
 pub fn families() -> Vec<(&'static str, NodeSpec)> {
     let with = |change: fn(&mut PackageSpec)| {
@@ -131,8 +133,8 @@ fn slow() -> ActuatorSpec {
     ActuatorSpec { dead_time: Micros::new(50_000), lag_s: 0.1 }
 }
 
-/// A 700-watt GPU of the SXM kind: 100 W idle, caps from 200 W to 700 W. Half of the dynamic power costs a quarter of
-/// the speed.
+/// A 700-watt GPU of the SXM type: 100 W idle, caps from 200 W to 700 W. Giving up half of the dynamic power costs a
+/// quarter of the speed.
 #[must_use]
 pub fn h100_sxm() -> PlantGpuSpec {
     PlantGpuSpec {
@@ -155,7 +157,7 @@ pub fn h100_sxm() -> PlantGpuSpec {
     }
 }
 
-/// A 600-watt GPU of Intel's OAM kind, with caps from 100 W: the curve, the idle power and the times are those of
+/// A 600-watt GPU of Intel's OAM type, with caps from 100 W: the curve, the idle power and the times are those of
 /// [`h100_sxm`].
 #[must_use]
 pub fn max_1550() -> PlantGpuSpec {
@@ -169,7 +171,7 @@ pub fn max_1550() -> PlantGpuSpec {
     }
 }
 
-/// A 750-watt GPU of the OAM kind, with caps from 350 W: the curve, the idle power and the times are those of
+/// A 750-watt GPU of the OAM type, with caps from 350 W: the curve, the idle power and the times are those of
 /// [`h100_sxm`].
 #[must_use]
 pub fn mi300x() -> PlantGpuSpec {

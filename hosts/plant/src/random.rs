@@ -1,4 +1,4 @@
-//! Seeded randomness: one stream per source of noise, so that one more sensor changes nothing for the others.
+//! Seeded randomness: one stream per source of noise, so that an additional sensor does not change the others.
 
 /// A stream of pseudo-random numbers (splitmix64), the same on every machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub struct Random {
 const STEP: u64 = 0x9E37_79B9_7F4A_7C15;
 
 impl Random {
-    /// The stream of one source of noise under a seed. Two sources under one seed have nothing in common.
+    /// The stream of one source of noise under a seed. Streams of different sources are independent.
     #[must_use]
     pub const fn stream(seed: u64, source: u64) -> Self {
         Self { state: mix(seed.wrapping_add(STEP)) ^ mix(source.wrapping_mul(STEP).wrapping_add(1)) }
@@ -27,10 +27,10 @@ impl Random {
         crate::units::real(self.bits() >> 11) / 9_007_199_254_740_992.0
     }
 
-    /// The next number of mean 0 and deviation 1.
+    /// The next number with mean 0 and deviation 1.
     ///
-    /// Twelve uniform numbers less six: close to the normal distribution within ±3 and never beyond ±6, and made of
-    /// additions only, where a logarithm would differ from one mathematics library to the next.
+    /// The sum of twelve uniform numbers minus six: close to the normal distribution within ±3 and never beyond ±6.
+    /// It uses additions only; a logarithm would differ between mathematics libraries.
     pub fn normal(&mut self) -> f64 {
         let mut sum = -6.0;
         for _ in 0..12 {

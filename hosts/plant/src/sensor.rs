@@ -1,7 +1,8 @@
-//! What software gets to see: power and energy through sensors that average, lag, err, drop out and stick.
+//! The values that software reads: power and energy through sensors that average, lag, have errors, drop out and
+//! stick.
 //!
-//! A sensor sits outside of the plant and only looks at it, so that one more sensor changes nothing. Every sensor has
-//! its own stream of noise. Its readings depend on when it is read, as a real one's do.
+//! A sensor is outside of the plant and only reads it, so that an additional sensor changes nothing. Every sensor has
+//! its own stream of noise. Its readings depend on when it is read, as with a real sensor.
 
 use crate::plant::{Plant, PlantDomain};
 use crate::random::Random;
@@ -9,17 +10,17 @@ use crate::units::{real, whole};
 use power_units::{MicroJoules, Micros};
 use std::fmt;
 
-/// How a sensor errs.
+/// The errors of a sensor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Noise {
-    /// The deviation of a reading, as a part of it; 0 to 1.
+    /// The deviation of a reading, as a fraction of it; 0 to 1.
     pub deviation: f64,
-    /// The part of the readings that fail; 0 to 1.
+    /// The fraction of the readings that fail; 0 to 1.
     pub dropped: f64,
 }
 
 impl Noise {
-    /// A sensor that does not err.
+    /// A sensor without errors.
     pub const NONE: Self = Self { deviation: 0.0, dropped: 0.0 };
 
     fn check(self) -> Result<(), SensorError> {
@@ -34,7 +35,7 @@ impl Noise {
     }
 }
 
-/// A sensor that cannot be built; says what is accepted.
+/// Invalid settings of a sensor; names the accepted range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SensorError(&'static str);
 
@@ -46,7 +47,7 @@ impl fmt::Display for SensorError {
 
 impl std::error::Error for SensorError {}
 
-/// The numbers below this are the plant's own sources of noise.
+/// Lower numbers are the plant's own sources of noise.
 const FIRST_SOURCE: u64 = 16;
 
 /// A sensor that shows power.
@@ -61,8 +62,8 @@ pub struct PowerSensor {
 }
 
 impl PowerSensor {
-    /// A sensor that shows the mean over `window` (an instant reading for a window of zero), as a GPU does over 1 s.
-    /// `number` tells sensors of one seed apart.
+    /// A sensor of the mean over `window` (of the present power for a window of zero), like a GPU's over 1 s.
+    /// `number` distinguishes sensors of one seed.
     ///
     /// # Errors
     /// When the window is not a multiple of 10 ms up to 1.2 s, or the noise is out of its range.
@@ -81,16 +82,16 @@ impl PowerSensor {
         Ok(Self { domain, window, noise, random, last: None, stuck: false })
     }
 
-    /// Makes the sensor show its last reading for ever, or ends that.
+    /// Makes the sensor repeat its last reading, or ends that.
     pub fn stick(&mut self, stuck: bool) {
         self.stuck = stuck;
     }
 
-    /// A reading, W; nothing when it failed or the node has no such domain.
+    /// A reading, W; `None` when it failed or the node has no such domain.
     ///
-    /// Until the node has run for a whole window, the mean goes over what there is.
+    /// Until the node has run for a whole window, the mean is over the time since the start.
     pub fn read(&mut self, plant: &Plant) -> Option<f64> {
-        // Both numbers are drawn for every reading, so that a dropped one does not shift those that follow.
+        // Both random numbers are drawn for every reading, so that a dropped one does not shift the following ones.
         let (drop, error) = (self.random.unit(), self.random.normal());
         if drop < self.noise.dropped {
             return None;
@@ -115,8 +116,8 @@ impl PowerSensor {
     }
 }
 
-/// A counter of energy that is brought up to date at intervals, as RAPL's is every millisecond and a GPU's every
-/// 100 ms. It does not wrap: see [`wrapped`].
+/// An energy counter that is updated at intervals, such as RAPL's every millisecond and a GPU's every 100 ms. It does
+/// not wrap: see [`wrapped`].
 #[derive(Clone, Debug)]
 pub struct EnergyCounter {
     domain: PlantDomain,
@@ -129,8 +130,8 @@ pub struct EnergyCounter {
 }
 
 impl EnergyCounter {
-    /// A counter that is brought up to date every `every`. Its noise is on what is added, so that it never runs back.
-    /// `number` tells sensors of one seed apart.
+    /// A counter that is updated every `every`. Its noise applies to the added energy, so that it never runs
+    /// backwards. `number` distinguishes sensors of one seed.
     ///
     /// # Errors
     /// When the interval is neither 1 ms nor a multiple of 10 ms up to 1.2 s, or the noise is out of its range.
@@ -151,12 +152,12 @@ impl EnergyCounter {
         Ok(Self { domain, every, noise, random, seen, shown, stuck: false })
     }
 
-    /// Makes the counter stand still, or ends that: it then goes on from the energy that was drawn meanwhile.
+    /// Stops the counter, or ends that: it then continues and includes the energy drawn meanwhile.
     pub fn stick(&mut self, stuck: bool) {
         self.stuck = stuck;
     }
 
-    /// A reading; nothing when it failed or the node has no such domain.
+    /// A reading; `None` when it failed or the node has no such domain.
     pub fn read(&mut self, plant: &Plant) -> Option<MicroJoules> {
         let (drop, error) = (self.random.unit(), self.random.normal());
         if drop < self.noise.dropped {
@@ -172,7 +173,7 @@ impl EnergyCounter {
         Some(self.shown)
     }
 
-    /// The energy when the counter was last brought up to date.
+    /// The energy at the counter's last update.
     fn latched(&self, plant: &Plant) -> Option<MicroJoules> {
         let since = plant.stepped().get() % self.every.get();
         if since == 0 || self.every.get() == 1_000 {
@@ -182,8 +183,7 @@ impl EnergyCounter {
     }
 }
 
-/// A counter's reading on a register that holds `modulus` microjoules and then begins at zero again; `None` for a
-/// register of nothing.
+/// The reading of a counter in a register that wraps at `modulus` microjoules; `None` for a modulus of zero.
 #[must_use]
 pub fn wrapped(counted: MicroJoules, modulus: MicroJoules) -> Option<MicroJoules> {
     counted.get().checked_rem(modulus.get()).map(MicroJoules::new)

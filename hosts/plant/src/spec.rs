@@ -1,5 +1,5 @@
-//! What a node is made of. A specification is plain data; [`Plant::new`](crate::Plant::new) refuses one that no
-//! machine could have and names the field.
+//! The specification of a node. It is plain data; [`Plant::new`](crate::Plant::new) rejects impossible values and
+//! names the field.
 
 use crate::curve::{Curve, Exponent};
 use crate::thermal::ThermalSpec;
@@ -9,13 +9,13 @@ use std::fmt;
 /// A node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeSpec {
-    /// The inner step: 1, 2, 5 or 10 ms. Results are the same however the calls to `advance` are cut.
+    /// The inner step: 1, 2, 5 or 10 ms. Results do not depend on how the calls to `advance` divide the time.
     pub step: Micros,
-    /// What is drawn outside of packages and GPUs (fans, drives, memory, conversion), W.
+    /// The power outside of packages and GPUs (fans, drives, memory, conversion), W.
     pub base_watts: f64,
-    /// The air that the node breathes in, °C.
+    /// The temperature of the node's inlet air, °C.
     pub ambient_c: f64,
-    /// The packages. Cores are numbered through them all.
+    /// The packages. Cores are numbered across all packages.
     pub packages: Vec<PackageSpec>,
     /// How the cores are grouped into frequency policies.
     pub layout: PolicyLayout,
@@ -30,7 +30,7 @@ pub struct NodeSpec {
 pub enum PolicyLayout {
     /// A policy per core.
     PerCore,
-    /// A policy per logical processor. They are numbered as Linux does: the first thread of every core, then the
+    /// A policy per logical processor. They are numbered as in Linux: the first thread of every core, then the
     /// second of every core. A core runs at the highest request of its threads.
     PerThread {
         /// Threads of a core, 1 to 8.
@@ -43,9 +43,9 @@ pub enum PolicyLayout {
 /// How a written frequency limit takes effect.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ActuatorSpec {
-    /// How long nothing happens after a write.
+    /// The time after a write without any effect.
     pub dead_time: Micros,
-    /// The time constant with which the limit then moves, s; 0 moves it at once.
+    /// The time constant of the limit's change after that, s; 0 is an immediate change.
     pub lag_s: f64,
 }
 
@@ -58,26 +58,26 @@ pub struct PackageSpec {
     pub min_khz: u32,
     /// The highest clock.
     pub max_khz: u32,
-    /// What it draws with no load at the reference temperature, W.
+    /// The power without load at the reference temperature, W.
     pub static_watts: f64,
-    /// What full load on all cores adds at the highest clock, W.
+    /// The additional power of full load on all cores at the highest clock, W.
     pub dynamic_watts: f64,
-    /// How the dynamic power follows the clock.
+    /// The dynamic power by clock.
     pub curve: Curve,
     /// The turbo limit, if the highest clock cannot be sustained on all cores.
     pub turbo: Option<TurboSpec>,
-    /// Who picks the clock below the limit.
+    /// What sets the clock below the limit.
     pub governor: Governor,
     /// The licence for wide vector code, if there is one.
     pub licence: Option<LicenceSpec>,
-    /// Heat.
+    /// The thermal behaviour.
     pub thermal: ThermalSpec,
-    /// The time constant with which the power limiter moves the clock, s.
+    /// The time constant of the power limiter's changes to the clock, s.
     pub limiter_lag_s: f64,
 }
 
-/// The highest clock by the number of busy cores: the highest there is up to `free_cores`, from there falling evenly
-/// to `all_core_khz` with all of them busy. A limit above it does not bind.
+/// The highest clock by the number of busy cores: the package's highest clock up to `free_cores`, then falling
+/// linearly to `all_core_khz` with all cores busy. A frequency limit above it does not bind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TurboSpec {
     /// The clock that all cores can hold together.
@@ -86,60 +86,60 @@ pub struct TurboSpec {
     pub free_cores: usize,
 }
 
-/// Who picks the clock below the limit.
+/// What sets the clock below the limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Governor {
     /// Cores run at the limit.
     AtLimit,
-    /// The hardware picks, core by core: the clock is proportional to the utilisation and is the highest there is at
+    /// The hardware sets the clock of each core: proportional to the utilisation, with the highest clock at
     /// `full_at`, never above the limit.
     Hardware {
-        /// The utilisation that asks for the highest clock, above 0 and up to 1.
+        /// The utilisation with the highest clock, above 0 and up to 1.
         full_at: f64,
-        /// The time constant with which the clock rises and falls, s.
+        /// The time constant of the clock's changes, s.
         ramp_s: f64,
     },
 }
 
-/// The licence for wide vector code: a lower clock and more power per cycle, for the part of the time that a load
-/// runs such code.
+/// The licence for wide vector code: a lower clock and more power per cycle, for the fraction of the time in which a
+/// load runs such code.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LicenceSpec {
     /// The highest clock under the licence.
     pub max_khz: u32,
-    /// The power per cycle, of what an ordinary cycle draws; 1 to 3.
+    /// The power per cycle, relative to an ordinary cycle; 1 to 3.
     pub power: f64,
 }
 
 /// A graphics processor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlantGpuSpec {
-    /// What it draws with no load at the reference temperature, W.
+    /// The power without load at the reference temperature, W.
     pub idle_watts: f64,
-    /// What it draws under full load at the highest clock, W.
+    /// The power under full load at the highest clock, W.
     pub full_watts: f64,
-    /// The lowest cap that can be set, W.
+    /// The lowest possible cap, W.
     pub cap_min: f64,
-    /// The highest cap that can be set, W.
+    /// The highest possible cap, W.
     pub cap_max: f64,
     /// The cap after start, W.
     pub cap_default: f64,
-    /// The lowest clock, as a part of the highest.
+    /// The lowest clock, as a fraction of the highest.
     pub floor: f64,
-    /// How the dynamic power follows the clock.
+    /// The exponent of the dynamic power by clock.
     pub exponent: Exponent,
-    /// The time constant with which the cap is enforced, s.
+    /// The time constant of the cap's enforcement, s.
     pub limiter_lag_s: f64,
-    /// Heat.
+    /// The thermal behaviour.
     pub thermal: ThermalSpec,
 }
 
-/// A specification that no machine could have.
+/// A specification with impossible values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpecError {
-    /// Which field, as in `packages[1].cores`.
+    /// The field, as in `packages[1].cores`.
     pub field: String,
-    /// What is accepted there.
+    /// The accepted values.
     pub must: &'static str,
 }
 

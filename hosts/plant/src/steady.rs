@@ -1,7 +1,7 @@
-//! Where a package, a GPU or a node ends up when everything is held constant, without stepping there.
+//! The steady state of a package, a GPU or a node under constant inputs, without stepping to it.
 //!
-//! For whoever simulates thousands of nodes over days, and for the yardstick of the laws: the best that one frequency
-//! for all cores can do under a cap.
+//! For simulations of thousands of nodes over days, and as the reference for the laws: the best possible result with
+//! one frequency for all cores under a cap.
 
 use crate::curve::speed;
 use crate::load::Load;
@@ -10,35 +10,35 @@ use crate::spec::{NodeSpec, PackageSpec, PlantGpuSpec, SpecError};
 use crate::thermal::ThermalSpec;
 use crate::units::real;
 
-/// A state that lasts.
+/// A steady state.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Steady {
     /// The power, W.
     pub watts: f64,
-    /// The speed: one is one core, or one GPU, fully busy at its highest clock.
+    /// The speed; 1 is one core, or one GPU, fully busy at its highest clock.
     pub speed: f64,
-    /// The clock while busy, as a part of the highest.
+    /// The clock while busy, as a fraction of the highest.
     pub clock: f64,
     /// The temperature, °C.
     pub celsius: f64,
 }
 
-/// The frequency for all cores at which a node is fastest under a cap.
+/// The common frequency of all cores at which a node is fastest under a cap.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BestUniform {
     /// The limit for every policy, kHz.
     pub khz: f64,
-    /// What the node then draws, W.
+    /// The node's power at that limit, W.
     pub watts: f64,
     /// The speed of all cores.
     pub speed: f64,
 }
 
-/// Halvings of an interval until nothing is left of a double's 53 bits.
+/// The number of halvings of an interval that exhaust a double's 53 bits.
 const HALVINGS: u32 = 54;
 
-/// The highest value in the interval that is allowed, where everything below an allowed value is allowed too; the low
-/// end when none is.
+/// The highest allowed value in the interval, if everything below an allowed value is allowed too; the low end if
+/// none is.
 fn highest(low: f64, high: f64, allowed: impl Fn(f64) -> bool) -> f64 {
     if allowed(high) {
         return high;
@@ -56,46 +56,46 @@ fn highest(low: f64, high: f64, allowed: impl Fn(f64) -> bool) -> f64 {
 }
 
 impl ThermalSpec {
-    /// The power and the temperature at which a static and a dynamic power settle.
+    /// The power and the temperature of the steady state for a static and a dynamic power.
     fn rest(&self, ambient_c: f64, static_watts: f64, dynamic_watts: f64) -> (f64, f64) {
         let celsius = self.settled(ambient_c, static_watts, dynamic_watts);
         (static_watts * self.leakage(celsius) + dynamic_watts, celsius)
     }
 }
 
-/// What a package is held at.
+/// The constant inputs of a package.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PackageSetpoint {
     /// The load on every core.
     pub load: Load,
-    /// The frequency limit of every policy, brought into its range, kHz.
+    /// The frequency limit of every policy, clamped to its range, kHz.
     pub limit_khz: u32,
-    /// The power limit, if one is enabled, W. In the long run PL1 and PL2 are alike: the lower one.
+    /// The power limit, if one is enabled, W. In the steady state the lower of PL1 and PL2 applies.
     pub power_limit: Option<f64>,
-    /// The air that the node breathes in, °C.
+    /// The temperature of the node's inlet air, °C.
     pub ambient_c: f64,
 }
 
-/// A node of which only the state that lasts is asked.
+/// A node for which only steady states are computed.
 #[derive(Clone, Debug)]
 pub struct SteadyNode {
     spec: NodeSpec,
 }
 
 impl SteadyNode {
-    /// The lasting states of a node.
+    /// The steady states of a node.
     ///
     /// # Errors
-    /// When no machine could be like that; the error names the field.
+    /// When no machine can have these values; the error names the field.
     pub fn new(spec: &NodeSpec) -> Result<Self, SpecError> {
         spec.check()?;
         Ok(Self { spec: spec.clone() })
     }
 
-    /// Where a package ends up.
+    /// The steady state of a package.
     ///
     /// # Errors
-    /// When there is no such package, or what it is held at is out of range.
+    /// When there is no such package, or an input is out of range.
     pub fn package(&self, package: usize, held: PackageSetpoint) -> Result<Steady, InputError> {
         let package = self.spec.packages.get(package).ok_or(InputError::Absent)?;
         held.load.check()?;
@@ -105,7 +105,7 @@ impl SteadyNode {
         Ok(package.steady(held.load, limit, held.power_limit, held.ambient_c))
     }
 
-    /// Where a GPU ends up under a load and a cap, which is brought into its range.
+    /// The steady state of a GPU under a load and a cap, which is clamped to its range.
     ///
     /// # Errors
     /// When there is no such GPU, or an input is out of range.
@@ -117,10 +117,10 @@ impl SteadyNode {
         Ok(gpu.steady(load, cap, ambient_c))
     }
 
-    /// The highest frequency limit for all policies at which the cores under this load, with what is outside of
-    /// packages and without the GPUs, stay within a cap; nothing when even the lowest draws more.
+    /// The highest frequency limit for all policies at which the node under this load stays within a cap, counting
+    /// packages and the power outside them but not the GPUs; `None` when even the lowest limit draws more.
     ///
-    /// Where a limit does not bind (turbo, hardware that picks its own clock) this is the highest one that there is.
+    /// If the limit does not bind (turbo, hardware that sets the clock), this is the highest limit.
     ///
     /// # Errors
     /// When an input is out of range.
@@ -164,7 +164,7 @@ impl PackageSpec {
             power_limit.is_none_or(|limit| watts <= limit)
                 && clock <= self.thermal.ceiling(celsius, self.floor())
         };
-        // Without load no clock draws anything, and none is held down.
+        // Without load the clock has no effect on the power, and is not lowered.
         if load.utilisation == 0.0 { state(top) } else { state(highest(self.floor(), top, allowed)) }
     }
 }

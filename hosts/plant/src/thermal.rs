@@ -1,23 +1,24 @@
-//! Heat: a first-order lag from power to temperature, leakage that rises with it, and throttling near the limit.
+//! Heat: a first-order lag from power to temperature, leakage that rises with the temperature, and throttling
+//! near the limit.
 
-/// How a package or a GPU warms up.
+/// The thermal behaviour of a package or a GPU.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ThermalSpec {
-    /// Degrees above ambient per watt in the long run, K/W.
+    /// Degrees above ambient per watt in the steady state, K/W.
     pub kelvin_per_watt: f64,
     /// The time constant, s.
     pub time_constant_s: f64,
-    /// How much of the static power is added per degree above `reference_c`, 1/K.
+    /// The fraction of the static power that is added per degree above `reference_c`, 1/K.
     pub leakage_per_kelvin: f64,
-    /// The temperature for which the static power is given, °C.
+    /// The temperature at which the static power is specified, °C.
     pub reference_c: f64,
-    /// Where throttling begins, °C.
+    /// The temperature at which throttling starts, °C.
     pub trip_c: f64,
-    /// Where throttling has taken the clock down to its lowest, °C.
+    /// The temperature at which throttling reaches the lowest clock, °C.
     pub critical_c: f64,
 }
 
-/// A temperature nearer than this to where it is going has arrived, K.
+/// A temperature closer than this to its goal has reached it, K.
 const ARRIVED_K: f64 = 1e-6;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +29,7 @@ pub(crate) struct Heat {
 }
 
 impl Heat {
-    /// Something that has drawn `static_watts` in this ambient for long.
+    /// The state after drawing `static_watts` at this ambient temperature for a long time.
     pub(crate) fn new(spec: ThermalSpec, step_s: f64, ambient_c: f64, static_watts: f64) -> Self {
         let pace = step_s / (spec.time_constant_s + step_s);
         Self { spec, pace, celsius: spec.settled(ambient_c, static_watts, 0.0) }
@@ -38,7 +39,7 @@ impl Heat {
         self.celsius
     }
 
-    /// The static power at this temperature, of what it is at the reference.
+    /// The static power at this temperature, relative to that at the reference.
     pub(crate) fn leakage(&self) -> f64 {
         self.spec.leakage(self.celsius)
     }
@@ -48,17 +49,18 @@ impl Heat {
         self.spec.ceiling(self.celsius, floor)
     }
 
-    /// A step at this power; says whether the temperature moved and that has consequences.
+    /// Runs a step at this power. Returns whether the temperature changed with an effect.
     pub(crate) fn step(&mut self, ambient_c: f64, watts: f64) -> bool {
         let goal = self.goal(ambient_c, watts);
         let before = self.celsius;
         self.approach(goal);
-        // Below the trip point and without leakage a temperature on its way changes nothing else.
+        // Below the trip point and without leakage a change of temperature has no effect.
         let matters = self.spec.leakage_per_kelvin > 0.0 || before.max(goal) > self.spec.trip_c;
         matters && self.celsius != before
     }
 
-    /// `steps` steps at the power of the last one, after which `step` said that nothing of consequence moved.
+    /// Runs `steps` steps at the power of the last one, after `step` returned that nothing with an effect
+    /// changed.
     pub(crate) fn repeat(&mut self, ambient_c: f64, watts: f64, steps: u64) {
         let goal = self.goal(ambient_c, watts);
         for _ in 0..steps {
@@ -86,12 +88,12 @@ impl ThermalSpec {
         1.0 - over * (1.0 - floor)
     }
 
-    /// The static power at a temperature, of what it is at the reference.
+    /// The static power at a temperature, relative to that at the reference.
     pub(crate) fn leakage(&self, celsius: f64) -> f64 {
         1.0 + self.leakage_per_kelvin * (celsius - self.reference_c)
     }
 
-    /// The temperature at which a static power (given for the reference) and a dynamic power settle.
+    /// The steady temperature for a static power (specified at the reference) and a dynamic power.
     ///
     /// T = ambient + R·(S·(1 + λ·(T − reference)) + D), solved for T.
     pub(crate) fn settled(&self, ambient_c: f64, static_watts: f64, dynamic_watts: f64) -> f64 {

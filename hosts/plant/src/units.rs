@@ -1,8 +1,8 @@
-//! From floating point to the integers and the fixed point at the plant's edge, in one place.
+//! Conversions between floating point and the integers and fixed point outside the plant, in one module.
 
 use power_units::Watts;
 
-/// The nearest whole number; what is below zero is zero.
+/// The nearest whole number; zero for negative values.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -17,9 +17,9 @@ pub(crate) fn real(count: u64) -> f64 {
     count as f64
 }
 
-/// A power that the plant drew, as the control core calculates with it; nothing when it is not a number.
+/// A power of the plant for the control core; `None` when it is not a number.
 ///
-/// The nearest 2⁻³² W, saturating at what a site can draw.
+/// Rounded to the nearest 2⁻³² W, saturating.
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,
@@ -29,11 +29,11 @@ pub fn to_watts(watts: f64) -> Option<Watts> {
     if watts.is_nan() {
         return None;
     }
-    // A power of two is exact to multiply by.
+    // Multiplication by a power of two is exact.
     Some(Watts::from_bits((watts * 4_294_967_296.0).round() as i64))
 }
 
-/// A power that the control core decided, as the plant calculates with it.
+/// A power from the control core, for the plant.
 #[must_use]
 pub fn from_watts(watts: Watts) -> f64 {
     watts.to_bits() as f64 / 4_294_967_296.0

@@ -1,4 +1,4 @@
-//! The limiter in the place where it works: in a package under load.
+//! The limiter in its usual environment: a package under load.
 
 use super::*;
 use crate::load::{Load, LoadProfile};
@@ -25,7 +25,7 @@ fn watts(plant: &Plant) -> f64 {
     plant.watts(PlantDomain::Package(0)).unwrap()
 }
 
-/// The mean power of the first package over a span from now, W.
+/// The mean power of the first package over the next span, W.
 fn mean(plant: &mut Plant, span: Micros) -> f64 {
     let before = plant.energy(PlantDomain::Package(0)).unwrap();
     plant.advance(span);
@@ -40,7 +40,7 @@ fn a_limit_is_held_within_a_tenth_of_a_percent() {
             let mut plant = bench();
             plant.set_load(Load::busy(1.0)).unwrap();
             plant.set_power_limit(0, PowerLimitTerm::Long, limit(watts, window_s)).unwrap();
-            // The longest window is filled up first.
+            // First the longest window is filled.
             plant.advance(millis(120_000));
             let held = mean(&mut plant, millis(1_000));
             assert!((held - watts).abs() <= 1e-3 * watts, "{held} W for {watts} W over {window_s} s");
@@ -152,7 +152,7 @@ fn the_limiter_brings_the_fastest_cores_down_first() {
     for core in 0..16 {
         plant.set_frequency(core, 1_600_000).unwrap();
     }
-    // 60 + 95·0.176777 + 95 = 171.79 W without a limit; at 160 W only the fast half gives way.
+    // 60 + 95·0.176777 + 95 = 171.79 W without a limit; at 160 W only the fast half slows down.
     plant.set_power_limit(0, PowerLimitTerm::Long, limit(160.0, 1.0)).unwrap();
     plant.advance(millis(5_000));
     assert_eq!(plant.core_khz(0), Some(1_600_000.0));
@@ -173,10 +173,11 @@ fn the_limiter_holds_its_average_through_a_square_wave() {
         plant.advance(millis(1));
         assert!(plant.limiter_average(0).unwrap() <= 130.0 * 1.01);
     }
-    // The room that the low part leaves is used in the high part, so the mean comes close to the limit from below.
+    // The power that the low part leaves unused is used in the high part, so the mean comes close to the limit
+    // from below.
     let mean = mean(&mut plant, millis(12_000));
     assert!(mean > 105.0 && mean <= 131.0, "{mean}");
-    // Of each period of 1.2 s only the high part was held, and 0.1 s more while the ceiling went up.
+    // In each period of 1.2 s only the high part was slowed down, and 0.1 s more while the ceiling rose.
     let held = plant.throttled_for(PlantDomain::Package(0)).unwrap().get();
     assert!(held > 5_000_000 && held < plant.now().get() * 2 / 3, "{held}");
 }

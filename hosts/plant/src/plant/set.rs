@@ -1,11 +1,12 @@
-//! What is set on a node from outside: limits, loads, weather and faults. It takes effect with the next inner step.
+//! The external inputs of a node: limits, loads, ambient temperature and faults. They take effect with the next
+//! inner step.
 
 use super::{InputError, Plant, PowerLimitTerm, check_ambient, check_watts, present, refuse};
 use crate::limiter::PowerLimit;
 use crate::load::{Load, LoadJitter, LoadProfile};
 
 impl Plant {
-    /// Writes a policy's frequency limit, brought into its range as a driver does; returns what was written.
+    /// Writes a policy's frequency limit, clamped to its range as by a driver; returns the written value.
     ///
     /// # Errors
     /// When there is no such policy.
@@ -23,7 +24,7 @@ impl Plant {
         }
     }
 
-    /// Makes a policy take writes without effect, or ends that.
+    /// Makes a policy accept writes without effect, or ends that.
     ///
     /// # Errors
     /// When there is no such policy.
@@ -34,7 +35,7 @@ impl Plant {
         Ok(())
     }
 
-    /// Sets or lifts one of a package's power limits.
+    /// Sets or removes one of a package's power limits.
     ///
     /// # Errors
     /// When there is no such package, or the limit is not between 0 and 100 kW over a window of up to 1,000 s.
@@ -58,7 +59,7 @@ impl Plant {
         Ok(())
     }
 
-    /// Sets a GPU's power cap, brought into its range; returns what holds.
+    /// Sets a GPU's power cap, clamped to its range; returns the cap that applies.
     ///
     /// # Errors
     /// When there is no such GPU or the cap is not between 0 and 100 kW.
@@ -69,18 +70,18 @@ impl Plant {
         Ok(self.gpus[gpu].set_cap(watts))
     }
 
-    /// Puts the same load on all cores.
+    /// Sets the same load on all cores.
     ///
     /// # Errors
-    /// When a part of the load is out of its range.
+    /// When a field of the load is out of its range.
     pub fn set_load(&mut self, load: Load) -> Result<(), InputError> {
         (0..self.cores()).try_for_each(|core| self.set_core_load(core, load))
     }
 
-    /// Puts a load on one core.
+    /// Sets the load of one core.
     ///
     /// # Errors
-    /// When there is no such core or a part of the load is out of its range.
+    /// When there is no such core or a field of the load is out of its range.
     pub fn set_core_load(&mut self, core: usize, load: Load) -> Result<(), InputError> {
         present(core, self.cores())?;
         load.check()?;
@@ -90,10 +91,10 @@ impl Plant {
         Ok(())
     }
 
-    /// Puts a load on one GPU.
+    /// Sets the load of one GPU.
     ///
     /// # Errors
-    /// When there is no such GPU or a part of the load is out of its range.
+    /// When there is no such GPU or a field of the load is out of its range.
     pub fn set_gpu_load(&mut self, gpu: usize, load: Load) -> Result<(), InputError> {
         present(gpu, self.gpus.len())?;
         load.check()?;
@@ -102,7 +103,7 @@ impl Plant {
         Ok(())
     }
 
-    /// Lets the utilisation of all cores go over time, counted from the node's start.
+    /// Sets the profile of all cores' utilisation, counted from the node's start.
     ///
     /// # Errors
     /// When a factor is out of its range or the times are out of order.
@@ -113,7 +114,7 @@ impl Plant {
         Ok(())
     }
 
-    /// Lets the utilisation of all GPUs go over time, counted from the node's start.
+    /// Sets the profile of all GPUs' utilisation, counted from the node's start.
     ///
     /// # Errors
     /// When a factor is out of its range or the times are out of order.
@@ -124,10 +125,10 @@ impl Plant {
         Ok(())
     }
 
-    /// Makes the cores' load restless, or ends that.
+    /// Adds jitter to the cores' load, or ends it.
     ///
     /// # Errors
-    /// When the deviation is not between 0 and 1 or nothing lasts.
+    /// When the deviation is not between 0 and 1 or the interval is zero.
     pub fn set_jitter(&mut self, jitter: Option<LoadJitter>) -> Result<(), InputError> {
         if let Some(LoadJitter { deviation, every }) = jitter {
             refuse(!(0.0..=1.0).contains(&deviation), "a deviation must lie between 0 and 1")?;
@@ -138,7 +139,7 @@ impl Plant {
         Ok(())
     }
 
-    /// Sets the temperature of the air that the node breathes in, °C.
+    /// Sets the temperature of the node's inlet air, °C.
     ///
     /// # Errors
     /// When it is not between −50 and 100 °C.

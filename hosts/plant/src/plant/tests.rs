@@ -37,7 +37,7 @@ fn near(a: f64, b: f64) {
     assert!((a - b).abs() <= 1e-4 * b.abs(), "{a} is not {b}");
 }
 
-/// A node with everything in it that can move: heat, leakage, turbo, a lag, power limits, GPUs, restless load.
+/// A node with every changing part: heat, leakage, turbo, a lag, power limits, GPUs, jittering load.
 fn busy_node(seed: u64) -> Plant {
     let mut spec = preset::client();
     spec.packages.push(spec.packages[0].clone());
@@ -63,7 +63,7 @@ fn busy_node(seed: u64) -> Plant {
     plant
 }
 
-/// All of a plant's state, to the last bit: floats are printed so that they read back as they are.
+/// All of a plant's state, to the last bit: floats are printed so that they read back exactly.
 fn state(mut plant: Plant) -> String {
     plant.still = false;
     format!("{plant:?}")
@@ -128,7 +128,7 @@ fn turbo_depends_on_how_many_cores_are_busy() {
     plant.advance(SECOND);
     assert_eq!(plant.core_khz(0), Some(3_200_000.0));
     near(plant.watts(PlantDomain::Package(0)).unwrap(), 60.0 + 190.0 * 4.0 / 32.0);
-    // 18 are half of the way from 4 to 32: 2.9 GHz.
+    // 18 cores are half of the way from 4 to 32: 2.9 GHz.
     for core in 4..18 {
         plant.set_core_load(core, Load::busy(0.01)).unwrap();
     }
@@ -172,11 +172,11 @@ fn vector_code_runs_slower_and_hotter_for_its_part_of_the_time() {
     near(half.effective_khz(0).unwrap(), 2_800_000.0);
     near(half.cpu_speed(), 64.0 * 0.875);
     assert!(half.throttle(PlantDomain::Package(1)).unwrap().licence);
-    // At and below the licence's clock only the power per cycle is left.
+    // At and below the licence's clock only the higher power per cycle has an effect.
     let low = loaded(licence, Load { vector: 1.0, ..Load::busy(1.0) }, 1_600_000);
     near(low.node_watts(), 120.0 + 380.0 * 1.4 * 0.176_776_7);
     assert!(!low.throttle(PlantDomain::Package(1)).unwrap().licence);
-    // Without a licence limit nobody minds.
+    // Without a licence limit vector code has no effect.
     let none = loaded(|_| (), Load { vector: 1.0, ..Load::busy(1.0) }, 3_200_000);
     near(none.node_watts(), 500.0);
 }
@@ -240,7 +240,7 @@ fn a_core_runs_at_the_highest_request_of_its_threads() {
     let mut plant = node(&preset::xeon_2s_per_thread());
     assert_eq!(plant.policies(), 128);
     plant.set_load(Load::busy(1.0)).unwrap();
-    // Half of the logical processors, and not one whole core: nothing happens.
+    // Half of the logical processors, but not one whole core: no effect.
     for policy in 0..64 {
         plant.set_frequency(policy, 800_000).unwrap();
     }
@@ -431,7 +431,7 @@ fn work_is_speed_over_time() {
 
 #[test]
 fn a_quiet_span_in_one_stroke_is_the_span_step_by_step() {
-    // Settled power limits, leakage that has come to rest, and temperatures without consequences on their way.
+    // Settled power limits, settled leakage, and temperatures that still change without effect.
     let build = || {
         let mut spec = preset::xeon_2s();
         spec.step = millis(10);
@@ -471,7 +471,7 @@ fn the_same_seed_gives_the_same_run_and_another_seed_another() {
 
 #[test]
 fn a_run_is_the_same_on_every_machine() {
-    // Recorded once: not what is right but what must not depend on the processor or the compiler.
+    // Recorded once: it does not show correctness, but independence of the processor and the compiler.
     let mut plant = busy_node(42);
     plant.advance(seconds(30));
     let energy = plant.energy(PlantDomain::Node).unwrap().get();

@@ -1,6 +1,6 @@
-//! What is true of a node. Sensors may see it otherwise.
+//! The true state of a node. Sensors may show other values.
 //!
-//! A question about a part that the node does not have is answered with nothing.
+//! Queries about a part that the node does not have return `None`.
 
 use super::{Plant, PlantDomain, PowerLimitTerm, present};
 use crate::gpu::Gpu;
@@ -23,25 +23,25 @@ impl Plant {
         Micros::new(self.stepped_us())
     }
 
-    /// How many frequency policies there are.
+    /// The number of frequency policies.
     #[must_use]
     pub fn policies(&self) -> usize {
         self.policies.len()
     }
 
-    /// How many cores there are.
+    /// The number of cores.
     #[must_use]
     pub fn cores(&self) -> usize {
         self.policies.cores()
     }
 
-    /// How many packages there are.
+    /// The number of packages.
     #[must_use]
     pub fn packages(&self) -> usize {
         self.packages.len()
     }
 
-    /// How many GPUs there are.
+    /// The number of GPUs.
     #[must_use]
     pub fn gpus(&self) -> usize {
         self.gpus.len()
@@ -59,20 +59,20 @@ impl Plant {
         (core < self.cores()).then(|| self.policies.place(core).0)
     }
 
-    /// The lowest and the highest limit that a policy takes, kHz.
+    /// The lowest and the highest limit that a policy accepts, kHz.
     #[must_use]
     pub fn frequency_range(&self, policy: usize) -> Option<(u32, u32)> {
         (policy < self.policies()).then(|| self.policies.range(policy))
     }
 
-    /// What was last written to a policy, kHz.
+    /// The last value written to a policy, kHz.
     #[must_use]
     pub fn frequency(&self, policy: usize) -> Option<u32> {
         (policy < self.policies()).then(|| self.policies.written(policy))
     }
 
-    /// The clock that a policy's cores run at while they are busy, kHz: what APERF over MPERF would show. It may be
-    /// below the limit (turbo, power, heat, the hardware's own choice) and above it (a sibling asked for more).
+    /// The clock of a policy's cores while they are busy, kHz, as APERF over MPERF would show it. It may be below
+    /// the limit (turbo, power, heat, the hardware's own choice) or above it (a sibling requested more).
     #[must_use]
     pub fn effective_khz(&self, policy: usize) -> Option<f64> {
         let cores = self.cores_of(policy)?;
@@ -81,7 +81,7 @@ impl Plant {
         Some(sum / count)
     }
 
-    /// The clock that a core runs at while it is busy, kHz.
+    /// The clock of a core while it is busy, kHz.
     #[must_use]
     pub fn core_khz(&self, core: usize) -> Option<f64> {
         present(core, self.cores()).ok()?;
@@ -89,7 +89,7 @@ impl Plant {
         Some(self.packages[package].core_khz(index))
     }
 
-    /// One of a package's power limits; nothing where it is not enabled or there is no such package.
+    /// One of a package's power limits; `None` when it is not enabled or there is no such package.
     #[must_use]
     pub fn power_limit(&self, package: usize, term: PowerLimitTerm) -> Option<PowerLimit> {
         let limiter = self.packages.get(package)?.limiter();
@@ -99,31 +99,31 @@ impl Plant {
         }
     }
 
-    /// The running average that a package's power limiter holds against the long-term limit, W.
+    /// The running average that a package's power limiter compares with the long-term limit, W.
     #[must_use]
     pub fn limiter_average(&self, package: usize) -> Option<f64> {
         Some(self.packages.get(package)?.limiter().average())
     }
 
-    /// The cap that holds on a GPU, W.
+    /// The cap of a GPU, W.
     #[must_use]
     pub fn gpu_cap(&self, gpu: usize) -> Option<f64> {
         Some(self.gpus.get(gpu)?.cap())
     }
 
-    /// The lowest and the highest cap that a GPU takes, W.
+    /// The lowest and the highest cap that a GPU accepts, W.
     #[must_use]
     pub fn gpu_cap_range(&self, gpu: usize) -> Option<(f64, f64)> {
         Some(self.gpus.get(gpu)?.cap_range())
     }
 
-    /// A GPU's clock, as a part of its highest.
+    /// A GPU's clock, as a fraction of its highest.
     #[must_use]
     pub fn gpu_clock(&self, gpu: usize) -> Option<f64> {
         Some(self.gpus.get(gpu)?.clock())
     }
 
-    /// The part of the time in which a GPU is busy, as its load wants it.
+    /// The fraction of the time in which a GPU is busy, by its load.
     #[must_use]
     pub fn gpu_utilisation(&self, gpu: usize) -> Option<f64> {
         Some(self.gpus.get(gpu)?.utilisation())
@@ -147,8 +147,8 @@ impl Plant {
         self.meters(domain).map(|meters| meters.map(Meter::energy).fold(MicroJoules::ZERO, |a, b| a + b))
     }
 
-    /// The energy drawn by the last point of the past's grid (10 ms) that is at least `ago` back, with that point's
-    /// time; nothing beyond its reach or before the start.
+    /// The energy at the last point of the history's grid (10 ms) that is at least `ago` back, with that point's
+    /// time; `None` outside the history or before the start.
     pub(crate) fn energy_before(&self, domain: PlantDomain, ago: Micros) -> Option<(Micros, MicroJoules)> {
         let at = self.stepped_us().checked_sub(ago.get())?;
         let at = at - at % GRID_US;
@@ -159,7 +159,7 @@ impl Plant {
         Some((Micros::new(at), sum))
     }
 
-    /// The temperature of a package or a GPU, °C; a node as a whole has none.
+    /// The temperature of a package or a GPU, °C; `None` for the node as a whole.
     #[must_use]
     pub fn celsius(&self, domain: PlantDomain) -> Option<f64> {
         match domain {
@@ -169,8 +169,8 @@ impl Plant {
         }
     }
 
-    /// The work done since the start: seconds of one core, or of one GPU, fully busy at its highest clock. Cores and
-    /// GPUs do not add up, so a node as a whole has none.
+    /// The work done since the start: seconds of one core, or of one GPU, fully busy at its highest clock. Work of
+    /// cores and GPUs cannot be added, so it is `None` for the node as a whole.
     #[must_use]
     pub fn work(&self, domain: PlantDomain) -> Option<f64> {
         match domain {
@@ -180,7 +180,7 @@ impl Plant {
         }
     }
 
-    /// The work that all cores have done since the start.
+    /// The work of all cores since the start.
     #[must_use]
     pub fn cpu_work(&self) -> f64 {
         self.packages.iter().map(|package| package.work().done()).sum()
@@ -202,7 +202,7 @@ impl Plant {
         self.packages.iter().map(Package::speed).sum()
     }
 
-    /// Why a package or a GPU runs slower than it was asked to.
+    /// Why a package or a GPU runs slower than requested.
     #[must_use]
     pub fn throttle(&self, domain: PlantDomain) -> Option<ThrottleReasons> {
         match domain {
@@ -212,7 +212,7 @@ impl Plant {
         }
     }
 
-    /// For how long a package or a GPU has been held by its power limiter.
+    /// How long a package or a GPU has been slowed down by its power limiter.
     #[must_use]
     pub fn throttled_for(&self, domain: PlantDomain) -> Option<Micros> {
         let micros = match domain {
@@ -228,7 +228,7 @@ impl Plant {
         std::iter::once(&self.base).chain(packages).chain(self.gpus.iter().map(Gpu::meter))
     }
 
-    /// The meters that make up a domain; nothing where there is no such domain.
+    /// The meters of a domain; `None` when there is no such domain.
     fn meters(&self, domain: PlantDomain) -> Option<impl Iterator<Item = &Meter>> {
         let count = 1 + self.packages.len() + self.gpus.len();
         let range = match domain {

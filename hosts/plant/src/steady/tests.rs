@@ -9,7 +9,7 @@ fn held(load: Load, limit_khz: u32, power_limit: Option<f64>) -> PackageSetpoint
     PackageSetpoint { load, limit_khz, power_limit, ambient_c: 24.0 }
 }
 
-/// A family with one small package, so that a run to rest is quick.
+/// A family with one small package, so that the run to the steady state is short.
 fn small(family: usize) -> (&'static str, NodeSpec) {
     let (name, mut spec) = preset::families().swap_remove(family);
     spec.step = Micros::new(10_000);
@@ -140,7 +140,7 @@ proptest! {
             node.package(0, held(load, limit, Some(power))).unwrap().watts
         };
         let most = watts(loads.0.max(loads.1), limits.0.max(limits.1), powers.0.max(powers.1));
-        // What thermal throttling settles at is exact to the last halvings of the clock only.
+        // The steady state of thermal throttling is exact only to the last halvings of the clock.
         let most = most + 1e-9;
         prop_assert!(watts(loads.0.min(loads.1), limits.0.max(limits.1), powers.0.max(powers.1)) <= most, "{name}");
         prop_assert!(watts(loads.0.max(loads.1), limits.0.min(limits.1), powers.0.max(powers.1)) <= most, "{name}");
