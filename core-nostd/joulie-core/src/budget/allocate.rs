@@ -26,14 +26,14 @@ use power_units::{Amount, Role, Watts};
 /// Whether a group's limit can be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupVerdict {
-    /// It can; after the allocation this much is left.
+    /// The limit is kept; after the allocation this much is left.
     Kept {
         /// What remains of the limit because nobody below it wants it, or another limit prevents its use.
         spare: Watts,
     },
-    /// It cannot: the floors, the unreachable nodes and the base load alone are above it.
+    /// The limit is exceeded by the floors, the unreachable nodes and the base load alone.
     Short {
-        /// By how much.
+        /// The excess.
         by: Watts,
     },
     /// Unknown, because a base load or a largest draw below it is unknown or the sum overflows. The known part fits,
@@ -56,9 +56,9 @@ pub struct GroupShare {
     room: Watts,
     /// What the nodes and child groups of the current priority can use.
     wanted: Option<Watts>,
-    /// The same, as the parent sees it: not more than there is room for.
+    /// The part of it that fits into the room of the group.
     usable: Watts,
-    /// What of it they get.
+    /// The part of it that they get.
     given: Watts,
     /// Whether this group or one above it has no power beyond the floors.
     floors_only: bool,

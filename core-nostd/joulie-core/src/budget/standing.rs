@@ -27,7 +27,7 @@ pub struct GroupState {
 /// A limit that is exceeded, by the counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overrun {
-    /// By how much.
+    /// The excess.
     pub by: Watts,
     /// By how much it is still exceeded once every reachable node has carried out its orders: zero when waiting
     /// suffices.

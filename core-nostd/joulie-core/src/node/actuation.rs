@@ -10,11 +10,11 @@
 //!          Set                read back
 //! Free ──────────▶ Pending ──────────────▶ Held
 //! Adopted ─Set──────▲ │ ▲ ▲                │ │
-//!                   │ │ │ └─another target─┘ │ refused later, or lost (somebody else moved it)
+//!                   │ │ │ └─another target─┘ │ refused later, or lost (somebody else changed it)
 //!   Set when due, or│ │ │                    │
 //!     another target│ ▼ │                    │
 //!                  Refused ◀─────────────────┘     (Pending also: no answer within the patience)
-//!                                                  (Refused is due at once, and Pending ordered anew, when what was
+//!                                                  (Refused is due at once, and Pending ordered again, when what was
 //!                                                   out of reach is back)
 //!
 //! Adopted, Held, Refused ──Release──▶ Releasing ──done──▶ Free
@@ -97,7 +97,7 @@ pub enum Actuation<T> {
 pub enum InForce<T> {
     /// Nothing.
     Nothing,
-    /// Something, and nobody knows what.
+    /// Something, but it is unknown what.
     Unknown,
     /// This.
     At(T),
@@ -145,7 +145,7 @@ pub enum ActuationOrder<T> {
     Leave,
     /// Set this, and read it back.
     Set(T),
-    /// Put the original back.
+    /// Restore the original.
     Release,
 }
 

@@ -9,7 +9,7 @@
 //! ```text
 //!              a package lacks its limit                  throttle in force
 //!  Limits ──────────────────────────────▶ engage throttle ─────────────────▶ Throttled
-//!    ▲  (what stands of the limits stays)                                      │ limits are retried with backoff
+//!    ▲  (the existing limits are kept)                                         │ limits are retried with backoff
 //!    │                                    every limit read back, for `settle`  │
 //!    └──────────── throttle lifted ◀───────────────────────────────────────────┘
 //!
@@ -140,7 +140,7 @@ pub struct Facts {
 /// The outcome of the throttle's order since the last step; each outcome is reported once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThrottleOutcome {
-    /// Nobody has said yet.
+    /// No outcome was reported yet.
     Unknown,
     /// The result of setting a fixed throttle.
     Fixed {
@@ -170,7 +170,7 @@ pub enum ThrottleOutcome {
 pub enum Throttling {
     /// By the closed loop, which compares the power with the node's cap.
     Loop,
-    /// By this much.
+    /// By a fixed percentage.
     Fixed(ThrottlePercent),
 }
 

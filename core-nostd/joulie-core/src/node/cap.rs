@@ -137,7 +137,7 @@ impl CapRange {
         Self { owners: owners.filter(|&owners| owners >= CAP_LEAST), ..self }
     }
 
-    /// The range of a device whose owner's limit is not known any more, while `stands` is in force. No cap is above it,
+    /// The range of a device whose owner's limit is no longer known, while `stands` is in force. No cap is above it,
     /// because it is not known how much more the owner allows. It does not lower a cap below what the device or the
     /// node allows, so that rounding by the device does not lower it step by step.
     #[must_use]
@@ -173,7 +173,7 @@ impl CapIntent {
     /// Nothing is asked.
     pub const NONE: Self = Self { watts: None, percent: None };
 
-    /// So many watts.
+    /// A cap in watts.
     #[must_use]
     pub const fn of_watts(watts: Watts) -> Self {
         Self { watts: Some(watts), percent: None }

@@ -205,8 +205,7 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
         self.moved.saturating_add(self.dvfs.moved())
     }
 
-    /// Whether an order is on its way. A device that is gone does not count: its law waits for it, and nobody else
-    /// needs to.
+    /// Whether an order is on its way. A device that is gone does not count, because only its own law waits for it.
     #[must_use]
     pub fn is_busy(&self) -> bool {
         let packages = self.packages.iter().map(|package| (package.facts.limit.seen, package.limiter()));

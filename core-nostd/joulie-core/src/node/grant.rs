@@ -11,8 +11,8 @@
 //!
 //! ```text
 //!   grant 400 W        A 300 ▶ 100   B 100 ▶ 300
-//!   first step         A is told 100, B stays at 100      (A may still stand at 300)
-//!   A reads back 100   B is told 300
+//!   first step         A is set to 100, B stays at 100    (A may still be at 300)
+//!   A reads back 100   B is set to 300
 //! ```
 
 use super::cap::{CAP_LEAST, CapIntent, CapRange, DesiredCap, Floor, Resolution};

@@ -76,9 +76,9 @@ const fn gpu_watts_fallback(vendor: GpuVendor) -> Watts {
 /// The watts that a pod adds to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodEstimate {
-    /// Of its cores, memory included.
+    /// The watts of its cores, memory included.
     pub cpu: Watts,
-    /// Of its GPUs.
+    /// The watts of its GPUs.
     pub gpu: Watts,
 }
 

@@ -104,7 +104,7 @@ pub enum Rejection {
     EcoLabel,
     /// The cap would be exceeded.
     OverCap {
-        /// By how much.
+        /// The excess.
         by: Watts,
     },
 }

@@ -190,7 +190,7 @@ pub struct NodeCandidate<'a> {
 /// A candidate's points, in the configured range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Points {
-    /// By the formula.
+    /// The points of the formula.
     Known(u8),
     /// The default, without a fresh twin.
     Unknown(u8),

@@ -83,9 +83,9 @@ pub struct NodeGrant {
 /// The desired state of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Desire {
-    /// Of each package.
+    /// The cap of each package.
     pub cpu: DesiredCap,
-    /// Of each GPU.
+    /// The cap of each GPU.
     pub gpu: DesiredCap,
     /// The most that all of them may be allowed together, whatever is desired of each; `None` without a grant.
     pub grant: Option<NodeGrant>,

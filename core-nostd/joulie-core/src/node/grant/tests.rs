@@ -134,7 +134,7 @@ enum Event {
     Grant(i32),
     /// The order of a device is carried out.
     Lands(usize),
-    /// It is refused.
+    /// The order of a device is refused.
     Refused(usize),
     /// The limit of a device is read.
     Read(usize),
