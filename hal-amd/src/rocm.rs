@@ -47,7 +47,7 @@ const NAMES: [&str; 6] = [
 pub enum Where {
     /// Where the loader finds it, under one of its names.
     Installed,
-    /// In this file.
+    /// The file at this path.
     At(PathBuf),
 }
 
