@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! Opening ──opened──▶ Ready ──list changed──▶ Ready, with the next epoch
-//!    ▲                  (a look every minute; every second while a domain is gone,
+//!    ▲                  (enumerates every minute; every second while a domain is gone,
 //!    │                   every ten while a policy is left out)
 //!    └──not opened: tried again, with growing waits
 //! ```

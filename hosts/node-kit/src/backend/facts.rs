@@ -12,7 +12,7 @@ pub enum HalTarget {
 }
 
 impl HalTarget {
-    /// In one word.
+    /// The target in one word.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

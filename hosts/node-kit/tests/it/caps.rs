@@ -42,7 +42,7 @@ fn what_the_packages_draw_is_what_the_plant_says() {
         panic!("{:?}", node.report().power)
     };
     let measured = watts.to_bits() as f64 / 2_f64.powi(32);
-    // A look at this clock takes a microsecond, and a few hundred lie between two readings.
+    // Each reading of this clock adds a microsecond, and a few hundred lie between two samples.
     assert!((measured - room.drawn()).abs() < 0.5, "{measured} {}", room.drawn());
 }
 

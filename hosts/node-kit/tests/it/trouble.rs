@@ -34,7 +34,7 @@ fn a_backend_that_hangs_stops_nothing_else() {
         node.report().backends.iter().filter(|backend| backend.stuck_since.is_some()).collect();
     assert_eq!(stuck.len(), 1, "{stuck:?}");
     assert!(node.report().counts.late > 0);
-    // The call comes back before the machine is unmounted. That it is seen to hang until then is that nobody waited.
+    // The call returns before the machine is unmounted. That it is still reported as stuck shows that nothing waited.
     for _ in 0..600 {
         room.rest();
         node.settle();
