@@ -2,7 +2,7 @@
 //! limits at every instant.
 //!
 //! ```text
-//!  grant, receipt and what was sent of each node ──▶ count ──▶ targets ──▶ what is to stand in its grant
+//!  grant, receipt and sent grants of each node ──▶ count ──▶ targets ──▶ desired grants
 //! ```
 //!
 //! The budget keeps no record of what it ordered: a grant that was not written shows as a difference in the next round.

@@ -10,7 +10,7 @@
 //! DrainingPerformance --> ActivePerformance: re-plan perf
 //! ActiveEco --> ActivePerformance: plan perf
 //! ActiveEco --> DrainingPerformance: a performance pod appears
-//! Unknown --> any of them: the first plan for a node whose label says nothing
+//! Unknown --> any of them: the first plan for a node without a known label
 //! ```
 //!
 //! - *defer*: policy plans eco and the node still has performance-constrained pods (count > 0): desired

@@ -13,11 +13,11 @@ use power_units::Percent;
 /// The workloads with graphics processors on a node, by intensity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuIntensities {
-    /// Of low intensity.
+    /// Workloads of low intensity.
     pub low: u32,
-    /// Of medium intensity.
+    /// Workloads of medium intensity.
     pub medium: u32,
-    /// Of high intensity.
+    /// Workloads of high intensity.
     pub high: u32,
 }
 
@@ -45,7 +45,7 @@ impl GpuIntensities {
 /// How to slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlicingMethod {
-    /// In hardware.
+    /// In hardware, by MIG.
     Mig,
     /// By time slices.
     TimeSlicing,
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn advice_needs_something_to_slice() {
-        // Fix list operator B-G1: a node of a make that can always be sliced need not say so.
+        // Fix list operator B-G1: a node of a make that can always be sliced need not report it.
         let counts = demand(1, 0, 0);
         assert!(advise(&gpus("NVIDIA_H100_SXM", 1), None, counts).is_some());
         assert_eq!(advise(&gpus("NVIDIA_H100_SXM", 1), Some(false), counts), None);
