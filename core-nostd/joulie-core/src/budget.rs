@@ -64,7 +64,7 @@ impl core::fmt::Display for BudgetError {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
             Self::NoSuchGroup { node } => {
-                write!(f, "node {node} stands in a group that the tree does not have")
+                write!(f, "node {node} is in a group that the tree does not have")
             }
             Self::WrongLength { slice, expected } => {
                 write!(f, "the slice of {slice} must have {expected} entries")
