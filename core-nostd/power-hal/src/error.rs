@@ -63,11 +63,11 @@ impl fmt::Display for ErrorKind {
             Self::NotSupported => "the hardware or its driver cannot do this",
             Self::Locked => "the firmware has locked this limit",
             Self::PermissionDenied => "this process is not permitted to do this",
-            Self::OutOfRange => "the hardware does not take this value",
+            Self::OutOfRange => "the hardware does not accept this value",
             Self::Busy => "something else holds the domain at the moment",
-            Self::Gone => "the domain is not there any more",
+            Self::Gone => "the domain no longer exists",
             Self::Timeout => "no answer came in time",
-            Self::BadData => "the hardware answered something that cannot be",
+            Self::BadData => "the hardware returned an impossible value",
             Self::Io => "the access to the hardware failed",
         })
     }
@@ -141,7 +141,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stale => {
-                f.write_str("the domains were listed anew since this handle was taken; describe again")
+                f.write_str("the domains were enumerated again after this handle was issued; describe again")
             }
             Self::Lacking => f.write_str("the domain does not have what this setting sets"),
             Self::NotPositive => f.write_str("expected a limit above zero, or a throttle of zero or more"),
@@ -149,7 +149,7 @@ impl fmt::Display for Refusal {
                 write!(f, "nothing was written, as the original could not be saved: {kind}")
             }
             Self::NotForgotten(kind) => {
-                write!(f, "the original is in place again, but the journal still holds it: {kind}")
+                write!(f, "the original is restored, but the journal still contains it: {kind}")
             }
             Self::NotRestored => f.write_str("the original was written, but something else is in force"),
             Self::Mismatched => f.write_str("the hardware layer answered for another control than was asked"),
