@@ -87,26 +87,26 @@ impl fmt::Display for AmdError {
             Self::InReset(key, error) => write!(f, "{key}: the driver is resetting it: {error}"),
             Self::Asleep(key) => write!(f, "{key}: it sleeps, and is not woken to be read"),
             Self::TakesNoCap(key, error) => {
-                write!(f, "{key}: it takes no cap, although the cap is in its range: {error}")
+                write!(f, "{key}: it accepts no cap, although the cap is in its range: {error}")
             }
             Self::Mailbox(key, ask, errno) => {
                 write!(f, "{key}: {ask} through /dev/hsmp: {} (errno {errno})", power_hal::Error::kind(self))
             }
-            Self::Answer(key, ask) => write!(f, "{key}: {ask} through /dev/hsmp: the answer cannot be"),
+            Self::Answer(key, ask) => write!(f, "{key}: {ask} through /dev/hsmp: the answer is impossible"),
             Self::Rocm(Some(key), call, status) => write!(f, "{key}: {call}: {status}"),
             Self::Rocm(None, call, status) => write!(f, "{call}: {status}"),
             Self::Library(words) => write!(f, "loading the ROCm SMI library: {words}"),
-            Self::Impossible(key, call) => write!(f, "{key}: {call}: the answer cannot be"),
+            Self::Impossible(key, call) => write!(f, "{key}: {call}: the answer is impossible"),
             Self::Range(key, bad) => write!(f, "{key}: it cannot be capped: {bad}"),
             Self::Unidentified(path) => {
-                write!(f, "{}: it does not say which GPU or socket it is; left out", path.display())
+                write!(f, "{}: its GPU or socket cannot be identified; left out", path.display())
             }
             Self::Twice(key, path) => {
                 write!(f, "{}: another folder is {key} already; left out", path.display())
             }
-            Self::Unfit(key) => write!(f, "{key}: the saved original is no cap"),
+            Self::Unfit(key) => write!(f, "{key}: the saved original is not a cap"),
             Self::Lacking => f.write_str("the device has a power limit and nothing else to set"),
-            Self::Gone => f.write_str("the device is not there any more, or was listed anew; describe again"),
+            Self::Gone => f.write_str("the device no longer exists, or was enumerated again; describe again"),
         }
     }
 }
