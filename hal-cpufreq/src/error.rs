@@ -90,17 +90,17 @@ impl fmt::Display for CpufreqError {
         match &self.fault {
             CpufreqFault::File(error) => fmt::Display::fmt(error, f),
             CpufreqFault::Range(bad) => write!(f, "it cannot be limited: {bad}"),
-            CpufreqFault::Cpus(bad) => write!(f, "its CPUs cannot be told: {bad}"),
+            CpufreqFault::Cpus(bad) => write!(f, "its CPUs cannot be determined: {bad}"),
             CpufreqFault::Shared => f.write_str("a CPU of it belongs to another policy already"),
             CpufreqFault::Unplaced => {
-                f.write_str("none of its CPUs was seen online yet, so its package is not known")
+                f.write_str("none of its CPUs has been online yet, so its package is unknown")
             }
             CpufreqFault::Stale => {
-                f.write_str("the policies were listed anew since this handle was taken; describe again")
+                f.write_str("the policies were enumerated again after this handle was issued; describe again")
             }
             CpufreqFault::Lacking => f.write_str("a policy has a frequency limit and nothing else"),
             CpufreqFault::Unfit { layout, word } => {
-                write!(f, "the saved original is no frequency: layout {layout}, first word {word:?}")
+                write!(f, "the saved original is not a frequency: layout {layout}, first word {word:?}")
             }
         }
     }
