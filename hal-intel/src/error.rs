@@ -67,7 +67,7 @@ impl fmt::Display for IntelError {
         match self {
             Self::File(Some(key), error) => write!(f, "{key}: {error}"),
             Self::File(None, error) => fmt::Display::fmt(error, f),
-            Self::Refused(key, error) => write!(f, "{key}: its firmware does not take the limit: {error}"),
+            Self::Refused(key, error) => write!(f, "{key}: its firmware does not accept the limit: {error}"),
             Self::Asleep(key) => write!(f, "{key}: it sleeps, and is not woken to be read"),
             Self::StaysOn(key) => write!(
                 f,
@@ -79,14 +79,14 @@ impl fmt::Display for IntelError {
                 write!(f, "{key}: its limit is of the card and its meter of the package only; not metered")
             }
             Self::Unidentified(path) => {
-                write!(f, "{}: it does not say which GPU it is of; left out", path.display())
+                write!(f, "{}: its GPU cannot be identified; left out", path.display())
             }
             Self::Twice(key, path) => {
                 write!(f, "{}: another folder is {key} already; left out", path.display())
             }
-            Self::Unfit(key) => write!(f, "{key}: the saved original is no limit"),
+            Self::Unfit(key) => write!(f, "{key}: the saved original is not a limit"),
             Self::Lacking => f.write_str("the GPU has a power limit and nothing else to set"),
-            Self::Gone => f.write_str("the GPU is not there any more, or was listed anew; describe again"),
+            Self::Gone => f.write_str("the GPU no longer exists, or was enumerated again; describe again"),
         }
     }
 }
