@@ -123,14 +123,14 @@ impl fmt::Display for NvmlFault {
             Self::Code(code) => write!(f, "{} (NVML {code})", words(*code)),
             Self::Missing => f.write_str("the library is too old to have this function"),
             Self::Unreadable => f.write_str("the answer is not of the kind that was asked for"),
-            Self::Impossible(value) => write!(f, "the answer {value} cannot be"),
+            Self::Impossible(value) => write!(f, "the answer {value} is impossible"),
             Self::Range(bad) => write!(f, "it cannot be limited: {bad}"),
             Self::Nameless => f.write_str("what it calls its UUID is none"),
             Self::Stale => {
-                f.write_str("the GPUs were listed anew since this handle was taken; describe again")
+                f.write_str("the GPUs were enumerated again after this handle was issued; describe again")
             }
             Self::Lacking => f.write_str("a GPU has a power limit and nothing else"),
-            Self::Unfit(layout) => write!(f, "the saved original, of layout {layout}, is no limit"),
+            Self::Unfit(layout) => write!(f, "the saved original, of layout {layout}, is not a limit"),
             Self::OtherScope => {
                 f.write_str("the journal holds the original of the other scope's limit; release it first")
             }
@@ -172,9 +172,9 @@ impl fmt::Display for NvmlOperation {
             Self::Range => f.write_str("reading the range of its power limit"),
             Self::Meter => f.write_str("reading its energy or power"),
             Self::Enforced => f.write_str("reading the power limit that it enforces"),
-            Self::Requested => f.write_str("reading the power limit that was asked of it"),
+            Self::Requested => f.write_str("reading the power limit that was requested of it"),
             Self::Set(limit_mw) => write!(f, "setting its power limit to {limit_mw} mW"),
-            Self::Restore => f.write_str("putting its power limit back"),
+            Self::Restore => f.write_str("restoring its power limit"),
             Self::Fact(what) => write!(f, "reading its {what}"),
         }
     }
