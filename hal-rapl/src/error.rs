@@ -76,7 +76,7 @@ impl fmt::Display for RaplError {
             Self::File(error) => fmt::Display::fmt(error, f),
             Self::Register(fault) => fmt::Display::fmt(fault, f),
             Self::Gone => {
-                f.write_str("the package is not there any more, or was listed anew; describe again")
+                f.write_str("the package no longer exists, or was enumerated again; describe again")
             }
             Self::ZoneAway(key, driver) => {
                 write!(
@@ -89,7 +89,7 @@ impl fmt::Display for RaplError {
                 write!(f, "{key}: the firmware has locked the limit register until the next boot")
             }
             Self::ReadBackZero(key) => {
-                write!(f, "{key}: the limit read back as 0 W after it was written; the one before is back")
+                write!(f, "{key}: the limit read back as 0 W after it was written; the former is restored")
             }
             Self::Twice(folder) => {
                 write!(f, "{}: another zone of this driver has the same name; left out", folder.display())
@@ -102,7 +102,7 @@ impl fmt::Display for RaplError {
                 )
             }
             Self::ZeroInForce(key) => {
-                write!(f, "{key}: the limit in force reads as 0 W, which cannot be; nothing is written")
+                write!(f, "{key}: the limit in force reads as 0 W, which is impossible; nothing is written")
             }
             Self::NotKept(key, kind) => write!(f, "{key}: the journal of originals was not written: {kind}"),
             Self::NotAPowerLimit => f.write_str("a package has a power limit and nothing else to set"),
