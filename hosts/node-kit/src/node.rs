@@ -221,7 +221,7 @@ impl OpenNode {
     fn say_lease(&mut self, event: LeaseEvent) {
         log::warn!("the lease of the desired state: {event:?}");
         if self.engine.lease() == Some(LeasePhase::Relaxed) && self.desire.grant.is_some() {
-            log::error!("a grant stands, so that no originals come back at the end of the lease; caps hold");
+            log::error!("a grant is in force, so no originals are restored at the lease's end; caps stay");
         }
         self.lease_event = Some(event);
     }

@@ -67,7 +67,7 @@ impl OpenNode {
             (Ok(journal), _) => journal,
             (Err(error), NodeAccess::Control) => return Err(OpenError::Journal(error)),
             (Err(error), NodeAccess::Look) => {
-                log::warn!("whose limits these are is not known: {error}");
+                log::warn!("the journal cannot be read, so the owner of the limits is unknown: {error}");
                 Journal::unread(&config.state, boot)
             }
         };
@@ -160,7 +160,7 @@ fn hand_over(sources: &HardwareSources, journal: &Journal) {
     match hal_rapl::msr::hand_over(&sources.root, &mut device, &mut from, &mut to) {
         Ok(0) => {}
         Ok(count) => {
-            log::info!("{count} packages that were capped by registers are powercap's now");
+            log::info!("{count} packages that were capped by registers are now handled by powercap");
             journal.tidy();
         }
         Err(error) => log::warn!(

@@ -114,7 +114,7 @@ fn merge<L: Memory>(
         }
     }
     for (target, law) in known.into_iter().filter(|(_, law)| !law.is_free()) {
-        log::warn!("{} is not there any more, and a cap of ours was on it", target.key.as_str());
+        log::warn!("{} no longer exists, and had a cap of ours", target.key.as_str());
         let target = target.gone();
         // For a socket whose limit is absent, its meter in another backend remains. That is the same package, and
         // counting it separately would double the node's cap.

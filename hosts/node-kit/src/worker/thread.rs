@@ -222,7 +222,7 @@ impl Thread {
         // The same failure at every retry is logged once.
         if bench.troubled[at].replace(kind) != Some(kind) {
             let domain = bench.device.domains().get(bench.batch[at].domain).map(|domain| *domain.key());
-            let name = domain.as_ref().map_or("a domain that is gone", |key| key.as_str());
+            let name = domain.as_ref().map_or("a removed domain", |key| key.as_str());
             log::warn!("{}: cannot {deed} {name}: {trouble}", self.kind.label());
         }
         let mut letters = lock(&self.mailbox.letters);
@@ -268,7 +268,7 @@ impl Thread {
         bench.incomplete = !bench.device.complaints().is_empty();
         let changed = bench.device.domains().generation() != before;
         if changed {
-            log::info!("{}: the hardware is another list now", self.kind.label());
+            log::info!("{}: the list of hardware has changed", self.kind.label());
             self.publish(bench);
         }
         changed
