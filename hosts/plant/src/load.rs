@@ -90,7 +90,7 @@ impl LoadProfile {
                 Some("a factor must lie between 0 and 1")
             }
             Self::Square { high_for, low_for, .. } if high_for.get() == 0 || low_for.get() == 0 => {
-                Some("both parts of a period must last")
+                Some("both parts of a period must be longer than 0")
             }
             Self::Square { .. } => None,
         }

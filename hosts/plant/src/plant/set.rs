@@ -132,7 +132,7 @@ impl Plant {
     pub fn set_jitter(&mut self, jitter: Option<LoadJitter>) -> Result<(), InputError> {
         if let Some(LoadJitter { deviation, every }) = jitter {
             refuse(!(0.0..=1.0).contains(&deviation), "a deviation must lie between 0 and 1")?;
-            refuse(every.get() == 0, "a drawn factor must last")?;
+            refuse(every.get() == 0, "the interval must be above 0")?;
         }
         self.still = false;
         self.cpu_load.shake(jitter);
