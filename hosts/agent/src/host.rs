@@ -251,7 +251,7 @@ impl Runner {
             match open_node(self.found.boot.as_deref(), &self.config) {
                 Ok(node) => {
                     if let Some(why) = said {
-                        tracing::info!("the machine is open; before that: {why}");
+                        tracing::info!("the machine is open now; the reason for the delay was: {why}");
                     }
                     return Some(node);
                 }
@@ -259,7 +259,7 @@ impl Runner {
                     let why = waiting(&error);
                     lock(&self.shared).standing = Standing::Waiting(why.clone());
                     if said.as_ref() != Some(&why) {
-                        tracing::warn!("{why}; tried again until it is");
+                        tracing::warn!("{why}; this is retried until it succeeds");
                         said = Some(why);
                     }
                 }
@@ -304,18 +304,18 @@ impl Runner {
         };
         let ending = match (ending, grant) {
             (Ending::Restore, Some(grant)) => {
-                tracing::warn!("grant {} of {} W stands, so the limits stay", grant.serial, grant.watts);
+                tracing::warn!("grant {} of {} W is in force, so the limits stay", grant.serial, grant.watts);
                 Ending::Keep
             }
             (ending, _) => ending,
         };
         match ending {
             Ending::Keep => match node.journal().len() {
-                0 => tracing::info!("the control loop has ended; no limit here is ours"),
-                count => tracing::info!("the control loop has ended; {count} limits of ours stay in force"),
+                0 => tracing::info!("the control loop has ended; Joulie has set no limit here"),
+                count => tracing::info!("the control loop has ended; {count} limits set by Joulie stay"),
             },
             Ending::Restore => match node.restore(RESTORE_WITHIN) {
-                Ok(()) => tracing::info!("the control loop has ended; the originals are back"),
+                Ok(()) => tracing::info!("the control loop has ended; the originals are restored"),
                 Err(left) => {
                     for entry in &left.entries {
                         tracing::error!("not put back: {}", restore::describe(entry));

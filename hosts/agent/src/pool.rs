@@ -240,7 +240,7 @@ impl Pool {
     async fn restore(&mut self) {
         let granted = self.members.values().filter(|member| member.is_granted()).count();
         if granted > 0 {
-            tracing::warn!("{granted} nodes keep their limits: grants stand, and ON_EXIT=restore ends none");
+            tracing::warn!("{granted} nodes keep their limits: ON_EXIT=restore does not end their grants");
         }
         self.members.retain(|_, member| !member.is_granted());
         for member in self.members.values_mut() {
@@ -257,7 +257,7 @@ impl Pool {
         };
         if tokio::time::timeout(RESTORE_WITHIN, all).await.is_err() {
             let left = self.members.values().filter(|member| !member.is_free()).count();
-            tracing::error!("the originals of {left} nodes are not back");
+            tracing::error!("the originals of {left} nodes are not restored");
         }
     }
 }

@@ -68,7 +68,7 @@ impl fmt::Display for StartError {
             Self::Machine(error) => error.fmt(f),
             Self::Pool(error) => error.fmt(f),
             Self::Claim(error) => write!(f, "POD_NAME: {error}"),
-            Self::Catalog(error) => write!(f, "the catalogue of this program is a defect: {error}"),
+            Self::Catalog(error) => write!(f, "the built-in catalogue is not valid: {error}"),
         }
     }
 }

@@ -169,7 +169,7 @@ pub(crate) async fn keep(node: String, path: Option<PathBuf>, mut stands: watch:
             Err(error) => error.to_string(),
         };
         let path = path.display();
-        tracing::error!(node, "the grant cannot be kept in {path}: {why}; a restart would not know it");
+        tracing::error!(node, "the grant cannot be written to {path}: {why}; a restart would lose it");
         wait = Some(AGAIN);
     }
 }

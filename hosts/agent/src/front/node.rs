@@ -229,7 +229,7 @@ impl Memory {
         if unkept != self.unkept {
             match unkept.words() {
                 Some(words) => tracing::warn!(node, "{words}"),
-                None => tracing::info!(node, "every device keeps to the grant again, or none stands"),
+                None => tracing::info!(node, "every device keeps to the grant again, or there is none"),
             }
             self.unkept = unkept;
         }
@@ -372,10 +372,10 @@ fn say(wanted: &Wanted) -> String {
         }
         Wanted::Nothing(nothing) => format!("nothing is desired ({nothing:?}); the originals come back"),
         Wanted::Goal(goal) => {
-            let bad = goal.malformed.as_ref().map(|why| format!("; as it is now it cannot be read: {why}"));
+            let bad = goal.malformed.as_ref().map(|why| format!("; at present it cannot be read: {why}"));
             let rivals = match goal.rivals.as_slice() {
                 [] => String::new(),
-                rivals => format!("; {} speak of this node as well and are not followed", rivals.join(", ")),
+                rivals => format!("; {} are for this node as well and are not followed", rivals.join(", ")),
             };
             format!(
                 "desired by {} (generation {}): CPU {}, GPU {}{}{rivals}",

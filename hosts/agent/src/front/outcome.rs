@@ -96,7 +96,7 @@ impl Outcomes {
                 verdict: Some(Verdict {
                     why: Why::Malformed,
                     message: format!(
-                        "{why}; no earlier state of it is known, so the node stays as it was found"
+                        "{why}; no earlier version of it is known, so the limits stay as they are"
                     ),
                     generation: object.generation,
                 }),
@@ -233,7 +233,7 @@ fn verdict<'a>(
     }
     if !goal.rivals.is_empty() {
         message.push_str(&format!(
-            "; {} speak of this node as well and are not followed",
+            "; {} are for this node as well and are not followed",
             goal.rivals.join(", ")
         ));
     }

@@ -240,7 +240,7 @@ impl Publisher {
         if let Some(said) = self.repeats.note(&format!("put back {kind:?}"), now) {
             tracing::warn!(
                 node = self.node,
-                "the status of {kind:?} {name} was overwritten, and is put back{said}"
+                "the status of {kind:?} {name} was overwritten, and is written again{said}"
             );
         }
         Ok(None)

@@ -226,7 +226,7 @@ impl Row for GrantRow {
         let number = Watts::parse(&watts.to_string(), Role::Limit).ok().filter(|&it| it >= Watts::ZERO);
         let watts = number.ok_or_else(|| format!("spec.watts: {watts} is no number of watts from 0"))?;
         let serial = u64::try_from(serial.get()).ok().filter(|&serial| serial > 0);
-        let serial = serial.ok_or("spec.serial: it is not from 1")?;
+        let serial = serial.ok_or("spec.serial: expected a whole number, 1 or more")?;
         Ok(Self {
             node: Some(node_name).filter(|node| !node.is_empty()).ok_or("it has no spec.nodeName")?,
             uid: text(value, "/metadata/uid").unwrap_or_default(),

@@ -54,7 +54,7 @@ pub(super) fn missing(root: &Path) -> Option<String> {
     let effects: Vec<_> = missing.iter().map(|(_, effect)| *effect).collect();
     (!missing.is_empty()).then(|| {
         format!(
-            "HOST_ROOT={} has no folder {}: not known are {}; mount the host's there",
+            "HOST_ROOT={} has no folder {}: {} are not known; mount the host's folder there",
             root.display(),
             names.join(", "),
             effects.join(", ")

@@ -73,7 +73,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     // if it still exists there.
     let kept = Kept::file(&machine.state);
     if let Err(error) = Kept::forget(&kept) {
-        tell(&format!("the grant in {} cannot be forgotten: {error}", kept.display()));
+        tell(&format!("the grant in {} cannot be deleted: {error}", kept.display()));
     }
     let before = node.journal().entries();
     if before.is_empty() {
