@@ -323,7 +323,7 @@ impl Certificates {
         } else if left < WARN_BEFORE {
             let left = show_duration(left);
             tracing::warn!(
-                "the TLS certificate {file} expires in {left}, at {at}; is whoever renews it still at work?"
+                "the TLS certificate {file} expires in {left}, at {at}; does its renewal still work?"
             );
         }
         left < WARN_BEFORE
