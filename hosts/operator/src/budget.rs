@@ -20,7 +20,7 @@ pub(crate) fn of_unknown_hardware(is_assumed: bool) -> Said {
         "nothing beside it is raised (BUDGET_UNKNOWN_NODE_WATTS says what it counts with)"
     };
     let why = format!(
-        "what the node can draw is not known, so that it has no grant and {counts}; its agent's NodeHardware or labels tell"
+        "what the node can draw is not known, so it has no grant and {counts}; its agent's NodeHardware or labels can provide it"
     );
     said(HARDWARE_UNKNOWN, why)
 }

@@ -325,7 +325,7 @@ impl Lead {
         let timeout = settings.write_timeout.min(Duration::from_secs(2));
         if let Err(why) = lease::renew(client, &settings.namespace, says, clock.wall(), timeout).await {
             let why = match &why {
-                Trouble::Gone => format!("the namespace {} is not there", settings.namespace),
+                Trouble::Gone => format!("the namespace {} does not exist", settings.namespace),
                 Trouble::Owned(_)
                 | Trouble::Stale(_)
                 | Trouble::Refused(_)

@@ -88,7 +88,7 @@ impl Settings {
     /// Reads the settings, and checks them together.
     pub fn read(values: &Values) -> Result<Self, Refusals> {
         let catalog = Catalog::embedded().map_err(|error| {
-            values.conflict(&[], &format!("the catalogue that is built in is broken: {error}"))
+            values.conflict(&[], &format!("the built-in catalogue is not valid: {error}"))
         })?;
         let (policy, policy_unknown) = policy(values)?;
         let election = Election {

@@ -91,7 +91,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let Context { client, clock, stop, logs, shown } = context;
     let settings = Arc::new(settings);
     if settings.policy_unknown {
-        tracing::warn!("POLICY_TYPE is a policy that nobody knows; static_partition is used");
+        tracing::warn!("POLICY_TYPE is not a known policy; static_partition is used");
     }
     let identity = leader::identity("joulie-operator", settings.pod_name.as_deref(), clock.chance());
     let mut metrics = MetricsBuilder::of(&BUILD);

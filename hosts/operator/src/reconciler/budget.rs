@@ -72,7 +72,7 @@ impl Reconciler {
             let minutes = self.settings.plan.budget.gone_hold.get() / Micros::MINUTE.get();
             let watts = seen.granted.grant.map_or(Watts::ZERO, |grant| grant.watts);
             let text = format!(
-                "the node {node} is gone and its agent has said nothing for {minutes} minutes: its grant of {watts} W goes, and counts no more",
+                "the node {node} is gone and its agent has not reported for {minutes} minutes: its grant of {watts} W is deleted, and does not count any more",
             );
             tracing::warn!("{text}");
             self.recorder.say(self.of_the_budget(GRANT_DROPPED, text));
