@@ -4,7 +4,7 @@
 //! that is not read back is not in force: the next telemetry must report it, or the drawn power must show it.
 //!
 //! ```text
-//!  Known ──taken, telemetry tells limits──▶ Awaited ──told──▶ Known (what is told higher, twice, was not taken)
+//!  Known ──taken, telemetry tells limits──▶ Awaited ──told──▶ Known (a higher limit told twice: not taken)
 //!    └─────taken, nobody tells them───────▶ Judged: Taken ──within the limit, and not throttled──▶ Shown
 //!                                              │    ▲                                             │  │
 //!                                              │    └──────────────── blind for long ─────────────┘  │
