@@ -25,7 +25,7 @@ pub(crate) async fn confirm(api: EmbeddedApi) -> Result<(), Any> {
     Err("the watch of the profiles has ended".into())
 }
 
-/// The status in which the agent of a node confirms its profile, and its name; `None` if it is confirmed already.
+/// The status in which the agent of a node confirms its profile, and its path; `None` if it is confirmed already.
 fn confirmation(profile: &Value) -> Option<(String, Value)> {
     let (name, generation) = (profile["metadata"]["name"].as_str()?, &profile["metadata"]["generation"]);
     if profile["status"]["control"]["cpu"]["observedGeneration"] == *generation {

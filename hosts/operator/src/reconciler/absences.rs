@@ -28,7 +28,7 @@ pub(super) struct Absences {
 }
 
 impl Absences {
-    /// Starts without any node; a node that goes is waited for for `patience`.
+    /// Starts without any node; the wait for each node lasts `patience`.
     pub(super) const fn new(patience: Duration) -> Self {
         Self { patience, there: BTreeSet::new(), waits: BTreeMap::new(), given_up: BTreeSet::new() }
     }
@@ -75,7 +75,7 @@ impl Absences {
         self.given_up.extend(self.waits.extract_if(.., |_, until| now >= *until).map(|(name, _)| name));
     }
 
-    /// Whether a node can do any work now.
+    /// Whether a node is ready, waited for, or given up.
     pub(super) fn presence(&self, Observed { node, .. }: &Observed) -> Presence {
         if node.ready {
             Presence::Ready

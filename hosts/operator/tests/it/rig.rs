@@ -221,7 +221,7 @@ impl Cluster {
         assert!(tokio::time::timeout(Duration::from_secs(60), all).await.is_ok(), "not in a minute: {what}");
     }
 
-    /// Waits until nothing except Leases has been written for this long. Returns the states then.
+    /// Waits until nothing except Leases has been written for this long.
     pub(crate) async fn quiet(&self, time: Duration) {
         let mut last = self.writes().await;
         let all = async {
@@ -237,7 +237,7 @@ impl Cluster {
         assert!(tokio::time::timeout(Duration::from_secs(60), all).await.is_ok(), "it never becomes quiet");
     }
 
-    /// The states of all objects except Leases, which change with every write.
+    /// The versions of all objects except Leases: they change with every write.
     pub(crate) async fn writes(&self) -> Vec<String> {
         let mut all = Vec::new();
         for path in [
