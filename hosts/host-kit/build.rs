@@ -1,15 +1,15 @@
-//! Which commit this is, for `--version` and `joulie_build_info`: git's answer where the sources are a checkout, else
-//! the variable `JOULIE_REVISION`, else nothing, and then the program says "unknown".
+//! Finds the commit for `--version` and `joulie_build_info`: git's answer if the sources are a checkout, else the
+//! variable `JOULIE_REVISION`, else nothing, and then the program says "unknown".
 //!
-//! A build for release watches git's HEAD, so it always names the commit that was checked out. A debug build does not:
-//! every commit would compile every host again. It names the commit at which host-kit was last compiled, with `-dev`
-//! behind it: the rest may be newer.
+//! A release build watches git's HEAD, so it always names the commit that was checked out. A debug build does not,
+//! because every commit would compile every host again. It names the commit at which host-kit was last compiled, with
+//! the suffix `-dev`: the rest may be newer.
 #![expect(clippy::disallowed_methods, reason = "cargo tells a build script what it needs in variables")]
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Enough digits for every repository, and few enough for a label.
+/// Enough digits for any repository, and short enough for a label.
 const DIGITS: &str = "--short=12";
 
 fn main() {
@@ -30,20 +30,20 @@ fn main() {
     }
 }
 
-/// The commit that is checked out, if this file is one of git's: sources that were unpacked inside of somebody else's
-/// checkout are not of that commit.
+/// The commit that is checked out, if git tracks this file: sources that were unpacked inside another checkout are not
+/// of that checkout's commit.
 fn of_git(sources: &Path) -> Option<String> {
     git(sources, &["ls-files", "--error-unmatch", "build.rs"])?;
     git(sources, &["rev-parse", DIGITS, "HEAD"]).filter(|commit| !commit.is_empty())
 }
 
-/// Runs again when another commit is checked out or made: HEAD changes, or the branch that it names does, in a file of
-/// its own or in `packed-refs`.
+/// Makes cargo run this script again when another commit is checked out or made: HEAD changes, or the branch that it
+/// names changes, in its own file or in `packed-refs`.
 fn watch(sources: &Path) {
     let branch = git(sources, &["symbolic-ref", "--quiet", "HEAD"]);
     for name in ["HEAD", "packed-refs"].into_iter().chain(branch.as_deref()) {
         let file = git(sources, &["rev-parse", "--git-path", name]).map(|file| sources.join(file));
-        // Cargo runs a script each time whose watched file is not there.
+        // Cargo runs a script each time if a watched file does not exist.
         if let Some(file) = file.filter(|file| file.exists()) {
             println!("cargo::rerun-if-changed={}", file.display());
         }

@@ -1,5 +1,6 @@
-//! How long it takes from a change of a profile until the registers hold the cap, and until the status says that it was
-//! read back; and what the agent costs meanwhile. The agent is a process of its own on the rig, its API is in this one.
+//! Measures how long a change of a profile takes until the registers hold the cap, and until the status reports that it
+//! was read back; then the agent's own use of memory and processor time. The agent runs as a process of its own on the
+//! rig; this process serves its API.
 #![expect(clippy::print_stdout, reason = "a table for a person")]
 
 use embedded_api::{ApiOptions, EmbeddedApi};
@@ -28,7 +29,7 @@ struct Process(Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // One that has ended cannot be killed again.
+        // Killing fails if the process has already ended.
         let _killed = self.0.kill();
         let _waited = self.0.wait();
     }
@@ -59,7 +60,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for change in 0..=CHANGES {
         let watts = if change % 2 == 0 { 120 } else { 160 };
         let (register, status) = one(&api, &machine, watts).await?;
-        // The first one has the start of the agent in it.
+        // The first change also includes the agent's start.
         if change > 0 {
             registers.push(register);
             statuses.push(status);
@@ -106,7 +107,7 @@ fn start(folder: &Path) -> Result<Child, Box<dyn Error>> {
     Ok(child)
 }
 
-/// One change: milliseconds until the registers hold it, and until the status says so.
+/// Makes one change. Returns the milliseconds until the registers hold it, and until the status reports it.
 async fn one(api: &EmbeddedApi, machine: &Shared, watts: u64) -> Result<(f64, f64), Box<dyn Error>> {
     let profiles = objects(api, "joulie.io", "NodePowerProfile", "nodepowerprofiles");
     let body = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "NodePowerProfile", "metadata": {"name": "node-a"},

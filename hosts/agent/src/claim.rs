@@ -1,8 +1,9 @@
-//! Which of several pool agents works for a part of the nodes: the one that holds the Lease of the part.
+//! Decides which of several pool agents works for a shard of the nodes: the one that holds the Lease of the shard.
 //!
-//! Two agents on one part would set the same limits and write the same statuses against each other. So an agent waits while
-//! another one is known to hold the Lease. It does not wait for the Lease itself: a pool keeps its nodes to their grants
-//! while the API server is away, and whoever cannot renew goes on until somebody else is seen to hold it.
+//! Two agents on one shard would overwrite each other's limits and statuses. So an agent waits while another one is
+//! known to hold the Lease. It does not wait until it holds the Lease itself: a pool keeps its nodes to their grants
+//! while the API server is away, and an agent that cannot renew continues until it sees that another agent holds the
+//! Lease.
 
 use host_kit::clock::{HostClock, Mono};
 use host_kit::config::parse::show_duration;
@@ -13,20 +14,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// For how long a sign of life counts.
+/// How long a Lease is valid after it was renewed.
 const LEASE: Duration = Duration::from_secs(10);
 const RENEW: Duration = Duration::from_secs(7);
 const RETRY: Duration = Duration::from_secs(2);
-/// For how long an agent waits that can neither read the Lease nor take it: time for two attempts. Longer would keep nodes from
-/// the grants on disk while the API server is away.
+/// How long an agent waits when it can neither read nor take the Lease: time for two attempts. A longer wait would
+/// delay applying the grants on disk while the API server is away.
 const UNHEARD: Duration = Duration::from_secs(5);
 
-/// A candidate for a part.
+/// A candidate for a shard.
 pub(crate) fn candidate(identity: &str) -> Result<Candidate, CandidateError> {
     Candidate::new(identity, LEASE, RENEW, RETRY)
 }
 
-/// An agent's claim to its part.
+/// An agent's claim to its shard.
 pub(crate) struct Claim {
     lease: String,
     leadership: Leadership,
@@ -39,7 +40,7 @@ impl Claim {
         Self { lease, leadership, clock, works: Arc::default() }
     }
 
-    /// Ready is whoever works for the part.
+    /// Passes only while this agent works for the shard.
     pub(crate) fn check(&self) -> impl Fn(Mono) -> CheckResult + Send + Sync + 'static {
         let (lease, leadership, works) = (self.lease.clone(), self.leadership.clone(), self.works.clone());
         move |_| match leadership.rival() {
@@ -53,7 +54,7 @@ impl Claim {
         }
     }
 
-    /// Waits until this agent is to work for the part; false where it was asked to stop before.
+    /// Waits until this agent is to work for the shard; returns false if it was asked to stop first.
     pub(crate) async fn wait(&self, beat: &Heartbeat, stop: &Stop) -> bool {
         let (mut leadership, began) = (self.leadership.clone(), self.clock.mono());
         loop {
@@ -82,7 +83,7 @@ impl Claim {
         true
     }
 
-    /// Ends once another agent is seen to hold the Lease.
+    /// Returns once another agent is seen to hold the Lease.
     pub(crate) async fn lost(&self) {
         let mut leadership = self.leadership.clone();
         let rival = loop {

@@ -1,16 +1,17 @@
-//! Counts that somebody else says: of packages, GPUs, processors, by telemetry, labels and resources. Room is made for each
-//! of what is counted, so every count has a bound (`planner::inventory`). One beyond it counts as unknown and is never cut
-//! to the bound: then it would be believed.
+//! Counts that come from outside: packages, GPUs and processors, from telemetry, labels and resources. Memory is
+//! allocated for each counted item, so every count has a bound (`planner::inventory`). A count above its bound is
+//! treated as unknown. It is never clamped to the bound, because the clamped count would be trusted.
 
 use joulie_api::quantity::Quantity;
 use serde_json::Value;
 use std::ops::RangeInclusive;
 
-/// What was refused, in words for a person. One for each place where a count can be said: bounded, whoever says them.
+/// The refused counts, in words for a person. Each place where a count can appear adds at most one, so the list is
+/// bounded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Refused(Vec<String>);
 
-/// Of what was said, so much is shown.
+/// How many characters of a refused value are shown.
 const SHOWN: usize = 40;
 
 impl Refused {
@@ -41,7 +42,7 @@ impl Refused {
         count
     }
 
-    /// A member of a JSON object: a whole number, also one that is written as a float.
+    /// Reads a member of a JSON object: a whole number, which may be written as a float.
     pub(crate) fn number(&mut self, what: &str, said: &Value, within: &RangeInclusive<u32>) -> Option<u32> {
         if said.is_null() {
             return None;
@@ -53,7 +54,7 @@ impl Refused {
         self.bounded((what, &said.to_string()), count, within)
     }
 
-    /// The text of a label.
+    /// Reads the text of a label.
     pub(crate) fn text(
         &mut self,
         what: &str,
@@ -64,7 +65,7 @@ impl Refused {
         self.bounded((what, said), said.parse().ok(), within)
     }
 
-    /// A quantity of a resource.
+    /// Reads a quantity of a resource.
     pub(crate) fn quantity(&mut self, what: &str, said: &Value, within: &RangeInclusive<u32>) -> Option<u32> {
         let said = said.as_str()?;
         let count = Quantity::parse(said).ok().and_then(|quantity| u64::try_from(quantity.value()).ok());

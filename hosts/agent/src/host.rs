@@ -1,4 +1,4 @@
-//! The machine that the agent runs on: node-kit's control loop in a thread of its own.
+//! Controls the machine that the agent runs on: node-kit's control loop in a thread of its own.
 //!
 //! ```text
 //!  start ──▶ Waiting (another process is the writer, or the journal cannot be used; tried again)
@@ -7,9 +7,9 @@
 //!            Running ──stop──▶ Ended (caps stay, or with ON_EXIT=restore the originals come back)
 //! ```
 //!
-//! The loop runs at its own period, whatever becomes of the API and of everything that is asynchronous. It is told what
-//! is desired through node-kit's handle, and what it knows goes out as the latest [`View`]. When the thread ends although
-//! nobody asked it to, the channel of views closes, and the program ends, so that it is started again.
+//! The loop runs at its own period, independent of the API and of all asynchronous code. It receives the desired state
+//! through node-kit's handle, and publishes what it knows as the latest [`View`]. If the thread ends without having
+//! been asked to, the channel of views closes and the program ends, so that it is started again.
 
 mod identity;
 pub(crate) mod restore;
@@ -32,14 +32,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// The front's end of the thread. Clones are the same end.
+/// The front's handle to the thread. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Host {
     shared: Arc<Mutex<Shared>>,
     ends: Sender<Ending>,
 }
 
-/// What both ends see.
+/// What both sides share.
 struct Shared {
     handle: Option<NodeHandle>,
     desire: Desire,
@@ -48,10 +48,10 @@ struct Shared {
     ending: Option<Ending>,
 }
 
-/// How the thread stands.
+/// The state of the thread.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// It cannot open the machine yet, and why.
+    /// It cannot open the machine yet, for this reason.
     Waiting(String),
     /// It controls the machine.
     Running,
@@ -64,11 +64,11 @@ pub(crate) enum Standing {
 pub(crate) enum Ending {
     /// The caps stay.
     Keep,
-    /// The originals come back first.
+    /// The originals are restored first.
     Restore,
 }
 
-/// The thread's end of it all.
+/// The thread's side.
 struct Runner {
     shared: Arc<Mutex<Shared>>,
     asked: Receiver<Ending>,
@@ -79,14 +79,14 @@ struct Runner {
     clock: Arc<dyn HostClock>,
 }
 
-/// Between two tries to open the machine: the process before this one may take a while to end.
+/// How long to wait between two attempts to open the machine: the previous process may take a while to end.
 const OPEN_AGAIN: Duration = Duration::from_millis(200);
-/// A library that has to be loaded, a driver that has to wake a GPU.
+/// A library may have to be loaded, or a driver may have to wake a GPU.
 const BACKENDS_OPEN_WITHIN: Duration = Duration::from_secs(10);
-/// At the end: hardware that refuses is tried for so long.
+/// How long to retry at the end if hardware refuses.
 const RESTORE_WITHIN: Duration = Duration::from_secs(10);
 
-/// What the front gets of a machine that was started.
+/// What the front receives when a machine is started.
 pub(crate) struct Started {
     pub(crate) host: Host,
     pub(crate) views: watch::Receiver<Option<View>>,
@@ -130,9 +130,9 @@ pub(crate) fn start(
 /// Why the thread cannot be started.
 #[derive(Debug)]
 pub enum StartError {
-    /// Its configuration.
+    /// Its configuration is refused.
     Config(ConfigError),
-    /// The system refuses a thread.
+    /// The system cannot start the thread.
     Thread(std::io::Error),
 }
 
@@ -170,12 +170,13 @@ fn config(settings: &Settings, node: &str, machine: &MachineSettings) -> Result<
     Ok(config)
 }
 
-/// The lease also where its end changes nothing, so that it can be seen.
+/// The lease. It is tracked even where its end changes nothing, so that its end can be seen.
 pub(crate) fn lease(lease: &LeaseSettings, node: &str) -> Option<LeaseTerms> {
     let term = micros(lease.term);
     let on_expiry = match lease.expiry {
         LeaseExpiry::Hold => OnExpiry::Hold,
-        // A rack that relaxes within one more term does not rise at one instant.
+        // The nodes of a rack relax at different times within one more term, so their power does not rise at one
+        // instant.
         LeaseExpiry::Relax => OnExpiry::Relax { delay: LeaseJitter::of_identity(hash(node)).of(term) },
         LeaseExpiry::Safe => OnExpiry::Safe,
     };
@@ -183,7 +184,7 @@ pub(crate) fn lease(lease: &LeaseSettings, node: &str) -> Option<LeaseTerms> {
     Some(LeaseTerms { law, safe_cpu: lease.safe_cpu, safe_gpu: lease.safe_gpu })
 }
 
-/// The same for a node after every restart of the same program.
+/// A hash that stays the same for a node when the program restarts.
 fn hash(node: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(node.as_bytes());
@@ -215,19 +216,19 @@ impl Control for Host {
 }
 
 impl Host {
-    /// How the thread stands.
+    /// The state of the thread.
     pub(crate) fn standing(&self) -> Standing {
         lock(&self.shared).standing.clone()
     }
 
-    /// Asks the loop to end; the first word counts.
+    /// Asks the loop to end; only the first request counts.
     pub(crate) fn end(&self, ending: Ending) {
         let mut shared = lock(&self.shared);
         shared.ending.get_or_insert(ending);
         if let Some(handle) = &shared.handle {
             handle.stop();
         }
-        // Where the thread has ended already there is nobody to be asked.
+        // If the thread has already ended, nobody receives the request.
         let _asked = self.ends.send(ending);
     }
 }
@@ -242,7 +243,7 @@ impl Runner {
         lock(&self.shared).standing = Standing::Ended;
     }
 
-    /// Opens the machine, as soon as it can be; nothing once the end was asked for.
+    /// Opens the machine as soon as possible; returns `None` once the end was asked for.
     fn open(&self) -> Option<OpenNode> {
         let mut said: Option<String> = None;
         loop {
@@ -250,7 +251,7 @@ impl Runner {
             match open_node(self.found.boot.as_deref(), &self.config) {
                 Ok(node) => {
                     if let Some(why) = said {
-                        tracing::info!("the machine is open; before that: {why}");
+                        tracing::info!("the machine is open now; the reason for the delay was: {why}");
                     }
                     return Some(node);
                 }
@@ -258,7 +259,7 @@ impl Runner {
                     let why = waiting(&error);
                     lock(&self.shared).standing = Standing::Waiting(why.clone());
                     if said.as_ref() != Some(&why) {
-                        tracing::warn!("{why}; tried again until it is");
+                        tracing::warn!("{why}; this is retried until it succeeds");
                         said = Some(why);
                     }
                 }
@@ -303,18 +304,18 @@ impl Runner {
         };
         let ending = match (ending, grant) {
             (Ending::Restore, Some(grant)) => {
-                tracing::warn!("grant {} of {} W stands, so the limits stay", grant.serial, grant.watts);
+                tracing::warn!("grant {} of {} W is in force, so the limits stay", grant.serial, grant.watts);
                 Ending::Keep
             }
             (ending, _) => ending,
         };
         match ending {
             Ending::Keep => match node.journal().len() {
-                0 => tracing::info!("the control loop has ended; no limit here is ours"),
-                count => tracing::info!("the control loop has ended; {count} limits of ours stay in force"),
+                0 => tracing::info!("the control loop has ended; Joulie has set no limit here"),
+                count => tracing::info!("the control loop has ended; {count} limits set by Joulie stay"),
             },
             Ending::Restore => match node.restore(RESTORE_WITHIN) {
-                Ok(()) => tracing::info!("the control loop has ended; the originals are back"),
+                Ok(()) => tracing::info!("the control loop has ended; the originals are restored"),
                 Err(left) => {
                     for entry in &left.entries {
                         tracing::error!("not put back: {}", restore::describe(entry));
@@ -325,7 +326,7 @@ impl Runner {
     }
 }
 
-/// Opens the machine in the boot that it says it is in.
+/// Opens the machine in the boot that its files name, if they name one.
 fn open_node(boot: Option<&str>, config: &Config) -> Result<OpenNode, OpenError> {
     match boot.and_then(Boot::new) {
         Some(boot) => OpenNode::open_in(config.clone(), Time::real(), boot),

@@ -5,12 +5,12 @@
 //!       ◀──applies──       ◀──View────
 //! ```
 //!
-//! - [`settings`]: what it can be told;
-//! - `front`: what is wanted, what came of it, and how that is published: the same in both modes;
-//! - `machine`: what lies between the front and a machine; `host` and `pool` are the two kinds.
+//! - [`settings`]: the settings;
+//! - `front`: what is wanted, its outcome, and how that is published: the same in both modes;
+//! - `machine`: the interface between the front and a machine; `host` and `pool` implement it.
 //!
-//! It plans nothing: it enforces what is desired of its nodes, and reports what was read back. Its control loops run at
-//! their own period whether the API answers or not.
+//! It plans nothing: it enforces the desired state of its nodes, and reports what was read back. Its control loops run
+//! at their own period whether the API answers or not.
 #![forbid(unsafe_code)]
 
 mod claim;

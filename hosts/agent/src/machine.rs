@@ -1,12 +1,13 @@
-//! What lies between the front, which speaks Kubernetes, and a machine, which speaks to hardware.
+//! The interface between the front, which uses the Kubernetes API, and a machine, which controls hardware.
 //!
 //! ```text
 //!  front ──Desire, renewals──▶ Control          the node's own hardware (host), or an HTTP contract (pool)
 //!        ◀──────View────────── (latest value)
 //! ```
 //!
-//! A [`View`] is all that the front may know of a machine, and it says which [`Desire`] it is about: the outcome of one
-//! wish is never taken for that of the next. The front decides nothing about hardware; a machine never hears of objects.
+//! A [`View`] is all that the front may know of a machine. It says which [`Desire`] it is about, so the outcome of one
+//! desire is never taken for that of the next. The front decides nothing about hardware; a machine knows no API
+//! objects.
 
 use joulie_core::node::cap::{Backend, CapRange, CapReport};
 use joulie_core::node::law;
@@ -15,15 +16,15 @@ use node_kit::Desire;
 use power_units::{KiloHertz, MicroJoules, Watts};
 use std::sync::Arc;
 
-/// The front's end of a machine.
+/// The front's handle to a machine.
 pub(crate) trait Control: Send + Sync + 'static {
-    /// Says what is desired; the same again changes nothing.
+    /// Sets what is desired. Repeating it changes nothing.
     fn desire(&self, desire: Desire);
-    /// Says when the desired state was last confirmed to be the present one.
+    /// Reports when the desired state was last confirmed to be current.
     fn renewed(&self, at: UnixTime);
 }
 
-/// A machine as of its last step.
+/// The state of a machine as of its last step.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct View {
     /// What was desired in that step.
@@ -32,58 +33,58 @@ pub(crate) struct View {
     pub(crate) cpu: Part,
     /// The GPUs.
     pub(crate) gpu: Part,
-    /// What the whole machine draws, where a meter of the whole tells it.
+    /// What the whole machine draws, if it has a meter of the whole.
     pub(crate) node_power: Option<Watts>,
-    /// The word for who measured all this.
+    /// The word for the source of the measurements.
     pub(crate) source: &'static str,
-    /// What it is made of.
+    /// The hardware of the machine.
     pub(crate) found: Arc<Found>,
-    /// Whose caps are in force by the lease.
+    /// Which caps are in force by the lease.
     pub(crate) lease: LeaseState,
-    /// The boot that it is in, where the machine itself tells it.
+    /// The boot ID, if the machine itself reports it.
     pub(crate) boot: Option<String>,
-    /// What only metrics show.
+    /// Values that only metrics show.
     pub(crate) details: Details,
 }
 
 /// The processors or the GPUs of a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Part {
-    /// Who brings a cap about here.
+    /// What enforces a cap here.
     pub(crate) means: Means,
-    /// What came of the desired state.
+    /// The outcome of the desired state.
     pub(crate) report: CapReport,
     /// Each package or GPU.
     pub(crate) devices: Vec<Device>,
     /// What all of them draw together.
     pub(crate) drawn: Drawn,
-    /// What they last failed at, in words for a person.
+    /// Their last failure, in words for a person.
     pub(crate) trouble: Option<String>,
 }
 
 /// A package or a GPU.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Device {
-    /// What it is known by.
+    /// Its key.
     pub(crate) key: String,
     /// The limit in force, whoever set it.
     pub(crate) limit: Option<Watts>,
-    /// What its limit can be set to.
+    /// The range of its limit.
     pub(crate) range: CapRange,
-    /// What it may have of the node's grant, where one stands and it can be capped.
+    /// Its share of the node's grant, if a grant is in force and the device can be capped.
     pub(crate) share: Option<Watts>,
     /// What it draws.
     pub(crate) drawn: Drawn,
-    /// What its energy counter shows.
+    /// The value of its energy counter.
     pub(crate) energy: Option<MicroJoules>,
 }
 
-/// What is drawn, as far as it is measured.
+/// The drawn power, as far as it is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Drawn {
-    /// This.
+    /// This much.
     Is(Watts),
-    /// Nobody can say at the moment.
+    /// It is not known at the moment.
     Unknown,
     /// Nothing measures it.
     Unmetered,
@@ -97,7 +98,7 @@ impl Drawn {
         }
     }
 
-    /// The sum, where every part of it is known: a partial sum is not the total.
+    /// The sum, if every part is known: a partial sum is not the total.
     pub(crate) fn sum(parts: impl Iterator<Item = Self>) -> Self {
         let (mut sum, mut any) = (Self::Is(Watts::ZERO), false);
         for part in parts {
@@ -112,13 +113,13 @@ impl Drawn {
     }
 }
 
-/// Who brings a cap about: the word `backend` of a status.
+/// What enforces a cap: the word `backend` of a status.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Means {
-    /// Nobody.
+    /// Nothing.
     #[default]
     None,
-    /// Power limits, by the class of their HALs in node-kit's table, or [`MIXED`] where they are of several.
+    /// Power limits, by the class of their HALs in node-kit's table, or [`MIXED`] if they have several classes.
     Limits(&'static str),
     /// A throttle of the frequencies.
     Dvfs,
@@ -139,7 +140,7 @@ impl Means {
         }
     }
 
-    /// What the engine holds the packages by, where their limits are of this class.
+    /// What the engine uses to hold the packages, if their limits are of this class.
     pub(crate) fn of_packages(backend: Option<Backend>, class: &'static str) -> Self {
         match backend {
             None | Some(Backend::None) => Self::None,
@@ -149,7 +150,7 @@ impl Means {
     }
 }
 
-/// Whose caps are in force by the lease on the desired state.
+/// Which caps are in force, by the lease on the desired state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum LeaseState {
     /// Those of the desired state.
@@ -157,13 +158,13 @@ pub(crate) enum LeaseState {
     Desired,
     /// Those of the desired state, which nobody confirms any more.
     Held,
-    /// None: nobody confirms the desired state, and the configuration chose the originals.
+    /// None: nobody confirms the desired state, and the configuration restores the originals.
     Relaxed,
     /// The safe profile of the configuration.
     Safe,
 }
 
-/// What a machine is made of, as it says itself; what it does not say is missing.
+/// The hardware of a machine, as it reports itself. What it does not report is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) cpu_vendor: Option<String>,
@@ -176,7 +177,7 @@ pub(crate) struct Found {
     pub(crate) cpu_metered: bool,
     pub(crate) frequencies: Option<(KiloHertz, KiloHertz)>,
     pub(crate) memory_bytes: Option<u64>,
-    /// The GPUs; none where nothing can be said of them.
+    /// The GPUs; `None` if nothing is known of them.
     pub(crate) gpus: Option<FoundGpus>,
 }
 
@@ -193,30 +194,30 @@ pub(crate) struct FoundGpus {
     pub(crate) metered: bool,
 }
 
-/// What only metrics show.
+/// Values that only metrics show.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Details {
     /// What holds the packages now: the label of `joulie_backend_mode`.
     pub(crate) mode: Means,
     /// What the closed loop last decided.
     pub(crate) law: Option<law::Decision>,
-    /// The throttle in force, where one is.
+    /// The throttle in force, if there is one.
     pub(crate) throttle_pct: Option<u8>,
     /// How often the closed loop raised and lowered the throttle.
     pub(crate) actions: (u64, u64),
-    /// Frequency policies: the lowest CPU, at what it runs, its limit, in kHz.
+    /// Frequency policies: the lowest CPU, its frequency, and its limit.
     pub(crate) policies: Vec<(u16, Option<KiloHertz>, Option<KiloHertz>)>,
     /// Originals that the journal holds.
     pub(crate) originals: usize,
-    /// Times that somebody else was seen to have moved a limit.
+    /// How often somebody else was seen to change a limit.
     pub(crate) moved: u64,
     /// Periods without a known power.
     pub(crate) blind: u64,
     /// Periods in which a backend or an endpoint did not answer in time.
     pub(crate) late: u64,
-    /// Counts from outside that cannot be, each time that one was said.
+    /// Impossible counts from outside, counted each time one was given.
     pub(crate) refused: u64,
-    /// Each backend and how often it failed.
+    /// Each backend, whether it is ready, and how often it failed.
     pub(crate) troubles: Vec<(&'static str, bool, u64)>,
 }
 

@@ -1,5 +1,5 @@
-//! What the agent counts. The names and labels that dashboards query are those of the first implementation; a node that
-//! goes takes its series along.
+//! The agent's metrics. The names and labels that dashboards query are those of the first implementation. When a node
+//! leaves, its series are removed.
 
 mod grants;
 mod labels;
@@ -30,7 +30,7 @@ use std::time::Duration;
 
 type Level<L> = Family<L, Gauge<f64, AtomicU64>>;
 
-/// All of them. Clones are the same.
+/// All of them. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Metrics {
     mode: Family<NodeMode, Gauge>,
@@ -61,7 +61,7 @@ pub(crate) struct Metrics {
     writes: Family<Write, Counter>,
     put_back: Family<WhichObject, Counter>,
     grants: Grants,
-    /// What has series, so that they can be taken away.
+    /// Which series exist, so that they can be removed.
     known: Arc<Mutex<BTreeMap<String, Known>>>,
 }
 
@@ -82,7 +82,7 @@ impl Metrics {
         all
     }
 
-    /// What is wanted of a node has changed.
+    /// Records a change of what is wanted of a node.
     pub(crate) fn wants(&self, node: &str, wanted: &Wanted) {
         let malformed = match wanted {
             Wanted::Unknown(unknown) => matches!(unknown, Unknown::Malformed { .. }),
@@ -102,7 +102,7 @@ impl Metrics {
         });
     }
 
-    /// What was concluded about a node.
+    /// Records the outcome for a node.
     pub(crate) fn concludes(&self, node: &str, outcome: &Outcome) {
         let label = Node { node: node.to_owned() };
         if let Some(verdict) = &outcome.verdict {
@@ -121,7 +121,7 @@ impl Metrics {
         }
     }
 
-    /// What a machine says of itself.
+    /// Records what a machine reports of itself.
     pub(crate) fn sees(&self, node: &str, view: &View) {
         let label = Node { node: node.to_owned() };
         for mode in modes() {
@@ -184,7 +184,7 @@ impl Metrics {
         raise(&self.errors, label, errors);
     }
 
-    /// What stands of grants for a node, since when, and what became of it.
+    /// Records the grant in force for a node, since when, and its outcome.
     pub(crate) fn grants(
         &self,
         node: &str,
@@ -195,22 +195,22 @@ impl Metrics {
         self.grants.tell(node, grant, receipt, unkept);
     }
 
-    /// A grant for a node is not followed.
+    /// Counts a grant that is not followed.
     pub(crate) fn ignores(&self, node: &str, why: Ignored) {
         self.grants.ignores(node, why);
     }
 
-    /// A write to the API.
+    /// Counts a write to the API.
     pub(crate) fn wrote(&self, kind: Kind, outcome: Written) {
         self.writes.get_or_create(&Write { object: Object::of(kind), outcome }).inc();
     }
 
-    /// A status of ours that somebody else had overwritten is there again.
+    /// Counts a status that somebody else had overwritten and that was written again.
     pub(crate) fn put_back(&self, kind: Kind) {
         self.put_back.get_or_create(&WhichObject { object: Object::of(kind) }).inc();
     }
 
-    /// The node is nobody's concern here any more.
+    /// Removes the series of a node that does not belong to this agent any more.
     pub(crate) fn forget(&self, node: &str) {
         let known =
             self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(node).unwrap_or_default();
@@ -264,14 +264,14 @@ impl Metrics {
     }
 }
 
-/// What may hold the packages: nothing, or what node-kit's table has for them.
+/// What may hold the packages: nothing, or a class of node-kit's table.
 fn modes() -> BTreeSet<&'static str> {
     let rows = BackendKind::ALL.into_iter().map(BackendKind::facts);
     let classes = rows.filter(|facts| facts.caps != HalTarget::Gpu).map(|facts| facts.class);
     classes.chain([Means::None.word(), MIXED]).collect()
 }
 
-/// A level that is not known has no series: zero would be a number.
+/// A value that is not known has no series, because zero would be a value.
 fn level<L>(family: &Level<L>, labels: &L, value: Option<f64>)
 where
     L: Clone + std::hash::Hash + Eq,
@@ -282,7 +282,7 @@ where
     }
 }
 
-/// Brings a counter up to a count that somebody else keeps.
+/// Raises a counter to a count that is kept elsewhere.
 fn raise<L>(family: &Family<L, Counter>, labels: &L, to: u64)
 where
     L: Clone + std::hash::Hash + Eq,
@@ -295,7 +295,7 @@ fn as_f64(watts: Watts) -> f64 {
     joulie_api::number::Number::tenths(watts).get()
 }
 
-/// A counter of microjoules has fewer digits than a float for the first ten thousand years.
+/// Exact below 2^53 µJ, which is 9 GJ.
 #[expect(clippy::cast_precision_loss, reason = "a metric is a float")]
 fn whole(count: u64) -> f64 {
     count as f64

@@ -1,8 +1,8 @@
-//! Mode pool: many nodes, each over HTTP, each with a task of its own, so that one that does not answer delays no other.
+//! Mode pool: many nodes over HTTP. Each node has a task of its own, so that one that does not answer delays no other.
 //!
-//! A node becomes a member when it is selected or under a grant, and in this replica's part. It leaves when no grant stands
-//! and its Node object is gone, or it is not selected any more and its originals are back. Which nodes there are is known
-//! by watches, not by lists; which were under a grant before the start, by the disk.
+//! A node becomes a member when it is selected or under a grant, and belongs to this replica's shard. It leaves when no
+//! grant is in force and its Node object is gone, or it is not selected any more and its originals are restored.
+//! Watches show which nodes exist; the disk shows which of them were under a grant before the start.
 
 mod engine;
 mod http;
@@ -42,7 +42,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// A pool that is to be run.
+/// A pool that can be run.
 pub(crate) struct Pool {
     settings: Settings,
     shards: Shards,
@@ -54,7 +54,7 @@ pub(crate) struct Pool {
     tasks: JoinSet<()>,
     /// The nodes whose grants were on disk at the start, until they are members.
     kept: Vec<String>,
-    /// That nothing keeps the grants was said.
+    /// Whether the warning that no grant is kept was logged.
     said: bool,
 }
 
@@ -66,20 +66,20 @@ struct Member {
     _stays: tokio::sync::oneshot::Sender<()>,
 }
 
-/// Changes that come together are looked at together.
+/// Waits this long, so that changes that come together are handled together.
 const TOGETHER: Duration = Duration::from_millis(20);
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// At the end, where the originals are to come back.
+/// How long to wait at the end for the originals to be restored.
 const RESTORE_WITHIN: Duration = Duration::from_secs(10);
 
-/// What is asked for cannot be done.
+/// Why the pool cannot be created.
 #[derive(Debug)]
 pub enum PoolError {
-    /// An endpoint that is none.
+    /// An endpoint is not valid.
     Endpoint(Wrong),
-    /// Nobody is there to be believed.
+    /// TLS cannot be set up.
     Tls(tls::PoolTlsError),
-    /// The period.
+    /// The period is not valid.
     Period(node_kit::ConfigError),
 }
 
@@ -94,7 +94,7 @@ impl std::fmt::Display for PoolError {
 }
 
 impl Pool {
-    /// A pool of the nodes of these parts.
+    /// Creates a pool for the nodes of these shards.
     pub(crate) fn new(
         settings: &Settings,
         (routing, shards, concurrency): (&NodeRouting, Shards, usize),
@@ -127,7 +127,7 @@ impl Pool {
         self.beat.clone()
     }
 
-    /// Runs until asked to stop, or until nobody watches any more.
+    /// Runs until asked to stop, or until the watches have ended.
     pub(crate) async fn run(mut self, mut watched: Watched, stop: Stop) {
         loop {
             self.beat.beat(self.common.clock.mono());
@@ -138,7 +138,7 @@ impl Pool {
                     member.remote.renewed(mark);
                 }
             }
-            // In this order: tasks that ended are few, and after each word everything is looked at.
+            // The order delays nothing: few tasks end, and after each event everything is looked at.
             tokio::select! {
                 biased;
                 () = stop.requested() => break,
@@ -154,14 +154,14 @@ impl Pool {
         self.tasks.shutdown().await;
     }
 
-    /// Brings the members up to date.
+    /// Updates the members.
     fn look(&mut self, watched: &Watched) {
         self.say_what_is_kept(watched);
         let all = watched.by_node();
         let there: BTreeMap<&str, &NodeRow> = all.nodes().collect();
         let (shards, shared) = (self.shards, self.shared.clone());
         let selected = |row: &NodeRow| shared.selector.matches(&row.labels);
-        // No label lets a node out of its grant, nor does a Node object that is away.
+        // Neither a label nor a missing Node object releases a node from its grant.
         let kept = std::mem::take(&mut self.kept);
         let nodes = there.iter().filter(|(_, row)| selected(row)).map(|(name, _)| *name);
         for name in nodes.chain(all.granted()).chain(kept.iter().map(String::as_str)) {
@@ -196,7 +196,7 @@ impl Pool {
         });
     }
 
-    /// Says once that a start without the API knows no grant, where there can be any.
+    /// Warns once if no grant is kept on disk although there can be grants: a start without the API then knows none.
     fn say_what_is_kept(&mut self, watched: &Watched) {
         if self.settings.state.is_none() && !self.said && watched.grants.is_synced() {
             self.said = true;
@@ -224,27 +224,27 @@ impl Pool {
         };
         let (stays, leaves) = tokio::sync::oneshot::channel::<()>();
         self.tasks.spawn(async move {
-            // None of them ever ends while the node stays, so each is polled every time.
+            // None of these ever ends while the node stays, so each is polled every time.
             tokio::select! {
                 biased;
                 _ = leaves => {}
                 () = task.run() => {}
-                // The front ends with its inputs; the machine is still needed to put originals back.
+                // The front ends with its inputs; the machine is still needed to restore originals.
                 () = async { front.run().await; std::future::pending().await } => {}
             }
         });
         Member { inputs, views, remote, _stays: stays }
     }
 
-    /// Puts the originals of all members back, as far as that can be done in time. A grant ends with no process.
+    /// Restores the originals of all members, as far as time allows. The end of a process does not end a grant.
     async fn restore(&mut self) {
         let granted = self.members.values().filter(|member| member.is_granted()).count();
         if granted > 0 {
-            tracing::warn!("{granted} nodes keep their limits: grants stand, and ON_EXIT=restore ends none");
+            tracing::warn!("{granted} nodes keep their limits: ON_EXIT=restore does not end their grants");
         }
         self.members.retain(|_, member| !member.is_granted());
         for member in self.members.values_mut() {
-            // Without inputs the front ends, and says nothing against this any more.
+            // Without inputs the front ends, and does not change this desire any more.
             let (nowhere, _) = watch::channel(Inputs::default());
             member.inputs = nowhere;
             member.remote.desire(Desire::GONE);
@@ -257,13 +257,13 @@ impl Pool {
         };
         if tokio::time::timeout(RESTORE_WITHIN, all).await.is_err() {
             let left = self.members.values().filter(|member| !member.is_free()).count();
-            tracing::error!("the originals of {left} nodes are not back");
+            tracing::error!("the originals of {left} nodes are not restored");
         }
     }
 }
 
 impl Member {
-    /// Whether it is to keep to a grant, or was until now and has not been told otherwise.
+    /// Whether the member is under a grant, or was until its last step.
     fn is_granted(&self) -> bool {
         let before = self.views.borrow().as_ref().is_some_and(|view| view.desire.grant.is_some());
         before || self.remote.is_granted()
@@ -280,7 +280,7 @@ fn view_is_free(view: &View) -> bool {
         && view.gpu.report == CapReport::NoIntent
 }
 
-/// The laws of node-kit with its tuning; what is different is how the devices are reached.
+/// The laws of node-kit with its tuning; only the access to the devices differs.
 fn laws(settings: &Settings, routing: &NodeRouting) -> Result<EngineLaws, node_kit::ConfigError> {
     let period = host::micros(settings.period);
     let config = Config::standard(HardwareSources::machine(), PathBuf::new(), NodeAccess::Look, period)?;
@@ -296,13 +296,13 @@ fn laws(settings: &Settings, routing: &NodeRouting) -> Result<EngineLaws, node_k
             DvfsLaw::Classic => LoopLaw::Classic(settings.dvfs.classic),
             DvfsLaw::Tracking => Config::tracking(),
         },
-        // What no endpoint can cap counts with all that it draws.
+        // A part that no endpoint can cap counts with all that it draws.
         grants: NodeParts { cpu: routing.cpu.is_some(), gpu: routing.gpu.is_some() },
         access: if settings.simulate_only { NodeAccess::Look } else { NodeAccess::Control },
     })
 }
 
-/// The nodes whose grants are on disk: of those of the pool, or of the one that is reached over HTTP.
+/// The nodes whose grants are on disk: those of the pool, or the one that is reached over HTTP.
 fn kept_nodes(settings: &Settings) -> Vec<String> {
     let Some(folder) = settings.kept_grants() else { return Vec::new() };
     let named = |file: &std::ffi::OsStr| file.to_str()?.strip_suffix(".json").map(str::to_owned);

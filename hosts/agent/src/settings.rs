@@ -1,5 +1,5 @@
-//! What the agent can be told. The names are those of the first implementation where it had them; what it took silently
-//! for something else (a typo for the host's own hardware, a bad duration for a default) is refused here.
+//! The agent's settings. The names are those of the first implementation, where it had them. Values that it silently
+//! took for something else (a typo for the host's own hardware, a bad duration for a default) are refused here.
 
 mod own;
 mod pool;
@@ -44,16 +44,16 @@ pub enum DesiredSource {
 pub enum OnExit {
     /// They stay: a rollout must not lift a rack to full power.
     Keep,
-    /// The originals come back.
+    /// The originals are restored.
     Restore,
 }
 
 /// What happens to the caps when nobody confirms the desired state any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseExpiry {
-    /// They hold.
+    /// They stay in force.
     Hold,
-    /// The originals come back, a node after the other.
+    /// The originals are restored, one node after the other.
     Relax,
     /// The safe profile takes their place.
     Safe,
@@ -62,22 +62,22 @@ pub enum LeaseExpiry {
 /// Who confirms the desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseSource {
-    /// The API server, by a watch that lives.
+    /// The API server, by a watch that is alive.
     Watch,
     /// The operator, by the plan's Lease.
     Plan,
 }
 
-/// Which law the DVFS fallback has.
+/// The law of the DVFS fallback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DvfsLaw {
-    /// That of the seeds.
+    /// The law with smoothing, hysteresis, trip count, cooldown and steps.
     Classic,
-    /// The one that models the machine.
+    /// The law that models the machine.
     Tracking,
 }
 
-/// The least term of a lease that a watch renews and whose end changes caps.
+/// The shortest term of a lease that a watch renews and whose end changes caps.
 const WATCH_TERM_LEAST: Duration = Duration::from_secs(120);
 
 const _: () = assert!(
@@ -85,14 +85,14 @@ const _: () = assert!(
     "no lease may end while the server answers: a watch that fell silent is begun anew before"
 );
 
-/// What the agent was told.
+/// The agent's settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// For which nodes it works.
     pub target: AgentTarget,
     /// How often machines are read.
     pub period: Duration,
-    /// Whether hardware is only looked at.
+    /// Whether hardware is only read.
     pub simulate_only: bool,
     /// Where metrics are served.
     pub metrics: Listen,
@@ -100,11 +100,11 @@ pub struct Settings {
     pub selector: Selector,
     /// Which kind carries the desired state.
     pub desired: DesiredSource,
-    /// What happens to the limits at the end.
+    /// What happens to the limits when the agent ends.
     pub on_exit: OnExit,
     /// What happens when nobody confirms the desired state.
     pub lease: LeaseSettings,
-    /// Below what nothing is ever capped.
+    /// The lowest caps that are ever set.
     pub floors: Floors,
     /// The tuning of the closed loop.
     pub dvfs: Dvfs,
@@ -114,36 +114,36 @@ pub struct Settings {
     pub debug_token: Option<String>,
     /// Where Leases are.
     pub namespace: String,
-    /// Where the grants of nodes over HTTP are kept, if they are.
+    /// The folder that keeps the grants of nodes over HTTP, if they are kept.
     pub state: Option<PathBuf>,
 }
 
 /// For which nodes the agent works.
 #[derive(Clone, Debug)]
 pub enum AgentTarget {
-    /// For one, by its own hardware.
+    /// One node, by its own hardware.
     Host {
         /// Its name.
         node: String,
         /// Its hardware.
         machine: MachineSettings,
     },
-    /// For one, over HTTP.
+    /// One node, over HTTP.
     Remote {
         /// Its name.
         node: String,
-        /// Where.
+        /// Its endpoints.
         routing: NodeRouting,
     },
-    /// For many, over HTTP.
+    /// Many nodes, over HTTP.
     Pool {
-        /// Where.
+        /// Their endpoints.
         routing: NodeRouting,
-        /// Which part of them.
+        /// Which shard of them.
         shards: Shards,
         /// The pod's name, if it is known.
         pod: Option<String>,
-        /// So many requests at once.
+        /// How many requests may run at once.
         concurrency: usize,
     },
 }
@@ -151,9 +151,9 @@ pub enum AgentTarget {
 /// The host's own hardware.
 #[derive(Clone, Debug)]
 pub struct MachineSettings {
-    /// Where it is; none: this machine.
+    /// The root of its files; `None`: this machine.
     pub root: Option<PathBuf>,
-    /// Where the originals are remembered.
+    /// Where the originals are kept.
     pub state: PathBuf,
     /// Whether registers may be used.
     pub registers: node_kit::RegisterAccess,
@@ -167,7 +167,7 @@ pub struct MachineSettings {
     pub gpu: bool,
 }
 
-/// Below what nothing is ever capped, whatever the API says.
+/// The lowest caps that are ever set, whatever the API says.
 #[derive(Clone, Copy, Debug)]
 pub struct Floors {
     /// The least cap of a package.
@@ -196,7 +196,7 @@ pub struct LeaseSettings {
 pub struct Dvfs {
     /// Which law.
     pub law: DvfsLaw,
-    /// Its tuning, where it is that of the seeds.
+    /// The tuning of the classic law.
     pub classic: Classic,
     /// The lowest limit that a throttle sets.
     pub floor: Option<KiloHertz>,
@@ -212,7 +212,7 @@ pub struct PowerPublish {
 }
 
 impl Settings {
-    /// What the values of [`TABLE`] mean.
+    /// Interprets the values of [`TABLE`].
     pub fn read(values: &Values) -> Result<Self, Refusals> {
         let heartbeat = values.get(&own::POWER_PUBLISH_HEARTBEAT)?;
         Ok(Self {
@@ -244,7 +244,7 @@ impl Settings {
     pub fn kept_grant(&self, node: &str) -> Option<PathBuf> {
         match &self.target {
             AgentTarget::Host { machine, .. } => Some(node_kit::Kept::file(&machine.state)),
-            // The name of a Node is one of a file, too.
+            // The name of a Node also serves as the name of the file.
             AgentTarget::Remote { .. } | AgentTarget::Pool { .. } => {
                 let folder = self.kept_grants()?;
                 (!node.contains('/')).then(|| folder.join(format!("{node}.json")))

@@ -1,4 +1,4 @@
-//! The agent's tasks: what is begun, in which order, and how it ends.
+//! Starts the agent's tasks in order, and ends them.
 
 use crate::claim::{Claim, candidate};
 use crate::front::grants::Stands;
@@ -33,30 +33,30 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// What this program says of itself.
+/// The build information of this program.
 pub const BUILD: BuildInfo = BuildInfo::of("agent", env!("CARGO_PKG_VERSION"));
 
-/// What was begun.
+/// What was started.
 #[derive(Clone, Copy, Debug)]
 pub struct Started {
-    /// Where metrics and health are served.
+    /// The address at which metrics and health are served.
     pub metrics: SocketAddr,
 }
 
-/// Why the agent could not begin. Nothing was written to any hardware.
+/// Why the agent could not start. Nothing was written to any hardware.
 #[derive(Debug)]
 pub enum StartError {
-    /// The port of the metrics.
+    /// The port of the metrics cannot be opened.
     Listen(std::io::Error),
-    /// The limits of that port.
+    /// The limits of that port are not valid.
     Limits(LimitError),
-    /// The control loop.
+    /// The control loop cannot be started.
     Machine(host::StartError),
-    /// The nodes over HTTP.
+    /// The pool of nodes over HTTP cannot be created.
     Pool(PoolError),
-    /// The election among the agents of a part.
+    /// The candidate for the election among the agents of a shard is not valid.
     Claim(CandidateError),
-    /// The catalogue that this program is built with.
+    /// The built-in catalogue is not valid.
     Catalog(CatalogError),
 }
 
@@ -68,14 +68,14 @@ impl fmt::Display for StartError {
             Self::Machine(error) => error.fmt(f),
             Self::Pool(error) => error.fmt(f),
             Self::Claim(error) => write!(f, "POD_NAME: {error}"),
-            Self::Catalog(error) => write!(f, "the catalogue of this program is a defect: {error}"),
+            Self::Catalog(error) => write!(f, "the built-in catalogue is not valid: {error}"),
         }
     }
 }
 
 impl std::error::Error for StartError {}
 
-/// What its parts count.
+/// The metrics of the agent's parts.
 struct Counted {
     metrics: Metrics,
     reflections: Reflections,
@@ -97,17 +97,17 @@ impl Counted {
 pub fn described_metrics() -> Vec<MetricDescription> {
     Page::descriptions(|registry| {
         drop(Counted::register(registry));
-        // Those of mode pool, where agents of a part elect the one that works.
+        // The metrics of mode pool, where the agents of a shard elect the one that works.
         drop(Elections::register(registry));
     })
 }
 
-/// Begins the agent's tasks.
+/// Starts the agent's tasks.
 pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> Result<Started, StartError> {
     begin(settings, context, None, tasks).await
 }
 
-/// The same, for nodes that are not reached over sockets.
+/// Starts them for nodes that are not reached over sockets.
 pub async fn start_over(
     carrier: Arc<dyn Carrier>,
     settings: Settings,
@@ -207,8 +207,8 @@ fn over_http(
     Ok(OverHttp { pool: pool.map_err(StartError::Pool)?, watched })
 }
 
-/// Stands for election to the pool's part of the nodes, until the pool has ended: whoever is next begins when nothing is under way any
-/// more.
+/// Takes part in the election for the pool's shard until the pool has ended, so that the next agent starts when nothing
+/// is in progress any more.
 fn claim(
     lease: LeaseName,
     pod: Option<&str>,
@@ -217,7 +217,7 @@ fn claim(
     tasks: &mut Tasks,
 ) -> Result<(Claim, Trigger), StartError> {
     let clock = context.clock.clone();
-    // No two pods that live have the same name, and the next process of a pod takes over from the one before at once.
+    // No two running pods have the same name, and the next process of a pod takes over from the previous one at once.
     let identity = pod.map_or_else(|| leader::identity("joulie-agent", None, clock.chance()), str::to_owned);
     let candidate = candidate(&identity).map_err(StartError::Claim)?;
     let (ended, stop) = shutdown::pair();
@@ -227,8 +227,8 @@ fn claim(
     Ok((Claim::new(lease.name, leadership, clock), ended))
 }
 
-/// Works for a part of the nodes as long as no other agent does. Where one takes over, the process ends: begun anew, it
-/// waits. A trigger that is gone ends the election.
+/// Works for a shard as long as no other agent does. If another one takes over, the process ends; when it is restarted,
+/// it waits. Dropping the trigger ends the election.
 async fn part(claim: Claim, begun: OverHttp, stop: Stop, _ended: Trigger) {
     let beat = begun.pool.beat();
     if claim.wait(&beat, &stop).await {
@@ -239,7 +239,7 @@ async fn part(claim: Claim, begun: OverHttp, stop: Stop, _ended: Trigger) {
     }
 }
 
-/// The control loop comes round at least so often, unless it is dead: a driver that hangs does not hold it.
+/// The control loop completes a round at least this often unless it is dead: a driver that hangs does not block it.
 fn loop_most(period: Duration) -> Duration {
     period.saturating_mul(5).max(Duration::from_secs(30))
 }
@@ -251,7 +251,7 @@ fn shared(settings: &Settings, context: &Context, metrics: Metrics) -> Result<Sh
             (routing.cpu.is_some(), routing.gpu.is_some())
         }
     };
-    // The first full period under a cap may be the third one after it was written.
+    // The third period after a cap was written may be the first full one under it.
     let patience = settings.period.saturating_mul(3).max(Duration::from_secs(5));
     Ok(Shared {
         clock: context.clock.clone(),
@@ -319,7 +319,7 @@ fn own_node(
     tasks.spawn("machine", exit.supervise(began.host, began.views, stop));
 }
 
-/// What the watches say of the node goes to its front, as long as anybody watches.
+/// Passes what the watches say of the node to its front, until the watches end.
 async fn route(mut watched: Watched, node: String, sender: watch::Sender<Inputs>) {
     loop {
         let inputs = watched.by_node().of(&node);
@@ -334,10 +334,10 @@ async fn route(mut watched: Watched, node: String, sender: watch::Sender<Inputs>
     }
 }
 
-/// How often the lease is looked at.
+/// How often the lease is checked.
 const RENEW_EVERY: Duration = Duration::from_secs(2);
 
-/// Tells the machine that the desired state is still confirmed.
+/// Tells the machine when the desired state was last confirmed.
 async fn renew(confirmed: Confirmed, control: Arc<dyn Control>, clock: Arc<dyn HostClock>, stop: Stop) {
     while !stop.requested_within(RENEW_EVERY).await {
         if let Some(mark) = confirmed.mark(clock.mono()) {
@@ -346,7 +346,7 @@ async fn renew(confirmed: Confirmed, control: Arc<dyn Control>, clock: Arc<dyn H
     }
 }
 
-/// How the machine's thread is ended.
+/// What ends the machine's thread.
 struct Exit {
     on_exit: OnExit,
     client: Client,
@@ -357,7 +357,7 @@ struct Exit {
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
 impl Exit {
-    /// Ends with the thread: after the end was asked for, or before, and then the program ends too.
+    /// Returns when the thread has ended: after it was asked to, or by itself, and then the program ends too.
     async fn supervise(self, host: Host, mut views: watch::Receiver<Option<View>>, stop: Stop) {
         let ended = async { while views.changed().await.is_ok() {} };
         tokio::select! {
@@ -379,7 +379,8 @@ impl Exit {
         while views.changed().await.is_ok() {}
     }
 
-    /// Whoever takes the label off a node has its pod ended at the same moment, and the watch may not have said so yet.
+    /// Whoever removes the label of a node also ends its pod at the same moment, and the watch may not have shown it
+    /// yet.
     async fn is_deselected(&self) -> bool {
         let nodes: Api<Node> = Api::all(self.client.clone());
         let look = tokio::time::timeout(LAST_LOOK, nodes.get(&self.node)).await;

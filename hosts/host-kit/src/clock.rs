@@ -1,40 +1,40 @@
-//! Time as the hosts see it, and chance, handed in so that a test owns both.
+//! Time and random numbers for the hosts, passed in so that a test controls both.
 //!
-//! Two clocks that must not be mixed: [`Mono`] only ever goes forward and says how long ago something was heard;
-//! the wall clock is for people and for timestamps in objects. Nothing here compares the wall clocks of two machines.
+//! Two clocks that must not be mixed. [`Mono`] only goes forward, and tells how long ago something was heard. The wall
+//! clock is for people and for timestamps in objects. Nothing here compares the wall clocks of two machines.
 
 use jiff::Timestamp;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What tells the time.
+/// A source of time.
 pub trait HostClock: Send + Sync + 'static {
-    /// Time since this clock was made; never goes back.
+    /// Time since this clock was created; never goes back.
     fn mono(&self) -> Mono;
-    /// What people call the time; may jump.
+    /// The time of day; it may jump.
     fn wall(&self) -> Timestamp;
-    /// A number that nobody can foretell: it keeps names and waits of several processes apart. It is handed in with the
-    /// time because a test that owns the one and not the other cannot be played again.
+    /// A random number, which keeps names and waits of several processes apart. It comes with the clock because a test
+    /// that controls only one of the two cannot be replayed.
     fn chance(&self) -> u64 {
         RandomState::new().build_hasher().finish()
     }
 }
 
-/// A moment of one process's monotonic clock. Two of different processes have nothing to do with each other.
+/// A moment of one process's monotonic clock. Moments of different processes cannot be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mono(Duration);
 
 impl Mono {
-    /// When the clock was made.
+    /// The moment at which the clock was created.
     pub const START: Self = Self(Duration::ZERO);
 
-    /// The moment `since_start` after the clock was made.
+    /// The moment `since_start` after the clock was created.
     pub const fn at(since_start: Duration) -> Self {
         Self(since_start)
     }
 
-    /// How long after `earlier` this is; zero where it is not after it.
+    /// How long after `earlier` this is; zero if it is not later.
     pub fn since(self, earlier: Self) -> Duration {
         self.0.saturating_sub(earlier.0)
     }
@@ -45,7 +45,7 @@ impl Mono {
         Self(self.0.saturating_add(after))
     }
 
-    /// Whole milliseconds since the clock was made, for an atomic.
+    /// Whole milliseconds since the clock was created, for an atomic.
     pub fn as_millis(self) -> u64 {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
     }
@@ -63,7 +63,7 @@ pub struct SystemClock {
 }
 
 impl SystemClock {
-    /// A clock that starts now. One per process: moments of two such clocks do not compare.
+    /// A clock that starts now. Use one per process: moments of two such clocks cannot be compared.
     #[expect(clippy::new_without_default, reason = "a clock that appears by default is a second time zero")]
     pub fn new() -> Self {
         #[expect(clippy::disallowed_methods, reason = "this is the one place that reads the machine's clock")]
@@ -82,26 +82,26 @@ impl HostClock for SystemClock {
     }
 }
 
-/// A clock that a test turns by hand. Clones show the same time.
+/// A clock that a test sets by hand. Clones show the same time.
 #[derive(Clone, Debug)]
 pub struct ManualClock {
     hands: Arc<Mutex<(Mono, Timestamp)>>,
 }
 
 impl ManualClock {
-    /// Stands at [`Mono::START`] and at `wall`.
+    /// Starts at [`Mono::START`] and at `wall`.
     pub fn at(wall: Timestamp) -> Self {
         Self { hands: Arc::new(Mutex::new((Mono::START, wall))) }
     }
 
-    /// Lets both clocks run for `by`.
+    /// Moves both clocks forward by `by`.
     pub fn advance(&self, by: Duration) {
         let mut hands = self.hands.lock().unwrap_or_else(PoisonError::into_inner);
         hands.0 = hands.0.plus(by);
         hands.1 = hands.1.saturating_add(by).unwrap_or(Timestamp::MAX);
     }
 
-    /// Moves the wall clock alone, as a step of NTP does.
+    /// Sets the wall clock alone, as a step of NTP does.
     pub fn step_wall(&self, to: Timestamp) {
         self.hands.lock().unwrap_or_else(PoisonError::into_inner).1 = to;
     }
@@ -117,8 +117,8 @@ impl HostClock for ManualClock {
     }
 }
 
-/// When somebody else's sign of life was last seen to change, by our own clock: what is written in it is only
-/// compared with what was written before, so that no two machines' clocks are ever compared.
+/// When another process's sign of life last changed, by this process's clock. The content of a sign is only compared
+/// with the previous one, so that clocks of two machines are never compared.
 #[derive(Clone, Debug)]
 pub struct ObservedRenewal {
     last: Option<(String, Mono)>,
@@ -128,14 +128,14 @@ impl ObservedRenewal {
     /// Nothing has been heard.
     pub const NOTHING: Self = Self { last: None };
 
-    /// Somebody showed `sign` at `now`. The same sign again proves nothing.
+    /// Records that `sign` was seen at `now`. The same sign again proves nothing.
     pub fn hear(&mut self, sign: &str, now: Mono) {
         if self.last.as_ref().is_none_or(|(seen, _)| seen != sign) {
             self.last = Some((sign.to_owned(), now));
         }
     }
 
-    /// For how long the sign has not changed; `None` where there never was one.
+    /// How long ago the sign last changed; `None` if there never was one.
     pub fn age(&self, now: Mono) -> Option<Duration> {
         self.last.as_ref().map(|(_, heard)| now.since(*heard))
     }

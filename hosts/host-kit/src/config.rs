@@ -1,12 +1,13 @@
-//! Settings into validated types: from flags, then the environment, then a file, then the default of the table.
+//! Reads settings into validated types: from flags, then the environment, then a file, then the default of the table.
 //!
-//! Each program has one [`SettingsTable`] of [`ConfigSetting`]s. [`load`] looks at everything before it refuses, so that one start
-//! shows every mistake; whatever it returns has been parsed. What it must never do: let a typo, an unknown name or
-//! a malformed value mean a default.
+//! Each program has one [`SettingsTable`] of [`ConfigSetting`]s. [`load`] checks everything before it refuses, so that
+//! one start shows every mistake. All values that it returns have been parsed. It must never let a typo, an unknown
+//! name or a malformed value mean a default.
 //!
 //! A setting has one name in all three places: `RECONCILE_INTERVAL` in the environment and in the file,
 //! `--reconcile-interval` as a flag. An empty value means that it is not set. The file holds `NAME=VALUE` lines (see
-//! [`SettingSources`]): the environment's names and rules, so there is no second vocabulary to learn and no parser to trust.
+//! [`SettingSources`]). It has the names and rules of the environment, so there is no second vocabulary to learn and no
+//! other parser to trust.
 
 mod listen;
 mod nearest;
@@ -27,26 +28,26 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// All that one program can be told.
+/// All settings of one program.
 pub struct SettingsTable {
-    /// The program, for its help and its log.
+    /// The program's name, for its help and its log.
     pub program: &'static str,
-    /// What it does, in a line.
+    /// What the program does, in one line.
     pub about: &'static str,
-    /// What it reads.
+    /// The settings.
     pub settings: &'static [&'static dyn AnySetting],
-    /// What other versions read and this one does not: accepted with a warning, so that their charts still start. The
-    /// first that matches speaks.
+    /// Names that other versions read and this one does not. They are accepted with a warning, so that the charts of
+    /// those versions still start. The first one that matches gives the note.
     pub retired: &'static [Retired],
-    /// First letters of variables that belong to this program alone: an unknown variable that begins so is refused.
+    /// Prefixes of variables that belong to this program alone: an unknown variable with such a prefix is refused.
     pub families: &'static [&'static str],
 }
 
-/// A name that has no effect, any more or yet.
+/// A name that has no effect any more, or not yet.
 pub struct Retired {
-    /// As it is written. With `*` at its end it stands for all variables of the environment that begin so.
+    /// The name as it is written. With `*` at its end it stands for all environment variables with that prefix.
     pub name: &'static str,
-    /// What to use instead, or why it does nothing.
+    /// What to use instead, or why it has no effect.
     pub note: &'static str,
 }
 
@@ -65,7 +66,7 @@ struct Held {
     origin: Origin,
 }
 
-/// Reads every setting of the table, or says everything that is wrong.
+/// Reads every setting of the table, or reports everything that is wrong.
 pub fn load(table: &SettingsTable, sources: &SettingSources) -> Result<Values, Refusals> {
     let mut refused = sources.refused().to_vec();
     let mut warnings = Vec::new();
@@ -100,7 +101,7 @@ fn hold(setting: &dyn AnySetting, sources: &SettingSources) -> Result<Held, Refu
     }
 }
 
-/// A secret's value appears nowhere, and neither does an explanation that may quote it.
+/// Neither a secret's value nor an explanation that may quote it is ever shown.
 fn refusal(setting: &dyn AnySetting, given: &Given, why: &str) -> Refused {
     let (value, why) = if setting.secret() {
         (setting::hide(&given.value), "it cannot be read".to_owned())
@@ -144,7 +145,8 @@ fn refuse_unknown(
 }
 
 impl Retired {
-    /// A slip in a name of ours, a flag, and a line of the file are nobody else's: a family of names does not excuse them.
+    /// A family of names covers only the environment: a misspelled name of ours, a flag or a line of the file is never
+    /// excused by it.
     fn speaks_of(&self, given: &Given, near: Option<&str>) -> bool {
         let Some(family) = self.name.strip_suffix('*') else { return self.name == given.name };
         let theirs = matches!(given.origin, Origin::Environment) && !given.is_service_link();
@@ -152,8 +154,8 @@ impl Retired {
     }
 }
 
-/// Others write the environment as well. Kubernetes puts `JOULIE_OPERATOR_PORT=tcp://…` there for every Service of
-/// the namespace; refusing those would stop a program because a Service was created.
+/// Others write to the environment as well. Kubernetes adds `JOULIE_OPERATOR_PORT=tcp://…` for every Service of the
+/// namespace. If such variables were refused, creating a Service would stop a program.
 fn belongs_to_us(table: &SettingsTable, given: &Given, near: Option<&str>) -> bool {
     let of_a_family = table.families.iter().any(|family| given.name.starts_with(family));
     !given.is_service_link() && (near.is_some() || of_a_family)
@@ -173,7 +175,7 @@ fn unknown(table: &SettingsTable, given: &Given, near: Option<&str>) -> Refused 
 }
 
 impl Values {
-    /// The value of a setting of the table that was loaded.
+    /// The value of a setting in the table that was loaded.
     pub fn get<T: Clone + Send + Sync + 'static>(&self, setting: &ConfigSetting<T>) -> Result<T, Refusals> {
         let held = self.held.get(setting.name());
         held.and_then(|held| held.value.downcast_ref::<T>()).cloned().ok_or_else(|| {
@@ -189,7 +191,7 @@ impl Values {
         })
     }
 
-    /// A refusal of values that are fine one by one and not together.
+    /// A refusal of values that are valid one by one, but not together.
     pub fn conflict(&self, names: &[&str], why: &str) -> Refusals {
         let one = |name: &&str| {
             let held = self.held.get(*name);
@@ -203,13 +205,13 @@ impl Values {
         Refusals(names.iter().map(one).collect())
     }
 
-    /// The effective configuration, a line each with where it came from; secrets are not in it.
+    /// The effective configuration, one line for each setting with its origin. Secrets are not shown.
     pub fn render(&self) -> String {
         let line = |(name, held): (&&str, &Held)| format!("{name}={} ({})\n", held.shown, held.origin);
         self.held.iter().map(line).collect()
     }
 
-    /// Says once, at start, what is in force and what has no effect.
+    /// Logs once, at start, what is in force and what has no effect.
     pub fn announce(&self) {
         for warning in &self.warnings {
             tracing::warn!(program = self.program, "configuration: {warning}");
@@ -219,7 +221,7 @@ impl Values {
         tracing::info!(program = self.program, "effective configuration: {}", all.join(", "));
     }
 
-    /// What was given and has no effect.
+    /// The names that were given and have no effect.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -248,7 +250,7 @@ pub struct Refusals(Vec<Refused>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     name: String,
-    /// As it may be shown.
+    /// The value in a form that may be shown.
     value: Option<String>,
     origin: Origin,
     why: String,

@@ -1,9 +1,9 @@
-//! Kubernetes Events that people read with `kubectl describe`: said once, then counted.
+//! Kubernetes Events that people read with `kubectl describe`: posted once, then counted.
 //!
-//! What is said of the same object for the same reason is one Event with a series, whatever numbers its text holds;
-//! an object of which too much is said is only counted. This file decides what to post; `driver` posts it, and an
-//! Event that cannot be posted is counted and lost, never waited for. What goes on is said anew when it comes again:
-//! trouble often begins with the API server being away.
+//! Notes about the same object with the same reason and action become one Event with a series, whatever numbers their
+//! text contains. If an object gets too many notes, the rest are only counted. This file decides what to post; `driver`
+//! posts it. An Event that cannot be posted is counted and lost: nothing waits for it. A later note of the same series
+//! is posted anew, because trouble often begins while the API server is away.
 
 mod driver;
 
@@ -18,73 +18,73 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A series is written again after this long, and over when it was quiet for as long; client-go's figure.
+/// A series is written again after this time, and ends if it was quiet for as long. The figure is client-go's.
 const REFRESH: Duration = Duration::from_secs(360);
-/// An object may have this many new Events at once, and one more each REFILL; client-go's figures.
+/// An object may have this many new Events at once, and one more in each REFILL. The figures are client-go's.
 const BURST: u32 = 25;
 const REFILL: Duration = Duration::from_secs(300);
-/// More series than this are not remembered: the oldest is forgotten, and said anew when it comes again.
+/// At most this many series are remembered. Beyond that the oldest is forgotten, and its next note makes a new Event.
 const SERIES_MAX: usize = 4096;
-/// What the API server accepts of a note and of an instance's name, in bytes.
+/// The most bytes that the API server accepts for a note and for an instance's name.
 const NOTE_MAX: usize = 1024;
 const INSTANCE_MAX: usize = 128;
-/// An Event that is not on the server is tried again this often: each attempt may take the time of a request.
+/// How often posting an Event that is not on the server is tried again: each attempt may take the time of a request.
 const RETRY: Duration = Duration::from_secs(30);
 
-/// Whether a person has to care.
+/// Whether a person has to act.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// It is good to know.
+    /// For information.
     Normal,
-    /// It is not as it should be.
+    /// Something is wrong.
     Warning,
 }
 
-/// A reason that a program gives, as the reference lists it.
+/// A reason for Events of a program, as the reference lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventReason {
     /// The word of the Event.
     pub word: &'static str,
-    /// Whether a person has to care.
+    /// Whether a person has to act.
     pub severity: Severity,
-    /// About which object it is.
+    /// The kind of object that it is about.
     pub about: &'static str,
     /// What it means.
     pub meaning: &'static str,
 }
 
-/// Something to say about an object.
+/// A note about an object.
 #[derive(Clone, Debug)]
 pub struct Note {
-    /// Which object.
+    /// The object.
     pub regarding: ObjectReference,
-    /// Whether a person has to care.
+    /// Whether a person has to act.
     pub severity: Severity,
     /// Why, in one word, as in `CapDrifted`.
     pub reason: &'static str,
     /// What was done, in one word, as in `Reassert`.
     pub action: &'static str,
-    /// For people.
+    /// The text for people.
     pub text: String,
 }
 
 /// What to do about a note.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Post {
-    /// Write a new Event.
+    /// Create a new Event.
     Create(Box<Event>),
-    /// Write how often it came by now.
+    /// Update the count of an Event.
     Count {
-        /// Where the Event is.
+        /// The namespace of the Event.
         namespace: String,
-        /// What it is called.
+        /// The name of the Event.
         name: String,
         /// A merge patch.
         patch: Value,
     },
     /// Nothing: it is counted and will be written later.
     Later,
-    /// Nothing: too much has been said about this object.
+    /// Nothing: this object has too many Events.
     TooMuch,
 }
 
@@ -101,7 +101,7 @@ struct Series {
     namespace: String,
     name: String,
     count: i32,
-    /// Zero where the Event is not on the server.
+    /// Zero if the Event is not on the server.
     posted: i32,
     posted_at: Mono,
     last: Mono,
@@ -114,7 +114,7 @@ struct Bucket {
     filled: Mono,
 }
 
-/// What has been said.
+/// The Events that have been posted or counted.
 #[derive(Debug)]
 pub struct Events {
     component: String,
@@ -124,7 +124,7 @@ pub struct Events {
 }
 
 impl Events {
-    /// Nothing yet. `component` is the program, as in `joulie.io/operator`; `instance` this process of it.
+    /// Starts without Events. `component` is the program, as in `joulie.io/operator`; `instance` is this process of it.
     pub fn of(component: &str, instance: &str) -> Self {
         Self {
             component: component.to_owned(),
@@ -134,7 +134,7 @@ impl Events {
         }
     }
 
-    /// What to post about a note.
+    /// Decides what to post for a note.
     pub fn note(&mut self, note: &Note, now: Mono, wall: Timestamp) -> Post {
         let subject = subject(&note.regarding);
         let key = (subject.clone(), note.severity, note.reason, note.action);
@@ -147,7 +147,7 @@ impl Events {
                 (series.name, series.posted, series.posted_at) = (name, 1, now);
                 return Post::Create(Box::new(event));
             }
-            // The second time makes it a series; from then on it is written now and then.
+            // The second note makes it a series; from then on it is written only once in a while.
             let there = series.posted > 0;
             let due = there && (series.posted == 1 || now.since(series.posted_at) >= REFRESH);
             return if due { series.post(now) } else { Post::Later };
@@ -174,7 +174,7 @@ impl Events {
         Post::Create(Box::new(event))
     }
 
-    /// The Event of that name is not on the server: what is said next of its series makes a new one.
+    /// Records that the Event of that name is not on the server. The next note of its series creates a new one.
     pub fn missing(&mut self, namespace: &str, name: &str, now: Mono) {
         let of = |series: &&mut Series| series.namespace == namespace && series.name == name;
         if let Some(series) = self.series.values_mut().find(of) {
@@ -182,7 +182,7 @@ impl Events {
         }
     }
 
-    /// What is left to write of series that have gone quiet; they are forgotten.
+    /// Returns the last counts of series that have gone quiet, and forgets these series.
     pub fn flush(&mut self, now: Mono) -> Vec<Post> {
         let quiet = |series: &Series| now.since(series.last) >= REFRESH;
         let over: Vec<_> =
@@ -214,7 +214,7 @@ impl Events {
         Event {
             metadata: ObjectMeta {
                 name: Some(format!("{about}.{:x}", wall.as_nanosecond())),
-                // What belongs to no namespace is told in this one, where kubectl looks for it.
+                // An Event about an object without a namespace goes to this one, where kubectl looks for it.
                 namespace: Some(namespace.unwrap_or_else(|| "default".to_owned())),
                 ..ObjectMeta::default()
             },
@@ -345,7 +345,7 @@ mod tests {
         let Post::Create(second) = events.note(&drifted, at(31), wall(31)) else { panic!() };
         let name = second.metadata.name.unwrap();
         assert_eq!(count(&events.note(&drifted, at(32), wall(32))), 4, "nothing was forgotten meanwhile");
-        // Somebody deletes it.
+        // Somebody deletes the Event.
         events.missing("default", &name, at(33));
         assert_eq!(events.note(&drifted, at(40), wall(40)), Post::Later);
         assert_eq!(events.flush(at(400)), [], "there is nothing to write a last count to");

@@ -1,7 +1,7 @@
-//! `/livez` and `/readyz`: named checks with the reason of each that fails, in the words of the Kubernetes API server.
+//! `/livez` and `/readyz`: named checks with the reason for each failure, in the format of the Kubernetes API server.
 //!
-//! Live says whether a restart would help; ready says whether to send work here. A check that an outage elsewhere
-//! makes fail belongs to ready only: restarting every agent because the API server is away would help nobody.
+//! Live tells whether a restart would help; ready tells whether to send work here. A check that fails because of an
+//! outage elsewhere belongs to ready only: restarting every agent because the API server is away would help nobody.
 
 use crate::clock::{HostClock, Mono};
 use crate::config::parse::show_duration;
@@ -14,12 +14,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What a check found.
+/// The result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckResult {
-    /// All is well.
+    /// The check passed.
     Pass,
-    /// It is not; why, for the person on call.
+    /// The check failed; with the reason, for the person on call.
     Fail(String),
 }
 
@@ -35,12 +35,12 @@ pub struct Health {
 struct Group {
     name: &'static str,
     checks: Vec<(&'static str, Check)>,
-    /// Those that failed when last asked, so that a change is logged once.
+    /// The checks that failed the last time, so that a change is logged once.
     failing: Mutex<BTreeSet<&'static str>>,
 }
 
 impl Health {
-    /// No checks but that somebody answers.
+    /// Starts without checks, except that the program answers at all.
     pub fn new(clock: Arc<dyn HostClock>) -> Self {
         let group = |name| Group {
             name,
@@ -72,7 +72,7 @@ impl Health {
         self
     }
 
-    /// Is not ready once the program has been asked to stop, so that no new work is sent while it ends.
+    /// Makes the program not ready once it has been asked to stop, so that no new work is sent while it ends.
     #[must_use]
     pub fn ready_until(self, stop: Stop) -> Self {
         self.ready("shutdown", move |_| match stop.is_requested() {
@@ -160,19 +160,19 @@ impl Group {
     }
 }
 
-/// The pulse of a loop: it beats once a round, and a check fails when it has not for too long.
+/// The heartbeat of a loop: the loop beats once a round, and a check fails if it has not beaten for too long.
 #[derive(Clone, Debug)]
 pub struct Heartbeat {
     last_ms: Arc<AtomicU64>,
 }
 
 impl Heartbeat {
-    /// Beats now, for the first time.
+    /// Creates a heartbeat with a first beat now.
     pub fn started(now: Mono) -> Self {
         Self { last_ms: Arc::new(AtomicU64::new(now.as_millis())) }
     }
 
-    /// Says that the loop is alive.
+    /// Records that the loop is alive.
     pub fn beat(&self, now: Mono) {
         self.last_ms.fetch_max(now.as_millis(), Ordering::Relaxed);
     }

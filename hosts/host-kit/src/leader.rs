@@ -1,4 +1,4 @@
-//! Who leads: election by Lease, so that never two replicas act at once.
+//! Elects a leader by a Lease, so that two replicas never act at once.
 //!
 //! ```text
 //!            the lease is free, or its holder's sign has not changed for as long as it said
@@ -7,12 +7,12 @@
 //!      └────────── not renewed for `renew`, or somebody else holds it, or released ◀──────────────┘
 //! ```
 //!
-//! Clocks of two machines are never compared. A standby counts from the moment *it* saw the lease change; a leader
-//! counts from the moment *before* it sent the renewal that succeeded, and stops after `renew`, which is less than the
-//! `lease` that everybody else waits. Whoever acts asks [`Leadership::term`] at that moment: it answers by the clock,
-//! so that a process that was stopped and goes on does not act on what it believed before.
+//! The clocks of two machines are never compared. A standby counts from the moment when it saw the lease change. A
+//! leader counts from the moment *before* it sent the renewal that succeeded, and stops after `renew`, which is less
+//! than the `lease` for which all others wait. Code that acts must ask [`Leadership::term`] at that moment. The answer
+//! depends on the clock, so a process that was suspended does not act on an old answer.
 //!
-//! This file decides; `driver` asks the API server and waits.
+//! This file decides; `driver` sends requests to the API server, and waits.
 
 mod driver;
 
@@ -28,7 +28,7 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Who we are in an election and how patient.
+/// The identity of this process in an election, and its times.
 #[derive(Clone, Debug)]
 pub struct Candidate {
     identity: String,
@@ -37,18 +37,18 @@ pub struct Candidate {
     retry: Duration,
 }
 
-/// Why a candidate is none.
+/// Why a candidate is not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CandidateError {
-    /// It has no name.
+    /// It has no identity.
     Nameless,
-    /// The times do not leave room for each other.
+    /// The times are too close together.
     Times {
-        /// For how long others wait.
+        /// How long others wait.
         lease: Duration,
-        /// For how long a leader goes on without a renewal.
+        /// How long a leader continues without a renewal.
         renew: Duration,
-        /// Between two attempts.
+        /// The pause between two attempts.
         retry: Duration,
     },
 }
@@ -71,76 +71,76 @@ impl fmt::Display for CandidateError {
 
 impl std::error::Error for CandidateError {}
 
-/// What a Lease says.
+/// The content of a Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Who holds it; nobody after a release.
+    /// The holder; `None` after a release.
     pub holder: Option<String>,
-    /// For how long after a sign of life it is the holder's; what is missing or zero is `None`.
+    /// How long after a renewal the Lease stays valid; `None` if the value is missing or zero.
     pub lease: Option<Duration>,
-    /// Since when it is the holder's, by the holder's clock.
+    /// When the holder acquired it, by the holder's clock.
     pub acquired: Option<Timestamp>,
-    /// The holder's last sign of life, by the holder's clock.
+    /// When the holder last renewed it, by the holder's clock.
     pub renewed: Option<Timestamp>,
-    /// How often it changed hands.
+    /// How often the holder has changed.
     pub transitions: i32,
 }
 
-/// A Lease on the server, at one version.
+/// A Lease as it was read from the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedLease {
-    /// What it says.
+    /// Its content.
     pub record: Record,
-    /// Which version of the object says so.
+    /// The version of the object.
     pub version: String,
 }
 
-/// What a candidate remembers.
+/// The state of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeadershipState {
-    /// Does not lead; and when it first saw the lease as it is.
+    /// Does not lead.
     Standby {
-        /// As it was seen last.
+        /// The Lease as it was last seen, and when it was first seen like that.
         seen: Option<(ObservedLease, Mono)>,
     },
-    /// Leads, by the renewal that was sent last and succeeded.
+    /// Leads, by the last renewal that succeeded.
     Leading {
-        /// When that was sent.
+        /// When that renewal was sent.
         sent: Mono,
-        /// What it left on the server.
+        /// The Lease that it left on the server.
         held: ObservedLease,
     },
 }
 
-/// What to do now.
+/// What to do next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Attempt {
     /// There is no lease: create it.
     Create(Record),
-    /// Take it or renew it, if the object is still at this version.
+    /// Acquire or renew the Lease, if the object is still at this version.
     Replace(Record, String),
-    /// It is somebody else's.
+    /// Wait: another process holds it.
     Respect {
-        /// Whose.
+        /// The holder.
         holder: String,
-        /// For how long at least.
+        /// How long to wait at least.
         at_least: Duration,
     },
 }
 
-/// What changed.
+/// How the leadership changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LeadershipChange {
     /// Nothing.
     Same,
-    /// We lead from now on.
+    /// This process leads from now on.
     Won,
-    /// We do not lead any more; why.
+    /// This process does not lead any more, for this reason.
     Lost(String),
 }
 
-/// What a process calls itself in Leases and Events: its pod or, where that is not said, its machine, which is how a pod
-/// calls itself too; and half of this chance, since a pod's next process must not be taken for the one before.
+/// The identity of a process in Leases and Events: its pod's name or, if that is not given, the host name, which in a
+/// pod is the pod's name. Half of `chance` is appended, so that a pod's next process is not taken for the previous one.
 pub fn identity(program: &str, pod: Option<&str>, chance: u64) -> String {
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let machine = Some(machine.trim()).filter(|name| !name.is_empty());
@@ -148,11 +148,11 @@ pub fn identity(program: &str, pod: Option<&str>, chance: u64) -> String {
     format!("{}_{chance:08x}", cut(pod.or(machine).unwrap_or(program), NAME_MAX))
 }
 
-/// With what is random it fits into an Event's name for a process, of 128 bytes.
+/// With the random part it fits into the instance name of an Event, which may have 128 bytes.
 const NAME_MAX: usize = 100;
 
 impl Candidate {
-    /// `identity` must be this process's alone, as [`identity`] is.
+    /// `identity` must belong to this process alone, as [`identity`] does.
     pub fn new(
         identity: &str,
         lease: Duration,
@@ -169,7 +169,7 @@ impl Candidate {
         Ok(Self { identity: identity.to_owned(), lease, renew, retry })
     }
 
-    /// What to do, given the lease as it was just read (`None`: there is none).
+    /// Decides what to do, given the Lease as it was just read (`None`: there is none).
     pub fn attempt(
         &self,
         mode: &mut LeadershipState,
@@ -193,8 +193,8 @@ impl Candidate {
         (attempt, change)
     }
 
-    /// There is no Lease. The one that was seen before is respected for as long as if it were there, and its number of
-    /// transitions goes on.
+    /// Handles a missing Lease. The one that was seen before is respected for as long as if it still existed, and its
+    /// number of transitions continues.
     fn missing(&self, mode: &mut LeadershipState, now: Mono, wall: Timestamp) -> (Attempt, LeadershipChange) {
         let change = self.stand_down(mode, None, now, "the lease is gone");
         let transitions = match mode {
@@ -205,7 +205,7 @@ impl Candidate {
         (self.respected(mode, now).unwrap_or_else(create), change)
     }
 
-    /// Respect for the Lease that was seen last, while it is somebody else's and its time is not over.
+    /// Respects the Lease that was seen last, while another process holds it and its time is not over.
     fn respected(&self, mode: &LeadershipState, now: Mono) -> Option<Attempt> {
         let LeadershipState::Standby { seen: Some((last, since)) } = mode else { return None };
         let holder = last.record.holder.as_ref().filter(|holder| !holder.is_empty());
@@ -215,7 +215,7 @@ impl Candidate {
         Some(Attempt::Respect { holder: holder.clone(), at_least })
     }
 
-    /// A leader's renewal of what it left on the server; `None` for a standby, which must read first.
+    /// A leader's renewal of the Lease that it left on the server; `None` for a standby, which must read first.
     pub fn renewal(&self, mode: &LeadershipState, wall: Timestamp) -> Option<(Record, String)> {
         match mode {
             LeadershipState::Standby { .. } => None,
@@ -226,14 +226,14 @@ impl Candidate {
         }
     }
 
-    /// A claim that was sent at `sent` is on the server as `held`.
+    /// Records that a claim that was sent at `sent` is on the server as `held`.
     pub fn succeeded(&self, mode: &mut LeadershipState, sent: Mono, held: ObservedLease) -> LeadershipChange {
         let led = matches!(mode, LeadershipState::Leading { .. });
         *mode = LeadershipState::Leading { sent, held };
         if led { LeadershipChange::Same } else { LeadershipChange::Won }
     }
 
-    /// Looks at the clock after an attempt that did not succeed.
+    /// Checks the clock after an attempt that did not succeed.
     pub fn look(&self, mode: &mut LeadershipState, now: Mono) -> LeadershipChange {
         match mode {
             LeadershipState::Leading { sent, .. } if now.since(*sent) >= self.renew => {
@@ -244,7 +244,7 @@ impl Candidate {
         }
     }
 
-    /// Until when a mode leads.
+    /// Until when this state leads.
     pub fn leads_until(&self, mode: &LeadershipState) -> Option<Mono> {
         match mode {
             LeadershipState::Standby { .. } => None,
@@ -252,7 +252,7 @@ impl Candidate {
         }
     }
 
-    /// What a leader leaves when it goes: a lease that is nobody's. As client-go writes it.
+    /// What a leader writes when it ends: a Lease without a holder, in the form that client-go uses.
     pub fn release(&self, mode: &mut LeadershipState, wall: Timestamp) -> Option<(Record, String)> {
         match std::mem::replace(mode, LeadershipState::Standby { seen: None }) {
             LeadershipState::Standby { .. } => None,
@@ -279,7 +279,8 @@ impl Candidate {
         }
     }
 
-    /// Goes to, or stays in, standby, and notes a lease that has changed. What says the same again is no sign of life.
+    /// Enters or stays in standby, and records a Lease that has changed. A Lease with the same content is no sign of
+    /// life.
     fn stand_down(
         &self,
         mode: &mut LeadershipState,
@@ -304,7 +305,7 @@ impl Candidate {
     }
 }
 
-/// Whether this process leads, for whoever is about to act. Clones are the same leadership.
+/// Tells code that is about to act whether this process leads. Clones share the same leadership.
 #[derive(Clone, Debug)]
 pub struct Leadership {
     until_ms: Arc<AtomicU64>,
@@ -313,40 +314,41 @@ pub struct Leadership {
     rival: watch::Receiver<Option<String>>,
 }
 
-/// A time of leading: each leader's is higher than the one's before, so that it fences what a former leader wrote. It
-/// begins anew where a Lease is deleted while nobody runs who knew it.
+/// The number of a period of leadership. Each leader's is higher than the previous one, so that it fences off what a
+/// former leader wrote. It starts again if a Lease is deleted while no process runs that knew it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Term(pub i32);
 
 impl Leadership {
-    /// The term, where this process leads at `now`. Ask at the moment of acting and not before.
+    /// The term, if this process leads at `now`. Ask at the moment of acting, not before.
     pub fn term(&self, now: Mono) -> Option<Term> {
         let until = Mono::from_millis(self.until_ms.load(Ordering::Acquire));
         (now < until).then(|| Term(self.transitions.load(Ordering::Acquire)))
     }
 
-    /// Who holds the lease instead of us, as far as the server has told. A leader that only cannot renew has no rival.
+    /// The process that holds the Lease instead of this one, as far as the server has reported. A leader that only
+    /// fails to renew has no rival.
     pub fn rival(&self) -> Option<String> {
         self.rival.borrow().clone()
     }
 
-    /// Waits until the rival is another one than at the last call, or none; for ever once the election has ended.
+    /// Waits until the rival differs from that of the last call, or is gone; waits forever once the election has ended.
     pub async fn rival_changed(&mut self) {
         if self.rival.changed().await.is_err() {
             std::future::pending().await
         }
     }
 
-    /// Waits until this process has begun or ceased to lead since the last call. Whoever found [`Leadership::term`] to
-    /// be over and waits here is also woken when a late renewal makes it go on.
+    /// Waits until this process has become or ceased to be leader since the last call. A caller that found
+    /// [`Leadership::term`] over and waits here is also woken when a late renewal continues the term.
     pub async fn changed(&mut self) -> bool {
-        // An error means that the election has ended: nobody here leads any more.
+        // An error means that the election has ended: this process does not lead any more.
         let alive = self.changed.changed().await.is_ok();
         alive && *self.changed.borrow_and_update()
     }
 }
 
-/// The other end of a [`Leadership`].
+/// The writing side of a [`Leadership`].
 #[derive(Debug)]
 struct Office {
     until_ms: Arc<AtomicU64>,
@@ -369,7 +371,7 @@ impl Office {
         (Self { until_ms, transitions, changed: sender, rival }, leadership)
     }
 
-    /// Shows who holds the lease instead of us.
+    /// Publishes the process that holds the Lease instead of this one.
     fn respect(&self, holder: Option<&str>) {
         self.rival.send_if_modified(|rival| {
             let changed = rival.as_deref() != holder;
@@ -380,7 +382,7 @@ impl Office {
         });
     }
 
-    /// Shows what `mode` says.
+    /// Publishes the leadership that follows from `mode`.
     fn show(&self, candidate: &Candidate, mode: &LeadershipState, clock: &dyn HostClock) {
         let (leads, before) = match (candidate.leads_until(mode), mode) {
             (Some(until), LeadershipState::Leading { held, .. }) => {
@@ -391,7 +393,8 @@ impl Office {
                 (false, self.until_ms.swap(0, Ordering::AcqRel))
             }
         };
-        // Read after the swap: whoever found the former time to be over did so before it, and waits for a word.
+        // The clock is read after the swap: a caller that found the former term over did so before it, and waits to be
+        // woken.
         let resumed = leads && clock.mono() >= Mono::from_millis(before);
         self.changed.send_if_modified(|before| std::mem::replace(before, leads) != leads || resumed);
     }

@@ -1,19 +1,19 @@
-//! What the agent, the operator and the extender share, so that all three behave alike at night.
+//! What the agent, the operator and the extender share, so that all three behave alike.
 //!
 //! - [`config`]: settings from flags, environment and file into validated types; a typo never silently means a default.
-//! - [`log`]: structured logs, a level that changes at run time, repeated lines said once with a count.
+//! - [`log`]: structured logs, a level that changes at run time, repeated lines logged once with a count.
 //! - [`metrics`]: OpenMetrics with closed label sets, build information and the process itself.
-//! - [`health`]: `/livez` and `/readyz` with a reason per check.
+//! - [`health`]: `/livez` and `/readyz` with a reason for each failed check.
 //! - [`server`]: HTTP with limits, TLS, client certificates, reload of certificates and a graceful end.
-//! - [`shutdown`]: one signal for all tasks, a deadline, and a second signal that means now.
-//! - [`leader`]: election by Lease, judged by our own clock.
-//! - [`reflect`]: watches that keep trimmed rows and that no malformed object stops.
-//! - [`events`]: what people read with kubectl, said once and not once a second.
-//! - [`clock`]: time, handed in.
-//! - [`program`], [`ops`], [`connect`]: what a `main` does around a program's work, its port for metrics and health, its
-//!   client of the API server.
+//! - [`shutdown`]: one signal for all tasks, a deadline, and a second signal that ends the program at once.
+//! - [`leader`]: election by Lease, which compares no clocks of two machines.
+//! - [`reflect`]: watches that keep trimmed rows, and that no malformed object stops.
+//! - [`events`]: Kubernetes Events, posted once and then counted.
+//! - [`clock`]: time, passed in.
+//! - [`program`], [`ops`], [`connect`]: the parts of a `main` around a program's work, the port for metrics and
+//!   health, and the client of the API server.
 //!
-//! It knows Kubernetes and HTTP and nothing of power: no planning and no hardware.
+//! It knows Kubernetes and HTTP, but nothing of power: no planning and no hardware.
 
 pub mod clock;
 pub mod config;

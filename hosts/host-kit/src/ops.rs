@@ -1,6 +1,6 @@
-//! The port of whoever runs the program: `/metrics`, `/livez`, `/readyz`, `/healthz`, `/debug/config`, `/debug/log`.
+//! The operational port of a program: `/metrics`, `/livez`, `/readyz`, `/healthz`, `/debug/config`, `/debug/log`.
 //!
-//! What must never be here: anything that changes what the program does, but for its log level.
+//! Nothing here may change what the program does, except its log level.
 
 use crate::health::Health;
 use crate::metrics::Page;
@@ -10,7 +10,7 @@ use http_body_util::Full;
 use hyper::body::Bytes;
 use std::net::SocketAddr;
 
-/// What that port answers.
+/// The pages of that port.
 pub struct Ops {
     page: Page,
     health: Health,
@@ -18,7 +18,7 @@ pub struct Ops {
 }
 
 impl Ops {
-    /// Of a program's metrics, checks and configuration.
+    /// Takes a program's metrics, checks and configuration.
     pub fn new(page: Page, health: Health, debug: Debug) -> Self {
         Self { page, health, debug }
     }

@@ -1,5 +1,5 @@
-//! What every program does around its own work: read its settings, start its logs, make its client, run its tasks
-//! until a signal, and end with a status that says how.
+//! What every program does around its own work: read its settings, start its logs, create its client, run its tasks
+//! until a signal, and end with a status that tells how.
 //!
 //! The work itself is a library function that takes a [`Context`], so that several programs can also run in one process.
 
@@ -45,7 +45,7 @@ pub const LOG_FORMAT: ConfigSetting<Format> = ConfigSetting::with_default(
     "How a log line looks: text for people, json for machines",
 );
 
-/// Who else than this machine may see the pages under /debug.
+/// Who may see the pages under /debug, besides this machine.
 pub const DEBUG_TOKEN: ConfigSetting<Option<String>> = ConfigSetting::optional(
     "DEBUG_TOKEN",
     |text| parse::text(text).map(Some),
@@ -64,7 +64,7 @@ pub const NAMESPACE: ConfigSetting<String> = ConfigSetting::with_default(
 )
 .or_called(&["POD_NAMESPACE"]);
 
-/// After whom the process is named in Leases and Events.
+/// The name of the process in Leases and Events.
 pub const POD_NAME: ConfigSetting<Option<String>> = ConfigSetting::optional(
     "POD_NAME",
     |text| parse::object_name(text).map(Some),
@@ -72,7 +72,7 @@ pub const POD_NAME: ConfigSetting<Option<String>> = ConfigSetting::optional(
     "How the process calls itself in Leases and Events; without it as the machine is called, which in a pod is its name",
 );
 
-/// How long the tasks have to end once they were asked to.
+/// How long the tasks have to end after they were asked to.
 pub const SHUTDOWN_TIMEOUT: ConfigSetting<Duration> = ConfigSetting::with_default(
     "SHUTDOWN_TIMEOUT",
     "20s",
@@ -81,26 +81,26 @@ pub const SHUTDOWN_TIMEOUT: ConfigSetting<Duration> = ConfigSetting::with_defaul
     "How long the program may take to end; keep it below terminationGracePeriodSeconds",
 );
 
-/// What the work of a program is done with.
+/// What the work of a program uses.
 #[derive(Clone)]
 pub struct Context {
     /// The API server.
     pub client: Client,
     /// Time.
     pub clock: Arc<dyn HostClock>,
-    /// When to end.
+    /// Tells when to end.
     pub stop: Stop,
-    /// The switch of the logs, where this program owns them.
+    /// Changes the log level, if this program owns the logs.
     pub logs: Option<Logs>,
     /// The effective configuration without its secrets, for /debug/config.
     pub shown: String,
 }
 
-/// Runs a program from its command line and environment to its exit status, one of
+/// Runs a program from its command line and environment. Returns its exit status, one of
 /// [`OF_PROGRAMS`](crate::shutdown::status::OF_PROGRAMS).
 ///
-/// The table must hold [`KUBECONFIG`], [`LOG_LEVEL`], [`LOG_FORMAT`] and [`SHUTDOWN_TIMEOUT`]. `read` makes the
-/// program's own settings of the values; `start` begins its tasks and returns.
+/// The table must contain [`KUBECONFIG`], [`LOG_LEVEL`], [`LOG_FORMAT`] and [`SHUTDOWN_TIMEOUT`]. `read` converts the
+/// values into the program's own settings; `start` starts its tasks and returns.
 pub fn run<S, E: Into<Box<dyn Error>>>(
     table: &SettingsTable,
     build: &BuildInfo,
@@ -148,7 +148,7 @@ pub fn run<S, E: Into<Box<dyn Error>>>(
         start(settings, context, &mut tasks).await.map_err(Into::into)?;
         Ok::<_, Box<dyn Error>>(tasks.run(trigger, signals, common.deadline).await.code())
     });
-    // A task that ignores its end must not hold the process.
+    // A task that does not end must not keep the process alive.
     runtime.shutdown_background();
     match code {
         Ok(code) => ExitCode::from(code),
@@ -159,7 +159,7 @@ pub fn run<S, E: Into<Box<dyn Error>>>(
     }
 }
 
-/// What `run` itself needs of the settings.
+/// The settings that `run` itself needs.
 struct Common {
     kubeconfig: Option<PathBuf>,
     levels: Levels,
@@ -186,7 +186,7 @@ fn say(text: &str) -> ExitCode {
 }
 
 fn fail(status: EndStatus, why: &dyn std::fmt::Display) -> ExitCode {
-    // Where standard error is closed there is nobody left to tell, and the status still says it.
+    // If standard error is closed, nobody can be told; the exit status still reports it.
     let _ = writeln!(std::io::stderr(), "{why}");
     ExitCode::from(status.code)
 }

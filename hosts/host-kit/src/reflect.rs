@@ -1,13 +1,13 @@
 //! Watches that keep trimmed rows.
 //!
-//! One [`Rows`] a kind: every object as the [`Row`] that the program needs and nothing else of it. Objects arrive one
-//! at a time and are trimmed as they arrive, so that memory holds rows and not objects.
+//! There is one [`Rows`] for each kind. It keeps of every object only the [`Row`] that the program needs. Objects are
+//! trimmed one at a time as they arrive, so that memory holds rows and not objects.
 //!
-//! What upstream writes is not trusted: an object that does not become a row is counted, named in the log and
-//! skipped, and the watch goes on. Where the same object had a good row before, that one stays and says since when it
-//! is stale: a value of some minutes ago with its age is worth more than none, and whoever reads decides.
+//! The content of objects is not trusted: an object that does not become a row is counted, named in the log and
+//! skipped, and the watch continues. If the same object had a valid row before, that row stays, with the time since
+//! which it is stale. An old value with its age is worth more than none, and the reader decides whether to use it.
 //!
-//! Of a kind of which there are too many to keep, [`follow`] hands on the events instead.
+//! For a kind with too many objects to keep, [`follow`] passes on the events instead.
 
 mod by_hand;
 mod driver;
@@ -28,13 +28,13 @@ pub use table::{CachedRow, Rows};
 use crate::clock::HostClock;
 use std::time::Duration;
 
-/// `base` and up to a fifth more, so that many do not knock at once.
+/// Returns `base` and up to a fifth more, so that many clients do not send at once.
 pub(crate) fn jittered(base: Duration, clock: &dyn HostClock) -> Duration {
     let random = clock.chance() % 1000;
     base.saturating_add(base / 5000 * u32::try_from(random).unwrap_or(0))
 }
 
-/// How long to wait after each failure in a row: half a second, doubled, at most half a minute.
+/// How long to wait after each failure in a row: half a second, doubled each time, at most half a minute.
 #[derive(Debug)]
 struct Backoff {
     failures: u32,

@@ -1,11 +1,11 @@
-//! An HTTP server that a hostile or slow client cannot wear out and that ends without dropping work.
+//! An HTTP server that a hostile or slow client cannot exhaust, and that ends without dropping work.
 //!
-//! A program hands in [`Routes`]; the server reads each request whole, within the [`ServerLimits`], and answers what it
-//! refuses itself, with a counter and a line in the log that names the client. A handler that panics answers 500 and
-//! the server lives on (where panics unwind; a build that aborts on panic is restarted instead).
+//! A program provides [`Routes`]. The server reads each request completely, within the [`ServerLimits`]. It answers
+//! refused requests itself, counts them, and logs a line that names the client. If a handler panics, the server answers
+//! 500 and continues (if panics unwind; a build that aborts on panic is restarted instead).
 //!
-//! Words: a request's *head* is its first line and headers; a connection is *idle* between two requests; to *drain*
-//! is to answer what has begun and to accept nothing new.
+//! Terms: a request's *head* is its first line and headers; a connection is *idle* between two requests; to *drain* is
+//! to answer the requests that have begun and to accept no new ones.
 
 mod body_memory;
 mod certificate;
@@ -46,17 +46,17 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
-/// What a program answers.
+/// The requests that a program answers.
 pub trait Routes: Send + Sync + 'static {
     /// The bodies of its answers.
     type Body: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + Unpin + 'static;
 
-    /// The largest body that it takes for this request, where that is not the server's limit.
+    /// The largest body that is accepted for this request, if it differs from the server's limit.
     fn body_max(&self, _head: &Parts) -> Option<usize> {
         None
     }
 
-    /// Answers one request, whose body has been read whole.
+    /// Answers one request, whose body has been read completely.
     fn answer(
         &self,
         request: Request<Bytes>,
@@ -64,7 +64,7 @@ pub trait Routes: Send + Sync + 'static {
     ) -> impl Future<Output = Response<Self::Body>> + Send;
 }
 
-/// A server that has its port and does not serve yet.
+/// A server that has opened its port, but does not serve yet.
 pub struct HttpServer<R> {
     listener: TcpListener,
     shared: Arc<Shared<R>>,
@@ -76,21 +76,21 @@ struct Shared<R> {
     routes: R,
     limits: ServerLimits,
     room: BodyMemory,
-    /// What [`Progress`] counts.
+    /// The counter that [`Progress`] increments.
     turns: Arc<AtomicU64>,
     meter: Meter,
     clock: Arc<dyn HostClock>,
     repeats: Mutex<Repeats>,
 }
 
-/// A line about the same trouble is said once in this time.
+/// A line about the same trouble is logged once in this time.
 const REPEAT_WINDOW: Duration = Duration::from_secs(60);
 
 impl<R> Shared<R> {
-    /// Counts a refusal and says it, unless the same was said a moment ago about the same client.
+    /// Counts a refusal, and logs it unless the same was logged shortly before for the same client.
     fn refuse(&self, reason: RejectReason, peer: SocketAddr, what: &str) {
         self.meter.refused(reason);
-        // By address and not by port: a client that tries again comes from another port.
+        // By address, not by port: a client that tries again uses another port.
         let key = format!("{} {}", reason.word(), peer.ip());
         let leave = self.repeats.lock().unwrap_or_else(PoisonError::into_inner).note(&key, self.clock.mono());
         if let Some(said) = leave {
@@ -98,7 +98,8 @@ impl<R> Shared<R> {
         }
     }
 
-    /// A connection that could not be accepted: mostly no file descriptors, which trying at once does not bring back.
+    /// Handles a connection that could not be accepted: mostly file descriptors are missing, and an immediate retry
+    /// does not help.
     async fn not_accepted(&self, error: &io::Error) {
         let what = format!("a connection could not be accepted: {error}");
         let leave =
@@ -119,7 +120,7 @@ impl<R> Shared<R> {
 }
 
 impl<R: Routes> HttpServer<R> {
-    /// Takes the port. `port` says which of a program's servers this is; `tls` makes it speak TLS.
+    /// Opens the port. `port` names which of a program's servers this is; with `tls` it serves TLS.
     pub async fn bind(
         listen: Listen,
         port: Port,
@@ -142,12 +143,12 @@ impl<R: Routes> HttpServer<R> {
         })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }
 
-    /// Serves until asked to stop, then drains. Returns how many connections had to be cut off.
+    /// Serves until asked to stop, then drains. Returns how many connections had to be closed by force.
     pub async fn run(self, stop: Stop, drain: Drain) -> usize {
         let Self { listener, shared, tls } = self;
         let (last_word, ending) = shutdown::pair();
@@ -155,7 +156,7 @@ impl<R: Routes> HttpServer<R> {
         let mut places = Places::new(shared.limits.connections_max(), shared.limits.peer_max());
         let last_call = async {
             stop.requested().await;
-            // Still serving: whoever routes to us learns from /readyz, and that takes a while.
+            // Still serving: load balancers learn from /readyz that this server ends, and that takes a while.
             tokio::time::sleep(drain.linger()).await;
         };
         tokio::pin!(last_call);
@@ -180,13 +181,13 @@ impl<R: Routes> HttpServer<R> {
     }
 }
 
-/// Every address of both families where the kernel has two, else what there is.
+/// Listens on every address of both families if the kernel has both, else on what there is.
 async fn bind(listen: Listen) -> io::Result<TcpListener> {
     let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in listen.candidates() {
         match TcpListener::bind(address).await {
             Ok(listener) => return Ok(listener),
-            // Only a family that is missing sends us to the next: a port that is taken stays taken.
+            // Only a missing family leads to the next candidate: a port in use stays in use.
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(error),
             Err(error) => last = error,
         }
@@ -200,7 +201,7 @@ fn admit<R: Routes>(
     connections: &mut JoinSet<()>,
     connection: Connection<R>,
 ) {
-    // One client has one address, whichever family the port is of.
+    // A client has the same address whichever family the port is of.
     let peer = connection.peer.ip().to_canonical();
     let (most, own) = (shared.limits.connections_max(), shared.limits.peer_max());
     match places.find(peer) {
@@ -241,7 +242,7 @@ async fn finish<R>(shared: &Shared<R>, mut connections: JoinSet<()>, deadline: D
     0
 }
 
-/// What a connection runs on.
+/// The transport of a connection.
 trait Stream: tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send {}
 
 impl Stream for TcpStream {}

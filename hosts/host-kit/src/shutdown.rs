@@ -1,7 +1,7 @@
-//! The end of a program: one word to all tasks, a deadline, and a second signal that means now.
+//! Ends a program: one request to all tasks, a deadline, and a second signal that ends it at once.
 //!
-//! [`Tasks::run`] waits for the first reason to end (a signal, or a task that ended although it should not), tells
-//! every task through [`Stop`], and gives them until the deadline. Whatever the ending, `main` leaves with its code.
+//! [`Tasks::run`] waits for the first reason to end (a signal, or a task that ended unexpectedly), notifies every task
+//! through [`Stop`], and waits for them until the deadline. In every case `main` returns the exit status of the ending.
 
 mod apart;
 pub mod status;
@@ -18,48 +18,48 @@ use tokio::signal::unix::SignalKind;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-/// Asks all tasks to end.
+/// Requests all tasks to end.
 #[derive(Clone, Debug)]
 pub struct Trigger(watch::Sender<bool>);
 
-/// Is told to end.
+/// Receives the request to end.
 #[derive(Clone, Debug)]
 pub struct Stop(watch::Receiver<bool>);
 
-/// A trigger and what it reaches.
+/// Creates a trigger and the stop that it notifies.
 pub fn pair() -> (Trigger, Stop) {
     let (sender, receiver) = watch::channel(false);
     (Trigger(sender), Stop(receiver))
 }
 
 impl Trigger {
-    /// Asks, and says why; asking again changes nothing.
+    /// Requests the end, and logs why; a second request changes nothing.
     pub fn request(&self, why: &str) {
         if !self.quietly() {
             tracing::info!("shutting down: {why}");
         }
     }
 
-    /// Asks without a word; returns whether somebody had asked before.
+    /// Requests the end without a log line; returns whether it was requested before.
     pub(crate) fn quietly(&self) -> bool {
         self.0.send_replace(true)
     }
 }
 
 impl Stop {
-    /// Whether the end has been asked for.
+    /// Whether the end has been requested.
     pub fn is_requested(&self) -> bool {
         *self.0.borrow()
     }
 
-    /// Waits until the end is asked for; a trigger that is gone has asked.
+    /// Waits until the end is requested; dropping the trigger counts as a request.
     pub async fn requested(&self) {
         let mut asked = self.0.clone();
-        // An error means that the trigger is gone.
+        // An error means that the trigger was dropped.
         drop(asked.wait_for(|asked| *asked).await);
     }
 
-    /// Waits for `time`, and returns true early when the end is asked for.
+    /// Waits for `time`; returns true early if the end is requested.
     pub async fn requested_within(&self, time: Duration) -> bool {
         tokio::time::timeout(time, self.requested()).await.is_ok()
     }
@@ -68,13 +68,13 @@ impl Stop {
 /// A signal that ends programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShutdownSignal {
-    /// What the kubelet sends.
+    /// SIGTERM, which the kubelet sends.
     Terminate,
-    /// What a person at a terminal sends.
+    /// SIGINT, which a person at a terminal sends.
     Interrupt,
 }
 
-/// Begins to listen for SIGTERM and SIGINT.
+/// Starts to listen for SIGTERM and SIGINT.
 pub fn signals() -> io::Result<mpsc::Receiver<ShutdownSignal>> {
     let mut terminate = tokio::signal::unix::signal(SignalKind::terminate())?;
     let mut interrupt = tokio::signal::unix::signal(SignalKind::interrupt())?;
@@ -96,13 +96,13 @@ pub fn signals() -> io::Result<mpsc::Receiver<ShutdownSignal>> {
 /// How a program ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Asked, and every task ended in time.
+    /// It was requested, and every task ended in time.
     Clean,
     /// A second signal came.
     Forced(ShutdownSignal),
     /// These tasks had not ended at the deadline.
     Unfinished(Vec<&'static str>),
-    /// This task ended by itself, or broke.
+    /// This task ended by itself, or panicked.
     Failed(&'static str),
 }
 
@@ -132,7 +132,7 @@ impl fmt::Display for Ending {
     }
 }
 
-/// The tasks that a program consists of. When one of them ends before it was asked to, all end.
+/// The tasks of a program. If one of them ends before it was asked to, all end.
 #[derive(Debug)]
 pub struct Tasks {
     set: JoinSet<(&'static str, bool)>,
@@ -140,19 +140,19 @@ pub struct Tasks {
 }
 
 impl Tasks {
-    /// None yet.
+    /// Starts without tasks.
     #[expect(clippy::new_without_default, reason = "an empty program is made on purpose")]
     pub fn new() -> Self {
         Self { set: JoinSet::new(), running: Vec::new() }
     }
 
-    /// Starts a task, which ends when its [`Stop`] asks it to and not before.
+    /// Starts a task, which must end when its [`Stop`] requests it and not before.
     pub fn spawn(&mut self, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
         self.running.push(name);
         self.set.spawn(async move { (name, AssertUnwindSafe(task).catch_unwind().await.is_ok()) });
     }
 
-    /// Starts a task on a thread apart, as [`Tasks::spawn`] does on those of the program.
+    /// Starts a task on a separate thread, as [`Tasks::spawn`] does on the program's threads.
     pub fn spawn_on(
         &mut self,
         apart: &Apart,
@@ -172,7 +172,7 @@ impl Tasks {
         deadline: Duration,
     ) -> Ending {
         let asked = Stop(trigger.0.subscribe());
-        // In this order: a task that ended because it was asked to is no failure, though both are seen at once.
+        // In this order: a task that ended because it was asked to is not a failure, even if both are seen at once.
         let failed = tokio::select! {
             biased;
             Some(signal) = signals.recv() => {
@@ -182,7 +182,7 @@ impl Tasks {
             () = asked.requested() => None,
             Some(name) = self.next() => Some(name),
         };
-        // A task that did as it was asked may be noticed before the request is.
+        // The end of a task that was asked to end may be seen before the request is.
         let failed = failed.filter(|_| !asked.is_requested());
         if let Some(name) = failed {
             tracing::error!(
@@ -205,7 +205,7 @@ impl Tasks {
 
     /// The next task that ends; `None` when there is none any more.
     async fn next(&mut self) -> Option<&'static str> {
-        // A task that was aborted has no name to give; nobody aborts them.
+        // A task that was aborted has no name, but tasks are never aborted.
         let (name, sound) = self.set.join_next().await?.ok()?;
         if !sound {
             tracing::error!("the task {name} panicked; this is a defect of the program");
@@ -331,7 +331,7 @@ mod tests {
         });
         tokio::task::yield_now().await;
         drop(tasks);
-        // Red where the task is only waited for: it then runs on.
+        // Fails if the task is only waited for: it then continues to run.
         assert_eq!(tokio::time::timeout(LATE, gone.recv()).await, Ok(None));
     }
 

@@ -1,4 +1,4 @@
-//! How the example objects are read, for the tests of this crate and for the conformance suite: both include this file.
+//! Reads the example objects, for the tests of this crate and for the conformance suite: both include this file.
 
 use joulie_api::gpu::Gpu;
 use joulie_api::node_hardware::NodeHardware;
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::path::Path;
 
-/// An object that a rule refuses.
+/// An object that a validation rule refuses.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Bad {
@@ -22,7 +22,7 @@ pub(crate) struct Bad {
     pub(crate) object: Value,
 }
 
-/// The objects in `good` or `bad` of the folder with the examples, by the names of their files.
+/// The objects in the folder `good` or `bad` of the examples, by the names of their files.
 pub(crate) fn read<T: for<'de> Deserialize<'de>>(examples: &Path, folder: &str) -> Vec<(String, T)> {
     let mut files: Vec<_> =
         std::fs::read_dir(examples.join(folder)).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -40,7 +40,7 @@ pub(crate) fn kind(object: &Value) -> &str {
     object["kind"].as_str().unwrap()
 }
 
-/// Through the type that the hosts read it with, and back.
+/// Converts an object to the type with which the hosts read it, and back.
 pub(crate) fn through_the_type(object: Value) -> Result<Value, BadObject> {
     let written = match kind(&object) {
         "GPU" => serde_json::to_value(parse::<Gpu>(&object)?),
@@ -55,7 +55,7 @@ pub(crate) fn through_the_type(object: Value) -> Result<Value, BadObject> {
     Ok(written.unwrap())
 }
 
-/// Without nulls, which the API server drops, and with every number as a float.
+/// Removes nulls, which the API server drops, and writes every number as a float.
 pub(crate) fn normal(value: &Value) -> Value {
     match value {
         Value::Object(object) => {

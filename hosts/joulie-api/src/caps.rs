@@ -68,7 +68,7 @@ part! {
 }
 
 impl CpuCaps {
-    /// Such an intent.
+    /// Converts an intent to the part of a spec.
     #[must_use]
     pub fn of(intent: CapIntent) -> Self {
         Self {
@@ -79,7 +79,7 @@ impl CpuCaps {
 }
 
 impl GpuCaps {
-    /// Such an intent, for each GPU; nothing where it asks nothing.
+    /// Converts an intent to the part of a spec, for each GPU; `None` if it asks for nothing.
     #[must_use]
     pub fn of(intent: CapIntent) -> Option<Self> {
         (intent != CapIntent::NONE).then(|| Self {
@@ -92,7 +92,7 @@ impl GpuCaps {
     }
 }
 
-/// What a desired state asks, whichever kind carries it.
+/// The content of a desired state, whichever kind carries it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesiredSpec {
     /// The node.
@@ -103,9 +103,9 @@ pub struct DesiredSpec {
     pub cpu: CapIntent,
     /// The cap of each GPU.
     pub gpu: CapIntent,
-    /// The policy that decided.
+    /// The policy that decided it.
     pub policy: Option<String>,
-    /// Performance pods still run there while it becomes an eco node.
+    /// Whether performance pods still run there while it becomes an eco node.
     pub draining: bool,
 }
 
@@ -134,7 +134,7 @@ impl TryFrom<Parts<'_>> for DesiredSpec {
     }
 }
 
-/// The name of a node, which must be one.
+/// The name of a node, which must not be empty.
 pub(crate) fn node_name(field: &str, name: &str) -> Result<String, FieldError> {
     if name.is_empty() { Err(FieldError::missing(field, "the name of a node")) } else { Ok(name.to_owned()) }
 }
@@ -148,7 +148,7 @@ fn cpu_intent(caps: &CpuCaps) -> Result<CapIntent, FieldError> {
 
 fn gpu_intent(cap: &GpuPowerCap) -> Result<CapIntent, FieldError> {
     if let Some(scope) = &cap.scope {
-        // There is one scope; another one would mean other watts.
+        // There is only one scope; another one would give the watts another meaning.
         let GpuScope::PerGpu = scope.expect("spec.gpu.powerCap.scope")?;
     }
     Ok(CapIntent {

@@ -6,8 +6,8 @@ use crate::word::{Vocabulary, Word};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// What the schema takes of a message. A message may quote what somebody wrote, and with a longer one the API server
-/// refuses the whole status.
+/// The longest message that the schema accepts. A message may quote what somebody wrote; if it is longer, the API
+/// server refuses the whole status.
 const MESSAGE_MAX: usize = 32_768;
 
 vocabulary! {
@@ -40,16 +40,16 @@ vocabulary! {
     }
 }
 
-/// A reason that a program gives for a condition, as the reference lists it.
+/// A reason for a condition, as the reference lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConditionReason {
-    /// Of which condition.
+    /// The condition.
     pub about: ConditionType,
-    /// Whether the condition holds then.
+    /// The status of the condition with this reason.
     pub status: ConditionStatus,
     /// The word.
     pub word: &'static str,
-    /// What it means, and what a person does.
+    /// What it means, and what a person should do.
     pub meaning: &'static str,
 }
 
@@ -80,7 +80,7 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// A condition of ours as it stands at `now`. A message that is too long is cut.
+    /// Creates a condition of Joulie's with the time `now`. A message that is too long is cut.
     #[must_use]
     pub fn new(
         about: ConditionType,
@@ -103,8 +103,8 @@ impl Condition {
     }
 }
 
-/// Puts a condition in its place; while its status stays the same, so does the time of its last transition. True when
-/// anything but a time changed.
+/// Adds or replaces a condition. While its status stays the same, it keeps the time of its last transition. Returns
+/// true if anything other than the time has changed.
 pub fn set(conditions: &mut Vec<Condition>, mut new: Condition) -> bool {
     let Some(old) = conditions.iter_mut().find(|old| old.type_ == new.type_) else {
         conditions.push(new);
@@ -118,14 +118,14 @@ pub fn set(conditions: &mut Vec<Condition>, mut new: Condition) -> bool {
     changed
 }
 
-/// How a condition stands; nothing where there is none.
+/// The status of a condition; `None` if there is no such condition.
 #[must_use]
 pub fn find(conditions: &[Condition], about: ConditionType) -> Option<ConditionStatus> {
     let found = conditions.iter().find(|condition| condition.type_ == about.as_str())?;
     Some(found.status.known().unwrap_or(ConditionStatus::Unknown))
 }
 
-/// A time as objects carry it: UTC, whole seconds.
+/// The time in the format of objects: UTC, whole seconds.
 #[must_use]
 pub fn rfc3339(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()

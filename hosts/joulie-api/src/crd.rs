@@ -1,8 +1,8 @@
-//! The definitions of all kinds, as `hosts/deploy/chart-crds` has them.
+//! The definitions of all kinds, the same as in `hosts/deploy/chart-crds`.
 //!
-//! A field that may be missing is not a field that may be null: the API server drops a null where a schema does not
-//! allow one, which is what is wanted of the nulls that some agents write. So what the derive says of nulls is taken
-//! out again.
+//! A field that may be missing is not a field that may be null. If a schema does not allow null, the API server drops
+//! it; that is what is wanted for the nulls that some agents write. So everything that the derive says about nulls is
+//! removed again.
 
 use crate::gpu::Gpu;
 use crate::node_hardware::NodeHardware;
@@ -17,7 +17,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt;
 use schemars::{Schema, SchemaGenerator, json_schema};
 
-/// All of them, in the order of their names.
+/// All definitions, in the order of their names.
 #[must_use]
 pub fn all() -> Vec<CustomResourceDefinition> {
     let mut all = vec![
@@ -58,7 +58,7 @@ fn refuse_nulls(schema: &mut JSONSchemaProps) {
     }
 }
 
-/// An object of which nothing is said.
+/// The schema of an object with any content.
 pub(crate) fn any_object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }

@@ -1,8 +1,8 @@
 //! The messages between kube-scheduler and an extender.
 //!
-//! kube-scheduler writes the keys with capitals and reads them in any casing; older callers write small letters. So keys
-//! are matched without regard to case, and a key that comes twice is refused: there would be no telling which of the two
-//! the caller meant. Names are borrowed from the body and Node objects stay the bytes that they are.
+//! kube-scheduler writes the keys with capitals and reads them in any casing; older callers write lower case. So keys
+//! are matched without regard to case. A key that comes twice is refused, because it is not known which one the caller
+//! meant. Names are borrowed from the body, and Node objects stay raw bytes.
 
 pub mod bind;
 mod fields;
@@ -20,7 +20,7 @@ pub use summary::PodSummary;
 
 use std::fmt;
 
-/// A body that is no message.
+/// A body that is not a valid message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadBody {
     why: String,

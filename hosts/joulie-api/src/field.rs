@@ -1,13 +1,13 @@
-//! What is wrong with a field of an object, in a sentence for the person who wrote it.
+//! An error about a field of an object, in a sentence for the person who wrote it.
 
 use crate::number::{Number, Whole};
 use power_units::{DecimalError, Role};
 use std::fmt;
 
-/// So many characters of what was found are quoted: these texts stand in conditions, Events and log lines.
+/// At most this many characters of the value are quoted: the text goes into conditions, Events and log lines.
 const QUOTED_MAX: usize = 120;
 
-/// A field that does not say what it must.
+/// A field with a wrong or missing value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldError {
     field: String,
@@ -16,13 +16,13 @@ pub struct FieldError {
 }
 
 impl FieldError {
-    /// `field` is its path in the object; nothing was `found` where it is missing. What is too long to quote is cut.
+    /// `field` is its path in the object; `found` is `None` if it is missing. A value that is too long to quote is cut.
     #[must_use]
     pub fn new(field: &str, found: Option<String>, expected: impl Into<String>) -> Self {
         Self { field: field.to_owned(), found: found.map(quoted), expected: expected.into() }
     }
 
-    /// A field that is not there.
+    /// A field that is missing.
     #[must_use]
     pub fn missing(field: &str, expected: impl Into<String>) -> Self {
         Self::new(field, None, expected)
@@ -51,10 +51,10 @@ fn quoted(text: String) -> String {
     format!("{}… ({} characters)", &text[..end], text.chars().count())
 }
 
-/// Reads decimal text as a fixed-point quantity.
+/// Parses decimal text as a fixed-point quantity.
 type Parse<Q> = fn(&str, Role) -> Result<Q, DecimalError>;
 
-/// A number as a quantity of the core, rounded once as `role` says.
+/// Converts a number to a quantity of the core, rounded once as `role` says.
 pub(crate) fn quantity<Q>(
     field: &str,
     number: Option<Number>,
@@ -69,7 +69,7 @@ pub(crate) fn quantity<Q>(
     }
 }
 
-/// A quantity that must lie within bounds, the lower one included or not.
+/// Converts a number to a quantity that must meet a condition.
 pub(crate) fn within<Q: PartialOrd>(
     field: &str,
     number: Option<Number>,
@@ -84,7 +84,7 @@ pub(crate) fn within<Q: PartialOrd>(
     }
 }
 
-/// A count: zero says nothing, as the agents of other generations write it where they do not know.
+/// A count. Zero counts as unknown, because agents of other generations write it when they do not know.
 pub(crate) fn count(field: &str, number: Option<Whole>) -> Result<Option<u32>, FieldError> {
     let Some(number) = number else { return Ok(None) };
     match u32::try_from(number.get()) {

@@ -114,25 +114,25 @@ part! {
     }
 }
 
-/// What placement may believe of a card. Whatever is not certain is unknown, and then the card takes no pod.
+/// What placement may assume about a card. If anything is not certain, the phase is unknown, and the card takes no pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuRecord<'a> {
     /// The node that it is in.
     pub node: &'a str,
-    /// What the driver calls it.
+    /// The driver's identifier of the card.
     pub uuid: Option<&'a str>,
     /// Its model.
     pub model: Option<&'a str>,
     /// Its memory.
     pub vram: Option<Vram>,
-    /// With which cards it is joined.
+    /// The group of cards to which it is joined.
     pub island: Option<Island>,
     /// Whether it can take a pod.
     pub phase: GpuPhase,
 }
 
 impl Gpu {
-    /// What placement may believe of the card.
+    /// What placement may assume about the card.
     #[must_use]
     pub fn card(&self) -> GpuRecord<'_> {
         let spec = &self.spec;

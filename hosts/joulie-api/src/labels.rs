@@ -1,22 +1,22 @@
-//! Labels, annotations, taints of names that Joulie reads or writes, with their values: the one place for them.
+//! All labels, annotations and taints that Joulie reads or writes, and their values. Other code takes them from here.
 
-/// Who runs Joulie's objects: the group of all kinds but GPU.
+/// The API group of all of Joulie's kinds except GPU.
 pub const GROUP: &str = "joulie.io";
 
 /// The Lease that the leader renews after each complete pass.
 pub const PLAN_LEASE: &str = "joulie-plan";
 
-/// The Lease by which the operators know who leads.
+/// The Lease by which the operators elect their leader.
 pub const LEADER_LEASE: &str = "joulie-operator";
 
 /// The annotation of the plan's Lease that asks for the release of nodes.
 pub const RELEASE: &str = "joulie.io/release";
-/// What it says: every node. Nothing else is asked for by it.
+/// Its value: every node. No other value is accepted.
 pub const RELEASE_ALL: &str = "all";
 
-/// The text of a label or annotation that is set.
+/// The value of a label or annotation that is set.
 pub const TRUE: &str = "true";
-/// The text of a label or annotation that is denied.
+/// The value of a label or annotation that is denied.
 pub const FALSE: &str = "false";
 
 /// Labels on nodes.
@@ -33,28 +33,28 @@ pub mod node {
     pub const RACK: &str = "joulie.io/rack";
     /// The cooling zone that the node is in.
     pub const COOLING_ZONE: &str = "joulie.io/cooling-zone";
-    /// The taint of a node that is under a limit and of which nobody says yet that it keeps to its grant.
+    /// The taint of a node that is under a limit and is not confirmed to keep to its grant.
     pub const UNCAPPED: &str = "joulie.io/uncapped";
-    /// The CPU model, where a person says it.
+    /// The CPU model, set by a person.
     pub const CPU_MODEL: &str = "joulie.io/hw.cpu-model";
-    /// How many packages, where a person says it.
+    /// The number of packages, set by a person.
     pub const CPU_SOCKETS: &str = "joulie.io/hw.cpu-sockets";
-    /// The GPU model, where a person says it.
+    /// The GPU model, set by a person.
     pub const GPU_MODEL: &str = "joulie.io/hw.gpu-model";
-    /// How many GPUs, where a person says it.
+    /// The number of GPUs, set by a person.
     pub const GPU_COUNT: &str = "joulie.io/hw.gpu-count";
-    /// The CPU model, as node-feature-discovery says it.
+    /// The CPU model, set by node-feature-discovery.
     pub const NFD_CPU_MODEL: &str = "feature.node.kubernetes.io/cpu-model.name";
-    /// How many packages, as node-feature-discovery says it.
+    /// The number of packages, set by node-feature-discovery.
     pub const NFD_CPU_SOCKETS: &str = "feature.node.kubernetes.io/cpu-sockets";
-    /// Who made the processors, as node-feature-discovery says; the first that is there counts.
+    /// The maker of the processors, set by node-feature-discovery; the first label that exists counts.
     pub const NFD_CPU_VENDORS: [&str; 2] =
         ["feature.node.kubernetes.io/cpu-vendor", "feature.node.kubernetes.io/cpu-model.vendor_id"];
-    /// How node-feature-discovery's labels of PCI devices begin; class, vendor and `.present` follow.
+    /// The prefix of node-feature-discovery's labels for PCI devices; class, vendor and `.present` follow.
     pub const NFD_PCI: &str = "feature.node.kubernetes.io/pci-";
-    /// The instance type, which stands in for a CPU model that nobody says.
+    /// The instance type, which is used if the CPU model is not known.
     pub const INSTANCE_TYPE: &str = "beta.kubernetes.io/instance-type";
-    /// The GPU product, in the order in which they are looked at.
+    /// The GPU product, in the order in which the labels are read.
     pub const GPU_PRODUCTS: [&str; 4] =
         ["joulie.io/gpu.product", "nvidia.com/gpu.product", "amd.com/gpu.product", "amd.com/gpu.family"];
 }
@@ -73,11 +73,11 @@ pub mod pod {
 
 /// Labels on objects of Joulie's own.
 pub mod object {
-    /// Which component keeps the object.
+    /// The component that manages the object.
     pub const MANAGED_BY: &str = "joulie.io/managed-by";
-    /// The operator does.
+    /// The operator manages it.
     pub const BY_OPERATOR: &str = "operator";
-    /// An agent does.
+    /// An agent manages it.
     pub const BY_AGENT: &str = "agent";
 }
 
@@ -91,8 +91,8 @@ pub mod manager {
     pub const EXTENDER: &str = "joulie-extender";
 }
 
-/// Whether a label or annotation says `true`. Case and surrounding space do not matter: a slip of the pen must not put
-/// a reserved node back into the plan.
+/// Whether a label or annotation is `true`. Case and surrounding space do not matter: a typing mistake must not put a
+/// reserved node back into the plan.
 #[must_use]
 pub fn is_true(value: Option<&str>) -> bool {
     value.is_some_and(|value| value.trim().eq_ignore_ascii_case(TRUE))

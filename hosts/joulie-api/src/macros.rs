@@ -1,9 +1,9 @@
-//! How the objects are written down: structs whose fields may all be missing, and closed lists of words.
+//! Macros for the types of objects: structs whose fields may all be missing, and closed lists of words.
 
 /// A part of an object of which every field may be missing.
 ///
-/// `name: Type` becomes an `Option` that is left out when it is empty, because a field that is applied as `null` would
-/// be owned by the writer, and because an object of another generation lacks some of them.
+/// `name: Type` becomes an `Option`, which is left out when it is empty. A field that is applied as `null` would be
+/// owned by the writer, and objects of other generations lack some of the fields.
 macro_rules! part {
     (
         $(#[$meta:meta])*
@@ -11,7 +11,7 @@ macro_rules! part {
             $($(#[$field_meta:meta])* $field:ident: $type:ty,)*
         }
     ) => {
-        // A derive stands before the attributes that it gives a meaning.
+        // A derive must come before the attributes that belong to it.
         #[derive(Clone, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize, kube::KubeSchema)]
         #[serde(rename_all = "camelCase")]
         $(#[$meta])*

@@ -1,26 +1,26 @@
-//! How objects are called: the name is for people, `spec.nodeName` is what identifies an object.
+//! The names of objects. A name is for people; `spec.nodeName` identifies the object.
 //!
-//! The name of an object is its node's name with everything but `a-z`, `0-9` and `-` made a `-`. Two nodes can come out
-//! alike (`w.1` and `w-1`); then the later one's object has a suffix made of a hash of the full name. So an object is
-//! always looked up by its `spec.nodeName`, never by a name that was worked out, and one that exists keeps its name,
-//! whoever gave it.
+//! The name of an object is the name of its node, in which every character except `a-z`, `0-9` and `-` is replaced by
+//! `-`. Two nodes can give the same name (`w.1` and `w-1`); then the object of the later one has a suffix made of a
+//! hash of the full name. So an object is always looked up by its `spec.nodeName`, never by a computed name, and an
+//! existing object keeps its name, whoever chose it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The longest name that the API server takes.
+/// The longest name that the API server accepts.
 const LENGTH_MAX: usize = 253;
 /// A hyphen and ten digits.
 const SUFFIX: usize = 11;
 
-/// The plain name of an object: the sanitised name of its node. Where nothing is left of it, or it is too long, it is
-/// the name with the suffix.
+/// The plain name of an object: the sanitised name of its node. If that is empty or too long, it is the name with the
+/// suffix.
 #[must_use]
 pub fn plain(node: &str) -> String {
     let name = sanitised(node);
     if name.is_empty() || name.len() > LENGTH_MAX { hashed(node) } else { name }
 }
 
-/// The name for a node whose plain name another node's object has.
+/// The name for a node whose plain name belongs to another node's object.
 #[must_use]
 pub fn hashed(node: &str) -> String {
     let mut name = sanitised(node);
@@ -30,8 +30,8 @@ pub fn hashed(node: &str) -> String {
     format!("{stem}-{:010x}", fnv1a(node) >> 24)
 }
 
-/// The name of the object of a node, which may exist already: `holder` tells the `spec.nodeName` of the object that
-/// has a name.
+/// The name of the object of a node, which may exist already. `holder` returns the `spec.nodeName` of the object with a
+/// given name.
 #[must_use]
 pub fn name_for<'a>(node: &str, holder: impl Fn(&str) -> Option<&'a str>) -> String {
     let plain = plain(node);
@@ -41,9 +41,9 @@ pub fn name_for<'a>(node: &str, holder: impl Fn(&str) -> Option<&'a str>) -> Str
     }
 }
 
-/// The names of the objects of all nodes at once. `existing` are the objects there are, by name, with their
-/// `spec.nodeName`: they keep their names, the first in order where a node has several. The result does not depend on
-/// any order.
+/// The names of the objects of all nodes at once. `existing` are the present objects by name, with their
+/// `spec.nodeName`. They keep their names; if a node has several, the first in order counts. The result does not depend
+/// on any order.
 #[must_use]
 pub fn names_for<'a>(
     nodes: impl IntoIterator<Item = &'a str>,
@@ -63,14 +63,15 @@ pub fn names_for<'a>(
             return (*name).to_owned();
         }
         let plain = plain(node);
-        // Of nodes that come out alike the one that is called so has the name; where none is, nobody has.
+        // If several nodes give the same name, the node with exactly that name gets it; if there is none, nobody gets
+        // it.
         let shared = sharing.get(&plain).is_some_and(|&count| count > 1) && plain != node;
         if shared || existing.contains_key(&plain) { hashed(node) } else { plain }
     };
     nodes.iter().map(|node| ((*node).to_owned(), name(node))).collect()
 }
 
-/// The name of the object of a GPU: its node's and its own, so that a list shows a node's cards together.
+/// The name of the object of a GPU: the node's name and the card's, so that a list shows a node's cards together.
 #[must_use]
 pub fn gpu(node: &str, uuid: &str) -> String {
     let full = format!("{node}/{uuid}");
@@ -84,8 +85,8 @@ fn sanitised(name: &str) -> String {
     name.trim_matches('-').to_owned()
 }
 
-/// FNV-1a: the same on every machine and in every version. Names are not secret, and where two hashes met, the
-/// `spec.nodeName` would still tell the objects apart.
+/// FNV-1a: the same on every machine and in every version. Names are not secret, and if two hashes were equal, the
+/// `spec.nodeName` would still distinguish the objects.
 fn fnv1a(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
@@ -124,7 +125,7 @@ mod tests {
         assert_eq!(names[node], "ip-10-0-0-1-eu-compute-internal");
         assert_eq!(names[node], plain(node));
         assert_eq!(names[node], name_for(node, |_| None));
-        // The next pass finds what the first one made.
+        // The next pass finds what the first one created.
         assert_eq!(names_for([node], &objects(&[(names[node].as_str(), node)])), names);
     }
 
@@ -159,7 +160,7 @@ mod tests {
 
     #[test]
     fn an_object_that_exists_keeps_its_name_and_its_node() {
-        // An operator of another generation called it node-w-1; a hand called one as it liked.
+        // An operator of another generation named it node-w-1; a person chose the name of another one.
         let existing = objects(&[("node-w-1", "w.1"), ("mine", "b"), ("other", "b"), ("c", "elsewhere")]);
         let names = names_for(["w.1", "b", "c", "d"], &existing);
         assert_eq!(names["w.1"], "node-w-1");

@@ -294,10 +294,10 @@ part! {
 }
 
 impl NodeHardwareStatus {
-    /// What the power limit of one package can be set to.
+    /// The range of the power limit of one package.
     ///
     /// # Errors
-    /// When a number does not fit.
+    /// If a number does not fit.
     pub fn cpu_range(&self) -> Result<CapRange, FieldError> {
         let Some(cpu) = &self.cpu else { return Ok(CapRange::UNKNOWN) };
         let range = cpu.cap_range.as_ref();
@@ -306,10 +306,10 @@ impl NodeHardwareStatus {
         Ok(CapRange::new(min, cpu.max_watts(Role::Limit)?, None))
     }
 
-    /// What the power limit of one GPU can be set to.
+    /// The range of the power limit of one GPU.
     ///
     /// # Errors
-    /// When a number does not fit.
+    /// If a number does not fit.
     pub fn gpu_range(&self) -> Result<CapRange, FieldError> {
         let Some(gpu) = &self.gpu else { return Ok(CapRange::UNKNOWN) };
         let range = gpu.cap_range_per_gpu.as_ref();
@@ -334,7 +334,7 @@ impl NodeGpuStatus {
         quantity("status.gpu.capRangePerGpu.maxWatts", max.or(self.cap_max_watts), role, Watts::parse)
     }
 
-    /// What the estimate of a pod's watts needs to know; nothing where there are none.
+    /// The data for the estimate of a pod's watts; `None` if there are no GPUs.
     fn for_estimate(&self) -> Result<Option<NodeGpus>, FieldError> {
         let count = count("status.gpu.count", self.count)?;
         if self.present == Some(false) || (count.is_none() && self.present.is_none()) {
@@ -348,7 +348,7 @@ impl NodeGpuStatus {
 impl TryFrom<&NodeHardwareStatus> for HardwareRecord {
     type Error = FieldError;
 
-    /// What the estimate of a pod's watts needs to know. Watts are what a device may draw, so they round up.
+    /// The data for the estimate of a pod's watts. The watts are an upper bound, so they round up.
     fn try_from(status: &NodeHardwareStatus) -> Result<Self, FieldError> {
         let gpus = status.gpu.as_ref().map_or(Ok(None), NodeGpuStatus::for_estimate)?;
         let Some(cpu) = &status.cpu else { return Ok(Self { gpus, ..Self::EMPTY }) };
@@ -412,7 +412,7 @@ mod tests {
             HardwareRecord::EMPTY
         );
         assert_eq!(status(json!({})).cpu_range(), Ok(CapRange::UNKNOWN));
-        // A denial, an unknown number, and a number without a word.
+        // An explicit denial, an unknown number, and a number without `present`.
         let gpus = |gpu: Value| hardware(json!({"gpu": gpu})).gpus.map(|gpus| gpus.count);
         assert_eq!(gpus(json!({"present": false, "count": 2})), None);
         assert_eq!(gpus(json!({"present": true})), Some(None));

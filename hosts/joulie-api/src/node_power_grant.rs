@@ -1,8 +1,8 @@
-//! NodePowerGrant: the most that the packages and GPUs of one node may be allowed together, as the budget says it, and what
+//! NodePowerGrant: the most that the packages and GPUs of one node may be allowed together, set by the budget, and what
 //! the node's agent holds them to.
 //!
-//! The operator writes the spec and nobody else; that node's agent writes the status and nobody else. A serial grows with
-//! every write, so that a late write of an old serial changes nothing, and a status says which serial it speaks of.
+//! Only the operator writes the spec, and only that node's agent writes the status. The serial grows with every write,
+//! so that a late write with an old serial changes nothing. A status says which serial it refers to.
 
 use crate::macros::part;
 use crate::number::{Number, Whole};

@@ -1,4 +1,4 @@
-//! NodeTwin: a node's digital twin. Its spec mirrors the desired state, its status is what the extender scores by.
+//! NodeTwin: a node's digital twin. Its spec mirrors the desired state; the extender scores by its status.
 
 use crate::caps::{CpuCaps, DesiredSpec, GpuCaps, Parts, PolicyRef, ProfileName};
 use crate::condition::Condition;

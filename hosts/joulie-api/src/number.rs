@@ -1,7 +1,7 @@
-//! Numbers in objects, whole or not.
+//! Numbers in objects, which may be whole or not.
 //!
-//! The API server hands a whole number on as an integer, whatever the schema calls it, so every number is read from
-//! either form. What a number means is decided by the fixed-point types of the core, from its decimal text.
+//! The API server returns a whole number as an integer, whatever the schema says, so every number is read from either
+//! form. The fixed-point types of the core interpret a number, from its decimal text.
 
 use power_units::{Percent, Ratio, Watts, WattsPerMinute};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -19,16 +19,16 @@ pub struct Number(f64);
 pub struct Whole(i64);
 
 impl Number {
-    /// A number, unless it is infinite or none.
+    /// Creates a number; `None` if the value is infinite or NaN.
     #[must_use]
     pub fn new(value: f64) -> Option<Self> {
         value.is_finite().then_some(Self(value))
     }
 
-    /// Watts as people and metrics are told them: to a tenth. What is written into a spec is exact.
+    /// Watts for people and metrics: rounded to a tenth. Values in a spec are exact.
     #[must_use]
     pub fn tenths(watts: Watts) -> Self {
-        // The decimal text of a 32.32 number is always one.
+        // The decimal text of a 32.32 number always parses.
         Self(format!("{watts:.1}").parse().unwrap_or(0.0))
     }
 
@@ -49,7 +49,7 @@ macro_rules! from_quantity {
     ($($quantity:ty),*) => {
         $(impl From<$quantity> for Number {
             fn from(quantity: $quantity) -> Self {
-                // The decimal text of a 32.32 number is always one.
+                // The decimal text of a 32.32 number always parses.
                 Self(quantity.to_string().parse().unwrap_or(0.0))
             }
         })*
@@ -65,7 +65,7 @@ impl fmt::Display for Number {
 }
 
 impl Serialize for Number {
-    /// A whole number is written as one, the form in which the API server gives it back.
+    /// A whole number is written as an integer, the form in which the API server returns it.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.to_string().parse::<i64>() {
             Ok(whole) => serializer.serialize_i64(whole),

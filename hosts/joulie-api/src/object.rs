@@ -1,7 +1,7 @@
-//! Reading objects that may be malformed: one bad object is named and skipped, and the watch goes on.
+//! Reads objects that may be malformed: a malformed object is named and skipped, and the watch continues.
 //!
-//! A typed watch ends at the first object that does not fit the type, and ends there again whenever it is started
-//! anew. So hosts watch dynamic objects and read each one here.
+//! A typed watch ends at the first object that does not fit the type, and ends there again after every restart. So
+//! hosts watch dynamic objects and read each one here.
 
 use kube::Resource;
 use kube::api::DynamicObject;
@@ -16,9 +16,9 @@ pub struct BadObject {
     pub kind: String,
     /// Its namespace, if it is in one.
     pub namespace: Option<String>,
-    /// Its name; empty where it has none.
+    /// Its name; empty if it has none.
     pub name: String,
-    /// The field that does not fit, as `spec.cpu.packagePowerCapWatts`; empty for the object as a whole.
+    /// The field that does not fit, such as `spec.cpu.packagePowerCapWatts`; empty for the object as a whole.
     pub field: String,
     /// What is wrong with it.
     pub why: String,
@@ -41,7 +41,7 @@ impl std::error::Error for BadObject {}
 /// Reads an object.
 ///
 /// # Errors
-/// When it is not one of this kind, or a field does not fit; which, and why.
+/// If it is not of this kind, or a field does not fit; with the field and the reason.
 pub fn parse<T>(value: &Value) -> Result<T, BadObject>
 where
     T: Resource<DynamicType = ()> + DeserializeOwned,
@@ -67,7 +67,7 @@ where
             Some(_) | None => {}
         }
     }
-    // To keep account of the path slows reading down, and almost every object is well: only a bad one is read so.
+    // Tracking the path makes reading slower, and almost every object is valid: only an invalid one is read with it.
     T::deserialize(value).or_else(|_| {
         serde_path_to_error::deserialize(value).map_err(|error| {
             let path = error.path().to_string();

@@ -6,8 +6,8 @@
 //! suffix   = "" n u m k M G T P E | Ki Mi Gi Ti Pi Ei | (e|E) [+-] digits
 //! ```
 //!
-//! As in Kubernetes, what is finer than a billionth is rounded away from zero, and what is larger than 2⁶³ − 1 is that:
-//! a container that asks for a little asks for something.
+//! As in Kubernetes, a value finer than a billionth is rounded away from zero, and a value above 2⁶³ − 1 becomes that:
+//! a container that requests a tiny amount still requests something.
 
 use serde::de::{Error, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -19,7 +19,7 @@ pub struct Quantity {
     nanos: i128,
 }
 
-/// A text that is no quantity.
+/// A text that is not a quantity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuantityError {
     text: String,
@@ -39,13 +39,13 @@ const NANO: u128 = 1_000_000_000;
 const NANOS_MAX: u128 = 9_223_372_036_854_775_807 * NANO;
 
 impl Quantity {
-    /// Nothing.
+    /// Zero.
     pub const ZERO: Self = Self { nanos: 0 };
 
     /// Reads a quantity.
     ///
     /// # Errors
-    /// When the text is none.
+    /// If the text is not a quantity.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         let bad = |why| QuantityError { text: text.chars().take(64).collect(), why };
         let (negative, unsigned) = match text.strip_prefix('-') {
@@ -62,26 +62,27 @@ impl Quantity {
         Ok(Self { nanos: if negative { -nanos } else { nanos } })
     }
 
-    /// So many billionths.
+    /// Creates a quantity from billionths.
     #[must_use]
     pub fn from_nanos(nanos: i128) -> Self {
         let max = i128::try_from(NANOS_MAX).unwrap_or(i128::MAX);
         Self { nanos: nanos.clamp(-max, max) }
     }
 
-    /// In billionths.
+    /// The value in billionths.
     #[must_use]
     pub const fn nanos(self) -> i128 {
         self.nanos
     }
 
-    /// In whole units, rounded away from zero as Kubernetes does.
+    /// The value in whole units, rounded away from zero as in Kubernetes.
     #[must_use]
     pub fn value(self) -> i64 {
         self.in_units_of(1_000_000_000)
     }
 
-    /// In thousandths, rounded away from zero as Kubernetes does; what does not fit is the nearest that does.
+    /// The value in thousandths, rounded away from zero as in Kubernetes. A value that does not fit becomes the nearest
+    /// one that does.
     #[must_use]
     pub fn milli_value(self) -> i64 {
         self.in_units_of(1_000_000)
@@ -93,13 +94,13 @@ impl Quantity {
     }
 }
 
-/// The digits that a text begins with, and the rest.
+/// Splits a text after its leading digits.
 fn digits(text: &str) -> (&str, &str) {
     let end = text.bytes().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     text.split_at(end)
 }
 
-/// What a suffix multiplies by: 10^ten · 2^two.
+/// The factor of a suffix: 10^ten · 2^two.
 struct Scale {
     ten: i64,
     two: u32,
@@ -122,7 +123,7 @@ impl Scale {
     fn nanos(&self, whole: &str, fraction: &str) -> u128 {
         let unit = NANO << self.two;
         let all = || whole.bytes().chain(fraction.bytes()).map(|byte| u128::from(byte - b'0'));
-        // Where the point stands among the digits, once the exponent has moved it.
+        // The position of the point among the digits, after the exponent has moved it.
         let point = i64::try_from(whole.len()).unwrap_or(i64::MAX).saturating_add(self.ten);
         let mut before: u128 = 0;
         for (at, digit) in (0_i64..).zip(all()) {
@@ -145,10 +146,10 @@ impl Scale {
     }
 }
 
-/// `unit` times a fraction of these digits, the last one first, with so many zeros before them, rounded up.
+/// `unit` times a fraction of these digits, given in reverse order, with `zeros` zeros before them, rounded up.
 ///
-/// They are worked off in that order: dividing what is below a digit by ten and cutting at each step comes to
-/// the same as cutting once at the end, and a rest that was left anywhere says that something was cut.
+/// The digits are processed in that order. Dividing the part below a digit by ten and truncating at each step gives the
+/// same result as truncating once at the end. Any remainder means that something was truncated.
 fn part(digits: impl Iterator<Item = u128>, zeros: i64, unit: u128) -> u128 {
     let (mut sum, mut cut) = (0_u128, false);
     for digit in digits {
@@ -166,7 +167,7 @@ fn part(digits: impl Iterator<Item = u128>, zeros: i64, unit: u128) -> u128 {
     sum + u128::from(cut)
 }
 
-/// A decimal exponent. One that is too long for any number is cut to a bound that keeps its meaning.
+/// A decimal exponent. One that is too long for any number is limited to a bound that keeps its meaning.
 fn exponent(text: &str) -> Option<i64> {
     let (negative, size) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -182,10 +183,10 @@ fn exponent(text: &str) -> Option<i64> {
     Some(if negative { -size } else { size })
 }
 
-/// Far beyond the length of any text that is read, so that digits cannot bring the value back into range.
+/// Far above the length of any text that is read, so that digits cannot bring the value back into range.
 const EXPONENT_MAX: i64 = 1 << 40;
 
-/// The canonical form in powers of a thousand: no fraction, and the largest suffix that needs none.
+/// Writes the canonical form in powers of a thousand: no fraction, and the largest suffix that needs none.
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.nanos == 0 {
@@ -215,7 +216,7 @@ impl<'de> Deserialize<'de> for Quantity {
     }
 }
 
-/// A quantity is a text, but people write `cpu: 2`.
+/// A quantity is a text, but people also write `cpu: 2`.
 struct QuantityVisitor;
 
 impl Visitor<'_> for QuantityVisitor {

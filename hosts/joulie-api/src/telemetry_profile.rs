@@ -1,5 +1,5 @@
-//! TelemetryProfile: where a node's readings come from and through what it is controlled, written by a person; what
-//! came of the control is written by the agent.
+//! TelemetryProfile: where a node's readings come from and how it is controlled, written by a person; the agent writes
+//! the outcome of the control.
 
 use crate::condition::Condition;
 use crate::macros::{part, vocabulary};

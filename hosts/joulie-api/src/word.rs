@@ -1,7 +1,7 @@
-//! Words in objects: a closed list in the schema, and yet no object is lost over a word that is not in it.
+//! Words in objects: the schema has a closed list, but an object with an unknown word can still be read.
 //!
-//! The API server refuses a word outside the list. An object that was stored under another generation's schema may
-//! still carry one; it is kept as it is, and whoever needs its meaning gets an error that names the field.
+//! The API server refuses a word outside the list. An object that was stored under the schema of another generation may
+//! still contain one. It is kept unchanged, and code that needs its meaning gets an error that names the field.
 
 use crate::field::FieldError;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -11,7 +11,7 @@ use std::fmt;
 
 /// A closed list of words.
 pub trait Vocabulary: Copy + Eq + fmt::Debug + 'static {
-    /// All of them, in the order of the schema.
+    /// All words, in the order of the schema.
     const ALL: &'static [Self];
 
     /// The word as it is written.
@@ -55,7 +55,7 @@ impl<V: Vocabulary> Word<V> {
     /// The word, or an error that names the field.
     ///
     /// # Errors
-    /// When the word is not one of the list.
+    /// If the word is not in the list.
     pub fn expect(&self, field: &str) -> Result<V, FieldError> {
         match self {
             Self::Known(word) => Ok(*word),
@@ -64,7 +64,7 @@ impl<V: Vocabulary> Word<V> {
     }
 }
 
-/// `a, b or c`.
+/// Formats the list as `a, b or c`.
 fn list_of<V: Vocabulary>() -> String {
     let words: Vec<&str> = V::ALL.iter().map(|word| word.as_str()).collect();
     match words.as_slice() {

@@ -211,7 +211,7 @@ impl From<WorkloadClass> for WorkloadProfileClass {
 impl TryFrom<&WorkloadProfileStatus> for WorkloadClass {
     type Error = FieldError;
 
-    /// The class by which the workload is placed; the default where the profile does not say.
+    /// The class by which the workload is placed; the default if the profile has none.
     fn try_from(status: &WorkloadProfileStatus) -> Result<Self, FieldError> {
         let class = status.criticality.as_ref().and_then(|criticality| criticality.class.as_ref());
         let Some(class) = class else { return Ok(Self::Standard) };

@@ -1,18 +1,18 @@
-//! What is said of the limits that the budget keeps; the keeping is `planner::budget`'s.
+//! The messages about the limits of the budget; `planner::budget` keeps the limits.
 
 use crate::reasons::{BUDGET_EXCEEDED, BUDGET_SHORT, HARDWARE_UNKNOWN, KEPT, LOAD_UNKNOWN};
 use joulie_api::condition::{ConditionReason, ConditionStatus};
 use planner::budget::GroupStanding;
 use std::borrow::Cow;
 
-/// Whether the limits above a node are kept, and why, for its condition.
+/// Whether the limits above a node are kept, and why, for the node's condition.
 pub(crate) type Said = (ConditionStatus, &'static str, Cow<'static, str>);
 
 fn said(reason: ConditionReason, why: impl Into<Cow<'static, str>>) -> Said {
     (reason.status, reason.word, why.into())
 }
 
-/// What is said of a node of which nobody knows what it can draw, in the place of what is said of its groups.
+/// The message for a node whose highest power is not known, in place of that about its groups.
 pub(crate) fn of_unknown_hardware(is_assumed: bool) -> Said {
     let counts = if is_assumed {
         "it counts with BUDGET_UNKNOWN_NODE_WATTS"
@@ -20,12 +20,12 @@ pub(crate) fn of_unknown_hardware(is_assumed: bool) -> Said {
         "nothing beside it is raised (BUDGET_UNKNOWN_NODE_WATTS says what it counts with)"
     };
     let why = format!(
-        "what the node can draw is not known, so that it has no grant and {counts}; its agent's NodeHardware or labels tell"
+        "what the node can draw is not known, so it has no grant and {counts}; its agent's NodeHardware or labels can provide it"
     );
     said(HARDWARE_UNKNOWN, why)
 }
 
-/// Whether a group's limit is kept, and if not, why, in words that do not change with every watt.
+/// Whether a group's limit is kept, and if not, why. The text does not change with every watt.
 pub(crate) fn verdict(group: &GroupStanding) -> Said {
     let name = &group.name;
     if group.short.is_some() {

@@ -1,14 +1,15 @@
-//! Grants that were sent and of which it is not seen yet what became of them: all that a process may remember of what it
-//! ordered.
+//! The grants that were sent and whose outcome is not known yet: all that a process may remember of what it ordered.
 //!
-//! Every grant names the object and the serial that it replaces, so that of several over one serial at most one lands. What
-//! was sent counts until a definite refusal, or until a higher serial is seen, which voids it; a timeout ends nothing.
+//! Every grant names the object and the serial that it replaces, so that at most one of several grants over one serial
+//! lands. A sent grant counts until it is definitely refused, or until a higher serial is seen, which voids it; a
+//! timeout does not end it.
 //!
-//! Each write has a [`Ticket`], which goes with it and comes back with its answer. Whoever takes an answer in gives the ticket
-//! up, so that no answer is booked twice, or to another write.
+//! Each write has a [`Ticket`], which goes with the write and comes back with its answer. The ticket is consumed when
+//! the answer is taken in, so that no answer is counted twice or for another write.
 //!
-//! Beside it stands when a node may be sent another: not while one is under way, not within five seconds of one that landed
-//! and does not show in the watch yet, and after a failure not before a wait that grows up to five seconds.
+//! It also records when a node may be sent another grant: not while one is in progress, not within five seconds after
+//! one that landed and does not show in the watch yet, and after a failure only after a wait that grows up to five
+//! seconds.
 
 use crate::rows::GrantSeen;
 use crate::writes::Trouble;
@@ -18,7 +19,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// One write to one node's grant. There is one of each, it is made by whoever keeps what was sent, and goes back there.
+/// Identifies one write to one node's grant. It is unique: [`Grants`] creates it, and takes it back.
 #[derive(Debug)]
 #[must_use = "a write whose ticket is lost is under way for ever"]
 pub(crate) struct Ticket {
@@ -26,12 +27,12 @@ pub(crate) struct Ticket {
     number: u64,
 }
 
-/// A grant of which it is not seen yet what became of it.
+/// A grant whose outcome is not known yet.
 #[derive(Clone, Debug)]
 struct Sent {
     /// The number of its ticket.
     number: u64,
-    /// The object; none where it is to be made.
+    /// The object that it replaces; `None` if it creates one.
     over: Option<(String, u64)>,
     grant: Grant,
     stage: Stage,
@@ -43,7 +44,7 @@ enum Stage {
     UnderWay,
     /// The server has it, and the watch does not show it yet.
     Landed(Mono),
-    /// Nobody knows.
+    /// It is not known whether it landed.
     Unknown,
 }
 
@@ -51,7 +52,7 @@ enum Stage {
 #[derive(Clone, Debug)]
 struct OfNode {
     sent: Vec<Sent>,
-    /// A deletion is under way: the number of its ticket.
+    /// The number of the ticket of a deletion in progress.
     deleting: Option<u64>,
     failures: u32,
     not_before: Mono,
@@ -63,25 +64,25 @@ impl Default for OfNode {
     }
 }
 
-/// What was sent, node by node.
+/// The sent grants of all nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Grants {
     nodes: BTreeMap<Arc<str>, OfNode>,
     tickets: u64,
 }
 
-/// A write that landed shows within this time, or a watch is so late that sending again does no harm.
+/// A write that landed shows in the watch within this time; if the watch is even later, sending again does no harm.
 const ECHO_MAX: Duration = Duration::from_secs(5);
-/// The first wait after a failure, which every further one doubles.
+/// The first wait after a failure. Every further failure doubles it.
 const FIRST: Duration = Duration::from_millis(250);
-/// The longest wait: who is to be lowered waits for no longer.
+/// The longest wait: a node that must be lowered waits no longer.
 const MOST: Duration = Duration::from_secs(5);
-/// So many are kept of one node. More cannot be without an answer over one serial unless the server hangs; then no more is
-/// sent.
+/// The most sent grants that are kept for one node. Only a hanging server leaves more over one serial without an
+/// answer; then no more are sent.
 const SENT_MAX: usize = 64;
 
 impl Sent {
-    /// Whether it cannot land any more, now that this is seen of the node's object.
+    /// Whether it cannot land any more, given the node's object as it is seen now.
     fn is_void(&self, seen: Option<&GrantSeen>) -> bool {
         match (&self.over, seen) {
             (None, Some(_)) | (Some(_), None) => true,
@@ -92,8 +93,8 @@ impl Sent {
 }
 
 impl Grants {
-    /// Takes in what is seen of the nodes' objects, and forgets those of whom nothing is kept that matters: who is no node any
-    /// more and has no object counts nothing.
+    /// Takes in the nodes' objects, and forgets nodes about which nothing matters any more. A grant for a name without
+    /// a Node and without an object does not count.
     pub(crate) fn observe<'a>(
         &mut self,
         seen: impl Fn(&str) -> Option<&'a GrantSeen>,
@@ -104,18 +105,19 @@ impl Grants {
             let seen = seen(node);
             of.sent.retain(|sent| !sent.is_void(seen));
             let matters = !of.sent.is_empty() && (seen.is_some() || is_node(node));
-            // A failure is remembered until well after its wait: the next try comes then, and is no first one.
+            // A failure is remembered until well after its wait, because the next attempt comes only then and must not
+            // count as the first.
             let failed = of.failures > 0 && now < of.not_before.plus(MOST);
             matters || of.deleting.is_some() || failed
         });
     }
 
-    /// What may still land at a node.
+    /// The grants that may still land at a node.
     pub(crate) fn sent(&self, node: &str) -> Vec<Grant> {
         self.nodes.get(node).map(|of| of.sent.iter().map(|sent| sent.grant).collect()).unwrap_or_default()
     }
 
-    /// Whether a node may be sent something at `now`.
+    /// Whether a node may be sent a grant at `now`.
     pub(crate) fn is_free(&self, node: &str, now: Mono) -> bool {
         self.nodes.get(node).is_none_or(|of| {
             let waits = |sent: &Sent| match sent.stage {
@@ -135,7 +137,7 @@ impl Grants {
         Ticket { node: node.clone(), number: self.tickets }
     }
 
-    /// A grant is about to be sent over what is seen.
+    /// Records that a grant is about to be sent over the object that is seen.
     pub(crate) fn send(&mut self, node: &Arc<str>, seen: Option<&GrantSeen>, grant: Grant) -> Ticket {
         let ticket = self.ticket(node);
         let over = seen.map(|seen| (seen.uid.clone(), seen.serial));
@@ -144,14 +146,14 @@ impl Grants {
         ticket
     }
 
-    /// A node's grant is about to be deleted.
+    /// Records that a node's grant is about to be deleted.
     pub(crate) fn delete(&mut self, node: &Arc<str>) -> Ticket {
         let ticket = self.ticket(node);
         self.nodes.entry(node.clone()).or_default().deleting = Some(ticket.number);
         ticket
     }
 
-    /// Takes in what became of a write. How long its node is left alone after a failure.
+    /// Takes in the outcome of a write. Returns how long its node is left alone after a failure.
     pub(crate) fn ended(&mut self, ticket: Ticket, failed: Option<&Trouble>, now: Mono) -> Option<Duration> {
         let Ticket { node, number } = ticket;
         let of = self.nodes.get_mut(&node)?;
@@ -168,7 +170,7 @@ impl Grants {
         };
         if let Some(at) = at {
             match trouble {
-                // Nobody knows whether it was taken.
+                // It is not known whether the server accepted it.
                 Trouble::Away(..) => of.sent[at].stage = Stage::Unknown,
                 Trouble::Owned(_)
                 | Trouble::Stale(_)
@@ -183,7 +185,7 @@ impl Grants {
         Some(wait)
     }
 
-    /// When a node may be sent something again that may not now.
+    /// When nodes that may not be sent a grant now may be sent one again.
     pub(crate) fn untils(&self) -> impl Iterator<Item = Mono> {
         self.nodes.values().flat_map(|of| {
             let echoes = of.sent.iter().filter_map(|sent| match sent.stage {
@@ -257,7 +259,7 @@ mod tests {
         let late = grants.send(&node, Some(&seen("u", 7)), grant(8, 500));
         look(&mut grants, Some(&seen("v", 1)));
         assert_eq!(grants.sent("a"), []);
-        // One that was to be made is void as soon as there is one, whoever made it.
+        // A grant that was to be created is void as soon as an object exists, whoever created it.
         let made = grants.send(&node, None, grant(1, 400));
         grants.ended(late, None, at(1));
         assert_eq!(grants.sent("a"), [grant(1, 400)], "the old one's answer is not that of the new one");
@@ -273,7 +275,7 @@ mod tests {
     fn a_node_that_refuses_waits_longer_each_time_and_no_longer_than_five_seconds() {
         let (mut grants, node) = (Grants::default(), Arc::from("a"));
         let mut now = at(1);
-        // Each pass looks at the watch, and sends as soon as it may.
+        // Each pass observes, and sends as soon as it may.
         let waits: Vec<u128> = (0..12)
             .map(|_| {
                 grants.observe(|_| None, |_| true, now);

@@ -1,4 +1,4 @@
-//! The loop: waits for whatever comes, takes it in, plans, sends jobs, renews the plan's Lease.
+//! The main loop: waits for events, takes them in, plans, sends jobs, renews the plan's Lease.
 //!
 //! ```text
 //!          rows changed, a job ended, a meter spoke, time passed
@@ -7,8 +7,9 @@
 //!  └────────────────────────────────────────────────────────────────┴─────────────────────────────────────────┘
 //! ```
 //!
-//! A change is planned a moment after it came, so that what comes together is planned together; passes that follow one
-//! another keep a distance of some times what a pass takes, so that a storm of events costs a part of one processor.
+//! A change is planned a moment after it arrived, so that changes that arrive together are planned together.
+//! Consecutive passes are spaced by a multiple of a pass's duration, so that many events use only a part of one
+//! processor.
 
 use crate::grants::Ticket;
 use crate::lease;
@@ -28,19 +29,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// What comes together within this time is planned together.
+/// Changes that arrive within this time are planned together.
 const TOGETHER: Duration = Duration::from_millis(2);
-/// Between two passes lies so many times what the first one took.
+/// The pause after a pass, as a multiple of its duration.
 const DISTANCE: u32 = 4;
-/// No distance is longer.
+/// The longest pause.
 const DISTANCE_MAX: Duration = Duration::from_millis(500);
-/// What is not known of nodes' hardware is waited for this long.
+/// How long to wait for hardware that is not known yet.
 const HARDWARE_PATIENCE: Duration = Duration::from_secs(20);
-/// And the pods this long: without them no node may be lowered, so that the first plan would be another one than the second,
-/// and under a budget would be told as limits that cannot be kept.
+/// How long to wait for the pods: without them no node may be lowered, so that the first plan would differ from the
+/// second, and under a budget it would report limits that cannot be kept.
 const PODS_PATIENCE: Duration = Duration::from_secs(5);
 
-/// What the loop is made of.
+/// What the loop needs.
 pub(crate) struct Parts {
     /// The API server.
     pub(crate) client: Client,
@@ -50,36 +51,36 @@ pub(crate) struct Parts {
     pub(crate) watches: Watches,
     /// Whether this process leads.
     pub(crate) leadership: Leadership,
-    /// Who it is.
+    /// The identity of this process.
     pub(crate) identity: String,
-    /// What it was told.
+    /// Its settings.
     pub(crate) settings: Arc<Settings>,
-    /// What it counts.
+    /// Its metrics.
     pub(crate) stats: Stats,
-    /// Its pulse.
+    /// Its heartbeat.
     pub(crate) heartbeat: Heartbeat,
-    /// Set once a pass was made, or while somebody else leads.
+    /// Set once a pass was made, or while another process leads.
     pub(crate) planned: Arc<AtomicBool>,
 }
 
 /// The loop.
 pub(crate) struct Lead {
     parts: Parts,
-    /// The same watches again, to wait for: waiting for a change makes it a known one.
+    /// Clones of the watches that the loop waits on: waiting for a change marks it as seen.
     waiting: Watches,
     reconciler: Reconciler,
     writers: Writers<(u64, Then)>,
     outcomes: mpsc::UnboundedReceiver<Outcome<(u64, Then)>>,
-    /// Grants have writers of their own: nothing else holds up what is to come down.
+    /// Grants have writers of their own, so that no other write delays lowering the power.
     granters: Writers<Ticket>,
     granted: mpsc::UnboundedReceiver<Outcome<Ticket>>,
     poller: Option<Poller>,
     term: Option<Term>,
-    /// Since when the term lasts.
+    /// When the term began.
     since: Mono,
-    /// Rows have changed that nobody has looked at.
+    /// When rows changed that have not been read yet.
     stirred: Option<Mono>,
-    /// Something has changed that no pass has seen.
+    /// When something changed that no pass has taken into account yet.
     dirty: Option<Mono>,
     last_pass: Option<(u64, Mono)>,
     not_before: Mono,
@@ -89,7 +90,7 @@ pub(crate) struct Lead {
 }
 
 impl Lead {
-    /// Nothing has been done yet.
+    /// Creates the loop; it does nothing before [`Lead::run`].
     pub(crate) fn new(parts: Parts, reconciler: Reconciler) -> Self {
         let settings = &parts.settings;
         let leads = (&parts.leadership, &parts.clock);
@@ -123,12 +124,13 @@ impl Lead {
         }
     }
 
-    /// Runs until asked to stop. Jobs that are under way then end by themselves.
+    /// Runs until asked to stop. Jobs in progress then end by themselves.
     pub(crate) async fn run(mut self, stop: Stop) {
         loop {
             let wait = self.next().since(self.parts.clock.mono());
-            // In this order nobody waits for ever: outcomes are as many as jobs were sent, readings as many as nodes were
-            // asked; rows may change all the time, and what they would hold up, the timer, is looked at below anyway.
+            // In this order nothing starves: there are no more outcomes than jobs sent, and no more readings than nodes
+            // asked. Rows may change all the time, but they would delay only the timer, and the time is checked below
+            // anyway.
             tokio::select! {
                 biased;
                 () = stop.requested() => return,
@@ -142,7 +144,7 @@ impl Lead {
                     }
                     self.stirred.get_or_insert(self.parts.clock.mono());
                 }
-                // Ready for good once the election has ended, so it comes late; the term is looked at below anyway.
+                // It is always ready once the election has ended, so it comes late; the term is checked below anyway.
                 _ = self.parts.leadership.changed() => {}
                 () = tokio::time::sleep(wait) => {}
             }
@@ -168,7 +170,7 @@ impl Lead {
     fn ended(&mut self, outcome: Outcome<(u64, Then)>) {
         let now = self.parts.clock.mono();
         self.reconciler.ended(outcome, now);
-        // Several jobs mostly end together.
+        // Several jobs often end together.
         while let Ok(outcome) = self.outcomes.try_recv() {
             self.reconciler.ended(outcome, now);
         }
@@ -239,7 +241,7 @@ impl Lead {
     fn next(&self) -> Mono {
         match self.term {
             Some(_) => self.due(),
-            // Who stands by looks too, but takes its time.
+            // A standby reads the rows too, but less often.
             None => match self.stirred {
                 Some(since) => since.plus(DISTANCE_MAX).max(self.not_before),
                 None => self.parts.clock.mono().plus(self.parts.settings.interval),
@@ -280,13 +282,13 @@ impl Lead {
         let due_anyway = self.is_due_anyway(now);
         self.look();
         if !due_anyway && self.dirty.is_none() {
-            // What has changed in the rows changes nothing here.
+            // What has changed in the rows does not affect the plan.
             let took = self.parts.clock.mono().since(now);
             self.not_before = self.parts.clock.mono().plus((took * DISTANCE).min(DISTANCE_MAX));
             return;
         }
         self.dirty = None;
-        // Not before the look: what was heard in it would lie in the future.
+        // The time is read after the look: otherwise, what was heard in the look would be in the future.
         let passed = self.reconciler.pass(self.parts.clock.mono(), self.parts.clock.wall());
         let took = self.parts.clock.mono().since(now);
         self.parts.stats.passed(took);
@@ -318,12 +320,12 @@ impl Lead {
         }
         let Parts { client, settings, identity, clock, .. } = &self.parts;
         let says = (identity.as_str(), self.generation);
-        // At once tried again it would hold up the loop while the server is away.
+        // If it were retried at once, it would delay the loop while the server is away.
         self.renewed = Some((pass, now));
         let timeout = settings.write_timeout.min(Duration::from_secs(2));
         if let Err(why) = lease::renew(client, &settings.namespace, says, clock.wall(), timeout).await {
             let why = match &why {
-                Trouble::Gone => format!("the namespace {} is not there", settings.namespace),
+                Trouble::Gone => format!("the namespace {} does not exist", settings.namespace),
                 Trouble::Owned(_)
                 | Trouble::Stale(_)
                 | Trouble::Refused(_)
@@ -335,7 +337,7 @@ impl Lead {
     }
 }
 
-/// The next reading of the poller; never, where there is none.
+/// The next reading of the poller; waits forever if there is none.
 async fn read(poller: &mut Option<Poller>) -> Option<Read> {
     match poller {
         Some(poller) => poller.next().await,

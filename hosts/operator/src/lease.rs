@@ -1,4 +1,4 @@
-//! The plan's Lease: renewed after a complete pass, so that whoever reads twins knows that somebody looks after them,
+//! The plan's Lease: it is renewed after a complete pass, so that readers of twins know that they are still maintained,
 //! although nothing is written while nothing changes.
 
 use crate::writes::{Trouble, apply, trouble};
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 /// The annotation that carries the generation of the plan.
 pub(crate) const GENERATION: &str = "joulie.io/plan-generation";
-/// For how long the Lease says that it is somebody's: three renewals that are late.
+/// How long the Lease is valid after a renewal: three late renewals.
 const SECONDS: u32 = 90;
 
 /// Renews the Lease.
@@ -33,7 +33,7 @@ pub(crate) async fn renew(
         },
     });
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{PLAN_LEASE}");
-    // Nobody but the leader has a word here, and the leader before has none any more.
+    // Only the leader writes here, so it overrides any former leader.
     let request = apply(&path, &document, true).map_err(|error| Trouble::Refused(error.to_string()))?;
     match tokio::time::timeout(timeout, client.request::<Value>(request)).await {
         Err(_) => Err(Trouble::Away("no answer in time".to_owned(), None)),

@@ -1,5 +1,5 @@
-//! The operator: plans which nodes run at full power and which capped, guards the transitions, and keeps the digital
-//! twins.
+//! The operator: plans which nodes run at full power and which are capped, guards the transitions, and maintains the
+//! digital twins.
 //!
 //! ```text
 //! watches ──▶ rows ──▶ site: planner::node ──▶ decide ──▶ desired ──▶ diff ──▶ writers ──▶ API server
@@ -7,16 +7,16 @@
 //!                                   └─────────────────── outcomes ───────────────┘
 //! ```
 //!
-//! - [`settings`]: what it can be told;
-//! - `rows`: what is kept of an object; `site`: rows put together node by node;
-//! - `meters`: what nodes draw, with source and age;
-//! - `reconciler`: one pass, synchronous; `publish`: what is written and when it is worth a write;
-//! - `grants`: what the budget has sent and not seen land yet;
-//! - `writes`: sending, and what came of it; `lead`: the loop; `lease`: the plan's sign of life;
-//! - `uninstall`: a command of its own, which asks the operators for the release of all nodes.
+//! - [`settings`]: the settings;
+//! - `rows`: what is kept of each object; `site`: the rows combined for each node;
+//! - `meters`: the power that nodes draw, with source and age;
+//! - `reconciler`: one pass, synchronous; `publish`: what is written, and when a change is worth a write;
+//! - `grants`: the grants that were sent and have not been seen to land;
+//! - `writes`: sending, and the outcome; `lead`: the main loop; `lease`: the plan's Lease;
+//! - `uninstall`: a separate command, which asks the operators to release all nodes.
 //!
-//! Only a leader writes. Everything that it remembers between passes can be lost: a new leader goes on from what labels
-//! and objects say. It decides nothing by itself: policy, guard, twin and budget are `planner`'s and `joulie-core`'s.
+//! Only a leader writes. Everything that it remembers between passes can be lost: a new leader continues from labels
+//! and objects. It decides nothing by itself: policy, guard, twin and budget are in `planner` and `joulie-core`.
 #![forbid(unsafe_code)]
 
 mod budget;

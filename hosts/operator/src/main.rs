@@ -1,4 +1,4 @@
-//! Plans which nodes run at full power and which capped, guards the transitions, and keeps the digital twins.
+//! Plans which nodes run at full power and which are capped, guards the transitions, and maintains the digital twins.
 
 use operator::settings::TABLE;
 use operator::{BUILD, Settings, StartError, start};

@@ -1,8 +1,9 @@
-//! What the nodes draw, as meters say it: each sample with its source, and its age by our own receipt.
+//! The power that nodes draw, as their meters report it: each sample with its source, and its age since this process
+//! received it.
 //!
-//! A meter that fails is a failed attempt and never 0 W. A sample that only says again what was said before is no new
-//! one, so that an agent that has died does not look alive. What is found at the first look was said to somebody else:
-//! where it is older by its own words than a sample may be, it is no sample.
+//! A failing meter is a failed attempt and never 0 W. A sample that repeats the previous one is not a new one, so that
+//! an agent that has died does not look alive. A sample that is found at the first look was published before: if it is
+//! older by its own timestamp than a sample may be, it is ignored.
 
 pub(crate) mod http;
 
@@ -19,22 +20,22 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What an agent last said: when it measured, and what.
+/// What an agent last published: when it measured, and the watts.
 type Said = (Option<String>, Option<Watts>);
 
-/// What the meters of all nodes said lately.
+/// The recent reports of all nodes' meters.
 #[derive(Debug)]
 pub(crate) struct Meters {
     law: HistoryLaw,
     hold: Duration,
-    /// What stands for a meter that has said nothing yet.
+    /// The reading of a meter that has not reported yet.
     silent: NoMeasurement,
     by_agents: bool,
-    /// The nodes of whose meters anything was ever heard, a failure included.
+    /// The nodes whose meters have reported anything, including a failure.
     heard: BTreeMap<Arc<str>, Heard>,
 }
 
-/// What was heard of one node's meter.
+/// The reports of one node's meter.
 #[derive(Debug, Default)]
 struct Heard {
     history: History,
@@ -42,10 +43,10 @@ struct Heard {
 }
 
 impl Meters {
-    /// Nothing has been said yet; the last sample of a node stands for `hold`.
+    /// Starts without reports; the last sample of a node is valid for `hold`.
     ///
     /// # Errors
-    /// When `hold` is no time that a sample can stand.
+    /// If `hold` is not a valid time for a sample.
     pub(crate) fn new(source: &PowerSource, hold: Duration) -> Result<Self, String> {
         let law = HistoryLaw::new(WINDOW, micros(hold)).map_err(|error| error.to_string())?;
         let silent = match source {
@@ -58,8 +59,8 @@ impl Meters {
         Ok(Self { law, hold, silent, by_agents, heard: BTreeMap::new() })
     }
 
-    /// Listens to what agents publish of these nodes; `wall` is what people call the time. Of all others they say what
-    /// they said.
+    /// Takes in what agents publish of these nodes; `wall` is the time of day. The reports of all other nodes have not
+    /// changed.
     pub(crate) fn listen(&mut self, nodes: &[Arc<Observed>], now: Stamp, wall: Timestamp) {
         if !self.by_agents {
             return;
@@ -85,7 +86,7 @@ impl Meters {
         self.heard.entry(node.into()).or_default().history.record(&self.law, now, report);
     }
 
-    /// What the meter of each of these nodes says at `now`. They come in the order of names.
+    /// The reading of each of these nodes' meters at `now`. The nodes must be in the order of their names.
     pub(crate) fn readings<'a>(
         &self,
         nodes: impl ExactSizeIterator<Item = &'a str>,
@@ -110,14 +111,14 @@ impl Meters {
         }
     }
 
-    /// Forgets every node that is gone.
+    /// Forgets every node that does not exist any more.
     pub(crate) fn keep_only(&mut self, nodes: &BTreeSet<&str>) {
         self.heard.retain(|node, _| nodes.contains(&**node));
     }
 }
 
 impl Heard {
-    /// Takes in what the agent says now, unless it has said the same before.
+    /// Takes in what the agent publishes, unless it is the same as before.
     fn listen(
         &mut self,
         law: &HistoryLaw,
@@ -139,7 +140,7 @@ impl Heard {
     }
 }
 
-/// Whether a sample is older by its own words than one may be; what says nothing of its age is not.
+/// Whether a sample is older by its own timestamp than a sample may be. A sample without a readable timestamp is not.
 fn is_old(sampled_at: &str, wall: Timestamp, hold: Duration) -> bool {
     let at: Option<Timestamp> = sampled_at.parse().ok();
     let age = at.and_then(|at| Duration::try_from(wall.duration_since(at)).ok());

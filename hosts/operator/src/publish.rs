@@ -1,8 +1,8 @@
-//! What is written for one node: the desired state that stands in the end, its documents, and whether they differ from
-//! what is there by enough to be worth a write.
+//! What is written for one node: the final desired state, its documents, and whether they differ enough from the
+//! present objects to be worth a write.
 //!
-//! A field that somebody else owns is left out of what is applied, so that nothing is ever forced: their value stands,
-//! counts, and is said in a condition.
+//! A field that somebody else owns is left out of what is applied, so that nothing is ever forced. Its owner's value
+//! stays in force, is taken into account, and is reported in a condition.
 
 mod differs;
 mod status;
@@ -21,7 +21,7 @@ use planner::node::{DesiredState, Node};
 use planner::profile::Profile;
 use serde_json::{Map, Value, json};
 
-/// Which kind carries a desired state.
+/// The kind that carries a desired state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Carrier {
     /// NodePowerProfile.
@@ -40,7 +40,7 @@ impl Carrier {
     }
 }
 
-/// The configuration to apply to an object that carries a desired state. Parts that others own are not in it.
+/// The configuration to apply to an object that carries a desired state. It does not contain parts that others own.
 pub(crate) fn state_document(
     carrier: Carrier,
     name: &str,
@@ -78,13 +78,13 @@ pub(crate) fn state_document(
         "labels": {(labels::object::MANAGED_BY): labels::object::BY_OPERATOR},
     });
     if let Some(state) = there {
-        // Of another object of that name nothing is known yet.
+        // Nothing is known yet of another object with that name.
         metadata["uid"] = json!(state.stamp.uid);
     }
     json!({"apiVersion": API_VERSION, "kind": carrier.kind(), "metadata": metadata, "spec": spec})
 }
 
-/// A grant of a node that had none.
+/// The grant object for a node that has none.
 pub(crate) fn grant_document(name: &str, node: &str, grant: Grant) -> Value {
     json!({
         "apiVersion": API_VERSION, "kind": "NodePowerGrant",
@@ -96,7 +96,7 @@ pub(crate) fn grant_document(name: &str, node: &str, grant: Grant) -> Value {
     })
 }
 
-/// A grant in the place of the one that is seen, and of no other.
+/// A patch that replaces exactly the grant that is seen, and no other.
 pub(crate) fn grant_patch(seen: &GrantSeen, grant: Grant, released: bool) -> Value {
     let mut patch = vec![
         json!({"op": "test", "path": "/metadata/uid", "value": seen.uid}),
@@ -127,8 +127,8 @@ pub(crate) fn status_document(carrier: Carrier, name: &str, uid: Option<&str>, s
     json!({"apiVersion": API_VERSION, "kind": carrier.kind(), "metadata": metadata, "status": status})
 }
 
-/// The labels that a node is to have, as far as they are the operator's to set: what is to stay is applied again beside what
-/// changes, for an applied label that is left out is taken away. Without a profile the label stays as it is.
+/// The labels that the operator sets on a node. Labels that stay must be applied again beside those that change,
+/// because leaving out an applied label removes it. Without a profile the label stays as it is.
 pub(crate) fn labels_document(
     node: &Node,
     key: &str,
@@ -143,8 +143,8 @@ pub(crate) fn labels_document(
     node_document(node, said.collect())
 }
 
-/// The taints of a node with the one of nodes that nobody is known to cap, or without it. Whoever else has changed them since
-/// makes the write late, and none of theirs is lost.
+/// The taints of a node, with or without that of nodes that are not known to be capped. If anybody has changed the
+/// taints since, the write is refused as stale, and none of theirs is lost.
 pub(crate) fn taints_document(node: &NodeSeen, tainted: bool) -> Value {
     let others = node.taints.iter().filter(|taint| !NodeSeen::is_uncapped(taint)).cloned();
     let ours = tainted.then(|| json!({"key": labels::node::UNCAPPED, "effect": "NoSchedule"}));
@@ -152,20 +152,20 @@ pub(crate) fn taints_document(node: &NodeSeen, tainted: bool) -> Value {
     json!({"metadata": {"resourceVersion": node.stamp.version}, "spec": {"taints": taints}})
 }
 
-/// Takes away every label that the operator has set on a node.
+/// Removes every label that the operator has set on a node.
 pub(crate) fn no_labels_document(node: &Node) -> Value {
     node_document(node, Map::new())
 }
 
 fn node_document(node: &Node, labels: Map<String, Value>) -> Value {
-    // With the identifier a node that is gone is not made anew by its labels.
+    // With the uid, applying labels cannot create a node that was deleted.
     json!({
         "apiVersion": "v1", "kind": "Node",
         "metadata": {"name": *node.name, "uid": node.uid, "labels": labels},
     })
 }
 
-/// Who the operator is to the API server.
+/// The operator's field manager.
 pub(crate) const MANAGER: &str = manager::OPERATOR;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The reasons of the operator's conditions and Events, each with what it means and what a person does about it: what the
-//! programs write and the reference lists.
+//! The reasons of the operator's conditions and Events, each with its meaning and what a person should do: the programs
+//! write them, and the reference lists them.
 
 use host_kit::events::{EventReason, Severity};
 use joulie_api::condition::{ConditionReason, ConditionStatus, ConditionType};

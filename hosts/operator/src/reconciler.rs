@@ -1,8 +1,8 @@
-//! The leader's memory and its passes: rows go in, jobs come out, and what came of them comes back.
+//! The leader's memory and its passes: a pass turns rows into jobs, and the outcomes of the jobs are taken in.
 //!
-//! Everything here is synchronous and knows no network, so that a pass is one moment. A node of which a job is under
-//! way, or whose job has not shown in the rows yet, gets no other one; a node whose job failed is left alone for a while
-//! that grows with every failure; neither keeps a pass from the other nodes.
+//! Everything here is synchronous and uses no network, so that a pass sees one moment. A node with a job in progress,
+//! or whose job does not show in the rows yet, gets no other job. A node whose job failed is left alone for a time that
+//! grows with every failure. Neither prevents passes for the other nodes.
 
 mod absences;
 mod backoffs;
@@ -35,61 +35,62 @@ use std::sync::Arc;
 use std::time::Duration;
 use unchanged::Unchanged;
 
-/// What one term of leading knows.
+/// The state of one term of leadership.
 pub(crate) struct Reconciler {
     settings: Arc<Settings>,
     site: Site,
-    /// What meters said; it outlives a term, because a follower listens too.
+    /// The reports of the meters. They are kept across terms, because a follower takes them in, too.
     meters: Meters,
-    /// Who is not ready, and for how long: known to a follower too.
+    /// The nodes that are not ready, and for how long; a follower tracks them, too.
     absences: Absences,
     memory: PlanMemory,
-    /// Nodes with a job under way: its ticket, and the pass that it is of.
+    /// Nodes with a job in progress: its ticket, and the number of its pass.
     busy: BTreeMap<Arc<str>, (u64, u64)>,
-    /// The last ticket that was given to a job; no two jobs of a process have the same.
+    /// The last ticket that was given to a job; each job of a process has its own.
     tickets: u64,
     pending_echoes: BTreeMap<Arc<str>, PendingEcho>,
     backoffs: Backoffs,
-    /// What every node looked like when nothing was to be written for it, by the places of the nodes.
+    /// The state of every node when nothing was to be written for it, by the index of the node.
     unchanged: Vec<Option<Unchanged>>,
-    /// What the budget has sent; it outlives a term, because it may land in the next.
+    /// The grants that were sent. They are kept across terms, because a grant may land in the next one.
     grants: Grants,
-    /// How the limits stand, as the last pass decided.
+    /// The state of the limits, as the last pass decided.
     round: planner::budget::Round,
-    /// When it was last told that many watts were taken or given.
+    /// When large cuts and raises of power were last reported.
     cuts: BTreeMap<&'static str, Mono>,
-    /// Before this nothing is raised: what a leader before has sent may still land.
+    /// Nothing is raised before this time: grants of the previous leader may still land.
     raises_from: Mono,
-    /// Groups whose limit is not kept, and the reason that was last said.
+    /// Groups whose limit is not kept, and the reason that was last reported.
     short: BTreeMap<String, &'static str>,
-    /// Objects that cannot be read and why, as it was last said.
+    /// Objects that cannot be read, and the reasons that were last reported.
     unread: BTreeMap<(Kind, String), String>,
     passes: u64,
-    /// What people call the time of the last pass.
+    /// The time of day of the last pass.
     wall: Timestamp,
     stats: Stats,
     recorder: Recorder,
 }
 
-/// Writes to a node that came late again and again are no chance: the third wait in a row is as long.
+/// A node whose writes are stale again and again does not just collide by chance: from the third wait in a row on, this
+/// is logged as a warning.
 const STALE_MAX: Duration = Duration::from_secs(2);
 
-/// A moment as the planner counts it.
+/// Converts a moment to the planner's time.
 pub(crate) fn stamp(now: Mono) -> Stamp {
     let micros = now.since(Mono::START).as_micros();
     Stamp::new(Micros::new(u64::try_from(micros).unwrap_or(u64::MAX)))
 }
 
-/// The moment that the planner counts so.
+/// Converts the planner's time to a moment.
 const fn moment(stamp: Stamp) -> Mono {
     Mono::at(Duration::from_micros(stamp.since_start().get()))
 }
 
 impl Reconciler {
-    /// Knows nothing yet.
+    /// Creates a reconciler without any knowledge.
     ///
     /// # Errors
-    /// When the tuning of the twin makes no sense, which would be a defect of the program.
+    /// If the tuning of the twin is not valid, which would be a defect of the program.
     pub(crate) fn new(settings: Arc<Settings>, stats: Stats, recorder: Recorder) -> Result<Self, String> {
         let meters = Meters::new(&settings.power, settings.hold)?;
         Ok(Self {
@@ -116,7 +117,7 @@ impl Reconciler {
         })
     }
 
-    /// Takes in what has changed in the rows. A follower does so too, so that it could lead at once.
+    /// Takes in what has changed in the rows. A follower does so too, so that it can lead at once.
     pub(crate) fn look(&mut self, watches: &mut Watches, now: Mono, wall: Timestamp) -> Changes {
         let changes = self.site.refresh(watches, &self.settings.selectors, &self.settings.catalog);
         self.meters.listen(&changes.nodes, stamp(now), wall);
@@ -125,18 +126,18 @@ impl Reconciler {
         changes
     }
 
-    /// What meters say.
+    /// The reports of the meters.
     pub(crate) fn meters(&mut self) -> &mut Meters {
         &mut self.meters
     }
 
-    /// The names of the nodes that are planned for.
+    /// The names of the nodes that the plan covers.
     pub(crate) fn planned(&self) -> Vec<Arc<str>> {
         let nodes = self.site.cluster.nodes.iter().filter(|node| node.is_eligible());
         nodes.map(|node| node.name.clone()).collect()
     }
 
-    /// A new term begins: what an earlier one remembered is void.
+    /// Starts a new term: what an earlier one remembered is void.
     pub(crate) fn begin_term(&mut self, now: Mono) {
         self.raises_from = now.plus(self.settings.election.lease).plus(SERVER_TIMEOUT);
         (self.memory, self.round) = Default::default();
@@ -151,7 +152,7 @@ impl Reconciler {
         self.busy.values().all(|&(_, of)| of > pass)
     }
 
-    /// Takes in what came of a job.
+    /// Takes in the outcome of a job.
     pub(crate) fn ended(&mut self, outcome: Outcome<(u64, Then)>, now: Mono) {
         let Outcome { node, landed, failed, then: (ticket, then) } = outcome;
         if self.busy.get(&node).is_none_or(|(of, _)| *of != ticket) {
@@ -186,7 +187,7 @@ impl Reconciler {
             return;
         }
         let (target_word, millis) = (target.word(), wait.as_millis());
-        // That somebody wrote between our look and our write is how it should be; that it happens each time is not.
+        // An occasional write by others between our read and our write is normal; one each time is not.
         if result == Counted::Stale && wait < STALE_MAX {
             tracing::debug!(node, target = target_word, "a write came late: {why}; again in {millis}ms");
         } else {
@@ -205,7 +206,7 @@ impl Reconciler {
         }
     }
 
-    /// Forgets what is kept of nodes that are gone, and of jobs that show in the rows.
+    /// Forgets the state of nodes that do not exist any more, and of jobs that show in the rows.
     fn forget_gone(&mut self, now: Mono) {
         let site = &self.site;
         self.pending_echoes.retain(|node, pending| match site.observed(node) {
@@ -218,7 +219,7 @@ impl Reconciler {
         if !std::mem::take(&mut self.site.other_nodes) {
             return;
         }
-        // Other nodes stand at these places now.
+        // The indices now belong to other nodes.
         self.unchanged.fill_with(|| None);
         let known: BTreeSet<&str> = self.site.cluster.nodes.iter().map(|node| &*node.name).collect();
         self.meters.keep_only(&known);
@@ -227,19 +228,20 @@ impl Reconciler {
         self.pending_echoes.retain(|node, _| known.contains(&**node));
     }
 
-    /// Whether a node that is gone may get a job at `now`.
+    /// Whether a node that does not exist any more may get a job at `now`.
     fn is_free(&self, node: &str, now: Mono) -> bool {
         !self.busy.contains_key(node) && self.backoffs.until(node).is_none_or(|until| now >= until)
     }
 
-    /// The places of the nodes that may get no job at `now`.
+    /// The indices of the nodes that may get no job at `now`.
     fn left_alone(&self, now: Mono) -> BTreeSet<usize> {
         let names = self.busy.keys().chain(self.pending_echoes.keys()).map(|node| &**node);
         names.chain(self.backoffs.after(now)).filter_map(|node| self.site.find(node)).collect()
     }
 
-    /// When a node that is left alone is to be looked at again, one that is away is given up, or one that does not read back its
-    /// grant is not counted on any more; what was due at the pass at `seen` had its turn.
+    /// The next time at which a node that was left alone is looked at again, a node that is away is given up, or a node
+    /// that does not read back its grant is no longer counted on. Times up to `seen` were handled by the pass at that
+    /// moment.
     pub(crate) fn next_try(&self, seen: Mono) -> Option<Mono> {
         let pending = self.pending_echoes.values().map(|pending| pending.until);
         let again = self.round.again.map(moment);
@@ -249,13 +251,13 @@ impl Reconciler {
     }
 }
 
-/// A node as Events name it.
+/// The reference to a node in Events.
 pub(crate) fn reference(node: &NodeSeen) -> ObjectReference {
     ObjectReference {
         api_version: Some("v1".to_owned()),
         kind: Some("Node".to_owned()),
         name: Some(node.name.to_string()),
-        // As the kubelet does: the events of a node are found by its name.
+        // As the kubelet does: the Events of a node are found by its name.
         uid: Some(node.name.to_string()),
         ..ObjectReference::default()
     }

@@ -1,5 +1,5 @@
-//! What the operator keeps of the objects that it watches. A row holds facts and no opinion: what a label means is for
-//! the settings to say, and the settings are not known here.
+//! What the operator keeps of the objects that it watches. A row holds facts and does not interpret them: what a label
+//! means depends on the settings, which are not known here.
 
 mod grant;
 mod hardware;
@@ -20,12 +20,12 @@ pub(crate) use state::{DeviceSeen, ProfileSeen, StateSeen, TwinSeen};
 use power_units::{Role, Watts};
 use serde_json::Value;
 
-/// A text that says something.
+/// A text that is not empty.
 fn text(value: &Value) -> Option<String> {
     value.as_str().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
-/// A number of any form as watts; what is none, or does not fit, is missing.
+/// A number in any form as watts; `None` if it is not a number or does not fit.
 fn watts(value: &Value, role: Role) -> Option<Watts> {
     let number = value.as_number()?;
     Watts::parse(&number.to_string(), role).ok()
@@ -43,7 +43,7 @@ fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap_or_default()
 }
 
-/// What tells one object of a name from the next, and one state of it from the next.
+/// Identifies an object among those of the same name, and one version of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stamp {
     /// `metadata.uid`

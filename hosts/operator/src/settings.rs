@@ -1,4 +1,4 @@
-//! What the operator can be told: the table, and the table's values as parts that have been checked together.
+//! The operator's settings: the table, and its values as parts that have been checked together.
 
 mod table;
 
@@ -23,7 +23,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What the operator was told.
+/// The operator's settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Where metrics, health and debugging are served.
@@ -32,31 +32,31 @@ pub struct Settings {
     pub(crate) debug_token: Option<String>,
     /// Where the Leases and Events are.
     pub(crate) namespace: String,
-    /// The pod, after which the process is named.
+    /// The pod's name, after which the process is named.
     pub(crate) pod_name: Option<String>,
-    /// How objects are looked at.
+    /// How objects are selected and read.
     pub(crate) selectors: Selectors,
-    /// How it is decided.
+    /// The settings of the planner.
     pub(crate) plan: plan::Settings,
     /// The known models.
     pub(crate) catalog: Catalog,
-    /// Whether `POLICY_TYPE` was a word that nobody knows.
+    /// Whether `POLICY_TYPE` was an unknown policy.
     pub(crate) policy_unknown: bool,
-    /// A pass is made at least so often.
+    /// A pass is made at least this often.
     pub(crate) interval: Duration,
-    /// How long a node that is not ready keeps its place.
+    /// How long a node that is not ready keeps its place in the plan.
     pub(crate) not_ready_patience: Duration,
-    /// The plan's Lease is renewed at most so often.
+    /// The plan's Lease is renewed at most this often.
     pub(crate) renew_plan: Duration,
-    /// A twin's status is written again when it is so old, for readers that judge it by its `lastUpdated`.
+    /// A twin's status is written again when it is this old, for readers that judge it by its `lastUpdated`.
     pub(crate) twin_refresh: Option<Duration>,
     /// How long one request to the API server may take.
     pub(crate) write_timeout: Duration,
-    /// How many of them may be under way.
+    /// How many requests may be in progress at once.
     pub(crate) writers: usize,
     /// Where measured power comes from.
     pub(crate) power: PowerSource,
-    /// How long the last sample of a node stands.
+    /// How long the last sample of a node is valid.
     pub(crate) hold: Duration,
     /// The election.
     pub(crate) election: Election,
@@ -65,11 +65,11 @@ pub struct Settings {
 /// The times of the election.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Election {
-    /// For how long others wait.
+    /// How long others wait.
     pub(crate) lease: Duration,
-    /// For how long a leader goes on without a renewal.
+    /// How long a leader continues without a renewal.
     pub(crate) renew: Duration,
-    /// Between two attempts.
+    /// The pause between two attempts.
     pub(crate) retry: Duration,
 }
 
@@ -80,15 +80,15 @@ pub(crate) enum PowerSource {
     Static,
     /// What the agents publish.
     Agent,
-    /// An HTTP endpoint for each node, asked so often.
+    /// An HTTP endpoint for each node, polled this often.
     Http(Option<UrlTemplate>, Duration),
 }
 
 impl Settings {
-    /// The settings, checked together.
+    /// Reads the settings, and checks them together.
     pub fn read(values: &Values) -> Result<Self, Refusals> {
         let catalog = Catalog::embedded().map_err(|error| {
-            values.conflict(&[], &format!("the catalogue that is built in is broken: {error}"))
+            values.conflict(&[], &format!("the built-in catalogue is not valid: {error}"))
         })?;
         let (policy, policy_unknown) = policy(values)?;
         let election = Election {
@@ -135,7 +135,7 @@ impl Settings {
     }
 }
 
-/// A duration as the planner counts it.
+/// Converts a duration to the planner's.
 pub(crate) fn micros(duration: Duration) -> Micros {
     Micros::new(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
 }
@@ -209,7 +209,7 @@ fn intents(values: &Values, catalog: &Catalog) -> Result<Intents, Refusals> {
     })
 }
 
-/// `{"product": {"minCapWatts": 200, "maxCapWatts": 350}}`
+/// Parses `{"product": {"minCapWatts": 200, "maxCapWatts": 350}}`
 fn gpu_ranges(text: &str) -> Result<Vec<(String, PowerRange)>, String> {
     let map: BTreeMap<String, BTreeMap<String, Value>> = serde_json::from_str(text).map_err(|error| {
         format!("expected {{\"product\": {{\"minCapWatts\": 200, \"maxCapWatts\": 350}}}}: {error}")
@@ -254,7 +254,7 @@ fn limits(values: &Values) -> Result<BudgetLimits, Refusals> {
     Ok(limits)
 }
 
-/// The namespaces whose pods are outside managed scope unless somebody says otherwise.
+/// The namespaces of a comma-separated list.
 pub(crate) fn namespaces(text: &str) -> BTreeSet<String> {
     text.split(',').map(str::trim).filter(|one| !one.is_empty()).map(str::to_owned).collect()
 }

@@ -1,5 +1,5 @@
-//! The cluster as one pass sees it: objects put together node by node, kept from pass to pass, so that what has not changed
-//! is not read again.
+//! The cluster as one pass sees it: the objects combined for each node. It is kept from pass to pass, so that what has
+//! not changed is not read again.
 
 mod confirm;
 mod interner;
@@ -34,16 +34,16 @@ use power_units::{Micros, Stamp, Watts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// How nodes and pods are looked at.
+/// How nodes and pods are selected and read.
 #[derive(Clone, Debug)]
 pub(crate) struct Selectors {
-    /// Which nodes are ours.
+    /// Which nodes are managed.
     pub(crate) selector: Selector,
-    /// The label that keeps a node out.
+    /// The label that excludes a node.
     pub(crate) reserved_key: String,
     /// The label of the profile.
     pub(crate) profile_key: String,
-    /// The namespaces whose pods are outside managed scope: they are neither pressure nor a reason to wait.
+    /// The namespaces whose pods are outside managed scope: their pods are neither demand nor a reason to wait.
     pub(crate) ignored_namespaces: BTreeSet<String>,
     /// The labels that may name a GPU product.
     pub(crate) gpu_product_keys: Vec<String>,
@@ -54,7 +54,7 @@ pub(crate) struct Selectors {
 /// The cluster.
 #[derive(Debug)]
 pub(crate) struct Site {
-    /// Every node, in the order of names, what is left of those that are gone, and the pods.
+    /// Every node in the order of names, what is left of deleted nodes, and the pods.
     pub(crate) cluster: ClusterState,
     /// The objects of each node, in the same order.
     pub(crate) observed: Vec<Arc<Observed>>,
@@ -67,16 +67,16 @@ pub(crate) struct Site {
     pub(crate) grants: Objects<GrantSeen>,
     hardware: Objects<HardwareSeen>,
     hardware_known: bool,
-    /// What nodes of models that the catalogue does not know say of them together.
+    /// What nodes of models that the catalogue does not know report about these models together.
     peers: Peers,
     interner: Interner,
-    /// Nodes that are gone and of which something is left, as they were last.
+    /// Deleted nodes of which objects are left, in their last state.
     departed: BTreeMap<Arc<str>, Departed>,
-    /// Nodes have come or gone since somebody last asked.
+    /// Whether nodes have been added or deleted since this was last read.
     pub(crate) other_nodes: bool,
-    /// What is there and cannot be read.
+    /// The objects that cannot be read.
     pub(crate) unread: Unreads,
-    /// Every node is to be released.
+    /// Whether every node is to be released.
     releases_all: bool,
 }
 
@@ -108,7 +108,7 @@ impl Default for Site {
     }
 }
 
-/// What was known of a node when its object went.
+/// What was known of a node when its object was deleted.
 #[derive(Clone, Debug)]
 struct Departed {
     uid: String,
@@ -117,18 +117,18 @@ struct Departed {
     most: Option<Watts>,
 }
 
-/// What a look at the rows found.
+/// The result of reading the rows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Changes {
-    /// Something that the plan depends on.
+    /// Whether something has changed that the plan depends on.
     pub(crate) plan: bool,
-    /// The nodes that were put together anew: a meter has spoken, or something has changed that a plan or a twin
-    /// depends on.
+    /// The nodes that were combined again: a meter has reported, or something has changed that a plan or a twin depends
+    /// on.
     pub(crate) nodes: Vec<Arc<Observed>>,
 }
 
 impl Changes {
-    /// Whether nothing was found.
+    /// Whether nothing has changed.
     pub(crate) const fn is_empty(&self) -> bool {
         !self.plan && self.nodes.is_empty()
     }
@@ -142,7 +142,7 @@ impl Site {
         selectors: &Selectors,
         catalog: &Catalog,
     ) -> Changes {
-        // Asked before the news, so that whoever is known is in them.
+        // Read before the changes, so that all known objects are among them.
         let known = watches.hardware.is_synced();
         let pods = pods::read(&mut self.cluster.pods, &mut watches.pods, selectors);
         let mut changes = Changes { plan: pods, nodes: Vec::new() };
@@ -168,13 +168,13 @@ impl Site {
             changes.plan = true;
         }
         let others_selected = self.is_to_be_released(watches);
-        // What an agent confirms is something else once it is known which agents there are.
+        // The meaning of an agent's confirmation changes once it is known which agents exist.
         let anew = known != self.hardware_known || others_say || others_selected;
         self.hardware_known = known;
         if anew || unread != self.unread {
             touched = Touched::All;
         }
-        // Without news no node has changed.
+        // Without changes in the rows, no node has changed.
         let nodes = watches.nodes.news(|news| same_nodes(&news)).unwrap_or_else(|| Some(BTreeMap::new()));
         match (touched, nodes) {
             (Touched::Few(touched), Some(nodes)) => {
@@ -188,7 +188,7 @@ impl Site {
         changes
     }
 
-    /// Looks whether all nodes are to be released. Whether that is something else than before.
+    /// Checks whether all nodes are to be released. Returns whether that has changed.
     fn is_to_be_released(&mut self, watches: &mut Watches) -> bool {
         let asked = watches.plan.news(|news| news.rows.values().any(|held| held.row.releases_all));
         let Some(asked) = asked.filter(|&asked| asked != self.releases_all) else { return false };
@@ -203,8 +203,8 @@ impl Site {
         true
     }
 
-    /// Listens to what nodes say of their models. Whether any model is known by something else now, so that no node may
-    /// be believed as it was before.
+    /// Takes in what nodes report about their models. Returns whether what is believed of any model has changed, so
+    /// that no node's facts may be reused.
     fn hear(&mut self, news: &Touched) -> bool {
         let Self { peers, hardware, .. } = self;
         let hardware = hardware.by_node();
@@ -224,7 +224,7 @@ impl Site {
         }
     }
 
-    /// Puts these nodes together anew; the others stay as they are.
+    /// Combines these nodes again; the others stay as they are.
     fn read_few(
         &mut self,
         touched: &BTreeSet<String>,
@@ -259,7 +259,7 @@ impl Site {
         }
     }
 
-    /// The objects of a node.
+    /// Collects the objects of a node.
     fn observe(&self, node: Arc<NodeSeen>) -> Observed {
         Observed {
             hardware: self.hardware.get(&node.name).cloned(),
@@ -314,14 +314,15 @@ impl Site {
         self.interner.forget_unused();
     }
 
-    /// A node's object has gone. One that never said in which boot it is could not be told from one that has rebooted.
+    /// Records a deleted node. A node that never reported its boot is not recorded: a reboot of it could not be
+    /// noticed.
     fn departs(&mut self, Node { name, uid, boot, machine, .. }: Node) {
         if !boot.is_empty() {
             self.departed.insert(name, Departed { uid, boot, most: machine.power_model.max() });
         }
     }
 
-    /// Looks for objects of nodes that are gone.
+    /// Looks for objects of deleted nodes.
     fn read_gone(&mut self, (selectors, catalog): (&Selectors, &Catalog), changes: &mut Changes) {
         let profiles = self.profiles.by_node().keys();
         let all = profiles.chain(self.twins.by_node().keys()).chain(self.grants.by_node().keys());
@@ -333,7 +334,7 @@ impl Site {
         self.cluster.gone = gone;
     }
 
-    /// What is left of a node that is gone.
+    /// What is left of a deleted node.
     fn gone(&self, name: &str, source: DesiredKind, catalog: &Catalog) -> Node {
         let granted = self.granted(name);
         let (uid, boot, most) = match self.departed.get(name) {
@@ -357,7 +358,7 @@ impl Site {
             granted,
             power: Power::UNMETERED,
         };
-        // Its machine had come up anew, and nobody has said since then what it holds.
+        // Its machine has rebooted, and has not reported since then what it holds.
         if let Some(most) = most.filter(|_| node.receipt().is_none()) {
             node.machine = MachineFacts::lump_of(&node.granted, most, catalog);
         }
@@ -379,8 +380,8 @@ impl Site {
         }
     }
 
-    /// A node, filled from its objects. What is known of the moment alone stays as it was: how it is seen, who is waited for,
-    /// what it draws, and what was sent to it.
+    /// Combines a node from its objects. Facts of the moment stay as they were: how well it is observed, whether it is
+    /// waited for, what it draws, and what was sent to it.
     fn put_together(
         &mut self,
         observed: &Observed,
@@ -403,7 +404,7 @@ impl Site {
         };
         let state = observed.state(selectors.source);
         let grant = granted.grant.filter(|_| !granted.released);
-        // What the budget leaves of what is asked; the agent can hold no more than that.
+        // The part of the requested caps that the budget allows; the agent can hold no more than that.
         let most = grant.map(|grant| machine.power_model.under_grant(&published.caps(), grant.watts));
         let hardware_known = self.hardware_known && unreadable.hardware.is_none();
         let confirmation =
@@ -432,7 +433,7 @@ impl Site {
         }
     }
 
-    /// What a node is made of, as far as what is said of it can be believed.
+    /// The hardware of a node, as far as the reports about it can be believed.
     fn machine(
         &mut self,
         Observed { node, hardware, .. }: &Observed,
@@ -464,7 +465,7 @@ impl Site {
         }
     }
 
-    /// Whose object of a kind has this name.
+    /// The node whose object of this kind has this name.
     pub(crate) fn holder(&self, kind: Carrier, name: &str) -> Option<&str> {
         match kind {
             Carrier::Profile => self.profiles.holder(name),
@@ -472,12 +473,12 @@ impl Site {
         }
     }
 
-    /// The name of a node's grant that does not exist yet.
+    /// The name for a node's grant that does not exist yet.
     pub(crate) fn grant_name(&self, node: &str) -> String {
         joulie_api::names::name_for(node, |name| self.grants.holder(name))
     }
 
-    /// The place of a node.
+    /// The index of a node.
     pub(crate) fn find(&self, node: &str) -> Option<usize> {
         self.places.find(node, |at| self.cluster.nodes.get(at).map(|node| &*node.name))
     }
@@ -487,7 +488,7 @@ impl Site {
         self.find(node).and_then(|at| self.observed.get(at))
     }
 
-    /// A node, or what is left of it.
+    /// A node, or what is left of a deleted one.
     pub(crate) fn node(&self, name: &str) -> Option<&Node> {
         let there = self.find(name).and_then(|at| self.cluster.nodes.get(at));
         let gone = &self.cluster.gone;
@@ -495,13 +496,13 @@ impl Site {
     }
 }
 
-/// What a node says of itself and is not believed, in a sentence.
+/// What a node reports about itself and is not believed, in a sentence.
 fn said(implausible: &[Implausible]) -> Option<Arc<str>> {
     let all: Vec<String> = implausible.iter().map(ToString::to_string).collect();
     (!all.is_empty()).then(|| all.join("; ").into())
 }
 
-/// The nodes that have changed, where none has come or gone.
+/// The nodes that have changed; `None` if one was added or deleted.
 fn same_nodes(news: &RowChanges<'_, NodeSeen>) -> Option<BTreeMap<Arc<str>, Arc<NodeSeen>>> {
     let mut nodes = BTreeMap::new();
     for change in news.changes.as_ref()? {

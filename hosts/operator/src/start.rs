@@ -1,4 +1,4 @@
-//! Putting the operator together: ports, watches, election, loop.
+//! Starts the operator: ports, watches, election, main loop.
 
 use crate::lead::{Lead, Parts};
 use crate::reconciler::Reconciler;
@@ -23,19 +23,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// What is running.
+/// What was started.
 #[derive(Clone, Copy, Debug)]
 pub struct Started {
     /// Where metrics, health and debugging are served.
     pub metrics: SocketAddr,
 }
 
-/// Why it does not run.
+/// Why the operator cannot start.
 #[derive(Debug)]
 pub enum StartError {
-    /// The port cannot be had.
+    /// The port cannot be opened.
     Listen(std::io::Error),
-    /// Settings that do not fit each other, or a defect.
+    /// Settings that contradict each other, or a defect of the program.
     Settings(String),
 }
 
@@ -53,13 +53,13 @@ impl std::error::Error for StartError {}
 /// The program, for metrics and `--version`.
 pub const BUILD: BuildInfo = BuildInfo::of("operator", env!("CARGO_PKG_VERSION"));
 
-/// The loop comes round at least once a reconcile interval; a lock-up shows after this much more.
+/// The loop completes a round at least once per reconcile interval; this is added before it counts as hung.
 const PULSE: Duration = Duration::from_secs(120);
 
-/// Who reads metrics while the program ends may finish.
+/// A client that reads metrics while the program ends has this long to finish.
 const DRAIN: Duration = Duration::from_secs(2);
 
-/// What its parts count.
+/// The metrics of the program's parts.
 struct Counted {
     stats: Stats,
     elections: Elections,
@@ -91,7 +91,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let Context { client, clock, stop, logs, shown } = context;
     let settings = Arc::new(settings);
     if settings.policy_unknown {
-        tracing::warn!("POLICY_TYPE is a policy that nobody knows; static_partition is used");
+        tracing::warn!("POLICY_TYPE is not a known policy; static_partition is used");
     }
     let identity = leader::identity("joulie-operator", settings.pod_name.as_deref(), clock.chance());
     let mut metrics = MetricsBuilder::of(&BUILD);
@@ -124,7 +124,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let health = health.ready("plan", {
         let planned = planned.clone();
         move |_| {
-            // A replica that stands by is ready: it is warm, and it takes over at once.
+            // A standby is ready: it has read everything, and can take over at once.
             if planned.load(Ordering::Relaxed) || !leads() {
                 CheckResult::Pass
             } else {

@@ -1,7 +1,7 @@
-//! What the operator counts, with labels that are closed lists or names that the cluster bounds.
+//! The operator's metrics. Their labels are closed lists, or names that the cluster bounds.
 //!
-//! What is said of a node changes only where the node does: a pass over thousands of nodes must not spend its time on
-//! gauges that stay as they are.
+//! The metrics of a node are set only when the node changes: a pass over thousands of nodes must not spend its time on
+//! gauges that stay the same.
 
 use crate::site::Kind;
 use crate::writes::{Target, Trouble};
@@ -25,7 +25,7 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 closed_label! {
-    /// What became of a write.
+    /// The outcome of a write.
     pub(crate) enum Became {
         /// It succeeded.
         Landed = "landed",
@@ -45,7 +45,7 @@ closed_label! {
 }
 
 impl Became {
-    /// Of a write that failed.
+    /// The result for a write that failed.
     pub(crate) const fn of(trouble: &Trouble) -> Self {
         match trouble {
             Trouble::Owned(_) => Self::Owned,
@@ -115,7 +115,7 @@ label_set! {
     }
 }
 
-/// What the operator counts. Clones count into the same.
+/// The operator's metrics. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct Stats {
     passes: Counter,
@@ -132,7 +132,7 @@ pub(crate) struct Stats {
     density: Family<ByComponent, Level>,
     transitions: Family<ByTransition, Counter>,
     budget: Family<ByGroup, Level>,
-    /// What is shown of every node.
+    /// The values that are shown for every node.
     shown: BTreeMap<Arc<str>, Shown>,
     /// The nodes that have changed their state.
     changed: BTreeSet<Arc<str>>,
@@ -140,7 +140,7 @@ pub(crate) struct Stats {
     groups: BTreeSet<String>,
 }
 
-/// What is shown of a node.
+/// The values that are shown for a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shown {
     state: StateName,
@@ -149,7 +149,7 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// What is to be shown of a planned node.
+    /// The values to show for a planned node.
     pub(crate) fn of(node: &Node, decision: &NodeDecision) -> Self {
         let label = decision.guard.publish.and_then(|publish| publish.label);
         Self { state: decision.guard.state.name(), label, density: node.machine.density }
@@ -158,7 +158,7 @@ impl Shown {
 
 const STATES: [StateName; 3] =
     [StateName::ActivePerformance, StateName::DrainingPerformance, StateName::ActiveEco];
-/// What a change of state leads from, and to.
+/// The states from which and to which a change may lead.
 const ENDS: [StateName; 4] =
     [StateName::ActivePerformance, StateName::DrainingPerformance, StateName::ActiveEco, StateName::Unknown];
 const RESULTS: [&str; 2] = ["applied", "deferred"];
@@ -167,7 +167,7 @@ const MEASURED: &str = "measured";
 const PROFILES: [Profile; 2] = [Profile::Performance, Profile::Eco];
 
 impl Stats {
-    /// Registers it.
+    /// Registers them.
     pub(crate) fn register(registry: &mut MetricsRegistry) -> Self {
         let seconds = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0];
         let all = Self {
@@ -230,7 +230,8 @@ impl Stats {
         all
     }
 
-    /// How the groups of the budget stand. A load that nobody knows is no number; a group that is gone has no series.
+    /// Shows the state of the budget's groups. A load that is not known is NaN; a group that does not exist any more
+    /// has no series.
     pub(crate) fn budget(&mut self, groups: &[GroupStanding]) {
         let number = |watts: Watts| Number::tenths(watts).get();
         for group in groups {
@@ -252,34 +253,34 @@ impl Stats {
         }
     }
 
-    /// What the meters of a group's nodes say together; who is not measured has no part in it.
+    /// Shows the measured power of a group's nodes; nodes without a measurement are left out.
     pub(crate) fn measured(&self, group: &str, watts: Watts) {
         let value = Number::tenths(watts).get();
         self.budget.get_or_create(&ByGroup { group: group.to_owned(), what: MEASURED }).set(value);
     }
 
-    /// So many objects of a kind are there and cannot be read.
+    /// Shows how many objects of a kind cannot be read.
     pub(crate) fn unread(&self, kind: Kind, count: usize) {
         self.unread.get_or_create(&ByKind { kind }).set(i64::try_from(count).unwrap_or(i64::MAX));
     }
 
-    /// So many nodes say of their hardware what is not believed.
+    /// Shows how many nodes report hardware facts that are not believed.
     pub(crate) fn implausible(&self, nodes: usize) {
         self.implausible.set(i64::try_from(nodes).unwrap_or(i64::MAX));
     }
 
-    /// A pass was made in so much time.
+    /// Records a pass and its duration.
     pub(crate) fn passed(&self, took: Duration) {
         self.passes.inc();
         self.seconds.observe(took.as_secs_f64());
     }
 
-    /// A write ended so.
+    /// Counts a write by its result.
     pub(crate) fn wrote(&self, target: Target, result: Became) {
         self.writes.get_or_create(&ByWrite { target: target.word(), result }).inc();
     }
 
-    /// A node's plan was carried out.
+    /// Counts a transition when a node's plan was carried out.
     pub(crate) fn transition(&mut self, node: &Arc<str>, guard: &GuardDecision) {
         for (change, result) in [guard.applied, guard.deferred].into_iter().zip(RESULTS) {
             if let Some((from, to)) = change {
@@ -289,7 +290,7 @@ impl Stats {
         }
     }
 
-    /// Counts no longer for nodes that are gone from the cluster.
+    /// Removes the counters of nodes that do not exist any more.
     pub(crate) fn keep_only(&mut self, nodes: &BTreeSet<&str>) {
         let transitions = &self.transitions;
         self.changed.retain(|node| {
@@ -303,7 +304,7 @@ impl Stats {
         });
     }
 
-    /// Shows what is planned for all nodes together.
+    /// Shows the plan for all nodes together.
     pub(crate) fn planned(&self, plan: &Plan) {
         self.stands_in.set(i64::from(plan.fallback.is_some()));
         self.pods_known.set(i64::from(plan.demand.is_some()));
@@ -314,7 +315,7 @@ impl Stats {
         }
     }
 
-    /// Shows what is planned for a node.
+    /// Shows the plan for a node.
     pub(crate) fn show(&mut self, node: &Arc<str>, now: Shown) {
         if self.shown.get(node) == Some(&now) {
             return;
@@ -335,7 +336,7 @@ impl Stats {
         self.shown.insert(node.clone(), now);
     }
 
-    /// Shows no longer what is not planned; every node that is has been shown.
+    /// Removes the series of nodes that are not planned any more; every planned node has been shown before.
     pub(crate) fn forget_others(&mut self, plan: &Plan) {
         if self.shown.len() > plan.nodes.len() {
             let planned: BTreeSet<&str> = plan.nodes.iter().map(|node| &*node.node).collect();

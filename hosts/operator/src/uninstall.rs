@@ -1,9 +1,9 @@
-//! `joulie-operator uninstall`: asks the operators for the release of all nodes, waits until that is done, and names the nodes
+//! `joulie-operator uninstall`: asks the operators to release all nodes, waits until that is done, and names the nodes
 //! that are left.
 //!
-//! What is asked for stands on the plan's Lease, where the leader sees it, and not in this process: operators that are killed
-//! or replaced meanwhile go on with it. Run in a pod, it has the Leases go with the pod's ServiceAccount, so that what was asked
-//! for ends with the installation and does not meet the next one.
+//! The request is stored on the plan's Lease, where the leader sees it, and not in this process: operators that are
+//! killed or replaced meanwhile continue with it. If the command runs in a pod, it makes the pod's ServiceAccount the
+//! owner of the Leases, so that they are deleted with the installation and the request does not affect the next one.
 
 use crate::writes::apply_as;
 use host_kit::clock::{HostClock, Mono, SystemClock};
@@ -26,7 +26,7 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How long the nodes have.
+/// How long to wait for the nodes.
 const RELEASE_TIMEOUT: ConfigSetting<Duration> = ConfigSetting::with_default(
     "RELEASE_TIMEOUT",
     "10m",
@@ -35,7 +35,7 @@ const RELEASE_TIMEOUT: ConfigSetting<Duration> = ConfigSetting::with_default(
     "How long to wait for the release of all nodes; what is asked for stays asked for afterwards",
 );
 
-/// All that the command can be told.
+/// All settings of the command.
 pub const UNINSTALL_TABLE: SettingsTable = SettingsTable {
     program: "joulie-operator uninstall",
     about: "asks the operators for the release of all nodes and waits for it",
@@ -52,25 +52,26 @@ const LEFT: EndStatus = EndStatus {
 const REFUSED: EndStatus =
     EndStatus { code: 2, meaning: "the configuration is refused, and nothing was asked for" };
 
-/// How `joulie-operator uninstall` ends.
+/// The exit statuses of `joulie-operator uninstall`.
 pub const UNINSTALL_STATUSES: [EndStatus; 3] = [RELEASED, LEFT, REFUSED];
 
-/// Who writes what this command asks for.
+/// The field manager of this command.
 const MANAGER: &str = "joulie-uninstall";
-/// How often it looks.
+/// How often it checks.
 const LOOK: Duration = Duration::from_secs(1);
-/// It says how far things are at least so often.
+/// It reports the progress at least this often.
 const TELL: Duration = Duration::from_secs(30);
-/// Agents put originals back a moment after their nodes' objects are gone; stories of the real control plane saw up to 0.2 s.
+/// Agents restore the originals a moment after their nodes' objects are deleted; tests with the real control plane saw
+/// up to 0.2 s.
 const AGENTS: Duration = Duration::from_secs(3);
-/// One request.
+/// How long one request may take.
 const REQUEST: Duration = Duration::from_secs(10);
-/// The plan's Lease is renewed every 10 s by default; nobody leads where it is much older.
+/// The plan's Lease is renewed every 10 s by default; if it is much older, no operator leads.
 const OLD: Duration = Duration::from_secs(60);
-/// Names that are told of those that are left.
+/// The most names of remaining objects that are shown.
 const NAMED: usize = 50;
 
-/// Runs the command to one of [`UNINSTALL_STATUSES`].
+/// Runs the command; returns one of [`UNINSTALL_STATUSES`].
 pub fn uninstall(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let sources = match Invocation::read(arguments, std::env::vars_os()) {
         Invocation::Run(sources) => sources,
@@ -101,10 +102,10 @@ pub fn uninstall(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     })
 }
 
-/// Who is told how far things are.
+/// Receives messages about the progress.
 pub type Tell<'a> = &'a mut dyn FnMut(&str);
 
-/// Asks for the release of all nodes and waits for it; says what is left after `within`.
+/// Asks for the release of all nodes and waits for it; returns what is left after `within`.
 pub async fn release_all(
     client: &Client,
     namespace: &str,
@@ -144,7 +145,7 @@ pub async fn release_all(
     Ok(())
 }
 
-/// What was seen so far.
+/// The progress so far.
 #[derive(Default)]
 struct Progress {
     left: BTreeSet<String>,
@@ -205,7 +206,7 @@ impl Progress {
     }
 }
 
-/// Puts the wish on the plan's Lease, and has both Leases go with our ServiceAccount where we have one.
+/// Writes the request to the plan's Lease, and makes our ServiceAccount the owner of both Leases, if there is one.
 async fn ask(client: &Client, namespace: &str) -> Result<(), String> {
     let owner = account(client, namespace).await?;
     let owners: Vec<Value> = owner.into_iter().collect();
@@ -223,7 +224,7 @@ async fn ask(client: &Client, namespace: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The ServiceAccount of this process as an owner, where it is one of the namespace.
+/// The ServiceAccount of this process as an owner, if it is in this namespace.
 async fn account(client: &Client, namespace: &str) -> Result<Option<Value>, String> {
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let request = http::Request::post("/apis/authentication.k8s.io/v1/selfsubjectreviews")
@@ -233,7 +234,7 @@ async fn account(client: &Client, namespace: &str) -> Result<Option<Value>, Stri
     let answer = tokio::time::timeout(REQUEST, client.request::<Value>(request)).await;
     let review = match answer.map_err(|_| "no answer in time".to_owned())? {
         Ok(review) => review,
-        // Kubernetes before 1.28 and the API in memory do not have it.
+        // Kubernetes before 1.28 and the API server in memory do not have this API.
         Err(kube::Error::Api(status)) if status.code == 404 || status.code == 403 => return Ok(None),
         Err(error) => return Err(chain(&error)),
     };
@@ -246,7 +247,7 @@ async fn account(client: &Client, namespace: &str) -> Result<Option<Value>, Stri
         .map(|(name, uid)| json!({"apiVersion": "v1", "kind": "ServiceAccount", "name": name, "uid": uid})))
 }
 
-/// The objects by which nodes are held: what the operator keeps of profiles, and all grants.
+/// The objects that hold nodes: the profiles that the operator manages, and all grants.
 async fn left(client: &Client) -> Result<BTreeSet<String>, String> {
     let ours = format!("{}={}", object::MANAGED_BY, object::BY_OPERATOR);
     let mut left = names::<NodePowerProfile>(client, Some(&ours)).await?;
@@ -266,7 +267,7 @@ where
         let answer = tokio::time::timeout(REQUEST, api.list_metadata(&page)).await;
         let list = match answer.map_err(|_| "no answer in time".to_owned())? {
             Ok(list) => list,
-            // Without the kind there is none of it.
+            // If the kind does not exist, there are no objects of it.
             Err(kube::Error::Api(status)) if status.code == 404 => return Ok(names),
             Err(error) => return Err(chain(&error)),
         };
@@ -279,7 +280,7 @@ where
     }
 }
 
-/// That nobody renews the plan's Lease, where that is so: then nobody releases anything.
+/// A message that nobody renews the plan's Lease, if that is so: then nobody releases anything.
 async fn age(client: &Client, namespace: &str, clock: &dyn HostClock) -> Option<String> {
     let path = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{PLAN_LEASE}");
     let request = http::Request::get(path).body(Vec::new()).ok()?;
@@ -304,6 +305,6 @@ fn end(status: EndStatus, text: &str) -> ExitCode {
 }
 
 fn tell(text: &str) {
-    // Where standard error is closed there is nobody left to tell, and the status still says it.
+    // If standard error is closed, nobody can be told; the exit status still reports it.
     let _written = writeln!(std::io::stderr(), "joulie-operator: {text}");
 }

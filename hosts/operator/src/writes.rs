@@ -1,8 +1,8 @@
-//! Writes: what is sent to the API server for one node, in order, and what came of it.
+//! Writes: what is sent to the API server for one node, in order, and the outcome.
 //!
-//! A job is the work for one node. Its writes go out one after the other, each only after the one before it succeeded;
-//! jobs of several nodes go out side by side, so that a node that fails or hangs holds up nobody else. Nothing is sent
-//! by a process that does not lead at that moment.
+//! A job is the work for one node. Its writes are sent one after the other, each only after the previous one succeeded.
+//! Jobs of several nodes are sent in parallel, so that a node that fails or hangs delays no other. A process that does
+//! not lead at that moment sends nothing.
 
 mod queue;
 
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// What a write is to.
+/// The target of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Target {
     /// The labels of the node.
@@ -65,23 +65,23 @@ impl Target {
     }
 }
 
-/// How.
+/// How an object is written.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum How {
-    /// Server-side apply of this configuration; over what others own only where an operator of another generation
-    /// owned it.
+    /// Server-side apply of this configuration. It takes over fields of others only if an operator of another
+    /// generation owned them.
     Apply {
         /// The configuration.
         document: Value,
         /// Whether fields of others are taken over.
         force: bool,
     },
-    /// Makes the object, if there is none of its name.
+    /// Creates the object, if there is none of its name.
     Create {
         /// The object.
         document: Value,
     },
-    /// A merge patch, which names the version that it was made from.
+    /// A merge patch, which names the version that it is based on.
     Merge {
         /// The patch.
         document: Value,
@@ -91,9 +91,9 @@ pub(crate) enum How {
         /// The patch.
         patch: Value,
     },
-    /// Deletes the object that has this identifier.
+    /// Deletes the object with this uid.
     Delete {
-        /// Which.
+        /// The uid.
         uid: String,
     },
 }
@@ -101,11 +101,11 @@ pub(crate) enum How {
 /// One write.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Write {
-    /// To what.
+    /// The target.
     pub(crate) target: Target,
     /// The name of the object.
     pub(crate) name: String,
-    /// How.
+    /// How it is written.
     pub(crate) how: How,
 }
 
@@ -114,33 +114,33 @@ pub(crate) struct Write {
 pub(crate) struct Job<Then> {
     /// The node.
     pub(crate) node: Arc<str>,
-    /// What they are about.
+    /// The lane of the job.
     pub(crate) lane: Lane,
-    /// In this order.
+    /// The writes, in this order.
     pub(crate) writes: Vec<Write>,
-    /// What is to be done when all went well.
+    /// What to do when all have succeeded.
     pub(crate) then: Then,
 }
 
 /// Why a write failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// Somebody else owns a field: their words.
+    /// Somebody else owns a field; with the server's message.
     Owned(String),
-    /// The object is another one by now, or has changed.
+    /// The object was replaced or has changed.
     Stale(String),
-    /// It is not there.
+    /// The object does not exist.
     Gone,
     /// The server refuses it and will refuse it again.
     Refused(String),
-    /// The server is busy or away; how long it asks to be left alone.
+    /// The server is busy or away; with the time for which it asks clients to wait.
     Away(String, Option<Duration>),
     /// This process does not lead any more.
     NotLeading,
 }
 
 impl Trouble {
-    /// In words.
+    /// The reason in words.
     pub(crate) fn words(&self) -> &str {
         match self {
             Self::Owned(why) | Self::Stale(why) | Self::Refused(why) | Self::Away(why, _) => why,
@@ -150,23 +150,23 @@ impl Trouble {
     }
 }
 
-/// What became of one write that succeeded.
+/// A write that succeeded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Landed {
-    /// To what.
+    /// The target.
     pub(crate) target: Target,
-    /// The state of the object that it left.
+    /// The version in which it left the object.
     pub(crate) version: String,
 }
 
-/// What became of a job.
+/// The outcome of a job.
 #[derive(Debug)]
 pub(crate) struct Outcome<Then> {
     /// The node.
     pub(crate) node: Arc<str>,
-    /// What succeeded.
+    /// The writes that succeeded.
     pub(crate) landed: Vec<Landed>,
-    /// The first write that did not, and why.
+    /// The first write that failed, and why.
     pub(crate) failed: Option<(Target, Trouble)>,
     /// What the job was for.
     pub(crate) then: Then,
@@ -177,7 +177,8 @@ pub(crate) struct Writers<Then> {
     queue: Arc<Queue<(Job<Then>, Term)>>,
 }
 
-/// What does not start while somebody else leads, or this ends, is for the next leader to plan anew.
+/// Jobs that have not started when another process leads, or when this is dropped, are left for the next leader to plan
+/// again.
 impl<Then> Drop for Writers<Then> {
     fn drop(&mut self) {
         self.queue.close();
@@ -185,7 +186,7 @@ impl<Then> Drop for Writers<Then> {
 }
 
 impl<Then: Send + 'static> Writers<Then> {
-    /// At most `most` jobs at once; what becomes of them arrives at the receiver.
+    /// Runs at most `most` jobs at once; their outcomes arrive at the receiver.
     pub(crate) fn new(
         client: &Client,
         (leadership, clock): (&Leadership, &Arc<dyn HostClock>),
@@ -200,7 +201,7 @@ impl<Then: Send + 'static> Writers<Then> {
             tokio::spawn(async move {
                 while let Some((job, term)) = queue.next(Lane::preferred_by(writer)).await {
                     let leads = || leadership.term(clock.mono()) == Some(term);
-                    // Without a receiver the program is ending.
+                    // If there is no receiver, the program is ending.
                     let _ = outcomes.send(carry_out(&client, job, leads, timeout).await);
                 }
             });
@@ -208,7 +209,7 @@ impl<Then: Send + 'static> Writers<Then> {
         (Self { queue }, receiver)
     }
 
-    /// Sends a job off in the given term of leading.
+    /// Queues a job in the given term of leadership.
     pub(crate) fn send(&self, job: Job<Then>, term: Term) {
         self.queue.put(job.lane, (job, term));
     }
@@ -237,7 +238,7 @@ async fn carry_out<Then>(
     Outcome { node, landed, failed, then }
 }
 
-/// One write within `timeout`.
+/// Sends one write, with a limit of `timeout`.
 async fn one(client: &Client, write: Write, timeout: Duration) -> Result<Landed, Trouble> {
     let late = |_| Err(Trouble::Away("no answer in time".to_owned(), None));
     tokio::time::timeout(timeout, send(client, write)).await.unwrap_or_else(late)
@@ -263,7 +264,7 @@ async fn send(client: &Client, write: Write) -> Result<Landed, Trouble> {
     Ok(landed(target, &object))
 }
 
-/// A request that the server gives up by itself, so that a leader after us need not wait longer for what we sent.
+/// A request with a limit on the server's side, so that the next leader need not wait longer for what this one sent.
 fn timed(method: &str, path: &str, (kind, body): (&str, &Value)) -> http::Result<http::Request<Vec<u8>>> {
     http::Request::builder()
         .method(method)
@@ -272,10 +273,10 @@ fn timed(method: &str, path: &str, (kind, body): (&str, &Value)) -> http::Result
         .body(body.to_string().into_bytes())
 }
 
-/// For how long at most the server works on a grant.
+/// The longest time that the server works on a grant.
 pub(crate) const SERVER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Deletes; what is not there any more is deleted.
+/// Deletes an object; one that does not exist any more counts as deleted.
 async fn gone(
     client: &Client,
     target: Target,
@@ -303,7 +304,7 @@ pub(crate) fn apply(path: &str, document: &Value, force: bool) -> http::Result<h
     apply_as(MANAGER, path, document, force)
 }
 
-/// The request that applies a configuration of somebody's.
+/// The request that applies a configuration for a given field manager.
 pub(crate) fn apply_as(
     manager: &str,
     path: &str,
@@ -323,7 +324,7 @@ fn delete(path: &str, uid: &str) -> http::Result<http::Request<Vec<u8>>> {
         .body(options.to_string().into_bytes())
 }
 
-/// What an error of the client means.
+/// Classifies an error of the client.
 pub(crate) fn trouble(error: kube::Error) -> Trouble {
     let kube::Error::Api(status) = error else { return Trouble::Away(error.to_string(), None) };
     let message = status.message.clone();

@@ -1,14 +1,15 @@
-//! Whether a status that we wrote is still there, and how often one that somebody else overwrites is put back.
+//! Finds out whether somebody else has overwritten a status of the agent, and limits how often it is written again.
 //!
-//! Only what the server kept of ours is looked for: a field that an older definition of the kind drops was overwritten by
-//! nobody. What others add beside our fields is theirs. Nothing is judged by a watch that has not come to our write yet.
+//! Only the fields that the server kept from the agent's write are compared: a field that an older definition of the
+//! kind drops was not overwritten by anybody. Fields that others add are ignored. Nothing is concluded from a watch
+//! that has not reached the agent's write yet.
 
 use super::rows::Seen;
 use host_kit::clock::Mono;
 use serde_json::{Map, Value};
 use std::time::Duration;
 
-/// What is left of `ours` in what the server answered to it.
+/// Returns the part of `ours` that the server kept, by its answer.
 pub(super) fn kept(ours: &Value, answer: &Value) -> Value {
     match (ours, answer) {
         (Value::Object(ours), Value::Object(answer)) => {
@@ -25,13 +26,13 @@ pub(super) fn kept(ours: &Value, answer: &Value) -> Value {
     }
 }
 
-/// Whether what the watch tells still carries what was written: also where it is silent about a write that it has not
-/// come to, as long as it may lag.
+/// Whether the status that the watch shows still carries what was written. While the watch may lag, a version from
+/// before the write counts as carrying it.
 pub(super) fn stands(seen: &Seen, written: &Seen, may_lag: bool) -> bool {
     (may_lag && !is_after(&seen.version, &written.version)) || carries(&seen.status, &written.status)
 }
 
-/// Versions are the numbers of the store's revisions; of one that is none, nothing is concluded.
+/// Compares versions as numbers of the store's revisions. Returns false if one of them is not a number.
 pub(super) fn is_after(seen: &str, written: &str) -> bool {
     let number = |version: &str| version.parse::<u64>().ok();
     matches!((number(seen), number(written)), (Some(seen), Some(written)) if seen >= written)
@@ -52,7 +53,7 @@ fn carries(there: &Value, ours: &Value) -> bool {
     }
 }
 
-/// Conditions are a map by their type; other lists go by place.
+/// Finds the counterpart of an item: conditions are matched by type, items of other lists by position.
 fn counterpart<'a>(item: &Value, at: usize, all: &'a [Value]) -> Option<&'a Value> {
     match item.get("type") {
         Some(kind) => all.iter().find(|one| one.get("type") == Some(kind)),
@@ -60,7 +61,8 @@ fn counterpart<'a>(item: &Value, at: usize, all: &'a [Value]) -> Option<&'a Valu
     }
 }
 
-/// How often a status is put back: at once, then less and less often as long as somebody overwrites it again.
+/// Limits how often a status is written again: at once, then at longer and longer intervals while somebody keeps
+/// overwriting it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Pace {
     wait: Duration,
@@ -71,12 +73,13 @@ const WAIT_FIRST: Duration = Duration::from_secs(1);
 const WAIT_MOST: Duration = Duration::from_secs(300);
 
 impl Pace {
-    /// Until when to wait; none where it may be put back now.
+    /// Until when to wait; `None` if the status may be written again now.
     pub(super) fn wait(&self, now: Mono) -> Option<Mono> {
         self.until.filter(|until| *until > now)
     }
 
-    /// It was put back. Who leaves it alone for longer than the longest wait has given up.
+    /// Records that the status was written again. If nobody overwrote it for longer than the longest wait, the first
+    /// wait applies again.
     pub(super) fn done(&mut self, now: Mono) {
         let peace = self.until.is_none_or(|until| now.since(until) > WAIT_MOST);
         self.wait = if peace { WAIT_FIRST } else { self.wait.saturating_mul(2).min(WAIT_MOST) };

@@ -1,14 +1,13 @@
-//! Which grant the node is under: a pure rule, and the file that keeps the last one.
+//! Decides which grant the node is under, by a pure rule, and keeps the last grant in a file.
 //!
 //! ```text
 //!  an object of the node ─────────────────────────────▶ Grant     its highest serial counts
 //!  the object is gone, or was never read ─────────────▶ as before
-//!  the object says `released` ────────────────────────▶ Released  and the file goes
+//!  the object says `released` ────────────────────────▶ Released  and the file is deleted
 //!  the file cannot be read, and there is no object ───▶ Unreadable: everything stays as it is found
 //! ```
 //!
-//! A policy that is gone, a node that is deselected, an object that is deleted, an API that is away: none of them ends a
-//! grant.
+//! A grant does not end when its policy or its object is deleted, when the node is deselected, or when the API is away.
 
 use super::inputs::Inputs;
 use super::rows::GrantRow;
@@ -19,22 +18,22 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// What stands.
+/// The state of the grant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Stands {
-    /// Nobody ever granted anything.
+    /// No grant was ever given.
     #[default]
     Nothing,
-    /// This.
+    /// This grant is in force.
     Grant(Kept),
-    /// The last grant let the node go.
+    /// The last grant released the node.
     Released(Kept),
-    /// There was a grant, and nobody can read it.
+    /// There was a grant, but its file cannot be read.
     Unreadable(String),
 }
 
 impl Stands {
-    /// What was kept by the process before this one.
+    /// Reads what the previous process kept.
     pub(crate) fn of_file(path: &Path) -> Self {
         match Kept::read(path) {
             Ok(None) => Self::Nothing,
@@ -43,12 +42,12 @@ impl Stands {
         }
     }
 
-    /// The grant that is to be kept to.
+    /// The grant in force.
     pub(crate) fn grant(&self) -> Option<NodeGrant> {
         self.kept().map(|kept| kept.grant)
     }
 
-    /// The same with its object.
+    /// The grant in force, with its object.
     pub(crate) fn kept(&self) -> Option<&Kept> {
         match self {
             Self::Grant(kept) => Some(kept),
@@ -64,7 +63,7 @@ impl Stands {
         }
     }
 
-    /// What the machine is told, where the policy desires this.
+    /// What to desire of the machine, given what the policy desires.
     pub(crate) fn over(&self, policy: Desire) -> Desire {
         match self {
             Self::Nothing | Self::Released(_) | Self::Grant(_) => Desire { grant: self.grant(), ..policy },
@@ -94,14 +93,14 @@ pub(crate) fn object<'a>(inputs: &'a Inputs, stands: &Stands) -> Option<(&'a str
     all.clone().find(|(_, row)| Some(row.uid.as_str()) == followed).or_else(|| all.next())
 }
 
-/// What stands by these objects; `before` is what stood until now.
+/// The state that follows from these objects; `before` is the state until now.
 pub(crate) fn follow(inputs: &Inputs, before: &Stands) -> Stands {
     let Some((_, row)) = object(inputs, before).filter(|_| inputs.grants_known) else {
         return before.clone();
     };
     let kept = Kept { uid: row.uid.clone(), grant: row.grant };
     match before.followed() {
-        // A watch that lags, or an API that was restored from a backup.
+        // The watch lags, or the API was restored from a backup.
         Some(last) if last.uid == kept.uid && kept.grant.serial < last.grant.serial => before.clone(),
         Some(_) | None if row.released => Stands::Released(kept),
         Some(_) | None => Stands::Grant(kept),
@@ -111,7 +110,7 @@ pub(crate) fn follow(inputs: &Inputs, before: &Stands) -> Stands {
 /// Why a grant of the node is not followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Ignored {
-    /// The object that is followed said a later one before.
+    /// The object has carried a later serial before.
     Older,
     /// Another object is followed.
     Other,
@@ -137,10 +136,11 @@ pub(crate) fn ignored(inputs: &Inputs, stands: &Stands) -> BTreeSet<(String, u64
     inputs.grants.iter().filter_map(|(_, row)| one(row)).collect()
 }
 
-/// Between two tries to write a file.
+/// How long to wait between two attempts to write the file.
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// Keeps on disk each change of what stands, until nobody says so any more. A disk that hangs holds up nobody else.
+/// Writes each change of the state to disk until the sender is gone. Files are written in a blocking task, so a disk
+/// that hangs delays nothing else.
 pub(crate) async fn keep(node: String, path: Option<PathBuf>, mut stands: watch::Receiver<Stands>) {
     let Some(path) = path else { return std::future::pending().await };
     let mut wait = None;
@@ -169,7 +169,7 @@ pub(crate) async fn keep(node: String, path: Option<PathBuf>, mut stands: watch:
             Err(error) => error.to_string(),
         };
         let path = path.display();
-        tracing::error!(node, "the grant cannot be kept in {path}: {why}; a restart would not know it");
+        tracing::error!(node, "the grant cannot be written to {path}: {why}; a restart would lose it");
         wait = Some(AGAIN);
     }
 }

@@ -1,5 +1,6 @@
-//! What NodeHardware says of a node: what the machine says of itself, then what the node's labels say, explained by the
-//! catalogue. A model that nobody names stays unnamed, and the catalogue never says what a node has.
+//! Builds the status of a NodeHardware from what the machine reports, then from the node's labels. The catalogue
+//! explains the models. A model without a name stays unnamed, and the catalogue never decides which hardware a node
+//! has.
 
 mod vendor;
 
@@ -14,14 +15,14 @@ use planner::catalog::Catalog;
 use power_units::Watts;
 use serde_json::{Value, json};
 
-/// A model by its names.
+/// A model: its name as reported, and its key in the catalogue.
 struct Named {
     raw: Option<String>,
     key: Option<String>,
 }
 
 impl Named {
-    /// The first name that anybody gives; the key of the first that the catalogue knows.
+    /// Takes the first name that is not empty, and the key of the first name that the catalogue knows.
     fn of<'a>(
         names: impl IntoIterator<Item = Option<&'a str>>,
         key: impl Fn(&str) -> Option<String>,
@@ -48,7 +49,7 @@ impl Named {
     }
 }
 
-/// The measurement that is published beside it.
+/// The power measurement that is published with the hardware.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Sampled {
     pub(crate) power: Power,
@@ -56,7 +57,7 @@ pub(crate) struct Sampled {
     pub(crate) source: &'static str,
 }
 
-/// The status, without the time of its writing.
+/// Builds the status, without the time at which it is written.
 pub(crate) fn status(found: &Found, row: &NodeRow, catalog: &Catalog, power: Value) -> Value {
     let label = |key: &str| row.labels.get(key).map(String::as_str);
     let cpu_names = [found.cpu_model.as_deref(), label(node::CPU_MODEL), label(node::NFD_CPU_MODEL)];
@@ -102,7 +103,7 @@ fn overall(cpu: &Named, gpu: &Named, gpus: Option<&FoundGpus>) -> &'static str {
     }
 }
 
-/// The GPUs as the machine lists them, else as many as its node offers.
+/// The GPUs as the machine lists them, else as many as the Node object offers.
 fn gpus(found: &Found, row: &NodeRow) -> Option<FoundGpus> {
     let offered = || {
         let vendor = vendor::gpus(&row.labels).next();
@@ -114,7 +115,7 @@ fn gpus(found: &Found, row: &NodeRow) -> Option<FoundGpus> {
             Some(FoundGpus { vendor, ..gpus.clone() })
         }
         Some(_) => Some(offered()),
-        // The drivers have not answered yet: that there are none is known when they have.
+        // The drivers have not answered yet, so it is not known that there are no GPUs.
         None => Some(offered()).filter(|gpus| gpus.count > 0),
     }
 }
@@ -161,7 +162,7 @@ fn gpu_value(gpus: Option<&FoundGpus>, named: &Named) -> Value {
 }
 
 impl Sampled {
-    /// As the status has it.
+    /// The measurement in the format of the status.
     pub(crate) fn value(&self) -> Value {
         let Self { power, at, source } = self;
         let watts = |watts: Option<Watts>| watts.map(Number::from);

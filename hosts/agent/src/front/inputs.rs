@@ -10,7 +10,7 @@ use tokio::sync::watch;
 /// What the watches say of one node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Inputs {
-    /// Everything that was there at some moment has been read.
+    /// Whether all objects that existed at some moment have been read.
     pub(crate) synced: bool,
     pub(crate) node: Option<Arc<NodeRow>>,
     /// The objects that carry a desired state for it, by name.
@@ -59,12 +59,12 @@ impl GoalOf {
 #[derive(Clone)]
 pub(crate) struct Watched {
     pub(crate) nodes: Rows<NodeRow>,
-    /// Present where profiles carry the desired state; else the twins do.
+    /// Present if profiles carry the desired state; otherwise the twins carry it.
     pub(crate) profiles: Option<Rows<ProfileRow>>,
     pub(crate) twins: Rows<TwinRow>,
     pub(crate) hardware: Rows<HardwareRow>,
     pub(crate) grants: Rows<GrantRow>,
-    /// Whether the server does not know the kind of the grants: then there are none.
+    /// Whether the server does not know the kind of the grants. Then there are none.
     pub(crate) no_grants: watch::Receiver<bool>,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct ByNode {
 }
 
 impl Watched {
-    /// Waits for the next change of any row; false once nobody watches any more.
+    /// Waits for the next change of any row; returns false once the watches have ended.
     pub(crate) async fn changed(&mut self) -> bool {
         let Self { nodes, profiles, twins, hardware, grants, no_grants } = self;
         let profile = async {
@@ -92,12 +92,12 @@ impl Watched {
             }
         };
         let kind = async {
-            // Whoever asked for the kind ends once it is there.
+            // The task that looks for the kind ends with the program.
             if no_grants.changed().await.is_err() {
                 std::future::pending().await
             }
         };
-        // In any order: whoever waits then looks at all of them.
+        // The order does not matter: the caller then looks at all of them.
         tokio::select! {
             biased;
             alive = nodes.changed() => alive,
@@ -109,8 +109,8 @@ impl Watched {
         }
     }
 
-    /// Whether everything that carries a desired state has been read, with the nodes that it is for and the grants that
-    /// it is under. What is only compared with is not waited for.
+    /// Whether the desired states, the nodes that they are for and the grants have been read. Objects that are only
+    /// compared with are not waited for.
     pub(crate) fn is_synced(&self) -> bool {
         let goals = self.profiles.as_ref().map_or_else(|| self.twins.is_synced(), Rows::is_synced);
         self.nodes.is_synced() && goals && self.grants_known()

@@ -1,11 +1,12 @@
-//! One node's front: what the watches say goes to its machine, what the machine says goes to the API.
+//! The front of one node: it passes the desired state from the watches to the machine, and the machine's reports to the
+//! API.
 //!
 //! ```text
 //!  Inputs ──▶ wanted ──Desire──▶ machine ──View──▶ outcome ──Doc──▶ publisher ──▶ API
 //! ```
 //!
-//! The way from the watches to the machine waits for nothing: the publisher is a future of its own, which takes the
-//! newest documents when the API has answered, and an API that is away costs statuses and nothing else.
+//! The path from the watches to the machine waits for nothing. The publisher is a future of its own, which takes the
+//! newest documents when the API has answered. An API that is away delays only statuses.
 
 use super::grants::{self, Ignored, Stands};
 use super::hardware::{self, Sampled};
@@ -37,7 +38,7 @@ pub(crate) struct Shared {
     pub(crate) selector: Selector,
     pub(crate) terms: Terms,
     pub(crate) pace: Pace,
-    /// The word for who measured.
+    /// The catalogue of hardware models.
     pub(crate) catalog: Catalog,
     pub(crate) writer: Writer,
     pub(crate) metrics: Metrics,
@@ -50,9 +51,9 @@ pub(crate) struct Front {
     pub(crate) control: Arc<dyn Control>,
     pub(crate) inputs: watch::Receiver<Inputs>,
     pub(crate) views: watch::Receiver<Option<View>>,
-    /// What stood before the start.
+    /// The state of the grant before the start.
     pub(crate) stands: Stands,
-    /// Where the last grant is kept, if it is.
+    /// The file that keeps the last grant, if one is kept.
     pub(crate) kept: Option<PathBuf>,
 }
 
@@ -71,12 +72,12 @@ impl Front {
         let (first, receipts) = watch::channel(Docs::new());
         let (keeper, kept) = watch::channel(stands.clone());
         let publisher = Publisher::new(&self.node, self.shared.clone(), docs);
-        // Receipts wait for no other write.
+        // Receipts have their own publisher, so that they wait for no other write.
         let receipts = Publisher::new(&self.node, self.shared.clone(), receipts);
         let keep = grants::keep(self.node.clone(), self.kept.clone(), kept);
         let memory = Memory { stands, ..Memory::default() };
         let follow = Follow { front: self, sender, first, keeper, memory };
-        // None of them ends while the node stays, so all are polled every time; the way to the machine goes first.
+        // None of these ends while the node stays, so each is polled every time. The path to the machine comes first.
         tokio::select! {
             biased;
             () = follow.run() => {}
@@ -87,15 +88,15 @@ impl Front {
     }
 }
 
-/// Below any pace at which something is to be said.
+/// Shorter than any interval at which something must be published.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// What is due and cannot be published, of a node without an object, is not looked at all the time.
+/// A measurement that is due but has no object to be published in must not make the loop busy.
 const LOOK_LEAST: Duration = Duration::from_millis(100);
 
 struct Follow {
     front: Front,
     sender: watch::Sender<Docs>,
-    /// Of the receipts.
+    /// The documents of the receipts.
     first: watch::Sender<Docs>,
     keeper: watch::Sender<Stands>,
     memory: Memory,
@@ -106,9 +107,9 @@ struct Memory {
     wanted: Wanted,
     stands: Stands,
     outcomes: Outcomes,
-    /// Since when the grant that stands does, as far as this process knows.
+    /// Since when the grant has been in force, as far as this process knows.
     granted: Option<Mono>,
-    /// Grants that are not followed, and devices that do not keep to theirs, as they were told last.
+    /// The grants that are not followed and the devices that do not keep to theirs, as they were last reported.
     ignored: BTreeSet<(String, u64, Ignored)>,
     unkept: Unkept,
     receipts: Receipts,
@@ -117,12 +118,12 @@ struct Memory {
     described: Option<Described>,
 }
 
-/// The status of a NodeHardware as it was made last, and of what.
+/// The status of a NodeHardware as it was last built, and its inputs.
 struct Described {
     found: Arc<Found>,
     row: Arc<NodeRow>,
     sampled: Option<Sampled>,
-    /// What stands in for a measurement that was not made yet.
+    /// The published power that is used until there is a measurement.
     before: Value,
     status: Arc<Value>,
 }
@@ -150,12 +151,12 @@ impl Follow {
             self.step();
             let look = self.look();
             let Front { inputs, views, .. } = &mut self.front;
-            // In any order: each step looks at everything.
+            // The order does not matter: each step looks at everything.
             let alive = tokio::select! {
                 biased;
                 changed = inputs.changed() => changed.is_ok(),
                 changed = views.changed() => changed.is_ok(),
-                // What waits for its time, because power is published now and then, waits for no news.
+                // A power measurement that waits for its time to be published becomes due without any change.
                 () = tokio::time::sleep(look) => true,
             };
             if !alive {
@@ -164,7 +165,7 @@ impl Follow {
         }
     }
 
-    /// When to look again without any news: a measurement that moved is published as soon as it may be.
+    /// How long to wait if nothing changes: a measurement that has changed is published as soon as its interval allows.
     fn look(&self) -> Duration {
         let Self { front: Front { shared, views, .. }, memory, .. } = self;
         let power = views.borrow().as_ref().map(power);
@@ -220,7 +221,7 @@ impl Memory {
         self.ignored = ignored;
     }
 
-    /// What stands and what became of it, for whoever watches the numbers and the log.
+    /// Reports the grant in force and its outcome, in the metrics and in the log.
     fn tell_grant(&mut self, node: &str, shared: &Shared) {
         let now = shared.clock.mono();
         let grant = self.stands.grant();
@@ -228,7 +229,7 @@ impl Memory {
         if unkept != self.unkept {
             match unkept.words() {
                 Some(words) => tracing::warn!(node, "{words}"),
-                None => tracing::info!(node, "every device keeps to the grant again, or none stands"),
+                None => tracing::info!(node, "every device keeps to the grant again, or there is none"),
             }
             self.unkept = unkept;
         }
@@ -237,7 +238,7 @@ impl Memory {
         shared.metrics.grants(node, grant.zip(age), self.receipts.standing().as_ref(), &self.unkept);
     }
 
-    /// What is to be said of the grant.
+    /// The receipt to publish for the grant.
     fn receipt(&mut self, inputs: &Inputs, view: &View, shared: &Shared) -> Docs {
         let now = shared.clock.mono();
         let receipt = self.receipts.of(&self.stands, inputs, view, &shared.terms, now);
@@ -251,7 +252,7 @@ impl Memory {
         doc.into_iter().collect()
     }
 
-    /// What came of the desired state. A grant that nobody can read keeps it from the machine.
+    /// The outcome of the desired state. A grant that cannot be read keeps the desired state from the machine.
     fn outcome(&mut self, view: &View, shared: &Shared) -> Outcome {
         let said = match &self.stands {
             Stands::Unreadable(_) => {
@@ -281,7 +282,7 @@ impl Memory {
         let subject = match &self.wanted {
             Wanted::Goal(goal) => Some(goal.object.uid.as_str()),
             Wanted::Unknown(Unknown::Malformed { object, .. }) => Some(object.uid.as_str()),
-            // Of a node that is not managed any more the first object says so.
+            // For a node that is not managed any more, the first object reports it.
             Wanted::Nothing(_) => inputs.goals.first().map(|(_, goal)| goal.uid()),
             Wanted::Unknown(Unknown::NotSynced | Unknown::NoNode) => None,
         };
@@ -319,7 +320,7 @@ impl Memory {
             self.sampled = Some(Sampled { power, at, source: view.source });
         }
         let there = inputs.hardware.first();
-        // What the process before this one measured stays until there is something newer.
+        // The measurement that the previous process published stays until there is a new one.
         let before = there.filter(|_| self.sampled.is_none()).map(|(_, there)| &there.seen.status["power"]);
         let status = self.described(&view.found, row, before.unwrap_or(&Value::Null), &shared.catalog);
         let content = Content::Hardware { node: (node.to_owned(), row.uid.clone()), status };
@@ -332,7 +333,7 @@ impl Memory {
 }
 
 impl Memory {
-    /// The status of a NodeHardware, which is made anew where something has changed: it is asked for at every look.
+    /// The status of a NodeHardware. Every look needs it, so it is rebuilt only when an input has changed.
     fn described(
         &mut self,
         found: &Arc<Found>,
@@ -371,10 +372,10 @@ fn say(wanted: &Wanted) -> String {
         }
         Wanted::Nothing(nothing) => format!("nothing is desired ({nothing:?}); the originals come back"),
         Wanted::Goal(goal) => {
-            let bad = goal.malformed.as_ref().map(|why| format!("; as it is now it cannot be read: {why}"));
+            let bad = goal.malformed.as_ref().map(|why| format!("; at present it cannot be read: {why}"));
             let rivals = match goal.rivals.as_slice() {
                 [] => String::new(),
-                rivals => format!("; {} speak of this node as well and are not followed", rivals.join(", ")),
+                rivals => format!("; {} are for this node as well and are not followed", rivals.join(", ")),
             };
             format!(
                 "desired by {} (generation {}): CPU {}, GPU {}{}{rivals}",

@@ -1,7 +1,7 @@
-//! What came of a desired state, in the words of the status: for the operator, which counts on them, and for the person
-//! on call, who reads them. A pure rule but for the memory of [`Proof`].
+//! The outcome of a desired state, in the words of the status: for the operator, which relies on them, and for the
+//! person on call, who reads them. The rule is pure, except for the memory of [`Proof`].
 //!
-//! Nothing is said about what is still on its way: what was said before stands, with the generation that it is about.
+//! A change that is still in progress is not reported: the previous report stays, with the generation that it is about.
 
 mod why;
 mod words;
@@ -19,16 +19,16 @@ use power_units::Watts;
 use std::time::Duration;
 use words::{Kind, held_by_loop, in_force, no_intent, said};
 
-/// What is said about the processors or the GPUs.
+/// What is reported about the processors or the GPUs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Said {
     pub(crate) backend: Means,
     pub(crate) result: &'static str,
     pub(crate) message: String,
     pub(crate) generation: Option<i64>,
-    /// For each package or GPU.
+    /// What is requested of each package or GPU.
     pub(crate) requested: Option<Watts>,
-    /// For each package or GPU, as it was read back; what a closed loop is seen to hold each package to.
+    /// The limit of each package or GPU as it was read back, or the cap to which a closed loop holds each package.
     pub(crate) cap: Option<Watts>,
 }
 
@@ -41,8 +41,8 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// Under a grant each device is judged by itself: one that draws above its limit is not made up for by another, nor
-    /// by nobody asking for a cap.
+    /// Under a grant each device is judged alone. If one draws above its limit, neither another device that draws less
+    /// nor the absence of a requested cap makes up for it.
     pub(crate) fn exceeded_by(&mut self, devices: &[String]) {
         if devices.is_empty() || self.why >= Why::Exceeded {
             return;
@@ -53,7 +53,7 @@ impl Verdict {
     }
 }
 
-/// What is said about a node; a part of which nothing new is to be said is missing.
+/// What is reported about a node. A part about which there is nothing new is missing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Outcome {
     pub(crate) cpu: Option<Said>,
@@ -61,18 +61,18 @@ pub(crate) struct Outcome {
     pub(crate) verdict: Option<Verdict>,
 }
 
-/// What does not change while the agent runs.
+/// Settings that do not change while the agent runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// Whether the configuration lets the processors be controlled.
+    /// Whether the configuration allows the processors to be controlled.
     pub(crate) cpu: bool,
-    /// Whether it lets the GPUs be controlled.
+    /// Whether the configuration allows the GPUs to be controlled.
     pub(crate) gpu: bool,
-    /// Whether hardware is only looked at.
+    /// Whether hardware is only read.
     pub(crate) simulate_only: bool,
-    /// How long a limit may need until it shows in what is drawn.
+    /// How long a limit may need until it shows in the measured power.
     pub(crate) patience: Duration,
-    /// Whether the originals are to come back when nobody confirms the desired state.
+    /// Whether the originals are restored when nobody confirms the desired state.
     pub(crate) relax: bool,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Outcomes {
 }
 
 impl Outcomes {
-    /// What is to be said, now that the machine says `view` about what was wanted.
+    /// The outcome to report, given what was wanted and what the machine reports in `view`.
     pub(crate) fn of(&mut self, wanted: &Wanted, view: &View, terms: &Terms, now: Mono) -> Outcome {
         let desire = Desire { grant: view.desire.grant, ..wanted.desire(terms.cpu, terms.gpu) };
         if view.desire != desire {
@@ -96,7 +96,7 @@ impl Outcomes {
                 verdict: Some(Verdict {
                     why: Why::Malformed,
                     message: format!(
-                        "{why}; no earlier state of it is known, so the node stays as it was found"
+                        "{why}; no earlier version of it is known, so the limits stay as they are"
                     ),
                     generation: object.generation,
                 }),
@@ -131,7 +131,7 @@ impl Outcomes {
             }
             whys.push((kind, earned(part, said.as_ref(), proof, (now, terms.patience))));
         }
-        // What is drawn within it is the only read-back of a closed loop.
+        // A closed loop has no other read-back than that the power stays within its cap.
         if whys.contains(&(Kind::Cpu, Why::Enforced))
             && let Some(said) = &mut cpu
         {
@@ -146,7 +146,7 @@ impl Outcomes {
     }
 }
 
-/// What was earned on one kind of device.
+/// The reason of the condition for one kind of device.
 fn earned(part: &Part, said: Option<&Said>, proof: &mut Proof, (now, patience): (Mono, Duration)) -> Why {
     let measured = |proof: &mut Proof, cap: Watts| match proof.look(cap, part.drawn, now, patience) {
         Measured::Within => None,
@@ -233,7 +233,7 @@ fn verdict<'a>(
     }
     if !goal.rivals.is_empty() {
         message.push_str(&format!(
-            "; {} speak of this node as well and are not followed",
+            "; {} are for this node as well and are not followed",
             goal.rivals.join(", ")
         ));
     }

@@ -1,4 +1,5 @@
-//! When a new measurement of power is worth a write: when it has moved, not too often, and at the latest once in a while.
+//! Decides when a measurement of power is published: when it has changed enough, not too often, and at least once in a
+//! while.
 
 use host_kit::clock::Mono;
 use power_units::{Percent, Role, Watts};
@@ -9,7 +10,7 @@ use std::time::Duration;
 pub(crate) struct Pace {
     /// At most once in this time.
     pub(crate) interval: Duration,
-    /// At the latest after this time; none: only when it moves.
+    /// At the latest after this time; `None`: only when it changes.
     pub(crate) heartbeat: Option<Duration>,
 }
 
@@ -21,18 +22,18 @@ pub(crate) struct Power {
     pub(crate) node: Option<Watts>,
 }
 
-/// The memory of what was published.
+/// What was last published, and when.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pacer {
     last: Option<(Power, Mono)>,
 }
 
-/// Less than this share, and less than so many watts, is no move.
+/// A change must be larger than this share and than this many watts.
 const SHARE: Percent = Percent::from_int(5);
 const LEAST: Watts = Watts::from_int(5);
 
 impl Pacer {
-    /// Whether this measurement is to be published now; then it is taken for published.
+    /// Whether this measurement is to be published now. If so, it is recorded as published.
     pub(crate) fn is_due(&mut self, power: Power, now: Mono, pace: Pace) -> bool {
         let due = match self.last {
             None => power != Power::default(),
@@ -48,7 +49,7 @@ impl Pacer {
         due
     }
 
-    /// How long until this measurement is due, if it stays as it is; none where it is due only once it moves.
+    /// How long until this measurement is due, if it stays the same; `None` if only a change makes it due.
     pub(crate) fn wait(&self, power: Power, now: Mono, pace: Pace) -> Option<Duration> {
         let (last, at) = self.last?;
         let after = if moved(last, power) { Some(pace.interval) } else { pace.heartbeat };
@@ -100,7 +101,7 @@ mod tests {
         assert!(pacer.is_due(draws(Some(200)), at(0), pace));
         assert_eq!(pacer.wait(draws(Some(201)), at(1), pace), None, "that is no move");
         assert!(pacer.is_due(draws(None), at(10), pace), "blind");
-        // The first good sample two seconds later, and no news after it.
+        // The first valid sample comes two seconds later, and nothing changes after it.
         assert!(!pacer.is_due(draws(Some(200)), at(12), pace));
         assert_eq!(pacer.wait(draws(Some(200)), at(12), pace), Some(Duration::from_secs(3)));
         assert!(pacer.is_due(draws(Some(200)), at(15), pace));

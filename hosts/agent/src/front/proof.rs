@@ -1,24 +1,24 @@
-//! Whether a cap that is in force also shows in what is drawn.
+//! Checks whether the measured power stays within a cap that is in force.
 //!
-//! A limit that reads back right and is not kept (firmware that ignores it, a meter of another machine) must not pass
-//! for an enforced one. One reading above the cap is none: limits work on a mean over a window, and the first reading
-//! after a change still tells of the time before it.
+//! A limit that reads back correctly but is not kept (firmware that ignores it, a meter of another machine) must not
+//! count as enforced. A single reading above the cap proves nothing: limits act on a mean over a window, and the first
+//! reading after a change still covers the time before it.
 
 use crate::machine::Drawn;
 use host_kit::clock::Mono;
 use power_units::{Percent, Role, Watts};
 use std::time::Duration;
 
-/// What the readings say of a cap.
+/// What the readings show about a cap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Measured {
-    /// No more is drawn than the cap allows.
+    /// No more than the cap is drawn.
     Within,
-    /// Nothing speaks against it yet, and nothing for it.
+    /// There is no evidence yet, neither for the cap nor against it.
     Waiting,
-    /// Nobody can say.
+    /// The power is not known.
     Unknown,
-    /// More is drawn, and for longer than a limit needs.
+    /// More is drawn, for longer than a limit needs to take effect.
     Above,
 }
 
@@ -31,11 +31,11 @@ pub(crate) struct Proof {
     blind_since: Option<Mono>,
 }
 
-/// The closed loop's own band, and more than the meters of any package are off.
+/// The closed loop's own band, which is more than the error of any package's meter.
 const TOLERANCE: Percent = Percent::from_int(103);
 
 impl Proof {
-    /// Looks at what is drawn under `cap`. `patience` is how long a limit may need.
+    /// Judges the power that is drawn under `cap`. `patience` is how long a limit may need to take effect.
     pub(crate) fn look(&mut self, cap: Watts, drawn: Drawn, now: Mono, patience: Duration) -> Measured {
         if self.cap != Some(cap) {
             *self = Self { cap: Some(cap), ..Self::default() };
@@ -66,7 +66,7 @@ impl Proof {
         }
     }
 
-    /// There is no cap.
+    /// Forgets the cap: there is none any more.
     pub(crate) fn forget(&mut self) {
         *self = Self::default();
     }

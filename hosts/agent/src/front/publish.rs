@@ -1,8 +1,8 @@
-//! Writing what is to be said: by server-side apply, of what changed, and again after a failure.
+//! Writes statuses by server-side apply: only what has changed, and again after a failure.
 //!
-//! A document is compared with what was last written there, times left aside, so that a steady node writes nothing. The
-//! agent is the one authority on what it read back, so it takes its own fields over from whoever wrote them before
-//! (an agent of another generation did); it never applies a field of anybody else's.
+//! A document is compared with what was last written, without the times, so that a steady node writes nothing. The
+//! agent alone knows what it read back, so it takes over its own fields from any previous writer, such as an agent of
+//! another generation. It never applies a field of anybody else.
 
 use super::outcome::{Outcome, Said, Verdict};
 use super::receipt::Receipt;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
 
-/// Which kind of object a document is the status of.
+/// The kind of object whose status a document is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     Grant,
@@ -45,7 +45,7 @@ impl Kind {
         }
     }
 
-    /// Where the outcome lies in the status.
+    /// The field of the status that holds the outcome.
     const fn control(self) -> &'static str {
         match self {
             Self::Grant | Self::Profile | Self::Hardware => super::rows::CONTROL_OF_PROFILE,
@@ -53,7 +53,7 @@ impl Kind {
         }
     }
 
-    /// The part of a status that is the agent's.
+    /// The part of a status that belongs to the agent.
     fn published(self, status: &Value) -> Value {
         match self {
             Self::Profile | Self::Twin => super::rows::published(status, self.control()),
@@ -62,12 +62,12 @@ impl Kind {
     }
 }
 
-/// A status that is to be there.
+/// A status to publish.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Doc {
-    /// The object; none where it is still to be made.
+    /// The object; `None` if it is still to be created.
     pub(crate) object: Option<(String, String)>,
-    /// What is there by the watch.
+    /// The status that the watch shows.
     pub(crate) seen: Arc<Seen>,
     pub(crate) content: Content,
 }
@@ -75,23 +75,23 @@ pub(crate) struct Doc {
 /// What a document says, without the times.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Content {
-    /// What came of the desired state.
+    /// The outcome of the desired state.
     Outcome(Outcome),
-    /// What came of a grant.
+    /// The receipt of a grant.
     Receipt(Receipt),
     /// The whole status of a NodeHardware.
     Hardware {
-        /// The node's name and uid, for an object that is still to be made.
+        /// The node's name and uid, for an object that is still to be created.
         node: (String, String),
         status: Arc<Value>,
     },
 }
 
-/// The fields that hold a time, which is no content.
+/// The fields that hold a time. Times do not count as content.
 const TIMES: [&str; 2] = ["updatedAt", "lastTransitionTime"];
 
 impl Content {
-    /// The status to apply, where `base` is what is there; none where it says so already.
+    /// The status to apply, where `base` is the present one; `None` if `base` already says the same.
     pub(crate) fn status(&self, kind: Kind, base: &Value, now: Timestamp) -> Option<Value> {
         let mut status = match self {
             Self::Outcome(outcome) => outcome_status(kind, outcome, base)?,
@@ -109,7 +109,7 @@ impl Content {
     }
 }
 
-/// The outcome as a part of a status. Of what nothing new is to be said, that which is there stays.
+/// The outcome as a part of a status. A part about which there is nothing new keeps its present value.
 fn outcome_status(kind: Kind, outcome: &Outcome, base: &Value) -> Option<Value> {
     let Outcome { cpu, gpu, verdict } = outcome;
     if cpu.is_none() && gpu.is_none() && verdict.is_none() {
@@ -174,7 +174,7 @@ pub(crate) fn without_nulls(value: Value) -> Value {
     }
 }
 
-/// Without the times, and with every number in the one form in which two equal ones are equal.
+/// Removes the times, and brings every number into one form, so that equal numbers compare as equal.
 fn timeless(value: &Value) -> Value {
     match value {
         Value::Object(parts) => {
@@ -187,7 +187,7 @@ fn timeless(value: &Value) -> Value {
     }
 }
 
-/// Gives each part its time: that which it has, where it says what it said, else now.
+/// Sets the time of each part: its previous time if the content is the same, otherwise now.
 fn fill_times(status: &mut Value, base: &Value, now: &str) {
     for control in [super::rows::CONTROL_OF_PROFILE, super::rows::CONTROL_OF_TWIN] {
         for part in ["cpu", "gpu"] {
@@ -211,10 +211,10 @@ fn fill_times(status: &mut Value, base: &Value, now: &str) {
     }
 }
 
-/// Why something was not written.
+/// Why a write failed.
 #[derive(Debug)]
 pub(crate) enum WriteError {
-    /// The object is not there (any more).
+    /// The object does not exist (any more).
     Gone,
     /// Anything else.
     Failed(String),
@@ -232,12 +232,12 @@ impl From<kube::Error> for WriteError {
     }
 }
 
-/// The agent's hand on the API.
+/// Writes to the API for all nodes.
 pub(crate) struct Writer {
     client: Client,
-    /// So many requests at once; a pool writes for thousands of nodes.
+    /// Limits how many requests run at once: a pool writes for thousands of nodes.
     turns: Semaphore,
-    /// Receipts wait for nothing else: the budget waits for them.
+    /// Receipts have slots of their own, because the budget waits for them.
     first: Semaphore,
     metrics: Metrics,
 }
@@ -250,7 +250,7 @@ impl Writer {
         Self { client, turns: Semaphore::new(AT_ONCE), first: Semaphore::new(AT_ONCE), metrics }
     }
 
-    /// Applies a status, and returns what the object carries of it then.
+    /// Applies a status. Returns the part of it that the object then carries.
     pub(crate) async fn apply(&self, kind: Kind, name: &str, status: &Value) -> Result<Seen, WriteError> {
         let resource = kind.resource();
         let body = json!({
@@ -267,8 +267,8 @@ impl Writer {
         Ok(Seen { version: object.metadata.resource_version.unwrap_or_default(), status })
     }
 
-    /// Makes the NodeHardware of a node, and returns its name and uid. An object of that name that is another node's is
-    /// left alone.
+    /// Creates the NodeHardware of a node, and returns its name and uid. An object of that name that belongs to another
+    /// node is left alone.
     pub(crate) async fn make(&self, node: (&str, &str)) -> Result<(String, String), WriteError> {
         let (node, uid) = node;
         let resource = Kind::Hardware.resource();
@@ -279,7 +279,7 @@ impl Writer {
         let name = names::name_for(node, |name| if name == plain { holder } else { None });
         let mut metadata = json!({"name": name, "labels": {object::MANAGED_BY: object::BY_AGENT}});
         if !uid.is_empty() {
-            // With the node goes what was said about it.
+            // The object is deleted with its Node.
             metadata["ownerReferences"] =
                 json!([{"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}]);
         }

@@ -1,14 +1,14 @@
-//! The future that writes a node's statuses: what is new, what failed the last time, and what somebody else overwrote.
+//! The future that writes a node's statuses: new ones, failed ones again, and those that somebody else has overwritten.
 //!
 //! ```text
 //!  new content ──────────────▶ apply at once ──failed──▶ again, less and less often
-//!  none, and the watch tells
+//!  unchanged, and the watch shows
 //!    another status than ours ▶ put back, less and less often, counted
-//!    no object ───────────────▶ made anew, less and less often
+//!    no object ───────────────▶ created again, less and less often
 //! ```
 //!
-//! Which objects there are the watch says, and nothing here remembers it: but for the moment until it has come to one that
-//! was just made.
+//! Only the watch tells which objects exist. The one exception is an object that was just created, until the watch
+//! shows it.
 
 use super::drift::{self, Pace};
 use super::node::Shared;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// The statuses that are to be there.
+/// The statuses to publish.
 pub(super) type Docs = BTreeMap<Kind, Doc>;
 
 pub(super) struct Publisher {
@@ -36,37 +36,37 @@ pub(super) struct Publisher {
     repeats: Repeats,
 }
 
-/// What is there by our own hand.
+/// What this process has written.
 struct Written {
     uid: String,
     status: Value,
-    /// What the server kept of it.
+    /// The part of it that the server kept.
     stored: Seen,
-    /// When that was.
+    /// When it was written.
     at: Mono,
 }
 
-/// The NodeHardware that was made.
+/// The NodeHardware that this process created.
 #[derive(Default)]
 struct Made {
-    /// Its name and uid, and until when the watch may not have come to it. An object that it still does not show then, or
-    /// that it has shown, is there only as long as the watch says so.
+    /// Its name and uid, and until when the watch may not show it yet. After that time, or once the watch has shown it,
+    /// only the watch tells whether the object exists.
     unseen: Option<(String, String, Mono)>,
-    /// Somebody may take it away again each time.
+    /// Limits how often it is created again: somebody may delete it each time.
     pace: Pace,
 }
 
-/// When to try again, and how often it failed.
+/// When to try again, and how often the write has failed.
 #[derive(Clone, Copy)]
 struct Retry {
     at: Mono,
     failures: u32,
 }
 
-/// A watch tells of an object within milliseconds; a server that is busy takes longer.
+/// A watch shows a new object within milliseconds; a busy server takes longer.
 const SHOWN_WITHIN: Duration = Duration::from_secs(2);
-/// A watch that shows an object as it was before a write of so long ago does not lag: the API was restored to an older state.
-/// A watch that hangs is given up sooner, and where it is not, what stands is written once more.
+/// A watch that still shows an object as it was before a write this long ago does not lag: the API was restored to an
+/// older state. A watch that hangs is restarted sooner. Where it is not, the status is written once more.
 const LAGS_AT_MOST: Duration = Duration::from_secs(15);
 const RETRY_FIRST: Duration = Duration::from_millis(500);
 const RETRY_MOST: Duration = Duration::from_secs(30);
@@ -103,7 +103,7 @@ impl Publisher {
                     None => std::future::pending().await,
                 }
             };
-            // In this order: the timer is for what failed, and news that never ends must not hold that up.
+            // The timer comes first: it is for failed writes, and a steady stream of changes must not delay them.
             tokio::select! {
                 biased;
                 () = again => {}
@@ -112,14 +112,14 @@ impl Publisher {
         }
     }
 
-    /// Writes what is to be written now; when a status that was overwritten may be put back, where that is later.
+    /// Writes what has to be written now. Returns when an overwritten status may be written again, if that is later.
     async fn write(&mut self, kind: Kind, doc: &Doc) -> Option<Mono> {
         match self.try_write(kind, doc).await {
             Ok(later) => {
                 self.retries.remove(&kind);
                 later
             }
-            // An object that is gone is told by the watch before it is written to again.
+            // The watch reports a deleted object before it is written to again.
             Err(WriteError::Gone) if doc.object.is_some() => {
                 self.retries.remove(&kind);
                 None
@@ -180,8 +180,8 @@ impl Publisher {
         }
     }
 
-    /// The NodeHardware of a node of which the watch shows none: that which was just made, else a new one. With until when
-    /// the watch may not show it; or when it may be made.
+    /// The NodeHardware of a node for which the watch shows none: the one that was just created, else a new one.
+    /// Returns with it until when the watch may not show it, or else when the object may be created.
     async fn make(
         &mut self,
         node: &(String, String),
@@ -240,7 +240,7 @@ impl Publisher {
         if let Some(said) = self.repeats.note(&format!("put back {kind:?}"), now) {
             tracing::warn!(
                 node = self.node,
-                "the status of {kind:?} {name} was overwritten, and is put back{said}"
+                "the status of {kind:?} {name} was overwritten, and is written again{said}"
             );
         }
         Ok(None)

@@ -1,9 +1,9 @@
-//! What the node is held to by the limits that were read back: the receipt for a grant. A rule over the machine's view,
-//! with the memory of [`Proof`].
+//! The receipt for a grant: how much the node can draw under the limits that were read back. It is a rule over the
+//! machine's view, with the memory of [`Proof`].
 //!
 //! A receipt for a new serial is given once every device is read back at or below its share, or is known to refuse it,
-//! and what is drawn is within that, or had its time to come down. What a device that keeps to no limit draws at most is
-//! counted for it; where nobody knows how much that is, the receipt says no number.
+//! and the measured power is within that or has had time to come down. A device that keeps to no limit counts with the
+//! most that it can draw. If that is not known, the receipt contains no number.
 
 use super::grants::Stands;
 use super::inputs::Inputs;
@@ -16,15 +16,15 @@ use power_units::Watts;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What is said of a grant.
+/// What is reported about a grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Receipt {
     pub(crate) serial: u64,
     pub(crate) boot: String,
     pub(crate) node: String,
-    /// The most that the packages and GPUs draw together; none where nobody can say.
+    /// The most that the packages and GPUs draw together; `None` if it is not known.
     pub(crate) holds: Option<Watts>,
-    /// The least that they can be held to; none where nobody can say.
+    /// The least that they can be held to; `None` if it is not known.
     pub(crate) floor: Option<Watts>,
 }
 
@@ -33,13 +33,13 @@ pub(crate) struct Receipt {
 pub(crate) struct Unkept {
     /// Those that do not go down to their share.
     pub(crate) refused: Vec<String>,
-    /// Those that draw more than their limit, or than the closed loop's cap, for longer than a limit needs: they count
-    /// with the most that they draw.
+    /// Those that draw more than their limit, or than the closed loop's cap, for longer than a limit needs. They count
+    /// with the most that they can draw.
     pub(crate) above: Vec<String>,
 }
 
 impl Unkept {
-    /// For people; nothing where all keep to it.
+    /// Describes them for people; `None` if all devices keep to the grant.
     pub(crate) fn words(&self) -> Option<String> {
         let Self { refused, above } = self;
         let say = |keys: &[String], what| (!keys.is_empty()).then(|| format!("{} {what}", keys.join(", ")));
@@ -53,35 +53,36 @@ impl Unkept {
 /// What is remembered of one node.
 #[derive(Debug, Default)]
 pub(crate) struct Receipts {
-    /// Of each device that has a meter of its own, and of each kind of devices.
+    /// One for each device that has a meter of its own, and one for each kind of device.
     proofs: BTreeMap<String, Proof>,
-    /// Since when all limits are as they are to be, and for which object and serial.
+    /// Since when all limits are as required, and for which object and serial.
     held: Option<((String, u64), Mono)>,
     last: Option<(String, Receipt)>,
-    /// What devices held that were asked for less: until one goes lower, that is the least it goes to.
+    /// The limits of devices that were asked for less. Until a device goes lower, this counts as the least it can be
+    /// held to.
     refused: BTreeMap<String, Watts>,
-    /// As of the last look.
+    /// The devices that did not keep to the grant at the last look.
     unkept: Unkept,
-    /// The boot and the Node object: an object that is gone was there.
+    /// The boot and the Node object that were last known, even if the object is gone now.
     boot: Option<String>,
     node: Option<String>,
 }
 
-/// Where the devices of one kind stand.
+/// The state of the devices of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Count {
-    /// Every limit is as it is to be, or refused.
+    /// Whether every limit is as required, or was refused.
     held: bool,
-    /// So is what is drawn.
+    /// Whether the measured power is as required, too.
     shown: bool,
     holds: Option<Watts>,
 }
 
-/// What wiggles by less is the same.
+/// A smaller difference does not count as a change.
 const WIGGLE: Watts = Watts::from_int(1);
 
 impl Receipts {
-    /// What is to be said now of the object that is followed; nothing where nothing can be.
+    /// The receipt to publish now for the object that is followed; `None` if there is none.
     pub(crate) fn of(
         &mut self,
         stands: &Stands,
@@ -141,7 +142,7 @@ impl Receipts {
         self.last.as_ref().map(|(_, receipt)| receipt.clone())
     }
 
-    /// On the way from one grant to the next the old receipt stands, and only ever counts more.
+    /// Between two grants the old receipt stays, and the power in it only ever rises.
     fn grown(&mut self, holds: Option<Watts>) -> Option<Receipt> {
         if let Some((_, last)) = &mut self.last {
             last.holds = match (last.holds, holds) {
@@ -190,7 +191,7 @@ impl Receipts {
         all
     }
 
-    /// Remembers what a device does not go below.
+    /// Remembers the limit below which a device does not go.
     fn refuses(&mut self, device: &Device, refuses: bool) {
         if refuses {
             self.unkept.refused.push(device.key.clone());
@@ -208,7 +209,7 @@ impl Receipts {
         }
     }
 
-    /// The least that all devices can be held to: by what they say, and by what they did.
+    /// The least that all devices can be held to, by the ranges that they report and by the limits that they refused.
     fn floor(&self, view: &View) -> Option<Watts> {
         let least = |device: &Device| match device.share {
             Some(_) => self.refused.get(&device.key).copied().or(device.range.min()),
@@ -219,8 +220,8 @@ impl Receipts {
         )
     }
 
-    /// A closed loop holds its cap while no more is drawn; the limits of the packages are not what holds. Where it does not,
-    /// they are, and are the least that there is until it holds again.
+    /// While no more than its cap is drawn, a closed loop holds the packages, and their own limits do not count.
+    /// Otherwise their limits count, also as the least that they can be held to, until the loop holds again.
     fn count_loop(&mut self, kind: &str, part: &Part, when: (Mono, Duration)) -> Count {
         let mut all = part.devices.iter().map(ceiling);
         let most = all.try_fold(Watts::ZERO, |sum, one| sum.checked_add(one?));
@@ -257,7 +258,7 @@ impl Receipts {
     }
 }
 
-/// The most that a device draws by its limit, and by what it is.
+/// The most that a device draws, by its limit and by its range.
 fn ceiling(device: &Device) -> Option<Watts> {
     match (device.limit, device.range.max()) {
         (Some(limit), Some(max)) => Some(limit.min(max)),

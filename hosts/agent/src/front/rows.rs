@@ -1,7 +1,7 @@
-//! What the agent keeps of the objects that it watches: what a decision or a comparison needs, and nothing else.
+//! The parts of the watched objects that the agent keeps: what a decision or a comparison needs, and nothing else.
 //!
-//! A row exists as long as it is known of which node its object is. Whether its desired state can be read is a part of
-//! the row, so that a malformed object is an answer and not a gap.
+//! A row exists if the node of its object is known. Whether its desired state can be read is a part of the row, so that
+//! a malformed object is reported and not just missing.
 
 use crate::counts::Refused;
 use host_kit::reflect::Row;
@@ -25,17 +25,17 @@ use std::sync::Arc;
 #[derive(Debug, PartialEq)]
 pub(crate) struct NodeRow {
     pub(crate) uid: String,
-    /// The boot that its kubelet says it is in.
+    /// The boot ID that its kubelet reports.
     pub(crate) boot: Option<String>,
     pub(crate) labels: BTreeMap<String, String>,
     /// Logical processors.
     pub(crate) cores: Option<u32>,
     pub(crate) memory_bytes: Option<u64>,
-    /// Packages, as a label says.
+    /// Packages, by a label.
     pub(crate) sockets: Option<u32>,
-    /// Allocatable GPUs, else as many as a label says; zero where nobody says it.
+    /// Allocatable GPUs, else the number in a label; zero if there is neither.
     pub(crate) gpus: u32,
-    /// What was said of these and cannot be.
+    /// The counts above that were given but are impossible.
     pub(crate) refused: Refused,
 }
 
@@ -70,7 +70,7 @@ impl Row for NodeRow {
     }
 }
 
-/// Whole GPUs: slices and shares of one are not. Nothing where one of the amounts, or their sum, cannot be.
+/// Counts whole GPUs only, not slices or shares of them. `None` if one of the amounts, or their sum, is impossible.
 fn allocatable_gpus(resources: &Value, refused: &mut Refused) -> Option<u32> {
     let is_gpu = |name: &str| {
         let name = name.to_ascii_lowercase();
@@ -97,7 +97,7 @@ pub(crate) struct GoalRow {
     pub(crate) seen: Arc<Seen>,
 }
 
-/// The part of a status that is the agent's, in the shape in which this one writes it, as the watch told it.
+/// The part of a status that belongs to the agent, in the form in which this version writes it, as the watch showed it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     /// The version of the object.
@@ -113,9 +113,9 @@ pub(crate) struct ProfileRow(pub(crate) GoalRow);
 #[derive(Debug, PartialEq)]
 pub(crate) struct TwinRow(pub(crate) GoalRow);
 
-/// Where the outcome lies in the status of a NodePowerProfile.
+/// The field that holds the outcome in the status of a NodePowerProfile.
 pub(crate) const CONTROL_OF_PROFILE: &str = "control";
-/// Where it lies in that of a NodeTwin.
+/// The field that holds the outcome in the status of a NodeTwin.
 pub(crate) const CONTROL_OF_TWIN: &str = "controlStatus";
 
 impl Row for ProfileRow {
@@ -142,7 +142,7 @@ impl Row for TwinRow {
     }
 }
 
-/// The object without its status, which others write: what is wrong there is no reason to ignore a cap.
+/// The object without its status. Others write the status, and an error there is no reason to ignore a cap.
 fn spec_alone(value: &Value) -> Value {
     let name = &value["metadata"]["name"];
     json!({"apiVersion": value["apiVersion"], "kind": value["kind"], "metadata": {"name": name}, "spec": value["spec"]})
@@ -185,7 +185,7 @@ pub(crate) fn published(status: &Value, control: &str) -> Value {
 pub(crate) struct HardwareRow {
     pub(crate) node: String,
     pub(crate) uid: String,
-    /// Its whole status, which is the agent's.
+    /// Its whole status, which belongs to the agent.
     pub(crate) seen: Arc<Seen>,
 }
 
@@ -210,9 +210,9 @@ pub(crate) struct GrantRow {
     pub(crate) node: String,
     pub(crate) uid: String,
     pub(crate) grant: NodeGrant,
-    /// Whether it lets the node go.
+    /// Whether it releases the node.
     pub(crate) released: bool,
-    /// Its whole status, which is the agent's.
+    /// Its whole status, which belongs to the agent.
     pub(crate) seen: Arc<Seen>,
 }
 
@@ -226,7 +226,7 @@ impl Row for GrantRow {
         let number = Watts::parse(&watts.to_string(), Role::Limit).ok().filter(|&it| it >= Watts::ZERO);
         let watts = number.ok_or_else(|| format!("spec.watts: {watts} is no number of watts from 0"))?;
         let serial = u64::try_from(serial.get()).ok().filter(|&serial| serial > 0);
-        let serial = serial.ok_or("spec.serial: it is not from 1")?;
+        let serial = serial.ok_or("spec.serial: expected a whole number, 1 or more")?;
         Ok(Self {
             node: Some(node_name).filter(|node| !node.is_empty()).ok_or("it has no spec.nodeName")?,
             uid: text(value, "/metadata/uid").unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! From the objects of a node to what is wanted of its machine: a pure rule.
+//! Derives what is wanted of a machine from the objects of its node: a pure rule.
 //!
 //! ```text
 //!  not synced, no Node object, malformed and no good one known ──▶ Unknown   everything stays as it is
@@ -8,8 +8,8 @@
 //!  an object that cannot be read, after one that could ──────────▶ the Goal of before, marked
 //! ```
 //!
-//! An object is found by its `spec.nodeName`, never by its name. Where a node has several, the first by name counts, as
-//! it does for the operator, and the others are named.
+//! An object is found by its `spec.nodeName`, never by its name. If a node has several, the first by name counts, as it
+//! does for the operator, and the others are listed.
 
 use super::inputs::Inputs;
 use joulie_core::node::cap::{CapIntent, DesiredCap};
@@ -19,26 +19,26 @@ use node_kit::Desire;
 /// What is wanted of a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// Nobody knows.
+    /// It is not known what is wanted.
     Unknown(Unknown),
-    /// Nothing, and that is known.
+    /// It is known that nothing is wanted.
     Nothing(Nothing),
     /// A desired state.
     Goal(Goal),
 }
 
-/// Why nobody knows what is wanted.
+/// Why it is not known what is wanted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unknown {
-    /// Not everything was read yet.
+    /// Not everything has been read yet.
     NotSynced,
     /// There is no Node object of this name.
     NoNode,
-    /// The object cannot be read, and no good one of it is known.
+    /// The object cannot be read, and no earlier readable version of it is known.
     Malformed {
-        /// Which.
+        /// The object.
         object: Subject,
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
@@ -48,11 +48,11 @@ pub(crate) enum Unknown {
 pub(crate) enum Nothing {
     /// No object carries a desired state for the node.
     NoObject,
-    /// The node is not one of those that are managed.
+    /// The node is not managed.
     Deselected,
 }
 
-/// An object, as it must be named in what is said about it.
+/// The identity of an object, for reports about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Subject {
     pub(crate) name: String,
@@ -67,14 +67,14 @@ pub(crate) struct Goal {
     pub(crate) cpu: CapIntent,
     pub(crate) gpu: CapIntent,
     pub(crate) policy: Option<String>,
-    /// Why the object as it is now cannot be read: this is the state that it had before.
+    /// Why the present version of the object cannot be read. The caps here are those of its last readable version.
     pub(crate) malformed: Option<String>,
-    /// Other objects that speak of the same node.
+    /// Other objects for the same node.
     pub(crate) rivals: Vec<String>,
 }
 
 impl Wanted {
-    /// What the machine is told. `cpu` and `gpu` say whether the configuration lets that part be controlled at all.
+    /// What to desire of the machine. `cpu` and `gpu` say whether the configuration allows that part to be controlled.
     pub(crate) const fn desire(&self, cpu: bool, gpu: bool) -> Desire {
         let all = match self {
             Self::Unknown(_) => Desire::UNKNOWN,

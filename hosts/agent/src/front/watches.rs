@@ -1,4 +1,4 @@
-//! Which objects are watched: those of one node, or those of all.
+//! Chooses which objects are watched: those of one node, or those of all.
 
 use super::inputs::Watched;
 use super::rows::{GrantRow, HardwareRow, LeaseRow, NodeRow, ProfileRow, TwinRow};
@@ -16,7 +16,7 @@ use kube::core::Request;
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// Silence after which the program does not count as ready. The server ends a watch and gives a sign of life before that.
+/// Silence after which the program is not ready. Before that, the server ends a watch and so shows that it is alive.
 const SILENCE_MOST: Duration = Duration::from_secs(600);
 
 /// Everything that is watched.
@@ -29,15 +29,15 @@ pub(crate) struct Watches {
 /// Who confirms the desired state.
 #[derive(Clone)]
 pub(crate) enum Confirmed {
-    /// A watch that lives.
+    /// The watch of the profiles, while it is alive.
     Profiles(Rows<ProfileRow>),
-    /// A watch that lives.
+    /// The watch of the twins, while it is alive.
     Twins(Rows<TwinRow>),
     /// The operator.
     Plan(Rows<LeaseRow>),
 }
 
-/// Begins to watch, for one node or for all.
+/// Starts the watches, for one node or for all.
 pub(crate) fn begin(
     settings: &Settings,
     node: Option<&str>,
@@ -80,11 +80,11 @@ pub(crate) fn begin(
     Watches { watched: Watched { nodes, profiles, twins, hardware, grants, no_grants }, confirmed }
 }
 
-/// Between two looks for the kind of the grants.
+/// How long to wait between two checks for the kind of the grants.
 const KIND_AGAIN: Duration = Duration::from_secs(10);
 
-/// Says whether the server does not know the kind of the grants, until it does. Such a cluster has none, so nobody waits
-/// for them there; a server that refuses, or is away, has said nothing.
+/// Reports whether the server does not know the kind of the grants, until it does. Such a cluster has no grants, so
+/// nothing waits for them. A server that refuses, or is away, has given no answer.
 async fn look_for_kind(client: Client, absent: watch::Sender<bool>, stop: Stop) {
     let path = format!("/apis/{}/v1alpha1/nodepowergrants", labels::GROUP);
     loop {
@@ -108,7 +108,7 @@ async fn look_for_kind(client: Client, absent: watch::Sender<bool>, stop: Stop) 
             return;
         }
     }
-    // A task of this program ends with it.
+    // A task of this program must not end before the program.
     stop.requested().await;
 }
 
@@ -123,7 +123,8 @@ impl Begin<'_> {
         self.rows_within(name, source, HEARD_WITHIN)
     }
 
-    /// A server that answers is heard within this time: before a lease of that term ends.
+    /// As `rows`, with a limit on silence: a server that answers is heard within this time, before a lease of that term
+    /// ends.
     fn rows_within<R: Row>(&mut self, name: &'static str, source: WatchSource, within: Duration) -> Rows<R> {
         let Context { client, clock, stop, .. } = self.context;
         let parts = (self.reflections, clock.clone());
@@ -134,7 +135,7 @@ impl Begin<'_> {
 }
 
 impl Confirmed {
-    /// A mark that is newer each time that somebody confirms the desired state; it is compared with nothing else.
+    /// A mark that grows each time the desired state is confirmed. It is compared only with other marks.
     pub(crate) fn mark(&self, now: Mono) -> Option<UnixTime> {
         let heard = |silence: Option<Duration>| {
             let heard = Duration::from_millis(now.as_millis()).checked_sub(silence?)?;

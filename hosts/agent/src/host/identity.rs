@@ -1,8 +1,8 @@
-//! What the processors are called, as the kernel says: read once, from the same root as the hardware.
+//! Reads what the kernel says about the machine: once, from the same root as the hardware.
 
 use std::path::Path;
 
-/// The processors by name.
+/// What the kernel says about the machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Identity {
     pub(super) vendor: Option<String>,
@@ -10,18 +10,19 @@ pub(super) struct Identity {
     pub(super) driver: Option<String>,
     pub(super) memory_bytes: Option<u64>,
     pub(super) gpu_model: Option<String>,
-    /// The boot that it is in; virtual hardware has its own where its root tells one.
+    /// The boot ID. Virtual hardware has one of its own if its root contains it.
     pub(super) boot: Option<String>,
 }
 
-/// Where a kernel tells its boot, below its root.
+/// The kernel's file with the boot ID, below the root.
 const BOOT: &str = "proc/sys/kernel/random/boot_id";
 
-/// A line of `/proc/cpuinfo` for each of a thousand processors is far below this.
+/// Far more than `/proc/cpuinfo` has for a thousand processors.
 const BYTES_MOST: u64 = 8 << 20;
 
 impl Identity {
-    /// Reads it. What is not there stays unknown: a machine below a root is never told by this machine's files.
+    /// Reads the files. A value whose file is missing stays unknown: a machine below a root is never described by this
+    /// machine's files.
     pub(super) fn read(root: Option<&Path>) -> Self {
         let root = root.unwrap_or_else(|| Path::new("/"));
         let cpuinfo = text(&root.join("proc/cpuinfo")).unwrap_or_default();
@@ -41,7 +42,7 @@ impl Identity {
     }
 }
 
-/// What a folder that is said to hold a host's hardware lacks, and what is not known without it.
+/// Says which folders a root of hardware lacks, and what is not known without them.
 pub(super) fn missing(root: &Path) -> Option<String> {
     let parts = [
         ("proc", "the names of processors and GPUs and the size of the memory"),
@@ -53,7 +54,7 @@ pub(super) fn missing(root: &Path) -> Option<String> {
     let effects: Vec<_> = missing.iter().map(|(_, effect)| *effect).collect();
     (!missing.is_empty()).then(|| {
         format!(
-            "HOST_ROOT={} has no folder {}: not known are {}; mount the host's there",
+            "HOST_ROOT={} has no folder {}: {} are not known; mount the host's folder there",
             root.display(),
             names.join(", "),
             effects.join(", ")
@@ -61,7 +62,7 @@ pub(super) fn missing(root: &Path) -> Option<String> {
     })
 }
 
-/// The name of the cards, as NVIDIA's driver says it; nothing where they have several.
+/// The model of the GPUs, as NVIDIA's driver names it; `None` if there are several models.
 fn nvidia(folder: &Path) -> Option<String> {
     let cards = std::fs::read_dir(folder).ok()?.flatten();
     let mut names: Vec<_> =
@@ -78,7 +79,7 @@ fn text(path: &Path) -> Option<String> {
     Some(text)
 }
 
-/// The first `key : value`.
+/// The value of the first line `key : value`.
 fn value(text: &str, key: &str) -> Option<String> {
     let mut pairs = text.lines().filter_map(|line| line.split_once(':'));
     let (_, value) = pairs.find(|(name, _)| name.trim() == key)?;

@@ -1,6 +1,6 @@
-//! `joulie-agent restore`: puts the originals of this node back, says what it could not, and ends.
+//! `joulie-agent restore`: restores the originals of this node, reports those that it could not restore, and ends.
 //!
-//! It takes the writer's lock, so it waits for an agent that still runs; an uninstall runs it when the agents are gone.
+//! It takes the writer's lock, so it waits for an agent that still runs. An uninstall runs it when the agents are gone.
 
 use crate::settings;
 use host_kit::config::{self, Invocation};
@@ -13,10 +13,10 @@ use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// An agent that was told to end has this long, and somebody who only looks holds the lock for an instant.
+/// An agent that was asked to end has this long. A process that only reads holds the lock for an instant.
 const LOCK_WITHIN: Duration = Duration::from_secs(60);
 const LOCK_AGAIN: Duration = Duration::from_millis(200);
-/// Hardware that refuses is tried for so long.
+/// How long to retry if hardware refuses.
 const RESTORE_WITHIN: Duration = Duration::from_secs(30);
 
 const BACK: EndStatus =
@@ -34,10 +34,10 @@ const NOT_OPENED: EndStatus = EndStatus {
     meaning: "the machine cannot be opened: its journal or state folder (STATE_DIR) cannot be used",
 };
 
-/// How `joulie-agent restore` ends.
+/// The exit statuses of `joulie-agent restore`.
 pub const RESTORE_STATUSES: [EndStatus; 5] = [BACK, LEFT, REFUSED, HELD, NOT_OPENED];
 
-/// Runs the command to one of [`RESTORE_STATUSES`].
+/// Runs the command; returns one of [`RESTORE_STATUSES`].
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let sources = match Invocation::read(arguments, std::env::vars_os()) {
         Invocation::Run(sources) => sources,
@@ -69,11 +69,11 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error @ OpenError::Lock(LockError::Held { .. })) => return say(HELD, &error.to_string()),
         Err(error) => return say(NOT_OPENED, &error.to_string()),
     };
-    // A person asks for the originals, and that ends a grant. An agent that starts again finds it in the API, if it is
-    // there still.
+    // A person who asks for the originals also ends the grant. An agent that starts again finds the grant in the API,
+    // if it still exists there.
     let kept = Kept::file(&machine.state);
     if let Err(error) = Kept::forget(&kept) {
-        tell(&format!("the grant in {} cannot be forgotten: {error}", kept.display()));
+        tell(&format!("the grant in {} cannot be deleted: {error}", kept.display()));
     }
     let before = node.journal().entries();
     if before.is_empty() {
@@ -98,7 +98,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     }
 }
 
-/// Opens the machine, and waits for the lock for a while.
+/// Opens the machine, and waits for the lock for a limited time.
 fn open(boot: Option<&str>, config: &Config) -> Result<OpenNode, OpenError> {
     let (_nobody, silence) = mpsc::channel::<()>();
     let mut waited = Duration::ZERO;
@@ -108,7 +108,7 @@ fn open(boot: Option<&str>, config: &Config) -> Result<OpenNode, OpenError> {
                 if waited.is_zero() {
                     tell(&format!("waiting for {holder} (lock {})", path.display()));
                 }
-                // Nobody sends: this is a wait that the clippy of this house lets a thread take.
+                // Nobody sends: the timeout is the wait, because clippy.toml forbids `thread::sleep`.
                 let _silence = silence.recv_timeout(LOCK_AGAIN);
                 waited = waited.saturating_add(LOCK_AGAIN);
             }
@@ -117,7 +117,7 @@ fn open(boot: Option<&str>, config: &Config) -> Result<OpenNode, OpenError> {
     }
 }
 
-/// An original, in words.
+/// Describes an original.
 pub(crate) fn describe(entry: &JournalEntry) -> String {
     let was = entry.was.map_or("an original of several values".to_owned(), |was| format!("{was:?}"));
     format!("{} ({}): {was}", entry.domain.as_str(), entry.backend.label())
@@ -129,6 +129,6 @@ fn say(status: EndStatus, text: &str) -> ExitCode {
 }
 
 fn tell(text: &str) {
-    // Where standard error is closed there is nobody left to tell, and the status still says it.
+    // If standard error is closed, nobody can be told; the exit status still reports the result.
     let _written = writeln!(std::io::stderr(), "joulie-agent: {text}");
 }

@@ -1,4 +1,4 @@
-//! From node-kit's report to what the front may know.
+//! Builds the front's view from node-kit's report.
 
 use super::identity::Identity;
 use crate::machine::{Details, Device, Drawn, Found, FoundGpus, LeaseState, MIXED, Means, Part, View};
@@ -19,7 +19,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// What the front may know.
+    /// Builds the view.
     pub(super) fn view(&mut self, report: &NodeReport, identity: &Identity) -> View {
         let found = found(report, identity);
         if *self.found != found {
@@ -42,7 +42,7 @@ impl Memory {
         }
     }
 
-    /// A decision of the closed loop stays in the report until the next one, so it counts once a period.
+    /// A decision of the closed loop stays in the report until the next one, so it is counted once in each period.
     fn count(&mut self, report: &NodeReport) {
         if self.period == report.counts.periods {
             return;
@@ -78,7 +78,7 @@ impl Memory {
             moved: report.counts.moved,
             blind: report.counts.blind,
             late: report.counts.late,
-            // The hardware is counted here, and not said.
+            // The devices are counted here, so no count from outside can be refused.
             refused: 0,
             troubles: troubles
                 .map(|backend| (backend.kind.label(), is_ready(backend), backend.troubles))
@@ -87,12 +87,12 @@ impl Memory {
     }
 }
 
-/// The processor that a frequency policy is numbered by.
+/// The CPU number in the key of a frequency policy.
 fn lowest_cpu(key: &str) -> Option<u16> {
     key.rsplit_once('-')?.1.parse().ok()
 }
 
-/// Absent hardware is no trouble, and has no series.
+/// Absent hardware is not a failure, and has no series.
 fn is_of_interest(backend: &BackendReport) -> bool {
     backend.domains > 0 || backend.troubles > 0
 }
@@ -131,7 +131,7 @@ fn gpu(report: &NodeReport) -> Part {
     }
 }
 
-/// What the devices have in common in node-kit's table; nothing where none of them is of a backend.
+/// What node-kit's table says of these devices, if it says the same of all; `None` if it says it of none.
 fn common_fact(
     devices: &[DeviceReport],
     fact: impl Fn(&HalFacts) -> Option<&'static str>,
@@ -158,7 +158,7 @@ fn device(device: &DeviceReport) -> Device {
 
 fn range(device: &DeviceReport) -> CapRange {
     let limit = device.described.as_ref().and_then(|domain| domain.power());
-    // As in the laws, the lowest limit rounds up and the highest down: both are inside the range.
+    // As in the laws, the lowest limit rounds up and the highest rounds down, so both are inside the range.
     let min = limit.and_then(|limit| limit.min()).map(|min| min.to_watts(Role::Demand));
     let max = limit.and_then(|limit| limit.max()).map(|max| max.to_watts(Role::Limit));
     CapRange::new(min, max, None)
@@ -213,15 +213,15 @@ fn has_limit(device: &DeviceReport) -> bool {
     device.described.as_ref().is_some_and(|domain| domain.power().is_some())
 }
 
-/// The range of one device, by which others count all of them: what each may draw, and how low each goes, is then never
-/// told too low. So of different devices the largest of either end, and nothing where one maximum is not known.
+/// One range that stands for each of the devices, since others multiply it by their number. What each may draw, and how
+/// low each goes, must not come out too low. So each end is the largest of all; `None` if one maximum is not known.
 fn range_of_each(ranges: impl Iterator<Item = CapRange> + Clone) -> Option<CapRange> {
     let max = largest(ranges.clone().map(CapRange::max))?;
     let min = ranges.filter_map(CapRange::min).max();
     Some(CapRange::new(min, Some(max), None))
 }
 
-/// The largest; nothing where one of them is not known.
+/// The largest value; `None` if one of them is not known.
 fn largest(all: impl Iterator<Item = Option<Watts>>) -> Option<Watts> {
     all.collect::<Option<Vec<_>>>()?.into_iter().max()
 }
@@ -232,7 +232,7 @@ fn frequencies(report: &NodeReport) -> Option<(KiloHertz, KiloHertz)> {
     Some((min, max))
 }
 
-/// Nothing where the drivers of GPUs have not answered yet; a node without GPUs has none of them.
+/// `None` while the drivers of GPUs have not answered yet. A node without GPUs has no such drivers.
 fn gpus(report: &NodeReport, identity: &Identity) -> Option<FoundGpus> {
     let opening = |backend: &BackendReport| {
         backend.kind.facts().caps == HalTarget::Gpu && backend.standing == BackendState::Opening
@@ -253,7 +253,7 @@ fn gpus(report: &NodeReport, identity: &Identity) -> Option<FoundGpus> {
         default_watts: largest(
             report.gpus.iter().map(|gpu| default(gpu).map(|most| most.to_watts(Role::Limit))),
         ),
-        // What is ours is told by the outcome; this is what the owner has set.
+        // The outcome reports Joulie's limits; this is the limit that the owner has set.
         current_watts: largest(report.gpus.iter().map(current)),
         control: report.gpus.iter().any(has_limit),
         metered: !report.gpus.is_empty() && report.gpus.iter().all(metered),

@@ -1,4 +1,4 @@
-//! What is counted of the grants of nodes.
+//! The metrics of the grants of nodes.
 
 use super::labels::{
     GrantIgnored, GrantSerial, GrantUnkept, GrantWatts, Node, NodeGrantIgnored, NodeGrantSerial,
@@ -14,7 +14,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use std::time::Duration;
 
-/// All of them. Clones are the same.
+/// All of them. Clones share them.
 #[derive(Clone, Default)]
 pub(super) struct Grants {
     watts: Level<NodeGrantWatts>,
@@ -41,7 +41,8 @@ impl Grants {
         r.register("joulie_grants_ignored", "Grants that were not followed", self.ignored.clone());
     }
 
-    /// What stands, since when, and what became of it. Without a grant there are no series but that of ignored ones.
+    /// Records the grant in force, since when, and its outcome. Without a grant, only the series of ignored grants
+    /// remains.
     pub(super) fn tell(
         &self,
         node: &str,
@@ -92,7 +93,7 @@ impl Grants {
         self.ignored.get_or_create(&NodeGrantIgnored { node: node.to_owned(), reason }).inc();
     }
 
-    /// The node is nobody's concern here any more.
+    /// Removes the series of a node that does not belong to this agent any more.
     pub(super) fn forget(&self, node: &str) {
         self.tell(node, None, None, &Unkept::default());
         for reason in GrantIgnored::ALL {

@@ -14,7 +14,7 @@ closed_label! {
 }
 
 closed_label! {
-    /// What became of a write to the API.
+    /// The outcome of a write to the API.
     pub(crate) enum Written {
         /// It is done.
         Done = "done",

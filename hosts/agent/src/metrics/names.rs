@@ -1,10 +1,10 @@
-//! The names of the agent's metrics, and what each one is, for whoever reads the page.
+//! The names of the agent's metrics, with a description of each.
 
 use super::Metrics;
 use host_kit::metrics::MetricsRegistry;
 
 impl Metrics {
-    /// Those of the first implementation.
+    /// Registers the metrics of the first implementation.
     pub(super) fn register_kept(&self, r: &mut MetricsRegistry) {
         r.register("joulie_backend_mode", "What holds the CPU cap: one mode is 1", self.mode.clone());
         r.register("joulie_policy_cap_watts", "The cap that is asked of each package", self.cap.clone());

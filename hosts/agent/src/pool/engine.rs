@@ -1,9 +1,9 @@
-//! The engine of a node over HTTP, and what its endpoints tell as facts for it.
+//! The engine of a node over HTTP, and the facts that it gets from the node's endpoints.
 //!
-//! One endpoint stands for all packages of a node and one for all its GPUs, so all of them have one limit; the engine has
-//! as many packages as there are, because caps are per package and the closed loop compares with the sum. The throttle of
-//! an endpoint is one policy that stands for all of the node's. A throttle that was set over HTTP is lifted over HTTP:
-//! nothing here ever reaches the host of the agent.
+//! One endpoint stands for all packages of a node and one for all its GPUs, so all devices of a kind have the same
+//! limit. The engine still has an entry for each package, because caps are per package and the closed loop compares
+//! with the sum. The throttle of an endpoint is one policy that stands for all policies of the node. A throttle that
+//! was set over HTTP is lifted over HTTP: nothing here ever touches the host of the agent.
 
 mod land;
 mod word;
@@ -28,7 +28,7 @@ use power_hal::ErrorKind;
 use power_units::{Micros, Percent, Role, Stamp, Watts};
 use word::{Glance, Word};
 
-/// What a node has, as far as anybody knows.
+/// The devices of a node, as far as they are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Shape {
     pub(super) packages: u32,
@@ -37,7 +37,7 @@ pub(super) struct Shape {
     pub(super) gpu_range: Option<CapRange>,
 }
 
-/// Which of its parts can be reached.
+/// Which parts of a node can be reached.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reach {
     pub(super) meter: bool,
@@ -45,7 +45,7 @@ pub(super) struct Reach {
     pub(super) gpu: bool,
 }
 
-/// What is to be posted, and whether it is the original.
+/// What to post, and whether it is the original.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Order {
     pub(super) ticket: Ticket,
@@ -53,7 +53,7 @@ pub(super) struct Order {
     pub(super) release: bool,
 }
 
-/// When a node is stepped, and by whom the lease was renewed until then.
+/// When a node is stepped, and the last renewal of its lease until then.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
     pub(super) now: Stamp,
@@ -75,21 +75,21 @@ pub(super) struct NodeEngine {
     /// The limits as they were last read, and when.
     seen: LimitReading,
     gpu_seen: LimitReading,
-    /// What is known of a limit that was taken, and whether telemetry tells limits at all.
+    /// What is known of a limit that was accepted, and whether telemetry reports limits at all.
     word: Word,
     gpu_word: Word,
     tells: bool,
     gpu_tells: bool,
     power: MeterReading,
-    /// The limits that were read back last.
+    /// The limits that were last read back.
     back: [Option<Watts>; 2],
     /// The throttle in force, as far as it is known.
     pub(super) throttle: Option<ThrottlePercent>,
 }
 
 impl NodeEngine {
-    /// A node as it is found. What is lower than it could be is taken for ours, from before a restart: nobody else sets
-    /// the limits of such a node. The lease runs since `started`.
+    /// Adopts a node as it is found. A limit below the maximum is taken for Joulie's own, from before a restart: nobody
+    /// else sets the limits of such a node. The lease runs since `started`.
     pub(super) fn adopt(
         reach: Reach,
         shape: Shape,
@@ -99,7 +99,7 @@ impl NodeEngine {
         let below =
             |limit: Option<Watts>, range: Option<CapRange>| match (limit, range.and_then(CapRange::max)) {
                 (Some(limit), Some(max)) => limit < max,
-                // Nobody can say, so it is put back once when nothing is desired.
+                // It is not known whether the limit is Joulie's, so it is restored once when nothing is desired.
                 (_, _) => true,
             };
         let throttle = found.and_then(|found| found.throttle).and_then(ThrottlePercent::new);
@@ -139,7 +139,8 @@ impl NodeEngine {
         node
     }
 
-    /// The node turns out to be made otherwise than was known: what is remembered of one package holds for all of them.
+    /// Changes the devices when they turn out to differ from what was known. What is remembered of one package applies
+    /// to all of them.
     pub(super) fn reshape(&mut self, shape: Shape) {
         let before = std::mem::replace(&mut self.shape, shape);
         if before.packages != shape.packages
@@ -170,8 +171,8 @@ impl NodeEngine {
         &self.engine
     }
 
-    /// Takes in what telemetry says at the beginning of a period: nothing where nobody is to be asked, and why where it
-    /// was asked for and did not come, because then no limit is known to be in force any more.
+    /// Takes in telemetry at the beginning of a period: nothing if there is no source, and an error if the source did
+    /// not answer. After an error no limit is known to be in force any more.
     pub(super) fn sense(&mut self, told: Result<Option<&Telemetry>, ErrorKind>, now: Stamp) {
         let at = |limit: fn(&Telemetry) -> Option<Watts>| match told.map(|it| it.and_then(limit)) {
             Ok(Some(limit)) => LimitReading::At { limit, read: now },
@@ -191,7 +192,7 @@ impl NodeEngine {
         self.judge(told, now);
     }
 
-    /// Takes in what telemetry says of limits that a control took without a word.
+    /// Judges limits that a control accepted without a read-back, by what telemetry says.
     fn judge(&mut self, told: Result<Option<&Telemetry>, ErrorKind>, now: Stamp) {
         let telemetry = told.ok().flatten();
         if let Ok(told) = told {
@@ -221,7 +222,8 @@ impl NodeEngine {
             self.cap_news = news;
         }
         let awaited = matches!(self.gpu_word, Word::Awaited { .. });
-        // Nothing else could hold the GPUs, so a limit that does not show stays set, and is only not called in force.
+        // Nothing else could hold the GPUs, so a limit that does not show in the power stays set. It is only not
+        // reported as in force.
         if let Some(news) = self.gpu_word.look(&gpus).filter(|_| awaited) {
             self.gpu_news = news;
         }
@@ -232,7 +234,8 @@ impl NodeEngine {
         self.throttle.is_some_and(|throttle| throttle != ThrottlePercent::NONE)
     }
 
-    /// One step of the engine: what is to be posted, what lowers before what lets go, and what happened to the lease.
+    /// Makes one step of the engine. Returns what to post, with requests that lower power before those that release it,
+    /// and what happened to the lease.
     pub(super) fn step(
         &mut self,
         laws: &EngineLaws,
@@ -248,7 +251,7 @@ impl NodeEngine {
         (orders, events.lease)
     }
 
-    /// Tells the engine what is known of each device.
+    /// Passes what is known of each device to the engine.
     fn tell(&mut self) {
         let take = |news: &mut LimitOutcome| std::mem::replace(news, LimitOutcome::Unknown);
         let mut package = self.package_facts();
@@ -281,7 +284,7 @@ impl NodeEngine {
         }
     }
 
-    /// What was not throttled by anybody is what it goes back to. A throttle that nobody tells may be one of ours.
+    /// The original of a throttle is no throttle. A throttle that nobody reports may be Joulie's own.
     fn policy_facts(&self) -> FrequencyPolicyFacts {
         FrequencyPolicyFacts {
             limit: self.throttle.map(PolicyLimit::Throttle),
@@ -291,7 +294,7 @@ impl NodeEngine {
         }
     }
 
-    /// What is posted for an order. An original that nobody knows cannot be put back: the law hears so.
+    /// The request to post for an order. An original that is not known cannot be restored, and the law is told so.
     fn order(&mut self, EngineOrder { target, ticket, instruction }: EngineOrder) -> Option<Order> {
         let release = instruction == Instruction::Release;
         let unknown = LimitOutcome::Released { ticket, outcome: Err(ErrorKind::BadData) };
@@ -320,7 +323,8 @@ impl NodeEngine {
         Some(Order { ticket, action, release })
     }
 
-    /// The cap that a throttle is for; of a fixed one, for whoever reads it only, what is kept of what is drawn now.
+    /// The cap that a throttle is for. A fixed throttle has none, so it is the share of the present power that the
+    /// throttle leaves; that is for information only.
     fn cap_of_throttle(&self) -> Option<Watts> {
         match (self.engine.cpu()?.throttle, self.power) {
             (ThrottleOrder::RunLoop { cap }, _) => Some(cap),

@@ -1,13 +1,13 @@
-//! One node over HTTP: a task with its own period, which reads, decides, posts, and tells what came of it.
+//! One node over HTTP: a task with its own period, which reads, decides, posts, and reports the outcome.
 //!
 //! ```text
 //!  every period, and at each change of the desired state:
 //!    telemetry ──▶ engine.step ──orders──▶ control ──outcomes──▶ engine.step … until nothing is to be posted
 //! ```
 //!
-//! A node that does not answer is asked less often, so that many such nodes do not take the places of those that do, but
-//! never less than once in five seconds: one that answers again is measured and capped from then on. A new desired state
-//! is tried at once all the same.
+//! A node that does not answer is asked less often, so that many such nodes do not take the request slots of the
+//! others. It is still asked at least once in five seconds, so that it is measured and capped soon after it answers
+//! again. A new desired state is always tried at once.
 
 mod shape;
 mod view;
@@ -40,18 +40,18 @@ pub(crate) struct Common {
     pub(super) catalog: Catalog,
 }
 
-/// What the labels of a node say of its hardware; telemetry wins where it says more.
+/// What the labels of a node say of its hardware. Telemetry takes precedence.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Hints {
     pub(crate) cpu_model: Option<String>,
     pub(crate) sockets: Option<u32>,
     pub(crate) gpu_model: Option<String>,
     pub(crate) gpus: u32,
-    /// What they say and cannot be.
+    /// The impossible values in the labels.
     pub(crate) refused: Refused,
 }
 
-/// The front's end of a node. Clones are the same end.
+/// The front's handle to a node. Clones share it.
 #[derive(Clone)]
 pub(crate) struct Remote {
     desires: Arc<watch::Sender<Desire>>,
@@ -65,7 +65,7 @@ impl Remote {
         self.desires.borrow().grant.is_some()
     }
 
-    /// What the Node object says now.
+    /// Sets what the Node object says now.
     pub(crate) fn hint(&self, hints: Hints) {
         self.hints.send_if_modified(|last| {
             let changed = last.as_ref() != Some(&hints);
@@ -93,7 +93,7 @@ impl Control for Remote {
 pub(crate) struct Task {
     node: String,
     common: Arc<Common>,
-    /// Nothing until a Node object was seen.
+    /// `None` until a Node object was seen.
     hints: watch::Receiver<Option<Hints>>,
     desires: watch::Receiver<Desire>,
     renewal: Arc<Mutex<Option<UnixTime>>>,
@@ -101,10 +101,10 @@ pub(crate) struct Task {
     /// The lease of the desired state, and since when it runs.
     lease: (Option<LeaseTerms>, Stamp),
     engine: Option<NodeEngine>,
-    /// What the engine had no room for when that was last said.
+    /// What did not fit into the engine when that was last logged.
     beyond: Beyond,
     telemetry: Option<Telemetry>,
-    /// The last that came: what a node is made of does not go when it falls silent.
+    /// The last telemetry that arrived: the hardware of a node stays known when the node stops answering.
     described: Option<Telemetry>,
     found: Arc<Found>,
     counts: Counts,
@@ -122,18 +122,18 @@ struct Counts {
 }
 
 const REPEAT_WINDOW: Duration = Duration::from_secs(300);
-/// Rounds of orders within one period: a limit, a throttle that is lifted after it, and what those bring about.
+/// Rounds of orders within one period: a limit, a throttle that is lifted after it, and what follows from those.
 const ROUNDS: usize = 4;
-/// Nodes that do not answer share a few places of their own (`http`), so what a long wait would save is little; what it
-/// costs is that a node which is well again goes unmeasured for as long.
+/// Nodes that do not answer share a few request slots of their own (`http`), so a longer wait would save little. It
+/// would also leave a node that has recovered unmeasured for as long.
 const WAIT_MOST: Duration = Duration::from_secs(5);
 
-/// How long to wait after so many failures in a row.
+/// How long to wait after this many failures in a row.
 fn wait(period: Duration, failures: u32) -> Duration {
     period.saturating_mul(1 << failures.min(8)).min(WAIT_MOST.max(period))
 }
 
-/// A node's task and the front's ends of it; `desire` is what is known before the front says anything.
+/// Creates a node's task and the front's handles to it. `desire` applies until the front sets another.
 pub(crate) fn open(
     node: &str,
     common: Arc<Common>,
@@ -184,7 +184,7 @@ impl Task {
         }
     }
 
-    /// One period; whether the node did not answer.
+    /// Runs one period; returns whether the node did not answer.
     async fn period(&mut self) -> bool {
         let desire = *self.desires.borrow_and_update();
         let (common, node) = (self.common.clone(), self.node.clone());
@@ -202,8 +202,8 @@ impl Task {
         }
         let shape = self.shape();
         if self.engine.is_none() {
-            // A node that says nothing yet may be under a cap of ours: it is not known what is to be adopted. And where
-            // nobody tells how many share a grant, each would have all of it.
+            // A node that has not answered yet may be under a cap of Joulie's, so it is not known what to adopt. And if
+            // it is not known how many devices share a grant, each would get all of it.
             if failed && desire == Desire::UNKNOWN || !self.is_described() {
                 return failed;
             }
@@ -233,7 +233,7 @@ impl Task {
         self.beyond = beyond;
     }
 
-    /// Steps the engine and posts what it orders, until it is content; whether a post failed.
+    /// Steps the engine and posts what it orders until it orders nothing; returns whether a post failed.
     async fn control(&mut self, desire: Desire) -> bool {
         let common = self.common.clone();
         let mut failed = false;
@@ -295,7 +295,7 @@ impl Task {
         self.trouble[which] = trouble.cloned();
     }
 
-    /// Counts what cannot be, and says it once in a while.
+    /// Counts impossible values, and logs repeated ones only once in a while.
     fn refuse(&mut self, refused: &Refused) {
         self.counts.refused = self.counts.refused.saturating_add(refused.count());
         for words in refused.words() {
@@ -305,7 +305,7 @@ impl Task {
         }
     }
 
-    /// Counts what its labels say and cannot be, once for each Node object and each change of it.
+    /// Counts impossible values in the labels, once for each Node object and each change of it.
     fn refuse_hints(&mut self) {
         if !self.hints.has_changed().unwrap_or(false) {
             return;

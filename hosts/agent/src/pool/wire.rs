@@ -1,5 +1,5 @@
-//! The words of the HTTP contract: what telemetry says, what a control is told, what it answers (facts/agent.md section
-//! 12). Everything may be missing; what cannot be true is not taken for a number.
+//! The format of the HTTP contract: telemetry, requests to a control, and their answers (facts/agent.md section 12).
+//! Every field may be missing. An impossible value is not taken for a number.
 
 use crate::counts::Refused;
 use joulie_api::number::Number;
@@ -10,20 +10,20 @@ use serde_json::{Value, json};
 
 /// The largest answer that is read.
 pub(super) const BYTES_MOST: usize = 1 << 20;
-/// A kernel's has 36.
+/// The kernel's boot ID has 36.
 const BOOT_BYTES_MOST: usize = 64;
-/// More than any node draws; a number beyond it is of another unit.
+/// More than any node draws; a number above it is in another unit.
 const WATTS_MOST: f64 = 1_000_000.0;
 
-/// A number of watts, as far as it can be one.
+/// A number of watts, if the value is one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Said {
-    /// There is none, or none that is a number: a text is none.
+    /// The value is missing or not a number, such as a text.
     #[default]
     Nothing,
-    /// This.
+    /// This many watts.
     Watts(Watts),
-    /// Negative, or beyond everything.
+    /// The value is negative or too large.
     Impossible,
 }
 
@@ -37,7 +37,7 @@ impl Said {
         Watts::parse(&text, role).map_or(Self::Impossible, Self::Watts)
     }
 
-    /// A limit, of which nothing is none.
+    /// The value as a limit; zero is none.
     pub(super) fn limit(self) -> Option<Watts> {
         match self {
             Self::Watts(watts) => Some(watts).filter(|&watts| watts > Watts::ZERO),
@@ -56,35 +56,35 @@ impl Said {
 /// What telemetry says.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Telemetry {
-    /// The boot that it is in.
+    /// The boot ID.
     pub(super) boot: Option<String>,
-    /// All packages.
+    /// The power of all packages.
     pub(super) cpu: Said,
     pub(super) gpu: Said,
     pub(super) node: Said,
-    /// Each package, where they are told apart.
+    /// The power of each package, if they are reported one by one.
     pub(super) packages: Vec<Said>,
     pub(super) sockets: Option<u32>,
     pub(super) cores: Option<u32>,
     pub(super) cpu_model: Option<String>,
-    /// The limit of each package in force, and its range.
+    /// The limit in force for each package, and its range.
     pub(super) cap: Option<Watts>,
     pub(super) cap_min: Option<Watts>,
     pub(super) cap_max: Option<Watts>,
     pub(super) throttle: Option<i64>,
-    /// How many GPUs; nothing where it is silent about them.
+    /// The number of GPUs; `None` if telemetry says nothing of them.
     pub(super) gpus: Option<u32>,
     pub(super) gpu_vendor: Option<String>,
     pub(super) gpu_product: Option<String>,
     pub(super) gpu_cap: Option<Watts>,
     pub(super) gpu_cap_min: Option<Watts>,
     pub(super) gpu_cap_max: Option<Watts>,
-    /// Counts that cannot be.
+    /// Impossible counts.
     pub(super) refused: Refused,
 }
 
 impl Telemetry {
-    /// Reads an answer; an error for what is no JSON object.
+    /// Reads an answer; returns an error if it is not a JSON object.
     pub(super) fn read(body: &[u8]) -> Result<Self, String> {
         let value: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
         if !value.is_object() {
@@ -102,13 +102,14 @@ impl Telemetry {
             |value: &Value| value.as_str().map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
         let demand = |value: &Value| Said::of(value, Role::Demand);
         let limit = |value: &Value| Said::of(value, Role::Limit).limit();
-        // The processors' own power wins: at the top level a simulator says processors and GPUs together.
+        // The processors' own power takes precedence: a simulator reports processors and GPUs together at the top
+        // level.
         let of_cpu = demand(&cpu["packagePowerWatts"]);
         let total = demand(&value["packagePowerWatts"]);
         let present = gpu["present"].as_bool();
-        // A count that cannot be is none: that there is a GPU says nothing of how many.
+        // An impossible count is none: that there is a GPU does not say how many there are.
         let one = present.map(u32::from).filter(|_| gpu["count"].is_null());
-        // What was commanded tells whose it is; what is applied may still be on its way there.
+        // The commanded limit comes first: it shows whose it is, and the applied one may still be on its way there.
         let cap = [&cpu["raplCapWatts"], &cpu["targetCapWatts"], &cpu["capWatts"]];
         let gpu_cap = [&gpu["capWattsPerGpuTarget"], &gpu["capWattsPerGpuApplied"]];
         Ok(Self {
@@ -142,19 +143,19 @@ fn parts(value: &Value) -> Vec<Said> {
         .collect()
 }
 
-/// A whole percentage; what is outside of 0 to 100 is none.
+/// A whole percentage; `None` outside of 0 to 100.
 fn percent(number: f64) -> Option<i64> {
     Some(number)
         .filter(|number| (0.0..=100.0).contains(number))
         .and_then(|number| format!("{number:.0}").parse().ok())
 }
 
-/// What a control is told.
+/// A request to a control.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Action {
     /// The limit of each package.
     Cap(Watts),
-    /// A throttle, and the cap that it is for; nothing where none is known.
+    /// A throttle, and the cap that it is for; `None` if no cap is known.
     Throttle { percent: u8, cap: Option<Watts> },
     /// The limit of each GPU.
     GpuCap(Watts),
@@ -180,7 +181,7 @@ impl Action {
     }
 }
 
-/// What a control answers, of which an endpoint may leave out everything.
+/// The answer of a control. An endpoint may leave out every field.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Reply {
@@ -190,10 +191,10 @@ struct Reply {
     state: Value,
 }
 
-/// What became of a control.
+/// The outcome of a request to a control.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Became {
-    /// It was taken; the limit as it was read back, where the answer tells it.
+    /// It was accepted, with the limit that was read back, if the answer contains it.
     Applied(Option<Watts>),
     /// The node has nothing to apply it to.
     Blocked(String),
@@ -202,8 +203,9 @@ pub(super) enum Became {
 }
 
 impl Became {
-    /// Reads the body of an answer with a status of success. Endpoints that say nothing have taken it: that is the contract
-    /// of the first implementation, and says nothing of what is in force. An endpoint that says otherwise is believed.
+    /// Reads the body of an answer with a success status. By the contract of the first implementation, an endpoint that
+    /// answers nothing has accepted the request; that does not say what is in force. An endpoint that reports something
+    /// else is believed.
     pub(super) fn read(action: Action, body: &[u8]) -> Self {
         let reply: Reply = serde_json::from_slice(body).unwrap_or_default();
         let message = || reply.message.clone().unwrap_or_else(|| "the endpoint does not say why".to_owned());

@@ -1,4 +1,4 @@
-//! Which part of the nodes a replica of the pool works for.
+//! Which shard of the nodes a replica of the pool works for.
 
 use host_kit::config::{ConfigSetting, Refusals, Values, parse};
 
@@ -29,7 +29,7 @@ pub(super) const CONCURRENCY: ConfigSetting<usize> = ConfigSetting::with_default
     "How many requests to nodes are under way at once",
 );
 
-/// A part of the nodes.
+/// A shard of the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shards {
     count: u32,
@@ -40,20 +40,20 @@ impl Shards {
     /// All nodes.
     pub const WHOLE: Self = Self { count: 1, own: 0 };
 
-    /// The part `own` of `count`; none where there is no such part.
+    /// The shard `own` of `count`; `None` if there is no such shard.
     #[must_use]
     pub fn new(count: u32, own: u32) -> Option<Self> {
         (own < count).then_some(Self { count, own })
     }
 
-    /// The Lease of this part: whoever holds it works for the part. It is named after the part alone, so that agents that were told of
-    /// another number of parts keep out of each other's way where their numbers meet.
+    /// The Lease of this shard; its holder works for the shard. The name contains only the number of the shard, so that
+    /// agents that were given different numbers of shards still exclude each other where their numbers meet.
     #[must_use]
     pub fn lease_name(self) -> String {
         format!("joulie-agent-pool-{}", self.own)
     }
 
-    /// Whether a node is in this part: FNV-1a with 32 bits of its name, modulo the number of parts.
+    /// Whether a node is in this shard: FNV-1a with 32 bits of its name, modulo the number of shards.
     #[must_use]
     pub fn own(self, node: &str) -> bool {
         self.count <= 1 || fnv1a(node) % self.count == self.own
@@ -64,7 +64,7 @@ fn fnv1a(text: &str) -> u32 {
     text.bytes().fold(2_166_136_261, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(16_777_619))
 }
 
-/// The digits after the last hyphen; anything else is the first.
+/// The number after the last hyphen; 0 if there is none.
 fn ordinal(pod: &str) -> u32 {
     pod.rsplit_once('-').and_then(|(_, digits)| digits.parse().ok()).unwrap_or(0)
 }

@@ -4,7 +4,7 @@ use super::{own, pool, telemetry, tuning};
 use host_kit::config::{Retired, SettingsTable};
 use host_kit::program;
 
-/// All that the agent reads.
+/// All settings of the agent.
 pub static TABLE: SettingsTable = SettingsTable {
     program: "joulie-agent",
     about: "caps CPUs and GPUs as the desired state says, and reports what really happened; `joulie-agent restore` puts \

@@ -1,14 +1,14 @@
-//! Where readings come from and through what devices are controlled.
+//! Where readings come from, and how devices are controlled.
 //!
-//! The first implementation took everything but `http` with an endpoint for the host's own hardware, typos and `none`
-//! included. Here a word means what it says, half an answer is refused, and so is one half of a node over HTTP and the
-//! other on the host: that would be two machines under one name.
+//! The first implementation took everything but `http` with an endpoint for the host's own hardware, including typos
+//! and `none`. Here a word means what it says, and incomplete settings are refused. A node with one part over HTTP and
+//! the other on the host is refused too: that would be two machines under one name.
 
 use host_kit::config::{ConfigSetting, Refusals, UrlTemplate, Values, parse};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A word of a TELEMETRY_ setting.
+/// The value of a TELEMETRY_ setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Through {
     None,
@@ -120,7 +120,7 @@ pub struct NodeRouting {
     pub gpu: Option<NodeEndpoint>,
     /// How long an answer may take.
     pub timeout: Duration,
-    /// Who signs the certificates of endpoints with TLS; none: whom the system knows.
+    /// The certificate authorities of endpoints with TLS; `None`: those of the system.
     pub authorities: Option<PathBuf>,
 }
 
@@ -155,7 +155,7 @@ impl Part {
                 &[part.word.0, part.endpoint.0],
                 &format!("{}=http needs {}", part.word.0, part.endpoint.0),
             )),
-            // The first implementation ignored an endpoint that nothing asks for, and charts set them always.
+            // The first implementation ignored an endpoint that no setting uses, and charts always set it.
             _ => Ok(part),
         }
     }
@@ -192,7 +192,7 @@ fn routing(values: &Values, [source, cpu, gpu]: [Part; 3]) -> Result<NodeRouting
     })
 }
 
-/// The endpoints of the pool's nodes, which have no other hardware here.
+/// The endpoints of the pool's nodes, which have no hardware on this host.
 pub(super) fn remote(values: &Values) -> Result<NodeRouting, Refusals> {
     let parts = parts(values)?;
     for part in &parts {

@@ -16,7 +16,7 @@ async fn gpu_cap(cluster: &Cluster, cap: Value) {
     cluster.apply("NodePowerProfile", "node-a", spec).await;
 }
 
-/// Whether the GPUs are told to be held at this many watts each, by the present generation.
+/// Whether the status says that each GPU is held at this many watts, for the present generation.
 fn held(watts: i64) -> impl Fn(&Value) -> bool {
     move |profile| {
         let gpu = &profile["status"]["control"]["gpu"];
@@ -47,7 +47,7 @@ async fn gpus_are_capped_by_the_profile_through_a_crash_and_get_their_own_limits
     assert_eq!(found["capRangePerGpu"], json!({"minWatts": 200, "maxWatts": 700, "defaultWatts": 700}));
     agent.kill();
     assert_eq!(room.gpus(), [420; 8]);
-    // 100 W are less than a card takes: both are told, and it is no success.
+    // 100 W are less than a card accepts: the status reports both values, and no success.
     gpu_cap(&cluster, json!({"capWattsPerGpu": 100})).await;
     let next = Agent::start(&room.settings(&cluster));
     room.until(TestMachine::gpus, &[200; 8]).await;
@@ -74,7 +74,7 @@ async fn gpus_whose_driver_goes_away_are_told_to_be_gone_and_capped_again_when_i
     let lost =
         |it: &Value| enforced(it).0 == "False" && it["status"]["control"]["gpu"]["result"] != "applied";
     cluster.until("NodePowerProfile", "node-a", lost).await;
-    // The driver forgets limits when it is loaded again.
+    // The driver loses its limits when it is loaded again.
     room.machine.lock().load_nvidia(true);
     room.until(TestMachine::gpus, &[300; 8]).await;
     cluster.until("NodePowerProfile", "node-a", |it| enforced(it) == ("True", "Enforced")).await;

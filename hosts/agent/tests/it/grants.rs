@@ -1,4 +1,4 @@
-//! Grants: what the packages and GPUs of a node may be allowed together, whatever else is desired of it.
+//! Grants: what the packages and GPUs of a node may draw together, whatever else is desired of it.
 
 use crate::nodes::{Node, Nodes, cluster, pool};
 use crate::test_machine::{Agent, Cluster, Folder, TestMachine};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const MANAGED: &str = "joulie.io/managed";
 
-/// Two packages from 80 to 250 W and four GPUs from 200 to 400 W: floors 960 W, ways 340 and 800 W.
+/// Two packages from 80 to 250 W and four GPUs from 200 to 400 W: 960 W at least, and ranges of 340 and 800 W.
 async fn site() -> (Nodes, Cluster, std::net::SocketAddr) {
     let (nodes, cluster) = (Nodes::default(), cluster(&["sim-1"]).await);
     nodes.put("sim-1", Node { gpus: 4, boot: Some("boot-by-node"), ..Node::new() });
@@ -29,7 +29,7 @@ async fn a_grant_is_kept_to_under_a_policy_of_all_that_there_is_and_never_exceed
     policy(&cluster, 250, 400).await;
     cluster.grant("sim-1", 1, 1550).await;
     let agent = Agent::start(&pool(&cluster, at));
-    // 590 W of 1140 W of ways are left: 87 W for each package and 103 W for each GPU above their floors.
+    // The grant leaves 590 W for ranges of 1140 W: 87 W for each package and 103 W for each GPU above their minimum.
     nodes.until("sim-1", |node| (node.cap, node.gpu_cap) == (167.0, 303.0)).await;
     let receipt = cluster.receipt("sim-1", 1).await;
     let uid = cluster.get("Node", "sim-1").await["metadata"]["uid"].clone();
@@ -49,10 +49,10 @@ async fn a_grant_is_kept_to_under_a_policy_of_all_that_there_is_and_never_exceed
         assert!(metrics.contains(line), "{line} is not in\n{metrics}");
     }
     assert!(agent.log().contains("STATE_DIR is not set"), "{}", agent.log());
-    // From here on the limits never are above 1550 W together: the policy turns the shares round.
+    // From here on the limits together never exceed 1550 W, while the policy swaps the shares.
     nodes.change("sim-1", |node| node.peak = 0.0);
     policy(&cluster, 90, 400).await;
-    // 590 W for ways of 20 and 800 W.
+    // 590 W for ranges of 20 and 800 W.
     nodes.until("sim-1", |node| (node.cap, node.gpu_cap) == (87.0, 343.0)).await;
     policy(&cluster, 250, 210).await;
     nodes.until("sim-1", |node| (node.cap, node.gpu_cap) == (250.0, 210.0)).await;
@@ -74,7 +74,7 @@ async fn receipts_of_one_value_are_told_apart_by_their_serial() {
         assert_eq!(nodes.get("sim-1").cap, cap, "{receipt}");
         assert!(receipt["holds"].as_i64().unwrap() <= i64::from(watts), "{receipt}");
     }
-    // An old one that is written again, by whom the server lets, changes nothing: a lower serial is no grant.
+    // An old grant that is written again by an authorised writer changes nothing: a lower serial is no grant.
     let posts = nodes.get("sim-1").posts.len();
     let status = cluster.get("NodePowerGrant", "sim-1").await["metadata"]["resourceVersion"].clone();
     tokio::time::sleep(Duration::from_secs(3)).await;
@@ -104,7 +104,7 @@ async fn neither_a_label_nor_a_deletion_nor_a_restart_ends_a_grant_and_a_release
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(held(&nodes.get("sim-1")), "{:?}", nodes.get("sim-1").posts);
     assert_eq!(agent.terminate().await.code(), Some(0));
-    // The next process finds no object at all, and knows the grant all the same.
+    // The next process finds no object at all, and still knows the grant.
     let agent = Agent::start(&settings);
     agent.until_said("from before the start: grant 1").await;
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -154,7 +154,7 @@ async fn a_pool_that_starts_without_the_api_or_without_the_node_object_holds_wha
     };
     tokio::time::timeout(Duration::from_secs(20), there).await.unwrap();
     agent.kill();
-    // Each agent finds a machine as it boots, and nobody else who would hold it.
+    // Each agent finds a machine that has just booted, and nothing else holds its limits down.
     let booted = || nodes.change("sim-1", |node| (node.cap, node.gpu_cap) = (250.0, 400.0));
     let is_held = |node: &Node| 2.0 * node.cap + 4.0 * node.gpu_cap <= 1550.0;
     cluster.delete("Node", "sim-1").await;
@@ -172,11 +172,11 @@ async fn a_pool_that_starts_without_the_api_or_without_the_node_object_holds_wha
     let agent = Agent::start(&without_disk);
     nodes.until("sim-1", is_held).await;
     assert!(!agent.log().contains("leaves the pool"), "{}", agent.log());
-    // A Node that is registered again is the one that the receipt speaks of.
+    // A Node is registered again, and the receipt names the new one.
     cluster.node("sim-1", json!({MANAGED: "true"})).await;
     let uid = cluster.get("Node", "sim-1").await["metadata"]["uid"].clone();
     cluster.until("NodePowerGrant", "sim-1", |grant| grant["status"]["nodeUID"] == uid).await;
-    // What no object speaks of any more leaves with its grant.
+    // A node that no object names any more leaves when its grant ends.
     let spec = json!({"nodeName": "sim-1", "serial": 2, "watts": 1550, "ceiling": 1550, "released": true});
     cluster.apply("NodePowerGrant", "sim-1", spec).await;
     agent.until_said("grant 2 lets the node go").await;
@@ -226,7 +226,7 @@ async fn an_endpoint_that_refuses_is_counted_with_what_it_may_draw() {
     cluster.apply("NodePowerGrant", "sim-1-too", spec).await;
     agent.until_page("/metrics", "joulie_grants_ignored_total{node=\"sim-1\",reason=\"other\"} 1").await;
     cluster.delete("NodePowerGrant", "sim-1-too").await;
-    // A node that leaves takes its series along.
+    // The series of a node that leaves are removed.
     let spec = json!({"nodeName": "sim-1", "serial": 2, "watts": 1550, "ceiling": 1550, "released": true});
     cluster.apply("NodePowerGrant", "sim-1", spec).await;
     agent.until_said("grant 2 lets the node go").await;
@@ -265,7 +265,7 @@ async fn a_grant_of_a_host_is_in_force_before_the_api_answers_and_survives_all_b
     agent.until_said("nothing is desired (Deselected)").await;
     assert_eq!(agent.terminate().await.code(), Some(0));
     assert_eq!(room.limits(), [150, 150], "ON_EXIT=restore ends no grant");
-    // As after a reboot: the limits are the firmware's own, nobody answers, and the grant is known.
+    // As after a reboot: the limits are the firmware's own, the API does not answer, and the grant is known.
     for zone in [0, 2] {
         let file = format!("sys/class/powercap/intel-rapl:{zone}/constraint_0_power_limit_uw");
         std::fs::write(room.root().join(file), "250000000").unwrap();

@@ -58,7 +58,7 @@ async fn more_than_the_owner_allows_is_applied_as_far_as_it_goes_and_says_so() {
     let _agent = Agent::start(&room.settings(&cluster));
     let clamped = |profile: &serde_json::Value| enforced(profile) == ("True", "Clamped");
     let profile = cluster.until("NodePowerProfile", "node-a", clamped).await;
-    // The operator counts on both figures.
+    // The operator relies on both figures.
     let cpu = &profile["status"]["control"]["cpu"];
     assert_eq!(cpu["result"], "applied");
     assert_eq!((cpu["requestedWatts"].as_i64(), cpu["capWatts"].as_i64()), (Some(250), Some(150)));
@@ -76,7 +76,7 @@ async fn a_rollout_never_lets_the_cap_go_and_a_release_brings_the_original_back(
     cluster.profile("node-a", "node-a", 120).await;
     let agent = Agent::start(&room.settings(&cluster));
     cluster.until("NodePowerProfile", "node-a", is_enforced).await;
-    // The new process comes while the old one is still the writer: it waits, and says for whom.
+    // The new process starts while the old one is still the writer: it waits, and says for which process.
     let next = Agent::start(&room.settings(&cluster));
     next.until_said("waiting: this node's limits are being written by").await;
     assert!(
@@ -93,7 +93,7 @@ async fn a_rollout_never_lets_the_cap_go_and_a_release_brings_the_original_back(
     room.until_limits(&[150, 150]).await;
     next.kill();
     assert_eq!(room.limits(), [150, 150]);
-    // Deleted while nobody looked: the next process sees it, and knows the original.
+    // The object is deleted while no agent runs: the next process notices it, and knows the original.
     cluster.delete("NodePowerProfile", "node-a").await;
     let last = Agent::start(&room.settings(&cluster));
     room.until_limits(&before).await;
@@ -111,7 +111,7 @@ async fn caps_hold_while_the_api_is_away_and_a_change_is_followed_when_it_is_bac
     let any = embedded_api::Matching::any;
     faults.fail(any(), embedded_api::InjectedResponse::ConnectionLost, 1_000_000);
     faults.drop_watches(&any());
-    // Fix list agent S7 K8: somebody else moves the limit while the API is away; the loop answers all the same.
+    // Fix list agent S7 K8: somebody else changes the limit while the API is away; the loop corrects it all the same.
     let path = room.root().join("sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw");
     std::fs::write(path, "250000000").unwrap();
     room.until_limits(&[120, 120]).await;
@@ -128,7 +128,7 @@ async fn a_malformed_object_keeps_the_last_good_one_in_force_and_says_so() {
     cluster.profile("node-a", "node-a", 120).await;
     let agent = Agent::start(&room.settings(&cluster));
     cluster.until("NodePowerProfile", "node-a", is_enforced).await;
-    // A number that the definition takes, and no node can.
+    // A number that the definition of the kind accepts, but no node can have.
     let spec = json!({"nodeName": "node-a", "profile": "eco", "cpu": {"packagePowerCapWatts": 1e300}});
     cluster.apply("NodePowerProfile", "node-a", spec).await;
     let profile = cluster
@@ -139,7 +139,7 @@ async fn a_malformed_object_keeps_the_last_good_one_in_force_and_says_so() {
     assert!(text.contains("its last good state stays in force"), "{text}");
     assert_eq!(room.limits(), [120, 120]);
     assert!(agent.page("/metrics").await.contains("joulie_malformed_desired_state_total{node=\"node-a\"} 1"));
-    // A process that never saw the good one leaves everything as it is: nobody knows what is wanted.
+    // A process that never saw the readable version leaves everything as it is: it is not known what is wanted.
     assert_eq!(agent.terminate().await.code(), Some(0));
     let next = Agent::start(&room.settings(&cluster));
     next.until_said("cannot be read and no earlier one is known").await;
@@ -163,7 +163,7 @@ async fn a_node_that_is_not_managed_any_more_gets_its_originals_back() {
     cluster.until("NodePowerProfile", "node-a", says).await;
     cluster.label("node-a", json!({MANAGED: "true"})).await;
     room.until_limits(&[120, 120]).await;
-    // Whoever takes the label off has the pod ended at the same moment.
+    // Whoever removes the label also ends the pod at the same moment.
     let faults = cluster.api.faults();
     faults.stall_watches(embedded_api::Matching::any());
     cluster.label("node-a", json!({MANAGED: null})).await;
@@ -244,7 +244,7 @@ async fn the_twin_carries_the_desired_state_where_it_is_told_to_and_the_outcome_
     let done = |it: &serde_json::Value| it["status"]["controlStatus"]["cpu"]["result"] == "applied";
     cluster.until("NodeTwin", "the-twin", done).await;
     assert_eq!(agent.terminate().await.code(), Some(0));
-    // With profiles in charge the twin of the same node is told the outcome, and asks for nothing.
+    // When profiles carry the desired state, the twin of the same node receives the outcome, and requests nothing.
     cluster.profile("node-a", "node-a", 140).await;
     let _agent = Agent::start(&room.settings(&cluster));
     room.until_limits(&[140, 140]).await;

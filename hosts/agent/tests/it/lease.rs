@@ -1,4 +1,4 @@
-//! What becomes of caps when nobody confirms the desired state any more.
+//! What happens to caps when nobody confirms the desired state any more.
 
 use crate::nodes::{Node, Nodes, cluster, pool};
 use crate::test_machine::{Agent, Cluster, TestMachine, enforced};
@@ -46,7 +46,7 @@ fn settings(cluster: &Cluster, at: std::net::SocketAddr, expiry: &str) -> Vec<(&
     by_plan(pool(cluster, at), expiry)
 }
 
-/// With twins in charge, and a plan that is known for ten seconds.
+/// The desired state comes from twins, and the plan's Lease is valid for ten seconds.
 fn by_plan(mut all: Vec<(&'static str, String)>, expiry: &str) -> Vec<(&'static str, String)> {
     for (name, value) in [
         ("DESIRED_SOURCE", "twin"),
@@ -91,8 +91,8 @@ async fn a_plan_that_nobody_renews_gives_way_to_the_safe_profile_until_somebody_
     nodes.until("sim-1", |node| node.cap == 100.0).await;
     cluster.until("NodeTwin", "sim-1", says(("False", "LeaseExpired"))).await;
     agent.until_page("/metrics", &format!("{UNCONFIRMED} 1")).await;
-    // Agent table, row 30: who has just begun has heard nobody fall silent. What it finds stays; what is desired is
-    // followed, and the Lease that lies there is no renewal.
+    // Agent table, row 30: an agent that has just started has seen nobody fall silent. It keeps what it finds and
+    // follows what is desired. The existing Lease does not count as a renewal.
     agent.kill();
     let agent = Agent::start(&settings(&cluster, at, "safe"));
     nodes.until("sim-1", |node| node.cap == 150.0).await;
@@ -119,7 +119,7 @@ async fn a_plan_that_nobody_renews_holds_where_nothing_else_is_chosen_and_is_tol
     cluster.until("NodeTwin", "sim-1", told).await;
     agent.until_page("/metrics", &format!("{UNCONFIRMED} 1")).await;
     assert_eq!(nodes.get("sim-1").cap, 150.0);
-    // A person changes it by hand while the planner is away, and is obeyed.
+    // A person changes the twin by hand while the planner is away, and the agent follows it.
     twin(&cluster, 140).await;
     nodes.until("sim-1", |node| node.cap == 140.0).await;
 }

@@ -19,7 +19,7 @@ pub(crate) struct Node {
     pub(crate) throttle: i64,
     pub(crate) gpu_cap: f64,
     pub(crate) gpus: u64,
-    /// What the processors draw with neither cap nor throttle.
+    /// What the processors draw without a cap and a throttle.
     pub(crate) wants: f64,
     pub(crate) hangs: bool,
     /// Its telemetry answers with an error, and its control works.
@@ -93,14 +93,14 @@ impl Nodes {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 let nodes = nodes.clone();
-                // A connection that the agent closes ends with an error, which is its end.
+                // If the agent closes the connection, the task ends with an error.
                 tokio::spawn(async move { nodes.converse(stream).await });
             }
         });
         address
     }
 
-    /// As [`Nodes::serve`] with TLS; also the certificate, which signs itself.
+    /// As [`Nodes::serve`], with TLS. Returns also the certificate, which is self-signed.
     pub(crate) async fn serve_tls(&self) -> (SocketAddr, String) {
         let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
         let key = rustls::pki_types::PrivateKeyDer::Pkcs8(made.signing_key.serialize_der().into());
@@ -119,7 +119,7 @@ impl Nodes {
             loop {
                 let (stream, _) = listener.accept().await.unwrap();
                 let (nodes, acceptor) = (nodes.clone(), acceptor.clone());
-                // A client that does not believe the certificate ends the handshake.
+                // A client that does not trust the certificate ends the handshake.
                 tokio::spawn(async move { nodes.converse(acceptor.accept(stream).await.ok()?).await });
             }
         });
@@ -220,7 +220,7 @@ pub(crate) fn pool_by(cluster: &Cluster, scheme: &str, at: SocketAddr) -> Vec<(&
 
 pub(crate) async fn cluster(nodes: &[&str]) -> Cluster {
     let cluster = Cluster::new().await;
-    // Where a pool agent finds the Lease of its part.
+    // A pool agent looks for the Lease of its shard there.
     cluster.namespace("joulie-system").await;
     for node in nodes {
         cluster.node(node, json!({"joulie.io/managed": "true"})).await;

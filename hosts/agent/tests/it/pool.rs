@@ -32,7 +32,7 @@ async fn a_nodes_caps_go_over_http_and_come_back_when_they_are_released() {
         cluster.until("NodeHardware", "sim-1", |it| it["status"]["power"]["cpuWatts"] == 300).await;
     assert_eq!(hardware["status"]["gpu"]["count"], 4);
     assert_eq!(hardware["status"]["gpu"]["model"], "NVIDIA_H100_NVL");
-    // The same wish again posts nothing again.
+    // The same desired state again posts nothing.
     let posts = nodes.get("sim-1").posts.len();
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert_eq!(nodes.get("sim-1").posts.len(), posts, "{:?}", nodes.get("sim-1").posts);
@@ -52,7 +52,7 @@ async fn a_limit_that_is_refused_becomes_a_throttle_and_a_limit_again() {
     let mut settings = pool(&cluster, at);
     settings.push(("TELEMETRY_CPU_CONTROL_MODE", "dvfs".to_owned()));
     let agent = Agent::start(&settings);
-    // 500 W are drawn of the 400 W of two packages; the loop throttles until 410 W or less: 40 %.
+    // The node draws 500 W under a cap of 400 W for two packages; the loop throttles until 410 W or less: 40 %.
     let held = |it: &Value| it["status"]["control"]["cpu"]["backend"] == "dvfs" && is_enforced(it);
     nodes.until("sim-1", |node| node.throttle >= 40).await;
     cluster.until("NodePowerProfile", "sim-1", held).await;
@@ -73,7 +73,7 @@ async fn what_an_endpoint_refuses_is_told_and_one_that_hangs_delays_nobody() {
     }
     nodes.change("sim-0", |node| node.refuses = Some("blocked"));
     nodes.change("sim-1", |node| node.refuses = Some("error"));
-    // Fix list agent K2 K3: more nodes hang than there are places, and each for a whole timeout.
+    // Fix list agent K2 K3: more nodes hang than there are request slots, each for a whole timeout.
     for name in &names[2..16] {
         nodes.change(name, |node| node.hangs = true);
     }
@@ -152,7 +152,7 @@ async fn a_node_that_falls_silent_keeps_its_shape_and_its_cap_and_is_measured_ag
 #[tokio::test(flavor = "multi_thread")]
 async fn no_node_is_capped_below_the_floor_of_the_configuration_or_of_its_model() {
     let (nodes, cluster) = (Nodes::default(), cluster(&["sim-1"]).await);
-    // Its model takes 320 W and more, its own word counts: at most 250 W.
+    // The model accepts 320 W and more, but the node's own report takes precedence: at most 250 W.
     nodes.put("sim-1", Node { gpus: 2, ..Node::new() });
     let model =
         json!({"joulie.io/hw.cpu-model": "AMD_EPYC_9654", "joulie.io/hw.gpu-model": "NVIDIA_H100_NVL"});

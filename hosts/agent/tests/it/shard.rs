@@ -1,4 +1,4 @@
-//! Several pool agents that were told the same part of the nodes.
+//! Several pool agents that were given the same shard of the nodes.
 
 use crate::nodes::{Node, Nodes, cluster, pool};
 use crate::rights::{Rights, limited};
@@ -38,7 +38,7 @@ async fn one_of_two_agents_of_a_part_works_and_the_other_waits_says_so_and_takes
     assert!(page.starts_with("HTTP/1.1 5"), "{page}");
     second.until_page("/metrics", "joulie_leader 0").await;
     first.until_page("/metrics", "joulie_leader 1").await;
-    // Nobody writes against the other.
+    // The agents do not overwrite each other.
     let version = |object: serde_json::Value| object["metadata"]["resourceVersion"].clone();
     let before = version(cluster.get("NodePowerProfile", "sim-1").await);
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -85,7 +85,7 @@ async fn the_account_of_the_pool_may_hold_the_lease_of_its_part_and_no_other() {
         let lease = LeaseName { namespace: "joulie-system".to_owned(), name: name.clone() };
         let parts = (Elections::register(metrics.registry()), clock.clone());
         let (trigger, stop) = shutdown::pair();
-        // The operator's is there already.
+        // The operator's Lease already exists.
         let there =
             json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}});
         let apply = PatchParams::apply("a-person");

@@ -1,11 +1,11 @@
-//! The statuses of ours: written once, and there as long as what they say is true.
+//! The agent's statuses: written once, and present as long as they are true.
 
 use crate::nodes::{Node, Nodes, cluster, pool};
 use crate::test_machine::{Agent, Cluster, is_enforced};
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-/// Writes a status as somebody with the right to do so, and no reason, would.
+/// Writes a status as somebody with the right to do so, but no reason, would.
 async fn overwrite(cluster: &Cluster, kind: &str, name: &str, status: Value) {
     let patch = Patch::Merge(json!({"status": status}));
     let params = PatchParams { field_manager: Some("another".to_owned()), ..PatchParams::default() };
@@ -29,7 +29,7 @@ async fn a_status_that_somebody_else_overwrites_is_put_back_and_counted() {
     for part in ["control", "conditions"] {
         assert_eq!(back["status"][part], before["status"][part], "with its times");
     }
-    // What a second writer adds beside ours is its own.
+    // What a second writer adds belongs to that writer.
     let beside = json!({
         "apiVersion": "joulie.io/v1alpha1", "kind": "NodePowerProfile", "metadata": {"name": "sim-1"},
         "status": {"conditions": [{
@@ -62,7 +62,7 @@ async fn a_node_that_nothing_is_desired_of_is_described_without_an_error_and_let
     let hardware = cluster.until("NodeHardware", "node-a", |it| it["status"]["power"].is_object()).await;
     assert_eq!(hardware["spec"]["nodeName"], "node-a");
     assert_eq!(hardware["status"]["gpu"]["count"], 2);
-    // A cap that was found is taken for one of ours, and nobody desires it.
+    // A cap that is found is taken for Joulie's own, and nobody desires it.
     nodes.until("node-a", |node| node.cap == 250.0).await;
     let metrics = agent.page("/metrics").await;
     assert!(metrics.contains("joulie_backend_mode{node=\"node-a\",mode=\"none\"} 1"), "{metrics}");

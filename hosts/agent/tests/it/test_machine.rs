@@ -1,5 +1,5 @@
-//! A cluster in memory, a virtual machine, and agents as processes: virtual hardware is served by this process, so
-//! whoever opens it must be another one.
+//! A cluster in memory, a virtual machine, and agents as processes. This process serves the virtual hardware, so only
+//! another process may open it.
 
 use embedded_api::{ApiOptions, EmbeddedApi, Serving};
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Longer than anything here takes on a machine that is busy with other things.
+/// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A folder that goes with its owner.
+/// A folder that is deleted with its owner.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
@@ -67,7 +67,7 @@ impl Cluster {
         Api::all_with(self.api.client(), &resource)
     }
 
-    /// Makes a namespace, where it is not there yet.
+    /// Creates a namespace, if it does not exist yet.
     pub(crate) async fn namespace(&self, name: &str) {
         let kind = kube::core::GroupVersionKind::gvk("", "v1", "Namespace");
         let api: Api<DynamicObject> =
@@ -108,7 +108,7 @@ impl Cluster {
         self.of(kind).patch(name, &params, &Patch::Apply(object)).await.unwrap();
     }
 
-    /// Grants a node so many watts, as the operator does.
+    /// Grants a node this many watts, as the operator does.
     pub(crate) async fn grant(&self, node: &str, serial: u64, watts: i32) {
         let spec = json!({"nodeName": node, "serial": serial, "watts": watts, "ceiling": 100_000});
         self.apply("NodePowerGrant", node, spec).await;
@@ -142,7 +142,7 @@ impl Cluster {
         }
     }
 
-    /// Waits until an object is as it should be, and returns it.
+    /// Waits until an object meets a condition, and returns it.
     pub(crate) async fn until(&self, kind: &str, name: &str, is: impl Fn(&Value) -> bool) -> Value {
         let mut last = Value::Null;
         let look = async {
@@ -192,7 +192,7 @@ pub(crate) struct TestMachine {
 }
 
 impl TestMachine {
-    /// Nothing, and a word about it, where the kernel does not let us mount.
+    /// Returns `None`, and prints a note, if the kernel does not allow mounts.
     pub(crate) fn profile(name: &str) -> Option<Self> {
         let machine = Shared::new(rig::profile::find(name).unwrap()(RigTime::Real(1.0)).unwrap());
         machine.lock().plant().set_load(Load::busy(1.0)).unwrap();
@@ -319,7 +319,7 @@ impl Agent {
         assert!(tokio::time::timeout(PATIENCE, look).await.is_ok(), "{text:?} is not in\n{}", self.log());
     }
 
-    /// Where metrics and health are.
+    /// The address of metrics and health.
     pub(crate) async fn port(&self) -> String {
         const SAYS: &str = "metrics and health are served on ";
         self.until_said(SAYS).await;
@@ -328,7 +328,7 @@ impl Agent {
         rest.split_whitespace().next().unwrap().to_owned()
     }
 
-    /// A page of that port: its status line and its body.
+    /// Fetches a page from that address: its status line and its body.
     pub(crate) async fn page(&self, path: &str) -> String {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let mut stream = tokio::net::TcpStream::connect(self.port().await).await.unwrap();
@@ -384,7 +384,7 @@ impl Agent {
 
 impl Drop for Agent {
     fn drop(&mut self) {
-        // One that has ended cannot be killed again.
+        // Killing fails if the process has already ended.
         let _ended = self.child.kill();
         let _waited = self.child.wait();
         if std::thread::panicking() {

@@ -1,4 +1,4 @@
-//! Where a server listens, as Go writes it: `:8080`, `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`.
+//! The address on which a server listens, in Go's notation: `:8080`, `127.0.0.1:8080`, `[::1]:8080`, `localhost:8080`.
 
 use super::Wrong;
 use super::parse::wrong;
@@ -9,7 +9,7 @@ use std::str::FromStr;
 /// An address to listen on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listen {
-    /// Every address of the machine, of both families where there are two.
+    /// Every address of the machine, of both families if it has both.
     Everywhere {
         /// The port; 0 lets the kernel choose.
         port: u16,
@@ -19,7 +19,7 @@ pub enum Listen {
 }
 
 impl Listen {
-    /// The addresses to try, in order: a kernel without IPv6 takes the second.
+    /// The addresses to try, in order: a kernel without IPv6 uses the second.
     pub(crate) fn candidates(self) -> Vec<SocketAddr> {
         match self {
             Self::Everywhere { port } => vec![
@@ -39,7 +39,7 @@ impl FromStr for Listen {
         let Some((host, port)) = text.rsplit_once(':') else {
             return wrong("it has no ':' before the port");
         };
-        // The standard parser takes a sign.
+        // The standard parser also accepts a sign.
         let Some(port) = port.parse::<u16>().ok().filter(|_| port.bytes().all(|byte| byte.is_ascii_digit()))
         else {
             return wrong("its port is not a number from 0 to 65535");

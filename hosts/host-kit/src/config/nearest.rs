@@ -1,6 +1,6 @@
-//! Which known name somebody probably meant.
+//! Finds the known name that somebody probably meant.
 
-/// The nearest of `known`, where it is near enough to be a slip: one edit, or two in a name of eight letters or more.
+/// The nearest of `known`, if it is near enough to be a typo: one edit, or two in a name of eight letters or more.
 pub(super) fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     let allowed = if name.len() >= 8 { 2 } else { 1 };
     known
@@ -10,7 +10,7 @@ pub(super) fn nearest<'k>(name: &str, known: impl Iterator<Item = &'k str>) -> O
         .map(|(_, one)| one)
 }
 
-/// Letters inserted, left out, replaced or swapped with their neighbour.
+/// The number of letters that are inserted, left out, replaced or swapped with their neighbour.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().take(64).collect());
     let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];

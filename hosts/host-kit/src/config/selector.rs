@@ -11,7 +11,7 @@ pub fn selector(text: &str) -> Result<Selector, Wrong> {
     Ok(requirements.into_iter().collect())
 }
 
-/// At the commas that are in no parentheses.
+/// Splits at the commas outside parentheses.
 fn split(text: &str) -> Result<Vec<&str>, Wrong> {
     let (mut parts, mut start, mut open) = (Vec::new(), 0, false);
     for (at, c) in text.char_indices() {
@@ -60,7 +60,7 @@ fn requirement(text: &str) -> Result<Expression, Wrong> {
     }
 }
 
-/// `key word (values)` in its parts.
+/// Splits `key word (values)` into its parts.
 fn set(text: &str) -> Option<(&str, &str, &str)> {
     let (head, tail) = text.split_once('(')?;
     let (key, word) = head.trim().rsplit_once(char::is_whitespace).unwrap_or((head.trim(), ""));

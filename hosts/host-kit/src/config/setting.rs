@@ -1,9 +1,9 @@
-//! One setting: its name, how its text becomes a value, and what it is when nobody says.
+//! One setting: its name, how its text is parsed, and its value when it is not set.
 
 use std::any::Any;
 use std::fmt;
 
-/// Why a text is not a value: a clause that ends in no full stop.
+/// Why a text is not a valid value: a clause without a full stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrong(pub String);
 
@@ -25,11 +25,11 @@ pub struct ConfigSetting<T: 'static> {
 }
 
 enum Unset<T> {
-    /// The program cannot do without; what a person should do.
+    /// The program cannot start without it; with what a person should do.
     Refuse(&'static str),
-    /// As if this had been written.
+    /// As if this text had been written.
     Text(&'static str),
-    /// There is none, and that is fine.
+    /// It may be missing.
     Absent(fn() -> T),
 }
 
@@ -45,7 +45,7 @@ impl<T> ConfigSetting<T> {
         Self { name, aliases: &[], parse, accepts, unset: Unset::Refuse(otherwise), secret: false, help }
     }
 
-    /// A setting that is as if `default` had been written when nothing is.
+    /// A setting with a default: when nothing is written, the value is as if `default` had been.
     pub const fn with_default(
         name: &'static str,
         default: &'static str,
@@ -56,7 +56,7 @@ impl<T> ConfigSetting<T> {
         Self { name, aliases: &[], parse, accepts, unset: Unset::Text(default), secret: false, help }
     }
 
-    /// Other names that mean the same. Two names with different values are refused.
+    /// Adds other names for the same setting. Two names with different values are refused.
     #[must_use]
     pub const fn or_called(mut self, aliases: &'static [&'static str]) -> Self {
         self.aliases = aliases;
@@ -88,24 +88,24 @@ impl<T> ConfigSetting<Option<T>> {
     }
 }
 
-/// A value whose type the table does not know, and how it may be shown.
+/// A value whose type the table does not know, and the text that may be shown of it.
 pub struct Parsed {
     pub(super) value: Box<dyn Any + Send + Sync>,
     pub(super) shown: String,
 }
 
-/// What a setting is when nobody says.
+/// The value of a setting when it is not set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SettingDefault {
-    /// Nothing: the program does not start.
+    /// It must be set, or the program does not start.
     Required,
-    /// As if this had been written.
+    /// As if this text had been written.
     Text(&'static str),
-    /// It is left out.
+    /// It may be missing.
     None,
 }
 
-/// A setting of any type, for a table. [`ConfigSetting`] is the only one there is.
+/// A setting of any type, for a table. Only [`ConfigSetting`] implements it.
 pub trait AnySetting: Sync {
     /// The name in the environment and the file.
     fn name(&self) -> &'static str;
@@ -113,13 +113,13 @@ pub trait AnySetting: Sync {
     fn names(&self) -> Vec<&'static str>;
     /// What is accepted, for people.
     fn accepts(&self) -> &'static str;
-    /// Whether the value is to be kept out of sight.
+    /// Whether the value must not be shown.
     fn secret(&self) -> bool;
-    /// Reads a text.
+    /// Parses a text.
     fn parse(&self, text: &str) -> Result<Parsed, Wrong>;
-    /// What it is when nobody says; else what a person should do.
+    /// The value when it is not set; or what a person should do if it must be set.
     fn unset(&self) -> Result<Parsed, String>;
-    /// What it is when nobody says, in a word or as it would be written.
+    /// The default, as it would be written.
     fn default(&self) -> SettingDefault;
     /// What it does, for people.
     fn help(&self) -> &'static str;
@@ -195,7 +195,7 @@ pub(super) fn hide(text: &str) -> String {
     format!("(secret, {} characters)", text.chars().count())
 }
 
-/// A value as it fits a log line.
+/// Shortens a value for a log line.
 pub(super) fn shorten(text: &str) -> String {
     const MOST: usize = 200;
     if text.chars().count() <= MOST {

@@ -13,15 +13,15 @@ use std::path::{Path, PathBuf};
 /// Names the file; as a flag it is `--config`.
 pub const FILE_VARIABLE: &str = "JOULIE_CONFIG";
 const FILE_FLAG: &str = "CONFIG";
-/// Far above any table of settings; a log file named by mistake is not read into memory.
+/// Far larger than any file of settings: a log file that is named by mistake is not read into memory.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// Where a value was written.
+/// Where a value was given.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// On the command line.
     Flag,
-    /// In a variable.
+    /// In an environment variable.
     Environment,
     /// In the file.
     File {
@@ -30,7 +30,7 @@ pub enum Origin {
         /// Its line, from 1.
         line: usize,
     },
-    /// Nowhere.
+    /// Nowhere: it is the default.
     Default,
 }
 
@@ -46,7 +46,7 @@ impl fmt::Display for Origin {
 }
 
 impl Origin {
-    /// A name as it is written there.
+    /// The name as it is written in this place.
     pub(super) fn spell(&self, name: &str) -> String {
         match self {
             Self::Flag => format!("--{}", name.to_ascii_lowercase().replace('_', "-")),
@@ -65,18 +65,18 @@ pub(super) struct Given {
 
 /// What the command line asks for.
 pub enum Invocation {
-    /// To run.
+    /// To run the program.
     Run(SettingSources),
-    /// To explain itself.
+    /// To show the help.
     Help,
-    /// To say what it is.
+    /// To show the version.
     Version,
 }
 
-/// Everything that was written, and what could not be read at all.
+/// All settings that were given, and those that could not be read at all.
 #[derive(Debug)]
 pub struct SettingSources {
-    /// The strongest first.
+    /// In order of precedence, the highest first.
     given: Vec<Given>,
     refused: Vec<Refused>,
 }
@@ -134,12 +134,12 @@ impl SettingSources {
     }
 
     fn environment(&mut self, environment: impl IntoIterator<Item = (OsString, OsString)>) {
-        // In the order of names, so that two starts say the same.
+        // In the order of their names, so that two starts report the same.
         let sorted: BTreeMap<OsString, OsString> = environment.into_iter().collect();
         for (name, value) in sorted {
-            // A name that is no text is nobody's setting.
+            // A name that is not valid text cannot be a setting.
             let Ok(name) = name.into_string() else { continue };
-            // A value that is no text is refused where its name is ours, by its parser.
+            // A value that is not valid text is refused by its parser, if the name is ours.
             let value = value.into_string().unwrap_or_else(|raw| raw.to_string_lossy().into_owned());
             self.given.push(Given { name, value, origin: Origin::Environment });
         }
@@ -163,7 +163,7 @@ impl SettingSources {
             }
             let origin = Origin::File { path: path.to_owned(), line: at };
             let Some((name, value)) = line.split_once('=') else {
-                // The line is not shown: it may be half of a secret.
+                // The line is not shown: it may contain a part of a secret.
                 self.refuse(
                     "a line without '='".to_owned(),
                     origin,
@@ -188,7 +188,7 @@ impl SettingSources {
         self.given.iter()
     }
 
-    /// The strongest that is not empty. Two names of one setting in the same place must agree.
+    /// The value with the highest precedence that is not empty. Two names of one setting in the same place must agree.
     pub(super) fn given(&self, setting: &dyn AnySetting) -> Result<Option<&Given>, Refused> {
         let mut said = self
             .given
@@ -237,7 +237,7 @@ fn unquote(value: &str) -> &str {
 }
 
 impl Given {
-    /// Whether this names the file; a file does not name another one.
+    /// Whether this names the file. A file cannot name another file.
     pub(super) fn names_the_file(&self) -> bool {
         match self.origin {
             Origin::Flag => self.name == FILE_FLAG,
@@ -246,7 +246,7 @@ impl Given {
         }
     }
 
-    /// Whether Kubernetes wrote it for a Service (`X_SERVICE_HOST`, `X_PORT=tcp://…`, `X_PORT_9876_TCP_ADDR`).
+    /// Whether Kubernetes added it for a Service (`X_SERVICE_HOST`, `X_PORT=tcp://…`, `X_PORT_9876_TCP_ADDR`).
     pub(super) fn is_service_link(&self) -> bool {
         const ENDS: [&str; 2] = ["_SERVICE_HOST", "_SERVICE_PORT"];
         const PARTS: [&str; 4] = ["_SERVICE_PORT_", "_TCP", "_UDP", "_SCTP"];

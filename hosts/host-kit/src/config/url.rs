@@ -1,4 +1,4 @@
-//! URLs to ask, without ever showing the password that may be in one.
+//! URLs of endpoints. A password in a URL is never shown.
 
 use super::Wrong;
 use super::parse::wrong;
@@ -9,19 +9,19 @@ use std::str::FromStr;
 #[derive(Clone, PartialEq, Eq)]
 pub struct Url(String);
 
-/// A URL with `{node}` where the name of a node goes.
+/// A URL in which `{node}` stands for the name of a node.
 #[derive(Clone, PartialEq, Eq)]
 pub struct UrlTemplate(String);
 
 impl Url {
-    /// The whole of it, for the client.
+    /// The whole URL with its password, for the client.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
 impl UrlTemplate {
-    /// The URL for a node. The name is the name of a Kubernetes object, so that it needs no escaping.
+    /// The URL for a node. The name must be that of a Kubernetes object, so that it needs no escaping.
     pub fn for_node(&self, node: &str) -> Result<Url, Wrong> {
         self.0.replace("{node}", &super::parse::object_name(node)?).parse()
     }
@@ -41,7 +41,7 @@ impl FromStr for Url {
         if uri.host().is_none_or(str::is_empty) {
             return wrong("it names no host");
         }
-        // The URI type takes braces; a placeholder that nobody fills is a mistake.
+        // The URI type accepts braces; a placeholder that is never filled in is a mistake.
         if text.contains(['{', '}']) {
             return wrong("only {node} is filled in, and not in this setting");
         }
@@ -61,7 +61,7 @@ impl FromStr for UrlTemplate {
     }
 }
 
-/// A text with the user and password of any URL in it replaced.
+/// Replaces the user and password of every URL in a text.
 pub(super) fn redact(text: &str) -> String {
     let mut shown = String::new();
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! The recorder's hands: a short queue and one task that posts.
+//! Posts Events: a short queue, and one task that sends.
 
 use super::{Events, Note, Post};
 use crate::clock::HostClock;
@@ -14,12 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Notes that wait; with a full queue a note is lost, since nobody who acts may wait for an Event.
+/// Notes in the queue. When it is full, a note is lost, since control code must never wait for an Event.
 const QUEUE: usize = 256;
 const POST_TIME: Duration = Duration::from_secs(10);
 const FLUSH_EVERY: Duration = Duration::from_secs(60);
 
-/// What a recorder counts.
+/// The metrics of a recorder.
 #[derive(Clone, Debug)]
 pub struct Posts {
     lost: Counter,
@@ -27,7 +27,7 @@ pub struct Posts {
 }
 
 impl Posts {
-    /// Registers it.
+    /// Registers them.
     pub fn register(registry: &mut MetricsRegistry) -> Self {
         let all = Self { lost: Counter::default(), withheld: Counter::default() };
         registry.register("joulie_events_lost", "Events that could not be posted", all.lost.clone());
@@ -36,7 +36,7 @@ impl Posts {
     }
 }
 
-/// Takes notes. Clones write into the same queue.
+/// Accepts notes. Clones write into the same queue.
 #[derive(Clone, Debug)]
 pub struct Recorder {
     queue: mpsc::Sender<Note>,
@@ -44,7 +44,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// Says something about an object, now or never.
+    /// Queues a note about an object, or drops it if the queue is full.
     pub fn say(&self, note: Note) {
         if self.queue.try_send(note).is_err() {
             self.posts.lost.inc();
@@ -52,7 +52,7 @@ impl Recorder {
     }
 }
 
-/// A recorder and the task that posts until asked to stop.
+/// Returns a recorder, and the task that posts until asked to stop.
 pub fn record(
     client: &Client,
     mut events: Events,
@@ -67,7 +67,7 @@ pub fn record(
     let work = async move {
         let mut flush = tokio::time::interval(FLUSH_EVERY);
         loop {
-            // In this order: the tick comes once a minute, and notes that never end must not hold it up.
+            // The tick comes first: it comes once a minute, and a constant stream of notes must not delay it.
             let due = tokio::select! {
                 biased;
                 _ = flush.tick() => events.flush(clock.mono()),
@@ -80,7 +80,7 @@ pub fn record(
             }
         }
     };
-    // An API server that hangs must not hold up the end of the program, so this is cut off wherever it is.
+    // An API server that hangs must not delay the end of the program, so the work is cut off at any point.
     let follow = async move {
         tokio::select! {
             biased;
@@ -98,7 +98,7 @@ struct Poster {
 }
 
 impl Poster {
-    /// Returns the namespace and name of an Event that is not on the server though it should be.
+    /// Posts one Event. Returns its namespace and name if it is not on the server but should be.
     async fn post(&mut self, post: Post, clock: &dyn HostClock) -> Option<(String, String)> {
         let api = |namespace: &str| Api::<Event>::namespaced(self.client.clone(), namespace);
         let (namespace, name, creates, sent) = match post {

@@ -1,4 +1,4 @@
-//! The election's hands: reads and writes the Lease, waits, and says what happened.
+//! Runs the election: reads and writes the Lease, waits, and logs what happened.
 
 use super::{
     Attempt, Candidate, Leadership, LeadershipChange, LeadershipState, ObservedLease, Office, Record,
@@ -16,7 +16,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Which Lease.
+/// The name of a Lease.
 #[derive(Clone, Debug)]
 pub struct LeaseName {
     /// Its namespace.
@@ -25,7 +25,7 @@ pub struct LeaseName {
     pub name: String,
 }
 
-/// What an election counts.
+/// The metrics of an election.
 #[derive(Clone, Debug)]
 pub struct Elections {
     leading: Gauge,
@@ -35,7 +35,7 @@ pub struct Elections {
 }
 
 impl Elections {
-    /// Registers it.
+    /// Registers them.
     pub fn register(registry: &mut MetricsRegistry) -> Self {
         let all = Self {
             leading: Gauge::default(),
@@ -51,8 +51,8 @@ impl Elections {
     }
 }
 
-/// Stands for election until asked to stop, then releases the lease. The future must run for [`Leadership`] to mean
-/// anything; should it stand still, leadership ends by the clock.
+/// Takes part in the election until asked to stop, then releases the Lease. [`Leadership`] is only valid while this
+/// future runs; if the future is not polled, leadership ends by the clock.
 pub fn elect(
     client: &Client,
     lease: LeaseName,
@@ -77,21 +77,23 @@ struct Driver {
     elections: Elections,
     clock: Arc<dyn HostClock>,
     mode: LeadershipState,
-    /// Whom we last said to lead.
+    /// The leader that was last logged.
     led_by: Option<String>,
-    /// What others have put on the Lease, as it was last seen: a renewal replaces the whole object and leaves that there.
+    /// The metadata that others have put on the Lease, as last seen: a renewal replaces the whole object and must keep
+    /// it.
     theirs: ObjectMeta,
 }
 
 impl Driver {
     async fn run(mut self, stop: Stop) {
         loop {
-            // A request that hangs is given up, and the clock is looked at whatever came of it. A stop waits for one
-            // that is under way: a write that was cut off may be on the server and would spoil the release.
+            // A request that hangs is given up, and the clock is checked after every outcome. A stop waits for a
+            // request in progress: a write that was cut off may still reach the server, and would then spoil the
+            // release.
             let limit = self.candidate.renew / 2;
             let pause = crate::reflect::jittered(self.candidate.retry, &*self.clock);
             let pause = match tokio::time::timeout(limit, self.step()).await {
-                // Whoever is next is late by nothing but its way to the server.
+                // The next leader is then late only by the time of its request.
                 Ok(respected) => respected.map_or(pause, |at_least| at_least.min(pause)),
                 Err(_) => {
                     self.trouble(&format!("no answer in {}", show_duration(limit)));
@@ -107,9 +109,11 @@ impl Driver {
         self.release().await;
     }
 
-    /// One round: read unless we know what is there, then claim; for how long another's lease is respected.
+    /// One round: reads the Lease unless its content is known, then claims it. Returns how long another's Lease must be
+    /// respected.
     async fn step(&mut self) -> Option<Duration> {
-        // Where the renewal fails somebody wrote in between, or our own write came through without its answer: look.
+        // If the renewal fails, somebody wrote in between, or our own write succeeded but its answer was lost: read the
+        // Lease.
         if let Some((record, version)) = self.candidate.renewal(&self.mode, self.clock.wall())
             && self.claim(record, Some(version)).await
         {
@@ -139,13 +143,13 @@ impl Driver {
         None
     }
 
-    /// Whether the claim is on the server now.
+    /// Writes a claim; returns whether it is on the server now.
     async fn claim(&mut self, record: Record, version: Option<String>) -> bool {
-        // Taken before the request goes out: nobody can have seen the renewal earlier than this.
+        // Taken before the request is sent: nobody can have seen the renewal earlier than this.
         let sent = self.clock.mono();
         match self.write(&record, version).await {
             Ok(lease) => {
-                // An answer that came when the time of leading was over begins a new one, and both are said.
+                // An answer that came after the term was over begins a new one, and both changes are reported.
                 let over = self.candidate.look(&mut self.mode, self.clock.mono());
                 self.tell(over);
                 self.theirs = theirs(&lease);
@@ -230,7 +234,7 @@ impl Driver {
 
     async fn release(mut self) {
         let free = self.candidate.release(&mut self.mode, self.clock.wall());
-        // First nobody here acts any more, then others may.
+        // First this process stops acting, then others may act.
         self.office.show(&self.candidate, &self.mode, &*self.clock);
         self.elections.leading.set(0);
         let Some((record, version)) = free else { return };

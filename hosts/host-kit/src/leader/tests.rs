@@ -17,7 +17,7 @@ fn a_process_is_named_after_its_pod_or_machine_and_is_no_other_of_that_name() {
     let named = |pod: Option<&str>| identity("joulie-operator", pod, 0xdead_beef_0000_0000);
     assert!(named(Some("operator-7d9f-x2x")).starts_with("operator-7d9f-x2x_"));
     assert_eq!(named(Some("a")), "a_deadbeef");
-    // 100 of the name, and `_` with eight digits.
+    // 100 bytes of the name, `_` and eight digits.
     let long = "a".repeat(253);
     assert_eq!(named(Some(&long)).len(), 109);
     let (name, chance) = named(None).rsplit_once('_').map(|(a, b)| (a.to_owned(), b.len())).unwrap();
@@ -28,7 +28,7 @@ fn candidate(name: &str) -> Candidate {
     Candidate::new(name, 15 * SECOND, 10 * SECOND, 2 * SECOND).unwrap()
 }
 
-/// A lease of `holder`'s, renewed at `renewed` by its own clock.
+/// A Lease of `holder`, renewed at `renewed` by the holder's clock.
 fn lease(holder: &str, renewed: i64, version: &str) -> ObservedLease {
     let record = Record {
         holder: Some(holder.to_owned()),
@@ -70,7 +70,7 @@ fn a_live_leader_is_respected_whatever_its_clock_says() {
 #[test]
 fn a_dead_leader_is_followed_after_its_lease_and_not_a_moment_before() {
     let (mut mode, us) = (standby(), candidate("a"));
-    // The version may change by somebody else's doing: what counts is what the holder wrote.
+    // Others may change the version: only what the holder wrote counts.
     for second in 5..20 {
         let (attempt, _) =
             us.attempt(&mut mode, Some(lease("b", 0, &second.to_string())), at(second), wall(0));
@@ -116,7 +116,7 @@ fn a_leader_stops_before_anybody_else_may_begin() {
         us.look(&mut mode, at(112)),
         LeadershipChange::Lost("it could not be renewed for 10s".to_owned())
     );
-    // A standby that saw the renewal the moment it was sent waits until 117.
+    // A standby that saw the renewal at the moment when it was sent waits until 117.
     let mut other = standby();
     candidate("b").attempt(&mut other, Some(lease("a", 2, "v2")), at(102), wall(0));
     let (attempt, _) = candidate("b").attempt(&mut other, Some(lease("a", 2, "v2")), at(116), wall(0));
@@ -157,7 +157,7 @@ fn a_release_leaves_a_lease_that_is_nobodys_and_a_standby_releases_nothing() {
 
 #[test]
 fn two_candidates_never_lead_at_once_whatever_is_delayed_or_lost() {
-    // Every pattern of ten renewals that come through or do not, for a leader; the other reads each second.
+    // Every pattern of ten renewals that succeed or fail, for a leader; the other candidate reads each second.
     for pattern in 0..1024_u32 {
         let (a, b) = (candidate("a"), candidate("b"));
         let (mut of_a, mut of_b) = (standby(), standby());
@@ -199,7 +199,7 @@ fn leadership_ends_by_the_clock_though_nobody_says_so() {
 
 #[test]
 fn a_lease_that_is_deleted_is_respected_for_as_long_as_if_it_were_there() {
-    // Its holder may act until it looks again.
+    // The holder may act until it reads the Lease again.
     let (mut mode, us) = (standby(), candidate("a"));
     us.attempt(&mut mode, Some(lease("b", 0, "v")), at(100), wall(0));
     for second in 101..115 {
@@ -216,7 +216,7 @@ fn a_lease_that_is_deleted_is_respected_for_as_long_as_if_it_were_there() {
 fn a_leader_whose_lease_is_deleted_makes_a_new_one_with_a_higher_term() {
     let (mut mode, us) = (standby(), candidate("a"));
     us.succeeded(&mut mode, at(0), lease("a", 0, "v1"));
-    // The first attempt to create it comes to nothing.
+    // The first attempt to create it fails.
     for second in [1, 2] {
         let (attempt, _) = us.attempt(&mut mode, None, at(second), wall(0));
         let Attempt::Create(record) = attempt else { panic!("{attempt:?}") };

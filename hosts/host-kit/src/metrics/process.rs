@@ -1,6 +1,6 @@
-//! What the kernel says about this process: CPU time, memory, open files, threads, when it started.
+//! What the kernel reports about this process: CPU time, memory, open files, threads, start time.
 //!
-//! A file that cannot be read leaves its figures out; there is no zero for what is not known.
+//! If a file cannot be read, its values are left out: an unknown value is never zero.
 
 use super::MetricDescription;
 use prometheus_client::collector::Collector;
@@ -57,7 +57,7 @@ impl Collector for Process {
             gauge(&mut encoder, &MEMORY, kib * 1024.0)?;
         }
         if let Ok(open) = std::fs::read_dir(self.proc.join("self/fd")) {
-            // The one that reads the directory is not of interest.
+            // The one that reads the directory is not counted.
             let open = u32::try_from(open.count()).unwrap_or(u32::MAX).saturating_sub(1);
             gauge(&mut encoder, &OPEN_FILES, f64::from(open))?;
         }
@@ -68,7 +68,7 @@ impl Collector for Process {
     }
 }
 
-/// The figures of `/proc/self/stat`.
+/// The values of `/proc/self/stat`.
 #[derive(Debug, PartialEq)]
 struct Stat {
     cpu_seconds: f64,
@@ -78,10 +78,10 @@ struct Stat {
 
 impl Stat {
     fn read(text: &str) -> Option<Self> {
-        // The name of the program stands in parentheses and may hold both spaces and parentheses.
+        // The name of the program is in parentheses, and may contain both spaces and parentheses.
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
-        // The field after the name is number 3 of proc(5).
+        // The field after the name has number 3 in proc(5).
         let number = |place: usize| fields.get(place - 3)?.parse::<f64>().ok();
         Some(Self {
             cpu_seconds: (number(14)? + number(15)?) / USER_HZ,

@@ -1,4 +1,5 @@
-//! Where metrics are registered, and the list of what was: its name, kind, labels and help, from which the reference is made.
+//! Registers metrics, and lists what was registered with name, kind, labels and help. The reference is made from the
+//! list.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
@@ -15,7 +16,7 @@ use std::fmt;
 pub struct LabelWord {
     /// As it is written.
     pub word: &'static str,
-    /// Its meaning; empty where the word says it all.
+    /// Its meaning; empty if the word needs none.
     pub meaning: &'static str,
 }
 
@@ -24,13 +25,13 @@ pub struct LabelWord {
 pub struct MetricLabel {
     /// Its name.
     pub name: &'static str,
-    /// The values that it can have; none where they are names of the cluster.
+    /// The values that it can have; none if they are names of the cluster.
     pub values: &'static [LabelWord],
 }
 
-/// What can be the value of a label.
+/// A type that can be the value of a label.
 pub trait LabelValue {
-    /// Its values, where they are a closed list.
+    /// Its values, if they are a closed list.
     const VALUES: &'static [LabelWord] = &[];
 }
 
@@ -38,13 +39,13 @@ impl LabelValue for String {}
 impl LabelValue for &'static str {}
 impl LabelValue for u16 {}
 
-/// Labels that a metric has together; made by [`label_set!`](crate::label_set).
+/// The labels that a metric has; made by [`label_set!`](crate::label_set).
 pub trait LabelSet {
     /// All of them.
     const LABELS: &'static [MetricLabel];
 }
 
-/// A metric whose labels are known before it has a series.
+/// A metric whose labels are known before it has any series.
 pub trait DescribedMetric: Metric {
     /// Its labels.
     const LABELS: &'static [MetricLabel] = &[];
@@ -69,37 +70,37 @@ pub enum MetricKind {
     Gauge,
     /// Durations in buckets.
     Histogram,
-    /// It is 1, and its labels say something.
+    /// It is 1, and its labels carry the information.
     Info,
 }
 
 /// A metric, as the reference lists it and as it is encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetricDescription {
-    /// As it is registered, without what its kind adds.
+    /// The name as it is registered, without the suffix of its kind.
     pub name: &'static str,
     /// What kind it is.
     pub kind: MetricKind,
     /// Its labels.
     pub labels: &'static [MetricLabel],
-    /// What it tells, for people.
+    /// The description, for people.
     pub help: &'static str,
 }
 
 impl MetricDescription {
-    /// A gauge that somebody works out when it is asked for.
+    /// A gauge whose value is computed when it is read.
     #[must_use]
     pub const fn gauge(name: &'static str, help: &'static str) -> Self {
         Self { name, kind: MetricKind::Gauge, labels: &[], help }
     }
 
-    /// A counter that somebody else counts.
+    /// A counter that is counted elsewhere.
     #[must_use]
     pub const fn counter(name: &'static str, help: &'static str) -> Self {
         Self { kind: MetricKind::Counter, ..Self::gauge(name, help) }
     }
 
-    /// The same with labels.
+    /// The same metric with labels.
     #[must_use]
     pub const fn with(self, labels: &'static [MetricLabel]) -> Self {
         Self { labels, ..self }
@@ -116,7 +117,7 @@ impl MetricDescription {
         format!("{}{suffix}", self.name)
     }
 
-    /// Begins to write it.
+    /// Begins to encode it.
     ///
     /// # Errors
     /// When the text cannot be written.
@@ -142,7 +143,7 @@ pub struct MetricsRegistry {
 }
 
 impl MetricsRegistry {
-    /// Registers a metric by its full name, without the ending of its kind.
+    /// Registers a metric by its full name, without the suffix of its kind.
     pub fn register<M: DescribedMetric>(&mut self, name: &'static str, help: &'static str, metric: M) {
         let kind = match EncodeMetric::metric_type(&metric) {
             MetricType::Counter => MetricKind::Counter,
@@ -154,23 +155,23 @@ impl MetricsRegistry {
         self.inner.register(name, help, metric);
     }
 
-    /// Registers what is worked out when somebody asks, with a description of all that can be in it.
+    /// Registers a collector, which computes its metrics when they are read, with a description of all of them.
     pub fn register_collector(&mut self, collector: Box<dyn Collector>, all: &[MetricDescription]) {
         self.describe(all);
         self.inner.register_collector(collector);
     }
 
-    /// Says what a collector that is not registered here would tell.
+    /// Describes the metrics of a collector that is not registered here.
     pub fn describe(&mut self, all: &[MetricDescription]) {
         self.descriptions.extend_from_slice(all);
     }
 
-    /// The registry of the library.
+    /// The underlying registry of the library.
     pub(super) fn inner(&mut self) -> &mut registry::Registry {
         &mut self.inner
     }
 
-    /// All that was registered, in that order.
+    /// All that was registered, in the order of registration.
     #[must_use]
     pub fn descriptions(&self) -> &[MetricDescription] {
         &self.descriptions

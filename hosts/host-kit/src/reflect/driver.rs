@@ -1,4 +1,4 @@
-//! The reflector's hands: lists, watches, waits after a failure, and says what it skipped.
+//! Runs a reflector: lists, watches, waits after a failure, and logs what it skipped.
 //!
 //! ```text
 //!   List ──whole──▶ Watch ──ends, is silent, or the server is away──▶ Watch (from where it was)
@@ -6,10 +6,10 @@
 //!     └── 410 Gone, refused, or the server's versions went back
 //! ```
 //!
-//! Lists come in consistent pages and are not streamed. The server then reads its store and not a cache that may lag:
-//! an object that a lagging cache does not have yet would look released, and caps would be taken off. A page of 500 is
-//! what is in memory at once. Streaming a list would be as consistent and cheaper for the server, but only servers from
-//! 1.34 on have it without being told.
+//! Lists come in consistent pages and are not streamed. The server then reads its store, not a cache that may lag: an
+//! object that a lagging cache does not have yet would look deleted, and its caps would be released. One page of 500
+//! objects is in memory at once. A streamed list would be as consistent, and cheaper for the server, but only servers
+//! from 1.34 on support it by default.
 
 use super::feed::{Feed, feed};
 use super::object::{Object, ObjectKey, Row};
@@ -34,13 +34,13 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For how long a watch is asked for; the server ends it then.
+/// How long a watch is requested for; the server ends it then.
 const WATCH_SECONDS: u32 = 290;
 const LIST_TIME: Duration = Duration::from_secs(60);
-/// Objects to a page, as client-go asks.
+/// Objects per page, the same as client-go requests.
 const PAGE: u32 = 500;
-/// A watch that ends sooner than this has failed, whatever it says: a server that ends each at once is not asked
-/// again without a pause.
+/// A watch that ends sooner than this counts as failed, whatever its result, so that a server that ends each watch at
+/// once is not asked again without a pause.
 const WATCH_MIN: Duration = Duration::from_secs(1);
 const REPEAT_WINDOW: Duration = Duration::from_secs(300);
 
@@ -66,7 +66,7 @@ label_set! {
     }
 }
 
-/// What the reflectors of a program count.
+/// The metrics of a program's reflectors.
 #[derive(Clone, Debug)]
 pub struct Reflections {
     malformed: Family<ByKind, Counter>,
@@ -78,7 +78,7 @@ pub struct Reflections {
 }
 
 impl Reflections {
-    /// Registers it.
+    /// Registers them.
     pub fn register(registry: &mut MetricsRegistry) -> Self {
         let all = Self {
             malformed: Family::default(),
@@ -106,7 +106,7 @@ impl Reflections {
     }
 }
 
-/// Follows what `source` names until asked to stop. The rows outlive the future, as they were.
+/// Follows `source` until asked to stop. The rows stay after the future has ended, unchanged.
 pub fn reflect<R: Row>(
     client: &Client,
     source: WatchSource,
@@ -117,7 +117,7 @@ pub fn reflect<R: Row>(
     (rows, drive(client, (source, Patience::USUAL), writer, parts, stop))
 }
 
-/// As [`reflect`], where whoever reads the rows counts on a server that answers being heard within `within`: less than
+/// As [`reflect`], for a reader that relies on a server that answers being heard within `within`. Less than
 /// [`HEARD_WITHIN`](super::HEARD_WITHIN) costs more requests.
 pub fn reflect_within<R: Row>(
     client: &Client,
@@ -129,7 +129,7 @@ pub fn reflect_within<R: Row>(
     (rows, drive(client, (source, Patience::within(within)), writer, parts, stop))
 }
 
-/// Follows what `source` names and keeps nothing of it: each event goes to whoever reads the feed.
+/// Follows `source` and keeps nothing of it: each event goes to the reader of the feed.
 pub fn follow<R: Row>(
     client: &Client,
     source: WatchSource,
@@ -163,7 +163,7 @@ fn drive<R: Row, K: Keep<R> + 'static>(
         repeats: Repeats::every(REPEAT_WINDOW),
     };
     async move {
-        // In this order: a stop waits for nothing, and it comes once.
+        // The stop comes first: it must not wait, and it comes only once.
         tokio::select! {
             biased;
             () = stop.requested() => {}
@@ -172,7 +172,7 @@ fn drive<R: Row, K: Keep<R> + 'static>(
     }
 }
 
-/// Where a reflector stands.
+/// The state of a reflector.
 enum Phase {
     List,
     Watch { version: String },
@@ -197,9 +197,9 @@ struct PageMeta {
 
 /// Why a list or a watch ended.
 enum Trouble {
-    /// What we know is too old to go on from.
+    /// The known version is too old to continue from.
     Gone,
-    /// The server answers, and not with what was asked: where we were may mean nothing to it.
+    /// The server answers, but not with what was requested: the known version may mean nothing to it.
     Refused(String),
     /// The role of this program does not allow it.
     Forbidden(String),
@@ -214,7 +214,7 @@ impl From<kube::Error> for Trouble {
             return match status.code {
                 410 => Self::Gone,
                 403 => Self::Forbidden(why),
-                // A version that is still to come: of a server that was restored from a copy, or that begins anew.
+                // A version in the server's future: the server was restored from a backup, or started from scratch.
                 504 if status.message.contains("Too large resource version") => Self::Refused(why),
                 408 | 429 | 500.. => Self::Failed(why),
                 _ => Self::Refused(why),
@@ -224,8 +224,8 @@ impl From<kube::Error> for Trouble {
     }
 }
 
-/// Whether what failed before counts no more. A server that says how far it has forgotten is there again after an
-/// outage: whoever waited for it must not wait once more for as long, before he reads what he missed.
+/// Whether earlier failures no longer count. A server that reports a version as too old has recovered from an outage:
+/// the reader must not wait once more for as long before it reads what it missed.
 fn forgives(trouble: &Trouble, lasted: Duration) -> bool {
     match trouble {
         Trouble::Gone => true,
@@ -247,8 +247,8 @@ struct Driver<R: Row, K> {
 
 impl<R: Row, K: Keep<R>> Driver<R, K> {
     async fn run(mut self) {
-        // A list that succeeds says nothing of watches: a server that allows the one and not the other would be asked for lists
-        // without a pause that grows.
+        // A list that succeeds says nothing about watches. If a server allows lists but not watches, lists would be
+        // requested again and again without a growing pause.
         let (mut lists, mut watches) = (Backoff { failures: 0 }, Backoff { failures: 0 });
         let mut phase = Phase::List;
         loop {
@@ -268,7 +268,7 @@ impl<R: Row, K: Keep<R>> Driver<R, K> {
                         let why = short.then(|| Trouble::Failed("the watch ended at once".to_owned()));
                         (Phase::Watch { version }, why)
                     }
-                    // A list does not help who may not watch, but it is all that there is of news.
+                    // If watching is forbidden, a list does not fix that, but it is the only way to get changes.
                     Err(trouble @ (Trouble::Gone | Trouble::Refused(_) | Trouble::Forbidden(_))) => {
                         (Phase::List, Some(trouble))
                     }
@@ -293,7 +293,7 @@ impl<R: Row, K: Keep<R>> Driver<R, K> {
         }
     }
 
-    /// Reads everything, page by page, and returns the version to watch from.
+    /// Reads everything, page by page; returns the version to watch from.
     async fn list(&mut self) -> Result<String, Trouble> {
         self.keep.begin().await;
         let mut next = None;
@@ -329,7 +329,7 @@ impl<R: Row, K: Keep<R>> Driver<R, K> {
         }
     }
 
-    /// Follows what changes until the server ends it or falls silent, and keeps in `version` how far it came.
+    /// Follows changes until the server ends the watch or falls silent. `version` keeps how far it came.
     async fn watch(&mut self, version: &mut String) -> Result<(), Trouble> {
         let wanted = WatchParams {
             label_selector: self.source.labels.clone(),
@@ -346,7 +346,7 @@ impl<R: Row, K: Keep<R>> Driver<R, K> {
         let late = |_| Trouble::Failed(format!("no answer to a watch in {}", show_duration(open)));
         let mut events = std::pin::pin!(events.await.map_err(late)??);
         self.keep.heard(self.clock.mono());
-        // Not all at once: they begin together when the server comes back.
+        // With jitter: all watches begin together when the server comes back.
         let silence = jittered(silence, &*self.clock);
         loop {
             let event = match tokio::time::timeout(silence, events.try_next()).await {
@@ -423,8 +423,8 @@ impl<R: Row, K: Keep<R>> Driver<R, K> {
     }
 }
 
-/// Whether this is one line that is no event, behind which the stream goes on. The library takes every JSON object
-/// that it cannot read for a status, in which then nothing is said.
+/// Whether this is a single line that is not an event, after which the stream continues. The library takes every JSON
+/// object that it cannot read for a status, and that status is then empty.
 fn is_one_bad_line(error: &kube::Error) -> bool {
     if let kube::Error::Api(status) = error {
         return status.code == 0 && status.message.is_empty() && status.reason.is_empty();
@@ -432,8 +432,8 @@ fn is_one_bad_line(error: &kube::Error) -> bool {
     matches!(error, kube::Error::SerdeError(_))
 }
 
-/// An object without a version moves nothing. Versions of one server only grow: one that is behind us comes from a
-/// server that has lost what we know, and what it told us before may never have been.
+/// An object without a version changes nothing. Versions of one server only grow: a lower one comes from a server that
+/// has lost what this process knows, and objects that it reported before may never have existed.
 fn advance(version: &mut String, to: &str) -> Result<(), Trouble> {
     if let (Ok(here), Ok(there)) = (version.parse::<u64>(), to.parse::<u64>())
         && there < here

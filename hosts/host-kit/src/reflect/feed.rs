@@ -1,7 +1,8 @@
 //! Events instead of rows, for a kind of which there are too many to keep: pods.
 //!
-//! Whoever reads the feed keeps what it needs. When it is slow, the watch waits: the feed holds a bounded number of
-//! events and loses none. A list comes between [`ReflectEvent::Begin`] and [`ReflectEvent::Whole`]; what is known and was not in it is gone.
+//! The reader of the feed keeps what it needs. When the reader is slow, the watch waits: the feed holds a bounded
+//! number of events and loses none. A list comes between [`ReflectEvent::Begin`] and [`ReflectEvent::Whole`]; a known
+//! object that was not in it is gone.
 
 use super::object::{Object, Row};
 use super::table::{Keep, Skipped};
@@ -11,24 +12,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::sync::mpsc;
 
-/// What happened.
+/// An event of a feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReflectEvent<R> {
     /// A list begins.
     Begin,
-    /// An object that is there, listed or changed.
+    /// An object that exists, listed or changed.
     Seen {
         /// Its UID.
         uid: String,
-        /// What is kept of it.
+        /// Its row.
         row: Arc<R>,
     },
-    /// An object that is there no more.
+    /// An object that does not exist any more.
     Gone {
         /// Its UID.
         uid: String,
     },
-    /// The list is whole.
+    /// The list is complete.
     Whole,
 }
 
@@ -40,23 +41,23 @@ pub struct Feed<R> {
 }
 
 impl<R> Feed<R> {
-    /// The next event; nothing once nobody writes any more.
+    /// The next event; `None` once the writer is gone.
     pub async fn next(&mut self) -> Option<ReflectEvent<R>> {
         self.events.recv().await
     }
 
-    /// The next event, if it is there already.
+    /// The next event, if it has already arrived.
     pub fn ready(&mut self) -> Option<ReflectEvent<R>> {
         self.events.try_recv().ok()
     }
 
-    /// Whether a list has been read whole.
+    /// Whether a list has been read completely.
     pub fn is_synced(&self) -> bool {
         self.synced.load(Ordering::Acquire)
     }
 }
 
-/// How many events wait for their reader.
+/// How many events may wait for their reader.
 const EVENTS_MAX: usize = 1024;
 
 pub(super) fn feed<R>() -> (Feeder<R>, Feed<R>) {
@@ -65,14 +66,14 @@ pub(super) fn feed<R>() -> (Feeder<R>, Feed<R>) {
     (Feeder { sender, synced: synced.clone() }, Feed { events, synced })
 }
 
-/// The end of a feed that writes.
+/// The writing side of a feed.
 pub(super) struct Feeder<R> {
     sender: mpsc::Sender<ReflectEvent<R>>,
     synced: Arc<AtomicBool>,
 }
 
 impl<R: Row> Feeder<R> {
-    /// A reader that is gone wants to know nothing.
+    /// If the reader is gone, the event is dropped.
     async fn tell(&self, event: ReflectEvent<R>) {
         let _nobody_reads = self.sender.send(event).await;
     }

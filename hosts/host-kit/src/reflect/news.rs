@@ -1,13 +1,14 @@
-//! What has changed since a reader last looked: of tens of thousands of rows mostly one has.
+//! Tells a reader what has changed since it last looked: of tens of thousands of rows, mostly one has changed.
 //!
-//! The last changes are kept with what was there before them. Whoever has seen all but some of these is told of the
-//! objects that they are about; whoever comes later, or after a list, reads everything.
+//! The last changes are kept, each with the row from before it. A reader that has missed only some of these gets the
+//! objects that they are about. A reader that has missed more, or a list, reads everything.
 
 use super::object::ObjectKey;
 use super::table::CachedRow;
 use std::collections::{BTreeMap, VecDeque};
 
-/// How many changes are kept: more than come between two looks, unless so much changes that reading all is cheaper.
+/// How many changes are kept: more than come between two looks, unless so much changes that reading everything is
+/// cheaper.
 const CHANGES_MAX: usize = 256;
 
 /// What has changed.
@@ -15,14 +16,14 @@ const CHANGES_MAX: usize = 256;
 pub struct RowChanges<'a, R> {
     /// All rows as they are now.
     pub rows: &'a BTreeMap<ObjectKey, CachedRow<R>>,
-    /// The objects that have changed, each once, in the order of their keys; nothing where that may be all of them.
+    /// The objects that have changed, each once, in the order of their keys; `None` if all may have changed.
     pub changes: Option<Vec<RowChange<'a, R>>>,
 }
 
-/// What has changed of one object.
+/// The change of one object.
 #[derive(Debug)]
 pub struct RowChange<'a, R> {
-    /// Which.
+    /// The object.
     pub key: &'a ObjectKey,
     /// Its row when the reader last looked.
     pub before: Option<&'a CachedRow<R>>,
@@ -34,7 +35,7 @@ pub struct RowChange<'a, R> {
 #[derive(Debug)]
 pub(super) struct Log<R> {
     changes: VecDeque<(ObjectKey, Option<CachedRow<R>>)>,
-    /// How many there ever were.
+    /// The number of changes so far.
     end: u64,
 }
 
@@ -47,7 +48,7 @@ impl<R> Log<R> {
         self.end
     }
 
-    /// An object has changed, whose row was this.
+    /// Records that an object has changed; `before` is its previous row.
     pub(super) fn note(&mut self, key: ObjectKey, before: Option<CachedRow<R>>) {
         if self.changes.len() == CHANGES_MAX {
             self.changes.pop_front();
@@ -56,13 +57,13 @@ impl<R> Log<R> {
         self.end += 1;
     }
 
-    /// Everything may have changed.
+    /// Records that everything may have changed.
     pub(super) fn begin_anew(&mut self) {
         self.changes.clear();
         self.end += 1;
     }
 
-    /// What has changed after the first `seen` changes, while the rows are now these.
+    /// What has changed after the first `seen` changes, given the present rows.
     pub(super) fn since<'a>(
         &'a self,
         seen: u64,

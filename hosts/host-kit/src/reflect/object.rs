@@ -1,4 +1,4 @@
-//! One object as it arrives: its name, and its row or why it has none. Reading one never fails.
+//! One object as it arrives: its name, and its row or the reason why it has none. Reading never fails.
 
 use crate::events::cut;
 use serde::de::{Deserialize, DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -6,32 +6,32 @@ use serde_json::{Map, Value};
 use std::fmt;
 use std::sync::Arc;
 
-/// What is kept and logged of why an object is malformed, in bytes: it quotes what somebody wrote, which may be huge.
+/// The most bytes that are kept and logged of the reason: it quotes what somebody wrote, which may be huge.
 const WHY_MAX: usize = 1024;
 
 /// What a program keeps of an object.
 pub trait Row: Sized + Send + Sync + 'static {
     /// The kind, for logs and metrics.
     const KIND: &'static str;
-    /// Whether it looks at `metadata.managedFields`. They are the most of many objects, so where nobody looks they are not
-    /// even read, and the object has none.
+    /// Whether the row uses `metadata.managedFields`. They are the largest part of many objects, so unless they are
+    /// used they are not even read, and the object has none.
     const OWNERS: bool;
 
-    /// Reads an object; why it is none, for the person on call.
+    /// Reads an object; on failure returns the reason, for the person on call.
     fn read(object: &Value) -> Result<Self, String>;
 }
 
-/// Which object.
+/// The identity of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectKey {
-    /// Its namespace; empty for one that is the whole cluster's.
+    /// Its namespace; empty for a cluster-scoped object.
     pub namespace: String,
     /// Its name.
     pub name: String,
 }
 
 impl ObjectKey {
-    /// An object of the whole cluster's.
+    /// A cluster-scoped object.
     pub fn cluster(name: &str) -> Self {
         Self { namespace: String::new(), name: name.to_owned() }
     }
@@ -49,7 +49,7 @@ impl fmt::Display for ObjectKey {
 /// An object that arrived.
 #[derive(Debug)]
 pub(super) struct Object<R> {
-    /// Empty where it has no name, which only a broken server sends.
+    /// Empty if the object has no name, which only a broken server sends.
     pub(super) key: ObjectKey,
     pub(super) uid: String,
     pub(super) version: String,
@@ -78,13 +78,13 @@ impl<R: Row> Object<R> {
 
 impl<'de, R: Row> Deserialize<'de> for Object<R> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        // The whole object lives only here, one at a time.
+        // The whole object exists only here, one at a time.
         let part = if R::OWNERS { Part::Rest } else { Part::Object };
         part.deserialize(deserializer).map(|value| Self::of(&value))
     }
 }
 
-/// Where in an object without owners we are.
+/// The position in an object that is read without its owners.
 #[derive(Clone, Copy)]
 enum Part {
     Object,
@@ -127,7 +127,7 @@ impl<'de> Visitor<'de> for Part {
         Ok(Value::Object(kept))
     }
 
-    // What is no object is read as what it is, so that it is told as one that is malformed.
+    // A value that is not an object is read as it is, so that it is reported as malformed.
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut all = Vec::new();
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// Keeps everything that it is shown.
+    /// Keeps everything that it is given.
     struct Shown<const OWNERS: bool>(Value);
 
     impl<const OWNED: bool> Row for Shown<OWNED> {

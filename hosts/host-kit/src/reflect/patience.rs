@@ -1,39 +1,39 @@
-//! How long a watch may be silent, and a request for one unanswered.
+//! How long a watch may be silent, and how long a request for a watch may stay unanswered.
 //!
-//! A server that has nothing to tell sends a bookmark each minute or so. A connection that is open at this end alone
-//! (the machine at the other end is gone, a firewall has forgotten it) brings none, and nothing ends it. So a silent
-//! watch is begun anew from where it was: that costs a server that lives one request, and its answer is a sign of life.
+//! A server without changes sends a bookmark about once a minute. A connection that is open at this end alone (the
+//! machine at the other end is gone, a firewall has forgotten it) delivers nothing, and nothing ends it. So a silent
+//! watch is started again from where it was: for a live server that is one request, and its answer is a sign of life.
 
 use super::Backoff;
 use std::time::Duration;
 
-/// Within this time a server that answers is heard, whatever became of the connection that a watch had. Who undoes
+/// A server that answers is heard within this time, whatever happened to the connection of a watch. Code that undoes
 /// something because nothing was heard must wait longer.
 pub const HEARD_WITHIN: Duration = Duration::from_secs(120);
 
-/// For those who look only now and then at when something was last heard.
+/// For readers that check only now and then when something was last heard.
 const LOOK: Duration = Duration::from_secs(5);
 
 /// How long to wait for a watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Patience {
-    /// For its next word, before the jitter.
+    /// For its next event, before the jitter.
     pub(super) silence: Duration,
-    /// For its beginning. A first try may go into another connection that is dead, so there is time for two.
+    /// For its start. A first attempt may use another dead connection, so there is time for two.
     pub(super) open: Duration,
 }
 
 impl Patience {
     pub(super) const USUAL: Self = Self::within(HEARD_WITHIN);
 
-    /// Such that a server that answers is heard within this time, or within [`HEARD_WITHIN`], where that is less. Of two
-    /// minutes: 72 s of silence, 86.4 s with the jitter, and 12 s for each try.
+    /// Chosen so that a server that answers is heard within this time, or within [`HEARD_WITHIN`] if that is less. For
+    /// two minutes: 72 s of silence, 86.4 s with the jitter, and 12 s for each attempt.
     pub(super) const fn within(time: Duration) -> Self {
         let time = if time.as_millis() < HEARD_WITHIN.as_millis() { time } else { HEARD_WITHIN };
         Self { silence: parts_of_ten(time, 6), open: parts_of_ten(time, 1) }
     }
 
-    /// The longest time without a word of a server that answers the second try.
+    /// The longest time without an event from a server that answers the second attempt.
     const fn longest(self) -> Duration {
         let pause = Backoff::FIRST;
         parts_of_ten(self.silence.saturating_add(pause), 12).saturating_add(self.open.saturating_mul(2))

@@ -1,4 +1,4 @@
-//! The rows of one kind, and how they follow what arrives. No I/O, no clock.
+//! The rows of one kind, and how they change with the objects that arrive. No I/O, no clock.
 
 use super::news::{Log, RowChanges};
 use super::object::{Object, ObjectKey, Row};
@@ -11,12 +11,12 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::sync::watch;
 
-/// A row and whether its object has become unreadable since.
+/// A row, and whether its object has become unreadable since.
 #[derive(Debug)]
 pub struct CachedRow<R> {
-    /// As it was last read.
+    /// The row as it was last read.
     pub row: Arc<R>,
-    /// Since when the object that is there now cannot be read; `None` where this is what is there.
+    /// Since when the present object cannot be read; `None` if the row is that of the present object.
     pub stale_since: Option<Mono>,
     uid: String,
 }
@@ -27,11 +27,11 @@ impl<R> Clone for CachedRow<R> {
     }
 }
 
-/// The rows of one kind. Clones are the same rows, and each knows for itself which changes it has seen.
+/// The rows of one kind. Clones share the rows, but each remembers for itself which changes it has seen.
 pub struct Rows<R> {
     table: Arc<RwLock<Table<R>>>,
     revision: watch::Receiver<u64>,
-    /// How many changes [`Rows::news`] has told of.
+    /// How many changes [`Rows::news`] has reported.
     seen: u64,
 }
 
@@ -41,14 +41,14 @@ impl<R> Clone for Rows<R> {
     }
 }
 
-/// Rows, and objects that have none.
+/// Rows, and objects that have no row.
 type Listing<R> = (BTreeMap<ObjectKey, CachedRow<R>>, BTreeMap<ObjectKey, String>);
 
 #[derive(Debug)]
 struct Table<R> {
     rows: BTreeMap<ObjectKey, CachedRow<R>>,
     malformed: BTreeMap<ObjectKey, String>,
-    /// What a list that has begun has brought so far.
+    /// The objects of a list that has begun, so far.
     listing: Option<Listing<R>>,
     log: Log<R>,
     synced: bool,
@@ -60,22 +60,22 @@ struct Table<R> {
 pub(super) struct Skipped {
     pub(super) key: ObjectKey,
     pub(super) why: String,
-    /// Whether an older row of it stays.
+    /// Whether an older row of the object is kept.
     pub(super) kept: bool,
 }
 
-/// Where what arrives is kept.
+/// Stores the objects that arrive.
 pub(super) trait Keep<R>: Send {
-    /// A list begins; readers keep what was there until it is whole. To ask is not to hear: while the server does not
-    /// answer, the rows grow older.
+    /// A list begins; readers keep the previous rows until it is complete. A request is not a sign of life: while the
+    /// server does not answer, the rows grow older.
     fn begin(&mut self) -> impl Future<Output = ()> + Send;
     /// An object of a list.
     fn listed(&mut self, object: Object<R>, now: Mono) -> impl Future<Output = Option<Skipped>> + Send;
-    /// A list is whole: what was not in it is gone.
+    /// A list is complete: what was not in it is gone.
     fn done(&mut self, now: Mono) -> impl Future<Output = ()> + Send;
-    /// An object that is new or has changed.
+    /// An object is new or has changed.
     fn applied(&mut self, object: Object<R>, now: Mono) -> impl Future<Output = Option<Skipped>> + Send;
-    /// An object that is gone.
+    /// An object was deleted.
     fn deleted(&mut self, object: Object<R>, now: Mono) -> impl Future<Output = ()> + Send;
     /// The watch is alive.
     fn heard(&mut self, now: Mono);
@@ -83,7 +83,7 @@ pub(super) trait Keep<R>: Send {
     fn rows(&self) -> usize;
 }
 
-/// The end of the rows that writes.
+/// The writing side of the rows.
 pub(super) struct Writer<R> {
     table: Arc<RwLock<Table<R>>>,
     revision: watch::Sender<u64>,
@@ -107,7 +107,7 @@ impl<R: Row> Writer<R> {
         change(&mut self.table.write().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// A change that the server told at `now`.
+    /// Applies a change that the server reported at `now`.
     fn change<T>(&self, now: Mono, change: impl FnOnce(&mut Table<R>) -> T) -> T {
         self.write(|table| {
             table.heard = Some(now);
@@ -173,8 +173,8 @@ impl<R: Row> Keep<R> for Writer<R> {
     }
 }
 
-/// A good row replaces whatever was there. A bad one leaves the old row of the *same* object and marks it; the old row
-/// of another object of that name says nothing about this one.
+/// A valid row replaces any previous one. An invalid one keeps the old row of the *same* object, and marks it as stale.
+/// The old row of another object with that name says nothing about this one.
 fn put<R>(
     rows: &mut BTreeMap<ObjectKey, CachedRow<R>>,
     malformed: &mut BTreeMap<ObjectKey, String>,
@@ -214,17 +214,17 @@ impl<R: Row> Rows<R> {
         self.read(|table| table.rows.get(key).cloned())
     }
 
-    /// All rows as they are now; later changes do not show in what is returned.
+    /// All rows as they are now; the copy does not change later.
     pub fn all(&self) -> BTreeMap<ObjectKey, CachedRow<R>> {
         self.read(|table| table.rows.clone())
     }
 
-    /// Looks at the rows in place, without a copy. Writers wait meanwhile.
+    /// Reads the rows in place, without a copy. Writers wait meanwhile.
     pub fn with<T>(&self, look: impl FnOnce(&BTreeMap<ObjectKey, CachedRow<R>>) -> T) -> T {
         self.read(|table| look(&table.rows))
     }
 
-    /// Looks at what has changed since this was last asked of the same clone, at first at everything; nothing where
+    /// Reads what has changed since the last call on the same clone; the first call reads everything. Returns `None` if
     /// nothing has changed. Writers wait meanwhile.
     pub fn news<T>(&mut self, look: impl FnOnce(RowChanges<'_, R>) -> T) -> Option<T> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
@@ -232,36 +232,36 @@ impl<R: Row> Rows<R> {
         (seen != table.log.end()).then(|| look(table.log.since(seen, &table.rows)))
     }
 
-    /// Looks at all rows in place; what [`Rows::news`] tells of next is what changes after this. Writers wait meanwhile.
+    /// Reads all rows in place; [`Rows::news`] then reports only later changes. Writers wait meanwhile.
     pub fn catch_up<T>(&mut self, look: impl FnOnce(&BTreeMap<ObjectKey, CachedRow<R>>) -> T) -> T {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
         self.seen = table.log.end();
         look(&table.rows)
     }
 
-    /// The objects that are there and cannot be read, and why.
+    /// The objects that exist but cannot be read, with the reasons.
     pub fn malformed(&self) -> BTreeMap<ObjectKey, String> {
         self.read(|table| table.malformed.clone())
     }
 
-    /// Whether everything that was there at some moment has been read. Once true it stays true: rows survive an
-    /// outage of the API server, with their age.
+    /// Whether all objects that existed at some moment have been read. Once true it stays true: rows survive an outage
+    /// of the API server, with their age.
     pub fn is_synced(&self) -> bool {
         self.read(|table| table.synced)
     }
 
-    /// For how long nothing has been heard, not even that nothing changed; `None` before the first word.
+    /// How long nothing has been heard, not even that nothing changed; `None` before anything was heard.
     pub fn silence(&self, now: Mono) -> Option<Duration> {
         self.read(|table| table.heard).map(|heard| now.since(heard))
     }
 
-    /// Waits for the next change of any row; false once nobody writes any more.
+    /// Waits for the next change of any row; returns false once the writer is gone.
     pub async fn changed(&mut self) -> bool {
         self.revision.changed().await.is_ok()
     }
 
-    /// A check for `/readyz`: synced, and not silent for longer than `most`. Of a server that answers something is heard
-    /// within [`HEARD_WITHIN`](super::HEARD_WITHIN), also where nothing changes.
+    /// A check for `/readyz`: synced, and not silent for longer than `most`. A server that answers is heard within
+    /// [`HEARD_WITHIN`](super::HEARD_WITHIN), even if nothing changes.
     pub fn check(&self, most: Duration) -> impl Fn(Mono) -> CheckResult + Send + Sync + 'static {
         let rows = self.clone();
         move |now| match (rows.is_synced(), rows.silence(now)) {

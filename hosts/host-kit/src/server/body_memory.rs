@@ -1,38 +1,39 @@
-//! The memory that the bodies of a server's requests may take together.
+//! Limits the memory that all request bodies of a server may use together.
 //!
-//! Room is taken for the whole body before any of it is kept, and given back when the last part of it is no longer needed: the
-//! answer may still be sent from it. Whoever finds none waits, in order of arrival, for a limited time.
+//! Memory is reserved for the whole body before any of it is stored. It is released when the last part of the body is
+//! not needed any more: the answer may still be sent from it. A request that finds no free memory waits, in order of
+//! arrival, for a limited time.
 
 use hyper::body::Bytes;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Smaller bodies need no room: as many as there are connections are little. The names of 5,000 nodes are within it, so
-/// that a scheduler which sends names never waits behind those that send whole nodes.
+/// Smaller bodies need no reservation: even one for each connection uses little memory. The names of 5,000 nodes fit,
+/// so that a scheduler that sends names never waits behind those that send whole nodes.
 const SMALL: usize = 256 << 10;
 
-/// Room is counted in these, since a semaphore gives away 2³² at most at once.
+/// Memory is counted in this unit, since a semaphore has at most 2³² permits.
 const UNIT: usize = 1 << 10;
 
-/// What is left.
+/// The memory that is left.
 pub(super) struct BodyMemory {
     left: Arc<Semaphore>,
     units: usize,
 }
 
-/// Room for one body.
+/// The reservation for one body.
 pub(super) struct BodyPermit(Option<OwnedSemaphorePermit>);
 
 impl BodyMemory {
-    /// For so many bytes.
+    /// Creates it with this many bytes.
     pub(super) fn new(bytes: usize) -> Self {
         let units = bytes.div_ceil(UNIT).min(Semaphore::MAX_PERMITS);
         Self { left: Arc::new(Semaphore::new(units)), units }
     }
 
-    /// Room for a body of so many bytes, if there is any within this time. A body that is larger than all the room takes all
-    /// of it.
+    /// Reserves memory for a body of this many bytes, if there is enough within this time. A body that is larger than
+    /// all the memory takes all of it.
     pub(super) async fn take(&self, bytes: usize, within: Duration) -> Option<BodyPermit> {
         if bytes <= SMALL {
             return Some(BodyPermit(None));
@@ -43,7 +44,7 @@ impl BodyMemory {
     }
 }
 
-/// A body and its room.
+/// A body and its reservation.
 struct Kept {
     bytes: Vec<u8>,
     _room: OwnedSemaphorePermit,
@@ -56,7 +57,7 @@ impl AsRef<[u8]> for Kept {
 }
 
 impl BodyPermit {
-    /// The body, with its room until its last part is dropped.
+    /// Stores the body, and keeps the reservation until its last part is dropped.
     pub(super) fn keep(self, bytes: Vec<u8>) -> Bytes {
         match self.0 {
             None => Bytes::from(bytes),

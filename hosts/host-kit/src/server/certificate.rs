@@ -1,13 +1,13 @@
-//! When a certificate begins and ends, read from its DER form.
+//! Reads from a certificate in DER form when it begins and ends.
 //!
-//! Nothing but the two times is looked at; whether the certificate is sound is for the TLS library to say. The bytes
-//! come from a file that somebody else writes, so nothing in them is trusted.
+//! Only the two times are read; the TLS library checks whether the certificate is valid. The bytes come from a file
+//! that somebody else writes, so nothing in them is trusted.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
 use std::fmt;
 
-/// The times between which a certificate is good.
+/// The times between which a certificate is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Validity {
     pub(super) not_before: Timestamp,
@@ -17,11 +17,11 @@ pub(super) struct Validity {
 /// Why bytes are not a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertificateError {
-    /// They end before what they announce.
+    /// They end too early.
     Short,
-    /// Something else stands where this should be.
+    /// They have something else where this should be.
     Expected(&'static str),
-    /// A time is none.
+    /// A time is not valid.
     Time,
 }
 
@@ -71,14 +71,14 @@ impl<'b> Der<'b> {
         self.take(1).map(|bytes| bytes[0])
     }
 
-    /// One element: its tag and its content.
+    /// Reads one element: its tag and its content.
     fn element(&mut self) -> Result<(u8, Der<'b>), CertificateError> {
         let tag = self.byte()?;
         let first = self.byte()?;
         let length = if first < 0x80 {
             usize::from(first)
         } else {
-            // More than four bytes of length is no certificate, and none at all is BER.
+            // A length of more than four bytes is no certificate, and a missing length is BER.
             let count = usize::from(first & 0x7f);
             if count == 0 || count > 4 {
                 return Err(CertificateError::Expected("definite length"));
@@ -186,7 +186,7 @@ mod tests {
             for value in 0..=255 {
                 let mut changed = whole.clone();
                 changed[at] = value;
-                // Only that it comes back matters: most changes are refused, some give another time.
+                // Only that it returns matters: most changes are refused, some give another time.
                 let _any = validity(&changed);
             }
         }

@@ -1,9 +1,10 @@
-//! A stream that gives up on a client that is too slow, by what the connection is waiting for.
+//! A stream that closes the connection of a client that is too slow, depending on what the connection waits for.
 //!
-//! One [`Progress`] a connection is shared between the stream and the service behind it: the service says when it has
-//! a request and when the answer is out, the stream sees bytes come and go. The clock runs until a connection's first byte,
-//! while it is idle, while a head is coming in (from its first byte, however slowly the others drip), and while the client takes
-//! nothing of an answer. A body's clock is the service's own, since a body that is late still gets an answer.
+//! Each connection has one [`Progress`], which the stream and the service share. The service records when it has a
+//! request and when the answer is sent; the stream sees the bytes. Time is limited until a connection's first byte,
+//! while the connection is idle, while a head arrives (from its first byte, however slowly the others come), and while
+//! the client takes nothing of an answer. The service itself limits the time for a body, since a late body still gets
+//! an answer.
 
 use super::Times;
 use std::future::Future;
@@ -27,24 +28,25 @@ pub(super) enum Phase {
     Busy,
 }
 
-/// What a connection is doing, and how much of a head it has seen.
+/// The phase of a connection, and how many bytes of a head it has seen.
 #[derive(Debug)]
 pub(super) struct Progress {
-    /// Counts the changes of phase; its remainder by three is the phase.
+    /// Counts the changes of phase; the phase is its remainder modulo three.
     steps: AtomicU64,
     head_bytes: AtomicU64,
-    /// The turns that all connections of a server take when they begin to wait for their clients.
+    /// The counter of turns for all connections of a server. A connection takes a turn when it begins to wait for its
+    /// client.
     turns: Arc<AtomicU64>,
-    /// The last turn of this one.
+    /// The last turn of this connection.
     turn: AtomicU64,
-    /// Whether an answer is going out that the client does not take.
+    /// Whether the client takes nothing of an answer that is being sent.
     stuck: AtomicBool,
-    /// Whether the time for its first byte is over.
+    /// Whether the time for its first byte has run out.
     silent: AtomicBool,
 }
 
 impl Progress {
-    /// A new connection waits for a request.
+    /// Creates the state of a new connection, which waits for a request.
     pub(super) fn new(turns: Arc<AtomicU64>) -> Self {
         let turn = AtomicU64::new(turns.fetch_add(1, Ordering::Relaxed));
         let (steps, head_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -52,8 +54,8 @@ impl Progress {
         Self { steps, head_bytes, turns, turn, stuck, silent }
     }
 
-    /// Where a connection stands among those that wait for their clients: before it has asked anything, and since which
-    /// turn. Nothing while it has a request or an answer.
+    /// The rank of a connection among those that wait for their clients: whether it has had a request, and since which
+    /// turn it waits. `None` while it has a request or an answer.
     pub(super) fn waits_since(&self) -> Option<(bool, u64)> {
         match self.phase() {
             Phase::Idle | Phase::Head if !self.stuck.load(Ordering::Relaxed) => {
@@ -63,7 +65,7 @@ impl Progress {
         }
     }
 
-    /// Whether nothing came in the time for the first byte.
+    /// Whether no byte arrived in the time for the first byte.
     pub(super) fn was_silent(&self) -> bool {
         self.silent.load(Ordering::Relaxed)
     }
@@ -81,7 +83,8 @@ impl Progress {
         }
     }
 
-    /// Goes on to a phase; staying in one changes nothing. All on the task of the connection, so nothing races.
+    /// Advances to a phase; entering the present one changes nothing. Only the connection's own task calls this, so
+    /// there is no race.
     pub(super) fn enter(&self, phase: Phase) {
         if phase == Phase::Idle {
             self.head_bytes.store(0, Ordering::Relaxed);
@@ -97,13 +100,13 @@ impl Progress {
     }
 }
 
-/// The stream with its clocks.
+/// The stream with its timers.
 pub(super) struct Clocked<S> {
     stream: S,
     progress: Arc<Progress>,
     times: Times,
     reading: Pin<Box<Sleep>>,
-    /// The step that `reading` was set for.
+    /// The step for which `reading` was set.
     set_for: Option<u64>,
     writing: Option<Pin<Box<Sleep>>>,
 }
@@ -118,15 +121,15 @@ impl<S> Clocked<S> {
         self.reading.as_mut().reset(tokio::time::Instant::now() + after);
     }
 
-    /// How long it may wait for a request.
+    /// How long the connection may wait for a request.
     fn idle_max(&self) -> Duration {
         if self.progress.has_asked() { self.times.idle } else { self.times.first_byte }
     }
 
-    /// Whether the client has used up the time of the phase that the connection is in.
+    /// Whether the client has used up the time of the connection's phase.
     fn late(&mut self, context: &mut Context<'_>) -> bool {
         let after = match self.progress.phase() {
-            // The service is done and the answer is not out yet: that is no idle connection.
+            // The service is done but the answer is not sent yet, so the connection is not idle.
             Phase::Idle if self.writing.is_some() => return false,
             Phase::Idle => self.idle_max(),
             Phase::Head => self.times.head,
@@ -140,7 +143,7 @@ impl<S> Clocked<S> {
         self.reading.as_mut().poll(context).is_ready()
     }
 
-    /// Starts the clock of a client that takes nothing, and looks at it.
+    /// Starts the timer of a client that takes nothing, and checks it.
     fn stalled(&mut self, context: &mut Context<'_>) -> bool {
         let after = self.times.write;
         self.progress.stuck.store(true, Ordering::Relaxed);
@@ -154,7 +157,8 @@ impl<S> Clocked<S> {
                 self.progress.stuck.store(false, Ordering::Relaxed);
             }
             if self.progress.phase() == Phase::Idle {
-                // Bytes of the answer went out, so idleness begins anew; the task is woken when it has lasted.
+                // Bytes of the answer were sent, so the idle time starts again; the timer wakes the task when it is
+                // over.
                 self.set_for = Some(self.progress.steps.load(Ordering::Relaxed));
                 self.restart(self.idle_max());
                 let _woken_later = self.reading.as_mut().poll(context);

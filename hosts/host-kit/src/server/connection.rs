@@ -1,4 +1,4 @@
-//! One connection from its first byte to its last.
+//! Serves one connection from its first byte to its last.
 
 use super::clocked::{Clocked, Phase, Progress, SlowReader};
 use super::{Certificates, RejectReason, Routes, Shared, Stream, request, tls};
@@ -20,7 +20,7 @@ pub(super) struct Connection<R> {
     pub(super) peer: SocketAddr,
     pub(super) progress: Arc<Progress>,
     pub(super) tls: Option<Certificates>,
-    /// Asked when the server drains.
+    /// Requested when the server drains.
     pub(super) ending: Stop,
 }
 
@@ -28,12 +28,12 @@ impl<R: Routes> Connection<R> {
     pub(super) async fn serve(self) {
         let Self { shared, stream, peer, progress, tls, ending } = self;
         let _open = shared.meter.opened();
-        // Small answers go out at once; that it cannot be set is no reason to refuse anybody.
+        // Small answers are sent at once. If the option cannot be set, the connection is served all the same.
         let _best_effort = stream.set_nodelay(true);
         match tls {
             None => talk(&shared, stream, (peer, progress), &ending).await,
             Some(certificates) => {
-                // A connection that has not even said hello is not waited for when the server drains.
+                // When the server drains, it does not wait for a connection that is still in its handshake.
                 let handshake = tokio::select! {
                     biased;
                     handshake = certificates.accept(stream, shared.limits.times().handshake) => handshake,
@@ -60,7 +60,7 @@ async fn talk<R: Routes, S: Stream>(
         async move { Ok::<_, Infallible>(request::answer(&shared, request, peer, progress).await) }
     });
     let connection = http1::Builder::new()
-        // The stream keeps the time of a head itself: it tells an idle connection from a slow one.
+        // The stream itself limits the time for a head: it can tell an idle connection from a slow one.
         .header_read_timeout(None)
         .serve_connection(TokioIo::new(stream), service);
     tokio::pin!(connection);
@@ -72,7 +72,7 @@ async fn talk<R: Routes, S: Stream>(
         }
     };
     if progress.was_silent() {
-        // Probes and balancers look whether a port is open: that is counted, and not worth a line.
+        // Probes and load balancers check whether a port is open: that is counted but not logged.
         shared.meter.refused(RejectReason::Silent);
     }
     if let Err(error) = result {
@@ -80,7 +80,7 @@ async fn talk<R: Routes, S: Stream>(
     }
 }
 
-/// Says what went wrong, where somebody can do something about it.
+/// Logs what went wrong, if somebody can do something about it.
 fn explain<R>(shared: &Shared<R>, peer: SocketAddr, progress: &Progress, error: &hyper::Error) {
     let io = error.source().and_then(|source| source.downcast_ref::<std::io::Error>());
     let slow_reader = io.is_some_and(|io| io.get_ref().is_some_and(|inner| inner.is::<SlowReader>()));
@@ -108,7 +108,7 @@ fn explain<R>(shared: &Shared<R>, peer: SocketAddr, progress: &Progress, error: 
             let what = format!("{} sent what is not HTTP ({error}); is that port meant?", peer.ip());
             shared.refuse(RejectReason::NotHttp, peer, &what);
         }
-        // A client that hangs up is none of our trouble.
+        // A client that closes the connection is not a problem of the server.
         (false, Phase::Idle | Phase::Head | Phase::Busy) => {
             tracing::debug!(%peer, "connection ended: {error}")
         }

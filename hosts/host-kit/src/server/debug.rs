@@ -1,6 +1,6 @@
-//! `/debug/config` and `/debug/log`: what a person looks at and turns at night.
+//! `/debug/config` and `/debug/log`: show the configuration, and change the log level.
 //!
-//! Only for whoever is on the machine itself, or shows the token.
+//! Only for clients on the same machine, or with the token.
 
 use crate::log::{Levels, Logs};
 use http::request::Parts;
@@ -9,19 +9,19 @@ use http_body_util::Full;
 use hyper::body::Bytes;
 use std::net::SocketAddr;
 
-/// Who may look.
+/// Decides who may see the pages.
 #[derive(Clone)]
 pub struct Guard {
     token: Option<String>,
 }
 
 impl Guard {
-    /// Whoever is on this machine, and whoever shows `token` as a bearer.
+    /// Allows clients on this machine, and those that send `token` as a bearer token.
     pub fn new(token: Option<String>) -> Self {
         Self { token }
     }
 
-    /// Whether this request may look.
+    /// Whether this request is allowed.
     pub fn admits(&self, head: &Parts, peer: SocketAddr) -> bool {
         let loopback = peer.ip().to_canonical().is_loopback();
         let shown = head
@@ -36,7 +36,7 @@ impl Guard {
     }
 }
 
-/// Compares without telling by its time how much was right.
+/// Compares in constant time, so that the time does not show how much was right.
 fn same(a: &[u8], b: &[u8]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differences, (a, b)| differences | (a ^ b)) == 0
 }
@@ -45,13 +45,13 @@ fn same(a: &[u8], b: &[u8]) -> bool {
 #[derive(Clone)]
 pub struct Debug {
     guard: Guard,
-    /// As [`crate::config::Values::render`] writes it: without secrets.
+    /// From [`crate::config::Values::render`], without secrets.
     config: String,
     logs: Option<Logs>,
 }
 
 impl Debug {
-    /// Shows `config`, and turns `logs` where there are any.
+    /// Shows `config`, and changes the level of `logs` if they are given.
     pub fn new(guard: Guard, config: String, logs: Option<Logs>) -> Self {
         Self { guard, config, logs }
     }

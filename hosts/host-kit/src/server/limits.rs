@@ -1,10 +1,10 @@
-//! How much of everything a client may take.
+//! The limits on what a client may use.
 
 use crate::config::parse::show_duration;
 use std::fmt;
 use std::time::Duration;
 
-/// What one server grants. Every time is between 1 ms and an hour, every number at least 1.
+/// The limits of one server. Every time is between 1 ms and an hour, every number at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ServerLimits {
     body_max: usize,
@@ -15,9 +15,9 @@ pub struct ServerLimits {
 }
 
 impl ServerLimits {
-    /// The limits that fit a scheduler's calls and a scrape: bodies up to `body_max` bytes and twice as many of all bodies in
-    /// flight, at most `connections_max` connections of which one address has a quarter, and times that a healthy client on
-    /// a bad day keeps.
+    /// Limits that suit a scheduler's calls and a scrape: bodies of up to `body_max` bytes, and twice as many bytes for
+    /// all bodies in flight; at most `connections_max` connections, a quarter of them from one address; and times that
+    /// a healthy client keeps even on a bad day.
     pub fn new(body_max: usize, connections_max: usize) -> Result<Self, LimitError> {
         for (name, value) in [("body_max", body_max), ("connections_max", connections_max)] {
             if value == 0 {
@@ -35,18 +35,19 @@ impl ServerLimits {
                 first_byte: Duration::from_secs(5),
                 head: Duration::from_secs(5),
                 room: Duration::from_secs(2),
-                // 90 MB in it are 9 MB/s; kube-scheduler itself gives up after 5 s where nobody says otherwise.
+                // 90 MB in this time are 9 MB/s; kube-scheduler by default gives up after 5 s.
                 body: Duration::from_secs(10),
-                // Longer than the 90 s after which Go's client drops an idle connection: were we first, a POST could
-                // meet a connection that is just being closed, and the scheduler would not send it again. Whoever waits
-                // longest gives way when the port is full, so that idle connections keep nobody out.
+                // Longer than the 90 s after which Go's client closes an idle connection. If the server closed it
+                // first, a POST could arrive on a connection that is just being closed, and the scheduler would not
+                // send it again. When the port is full, the connection that has waited longest is closed, so idle
+                // connections keep nobody out.
                 idle: Duration::from_secs(120),
                 write: Duration::from_secs(10),
             },
         })
     }
 
-    /// Other times.
+    /// Sets other times.
     pub fn with_times(self, times: Times) -> Result<Self, LimitError> {
         let Times { handshake, first_byte, head, room, body, idle, write } = times;
         for (name, value) in [
@@ -65,7 +66,7 @@ impl ServerLimits {
         Ok(Self { times, ..self })
     }
 
-    /// Another number of connections for one address, where many clients share it.
+    /// Sets another number of connections for one address, for use where many clients share it.
     pub fn with_peer_max(self, peer_max: usize) -> Result<Self, LimitError> {
         if peer_max == 0 {
             return Err(LimitError::Nothing { name: "peer_max" });
@@ -73,7 +74,7 @@ impl ServerLimits {
         Ok(Self { peer_max, ..self })
     }
 
-    /// Another number of bytes for all bodies in flight.
+    /// Sets another number of bytes for all bodies in flight.
     pub fn with_bodies_max(self, bodies_max: usize) -> Result<Self, LimitError> {
         if bodies_max == 0 {
             return Err(LimitError::Nothing { name: "bodies_max" });
@@ -111,17 +112,17 @@ pub struct Times {
     pub first_byte: Duration,
     /// For a request's head, from its first byte.
     pub head: Duration,
-    /// Until there is room for a body beside those that are in flight.
+    /// To wait for memory for a body beside those in flight.
     pub room: Duration,
     /// For a request's whole body.
     pub body: Duration,
     /// Between two requests.
     pub idle: Duration,
-    /// Without taking anything of an answer.
+    /// Without taking any part of an answer.
     pub write: Duration,
 }
 
-/// How a server ends.
+/// How a server drains.
 #[derive(Clone, Copy, Debug)]
 pub struct Drain {
     linger: Duration,
@@ -129,7 +130,7 @@ pub struct Drain {
 }
 
 impl Drain {
-    /// Goes on accepting for `linger` after it was asked to stop, then gives open requests `deadline`.
+    /// The server accepts connections for `linger` after it was asked to stop, then gives open requests `deadline`.
     pub fn new(linger: Duration, deadline: Duration) -> Self {
         Self { linger, deadline }
     }
@@ -143,7 +144,7 @@ impl Drain {
     }
 }
 
-/// Why limits are none.
+/// Why limits are not valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LimitError {
     /// A number is zero.

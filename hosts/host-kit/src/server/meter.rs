@@ -1,4 +1,4 @@
-//! What the servers of a program count.
+//! The metrics of a program's servers.
 
 use crate::metrics::MetricsRegistry;
 use crate::{closed_label, label_set};
@@ -72,7 +72,7 @@ closed_label! {
 }
 
 closed_label! {
-    /// What became of a changed certificate.
+    /// The result of a changed certificate.
     pub(super) enum Reload {
         Applied = "applied",
         Refused = "refused",
@@ -99,7 +99,7 @@ label_set! {
     }
 }
 
-/// The figures of all servers of a program; to be made once.
+/// The metrics of all servers of a program; to be created once.
 #[derive(Clone, Debug)]
 pub struct ServerMetrics {
     answers: Family<ByClass, Counter>,
@@ -129,7 +129,7 @@ impl ServerMetrics {
         all
     }
 
-    /// Registers the end of the certificate, where there is one: without TLS there is no such series.
+    /// Registers the expiry of the certificate. Without TLS there is no such series.
     pub(super) fn register_certificate(&self, registry: &mut MetricsRegistry) {
         registry.register(
             "joulie_tls_certificate_not_after_seconds",
@@ -142,7 +142,7 @@ impl ServerMetrics {
     }
 
     pub(super) fn of(&self, port: Port) -> Meter {
-        // All exist from the start, so that an alert on their rate sees the first event.
+        // All series exist from the start, so that an alert on their rate sees the first event.
         drop(self.panics.get_or_create(&ByPort { port }));
         for code in Class::ALL {
             drop(self.answers.get_or_create(&ByClass { port, code: *code }));
@@ -162,7 +162,7 @@ impl ServerMetrics {
     }
 }
 
-/// The figures of one server.
+/// The metrics of one server.
 #[derive(Clone, Debug)]
 pub(super) struct Meter {
     port: Port,
@@ -200,7 +200,7 @@ impl Meter {
     }
 }
 
-/// A connection that is counted as open for as long as this lives.
+/// Counts a connection as open while this value lives.
 pub(super) struct Open(Gauge);
 
 impl Drop for Open {

@@ -1,8 +1,8 @@
-//! The places for connections, and who gives way when there is none.
+//! Limits the number of connections, and decides which one to close when the limit is reached.
 //!
-//! A connection *waits for its client* before its first request, while a head comes in, and between two requests. Only such a
-//! one gives way: first those that have asked nothing yet, the oldest first, then the one that has waited longest. A
-//! request that is being read or answered is never broken off for another one.
+//! A connection *waits for its client* before its first request, while a head arrives, and between two requests. Only
+//! such a connection may be closed for a new one: first those without any request yet, the oldest first, then the one
+//! that has waited longest. A request that is being read or answered is never interrupted for another one.
 
 use super::clocked::Progress;
 use std::net::IpAddr;
@@ -19,21 +19,21 @@ pub(super) struct Places {
 /// One connection.
 struct Held {
     peer: IpAddr,
-    /// The connection holds it too for as long as it lives.
+    /// The connection also holds it for as long as it lives.
     progress: Arc<Progress>,
     task: AbortHandle,
 }
 
-/// What a new connection meets.
+/// The result for a new connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// There is one.
+    /// There is a free place.
     Free,
-    /// The connection of this client gave way.
+    /// A connection of this client was closed for it.
     Instead(IpAddr),
-    /// There is none, and nobody waits for its client.
+    /// The limit is reached, and no connection waits for its client.
     Full,
-    /// There is none for this client, none of whose connections waits for it.
+    /// The limit of this client is reached, and none of its connections waits for it.
     PeerFull,
 }
 
@@ -42,7 +42,7 @@ impl Places {
         Self { most, peer_max, held: Vec::new() }
     }
 
-    /// A place for a client: where there is none, a connection that waits for its client is closed.
+    /// Finds a place for a client. If there is none, closes a connection that waits for its client.
     pub(super) fn find(&mut self, peer: IpAddr) -> Place {
         self.held.retain(|held| Arc::strong_count(&held.progress) > 1);
         let own = self.held.iter().filter(|held| held.peer == peer).count();

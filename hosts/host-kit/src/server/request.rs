@@ -1,4 +1,4 @@
-//! One request: its body read within the limits, its handler called, its answer counted.
+//! Handles one request: reads its body within the limits, calls its handler, counts its answer.
 
 use super::clocked::{Phase, Progress};
 use super::{RejectReason, Routes, Shared, Times};
@@ -15,7 +15,7 @@ use std::task::{Context, Poll};
 
 pub(super) type Answer<B> = Response<Told<Either<B, Full<Bytes>>>>;
 
-/// The body of an answer, which tells the connection when it has gone out.
+/// The body of an answer, which records on the connection when it has been sent.
 pub(super) struct Told<B> {
     body: B,
     progress: Arc<Progress>,
@@ -62,7 +62,7 @@ pub(super) async fn answer<R: Routes>(
     response.map(|body| Told { body, progress })
 }
 
-/// A handler that panics is counted and answered for; its panic is logged by the panic hook.
+/// A handler that panics is counted and answered with an error; the panic hook logs the panic.
 async fn handle<R: Routes>(
     shared: &Shared<R>,
     request: Request<Bytes>,
@@ -85,7 +85,7 @@ fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
     response
 }
 
-/// An answer after which the connection is closed, since what the client still sends would be taken for a request.
+/// An answer that closes the connection, since what the client still sends would be taken for a request.
 fn last(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
     let mut response = plain(status, text);
     response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
@@ -103,7 +103,7 @@ async fn read<R: Routes>(
     let Times { room: patience, body: time, .. } = *shared.limits.times();
     let what = format!("{} {} from {}", head.method, head.uri.path(), peer.ip());
     let length = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-    // Of one that is too large nothing is kept.
+    // Nothing is kept of a body that is too large.
     let needed = match (length(announced.lower()), announced.upper().map(length)) {
         (least, _) if least > most => 0,
         (_, all) => all.map_or(most, |all| all.min(most)),
@@ -147,17 +147,18 @@ async fn read<R: Routes>(
     }
 }
 
-/// What has come of a body.
+/// What has arrived of a body.
 struct Came {
     bytes: Vec<u8>,
     total: usize,
-    /// Whether there is room for it.
+    /// Whether there is memory for it.
     keeps: bool,
 }
 
 impl Came {
-    /// Reads a body; `false` where it is larger than `most` or not kept. The rest of such a one is read and thrown away, up
-    /// to some measure: a connection that is closed with bytes unread resets, and the client would never see the answer.
+    /// Reads a body; returns `false` if it is larger than `most` or not kept. The rest of such a body is read and
+    /// discarded, up to a limit: closing a connection with unread bytes resets it, and the client would never see the
+    /// answer.
     ///
     /// A client that waits to be asked for its body (`Expect: 100-continue`) is not asked for one that is not kept.
     async fn take(&mut self, mut body: Incoming, most: usize, waits: bool) -> Result<bool, hyper::Error> {
@@ -168,11 +169,12 @@ impl Came {
             return Ok(false);
         }
         if self.keeps {
-            // Pages that nothing is written to cost nothing, and a body that is announced does not grow by copying.
+            // Memory pages that are never written cost nothing, and a body with a known length does not grow by
+            // copying.
             self.bytes.reserve_exact(announced);
         }
         while let Some(frame) = body.frame().await {
-            // Trailers are no part of a body.
+            // Trailers are not part of a body.
             let Ok(data) = frame?.into_data() else { continue };
             self.total = self.total.saturating_add(data.len());
             self.keeps &= self.total <= most;

@@ -1,8 +1,8 @@
-//! TLS: certificates from files, clients that must have one, and files that change while the server runs.
+//! TLS: certificates from files, mandatory client certificates, and files that change while the server runs.
 //!
-//! The files are read again every [`Certificates::keep_fresh`] round. A new certificate that cannot be used leaves the
-//! old one in place, with a counter and a line; a new one is used from the next handshake on. Sessions are not
-//! resumed, since a resumed session would not show its client's certificate again, and that one may have expired.
+//! [`Certificates::keep_fresh`] reads the files again every round. If a new certificate cannot be used, the old one
+//! stays in place, and the failure is counted and logged. A new one is used from the next handshake on. Sessions are
+//! not resumed, since a resumed session would not show its client's certificate again, which may have expired.
 
 use super::certificate::{self, Validity};
 use super::meter::{RejectReason, Reload};
@@ -27,27 +27,27 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// From this long before its end on, a certificate is complained about once a day.
+/// When less than this is left before it expires, a warning about the certificate is logged once a day.
 const WARN_BEFORE: Duration = Duration::from_secs(7 * 86_400);
 const WARN_EVERY: Duration = Duration::from_secs(86_400);
 
-/// Where the certificates are, in PEM.
+/// The files with the certificates, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// The server's certificate and what leads from it to a root.
+    /// The server's certificate and its chain up to a root.
     pub certificate: PathBuf,
     /// The key of that certificate.
     pub key: PathBuf,
-    /// Who signs clients' certificates; with this, a client without one is turned away.
+    /// The authorities that sign clients' certificates. With this, a client without a certificate is refused.
     pub client_ca: Option<PathBuf>,
 }
 
-/// The certificates of a server: what is in use, and how it is renewed. Clones are the same certificates.
+/// The certificates of a server: those in use, and how they are renewed. Clones share them.
 #[derive(Clone)]
 pub struct Certificates {
     files: TlsFiles,
     in_use: Arc<ArcSwap<Loaded>>,
-    /// What was looked at last: the same bad files are complained about once.
+    /// The files as they were last read, so that the same bad files are logged once.
     seen: Arc<Mutex<Seen>>,
     metrics: ServerMetrics,
     clock: Arc<dyn HostClock>,
@@ -63,14 +63,14 @@ struct Loaded {
 pub enum ServerTlsError {
     /// A file cannot be read.
     Read {
-        /// Which.
+        /// The file.
         file: PathBuf,
-        /// Why.
+        /// The reason.
         error: io::Error,
     },
-    /// A file does not hold what it should.
+    /// A file does not contain what it should.
     Content {
-        /// Which.
+        /// The file.
         file: PathBuf,
         /// What is wrong.
         why: String,
@@ -82,18 +82,18 @@ pub enum ServerTlsError {
         /// What is wrong.
         error: CertificateError,
     },
-    /// The certificate has ended.
+    /// The certificate has expired.
     Expired {
         /// The file it is in.
         file: PathBuf,
-        /// When.
+        /// When it expired.
         at: Timestamp,
     },
-    /// The certificate begins later, and the one in use is still good.
+    /// The certificate is not valid yet, and the one in use still is.
     TooEarly {
         /// The file it is in.
         file: PathBuf,
-        /// When it begins.
+        /// When it becomes valid.
         at: Timestamp,
     },
 }
@@ -116,13 +116,13 @@ impl fmt::Display for ServerTlsError {
 
 impl std::error::Error for ServerTlsError {}
 
-/// A client that was turned away.
+/// A client that was refused.
 pub(super) struct Refusal {
     pub(super) reason: RejectReason,
     pub(super) what: String,
 }
 
-/// The files as they were read last, and why they were refused.
+/// The files as they were last read, and why they were refused.
 struct Seen {
     texts: PemFiles,
     refused: Option<String>,
@@ -186,7 +186,7 @@ impl Loaded {
     }
 }
 
-/// At least one certificate.
+/// Reads the certificates of a file; there must be at least one.
 fn certificates(file: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>, ServerTlsError> {
     let wrong = |why: String| ServerTlsError::Content { file: file.to_owned(), why };
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(text).collect();
@@ -198,7 +198,7 @@ fn certificates(file: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>
 }
 
 impl Certificates {
-    /// Reads the files; a server does not start with certificates that cannot be used.
+    /// Reads the files. A server does not start with certificates that cannot be used.
     pub fn load(
         files: TlsFiles,
         metrics: &ServerMetrics,
@@ -224,12 +224,12 @@ impl Certificates {
         })
     }
 
-    /// When the certificate in use ends.
+    /// When the certificate in use expires.
     pub fn not_after(&self) -> Timestamp {
         self.in_use.load().validity.not_after
     }
 
-    /// Fails where the certificate in use has expired: no client will talk to this server.
+    /// Fails if the certificate in use has expired: no client will connect to this server.
     pub fn check(&self) -> impl Fn(crate::clock::Mono) -> CheckResult + Send + Sync + 'static {
         let certificates = self.clone();
         move |_| {
@@ -244,7 +244,7 @@ impl Certificates {
         }
     }
 
-    /// Looks at the files every `period`, until asked to stop.
+    /// Checks the files every `period`, until asked to stop.
     pub async fn keep_fresh(self, period: Duration, stop: Stop) {
         let mut warned = None;
         loop {
@@ -259,11 +259,11 @@ impl Certificates {
         }
     }
 
-    /// Reads the files again and takes what is new and good.
+    /// Reads the files again, and uses them if they are new and valid.
     pub fn look(&self) {
         let texts = match PemFiles::read(&self.files) {
             Ok(texts) => texts,
-            // While a mounted Secret is being swapped a file may be gone for a moment.
+            // While a mounted Secret is being replaced, a file may be missing for a moment.
             Err(error) => return tracing::debug!("TLS files: {error}; the certificate in use stays"),
         };
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -271,8 +271,8 @@ impl Certificates {
         if same && seen.refused.is_none() {
             return;
         }
-        // Refused ones are judged again though they are the same: whether a certificate is good yet, or not any more, is
-        // the clock's to say, and that may have been wrong.
+        // Refused files are checked again even if they are unchanged: whether a certificate is valid depends on the
+        // clock, and the clock may have been wrong.
         let now = self.clock.wall();
         let built = Loaded::build(&self.files, &texts, now).and_then(|new| self.begun(new, now));
         let refused = built.as_ref().err().map(ServerTlsError::to_string);
@@ -301,7 +301,7 @@ impl Certificates {
         }
     }
 
-    /// A certificate that begins later is not taken while the one in use is good: clients would refuse it.
+    /// Refuses a certificate that is not valid yet while the one in use still is: clients would refuse it.
     fn begun(&self, new: Loaded, now: Timestamp) -> Result<Loaded, ServerTlsError> {
         let at = new.validity.not_before;
         if at <= now || self.not_after() <= now {
@@ -310,7 +310,7 @@ impl Certificates {
         Err(ServerTlsError::TooEarly { file: self.files.certificate.clone(), at })
     }
 
-    /// Whether there was something to warn of.
+    /// Warns if the certificate expires soon; returns whether it did.
     fn warn(&self) -> bool {
         let (at, now) = (self.not_after(), self.clock.wall());
         let file = self.files.certificate.display();
@@ -323,13 +323,13 @@ impl Certificates {
         } else if left < WARN_BEFORE {
             let left = show_duration(left);
             tracing::warn!(
-                "the TLS certificate {file} expires in {left}, at {at}; is whoever renews it still at work?"
+                "the TLS certificate {file} expires in {left}, at {at}; does its renewal still work?"
             );
         }
         left < WARN_BEFORE
     }
 
-    /// The TLS handshake of a new connection.
+    /// Performs the TLS handshake of a new connection.
     pub(super) async fn accept(
         &self,
         stream: TcpStream,
@@ -347,7 +347,7 @@ impl Certificates {
         }
     }
 
-    /// A failed handshake in words that say whose trouble it is.
+    /// Explains a failed handshake, and which side has to fix it.
     fn explain(&self, peer: &str, error: &io::Error) -> Refusal {
         let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) else {
             let what = format!("{peer} gave up in the middle of the TLS handshake: {error}");
@@ -385,7 +385,7 @@ fn reason(error: &rustls::Error) -> RejectReason {
         if matches!(bad, Bad::Expired | Bad::ExpiredContext { .. }) {
             return RejectReason::ClientCertificateExpired;
         }
-        // A bad signature is what an issuer of the right name with another key leaves.
+        // An issuer with the right name but another key causes a bad signature.
         if matches!(bad, Bad::UnknownIssuer | Bad::BadSignature) {
             return RejectReason::ClientCertificateUnknownIssuer;
         }

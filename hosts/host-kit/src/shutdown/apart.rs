@@ -1,7 +1,7 @@
-//! A thread for tasks that work something out: whoever answers requests must not wait behind them.
+//! A separate thread for tasks that compute, so that answers to requests do not wait behind them.
 //!
-//! tokio's threads take turns task by task, so a task that reckons for some milliseconds keeps every connection that the
-//! same thread happens to serve waiting for as long.
+//! On tokio's threads, one task runs after the other. A task that computes for some milliseconds would delay every
+//! connection that the same thread serves.
 
 use futures::FutureExt;
 use std::future::Future;
@@ -12,7 +12,7 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// A task that ends with whoever waits for it, as the tasks of the program do.
+/// A task that is aborted when nothing waits for it any more, like the tasks of the program.
 struct Running<T>(JoinHandle<T>);
 
 impl<T> Drop for Running<T> {
@@ -21,11 +21,11 @@ impl<T> Drop for Running<T> {
     }
 }
 
-/// The thread. It ends when the last clone is gone, and with it what still runs there.
+/// The thread. When the last clone is dropped, the thread ends, with everything that still runs on it.
 #[derive(Clone, Debug)]
 pub struct Apart {
     handle: Handle,
-    /// The other end is what the thread waits for; none where there is no thread.
+    /// The thread waits for this sender to be dropped; `None` if there is no thread.
     _alive: Option<Arc<oneshot::Sender<()>>>,
 }
 
@@ -33,20 +33,20 @@ impl Apart {
     /// Starts it.
     ///
     /// # Errors
-    /// When the system has no thread left.
+    /// If the system cannot create a thread.
     pub fn start(name: &str) -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let handle = runtime.handle().clone();
         let (alive, gone) = oneshot::channel::<()>();
         std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-            // Nobody sends anything: an error is the word that all clones are gone.
+            // Nobody sends anything: an error means that all clones are dropped.
             drop(runtime.block_on(gone));
             runtime.shutdown_background();
         })?;
         Ok(Self { handle, _alive: Some(Arc::new(alive)) })
     }
 
-    /// No thread: tasks run where the others do. For a test in one thread, whose time must not run on meanwhile.
+    /// Uses no thread: tasks run where the others do. For a test in one thread, whose clock must not advance meanwhile.
     ///
     /// # Panics
     /// Outside of a runtime.
@@ -55,7 +55,7 @@ impl Apart {
         Self { handle: Handle::current(), _alive: None }
     }
 
-    /// Runs a task there. What is returned waits for it, and says whether it came to its end without a panic.
+    /// Runs a task there. The future that is returned waits for it, and tells whether it ended without a panic.
     pub(super) fn run(
         &self,
         task: impl Future<Output = ()> + Send + 'static,

@@ -1,26 +1,26 @@
-//! With which status a process ends, and what that says to whoever started it.
+//! The exit statuses of a process, and what each one means.
 
-/// A status, and what it means.
+/// An exit status and its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EndStatus {
-    /// What the process returns.
+    /// The code that the process returns.
     pub code: u8,
-    /// For people.
+    /// The meaning, for people.
     pub meaning: &'static str,
 }
 
-/// It ended as it was asked to.
+/// The process ended as it was asked to.
 pub const CLEAN: EndStatus = EndStatus {
     code: 0,
     meaning: "it ended as it was asked to, by a signal; or it printed its help or version",
 };
-/// It could not start, or did not end well.
+/// The process could not start, or did not end cleanly.
 pub const FAILED: EndStatus = EndStatus {
     code: 1,
     meaning: "it could not start, a part of it ended although nobody asked it to, or the end took longer than \
               SHUTDOWN_TIMEOUT; the last lines of the log say which",
 };
-/// Its configuration is refused.
+/// The configuration is refused.
 pub const REFUSED: EndStatus = EndStatus {
     code: 2,
     meaning: "the configuration is refused and nothing was started; standard error lists every mistake",
@@ -32,5 +32,5 @@ pub const INTERRUPTED: EndStatus =
 pub const TERMINATED: EndStatus =
     EndStatus { code: 143, meaning: "a second signal ended it at once, and that was SIGTERM" };
 
-/// All with which [`program::run`](crate::program::run) ends.
+/// All statuses that [`program::run`](crate::program::run) returns.
 pub const OF_PROGRAMS: [EndStatus; 5] = [CLEAN, FAILED, REFUSED, INTERRUPTED, TERMINATED];

@@ -1,4 +1,4 @@
-//! Many clients at once: places for connections, and room for bodies.
+//! Many clients at once: limits on connections, and on the memory for bodies.
 
 use super::wire::{Running, answer, ask, at_once, closed, limits, post, serve, times, within};
 use host_kit::server::Times;
@@ -28,13 +28,13 @@ impl Running {
     }
 }
 
-/// A connection that was answered once.
+/// Returns a connection on which one request was answered.
 async fn used(mut client: TcpStream) -> TcpStream {
     assert_eq!(ask(&mut client, &post("/echo", "x")).await.0, 200);
     client
 }
 
-/// Begins a body and does not end it.
+/// Sends the first byte of a body and not the rest.
 async fn begin(client: &mut TcpStream, length: usize) {
     let head = format!("POST /large HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\nx");
     client.write_all(head.as_bytes()).await.unwrap();
@@ -58,12 +58,12 @@ async fn silent_connections_give_way_first_and_then_the_one_that_was_idle_longes
     let mut second = used(server.dial().await).await;
     let (mut silent, mut later) = (server.dial().await, server.dial().await);
     server.opened(4.0).await;
-    // The port is full: whoever comes is answered all the same.
+    // The port is full, but new clients are answered all the same.
     let _third = used(server.dial().await).await;
     closed(&mut silent).await;
     let _fourth = used(server.dial().await).await;
     closed(&mut later).await;
-    // Only used ones are left, and the first one has just been used again.
+    // Only connections with a request are left, and the first one has just been used again.
     assert_eq!(ask(&mut first, &post("/echo", "x")).await.0, 200);
     let _fifth = used(server.dial().await).await;
     closed(&mut second).await;
@@ -86,7 +86,7 @@ async fn a_drip_of_a_head_gives_way_too_and_a_request_never_does() {
     let mut next = used(server.dial().await).await;
     closed(&mut drip).await;
     next.write_all(post("/wait", "").as_bytes()).await.unwrap();
-    // Until all four are being answered, the last one may still give way.
+    // Until all four are being answered, the last one may still be closed for a new one.
     let refused = async {
         loop {
             let mut one_more = server.dial().await;
@@ -119,7 +119,7 @@ async fn one_address_takes_no_more_than_its_part_of_the_places() {
     let mut third = server.dial().await;
     closed(&mut third).await;
     assert_eq!(server.refused("too_many_of_peer"), 1.0);
-    // Its own idle connection gives way to a new one of it, and nobody else's does.
+    // An idle connection of the same address is closed for its new one, and none of another address.
     server.gate.add_permits(2);
     for client in &mut busy {
         assert_eq!(answer(client).await.0, 200);
@@ -141,7 +141,7 @@ async fn a_body_that_finds_no_room_beside_the_others_is_answered_503() {
     let (status, said) = ask(&mut second, &post("/large", &body)).await;
     assert_eq!((status, said.as_str()), (503, "too many large bodies are in flight; try again\n"));
     assert_eq!(server.refused("bodies_full"), 1.0);
-    // Small ones pass, and one that fits beside it.
+    // Small bodies pass, and so does one that fits beside the large one.
     let mut third = used(server.dial().await).await;
     assert_eq!(ask(&mut third, &post("/large", &"x".repeat(MIB))).await.0, 200);
     large.write_all(&vec![b'x'; 3 * MIB - 1]).await.unwrap();
@@ -158,7 +158,7 @@ async fn a_body_waits_a_while_for_the_room_of_another_one() {
     begin(&mut second, 3 * MIB).await;
     let mut one = [0];
     assert!(tokio::time::timeout(SHORT, second.read(&mut one)).await.is_err(), "no answer yet");
-    // It leaves: what it has taken is free.
+    // The first client leaves, and the memory that it held is free.
     drop(first);
     within(second.write_all(&vec![b'x'; 3 * MIB - 1])).await.unwrap();
     assert_eq!(answer(&mut second).await.0, 200);

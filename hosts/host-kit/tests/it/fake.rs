@@ -1,4 +1,4 @@
-//! As much of an API server as an election and a watch need, with every answer in the test's hand.
+//! As much of an API server as an election and a watch need, with every answer controlled by the test.
 
 use bytes::Bytes;
 use futures::StreamExt;
@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 
 type Sent = UnsyncBoxBody<Bytes, Infallible>;
 
-/// What becomes of a request.
+/// How requests are answered.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Health {
     Well,
@@ -24,21 +24,21 @@ pub(crate) enum Health {
     Hanging,
 }
 
-/// What a list or a watch is answered with, in order.
+/// The answers to a list or a watch, in order.
 pub(crate) enum Answer {
     Whole(Value),
     Status(u16),
     /// A status with a message.
     Told(u16, &'static str),
-    /// A stream that lives as long as its sender.
+    /// A stream that stays open as long as its sender.
     Stream(mpsc::UnboundedReceiver<String>),
-    /// Nothing, as into a connection that is dead.
+    /// No answer, as from a dead connection.
     Never,
 }
 
 pub(crate) struct State {
     pub(crate) health: Health,
-    /// The one Lease there may be.
+    /// The one Lease that may exist.
     pub(crate) lease: Option<Value>,
     versions: u64,
     pub(crate) lists: VecDeque<Answer>,
@@ -75,7 +75,7 @@ impl Fake {
         Client::new(service, "default")
     }
 
-    /// A watch that the test writes to.
+    /// A watch whose events the test sends.
     pub(crate) fn watch(&self) -> mpsc::UnboundedSender<String> {
         let (sender, receiver) = mpsc::unbounded_channel();
         self.state().watches.push_back(Answer::Stream(receiver));

@@ -1,4 +1,4 @@
-//! A folder of a test's own, gone when the test is.
+//! A folder for one test, deleted when the test ends.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};

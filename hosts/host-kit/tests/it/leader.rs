@@ -1,4 +1,4 @@
-//! Elections: won, lost, released, and what is logged of it.
+//! Elections: won, lost and released, and what is logged.
 
 use super::fake::{Fake, Health};
 use super::lines::Lines;
@@ -96,7 +96,7 @@ async fn whoever_follows_a_leader_that_was_killed_is_late_by_when_it_saw_the_las
         while second.term().is_none() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
-        // It looks every 2.0 to 2.4 s, and its own clock counts the 10 s of the lease from there.
+        // It reads every 2.0 to 2.4 s, and its own clock counts the 10 s of the lease from there.
         let late = clock.mono().since(killed);
         assert!(late <= Duration::from_millis(12_401), "{late:?}");
         second.ended.abort();
@@ -198,7 +198,7 @@ async fn a_renewal_that_comes_when_the_time_is_over_wakes_whoever_waits_to_lead_
     let (fake, clock) = (Fake::new(), ManualClock::at(Timestamp::UNIX_EPOCH));
     let mut replica = Replica::start_by(Arc::new(clock.clone()), &fake, "operator-a");
     replica.leads(true).await;
-    // The process stood still, and its next renewal comes through all the same.
+    // The process was suspended, and its next renewal succeeds all the same.
     clock.advance(Duration::from_secs(5));
     assert_eq!(replica.term(), None);
     replica.leads(true).await;
@@ -212,7 +212,7 @@ async fn a_lease_that_is_deleted_does_not_make_two_leaders() {
     let fake = Fake::new();
     let mut first = Replica::start(&fake, "operator-a");
     first.leads(true).await;
-    // Its clock stands, so that it waits for ever for a lease that it has seen.
+    // Its clock stands still, so it waits forever for a lease that it has seen.
     let second = Replica::start_by(Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH)), &fake, "operator-b");
     lines.wait_for(&["operator-a leads; standing by"]).await;
     fake.state().health = Health::Failing;

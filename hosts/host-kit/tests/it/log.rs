@@ -1,4 +1,4 @@
-//! The logs of a whole process; only one test may start them.
+//! The logs of a whole process; only one test may initialise them.
 
 use super::lines::Lines;
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-//! Watches against a server that sends rubbish, forgets, fails and ends.
+//! Watches against a server that sends malformed data, loses its state, fails and ends.
 
 use super::fake::{Answer, Fake};
 use super::lines::Lines;
@@ -121,7 +121,7 @@ async fn malformed_objects_are_counted_named_and_skipped_and_the_watch_goes_on()
     assert_eq!(watcher.count("objects"), 1.0);
 }
 
-/// What comes next, in words.
+/// The next event as a text.
 async fn next(feed: &mut Feed<Twin>) -> String {
     let event = tokio::time::timeout(LONG, feed.next()).await.unwrap().unwrap();
     match event {
@@ -150,13 +150,13 @@ async fn a_feed_tells_what_happened_in_order_and_keeps_nothing() {
         assert_eq!(next(&mut feed).await, expected);
     }
     watch.send(event("MODIFIED", &twin("a", "4", 110))).unwrap();
-    // What is gone may be malformed: its UID is what counts.
+    // A deleted object may be malformed: only its UID counts.
     watch.send(event("DELETED", &twin("c", "5", "gone"))).unwrap();
     for expected in ["uid of a: 110", "uid of c: gone"] {
         assert_eq!(next(&mut feed).await, expected);
     }
     assert!(feed.is_synced() && feed.ready().is_none());
-    // More than waits at once: the watch waits for the reader, and nothing is lost.
+    // More events than the feed holds: the watch waits for the reader, and nothing is lost.
     for version in 10..3_010_u64 {
         watch.send(event("MODIFIED", &twin("a", &version.to_string(), version))).unwrap();
     }
@@ -173,7 +173,7 @@ async fn a_server_that_has_forgotten_makes_us_read_everything_again() {
     let watch = fake.watch();
     let mut watcher = start(&fake);
     watcher.shows(&[("a", 100), ("b", 200)]).await;
-    // The next watch is refused outright, as it is where the store was compacted in between.
+    // The next watch is refused at its start, as when the store was compacted in between.
     fake.state().lists.push_back(list("50", &[twin("b", "40", 210)]));
     fake.state().watches.push_back(Answer::Status(410));
     fake.state().lists.push_back(list("60", &[twin("b", "60", 220)]));
@@ -196,7 +196,7 @@ async fn a_server_that_has_forgotten_makes_us_read_everything_again() {
 async fn a_server_that_lost_what_it_told_us_makes_us_read_everything_again() {
     let (lines, _guard) = Lines::catch();
     let fake = Fake::new();
-    // It was restored from an older copy, and our version is still to come there.
+    // The server was restored from an older copy, and has not reached our version yet.
     fake.state().lists.push_back(list("900", &[twin("a", "900", 100)]));
     let first = fake.watch();
     let mut watcher = start(&fake);
@@ -209,7 +209,7 @@ async fn a_server_that_lost_what_it_told_us_makes_us_read_everything_again() {
     watcher.shows(&[("b", 200)]).await;
     lines.wait_for(&["WARN", "nodetwins: 504 Timeout: Too large resource version: 900, current: 7"]).await;
 
-    // And once more, and this one does not say so: the versions that it tells go back.
+    // Once more, but this server does not report it: its versions go back.
     fake.state().lists.push_back(list("5", &[twin("c", "5", 300)]));
     let _third = fake.watch();
     second.send(event("BOOKMARK", &json!({"apiVersion": "joulie.io/v1alpha1", "kind": "NodeTwin", "metadata": {"resourceVersion": "4"}}))).unwrap();
@@ -303,7 +303,8 @@ async fn a_role_that_may_list_and_not_watch_is_named_counted_and_lists_ever_more
     let follow = tokio::spawn(follow);
     tokio::time::sleep(Duration::from_secs(600)).await;
     let watcher = Watcher { rows, page: metrics.page(), _trigger: trigger };
-    // Half a second, doubled up to half a minute: six pauses in the first half minute, and then one in at least thirty seconds.
+    // Half a second, doubled up to half a minute: six pauses in the first half minute, then one in at least thirty
+    // seconds.
     let asked = fake.asked("watch=true");
     assert!((17..=26).contains(&asked), "{asked} watches in ten minutes");
     assert!(watcher.count("lists_total") <= 26.0, "{} lists", watcher.count("lists_total"));
@@ -312,12 +313,12 @@ async fn a_role_that_may_list_and_not_watch_is_named_counted_and_lists_ever_more
     assert!(page.contains(&forbidden), "{page}");
     let line = lines.wait_for(&["WARN", "lacks the verb \"watch\"", "cannot watch resource"]).await;
     assert!(line.contains("watching /apis/joulie.io/v1alpha1/nodetwins"), "{line}");
-    // What the lists tell is known, and is as old as the last of them.
+    // What the lists report is known, and is as old as the last of them.
     assert!(watcher.rows.silence(clock.mono()).unwrap() <= Duration::from_secs(37));
     follow.abort();
 }
 
-/// The runtime's own time, which a test lets run ahead.
+/// The runtime's own clock, which a test can advance.
 pub(crate) struct Virtual(pub(crate) tokio::time::Instant);
 
 impl HostClock for Virtual {
@@ -335,7 +336,7 @@ async fn a_server_that_answers_is_heard_in_time_though_its_watches_fall_silent_a
     for within in [HEARD_WITHIN, Duration::from_secs(40)] {
         let fake = Fake::new();
         fake.state().lists.push_back(list("1", &[twin("a", "1", 100)]));
-        // Each watch that falls silent is begun anew into another dead connection first.
+        // Each watch that falls silent is first started again on another dead connection.
         let mut silent = Vec::new();
         for _ in 0..200 {
             silent.push(fake.watch());
@@ -357,7 +358,7 @@ async fn a_server_that_answers_is_heard_in_time_though_its_watches_fall_silent_a
         }
         let watcher = Watcher { rows, page, _trigger: trigger };
         assert!(longest < within, "{longest:?}");
-        // Silence is no failure, and what is known is not read again.
+        // Silence is not a failure, and what is known is not read again.
         let silences = watcher.count("silences_total");
         let tries = u32::try_from(fake.asked("watch=true")).unwrap();
         assert!(f64::from(tries) <= silences * 2.0 + 2.0 && silences > 10.0, "{silences} {tries}");

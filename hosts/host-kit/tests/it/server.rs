@@ -1,4 +1,4 @@
-//! What a client can do to a server, and what is logged and counted of it.
+//! What a client can do to a server, and what is logged and counted.
 
 use super::lines::Lines;
 use super::wire::{LONG, Running, SECOND, answer, ask, at_once, closed, limits, post, serve, times, within};
@@ -82,14 +82,14 @@ async fn a_path_may_take_larger_bodies_than_the_others() {
     assert_eq!(ask(&mut client, &post("/echo", &large)).await.0, 413, "and the client still sees the answer");
 }
 
-/// Sends a byte at a time until the server has had enough.
+/// Sends one byte at a time until the server answers or closes.
 async fn drip(client: &mut tokio::net::TcpStream, bytes: &str) {
     for byte in bytes.bytes().cycle() {
         if client.write_all(&[byte]).await.is_err() {
             return;
         }
         let mut one = [0];
-        // The server's answer or its end.
+        // The server has answered or closed.
         if tokio::time::timeout(Duration::from_millis(10), client.peek(&mut one)).await.is_ok() {
             return;
         }
@@ -141,9 +141,9 @@ async fn a_client_that_reads_slowly_but_reads_gets_its_answer() {
     let server = serve(limits(Times { idle: SHORT, ..times() }), at_once()).await;
     let mut client = server.dial().await;
     client.write_all(post("/flood", "").as_bytes()).await.unwrap();
-    // The server waits for us to take something, longer than a connection may be idle.
+    // The server waits for the client to read, for longer than a connection may be idle.
     tokio::time::sleep(3 * SHORT).await;
-    // At most 1 MiB each 40 ms: twice as long as a connection may be idle.
+    // At most 1 MiB in 40 ms: twice as long as a connection may be idle.
     let (mut total, mut buffer) = (0, vec![0; 1 << 20]);
     while total < 16 << 20 {
         let count = within(client.read(&mut buffer)).await.unwrap();
@@ -216,7 +216,7 @@ async fn a_drain_answers_what_has_begun_and_takes_nothing_new() {
     let (mut busy, mut idle) = (server.dial().await, server.dial().await);
     assert_eq!(ask(&mut idle, &post("/echo", "x")).await.0, 200);
     busy.write_all(post("/wait", "").as_bytes()).await.unwrap();
-    // Answered after the one before it on the server's task, so that the request has begun.
+    // It is answered after the previous request on the server's task, so that one has begun.
     assert_eq!(ask(&mut idle, &post("/echo", "x")).await.0, 200);
     server.trigger.request("the test");
     closed(&mut idle).await;

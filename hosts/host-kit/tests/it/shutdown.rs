@@ -1,4 +1,4 @@
-//! A real signal.
+//! A test with a real signal.
 
 use super::wire::{LONG, within};
 use host_kit::shutdown::{self, Ending, Tasks};

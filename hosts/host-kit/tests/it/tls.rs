@@ -1,4 +1,4 @@
-//! Certificates: expired, missing, of a stranger, renewed, and renewed badly.
+//! Certificates: expired, missing, of an unknown issuer, renewed, and replaced by one that cannot be used.
 
 use super::files::Folder;
 use super::lines::Lines;
@@ -29,7 +29,7 @@ fn authority(name: &str) -> Issuer {
     CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap()
 }
 
-/// A certificate for localhost and its key, in PEM, good in the years from `from` up to `to`.
+/// A certificate for localhost and its key, in PEM, valid in the years from `from` up to `to`.
 fn issue(by: &Issuer, from: i32, to: i32) -> (String, String) {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
@@ -95,7 +95,7 @@ async fn dial(server: &Running, config: ClientConfig) -> io::Result<TlsStream<Tc
     TlsConnector::from(Arc::new(config)).connect(name, server.dial().await).await
 }
 
-/// Whether a request is answered; with TLS 1.3 a client learns only now that its certificate is not wanted.
+/// Whether a request is answered; with TLS 1.3 a client learns only then that its certificate is refused.
 async fn speaks(server: &Running, config: ClientConfig) -> bool {
     let Ok(mut stream) = dial(server, config).await else { return false };
     if stream.write_all(post("/echo", "x").as_bytes()).await.is_err() {
@@ -183,7 +183,7 @@ async fn our_own_certificate_that_expires_is_warned_of_and_then_makes_us_unready
     assert_eq!(server.refused("our_certificate_refused"), 1.0);
 }
 
-/// The last certificate year that a client sees.
+/// The server's certificate, as a client sees it.
 async fn seen(server: &Running, house: &House) -> Vec<u8> {
     let stream = dial(server, house.client(None)).await.unwrap();
     stream.get_ref().1.peer_certificates().unwrap()[0].to_vec()
@@ -251,7 +251,7 @@ async fn a_certificate_that_only_the_clock_refuses_is_taken_when_the_clock_allow
     let (server, certificates) = serve(house.files(false), times(), Arc::new(clock.clone())).await;
     let first = seen(&server, &house).await;
 
-    // The clock steps far ahead, the files are renewed meanwhile, and the clock is set right again.
+    // The clock jumps far ahead, the files are renewed meanwhile, and the clock is corrected.
     clock.step_wall("2086-01-01T00:00:00Z".parse().unwrap());
     house.install(&issue(&house.servers_ca, 2019, 2085));
     certificates.look();
@@ -263,7 +263,7 @@ async fn a_certificate_that_only_the_clock_refuses_is_taken_when_the_clock_allow
     let second = seen(&server, &house).await;
     assert_ne!(second, first, "nobody touches the files again");
 
-    // One that begins later would be refused by every client; the old one is still good.
+    // Every client would refuse a certificate that is not valid yet; the old one is still valid.
     house.install(&issue(&house.servers_ca, 2027, 2090));
     certificates.look();
     assert_eq!(seen(&server, &house).await, second);

@@ -1,4 +1,4 @@
-//! A server under test, and clients that speak to it byte by byte.
+//! A server under test, and clients that send and read raw bytes.
 
 use bytes::Bytes;
 use host_kit::clock::{HostClock, SystemClock};
@@ -15,14 +15,14 @@ use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
-/// So long that only a test that has failed waits for it.
+/// So long that only a failing test waits for it.
 pub(crate) const LONG: Duration = Duration::from_secs(20);
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
-/// What the server under test answers.
+/// The answers of the server under test.
 pub(crate) struct Handlers {
-    /// `/wait` answers when a permit is there.
+    /// `/wait` answers when there is a permit.
     pub(crate) gate: Arc<Semaphore>,
 }
 
@@ -60,13 +60,13 @@ pub(crate) struct Running {
     pub(crate) ended: JoinHandle<usize>,
 }
 
-/// Generous times, of which a test shortens the one that it is about.
+/// Long times; a test shortens the one that it is about.
 pub(crate) fn times() -> Times {
     Times { handshake: LONG, first_byte: LONG, head: LONG, room: LONG, body: LONG, idle: LONG, write: LONG }
 }
 
 pub(crate) fn limits(times: Times) -> ServerLimits {
-    // All clients are on this machine: one address may have all places.
+    // All clients are on this machine, so one address may have all connections.
     ServerLimits::new(1000, 4).unwrap().with_peer_max(5).unwrap().with_times(times).unwrap()
 }
 
@@ -98,7 +98,7 @@ impl Running {
         TcpStream::connect(self.address).await.unwrap()
     }
 
-    /// The value of a series, by the line's beginning.
+    /// The value of a series, found by the start of its line.
     pub(crate) fn count(&self, series: &str) -> f64 {
         let page = self.page.render().unwrap();
         let value = page.lines().find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
@@ -149,10 +149,10 @@ pub(crate) async fn ask(stream: &mut (impl AsyncRead + AsyncWrite + Unpin), requ
     answer(stream).await
 }
 
-/// Waits until the server has closed.
+/// Waits until the server has closed the connection.
 pub(crate) async fn closed(stream: &mut (impl AsyncRead + Unpin)) {
     let mut rest = Vec::new();
-    // A reset is closed too.
+    // A reset also counts as closed.
     let _either = within(stream.read_to_end(&mut rest)).await;
 }
 

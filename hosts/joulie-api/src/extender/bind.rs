@@ -1,10 +1,10 @@
-//! What bind is asked and answers.
+//! The request and the answer of bind.
 
 use super::reply::{Keys, key, string};
 use super::{BadBody, fields};
 use std::fmt::Display;
 
-/// Which pod is to be bound to which node.
+/// The request: which pod is to be bound to which node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BindArgs {
     /// The pod's name.
@@ -18,10 +18,10 @@ pub struct BindArgs {
 }
 
 impl BindArgs {
-    /// Reads a request. Nothing can be bound without all of it.
+    /// Reads a request. All fields are required.
     ///
     /// # Errors
-    /// When the body is not JSON, has a key twice, or lacks one.
+    /// If the body is not JSON, has a key twice, or lacks one.
     pub fn parse(body: &[u8]) -> Result<Self, BadBody> {
         let names = ["PodName", "PodNamespace", "PodUID", "Node"];
         let fields = fields::read(body, &names)?;
@@ -39,7 +39,7 @@ impl BindArgs {
     }
 }
 
-/// Writes the answer; an empty error says that the pod is bound.
+/// Writes the answer; an empty error means that the pod is bound.
 pub fn write_bind(keys: Keys, error: impl Display, out: &mut Vec<u8>) {
     out.push(b'{');
     key(

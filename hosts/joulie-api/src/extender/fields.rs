@@ -1,4 +1,4 @@
-//! The fields of a small message, by name in any casing, each at most once.
+//! Reads the fields of a small message by name, in any casing, each at most once.
 
 use super::{BadBody, Name};
 use serde::de::{DeserializeSeed, Error, IgnoredAny, MapAccess, Visitor};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::fmt;
 
-/// Reads the fields that have these names; null and missing are the same.
+/// Reads the fields with these names; null is the same as missing.
 pub(super) fn read<'a, const N: usize>(
     body: &'a [u8],
     names: &[&'static str; N],

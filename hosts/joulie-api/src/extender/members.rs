@@ -1,17 +1,17 @@
-//! The members of a JSON object, one after the other, without building anything from them.
+//! Iterates over the members of a JSON object without building anything from them.
 //!
-//! Only for text that a parser has found to be JSON: nothing is checked here. On other text the result is nonsense, but
-//! never a panic.
+//! Only for text that a parser has accepted as JSON: nothing is checked here. For other text the result is meaningless,
+//! but there is never a panic.
 
 use std::borrow::Cow;
 
-/// What is left of an object.
+/// The rest of an object.
 pub struct Members<'a> {
     rest: &'a str,
 }
 
 impl<'a> Members<'a> {
-    /// The members of an object; nothing where the text is something else.
+    /// The members of an object; `None` if the text is not an object.
     #[must_use]
     pub fn of(json: &'a str) -> Option<Self> {
         Some(Self { rest: json.trim_start().strip_prefix('{')? })
@@ -23,7 +23,8 @@ impl<'a> Members<'a> {
         value.get(..value_end(value))
     }
 
-    /// The value of the first member whose name is this, with all that follows it: a large value is not walked over.
+    /// The value of the first member with a matching name, together with all text after it: a large value is not
+    /// scanned.
     #[must_use]
     pub fn find_value(mut self, is: impl Fn(&str) -> bool) -> Option<&'a str> {
         loop {
@@ -35,7 +36,7 @@ impl<'a> Members<'a> {
         }
     }
 
-    /// The next name, and what begins with its value.
+    /// The next name, and the text that starts with its value.
     fn key(&self) -> Option<(Cow<'a, str>, &'a str)> {
         let rest = self.rest.trim_start_matches([' ', '\t', '\r', '\n', ',']);
         let (key, rest) = rest.split_at_checked(value_end(rest))?;
@@ -54,7 +55,7 @@ impl<'a> Iterator for Members<'a> {
     }
 }
 
-/// The elements of a JSON array; none where the text is something else.
+/// The elements of a JSON array; none if the text is not an array.
 pub(crate) fn elements(json: &str) -> impl Iterator<Item = &str> {
     let mut rest = json.trim_start().strip_prefix('[').unwrap_or_default();
     std::iter::from_fn(move || {
@@ -65,13 +66,13 @@ pub(crate) fn elements(json: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The text of a JSON string, borrowed where nothing in it is escaped.
+/// The text of a JSON string, borrowed if it contains no escapes.
 pub(crate) fn text(json: &str) -> Option<Cow<'_, str>> {
     let inside = json.strip_prefix('"')?.strip_suffix('"')?;
     if inside.contains('\\') { serde_json::from_str(json).ok().map(Cow::Owned) } else { Some(inside.into()) }
 }
 
-/// Where the value ends that a text begins with.
+/// The end of the value with which a text begins.
 fn value_end(json: &str) -> usize {
     let bytes = json.as_bytes();
     let mut depth = 0_usize;
@@ -101,7 +102,7 @@ fn value_end(json: &str) -> usize {
     at.min(bytes.len())
 }
 
-/// Behind the closing quote of the string that begins at `at`.
+/// The position after the closing quote of the string that begins at `at`.
 fn string_end(bytes: &[u8], at: usize) -> usize {
     let mut at = at + 1;
     while let Some(&byte) = bytes.get(at) {
@@ -165,7 +166,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against the parser of serde_json, written tight and with white space.
+        /// Compared with the parser of serde_json, for compact text and text with white space.
         #[test]
         fn the_members_are_those_of_a_parser(value in json()) {
             for text in [serde_json::to_string(&value).unwrap(), serde_json::to_string_pretty(&value).unwrap()] {

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use std::borrow::Cow;
 
-/// A text of the body, borrowed where nothing in it is escaped.
+/// A text of the body, borrowed if it contains no escapes.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
 

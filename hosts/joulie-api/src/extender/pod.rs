@@ -1,7 +1,7 @@
-//! A pod, as far as it matters to power: its classes, and what its containers ask for.
+//! A pod, as far as it matters to power: its class, and what its containers request.
 //!
-//! What is missing or null is not asked for. A quantity that is none is an error that names the container, because a pod
-//! that is weighed wrong is placed wrong.
+//! A missing or null value requests nothing. An invalid quantity is an error that names the container, because a pod
+//! with a wrong weight is placed wrongly.
 
 use crate::field::FieldError;
 use crate::labels;
@@ -56,7 +56,7 @@ struct Resources {
     limits: Option<Map<String, Value>>,
 }
 
-/// What a pod's annotations ask of GPUs.
+/// What a pod's annotations request of GPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuWish<'a> {
     /// The model that every card must be of.
@@ -69,7 +69,7 @@ impl ExtenderPod {
     /// Reads a pod.
     ///
     /// # Errors
-    /// When it is none; which field.
+    /// If it is not a pod; the error names the field.
     pub fn read(raw: &RawValue) -> Result<Self, FieldError> {
         let mut deserializer = serde_json::Deserializer::from_str(raw.get());
         serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
@@ -77,7 +77,7 @@ impl ExtenderPod {
         })
     }
 
-    /// Its name, its namespace and its UID, where it has them.
+    /// Its name, its namespace and its UID, if it has them.
     #[must_use]
     pub fn identity(&self) -> [Option<&str>; 3] {
         let Some(metadata) = &self.metadata else { return [None; 3] };
@@ -90,7 +90,7 @@ impl ExtenderPod {
         self.spec.as_ref()?.node_name.as_deref().filter(|name| !name.is_empty())
     }
 
-    /// The class that it asks for. An annotation that is no text is one that nobody knows.
+    /// The class that it requests. An annotation that is not a text counts as an unknown class.
     #[must_use]
     pub fn class(&self) -> Classified {
         match self.annotation(labels::pod::WORKLOAD_CLASS) {
@@ -106,10 +106,10 @@ impl ExtenderPod {
         labels::is_true(self.annotation(labels::pod::RESCHEDULABLE).and_then(Value::as_str))
     }
 
-    /// What its annotations ask of GPUs; nothing where there are none.
+    /// What its annotations request of GPUs; `None` without such annotations.
     ///
     /// # Errors
-    /// When one of them makes no sense: such a pod fits nowhere, and is not placed as if it had asked for nothing.
+    /// If one of them is not valid: such a pod fits nowhere, and is not placed as if it had requested nothing.
     pub fn gpu_wish(&self) -> Result<Option<GpuWish<'_>>, FieldError> {
         let text = |key: &'static str| match self.annotation(key) {
             Some(Value::String(text)) => Ok(Some(text.trim())),
@@ -133,10 +133,10 @@ impl ExtenderPod {
         Ok((model.is_some() || vram_mb.is_some()).then_some(GpuWish { model, vram_mb }))
     }
 
-    /// What it asks for while it runs.
+    /// The resources that it requests while it runs.
     ///
     /// # Errors
-    /// When a quantity is none.
+    /// If a quantity is not valid.
     pub fn demand(&self) -> Result<PodDemand, FieldError> {
         let mut sum = DemandSum::default();
         if let Some(spec) = &self.spec {
@@ -197,7 +197,7 @@ impl Resources {
     }
 }
 
-/// The whole GPUs of one vendor, under all names that it has for them.
+/// The whole GPUs of one vendor, under all resource names of that vendor.
 fn gpus_of(
     vendor: GpuVendor,
     field: &str,
@@ -231,7 +231,7 @@ fn amount(
     Ok(Some(quantity))
 }
 
-/// A pod's UID as a number. One that is no UUID is hashed: all that counts is that it stays the same.
+/// A pod's UID as a number. A UID that is not a UUID is hashed: it only has to stay the same.
 #[must_use]
 pub fn uid(text: &str) -> PodUid {
     let digits = text.chars().filter(|&c| c != '-');

@@ -1,35 +1,35 @@
-//! What preempt is asked and answers: on which nodes which pods would be evicted.
+//! The request and the answer of preempt: which pods would be evicted on which nodes.
 
 use super::members::{Members, elements, text};
 use super::reply::{Keys, key, list, number, separated, string};
 use super::{BadBody, Name, fields};
 use serde_json::value::RawValue;
 
-/// The request, whichever form it came in.
+/// The request, in either form.
 #[derive(Clone, Debug)]
 pub struct PreemptArgs<'a> {
-    /// The pod that is to be made room for, as it is in the body.
+    /// The pod that needs room, as it is in the body.
     pub pod: Option<&'a RawValue>,
-    /// The nodes that come into question.
+    /// The candidate nodes.
     pub nodes: Vec<Victims<'a>>,
 }
 
-/// Who would be evicted on a node.
+/// The pods that would be evicted on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Victims<'a> {
     /// The node.
     pub node: Name<'a>,
     /// The UIDs of the pods.
     pub uids: Vec<Name<'a>>,
-    /// How many disruption budgets that would break.
+    /// How many disruption budgets that would violate.
     pub pdb_violations: i64,
 }
 
 impl<'a> PreemptArgs<'a> {
-    /// Reads a request: whole pods, or their UIDs where the extender keeps its own cache.
+    /// Reads a request: whole pods, or only their UIDs if the extender keeps its own cache.
     ///
     /// # Errors
-    /// When the body is not JSON, has a key twice, or a victim has no UID: whoever is not known cannot be judged.
+    /// If the body is not JSON, has a key twice, or a victim has no UID: an unknown pod cannot be judged.
     pub fn parse(body: &'a [u8]) -> Result<Self, BadBody> {
         let names = ["Pod", "NodeNameToVictims", "NodeNameToMetaVictims"];
         let [pod, whole, meta] = fields::read(body, &names)?;
@@ -47,7 +47,7 @@ impl<'a> PreemptArgs<'a> {
     }
 }
 
-/// The victims of all nodes; `uid` finds the UID of one.
+/// The victims on all nodes; `uid` finds the UID of one.
 fn victims<'a>(
     name: &str,
     map: &'a RawValue,
@@ -77,7 +77,7 @@ fn victims<'a>(
     Ok(nodes)
 }
 
-/// Writes the answer: the nodes that still come into question, always in the form with UIDs.
+/// Writes the answer: the nodes that remain candidates, always in the form with UIDs.
 pub fn write_preempt(keys: Keys, nodes: &[Victims<'_>], out: &mut Vec<u8>) {
     let of = |capital, small| match keys {
         Keys::Capital => capital,

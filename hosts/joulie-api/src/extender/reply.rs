@@ -1,12 +1,12 @@
-//! What an extender answers, written straight into the body.
+//! Writes the answers of an extender directly into the body.
 
 use serde_json::value::RawValue;
 use std::fmt::{self, Display, Write as _};
 
-/// How the keys of an answer are written. kube-scheduler reads both.
+/// How the keys of an answer are written. kube-scheduler accepts both.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Keys {
-    /// `NodeNames`, as the types of the protocol have them.
+    /// `NodeNames`, as in the types of the protocol.
     Capital,
     /// `nodenames`, as older extenders of this kind wrote them.
     Small,
@@ -21,7 +21,7 @@ impl Keys {
     }
 }
 
-/// The nodes that pass, in the form in which they were asked about.
+/// The nodes that pass, in the form in which the request names them.
 #[derive(Clone, Copy, Debug)]
 pub enum Survivors<'a> {
     /// The request named none.
@@ -32,16 +32,16 @@ pub enum Survivors<'a> {
     Nodes(&'a [&'a RawValue]),
 }
 
-/// The answer to filter. A reason is whatever can be displayed.
+/// The answer to filter. A reason is anything that can be displayed.
 #[derive(Clone, Copy, Debug)]
 pub struct Filter<'a, R> {
-    /// Which nodes pass.
+    /// The nodes that pass.
     pub survivors: Survivors<'a>,
-    /// Which do not, though evicting pods there might help.
+    /// The nodes that fail, but where evicting pods might help.
     pub failed: &'a [(&'a str, R)],
-    /// Which do not, and evicting pods there would be for nothing.
+    /// The nodes that fail, and where evicting pods would not help.
     pub unresolvable: &'a [(&'a str, R)],
-    /// Why nothing could be decided; empty where it could.
+    /// Why nothing could be decided; empty on success.
     pub error: &'a str,
 }
 
@@ -88,7 +88,7 @@ pub fn write_priorities<'a>(keys: Keys, scores: impl IntoIterator<Item = (&'a st
     });
 }
 
-/// A list of whatever `write` writes.
+/// Writes a list of items with `write`.
 pub(super) fn list<T>(
     out: &mut Vec<u8>,
     items: impl IntoIterator<Item = T>,
@@ -122,17 +122,17 @@ fn reasons<R: Display>(out: &mut Vec<u8>, reasons: &[(&str, R)]) {
     out.push(b'}');
 }
 
-/// A key that needs no escape.
+/// Writes a key that needs no escape.
 pub(super) fn key(out: &mut Vec<u8>, key: &str) {
     out.push(b'"');
     out.extend_from_slice(key.as_bytes());
     out.extend_from_slice(b"\":");
 }
 
-/// A text.
+/// Writes a text.
 pub(super) fn string(out: &mut Vec<u8>, text: impl Display) {
     out.push(b'"');
-    // Writing into memory does not fail, and a text that fails to be displayed ends where it failed.
+    // Writing into memory cannot fail; if displaying a text fails, the text ends there.
     let _ = write!(Escaped(out), "{text}");
     out.push(b'"');
 }
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn nodes_are_answered_with_the_same_bytes() {
-        // Fix list extender B2: a node is not stripped on its way back.
+        // Fix list extender B2: a node comes back unchanged.
         let node = r#"{ "metadata":{"name":"a"}, "x":1e400 }"#;
         let raw: &RawValue = serde_json::from_str(node).unwrap();
         let mut out = Vec::new();

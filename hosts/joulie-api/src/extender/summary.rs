@@ -1,7 +1,7 @@
-//! A pod in brief: who it is, its class and what it asks for, read off its text without building anything.
+//! The UID, the class and the demand of a pod, read directly from its text without building anything.
 //!
-//! It says what [`ExtenderPod`] says, for the pods that there are; whatever is odd about one (a key twice, a value of another
-//! type, a quantity that is none) is left to [`ExtenderPod`], which names the field that is wrong.
+//! The result equals that of [`ExtenderPod`] for normal pods. If anything is unusual (a key twice, a value of another
+//! type, an invalid quantity), [`ExtenderPod`] reads the pod and names the field that is wrong.
 
 use super::members::{Members, elements, text};
 use super::pod::{self, ExtenderPod};
@@ -18,11 +18,11 @@ use serde_json::value::RawValue;
 /// A pod's UID, class and demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PodSummary {
-    /// Who it is; nothing where it does not say, as one that was never created.
+    /// Its UID; `None` if it has none, like a pod that was never created.
     pub uid: Option<PodUid>,
-    /// The class that it asks for.
+    /// The class that it requests.
     pub class: Classified,
-    /// What it asks for while it runs.
+    /// The resources that it requests while it runs.
     pub demand: PodDemand,
 }
 
@@ -30,7 +30,7 @@ impl PodSummary {
     /// Reads a pod.
     ///
     /// # Errors
-    /// When it is none, or a quantity is none; which field.
+    /// If it is not a pod, or a quantity is not valid; the error names the field.
     pub fn read(raw: &RawValue) -> Result<Self, FieldError> {
         if let Some(brief) = plain(raw.get()) {
             return Ok(brief);
@@ -45,10 +45,10 @@ fn known(uid: &str) -> Option<PodUid> {
     (!uid.is_empty()).then(|| pod::uid(uid))
 }
 
-/// A value of an object that is looked for: there, or not, or null, which is the same.
+/// The value of a member, if it is present; null is the same as missing.
 type Slot<'a> = Option<&'a str>;
 
-/// The members of these names. Nothing where the text is no object, or one of them comes twice.
+/// The members with these names. `None` if the text is not an object, or one of them comes twice.
 fn pick<'a, const N: usize>(json: &'a str, names: [&str; N]) -> Option<[Slot<'a>; N]> {
     let mut found = [None; N];
     let mut seen = [false; N];
@@ -63,7 +63,7 @@ fn pick<'a, const N: usize>(json: &'a str, names: [&str; N]) -> Option<[Slot<'a>
     Some(found)
 }
 
-/// A list, or nothing where it is missing; the outer nothing where it is something else.
+/// A list, empty if it is missing; `None` if the value is something else.
 fn list(json: Slot<'_>) -> Option<&str> {
     match json {
         None => Some("[]"),
@@ -116,7 +116,7 @@ fn head(metadata: Slot<'_>) -> Option<(Option<PodUid>, Classified)> {
 fn class(annotations: Slot<'_>) -> Option<Classified> {
     let Some(annotations) = annotations else { return Some(WorkloadClass::read(None)) };
     let mut class = None;
-    // Of a key that comes twice in a map the last counts.
+    // If a key comes twice in a map, the last one counts.
     for (key, value) in Members::of(annotations)? {
         if key == labels::pod::WORKLOAD_CLASS {
             class = (value != "null").then_some(value);
@@ -175,7 +175,7 @@ impl Amounts {
                 }
                 name => {
                     let Some(GpuResource::Whole(vendor)) = GpuResource::read(name) else { continue };
-                    // The same name twice is left to the careful reader; there are four names.
+                    // If the same name comes twice, the careful reader decides; there are four names.
                     let std::borrow::Cow::Borrowed(name) = key else { return None };
                     let free = seen_gpu.iter_mut().find(|seen| seen.is_none_or(|seen| seen.0 == name))?;
                     if free.replace(GpuName(name)).is_some() {
@@ -195,7 +195,7 @@ impl Amounts {
 #[derive(Clone, Copy)]
 struct GpuName<'a>(&'a str);
 
-/// A quantity; nothing for null, and the outer nothing for what is none, or below zero.
+/// A quantity; the inner `None` for null, and the outer one for an invalid or negative value.
 #[expect(
     clippy::option_option,
     reason = "null is a value here, and what is none is left to the careful reader"

@@ -1,7 +1,7 @@
-//! What a twin's status means to the extender: what it says, and whether it may be believed.
+//! Interprets a twin's status for the extender: its values, and whether they can be believed.
 //!
-//! No node draws nothing: a measurement of 0 W or less is what some operators write when they could not measure, and a
-//! trend beside it is made of such zeros. Both are unknown here.
+//! No running node draws zero: some operators write a measurement of 0 W or less when they could not measure, and a
+//! trend beside it is computed from such zeros. Both are treated as unknown.
 
 use super::{NodeTwinStatus, PowerMeasurement};
 use crate::condition::{ConditionStatus, ConditionType, find};
@@ -16,12 +16,12 @@ use power_units::{Percent, Ratio, Role, Watts, WattsPerMinute};
 impl TryFrom<&NodeTwinStatus> for score::TwinStatus {
     type Error = FieldError;
 
-    /// Room rounds down; stress, draw and the facility's share round up.
+    /// Headroom rounds down; stress, power and the facility's share round up.
     fn try_from(status: &NodeTwinStatus) -> Result<Self, FieldError> {
         let class = status.schedulable_class.as_ref();
         let stress = |field, number| quantity(field, number, Role::Demand, Percent::parse);
         Ok(Self {
-            // As the class decides where a pod may not go, a word that nobody knows is no class.
+            // The class decides where a pod may not go, so an unknown word counts as an unknown class.
             class: class.map_or(SchedulableClass::Unknown, |class| SchedulableClass::read(class.as_str())),
             headroom: quantity(
                 "status.predictedPowerHeadroomScore",
@@ -65,7 +65,7 @@ impl TryFrom<&PowerMeasurement> for score::TwinPower {
 }
 
 impl NodeTwinStatus {
-    /// By what the status may be believed.
+    /// The evidence by which the status can be believed.
     #[must_use]
     pub fn evidence(&self) -> Evidence {
         if self.plan_lease.as_deref() == Some(PLAN_LEASE) {
@@ -81,7 +81,7 @@ impl NodeTwinStatus {
 }
 
 impl PowerMeasurement {
-    /// When the measurement was taken, if it says so in a way that can be read.
+    /// When the measurement was taken; `None` if that is missing or cannot be read.
     #[must_use]
     pub fn sampled(&self) -> Option<UnixTime> {
         self.sampled_at.as_deref().and_then(unix_time)

@@ -161,7 +161,7 @@ proptest! {
         prop_assert_eq!(serde_json::from_str::<Quantity>(&json).unwrap(), quantity);
     }
 
-    /// Against plain integer arithmetic: digits · 10^(e − places) · 2^k, where that needs no more than 128 bits.
+    /// Compared with plain integer arithmetic: digits · 10^(e − places) · 2^k, where that needs no more than 128 bits.
     #[test]
     fn every_suffix_scales_exactly(
         whole in 0_u64..1_000_000, fraction in "[0-9]{0,6}", at in 0_usize..16, negative: bool,

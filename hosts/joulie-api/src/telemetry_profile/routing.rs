@@ -1,6 +1,6 @@
-//! What a TelemetryProfile means: for whom it is, where readings come from, through what devices are controlled.
+//! Interprets a TelemetryProfile: its target, the sources of readings, and how devices are controlled.
 //!
-//! What the profile does not say is left to the agent's own configuration; what it says in half is an error.
+//! What the profile leaves out is left to the agent's own configuration; incomplete settings are an error.
 
 use super::{
     ControlType, CpuMode, GpuMode, ProfileTarget, SourceType, TargetScope, TelemetryProfileSpec,
@@ -11,10 +11,10 @@ use crate::field::FieldError;
 use crate::number::Whole;
 use crate::word::{Vocabulary, Word};
 
-/// A profile that was understood.
+/// A profile that was interpreted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TelemetryRouting {
-    /// For whom it is.
+    /// Its target.
     pub audience: Audience,
     /// Where the readings of the processors come from.
     pub cpu_source: Option<Readings>,
@@ -22,20 +22,20 @@ pub struct TelemetryRouting {
     pub gpu_source: Option<Readings>,
     /// Where temperatures come from.
     pub thermal_source: Option<Readings>,
-    /// Where what surrounds the node comes from.
+    /// Where readings of the node's surroundings come from.
     pub context_source: Option<Readings>,
-    /// Through what the processors are controlled.
+    /// How the processors are controlled.
     pub cpu_control: Option<ControlRoute<CpuMode>>,
-    /// Through what the GPUs are controlled.
+    /// How the GPUs are controlled.
     pub gpu_control: Option<ControlRoute<GpuMode>>,
 }
 
-/// For whom a profile is.
+/// The target of a profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Audience {
     /// One node.
     Node(String),
-    /// Every node that has none of its own.
+    /// Every node that has no profile of its own.
     Cluster,
 }
 
@@ -57,18 +57,18 @@ pub enum Readings {
     },
 }
 
-/// Through what a device is controlled.
+/// How a device is controlled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ControlRoute<Mode> {
-    /// Nothing.
+    /// It is not controlled.
     None,
-    /// The node's own hardware.
+    /// By the node's own hardware.
     Host,
-    /// An HTTP endpoint.
+    /// By an HTTP endpoint.
     Http {
-        /// Where it is.
+        /// The endpoint.
         endpoint: HttpEndpoint,
-        /// What it is told, if the profile says it.
+        /// The mode that is sent to it, if the profile sets one.
         mode: Option<Mode>,
     },
 }
@@ -78,7 +78,7 @@ pub enum ControlRoute<Mode> {
 pub struct HttpEndpoint {
     /// Its URL; `{node}` stands for the name of the node.
     pub url: String,
-    /// How long an answer may take, if the profile says it.
+    /// How long an answer may take, if the profile sets it.
     pub timeout_seconds: Option<u16>,
 }
 

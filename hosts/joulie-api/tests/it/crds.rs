@@ -1,11 +1,11 @@
-//! The definitions that are checked in are those of the types; `cargo xtask codegen` writes them.
+//! The checked-in definitions are those of the types; `cargo xtask codegen` writes them.
 
 use joulie_api::crd;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Set by `cargo xtask codegen`: write the files instead of comparing them.
+/// Set by `cargo xtask codegen` to write the files instead of comparing them.
 const WRITE: &str = "JOULIE_WRITE_CRDS";
 
 const HEADER: &str =
@@ -16,7 +16,7 @@ fn folder() -> PathBuf {
 }
 
 fn text(crd: &CustomResourceDefinition) -> String {
-    // By way of a tree, which sorts what the types do not.
+    // Converted to a tree first, which sorts what the types do not.
     let tree = serde_json::to_value(crd).unwrap();
     format!("{HEADER}{}", serde_saphyr::to_string(&tree).unwrap())
 }
@@ -48,7 +48,7 @@ fn the_definitions_that_are_checked_in_are_those_of_the_types() {
     assert_eq!(found, expected, "a file that no kind writes");
 }
 
-/// What the definition of a kind says that nothing uses: who makes such an object must not wait for anything to happen.
+/// The text in the definition of an unused kind: a person who creates such an object must not wait for an effect.
 const UNUSED: &str = "No program of this version reads or writes it yet.";
 
 fn sources(folder: &Path, text: &mut String) {

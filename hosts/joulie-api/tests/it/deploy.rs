@@ -1,12 +1,13 @@
-//! What a person applies as a whole, `hosts/deploy/kustomize/base`, goes in at the first try and gives nobody more than Joulie needs.
+//! The API server accepts `hosts/deploy/kustomize/base` at the first `kubectl apply`, and it grants nobody more than
+//! Joulie needs.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// Every object of the folder in the order in which `kubectl apply -f FOLDER` sends them: file by file in the lexical order of
-/// their names (it walks the folder as Go's `filepath.Walk` does), and in a file from its top to its end. It does not sort
-/// by kind, and the API server refuses what is in a namespace that is not there.
+/// Every object of the folder in the order in which `kubectl apply -f FOLDER` sends them: file by file in the lexical
+/// order of their names (it walks the folder as Go's `filepath.Walk` does), and each file from top to bottom. It does
+/// not sort by kind, and the API server refuses objects in a namespace that does not exist.
 fn objects() -> Vec<Value> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../deploy/kustomize/base");
     let mut files: Vec<PathBuf> =

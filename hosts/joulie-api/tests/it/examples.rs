@@ -1,4 +1,4 @@
-//! The example objects: what the API server must take, and what it must refuse and with which words.
+//! The example objects: those that the API server must accept, and those that it must refuse, with the message.
 
 use joulie_api::crd;
 use serde_json::Value;
@@ -42,7 +42,7 @@ fn every_generation_is_read_without_losing_a_field() {
     }
 }
 
-/// What is wrong with a value by its schema: fields that would be pruned, types, words, bounds.
+/// The violations of a schema by a value: pruned fields, types, words, bounds.
 fn complaints(path: &str, value: &Value, schema: &Value, found: &mut Vec<String>) {
     let bound = |key: &str| schema[key].as_f64();
     match value {
@@ -108,7 +108,7 @@ fn complaints(path: &str, value: &Value, schema: &Value, found: &mut Vec<String>
     }
 }
 
-/// Spec and status; the rest of an object is the API server's.
+/// Checks spec and status; the API server checks the rest of an object.
 fn judge(object: &Value, schema: &Value) -> Vec<String> {
     let mut found = Vec::new();
     for part in ["spec", "status"] {
@@ -193,7 +193,7 @@ fn every_field_stands_in_an_example() {
             example_fields.insert(path);
         }
     }
-    // One example of a condition and of a source stands for all of them.
+    // One example of a condition and of a source is enough for all of them.
     let alike = |field: &&String| {
         [
             "conditions.",

@@ -1,4 +1,4 @@
-//! The definitions of the kinds, the objects that they must take and refuse, and what is installed beside them.
+//! The definitions of the kinds, the objects that they must accept and refuse, and the other files that are installed.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod crds;

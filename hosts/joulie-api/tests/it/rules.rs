@@ -1,13 +1,13 @@
-//! The validation rules, run: they take every good example, and each bad one is refused by its own rule alone.
+//! Runs the validation rules: they accept every good example, and each bad one is refused by its own rule alone.
 //!
-//! This is not the API server's evaluation, which also weighs what a rule may cost; the suite against the real one uses
-//! the same examples.
+//! The API server's evaluation also limits the cost of a rule; the suite against the real server uses the same
+//! examples.
 
 use crate::examples::{bad, good, kind, schemas};
 use kube_cel::Validator;
 use serde_json::Value;
 
-/// What is refused, as field and message.
+/// The refusals, as field and message.
 fn refused(object: &Value, old: Option<&Value>) -> Vec<(String, String)> {
     let schema = &schemas()[kind(object)];
     match Validator::new().validate(schema, object, old) {
@@ -15,7 +15,7 @@ fn refused(object: &Value, old: Option<&Value>) -> Vec<(String, String)> {
         Err(errors) => errors
             .into_vec()
             .into_iter()
-            // A rule of the whole object has an empty path before the dot.
+            // For a rule of the whole object, the path before the dot is empty.
             .map(|error| (error.field_path.trim_start_matches('.').to_owned(), error.message))
             .collect(),
     }

@@ -1,4 +1,4 @@
-//! The agents of all nodes, played by one: whatever a profile asks is at once in force and said to be so.
+//! Plays the agents of all nodes in one task: it immediately reports every requested cap as in force.
 
 use super::cluster::{JOULIE, patch};
 use super::{Any, watch};
@@ -7,7 +7,7 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use std::pin::pin;
 
-/// Confirms profiles from now on, until it is dropped.
+/// Confirms profiles until it is dropped.
 pub(crate) async fn confirm(api: EmbeddedApi) -> Result<(), Any> {
     let client = api.client_as("joulie-agent");
     let mut texts = pin!(watch(&client, &format!("{JOULIE}/nodepowerprofiles"), api.revision()).await?);
@@ -25,7 +25,7 @@ pub(crate) async fn confirm(api: EmbeddedApi) -> Result<(), Any> {
     Err("the watch of the profiles has ended".into())
 }
 
-/// What the agent of a node says of its profile, if it has not said so yet, and where.
+/// The status in which the agent of a node confirms its profile, and its path; `None` if it is confirmed already.
 fn confirmation(profile: &Value) -> Option<(String, Value)> {
     let (name, generation) = (profile["metadata"]["name"].as_str()?, &profile["metadata"]["generation"]);
     if profile["status"]["control"]["cpu"]["observedGeneration"] == *generation {

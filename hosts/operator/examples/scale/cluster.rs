@@ -1,4 +1,4 @@
-//! The cluster: nodes with agents, pods that run, and requests to its API.
+//! The cluster: nodes with agents, running pods, and requests to its API.
 
 use super::Any;
 use kube::Client;
@@ -9,7 +9,7 @@ pub(crate) const JOULIE: &str = "/apis/joulie.io/v1alpha1";
 pub(crate) const PODS_PER_NODE: usize = 10;
 pub(crate) const NODES_PER_RACK: usize = 40;
 
-/// Everything that is there before the operator comes.
+/// Creates everything that exists before the operator starts.
 pub(crate) async fn fill(client: &Client, nodes: usize) -> Result<(), Any> {
     make(client, "/api/v1/namespaces", &json!({"metadata": {"name": "joulie-system"}})).await?;
     for number in 0..nodes {
@@ -35,7 +35,7 @@ async fn machine(client: &Client, number: usize) -> Result<(), Any> {
     make(client, "/api/v1/nodes", &node).await?;
     patch(client, &format!("/api/v1/nodes/{name}/status"), &json!({"status": node["status"]})).await?;
     let object = format!("node-{number:05}");
-    // Two kinds, one beside the other: the policies look at them in another order than that of their names.
+    // Two models in turn: the policies order the nodes by model, not by name.
     let (model, cores) = if number.is_multiple_of(2) {
         ("AMD EPYC 9654 96-Core Processor", 192)
     } else {
@@ -67,7 +67,7 @@ pub(crate) async fn twins_with_status(client: &Client) -> Result<usize, Any> {
     Ok(items.iter().filter(|twin| twin["status"]["schedulableClass"].is_string()).count())
 }
 
-/// The states of everything that the operator writes but Leases.
+/// The states of everything that the operator writes, except Leases.
 pub(crate) async fn states(client: &Client) -> Result<BTreeSet<String>, Any> {
     let mut states = BTreeSet::new();
     for path in

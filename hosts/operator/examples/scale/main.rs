@@ -1,8 +1,8 @@
-//! What 5,000 nodes cost the operator: `cargo xtask bench operator`, or
+//! Measures what 5,000 nodes cost the operator: `cargo xtask bench operator`, or
 //! `cargo build --release -p operator && cargo run --release -p operator --example scale [NODES [PROGRAM [STEADY_SECONDS]]]`.
 //!
-//! First without a budget and then with limits for the site and for each rack that bind. The operator is the shipped program
-//! in a process of its own; the API server, the agents and whoever looks are this process.
+//! It measures first without a budget, then with limits for the site and for each rack that are in effect. The operator
+//! is the shipped program in a process of its own; the API server, the agents and the measurement are in this process.
 
 mod agents;
 mod cluster;
@@ -24,9 +24,10 @@ type Any = Box<dyn Error + Send + Sync>;
 const EVENTS: usize = 20;
 /// The most that a pass may take.
 const PASS_MS: f64 = 20.0;
-/// For how long nothing changes, where nobody says otherwise.
+/// How long nothing changes, by default.
 const STEADY: u64 = 20;
-/// Between two events: passes keep a distance under a storm, and a pass for each is what is looked at.
+/// The time between two events: under many events passes are spaced out, but here each event must have a pass of its
+/// own.
 const ROOM: Duration = Duration::from_secs(2);
 
 #[tokio::main]
@@ -36,10 +37,10 @@ async fn main() -> Result<(), Any> {
     let steady = Duration::from_secs(steady);
     tell("### Without a budget\n")?;
     measure("no_budget", nodes, &[], (Duration::from_secs(3), steady)).await?;
-    // Of 720 W a node may draw 600 W where its rack is full, and 500 W where the site is.
+    // Of 720 W a node may draw 600 W if its whole rack draws the most, and 500 W if the whole site does.
     let (site, rack) = ((nodes * 500).to_string(), format!("*={}", NODES_PER_RACK * 600));
     tell("\n### With limits for the site and for each rack\n")?;
-    // What one node gives up another gets after BUDGET_RAISE_DWELL, which is 30 s.
+    // Power that one node gives up goes to another after BUDGET_RAISE_DWELL, which is 30 s.
     let quiet = Duration::from_secs(35);
     let limits = [("BUDGET_SITE_WATTS", site.as_str()), ("BUDGET_RACK_WATTS", rack.as_str())];
     measure("budget", nodes, &limits, (quiet, steady)).await
@@ -121,15 +122,15 @@ async fn measure(
     Ok(())
 }
 
-/// From a performance pod on an eco node to the first write to that node or its objects, and to the twin that says that
-/// the node drains.
+/// The time from a performance pod on an eco node to the first write to that node or its objects, and to the twin that
+/// reports that the node drains.
 async fn drained(
     api: &EmbeddedApi,
     client: &Client,
     nodes: usize,
     event: usize,
 ) -> Result<(Duration, Duration), Any> {
-    // Half of the nodes are eco: those of the second kind.
+    // Half of the nodes are eco: those of the second model.
     let node = name((nodes / 2 - event) * 2 - 1);
     let mut of_twins = pin!(watch(client, &format!("{JOULIE}/nodetwins"), api.revision()).await?);
     let mut of_nodes = pin!(watch(client, "/api/v1/nodes", api.revision()).await?);
@@ -162,7 +163,7 @@ async fn drained(
     }
 }
 
-/// The texts of a watch as they come.
+/// The texts of a watch as they arrive.
 async fn watch(client: &Client, path: &str, from: u64) -> Result<impl Stream<Item = String> + use<>, Any> {
     let request = http::Request::get(format!("{path}?watch=true&resourceVersion={from}"));
     let response = client.send(request.body(kube::client::Body::empty())?).await?;
@@ -172,7 +173,7 @@ async fn watch(client: &Client, path: &str, from: u64) -> Result<impl Stream<Ite
     }))
 }
 
-/// Waits until nothing but Leases has been written for so long.
+/// Waits until nothing but Leases has been written for this long.
 async fn settle(client: &Client, quiet: Duration) -> Result<(), Any> {
     let mut before = states(client).await?;
     loop {
@@ -200,7 +201,7 @@ fn told(what: &str, mut took: Vec<Duration>) -> Result<(), Any> {
     ))
 }
 
-/// One line for whoever compares runs.
+/// Prints one line for comparing runs.
 fn bar(name: &str, value: f64, limit: f64) -> Result<(), Any> {
     let verdict = if value <= limit { "PASS" } else { "FAIL" };
     tell(&format!("BAR {name} {value:.1} {limit:.0} {verdict}"))

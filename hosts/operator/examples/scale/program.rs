@@ -1,4 +1,4 @@
-//! The shipped program as a process of its own: what it says of its passes, and what it costs.
+//! The shipped program in a process of its own: the passes that it logs, and what it costs.
 
 use super::Any;
 use std::ffi::OsString;
@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// The operator, which ends with this.
+/// The operator process, which is killed when this is dropped.
 pub(crate) struct Program {
     child: Child,
     kubeconfig: PathBuf,
@@ -24,14 +24,14 @@ impl Drop for Program {
     }
 }
 
-/// How much memory it has resident, in MiB.
+/// The resident memory, in MiB.
 pub(crate) struct Resident {
     pub(crate) now: f64,
     pub(crate) most: f64,
 }
 
 impl Program {
-    /// Starts this program, else the one that was built beside us.
+    /// Starts the program at `path`, else the one that was built together with this example.
     pub(crate) fn start(
         path: Option<OsString>,
         api: SocketAddr,
@@ -68,7 +68,7 @@ impl Program {
         Ok(Self { child, kubeconfig, passes })
     }
 
-    /// What its passes since the last question took.
+    /// The durations of the passes since the last call.
     pub(crate) fn passes(&self) -> Vec<Duration> {
         self.passes.try_iter().collect()
     }
@@ -83,10 +83,11 @@ impl Program {
         both.map(|(now, most)| Resident { now, most }).ok_or_else(|| "no VmRSS".into())
     }
 
-    /// The processor time that it has used, in milliseconds.
+    /// The processor time that the program has used, in milliseconds.
     pub(crate) fn processor_ms(&self) -> Result<f64, Any> {
         let mut nanos = 0.0;
-        // The hundredths of a second in stat are too coarse for one pass; the scheduler counts nanoseconds by thread.
+        // The hundredths of a second in stat are too coarse for one pass; the scheduler counts nanoseconds for each
+        // thread.
         for thread in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
             let text = std::fs::read_to_string(thread?.path().join("schedstat"))?;
             nanos += text.split_whitespace().next().ok_or("schedstat is empty")?.parse::<f64>()?;
@@ -95,7 +96,7 @@ impl Program {
     }
 }
 
-/// `... pass 12 took 8123us ...`
+/// Parses `... pass 12 took 8123us ...`
 fn pass(line: &str) -> Option<Duration> {
     let (_, took) = line.split_once(" took ")?;
     let (micros, _) = took.split_once("us")?;

@@ -44,7 +44,7 @@ fn a_meter_of_which_nothing_was_heard_yet_is_no_failing_one_and_a_failing_one_wa
     meters.listen(&[member(json!({"cpuWatts": -1}))], at(2), wall());
     assert!(!awaits(&meters));
     assert_eq!(metering(&meters, at(2)).reading, NodeReading::Absent(NoMeasurement::AgentNoData));
-    // Who asked for no meter waits for none.
+    // Without a configured meter nothing is waited for.
     assert!(!awaits(&Meters::new(&PowerSource::Static, HOLD).unwrap()));
     let http = |endpoint| Meters::new(&PowerSource::Http(endpoint, HOLD), HOLD).unwrap();
     assert!(!awaits(&http(None)));
@@ -66,7 +66,7 @@ fn what_is_found_at_the_first_look_is_as_old_as_it_says() {
     assert!(speaks(&of("2026-05-01T11:59:01Z"), at(1)));
     let mut old = of("2026-05-01T11:58:59Z");
     assert!(!speaks(&old, at(1)), "an agent that died before we began does not look alive");
-    // Whatever comes after that is news, by whichever clock.
+    // Every later sample is new, whatever its timestamp.
     old.listen(&[member(json!({"cpuWatts": 200, "sampledAt": "2026-05-01T11:00:00Z"}))], at(2), wall());
     assert!(speaks(&old, at(2)));
     assert!(speaks(&of("yesterday"), at(1)) && speaks(&of("2026-05-01T13:00:00Z"), at(1)));

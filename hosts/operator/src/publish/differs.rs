@@ -1,23 +1,23 @@
-//! How far a twin may move before it is worth a write.
+//! How much a twin must change to be worth a write.
 //!
-//! The watts have a dead-band, and every score that is made of them has one that follows from it: a draw that moves
-//! within its band moves no score out of its own. What is not made of watts is compared as it is.
+//! The watts have a dead-band, and every score that is derived from them has a dead-band that follows from it: a draw
+//! that stays within its band keeps each score within its own. Values that do not depend on watts are compared exactly.
 
 use super::status::own;
 use joulie_api::node_twin::{EffectiveCapState, NodeTwinStatus, PowerMeasurement};
 use joulie_api::number::Number;
 
-/// A twentieth or five watts, whichever is more: what agents publish moves by as much.
+/// Five watts, or a twentieth if that is more: agents publish changes of that size.
 const WATTS_MOVE: f64 = 5.0;
 const WATTS_PART: f64 = 1.0 / 20.0;
-/// No score is written for a change that the extender's whole points hardly show.
+/// A smaller change of a score hardly shows in the extender's whole points, so it is not written.
 const SCORE_MOVE: f64 = 1.0;
 const TREND_MOVE: f64 = 10.0;
 const TREND_PART: f64 = 1.0 / 4.0;
-/// The trend looks back so many minutes (`planner::power::history::WINDOW`).
+/// The trend covers this many minutes (`planner::power::history::WINDOW`).
 const TREND_MINUTES: f64 = 5.0;
 const PUE_MOVE: f64 = 0.01;
-/// Half of the last decimal: what is written with one is compared with one.
+/// Half of the last decimal: values are written with one decimal, and compared with that precision.
 const EXACT: f64 = 0.05;
 
 fn moved(new: Option<Number>, there: Option<Number>, by: f64) -> bool {
@@ -28,7 +28,7 @@ fn moved(new: Option<Number>, there: Option<Number>, by: f64) -> bool {
     }
 }
 
-/// The bands of what is made of the draw.
+/// The dead-bands of the values that depend on the draw.
 struct Bands {
     watts: f64,
     trend: f64,
@@ -38,18 +38,18 @@ struct Bands {
 }
 
 impl Bands {
-    /// Around the status that is published.
+    /// The bands around the published status.
     fn around(there: &NodeTwinStatus, power: &PowerMeasurement) -> Self {
         let number = |number: Option<Number>| number.map_or(0.0, Number::get);
         let capped = number(power.node_capped_power_w);
-        // Where no watts are published the headroom tells them.
+        // If no watts are published, they follow from the headroom.
         let headroom = there.predicted_power_headroom_score.map(Number::get);
         let by_score = || headroom.map_or(0.0, |headroom| capped * (1.0 - headroom / 100.0));
         let drawn = power.measured_node_power_w.map_or_else(by_score, Number::get).abs();
         let watts = WATTS_MOVE.max(drawn * WATTS_PART);
         // (capped - drawn) / capped: as many percent of the capped power as the band has.
         let of_headroom = if capped > 0.0 { 100.0 * watts / capped } else { 0.0 };
-        // In proportion to the draw, or to that of the whole rack, of which every node may move by its band.
+        // In proportion to the node's draw, or to that of the whole rack, whose nodes may all move within their bands.
         let part = if drawn > 0.0 { watts / drawn } else { WATTS_PART };
         let stress = |score: Option<Number>| SCORE_MOVE.max(number(score) * part);
         Self {
@@ -64,8 +64,8 @@ impl Bands {
     }
 }
 
-/// Whether a status says something else than the one that is published, by more than is worth a write. Both are taken
-/// apart by name, so that a field that is new has to be thought of here.
+/// Whether a status differs from the published one by enough to be worth a write. Both are destructured field by field,
+/// so that a new field must be considered here.
 pub(crate) fn differs(new: &NodeTwinStatus, there: &NodeTwinStatus) -> bool {
     let NodeTwinStatus {
         schedulable_class,
@@ -78,7 +78,7 @@ pub(crate) fn differs(new: &NodeTwinStatus, there: &NodeTwinStatus) -> bool {
         estimated_pue,
         plan_lease,
         conditions: _, // the operator's own are compared below
-        // Of the agent, of others, or of the write itself.
+        // These belong to the agent, to others, or to the write itself.
         control_status: _,
         reschedule_recommendations: _,
         gpu_slicing_recommendation: _,
@@ -106,7 +106,7 @@ pub(crate) fn differs(new: &NodeTwinStatus, there: &NodeTwinStatus) -> bool {
         || moved(*estimated_pue, there.estimated_pue, PUE_MOVE)
 }
 
-/// They are a set by type: the API server may keep them in an order of its own.
+/// They are a set by type: the API server may keep them in another order.
 fn same_conditions(new: &NodeTwinStatus, there: &NodeTwinStatus) -> bool {
     own(new).count() == own(there).count() && own(new).all(|one| own(there).any(|other| one == other))
 }
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// A node of 720 W under a cap of 432 W that draws so much, as its twin says it.
+    /// The twin of a node of 720 W under a cap of 432 W that draws this much.
     fn twin(watts: f64) -> Value {
         json!({
             "powerMeasurement": {"source": "http", "measuredNodePowerW": watts, "nodeCappedPowerW": 432, "nodeTdpW": 720},
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_draw_within_its_band_moves_no_score_out_of_its_own() {
-        // A twentieth of 300 W is 15 W: 3.5 points of 432 W, which were written for at each poll when the band was one.
+        // A twentieth of 300 W is 15 W: 3.5 points of 432 W. With a band of one point each poll caused a write.
         for watts in [285.5, 290.0, 300.0, 310.0, 314.5] {
             assert!(!differ(twin(watts), twin(300.0)), "{watts}");
         }
@@ -212,7 +212,7 @@ mod tests {
         let mut silent = twin(300.0);
         silent["powerMeasurement"]["source"] = json!("http-error");
         assert!(differ(silent, twin(300.0)));
-        // The agent's part, and when it was written.
+        // The agent's part, and the time of the write.
         for (field, value) in [
             ("lastUpdated", json!("2026-01-01T00:00:00Z")),
             ("controlStatus", json!({"cpu": {"result": "applied"}})),

@@ -1,4 +1,4 @@
-//! A twin as its object carries it.
+//! The status of a twin, as its object carries it.
 
 use crate::budget::Said;
 use crate::reasons::{
@@ -19,18 +19,18 @@ use power_units::{Role, Watts};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is said of a node beside its twin.
+/// What is reported about a node beside its twin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Standing {
-    /// Nothing was ever heard of its meter, not even that it fails.
+    /// Its meter has never reported anything, not even a failure.
     pub(crate) awaits_meter: bool,
-    /// What is there and cannot be read, in a sentence; nothing where all of it can be.
+    /// The objects that cannot be read, in a sentence; `None` if all can be.
     pub(crate) unreadable: Option<String>,
-    /// What the node says of its hardware and is not believed, in a sentence; nothing where all of it is.
+    /// The hardware facts of the node that are not believed, in a sentence; `None` if all are.
     pub(crate) implausible: Option<Arc<str>>,
-    /// What is somebody else's, in a sentence; nothing where nothing is.
+    /// What somebody else owns, in a sentence; `None` if there is nothing.
     pub(crate) overridden: Option<String>,
-    /// How the budget of the node's groups stands, and why; nothing without a budget.
+    /// The state of the budget of the node's groups, and why; `None` without a budget.
     pub(crate) budget: Option<Said>,
 }
 
@@ -39,7 +39,7 @@ fn tenths(bits: i64, role: Role) -> Option<Number> {
     let wide = i128::from(bits) * 10;
     let one = 1_i128 << 32;
     let tenths = match role {
-        // What fixed point lacks of 432 W, 60 % of 720 W, is no reason to say 431.9 W.
+        // 60 % of 720 W is 432 W; a rounding error of fixed point must not turn it into 431.9 W.
         Role::Limit => (wide + one / 1000).div_euclid(one),
         Role::Demand => -(one / 1000 - wide).div_euclid(one),
         Role::Nearest => (wide + one / 2).div_euclid(one),
@@ -56,9 +56,9 @@ fn rated(budget: Option<CappedRating>) -> Option<Number> {
     budget.and_then(|budget| tenths(budget.rating.to_bits(), Role::Demand))
 }
 
-/// The watts that are published. Where a meter was asked for and is silent there are none: an estimate in their place
-/// would be read as measured. The scores rest on it all the same, and whoever lacks the watts goes by these (seed 000:
-/// "if power measurement data is unavailable, the extender falls back to the twin-computed predictedPowerHeadroomScore").
+/// The watts that are published. There are none if a meter is configured but silent: an estimate in their place would
+/// be read as measured. The scores still use the estimate, and readers without watts go by the scores (seed 000: "if
+/// power measurement data is unavailable, the extender falls back to the twin-computed predictedPowerHeadroomScore").
 fn published(draw: NodeDraw) -> Option<Watts> {
     match draw.source() {
         MeasurementSource::Meter(_)
@@ -75,7 +75,7 @@ fn published(draw: NodeDraw) -> Option<Watts> {
     }
 }
 
-/// The status that a twin is published with at `now`.
+/// The status to publish for a twin at `now`.
 pub(crate) fn status_of(
     twin: &Twin,
     standing: &Standing,
@@ -124,7 +124,7 @@ pub(crate) fn status_of(
     }
 }
 
-/// The operator's conditions on a twin; the time of each is kept while it does not turn.
+/// The operator's conditions on a twin. A condition keeps its time until its status changes.
 pub(crate) fn conditions_of(
     twin: &Twin,
     standing: &Standing,
@@ -154,8 +154,8 @@ pub(crate) fn conditions_of(
     conditions
 }
 
-/// Whether a draw may be believed, and what stands in where nothing measures it. An estimate in place of a meter that
-/// nobody configured is all that was asked for.
+/// Whether a draw can be believed, and what replaces it if nothing measures it. If no meter is configured, an estimate
+/// is all that was asked for.
 fn telemetry(draw: NodeDraw, awaited: bool) -> (ConditionStatus, &'static str, String) {
     let (reason, why) = if awaited {
         (NOT_HEARD_YET, "no sample of the meter has come yet")
@@ -184,7 +184,7 @@ fn telemetry(draw: NodeDraw, awaited: bool) -> (ConditionStatus, &'static str, S
     (reason.status, reason.word, format!("{why}: {instead}"))
 }
 
-/// The conditions that the operator writes; the agent has others on the same object.
+/// The operator's own conditions; the agent has others on the same object.
 pub(super) fn own(status: &NodeTwinStatus) -> impl Iterator<Item = &Condition> {
     let ours = [
         ConditionType::TelemetryFresh,
@@ -197,14 +197,14 @@ pub(super) fn own(status: &NodeTwinStatus) -> impl Iterator<Item = &Condition> {
     status.conditions.iter().flatten().filter(of_us)
 }
 
-/// Whether a status was last updated so long ago, or does not say when in a way that can be read. One from the future is
-/// as old: its reader's clock is not its writer's.
+/// Whether a status was last updated at least this long ago, or has no readable time. A time in the future is treated
+/// alike, because the clocks of writer and reader differ.
 pub(crate) fn is_older(last_updated: Option<&str>, than: Duration, now: Timestamp) -> bool {
     let updated = last_updated.and_then(|text| text.parse::<Timestamp>().ok());
     updated.is_none_or(|updated| now.duration_since(updated).unsigned_abs() >= than)
 }
 
-/// The operator's conditions on a profile, where they are not there as they should be.
+/// The operator's conditions to write on a profile; `None` if they are already as they should be.
 pub(crate) fn overridden(there: &[Condition], standing: &Standing, now: Timestamp) -> Option<Vec<Condition>> {
     let about = ConditionType::Overridden;
     let known = there.iter().find(|known| known.type_ == about.as_str()).cloned();

@@ -99,7 +99,7 @@ fn c14_labels_are_never_written_over_a_persons() {
     let bare = node(ours(""), ours(""));
     let both = json!({key: "eco", "joulie.io/draining": "false"});
     assert_eq!(said(&bare, Some(Profile::Eco), Some(false)), both);
-    // What is to stay is applied again beside what changes: an applied label that is left out is taken away.
+    // Labels that stay are applied again beside those that change: leaving out an applied label removes it.
     let there = node(ours("eco"), ours("false"));
     assert_eq!(said(&there, None, Some(true)), json!({key: "eco", "joulie.io/draining": "true"}));
     let held = node(Label { theirs: true, ..ours("performance") }, ours("false"));

@@ -1,11 +1,12 @@
-//! Nodes that are not ready, and until when each is waited for.
+//! Tracks nodes that are not ready, and how long to wait for each.
 //!
-//! Most of them come back, and for about so long Kubernetes leaves their pods on them. A wait begins when this process sees
-//! a node go. One that it finds gone may have been so for longer, by its own words, and is waited for so much less. Whose
-//! wait is over is given up by the next pass, until it is ready again.
+//! Most of them come back, and Kubernetes leaves their pods on them for about that long. A wait begins when this
+//! process sees a node become not ready. A node that is found not ready may have been so for longer, by its own
+//! condition; its wait is shorter by that time. When a wait is over, the next pass gives the node up until it is ready
+//! again.
 //!
-//! Where most of the nodes are gone, it is not the machines: nobody is given up, and whoever is not back when most others
-//! are has all of its time again.
+//! If most of the nodes are gone, the cause is not the machines. Then no node is given up, and a node that is still
+//! gone when most others are back has its full wait again.
 
 use crate::site::Observed;
 use host_kit::clock::Mono;
@@ -15,24 +16,24 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Who was there, who is waited for, and who is not any more.
+/// The nodes that are ready, waited for, and given up.
 #[derive(Debug)]
 pub(super) struct Absences {
     patience: Duration,
-    /// Nodes that were ready when they were last seen.
+    /// Nodes that were ready when last seen.
     there: BTreeSet<Arc<str>>,
-    /// Those that were not, and when the wait for each ends.
+    /// Nodes that were not ready, and when the wait for each ends.
     waits: BTreeMap<Arc<str>, Mono>,
     given_up: BTreeSet<Arc<str>>,
 }
 
 impl Absences {
-    /// Nobody was ever seen; who goes is waited for for `patience`.
+    /// Starts without any node; the wait for each node lasts `patience`.
     pub(super) const fn new(patience: Duration) -> Self {
         Self { patience, there: BTreeSet::new(), waits: BTreeMap::new(), given_up: BTreeSet::new() }
     }
 
-    /// Takes in what these nodes say now; `wall` is what people call the time.
+    /// Takes in the present state of these nodes; `wall` is the time of day.
     pub(super) fn note(&mut self, nodes: &[Arc<Observed>], now: Mono, wall: Timestamp) {
         for Observed { node, .. } in nodes.iter().map(|observed| &**observed) {
             let name = &node.name;
@@ -54,7 +55,8 @@ impl Absences {
         }
     }
 
-    /// Gives up whose wait is over, unless most of those that have a desired state and were not given up are gone.
+    /// Gives up the nodes whose wait is over, unless most of the nodes that have a desired state and were not given up
+    /// are gone.
     pub(super) fn pass(&mut self, nodes: &[Node], observed: &[Arc<Observed>], now: Mono) {
         if self.waits.is_empty() {
             return;
@@ -73,7 +75,7 @@ impl Absences {
         self.given_up.extend(self.waits.extract_if(.., |_, until| now >= *until).map(|(name, _)| name));
     }
 
-    /// Whether a node can supply anything now.
+    /// Whether a node is ready, waited for, or given up.
     pub(super) fn presence(&self, Observed { node, .. }: &Observed) -> Presence {
         if node.ready {
             Presence::Ready
@@ -84,12 +86,12 @@ impl Absences {
         }
     }
 
-    /// When waits end.
+    /// When the waits end.
     pub(super) fn ends(&self) -> impl Iterator<Item = Mono> {
         self.waits.values().copied()
     }
 
-    /// Forgets who is no node any more, if there are such: `nodes` is how many there are.
+    /// Forgets names that are not nodes any more, if there are any. `nodes` is the number of nodes.
     pub(super) fn keep_only(&mut self, nodes: usize, is_known: impl Fn(&str) -> bool) {
         if self.there.len() + self.waits.len() + self.given_up.len() > nodes {
             self.there.retain(|node| is_known(node));

@@ -1,5 +1,5 @@
-//! Which nodes are left alone for now: those whose job has just ended and does not show in the rows yet, and those
-//! whose job failed.
+//! The nodes that are left alone for now: those whose job has ended but does not show in the rows yet, and those whose
+//! job failed.
 
 use crate::site::Observed;
 use crate::writes::{Landed, Target, Trouble};
@@ -7,16 +7,16 @@ use host_kit::clock::Mono;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What a job wrote shows in the rows within this time, or a watch is so late that writing again does no harm.
+/// What a job wrote shows in the rows within this time; if the watch is even later, writing again does no harm.
 const ECHO_MAX: Duration = Duration::from_secs(5);
-/// The first wait after a failure, which every further one doubles.
+/// The first wait after a failure. Every further failure doubles it.
 const FIRST: Duration = Duration::from_millis(500);
 /// The longest wait.
 const MOST: Duration = Duration::from_secs(300);
-/// A server that is away is tried again sooner: nothing is wrong with the node.
+/// The longest wait while the server is away. It is shorter, because nothing is wrong with the node.
 const MOST_AWAY: Duration = Duration::from_secs(15);
 
-/// The states of a node's objects.
+/// The versions of a node's objects.
 fn versions(observed: &Observed) -> [Option<&str>; 3] {
     [
         Some(observed.node.stamp.version.as_str()),
@@ -25,7 +25,7 @@ fn versions(observed: &Observed) -> [Option<&str>; 3] {
     ]
 }
 
-/// Where the state of an object is kept; grants have a memory of their own.
+/// The index of an object's version; grants are tracked elsewhere.
 const fn place(target: Target) -> Option<usize> {
     match target {
         Target::Node | Target::Taint => Some(0),
@@ -35,28 +35,28 @@ const fn place(target: Target) -> Option<usize> {
     }
 }
 
-/// A job has ended and does not show in the rows yet.
+/// A job that has ended but does not show in the rows yet.
 #[derive(Clone, Debug)]
 pub(super) struct PendingEcho {
-    /// The state that the job left each object in; an empty one for an object that it deleted.
+    /// The version in which the job left each object; empty for an object that it deleted.
     awaited: [Option<String>; 3],
     pub(super) until: Mono,
 }
 
 impl PendingEcho {
-    /// After what has landed.
+    /// Waits for the objects that these writes changed.
     pub(super) fn new(landed: &[Landed], now: Mono) -> Self {
         let mut awaited = [None, None, None];
         for one in landed {
             if let Some(slot) = place(one.target).and_then(|at| awaited.get_mut(at)) {
-                // The last write to an object says which state it has.
+                // The last write to an object determines its version.
                 *slot = Some(one.version.clone());
             }
         }
         Self { awaited, until: now.plus(ECHO_MAX) }
     }
 
-    /// Whether everything shows, or was waited for for long enough.
+    /// Whether everything shows, or the wait is over.
     pub(super) fn is_over(&self, observed: &Observed, now: Mono) -> bool {
         let shows =
             self.awaited.iter().zip(versions(observed)).all(|(awaited, shown)| match (awaited, shown) {
@@ -68,8 +68,8 @@ impl PendingEcho {
     }
 }
 
-/// Whether one state of an object is not older than another. Versions are numbers that grow wherever the API server
-/// keeps to its own promise; elsewhere only the very same one is known not to be older.
+/// Whether one version of an object is not older than another. Versions are growing numbers wherever the API server
+/// keeps its own promise; elsewhere only an identical one is known not to be older.
 fn is_at_least(shown: &str, awaited: &str) -> bool {
     match (shown.parse::<u64>(), awaited.parse::<u64>()) {
         (Ok(shown), Ok(awaited)) => shown >= awaited,
@@ -89,27 +89,27 @@ struct NodeBackoff {
 pub(super) struct Backoffs(BTreeMap<String, NodeBackoff>);
 
 impl Backoffs {
-    /// Until when a node is left alone, if it is.
+    /// Until when a node is left alone, if its jobs have failed.
     pub(super) fn until(&self, node: &str) -> Option<Mono> {
         self.0.get(node).map(|wait| wait.until)
     }
 
-    /// The nodes that are left alone beyond `now`.
+    /// The nodes that are left alone at `now`.
     pub(super) fn after(&self, now: Mono) -> impl Iterator<Item = &str> {
         self.0.iter().filter(move |(_, wait)| now < wait.until).map(|(node, _)| node.as_str())
     }
 
-    /// A job of the node went well.
+    /// Records that a job of the node succeeded.
     pub(super) fn fine(&mut self, node: &str) {
         self.0.remove(node);
     }
 
-    /// A job of the node failed; how long the node is left alone.
+    /// Records that a job of the node failed. Returns how long the node is left alone.
     pub(super) fn trouble(&mut self, node: &str, trouble: &Trouble, now: Mono) -> Duration {
         let before = self.0.get(node).map_or(0, |wait| wait.failures);
         let doubled = FIRST.saturating_mul(1 << before.min(10));
         let wait = match trouble {
-            // The rows will say what it is now.
+            // The rows will soon show the present state.
             Trouble::Stale(_) | Trouble::NotLeading => doubled.min(Duration::from_secs(5)),
             Trouble::Gone => doubled.min(MOST_AWAY),
             Trouble::Away(_, after) => doubled.min(MOST_AWAY).max(after.unwrap_or_default()),
@@ -123,12 +123,12 @@ impl Backoffs {
         wait
     }
 
-    /// When nodes are to be tried again.
+    /// When nodes are tried again.
     pub(super) fn untils(&self) -> impl Iterator<Item = Mono> {
         self.0.values().map(|wait| wait.until)
     }
 
-    /// Forgets nodes that are gone, once their wait is over.
+    /// Forgets nodes that do not exist any more, once their wait is over.
     pub(super) fn keep_only(&mut self, known: &BTreeSet<&str>, now: Mono) {
         self.0.retain(|node, wait| known.contains(node.as_str()) || now < wait.until);
     }

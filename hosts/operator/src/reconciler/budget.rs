@@ -1,4 +1,4 @@
-//! What the budget has decided, written to the grants, and said of limits that cannot be kept.
+//! Writes the budget's decision to the grants, and reports limits that cannot be kept.
 
 use super::Reconciler;
 use crate::budget::{self, Said};
@@ -19,13 +19,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The third failure in a row waits so long.
+/// The wait after the third failure in a row; from then on failures are warnings.
 const TOLD_FROM: Duration = Duration::from_secs(1);
-/// Watts that go up and down all the time are told of so often.
+/// How often cuts and raises are reported if the watts go up and down all the time.
 const TELL_AGAIN: Duration = Duration::from_secs(30);
 
 impl Reconciler {
-    /// The jobs that bring grants to what they are to be.
+    /// The jobs that write the grants as decided.
     pub(super) fn write_grants(&mut self, decided: Result<Round, String>, now: Mono) -> Vec<Job<Ticket>> {
         self.round = decided.unwrap_or_else(|why| {
             tracing::error!("the budget cannot be computed: {why}; no grant is written");
@@ -72,7 +72,7 @@ impl Reconciler {
             let minutes = self.settings.plan.budget.gone_hold.get() / Micros::MINUTE.get();
             let watts = seen.granted.grant.map_or(Watts::ZERO, |grant| grant.watts);
             let text = format!(
-                "the node {node} is gone and its agent has said nothing for {minutes} minutes: its grant of {watts} W goes, and counts no more",
+                "the node {node} is gone and its agent has not reported for {minutes} minutes: its grant of {watts} W is deleted, and does not count any more",
             );
             tracing::warn!("{text}");
             self.recorder.say(self.of_the_budget(GRANT_DROPPED, text));
@@ -82,7 +82,7 @@ impl Reconciler {
         Some(job(node, Write { target: Target::Grant, name: seen.name.clone(), how }, ticket))
     }
 
-    /// Takes in what came of a grant.
+    /// Takes in the outcome of a write to a grant.
     pub(crate) fn grant_ended(&mut self, outcome: Outcome<Ticket>, now: Mono) {
         let Outcome { node, landed: _, failed, then: ticket } = outcome;
         let failed = failed.as_ref().map(|(_, trouble)| trouble);
@@ -90,7 +90,7 @@ impl Reconciler {
         self.count_write(Target::Grant, failed);
         if let (Some(trouble), Some(wait)) = (failed, wait) {
             let (why, millis) = (trouble.words(), wait.as_millis());
-            // That somebody wrote between our look and our write is how it should be; that it happens each time is not.
+            // An occasional write by others between our read and our write is normal; one each time is not.
             if *trouble == Trouble::NotLeading || wait < TOLD_FROM {
                 tracing::debug!(%node, "a grant was not written: {why}; again in {millis}ms");
             } else {
@@ -99,7 +99,7 @@ impl Reconciler {
         }
     }
 
-    /// What is said of the limits above a node; nothing without a budget.
+    /// The report on the limits above a node; `None` without a budget.
     pub(super) fn budget_said(&self, node: &Node) -> Option<Said> {
         let limits = &self.settings.plan.budget;
         if !limits.any() {
@@ -111,7 +111,7 @@ impl Reconciler {
         self.round.standing_of(node.labels.rack.as_deref()).map(budget::verdict)
     }
 
-    /// Shows what the meters of each group's nodes say together.
+    /// Publishes the measured power of each group.
     fn measure(&self) {
         if self.round.standings.is_empty() {
             return;
@@ -129,7 +129,7 @@ impl Reconciler {
         }
     }
 
-    /// Says once what is not kept, and once that it is again.
+    /// Reports once when a limit is not kept, and once when it is kept again.
     fn say_shortages(&mut self) {
         let mut said = BTreeMap::new();
         for group in &self.round.standings {
@@ -168,7 +168,7 @@ impl Reconciler {
         self.short = said.into_iter().map(|(group, (reason, _))| (group, reason.word)).collect();
     }
 
-    /// Says that many watts are taken or given in one pass: at least a twentieth of the site's limit.
+    /// Reports large cuts and raises in one pass: at least a twentieth of the site's limit.
     fn say_cuts(&mut self, now: Mono) {
         let Some(limit) = self.settings.plan.budget.site else { return };
         let Round { lowered, raised, .. } = self.round;

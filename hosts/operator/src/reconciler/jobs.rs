@@ -1,6 +1,6 @@
-//! From what differs to the writes, in an order in which no moment is worse than the one before: a downgrade writes the
-//! label, then what the scheduler goes by, then the cap; an upgrade writes the cap, and only once that is confirmed the
-//! label.
+//! Turns differences into writes, in an order in which no intermediate state is worse than the one before. A downgrade
+//! writes the label, then the status that the scheduler goes by, then the cap. An upgrade writes the cap, and the label
+//! only once the cap is confirmed.
 
 use super::Reconciler;
 use crate::publish::{self, Carrier, Standing};
@@ -14,18 +14,18 @@ use planner::node::{DesiredKind, DesiredState, Node, Publish};
 use planner::plan::{self, NodeDecision, ObjectChange, Release};
 use serde_json::json;
 
-/// What is to be done when a job went well.
+/// What to do after a job succeeded.
 #[derive(Debug)]
 pub(crate) enum Then {
-    /// The plan of a node was carried out.
+    /// Record that the plan of a node was carried out.
     Commit(Box<NodeDecision>),
-    /// A release was carried out as far as it goes for now.
+    /// Record that a release was carried out as far as it goes for now.
     Released(Box<Release>),
     /// Nothing.
     Nothing,
 }
 
-/// What writes are about, where the class that the scheduler goes by stays as it is or does not.
+/// The lane of these writes. `is_reclassed` tells whether the class that the scheduler goes by changes.
 pub(super) fn lane(writes: &[Write], is_reclassed: bool) -> Lane {
     let is_placement =
         is_reclassed || writes.iter().any(|write| matches!(write.target, Target::Node | Target::Taint));
@@ -33,8 +33,9 @@ pub(super) fn lane(writes: &[Write], is_reclassed: bool) -> Lane {
 }
 
 impl Reconciler {
-    /// The writes of these changes, and of the statuses where they differ. A node that is lowered has the status that the
-    /// scheduler goes by before its cap; that of a twin that is not there yet can only be written after it.
+    /// The writes for these changes, and for the statuses that differ. For a node that is lowered, the status that the
+    /// scheduler goes by comes before the cap; but the status of a twin that does not exist yet can only be written
+    /// after the twin.
     pub(super) fn writes(
         &self,
         observed: &Observed,
@@ -59,7 +60,7 @@ impl Reconciler {
         writes
     }
 
-    /// The writes of one change; `observed` is nothing of a node that is gone.
+    /// The writes for one change; `observed` is `None` for a node that does not exist any more.
     pub(super) fn write(
         &self,
         node: &Node,
@@ -121,9 +122,9 @@ impl Reconciler {
         apply(target, &name, document, there.is_some_and(|state| state.former))
     }
 
-    /// The name of an object that does not exist yet: another node's may have the plain one.
+    /// The name for an object that does not exist yet: another node's object may have the plain one.
     fn name_for(&self, carrier: Carrier, node: &str) -> String {
-        // Two nodes may come out alike before either has an object: the one that is called so has the name.
+        // Two nodes may map to one name before either has an object: the node with exactly that name gets it.
         let plain = names::plain(node);
         if plain != node && self.site.find(&plain).is_some() {
             return names::hashed(node);
@@ -131,7 +132,7 @@ impl Reconciler {
         names::name_for(node, |name| self.site.holder(carrier, name))
     }
 
-    /// Whether a twin is to be written again for its age alone.
+    /// Whether a twin must be written again only because of its age.
     pub(super) fn is_to_be_refreshed(&self, observed: &Observed) -> bool {
         let updated = || observed.twin.as_deref()?.status.last_updated.as_deref();
         self.settings.twin_refresh.is_some_and(|every| publish::is_older(updated(), every, self.wall))
@@ -163,7 +164,7 @@ impl Reconciler {
         Some(apply(Target::ProfileStatus, &state.name, document, false))
     }
 
-    /// The writes of a release.
+    /// The writes for a release.
     pub(super) fn release_writes(&self, release: &Release) -> Vec<Write> {
         let mut writes = Vec::new();
         let Some(node) = self.site.node(&release.node) else { return writes };
@@ -174,17 +175,17 @@ impl Reconciler {
         writes
     }
 
-    /// A node's plan was carried out.
+    /// Records that a node's plan was carried out.
     pub(super) fn commit(&mut self, decision: &NodeDecision) {
         let changes = decision.guard.applied.is_some() || decision.guard.deferred.is_some();
-        // A job may end after its node is gone.
+        // A job may end after its node was deleted.
         if changes && self.site.find(&decision.node).is_some() {
             self.stats.transition(&decision.node, &decision.guard);
         }
         self.memory.commit(decision);
     }
 
-    /// A job went well: what it was for is so from now on.
+    /// Records what a successful job was for.
     pub(super) fn carried_out(&mut self, then: Then) {
         match then {
             Then::Commit(decision) => self.commit(&decision),

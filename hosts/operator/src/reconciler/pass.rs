@@ -1,4 +1,4 @@
-//! One pass: what is observed is decided on, and jobs come out for the nodes whose objects differ from that.
+//! One pass: decides by what is observed, and returns jobs for the nodes whose objects differ from the decision.
 
 use super::jobs::{Then, lane};
 use super::unchanged::Unchanged;
@@ -17,19 +17,19 @@ use power_units::Micros;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A pass that was made.
+/// The result of a pass.
 #[derive(Debug)]
 pub(crate) struct Passed {
-    /// Which.
+    /// Its number.
     pub(crate) number: u64,
-    /// What is to be sent.
+    /// The jobs to send.
     pub(crate) jobs: Vec<Job<(u64, Then)>>,
-    /// What is to be sent of the budget.
+    /// The jobs for grants to send.
     pub(crate) grants: Vec<Job<Ticket>>,
 }
 
 impl Reconciler {
-    /// Observes, decides, and says what is to be written. `wall` is what people call the time.
+    /// Observes, decides, and returns what is to be written. `wall` is the time of day.
     pub(crate) fn pass(&mut self, now: Mono, wall: Timestamp) -> Passed {
         self.passes += 1;
         self.wall = wall;
@@ -93,7 +93,8 @@ impl Reconciler {
         Passed { number: self.passes, jobs, grants }
     }
 
-    /// Takes in what is known of this moment alone: the time, what meters say, who is waited for, and what was sent.
+    /// Takes in what is valid for this moment only: the time, the meters' readings, the nodes that are waited for, and
+    /// the grants that were sent.
     fn observe(&mut self, now: Mono, wall: Timestamp) {
         let site = &self.site;
         self.absences.pass(&site.cluster.nodes, &site.observed, now);
@@ -118,12 +119,12 @@ impl Reconciler {
         known.raises = now >= self.raises_from;
     }
 
-    /// Taints, or no longer taints, the nodes that nothing else is written for in this pass.
+    /// Sets or removes the taint of nodes for which nothing else is written in this pass.
     fn taint_others(&mut self, left_alone: &BTreeSet<usize>, jobs: &mut Vec<Job<(u64, Then)>>) {
         let mut others = Vec::new();
         for (at, (node, observed)) in self.site.cluster.nodes.iter().zip(&self.site.observed).enumerate() {
             let objects = plan::desired(node, None, &self.settings.plan);
-            // Most nodes are as they should be.
+            // Most nodes already have the right taint.
             if objects.taint == Some(node.tainted)
                 || left_alone.contains(&at)
                 || self.busy.contains_key(&node.name)
@@ -144,7 +145,7 @@ impl Reconciler {
     /// Whether a release may be written now.
     fn may_release(&self, release: &Release, left_alone: &BTreeSet<usize>, now: Mono) -> bool {
         let Some(at) = self.site.find(&release.node) else { return self.is_free(&release.node, now) };
-        // What it was told is not known, so it cannot be told that it is released.
+        // Its present desired state cannot be read, so it cannot be released.
         let source = self.settings.selectors.source;
         let is_unread = self.site.observed.get(at).is_some_and(|observed| observed.is_state_unread(source));
         !is_unread && !left_alone.contains(&at)
@@ -166,7 +167,7 @@ impl Reconciler {
         }
     }
 
-    /// What is said of a node beside its twin.
+    /// What is reported about a node beside its twin.
     fn standing(&self, observed: &Observed, node: &Node, decision: &NodeDecision) -> Standing {
         Standing {
             awaits_meter: node.power.awaited && !node.machine.has_no_meter,
@@ -177,12 +178,12 @@ impl Reconciler {
         }
     }
 
-    /// What is somebody else's, in a sentence.
+    /// What somebody else owns, in a sentence.
     fn overridden(&self, observed: &Observed, node: &Node, decision: &NodeDecision) -> Option<String> {
         let mut theirs = Vec::new();
         let source = self.settings.selectors.source;
         if let Some(state) = observed.state(source).filter(|state| state.carried.theirs.any()) {
-            // Who owns a field beside us, with the value that is planned, overrides nothing.
+            // Another owner of a field that has the planned value overrides nothing.
             let differs = |wanted: &DesiredState| wanted.over(&state.carried) != *wanted;
             if decision.desired.as_ref().is_none_or(differs) || state.carried.persons {
                 let who = state.who.as_deref().unwrap_or("somebody");

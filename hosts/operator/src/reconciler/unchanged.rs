@@ -1,6 +1,6 @@
-//! What a node looked like when nothing was to be written for it: while it looks the same, nothing is.
+//! The state of a node when nothing was to be written for it: while it stays the same, nothing has to be written.
 //!
-//! In a steady cluster this spares thousands of documents in every pass, which would all come out as they are.
+//! In a steady cluster this saves building thousands of documents in every pass that would all equal the present ones.
 
 use crate::publish::Standing;
 use crate::site::Observed;
@@ -11,7 +11,7 @@ use planner::twin::Twin;
 use power_units::Micros;
 use std::sync::Arc;
 
-/// Everything that the writes for a node follow from, and what is shown of it beside.
+/// All inputs to the writes for a node, and the values that are shown in its metrics.
 #[derive(Clone, Debug)]
 pub(super) struct Unchanged {
     observed: Arc<Observed>,
@@ -22,7 +22,7 @@ pub(super) struct Unchanged {
 }
 
 impl Unchanged {
-    /// Of a node for which nothing was to be written.
+    /// Records a node for which nothing was to be written.
     pub(super) fn new(
         observed: Arc<Observed>,
         twin: Twin,
@@ -32,7 +32,7 @@ impl Unchanged {
         Self { observed, twin: ageless(twin), standing, desired, shown }
     }
 
-    /// Whether a node still looks so. How long ago its power was measured changes with every pass and decides nothing.
+    /// Whether a node is unchanged. The age of its power sample changes with every pass and does not count.
     pub(super) fn is(
         &self,
         observed: &Arc<Observed>,

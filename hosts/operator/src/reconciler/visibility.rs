@@ -1,7 +1,7 @@
-//! How well a node is seen: whether its meter speaks, and whether what is said of it can be read.
+//! How well a node is observed: whether its meter reports, and whether its objects can be read.
 //!
-//! A node that nobody meters because nobody asked for that is seen as well as it can be. One whose meter was asked for
-//! and is silent is not: the last good sample stands for the twin, and is no reason to raise the node.
+//! A node without a configured meter is observed as well as possible. One whose meter is configured but silent is not:
+//! the twin uses the last valid sample, but that is no reason to raise the node.
 
 use super::Reconciler;
 use crate::publish::API_VERSION;
@@ -15,7 +15,7 @@ use planner::power::NodeReading;
 use std::collections::BTreeMap;
 
 impl Reconciler {
-    /// How well a node is seen while its meter says this.
+    /// How well a node is observed, given this reading of its meter.
     pub(super) fn visibility(
         &self,
         observed: &Observed,
@@ -30,7 +30,7 @@ impl Reconciler {
         if unread || silent { Visibility::Blind } else { Visibility::Clear }
     }
 
-    /// Counts the objects that cannot be read, and names each once to whoever looks at it.
+    /// Counts the objects that cannot be read, and reports each once.
     pub(super) fn say_unread(&mut self) {
         let mut known = std::mem::take(&mut self.unread);
         let mut there = BTreeMap::new();
@@ -50,8 +50,8 @@ impl Reconciler {
         self.stats.implausible(implausible.count());
     }
 
-    /// Whether somebody is to say what the node draws. A node without an agent has nobody who could, and nobody who
-    /// could have capped it; of one whose agent finds no meter nothing will ever be heard.
+    /// Whether a report of the node's power is expected. A node without an agent has nobody to report it or to have
+    /// capped it; an agent that finds no meter will never report.
     fn is_metered(&self, machine: &MachineFacts) -> bool {
         match &self.settings.power {
             PowerSource::Static | PowerSource::Http(None, _) => false,

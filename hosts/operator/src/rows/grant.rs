@@ -1,4 +1,4 @@
-//! A NodePowerGrant: what the budget lets a node draw, and what its agent says it holds.
+//! A NodePowerGrant: what the budget allows a node to draw, and what its agent reports that it holds.
 
 use super::{Stamp, name, text, watts};
 use host_kit::reflect::Row;
@@ -16,9 +16,9 @@ pub(crate) struct GrantSeen {
     pub(crate) node: String,
     /// The identifier of the object.
     pub(crate) uid: String,
-    /// The number of the grant that stands.
+    /// The serial of the grant in force.
     pub(crate) serial: u64,
-    /// What it says.
+    /// The grant and its receipt.
     pub(crate) granted: Granted,
 }
 
@@ -56,7 +56,7 @@ impl Row for GrantSeen {
     }
 }
 
-/// What is missing or cannot be read is no receipt.
+/// A receipt with a missing or unreadable part does not count.
 fn signed(status: &Value) -> Option<Signed> {
     let holds = watts(&status["holds"], Role::Demand).filter(|&holds| holds >= Watts::ZERO)?;
     let floor = watts(&status["floor"], Role::Demand).unwrap_or(Watts::ZERO);

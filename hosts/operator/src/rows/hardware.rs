@@ -1,4 +1,4 @@
-//! A NodeHardware: what a node is made of and what it draws, as its agent says.
+//! A NodeHardware: the hardware of a node and its power, as its agent reports them.
 
 use super::{Stamp, count, text, watts};
 use host_kit::reflect::Row;
@@ -11,26 +11,26 @@ use serde_json::Value;
 pub(crate) struct HardwareSeen {
     /// The node.
     pub(crate) node: String,
-    /// Which object, and which state of it.
+    /// The object, and its version.
     pub(crate) stamp: Stamp,
-    /// What was discovered.
+    /// The reported hardware.
     pub(crate) reported: Reported,
-    /// Whether the processors can be capped, if it says so.
+    /// Whether the processors can be capped, if reported.
     pub(crate) cpu_control: Option<bool>,
-    /// Whether the GPUs can be capped, if it says so.
+    /// Whether the GPUs can be capped, if reported.
     pub(crate) gpu_control: Option<bool>,
-    /// Whether its devices can be metered, if it says so; one that cannot leaves the node without a meter.
+    /// Whether its devices can be metered, if reported; false means that the node has no meter.
     pub(crate) metered: Option<bool>,
-    /// What the node draws, if it says so.
+    /// The power of the node, if reported.
     pub(crate) power: Option<PowerSeen>,
 }
 
-/// What a node draws, as its agent says.
+/// The power of a node, as its agent reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PowerSeen {
-    /// The whole node where a meter says it, else packages and GPUs; nothing where a number is missing or impossible.
+    /// The whole node if a meter measures it, else packages and GPUs; `None` if a number is missing or impossible.
     pub(crate) watts: Option<Watts>,
-    /// When it was measured, in the agent's words.
+    /// When it was measured, as the agent wrote it.
     pub(crate) sampled_at: Option<String>,
 }
 
@@ -42,7 +42,7 @@ impl Row for HardwareSeen {
         let node = text(&object["spec"]["nodeName"]).ok_or("spec.nodeName: expected the name of a node")?;
         let (cpu, gpu) = (&object["status"]["cpu"], &object["status"]["gpu"]);
         let capabilities = &object["status"]["capabilities"];
-        // Ranges of every generation: the current form, and the flat one of v0.0.5.
+        // Ranges of all generations: the current form, and the flat one of v0.0.5.
         let either = |new: &Value, old: &Value, role| watts(new, role).or_else(|| watts(old, role));
         let cpu_range = &cpu["capRange"];
         let gpu_range = &gpu["capRangePerGpu"];
@@ -89,7 +89,7 @@ fn power(power: &Value, has_gpus: bool) -> Option<PowerSeen> {
     let devices = match (part("cpuWatts"), part("gpuWatts")) {
         (Some(cpu), Some(gpu)) => cpu.checked_add(gpu),
         (Some(cpu), None) if !has_gpus => Some(cpu),
-        // A node of which a part says nothing is not known as a whole.
+        // If one part does not report, the power of the node as a whole is not known.
         (Some(_), None) | (None, _) => None,
     };
     Some(PowerSeen { watts: part("nodeWatts").or(devices), sampled_at: text(&power["sampledAt"]) })

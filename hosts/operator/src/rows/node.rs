@@ -15,23 +15,23 @@ use std::sync::Arc;
 pub(crate) struct NodeSeen {
     /// Its name, which everything that is kept of the node shares.
     pub(crate) name: Arc<str>,
-    /// Which one, and which state of it.
+    /// The object, and its version.
     pub(crate) stamp: Stamp,
-    /// All of its labels: which of them matter is for the settings to say.
+    /// All of its labels: the settings determine which of them matter.
     pub(crate) labels: BTreeMap<String, String>,
-    /// Labels that somebody else set, but for those of Kubernetes.
+    /// Labels that somebody else set, except those of Kubernetes.
     pub(crate) label_owners: Vec<LabelOwner>,
-    /// An operator of another generation wrote to it.
+    /// Whether an operator of another generation wrote to it.
     pub(crate) former: bool,
-    /// It is cordoned.
+    /// Whether it is cordoned.
     pub(crate) unschedulable: bool,
-    /// `spec.taints`, as they are; nothing where there are none.
+    /// `spec.taints`, unchanged; empty if there are none.
     pub(crate) taints: Vec<Value>,
-    /// Its Ready condition is true.
+    /// Whether its Ready condition is true.
     pub(crate) ready: bool,
-    /// Since when it is not, as Kubernetes says.
+    /// Since when it is not ready, as Kubernetes reports.
     pub(crate) turned: Option<Timestamp>,
-    /// The boot that the kubelet runs in; empty where it does not say.
+    /// The boot ID that the kubelet reports; empty if it reports none.
     pub(crate) boot: String,
     /// `status.capacity.cpu`, rounded up.
     pub(crate) capacity_cpus: Option<u32>,
@@ -45,12 +45,12 @@ impl NodeSeen {
         self.labels.get(key).map(String::as_str)
     }
 
-    /// Whether a taint is the one of nodes that nobody is known to cap.
+    /// Whether a taint is the one for nodes that are not known to be capped.
     pub(crate) fn is_uncapped(taint: &Value) -> bool {
         taint["key"].as_str() == Some(labels::node::UNCAPPED)
     }
 
-    /// Who else set a label, if somebody did.
+    /// Who else set a label, if anybody did.
     pub(crate) fn owner_of(&self, key: &str) -> Option<&str> {
         owner_of(&self.label_owners, key)
     }
@@ -93,7 +93,7 @@ fn gpus(allocatable: &Value) -> u32 {
     planner::inventory::allocatable_gpus(counted)
 }
 
-/// A quantity in whole units, which an API server writes as text and a test may write as a number.
+/// A quantity in whole units. An API server writes it as text; a test may write it as a number.
 fn whole(value: &Value) -> Option<u64> {
     let number = value.as_number().map(ToString::to_string);
     let text = number.as_deref().or_else(|| value.as_str())?;

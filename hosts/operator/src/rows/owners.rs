@@ -1,21 +1,22 @@
-//! Whose fields they are: `metadata.managedFields`, as far as it concerns what the operator would write.
+//! The owners of fields: `metadata.managedFields`, as far as it concerns what the operator would write.
 //!
-//! A field that neither this operator nor one of another generation owns is a person's, or another program's. It is
-//! known before anything is written, so that nothing is tried that the server would refuse, and a restart changes
-//! nothing about it.
+//! A field that is owned neither by this operator nor by one of another generation belongs to a person or to another
+//! program. This is known before anything is written, so that no write is tried that the server would refuse. A restart
+//! changes nothing about it.
 
 use joulie_api::labels::manager;
 use planner::node::Theirs;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Of so many labels of a node it is known who else owns them, Joulie's own first. Discovery of GPUs writes some forty
-/// beside those of Kubernetes; more are not remembered for each of thousands of nodes.
+/// The most labels of a node whose other owners are remembered, Joulie's own labels first. Discovery of GPUs writes
+/// about forty beside those of Kubernetes; more are not remembered, because there are thousands of nodes.
 const LABELS_MAX: usize = 128;
-/// Whose labels are Kubernetes' own, with the names below them: there are a hundred on a node, and no setting may name one.
+/// The domains of Kubernetes' own labels, including their subdomains: a node has a hundred such labels, and no setting
+/// may name one.
 const KUBERNETES: [&str; 2] = ["kubernetes.io", "k8s.io"];
 
-/// Under what names operators of other generations wrote: their fields are taken over.
+/// The field managers of operators of other generations: their fields are taken over.
 const FORMER: [&str; 2] = ["operator", manager::OPERATOR];
 
 /// A label that somebody else owns.
@@ -23,20 +24,20 @@ const FORMER: [&str; 2] = ["operator", manager::OPERATOR];
 pub(crate) struct LabelOwner {
     /// Its key.
     pub(crate) key: Box<str>,
-    /// Who.
+    /// The owner.
     pub(crate) who: Arc<str>,
 }
 
-/// What the owners of an object say.
+/// The ownership of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Owners {
-    /// This operator has applied to it.
+    /// Whether this operator has applied to it.
     pub(crate) ours: bool,
-    /// An operator of another generation wrote to it.
+    /// Whether an operator of another generation wrote to it.
     pub(crate) former: bool,
-    /// What is somebody else's.
+    /// The parts that somebody else owns.
     pub(crate) theirs: Theirs,
-    /// Whose; the first one by name.
+    /// The owner of those; the first one by name.
     pub(crate) who: Option<String>,
 }
 
@@ -45,7 +46,8 @@ struct Entry<'a> {
     fields: &'a Value,
 }
 
-/// The entries for the main resource that are neither ours nor an earlier operator's; and whether there were such.
+/// The entries for the main resource that belong to others; then whether this operator, and whether an earlier one, has
+/// an entry.
 fn others(object: &Value) -> (Vec<Entry<'_>>, bool, bool) {
     let (mut others, mut ours, mut former) = (Vec::new(), false, false);
     for entry in object["metadata"]["managedFields"].as_array().into_iter().flatten() {
@@ -66,7 +68,7 @@ fn others(object: &Value) -> (Vec<Entry<'_>>, bool, bool) {
     (others, ours, former)
 }
 
-/// The owners of an object that carries a desired state.
+/// The ownership of an object that carries a desired state.
 pub(super) fn of_state(object: &Value) -> Owners {
     let (others, ours, former) = others(object);
     let (mut theirs, mut first) = (Theirs::default(), None);
@@ -93,7 +95,7 @@ pub(super) fn of_state(object: &Value) -> Owners {
     Owners { ours, former, theirs, who: first.map(str::to_owned) }
 }
 
-/// Whether a label with this key is Kubernetes' own.
+/// Whether a label with this key belongs to Kubernetes.
 pub(crate) fn is_of_kubernetes(key: &str) -> bool {
     let Some((domain, _)) = key.split_once('/') else { return false };
     let is_below =
@@ -101,7 +103,7 @@ pub(crate) fn is_of_kubernetes(key: &str) -> bool {
     KUBERNETES.iter().any(|of| is_below(of))
 }
 
-/// Who else owns labels on a node that a setting may name, and whether an earlier operator wrote some.
+/// The other owners of a node's labels that a setting may name, and whether an earlier operator wrote some.
 pub(super) fn of_labels(object: &Value) -> (Vec<LabelOwner>, bool) {
     let (others, _, former) = others(object);
     let mut owners = Vec::new();
@@ -118,12 +120,12 @@ pub(super) fn of_labels(object: &Value) -> (Vec<LabelOwner>, bool) {
     (owners, former)
 }
 
-/// In this order the owners of a node's labels are kept.
+/// The order in which the owners of a node's labels are kept.
 fn place(key: &str) -> (bool, &str) {
     (!key.starts_with("joulie.io/"), key)
 }
 
-/// Who else owns a label, of those that [`of_labels`] has found; the first one by name.
+/// The other owner of a label, among those that [`of_labels`] has found; the first one by name.
 pub(super) fn owner_of<'a>(owners: &'a [LabelOwner], key: &str) -> Option<&'a str> {
     let at = owners.partition_point(|owner| place(&owner.key) < place(key));
     owners.get(at).filter(|owner| &*owner.key == key).map(|owner| &*owner.who)

@@ -1,4 +1,4 @@
-//! The plan's Lease: what a person, or an uninstall, asks for on it.
+//! The plan's Lease: the release that a person or an uninstall requests on it.
 
 use host_kit::reflect::Row;
 use joulie_api::labels::{RELEASE, RELEASE_ALL};
@@ -7,7 +7,7 @@ use serde_json::Value;
 /// What is kept of the plan's Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PlanLeaseSeen {
-    /// Every node is to be released, and none to be planned for.
+    /// Whether every node is to be released, and none planned for.
     pub(crate) releases_all: bool,
 }
 

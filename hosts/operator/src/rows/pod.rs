@@ -1,5 +1,5 @@
-//! A Pod: where it is, how far it is, and what it asks of the power profiles. There are more of them than of anything
-//! else, so that what the key of the row tells is not kept a second time.
+//! A Pod: its node, its phase, and what it requires of the power profiles. Pods are the most numerous objects, so
+//! nothing is stored that the key of the row already contains.
 
 use host_kit::reflect::Row;
 use joulie_api::extender::pod::ExtenderPod;
@@ -41,7 +41,7 @@ impl TermSeen {
 }
 
 impl PodSeen {
-    /// The pod as the planner sees it: its namespace, and the key of the profiles' label.
+    /// The pod in the planner's form, given its namespace and the key of the profile label.
     pub(crate) fn row(&self, namespace: &str, key: &str) -> PodRow {
         let selector = self.selector.iter().map(|(of, value)| (of.as_str(), value.as_str()));
         let affinity = self.affinity.as_ref().map(|terms| terms.iter().map(TermSeen::raw).collect());
@@ -77,8 +77,8 @@ impl Row for PodSeen {
     }
 }
 
-/// What it asks of its node, as the extender weighs it: a pod that says nothing of its processors counts with what its
-/// class is taken for, and so does one whose quantities nobody can read.
+/// What it requests of its node, in the extender's terms. A pod that requests no processors, or whose quantities cannot
+/// be read, counts with the default of its class.
 fn asked(object: &Value) -> Asked {
     let pod = ExtenderPod::deserialize(object).unwrap_or_default();
     let demand = pod.demand().unwrap_or_else(|_| DemandSum::default().total(pod.class().class));
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn c6_pods_are_classified_from_what_the_api_server_says_of_them() {
-        // Table C6, the rows that are about reading; the whole table is the planner's.
+        // Table C6, the rows about reading; the planner tests the whole table.
         assert_eq!(class(json!({}), json!(null)), DemandClass::General);
         assert_eq!(
             class(json!({"nodeSelector": {POWER_PROFILE_LABEL: "performance"}}), json!({})),
@@ -152,7 +152,7 @@ mod tests {
             asked(json!({"containers": [container("1500m"), container("2")]})),
             Asked { cpu_milli: 3500, gpus: 4 }
         );
-        // What the extender takes a standard pod for.
+        // The extender's default for a standard pod.
         let nothing = Asked { cpu_milli: 250, gpus: 0 };
         assert_eq!(asked(json!({"containers": [{"name": "c"}]})), nothing);
         assert_eq!(asked(json!({"containers": [container("much")]})), nothing);

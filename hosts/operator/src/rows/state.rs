@@ -1,4 +1,4 @@
-//! The two kinds that carry a desired state: NodePowerProfile and NodeTwin, with what the agent says came of it.
+//! The two kinds that carry a desired state: NodePowerProfile and NodeTwin, with the outcome that the agent reports.
 
 use super::owners::{Owners, of_state};
 use super::{Stamp, name, text, watts};
@@ -16,26 +16,26 @@ use serde::Deserialize;
 use serde_json::Value;
 use std::borrow::Cow;
 
-/// What an object that carries a desired state says, whichever kind it is.
+/// The content of an object that carries a desired state, of either kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct StateSeen {
     /// Its name.
     pub(crate) name: String,
-    /// Which object, and which state of it.
+    /// The object, and its version.
     pub(crate) stamp: Stamp,
-    /// Of the spec.
+    /// The generation of the spec.
     pub(crate) generation: i64,
     /// The node that it is for.
     pub(crate) node: String,
-    /// The operator has applied to it.
+    /// Whether the operator has applied to it.
     pub(crate) ours: bool,
-    /// An operator of another generation wrote to it.
+    /// Whether an operator of another generation wrote to it.
     pub(crate) former: bool,
-    /// What it says, and which parts are somebody else's.
+    /// Its desired state, and which parts somebody else owns.
     pub(crate) carried: Carried,
-    /// Whose those are; the first one by name.
+    /// The owner of those parts; the first one by name.
     pub(crate) who: Option<String>,
-    /// What the agent says came of it.
+    /// The outcome that the agent reports.
     pub(crate) control: ControlSeen,
 }
 
@@ -69,7 +69,7 @@ impl StateSeen {
         }
     }
 
-    /// The kind, where the desired state comes from there.
+    /// The name of the kind that is the source of the desired state.
     pub(crate) const fn kind(&self, source: DesiredKind) -> &'static str {
         match source {
             DesiredKind::Profile => "NodePowerProfile",
@@ -83,42 +83,42 @@ impl StateSeen {
 pub(crate) struct ProfileSeen {
     /// The desired state.
     pub(crate) state: StateSeen,
-    /// The conditions that the operator wrote, and others.
+    /// Its conditions: those of the operator, and others.
     pub(crate) conditions: Vec<Condition>,
 }
 
 /// What is kept of a NodeTwin.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TwinSeen {
-    /// The desired state, or its mirror.
+    /// The desired state, or a copy of it.
     pub(crate) state: StateSeen,
-    /// What the operator wrote of it.
+    /// The status that the operator wrote.
     pub(crate) status: Box<NodeTwinStatus>,
 }
 
-/// What the agent says came of a desired state, device by device.
+/// The outcome of a desired state for each kind of device, as the agent reports it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ControlSeen {
-    /// On the processors.
+    /// For the processors.
     pub(crate) cpu: Option<DeviceSeen>,
-    /// On the GPUs.
+    /// For the GPUs.
     pub(crate) gpu: Option<DeviceSeen>,
 }
 
-/// What came of it on one kind of device.
+/// The outcome for one kind of device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct DeviceSeen {
-    /// It is in force.
+    /// Whether the cap is in force.
     pub(crate) applied: bool,
-    /// It cannot be done there.
+    /// Whether the node cannot apply it.
     pub(crate) blocked: bool,
-    /// No cap is in force there, and the originals are back.
+    /// Whether no cap is in force and the originals are restored.
     pub(crate) lifted: bool,
-    /// The generation of the object that was looked at; an agent of another generation does not say.
+    /// The generation of the object that the agent acted on; agents of another generation do not report it.
     pub(crate) observed: Option<i64>,
-    /// What was read back of each device; nothing where no cap is in force.
+    /// What was read back of each device; `None` if no cap is in force.
     pub(crate) cap: Option<Watts>,
-    /// A closed loop over the frequencies holds it, so that there is no limit to read back.
+    /// Whether a closed loop over the frequencies holds it, so that there is no limit to read back.
     pub(crate) regulated: bool,
 }
 
@@ -132,7 +132,7 @@ impl ControlSeen {
                 blocked: result == "blocked",
                 lifted: result == "none" && device["capWatts"].is_null(),
                 observed: device["observedGeneration"].as_i64(),
-                // What may be drawn rounds up.
+                // A limit that is in force rounds up.
                 cap: watts(&device["capWatts"], Role::Demand),
                 regulated: device["backend"].as_str() == Some("dvfs"),
             })
@@ -162,7 +162,7 @@ impl Row for TwinSeen {
     fn read(object: &Value) -> Result<Self, String> {
         let spec = NodeTwinSpec::deserialize(&object["spec"]).map_err(|error| format!("spec: {error}"))?;
         let desired = caps::DesiredSpec::try_from(&spec).map_err(|error| error.to_string())?;
-        // A status that cannot be read is one that is written anew.
+        // A status that cannot be read is written again.
         let status = NodeTwinStatus::deserialize(&object["status"]).unwrap_or_default();
         Ok(Self {
             state: StateSeen::of(object, desired, &object["status"]["controlStatus"]),

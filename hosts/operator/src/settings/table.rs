@@ -1,4 +1,4 @@
-//! Every setting of the operator: its name, its default, and what a person may write.
+//! Every setting of the operator: its name, its default, and the values that are accepted.
 
 use super::{FLOORS, GUARDS, MARKS, SOURCES, fraction, namespaces};
 use crate::rows::is_of_kubernetes;
@@ -49,7 +49,7 @@ fn counted(text: &str) -> Result<i64, Wrong> {
     whole(text, 0..=1_000_000_000)
 }
 
-/// `r1=40000,r2=38000.5,*=50000`
+/// Parses `r1=40000,r2=38000.5,*=50000`
 fn by_rack(text: &str, one: impl Fn(&str) -> Result<Watts, Wrong>) -> Result<BTreeMap<String, Watts>, Wrong> {
     let mut racks = BTreeMap::new();
     for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -72,7 +72,7 @@ fn rack_loads(text: &str) -> Result<BTreeMap<String, Watts>, Wrong> {
     by_rack(text, load)
 }
 
-/// Where measured power comes from, as it is written.
+/// The source of measured power, as it is written.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Source {
     Static,
@@ -84,7 +84,7 @@ macro_rules! settings {
     ($($setting:ident: $type:ty = $how:ident($($part:expr),+ $(,)?);)*) => {
         $(pub(super) const $setting: ConfigSetting<$type> = ConfigSetting::$how($($part),+);)*
 
-        /// All that the operator can be told.
+        /// All settings of the operator.
         pub const TABLE: SettingsTable = SettingsTable {
             program: "joulie-operator",
             about: "plans which nodes run at full power and which capped, and keeps their digital twins",

@@ -73,7 +73,7 @@ fn an_unknown_policy_is_the_default_with_a_warning() {
 
 #[test]
 fn a_variable_of_another_version_that_does_nothing_here_is_said_to_do_nothing() {
-    // What upstream's operators of v0.0.1 to v0.1.1 read or documented, and this one does not read.
+    // Settings that upstream's operators of v0.0.1 to v0.1.1 read or documented, and this one does not read.
     for name in [
         "ENABLE_FACILITY_METRICS",
         "FACILITY_PROMETHEUS_ADDRESS",

@@ -1,4 +1,4 @@
-//! What an agent says about the caps that are published, as far as it can be believed.
+//! What an agent reports about the published caps, as far as it can be believed.
 
 use crate::rows::{DeviceSeen, HardwareSeen, StateSeen};
 use joulie_core::node::cap::{CapIntent, CapRange, Floor, Resolution};
@@ -7,12 +7,13 @@ use planner::intent::{DeviceCap, NodeCaps};
 use planner::node::Confirmation;
 use power_units::{Amount, Percent, Role, Watts};
 
-/// From this part of what was asked on, a limit that was read back counts as what was asked. Power goes with about the
-/// cube of the clock, so a tenth less of it is 3 to 4 % less speed; the limits of eco are far below.
+/// A limit that was read back counts as the requested one from this share on. Power goes with about the cube of the
+/// clock, so a tenth less power is 3 to 4 % less speed; the limits of eco are far below.
 const ENOUGH: Percent = Percent::from_int(90);
 
-/// What the agent of a node says about its published desired state; `resolved` is the merged view of its hardware, and
-/// `most` are the caps that the node's grant leaves, where it has one: more than that is asked of nobody. While it is not known which agents there are, nobody is taken for a node without one.
+/// What the agent of a node reports about its published desired state. `resolved` is the merged view of its hardware.
+/// `most` are the caps that the node's grant leaves, if it has one: more than that is not required. While it is not
+/// known which agents exist, no node counts as one without an agent.
 pub(crate) fn confirmation(
     state: Option<&StateSeen>,
     hardware: Option<&HardwareSeen>,
@@ -53,7 +54,7 @@ pub(crate) fn confirmation(
     }
 }
 
-/// What is asked of each device, as far as the hardware goes; nothing for a part of a maximum that nobody knows.
+/// What is requested of each device, within the hardware's range; `None` for a percentage of an unknown maximum.
 fn asked(
     DeviceCap { percent, watts }: DeviceCap,
     (most, granted): (Option<Watts>, Option<DeviceCap>),
@@ -69,7 +70,7 @@ fn of_device(control: Option<&DeviceSeen>, asked: Option<Watts>, generation: i64
     let Some(control) = control else {
         return if can { Confirmation::Awaited } else { Confirmation::Unenforced };
     };
-    // An agent of another generation does not say which spec it speaks of; then its word is all there is.
+    // An agent of another generation does not report which spec it refers to; then its report is all there is.
     if control.observed.is_some_and(|observed| observed != generation) {
         return Confirmation::Awaited;
     }
@@ -83,8 +84,8 @@ fn of_device(control: Option<&DeviceSeen>, asked: Option<Watts>, generation: i64
     }
 }
 
-/// Whether a limit that was read back is what was asked. Its owner may allow far less, and the agent then says of the
-/// lower one that it is applied.
+/// Whether a limit that was read back is what was requested. The owner of the hardware may allow far less, and the
+/// agent then reports the lower limit as applied.
 fn of_figures(control: &DeviceSeen, asked: Option<Watts>) -> Confirmation {
     let enough = asked.and_then(|asked| asked.part(ENOUGH, Percent::HUNDRED, Role::Demand));
     match control.cap.zip(enough) {
@@ -122,7 +123,7 @@ mod tests {
         confirmation(Some(&state), hardware.as_ref(), (&resolved, None), true)
     }
 
-    /// A part of each package's 360 W.
+    /// A share of each package's 360 W.
     fn part(percent: u8) -> Value {
         json!({"cpu": {"packagePowerCapPctOfMax": percent}})
     }
@@ -170,7 +171,7 @@ mod tests {
     #[test]
     fn far_less_than_was_asked_is_short_of_it_and_a_tenth_less_is_not() {
         let told = |spec: Value, cap: f64| told(spec, json!({"cpu": applied(json!(cap))}), agent());
-        // All of 360 W: nine tenths are 324 W. A limit of its owner at 216 W is that of eco.
+        // 100 % of 360 W: nine tenths are 324 W. An owner's limit of 216 W is that of eco.
         assert_eq!(told(part(100), 360.0), Confirmation::InForce);
         assert_eq!(told(part(100), 324.0), Confirmation::InForce);
         assert_eq!(told(part(100), 323.875), Confirmation::Short);
@@ -178,13 +179,13 @@ mod tests {
         // 80 % are 288 W, nine tenths of them 259.2 W.
         assert_eq!(told(part(80), 259.25), Confirmation::InForce);
         assert_eq!(told(part(80), 259.125), Confirmation::Short);
-        // In watts, of which more than the hardware has counts as all that it has.
+        // In watts; a request above the hardware's maximum counts as the maximum.
         let watts = |asked: u32| json!({"cpu": {"packagePowerCapWatts": asked}});
         assert_eq!(told(watts(300), 270.0), Confirmation::InForce);
         assert_eq!(told(watts(300), 269.875), Confirmation::Short);
         assert_eq!(told(watts(1000), 360.0), Confirmation::InForce);
         assert_eq!(told(watts(1000), 323.0), Confirmation::Short);
-        // The hardware's lowest limit is above what was asked.
+        // The hardware's lowest limit is above the requested one.
         assert_eq!(told(watts(50), 100.0), Confirmation::InForce);
     }
 

@@ -1,5 +1,5 @@
-//! Texts that many nodes have in common, each kept once: a pass over thousands of nodes then meets the same few letters
-//! again and again, and not as many copies of them.
+//! Texts that many nodes have in common, each kept once. A pass over thousands of nodes then reads the same few texts
+//! again and again, instead of many copies.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub(super) struct Interner(BTreeSet<Arc<str>>);
 
 impl Interner {
-    /// A text, the same for all who ask for it.
+    /// Returns the shared copy of a text.
     pub(super) fn share(&mut self, text: &str) -> Arc<str> {
         if let Some(known) = self.0.get(text) {
             return known.clone();
@@ -19,14 +19,14 @@ impl Interner {
         new
     }
 
-    /// Shares these texts, as far as they are there.
+    /// Replaces these texts by shared copies, where they are present.
     pub(super) fn share_all<const N: usize>(&mut self, texts: [&mut Option<Arc<str>>; N]) {
         for text in texts.into_iter().flatten() {
             *text = self.share(text);
         }
     }
 
-    /// Forgets what nobody has any more.
+    /// Forgets texts that are not used any more.
     pub(super) fn forget_unused(&mut self) {
         self.0.retain(|text| Arc::strong_count(text) > 1);
     }

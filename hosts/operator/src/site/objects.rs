@@ -1,24 +1,25 @@
-//! The objects of one kind by their nodes, kept from look to look: of thousands mostly one has changed.
+//! The objects of one kind by their nodes. They are kept from look to look, because of thousands mostly one has
+//! changed.
 
 use crate::rows::{GrantSeen, HardwareSeen, ProfileSeen, TwinSeen};
 use host_kit::reflect::{CachedRow, ObjectKey, RowChange, RowChanges};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// An object that tells of a node.
+/// An object that describes a node.
 pub(crate) trait OfNode {
-    /// What it said before it could not be read any more still counts.
+    /// Whether its last readable content still counts when it cannot be read any more.
     const LASTS: bool;
-    /// Its own name, where anybody asks for it.
+    /// Its own name, if it is needed.
     fn name(&self) -> &str;
     /// The node.
     fn node(&self) -> &str;
-    /// The operator wrote it.
+    /// Whether the operator wrote it.
     fn is_ours(&self) -> bool;
 }
 
 impl OfNode for HardwareSeen {
-    // What a node is made of does not change with what can be read of it.
+    // The hardware of a node stays the same when its object becomes unreadable.
     const LASTS: bool = true;
 
     fn name(&self) -> &str {
@@ -35,7 +36,7 @@ impl OfNode for HardwareSeen {
 }
 
 impl OfNode for GrantSeen {
-    // What it said last still counts.
+    // Its last readable content still counts.
     const LASTS: bool = true;
 
     fn name(&self) -> &str {
@@ -74,12 +75,12 @@ macro_rules! of_state {
 of_state!(ProfileSeen);
 of_state!(TwinSeen);
 
-/// Which nodes something has changed of.
+/// The nodes whose objects have changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Touched {
     /// These.
     Few(BTreeSet<String>),
-    /// Perhaps all.
+    /// All nodes, perhaps.
     All,
 }
 
@@ -112,18 +113,18 @@ impl<R> Default for Objects<R> {
 }
 
 impl<R: OfNode> Objects<R> {
-    /// By their nodes, also of nodes that are gone. Of several for one node the operator's own counts, else the first
-    /// by name.
+    /// The objects by their nodes, including deleted nodes. If a node has several, the operator's own counts, else the
+    /// first by name.
     pub(crate) const fn by_node(&self) -> &BTreeMap<String, Arc<R>> {
         &self.by_node
     }
 
-    /// Of this node.
+    /// The object of this node.
     pub(crate) fn get(&self, node: &str) -> Option<&Arc<R>> {
         self.by_node.get(node)
     }
 
-    /// Whose object has this name.
+    /// The node whose object has this name.
     pub(super) fn holder(&self, name: &str) -> Option<&str> {
         self.names.get(name).map(String::as_str)
     }
@@ -147,7 +148,7 @@ impl<R: OfNode> Objects<R> {
         }
     }
 
-    /// The objects that have changed, if each stands for the node that it stood for.
+    /// The objects that have changed, if each is still the one that counts for its node.
     fn replacements<'a>(&self, changes: &[RowChange<'a, R>]) -> Option<Vec<&'a Arc<R>>> {
         let mut others = Vec::new();
         for change in changes {
@@ -180,7 +181,7 @@ impl<R: OfNode> Objects<R> {
     }
 }
 
-/// Of whom a row tells, whose it is, and whether it is from before the object became unreadable.
+/// The node of a row, whether the operator wrote it, and whether it is from before the object became unreadable.
 fn tells<R: OfNode>(held: &CachedRow<R>) -> (&str, bool, bool) {
     (held.row.node(), held.row.is_ours(), held.stale_since.is_some())
 }
@@ -240,7 +241,7 @@ mod tests {
             for (version, look) in (0_u32..).zip(looks) {
                 let before: BTreeMap<String, Arc<Some3>> = objects.by_node().clone();
                 for (name, node, what, ours) in look {
-                    // Mostly an object stays with its node, as it does in a cluster.
+                    // Mostly an object stays with its node, as in a real cluster.
                     let node = if what == 7 { node } else { name.min(49) };
                     let node = json!(format!("n{node}"));
                     let node = if what == 5 { json!(null) } else { node };

@@ -1,4 +1,4 @@
-//! The objects of one node as they stand.
+//! The present objects of one node.
 
 use super::Unreadable;
 use crate::rows::{GrantSeen, HardwareSeen, NodeSeen, ProfileSeen, StateSeen, TwinSeen};
@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub(crate) struct Observed {
     /// The Node.
     pub(crate) node: Arc<NodeSeen>,
-    /// What its agent says of its hardware.
+    /// Its NodeHardware.
     pub(crate) hardware: Option<Arc<HardwareSeen>>,
     /// Its NodePowerProfile.
     pub(crate) profile: Option<Arc<ProfileSeen>>,
@@ -18,12 +18,12 @@ pub(crate) struct Observed {
     pub(crate) twin: Option<Arc<TwinSeen>>,
     /// Its NodePowerGrant.
     pub(crate) grant: Option<Arc<GrantSeen>>,
-    /// What is there and cannot be read.
+    /// The objects that cannot be read.
     pub(crate) unreadable: Unreadable,
 }
 
 impl Observed {
-    /// The object that its agent obeys.
+    /// The object that its agent follows.
     pub(crate) fn state(&self, source: DesiredKind) -> Option<&StateSeen> {
         match source {
             DesiredKind::Profile => self.profile.as_deref().map(|profile| &profile.state),
@@ -31,7 +31,7 @@ impl Observed {
         }
     }
 
-    /// Whether the object that its agent obeys is there and cannot be read.
+    /// Whether the object that its agent follows exists but cannot be read.
     pub(crate) const fn is_state_unread(&self, source: DesiredKind) -> bool {
         match source {
             DesiredKind::Profile => self.unreadable.profile.is_some(),
@@ -39,7 +39,7 @@ impl Observed {
         }
     }
 
-    /// Whether nothing about the node has arrived since.
+    /// Whether none of the node's objects has changed.
     pub(super) fn is_same(&self, other: &Self) -> bool {
         fn same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
             match (one, other) {

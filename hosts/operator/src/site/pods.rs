@@ -1,11 +1,11 @@
-//! The pods, counted: kept from look to look, so that of tens of thousands only those that have changed are looked at.
+//! Counts of the pods. They are kept from look to look, so that of tens of thousands only changed pods are read.
 
 use super::Selectors;
 use crate::rows::PodSeen;
 use host_kit::reflect::{CachedRow, ObjectKey, RowChanges, Rows};
 use planner::demand::{PodCounts, PodRow};
 
-/// Takes in what has changed; the counts are nothing while the pods are not known. Whether that changes any count.
+/// Takes in changed pods; returns whether that changes any count. The counts are `None` while the pods are not known.
 pub(super) fn read(counts: &mut Option<PodCounts>, pods: &mut Rows<PodSeen>, selectors: &Selectors) -> bool {
     if !pods.is_synced() {
         return counts.take().is_some();

@@ -3,7 +3,7 @@ use host_kit::reflect::{ByHand, Row, by_hand};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// What an API server would tell.
+/// The events that an API server would send.
 struct Server {
     nodes: ByHand<NodeSeen>,
     pods: ByHand<crate::rows::PodSeen>,
@@ -34,12 +34,12 @@ fn server() -> (Server, Watches) {
     (Server { nodes, pods, hardware, profiles, twins, grants, plan }, watches)
 }
 
-/// An event: of which kind, whose name, of which node, and what is in it.
+/// An event: the kind, the object's name, its node, and its content.
 type Told = (u8, u8, u8, u8);
 
 impl Server {
     fn tell(&mut self, (kind, name, node, what): Told, version: usize) {
-        // Mostly an object is of the node that it is called after.
+        // Mostly an object belongs to the node whose name it has.
         let node = format!("n{}", if what % 7 == 6 { node } else { name });
         let meta = |name: String| json!({"name": name, "uid": "u", "resourceVersion": version.to_string()});
         match kind {
@@ -116,7 +116,7 @@ fn selectors(source: DesiredKind) -> Selectors {
     }
 }
 
-/// A site of which nothing is known but this Node.
+/// A site of which only this Node is known.
 pub(crate) fn of_one_node(node: &Value) -> Site {
     let (mut server, mut watches) = server();
     server.nodes.list([node]);

@@ -1,8 +1,8 @@
-//! Objects that are there and cannot be read. What they say is unknown, which is not the same as if they were not there:
-//! nothing is made over them, and their nodes are never raised.
+//! Objects that exist but cannot be read. Their content is unknown, which is not the same as if they did not exist:
+//! nothing overwrites them, and their nodes are never raised.
 //!
-//! Whose object it is, the row tells that could be read before; of one that never could be, its name does, as far as it
-//! has the name that Joulie gives.
+//! The node of such an object is known from the row that was read before. If it was never read, its name identifies the
+//! node, provided that it has the name that Joulie gives.
 
 use host_kit::closed_label;
 use host_kit::reflect::{Row, Rows};
@@ -12,14 +12,14 @@ use std::collections::BTreeMap;
 /// The objects of one kind that cannot be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unread {
-    /// Their names, and why.
+    /// Their names, with the reasons.
     objects: BTreeMap<String, String>,
-    /// Of those that could be read once, by their nodes: the objects' names.
+    /// The names of the objects that could be read before, by their nodes.
     nodes: BTreeMap<String, String>,
 }
 
 impl Unread {
-    /// What cannot be read now; `node` tells whose a row is.
+    /// The objects that cannot be read now; `node` returns the node of a row.
     pub(super) fn of<R: Row>(rows: &Rows<R>, node: impl Fn(&R) -> &str) -> Self {
         let malformed = rows.malformed();
         if malformed.is_empty() {
@@ -32,7 +32,7 @@ impl Unread {
         Self { objects: malformed.into_iter().map(|(key, why)| (key.name, why)).collect(), nodes }
     }
 
-    /// The object of a node that cannot be read, if there is one.
+    /// The unreadable object of a node, if there is one.
     pub(crate) fn of_node(&self, node: &str) -> Option<&str> {
         if self.objects.is_empty() {
             return None;
@@ -44,13 +44,13 @@ impl Unread {
         self.nodes.get(node).map(String::as_str).or_else(by_name)
     }
 
-    /// The names of all of them, and why.
+    /// The names of all unreadable objects, with the reasons.
     pub(crate) const fn objects(&self) -> &BTreeMap<String, String> {
         &self.objects
     }
 }
 
-/// The objects that cannot be read, kind by kind. Nothing else that is watched can be unreadable.
+/// The objects that cannot be read, by kind. Objects of other watched kinds can always be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unreads {
     /// NodeHardwares.
@@ -64,7 +64,7 @@ pub(crate) struct Unreads {
 }
 
 impl Unreads {
-    /// What cannot be read of a node.
+    /// The objects of a node that cannot be read.
     pub(super) fn of_node(&self, node: &str) -> Unreadable {
         let of = |unread: &Unread| unread.of_node(node).map(str::to_owned);
         Unreadable {
@@ -100,7 +100,7 @@ closed_label! {
     }
 }
 
-/// Which of a node's objects cannot be read, by their names.
+/// The names of a node's objects that cannot be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unreadable {
     /// Its NodeHardware.
@@ -114,7 +114,7 @@ pub(crate) struct Unreadable {
 }
 
 impl Unreadable {
-    /// In a sentence; nothing where all of them can be read.
+    /// The names in a sentence; `None` if all objects can be read.
     pub(crate) fn said(&self) -> Option<String> {
         let named = |kind: &str, name: &Option<String>| name.as_ref().map(|name| format!("{kind} {name}"));
         let all = [

@@ -1,4 +1,4 @@
-//! What is watched, and whether what the watches told can be planned by.
+//! The watches, and whether their content is current enough for planning.
 
 use crate::rows::{GrantSeen, HardwareSeen, NodeSeen, PlanLeaseSeen, PodSeen, ProfileSeen, TwinSeen};
 use host_kit::clock::Mono;
@@ -24,14 +24,14 @@ pub(crate) struct Watches {
     pub(crate) plan: Rows<PlanLeaseSeen>,
 }
 
-/// For how long a watch may say nothing before what it told is not planned by: the server gives a sign of life each
-/// minute, and a pass by an old picture would be worse than none.
+/// How long a watch may be silent before its content is not used for planning. The server gives a sign of life each
+/// minute, and a pass with old content would be worse than none.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(150);
 
 impl Watches {
-    /// Waits until any row has changed; false when a watch has ended.
+    /// Waits until any row has changed; returns false when a watch has ended.
     pub(crate) async fn changed(&mut self) -> bool {
-        // In any order: whoever waits then looks at all of them.
+        // The order does not matter: the caller then reads all of them.
         tokio::select! {
             biased;
             alive = self.nodes.changed() => alive,
@@ -44,7 +44,7 @@ impl Watches {
         }
     }
 
-    /// Why no pass can be made by what is known at `now`, if none can. Under a budget the grants must be known.
+    /// Why no pass can be made with what is known at `now`; `None` if one can. Under a budget the grants must be known.
     pub(crate) fn blind(&self, now: Mono, has_budget: bool) -> Option<String> {
         let grants = (GRANTS, self.grants.is_synced(), self.grants.silence(now));
         let silence = [
@@ -64,7 +64,8 @@ impl Watches {
             true => silent(kind, silence),
             false => Some(format!("{kind} are not known yet")),
         });
-        // While pods were never listed the planner knows that it does not know them; an old list looks like a new one.
+        // Until pods have been listed, the planner knows that they are unknown; but an old list would look like a new
+        // one.
         needed.or_else(|| silent(PODS, self.pods.silence(now).filter(|_| self.pods.is_synced())))
     }
 }

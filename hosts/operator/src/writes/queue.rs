@@ -1,30 +1,30 @@
-//! Jobs that wait until somebody writes them.
+//! A queue of jobs that wait for a writer.
 //!
-//! Under a budget one node's rise moves the caps of some hundred others, and what says where pods may go must not come
-//! behind them. So there are two lanes, and each writer has one that it prefers: while both have work each has half of the
-//! writers, and none is idle while there is any.
+//! Under a budget a rise of one node changes the caps of some hundred others, and the writes that tell where pods may
+//! go must not wait behind these. So there are two lanes, and each writer prefers one of them: while both have work,
+//! each has half of the writers, and no writer is idle while there is any work.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Semaphore;
 
-/// What a job is about.
+/// The subject of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// Where pods may go: labels of the node, or another class in its twin.
+    /// Placement of pods: labels or the taint of the node, or another class in its twin.
     Placement,
-    /// Caps and reports, and no more.
+    /// Only caps and reports.
     Power,
 }
 
 impl Lane {
-    /// The one that a writer prefers: every other one has the caps.
+    /// The lane that a writer prefers: every second writer prefers the caps.
     pub(super) const fn preferred_by(writer: usize) -> Self {
         if writer.is_multiple_of(2) { Self::Placement } else { Self::Power }
     }
 }
 
-/// What waits, in the order in which it came.
+/// The waiting jobs, in the order in which they came.
 #[derive(Debug)]
 struct Lanes<T> {
     placement: VecDeque<T>,
@@ -35,7 +35,7 @@ struct Lanes<T> {
 #[derive(Debug)]
 pub(super) struct Queue<T> {
     lanes: Mutex<Lanes<T>>,
-    /// A permit for each that nobody is about to take out.
+    /// One permit for each job that no writer is about to take.
     waiting: Semaphore,
 }
 
@@ -57,7 +57,7 @@ impl<T> Queue<T> {
         self.waiting.add_permits(1);
     }
 
-    /// The next one, of the preferred lane if there is one; nothing once the queue is closed.
+    /// The next job, from the preferred lane if it has one; `None` once the queue is closed.
     pub(super) async fn next(&self, preferred: Lane) -> Option<T> {
         self.waiting.acquire().await.ok()?.forget();
         let mut lanes = self.lanes();
@@ -69,7 +69,7 @@ impl<T> Queue<T> {
         first.pop_front().or_else(|| second.pop_front())
     }
 
-    /// Nobody gets anything more.
+    /// Closes the queue: no writer gets another job.
     pub(super) fn close(&self) {
         self.waiting.close();
     }

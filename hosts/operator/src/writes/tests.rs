@@ -49,7 +49,7 @@ async fn of_several_grants_over_one_serial_one_lands() {
     let seen = rig.grant().await;
     let over = |watts| How::Replace { patch: grant_patch(&seen, grant(2, watts), false) };
     rig.write(Target::Grant, over(300)).await.unwrap();
-    // Another leader's, or one of ours that was on its way for long: both were over serial 1.
+    // A write of another leader, or an old one of ours that was delayed: both were made over serial 1.
     let late = rig.write(Target::Grant, over(500)).await;
     assert!(matches!(late, Err(Trouble::Refused(_) | Trouble::Stale(_))), "{late:?}");
     assert_eq!(rig.grant().await.granted.grant, Some(grant(2, 300)));

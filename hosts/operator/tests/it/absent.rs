@@ -1,4 +1,4 @@
-//! Nodes that are not Ready: they keep their places for a while, and so the others keep theirs.
+//! Nodes that are not Ready: they keep their places for a while, and therefore the others keep theirs.
 
 use super::rig::{Cluster, JOULIE, LEASES};
 use host_kit::clock::{HostClock, SystemClock};
@@ -20,7 +20,7 @@ async fn has(cluster: &Cluster, node: &str, label: &str) -> bool {
     cluster.label(node).await.as_deref() == Some(label)
 }
 
-/// What is asked of every node.
+/// What is requested of every node.
 async fn asked(cluster: &Cluster) -> Vec<(Value, Option<String>)> {
     let mut all = Vec::new();
     for node in NODES {
@@ -40,8 +40,8 @@ async fn plan_renewed(cluster: &Cluster) -> Value {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nodes_that_all_go_and_come_back_one_by_one_change_nothing() {
-    // After an outage of the API server the node controller has heard of no node, whoever leads has begun anew, and no
-    // meter has spoken yet.
+    // After an outage of the API server the node controller has not heard of any node, the leader has just started, and
+    // no meter has reported yet.
     let cluster = Arc::new(Cluster::new().await);
     for node in NODES {
         cluster.node(node).await;
@@ -80,7 +80,7 @@ async fn nodes_that_all_go_and_come_back_one_by_one_change_nothing() {
     agents.abort();
 }
 
-/// Two nodes of which the first has full power. Whoever planned them has ended.
+/// Two nodes, of which the first has full power. The operator that planned them has ended.
 async fn half_of_two() -> Arc<Cluster> {
     let cluster = Arc::new(Cluster::new().await);
     cluster.node("a").await;
@@ -96,8 +96,8 @@ async fn half_of_two() -> Arc<Cluster> {
     cluster
 }
 
-/// Waits until a pass was made by what is known from here on, and everything that follows from it is written. What is said
-/// next may be of a pass that was made before.
+/// Waits until a pass was made with what is known from here on, and everything that follows from it is written. The
+/// next renewal may be that of an earlier pass.
 async fn passed(cluster: &Cluster) {
     for _ in 0..2 {
         let renewed = plan_renewed(cluster).await;
@@ -116,7 +116,7 @@ async fn a_node_that_does_not_come_back_is_replaced_when_its_time_is_over() {
         assert!(has(&cluster, "b", "eco").await, "the place is kept, the {time} time");
         cluster.until("b takes it", async || has(&cluster, "b", "performance").await).await;
         assert!(has(&cluster, "a", "performance").await, "it is left as it is");
-        // That it is gone in another way is no reason to wait again.
+        // Another reason for not being ready does not start the wait again.
         cluster.ready("a", "Unknown", Some(&now())).await;
         passed(&cluster).await;
         assert!(has(&cluster, "b", "performance").await);
@@ -186,12 +186,12 @@ async fn while_most_nodes_are_gone_nobody_is_given_up() {
     cluster.ready("b", "Unknown", Some(&now())).await;
     tokio::time::sleep(Duration::from_secs(9)).await;
     assert!(has(&cluster, "c", "eco").await);
-    // Whoever leads next finds them gone for longer than anybody is waited for.
+    // The next leader finds them gone for longer than any wait.
     operator.stop().await;
     let operator = cluster.operator(&third).await;
     passed(&cluster).await;
     assert!(has(&cluster, "c", "eco").await);
-    // Once it is one machine again it has all of its time, and that ends.
+    // When only one machine is gone, it has its full wait again, and then the wait ends.
     cluster.ready("b", "True", Some(&now())).await;
     passed(&cluster).await;
     assert!(has(&cluster, "b", "eco").await && has(&cluster, "c", "eco").await);

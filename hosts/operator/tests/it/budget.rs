@@ -1,4 +1,5 @@
-//! Never above the limit, whatever agents do: the test plays them, late, and one of them not at all.
+//! The power never exceeds the limit, whatever agents do: the test plays the agents, which are late, and one of which
+//! does not report at all.
 
 use super::rig::{Cluster, JOULIE};
 use embedded_api::{InjectedResponse, Matching, Verb};
@@ -11,12 +12,12 @@ use tokio::task::JoinHandle;
 const NODES: usize = 6;
 const MAX: u64 = 720;
 
-/// What the nodes may draw in truth: the cap that each one's devices hold.
+/// What the nodes may really draw: the cap that each one's devices hold.
 struct Rack {
     caps: Mutex<[u64; NODES]>,
-    /// The most that they drew together since somebody last asked.
+    /// The highest total since this was last read.
     peak: AtomicU64,
-    /// An agent that hears and does and never says so.
+    /// An agent that applies caps but never reports.
     mute: Mutex<Option<usize>>,
     ended: AtomicBool,
 }
@@ -44,8 +45,8 @@ fn name(at: usize) -> String {
     format!("n{at}")
 }
 
-/// An agent that takes its time between hearing, doing and saying. Its last grant holds until one says that the node is
-/// released, whatever becomes of the objects.
+/// An agent with delays between receiving, applying and reporting. It keeps its last grant until a grant says that the
+/// node is released, whatever happens to the objects.
 fn agent(cluster: &Arc<Cluster>, rack: &Arc<Rack>, at: usize) -> JoinHandle<()> {
     let (cluster, rack) = (cluster.clone(), rack.clone());
     tokio::spawn(async move {
@@ -105,7 +106,7 @@ async fn below(cluster: &Cluster, rack: &Rack, limit: u64) {
     cluster.until(&format!("the rack is at {limit} W"), async || rack.draw() <= limit).await;
 }
 
-/// Whether every spec and every grant that stands was read back.
+/// Whether every spec and every grant in force was read back.
 async fn confirmed(cluster: &Cluster) -> bool {
     let all = cluster.list(&format!("{JOULIE}/nodepowerprofiles")).await;
     let grants = cluster.list(&format!("{JOULIE}/nodepowergrants")).await;
@@ -120,7 +121,7 @@ async fn confirmed(cluster: &Cluster) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_rack_never_draws_more_than_its_limit_once_it_was_below_it() {
     let (cluster, rack, agents) = site().await;
-    // 6 × 720 W are 4320 W: half of the nodes at 432 W, the others share what is left of 3000 W.
+    // 6 × 720 W are 4320 W: half of the nodes have 432 W, the others share the rest of 3000 W.
     let options = |frac: &'static str, watts: &'static str| {
         [
             ("STATIC_HP_FRAC", frac),
@@ -145,11 +146,11 @@ async fn the_rack_never_draws_more_than_its_limit_once_it_was_below_it() {
     };
     cluster.until("three nodes are performance nodes", async || labels().await == [0, 1, 2]).await;
     assert!(rack.peak() <= 3000, "{} W", rack.peak());
-    // Performance nodes come first: each has what is left by three eco nodes at the least of them.
+    // Performance nodes come first: they get what three eco nodes at their minimum leave.
     cluster.until("what there is is given", async || rack.draw() > 2900).await;
     assert!(rack.peak() <= 3000, "{} W", rack.peak());
 
-    // The limit is cut by a fifth and the policy turned round while one agent stops saying what it does.
+    // The limit is cut by a fifth and the policy is reversed, while one agent stops reporting.
     *rack.mute.lock().unwrap() = Some(4);
     first.stop().await;
     let second = cluster.operator(&options("1", "r1=2400")).await;
@@ -157,7 +158,7 @@ async fn the_rack_never_draws_more_than_its_limit_once_it_was_below_it() {
     rack.watch();
     tokio::time::sleep(Duration::from_secs(3)).await;
     assert!(rack.peak() <= 2400, "{} W while one node says nothing", rack.peak());
-    // It counts with the most that it may draw, so that the others have less.
+    // It counts with the most that it may draw, so the others have less.
     *rack.mute.lock().unwrap() = None;
     cluster.until("all is confirmed", async || confirmed(&cluster).await).await;
     cluster.quiet(Duration::from_millis(500)).await;
@@ -165,7 +166,7 @@ async fn the_rack_never_draws_more_than_its_limit_once_it_was_below_it() {
     assert!(rack.peak() <= 2400, "{} W", rack.peak());
     cluster.until("what there is is given", async || rack.draw() > 2300).await;
 
-    // A leader that is killed in the middle, and more to give.
+    // A leader is killed in the middle, and there is more to give.
     second.kill();
     let third = cluster.operator(&options("0.5", "r1=3600")).await;
     cluster.until("more is given", async || rack.draw() > 3300).await;
@@ -223,7 +224,7 @@ async fn a_release_waits_for_room_and_a_persons_cap_counts() {
     cluster.patch("/api/v1/nodes/n5", &json!({"metadata": {"labels": {"joulie.io/managed": null}}})).await;
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert!(rack.peak() <= 2600, "{} W", rack.peak());
-    // A person asks for more on one node: a person's cap can only lower what the budget grants.
+    // A person requests more on one node: a person's cap can only lower what the budget grants.
     let person = |watts: u32| json!({"spec": {"cpu": {"packagePowerCapWatts": watts, "packagePowerCapPctOfMax": null}}});
     let path = format!("{JOULIE}/nodepowerprofiles/n0?fieldManager=kubectl-edit");
     cluster.patch(&path, &person(350)).await;
@@ -262,7 +263,7 @@ async fn a_node_whose_hardware_is_not_known_is_asked_for_no_cap_of_the_budget() 
     for at in 0..NODES {
         cluster.hardware(&name(at), 300.0).await;
     }
-    // 4320 W are above the limit of 3000 W, so that all are granted less once it is known what they are.
+    // 4320 W are above the limit of 3000 W, so all are granted less once their hardware is known.
     let all = async || {
         let grants = cluster.list(&format!("{JOULIE}/nodepowergrants")).await;
         let watts: Vec<f64> = grants.iter().map(|grant| grant["spec"]["watts"].as_f64().unwrap()).collect();

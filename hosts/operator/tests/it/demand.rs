@@ -1,4 +1,4 @@
-//! Pods come and go, and the nodes follow.
+//! Pods are created and deleted, and the nodes follow.
 
 use super::rig::Cluster;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ async fn labelled(cluster: &Cluster, node: &str, profile: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn c3_pods_that_wait_raise_the_count_of_performance_nodes() {
-    // Fix list operator B8: what waits for a performance node is pressure.
+    // Fix list operator B8: a pod that waits for a performance node counts as demand.
     let cluster = Arc::new(Cluster::new().await);
     for at in 0..4 {
         cluster.node(&format!("n{at}")).await;

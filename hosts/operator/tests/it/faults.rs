@@ -1,4 +1,4 @@
-//! One node's trouble is no other node's.
+//! A failure of one node does not affect the other nodes.
 
 use super::rig::{Cluster, JOULIE};
 use embedded_api::{InjectedResponse, Matching, Verb};
@@ -11,8 +11,8 @@ use tokio::time::Instant;
 async fn a_node_whose_writes_are_refused_holds_up_no_other() {
     // Fix list operator B10, B11: every other node is planned, and the refused one is tried again.
     let cluster = Arc::new(Cluster::new().await);
-    // The object of node `w.1` would be called as one is called that is somebody else's; so far nothing is refused. A
-    // finalizer on a twin of another node that is being deleted makes every write to it fail for good.
+    // Node `w.1` would get an object with the name of another node's object; so far nothing is refused. A finalizer on
+    // a twin of another node that is being deleted makes every write to it fail permanently.
     for at in 0..20 {
         cluster.node(&format!("n{at:02}")).await;
     }
@@ -54,8 +54,8 @@ async fn objects_that_nobody_can_read_are_left_out_and_everything_else_goes_on()
     let silent = async || {
         let Some(twin) = cluster.twin("a").await else { return false };
         let status = &twin["status"];
-        // Fix list operator B7, B26: a draw that cannot be is no draw. No pod runs here, so that two packages of 400 W
-        // are taken to draw a fifth, 160 W of the 480 W that their caps allow: 66.67 % are left.
+        // Fix list operator B7, B26: an impossible draw is no draw. No pod runs here, so two packages of 400 W are
+        // assumed to draw a fifth, 160 W of the 480 W that their caps allow: 66.67 % are left.
         status["powerMeasurement"]["source"] == "agent-no-data"
             && status["powerMeasurement"]["measuredNodePowerW"].is_null()
             && status["predictedPowerHeadroomScore"].as_f64().is_some_and(|left| (66.0..67.0).contains(&left))
@@ -67,7 +67,7 @@ async fn objects_that_nobody_can_read_are_left_out_and_everything_else_goes_on()
 
 #[tokio::test(flavor = "multi_thread")]
 async fn while_pods_cannot_be_listed_no_node_is_taken_for_empty() {
-    // Fix list operator B13: a list that fails is no empty list.
+    // Fix list operator B13: a list that fails is not an empty list.
     let cluster = Arc::new(Cluster::new().await);
     cluster.node("a").await;
     cluster.labelled("b", json!({"joulie.io/power-profile": "performance"})).await;
@@ -122,7 +122,7 @@ async fn a_node_whose_meter_falls_silent_is_not_raised_and_one_that_was_not_hear
     cluster.patch(&path, &json!({"status": {"power": {"cpuWatts": 310}}})).await;
     cluster.until("b is raised once it is seen", async || has("b", "performance").await).await;
 
-    // A node whose agent has not come yet: nothing failed, and nothing is known.
+    // A node whose agent has not started yet: nothing failed, and nothing is known.
     cluster.patch("/api/v1/nodes/c", &json!({"metadata": {"labels": {"joulie.io/reserved": null}}})).await;
     let awaited = async || {
         let Some(twin) = cluster.twin("c").await else { return false };
@@ -152,8 +152,8 @@ async fn a_node_that_was_written_to_is_left_alone_until_the_watches_tell_of_it()
     cluster.until("a drains", drains).await;
     let version = async || cluster.twin("a").await.unwrap()["metadata"]["resourceVersion"].clone();
     let written = version().await;
-    // Each pod is a reason for a pass, in which the node looks as it did before it was written to. Nobody waits for watches for
-    // more than 5 s.
+    // Each pod causes a pass, in which the node looks as it did before the write. A job waits for the watches for at
+    // most 5 s.
     let (began, mut pod) = (Instant::now(), 0);
     while began.elapsed() < Duration::from_secs(2) {
         pod += 1;

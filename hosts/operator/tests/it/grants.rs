@@ -1,11 +1,11 @@
-//! What counts as granted: only what was read back in the boot and for the Node object that are there now.
+//! What counts as granted: only what was read back in the present boot and for the present Node object.
 
 use super::rig::{Cluster, JOULIE, node_info};
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Two nodes of 200 to 720 W that would both have all of it, under 1000 W.
+/// Two nodes of 200 to 720 W that would both draw all of it, under 1000 W.
 async fn pair() -> Arc<Cluster> {
     let cluster = Arc::new(Cluster::new().await);
     for node in ["a", "b"] {
@@ -40,11 +40,11 @@ async fn a_node_that_has_rebooted_counts_at_its_maximum_until_it_says_what_it_ho
     let halves = async || watts(&cluster, "a").await == 500.0 && watts(&cluster, "b").await == 500.0;
     cluster.until("each has the half", halves).await;
     cluster.quiet(Duration::from_millis(300)).await;
-    // Nobody speaks for the nodes any more, and one of them comes up again: 1000 − 720 = 280 W are left for the other.
+    // The agents are stopped, and one of the nodes reboots: 1000 − 720 = 280 W are left for the other.
     agents.abort();
     boots(&cluster, "a", "another boot").await;
     cluster.until("b makes room", async || watts(&cluster, "b").await <= 280.0).await;
-    // Its agent puts the grant in force that it has on disk, and says so.
+    // Its agent puts the grant that it has on disk in force, and reports it.
     let agents = cluster.agents();
     cluster.until("b has it back", halves).await;
     operator.stop().await;
@@ -60,7 +60,7 @@ async fn a_node_that_is_deleted_counts_until_its_agent_is_silent_for_long_enough
     cluster.until("each has the half", halves).await;
     cluster.quiet(Duration::from_millis(300)).await;
     cluster.send("DELETE", "/api/v1/nodes/a", &Value::Null).await.unwrap();
-    // The time until nothing is held back because a leader is new is over by then.
+    // By then the time is over in which a new leader raises nothing.
     tokio::time::sleep(Duration::from_secs(2)).await;
     assert_eq!(watts(&cluster, "b").await, 500.0, "the machine runs on under its agent");
     cluster.until("its grant goes", async || cluster.grant("a").await.is_none()).await;
@@ -79,7 +79,7 @@ async fn a_node_that_comes_back_under_its_name_is_another_one() {
     let halves = async || watts(&cluster, "a").await == 500.0 && watts(&cluster, "b").await == 500.0;
     cluster.until("each has the half", halves).await;
     agents.abort();
-    // Another machine, which happens to say the same boot.
+    // Another machine, which happens to report the same boot.
     cluster.send("DELETE", "/api/v1/nodes/a", &Value::Null).await.unwrap();
     cluster.node("a").await;
     cluster.until("b makes room", async || watts(&cluster, "b").await <= 280.0).await;
@@ -95,11 +95,11 @@ async fn a_node_that_leaves_is_released_when_there_is_room_and_its_grant_goes_wh
     cluster.until("each has the half", halves).await;
     let reserved = |value: Value| json!({"metadata": {"labels": {"joulie.io/reserved": value}}});
     cluster.patch("/api/v1/nodes/a", &reserved(json!("true"))).await;
-    // There is no room: nobody gives any to one that leaves, and nothing is lifted.
+    // There is no room: a node that leaves gets no power from others, and nothing is lifted.
     tokio::time::sleep(Duration::from_secs(3)).await;
     let grant = cluster.grant("a").await.unwrap();
     assert_eq!((grant["spec"]["watts"].as_f64(), &grant["spec"]["released"]), (Some(500.0), &Value::Null));
-    // A second leader of a larger limit: there is room for both.
+    // A second leader with a larger limit: there is room for both.
     operator.stop().await;
     let options =
         OPTIONS.map(|(name, value)| if name == "BUDGET_SITE_WATTS" { (name, "2000") } else { (name, value) });
@@ -121,7 +121,7 @@ async fn a_node_that_leaves_is_released_when_there_is_room_and_its_grant_goes_wh
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_may_draw_all_it_can_is_tainted_where_that_is_asked() {
     let cluster = pair().await;
-    // Somebody else's taints stay.
+    // Taints of others stay.
     let theirs = json!({"key": "example.com/own", "value": "x", "effect": "NoExecute"});
     cluster.patch("/api/v1/nodes/a", &json!({"spec": {"taints": [theirs]}})).await;
     let taints = async |node: &str| {
@@ -143,7 +143,7 @@ async fn a_node_that_may_draw_all_it_can_is_tainted_where_that_is_asked() {
     cluster.until("it has rebooted", async || taints("a").await == both).await;
     assert!(taints("b").await.is_empty());
     operator.stop().await;
-    // Whoever is not asked for it takes it away.
+    // An operator without this setting removes the taint.
     let operator = cluster.operator(&OPTIONS).await;
     cluster.until("it goes", free).await;
     operator.stop().await;

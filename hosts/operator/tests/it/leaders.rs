@@ -1,4 +1,4 @@
-//! Two operators, of which one acts.
+//! Two operators, of which only one acts.
 
 use super::rig::{Cluster, LEASES};
 use embedded_api::Loss;

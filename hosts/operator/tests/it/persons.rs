@@ -1,4 +1,4 @@
-//! What a person set is theirs.
+//! What a person has set belongs to that person.
 
 use super::rig::{Cluster, JOULIE};
 use serde_json::{Value, json};

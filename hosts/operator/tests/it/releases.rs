@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_is_deselected_or_deleted_is_let_go_and_a_persons_profile_stays() {
-    // Fix list operator B17: caps, labels and objects do not stay for ever.
+    // Fix list operator B17: caps, labels and objects do not stay forever.
     let cluster = Arc::new(Cluster::new().await);
     for node in ["a", "b", "c"] {
         cluster.node(node).await;

@@ -1,4 +1,4 @@
-//! A cluster for a test: an API server in memory, nodes, agents that do as they are told, and operators.
+//! A cluster for a test: an API server in memory, nodes, agents that apply what is requested, and operators.
 
 use super::rights::{Forbidden, Rights, limited};
 use embedded_api::{ApiOptions, EmbeddedApi};
@@ -33,7 +33,7 @@ impl Cluster {
         Self::with(joulie_api::crd::all()).await
     }
 
-    /// An API server with definitions that take anything: older than the programs, as an upgrade of a chart leaves them.
+    /// An API server whose definitions accept anything: older than the programs, as after the upgrade of a chart.
     pub(crate) async fn lenient() -> Self {
         let anything = JSONSchemaProps {
             type_: Some("object".to_owned()),
@@ -48,7 +48,7 @@ impl Cluster {
     }
 
     async fn with(definitions: Vec<CustomResourceDefinition>) -> Self {
-        // What the operator says is shown with a test that fails; the first test of the process turns it on.
+        // The operator's log is shown with a test that fails; the first test of the process enables it.
         let _ = host_kit::log::start(host_kit::log::Format::Text, &"warn,operator=debug".parse().unwrap());
         let api = EmbeddedApi::new(&ApiOptions::with(definitions)).unwrap();
         let cluster = Self { client: api.client_as("test"), api };
@@ -67,7 +67,7 @@ impl Cluster {
         self.client.request(request.unwrap()).await
     }
 
-    /// Applies a part of an object's status as somebody does who owns no more of it.
+    /// Applies a part of an object's status, like a writer that owns only that part.
     pub(crate) async fn apply_status(&self, manager: &str, kind: &str, path: &str, status: &Value) {
         let name = path.rsplit('/').next().unwrap();
         let body = json!({"apiVersion": "joulie.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "status": status});
@@ -109,14 +109,14 @@ impl Cluster {
         self.patch(&format!("/api/v1/nodes/{name}/status"), &json!({"status": node["status"]})).await;
     }
 
-    /// What the node controller says of a node, and since when.
+    /// The node controller's report on a node, and since when.
     pub(crate) async fn ready(&self, name: &str, status: &str, since: Option<&str>) {
         let ready = json!({"type": "Ready", "status": status, "lastTransitionTime": since});
         let path = format!("/api/v1/nodes/{name}/status");
         self.patch(&path, &json!({"status": {"conditions": [ready]}})).await;
     }
 
-    /// What an agent publishes of its node.
+    /// What an agent publishes about its node.
     pub(crate) async fn hardware(&self, name: &str, watts: f64) {
         let object = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "NodeHardware", "metadata": {"name": name},
             "spec": {"nodeName": name}});
@@ -159,7 +159,7 @@ impl Cluster {
         self.get(&format!("{JOULIE}/nodepowergrants/{node}")).await
     }
 
-    /// Says what the packages and GPUs of a node hold under this grant, as its agent would.
+    /// Reports what the packages and GPUs of a node hold under this grant, as its agent would.
     pub(crate) async fn holds(&self, grant: &Value, watts: f64) {
         let name = grant["spec"]["nodeName"].as_str().unwrap();
         let Some(node) = self.get(&format!("/api/v1/nodes/{name}")).await else { return };
@@ -174,7 +174,7 @@ impl Cluster {
         let _ = self.send("PATCH", &path, &json!({"status": said})).await;
     }
 
-    /// Says for a node that what its profile and its grant ask is in force, as its agent would.
+    /// Reports for a node that its profile and its grant are in force, as its agent would.
     pub(crate) async fn confirm(&self, name: &str) {
         let Some(profile) = self.profile(name).await else { return };
         let grant = self.grant(name).await;
@@ -198,7 +198,7 @@ impl Cluster {
         let _ = self.send("PATCH", &path, &status).await;
     }
 
-    /// Agents for all nodes that confirm whatever is asked.
+    /// Agents for all nodes, which confirm whatever is requested.
     pub(crate) fn agents(self: &Arc<Self>) -> JoinHandle<()> {
         let cluster = self.clone();
         tokio::spawn(async move {
@@ -211,7 +211,7 @@ impl Cluster {
         })
     }
 
-    /// Waits until something holds; what, for the failure.
+    /// Waits until a condition holds; `what` describes it if the wait fails.
     pub(crate) async fn until(&self, what: &str, holds: impl AsyncFn() -> bool) {
         let all = async {
             while !holds().await {
@@ -221,7 +221,7 @@ impl Cluster {
         assert!(tokio::time::timeout(Duration::from_secs(60), all).await.is_ok(), "not in a minute: {what}");
     }
 
-    /// Waits until nothing has been written for as long, but for Leases; the revision then.
+    /// Waits until nothing except Leases has been written for this long.
     pub(crate) async fn quiet(&self, time: Duration) {
         let mut last = self.writes().await;
         let all = async {
@@ -237,7 +237,7 @@ impl Cluster {
         assert!(tokio::time::timeout(Duration::from_secs(60), all).await.is_ok(), "it never becomes quiet");
     }
 
-    /// How often anything but a Lease was written, as the states of all objects tell.
+    /// The versions of all objects except Leases: they change with every write.
     pub(crate) async fn writes(&self) -> Vec<String> {
         let mut all = Vec::new();
         for path in [
@@ -259,7 +259,7 @@ impl Cluster {
     }
 }
 
-/// What a kubelet says of its machine, in this boot.
+/// What a kubelet reports about its machine in this boot.
 pub(crate) fn node_info(boot: &str) -> Value {
     json!({"bootID": boot, "architecture": "amd64", "containerRuntimeVersion": "", "kernelVersion": "",
         "kubeProxyVersion": "", "kubeletVersion": "", "machineID": "", "operatingSystem": "linux", "osImage": "",
@@ -304,7 +304,7 @@ impl Operator {
         Self { trigger, ended, forbidden, _signals: signals }
     }
 
-    /// Asks it to end, and waits until it has. It asked for nothing that its roles do not grant.
+    /// Asks it to end, and waits until it has. Checks that it requested nothing that its roles do not grant.
     pub(crate) async fn stop(self) {
         self.trigger.request("the test");
         assert_eq!(self.ended.await.unwrap(), shutdown::Ending::Clean);

@@ -1,5 +1,5 @@
-//! The rights of an account as they ship: its requests pass through the roles of `hosts/deploy`, and what they do not grant
-//! is forbidden, as a cluster would do. The agent's tests have this file too.
+//! The rights of an account as they ship: its requests are checked against the roles of `hosts/deploy`, and what they
+//! do not grant is forbidden, as in a cluster. The agent's tests use this file too.
 
 use http::{Method, Request, Response};
 use k8s_openapi::api::rbac::v1::{PolicyRule, RoleRef};
@@ -11,16 +11,16 @@ use std::sync::{Arc, Mutex};
 
 const ACCOUNT: &str = "joulie-operator";
 
-/// What one request asks for.
+/// The right that one request needs.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Asked {
     verb: &'static str,
     namespace: String,
     group: String,
-    /// With its subresource, as roles write it.
+    /// With its subresource, as it is written in roles.
     resource: String,
     name: String,
-    /// It is a list or a watch of this one name.
+    /// Whether it is a list or a watch of this one name.
     listed: bool,
 }
 
@@ -38,7 +38,7 @@ impl Asked {
         } else {
             asked.subresource(&below);
         }
-        // A list of the one object of a name is a right to that name.
+        // Listing the one object of a name needs the right to that name.
         if let Some(name) =
             query.split('&').find_map(|part| part.strip_prefix("fieldSelector=metadata.name%3D"))
             && asked.name.is_empty()
@@ -74,17 +74,17 @@ impl Asked {
     }
 }
 
-/// Rules, each with the one namespace that it is for, or for all.
+/// Rules, each for one namespace or for all.
 #[derive(Clone)]
 pub(crate) struct Rights(Arc<Vec<(Option<String>, PolicyRule)>>);
 
 impl Rights {
-    /// Those of the operator's account.
+    /// The rights of the operator's account.
     pub(crate) fn shipped() -> Self {
         Self::of(&["base/operator.yaml"], ACCOUNT)
     }
 
-    /// Those of an account, by these files of `hosts/deploy/kustomize`.
+    /// The rights of an account, by these files of `hosts/deploy/kustomize`.
     pub(crate) fn of(files: &[&str], account: &str) -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/kustomize");
         let mut documents: Vec<Value> = Vec::new();
@@ -120,7 +120,7 @@ impl Rights {
     }
 }
 
-/// What was asked for and is not granted.
+/// The requests that were not granted.
 #[derive(Clone, Default)]
 pub(crate) struct Forbidden(Arc<Mutex<Vec<String>>>);
 
@@ -130,7 +130,7 @@ impl Forbidden {
     }
 }
 
-/// A client that may do what the roles grant.
+/// A client that may only do what the roles grant.
 pub(crate) fn limited(client: Client, rights: Rights) -> (Client, Forbidden) {
     let forbidden = Forbidden::default();
     let noted = forbidden.clone();

@@ -4,7 +4,7 @@ use super::rig::{Cluster, JOULIE};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The bench has 5,000; the everyday test sees the same with fewer.
+/// The bench has 5,000; the everyday test checks the same with fewer.
 const NODES: usize = 500;
 
 #[tokio::test(flavor = "multi_thread")]

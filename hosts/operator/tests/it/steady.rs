@@ -1,4 +1,4 @@
-//! What becomes of a cluster that is left alone.
+//! What happens in a cluster that is left alone.
 
 use super::rig::{Cluster, JOULIE, LEASES};
 use serde_json::json;

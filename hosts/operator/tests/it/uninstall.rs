@@ -1,4 +1,4 @@
-//! The command that has every node released.
+//! The command that releases every node.
 
 use super::rig::{Cluster, JOULIE, LEASES};
 use super::rights::{Rights, limited};
@@ -10,20 +10,20 @@ use tokio::task::JoinHandle;
 
 const PROFILES: &str = "/apis/joulie.io/v1alpha1/nodepowerprofiles";
 
-/// What the command says, and how it ends, with the rights that the operator's account has.
+/// Runs the command with the rights of the operator's account. Returns its result and its messages.
 async fn uninstall(cluster: &Cluster, within: Duration) -> (Result<(), String>, Vec<String>) {
     let (client, forbidden) = limited(cluster.api.client_as("uninstall"), Rights::shipped());
     let clock = SystemClock::new();
     let mut told = Vec::new();
     let mut tell = |text: &str| told.push(text.to_owned());
     let outcome = operator::release_all(&client, "joulie-system", within, (&clock, &mut tell)).await;
-    // Whoever is authenticated may ask who he is, without a role.
+    // An authenticated account may ask for its own identity without a role.
     let others = forbidden.all().into_iter().filter(|asked| !asked.contains("selfsubjectreviews"));
     assert_eq!(others.collect::<Vec<_>>(), Vec::<String>::new());
     (outcome, told)
 }
 
-/// Agents that read back grants also where no profile is left: they hold all that a grant allows.
+/// Agents that read back grants even if no profile is left: they hold all that a grant allows.
 fn holders(cluster: &Arc<Cluster>) -> JoinHandle<()> {
     let cluster = cluster.clone();
     tokio::spawn(async move {
@@ -71,7 +71,7 @@ async fn every_node_is_released_a_new_leader_plans_none_and_a_persons_profile_st
     assert_eq!(left.len(), 1);
     assert_eq!(left[0]["metadata"]["name"], "c");
 
-    // Who leads next sees it before it plans anything.
+    // The next leader sees the request before it plans anything.
     operator.stop().await;
     let next = cluster.operator(&budget).await;
     let renewed = cluster.get(&format!("{LEASES}/joulie-plan")).await.unwrap()["spec"]["renewTime"].clone();
@@ -82,7 +82,7 @@ async fn every_node_is_released_a_new_leader_plans_none_and_a_persons_profile_st
     assert_eq!(plan().await["metadata"]["annotations"]["joulie.io/release"], "all");
     assert_eq!((cluster.label("b").await, cluster.list(PROFILES).await.len()), (None, 1));
 
-    // A person takes it back.
+    // A person withdraws the request.
     let back = json!({"metadata": {"annotations": {"joulie.io/release": null}}});
     cluster.patch(&format!("{LEASES}/joulie-plan"), &back).await;
     cluster
@@ -101,7 +101,7 @@ async fn what_is_not_released_is_named_with_what_to_do() {
     let agents = cluster.agents();
     let operator = cluster.operator(&[("STATIC_HP_FRAC", "0"), ("BUDGET_SITE_WATTS", "600")]).await;
     cluster.until("a is granted", async || cluster.grant("a").await.is_some()).await;
-    // The limit has no room for all that the node may draw.
+    // The limit is too low for all that the node may draw.
     let (outcome, told) = uninstall(&cluster, Duration::from_secs(2)).await;
     let why = outcome.unwrap_err();
     assert!(why.contains("NodePowerGrant a") && why.contains("BUDGET_SITE_WATTS"), "{why}");

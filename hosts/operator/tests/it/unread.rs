@@ -1,4 +1,4 @@
-//! Objects that are there and cannot be read: unknown, and never absent.
+//! Objects that exist but cannot be read: they are unknown, never absent.
 
 use super::rig::{Cluster, JOULIE};
 use serde_json::{Value, json};
@@ -47,7 +47,7 @@ async fn a_profile_that_cannot_be_read_is_not_written_over_and_its_node_is_not_r
     cluster.quiet(Duration::from_millis(300)).await;
     assert!(has("b", "eco").await);
     assert_eq!(spec(&cluster, "b").await, odd);
-    // Who takes over has never seen it say anything else.
+    // The next leader has never seen other content of it.
     operator.stop().await;
     let operator = cluster.operator(&options).await;
     tokio::time::sleep(Duration::from_secs(1)).await;

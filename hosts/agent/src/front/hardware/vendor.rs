@@ -1,11 +1,12 @@
-//! Who made the processors and the GPUs, in the words of the status: as the machine says, else as its labels do.
+//! The makers of the processors and the GPUs, in the words of the status: from the machine, else from the node's
+//! labels.
 
 use joulie_api::labels::node;
 use std::collections::BTreeMap;
 
 type Labels = BTreeMap<String, String>;
 
-/// The vendor of the processors, by the name that its processors give themselves.
+/// The vendor of the processors. AMD and Intel are named by the vendor string that their processors report.
 pub(super) fn cpu(found: Option<&str>, labels: &Labels) -> Option<String> {
     let labelled = node::NFD_CPU_VENDORS.iter().filter_map(|key| labels.get(*key).map(String::as_str));
     let name = found.into_iter().chain(labelled).map(str::trim).find(|name| !name.is_empty())?;
@@ -17,13 +18,13 @@ pub(super) fn cpu(found: Option<&str>, labels: &Labels) -> Option<String> {
     Some(vendor.to_owned())
 }
 
-/// The vendors of the GPUs that are labelled, the one whose driver is asked first before the others.
+/// The vendors of the GPUs that the labels name, in the order in which their drivers are asked.
 pub(super) fn gpus(labels: &Labels) -> impl Iterator<Item = &'static str> + '_ {
     let vendors = [("10de", "nvidia"), ("1002", "amd"), ("8086", "intel")];
     vendors.into_iter().filter(|(id, _)| has_display(labels, id)).map(|(_, vendor)| vendor)
 }
 
-/// Displays, 3D controllers, accelerators: the classes that a GPU is of, or a label that names no class.
+/// The PCI classes of a GPU: displays, 3D controllers, accelerators; the empty one is for a label that names no class.
 const CLASSES: [&str; 5] = ["", "0300_", "0302_", "0380_", "1200_"];
 
 fn has_display(labels: &Labels, id: &str) -> bool {

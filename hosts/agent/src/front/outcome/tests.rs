@@ -154,7 +154,7 @@ fn the_outcome_of_one_wish_is_never_taken_for_that_of_the_next() {
     let old = view(&cap(120), part(Means::Limits("rapl"), applied, Some(120), 200), nothing());
     let outcome = Outcomes::default().of(&cap(100), &old, &TERMS, Mono::START);
     assert_eq!(outcome, Outcome::default());
-    // And what is on its way says nothing new about itself, but is no success either.
+    // A change in progress reports nothing new, but it is not a success either.
     let outcome = of(&cap(100), part(Means::Limits("rapl"), CapReport::Pending, Some(120), 200), nothing());
     assert_eq!((outcome.cpu.clone(), why(&outcome)), (None, Why::Pending));
 }

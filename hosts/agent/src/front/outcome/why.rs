@@ -5,31 +5,31 @@ use joulie_api::condition::{ConditionReason, ConditionStatus, ConditionType};
 /// The reason of the condition; the later ones win over the earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Why {
-    /// No cap is asked, and none of ours is in force.
+    /// No cap is requested, and none of Joulie's is in force.
     NoCap,
-    /// Every cap was read back, and no more is drawn.
+    /// Every cap was read back, and no more than the cap is drawn.
     Enforced,
-    /// As enforced, and the hardware takes less than was asked.
+    /// As enforced, but a lower cap is in force than was requested.
     Clamped,
-    /// On its way.
+    /// The change is in progress.
     Pending,
-    /// It was read back, and nobody can say what is drawn.
+    /// The cap was read back, but the power is not known.
     Unmeasured,
-    /// It was read back, and more is drawn.
+    /// The cap was read back, but more is drawn.
     Exceeded,
-    /// The hardware does not go down to what was asked.
+    /// The hardware does not go down to the requested cap.
     ClampedAbove,
-    /// Nothing here can put it in force.
+    /// Nothing on this node can enforce the cap.
     Blocked,
-    /// The hardware refused it.
+    /// The hardware refused the cap.
     Failed,
-    /// The object as it is now cannot be read.
+    /// The object in its present version cannot be read.
     Malformed,
     /// Nobody confirms the desired state, and by the configuration other caps are in force.
     LeaseExpired,
-    /// The node is not one of those that are managed.
+    /// The node is not managed.
     Deselected,
-    /// The agent only looks.
+    /// The agent only reads the hardware.
     SimulateOnly,
 }
 
@@ -40,7 +40,7 @@ pub fn cap_reasons() -> Vec<ConditionReason> {
 }
 
 impl Why {
-    /// All of them, those that are well first.
+    /// All of them, the successful ones first.
     const ALL: [Self; 13] = [
         Self::Enforced,
         Self::NoCap,
@@ -62,7 +62,7 @@ impl Why {
         ConditionReason { about, status, word, meaning: self.meaning() }
     }
 
-    /// What it means, and what a person does.
+    /// What the reason means, and what a person should do.
     const fn meaning(self) -> &'static str {
         match self {
             Self::NoCap => "nothing is asked, and nothing of ours is in force",

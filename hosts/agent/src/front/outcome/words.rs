@@ -1,4 +1,4 @@
-//! What is said about the packages or the GPUs, in words for a person: from what the machine reports of them.
+//! Describes for a person what the machine reports of the packages or the GPUs.
 
 use super::Said;
 use crate::machine::{Device, Means, Part};
@@ -24,7 +24,7 @@ impl Kind {
     }
 }
 
-/// What is said about one kind of device; nothing while it is on its way.
+/// Reports on one kind of device; `None` while a change is in progress.
 pub(super) fn said(
     kind: Kind,
     intent: CapIntent,
@@ -112,7 +112,7 @@ pub(super) fn said(
     })
 }
 
-/// Without what changes from one reading to the next.
+/// Whole watts, because the fraction changes from one reading to the next.
 fn whole(watts: Watts) -> i64 {
     watts.to_bits() >> 32
 }
@@ -140,7 +140,7 @@ pub(super) const fn no_intent(kind: Kind, count: usize) -> &'static str {
     }
 }
 
-/// Who it is that has another limit in force than was asked.
+/// Names what keeps the limit in force from being the requested one.
 fn who_clamps(intent: CapIntent, part: &Part) -> &'static str {
     let by_owner = |range: CapRange| match (intent.resolve(range, Floor::NONE), range.owners()) {
         (Resolution::Watts(target), Some(owners)) => {
@@ -161,7 +161,7 @@ fn who_clamps(intent: CapIntent, part: &Part) -> &'static str {
     }
 }
 
-/// What is asked of the device of which most is asked; a percentage is one of each device's own maximum.
+/// The highest cap that is requested of any device. A percentage refers to each device's own maximum.
 fn requested(intent: CapIntent, part: &Part) -> Option<Watts> {
     let of_one = |range| match intent.resolve(range, Floor::NONE) {
         Resolution::Watts(target) => Some(target.requested()),
@@ -170,7 +170,7 @@ fn requested(intent: CapIntent, part: &Part) -> Option<Watts> {
     part.devices.iter().filter_map(|device| of_one(device.range)).max().or(intent.watts)
 }
 
-/// What a closed loop holds each package to: they have no limits of their own that could be read back.
+/// The cap for each package that a closed loop holds: such packages have no limits of their own to read back.
 pub(super) fn held_by_loop(part: &Part) -> Option<Watts> {
     match (part.means, part.report) {
         (Means::Dvfs, CapReport::Cap(CapResult::Applied { effective })) => {
@@ -183,7 +183,7 @@ pub(super) fn held_by_loop(part: &Part) -> Option<Watts> {
     }
 }
 
-/// The highest limit that was read back; nothing where one of them is not known.
+/// The highest limit that was read back; `None` if one of them is not known.
 pub(super) fn in_force(part: &Part) -> Option<Watts> {
     let all: Option<Vec<Watts>> = part.devices.iter().map(|device| device.limit).collect();
     all?.into_iter().max()

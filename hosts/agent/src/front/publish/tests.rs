@@ -32,7 +32,7 @@ fn what_is_there_already_is_not_written_again() {
     assert_eq!(first["control"]["cpu"]["capWatts"], 120);
     assert_eq!(first["control"]["cpu"]["updatedAt"], "1970-01-01T00:00:10Z");
     assert_eq!(outcome(120, Why::Enforced).status(Kind::Profile, &first, at(20)), None);
-    // The API gives numbers back in a form of its own.
+    // The API returns numbers in a form of its own.
     let mut back = first.clone();
     back["control"]["cpu"]["capWatts"] = json!(120.0);
     assert_eq!(outcome(120, Why::Enforced).status(Kind::Profile, &back, at(20)), None);

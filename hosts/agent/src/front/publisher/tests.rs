@@ -14,7 +14,7 @@ use serde_json::json;
 use std::convert::Infallible;
 use std::sync::{Mutex, MutexGuard};
 
-/// The runtime's own time, which a test lets run ahead.
+/// The runtime's own clock, which a test can advance.
 struct Virtual(tokio::time::Instant);
 
 impl HostClock for Virtual {
@@ -27,12 +27,12 @@ impl HostClock for Virtual {
     }
 }
 
-/// A server of one NodeHardware.
+/// A server that has one NodeHardware.
 #[derive(Default)]
 struct Server {
     object: Option<Value>,
     versions: u64,
-    /// Answers 500 to whoever makes an object.
+    /// Answers 500 to every request that creates an object.
     refuses: bool,
     makings: usize,
     writes: usize,
@@ -114,7 +114,7 @@ impl Stage {
         self.server.lock().unwrap()
     }
 
-    /// The watch tells what is there now; the content is always the same.
+    /// Makes the watch show the object as it is on the server. The content is always the same.
     fn watch_tells(&self) {
         let there = self.server().object.clone();
         let field = |of: &Value, name: &str| of["metadata"][name].as_str().unwrap().to_owned();
@@ -132,7 +132,7 @@ impl Stage {
         self.docs.send_replace(Docs::from([(Kind::Hardware, doc)]));
     }
 
-    /// How often an object was made, and its status written.
+    /// How often an object was created, and its status written.
     fn counts(&self) -> (usize, usize) {
         let server = self.server();
         (server.makings, server.writes)
@@ -154,7 +154,7 @@ async fn a_deleted_object_is_made_again_at_once_though_nothing_new_is_to_be_said
     stage.watch_tells();
     pass(1).await;
     assert!(stage.is_written());
-    // The watch has come to it, and everything is steady for an hour.
+    // The watch has shown the object, and nothing changes for an hour.
     stage.watch_tells();
     pass(3_600).await;
     assert_eq!(stage.counts(), (1, 1));
@@ -162,7 +162,7 @@ async fn a_deleted_object_is_made_again_at_once_though_nothing_new_is_to_be_said
     stage.watch_tells();
     pass(1).await;
     assert!(stage.is_written());
-    // Also one that goes before the watch has ever shown it.
+    // The object may also disappear before the watch has ever shown it.
     stage.server().object = None;
     pass(4).await;
     assert!(stage.is_written());
@@ -187,7 +187,7 @@ async fn an_object_that_cannot_be_made_or_is_taken_away_each_time_is_not_fought_
         stage.watch_tells();
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    // Less and less often, and never not at all.
+    // At longer and longer intervals, but it never stops.
     let makings = stage.server().makings - before;
     assert!((3..=10).contains(&makings), "{makings}");
 }
@@ -196,7 +196,7 @@ async fn an_object_that_cannot_be_made_or_is_taken_away_each_time_is_not_fought_
 async fn a_watch_that_lags_makes_no_second_object() {
     let stage = Stage::new();
     stage.watch_tells();
-    // It never shows the object: what is made again is the one that is there, less and less often.
+    // The watch never shows the object, so creating it finds the existing one, at longer and longer intervals.
     pass(3_600).await;
     let server = stage.server();
     let uid = &server.object.as_ref().unwrap()["metadata"]["uid"];

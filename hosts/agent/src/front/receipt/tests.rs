@@ -78,7 +78,7 @@ fn draws(watts: i32) -> Drawn {
     Drawn::Is(w(watts))
 }
 
-/// The serial and what it holds.
+/// Returns the serial and the power that the receipt holds.
 fn of(receipts: &mut Receipts, serial: u64, view: &View, second: u64) -> Option<(u64, Option<Watts>)> {
     let receipt = receipts.of(&stands(serial), &inputs(), view, &TERMS, at(second))?;
     assert_eq!((receipt.boot.as_str(), receipt.node.as_str()), ("b-1", "n-1"));
@@ -95,7 +95,7 @@ fn a_receipt_waits_until_every_limit_is_read_back_and_shows_in_what_is_drawn() {
     assert_eq!(of(&mut it, 1, &view(1, hot.clone()), 1), None, "the power is of the time before");
     let cool = packages(&[(Some(150), 150, draws(150)), (Some(150), 150, draws(140))]);
     assert_eq!(of(&mut it, 1, &view(1, cool), 2), Some((1, Some(w(300)))));
-    // One that draws above its limit for longer than a limit needs counts with all that it can draw.
+    // A package that draws above its limit for longer than a limit needs counts with all that it can draw.
     assert_eq!(of(&mut it, 1, &view(1, hot.clone()), 3), Some((1, Some(w(300)))));
     assert_eq!(it.unkept(), &Unkept::default(), "not yet");
     assert_eq!(of(&mut it, 1, &view(1, hot), 8), Some((1, Some(w(400)))));
@@ -140,7 +140,7 @@ fn what_a_device_held_that_was_asked_for_less_is_its_floor_until_it_goes_lower()
         let part = if first.0 > first.1 { Part { report: failed, ..part } } else { part };
         it.of(&stands(serial), &inputs(), &view(serial, part), &TERMS, at(serial)).unwrap().floor
     };
-    // Two of 50 W at least.
+    // Two packages of at least 50 W.
     assert_eq!(floor(1, (150, 150)), Some(w(100)));
     assert_eq!(floor(2, (120, 80)), Some(w(170)), "it was asked for 80 W and holds 120 W");
     assert_eq!(floor(3, (200, 200)), Some(w(170)), "granted more it is no other device");
@@ -184,11 +184,11 @@ fn where_a_closed_loop_does_not_hold_the_limits_are_the_least_that_there_is() {
         };
         it.of(&stands(serial), &inputs(), &view(serial, part), &TERMS, at(second)).unwrap().floor
     };
-    // Two of 50 W at least, while the loop keeps them to 300 W together.
+    // Two packages of at least 50 W, while the loop keeps them to 300 W together.
     assert_eq!(floor((1, 1), 150, 150), Some(w(100)));
     assert_eq!(floor((1, 2), 150, 200), Some(w(100)), "it has its time");
     assert_eq!(floor((1, 7), 150, 200), Some(w(500)), "each draws what its own limit lets it");
-    // The budget grants what they hold; nothing has become lower by that.
+    // The budget grants what they hold; the floor does not fall because of that.
     assert_eq!(floor((2, 8), 250, 200), Some(w(500)));
     assert_eq!(floor((2, 9), 250, 150), Some(w(100)), "it holds again");
 }

@@ -50,7 +50,7 @@ fn an_object_that_is_gone_and_a_node_that_is_deselected_are_known_to_want_nothin
     let mut other = inputs(vec![profile("a", json!(120))]);
     other.node = Some(Arc::new(NodeRow::read(&json!({"metadata": {"name": "node-a"}})).unwrap()));
     assert_eq!(of(&other, &NEVER), Wanted::Nothing(Nothing::Deselected));
-    // A Node object that is missing says nothing about the node: a kubelet may be registering it anew.
+    // A missing Node object says nothing about the node: a kubelet may be registering it again.
     other.node = None;
     assert_eq!(of(&other, &NEVER), Wanted::Unknown(Unknown::NoNode));
 }
@@ -65,7 +65,7 @@ fn a_malformed_object_is_its_last_good_state_or_nothing_that_anybody_knows() {
     assert!(why.contains("spec.cpu.packagePowerCapWatts"), "{why}");
     assert_eq!(of(&bad, &kept), kept, "and again");
     assert!(matches!(of(&bad, &NEVER), Wanted::Unknown(Unknown::Malformed { .. })));
-    // Another object of that name is another wish.
+    // The state of another object does not count.
     let other = of(&inputs(vec![profile("b", json!(100))]), &NEVER);
     assert!(matches!(of(&bad, &other), Wanted::Unknown(Unknown::Malformed { .. })));
 }

@@ -1,4 +1,4 @@
-//! What became of an order, taken in for the engine of a node; and what is in force by that.
+//! Passes the outcome of an order to the engine of a node, and derives which limits are in force.
 
 use super::super::http::Trouble;
 use super::super::wire::Action;
@@ -13,7 +13,7 @@ use power_hal::ErrorKind;
 use power_units::Watts;
 
 impl NodeEngine {
-    /// Takes in what became of an order.
+    /// Takes in the outcome of an order.
     pub(in crate::pool) fn land(&mut self, order: Order, outcome: Result<Option<Watts>, &Trouble>) {
         let result = outcome.map_err(|trouble| trouble.kind);
         let Order { ticket, action, release } = order;
@@ -64,12 +64,13 @@ fn held(limiter: &joulie_core::node::limiter::Limiter) -> Option<Watts> {
     }
 }
 
-/// The most that can be set: what a node has that nobody caps. What was found there may have been a cap of ours.
+/// The highest limit that can be set, which is that of a node without caps. The limit found at the start may have been
+/// a cap of Joulie's.
 pub(super) fn original(range: Option<CapRange>, found: Option<Watts>) -> Option<Watts> {
     range.and_then(CapRange::max).or(found)
 }
 
-/// What the law hears of a limit; `taken` says it of one that was taken without a word of what is in force.
+/// What the law is told of a limit. `taken` handles a limit that was accepted without a read-back.
 fn limit_news(
     (ticket, release): (Ticket, bool),
     result: Result<Option<Watts>, ErrorKind>,

@@ -10,7 +10,7 @@ use power_units::Ratio;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
-/// Acts on the first reading beyond the cap itself: that of the rows.
+/// Acts on the first reading above the cap, as the rows of the table assume.
 fn eager() -> Tuning {
     Tuning {
         ema_alpha: Ratio::ONE,
@@ -68,7 +68,7 @@ fn says(power: i32, throttle: i64) -> Telemetry {
     Telemetry::read(body.to_string().as_bytes()).unwrap()
 }
 
-/// One period; what was posted, and taken.
+/// Runs one period; returns what was posted and accepted.
 fn period(
     node: &mut NodeEngine,
     laws: &EngineLaws,
@@ -141,13 +141,13 @@ fn tracking_holds_a_cap_by_throttles_over_http() {
     let mut drawn = 400;
     for second in 1..30 {
         let throttle = node.throttle.map_or(0, ThrottlePercent::get);
-        // All of the throttle takes half of the power.
+        // A full throttle halves the power.
         drawn = 400 - 2 * i32::from(throttle);
         period(&mut node, &laws, second, &says(drawn, i64::from(throttle)), (cap(150), NONE));
     }
     assert!((288..=300).contains(&drawn), "{drawn} W under a cap of 300 W");
     assert_eq!(node.engine.cpu().unwrap().status.report, HELD_BY_THE_LOOP);
-    // Where nothing is desired any more the throttle is lifted.
+    // When nothing is desired any more, the throttle is lifted.
     for second in 30..34 {
         period(&mut node, &laws, second, &says(300, 50), (DesiredCap::Gone, NONE));
     }
@@ -221,7 +221,7 @@ fn a_cap_of_a_node_that_answers_no_more_is_not_called_applied() {
         for order in step(&mut node, &laws, (now, Occasion::Period), (cap(120), cap(120))) {
             node.land(order, Err(&trouble));
         }
-        // For the patience of two periods one answer may be missing.
+        // Within the patience of two periods one answer may be missing.
         if second > 7 {
             let reports = [node.engine.cpu().unwrap().status.report, node.engine.gpu().unwrap().report];
             assert!(!reports.contains(&applied), "at {second}: {reports:?}");
@@ -328,8 +328,8 @@ fn a_percentage_of_gpus_whose_maximum_nobody_knows_is_blocked() {
     assert!(Blocked::NoRange.to_string().contains("cannot resolve capPctOfMax"));
 }
 
-/// What is known after each second of `drawn`, of a node with two packages whose control takes a cap of 120 W for each and
-/// answers nothing; `tells` is the limit that its telemetry tells.
+/// What is known after each second of `drawn`, for a node with two packages. Its control accepts a cap of 120 W for
+/// each and returns no read-back. `tells` is the limit that its telemetry reports.
 fn silent(
     drawn: impl Fn(u64, bool) -> Option<i32>,
     tells: impl Fn(u64) -> Option<i32>,
@@ -345,7 +345,7 @@ fn silent(
         let body = json!({"cpu": {"packagePowerWatts": drawn, "capWatts": limit}});
         let told = Telemetry::read(body.to_string().as_bytes()).unwrap();
         period(&mut node, &laws, second + 1, &told, (cap(120), NONE));
-        // As the task does, until the laws are content.
+        // As the task does, until nothing is left to post.
         for _ in 0..3 {
             let now = Stamp::new(Micros::new((second + 1) * 1_000_000));
             for order in step(&mut node, &laws, (now, Occasion::News), (cap(120), NONE)) {
@@ -361,7 +361,7 @@ const HELD: CapReport = CapReport::Cap(CapResult::Applied { effective: Watts::fr
 
 #[test]
 fn a_limit_that_nobody_reads_back_and_nothing_shows_is_not_said_to_be_in_force() {
-    // Neither telemetry tells it, nor is power measured.
+    // Telemetry does not report the limit, and power is not measured.
     for (report, limit) in silent(|_, _| None, |_| None, 30) {
         assert_eq!(limit, None, "{report:?}");
     }
@@ -382,7 +382,7 @@ fn what_is_drawn_judges_a_limit_that_nothing_tells_and_the_loop_takes_over_where
     // 240 W for both packages, and 3 % more.
     let shown = silent(|_, _| Some(247), |_| None, 4);
     assert_eq!(shown.last(), Some(&(HELD, Some(watts(120)))));
-    // A control that does nothing: what is drawn stays above, until the loop throttles.
+    // The control has no effect: the drawn power stays above the cap until the loop throttles.
     let ignored = silent(|_, looped| Some(if looped { 230 } else { 400 }), |_| None, 60);
     assert!(ignored.iter().all(|(_, limit)| limit.is_none()), "{ignored:?}");
     assert!(
@@ -390,7 +390,7 @@ fn what_is_drawn_judges_a_limit_that_nothing_tells_and_the_loop_takes_over_where
         "held by the loop: {:?}",
         ignored[59]
     );
-    // One that was within while the node was idle, and is not kept under load.
+    // The node was within the limit while idle, but does not keep it under load.
     let later = silent(|second, looped| Some(if second > 10 && !looped { 400 } else { 100 }), |_| None, 20);
     assert_eq!((later[9].1, later[18].1), (Some(watts(120)), None), "{later:?}");
 }

@@ -1,19 +1,19 @@
-//! How far a limit that a control took is known to be in force.
+//! Tracks whether a limit that a control accepted is known to be in force.
 //!
-//! An endpoint may answer nothing (facts/agent.md section 12), and then its success says only that the request came. What
-//! is not read back is not in force: the next telemetry must tell the limit, or what is drawn must show it.
+//! An endpoint may answer nothing (facts/agent.md section 12). Then success says only that the request arrived. A limit
+//! that is not read back is not in force: the next telemetry must report it, or the drawn power must show it.
 //!
 //! ```text
-//!  Known ──taken, telemetry tells limits──▶ Awaited ──told──▶ Known (what is told higher, twice, was not taken)
+//!  Known ──taken, telemetry tells limits──▶ Awaited ──told──▶ Known (a higher limit told twice: not taken)
 //!    └─────taken, nobody tells them───────▶ Judged: Taken ──within the limit, and not throttled──▶ Shown
 //!                                              │    ▲                                             │  │
 //!                                              │    └──────────────── blind for long ─────────────┘  │
 //!                                              └──above it for long──▶ Broken ◀──above it for long───┘
 //! ```
 //!
-//! A limit that is taken holds the node until what is drawn speaks against it; then it is lost, and the closed loop takes
-//! over. While a throttle holds the node, what is drawn shows nothing of the limit. Nothing is said to be read back but
-//! what is Known or Shown.
+//! An accepted limit holds the node until the drawn power contradicts it. Then the limit counts as lost, and the closed
+//! loop takes over. While a throttle holds the node, the drawn power shows nothing about the limit. Only limits that
+//! are Known or Shown are reported as read back.
 
 use crate::front::proof::{Measured, Proof};
 use crate::machine::Drawn;
@@ -27,23 +27,23 @@ use std::time::Duration;
 /// What is known of the limit of all packages, or of all GPUs; `asked` is what the order with the ticket set.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Word {
-    /// It was read back, or none was taken.
+    /// It was read back, or no limit was accepted.
     #[default]
     Known,
-    /// The next telemetry tells. A first one that tells a higher limit may be of the time before it.
+    /// The next telemetry decides. A first report of a higher limit may date from before the order.
     Awaited { ticket: Ticket, asked: Watts, looked: bool },
-    /// What is drawn tells.
+    /// The drawn power decides.
     Judged { ticket: Ticket, asked: Watts, proof: Proof, judgement: Judgement },
 }
 
-/// What is drawn says of a limit that was taken.
+/// What the drawn power shows about a limit that was accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judgement {
     /// Nothing yet.
     Taken,
-    /// That it is kept.
+    /// It is kept.
     Shown,
-    /// That it is not; a load that ends for a moment does not make up for that.
+    /// It is not kept. A load that ends for a moment does not prove the opposite.
     Broken { within_since: Option<Mono> },
 }
 
@@ -58,12 +58,13 @@ pub(super) struct Glance {
     pub(super) now: Stamp,
 }
 
-/// For how long more may be drawn, and for how long nobody may say what is. Limits work on a mean over a window, and
-/// telemetry is itself one: 5 s, as for whoever reports.
+/// How long more may be drawn than the limit, and how long the power may be unknown. Limits act on a mean over a
+/// window, and telemetry is such a mean itself: 5 s, as for the reports.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 impl Word {
-    /// A control took `asked`, and did not say what is in force. What the law hears of it; nothing where it must wait.
+    /// Records that a control accepted `asked` without a read-back. Returns what to tell the law; `None` if the law
+    /// must wait.
     pub(super) fn taken(
         &mut self,
         (ticket, asked): (Ticket, Watts),
@@ -75,7 +76,7 @@ impl Word {
             return None;
         }
         let (proof, judgement) = match std::mem::take(self) {
-            // It is the same limit, whoever ordered it: what showed of it still holds.
+            // The same limit, whoever ordered it: what was seen of it still counts.
             Self::Judged { asked: before, proof, judgement, .. } if before == asked => (proof, judgement),
             Self::Judged { proof, judgement: Judgement::Broken { .. }, .. } => (proof, BROKEN),
             Self::Judged { .. } | Self::Known | Self::Awaited { .. } => (Proof::default(), Judgement::Taken),
@@ -85,7 +86,7 @@ impl Word {
         holds.then_some(LimitOutcome::Set { ticket, read_back: Ok(asked) })
     }
 
-    /// What the law hears, now that telemetry was read.
+    /// Returns what to tell the law after telemetry was read.
     pub(super) fn look(&mut self, glance: &Glance) -> Option<LimitOutcome> {
         match self {
             Self::Known => None,
@@ -98,7 +99,7 @@ impl Word {
                 *self = Self::Known;
                 Some(LimitOutcome::Set { ticket, read_back: Ok(told) })
             }
-            // From now on the law sees it.
+            // From now on the law sees the limit in telemetry.
             Self::Judged { .. } if glance.told.is_some() => {
                 *self = Self::Known;
                 None
@@ -117,7 +118,7 @@ impl Word {
         }
     }
 
-    /// Whether the limit that the law counts on is one that nobody has read back or seen.
+    /// Whether the law relies on a limit that was neither read back nor seen in the drawn power.
     pub(super) const fn hides(&self) -> bool {
         match self {
             Self::Known | Self::Awaited { .. } | Self::Judged { judgement: Judgement::Shown, .. } => false,
@@ -138,7 +139,7 @@ fn judge(
             Some(since) if now.since(since) >= PATIENCE => (Judgement::Shown, Some(Ok(asked))),
             since => (Judgement::Broken { within_since: since.or(Some(now)) }, None),
         },
-        // As of firmware that takes a limit and ignores it.
+        // As with firmware that accepts a limit and ignores it.
         (Judgement::Taken | Judgement::Shown, Measured::Above) => (BROKEN, Some(Err(ErrorKind::Locked))),
         (Judgement::Broken { .. }, Measured::Above | Measured::Waiting | Measured::Unknown) => (BROKEN, None),
         (Judgement::Shown, Measured::Unknown) => (Judgement::Taken, None),

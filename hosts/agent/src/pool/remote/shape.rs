@@ -1,4 +1,5 @@
-//! What a node is made of: by its telemetry, then by the catalogue's word on the models that it or its labels name.
+//! The devices of a node: from its telemetry, else from the catalogue's entry for the models that telemetry or labels
+//! name.
 
 use super::super::engine::Shape;
 use super::{Hints, Task};
@@ -6,7 +7,7 @@ use joulie_core::node::cap::CapRange;
 use power_units::Watts;
 
 impl Task {
-    /// Whether somebody said how many packages and GPUs there are: a Node object, or the node itself.
+    /// Whether the numbers of packages and GPUs are known, from a Node object or from the node itself.
     pub(super) fn is_described(&self) -> bool {
         let told = self.described.as_ref();
         self.hints.borrow().is_some() || told.is_some_and(|it| it.sockets.is_some() && it.gpus.is_some())
@@ -16,7 +17,7 @@ impl Task {
         self.hints.borrow().clone().unwrap_or_default()
     }
 
-    /// What the node has: by its telemetry, then by what the catalogue knows of the models that it or its labels name.
+    /// The devices of the node: from its telemetry, else from the catalogue's entry for its models.
     pub(super) fn shape(&self) -> Shape {
         let told = self.described.as_ref();
         let hints = self.hints();
@@ -36,11 +37,11 @@ impl Task {
     }
 }
 
-/// The least and the most that can be set.
+/// The lowest and the highest limit that can be set.
 type Ends = (Option<Watts>, Option<Watts>);
 
-/// A range as the node tells it; an end that it does not tell is that of its model, so that nothing is capped below what
-/// it is built for.
+/// The range that the node reports. An end that it does not report is that of its model, so that nothing is capped
+/// below what it is built for.
 fn range(told: Option<Ends>, model: Option<Ends>) -> Option<CapRange> {
     let ((told_min, told_max), (min, max)) = (told.unwrap_or_default(), model.unwrap_or_default());
     let max = told_max.or(max);

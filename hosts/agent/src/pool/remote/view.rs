@@ -1,4 +1,4 @@
-//! What the task of a node tells the front: its view, of what telemetry says and of what was read back.
+//! Builds the view that a node's task gives to the front, from telemetry and from what was read back.
 
 use super::super::engine::{NodeEngine, Reach, Shape};
 use super::super::wire::Telemetry;

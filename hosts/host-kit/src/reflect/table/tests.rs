@@ -122,7 +122,7 @@ async fn silence_and_a_missing_list_make_us_unready() {
         check(at(61)),
         CheckResult::Fail("the API server has said nothing of caps for 1m1s".to_owned())
     );
-    // The watch is gone, and each list that is asked for is refused.
+    // The watch has ended, and each list that is requested is refused.
     writer.begin().await;
     assert_eq!(rows.silence(at(90)), Some(Duration::from_secs(90)), "to ask is not to hear");
     assert!(matches!(check(at(90)), CheckResult::Fail(_)));
@@ -144,7 +144,7 @@ proptest! {
                 let object = object(&format!("n{name}"), "u", &watts);
                 match what {
                     0 => writer.deleted(object, at(0)).now_or_never().unwrap(),
-                    // What is not in a list is gone, and nothing else tells so.
+                    // An object that is missing from a list is gone, and no other event reports it.
                     2 if *name == 0 => {
                         writer.begin().now_or_never().unwrap();
                         writer.listed(object, at(0)).now_or_never().unwrap();
