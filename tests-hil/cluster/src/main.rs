@@ -1,4 +1,4 @@
-//! A control plane for a person: brings it up, prints where the kubeconfig is, and takes it down when interrupted.
+//! A control plane for manual use: starts it, prints the path of the kubeconfig, and stops it when interrupted.
 #![expect(clippy::print_stdout, reason = "it talks to the person who started it")]
 
 use clap::{Parser, Subcommand};
@@ -61,7 +61,7 @@ fn up(options: &ControlPlaneOptions, nodes: u32) -> Result<(), Box<dyn std::erro
         let begun = tokio::time::Instant::now();
         let control_plane = ControlPlane::start(options)?;
         let life = Life::start(control_plane.client().await?, FakeNode::many("node", nodes)).await?;
-        // Until here a signal simply ends the process, and the watchdog takes down what there is.
+        // Before this line a signal simply ends the process, and the watchdog stops the children.
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
         println!(
