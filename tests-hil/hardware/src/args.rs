@@ -54,7 +54,7 @@ pub(crate) enum Role {
     Heir,
 }
 
-/// The words for hardware that can be required, as node-kit's table has them, each with the ways to it.
+/// The names of hardware that can be required, from node-kit's table, each with its backends.
 fn hardware() -> impl TypedValueParser<Value = String> {
     let words: BTreeSet<&str> = BackendKind::ALL.map(|kind| kind.facts().hardware).into();
     let value = |word: &'static str| {
@@ -70,7 +70,7 @@ fn hardware() -> impl TypedValueParser<Value = String> {
 }
 
 impl Args {
-    /// Whether the absence of this is a failure.
+    /// Whether it is a failure if this hardware is missing.
     pub(crate) fn requires(&self, hardware: &str) -> bool {
         self.require.iter().any(|required| required == hardware)
     }
