@@ -18,19 +18,19 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Bring it up and leave it running until Ctrl-C or SIGTERM
+    /// Start it and leave it running until Ctrl-C or SIGTERM
     Up {
-        /// Where to keep everything; must not exist yet, and is removed at the end
+        /// The folder for all files; it must not exist yet, and is removed at the end
         #[arg(long)]
         folder: Option<PathBuf>,
-        /// How many nodes live on it, named node-0, node-1, ...
+        /// Number of nodes, named node-0, node-1, ...
         #[arg(long, default_value_t = 3)]
         nodes: u32,
-        /// etcd and the API server alone
+        /// Start only etcd and the API server
         #[arg(long)]
         api_only: bool,
     },
-    /// Build the binaries, unless they are built, and print where they are
+    /// Build the binaries, unless they exist, and print their paths
     Build,
 }
 

@@ -9,31 +9,31 @@ use std::time::Duration;
 use world::script::EventKind;
 use world::{Excess, Excuse, WorldPlan, WorldReport, run};
 
-/// Hours of the whole system in virtual time, judged by the limits in force of its machines.
+/// Runs hours of the whole system in virtual time, and judges the limits in force of its machines.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// How many seeds are played.
+    /// Number of seeds to run.
     #[arg(long, default_value_t = 20)]
     seeds: u64,
     /// The first seed.
     #[arg(long, default_value_t = 1)]
     first: u64,
-    /// Plays this one seed and tells its story around the first breach.
+    /// Run only this seed, and print its story around the first breach.
     #[arg(long)]
     seed: Option<u64>,
-    /// Tells the whole story.
+    /// Print the whole story.
     #[arg(long)]
     whole: bool,
-    /// How many minutes an hour has.
+    /// Length of an hour in minutes.
     #[arg(long, default_value_t = 60)]
     minutes: u64,
-    /// What happens, by the words of its kinds; without it everything.
+    /// Kinds of events; all of them by default.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// What does not happen.
+    /// Kinds of events to leave out.
     #[arg(long, value_delimiter = ',')]
     without: Vec<String>,
-    /// The processor time that all seeds may take, in seconds, for the bar.
+    /// Limit of the processor time of all seeds, in seconds.
     #[arg(long)]
     bar: Option<u64>,
 }
