@@ -141,7 +141,7 @@ impl Serving {
     pub async fn stop(self) {
         self.stop.send_replace(true);
         if let Err(error) = self.task.await {
-            tracing::warn!(%error, "the server did not end well");
+            tracing::warn!(%error, "the server task failed");
         }
     }
 }
