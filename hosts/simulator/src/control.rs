@@ -171,7 +171,7 @@ fn read(body: &[u8]) -> Result<Asked, String> {
         Value::Null => Ok(Asked::default()),
         Value::Object(_) => serde_json::from_value(value).map_err(|error| error.to_string()),
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            Err("the body is no JSON object".to_owned())
+            Err("the body is not a JSON object".to_owned())
         }
     }
 }

@@ -65,7 +65,7 @@ impl NodeFaults {
         let value: Value = serde_json::from_slice(body).map_err(|error| format!("{error}; {ACCEPTED}"))?;
         // serde could read a struct from a list as well.
         if !value.is_object() {
-            return Err(format!("it is no JSON object; {ACCEPTED}"));
+            return Err(format!("it is not a JSON object; {ACCEPTED}"));
         }
         let faults: Self = serde_json::from_value(value).map_err(|error| format!("{error}; {ACCEPTED}"))?;
         if faults.slow_ms > SLOW_MAX_MS {

@@ -143,7 +143,7 @@ impl Kubelet {
             Err(kube::Error::Api(refused)) if refused.code == 404 || refused.code == 409 => {}
             Err(error) => {
                 self.metrics.write_failed();
-                tracing::debug!(pod = %id, "a write about a pod failed, again in half a second: {error}");
+                tracing::debug!(pod = %id, "a write to a pod failed; it is repeated in half a second: {error}");
                 self.sent.insert(id, (next.step(), now.plus(AGAIN)));
             }
         }
@@ -165,7 +165,7 @@ impl Kubelet {
                 });
             }
             if let Some(Ok(Written { id, outcome: Err(error), .. })) = self.writes.join_next().await {
-                tracing::warn!(pod = %id, "what this pod has done could not be noted; it is done again: {error}");
+                tracing::warn!(pod = %id, "the progress of this pod could not be recorded; its work is repeated: {error}");
             }
         }
     }

@@ -78,7 +78,7 @@ async fn create(client: Client, workload: Workload, seed: u64, speed: f64, rows:
         }
         let Ok(pod) = serde_json::from_value::<Pod>(job.pod) else { continue };
         while let Err(error) = pods.create(&PostParams::default(), &pod).await {
-            tracing::warn!("a pod of the workload could not be created, again in 2s: {error}");
+            tracing::warn!("a pod of the workload could not be created; the next attempt is in 2 s: {error}");
             if stop.requested_within(AGAIN).await {
                 return;
             }
