@@ -140,7 +140,7 @@ impl Act {
                     "chaos: the telemetry of {node} answers 500; its cap must hold, its score becomes that of an unknown node"
                 )
             }
-            Self::See(node) => format!("chaos: the telemetry of {node} is well again"),
+            Self::See(node) => format!("chaos: the telemetry of {node} works again"),
             Self::Reserve(node) => {
                 format!("chaos: kubectl label node {node} joulie.io/reserved=true; its caps must be released")
             }

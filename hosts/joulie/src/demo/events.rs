@@ -171,7 +171,7 @@ impl EventLog {
             told.push((
                 Tone::Plain,
                 format!(
-                    "{waiting} performance pods wait rather than go to an eco node: the plan hears of it"
+                    "{waiting} performance pods wait for a performance node; the operator takes them into account"
                 ),
             ));
         }

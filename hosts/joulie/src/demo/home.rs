@@ -26,7 +26,7 @@ impl Home {
             None => {
                 let folder = folder().map_err(|error| {
                     format!(
-                        "no folder can be made in {}: {error}; --kubeconfig FILE names a file",
+                        "cannot create a folder in {}: {error}; name a file with --kubeconfig FILE",
                         std::env::temp_dir().display()
                     )
                 })?;

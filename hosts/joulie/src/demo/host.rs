@@ -61,7 +61,7 @@ impl Host {
         let (addresses, tasks) = match begun {
             Ok(Ok(begun)) => begun,
             Ok(Err(why)) => return Err(format!("the {name} did not start: {why}")),
-            Err(_) => return Err(format!("the {name} broke while it started")),
+            Err(_) => return Err(format!("the {name} failed while it started")),
         };
         if let Some(runtime) = &host.threads.0 {
             runtime.spawn(async move {

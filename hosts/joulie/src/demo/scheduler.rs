@@ -155,7 +155,7 @@ impl Scheduler {
             Err(error) => Err(error.to_string()),
         };
         if let Err(error) = told {
-            tracing::debug!(pod = pod.name, "it could not be told why it waits: {error}");
+            tracing::debug!(pod = pod.name, "its condition could not be written: {error}");
         }
     }
 

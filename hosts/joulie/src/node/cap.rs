@@ -36,7 +36,7 @@ pub(super) fn cap(desk: &mut Desk, args: &CapArgs) -> Result<Ending, Refusal> {
     let stand = verdicts.iter().all(|one| one.stands == Stands::InForce);
     let usable = |one: &Verdict| matches!(one.stands, Stands::InForce | Stands::Above) || one.by_loop;
     if !verdicts.iter().any(usable) {
-        desk.out.line("nothing of what was asked can be held here");
+        desk.out.line("none of the requested caps can be held on this machine");
         return Ok(put_back(desk, hold, &caps).or_else(Ending::NotDone));
     }
     match lasting {
@@ -187,7 +187,7 @@ fn watch(desk: &mut Desk, hold: &Hold, caps: &Caps, lasting: Option<Micros>, sta
         }
         stood = lost.is_none();
         if hold.has_failed() {
-            desk.out.line("the control loop has ended by itself; limits are as they are");
+            desk.out.line("the control loop has ended unexpectedly; the limits stay as they are");
             return false;
         }
         let over = |span| hold.time.now().since(begun).is_some_and(|passed| passed >= span);

@@ -145,7 +145,7 @@ impl Restored {
                 let why = match backend.map(|backend| (&backend.standing, &backend.last_trouble, backend)) {
                     None => "its backend is not in use; see --registers".to_owned(),
                     Some((BackendState::Ready, Some(trouble), _)) => trouble.to_string(),
-                    Some((BackendState::Ready, None, _)) => "its hardware is not there".to_owned(),
+                    Some((BackendState::Ready, None, _)) => "its hardware is missing".to_owned(),
                     Some((BackendState::Opening | BackendState::Failed(_), _, backend)) => standing(backend),
                 };
                 format!("  {} ({}): {why}", entry.domain, entry.backend.label())

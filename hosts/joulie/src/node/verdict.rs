@@ -77,7 +77,7 @@ fn of_gpus(report: &NodeReport) -> Verdict {
 fn of_limits(what: &str, outcome: Outcome, count: usize) -> Verdict {
     match outcome {
         Outcome::NoIntent | Outcome::Pending | Outcome::Throttled(_) => {
-            verdict(Stands::Waiting, format!("{what}: the order is on its way"))
+            verdict(Stands::Waiting, format!("{what}: the write is pending"))
         }
         Outcome::Cap(CapResult::Applied { effective }) => verdict(
             Stands::InForce,
@@ -113,15 +113,18 @@ fn of_loop(report: &NodeReport, cap: Option<Watts>) -> Verdict {
         ),
         Some(MeterReading::Fresh { watts, .. }) => verdict(
             Stands::Above,
-            format!("packages: {how} is not there yet: {} are drawn of {cap} together", words::watts(watts)),
+            format!(
+                "packages: {how} has not reached the cap yet: {} are drawn of {cap} together",
+                words::watts(watts)
+            ),
         ),
         Some(reading) => verdict(
             Stands::Failing,
             format!(
-                "packages: {how} is blind: the power is {}",
+                "packages: {how} has no reading: the power is {}",
                 words::power(reading).say(|_| String::new())
             ),
         ),
-        None => verdict(Stands::Waiting, format!("packages: {how} begins")),
+        None => verdict(Stands::Waiting, format!("packages: {how} is starting")),
     }
 }

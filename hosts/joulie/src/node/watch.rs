@@ -55,7 +55,7 @@ pub(super) fn watch(desk: &mut Desk, lasting: Option<Span>) -> Result<Ending, Re
         if hold.has_failed() {
             return Err(Refusal::new(
                 Ending::NotDone,
-                "the loop that reads the hardware has ended by itself",
+                "the loop that reads the hardware has ended unexpectedly",
             ));
         }
     }

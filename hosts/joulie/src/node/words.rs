@@ -59,7 +59,7 @@ const fn gap_in_words(gap: Gap) -> &'static str {
         Gap::Unread => "the meter could not be read",
         Gap::FirstSample => "there is only one sample of the counter yet",
         Gap::TooSoon => "the counter does not move that fast",
-        Gap::WrapsUnknowable => "nobody can tell how often the counter wrapped",
+        Gap::WrapsUnknowable => "it is unknown how often the counter wrapped",
     }
 }
 
