@@ -27,8 +27,8 @@ const PODS: usize = 50_000;
 /// The design allows 20 ms for computing a plan.
 const BAR_NANOS: f64 = 20e6;
 
-/// Rows for the first and the steady pass (policy, guard, releases, twins, and the comparison with the cluster), and for
-/// counting the pods.
+/// Rows for the first and the steady pass (policy, guard, releases, twins, and the comparison with the cluster), and
+/// for counting the pods.
 pub(crate) fn rows() -> Vec<Row> {
     let settings = settings();
     let mut cluster = cluster();
