@@ -1,5 +1,5 @@
 //! Property: a list of CPUs gives the same set as a simple parser, its display reads back, and an invalid list is
-//! refused; of a set's CPUs a policy has the lowest as its own.
+//! refused; and the lowest CPU of a policy is the lowest of its set.
 
 use power_hal::{BadCpus, Covers, CpuSet};
 use std::collections::BTreeSet;
