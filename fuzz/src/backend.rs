@@ -1,6 +1,6 @@
-//! Property: whatever the packages and GPUs tell, no limit is ordered below the node's floor or a watt, above what the
-//! device says is its most, or other than a desired state of this run resolves to; where nothing is desired nothing is
-//! set; and the same facts give the same decision.
+//! Property: whatever the packages and GPUs report, no ordered limit is below the node's floor or one watt, above the
+//! maximum that the device reports, or different from the result of a desired state of this run; if nothing is
+//! desired nothing is set; and the same facts give the same decision.
 
 use crate::feed::Feed;
 use joulie_core::node::actuation::ActuationLaw;
@@ -68,7 +68,7 @@ fn verdict<T>(feed: &mut Feed<'_>, fine: T) -> Result<T, ErrorKind> {
     if feed.byte() & 3 == 0 { Err(feed.pick(&ErrorKind::ALL)) } else { Ok(fine) }
 }
 
-/// What is told of the last order: mostly what became of it, and now and then something about nothing.
+/// The report on the last order: usually its outcome, and occasionally one for an unknown order.
 fn limit(feed: &mut Feed<'_>, (order, ticket): (LimitOrder, Ticket), now: Stamp) -> LimitFacts {
     let kind = feed.byte();
     let outcome = match (kind & 7, order) {
@@ -102,7 +102,7 @@ fn time(feed: &mut Feed<'_>, now: Stamp) -> Stamp {
     }
 }
 
-/// An order to set a limit, against everything that was desired so far.
+/// Checks an order to set a limit against everything that was desired so far.
 fn check(order: LimitOrder, targets: &BTreeSet<Watts>, floor: Floor) {
     if let LimitOrder::Set(limit) = order {
         assert!(limit >= CAP_LEAST && limit >= floor.watts(), "{limit} is below the floor {floor:?}");
@@ -110,7 +110,7 @@ fn check(order: LimitOrder, targets: &BTreeSet<Watts>, floor: Floor) {
     }
 }
 
-/// What an intent comes to on a device, by the rule: no less than the floor, no more than the device's most.
+/// The limit for an intent on a device, by the rule: not below the floor, and not above the device's maximum.
 fn target(intent: CapIntent, range: CapRange, floor: Floor) -> Option<Watts> {
     let target = match intent.resolve(range, floor) {
         Resolution::Watts(target) => target,

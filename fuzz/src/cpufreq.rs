@@ -1,6 +1,6 @@
-//! Property: whatever stands in the files of the policies, a policy covers CPUs of its own or is a complaint; a
-//! frequency is what its file says or bad data; what is written is a limit in the range and not above the wish; a
-//! refusal has changed nothing; a release brings back what was there.
+//! Property: whatever the files of the policies contain, a policy has CPUs of its own or is reported as a problem; a
+//! frequency is the content of its file or bad data; a written limit is in the range and not above the wish; a
+//! refusal has changed nothing; and a release restores the original.
 
 use crate::port::{check_domains, check_file, check_names, clock, sample};
 use crate::text::attribute;
@@ -53,9 +53,9 @@ const MAX: usize = 3;
 const LIMIT: usize = 4;
 const CURRENT: usize = 5;
 const AVERAGE: usize = 6;
-/// While none of these is replaced, the first policy is that of CPU 0.
+/// While none of these files is replaced, the first policy is that of CPU 0.
 const CPUS: [usize; 4] = [0, 1, 12, 13];
-/// The switches of turbo, which is no text of a policy.
+/// The turbo switches, which are not files of a policy.
 const TURBO: [usize; 2] = [25, 26];
 
 type Hal = Cpufreq<fn() -> Stamp, OriginalsInMemory<8>>;
@@ -68,7 +68,7 @@ pub(crate) fn run(bytes: &[u8]) {
     TREE.with(|tree| with(tree, || Tree::new(FILES, &[]), |tree| look(tree, bytes)));
 }
 
-/// A frequency as a driver can mean one, by the rule written a second time.
+/// A frequency that a driver can mean, by a second implementation of the rule.
 fn frequency(text: &[u8]) -> Option<KiloHertz> {
     let khz = attribute(text).filter(|khz| *khz > 0)?;
     i32::try_from(khz).ok().map(KiloHertz::from_int)
@@ -200,7 +200,7 @@ fn set_and_release(hal: &mut Hal, tree: &Tree, script: &Script<'_>, handle: Hand
         Ok(Released::Restored) => {
             let limits =
                 |files: &[Option<Vec<u8>>]| [LIMIT, 16].map(|at| files[at].as_deref().and_then(frequency));
-            // What another driver allowed and this one does not comes back as the most that this one allows.
+            // A limit that the driver no longer accepts is restored as the highest one that it accepts.
             let most = |limit: KiloHertz| domain.frequency().and_then(|range| range.clamp(limit));
             for (found, original) in limits(&tree.settings()).into_iter().zip(limits(&before)) {
                 let is_cut = found < original && found == original.and_then(most);

@@ -1,13 +1,13 @@
-//! Property: a number is read if and only if it is spelt as JSON spells numbers and fits; limits round down, demand up,
-//! at most one bit apart; the value is that of the standard library's float, as near as that is; and what is
-//! shown of it reads back as it, or as its neighbour where that is a tenth.
+//! Property: a number is accepted if and only if it has JSON's syntax and fits; limits round down, demand rounds up,
+//! and they differ by at most one bit; the value is that of the standard library's float within its accuracy; and the
+//! displayed text reads back as the same number, or as its neighbour if the text is rounded to a tenth.
 
 use power_units::{DecimalError, Role, Watts};
 
 /// 2⁻³² W is the last bit; a float of 53 bits is within 2⁻²² of any value of 32 bits before the point.
 const NEAR: f64 = 1.0 / 4_194_304.0 + 1.0 / 4_294_967_296.0;
 
-/// Whether it is a number of JSON, by its grammar.
+/// Whether the text is a JSON number, by its grammar.
 fn is_json(text: &str) -> bool {
     let digits = |text: &str| {
         let rest = text.trim_start_matches(|c: char| c.is_ascii_digit());
@@ -34,7 +34,7 @@ fn is_json(text: &str) -> bool {
     rest.is_empty()
 }
 
-/// Exact enough: both parts of a 32.32 number fit the 53 bits of a float, and their sum rounds once.
+/// Exact enough: both halves of a 32.32 number fit into the 53 bits of a float, and their sum is rounded once.
 fn float(watts: Watts) -> f64 {
     let (whole, rest) = (watts.to_bits() >> 32, watts.to_bits() & 0xffff_ffff);
     let part = |part: i64| {

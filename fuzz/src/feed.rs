@@ -1,9 +1,9 @@
-//! Bytes as numbers and choices, for targets whose input is no text. When they have run out everything is zero, so that
-//! a short input is a simple one.
+//! Converts bytes to numbers and choices, for targets whose input is not text. After the last byte everything is
+//! zero, so that a short input is a simple one.
 
 use power_units::Watts;
 
-/// What is left of an input.
+/// The remaining part of an input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Feed<'a>(&'a [u8]);
 
@@ -26,7 +26,7 @@ impl<'a> Feed<'a> {
         taken
     }
 
-    /// All that is left, and nothing after it.
+    /// All remaining bytes; none remain after it.
     pub(crate) const fn rest(&mut self) -> &'a [u8] {
         let rest = self.0;
         self.0 = &[];
@@ -54,12 +54,12 @@ impl<'a> Feed<'a> {
         u64::from_le_bytes(self.take())
     }
 
-    /// One of several; the first when the bytes have run out.
+    /// One of several values; the first one after the last byte.
     pub(crate) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[usize::from(self.byte()) % of.len()]
     }
 
-    /// Mostly watts as a machine has them, and now and then any value of the type.
+    /// Usually the watts of a real machine, and occasionally any value of the type.
     pub(crate) fn watts(&mut self) -> Watts {
         match self.byte() {
             0 => Watts::ZERO,

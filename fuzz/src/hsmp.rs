@@ -1,5 +1,5 @@
-//! Property: whatever the firmware of a socket answers, a message has the shape that the driver insists on, a limit that
-//! is sent lies in the range, and a value that is told is one that a socket can have.
+//! Property: whatever the firmware of a socket answers, a message has the shape that the driver requires, a limit
+//! that is sent is in the range, and a reported value is one that a socket can have.
 
 use crate::feed::Feed;
 use crate::port::{check_domains, check_names, clock, sample};
@@ -11,14 +11,14 @@ use std::cell::RefCell;
 use std::path::Path;
 use std::rc::Rc;
 
-/// There is nothing at all below it.
+/// A path with nothing below it.
 const NOWHERE: &str = "/nonexistent/joulie-fuzz";
 
-/// Firmware that answers what the input says: each answer is an error number or not, and eight words.
+/// Firmware with the answers of the input: each answer is an error number or success, and eight words.
 #[derive(Clone, Debug)]
 struct Firmware<'a>(Rc<RefCell<(Feed<'a>, Vec<HsmpMessage>)>>);
 
-/// The numbers of the driver, the strange ones included.
+/// The driver's error numbers, including unusual ones.
 const ERRNOS: [i32; 10] = [110, 22, 19, 16, 1, 121, 5, 42, 0, i32::MIN];
 
 impl Mailbox for Firmware<'_> {
@@ -31,7 +31,7 @@ impl Mailbox for Firmware<'_> {
         }
         let echoes = kind & 0x40 != 0 && message.id == HsmpCommand::SetLimit.id();
         if !echoes {
-            // Mostly milliwatts as sockets have them.
+            // Usually milliwatts as sockets have them.
             message.words[0] = if kind & 1 == 0 { u32::from(state.0.half()) << 4 } else { state.0.word() };
         }
         Ok(())
@@ -79,7 +79,7 @@ pub(crate) fn run(bytes: &[u8]) {
         if let Err(error) = &applied {
             assert!(ErrorKind::ALL.contains(&error.kind()));
         }
-        // The firmware may answer anything to this, too.
+        // The firmware may answer anything to this as well.
         let _released = hal.release(handle);
     }
     for message in &firmware.0.borrow().1 {

@@ -1,6 +1,6 @@
-//! Property: whatever stands in the files of a GPU and a socket, a power is what its file says or bad data, no value is
-//! larger than a device can have, a cap that was taken lies in the range, a refusal has changed nothing, and a release
-//! brings back what was there.
+//! Property: whatever the files of a GPU and a socket contain, a power is the content of its file or bad data, no
+//! value is larger than a device can have, an accepted cap is in the range, a refusal has changed nothing, and a
+//! release restores the original.
 
 use crate::port::{check_domains, check_file, check_names, clock, microwatts, sample};
 use crate::text::attribute;

@@ -1,5 +1,5 @@
-//! Property: a key that parses is written back as one name, which parses to the same key; casing and prefixes of a GPU
-//! make no other key; and a position in a list is never a key.
+//! Property: a key that parses is written as one name, which parses to the same key; case and prefixes of a GPU do
+//! not change the key; and an index in a list is never a key.
 
 use power_hal::{DomainKind, Key};
 

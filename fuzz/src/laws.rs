@@ -1,6 +1,6 @@
-//! Property: whatever the facts of a control law are, what it commands lies in the range and in the direction that it
-//! says; blind it never permits more; while a command is on its way there is no second one; without a cap or a range
-//! there is none; and the same facts give the same decision.
+//! Property: whatever the facts of a control law are, its command is in the range and has the reported direction;
+//! without readings it never permits more; while a command is pending there is no second one; without a cap or a
+//! range there is none; and the same facts give the same decision.
 
 use crate::feed::Feed;
 use joulie_core::node::classic::{self, Classic};
@@ -13,7 +13,7 @@ use joulie_core::node::tracking::{self, Tracking};
 use power_hal::Counter;
 use power_units::{KiloHertz, MicroJoules, Micros, Percent, Ratio, Stamp, Watts};
 
-/// No input is read for longer: a law has seen all its states by then.
+/// Longer inputs are cut: a law has reached all its states by then.
 const STEPS_MAX: usize = 64;
 
 pub(crate) fn run(bytes: &[u8]) {
@@ -91,7 +91,7 @@ fn tracking(feed: &mut Feed<'_>) {
     });
 }
 
-/// Steps through facts, with what holds of every law; `check` holds what is this one's own.
+/// Steps through facts, and checks the properties of every law; `check` checks those of this law.
 fn drive<L: Law>(law: &L, feed: &mut Feed<'_>, check: impl Fn(&Decision, &Facts))
 where
     L::Mode: Clone + PartialEq + std::fmt::Debug,
@@ -144,7 +144,7 @@ fn check_common(decision: &Decision, facts: &Facts, flying: Option<Command>) {
     }
 }
 
-/// Mostly a second later; now and then any time at all.
+/// Usually a second later; occasionally any time.
 fn time(feed: &mut Feed<'_>, now: Stamp) -> Stamp {
     match feed.byte() {
         0 => Stamp::new(Micros::new(feed.long())),
@@ -196,8 +196,8 @@ fn facts(feed: &mut Feed<'_>, now: Stamp, flying: Option<Command>) -> Facts {
     Facts { now, cap, power, effective, range, outcome }
 }
 
-/// Whatever a counter shows: a reading is above nothing and below what the package can draw, over the time between two
-/// samples, or it is none.
+/// Whatever a counter shows, a reading is positive and below the highest power of the package over the time between
+/// two samples, or there is none.
 fn meter(feed: &mut Feed<'_>) {
     let counter = match feed.byte() & 3 {
         0 => Counter::new(MicroJoules::new(feed.long())),

@@ -1,12 +1,12 @@
-//! What must hold of everything that reads bytes from outside, and of the laws behind it, whatever the bytes are.
+//! Properties of all code that reads bytes from outside, and of the laws behind it, for any input.
 //!
-//! A *target* is a function of bytes that panics when its property does not hold. libFuzzer drives it (`fuzz/targets`,
-//! `cargo xtask test --fuzz`), and the everyday tests drive the same function over its *seeds* (`corpus/NAME`: texts as
-//! drivers write them), over every input that ever broke it (`regressions/NAME`) and over some thousands of variations.
-//! So this library knows neither libFuzzer nor the nightly compiler.
+//! A *target* is a function of bytes that panics if its property does not hold. libFuzzer calls it (`fuzz/targets`,
+//! `cargo xtask test --fuzz`). The everyday tests call the same function with its *seeds* (`corpus/NAME`: texts as
+//! drivers write them), with every input that ever broke it (`regressions/NAME`) and with some thousands of
+//! variations. So this library needs neither libFuzzer nor the nightly compiler.
 //!
-//! A property is more than "does not panic": a second, plainer way to the same answer, a round trip, a range, or who
-//! must be named when something is wrong. A parser that only a HAL reaches is fed through a tree of files ([`tree`]).
+//! A property is more than "does not panic": a second, simpler way to the same answer, a round trip, a range, or the
+//! name in an error. A parser that only a HAL can reach is tested with a tree of files ([`tree`]).
 #![forbid(unsafe_code)]
 
 mod backend;
@@ -25,14 +25,14 @@ mod registers;
 mod text;
 mod tree;
 
-/// Something that is fed with bytes.
+/// A fuzz target.
 #[derive(Clone, Copy, Debug)]
 pub struct FuzzTarget {
-    /// Its name: of the program for libFuzzer, and of the folders of its inputs.
+    /// The name of its libFuzzer program and of its input folders.
     pub name: &'static str,
-    /// Panics if the property does not hold of these bytes.
+    /// Panics if the property does not hold for these bytes.
     pub run: fn(&[u8]),
-    /// How many variations of the seeds the everyday test tries.
+    /// The number of variations of the seeds in the everyday test.
     pub cases: u32,
 }
 
@@ -55,7 +55,7 @@ pub const TARGETS: &[FuzzTarget] = &[
 /// Runs the target of this name.
 ///
 /// # Panics
-/// When there is none, or its property does not hold.
+/// If there is none, or its property does not hold.
 pub fn run(name: &str, bytes: &[u8]) {
     let target = TARGETS.iter().find(|target| target.name == name);
     assert!(target.is_some(), "no target {name}");

@@ -1,10 +1,10 @@
-//! Property: a list of CPUs is the set that a plain reading of it gives, its display reads back, and what is no list is
-//! refused; of a set's CPUs a policy knows the lowest.
+//! Property: a list of CPUs gives the same set as a simple parser, its display reads back, and an invalid list is
+//! refused; and the lowest CPU of a policy is the lowest of its set.
 
 use power_hal::{BadCpus, Covers, CpuSet};
 use std::collections::BTreeSet;
 
-/// The set, by the rule written a second time.
+/// The set, by a second implementation of the rule.
 fn plainly(text: &str) -> Result<BTreeSet<u16>, BadCpus> {
     let mut set = BTreeSet::new();
     for item in text.split([',', ' ', '\t', '\n']).filter(|item| !item.is_empty()) {

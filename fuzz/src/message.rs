@@ -1,5 +1,5 @@
-//! Property: of any body the extender says what `serde_json` says, read member by member; and what it finds lies in the
-//! body, one behind the other.
+//! Property: for any body the extender gives the same result as `serde_json`, read member by member; and the parts
+//! that it finds are in the body, in order.
 
 use extender::probe::{Scanned, ScannedNode, scan};
 use serde::de::{MapAccess, Visitor};
@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use std::fmt;
 use std::ops::Range;
 
-/// The members of an object, in order, those that come twice among them.
+/// The members of an object in order, including repeated ones.
 struct Members<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'de> Deserialize<'de> for Members<'de> {
@@ -35,27 +35,27 @@ impl<'de> Visitor<'de> for Pairs {
     }
 }
 
-/// Reads text, or nothing of `null`.
+/// Parses text; `None` for `null`.
 fn read<'a, T: Deserialize<'a>>(text: &'a str) -> Result<Option<T>, String> {
     serde_json::from_str(text).map_err(|error| error.to_string())
 }
 
 impl<'a> Members<'a> {
-    /// The value of the one member of this name, in any casing.
+    /// The value of the only member of this name, in any letter case.
     fn only(&self, name: &str) -> Result<Option<&'a str>, String> {
         let mut named = self.0.iter().filter(|(key, _)| key.eq_ignore_ascii_case(name));
         let first = named.next().map(|(_, value)| value.get());
         if named.next().is_some() { Err(format!("{name} comes twice")) } else { Ok(first) }
     }
 
-    /// The value of the first member of this name, in any casing.
+    /// The value of the first member of this name, in any letter case.
     fn first(&self, name: &str) -> Option<&'a str> {
         self.0.iter().find(|(key, _)| key.eq_ignore_ascii_case(name)).map(|(_, value)| value.get())
     }
 }
 
-/// `metadata.name` of an object; empty where there is none. An error where a key behind it may be no text: whoever stops at the name
-/// does not see that.
+/// `metadata.name` of an object; empty if there is none. It may also fail because of a later key that is not text,
+/// which the extender does not see because it stops at the name.
 fn name(node: &str) -> Result<String, String> {
     let Some(metadata) = read::<Members<'_>>(node)?.and_then(|node| node.first("metadata")) else {
         return Ok(String::new());
@@ -65,7 +65,7 @@ fn name(node: &str) -> Result<String, String> {
     Ok(name.and_then(|name| read::<String>(name).ok().flatten()).unwrap_or_default())
 }
 
-/// What `serde_json` says. It does not tell where a name of a list is.
+/// The result of `serde_json`. It does not give the position of a name in a list.
 fn careful(body: &str) -> Result<Scanned, String> {
     let Members(message) = read(body)?.unwrap_or(Members(Vec::new()));
     let message = Members(message);
@@ -92,10 +92,10 @@ fn careful(body: &str) -> Result<Scanned, String> {
     Ok(Scanned { pod, candidates })
 }
 
-/// In place of a name that cannot be told.
+/// Stands for a name whose position is unknown.
 const UNKNOWN: &str = "unknown";
 
-/// Where a part of the body is in it.
+/// The position of a part in the body.
 fn place(body: &str, part: &str) -> Range<usize> {
     let start = part.as_ptr().addr().saturating_sub(body.as_ptr().addr());
     start..start + part.len()

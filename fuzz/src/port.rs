@@ -1,4 +1,4 @@
-//! What holds of the domains and samples of every HAL, and of whom its errors name.
+//! Properties of the domains and samples of every HAL, and of the names in its errors.
 
 use hal_files::FileError;
 use power_hal::{Control, Domains, ErrorKind, Key, Measured, Meter, Reading, Sample, Setting};
@@ -7,12 +7,12 @@ use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::path::Path;
 
-/// A clock that stands.
+/// A clock that does not advance.
 pub(crate) fn clock() -> Stamp {
     Stamp::new(Micros::new(1))
 }
 
-/// Every domain has a name of its own that reads back, and a range that is one.
+/// Every domain has a unique name that reads back, and a valid range.
 pub(crate) fn check_domains(domains: Domains<'_>) {
     let mut keys = BTreeSet::new();
     for (_, domain) in domains.iter() {
@@ -28,7 +28,7 @@ pub(crate) fn check_domains(domains: Domains<'_>) {
     }
 }
 
-/// All domains, read in one batch. What a domain does not have is said to be not supported, and nothing else is.
+/// Samples all domains in one batch. Exactly the values that a domain lacks must be reported as not supported.
 pub(crate) fn sample<H: power_hal::PowerHal>(hal: &mut H) -> Vec<Reading> {
     let mut batch: Vec<Reading> = hal.domains().iter().map(|(handle, _)| Reading::new(handle)).collect();
     hal.sample(&mut batch);
@@ -56,7 +56,7 @@ pub(crate) fn sample<H: power_hal::PowerHal>(hal: &mut H) -> Vec<Reading> {
     batch
 }
 
-/// An error says where: below the root, or at a domain by its key.
+/// An error names a place: a path below the root, or a domain by its key.
 pub(crate) fn check_names(error: &impl Display, root: &Path) {
     let said = error.to_string();
     let named = said.contains(&root.display().to_string())
@@ -64,7 +64,7 @@ pub(crate) fn check_names(error: &impl Display, root: &Path) {
     assert!(named, "nobody knows where: {said}");
 }
 
-/// A text that nobody understood is bad data in this very file.
+/// A text that cannot be parsed is bad data in this file.
 pub(crate) fn check_file(error: &FileError, root: &Path) {
     assert!(error.path.starts_with(root), "{error}");
     if error.deed == hal_files::FileOperation::Parse {

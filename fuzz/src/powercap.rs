@@ -1,6 +1,6 @@
-//! Property: whatever stands in the files of powercap, a value is what its file says or an error of that file; a cap
-//! that was taken is the one that its range and step give; what is refused has changed nothing; a release brings back
-//! what was there; a cap never switches a zone off, and no zone that is no package is ever written.
+//! Property: whatever the files of powercap contain, a value is the content of its file or an error of that file; an
+//! accepted cap follows from its range and step; a refusal has changed nothing; a release restores the original; a
+//! cap never switches a zone off, and only package zones are written.
 
 use crate::port::{check_domains, check_file, check_names, clock, microwatts, sample};
 use crate::text::attribute;
@@ -15,7 +15,7 @@ use power_units::{MicroJoules, MicroWatts, Stamp};
 use std::cell::RefCell;
 use std::path::Path;
 
-/// Two packages, the first with a twin, and psys beside them.
+/// Two packages, the first with a second zone for the same package, and psys beside them.
 const FILES: &[File] = &[
     file("sys/class/powercap/intel-rapl:0/name", "package-0\n"),
     file("sys/class/powercap/intel-rapl:0/energy_uj", "123456789\n"),
@@ -42,7 +42,7 @@ const FILES: &[File] = &[
     setting("sys/class/powercap/intel-rapl:2/constraint_0_power_limit_uw", "400000000\n"),
 ];
 
-/// What the first zone is not opened without.
+/// The files that are required to open the first zone.
 const STRICT: [usize; 4] = [3, 5, 6, 9];
 const MAXIMA: [usize; 2] = [2, 7];
 const ENERGY: usize = 1;
@@ -50,9 +50,9 @@ const RANGE: usize = 2;
 const ENABLED: [usize; 3] = [3, 13, 17];
 const LONG: [usize; 3] = [5, 15, 19];
 const WINDOW: usize = 6;
-/// What has to be read for the limit of the first package.
+/// The files that are read for the limit of the first package.
 const LIMITS: [usize; 6] = [3, 5, 6, 9, 17, 19];
-/// Who is who: while none of these is replaced, the packages are those of the healthy machine.
+/// While none of these names is replaced, the packages are those of the healthy machine.
 const NAMES: [usize; 8] = [0, 4, 8, 11, 14, 16, 18, 20];
 const PSYS: [usize; 3] = [20, 21, 22];
 
@@ -105,7 +105,7 @@ fn check(error: &RaplError, root: &Path) {
     }
 }
 
-/// What the first package can do without, and nobody understands, is told by its file.
+/// Invalid content of an optional file of the first package is reported with the name of the file.
 fn check_told(hal: &Hal, tree: &Tree, script: &Script<'_>) {
     if script.replaces(&NAMES) || STRICT.iter().any(|at| tree.read(*at).is_none()) {
         return;
@@ -145,11 +145,11 @@ fn check_samples(hal: &mut Hal, tree: &Tree, script: &Script<'_>) {
     }
 }
 
-/// The lower of the limits of the first package and its twin that are enabled.
+/// The lowest of the enabled limits of the first package and its second zone.
 fn in_force(tree: &Tree) -> Option<u64> {
     let number = |at: usize| tree.read(at).and_then(attribute);
     for at in LIMITS {
-        // A limit over no time is none.
+        // A limit with a window of zero does not count.
         number(at).filter(|&value| at != WINDOW || value != 0)?;
     }
     let mut lowest = CEILING_UW;
@@ -160,7 +160,7 @@ fn in_force(tree: &Tree) -> Option<u64> {
             _ => return None,
         }
     }
-    // A zone that is off counts as the register's largest value; one that is on may hold more than that.
+    // A zone that is off counts as the register's largest value; one that is on may have a higher limit.
     let off = [0, 2].iter().any(|at| number(ENABLED[*at]) == Some(0));
     Some(if off { lowest.min(CEILING_UW) } else { lowest })
 }
@@ -208,7 +208,7 @@ fn set_and_release(hal: &mut Hal, tree: &Tree, script: &Script<'_>, handle: Hand
     }
 }
 
-/// What the port itself refuses needs no place: the caller has just named the domain.
+/// An error of the port itself needs no name, because the caller has just named the domain.
 fn check_names_of_failure(error: &power_hal::PortError<RaplError>, root: &Path) {
     match error {
         power_hal::PortError::Hal(RaplError::Gone) | power_hal::PortError::Refused(_) => {}

@@ -1,6 +1,6 @@
-//! Property: whatever a register answers, what is written of it is a cap in the fields that a cap has, no more than the
-//! wish, over half a second at most, with the short-term limit no higher than it was; a locked register is never written;
-//! a release brings back every bit; and a processor whose place is bad text is an error that names the file.
+//! Property: whatever a register returns, a write to it is a cap in the fields of a cap, not above the wish, over
+//! half a second at most, with the short-term limit not raised; a locked register is never written; a release
+//! restores every bit; and invalid text for the location of a processor is an error that names the file.
 
 use crate::feed::Feed;
 use crate::port::{check_domains, check_names, clock, microwatts, sample};
@@ -27,7 +27,7 @@ const PLACES: [usize; 4] = [1, 2, 3, 4];
 
 const UNIT: u32 = 0x606;
 const LIMIT: u32 = 0x610;
-/// What the facts show of a server: 1/8 W, 61 µJ, 976 µs; 250 W over 28 s and 300 W; a count; 250 W and a minimum.
+/// A server's values: 1/8 W, 61 µJ, 976 µs; 250 W over 28 s and 300 W; a count; 250 W and a minimum.
 const HEALTHY: [(u32, u64); 6] = [
     (UNIT, 0x000a_0e03),
     (LIMIT, 0x0003_8960_00dd_87d0),
@@ -38,17 +38,17 @@ const HEALTHY: [(u32, u64); 6] = [
 ];
 const CPUS: u16 = 2;
 
-/// A limit's power, window, enabling and clamping, in either half.
+/// The power, window, enable and clamp fields of a limit, in both halves.
 const FIELDS: u64 = 0x00ff_ffff_00ff_ffff;
 const LOCK: u64 = 1 << 63;
 
-/// The registers of a machine as the input makes them.
+/// The registers of a machine as the input defines them.
 #[derive(Clone, Debug)]
 struct Cells {
     cells: Vec<(u16, u32, Result<u64, ErrorKind>)>,
-    /// What the hardware makes of a write.
+    /// The effect of a write on the hardware.
     takes: Takes,
-    /// Of each write to a limit register: which processor, what was there, and what was to be.
+    /// For each write to a limit register: the processor, the old value, and the new one.
     written: Vec<(u16, u64, u64)>,
 }
 
@@ -96,7 +96,7 @@ impl Cells {
     }
 }
 
-/// The same registers, for the HAL and for who looks on.
+/// The same registers, shared by the HAL and the check.
 #[derive(Clone, Debug)]
 struct Shared(Rc<RefCell<Cells>>);
 
@@ -143,7 +143,7 @@ pub(crate) fn run(bytes: &[u8]) {
     TREE.with(|tree| with(tree, || Tree::new(FILES, &[]), |tree| look(tree, bytes)));
 }
 
-/// A place by the rule: a number, or −1 for what nobody knows. Nothing for anything else.
+/// Whether a text is a valid location: a number, or −1 for unknown.
 fn is_place(text: &[u8]) -> bool {
     text::line(text) == Some("-1")
         || crate::text::attribute(text).is_some_and(|number| u16::try_from(number).is_ok())
@@ -167,7 +167,7 @@ fn look(tree: &mut Tree, bytes: &[u8]) {
         Err(error) => return check_open(&error, tree, PLACES.iter().any(bad)),
     };
     for cpu in [&PLACES[..2], &PLACES[2..]] {
-        // The die of a processor that is offline is not asked for.
+        // The die of an offline processor is not read.
         let package_is_known = tree.read(cpu[0]).and_then(crate::text::attribute).is_some();
         assert!(!bad(&cpu[0]) && (!package_is_known || !bad(&cpu[1])), "bad text passed for a place");
     }
@@ -220,7 +220,7 @@ fn check_open(error: &RaplError, tree: &Tree, bad_place: bool) {
     }
 }
 
-/// A counter is below its modulus, and both are 32 bits of the unit.
+/// A counter is below its modulus, and both are 32 bits in units of the register.
 fn check_values(hal: &mut Hal) {
     for reading in sample(hal) {
         let meter = hal.domains().get(reading.domain).and_then(|domain| domain.meter());
@@ -234,12 +234,12 @@ fn check_values(hal: &mut Hal) {
     }
 }
 
-/// Of the two halves, the power in steps.
+/// The power fields of both halves, in steps.
 fn powers(register: u64) -> [u64; 2] {
     [register & 0x7fff, register >> 32 & 0x7fff]
 }
 
-/// The time that a window field stands for, by the unit of this machine.
+/// The time of a window field, in this machine's unit.
 fn window_us(field: u64, unit: u64) -> u128 {
     let (y, f) = (field & 0x1f, field >> 5);
     ((u128::from(4 + f) << y) * 1_000_000) >> (unit + 2)

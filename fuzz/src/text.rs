@@ -1,8 +1,8 @@
-//! Property: text is read as a plain reading of the rule reads it, decimals come back, and what is refused is bad data.
+//! Property: text is parsed as a simple parser does, decimals read back, and a refusal is bad data.
 
 use hal_files::text::{decimal, line, whole};
 
-/// A whole number by the rule, written a second time: digits, at most one newline behind them, within 64 bits.
+/// A whole number by a second implementation of the rule: digits, at most one newline after them, within 64 bits.
 pub(crate) fn number(text: &[u8]) -> Option<u64> {
     let (last, before) = text.split_last()?;
     let digits = if *last == b'\n' { before } else { text };
@@ -14,7 +14,7 @@ pub(crate) fn number(text: &[u8]) -> Option<u64> {
     u64::try_from(value).ok().filter(|_| !digits.is_empty())
 }
 
-/// A number as an attribute holds one, which is no longer than any attribute.
+/// A number as in an attribute, whose length is limited.
 pub(crate) fn attribute(text: &[u8]) -> Option<u64> {
     if text.len() < hal_files::TEXT_MAX { number(text) } else { None }
 }

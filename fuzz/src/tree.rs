@@ -1,9 +1,9 @@
 //! A folder with the files of a healthy machine, some of which the input replaces.
 //!
-//! The input is *records* with `|` between them. The first is the wish, in decimal. Each of the others is a letter and
-//! a text: the letter says which file, by its place in the target's list; a small one replaces the file before the HAL
-//! opens it, a capital one afterwards. The text `!` takes the file away, and `/` puts a folder in its place. So a seed
-//! can be read and written by hand, and a mutation of it is again an input.
+//! The input is *records* separated by `|`. The first is the wish, in decimal. Each of the others is a letter and a
+//! text. The letter selects a file by its position in the target's list: a small letter replaces the file before the
+//! HAL opens it, a capital letter afterwards. The text `!` removes the file, and `/` replaces it by a folder. So a
+//! seed can be read and written by hand, and a mutation of it is a valid input again.
 
 use crate::text::number;
 use std::cell::RefCell;
@@ -20,7 +20,7 @@ pub(crate) struct File {
     is_set: bool,
 }
 
-/// A file that is only ever read.
+/// A file that must only be read.
 pub(crate) const fn file(path: &'static str, text: &'static str) -> File {
     File { path, text, is_set: false }
 }
@@ -30,7 +30,7 @@ pub(crate) const fn setting(path: &'static str, text: &'static str) -> File {
     File { path, text, is_set: true }
 }
 
-/// What an input says.
+/// The content of an input.
 #[derive(Clone, Debug)]
 pub(crate) struct Script<'a> {
     pub(crate) wish: u64,
@@ -45,7 +45,7 @@ struct Edit<'a> {
 }
 
 impl<'a> Script<'a> {
-    /// The records of an input for so many files.
+    /// Parses the records of an input for this number of files.
     pub(crate) fn of(bytes: &'a [u8], files: usize, default_wish: u64) -> Self {
         let mut records = bytes.split(|byte| *byte == b'|');
         let wish = records.next().and_then(number).unwrap_or(default_wish);
@@ -54,11 +54,11 @@ impl<'a> Script<'a> {
             let at = usize::from(letter & 0x1f).checked_sub(1)? % files;
             Some(Edit { at, late: letter & 0x20 == 0, text })
         };
-        // A longer script sees nothing that a short one does not.
+        // A longer script covers no additional cases.
         Self { wish, edits: records.filter_map(edit).take(64).collect() }
     }
 
-    /// Whether one of these files is replaced before the HAL opens.
+    /// Whether one of these files is replaced before the HAL opens it.
     pub(crate) fn replaces(&self, files: &[usize]) -> bool {
         self.edits.iter().any(|edit| !edit.late && files.contains(&edit.at))
     }
@@ -69,16 +69,16 @@ impl<'a> Script<'a> {
 pub(crate) struct Tree {
     root: PathBuf,
     files: &'static [File],
-    /// What a descriptor that was opened after the early edits reads.
+    /// The content that a descriptor sees if it was opened after the early edits.
     open: Vec<Option<Vec<u8>>>,
-    /// Whether the path still leads to that.
+    /// Whether the path still refers to the same file.
     linked: Vec<bool>,
-    /// Whether a script has replaced it.
+    /// Whether a script has replaced the file.
     edited: Vec<bool>,
 }
 
 impl Tree {
-    /// A folder with these files, and links from the first path to the second.
+    /// A folder with these files, and with links from the first path of each pair to the second.
     pub(crate) fn new(files: &'static [File], links: &[(&str, &str)]) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let memory = Path::new("/dev/shm");
@@ -101,7 +101,7 @@ impl Tree {
         &self.root
     }
 
-    /// The healthy machine with the early edits of a script.
+    /// Applies the early edits of a script to the healthy machine.
     pub(crate) fn stage(&mut self, script: &Script<'_>) {
         for (at, file) in self.files.iter().enumerate() {
             if self.edited[at] || file.is_set {
@@ -130,7 +130,7 @@ impl Tree {
         }
     }
 
-    /// The late edits, while the HAL has its files open.
+    /// Applies the late edits, while the HAL has its files open.
     pub(crate) fn change(&mut self, script: &Script<'_>) {
         for edit in script.edits.iter().filter(|edit| edit.late) {
             let path = self.root.join(self.files[edit.at].path);
@@ -155,23 +155,23 @@ impl Tree {
         }
     }
 
-    /// What an open descriptor of a file reads; nothing where it was no file when the HAL opened.
+    /// The content that an open descriptor of a file sees; `None` if it was not a file when the HAL opened it.
     pub(crate) fn read(&self, at: usize) -> Option<&[u8]> {
         self.open[at].as_deref()
     }
 
-    /// What a file holds now; nothing where a descriptor of it leads elsewhere.
+    /// The current content of a file; `None` if an open descriptor refers to another file.
     pub(crate) fn now(&self, at: usize) -> Option<Vec<u8>> {
         let seen = self.linked[at] && self.open[at].is_some();
         seen.then(|| fs::read(self.root.join(self.files[at].path)).ok()).flatten()
     }
 
-    /// Every file that a HAL may write, at its place, as it is now.
+    /// The current content of every file that a HAL may write, by position.
     pub(crate) fn settings(&self) -> Vec<Option<Vec<u8>>> {
         (0..self.files.len()).map(|at| self.files[at].is_set.then(|| self.now(at)).flatten()).collect()
     }
 
-    /// Nobody has written what is only read.
+    /// Checks that files which must only be read are unchanged.
     pub(crate) fn check_untouched(&self) {
         for (at, file) in self.files.iter().enumerate().filter(|(_, file)| !file.is_set) {
             let expected = self.linked[at].then(|| self.read(at)).flatten();
@@ -184,18 +184,18 @@ impl Tree {
 
 impl Drop for Tree {
     fn drop(&mut self) {
-        // A folder that cannot be removed is one more among the temporary ones.
+        // If removing fails, the folder stays among the temporary ones.
         let _left = fs::remove_dir_all(&self.root);
     }
 }
 
-/// One tree for each thread, made when it is first needed: to make one costs more than a run.
+/// One tree for each thread, created on first use, because creating one takes longer than a run.
 pub(crate) fn with(tree: &RefCell<Option<Tree>>, make: fn() -> Tree, run: impl FnOnce(&mut Tree)) {
     run(tree.borrow_mut().get_or_insert_with(make));
 }
 
 fn remove(path: &Path) {
-    // Whatever stands there, if anything does.
+    // There may be nothing at this path.
     let _gone = if path.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) };
 }
 

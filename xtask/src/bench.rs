@@ -1,7 +1,8 @@
-//! Measurements: the cost of the core's operations beside the bars of the design, and the tables of the laws.
+//! Measurements: the cost of the core's operations compared with the limits of the design, and the tables of the
+//! laws.
 //!
-//! Times come from a machine that others share, so a row gives the best of several rounds and, where the bar is
-//! about work and not about time, a count. Nothing here passes or fails by a clock.
+//! Times come from a shared machine, so a row gives the best of several rounds and, if the limit is about work, a
+//! count. Nothing here passes or fails by a time.
 
 mod gpu;
 mod hal;
@@ -33,8 +34,8 @@ const BENCHES: &[Bench] = &[
     ("chaos", chaos),
 ];
 
-/// The embedded API at 10,000 nodes, and what the reflectors of a host hold at 5,000: times, fan-out and memory, of
-/// processes of their own.
+/// The embedded API at 10,000 nodes, and the memory of a host's reflectors at 5,000: times, fan-out and memory, in
+/// separate processes.
 fn api() -> Result<()> {
     release(&["run", "--package", "embedded-api", "--example", "api_scale"])?;
     release(&["run", "--package", "conformance", "--example", "rows"])
@@ -46,33 +47,34 @@ fn extender() -> Result<()> {
     release(&["run", "--package", "extender", "--example", "load"])
 }
 
-/// The agent on the rig: from a change of the profile to the register and to the status, and what it costs.
+/// The agent on the rig: the time from a change of the profile to the register and to the status, and its cost.
 fn agent() -> Result<()> {
     release(&["build", "--package", "agent", "--bin", "joulie-agent"])?;
     release(&["run", "--package", "agent", "--example", "effect"])
 }
 
-/// Pods per second through the real kube-scheduler, and where a burst goes.
+/// Pods per second through the real kube-scheduler, and the placement of a burst.
 fn scheduler() -> Result<()> {
-    // The extender that it measures lies beside it.
+    // The bench expects the extender beside its own program.
     release(&["build", "--package", "system", "--bins"])?;
     release(&["run", "--package", "system", "--bin", "scheduler-bench"])
 }
 
-/// Two hundred hours of the whole system in virtual time, with everything that can happen in them.
+/// Two hundred hours of the whole system in virtual time, with all kinds of events.
 fn world() -> Result<()> {
     cargo(&["run", "--profile", "dist", "--package", "world", "--", "--seeds", "200", "--bar", "180"])
 }
 
-/// Kills, an outage of the API server, boots and a cut of the limit on the real control plane, and the bars that must hold
-/// meanwhile.
+/// Kills, an outage of the API server, boots and a cut of the limit on the real control plane, with the limits that
+/// must hold meanwhile.
 fn chaos() -> Result<()> {
-    // The programs that it runs lie beside it.
+    // The bench expects the other programs beside its own.
     release(&["build", "--package", "system", "--bins"])?;
     release(&["run", "--package", "system", "--bin", "system-chaos"])
 }
 
-/// The operator at 5,000 nodes on the embedded API: the first plan, the steady state, a pod's way into the plan.
+/// The operator at 5,000 nodes on the embedded API: the first plan, the steady state, and the time until a pod is in
+/// the plan.
 fn operator() -> Result<()> {
     release(&["build", "--package", "operator", "--bin", "joulie-operator"])?;
     release(&["run", "--package", "operator", "--example", "scale"])
@@ -93,8 +95,8 @@ fn planner() -> Result<()> {
     Ok(())
 }
 
-/// Runs the named benchmarks, or all of them, in the release profile. A word that begins with `--` is for the
-/// benchmarks themselves.
+/// Runs the named benchmarks, or all of them, in the release profile. Words that begin with `--` are passed to the
+/// benchmarks.
 pub(crate) fn run(words: &[&str]) -> Result<()> {
     if cfg!(debug_assertions) {
         let status = Command::new(env!("CARGO"))
@@ -122,21 +124,21 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// A line of a result table: what was measured, what it cost, what it may cost.
+/// A line of a result table: what was measured, its cost, and its limit.
 pub(crate) struct Row {
     /// What was measured.
     pub(crate) what: String,
-    /// Nanoseconds for one of it, the best round.
+    /// Nanoseconds per item in the best round.
     pub(crate) nanos: f64,
-    /// Heap allocations for one of it.
+    /// Heap allocations per item.
     pub(crate) allocations: f64,
-    /// The most nanoseconds that the design allows, if it names a bar.
+    /// The most nanoseconds that the design allows, if it sets a limit.
     pub(crate) bar: Option<f64>,
 }
 
 const ROUNDS: u32 = 15;
 
-/// Measures `operation`, which does `items` things at once, `batch` times a round.
+/// Measures `operation`, which processes `items` items and runs `batch` times per round.
 #[expect(clippy::disallowed_methods, reason = "a benchmark is what the clock is for")]
 pub(crate) fn measure<T>(
     what: &str,
@@ -161,7 +163,7 @@ pub(crate) fn measure<T>(
     Row { what: what.to_owned(), nanos: best, allocations, bar }
 }
 
-/// Prints rows as a Markdown table, and each bar as a line.
+/// Prints rows as a Markdown table, and a line for each limit.
 pub(crate) fn print(rows: &[Row]) {
     println!("| what | ns, best of {ROUNDS} | bar | of the bar | allocations |");
     println!("|---|---|---|---|---|");
@@ -180,7 +182,7 @@ pub(crate) fn print(rows: &[Row]) {
     }
 }
 
-/// A row's name in one word.
+/// A row's name without spaces.
 fn name(what: &str) -> String {
     let words = what.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let mut name = words.map(str::to_lowercase).collect::<Vec<_>>().join("_");
@@ -188,7 +190,7 @@ fn name(what: &str) -> String {
     name
 }
 
-/// A measurement that is a process of its own.
+/// A measurement that runs as a separate process.
 fn release(words: &[&str]) -> Result<()> {
     let (verb, rest) = words.split_first().context("cargo is told what to do")?;
     cargo(&[&[*verb, "--release"], rest].concat())

@@ -1,8 +1,9 @@
-//! The generated files: the definitions of the Kubernetes kinds in `hosts/deploy/chart-crds`, `docs/REFERENCE.md`, and what
-//! the chart becomes for those without helm, in `hosts/deploy/kustomize`.
+//! The generated files: the definitions of the Kubernetes kinds in `hosts/deploy/chart-crds`, `docs/REFERENCE.md`,
+//! and the rendered chart for users without helm in `hosts/deploy/kustomize`.
 //!
-//! A test of `joulie-api`, one of `joulie` and one of `install` make them and compare; told to, they write them first. So this command builds no
-//! Kubernetes libraries of its own, and `cargo xtask test` holds the files by running the tests.
+//! A test of `joulie-api`, one of `joulie` and one of `install` generate the files and compare them, or write them if
+//! a variable is set. So this command needs no Kubernetes libraries of its own, and `cargo xtask test` checks the
+//! files by running the tests.
 
 use anyhow::{Context, Result};
 use std::path::Path;
@@ -13,11 +14,11 @@ use std::process::Command;
 pub(crate) enum Mode {
     /// Write them.
     Write,
-    /// Fail when they are not what the types say.
+    /// Fail if they do not match the types.
     Check,
 }
 
-/// A test that makes files, and the variable by which it writes them.
+/// A test that generates files, and the variable that makes it write them.
 struct Maker {
     files: &'static str,
     package: [&'static str; 4],

@@ -1,9 +1,9 @@
-//! Crates of which the lock holds several versions: each is excused in deny.toml with a reason, and no excuse outlives
-//! its cause. cargo-deny judges the same, where it is installed; this needs nothing and never goes to a network.
+//! Crates with several versions in the lock file: deny.toml must list each with a reason, and must list no others.
+//! cargo-deny checks the same if it is installed; this check needs no other program and no network.
 
 use std::collections::BTreeMap;
 
-/// What is wrong with the excuses in `deny`, given the lock.
+/// The errors in the exceptions of `deny`, for this lock file.
 pub(crate) fn complaints(lock: &str, deny: &str) -> Vec<String> {
     let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for package in lock.split("[[package]]").skip(1) {

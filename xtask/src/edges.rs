@@ -1,15 +1,15 @@
-//! Which crate of the workspace may know which: the arrows of docs/ARCHITECTURE.md, held against `cargo metadata`. Crates from outside
-//! are a matter of `deny.toml` and of docs/adr/0002 and 0007.
+//! The permitted dependencies between the workspace's crates: compares the arrows of docs/ARCHITECTURE.md with `cargo
+//! metadata`. External crates are covered by `deny.toml` and by docs/adr/0002 and 0007.
 
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::path::Path;
 use std::process::Command;
 
-/// What a crate may depend on; whatever is not here is refused.
+/// The permitted dependencies of a crate; all others are refused.
 struct Allowed {
     name: &'static str,
-    /// For its product.
+    /// For the crate itself.
     ours: &'static [&'static str],
     /// For its tests only.
     ours_in_tests: &'static [&'static str],
@@ -180,7 +180,7 @@ const ALLOWED: &[Allowed] = &[
     },
 ];
 
-/// Fails with every edge that is not allowed.
+/// Fails with every edge that is not permitted.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let wrong = violations(&metadata(root)?)?;
     if !wrong.is_empty() {

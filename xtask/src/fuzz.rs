@@ -1,19 +1,20 @@
-//! Every fuzz target with libFuzzer, for a bounded time each. It was asked for by name, so what is missing on the machine
-//! is a failure that says what to install, never a skip.
+//! Runs every fuzz target with libFuzzer, each for a limited time. If a tool is missing, it fails and says what to
+//! install, and never skips.
 //!
-//! New inputs gather below `target/fuzz`; the seeds in `fuzz/corpus` are only read. An input that breaks a target is
-//! told with the command that runs it again, and belongs into `fuzz/regressions`, where the everyday tests run it too.
+//! New inputs are stored below `target/fuzz`; the seeds in `fuzz/corpus` are only read. For an input that breaks a
+//! target it prints the command that runs it again. Such an input belongs in `fuzz/regressions`, where the everyday
+//! tests run it too.
 
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const DEFAULT_SECONDS: u32 = 20;
-/// As it is installed; a later one may do as well.
+/// The version that was used; a later one may work as well.
 const INSTALL_CARGO_FUZZ: &str = "cargo install cargo-fuzz --version 0.13.2 --locked";
 const INSTALL_NIGHTLY: &str = "rustup toolchain install nightly --profile minimal";
 
-/// Runs all targets, and fails with every one that broke.
+/// Runs all targets, and fails if any of them broke.
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> Result<()> {
     let seconds = seconds(arguments)?;
     let folder = root.join("fuzz");
@@ -44,7 +45,7 @@ fn seconds(arguments: &[&str]) -> Result<u32> {
     match arguments {
         [] => Ok(DEFAULT_SECONDS),
         ["--seconds", number] => match number.parse() {
-            // libFuzzer takes zero for no end at all.
+            // For libFuzzer zero means no time limit.
             Ok(seconds) if seconds > 0 => Ok(seconds),
             Ok(_) | Err(_) => bail!("--seconds {number}: expected a whole number of seconds above zero"),
         },
@@ -57,16 +58,16 @@ fn have(what: &str, command: &mut Command, install: &str) -> Result<()> {
     if answers { Ok(()) } else { bail!("{what} is not there; install it with: {install}") }
 }
 
-/// cargo-fuzz in the folder of the library, on the compiler whose sanitizers it uses.
+/// Runs cargo-fuzz in the folder of the library, with the compiler whose sanitizers it uses.
 fn cargo_fuzz(folder: &Path, verb: &str) -> Command {
     let mut cargo = Command::new("rustup");
     cargo.current_dir(folder).args(["run", "nightly", "cargo", "fuzz", verb, "--fuzz-dir", "targets"]);
-    // The toolchain that runs this would be handed on otherwise.
+    // Otherwise the toolchain of this process would be inherited.
     cargo.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO").env_remove("RUSTC");
     cargo
 }
 
-/// The machine's own triple, below which cargo-fuzz builds.
+/// The target triple of this machine, which is a part of cargo-fuzz's output path.
 fn host() -> Result<String> {
     let version = super::succeed(Command::new("rustc").arg("-vV"))?;
     let version = String::from_utf8(version.stdout)?;
@@ -100,13 +101,13 @@ fn one(root: &Path, programs: &Path, name: &str, seconds: u32) -> Result<()> {
     Ok(())
 }
 
-/// A number of `stat::NAME: NUMBER`, as libFuzzer ends with them.
+/// A number in the lines `stat::NAME: NUMBER` at the end of libFuzzer's output.
 fn stat(said: &str, name: &str) -> Option<u64> {
     let rest = said.lines().find_map(|line| line.strip_prefix("stat::")?.strip_prefix(name))?;
     rest.trim_start_matches(':').trim().parse().ok()
 }
 
-/// Where libFuzzer has written the input.
+/// The file to which libFuzzer has written the input.
 fn input(said: &str) -> Option<PathBuf> {
     said.lines()
         .find_map(|line| line.split_once("Test unit written to "))

@@ -49,7 +49,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// Runs a command; its output is the error when it fails.
+/// Runs a command; if it fails, its output is the error.
 fn succeed(command: &mut Command) -> Result<Output> {
     let output = command.output().with_context(|| format!("starting {command:?}"))?;
     if !output.status.success() {

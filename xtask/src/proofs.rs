@@ -1,9 +1,9 @@
-//! What the core promises and no test can show, read off the linked machine code: it needs nothing but `core`, it
+//! Guarantees of the core that tests cannot show, checked in the linked machine code: it needs nothing but `core`, it
 //! never allocates, no path in it panics, it has no floating-point instruction and no recursion, and a control tick
 //! has a bounded stack.
 //!
-//! The proofs hold for the pinned compiler and these optimisation levels. Each is also shown its violation, planted by
-//! a feature of `link-proof`: a proof that lets it pass is itself broken.
+//! The proofs hold for the pinned compiler and these optimisation levels. Each proof is also run on a violation,
+//! which a feature of `link-proof` adds: a proof that accepts it is broken.
 
 mod floats;
 mod program;
@@ -15,15 +15,15 @@ use program::Program;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What the linker says when a panic path is left.
+/// The linker's message if a panic path remains.
 const PANIC: &str = "undefined symbol: the_core_can_panic";
 
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// A name that the precompiled `core` mentions and nothing calls.
+/// A name that the precompiled `core` refers to, but never calls.
 const MENTIONED: &str = "rust_eh_personality";
 
-/// Runs every proof, then every planted violation.
+/// Runs every proof, then every violation.
 pub(crate) fn run(root: &Path) -> Result<()> {
     let proof = LinkProof { crate_dir: root.join("core-nostd/link-proof") };
     core_only(root)?;
@@ -43,7 +43,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     planted(&proof)
 }
 
-/// Each violation must be seen, by the proof that it violates.
+/// Each violation must be detected by its proof.
 fn planted(proof: &LinkProof) -> Result<()> {
     for (feature, expected) in [
         ("plant-vec", "no global memory allocator found"),
@@ -67,7 +67,7 @@ fn planted(proof: &LinkProof) -> Result<()> {
     Ok(())
 }
 
-/// The crate that keeps every entry of the core alive.
+/// The crate that keeps every entry point of the core in the program.
 struct LinkProof {
     crate_dir: PathBuf,
 }
@@ -77,7 +77,7 @@ impl LinkProof {
         self.link(profile, feature, &[])
     }
 
-    /// Links all the same, and names the functions that lead into a panic.
+    /// Links in spite of panic paths, and names the functions that lead into a panic.
     fn who_panics(&self, profile: &str) -> Result<String> {
         let program = self.link(profile, None, &["-Clink-arg=-Wl,--defsym=the_core_can_panic=0"])?;
         let panics = |name: &str| {
@@ -99,7 +99,7 @@ impl LinkProof {
         let mut cargo = cargo(&self.crate_dir);
         cargo.args(["build", "--locked", "--target", TARGET, "--profile", profile]);
         cargo.env("RUSTFLAGS", flags.join(" "));
-        // Frame sizes are an unstable output of the compiler; the pinned one has it.
+        // Frame sizes are an unstable output of the compiler, which the pinned version supports.
         cargo.env("RUSTC_BOOTSTRAP", "1");
         if let Some(feature) = feature {
             cargo.args(["--features", feature]);
@@ -140,7 +140,7 @@ fn core_only(root: &Path) -> Result<()> {
         succeed(&mut cargo)
     };
     build("joulie-core")?;
-    // plant is a std crate on the same units: if it builds, the sysroot hides nothing.
+    // plant is a std crate with the same units: if it builds here, the check does not hide `std`.
     let with_std = build("plant").err().map(|error| format!("{error:#}")).unwrap_or_default();
     ensure!(
         with_std.contains("can't find crate for `std`"),
@@ -149,7 +149,7 @@ fn core_only(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A cargo that knows nothing of the flags and target folder of the cargo that called us.
+/// A cargo command without the flags and the target folder of the calling cargo.
 fn cargo(dir: &Path) -> Command {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(dir).env_remove("CARGO_TARGET_DIR").env_remove("CARGO_ENCODED_RUSTFLAGS");

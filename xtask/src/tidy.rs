@@ -1,17 +1,17 @@
-//! What a machine can hold of docs/STYLE.md, over every file that git knows or would add.
+//! Checks the rules of docs/STYLE.md that a program can check, in every file that git tracks or would add.
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Command;
 
-/// By so many lines a source has two nouns in it; tests do not count.
+/// A longer source has more than one purpose; test code does not count.
 const SOURCE_LINES_MAX: usize = 700;
-/// Large data does not belong into a repository of sources.
+/// Large data does not belong in a source repository.
 const FILE_BYTES_MAX: usize = 512 * 1024;
-/// What is fed to the fuzz targets is untidy on purpose.
+/// The inputs of the fuzz targets are untidy on purpose.
 const INPUTS: [&str; 2] = ["fuzz/corpus/", "fuzz/regressions/"];
-/// What marks work as unfinished, or a test as skipped. Written in two halves, so that this file is tidy itself.
+/// Marks of unfinished work or skipped tests. They are written in two halves, so that this file passes its own check.
 const UNFINISHED: [(&str, &str); 7] = [
     ("TO", "DO"),
     ("FIX", "ME"),
@@ -22,7 +22,7 @@ const UNFINISHED: [(&str, &str); 7] = [
     ("#[ig", "nore"),
 ];
 
-/// Fails with every untidy place.
+/// Fails with every violation.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let mut listing = Command::new("git");
     listing.current_dir(root).args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"]);
@@ -83,7 +83,7 @@ fn complaints(name: &str, text: &str) -> Vec<String> {
 fn source_complaints(name: &str, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let is_tests = name.ends_with("/tests.rs") || name.contains("/tests/");
-    // Tests beside a module say what they are for by its name and theirs.
+    // Test modules need no header, because their names say what they test.
     if !is_tests && !text.starts_with("//!") {
         found.push(format!("{name}: does not open by saying what it is for (//!)"));
     }
@@ -94,7 +94,7 @@ fn source_complaints(name: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// Relative links must lead somewhere.
+/// Relative links must point to existing files.
 fn dead_links(root: &Path, name: &str, text: &str) -> Vec<String> {
     let folder = root.join(name).parent().map(Path::to_path_buf).unwrap_or_default();
     text.split("](")
@@ -106,7 +106,7 @@ fn dead_links(root: &Path, name: &str, text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The ids of the fix lists that a source names, as `agent S14`: those on the line after the words.
+/// The ids of the fix lists that a source names, such as `agent S14`: those on the line after the words.
 fn named_ids(text: &str) -> impl Iterator<Item = String> {
     text.lines().filter_map(|line| line.split_once("Fix list ")).flat_map(|(_, rest)| {
         let (list, rest) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -115,7 +115,7 @@ fn named_ids(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// The rows of a conformance table that a source names, as `agent table 14`: the numbers after the words.
+/// The rows of a conformance table that a source names, such as `agent table 14`: the numbers after the words.
 fn named_rows(text: &str) -> impl Iterator<Item = String> {
     let lists = text.lines().filter_map(|line| line.split_once("Agent table, row"));
     lists.flat_map(|(_, rest)| {
@@ -139,7 +139,7 @@ fn is_id(word: &str) -> bool {
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()))
 }
 
-/// Every id that docs/FIX_LIST.md says has a test must be named by a source.
+/// A source must name every id that has a test according to docs/FIX_LIST.md.
 fn unnamed_ids(list: &str, named: &BTreeSet<String>) -> Vec<String> {
     let mut unnamed = Vec::new();
     let mut heading = "";

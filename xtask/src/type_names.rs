@@ -1,12 +1,12 @@
-//! A public type name means one thing in the whole workspace (docs/GLOSSARY.md): each is defined once, except for the
-//! roles below, which mean the same wherever they are.
+//! A public type name has one meaning in the whole workspace (docs/GLOSSARY.md): each is defined once, except for the
+//! roles below, which mean the same everywhere.
 
 use std::collections::BTreeMap;
 
-/// Names that many modules give to the same part of the same form: what a law may know, remembers and is tuned by, what a
-/// program is set up by, and what its start comes to.
+/// Names for the same role in many modules: the input, the memory and the tuning of a law, the settings of a program,
+/// and the result of its start.
 const ROLES: [&str; 7] = ["Facts", "Mode", "Tuning", "TuningError", "Settings", "Started", "StartError"];
-/// What begins the definition of a type.
+/// The keywords that begin the definition of a type.
 const KEYWORDS: [&str; 5] = ["struct", "enum", "trait", "type", "union"];
 
 /// Where each public type name is defined.
@@ -14,7 +14,7 @@ const KEYWORDS: [&str; 5] = ["struct", "enum", "trait", "type", "union"];
 pub(crate) struct TypeNames(BTreeMap<String, Vec<String>>);
 
 impl TypeNames {
-    /// Takes in what a source defines.
+    /// Reads the definitions in a source.
     pub(crate) fn read(&mut self, name: &str, text: &str) {
         for (number, line) in text.lines().enumerate() {
             if let Some(defined) = defined(line) {
@@ -23,7 +23,7 @@ impl TypeNames {
         }
     }
 
-    /// The names that are defined more than once and are no role.
+    /// The names that are defined more than once and are not roles.
     pub(crate) fn complaints(&self) -> Vec<String> {
         let twice =
             self.0.iter().filter(|(name, places)| places.len() > 1 && !ROLES.contains(&name.as_str()));
@@ -38,7 +38,7 @@ impl TypeNames {
     }
 }
 
-/// The public type that a line defines, if it defines one.
+/// The public type that a line defines, if any.
 fn defined(line: &str) -> Option<&str> {
     let line = line.trim_start().strip_prefix("pub ")?;
     let (keyword, rest) = line.strip_prefix("unsafe ").unwrap_or(line).split_once(' ')?;

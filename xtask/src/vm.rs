@@ -1,20 +1,20 @@
-//! The ring in a virtual machine: builds the programs that ship, and has `tests-hil/vm` run them under the kernel's own
+//! The ring in a virtual machine: builds the shipped programs, and lets `tests-hil/vm` run them on the kernel's own
 //! power code.
 
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 use std::process::Command;
 
-/// Everything that goes into the guest, and what runs it.
+/// The programs for the guest, and the one that runs it.
 const BUILD: &[&str] = &["build", "--locked", "-p", "joulie", "-p", "hil", "-p", "agent", "-p", "vm"];
 
-/// Builds and runs, with the words of the command line after `vm`.
+/// Builds and runs, with the arguments of the command line after `vm`.
 pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
     let built = Command::new("cargo").current_dir(root).args(BUILD).status().context("starting cargo")?;
     if !built.success() {
         bail!("cargo {} failed", BUILD.join(" "));
     }
-    // Where this program lies, cargo has put the others.
+    // cargo has put the other programs into the folder of this one.
     let here = std::env::current_exe().context("finding the folder of the programs")?;
     let programs = here.parent().context("a program lies in a folder")?;
     let vm = Command::new(programs.join("vm")).arg("--programs").arg(programs).args(words).status();

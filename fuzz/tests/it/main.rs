@@ -1,6 +1,6 @@
-//! Every target over its seeds, over every input that ever broke it, and over variations of both.
+//! Runs every target with its seeds, with every input that ever broke it, and with variations of both.
 //!
-//! An input that breaks a target belongs into `fuzz/regressions/NAME`, under a name that says what it showed.
+//! An input that breaks a target belongs in `fuzz/regressions/NAME`, under a name that says what it showed.
 #![expect(
     clippy::unwrap_used,
     clippy::print_stdout,
@@ -21,7 +21,7 @@ fn target(name: &str) -> FuzzTarget {
     *TARGETS.iter().find(|target| target.name == name).unwrap()
 }
 
-/// The files of a folder, which need not be there.
+/// The files in a folder, which may be missing.
 fn inputs(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let entries = fs::read_dir(folder).into_iter().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -29,7 +29,7 @@ fn inputs(folder: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     paths.into_iter().map(|path| (path.clone(), fs::read(&path).unwrap())).collect()
 }
 
-/// One way in which a seed differs from what comes in.
+/// A difference between a seed and a variation.
 #[derive(Clone, Debug)]
 enum Change {
     Put(usize, u8),
@@ -41,7 +41,7 @@ enum Change {
 }
 
 fn change() -> impl Strategy<Value = Change> {
-    // Bytes of texts more often than others.
+    // Bytes that are typical of texts are more frequent.
     let byte =
         || prop_oneof![prop::sample::select(&b"0123456789 \n|-,.!/abcdefghijABCDEFGHIJ"[..]), any::<u8>()];
     prop_oneof![
@@ -114,7 +114,7 @@ macro_rules! everyday {
             everyday(stringify!($name));
         })*
 
-        /// A target that no test drives would be checked on nobody's machine.
+        /// A target without a test would never be checked.
         #[test]
         fn every_target_has_a_test_and_a_program() {
             let names: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();

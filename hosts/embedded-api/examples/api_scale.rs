@@ -1,7 +1,7 @@
-//! What 10,000 nodes with twins and hardware cost: `cargo run --release -p embedded-api --example api_scale`.
+//! The cost of 10,000 nodes with twins and hardware: `cargo run --release -p embedded-api --example api_scale`.
 //!
-//! Everything runs in this process: the memory is that of the server until the watches open, the times include the
-//! client's copy of the answers but no decoding of objects.
+//! Everything runs in this process. Until the watches open, the memory is that of the server. The times include the
+//! client's copy of the answers, but no decoding of objects.
 
 use embedded_api::{ApiOptions, EmbeddedApi};
 use futures::StreamExt;
@@ -133,7 +133,7 @@ async fn make(client: &Client, path: &str, body: &Value) -> Result<(), Any> {
     if response.status().is_success() { Ok(()) } else { Err(format!("{path}: {}", response.status()).into()) }
 }
 
-/// A node as a kubelet and its plugins leave it.
+/// A node as a kubelet and its plugins write it.
 fn node(number: usize) -> Value {
     let labels: serde_json::Map<_, _> = (0..16)
         .map(|label| (format!("feature.node.kubernetes.io/cpu-cpuid.feature-{label}"), json!("true")))
@@ -168,7 +168,7 @@ fn object(kind: &str, number: usize) -> Value {
             "gpu": {"powerCap": {"scope": "perGpu", "capWattsPerGpu": 400}}, "policy": {"name": "static-partition-v1"}}})
 }
 
-/// A kind with a free specification and status: the cost is in the objects, not in the rules.
+/// A kind with an unrestricted specification and status, so that the cost is in the objects and not in validation.
 fn kind(
     plural: &str,
     kind: &str,
@@ -183,7 +183,7 @@ fn kind(
     }))?)
 }
 
-/// MiB.
+/// The resident memory in MiB.
 fn resident() -> Result<f64, Any> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;

@@ -1,5 +1,5 @@
-//! Serves the API for a look at it with kubectl:
-//! `cargo run -p embedded-api --example serve -- 127.0.0.1:8001 /tmp/kubeconfig crds/*.json`.
+//! Serves the API so that it can be explored with kubectl: `cargo run -p embedded-api --example serve --
+//! 127.0.0.1:8001 /tmp/kubeconfig crds/*.json`.
 
 use embedded_api::{ApiOptions, EmbeddedApi};
 use std::error::Error;

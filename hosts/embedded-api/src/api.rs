@@ -1,4 +1,4 @@
-//! The server behind the service: it takes a request apart and hands it to whoever answers it.
+//! The server behind the service: it parses a request and passes it to its handler.
 
 use crate::failure::{Failure, Reason};
 use crate::faults::{ApiFaults, Origin};
@@ -28,24 +28,24 @@ pub(crate) type Body = UnsyncBoxBody<Bytes, io::Error>;
 pub(crate) struct Api {
     store: Mutex<Store>,
     registry: RwLock<Registry>,
-    /// Ring with each new revision of an object of theirs.
+    /// Notified at each new revision of an object, by resource.
     pub(crate) changed: Wakeups,
     pub(crate) faults: ApiFaults,
     clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     pub(crate) bookmark_every: Duration,
     uids: AtomicU64,
-    /// Sets the identifiers of this server apart from those of the one before.
+    /// The start time. It distinguishes the UIDs of this server from those of an earlier one.
     started: i64,
 }
 
-/// What goes back.
+/// The answer to a request.
 pub(crate) enum Reply {
     Json {
         status: StatusCode,
         bytes: Bytes,
         warnings: Vec<String>,
     },
-    /// Everything at once, which clients know by its media type.
+    /// Aggregated discovery, which clients recognise by its media type.
     Discovery(Value),
     Stream(BoxStream<'static, io::Result<Bytes>>),
 }
@@ -76,7 +76,8 @@ impl Api {
         }
     }
 
-    /// One writer at a time; whoever panicked with the lock left whole objects, since an object is put as one.
+    /// Locks the store for one writer at a time. After a panic under the lock all objects are intact, because each
+    /// object is inserted whole.
     pub(crate) fn store(&self) -> MutexGuard<'_, Store> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -93,7 +94,7 @@ impl Api {
         (self.clock)()
     }
 
-    /// The time as `metav1.Time` has it: whole seconds.
+    /// The time in the format of `metav1.Time`: whole seconds.
     pub(crate) fn now_text(&self) -> String {
         self.now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
     }
@@ -105,7 +106,7 @@ impl Api {
         format!("{started:08x}-0000-4000-8000-{count:012x}")
     }
 
-    /// Serialises an object for the next revision. Call it under the lock that puts the object.
+    /// Serialises an object for the next revision. Call it under the lock that inserts the object.
     pub(crate) fn seal(&self, store: &Store, kind: &Kind, mut value: Value) -> Arc<Object> {
         let revision = store.revision() + 1;
         value["metadata"]["resourceVersion"] = Value::from(revision.to_string());
@@ -134,12 +135,12 @@ impl Api {
         })
     }
 
-    /// Tells the watches about a new revision of an object.
+    /// Notifies the watches of a new revision of an object.
     pub(crate) fn announce(&self, key: &Key) {
         self.changed.notify(&key.resource);
     }
 
-    /// The kind that a place is of.
+    /// The kind that a place refers to.
     fn kind_of(&self, place: &Place) -> Result<Arc<Kind>, Failure> {
         let kind = self.registry().find(&place.group, &place.version, &place.plural);
         kind.ok_or_else(Failure::no_path)
@@ -162,7 +163,7 @@ impl Api {
         }
     }
 
-    /// Answers a request. An error is a lost connection.
+    /// Answers a request. An error means that the connection is dropped.
     pub(crate) async fn answer(
         self: &Arc<Self>,
         head: &http::request::Parts,
@@ -258,7 +259,7 @@ impl Api {
         }
     }
 
-    /// One object as the request wants to see it.
+    /// One object in the form that the request asks for.
     pub(crate) fn show(
         &self,
         request: &Request,
@@ -277,7 +278,7 @@ impl Api {
     }
 }
 
-/// Where a request comes from and what it wants, for the faults.
+/// The client and the target of a request, which faults are matched against.
 fn origin(request: &Request, route: &Route) -> Origin {
     let client = request.agent.clone();
     let manager = request.query.get("fieldManager").map(str::to_owned);
@@ -341,7 +342,7 @@ pub(crate) fn refuse(failure: &Failure) -> Response<Body> {
     response
 }
 
-/// Who has no token.
+/// The answer to a request without a valid token.
 pub(crate) fn unauthorized() -> Response<Body> {
     refuse(&Failure::new(Reason::Unauthorized, "Unauthorized"))
 }

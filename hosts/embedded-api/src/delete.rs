@@ -1,4 +1,4 @@
-//! Delete, one object or many: preconditions, finalizers, and the grace that pods have.
+//! Deletes one object or many: preconditions, finalizers, and the grace period of pods.
 
 use crate::api::{Api, Reply};
 use crate::failure::{Failure, success};
@@ -12,7 +12,7 @@ use http::StatusCode;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// What `DeleteOptions` may say, in the body or in the query.
+/// The options in `DeleteOptions`, from the body or the query.
 #[derive(Default)]
 pub(crate) struct Deletion {
     grace: Option<u64>,
@@ -98,7 +98,7 @@ impl Api {
         Ok(Reply::ok(&success(&json!({"group": kind.group, "kind": kind.plural}))))
     }
 
-    /// Removes an object, or marks it when something holds it: then the marked object comes back.
+    /// Removes an object, or marks it as being deleted if something holds it, and then returns the marked object.
     pub(crate) fn remove(
         &self,
         store: &mut Store,
@@ -146,7 +146,7 @@ impl Api {
         }
     }
 
-    /// A namespace takes what is in it along; a definition takes the objects of its kind.
+    /// Deletes the contents of a namespace, or the objects of a definition's kind.
     fn empty(&self, store: &mut Store, kind: &Kind, object: &Object) -> Result<(), Failure> {
         let kinds: Vec<_> = self.registry().all().cloned().collect();
         let within = |of: &Kind| match kind.flavour {
@@ -176,7 +176,7 @@ impl Api {
     }
 }
 
-/// The seconds that a pod has to stop: none unless it runs somewhere.
+/// The grace period of a pod in seconds: zero unless it runs on a node.
 fn grace(kind: &Kind, value: &Value, deletion: &Deletion) -> u64 {
     let placed = value["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
     let over = matches!(value["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));

@@ -1,4 +1,4 @@
-//! Discovery: which groups, versions and kinds there are, in the old form and in the aggregated one.
+//! Discovery of groups, versions and kinds, in the legacy and the aggregated form.
 
 use crate::kind::{Kind, Registry};
 use serde_json::{Value, json};
@@ -40,7 +40,7 @@ fn one_group(registry: &Registry, group: &str) -> Option<Value> {
     Some(json!({"name": group, "versions": versions, "preferredVersion": preferred}))
 }
 
-/// The kinds of a group and version, in the old form.
+/// The kinds of a group and version, in the legacy form.
 pub(crate) fn resources(registry: &Registry, group: &str, version: &str) -> Option<Value> {
     let kinds: Vec<_> =
         registry.all().filter(|kind| kind.group == group && kind.version == version).collect();
@@ -93,7 +93,7 @@ fn subresources(kind: &Kind) -> Vec<Subresource<'_>> {
     found
 }
 
-/// Everything at once: the core, or all other groups.
+/// Aggregated discovery: the core, or all other groups.
 pub(crate) fn aggregated(registry: &Registry, core: bool) -> Value {
     let mut items: Vec<Value> = Vec::new();
     for (group, version) in registry.group_versions() {

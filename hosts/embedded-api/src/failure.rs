@@ -1,4 +1,4 @@
-//! Answers that are no object: `metav1.Status`, with the reasons and words that kube and kubectl rely on.
+//! Answers without an object: `metav1.Status`, with the reasons and texts that kube and kubectl rely on.
 
 use crate::kind::Kind;
 use http::StatusCode;
@@ -45,7 +45,7 @@ impl Reason {
     }
 }
 
-/// A refused request. Boxed inside, since it travels in every `Result`.
+/// A refused request. It is boxed, because every `Result` contains it.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure(Box<Told>);
 
@@ -95,7 +95,7 @@ impl Failure {
         Self::new(Reason::BadRequest, message)
     }
 
-    /// There is no such path.
+    /// The path does not exist.
     pub(crate) fn no_path() -> Self {
         Self::new(Reason::NotFound, "the server could not find the requested resource")
             .with_details(json!({}))
@@ -117,14 +117,14 @@ impl Failure {
             .with_details(json!({"name": name, "group": kind.group, "kind": kind.plural}))
     }
 
-    /// The caller's resource version is not the object's.
+    /// The resource version in the request is not the object's current one.
     pub(crate) fn modified(kind: &Kind, name: &str) -> Self {
         const WHY: &str =
             "the object has been modified; please apply your changes to the latest version and try again";
         Self::conflict(kind, name, WHY)
     }
 
-    /// Fields of an apply belong to other managers.
+    /// Other managers own fields of the applied configuration.
     pub(crate) fn apply_conflict(message: String, causes: &[Cause]) -> Self {
         let causes: Vec<_> = causes.iter().map(Cause::json).collect();
         Self::new(Reason::Conflict, message).with_details(json!({"causes": causes}))
@@ -164,7 +164,7 @@ impl Failure {
         self.0.reason.code().0
     }
 
-    /// Seconds for the header `Retry-After`.
+    /// The value of the header `Retry-After`, in seconds.
     pub(crate) fn seconds(&self) -> Option<u64> {
         self.0.retry_after
     }
@@ -183,7 +183,7 @@ impl Failure {
     }
 }
 
-/// The `Status` of a thing done that leaves no object to show.
+/// The `Status` of a successful request that has no object to return.
 pub(crate) fn success(details: &Value) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details})
 }

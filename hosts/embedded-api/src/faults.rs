@@ -1,4 +1,4 @@
-//! Faults on demand: what a network, a busy API server and its restarts do to a client.
+//! Faults on demand: what an unreliable network, a busy API server and its restarts do to a client.
 
 use crate::failure::{Failure, Reason};
 use crate::request::Verb;
@@ -8,7 +8,7 @@ use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Which requests a fault meets; what is not said matches everything.
+/// Selects the requests that a fault affects. A condition that is not set matches everything.
 #[derive(Debug, Clone, Default)]
 pub struct Matching {
     verb: Option<Verb>,
@@ -22,19 +22,19 @@ impl Matching {
         Self::default()
     }
 
-    /// Only this verb.
+    /// Only requests with this verb.
     pub fn verb(mut self, verb: Verb) -> Self {
         self.verb = Some(verb);
         self
     }
 
-    /// Only this resource, by its plural: `nodetwins`.
+    /// Only requests for this resource, by its plural: `nodetwins`.
     pub fn resource(mut self, plural: &str) -> Self {
         self.resource = Some(plural.to_owned());
         self
     }
 
-    /// Only a client whose user agent begins so, or whose field manager this is.
+    /// Only a client whose user agent begins with this name, or whose field manager has it.
     pub fn client(mut self, name: &str) -> Self {
         self.client = Some(name.to_owned());
         self
@@ -47,7 +47,7 @@ impl Matching {
     }
 }
 
-/// What a request meets instead of its answer.
+/// What happens to a request instead of its regular answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InjectedResponse {
     /// 429 with `Retry-After`.
@@ -59,22 +59,22 @@ pub enum InjectedResponse {
     InternalError,
     /// 409: the object has been modified.
     Conflict,
-    /// The connection ends before the request is done.
+    /// The connection is dropped before the request is executed.
     ConnectionLost,
-    /// The request is done and its answer is lost.
+    /// The request is executed and its answer is lost.
     AnswerLost,
 }
 
-/// How a client is cut off.
+/// How a client is disconnected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Loss {
     /// Connections are refused; open watches end.
     Refused,
-    /// Nothing comes back until the partition heals; then the waiting requests fail. Open watches are silent.
+    /// No request is answered until the partition heals; then the waiting requests fail. Open watches are silent.
     Silent,
 }
 
-/// Who asks for what.
+/// The client and the target of a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Origin {
     /// The user agent.
@@ -93,11 +93,11 @@ impl Origin {
 /// What a fault did to a request.
 pub(crate) enum Injected {
     Answer(Failure),
-    /// Do it and lose the answer.
+    /// Execute the request and lose the answer.
     Lost,
 }
 
-/// How a watch may go on.
+/// Whether a watch may send events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flow {
     Flows,
@@ -105,7 +105,7 @@ pub(crate) enum Flow {
     Ended,
 }
 
-/// The handle on the faults of a server. Cloning it gives another handle on the same.
+/// The handle for the faults of a server. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct ApiFaults(Arc<Shared>);
 
@@ -121,7 +121,7 @@ struct State {
     planned: Vec<(Matching, InjectedResponse, usize)>,
     partitions: BTreeMap<String, Loss>,
     stalled: Vec<Matching>,
-    /// The open watches and whether they were ended.
+    /// The open watches, and whether a fault has ended them.
     watches: BTreeMap<u64, (Origin, bool)>,
     opened: u64,
 }
@@ -133,7 +133,7 @@ impl State {
 }
 
 impl ApiFaults {
-    /// Every request takes so much longer.
+    /// Delays every request by this time.
     pub fn latency(&self, latency: Duration) {
         self.change(|state| state.latency = latency);
     }
@@ -152,12 +152,12 @@ impl ApiFaults {
         });
     }
 
-    /// Watches that match, open or to come, say nothing until [`ApiFaults::heal`].
+    /// Silences the matching watches, present and future, until [`ApiFaults::heal`].
     pub fn stall_watches(&self, matching: Matching) {
         self.change(|state| state.stalled.push(matching));
     }
 
-    /// Cuts a client off, by the beginning of its user agent or its field manager.
+    /// Disconnects a client, selected by the beginning of its user agent or by its field manager.
     pub fn partition(&self, client: &str, loss: Loss) {
         self.change(|state| {
             state.partitions.insert(client.to_owned(), loss);
@@ -177,12 +177,12 @@ impl ApiFaults {
         });
     }
 
-    /// How many watches that match are open.
+    /// The number of open watches that match.
     pub fn open_watches(&self, matching: &Matching) -> usize {
         self.state().watches.values().filter(|(origin, ended)| !ended && matching.meets(origin)).count()
     }
 
-    /// How many planned answers have not been given.
+    /// How many planned answers are still outstanding.
     pub fn left(&self) -> usize {
         self.state().planned.iter().map(|(_, _, times)| times).sum()
     }
@@ -196,12 +196,12 @@ impl ApiFaults {
         self.0.changed.notify();
     }
 
-    /// Told whenever the faults change.
+    /// A waiter that is notified whenever the faults change.
     pub(crate) fn changes(&self) -> Waiter {
         self.0.changed.subscribe()
     }
 
-    /// What a request meets before it is looked at.
+    /// Applies the faults of a request before it is executed.
     pub(crate) async fn before(&self, origin: &Origin) -> io::Result<Option<Injected>> {
         let latency = self.state().latency;
         if !latency.is_zero() {
@@ -242,7 +242,7 @@ impl ApiFaults {
 
     /// The next planned answer for a request.
     fn take(&self, origin: &Origin) -> Option<InjectedResponse> {
-        // Discovery, health and schemas are no requests for objects.
+        // Faults do not apply to requests for discovery, health and schemas.
         origin.verb?;
         let mut state = self.state();
         let planned =

@@ -1,5 +1,5 @@
-//! Sets of fields, as server-side apply owns them, and what can be done with them: find them in an object, write them
-//! as `fieldsV1`, compare, merge and take out.
+//! Sets of fields as server-side apply owns them, and the operations on them: find them in an object, write them as
+//! `fieldsV1`, compare, merge and remove.
 
 use crate::schema::{Merge, Schema};
 use serde_json::{Map, Value, json};
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-/// One step down into an object.
+/// One step of a path into an object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Step {
     Field(Arc<str>),
@@ -19,7 +19,7 @@ pub(crate) enum Step {
 
 pub(crate) type Path = Vec<Step>;
 
-/// The fields that somebody owns.
+/// The fields that one manager owns.
 pub(crate) type FieldSet = BTreeSet<Path>;
 
 impl Step {
@@ -42,7 +42,7 @@ impl Step {
     }
 }
 
-/// A path as a conflict tells it: `.status.conditions[type="Ready"].status`.
+/// A path as conflict messages show it: `.status.conditions[type="Ready"].status`.
 pub(crate) fn show(path: &Path) -> String {
     let mut text = String::new();
     for step in path {
@@ -111,7 +111,7 @@ pub(crate) fn to_json(fields: &FieldSet) -> Value {
     Value::Object(root)
 }
 
-/// Every field of a value that can be owned, with what it holds; an item of a keyed list holds nothing itself.
+/// Every field of a value that can be owned, with its value; an item of a keyed list has no value of its own.
 pub(crate) fn leaves<'a>(value: &'a Value, schema: &Schema) -> BTreeMap<Path, Option<&'a Value>> {
     let mut found = BTreeMap::new();
     walk(value, Some(schema), &mut Path::new(), &mut found);
@@ -154,7 +154,7 @@ fn walk<'a>(
     }
 }
 
-/// The most of many an object, and nobody's.
+/// Whether the field is `metadata.managedFields`, which is the largest part of many objects and which nobody owns.
 fn is_of_managers(name: &str, path: &Path) -> bool {
     name == "managedFields" && matches!(path.as_slice(), [Step::Field(meta)] if **meta == *"metadata")
 }
@@ -182,12 +182,12 @@ fn walk_field<'a>(
     path.pop();
 }
 
-/// Nothing is below it that could be owned instead.
+/// Whether the value contains nothing that could be owned in its place.
 fn is_bare(value: &Value) -> bool {
     value.is_null() || value.as_object().is_some_and(Map::is_empty)
 }
 
-/// The JSON of an item's keys; a key that is absent has its default.
+/// The JSON of an item's keys; a missing key has its default.
 fn key_of(item: &Value, keys: &[String], schema: Option<&Schema>) -> String {
     let of = |key: &String| {
         let default = || schema.and_then(|schema| schema.field(key)).and_then(|field| field.default.clone());
@@ -197,7 +197,7 @@ fn key_of(item: &Value, keys: &[String], schema: Option<&Schema>) -> String {
     json!(keys).to_string()
 }
 
-/// What the second value has that the first has not or has otherwise, and what only the first has.
+/// The fields that the second value adds or changes, and the fields that only the first value has.
 pub(crate) fn difference(old: &Value, new: &Value, schema: &Schema) -> (FieldSet, FieldSet) {
     let mut found = Difference::default();
     match (old, new, &schema.merge) {
@@ -216,7 +216,8 @@ struct Difference {
 }
 
 impl Difference {
-    /// Of two objects field by field. What is equal has no difference and is not looked into: the most of every write.
+    /// Compares two objects field by field. Equal values, which are the largest part of every write, are not
+    /// descended into.
     fn of_objects(
         &mut self,
         old: &Map<String, Value>,
@@ -295,12 +296,12 @@ pub(crate) fn merge(live: &mut Value, config: &Value, schema: Option<&Schema>) {
     }
 }
 
-/// Takes a field out; maps and lists that this leaves empty go too, unless `kept` names them.
+/// Removes a field. Maps and lists that become empty are removed too, unless `kept` contains them.
 pub(crate) fn take_out(value: &mut Value, path: &[Step], schema: Option<&Schema>, kept: &FieldSet) {
     take_out_below(value, (path, 0), schema, kept);
 }
 
-/// `depth` steps of the path are behind us.
+/// The first `depth` steps of the path were followed already.
 fn take_out_below(
     value: &mut Value,
     (path, depth): (&[Step], usize),
@@ -334,7 +335,7 @@ fn take_out_below(
             } else if !matches!(rest, [Step::Field(name)] if keys.iter().any(|key| **key == **name))
                 && let Some(item) = items.iter_mut().find(|item| is(item))
             {
-                // The keys stay as long as the item does.
+                // The key fields are kept as long as the item exists.
                 take_out_below(item, (path, depth + 1), schema, kept);
             }
         }
@@ -393,7 +394,7 @@ mod tests {
             spec(json!({"unknown": {"deep": {"er": 2, "est": []}}, "list": [], "tags": []}), 3),
         ];
         for (old, new) in all.iter().flat_map(|old| all.iter().map(move |new| (old, new))) {
-            // As it is defined: every leaf of the one beside every leaf of the other.
+            // By definition: compare each leaf of one value with the same leaf of the other.
             let (was, is) = (leaves(old, &schema), leaves(new, &schema));
             let changed: FieldSet = is
                 .iter()

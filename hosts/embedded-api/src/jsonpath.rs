@@ -17,7 +17,7 @@ enum Part {
 }
 
 impl JsonPath {
-    /// Parses; `None` is a path beyond the part that is known here.
+    /// Parses a path; `None` if it uses an unsupported part of JSONPath.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.trim().trim_start_matches('{').trim_end_matches('}').trim_start_matches('$');
         let mut parts = Vec::new();
@@ -39,7 +39,7 @@ impl JsonPath {
         Some(Self(parts))
     }
 
-    /// The first value there, if any.
+    /// The first value at the path, if any.
     pub(crate) fn first<'a>(&self, value: &'a Value) -> Option<&'a Value> {
         fn walk<'a>(value: &'a Value, parts: &[Part]) -> Option<&'a Value> {
             let Some((part, rest)) = parts.split_first() else { return Some(value) };
@@ -56,13 +56,13 @@ impl JsonPath {
         walk(value, &self.0).filter(|found| !found.is_null())
     }
 
-    /// The value there as text; nothing is the empty text.
+    /// The value at the path as text; empty if there is none.
     pub(crate) fn text(&self, value: &Value) -> String {
         self.first(value).map(as_text).unwrap_or_default()
     }
 }
 
-/// A scalar as a selector compares it.
+/// The text of a scalar, which selectors compare.
 pub(crate) fn as_text(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

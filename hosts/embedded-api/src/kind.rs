@@ -1,4 +1,4 @@
-//! A kind that is served, and the table of them.
+//! A served kind, and the registry of all kinds.
 
 mod builtin;
 mod custom;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Flavour {
     Plain,
-    /// An owner of pods: `metadata.generation` is kept.
+    /// A controller of pods: the server maintains `metadata.generation`.
     Workload,
     Node,
     Pod,
@@ -47,13 +47,13 @@ pub(crate) struct Kind {
     /// Whether there is a status subresource.
     pub(crate) status: bool,
     pub(crate) flavour: Flavour,
-    /// `nodes`, `nodetwins.joulie.io`: what the store keeps the objects under.
+    /// `nodes`, `nodetwins.joulie.io`: the resource under which the store keeps the objects.
     pub(crate) resource: Arc<str>,
     pub(crate) schema: Arc<Schema>,
-    /// The name of its definition in OpenAPI, and for a custom kind the definition itself.
+    /// The name of its schema in the OpenAPI document, and for a custom kind the schema itself.
     pub(crate) openapi: (String, Option<Value>),
     pub(crate) columns: Vec<Column>,
-    /// Field selectors beyond name and namespace.
+    /// The selectable fields besides name and namespace.
     pub(crate) selectable: Vec<(String, JsonPath)>,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Column {
     pub(crate) cell: Cell,
 }
 
-/// Where a cell comes from.
+/// The source of a cell.
 #[derive(Debug)]
 pub(crate) enum Cell {
     Path(JsonPath),
@@ -85,7 +85,7 @@ impl Kind {
         if self.group.is_empty() { self.kind.clone() } else { format!("{}.{}", self.kind, self.group) }
     }
 
-    /// Whether a change of the specification counts in `metadata.generation`.
+    /// Whether a change of the specification increments `metadata.generation`.
     pub(crate) fn counts_generations(&self) -> bool {
         matches!(self.flavour, Flavour::Custom | Flavour::Budget | Flavour::Workload | Flavour::Definition)
     }
@@ -95,13 +95,13 @@ impl Kind {
         !matches!(self.flavour, Flavour::Custom | Flavour::Lease | Flavour::Budget | Flavour::Definition)
     }
 
-    /// The subresources beside `status`.
+    /// The subresources besides `status`.
     pub(crate) fn subresources(&self) -> &'static [&'static str] {
         if self.flavour == Flavour::Pod { &["binding", "eviction"] } else { &[] }
     }
 }
 
-/// All kinds that are served.
+/// All served kinds.
 pub(crate) struct Registry {
     /// By group, version and plural.
     kinds: BTreeMap<(String, String, String), Arc<Kind>>,
@@ -129,7 +129,7 @@ impl Registry {
         self.kinds.insert(key, Arc::new(kind));
     }
 
-    /// Ends serving a custom kind.
+    /// Stops serving a custom kind.
     pub(crate) fn forget(&mut self, group: &str, plural: &str) {
         self.kinds
             .retain(|(of, _, name), kind| of != group || name != plural || kind.flavour != Flavour::Custom);

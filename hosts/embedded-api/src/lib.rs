@@ -1,29 +1,30 @@
-//! A Kubernetes API in memory: in process for `kube::Client`, and over HTTP for kubectl. The demo stands on it, the
-//! simulator stands on it, and the hosts are tested against it.
+//! A Kubernetes API in memory: in process for `kube::Client`, and over HTTP for kubectl. The demo and the simulator
+//! are built on it, and the hosts are tested against it.
 //!
-//! It serves the kinds that the hosts touch, and the custom kinds whose definitions it is given, with the behaviour
-//! that clients build on: resource versions and conflicts, watches with bookmarks and 410, consistent pages, server-side
-//! apply with ownership, status and other subresources, validation, defaulting and pruning by schema, and tables.
+//! It serves the kinds that the hosts use, and the custom kinds whose definitions it is given, with the behaviour
+//! that clients rely on: resource versions and conflicts, watches with bookmarks and 410, consistent pages,
+//! server-side apply with ownership, status and other subresources, validation, defaulting and pruning by schema, and
+//! tables.
 //!
-//! **What it leaves out**, and what is therefore tested on a real control plane:
+//! **What it leaves out**, so that it is tested on a real control plane instead:
 //!
-//! - CEL rules of custom kinds; admission of any kind; authorisation (a token, if asked for, and no RBAC);
+//! - CEL rules of custom kinds; any admission; authorisation (only an optional token, no RBAC);
 //! - garbage collection by owner, propagation policies, and every controller: no scheduler, no kubelet, no status of
-//!   budgets (evictions are judged by the pods there are), no service accounts' tokens;
+//!   disruption budgets (evictions are judged by the existing pods), no tokens of service accounts;
 //! - custom kinds in more than one version (the stored version is served), conversion, the scale subresource;
 //! - defaults and checks of built-in kinds beyond their schemas, names, and the immutable specification of a pod;
-//! - canonical quantities and times: what a client writes is what it reads;
+//! - canonical quantities and times: a client reads exactly what it wrote;
 //! - protobuf (the generators of `kubectl create` send it: `kubectl apply -f` does not), CBOR, YAML bodies, compressed
 //!   answers, HTTP/2, and OpenAPI version 2 (without which kubectl up to 1.28 does not apply; 1.30, 1.32 and 1.33 were
 //!   tried, and `explain` of 1.29 lists no enums);
-//! - slow deletions: a namespace takes its content along at once;
-//! - a watch of one object by a resource version that is to come (504 here), and the reset of ownership on objects
-//!   that are older than their managers;
-//! - the order of a keyed list after an apply: what is new goes to the end;
-//! - the field selectors of `events.k8s.io`, which take the names of the core's;
-//! - durability: what is here ends with the process.
+//! - slow deletions: the contents of a namespace are deleted with it at once;
+//! - a watch of one object from a future resource version (504 here), and the reset of ownership on objects that are
+//!   older than their managers;
+//! - the order of a keyed list after an apply: new items are appended;
+//! - the field selectors of `events.k8s.io`, which use the names of the core's events;
+//! - durability: all data is lost when the process ends.
 //!
-//! `tests-hil/conformance` holds what this server and a real one must do alike.
+//! `tests-hil/conformance` contains the cases in which this server and a real one must behave alike.
 #![forbid(unsafe_code)]
 
 mod api;
@@ -68,7 +69,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tower::service_fn;
 
-/// The namespaces that are there from the start.
+/// The namespaces that exist from the start.
 const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 
 /// How a server is set up.
@@ -76,9 +77,9 @@ const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-no
 pub struct ApiOptions {
     /// The custom kinds to serve.
     pub definitions: Vec<CustomResourceDefinition>,
-    /// How many events the log holds. A watch that falls further behind gets 410.
+    /// How many events the log holds. A watch that falls behind further gets 410.
     pub event_horizon: usize,
-    /// How often an idle watch is told where it is.
+    /// The interval of bookmarks on an idle watch.
     pub bookmark_every: Duration,
     /// The wall clock, for timestamps and ages.
     pub clock: Arc<dyn Fn() -> Timestamp + Send + Sync>,
@@ -96,7 +97,7 @@ impl ApiOptions {
     }
 }
 
-/// A definition that cannot be served.
+/// A custom resource definition that cannot be served.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadDefinition {
     /// The name of the definition.
@@ -117,12 +118,12 @@ impl std::error::Error for BadDefinition {}
 #[derive(Clone, Debug)]
 pub struct Snapshot(BTreeMap<store::Key, Arc<store::Object>>);
 
-/// The server. Clones are the same server.
+/// The server. Clones share it.
 #[derive(Clone)]
 pub struct EmbeddedApi(Arc<Api>);
 
 impl EmbeddedApi {
-    /// A server with nothing in it but the namespaces that every cluster has and the given definitions.
+    /// A server with the given definitions, which contains only the namespaces that every cluster has.
     pub fn new(options: &ApiOptions) -> Result<Self, BadDefinition> {
         let api = Self(Arc::new(Api::new(options)));
         let seed = |kind: (&str, &str, &str), name: &str, body: serde_json::Value| {
@@ -146,12 +147,12 @@ impl EmbeddedApi {
         Ok(api)
     }
 
-    /// A client in this process, with the namespace `default` and no name.
+    /// A client in this process, with the namespace `default` and no user agent.
     pub fn client(&self) -> kube::Client {
         self.client_as("")
     }
 
-    /// A client in this process with this user agent, by which faults find it.
+    /// A client in this process with this user agent, by which faults can select it.
     pub fn client_as(&self, agent: &str) -> kube::Client {
         let api = self.0.clone();
         let agent = HeaderValue::from_str(agent).ok().filter(|agent| !agent.is_empty());
@@ -174,26 +175,26 @@ impl EmbeddedApi {
         self.0.faults.clone()
     }
 
-    /// Forgets the log of events: a watch or a page from before gets 410, as after a compaction of etcd.
+    /// Discards the log of events: a watch or a page from before gets 410, as after a compaction of etcd.
     pub fn compact(&self) {
         self.0.store().compact();
         self.0.changed.notify_all();
     }
 
-    /// All objects as they are now, as a backup of etcd has them.
+    /// All current objects, as in a backup of etcd.
     pub fn snapshot(&self) -> Snapshot {
         Snapshot(self.0.store().objects())
     }
 
-    /// Brings back the objects of a snapshot, as `etcdutl snapshot restore --bump-revision --mark-compacted` does: resource
-    /// versions of the server go on, those of the objects are old again, and watches from before get 410. Definitions stay
-    /// as they are served now.
+    /// Restores the objects of a snapshot, as `etcdutl snapshot restore --bump-revision --mark-compacted` does: the
+    /// server's resource version jumps ahead, the objects have their old ones again, and watches from before get 410.
+    /// The served definitions do not change.
     pub fn restore(&self, snapshot: &Snapshot) {
         self.0.store().restore(snapshot.0.clone());
         self.0.changed.notify_all();
     }
 
-    /// The newest resource version. It stands still while nothing is written.
+    /// The newest resource version. It does not change while nothing is written.
     pub fn revision(&self) -> u64 {
         self.0.store().revision()
     }

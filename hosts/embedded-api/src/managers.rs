@@ -1,11 +1,11 @@
-//! Who owns which field: `metadata.managedFields`, server-side apply, and what updates do to ownership.
+//! Field ownership: `metadata.managedFields`, server-side apply, and the effect of updates on ownership.
 
 use crate::failure::{Cause, Failure};
 use crate::fields::{self, FieldSet, Path, Step};
 use crate::schema::Schema;
 use serde_json::{Value, json};
 
-/// Who writes, through what, and when.
+/// The manager that writes, the subresource, and the time.
 #[derive(Debug)]
 pub(crate) struct Writer<'a> {
     pub(crate) manager: &'a str,
@@ -75,7 +75,7 @@ impl Entry {
             && (operation == Operation::Apply || self.api_version == writer.api_version)
     }
 
-    /// As a conflict names it.
+    /// The manager as conflict messages show it.
     fn shown(&self) -> String {
         let mut shown = format!("{:?}", self.manager);
         if !self.subresource.is_empty() {
@@ -103,7 +103,7 @@ fn write(object: &mut Value, mut entries: Vec<Entry>) {
     }
 }
 
-/// Fields of the server itself, which nobody owns.
+/// Fields that the server sets, which nobody owns.
 fn is_system(path: &Path) -> bool {
     const META: [&str; 11] = [
         "name",
@@ -129,7 +129,7 @@ fn ownable(fields: FieldSet) -> FieldSet {
     fields.into_iter().filter(|path| !is_system(path)).collect()
 }
 
-/// Notes an update: the writer owns what changed, nobody else does any more.
+/// Records an update: the writer owns the changed fields, and no other manager does any more.
 pub(crate) fn track_update(old: Option<&Value>, new: &mut Value, schema: &Schema, writer: &Writer<'_>) {
     let given = read(new);
     let reset = new["metadata"]["managedFields"].as_array().is_some_and(|entries| entries == &[json!({})]);
@@ -164,8 +164,8 @@ fn fresh(writer: &Writer<'_>, operation: Operation, fields: FieldSet) -> Entry {
     }
 }
 
-/// Applies a configuration to the live object: the result, with its managers. A field that changes and that another
-/// manager owns is a conflict, unless `force` takes it.
+/// Applies a configuration to the live object, and returns the result with its managers. It is a conflict if a field
+/// changes that another manager owns, unless `force` takes it over.
 pub(crate) fn apply(
     live: &Value,
     config: &Value,
@@ -216,7 +216,7 @@ pub(crate) fn apply(
     Ok(merged)
 }
 
-/// Takes out what the manager owned, no longer applies, and nobody else owns.
+/// Removes the fields that the manager owned and no longer applies, if nobody else owns them.
 fn drop_abandoned(
     merged: &mut Value,
     schema: &Schema,
@@ -227,7 +227,7 @@ fn drop_abandoned(
     let mut kept: FieldSet = wanted.clone();
     kept.extend(others.iter().flat_map(|entry| entry.fields.iter().cloned()));
     for path in before.difference(wanted) {
-        // A field with something below it that is still owned stays.
+        // A field stays if something below it is still owned.
         let held = kept.range(path.clone()..).next().is_some_and(|next| next.starts_with(path));
         if !held {
             fields::take_out(merged, path, Some(schema), &kept);

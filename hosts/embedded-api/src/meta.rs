@@ -1,4 +1,4 @@
-//! `metadata`: what a client may say there, and what only the server says.
+//! `metadata`: the fields that a client may set, and those that only the server sets.
 
 use crate::failure::{Cause, Failure};
 use crate::kind::{Flavour, Kind};
@@ -10,10 +10,10 @@ const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower ca
 const LABEL: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must \
     start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-/// The sum of keys and values of all annotations.
+/// The maximum total size of all keys and values of the annotations.
 const ANNOTATIONS_MAX: usize = 256 * 1024;
 
-/// Checks what the body says about itself against the place that it was sent to, and fills in what it left out.
+/// Checks the identity in the body against the place that the request names, and fills in missing fields.
 pub(crate) fn agree(
     kind: &Kind,
     body: &mut Value,
@@ -74,7 +74,7 @@ pub(crate) fn agree(
     Ok(())
 }
 
-/// Appends what is wrong with the names, labels, annotations and finalizers of an object.
+/// Appends the errors in the names, labels, annotations and finalizers of an object.
 pub(crate) fn check(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
     let meta = &object["metadata"];
     let name = meta["name"].as_str().unwrap_or("");
@@ -109,7 +109,7 @@ pub(crate) fn check(kind: &Kind, object: &Value, causes: &mut Vec<Cause>) {
     }
 }
 
-/// What must not change from one version of an object to the next.
+/// Checks the fields that must not change from one version of an object to the next.
 pub(crate) fn check_change(old: &Value, new: &Value, causes: &mut Vec<Cause>) {
     for field in ["name", "namespace", "uid", "creationTimestamp"] {
         let (old, new) = (&old["metadata"][field], &new["metadata"][field]);
@@ -139,7 +139,7 @@ fn is_label(text: &str) -> bool {
     ends && text.len() <= 63 && text.bytes().all(|letter| plain(letter) || letter == b'-')
 }
 
-/// A subdomain's parts have no length of their own here, as on the API server.
+/// The parts of a subdomain have no length limit of their own here, as on the API server.
 fn is_subdomain(text: &str) -> bool {
     text.len() <= 253
         && text.split('.').all(|part| {

@@ -1,10 +1,10 @@
-//! OpenAPI version 3, as far as `kubectl explain`, `apply` and `diff` read it.
+//! OpenAPI version 3, as far as `kubectl explain`, `apply` and `diff` use it.
 
 use crate::kind::{Kind, Registry};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 
-/// Which documents there are.
+/// The index of the documents.
 pub(crate) fn index(registry: &Registry) -> Value {
     let mut paths = Map::new();
     for (group, version) in registry.group_versions() {
@@ -54,7 +54,7 @@ pub(crate) fn document(registry: &Registry, group: &str, version: &str) -> Optio
     }))
 }
 
-/// Turns references to where the schemas stand in this document, and tells their names.
+/// Rewrites references to the location of the schemas in this document, and collects their names.
 fn refer(schema: &mut Value, wanted: &mut Vec<String>) {
     match schema {
         Value::Object(fields) => {

@@ -1,7 +1,8 @@
 //! Patches: RFC 6902, RFC 7386, and the strategic merge that kubectl uses on built-in kinds.
 //!
-//! The strategic merge knows what kubectl writes for the kinds here: lists with a key merge by that key, `$patch:
-//! delete` and `replace`, and a null deletes. `$setElementOrder`, which only orders, and `$retainKeys` are ignored.
+//! The strategic merge supports what kubectl writes for these kinds: lists with a key merge by that key, `$patch:
+//! delete` and `replace`, and a null deletes. `$setElementOrder`, which only affects the order, and `$retainKeys` are
+//! ignored.
 
 use crate::failure::{Cause, Failure, Reason};
 use crate::kind::{Flavour, Kind};
@@ -105,7 +106,7 @@ fn list(value: &mut Value, patch: &[Value], schema: Option<&Arc<Schema>>) {
         }
         (Some(Merge::Keyed(keys)), Some(items)) => {
             let of = schema.and_then(|schema| schema.items.as_ref());
-            // The strategic merge of ports goes by their number alone, which is the first key.
+            // The strategic merge identifies ports by their number alone, which is the first key.
             let key = keys.first().map_or("", String::as_str);
             for item in patch {
                 let Value::Object(patch) = item else { continue };

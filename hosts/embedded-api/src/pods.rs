@@ -1,4 +1,4 @@
-//! What only pods have: binding, eviction under budgets, and a specification that stays as it is.
+//! The features that only pods have: binding, eviction under budgets, and an immutable specification.
 
 use crate::api::{Api, Reply};
 use crate::delete::Deletion;
@@ -67,7 +67,7 @@ impl Api {
         Ok(Reply::json(StatusCode::CREATED, &success(&json!({}))))
     }
 
-    /// There is no controller that keeps the status of budgets, so they are computed from the pods there are.
+    /// Budgets are computed from the existing pods, because no controller maintains their status.
     fn within_budgets(&self, store: &Store, kind: &Kind, pod: &Value) -> Result<(), Failure> {
         let namespace: Arc<str> = pod["metadata"]["namespace"].as_str().unwrap_or("").into();
         let within = |resource: &str| Scope { resource: resource.into(), namespace: Some(namespace.clone()) };
@@ -88,7 +88,7 @@ impl Api {
             let pods: Vec<_> = pods.collect();
             let healthy = pods.iter().filter(|pod| is_ready(pod)).count();
             let needed = needed(&budget["spec"], pods.len());
-            // A pod that does not count as healthy may go while the others are enough.
+            // A pod that is not healthy may be evicted while enough others are healthy.
             let enough = if is_ready(pod) { healthy > needed } else { healthy >= needed };
             if !enough {
                 let name = budget["metadata"]["name"].as_str().unwrap_or("");
@@ -105,9 +105,9 @@ impl Api {
     }
 }
 
-/// The healthy pods that a budget asks for, of so many.
+/// The number of healthy pods that a budget requires, out of `pods`.
 fn needed(spec: &Value, pods: usize) -> usize {
-    // Both kinds of percentages are rounded up, as the disruption controller does.
+    // Both kinds of percentages are rounded up, as in the disruption controller.
     let resolve = |value: &Value| match value {
         Value::String(text) => {
             let percent = text.trim_end_matches('%').parse::<usize>().unwrap_or(0);
@@ -143,7 +143,7 @@ fn set_condition(pod: &mut Value, condition: Value) {
     conditions.push(condition);
 }
 
-/// The quality of service that the kubelet's eviction goes by.
+/// The quality of service class, by which the kubelet evicts.
 pub(crate) fn quality(spec: &Value) -> &'static str {
     let containers = spec["containers"].as_array().into_iter().flatten();
     let resources: Vec<_> = containers.map(|container| &container["resources"]).collect();
@@ -160,7 +160,7 @@ pub(crate) fn quality(spec: &Value) -> &'static str {
     if resources.iter().all(whole) { "Guaranteed" } else { "Burstable" }
 }
 
-/// Of a pod's specification only a few fields may change.
+/// Only a few fields of a pod's specification may change.
 pub(crate) fn check_change(old: &Value, new: &Value, causes: &mut Vec<Cause>) {
     let fixed = |pod: &Value| {
         let mut spec = pod["spec"].clone();

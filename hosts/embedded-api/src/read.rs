@@ -15,11 +15,11 @@ use std::sync::Arc;
 struct Page {
     objects: Vec<Arc<Object>>,
     revision: u64,
-    /// Where the next page begins, and how many are left if that is known.
+    /// The key at which the next page begins, and the number of remaining objects, if known.
     rest: Option<(Key, Option<usize>)>,
 }
 
-/// The key of the object that a place names.
+/// The key of the object that a place refers to.
 pub(crate) fn key_of(kind: &Kind, place: &Place) -> Key {
     Key {
         resource: kind.resource.clone(),
@@ -62,7 +62,7 @@ impl Api {
         Ok(Reply::Json { status: StatusCode::OK, bytes: bytes.into(), warnings: Vec::new() })
     }
 
-    /// What the request asks for of a scope. All pages of a list show the same revision.
+    /// The page of a scope that the request asks for. All pages of a list show the same revision.
     fn page(&self, request: &Request, scope: &Scope, selection: &Selection) -> Result<Page, Failure> {
         let query = &request.query;
         let limit =
@@ -103,7 +103,7 @@ impl Api {
     }
 }
 
-/// A resource version that is still to come.
+/// The error for a resource version that does not exist yet.
 pub(crate) fn too_large(asked: u64, newest: u64) -> Failure {
     let message = format!("Timeout: Too large resource version: {asked}, current: {newest}");
     let cause = json!([{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]);
@@ -130,7 +130,7 @@ fn continued(token: &str, scope: &Scope) -> Result<(u64, Key), Failure> {
     parsed().ok_or_else(|| Failure::bad_request(format!("continue key is not valid: {token:?}")))
 }
 
-/// A list as bytes, from the bytes of its objects.
+/// Serialises a list from the bytes of its objects.
 fn written(kind: &Kind, form: Form, meta: &Value, objects: &[Arc<Object>]) -> Vec<u8> {
     let (of, version) = match form {
         Form::Metadata => ("PartialObjectMetadataList".to_owned(), "meta.k8s.io/v1".to_owned()),

@@ -1,4 +1,4 @@
-//! What a request asks for: its path, its query, and the form of the answer.
+//! The content of a request: its path, its query, and the requested form of the answer.
 
 use crate::failure::{Failure, Reason};
 use bytes::Bytes;
@@ -17,7 +17,7 @@ pub(crate) struct Request {
     pub(crate) body: Bytes,
 }
 
-/// How objects are shown.
+/// The form in which objects are returned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     Whole,
@@ -30,25 +30,25 @@ pub(crate) enum Form {
 /// The verbs of the API, as RBAC names them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verb {
-    /// One object is read.
+    /// Reads one object.
     Get,
-    /// Objects are read.
+    /// Reads several objects.
     List,
-    /// Changes are followed.
+    /// Follows changes.
     Watch,
-    /// An object is created; also bindings and evictions.
+    /// Creates an object, a binding or an eviction.
     Create,
-    /// An object is replaced.
+    /// Replaces an object.
     Update,
-    /// An object is patched or applied.
+    /// Patches or applies an object.
     Patch,
-    /// An object is deleted.
+    /// Deletes an object.
     Delete,
-    /// Objects are deleted by selector.
+    /// Deletes the objects that match a selector.
     DeleteCollection,
 }
 
-/// What a path leads to.
+/// What a path refers to.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     Version,
@@ -62,7 +62,7 @@ pub(crate) enum Route {
     Objects(Place),
 }
 
-/// Where objects are.
+/// The location of objects in the API.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Place {
     pub(crate) group: String,
@@ -90,7 +90,7 @@ impl Request {
         })
     }
 
-    /// The name that owns the fields which this request writes.
+    /// The manager that owns the fields which this request writes.
     pub(crate) fn manager(&self) -> String {
         let agent = self.agent.split('/').next().unwrap_or("");
         let agent = if agent.is_empty() { "unknown" } else { agent };
@@ -113,7 +113,7 @@ impl Request {
     }
 }
 
-/// The first form of the list that is spoken here.
+/// The first form in the list that this server supports.
 fn accepted(accept: &str) -> Result<(Form, bool), Failure> {
     if accept.is_empty() {
         return Ok((Form::Whole, false));
@@ -139,7 +139,7 @@ fn accepted(accept: &str) -> Result<(Form, bool), Failure> {
     Err(Failure::new(Reason::NotAcceptable, "only the following media types are accepted: application/json"))
 }
 
-/// The parameters after `?`. Empty pairs are nothing.
+/// The parameters after `?`. Empty pairs are ignored.
 #[derive(Debug)]
 pub(crate) struct Query(Vec<(String, String)>);
 
@@ -150,7 +150,7 @@ impl Query {
         Self(pairs.map(|(name, value)| (decoded(name, true), decoded(value, true))).collect())
     }
 
-    /// A parameter that is there and not empty.
+    /// A parameter that is present and not empty.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str());
         found.filter(|value| !value.is_empty())
@@ -170,7 +170,7 @@ impl Query {
     }
 }
 
-/// Undoes percent-encoding; a broken escape stays as it is.
+/// Decodes percent-encoding; an invalid escape is left unchanged.
 fn decoded(text: &str, plus_is_space: bool) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -194,7 +194,7 @@ fn decoded(text: &str, plus_is_space: bool) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// What the path leads to, if anything.
+/// What the path refers to, if anything.
 pub(crate) fn route(path: &str) -> Option<Route> {
     let parts: Vec<_> =
         path.split('/').filter(|part| !part.is_empty()).map(|part| decoded(part, false)).collect();
@@ -221,7 +221,7 @@ pub(crate) fn route(path: &str) -> Option<Route> {
 fn place(group: &str, version: &str, rest: &[&str]) -> Option<Place> {
     let owned = |text: &&str| Some((*text).to_owned());
     let (namespace, rest) = match rest {
-        // The namespace itself, not what is in it.
+        // The namespace itself, not its contents.
         ["namespaces", _] | ["namespaces", _, "status" | "finalize"] => (None, rest),
         ["namespaces", namespace, rest @ ..] => (owned(namespace), rest),
         _ => (None, rest),

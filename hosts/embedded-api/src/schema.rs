@@ -1,5 +1,5 @@
-//! A structural schema, compiled once from OpenAPI: what a field is, what it may hold, what it holds when nobody says,
-//! and how a list is merged. Pruning and defaulting walk it here; checking is in `check`.
+//! A structural schema, compiled once from OpenAPI: the type of a field, its allowed values, its default, and how a
+//! list is merged. Pruning and defaulting are implemented here, validation in `check`.
 
 mod check;
 mod compile;
@@ -11,10 +11,10 @@ use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What a value is, as far as the schema says.
+/// The type of a value, as far as the schema states it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Type {
-    /// Not said: anything.
+    /// Not stated: any type.
     #[default]
     Any,
     Object,
@@ -29,12 +29,12 @@ pub(crate) enum Type {
 /// How a list, or a map, is merged by server-side apply.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) enum Merge {
-    /// As one value: the default of lists.
+    /// As one value; the default for lists.
     #[default]
     Atomic,
-    /// Field by field: the default of objects.
+    /// Field by field; the default for objects.
     Granular,
-    /// A list whose items are their own identity.
+    /// A list whose items are identified by their whole value.
     Set,
     /// A list whose items are identified by these fields.
     Keyed(Vec<String>),
@@ -45,9 +45,9 @@ pub(crate) enum Merge {
 pub(crate) struct Schema {
     pub(crate) of: Type,
     pub(crate) nullable: bool,
-    /// Unknown fields below stay (`x-kubernetes-preserve-unknown-fields`).
+    /// Unknown fields below are kept (`x-kubernetes-preserve-unknown-fields`).
     pub(crate) keeps_unknown: bool,
-    /// Of a type that is built in.
+    /// Whether this belongs to a built-in type.
     pub(crate) built_in: bool,
     pub(crate) merge: Merge,
     pub(crate) properties: BTreeMap<String, Arc<Schema>>,
@@ -58,20 +58,21 @@ pub(crate) struct Schema {
 }
 
 impl Schema {
-    /// The schema of a field, if the schema knows it.
+    /// The schema of a field, if there is one.
     pub(crate) fn field(&self, name: &str) -> Option<&Arc<Schema>> {
         self.properties.get(name).or(self.additional.as_ref())
     }
 
-    /// Whether fields that the schema does not know must go.
+    /// Whether unknown fields are removed.
     fn prunes(&self) -> bool {
-        // A built-in `type: object` without fields (a raw extension) holds anything; in a custom one it holds nothing.
+        // A built-in `type: object` without fields (a raw extension) may contain anything; a custom one may contain
+        // nothing.
         let says = !self.built_in || !self.properties.is_empty() || self.additional.is_some();
         self.of == Type::Object && !self.keeps_unknown && says
     }
 }
 
-/// Removes what the schema does not know and tells the path of each.
+/// Removes unknown fields, and appends the path of each.
 pub(crate) fn prune(value: &mut Value, schema: &Schema, path: &str, unknown: &mut Vec<String>) {
     match value {
         Value::Object(fields) => prune_object(fields, schema, path, unknown),
@@ -94,7 +95,7 @@ fn prune_object(fields: &mut Map<String, Value>, schema: &Schema, path: &str, un
         }
         match known {
             None => !prunes,
-            // A null where none may be is as if nothing were said, in custom objects as in those that are built in.
+            // A null where null is not allowed is treated as absent, in custom and in built-in objects.
             Some(field) => !value.is_null() || field.nullable,
         }
     });
@@ -105,7 +106,7 @@ fn prune_object(fields: &mut Map<String, Value>, schema: &Schema, path: &str, un
     }
 }
 
-/// Fills in the defaults of fields that are absent.
+/// Sets absent fields to their defaults.
 pub(crate) fn fill(value: &mut Value, schema: &Schema) {
     match value {
         Value::Object(fields) => {

@@ -5,14 +5,14 @@ use crate::kind::Kind;
 use crate::request::Query;
 use crate::store::Object;
 
-/// Which objects of a scope are meant.
+/// Selects objects of a scope.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Selection {
     labels: Vec<(String, Asks)>,
     fields: Vec<(Field, bool, String)>,
 }
 
-/// What a label must be.
+/// The condition on a label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Asks {
     In(Vec<String>),
@@ -38,12 +38,12 @@ impl Selection {
         Ok(Self { labels, fields })
     }
 
-    /// Of these, only the object of that name.
+    /// Restricts the selection to the object of this name.
     pub(crate) fn only(&mut self, name: &str) {
         self.fields.push((Field::Name, true, name.to_owned()));
     }
 
-    /// Every object is meant.
+    /// Whether the selection contains every object.
     pub(crate) fn is_all(&self) -> bool {
         self.labels.is_empty() && self.fields.is_empty()
     }
@@ -78,7 +78,7 @@ impl Asks {
     }
 }
 
-/// Whether labels satisfy a `metav1.LabelSelector`, as a budget has. An empty selector means all.
+/// Whether labels match a `metav1.LabelSelector`, which budgets use. An empty selector matches all.
 pub(crate) fn label_selector_holds(selector: &serde_json::Value, labels: &serde_json::Value) -> bool {
     let value = |key: &str| labels[key].as_str();
     let exact = selector["matchLabels"].as_object().into_iter().flatten();
@@ -119,7 +119,7 @@ fn labels(text: &str) -> Result<Vec<(String, Asks)>, Failure> {
     Ok(found)
 }
 
-/// Up to the next comma outside parentheses.
+/// The position of the next comma outside parentheses.
 fn end_of_requirement(text: &str) -> usize {
     let mut inside = false;
     for (at, letter) in text.char_indices() {

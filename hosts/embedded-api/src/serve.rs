@@ -1,4 +1,4 @@
-//! The server over HTTP/1.1, with or without TLS and a token, for kubectl and for hosts in processes of their own.
+//! The server over HTTP/1.1, with or without TLS and a token, for kubectl and for hosts in other processes.
 
 use crate::EmbeddedApi;
 use crate::api::{Body, refuse, unauthorized};
@@ -25,27 +25,26 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-/// What the API server takes: 3 MiB.
+/// The largest body that the API server accepts: 3 MiB.
 const BODY_MAX: usize = 3 * 1024 * 1024;
-/// How long open requests may take when the server stops. Watches end at once.
+/// How long open requests may take when the server stops. Watches are ended at once.
 const DRAIN: Duration = Duration::from_secs(5);
 const HANDSHAKE: Duration = Duration::from_secs(10);
 
 /// TLS for a served API.
 #[derive(Clone)]
 pub struct Tls {
-    /// Certificates and key.
+    /// The certificates and the key.
     pub config: Arc<ServerConfig>,
-    /// The authority that clients must trust, as PEM.
+    /// The certificate authority that clients must trust, as PEM.
     pub authority: String,
 }
 
 impl Tls {
-    /// A certificate for this machine's loopback address that is its own authority, for a server that lives as long as
-    /// its process.
+    /// A self-signed certificate for this machine's loopback address, for a server that lives as long as its process.
     ///
     /// # Errors
-    /// When the machine has no chance to draw a key from.
+    /// If the machine provides no random numbers for a key.
     pub fn loopback() -> Result<Self, String> {
         let names = vec!["127.0.0.1".to_owned(), "localhost".to_owned()];
         let made = rcgen::generate_simple_self_signed(names).map_err(|error| error.to_string())?;
@@ -66,20 +65,20 @@ impl Tls {
 pub struct Token(String);
 
 impl Token {
-    /// A token must not be empty.
+    /// `None` if the text is empty or has characters other than visible ASCII.
     pub fn new(text: &str) -> Option<Self> {
         let fits = !text.is_empty() && text.bytes().all(|letter| letter.is_ascii_graphic());
         fits.then(|| Self(text.to_owned()))
     }
 
-    /// Compares in a time that does not tell how much of it was right.
+    /// Compares in constant time, so that the time does not reveal how much of the token was right.
     fn is(&self, given: &str) -> bool {
         let (own, given) = (self.0.as_bytes(), given.as_bytes());
         own.len() == given.len() && own.iter().zip(given).fold(0, |wrong, (a, b)| wrong | (a ^ b)) == 0
     }
 }
 
-/// A server that is listening. Dropping it leaves it running until the runtime ends.
+/// A listening server. If it is dropped, the server keeps running until the runtime ends.
 pub struct Serving {
     address: SocketAddr,
     authority: Option<String>,
@@ -89,7 +88,7 @@ pub struct Serving {
 }
 
 impl EmbeddedApi {
-    /// Listens on `address`; port 0 takes a free one.
+    /// Listens on `address`; port 0 chooses a free port.
     pub async fn serve(
         &self,
         address: SocketAddr,
@@ -106,12 +105,12 @@ impl EmbeddedApi {
 }
 
 impl Serving {
-    /// Where it listens.
+    /// The address on which it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// A configuration with which kubectl and kube find this server. JSON, which is YAML.
+    /// A kubeconfig for this server. It is JSON, which is valid YAML.
     pub fn kubeconfig(&self) -> String {
         let scheme = if self.authority.is_some() { "https" } else { "http" };
         let mut cluster = json!({"server": format!("{scheme}://{}", self.address)});
@@ -128,7 +127,7 @@ impl Serving {
         format!("{config:#}\n")
     }
 
-    /// Writes the configuration to a file that only its owner reads: it may hold the token.
+    /// Writes the kubeconfig to a file that only its owner can read, because it may contain the token.
     pub fn write_kubeconfig(&self, path: &Path) -> io::Result<()> {
         use std::io::Write;
         use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -138,11 +137,11 @@ impl Serving {
         file.write_all(self.kubeconfig().as_bytes())
     }
 
-    /// Stops listening, lets open requests end, and waits for it.
+    /// Stops listening, lets open requests finish, and waits for them.
     pub async fn stop(self) {
         self.stop.send_replace(true);
         if let Err(error) = self.task.await {
-            tracing::warn!(%error, "the server did not end well");
+            tracing::warn!(%error, "the server task failed");
         }
     }
 }
@@ -160,7 +159,7 @@ async fn accept(
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
                 Err(error) => {
-                    // Out of descriptors, most likely: what is open must end before more fits.
+                    // Probably out of file descriptors: open connections must end before a new one is accepted.
                     tracing::warn!(%error, "a connection was not accepted");
                     tokio::time::sleep(Duration::from_millis(100)).await;
                     continue;
@@ -190,7 +189,7 @@ async fn accept(
     }
 }
 
-/// Ends when the server is told to stop; a dropped handle is no stop.
+/// Completes when the server is told to stop. A dropped handle does not stop the server.
 async fn told(stopped: &mut watch::Receiver<bool>) {
     let told = stopped.wait_for(|stop| *stop).await.is_ok();
     if !told {
@@ -228,7 +227,7 @@ async fn converse(
     connection.await.map_err(io::Error::other)
 }
 
-/// The same answer, which ends when the server stops: a watch would keep it.
+/// The same answer, which also ends when the server stops. Otherwise a watch would keep it open.
 fn until(response: Response<Body>, mut stopped: watch::Receiver<bool>) -> Response<Body> {
     if response.body().size_hint().exact().is_some() {
         return response;
@@ -263,7 +262,7 @@ async fn answer(
     }
 }
 
-/// RFC 4648, for certificates in a kubeconfig.
+/// Base64 as in RFC 4648, for certificates in a kubeconfig.
 fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();

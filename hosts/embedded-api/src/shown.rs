@@ -1,4 +1,4 @@
-//! How a stored object looks from outside: as it is, as an event of `events.k8s.io`, or as its metadata only.
+//! The external form of a stored object: as it is, as an event of `events.k8s.io`, or its metadata only.
 
 use crate::kind::{Flavour, Kind};
 use crate::request::Form;
@@ -6,7 +6,7 @@ use crate::store::Object;
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-/// The fields of an event that have another name in `events.k8s.io`: there, and in the core.
+/// The fields of an event that are renamed in `events.k8s.io`: the name there, and the name in the core.
 const RENAMED: [(&str, &str); 8] = [
     ("regarding", "involvedObject"),
     ("note", "message"),
@@ -31,7 +31,7 @@ pub(crate) fn bytes(kind: &Kind, object: &Object, form: Form) -> Bytes {
     }
 }
 
-/// A stored value as its kind shows it.
+/// Converts a stored value to the form of its kind.
 pub(crate) fn value(kind: &Kind, mut stored: Value) -> Value {
     if kind.flavour == Flavour::EventView {
         rename(&mut stored, |(new, old)| (old, new));
@@ -41,7 +41,7 @@ pub(crate) fn value(kind: &Kind, mut stored: Value) -> Value {
     stored
 }
 
-/// A shown value as it is stored.
+/// Converts a value in the form of its kind to the stored form.
 pub(crate) fn stored(kind: &Kind, mut shown: Value) -> Value {
     if kind.flavour == Flavour::EventView {
         rename(&mut shown, |pair| pair);

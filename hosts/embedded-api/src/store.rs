@@ -1,7 +1,7 @@
-//! The objects and the log of what happened to them: one order of events for everything.
+//! The objects, and one log of their changes in the order of their revisions.
 //!
-//! An object is kept as the bytes that go out and the few fields that selectors ask for; whoever needs more parses it.
-//! The log is a ring: what has left it cannot be watched from any more, nor listed as it was.
+//! An object is stored as the bytes that are sent and the few fields that selectors need; other code parses the
+//! bytes. The log is a ring buffer: a watch or a list cannot start from a revision that has left the log.
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
 
-/// What identifies an object. Without a namespace it is empty.
+/// The identity of an object. The namespace is empty for cluster-scoped objects.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     pub(crate) resource: Arc<str>,
@@ -17,14 +17,14 @@ pub(crate) struct Key {
     pub(crate) name: Arc<str>,
 }
 
-/// One version of one object. It never changes.
+/// One immutable version of an object.
 #[derive(Debug)]
 pub(crate) struct Object {
     pub(crate) key: Key,
     pub(crate) revision: u64,
     pub(crate) bytes: Bytes,
     pub(crate) labels: Box<[(Box<str>, Box<str>)]>,
-    /// The selectable fields, in the order of the kind's.
+    /// The selectable fields, in the order of the kind's list.
     pub(crate) fields: Box<[Box<str>]>,
 }
 
@@ -34,7 +34,7 @@ impl Object {
     }
 }
 
-/// What happened at a revision: `before` is absent for a creation, `after` for a deletion, whose last state is `last`.
+/// A change at one revision. `before` is absent for a creation. For a deletion `after` is the last state.
 #[derive(Debug, Clone)]
 pub(crate) struct Event {
     pub(crate) revision: u64,
@@ -42,11 +42,11 @@ pub(crate) struct Event {
     pub(crate) after: After,
 }
 
-/// How an event left the object.
+/// The object after the change.
 #[derive(Debug, Clone)]
 pub(crate) enum After {
     Is(Arc<Object>),
-    /// Gone; the last state carries the revision of the deletion.
+    /// Deleted; the last state has the revision of the deletion.
     Gone(Arc<Object>),
 }
 
@@ -58,13 +58,13 @@ impl Event {
     }
 }
 
-/// The log no longer reaches back to there; it holds what happened after `oldest`.
+/// The log no longer contains the requested revision; it contains the changes after `oldest`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Compacted {
     pub(crate) oldest: u64,
 }
 
-/// Which objects: of one resource, in one namespace or in all.
+/// The objects of one resource, in one namespace or in all.
 #[derive(Debug, Clone)]
 pub(crate) struct Scope {
     pub(crate) resource: Arc<str>,
@@ -77,33 +77,33 @@ impl Scope {
             && self.namespace.as_ref().is_none_or(|namespace| *namespace == key.namespace)
     }
 
-    /// Before all keys of the scope.
+    /// A key before all keys of the scope.
     fn start(&self) -> Key {
         let namespace = self.namespace.clone().unwrap_or_default();
         Key { resource: self.resource.clone(), namespace, name: Arc::default() }
     }
 }
 
-/// So far revisions go on when objects are restored: farther than any client has seen.
+/// The jump of the revision when objects are restored, so that it is larger than any revision that a client has seen.
 const RESTORED: u64 = 1_000_000;
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub(crate) struct Store {
     objects: BTreeMap<Key, Arc<Object>>,
     log: VecDeque<Event>,
     revision: u64,
-    /// Events up to here have left the log.
+    /// The newest revision whose event has left the log.
     compacted: u64,
-    /// Up to here they were all taken out of it, whatever they were of.
+    /// The newest revision at which the whole log was discarded.
     emptied: u64,
-    /// Of each resource the last event that left the log as its oldest.
+    /// For each resource, the newest of its events that were dropped because the log was full.
     left: BTreeMap<Arc<str>, u64>,
     horizon: usize,
 }
 
 impl Store {
-    /// Empty; the log holds `horizon` events.
+    /// An empty store. The log holds `horizon` events.
     pub(crate) fn new(horizon: usize) -> Self {
         Self {
             objects: BTreeMap::new(),
@@ -124,14 +124,14 @@ impl Store {
         self.objects.get(key)
     }
 
-    /// Puts an object that was built for the revision after the present one.
+    /// Inserts an object that was built for the next revision.
     pub(crate) fn put(&mut self, object: Arc<Object>) {
         debug_assert_eq!(object.revision, self.revision + 1, "built under the lock that puts it");
         let before = self.objects.insert(object.key.clone(), object.clone());
         self.push(Event { revision: object.revision, before, after: After::Is(object) });
     }
 
-    /// Removes an object; `last` is its last state, built for the revision after the present one.
+    /// Removes an object. `last` is its last state, built for the next revision.
     pub(crate) fn remove(&mut self, last: Arc<Object>) {
         let before = self.objects.remove(&last.key);
         self.push(Event { revision: last.revision, before, after: After::Gone(last) });
@@ -152,25 +152,25 @@ impl Store {
         }
     }
 
-    /// Forgets the whole log, as etcd does on compaction.
+    /// Discards the whole log, as etcd does on compaction.
     pub(crate) fn compact(&mut self) {
         self.log.clear();
         (self.compacted, self.emptied) = (self.revision, self.revision);
     }
 
-    /// All objects as they are, for [`Store::restore`].
+    /// All current objects, for [`Store::restore`].
     pub(crate) fn objects(&self) -> BTreeMap<Key, Arc<Object>> {
         self.objects.clone()
     }
 
-    /// Other objects from now on, at a revision that nobody has seen; of how it came to that the log says nothing.
+    /// Replaces all objects, at a revision that no client has seen. The log contains no events for this change.
     pub(crate) fn restore(&mut self, objects: BTreeMap<Key, Arc<Object>>) {
         self.objects = objects;
         self.revision += RESTORED;
         self.compact();
     }
 
-    /// The objects of a scope after `after`, as they are.
+    /// The current objects of a scope after the key `after`.
     pub(crate) fn list(&self, scope: &Scope, after: Option<&Key>) -> impl Iterator<Item = &Arc<Object>> {
         let start = after.map_or_else(|| Bound::Included(scope.start()), |key| Bound::Excluded(key.clone()));
         let within = self.objects.range((start, Bound::Unbounded));
@@ -202,8 +202,8 @@ impl Store {
         Ok(then.into_values().cloned().collect())
     }
 
-    /// Up to `most` events of a scope after a revision, and the revision up to which all were seen. That the log has
-    /// forgotten what happened elsewhere is no loss.
+    /// Up to `most` events of a scope after a revision, and the revision up to which the log was read. It is no error
+    /// if the log has dropped events of other resources.
     pub(crate) fn events_after(
         &self,
         cursor: u64,

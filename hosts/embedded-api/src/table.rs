@@ -9,7 +9,7 @@ use crate::store::Object;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// The rows of objects, with the columns if they are to be told.
+/// The rows of objects, with the columns if they are requested.
 pub(crate) fn table<'a>(
     kind: &Kind,
     objects: impl Iterator<Item = &'a Object>,
@@ -45,7 +45,7 @@ fn columns(kind: &Kind) -> Vec<Value> {
     let name = json!({"name": "Name", "type": "string", "format": "name", "priority": 0,
         "description": "Name must be unique within a namespace."});
     let others = kind.columns.iter().map(|column| {
-        // A date is told as an age.
+        // A date is shown as an age.
         let of = if column.of == "date" { "string" } else { &column.of };
         json!({"name": column.name, "type": of, "format": column.format, "description": column.description,
             "priority": column.priority})

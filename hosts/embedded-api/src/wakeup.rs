@@ -1,7 +1,7 @@
-//! A count that grows, and those who wait for it to grow.
+//! A counter and the tasks that wait for it to increase.
 //!
-//! Who waits is woken in the order in which the waiting began. tokio's `watch` wakes in an order drawn by chance, and a
-//! server that many tasks of one thread stand on would then not do the same thing twice.
+//! Tasks are woken in the order in which they began to wait. tokio's `watch` wakes tasks in a random order: then many
+//! tasks on one thread that use the server would not run in the same order twice.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
-/// The end that grows. Clones are the same.
+/// The notifying side. Clones share the counter.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wakeup(Arc<Inner>);
 
@@ -20,19 +20,19 @@ struct Inner {
 }
 
 impl Wakeup {
-    /// One more.
+    /// Increments the counter and wakes the waiting tasks.
     pub(crate) fn notify(&self) {
         self.0.count.fetch_add(1, Ordering::SeqCst);
         self.0.waiting.notify_waiters();
     }
 
-    /// Somebody who has heard everything until now.
+    /// A waiter that has seen all notifications so far.
     pub(crate) fn subscribe(&self) -> Waiter {
         Waiter { wakeup: self.clone(), heard: self.0.count.load(Ordering::SeqCst) }
     }
 }
 
-/// A wakeup for each resource: who waits for leases is not woken for pods.
+/// A wakeup for each resource, so that a task that waits for leases is not woken for pods.
 #[derive(Debug, Default)]
 pub(crate) struct Wakeups(Mutex<BTreeMap<Arc<str>, Wakeup>>);
 
@@ -41,27 +41,27 @@ impl Wakeups {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Something has happened to an object of this resource.
+    /// Notifies the waiters of one resource.
     pub(crate) fn notify(&self, resource: &str) {
-        // Nobody waits for one that has none.
+        // Without an entry there is no waiter.
         let wakeup = self.all().get(resource).cloned();
         if let Some(wakeup) = wakeup {
             wakeup.notify();
         }
     }
 
-    /// Something has happened to all of them.
+    /// Notifies the waiters of all resources.
     pub(crate) fn notify_all(&self) {
         self.all().values().for_each(Wakeup::notify);
     }
 
-    /// Somebody who has heard everything of this resource until now.
+    /// A waiter that has seen all notifications of this resource so far.
     pub(crate) fn subscribe(&self, resource: &Arc<str>) -> Waiter {
         self.all().entry(resource.clone()).or_default().subscribe()
     }
 }
 
-/// The end that waits.
+/// The waiting side.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     wakeup: Wakeup,
@@ -69,16 +69,16 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// What has been notified until now needs no waking any more.
+    /// Marks all notifications so far as seen.
     pub(crate) fn catch_up(&mut self) {
         self.heard = self.wakeup.0.count.load(Ordering::SeqCst);
     }
 
-    /// Waits until it has been notified since it was last heard.
+    /// Waits for a notification that this waiter has not seen.
     pub(crate) async fn notified(&mut self) {
         loop {
             let mut waiting = pin!(self.wakeup.0.waiting.notified());
-            // Before the look, so that no notification falls between the two.
+            // Register before reading the counter, so that no notification is lost in between.
             waiting.as_mut().enable();
             let count = self.wakeup.0.count.load(Ordering::SeqCst);
             if count != self.heard {
@@ -97,7 +97,7 @@ mod tests {
 
     #[tokio::test]
     async fn whoever_waits_longer_is_woken_earlier() {
-        // Red with a `watch` channel, which has eight lists of waiters and draws one of them.
+        // This test fails with a `watch` channel, which has eight lists of waiters and picks one at random.
         let (wakeup, woken) = (Wakeup::default(), Arc::new(Mutex::new(Vec::new())));
         let mut tasks = Vec::new();
         for number in 0..40 {

@@ -1,7 +1,7 @@
 //! Watches: a cursor into the log, translated into the events of one selection.
 //!
-//! A watch holds no queue. It reads the log from where it is, so a slow reader costs nothing and learns by 410 that it
-//! has fallen behind what the log holds.
+//! A watch has no queue. It reads the log from its own position, so a slow reader needs no memory, and it gets 410
+//! when it has fallen behind the log.
 
 use crate::api::{Api, Reply};
 use crate::failure::Failure;
@@ -21,11 +21,11 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, sleep_until};
 
-/// Events that go out as one piece.
+/// The most events in one chunk.
 const BATCH: usize = 256;
-/// What the API server chooses when the client says nothing is between 30 and 60 minutes.
+/// If the client gives no timeout, the API server chooses one between 30 and 60 minutes.
 const TIMEOUT: Duration = Duration::from_secs(1800);
-/// Longer than anybody waits, and short enough to be added to a clock.
+/// Longer than any client waits, and short enough that adding it to a clock does not overflow.
 const TIMEOUT_MAX: Duration = Duration::from_secs(86_400);
 
 struct Watch {
@@ -35,17 +35,17 @@ struct Watch {
     selection: Selection,
     query: Query,
     form: Form,
-    /// Everything up to here has been told.
+    /// All events up to this revision were sent.
     cursor: u64,
-    /// What is there at the beginning, still to tell.
+    /// Initial objects that are still to be sent.
     initial: VecDeque<Arc<Object>>,
-    /// Whether the end of the beginning is still to tell.
+    /// Whether the bookmark after the initial objects is still to be sent.
     tells_initial_end: bool,
     bookmarks: bool,
     next_bookmark: Instant,
     deadline: Instant,
     ended: bool,
-    /// A table tells its columns once.
+    /// Whether a table's columns were sent; they are sent once.
     columns_told: bool,
     changed: Waiter,
     faults: Waiter,
@@ -115,7 +115,7 @@ impl Api {
 }
 
 impl Watch {
-    /// The next piece of the stream; `None` ends it.
+    /// The next chunk of the stream; `None` ends it.
     async fn next(&mut self) -> Option<Bytes> {
         loop {
             if self.ended || Instant::now() >= self.deadline {
@@ -133,19 +133,19 @@ impl Watch {
                 }
                 Flow::Flows => {}
             }
-            // What changes from here on wakes the wait below.
+            // Changes from here on wake the wait below.
             self.changed.catch_up();
             if let Some(piece) = self.piece() {
                 return Some(piece);
             }
-            // In this order: what changes all the time, and not for this watch, holds up neither bookmark nor end.
+            // The order matters: frequent changes of other objects must not delay a bookmark or the end.
             tokio::select! {
                 biased;
                 () = self.faults.notified() => {}
                 () = sleep_until(self.deadline) => {}
                 () = sleep_until(self.next_bookmark), if self.bookmarks => {
                     self.next_bookmark = Instant::now() + self.api.bookmark_every;
-                    // What happened elsewhere wakes nobody here, and the bookmark is behind it.
+                    // Changes outside the scope do not wake this watch, so the bookmark must move past them.
                     return self.piece().or_else(|| Some(self.bookmark(false)));
                 }
                 () = self.changed.notified() => {}
@@ -153,7 +153,7 @@ impl Watch {
         }
     }
 
-    /// What there is to tell now.
+    /// The events that can be sent now.
     fn piece(&mut self) -> Option<Bytes> {
         let mut piece = Vec::new();
         if !self.initial.is_empty() {
@@ -174,7 +174,7 @@ impl Watch {
                     self.ended = true;
                     return Some(frame(b"ERROR", failure.json().to_string().as_bytes()));
                 }
-                // What happened elsewhere is behind us: the log may forget it.
+                // Move past events outside the scope, so that the log may drop them.
                 Ok((events, upto)) if events.is_empty() => {
                     self.cursor = upto;
                     return None;
@@ -188,7 +188,7 @@ impl Watch {
         Some(piece.into())
     }
 
-    /// An object that leaves the selection is deleted for this watch, one that enters it is new.
+    /// An object that leaves the selection is reported as deleted, one that enters it as added.
     fn translate(&mut self, event: &Event, piece: &mut Vec<u8>) {
         let before = event.before.as_ref().filter(|before| self.selection.holds(before));
         match (before, &event.after) {
@@ -226,7 +226,7 @@ impl Watch {
         piece.extend_from_slice(&told);
     }
 
-    /// Where the watch is, for a client that will come back.
+    /// The position of the watch, for a client that reconnects.
     fn bookmark(&self, initial_end: bool) -> Bytes {
         let mut meta = json!({"resourceVersion": self.cursor.to_string(), "creationTimestamp": null});
         if initial_end {

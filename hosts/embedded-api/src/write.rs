@@ -15,10 +15,10 @@ use rules::{begin, is_done, keep, narrow, preconditions, specification_changed};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// What the parts of one write share.
+/// The data that all parts of one write share.
 pub(crate) struct Write<'a> {
     pub(crate) kind: &'a Arc<Kind>,
-    /// The kind as it is stored.
+    /// The kind under which the object is stored.
     pub(crate) stored: Arc<Kind>,
     pub(crate) place: &'a Place,
     manager: String,
@@ -28,7 +28,7 @@ pub(crate) struct Write<'a> {
     warnings: Vec<String>,
 }
 
-/// What a field that the schema does not know does (`fieldValidation`).
+/// The treatment of fields that the schema does not know (`fieldValidation`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Unknown {
     Ignored,
@@ -79,7 +79,8 @@ impl<'a> Write<'a> {
         self.place.subresource.is_some()
     }
 
-    /// Takes a body, or what a patch made, to the form that is stored: right kind and place, nothing unknown.
+    /// Converts a body or a patched object to the stored form, with the right kind and place and without unknown
+    /// fields.
     fn accept(&mut self, mut body: Value) -> Result<Value, Failure> {
         meta::agree(self.kind, &mut body, self.place.namespace.as_deref(), self.place.name.as_deref())?;
         let mut unknown = Vec::new();
@@ -108,7 +109,7 @@ pub(crate) fn parsed(body: &[u8]) -> Result<Value, Failure> {
     if value.is_object() { Ok(value) } else { Err(Failure::bad_request("the body is not a JSON object")) }
 }
 
-/// An object that replaces another says its name.
+/// An object that replaces another must have its name.
 fn named(body: Value, place: &Place) -> Result<Value, Failure> {
     if body["metadata"]["name"].as_str().is_some_and(|name| !name.is_empty()) {
         return Ok(body);
@@ -135,7 +136,7 @@ impl Api {
         Ok(self.show(request, kind, (StatusCode::CREATED, &object), write.warnings))
     }
 
-    /// Creates an object that the server itself begins with.
+    /// Creates an object that the server contains from the start.
     pub(crate) fn seed(&self, kind: &Arc<Kind>, body: Value) -> Result<(), Failure> {
         let mut write = Write {
             kind,
@@ -151,7 +152,7 @@ impl Api {
         self.insert(&mut self.store(), &write, body, Tracking::Update).map(|_| ())
     }
 
-    /// Makes a new object of an accepted body.
+    /// Creates an object from an accepted body.
     fn insert(
         &self,
         store: &mut Store,
@@ -210,7 +211,7 @@ impl Api {
         found.map(|_| ()).ok_or_else(|| Failure::not_found(&kind, namespace))
     }
 
-    /// Serves the kind of a definition that is created or changed.
+    /// Serves the kind of a created or changed definition.
     fn learn(&self, kind: &Kind, object: &Object) -> Result<(), Failure> {
         if kind.flavour != Flavour::Definition {
             return Ok(());
@@ -251,8 +252,8 @@ impl Api {
         Ok(self.show(request, kind, (StatusCode::OK, &object), write.warnings))
     }
 
-    /// An update of a lease that is not there makes it, unless it means one that was: so an election goes on whose
-    /// lease was deleted.
+    /// An update of a missing lease or event creates it, unless the request has the UID of an earlier object. So a
+    /// leader election continues after its lease was deleted.
     fn make_by_update(
         &self,
         store: &mut Store,
@@ -288,7 +289,7 @@ impl Api {
         Ok(self.show(request, kind, (StatusCode::OK, &object), write.warnings))
     }
 
-    /// Server-side apply; what is not there is created.
+    /// Server-side apply. A missing object is created.
     fn apply(&self, request: &Request, kind: &Arc<Kind>, place: &Place) -> Result<Reply, Failure> {
         let mut write = Write::new(self, request, kind, place)?;
         if request.query.get("fieldManager").is_none() {
@@ -325,7 +326,7 @@ impl Api {
         let given = config["metadata"].get("resourceVersion").cloned();
         let mut applied = managers::apply(&old.parse(), &config, &write.stored.schema, &writer, force)?;
         if let Some(meta) = applied["metadata"].as_object_mut() {
-            // The version of the live object is no condition; one in the configuration is.
+            // The live object's resource version is not a precondition; one in the configuration is.
             meta.remove("resourceVersion");
             meta.extend(given.map(|given| ("resourceVersion".to_owned(), given)));
         }
@@ -333,7 +334,7 @@ impl Api {
         Ok(self.show(request, kind, (StatusCode::OK, &object), write.warnings))
     }
 
-    /// Replaces an object by an accepted one, keeping what the request may not touch. Without a difference nothing
+    /// Replaces an object by an accepted one, and keeps what the request may not change. If nothing differs, nothing
     /// is written.
     fn replace(
         &self,
@@ -377,7 +378,7 @@ impl Api {
         Ok(object)
     }
 
-    /// Ends serving the kind of a definition that is gone.
+    /// Stops serving the kind of a deleted definition.
     pub(crate) fn forget(&self, kind: &Kind, object: &Object) {
         if kind.flavour == Flavour::Definition
             && let Some((plural, group)) = object.key.name.split_once('.')
@@ -404,11 +405,11 @@ impl Api {
     }
 }
 
-/// Whether the ownership of fields is still to be computed.
+/// Whether field ownership must still be computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tracking {
     Update,
-    /// Done already.
+    /// It was computed by the apply.
     Apply,
 }
 

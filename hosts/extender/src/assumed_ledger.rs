@@ -1,6 +1,7 @@
-//! The watts of pods that were seen bound and that no sample shows yet.
+//! The watts of pods that are known to be bound, but that no power sample includes yet.
 //!
-//! It follows what the watch of pods tells; what counts how long is the core's law. Nothing here reads a clock.
+//! It follows the events of the pod watch. The core's rule decides which pods count and for how long. Nothing here
+//! reads a clock.
 
 use crate::index::Registry;
 use crate::queue::Queue;
@@ -18,41 +19,43 @@ use power_units::Watts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Who is counted.
+/// The pods that count, the pods that cannot be weighed yet, and the pods that wait for a node.
 pub(crate) struct AssumedLedger {
     rule: AssumedRule,
     assumed: AssumedWatts<Box<[AssumedSlot]>>,
     pods_max: usize,
     coefficients: Coefficients,
-    /// Pods on nodes whose hardware is not known: they cannot be weighed yet. Where agents come late, or not at all.
+    /// Bound pods whose nodes' hardware is not known, so that they cannot be weighed yet: their agents report late,
+    /// or not at all.
     waiting: BTreeMap<PodUid, Waiting>,
-    /// Pods that wait for a node, and as requests see them.
+    /// Pods that wait for a node; `shown_queue` is the copy that requests read.
     queue: BTreeMap<PodUid, PodTerms>,
     shown_queue: Option<Arc<Queue>>,
-    /// Who is in the list that comes in now: who counts and is not in it is gone.
+    /// UIDs in the list that the watch is reading now. A pod that is known here and is not in the complete list is
+    /// gone.
     listed: Option<BTreeSet<PodUid>>,
 }
 
-/// A pod that cannot be weighed.
+/// A bound pod that cannot be weighed yet.
 #[derive(Clone, Debug)]
 struct Waiting {
-    /// When it was seen first: what it does not say of itself happened then.
+    /// When the pod was first seen. It is used for each time that the pod's object does not give.
     since: UnixTime,
     row: Arc<PodRow>,
 }
 
-/// What a round brought.
+/// The changes of one round.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Round {
-    /// Pods that count from now on.
+    /// Pods that began to count.
     pub(crate) counted: u64,
-    /// Pods that do not count because there is no room.
+    /// Pods that do not count because the table is full.
     pub(crate) dropped: u64,
-    /// Pods that were seen bound, and where to, if anything is known of that node; and pods that are gone.
+    /// Pods that were seen bound, with their node if it has a number, and pods that are gone (`None`).
     pub(crate) bound: BTreeMap<PodUid, Option<NodeKey>>,
 }
 
-/// What pods are weighed by.
+/// What the ledger needs to weigh a pod.
 #[derive(Clone, Copy)]
 pub(crate) struct Scales<'s> {
     pub(crate) registry: &'s Registry,
@@ -61,7 +64,7 @@ pub(crate) struct Scales<'s> {
 }
 
 impl<'s> Scales<'s> {
-    /// A node by its name, if it is known what it draws at most.
+    /// A node by its name, if its hardware is known.
     fn node(&self, name: &str) -> Option<(NodeKey, &'s Node, &'s HardwareRecord)> {
         let number = self.registry.find(name)?;
         let node = self.fleet.nodes.get(usize::try_from(number.0).ok()?)?;
@@ -77,7 +80,7 @@ impl AssumedLedger {
         Self { rule, assumed, pods_max, coefficients, waiting, queue, shown_queue: None, listed: None }
     }
 
-    /// Takes in what happened.
+    /// Applies one event of the pod watch.
     pub(crate) fn follow(&mut self, event: ReflectEvent<PodRow>, scales: Scales<'_>, round: &mut Round) {
         match event {
             ReflectEvent::Begin => self.listed = Some(BTreeSet::new()),
@@ -106,7 +109,8 @@ impl AssumedLedger {
         self.assumed.gone(pod, now);
     }
 
-    /// A pod that needs a node. One that is held back by its gates is not scheduled yet.
+    /// Adds a pod that needs a node. A pod with scheduling gates is not being scheduled yet, so it is removed
+    /// instead.
     fn enqueue(&mut self, row: &PodRow, round: &mut Round) {
         if row.is_gated {
             self.dequeue(row.uid);
@@ -120,7 +124,7 @@ impl AssumedLedger {
         }
     }
 
-    /// Whether it was there.
+    /// Removes a pod from the queue. Returns whether it was queued.
     fn dequeue(&mut self, pod: PodUid) -> bool {
         let was_there = self.queue.remove(&pod).is_some();
         if was_there {
@@ -129,7 +133,7 @@ impl AssumedLedger {
         was_there
     }
 
-    /// Those that wait for a node, as requests see them.
+    /// The pods that wait for a node, as requests see them.
     pub(crate) fn queue(&mut self) -> Arc<Queue> {
         let pods = &self.queue;
         let all = || Arc::new(pods.iter().map(|(pod, terms)| (*pod, *terms)).collect());
@@ -155,7 +159,7 @@ impl AssumedLedger {
         let bound = row.bound.unwrap_or(since);
         let Some((node, known, hardware)) = scales.node(&row.node) else {
             let nowhere = Sighting { pod: row.uid, node: NodeKey(0), watts: Watts::ZERO, bound, running };
-            // A pod that any sample from now on shows is not waited for.
+            // No need to keep a pod that every sample from now on includes.
             if self.rule.stands(&nowhere, now, Some(now)) {
                 if self.waiting.len() < self.pods_max {
                     self.waiting.insert(row.uid, Waiting { since, row: row.clone() });
@@ -179,25 +183,25 @@ impl AssumedLedger {
         }
     }
 
-    /// Weighs those whose nodes' hardware is known by now, and forgets those that need not wait any longer.
+    /// Weighs the pods whose nodes' hardware is known by now, and drops those that need not wait any longer.
     pub(crate) fn weigh(&mut self, scales: Scales<'_>, round: &mut Round) {
         let rows: Vec<Arc<PodRow>> = self.waiting.values().map(|waiting| waiting.row.clone()).collect();
         rows.iter().for_each(|row| self.see(row, scales, round));
     }
 
-    /// Drops what samples show by now.
+    /// Drops the pods that a sample includes by now.
     pub(crate) fn sweep(&mut self, fleet: &Fleet, now: UnixTime) -> Swept {
         self.assumed.sweep(now, |NodeKey(number)| {
             usize::try_from(number).ok().and_then(|at| fleet.nodes.get(at)).and_then(|node| node.sampled)
         })
     }
 
-    /// A number that is given to another node next.
+    /// Forgets a node whose number will be reused for another node.
     pub(crate) fn node_gone(&mut self, node: NodeKey) {
         self.assumed.node_gone(node);
     }
 
-    /// The watts by number, for so many numbers.
+    /// The assumed watts of each node, by number, for this many numbers.
     pub(crate) fn sums(&self, numbers: usize) -> Box<[Watts]> {
         let mut sums = vec![Watts::ZERO; numbers].into_boxed_slice();
         self.assumed.sum_into(&mut sums);
@@ -208,7 +212,7 @@ impl AssumedLedger {
         self.assumed.len()
     }
 
-    /// How many cannot be weighed yet.
+    /// How many pods cannot be weighed yet.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
@@ -244,7 +248,7 @@ mod tests {
         (registry, Fleet { nodes: [node].into(), ..Fleet::default() })
     }
 
-    /// Plays events at one moment, and tells how many pods count then.
+    /// Applies events at one moment, and returns how many pods count then.
     fn play(ledger: &mut AssumedLedger, events: Vec<ReflectEvent<PodRow>>, now: i64) -> usize {
         let ((registry, fleet), mut round) = (world(Some(HardwareRecord::EMPTY)), Round::default());
         let scales = Scales { registry: &registry, fleet: &fleet, now: at(now) };
@@ -280,7 +284,7 @@ mod tests {
     fn a_pod_whose_power_the_last_sample_shows_does_not_count() {
         let mut ledger = ledger();
         let runs = |second: &str| json!({"phase": "Running", "startTime": second});
-        // Sampled 90 s after the beginning; 30 s to settle.
+        // Sampled 90 s after the epoch; 30 s to settle.
         assert_eq!(play(&mut ledger, vec![pod("old", runs("1970-01-01T00:00:59Z"))], 100), 0);
         assert_eq!(play(&mut ledger, vec![pod("new", runs("1970-01-01T00:01:01Z"))], 100), 1);
         assert_eq!(play(&mut ledger, vec![pod("ended", json!({"phase": "Failed"}))], 100), 1);
@@ -291,7 +295,8 @@ mod tests {
         let (mut ledger, mut round) = (ledger(), Round::default());
         let (registry, blind) = world(None);
         let early = Scales { registry: &registry, fleet: &blind, now: at(100) };
-        // One that starts, one that has just started, one that every sample from now on shows, and one that ends.
+        // A pod that is pending, one that has just started, one that every sample from now on includes, and one that
+        // ended.
         let runs = |second: &str| json!({"phase": "Running", "startTime": second});
         for event in [
             pod("waits", json!({"phase": "Pending"})),
@@ -304,7 +309,7 @@ mod tests {
         }
         ledger.weigh(early, &mut round);
         assert_eq!((ledger.pods(), ledger.waiting(), round.counted), (0, 2, 0));
-        // One core of the one that it has, at the least that a node is taken for: 0.7 · 150 W each.
+        // One core of one, at the lowest power that a node is assumed to have: 0.7 · 150 W each.
         let (_, seen) = world(Some(HardwareRecord::EMPTY));
         ledger.weigh(Scales { fleet: &seen, now: at(101), ..early }, &mut round);
         assert_eq!((ledger.pods(), ledger.waiting(), round.counted), (2, 0, 2));

@@ -1,4 +1,4 @@
-//! Nodes of which nothing is known beside nodes that are measured: how many pods each choice of `UNKNOWN_SCORE` puts on them.
+//! Nodes without fresh data beside measured nodes: how many pods each choice of `UNKNOWN_SCORE` places on them.
 //!
 //! `cargo test -p extender blind -- --nocapture` prints the table of docs/adr/0014.
 
@@ -27,12 +27,12 @@ use std::time::Duration;
 const NODES: usize = 100;
 const PODS: usize = 100;
 const CORES: usize = 128;
-/// Of a pod.
+/// Cores that a pod requests.
 const ASKED: usize = 4;
 const NOW: i64 = 1_700_000_000_000_000;
 
-/// A hundred like nodes, all of which draw and have given away so much of their cap and of their cores. The first ones have
-/// twins that are too old.
+/// A hundred equal nodes with the same load and the same share of cores in use. The first `blind` nodes have twins
+/// that are too old.
 struct Site {
     blind: usize,
     load: usize,
@@ -96,8 +96,8 @@ impl Site {
         }
     }
 
-    /// Binds all pods one after the other, and each binding is seen at once. How many are on blind nodes, and the most that is
-    /// drawn on one of them, in percent of its cap.
+    /// Binds all pods one after the other; each binding is seen at once. Returns how many pods are on blind nodes,
+    /// and the highest draw of one of them, in percent of its cap.
     fn fill(mut self) -> (usize, usize) {
         (0..PODS).for_each(|pod| self.place(pod));
         let blind = &self.bound[..self.blind];
@@ -106,7 +106,7 @@ impl Site {
         (blind.iter().sum(), hottest / 10)
     }
 
-    /// What kube-scheduler does: ten times the score, and a hundred points for a node of which nothing is asked for.
+    /// What kube-scheduler does: ten times the score, plus up to a hundred points for unrequested resources.
     fn place(&mut self, number: usize) {
         let names: Vec<String> = (0..NODES).map(name).collect();
         let mut pod = json!({"metadata": {"name": "p", "uid": format!("pod-{number}")},
@@ -122,7 +122,7 @@ impl Site {
             let spare = CORES.checked_sub(used)? * 100 / CORES;
             Some(answer[node]["score"].as_u64().unwrap() * 10 + u64::try_from(spare).unwrap())
         };
-        // Of several the one that comes first when all are shuffled.
+        // Among equal totals, the first one in a fixed shuffled order.
         let node = (0..NODES).max_by_key(|&node| (total(node), node * 37 % 101)).unwrap();
         self.bound[node] += 1;
         pod["spec"]["nodeName"] = json!(name(node));
@@ -145,7 +145,7 @@ fn blind_nodes_get_no_more_than_their_part_of_the_pods() {
                 "| {blind} | {load} % | {}, {} % | {}, {} % |",
                 neutral.0, neutral.1, cautious.0, cautious.1
             );
-            // As many nodes, as many pods, one more for each that is drawn.
+            // As many pods as nodes, and one more for the random draw.
             assert!(cautious.0 <= blind + 1, "{blind} {load}: {cautious:?}");
             assert!(cautious.1 <= load + 3, "{blind} {load}: {cautious:?}");
         }

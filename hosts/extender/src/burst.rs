@@ -1,4 +1,5 @@
-//! A burst of like pods, and a watch that tells of bindings some decisions late: what kube-scheduler makes of our answers.
+//! A burst of equal pods, and a watch that reports bindings some decisions late: where kube-scheduler places the pods
+//! by our answers.
 //!
 //! `cargo test -p extender burst -- --nocapture` prints the table of docs/adr/0011.
 
@@ -24,7 +25,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A kind of node: how many, their cap, what the first draws (each next one 5 W more), their cores and watts.
+/// A kind of node: how many, their cap, the draw of the first (each next one draws 5 W more), their cores and watts.
 #[derive(Clone, Copy)]
 struct Kind {
     nodes: usize,
@@ -34,7 +35,7 @@ struct Kind {
     watts: i32,
 }
 
-/// As in the end-to-end story: eight nodes with more room, eight with less.
+/// As in the end-to-end scenario: eight nodes with a higher cap and eight with a lower one.
 const MIXED: [Kind; 2] = [
     Kind { nodes: 8, cap: 900, drawn: 250, cores: 192, watts: 720 },
     Kind { nodes: 8, cap: 600, drawn: 200, cores: 64, watts: 500 },
@@ -50,7 +51,7 @@ struct World {
     snapshot: Snapshot,
     ledger: AssumedLedger,
     expected: Expected,
-    /// Pods of each node, as kube-scheduler knows them at once.
+    /// Number of pods bound to each node, which kube-scheduler knows at once.
     bound: Vec<usize>,
     dice: u64,
 }
@@ -124,8 +125,8 @@ impl World {
         }
     }
 
-    /// Binds all pods one after the other. Each pod is seen when `behind` more have been decided on, or with 0 before any is;
-    /// its binding when `lag` more have been.
+    /// Binds all pods one after the other. The watch reports a pod after `behind` more decisions (0: before the first
+    /// decision), and its binding after `lag` more decisions.
     fn burst(&mut self, (behind, lag): (usize, usize), plugins: bool) {
         let mut told: VecDeque<(usize, usize)> = VecDeque::new();
         (0..PODS).filter(|_| behind == 0).for_each(|number| self.see(number, None));
@@ -142,12 +143,12 @@ impl World {
         }
     }
 
-    /// What kube-scheduler does: ten times the score, and its own plugins' points; any of the best.
+    /// What kube-scheduler does: ten times the score plus its own plugins' points, and any of the best nodes.
     fn place(&mut self, number: usize, plugins: bool) -> usize {
         let names: Vec<String> = (0..self.bound.len()).map(name).collect();
         let body: Bytes = json!({"Pod": pod(number), "NodeNames": names}).to_string().into();
         let expected = self.expected.load();
-        // A millisecond for each decision.
+        // One millisecond for each decision.
         let now = Mono::from_millis(u64::try_from(number).unwrap());
         let view = View { snapshot: &self.snapshot, expected: &expected, now };
         let (reply, outcome) = decide::prioritize(&view, &placement(), &body).unwrap();
@@ -156,7 +157,7 @@ impl World {
         let answer: Value = serde_json::from_slice(&crate::probe::ProbeResponse::of(reply).whole()).unwrap();
         let total = |node: usize| {
             let used = 400 * self.bound[node] / usize::try_from(self.cores[node]).unwrap();
-            // Its processors are all asked for: it would not have been a candidate.
+            // All of the node's cores are requested: kube-scheduler would not have sent it as a candidate.
             let spare = u64::try_from(100_usize.checked_sub(used)?).unwrap();
             Some(answer[node]["score"].as_u64().unwrap() * 10 + if plugins { spare } else { 0 })
         };
@@ -168,7 +169,7 @@ impl World {
         best[usize::try_from(self.dice % u64::try_from(best.len()).unwrap()).unwrap()]
     }
 
-    /// The watch tells of a pod, or of its binding.
+    /// The watch reports a pod, or its binding.
     fn see(&mut self, number: usize, node: Option<usize>) {
         let mut told = pod(number);
         told["spec"]["nodeName"] = json!(node.map(name));
@@ -183,7 +184,7 @@ impl World {
         self.expected.settle(&round.bound);
     }
 
-    /// For each kind: its most pods on a node, and those of the node in its middle.
+    /// For each kind: the most pods on one node, and the median.
     fn most_and_middle(&self) -> Vec<(usize, usize)> {
         let kinds = self.kinds.iter().max().map_or(0, |last| last + 1);
         let of = |kind| {
@@ -195,7 +196,7 @@ impl World {
         (0..kinds).map(of).collect()
     }
 
-    /// The deviation of what the nodes would draw with their pods, in percent of their caps.
+    /// The standard deviation of what the nodes would draw with their pods, in percent of their caps.
     fn deviation(&self) -> f64 {
         let used: Vec<f64> = (0..self.bound.len())
             .map(|node| {
@@ -236,10 +237,12 @@ fn a_burst_spreads_although_its_bindings_are_seen_late() {
                     seen.push((pods, deviation));
                 }
                 let [(_, before), (pods, after)] = seen.as_slice() else { panic!("two") };
-                // As even as if every binding were seen at once: a pod or two more than its like got.
+                // As even as if every binding were seen at once: no node has more than three pods above the median of
+                // its kind.
                 assert!(pods.iter().all(|(most, middle)| most - middle <= 3), "{what} {lag}: {pods:?}");
                 assert!(*after < 6.0, "{what} {lag}: {after}");
-                // And it can be seen here that without it they herd.
+                // Without the expectations the pods crowd onto a few nodes, which proves that the test can show the
+                // difference.
                 assert!(plugins || lag < 10 || *before > 2.0 * after, "{what} {lag}: {before} {after}");
             }
         }
@@ -259,7 +262,7 @@ fn a_burst_spreads_although_the_watch_tells_of_its_pods_late() {
             };
             let (used, pods, deviation) = run(AGE, behind, lag);
             println!("| {what} | {behind} | {lag} | {used} | {pods:?} | {deviation:.1} |");
-            // What counts begins as late as the watch tells of the pods, and no longer as late as it tells of their bindings.
+            // Counting begins when the watch reports the pods, not when it reports their bindings.
             let (_, _, as_bound) = run(Duration::ZERO, 0, behind);
             let (_, _, without) = run(Duration::ZERO, 0, lag);
             assert!(deviation <= as_bound + 1.0, "{what} {behind}: {deviation}, {as_bound}");

@@ -1,4 +1,4 @@
-//! A request and a snapshot into an answer. Nothing here waits, locks, or reads a clock.
+//! Turns a request and a snapshot into an answer. Nothing here waits, locks, or reads a clock.
 
 mod filter;
 pub(crate) use filter::judge;
@@ -19,16 +19,16 @@ use joulie_core::placement::demand::{MilliCores, PodDemand};
 use joulie_core::placement::score::PodTerms;
 use power_units::Watts;
 
-/// What a pod is to a decision.
+/// What a decision needs to know of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) class: WorkloadClass,
-    /// Whether its annotation is one of the two words, or missing.
+    /// Whether the class annotation has one of its two valid values, or is missing.
     pub(crate) recognised: bool,
     pub(crate) terms: PodTerms,
 }
 
-/// What became of a request, beside its answer.
+/// What a request led to, besides its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
     pub(crate) asked: Asked,
@@ -36,7 +36,7 @@ pub(crate) struct Outcome {
     pub(crate) rejected: [u32; 4],
     /// Candidates that were scored as unknown.
     pub(crate) unknown: u32,
-    /// Where kube-scheduler is likely to put the pod after this answer, if that can be told.
+    /// The node on which kube-scheduler is likely to put the pod after this answer, if it can be predicted.
     pub(crate) offer: Option<Offer>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn prioritize(
     Ok(prioritize::answer(view, placement, &message, (pod, &asked)))
 }
 
-/// The pod of a request; none asks for nothing and is standard.
+/// The pod's class and terms. A request without a pod requests nothing and is standard.
 pub(crate) fn asked(
     message: &Message<'_>,
     placement: &PlacementSettings,
@@ -79,7 +79,7 @@ pub(crate) fn asked(
     Ok((uid, Asked { class: class.class, recognised: class.recognised, terms }))
 }
 
-/// The pod on the node of this number, unless it is known to add nothing there.
+/// An offer of this node to the pod, unless the pod is known to add nothing there.
 fn offer(snapshot: &Snapshot, pod: Option<PodUid>, number: usize) -> Option<Offer> {
     let (pod, node) = (pod?, NodeKey(u32::try_from(number).ok()?));
     let watts = snapshot.adds(pod, node);
@@ -89,15 +89,15 @@ fn offer(snapshot: &Snapshot, pod: Option<PodUid>, number: usize) -> Option<Offe
 /// One candidate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Candidate {
-    /// All of it, as it is in the body: an object, or a name with its quotes.
+    /// The whole candidate as it is in the body: an object, or a name with its quotes.
     pub(crate) raw: Span,
-    /// Its name, in the body; empty where it has none.
+    /// The name's span in the body; empty if it has none.
     pub(crate) name: Span,
     pub(crate) escaped: bool,
 }
 
 impl Candidate {
-    /// Its number.
+    /// The node's number.
     pub(crate) fn number(&self, index: &Index, body: &[u8]) -> Option<usize> {
         if self.escaped {
             return index.find(text(body, self.name, true).as_bytes());
@@ -129,7 +129,7 @@ pub(crate) fn candidates(candidates: &Candidates) -> Listed<'_> {
 }
 
 impl Listed<'_> {
-    /// So many of those that are left.
+    /// The first `count` of the remaining candidates.
     fn first(self, count: usize) -> Self {
         match self {
             Self::None => Self::None,
@@ -140,7 +140,7 @@ impl Listed<'_> {
         }
     }
 
-    /// The object at this place of those that are left, where they are objects.
+    /// The object at this position among the remaining candidates, if they are objects.
     pub(crate) fn object<'b>(&self, place: usize, body: &'b [u8]) -> Option<&'b [u8]> {
         match self {
             Self::None | Self::Names(..) => None,
@@ -148,7 +148,7 @@ impl Listed<'_> {
         }
     }
 
-    /// The name of the candidate at this place of those that are left.
+    /// The name of the candidate at this position among the remaining ones.
     pub(crate) fn name(&self, place: usize) -> Option<Span> {
         match self {
             Self::None => None,
@@ -157,7 +157,7 @@ impl Listed<'_> {
         }
     }
 
-    /// The candidate at this place of those that are left.
+    /// The candidate at this position among the remaining ones.
     pub(crate) fn at(&self, place: usize) -> Option<Candidate> {
         match self {
             Self::None => None,
@@ -201,10 +201,10 @@ impl ExactSizeIterator for Listed<'_> {}
 pub(crate) struct Numbered<'c> {
     index: &'c Index,
     body: &'c [u8],
-    /// Those that were not looked up yet.
+    /// Candidates that were not looked up yet.
     left: Listed<'c>,
     numbers: Numbers,
-    /// How many were looked up together, and how many of them were handed out.
+    /// How many were looked up together, and how many of them were returned.
     count: usize,
     used: usize,
 }
@@ -216,8 +216,8 @@ impl<'c> Numbered<'c> {
         Self { index, body: message.body, left, numbers: Numbers::NONE, count: 0, used: 0 }
     }
 
-    /// The next candidates, as many as are looked up together, and their numbers. Not to be mixed with numbers one by one: of
-    /// those that were looked up none is handed out again.
+    /// The next candidates, as many as are looked up together, and their numbers. Do not mix it with the iterator:
+    /// candidates that one of them has looked up are not returned by the other.
     pub(crate) fn some(&mut self) -> Option<(Listed<'c>, &Numbers)> {
         let some = self.left.clone();
         self.look_up();
@@ -286,7 +286,7 @@ mod tests {
         let fleet = Arc::new(Fleet { index, ..Fleet::default() });
         let snapshot = Snapshot { fleet, ..Snapshot::nothing() };
         for escaped in [1, 7, 1_000] {
-            // One of so many is written with an escape; the last is nobody's.
+            // One name in `escaped` is written with an escape; the last name is not a known node.
             let quoted = (1..=200).map(|node| {
                 if node % escaped == 0 { format!(r#""\u006e-{node}""#) } else { format!(r#""n-{node}""#) }
             });

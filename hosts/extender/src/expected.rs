@@ -1,22 +1,22 @@
-//! What our own answers lead us to expect: a pod that was just scored will be bound to the node that was offered as the
+//! Predicts bindings from our own answers: a pod that was just scored is expected on the node that was offered as the
 //! best one.
 //!
-//! Between an answer and the watch that tells of the binding pass some ten milliseconds, in which kube-scheduler asks
-//! for the next pods. Without more all of them would be told that the same node is the best. So a pod's watts are
-//! *expected* on the node that it was offered, from the answer on, until its binding is seen, here or elsewhere, or
-//! some seconds have passed.
+//! Some ten milliseconds pass between an answer and the watch event that reports the binding. Meanwhile
+//! kube-scheduler asks for the next pods, and all of them would be offered the same node. Therefore a pod's watts are
+//! *expected* on the node that it was offered, until its binding is seen, on that node or another one, or until some
+//! seconds have passed.
 //!
-//! Scores alone go by it. An expectation is a guess, and whoever reaches the port can make us guess: it never keeps a pod
-//! from a node.
+//! Expectations affect scores only. An expectation is a guess that anyone who reaches the port can cause, so it never
+//! keeps a pod from a node.
 //!
-//! kube-scheduler's watch may be ahead of ours, and then it asks about a pod that ours has not told of. Such an answer is
-//! kept, and weighs nothing until ours tells of a pod with that UID that waits for a node; from then on it weighs what that
-//! object asks for. So an answer about a pod that somebody made up never weighs anything, and all of them together have a
-//! bound of their own.
+//! kube-scheduler's watch may be ahead of ours, so that it asks about a pod that our watch has not reported yet. Such
+//! an answer is kept with a weight of zero until our watch reports a pod with that UID that waits for a node. From
+//! then on it weighs what that object requests. So an answer about an invented pod never weighs anything, and the
+//! number of such answers has a bound of its own.
 //!
-//! Those that stand are an immutable list behind an atomic pointer: whoever offers puts a new list in the place of the
-//! one that it saw, and tries again if somebody else was faster. Nobody waits for a lock. A pod stands in it once, by its
-//! UID, and the list is bounded: beyond that the oldest of its kind is forgotten.
+//! The expectations are an immutable list behind an atomic pointer: each offer replaces the list that it read by a
+//! new one, and tries again if another thread was faster. Nobody waits for a lock. A pod is listed once, by its UID.
+//! The list is bounded: when it is full, the oldest entry of the same kind is dropped.
 
 use arc_swap::{ArcSwap, Guard};
 use host_kit::clock::Mono;
@@ -26,22 +26,23 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many pods that are known stand at most. kube-scheduler binds some hundred pods a second, and a binding is seen well
-/// within one.
+/// The most expectations of known pods. kube-scheduler binds some hundred pods a second, and a binding is seen well
+/// within a second.
 const MOST: usize = 1024;
-/// And how many that are not known. As many are decided on while our watch is half a second behind kube-scheduler's.
+/// The most expectations of unknown pods. About that many are decided on while our watch is half a second behind
+/// kube-scheduler's.
 const UNKNOWN_MOST: usize = 256;
 
-/// A pod, and the node that it was offered as the best.
+/// A pod and the node that it was offered as the best one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Offer {
     pub(crate) pod: PodUid,
     pub(crate) node: NodeKey,
-    /// What it would add there; nothing is known of a pod that the watch has not told of.
+    /// The watts that the pod would add there; `None` while the watch has not reported the pod.
     pub(crate) watts: Option<Watts>,
 }
 
-/// Those that stand, the oldest first.
+/// The current expectations, the oldest first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Expectations(Vec<Expectation>);
 
@@ -58,25 +59,25 @@ impl Expectation {
 }
 
 impl Expectations {
-    /// Those of other pods that weigh something at this moment, and what. A pod that is asked for again does not stand in
-    /// its own way.
+    /// The nodes and watts of other pods' expectations that weigh something now. A pod that is asked about again does
+    /// not count against itself.
     pub(crate) fn of_others(&self, pod: Option<PodUid>, now: Mono) -> impl Iterator<Item = (NodeKey, Watts)> {
         let stands = move |one: &&Expectation| one.until > now && Some(one.offer.pod) != pod;
         self.0.iter().filter(stands).filter_map(|one| Some((one.offer.node, one.offer.watts?)))
     }
 
-    /// How many answers are about pods that are not known.
+    /// How many answers are about pods that are not known yet.
     pub(crate) fn unknown(&self, now: Mono) -> usize {
         self.0.iter().filter(|one| one.until > now && !one.is_known()).count()
     }
 
-    /// With one more, which replaces an older one of the same pod.
+    /// A copy with one more offer, which replaces an older one for the same pod.
     fn with(&self, offer: Offer, now: Mono, until: Mono) -> Self {
         let others = self.0.iter().filter(|one| one.until > now && one.offer.pod != offer.pod).copied();
         Self::bounded(others.chain([Expectation { offer, until }]))
     }
 
-    /// Those that there is room for. Pods that are not known take none from those that are.
+    /// The newest expectations within the bounds. Unknown pods never displace known ones.
     fn bounded(all: impl Iterator<Item = Expectation> + Clone) -> Self {
         let known = all.clone().filter(Expectation::is_known).count();
         let unknown = all.clone().count().saturating_sub(known);
@@ -93,19 +94,19 @@ impl Expectations {
     }
 }
 
-/// Where they stand. Clones are the same.
+/// The shared list of expectations. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Expected {
     standing: Arc<ArcSwap<Expectations>>,
     age_max: Duration,
 }
 
-/// What became of answers that weigh nothing any longer because of their age, or for want of room.
+/// How many expectations were dropped because of their age, or because the list was full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Forgotten {
     /// About pods that are known.
     pub(crate) known: u64,
-    /// About pods that the watch has not told of.
+    /// About pods that the watch has not reported.
     pub(crate) unknown: u64,
 }
 
@@ -119,28 +120,28 @@ impl Forgotten {
     }
 }
 
-/// What became of expectations whose pods were seen bound.
+/// Expectations that ended because their pods were seen bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct BoundCounts {
-    /// To the node that was expected.
+    /// Bound to the expected node.
     pub(crate) met: u64,
-    /// To another one.
+    /// Bound to another node, or gone.
     pub(crate) elsewhere: u64,
 }
 
 impl Expected {
-    /// Nothing is expected. A pod is for `age_max` at most; zero for never.
+    /// An empty list. A pod is expected for at most `age_max`; zero disables expectations.
     pub(crate) fn new(age_max: Duration) -> Self {
         Self { standing: Arc::default(), age_max }
     }
 
-    /// Those that stand. To be read *before* the snapshot: a pod that was seen bound meanwhile then counts twice for one
-    /// answer; the other way round it would not count at all.
+    /// The current expectations. Load them *before* the snapshot: then a pod that is seen bound in between counts
+    /// twice for one answer. In the other order it would not count at all.
     pub(crate) fn load(&self) -> Guard<Arc<Expectations>> {
         self.standing.load()
     }
 
-    /// Expects a pod where it was offered. What had to be forgotten for it.
+    /// Expects a pod on the node that it was offered. Returns what was dropped for it.
     pub(crate) fn offer(&self, offer: Offer, now: Mono) -> Forgotten {
         if self.age_max.is_zero() {
             return Forgotten::default();
@@ -154,8 +155,9 @@ impl Expected {
         Forgotten::of(before.0.iter().filter(alike).skip(most.saturating_sub(1)))
     }
 
-    /// What the watch tells by now of pods that were not known: those that wait for a node weigh from here on what they add
-    /// to the node that they were offered, and those that add nothing there are forgotten. Who had to be forgotten for them.
+    /// Updates unknown pods that the watch has reported by now. Those that wait for a node weigh from now on what
+    /// they add to the node that they were offered; those that add nothing there are dropped. Returns what was
+    /// dropped because the list was full.
     pub(crate) fn tell(&self, weigh: impl Fn(PodUid, NodeKey) -> Option<Watts>) -> Forgotten {
         let told = |one: &Expectation| match one.offer {
             Offer { pod, node, watts: None } => weigh(pod, node),
@@ -178,7 +180,7 @@ impl Expected {
         forgotten
     }
 
-    /// These pods were seen bound to these nodes, and count there.
+    /// Ends the expectations of pods that were seen bound: their watts count on their nodes by now.
     pub(crate) fn settle(&self, bound: &BTreeMap<PodUid, Option<NodeKey>>) -> BoundCounts {
         let mut settled = BoundCounts::default();
         for Expectation { offer, .. } in self.keep(|one| !bound.contains_key(&one.offer.pod)) {
@@ -191,17 +193,17 @@ impl Expected {
         settled
     }
 
-    /// Forgets those that stood for long enough; how many.
+    /// Drops the expectations that are too old, and returns how many.
     pub(crate) fn sweep(&self, now: Mono) -> Forgotten {
         Forgotten::of(self.keep(|one| one.until > now).iter())
     }
 
-    /// These numbers are given to other nodes next.
+    /// Drops the expectations on nodes whose numbers will be reused for other nodes.
     pub(crate) fn nodes_gone(&self, nodes: &[NodeKey]) {
         self.keep(|one| !nodes.contains(&one.offer.node));
     }
 
-    /// Forgets the others, and returns them.
+    /// Keeps the expectations that `keeps` selects, and returns the others.
     fn keep(&self, keeps: impl Fn(&Expectation) -> bool) -> Vec<Expectation> {
         if self.standing.load().0.iter().all(&keeps) {
             return Vec::new();
@@ -230,7 +232,7 @@ mod tests {
         Offer { watts: Some(Watts::from_int(10)), ..unknown(pod, node) }
     }
 
-    /// Of a pod that the watch has not told of.
+    /// An offer to a pod that the watch has not reported.
     fn unknown(pod: u128, node: u32) -> Offer {
         Offer { pod: PodUid(pod), node: NodeKey(node), watts: None }
     }
@@ -247,7 +249,7 @@ mod tests {
         pairs
     }
 
-    /// The watch tells of these pods, each of which adds so many watts wherever it is.
+    /// The watch reports these pods, each of which adds this many watts on any node.
     fn tell(expected: &Expected, pods: std::ops::Range<u128>, watts: i32) -> Forgotten {
         expected.tell(|pod, _| pods.contains(&pod.0).then(|| Watts::from_int(watts)))
     }
@@ -268,7 +270,7 @@ mod tests {
         expected.offer(offer(1, 7), at(0));
         expected.offer(offer(2, 7), at(1));
         assert_eq!(standing(&expected, None, 4_999).len(), 2);
-        // Whether or not anybody has swept.
+        // Whether or not `sweep` was called.
         assert_eq!(standing(&expected, None, 5_000), [(2, 7)]);
         assert_eq!(expected.sweep(at(5_000)), Forgotten { known: 1, unknown: 0 });
         assert_eq!(expected.sweep(at(5_001)), Forgotten { known: 1, unknown: 0 });
@@ -293,7 +295,7 @@ mod tests {
     fn however_many_uids_come_no_more_room_is_taken() {
         let expected = Expected::new(AGE);
         let (mut forgotten, uids) = (0, 10_000);
-        // All within the time for which they stand.
+        // All within the maximum age.
         for pod in 0..uids {
             forgotten += expected.offer(offer(pod, 7), at(0)).known;
             assert!(expected.load().0.capacity() <= MOST);
@@ -312,7 +314,7 @@ mod tests {
             assert_eq!(expected.offer(unknown(pod, 7), at(0)), NONE);
         }
         assert_eq!((standing(&expected, None, 1), expected.load().unknown(at(1))), (vec![], 3));
-        // By what the object asks for, and for no longer than an answer about a known pod.
+        // It weighs what the object requests, and lasts no longer than an answer about a known pod.
         assert_eq!(tell(&expected, 1..3, 25), NONE);
         let all: Vec<_> = expected.load().of_others(None, at(4_999)).collect();
         assert_eq!(all, [(NodeKey(7), Watts::from_int(25)); 2]);
@@ -323,7 +325,7 @@ mod tests {
             expected.load().of_others(None, at(1)).map(|(_, watts)| watts).max(),
             Some(Watts::from_int(25))
         );
-        // A pod of which is heard when it is bound already.
+        // A pod that the watch reports only when it is bound already.
         let bound = [(PodUid(3), Some(NodeKey(7)))].into();
         assert_eq!(expected.settle(&bound), BoundCounts { met: 1, elsewhere: 0 });
         assert_eq!(expected.sweep(at(5_000)), Forgotten { known: 2, unknown: 0 });
@@ -351,7 +353,7 @@ mod tests {
         }
         assert_eq!(forgotten, Forgotten { known: 0, unknown: 10_000 - 256 });
         assert_eq!(standing(&expected, None, 2).len(), MOST);
-        // Those that are left are the last ones, and are forgotten in time. One that proves true takes the oldest's place.
+        // The last ones are left, and expire in time. One that becomes known displaces the oldest known one.
         assert_eq!(tell(&expected, known..known + 10_000 - 256, 10), NONE);
         assert_eq!(tell(&expected, known + 9_999..known + 10_000, 10), Forgotten { known: 1, unknown: 0 });
         let left = standing(&expected, None, 2);

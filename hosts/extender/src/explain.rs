@@ -1,7 +1,7 @@
-//! `/debug/scoring`: why nodes score as they do.
+//! `/debug/scoring`: explains the scores of the nodes.
 //!
-//! `GET` tells of every node, in the words of upstream's page and some more. `POST` with a request of kube-scheduler's
-//! tells what would become of that pod on each of its candidates, term by term.
+//! `GET` lists every node, with the fields of upstream's page and some more. `POST` with a request of
+//! kube-scheduler's shows how that pod would be judged on each of its candidates, term by term.
 
 use crate::decide::{self, Asked, candidates};
 use crate::scan::{Malformed, Message, text};
@@ -15,7 +15,7 @@ use power_units::Watts;
 use serde_json::{Map, Value, json};
 use std::fmt::Display;
 
-/// A number that can be shown, as JSON has it.
+/// A number as JSON; null if it cannot be represented.
 fn number(value: impl Display) -> Value {
     let value: Option<f64> = value.to_string().parse().ok();
     value.map_or(Value::Null, Value::from)
@@ -25,7 +25,7 @@ fn maybe(value: Option<impl Display>) -> Value {
     value.map_or(Value::Null, number)
 }
 
-/// What holds for all nodes.
+/// The part of the page that applies to all nodes.
 fn head(view: &View<'_>, placement: &PlacementSettings) -> Map<String, Value> {
     let snapshot = view.snapshot;
     let coefficients = &placement.scoring.coefficients;
@@ -126,7 +126,7 @@ fn because(freshness: Freshness) -> Option<String> {
     }
 }
 
-/// What would become of a request.
+/// How a request would be answered.
 pub(crate) fn request(
     view: &View<'_>,
     placement: &PlacementSettings,

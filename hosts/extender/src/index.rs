@@ -1,24 +1,24 @@
-//! Names of nodes, and the numbers that stand for them.
+//! Node names, and the numbers that represent them.
 //!
-//! A node keeps its number for as long as anything is known of it, so that what is kept by number can be carried
-//! from one snapshot to the next. A number that is free again is given to the next node.
+//! A node keeps its number as long as anything is known of it, so that data that is stored by number can be carried
+//! from one snapshot to the next. A free number is given to the next new node.
 
 use joulie_core::placement::assumed::{NodeKey, PodUid};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Who gives the numbers.
+/// Assigns the numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     names: Vec<Option<Arc<str>>>,
     numbers: BTreeMap<Arc<str>, u32>,
     free: Vec<u32>,
-    /// Changes whenever a name comes or goes.
+    /// Changes whenever a name is added or removed.
     revision: u64,
 }
 
 impl Registry {
-    /// The number of a node, which is given to it now if it has none.
+    /// The number of a node; assigns one if it has none.
     pub(crate) fn number(&mut self, name: &str) -> NodeKey {
         if let Some(&number) = self.numbers.get(name) {
             return NodeKey(number);
@@ -36,12 +36,12 @@ impl Registry {
         NodeKey(number)
     }
 
-    /// The number of a node that has one.
+    /// The number of a node, if it has one.
     pub(crate) fn find(&self, name: &str) -> Option<NodeKey> {
         self.numbers.get(name).copied().map(NodeKey)
     }
 
-    /// Takes the numbers of those back of which `is_known` says no, and returns them.
+    /// Frees the numbers of the nodes for which `is_known` returns false, and returns these numbers.
     pub(crate) fn retain(&mut self, is_known: impl Fn(&str, NodeKey) -> bool) -> Vec<NodeKey> {
         let mut gone = Vec::new();
         self.numbers.retain(|name, &mut number| {
@@ -61,7 +61,7 @@ impl Registry {
         gone
     }
 
-    /// How many numbers there are, free ones among them.
+    /// How many numbers exist, including free ones.
     pub(crate) fn len(&self) -> usize {
         self.names.len()
     }
@@ -76,16 +76,16 @@ impl Registry {
     }
 }
 
-/// Finds numbers by names, without a change from then on.
+/// Finds numbers by names. It is immutable.
 ///
-/// Two small tables and no texts: of some thousand nodes both stay close to the processor, which the texts would not. So
-/// a name is known by its *fingerprint*, one of 2⁶⁴. Two of 5,000 nodes have the same fingerprint in one of 10¹² clusters, and a name that
-/// is not known is taken for one that is in one of 10¹⁹ look-ups. Who names nodes is trusted.
+/// Two small tables and no texts: for some thousand nodes both stay in the processor's caches, which texts would not.
+/// A name is represented by its *fingerprint* of 64 bits. Among 5,000 nodes two have the same fingerprint in one of
+/// 10¹² clusters; an unknown name is taken for a known one in one of 10¹⁹ look-ups. Whoever names nodes is trusted.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    /// A power of two, at most half full; where nobody is, `NOBODY`.
+    /// The size is a power of two, at most half of it is used; an empty slot holds `NOBODY`.
     slots: Box<[u32]>,
-    /// By number.
+    /// By node number.
     fingerprints: Box<[u64]>,
 }
 
@@ -113,13 +113,13 @@ impl Index {
         Self { slots, fingerprints }
     }
 
-    /// The number of a node, as a place in a list.
+    /// The number of a node, as an index into a list.
     pub(crate) fn find(&self, name: &[u8]) -> Option<usize> {
         known(self.find_fingerprint(fingerprint(name)))
     }
 
-    /// The numbers of so many nodes, or of as many as there are. First all fingerprints and then all numbers: to find a number is to
-    /// wait for memory, and with nothing between them the processor waits for many at once.
+    /// The numbers of up to [`AT_ONCE`] nodes. It computes all fingerprints first and finds all numbers then: a
+    /// look-up waits for memory, and without other work in between the processor waits for many of them at once.
     #[inline]
     pub(crate) fn find_all<'n>(&self, names: impl Iterator<Item = &'n [u8]>) -> Numbers {
         let (mut fingerprints, mut count) = ([0; AT_ONCE], 0);
@@ -138,7 +138,7 @@ impl Index {
     fn find_fingerprint(&self, fingerprint: u64) -> u32 {
         let mut at = place(fingerprint, self.slots.len());
         while let Some(&number) = self.slots.get(at) {
-            // Nobody has no fingerprint.
+            // `NOBODY` has no fingerprint.
             match usize::try_from(number).ok().and_then(|number| self.fingerprints.get(number)) {
                 Some(&known) if known == fingerprint => return number,
                 Some(_) => at = (at + 1) & (self.slots.len() - 1),
@@ -149,20 +149,20 @@ impl Index {
     }
 }
 
-/// What a look-up of several nodes found.
+/// The result of looking up several nodes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Numbers([u32; AT_ONCE]);
 
 impl Numbers {
     pub(crate) const NONE: Self = Self([NOBODY; AT_ONCE]);
 
-    /// The numbers of all of them, as places in a list.
+    /// All numbers, as indices into a list.
     #[inline]
     pub(crate) fn each(&self) -> impl Iterator<Item = Option<usize>> {
         self.0.iter().copied().map(known)
     }
 
-    /// The number of one of them, as a place in a list.
+    /// One of the numbers, as an index into a list.
     #[inline]
     pub(crate) fn at(&self, place: usize) -> Option<usize> {
         self.0.get(place).copied().and_then(known)
@@ -178,7 +178,7 @@ fn place(fingerprint: u64, slots: usize) -> usize {
     usize::try_from(fingerprint & u64::from(u32::MAX)).unwrap_or(0) & slots.wrapping_sub(1)
 }
 
-/// Sixteen bytes at a time, multiplied to twice their width; the last sixteen may overlap those before.
+/// Mixes sixteen bytes at a time; the last sixteen may overlap the ones before.
 #[inline]
 fn fingerprint(bytes: &[u8]) -> u64 {
     let length = u64::try_from(bytes.len()).unwrap_or(0);
@@ -186,7 +186,7 @@ fn fingerprint(bytes: &[u8]) -> u64 {
     let last = match bytes.last_chunk::<16>() {
         Some(last) => {
             let (mut blocks, _) = bytes.as_chunks::<16>();
-            // Names that a cloud gives have that many, and a loop costs more.
+            // Node names of cloud providers have this many bytes, and a loop would cost more.
             if let [first, second, others @ ..] = blocks {
                 state = mixed(second, mixed(first, state));
                 blocks = others;
@@ -206,7 +206,7 @@ fn fingerprint(bytes: &[u8]) -> u64 {
     low ^ high
 }
 
-/// A number that is as good as drawn, and always the same for a node and a pod.
+/// A pseudo-random number that is always the same for the same node and pod.
 pub(crate) fn draw(name: &[u8], pod: PodUid) -> u64 {
     let (low, high) = mixed(&pod.0.to_le_bytes(), (fingerprint(name), KEYS[2]));
     low ^ high
@@ -214,7 +214,8 @@ pub(crate) fn draw(name: &[u8], pod: PodUid) -> u64 {
 
 const KEYS: [u64; 3] = [0x9E37_79B9_7F4A_7C15, 0xD6E8_FEB8_6659_FD93, 0xA076_1D64_78BD_642F];
 
-/// Both halves of the product go on. A factor of zero would swallow the other: one of 2⁶³ blocks makes it zero.
+/// Both halves of the product are kept. A factor of zero would erase the other factor: one of 2⁶³ blocks makes it
+/// zero.
 #[inline]
 fn mixed(block: &[u8; 16], (low, high): (u64, u64)) -> (u64, u64) {
     let (one, other) = halves(u128::from_le_bytes(*block));

@@ -1,21 +1,20 @@
-//! Kinds of hardware. What a pod would add to a node is the same on all nodes of a kind, and thousands of nodes are of a
-//! few kinds.
+//! Kinds of hardware. A pod adds the same watts to all nodes of a kind, and thousands of nodes have only a few kinds.
 
 use joulie_core::placement::estimate::{Coefficients, HardwareRecord, HardwareTerms};
 use joulie_core::placement::score::PodTerms;
 use power_units::Watts;
 use std::collections::BTreeMap;
 
-/// The kinds that there are, and the nodes of each.
+/// The kinds, and which kind each node has.
 #[derive(Debug, Default)]
 pub(crate) struct Kinds {
-    /// By the nodes' numbers.
+    /// The kind of each node, by node number.
     of: Box<[u32]>,
     all: Box<[HardwareTerms]>,
 }
 
 impl Kinds {
-    /// Of these nodes, by number; hardware that is not known is a kind too.
+    /// The kinds of these nodes, by number. Unknown hardware is a kind too.
     pub(crate) fn of<'h>(
         nodes: impl Iterator<Item = Option<&'h HardwareRecord>>,
         coefficients: &Coefficients,
@@ -33,7 +32,7 @@ impl Kinds {
         Self { of, all: all.into() }
     }
 
-    /// Weighs a pod on every kind.
+    /// Computes what a pod adds to a node of each kind.
     pub(crate) fn weigh(&self, pod: &PodTerms) -> Weighed<'_> {
         let (mut few, mut many) = ([Watts::ZERO; FEW], Vec::new());
         let weighed = self.all.iter().map(|terms| pod.on(terms).total());
@@ -45,14 +44,14 @@ impl Kinds {
         Weighed { of: &self.of, few, many }
     }
 
-    /// What a pod adds to the node of this number; nothing where there is none.
+    /// What a pod adds to the node of this number; zero if there is none.
     pub(crate) fn added(&self, number: usize, pod: &PodTerms) -> Watts {
         let kind = self.of.get(number).and_then(|&kind| usize::try_from(kind).ok());
         kind.and_then(|kind| self.all.get(kind)).map_or(Watts::ZERO, |terms| pod.on(terms).total())
     }
 }
 
-/// More kinds than these need memory of their own.
+/// More kinds than this need a heap allocation.
 const FEW: usize = 32;
 
 /// What a pod adds to the nodes.
@@ -64,7 +63,7 @@ pub(crate) struct Weighed<'k> {
 }
 
 impl Weighed<'_> {
-    /// To the node of this number; nothing where there is none.
+    /// The watts that it adds to the node of this number; zero if there is none.
     #[inline]
     pub(crate) fn on(&self, number: usize) -> Watts {
         let kind = self.of.get(number).and_then(|&kind| usize::try_from(kind).ok());

@@ -1,19 +1,20 @@
 //! Filters and scores nodes for kube-scheduler by their power.
 //!
 //! ```text
-//! watches ──► rows ──► keeper ──► Snapshot (immutable) ──► decide(snapshot, request) ──► answer
+//! watches ──► rows ──► SnapshotBuilder ──► Snapshot (immutable) ──► decide(snapshot, request) ──► answer
 //! ```
 //!
-//! - [`settings`]: what an operator may choose;
-//! - `rows`: what is kept of NodeTwins, NodeHardwares, nodes, pods and the plan's Lease;
-//! - `snapshot_builder`, `node_store`, `assumed_ledger`, `index`, `snapshot`: the picture of all nodes, worked out whenever something changes, and the watts
-//!   of pods that no sample shows yet;
-//! - `queue`, `expected`: the pods that wait for a node, and those of them that were just scored and are on their way;
-//! - `scan`: what is asked, found in the body without a copy of it;
+//! - [`settings`]: the settings;
+//! - `rows`: the data kept from NodeTwins, NodeHardwares, nodes, pods and the plan's Lease;
+//! - `snapshot_builder`, `node_store`, `assumed_ledger`, `index`, `snapshot`: the snapshot of all nodes, computed
+//!   whenever something changes, and the watts of pods that no sample includes yet;
+//! - `queue`, `expected`: the pods that wait for a node, and those of them that were just scored and are not bound
+//!   yet;
+//! - `scan`: parses the request in its body without a copy;
 //! - `decide`, `reply`: filter and prioritize;
-//! - `routes`, `explain`, `metrics`: the two ports.
+//! - `routes`, `explain`, `metrics`: what the two ports serve.
 //!
-//! A request takes no lock, asks nobody and waits for nothing: it loads the picture, and answers. It does no API call and
+//! A request takes no lock, makes no API call and waits for nothing: it loads the snapshot, and answers. The extender
 //! never writes to the cluster.
 
 mod assumed_ledger;

@@ -1,7 +1,7 @@
-//! What the extender counts. The names that upstream's dashboards ask for are kept, with closed labels.
+//! The extender's metrics. The names that upstream's dashboards use are kept, with closed labels.
 //!
-//! A request adds to a few atomics and nothing else. What is said of each node is worked out when somebody asks, from the
-//! snapshot, for a pod like the last one of each class: so a node that is gone has no series, and nothing is written
+//! A request increments a few atomics and does nothing else. The series of each node are computed at a scrape, from
+//! the snapshot, for a pod like the last one of each class: so a removed node has no series, and nothing is written
 //! per node and request.
 
 mod latency;
@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 closed_label! {
-    /// What a request asks.
+    /// The two kinds of request.
     pub(crate) enum Verb {
         Filter = "filter",
         Prioritize = "prioritize",
@@ -37,7 +37,7 @@ closed_label! {
 }
 
 closed_label! {
-    /// A pod's class, or that its annotation says something else.
+    /// A pod's class, or that its annotation has another value.
     pub(crate) enum ClassLabel {
         Performance = "performance",
         Standard = "standard",
@@ -48,16 +48,16 @@ closed_label! {
 closed_label! {
     /// Why a request was not answered.
     pub(crate) enum Refusal {
-        /// It is no request.
+        /// The body is no valid request.
         Malformed = "malformed",
-        /// Nothing is known yet.
+        /// The extender has not read the cluster yet.
         NotSynced = "not_synced",
     }
 }
 
 closed_label! {
-    /// A kind of which an object may be unreadable. Nodes and Leases have nothing that could be; a pod that cannot be read
-    /// is counted where it comes in (`joulie_reflector_malformed`).
+    /// A kind whose objects may be unreadable. Nodes and Leases have no field that could be; an unreadable pod is
+    /// counted where it is received (`joulie_reflector_malformed`).
     pub(crate) enum Kind {
         /// NodeTwin.
         Twin = "NodeTwin",
@@ -67,15 +67,15 @@ closed_label! {
 }
 
 closed_label! {
-    /// What became of a pod that was expected on a node.
+    /// How the expectation of a pod on a node ended.
     pub(crate) enum Fate {
-        /// It was seen bound to it.
+        /// The pod was seen bound to that node.
         Met = "met",
-        /// It was seen bound to another one, or is gone.
+        /// The pod was seen bound to another node, or is gone.
         Elsewhere = "elsewhere",
-        /// It was not seen in time.
+        /// No binding was seen in time.
         Expired = "expired",
-        /// It was forgotten for want of room.
+        /// It was dropped because the list was full.
         Displaced = "displaced",
         /// No pod of that UID was seen to wait for a node, so it never counted.
         Unknown = "unknown",
@@ -119,12 +119,12 @@ label_set! {
     }
 }
 
-/// What is counted. Clones count together.
+/// The extender's counters. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Metrics(Arc<All>);
 
 struct All {
-    /// By verb and class: handles, so that no table of series is looked into for a request.
+    /// By verb and class. These are handles, so that a request looks up no series.
     requests: [[Counter; 3]; 2],
     latency: [[Latency; 3]; 2],
     rejected: [Counter; 4],
@@ -143,7 +143,7 @@ struct All {
 }
 
 impl Metrics {
-    /// Registers what is counted.
+    /// Registers the counters.
     pub(crate) fn register(registry: &mut MetricsRegistry) -> Self {
         let requests = [
             by_class(registry, "joulie_scheduler_filter_requests", "Filter requests answered"),
@@ -201,7 +201,7 @@ impl Metrics {
         Self(all)
     }
 
-    /// Registers what is worked out when somebody asks.
+    /// Registers what is computed at a scrape.
     pub(crate) fn register_nodes(
         &self,
         registry: &mut MetricsRegistry,
@@ -214,7 +214,7 @@ impl Metrics {
         registry.register_collector(Box::new(scrape), &nodes::ALL);
     }
 
-    /// A request was answered.
+    /// Counts a request that was answered.
     pub(crate) fn answered(&self, verb: Verb, outcome: &Outcome, took: Duration) {
         let (verb_at, class) = (place(verb), ClassLabel::of(&outcome.asked).place());
         if let Some(counter) = self.0.requests.get(verb_at).and_then(|all| all.get(class)) {
@@ -228,7 +228,7 @@ impl Metrics {
         }
         self.0.unknown.inc_by(u64::from(outcome.unknown));
         if let Some(last) = self.0.last.get(class).filter(|_| verb == Verb::Prioritize) {
-            // A burst of like pods writes once.
+            // A burst of equal pods writes once.
             let same = last.load().as_deref().is_some_and(|last| *last == outcome.asked);
             if !same {
                 last.store(Some(Arc::new(outcome.asked)));
@@ -236,19 +236,19 @@ impl Metrics {
         }
     }
 
-    /// Pods were expected, and others forgotten for them.
+    /// Counts expectations that were dropped for new ones.
     pub(crate) fn displaced(&self, forgotten: Forgotten) {
         self.ended(Fate::Displaced, forgotten.known);
         self.ended(Fate::Unknown, forgotten.unknown);
     }
 
-    /// Pods were seen bound.
+    /// Counts pods that were seen bound.
     pub(crate) fn settled(&self, settled: BoundCounts) {
         self.ended(Fate::Met, settled.met);
         self.ended(Fate::Elsewhere, settled.elsewhere);
     }
 
-    /// Pods were expected for long enough.
+    /// Counts expectations that expired.
     pub(crate) fn expired(&self, forgotten: Forgotten) {
         self.ended(Fate::Expired, forgotten.known);
         self.ended(Fate::Unknown, forgotten.unknown);
@@ -261,7 +261,7 @@ impl Metrics {
         }
     }
 
-    /// A request was not answered.
+    /// Counts a request that was not answered.
     pub(crate) fn refused(&self, verb: Verb, reason: Refusal) {
         let at = usize::from(reason == Refusal::NotSynced);
         if let Some(counter) = self.0.refused.get(place(verb)).and_then(|all| all.get(at)) {
@@ -269,7 +269,7 @@ impl Metrics {
         }
     }
 
-    /// So many objects of a kind are there and cannot be read. The log names them.
+    /// Sets how many objects of a kind exist and cannot be read. The log names them.
     pub(crate) fn unreadable(&self, kind: Kind, count: usize) {
         let at = usize::from(kind == Kind::Hardware);
         if let Some(gauge) = self.0.unreadable.get(at) {

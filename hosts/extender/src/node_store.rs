@@ -1,7 +1,7 @@
-//! All that is known of every node, by number, read from the rows of three kinds of objects.
+//! All data of every node, by number, from the rows of three kinds of objects.
 //!
-//! Mostly some twins have said something new and the nodes are the same: then only what these say is put in. To read all rows
-//! takes names to be found, which at 5,000 nodes is most of what a picture costs.
+//! Usually some twins have changed and the nodes are the same: then only those twins are applied. Reading all rows
+//! requires name look-ups, which at 5,000 nodes are most of the cost of a snapshot.
 
 use crate::index::Registry;
 use crate::rows::{EcoLabel, HardwareRow, TwinRow};
@@ -11,12 +11,12 @@ use joulie_core::placement::assumed::NodeKey;
 use joulie_core::placement::freshness::{Evidence, TelemetryFreshness};
 use std::collections::BTreeSet;
 
-/// The rows.
+/// The rows of the three kinds.
 pub(crate) struct NodeStore {
     pub(crate) twins: Rows<TwinRow>,
     pub(crate) hardware: Rows<HardwareRow>,
     pub(crate) labels: Rows<EcoLabel>,
-    /// Whether the rows, when all were read, told of each node that had a number, and at most one of a kind told of each.
+    /// Whether, when all rows were last read, every numbered node had a row and at most one row of each kind.
     is_plain: bool,
 }
 
@@ -29,8 +29,8 @@ impl NodeStore {
         self.twins.is_synced() && self.hardware.is_synced()
     }
 
-    /// The nodes as they were the last time, with what was told since. Nothing where a node may have come or gone, or may be
-    /// told of by two: then all rows are to be read.
+    /// The previous nodes with the changes since. `None` if a node may have been added or removed, or may be named by
+    /// two objects of a kind: then all rows must be read.
     pub(crate) fn amended(&mut self, registry: &Registry, nodes: &[Node]) -> Option<Box<[Node]>> {
         if !self.is_plain {
             return None;
@@ -46,13 +46,13 @@ impl NodeStore {
             |row| &row.node,
             |held| amend(&held.row.node, &|node| node.hardware = held.row.hardware),
         );
-        // Labels seldom come or go, and an object that has one may change in all else.
+        // Labels are seldom added or removed; an object with the label may change in every other field.
         let labels = follow(&mut self.labels, |_| "", |_| ());
         (twins && hardware && labels).then_some(nodes)
     }
 
-    /// Reads all rows. A node of which no row tells keeps its number while `is_assumed` says that pods are on their way
-    /// there; the numbers that are free again come back too.
+    /// Reads all rows. A node without any row keeps its number while `is_assumed` says that pods count there. Also
+    /// returns the numbers that are free again.
     pub(crate) fn read(
         &mut self,
         registry: &mut Registry,
@@ -70,7 +70,7 @@ impl NodeStore {
                     for name in &known {
                         registry.number(name);
                     }
-                    // Objects of a kind have names of their own: those that are called as their nodes name each once.
+                    // Objects of a kind have unique names. So if each is named as its node, each node is named once.
                     *is_plain = registry.iter().count() == known.len()
                         && twins.iter().all(|(key, held)| key.name == held.row.node)
                         && hardware.iter().all(|(key, held)| key.name == held.row.node);
@@ -80,7 +80,7 @@ impl NodeStore {
                             node.name = name.into();
                         }
                     }
-                    // Where two objects name one node the last by name counts.
+                    // If two objects name one node, the last one by name counts.
                     for held in twins.values().filter(|held| held.row.said.is_some()) {
                         if let Some(node) = place(&mut nodes, registry.number(&held.row.node)) {
                             hear(node, held);
@@ -103,8 +103,8 @@ impl NodeStore {
     }
 }
 
-/// Hands on the rows that have changed since the last time. False where that may be all, or an object has come or gone or
-/// tells of another node than before.
+/// Calls `change` for every row that has changed since the last call. Returns false if the changes may be incomplete,
+/// or if an object was added, was removed, or names another node than before.
 fn follow<R: Row>(
     rows: &mut Rows<R>,
     node: impl Fn(&R) -> &str,
@@ -115,7 +115,7 @@ fn follow<R: Row>(
         changes.iter().all(|told| {
             let (before, now) = match (told.before, told.now) {
                 (Some(before), Some(now)) => (before, now),
-                // An object that cannot be read, and never could.
+                // An object that cannot be read and never could be.
                 (None, None) => return true,
                 (Some(_), None) | (None, Some(_)) => return false,
             };
@@ -126,11 +126,11 @@ fn follow<R: Row>(
     is_followed.unwrap_or(true)
 }
 
-/// What a twin says of its node.
+/// Applies a twin to its node.
 fn hear(node: &mut Node, held: &CachedRow<TwinRow>) {
     let said = held.row.said;
     node.twin = said.map(|said| said.twin);
-    // What it says now cannot be read: the Lease says nothing of what it said before.
+    // The current status cannot be read, and the Lease does not vouch for the previous one.
     let stale = held.stale_since.map(|_| Evidence::Leased(TelemetryFreshness::Stale));
     node.evidence = said.map_or(Evidence::NoTwin, |said| stale.unwrap_or(said.evidence));
     node.sampled = said.and_then(|said| said.sampled);
@@ -148,7 +148,7 @@ mod tests {
     use serde_json::{Value, json};
     use std::collections::BTreeMap;
 
-    /// The objects of one kind, as a server has them.
+    /// The objects of one kind, as the server stores them.
     struct Kind<R> {
         by_hand: ByHand<R>,
         objects: BTreeMap<String, Value>,
@@ -178,7 +178,7 @@ mod tests {
         }
     }
 
-    /// A cluster, and who keeps the nodes of it and of nothing else.
+    /// A cluster, and the store of its nodes.
     struct World {
         twins: Kind<TwinRow>,
         hardware: Kind<HardwareRow>,
@@ -186,7 +186,7 @@ mod tests {
         store: NodeStore,
         registry: Registry,
         nodes: Box<[Node]>,
-        /// A node to which pods are on their way.
+        /// A node on which pods are assumed.
         assumed: &'static str,
         amended: usize,
     }
@@ -200,12 +200,12 @@ mod tests {
             Self { twins, hardware, labels, store, registry, nodes: [].into(), assumed: "", amended: 0 }
         }
 
-        /// Something happens: `dice` are drawn below 2¹⁶.
+        /// One random change: `dice` are drawn below 2¹⁶.
         fn happens(&mut self, dice: [usize; 4]) {
             let [what, node, value, rare] = dice;
             let name = format!("n{}", node % 6);
             let is_rare = rare.is_multiple_of(8);
-            // Seldom an object tells of another node than the one that it is called as.
+            // Occasionally an object names another node than its own name says.
             let told = if rare % 32 == 1 { format!("n{}", value % 6) } else { name.clone() };
             match what % 16 {
                 0..8 => {
@@ -246,7 +246,7 @@ mod tests {
             }
         }
 
-        /// Something may happen just before all rows are read.
+        /// Takes the nodes as the program does. A change may happen just before all rows are read.
         fn look(&mut self, between: Option<[usize; 4]>) {
             if let Some(nodes) = self.store.amended(&self.registry, &self.nodes) {
                 self.amended += 1;
@@ -258,7 +258,7 @@ mod tests {
             (self.nodes, _) = self.store.read(&mut self.registry, |number| Some(number) == assumed);
         }
 
-        /// What is known of each node now, read anew.
+        /// The current data of each node, read from scratch.
         fn truth(&self) -> BTreeMap<String, String> {
             let NodeStore { twins, hardware, labels, .. } = &self.store;
             let mut anew = NodeStore::new(twins.clone(), hardware.clone(), labels.clone());
@@ -294,7 +294,7 @@ mod tests {
             }
             amended += world.amended;
         }
-        // That it is mostly amended is what it is for.
+        // The store exists to make this the usual case.
         assert!(amended > 2_000, "{amended}");
     }
 }

@@ -1,4 +1,4 @@
-//! What measurements and fuzz targets reach in by. Nothing that runs in a cluster uses it.
+//! Access for measurements and fuzz targets. Nothing that runs in a cluster uses it.
 
 use crate::decide::{self, Outcome};
 use crate::expected::Expected;
@@ -24,7 +24,7 @@ use std::time::Duration;
 /// A candidate as the scanner found it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScannedNode {
-    /// Its name; empty where it has none.
+    /// Its name; empty if it has none.
     pub name: String,
     /// Where it is in the body.
     pub raw: Range<usize>,
@@ -42,7 +42,7 @@ pub struct Scanned {
 /// Scans a body.
 ///
 /// # Errors
-/// When the body is no request.
+/// If the body is no valid request.
 pub fn scan(body: &[u8]) -> Result<Scanned, String> {
     let message = Message::read(body).map_err(|why| why.to_string())?;
     let candidates = decide::candidates(&message.candidates).map(|candidate| ScannedNode {
@@ -53,10 +53,10 @@ pub fn scan(body: &[u8]) -> Result<Scanned, String> {
     Ok(Scanned { pod: message.pod.map(|pod| pod.get().to_owned()), candidates })
 }
 
-/// How many candidates a scan finds, and nothing else of it.
+/// Scans a body and returns only the number of candidates.
 ///
 /// # Errors
-/// When the body is no request.
+/// If the body is no valid request.
 pub fn count(body: &[u8]) -> Result<usize, String> {
     match Message::read(body).map_err(|why| why.to_string())?.candidates {
         Candidates::None => Ok(0),
@@ -65,7 +65,7 @@ pub fn count(body: &[u8]) -> Result<usize, String> {
     }
 }
 
-/// A picture that was not made by watches.
+/// A snapshot that was not built by watches.
 pub struct Picture {
     snapshot: Snapshot,
     expected: Expected,
@@ -73,7 +73,7 @@ pub struct Picture {
 }
 
 impl Picture {
-    /// Of nodes whose twins are fresh.
+    /// A snapshot of nodes with fresh twins.
     #[must_use]
     pub fn of(nodes: &[(String, TwinStatus, HardwareRecord)], placement: PlacementSettings) -> Self {
         let mut registry = Registry::default();
@@ -99,10 +99,10 @@ impl Picture {
         Self { snapshot, expected: Expected::new(EXPECTED), placement }
     }
 
-    /// With the pod of this request waiting for a node.
+    /// Adds the pod of this request to the pods that wait for a node.
     ///
     /// # Errors
-    /// When the body is no request; why.
+    /// If the body is no valid request; the text says why.
     pub fn with_pod_of(mut self, body: &[u8]) -> Result<Self, String> {
         let message = Message::read(body).map_err(|why| why.to_string())?;
         let (pod, asked) = decide::asked(&message, &self.placement).map_err(|why| why.to_string())?;
@@ -110,18 +110,18 @@ impl Picture {
         Ok(self)
     }
 
-    /// The answer to filter, in the pieces that go onto the wire.
+    /// The answer to filter, in the pieces that are sent.
     ///
     /// # Errors
-    /// When the body is no request; why.
+    /// If the body is no valid request; the text says why.
     pub fn filter(&self, body: &Bytes) -> Result<ProbeResponse, String> {
         self.decide(decide::filter, body)
     }
 
-    /// The answer to prioritize. The pod is expected where it scored best, as it is by the program.
+    /// The answer to prioritize. The pod is then expected on its best node, as in the program.
     ///
     /// # Errors
-    /// When the body is no request; why.
+    /// If the body is no valid request; the text says why.
     pub fn prioritize(&self, body: &Bytes) -> Result<ProbeResponse, String> {
         self.decide(decide::prioritize, body)
     }
@@ -139,7 +139,7 @@ impl Picture {
 
 type Decide = fn(&View<'_>, &PlacementSettings, &Bytes) -> Result<(Reply, Outcome), Malformed>;
 
-/// No time passes here.
+/// The clock does not advance here.
 const EXPECTED: Duration = Duration::from_secs(1);
 
 /// An answer in pieces.
@@ -152,7 +152,7 @@ impl ProbeResponse {
         Self(reply)
     }
 
-    /// All pieces as one.
+    /// All pieces joined.
     #[must_use]
     pub fn whole(mut self) -> Vec<u8> {
         let mut all = Vec::new();

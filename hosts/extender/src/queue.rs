@@ -1,17 +1,17 @@
-//! The pods that wait for a node, as the watch tells of them.
+//! The pods that wait for a node, as the watch reports them.
 //!
-//! An answer counts for other pods only when it is about one of these, and with the watts that the object asks for: whoever
-//! reaches the port can make up requests, and cannot make up pods (docs/adr/0011).
+//! An answer affects the scores of other pods only if it is about one of these, and with the watts that the object
+//! requests: whoever reaches the port can invent requests, but not pods (docs/adr/0011).
 
 use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::score::PodTerms;
 
-/// Those that wait, by UID.
+/// The waiting pods, sorted by UID.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Queue(Box<[(PodUid, PodTerms)]>);
 
 impl Queue {
-    /// What the pod asks for, if it is one of them.
+    /// What the pod requests, if it is one of them.
     pub(crate) fn find(&self, pod: PodUid) -> Option<&PodTerms> {
         let at = self.0.binary_search_by_key(&pod, |(uid, _)| *uid).ok()?;
         self.0.get(at).map(|(_, terms)| terms)

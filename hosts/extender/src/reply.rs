@@ -1,4 +1,4 @@
-//! Bodies of answers: stretches of the request and of what was written, one behind the other, without a copy.
+//! Bodies of answers: a sequence of ranges of the request and of generated text, without a copy.
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
@@ -9,14 +9,14 @@ use std::task::{Context, Poll};
 /// The body.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
-    /// Before the others. An answer of one piece needs no list.
+    /// The first piece. An answer of one piece needs no list.
     first: Option<Bytes>,
     more: std::vec::IntoIter<Bytes>,
     left: u64,
 }
 
 impl Reply {
-    /// These pieces; empty ones are left out.
+    /// A body of these pieces; empty ones are left out.
     pub(crate) fn of(mut pieces: Vec<Bytes>) -> Self {
         pieces.retain(|piece| !piece.is_empty());
         let left = pieces.iter().fold(0_u64, |sum, piece| sum.saturating_add(length(piece)));

@@ -1,4 +1,4 @@
-//! The two ports: kube-scheduler's, and that of whoever runs the extender.
+//! The two ports: one for kube-scheduler, one for the people who run the extender.
 
 use crate::decide::{self, Outcome};
 use crate::expected::Expected;
@@ -19,7 +19,7 @@ use http_body_util::{BodyExt, Full};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// What both ports know.
+/// What both ports share.
 #[derive(Clone)]
 pub(crate) struct Desk {
     pub(crate) shown: Shown,
@@ -37,7 +37,7 @@ pub(crate) struct Work {
     pub(crate) body_max: usize,
 }
 
-/// The port of whoever runs the extender.
+/// The port for the people who run the extender.
 pub(crate) struct Inside {
     pub(crate) desk: Desk,
     pub(crate) ops: Ops,
@@ -72,7 +72,7 @@ impl Routes for Work {
     }
 }
 
-/// A body for a path that needs none.
+/// The largest body for a path that needs none.
 const SMALL: usize = 1 << 16;
 
 impl Routes for Inside {
@@ -111,7 +111,7 @@ impl Desk {
         let view = View { snapshot: &snapshot, expected: &expected, now: began };
         match decide(&view, &self.placement, request.body()) {
             Ok((reply, outcome)) => {
-                // Before the answer leaves: the next request may follow it at once.
+                // Record the offer before the answer is sent: the next request may follow at once.
                 if let Some(offer) = outcome.offer {
                     self.metrics.displaced(self.expected.offer(offer, began));
                 }
@@ -171,7 +171,7 @@ fn text(status: StatusCode, text: &'static str) -> Response<Reply> {
     response
 }
 
-/// An answer of the kit's, whose body is there already.
+/// An answer of host-kit, whose body is complete already.
 async fn whole(answer: Response<Full<Bytes>>) -> Response<Reply> {
     let (head, body) = answer.into_parts();
     let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();

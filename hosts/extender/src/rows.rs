@@ -1,4 +1,4 @@
-//! What is kept of the objects that are watched.
+//! The data that is kept from the watched objects.
 
 use host_kit::reflect::Row;
 use jiff::Timestamp;
@@ -18,7 +18,7 @@ use serde_json::Value;
 #[derive(Clone, Debug)]
 pub(crate) struct TwinRow {
     pub(crate) node: String,
-    /// What its status says; nothing where it has none.
+    /// What its status says; `None` if it has none.
     pub(crate) said: Option<Said>,
 }
 
@@ -27,10 +27,10 @@ pub(crate) struct TwinRow {
 pub(crate) struct Said {
     pub(crate) twin: TwinStatus,
     pub(crate) evidence: Evidence,
-    /// When the node's power was last sampled, or else when the status was written: a twin that nobody measures for
-    /// shows a pod once it was written again.
+    /// When the node's power was last sampled; otherwise, when the status was written. A twin without a measurement
+    /// includes a pod once its status was written again.
     pub(crate) sampled: Option<UnixTime>,
-    /// `powerMeasurement.nodeTdpW`, for people.
+    /// `powerMeasurement.nodeTdpW`, for display only.
     pub(crate) tdp: Option<f64>,
 }
 
@@ -50,7 +50,7 @@ fn said(status: &NodeTwinStatus) -> Result<Said, String> {
     let written = status.last_updated.as_deref().and_then(unix_time);
     let mut twin = TwinStatus::try_from(status).map_err(|error| error.to_string())?;
     let evidence = match status.evidence() {
-        // A meter that is silent takes the measurement away, and not the twin: the prediction is left, without a trend.
+        // A silent meter invalidates the measurement, not the twin: the prediction is used, without a trend.
         Evidence::Leased(TelemetryFreshness::Stale | TelemetryFreshness::Unsaid) => {
             twin.power = twin.power.map(|power| TwinPower { measured: None, trend: None, ..power });
             Evidence::Leased(TelemetryFreshness::Fresh)
@@ -69,13 +69,13 @@ fn said(status: &NodeTwinStatus) -> Result<Said, String> {
     })
 }
 
-/// Whether a PUE is made from nothing but the same twin's cooling stress, as upstream's operator makes it: 1.05 + 0.35 · stress
-/// / 100. Our own twins, which name the plan's Lease, have one only with the facility's data behind it.
+/// Whether a PUE was computed from nothing but the same twin's cooling stress, as upstream's operator does: 1.05 +
+/// 0.35 · stress / 100. Our own twins, which name the plan's Lease, have a PUE only if facility data supports it.
 fn is_guessed(status: &NodeTwinStatus) -> bool {
     let (Some(pue), Some(stress)) = (status.estimated_pue, status.predicted_cooling_stress_score) else {
         return false;
     };
-    // Written with three digits or more.
+    // It is written with three digits or more.
     (pue.get() - 1.05 - 0.35 * stress.get().clamp(0.0, 100.0) / 100.0).abs() < 0.001
 }
 
@@ -83,7 +83,7 @@ fn is_guessed(status: &NodeTwinStatus) -> bool {
 #[derive(Clone, Debug)]
 pub(crate) struct HardwareRow {
     pub(crate) node: String,
-    /// Nothing where nothing was discovered yet.
+    /// `None` if nothing was discovered yet.
     pub(crate) hardware: Option<HardwareRecord>,
 }
 
@@ -98,12 +98,12 @@ impl Row for HardwareRow {
     }
 }
 
-/// A node whose label says eco; others are not asked for.
+/// A node whose label says eco. The watch selects no others.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EcoLabel;
 
 impl EcoLabel {
-    /// Which nodes are asked for.
+    /// The selector of the watch.
     pub(crate) fn selector(key: &str) -> String {
         format!("{key}=eco")
     }
@@ -121,7 +121,7 @@ impl Row for EcoLabel {
 /// The plan's Lease.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LeaseRow {
-    /// When it says that it was renewed.
+    /// The time of the last renewal, as the Lease states it.
     pub(crate) renewed: Option<UnixTime>,
 }
 
@@ -134,28 +134,28 @@ impl Row for LeaseRow {
     }
 }
 
-/// A pod that is not at its end.
+/// A pod that has not ended.
 #[derive(Clone, Debug)]
 pub(crate) struct PodRow {
     pub(crate) uid: PodUid,
-    /// Empty where it is not bound.
+    /// Empty if it is not bound.
     pub(crate) node: String,
-    /// Whether its gates keep it from being scheduled.
+    /// Whether it has scheduling gates.
     pub(crate) is_gated: bool,
     pub(crate) demand: PodDemand,
-    /// When it was bound, as far as it says.
+    /// When it was bound, if the object says so.
     pub(crate) bound: Option<UnixTime>,
     pub(crate) stage: Stage,
 }
 
-/// How far a pod is.
+/// The stage of a pod's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Not running yet.
     Waits,
-    /// Running since then, as far as it says.
+    /// Running since that time, if the object gives it.
     Runs(Option<UnixTime>),
-    /// At its end.
+    /// Ended.
     Ended,
 }
 
@@ -183,8 +183,8 @@ impl Row for PodRow {
     }
 }
 
-/// When the last container started, else when the kubelet took the pod: later is safer, because assumed watts count
-/// from there.
+/// When the last container started; otherwise, when the kubelet accepted the pod. The later time is safer, because
+/// assumed watts count from there.
 fn started(status: &Value) -> Option<UnixTime> {
     let containers = status["containerStatuses"].as_array();
     let started = containers.into_iter().flatten();

@@ -1,8 +1,8 @@
-//! What filter and prioritize are asked, found in the body without a copy of it.
+//! Parses the requests of filter and prioritize in the body, without a copy.
 //!
-//! Everything is read strictly: keys in any casing, each at most once, nothing behind the end, text that is UTF-8. A Node
-//! object goes back as the bytes that it came as: `serde_json` checks that it is JSON, and only its name is looked for. A
-//! list of names, which is what a scheduler sends that caches nodes, is scanned for quotes (docs/adr/0010).
+//! Everything is read strictly: keys in any letter case, each at most once, nothing after the end, UTF-8 text. A Node
+//! object is returned as the bytes that were received: `serde_json` checks that it is JSON, and only its name is
+//! read. A list of names, which a scheduler sends that caches nodes, is scanned for quotes (docs/adr/0010).
 
 mod object;
 pub(crate) use object::has_label;
@@ -21,12 +21,12 @@ use std::fmt;
 #[derive(Debug)]
 pub(crate) struct Message<'a> {
     pub(crate) body: &'a [u8],
-    /// The pod, as it is in the body. Not looked into yet.
+    /// The pod as it is in the body, not parsed yet.
     pub(crate) pod: Option<&'a RawValue>,
     pub(crate) candidates: Candidates,
 }
 
-/// The nodes that are left.
+/// The candidate nodes.
 #[derive(Debug, Default)]
 pub(crate) enum Candidates {
     /// The request names none.
@@ -34,31 +34,31 @@ pub(crate) enum Candidates {
     None,
     /// Names.
     Names(Names),
-    /// Whole objects, which win where a request has both.
+    /// Whole objects. They take precedence if a request has both.
     Nodes(Vec<Item>),
 }
 
 /// A list of names.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// Each, without its quotes.
+    /// Each name, without its quotes.
     pub(crate) spans: Vec<Span>,
-    /// Whether any of them has a backslash.
+    /// Whether any name has a backslash.
     pub(crate) escaped: bool,
 }
 
 /// A Node object.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Item {
-    /// All of it.
+    /// The whole object.
     pub(crate) raw: Span,
-    /// The text of its name, without quotes; empty where it has none.
+    /// Its name, without quotes; empty if it has none.
     pub(crate) name: Span,
-    /// Whether a backslash is in the name.
+    /// Whether the name has a backslash.
     pub(crate) escaped: bool,
 }
 
-/// Why a body is no request. Its text is what the caller is told.
+/// Why a body is no valid request. The text is sent to the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed {
     why: String,
@@ -80,7 +80,7 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// The text between two quotes of a body that was read.
+/// The text between two quotes of a parsed body.
 pub(crate) fn text(body: &[u8], span: Span, escaped: bool) -> Cow<'_, str> {
     let inside = span.of(body);
     if escaped && inside.contains(&b'\\') {
@@ -91,7 +91,7 @@ pub(crate) fn text(body: &[u8], span: Span, escaped: bool) -> Cow<'_, str> {
 }
 
 impl<'a> Message<'a> {
-    /// Reads a body. `null` and `{}` are requests that say nothing.
+    /// Reads a body. `null` and `{}` are valid requests without content.
     pub(crate) fn read(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader { body, at: 0 };
         let found = reader.message()?;
@@ -107,7 +107,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// What stands under the three keys; the outer option says whether the key was there.
+/// The values of the three keys. The outer option says whether the key was present.
 #[derive(Default)]
 struct Found<'a> {
     pod: Option<Option<&'a RawValue>>,
@@ -120,8 +120,8 @@ struct Reader<'a> {
     at: usize,
 }
 
-/// Room for as many elements as a body of this length is likely to have, so that a list rarely grows: a name in its
-/// quotes has some 32 bytes, a Node 4 KiB or more. A body that lies about it cannot ask for more than the bound.
+/// Memory is reserved for as many elements as a body of this length is likely to have, so that a list rarely grows: a
+/// name in quotes has some 32 bytes, a Node 4 KiB or more. `ROOM_MAX` bounds the reservation, whatever the body says.
 const NAME_BYTES: usize = 32;
 const NODE_BYTES: usize = 4096;
 const ROOM_MAX: usize = 8192;
@@ -147,7 +147,7 @@ impl<'a> Reader<'a> {
         Ok(found)
     }
 
-    /// What is left, from the next token on.
+    /// The remaining body, from the next token on.
     fn rest(&mut self) -> &'a [u8] {
         let rest = self.body.get(self.at..).unwrap_or_default();
         let space = rest.iter().take_while(|byte| matches!(byte, b' ' | b'\n' | b'\r' | b'\t')).count();
@@ -167,7 +167,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Whether `null` is next; if so, it is read.
+    /// Reads `null` if it is next, and returns whether it was.
     fn null(&mut self) -> bool {
         let is = self.rest().starts_with(b"null");
         self.at += if is { 4 } else { 0 };
@@ -181,7 +181,7 @@ impl<'a> Reader<'a> {
         if self.null() { Ok(None) } else { read(self).map(Some) }
     }
 
-    /// Whether another element follows the one that was read, and not the end.
+    /// Whether another element follows the one that was read; false at the end.
     fn goes_on(&mut self, end: u8, expected: &str) -> Result<bool, Malformed> {
         let next = self.next();
         if next != Some(b',') && next != Some(end) {
@@ -191,7 +191,7 @@ impl<'a> Reader<'a> {
         Ok(next == Some(b','))
     }
 
-    /// Reads an object's members; `each` reads the value of the key that it is given.
+    /// Reads an object's members; `each` reads the value of the given key.
     fn members(
         &mut self,
         mut each: impl FnMut(&mut Self, &str) -> Result<(), Malformed>,
@@ -220,12 +220,12 @@ impl<'a> Reader<'a> {
         Ok(value)
     }
 
-    /// What `serde_json` says of the value that begins here; it counts lines and columns from there.
+    /// Converts an error of `serde_json` for the value that begins here; it counts lines and columns from there.
     fn refused(&self, error: &Error) -> Malformed {
         Malformed::new(format_args!("in the value that begins at byte {}: {error}", self.at))
     }
 
-    /// An object that is not looked into.
+    /// An object, not parsed further.
     fn object(&mut self) -> Result<&'a RawValue, Malformed> {
         if self.next() != Some(b'{') {
             return Err(Malformed::at("an object", self.at));
@@ -233,9 +233,9 @@ impl<'a> Reader<'a> {
         self.value()
     }
 
-    /// A value of any kind, which is checked and forgotten.
+    /// Checks a value of any kind and discards it.
     fn anything(&mut self) -> Result<(), Malformed> {
-        // As raw text, in which UTF-8 is checked, too.
+        // As raw text, so that UTF-8 is checked too.
         self.value::<&RawValue>().map(drop)
     }
 
@@ -264,7 +264,7 @@ impl<'a> Reader<'a> {
         Ok(names)
     }
 
-    /// A name, of which only the quotes are looked for.
+    /// A name. Only its quotes are searched for.
     fn name(&mut self, escaped: &mut bool) -> Result<Span, Malformed> {
         if self.next() != Some(b'"') {
             return Err(Malformed::at("a name", self.at));
@@ -279,7 +279,7 @@ impl<'a> Reader<'a> {
             if rest.get(found) == Some(&b'"') {
                 return span(start, self.at - 1);
             }
-            // Whatever is escaped, it does not end the name.
+            // The escaped byte does not end the name.
             *escaped = true;
             self.at += 1;
         }
@@ -345,7 +345,7 @@ impl<'de> Visitor<'de> for Items<'de> {
 }
 
 impl Items<'_> {
-    /// A Node, which lies in the body.
+    /// A Node, which is a part of the body.
     fn item(&self, node: &str) -> Result<Item, &'static str> {
         if !node.starts_with('{') && node != "null" {
             return Err("a node is an object");
@@ -364,7 +364,7 @@ impl Items<'_> {
 
 const TOO_LONG: &str = "it is too long";
 
-/// Reads the value of a key that must not come again.
+/// Reads the value of a key that may occur only once.
 fn once<T>(
     key: &str,
     slot: &mut Option<T>,

@@ -1,4 +1,4 @@
-//! What an operator may choose, and what of it is accepted.
+//! The extender's settings, and which values are accepted.
 
 use host_kit::config::parse;
 use host_kit::config::{ConfigSetting, Listen, Refusals, Retired, SettingsTable, Values, Wrong};
@@ -49,7 +49,7 @@ const MARGINAL_GPU_PERFORMANCE: ConfigSetting<String> =
     coefficient("MARGINAL_GPU_UTIL_COEFF_PERFORMANCE", "0.85", "The same of the GPUs of performance pods");
 
 const fn coefficient(name: &'static str, default: &'static str, help: &'static str) -> ConfigSetting<String> {
-    // Which of the three it is does not matter to what is accepted.
+    // Which of the three settings it is makes no difference to the accepted values.
     ConfigSetting::with_default(
         name,
         default,
@@ -179,7 +179,7 @@ const DRAIN_LINGER: ConfigSetting<Duration> = ConfigSetting::with_default(
     "How long requests are still accepted after the program was asked to end, until the Service has noticed",
 );
 
-/// All that the extender reads.
+/// All settings that the extender reads.
 pub static TABLE: SettingsTable = SettingsTable {
     program: "joulie-extender",
     about: "filters and scores nodes for kube-scheduler by their power",
@@ -226,54 +226,54 @@ fn wrong(error: impl Display) -> Wrong {
     Wrong(error.to_string())
 }
 
-/// The choices.
+/// The extender's settings.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Where kube-scheduler asks.
+    /// The address for kube-scheduler.
     pub work: Listen,
-    /// Where operators of the extender ask.
+    /// The address for metrics, health and debugging.
     pub metrics: Listen,
     /// The namespace of the plan's Lease.
     pub namespace: String,
-    /// Who may see /debug from elsewhere.
+    /// The token that allows access to /debug from other addresses.
     pub debug_token: Option<String>,
     /// How a request is decided.
     pub placement: PlacementSettings,
-    /// The key of the label that says eco.
+    /// The key of the profile label.
     pub profile_key: Arc<str>,
-    /// When a twin is believed.
+    /// When a twin counts as fresh.
     pub freshness: FreshnessRule,
-    /// The staleness threshold as it was written.
+    /// The staleness threshold as it was given.
     pub staleness: Duration,
-    /// When a pod's watts are assumed.
+    /// How long a pod's watts are assumed.
     pub assumed: AssumedRule,
-    /// For how many pods they are.
+    /// The most pods whose watts are assumed.
     pub assumed_pods_max: usize,
-    /// How long a pod that was scored is expected at most.
+    /// How long a scored pod is expected at most.
     pub expected_max: Duration,
     /// The largest request in bytes.
     pub body_max: usize,
-    /// How many connections there may be.
+    /// The most connections.
     pub connections_max: usize,
     /// Whether each node has series of its own.
     pub node_series: bool,
-    /// How long requests are accepted after the end was asked for.
+    /// How long requests are still accepted after a stop was requested.
     pub linger: Duration,
-    /// How long the program may take to end.
+    /// How long the program may take to stop.
     pub shutdown: Duration,
 }
 
 /// How a request is decided.
 #[derive(Clone, Copy, Debug)]
 pub struct PlacementSettings {
-    /// Formula, range, coefficients.
+    /// The formula, its range and its coefficients.
     pub scoring: Scoring,
-    /// Whether a node is refused that a pod would take over its cap.
+    /// Whether a node is rejected if a pod would take it over its cap.
     pub power_fit: PowerFit,
 }
 
 impl Settings {
-    /// Reads the choices.
+    /// Reads the settings.
     pub fn read(values: &Values) -> Result<Self, Refusals> {
         let staleness = values.get(&TWIN_STALENESS_THRESHOLD)?;
         let settle = values.get(&ASSUMED_SETTLE)?;

@@ -1,5 +1,5 @@
-//! What requests are decided from: an immutable picture of all nodes, with everything worked out that does not depend
-//! on the pod.
+//! The input of decisions: an immutable snapshot of all nodes, in which everything is precomputed that does not
+//! depend on the pod.
 
 use crate::expected::Expectations;
 use crate::index::{Index, Registry};
@@ -17,61 +17,62 @@ use power_units::Watts;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// The picture.
+/// The snapshot.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) fleet: Arc<Fleet>,
-    /// The watts of pods that no sample shows yet, by the nodes' numbers.
+    /// The watts of pods that no sample includes yet, by node number.
     pub(crate) assumed: Box<[Watts]>,
     /// How many pods these are.
     pub(crate) assumed_pods: usize,
-    /// How many more are on nodes whose hardware is not known yet.
+    /// How many more pods are on nodes whose hardware is not known yet.
     pub(crate) waiting_pods: usize,
     /// The pods that wait for a node.
     pub(crate) queue: Arc<Queue>,
     pub(crate) at: Mono,
 }
 
-/// The nodes, without the pods that are on their way.
+/// The nodes, without assumed and waiting pods.
 #[derive(Debug, Default)]
 pub(crate) struct Fleet {
-    /// Whether everything that decides was read at least once. Before that nothing is known, and that is no answer.
+    /// Whether all objects that affect decisions were read at least once. Before that, requests are refused.
     pub(crate) synced: bool,
     pub(crate) index: Arc<Index>,
-    /// What a pod would add.
+    /// What a pod adds to each kind of hardware.
     pub(crate) kinds: Kinds,
-    /// By number.
+    /// By node number.
     pub(crate) terms: Box<[NodeTerms]>,
     pub(crate) filters: Box<[FilterTerms]>,
     pub(crate) admissions: Box<[Admission]>,
-    /// The key of the label that says eco, where a request has nodes with labels.
+    /// The key of the profile label, for requests that have nodes with labels.
     pub(crate) profile_key: Arc<str>,
-    /// For people.
+    /// For display only.
     pub(crate) nodes: Box<[Node]>,
     pub(crate) cluster: Option<ClusterAggregates>,
 }
 
-/// What performance pods meet on a node, whatever they draw; standard pods pass.
+/// Whether a node admits performance pods, apart from power. Standard pods always pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-// Each is its bit, so that it takes no work to have it.
+// Each value is its bit, so that no conversion is needed.
 #[repr(u8)]
 pub(crate) enum Admission {
-    /// They pass.
+    /// The node admits them.
     Free = 1,
-    /// They pass unless the label of an object in the request says eco: no twin speaks, and no label is known here.
+    /// The node admits them unless the label of its object in the request says eco: there is no usable twin, and no
+    /// label is known here.
     Unlabelled = 2,
-    /// They do not, because the twin says so.
+    /// The node rejects them because its twin says eco.
     Eco = 4,
-    /// As that.
+    /// The node rejects them because its twin says draining.
     Draining = 8,
-    /// They do not, because the label says so and no twin overrules it.
+    /// The node rejects them because its label says eco and no twin overrules it.
     EcoLabel = 16,
 }
 
 impl Admission {
     pub(crate) const UNKNOWN: Self = Self::Unlabelled;
 
-    /// A bit of its own.
+    /// The bit of this value.
     pub(crate) const fn bit(self) -> u8 {
         match self {
             Self::Free => 1,
@@ -90,7 +91,7 @@ impl Admission {
             (Err(Rejection::Draining), _) => Self::Draining,
             (Err(Rejection::EcoLabel), _) => Self::EcoLabel,
             (Ok(()), Err(_)) => Self::Unlabelled,
-            // Nothing but the class of a pod was asked.
+            // Only the class of the pod was checked.
             (Ok(()), Ok(())) | (Err(Rejection::OverCap { .. }), _) => Self::Free,
         }
     }
@@ -99,7 +100,7 @@ impl Admission {
 /// What is known of a node.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    /// Empty for a number that nobody has.
+    /// Empty for a free number.
     pub(crate) name: Arc<str>,
     pub(crate) twin: Option<TwinStatus>,
     pub(crate) evidence: Evidence,
@@ -129,7 +130,7 @@ impl Node {
     }
 }
 
-/// What a picture is made by.
+/// The rules by which a snapshot is computed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules<'r> {
     pub(crate) scoring: &'r Scoring,
@@ -140,7 +141,7 @@ pub(crate) struct Rules<'r> {
 }
 
 impl Fleet {
-    /// Works everything out. `nodes` are by number.
+    /// Computes everything. `nodes` are in the order of their numbers.
     pub(crate) fn of(mut nodes: Box<[Node]>, index: Arc<Index>, rules: &Rules<'_>, synced: bool) -> Self {
         for node in &mut nodes {
             node.freshness = rules.freshness.judge(node.evidence, rules.lease, rules.now);
@@ -156,14 +157,14 @@ impl Fleet {
         Self { synced, index, kinds, terms, filters, admissions, profile_key, nodes, cluster }
     }
 
-    /// The nodes that there are, with their numbers.
+    /// The nodes that exist, with their numbers.
     pub(crate) fn known(&self) -> impl Iterator<Item = (usize, &Node)> {
         self.nodes.iter().enumerate().filter(|(_, node)| !node.name.is_empty())
     }
 }
 
 impl Snapshot {
-    /// Nothing is known yet.
+    /// An empty snapshot, from before the first reading.
     pub(crate) fn nothing() -> Self {
         Self {
             fleet: Arc::new(Fleet::default()),
@@ -175,20 +176,20 @@ impl Snapshot {
         }
     }
 
-    /// What a pod that waits for a node adds to this one, if there is such a pod: by what its object asks for, whatever a
-    /// request says.
+    /// What a pod that waits for a node adds to this node, if there is such a pod. It uses the requests of the pod's
+    /// object, whatever a scheduling request says.
     pub(crate) fn adds(&self, pod: PodUid, NodeKey(number): NodeKey) -> Option<Watts> {
         let number = usize::try_from(number).unwrap_or(usize::MAX);
         Some(self.fleet.kinds.added(number, self.queue.find(pod)?))
     }
 
-    /// What the node of this number is taken to draw on top of its measurement.
+    /// The watts that the node of this number is assumed to draw in addition to its measurement.
     pub(crate) fn assumed(&self, number: usize) -> Watts {
         self.assumed.get(number).copied().unwrap_or(Watts::ZERO)
     }
 }
 
-/// What a request is decided from.
+/// The input of one decision.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View<'v> {
     pub(crate) snapshot: &'v Snapshot,
@@ -197,18 +198,18 @@ pub(crate) struct View<'v> {
 }
 
 impl<'v> View<'v> {
-    /// Whether pods other than this one are on their way.
+    /// Whether other pods than this one are expected.
     pub(crate) fn expects_others(&self, pod: Option<PodUid>) -> bool {
         self.expected.of_others(pod, self.now).next().is_some()
     }
 
-    /// The watts that no sample shows and that a pod is scored with, by the nodes' numbers: those of pods that were seen
-    /// bound, and those of other pods that are expected. Where none is, nothing is copied.
+    /// The watts that no sample includes, by node number, against which a pod is scored: those of pods that were seen
+    /// bound, and those of other pods that are expected. Nothing is copied if there are no expectations.
     pub(crate) fn unseen(&self, pod: Option<PodUid>) -> Cow<'v, [Watts]> {
         let mut watts = Cow::Borrowed(&*self.snapshot.assumed);
         for (NodeKey(number), added) in self.expected.of_others(pod, self.now) {
             let place = usize::try_from(number).unwrap_or(usize::MAX);
-            // A node that has come since has no place here, and no candidate is found by it.
+            // A node that was added since then has no place here, and no candidate refers to it.
             if let Some(sum) = watts.to_mut().get_mut(place) {
                 *sum += added;
             }
@@ -217,7 +218,7 @@ impl<'v> View<'v> {
     }
 }
 
-/// Empty places for as many numbers as a registry has given.
+/// Empty places for all numbers of a registry.
 pub(crate) fn places(registry: &Registry) -> Box<[Node]> {
     vec![Node::unknown(""); registry.len()].into_boxed_slice()
 }

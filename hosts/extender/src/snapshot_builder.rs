@@ -1,7 +1,8 @@
-//! Keeps the snapshot: waits for what the watches bring, works it out, and puts the new picture where requests find it.
+//! Keeps the snapshot current: waits for changes from the watches, computes a new snapshot, and publishes it to
+//! requests.
 //!
-//! It alone writes. When nothing comes any more, because the API server is away, the last picture stays, and its twins
-//! become stale by the clock as they would anyway.
+//! It is the only writer. While the API server is away and no changes arrive, the last snapshot stays in use, and its
+//! twins become stale by the clock as usual.
 
 use crate::assumed_ledger::{AssumedLedger, Round, Scales};
 use crate::expected::Expected;
@@ -21,23 +22,23 @@ use power_units::{Stamp, Watts};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Twins and hardware are worked out at most this often, whatever the watches bring: 5,000 nodes take some milliseconds.
-/// Bindings are taken in at once.
+/// Twins and hardware are applied at most this often: 5,000 nodes take some milliseconds. Bindings are applied at
+/// once.
 const FLEET_EVERY: Duration = Duration::from_millis(50);
-/// And at least this often: pods that a sample shows are dropped, twins go stale.
+/// The longest time between two rounds, which drop pods that a sample includes and mark old twins as stale.
 const ROUND_EVERY: Duration = Duration::from_secs(1);
 
-/// What is watched.
+/// The watched objects.
 pub(crate) struct Watched {
     pub(crate) node_store: NodeStore,
     pub(crate) lease: Rows<LeaseRow>,
     pub(crate) pods: Feed<PodRow>,
 }
 
-/// Where requests find the picture.
+/// The published snapshot.
 pub(crate) type Shown = Arc<ArcSwap<Snapshot>>;
 
-/// Who keeps it.
+/// The task that builds the snapshot.
 pub(crate) struct SnapshotBuilder {
     watched: Watched,
     shown: Shown,
@@ -52,7 +53,7 @@ pub(crate) struct SnapshotBuilder {
     fleet: Arc<Fleet>,
 }
 
-/// What there is to do.
+/// Why the builder woke up.
 #[derive(Debug)]
 enum Word {
     Fleet,
@@ -61,7 +62,7 @@ enum Word {
     Stop,
 }
 
-/// Events of pods that are taken in before the picture is shown again.
+/// The most pod events that are applied before a new snapshot is published.
 const PODS_AT_ONCE: usize = 256;
 
 impl SnapshotBuilder {
@@ -88,7 +89,7 @@ impl SnapshotBuilder {
         }
     }
 
-    /// Keeps it until asked to stop.
+    /// Runs until a stop is requested.
     pub(crate) async fn run(mut self, stop: Stop) {
         let mut fleet_at = self.clock.mono();
         self.renew_fleet();
@@ -110,12 +111,12 @@ impl SnapshotBuilder {
     }
 
     async fn wait(&mut self, pause: Duration, listen: bool, stop: &Stop) -> Word {
-        // Pods are weighed by their nodes' hardware, so they wait until that is known.
+        // Pods are weighed by their nodes' hardware, so pod events wait until the nodes were read.
         let weighs = self.fleet.synced;
         let Watched { node_store: NodeStore { twins, hardware, labels, .. }, lease, pods } =
             &mut self.watched;
-        // In this order: what is heard of the fleet is not listened to again before it was worked out, so that pods have
-        // their turn; pods may come all the time, and everything else comes before them.
+        // The order matters. After a change of the nodes, further node events are ignored until it was applied, so
+        // that pods get their turn. Pods may arrive without a pause, so all other events take precedence over them.
         tokio::select! {
             biased;
             () = stop.requested() => Word::Stop,
@@ -160,7 +161,7 @@ impl SnapshotBuilder {
         self.metrics.expired(self.expected.sweep(self.clock.mono()));
     }
 
-    /// All that is known of every node, by number.
+    /// All data of every node, by number.
     fn nodes(&mut self) -> Box<[Node]> {
         let Self { watched, registry, ledger, expected, fleet, .. } = self;
         if let Some(nodes) = watched.node_store.amended(registry, &fleet.nodes) {
@@ -177,7 +178,7 @@ impl SnapshotBuilder {
         nodes
     }
 
-    /// Takes in an event, and those that are there already.
+    /// Applies a pod event and those that are ready already.
     fn follow_pods(&mut self, first: ReflectEvent<PodRow>) {
         let now = self.now().wall;
         let Self { watched, registry, ledger, fleet, .. } = self;
@@ -194,7 +195,7 @@ impl SnapshotBuilder {
         self.show(&round);
     }
 
-    /// Shows what there is now.
+    /// Publishes the current state.
     fn show(&mut self, round: &Round) {
         let assumed = self.ledger.sums(self.registry.len());
         let snapshot = Arc::new(Snapshot {
@@ -207,9 +208,11 @@ impl SnapshotBuilder {
         });
         self.shown.store(snapshot.clone());
         self.metrics.assumed(round);
-        // Not before: an answer that was made meanwhile is found by the next round at the latest.
+        // After the snapshot is published: an answer that is given in between is found by the next round at the
+        // latest.
         self.metrics.displaced(self.expected.tell(|pod, node| snapshot.adds(pod, node)));
-        // Not before: a pod that is seen bound counts from the picture on, and must not count for nobody until then.
+        // After the snapshot is published: a bound pod counts in the new snapshot, and must be counted somewhere
+        // until then.
         self.metrics.settled(self.expected.settle(&round.bound));
     }
 }

@@ -1,4 +1,4 @@
-//! Puts the parts together and sets them going.
+//! Creates the parts of the program and starts them.
 
 use crate::expected::Expected;
 use crate::metrics::{Metrics, OF_NODES};
@@ -23,10 +23,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// What runs here.
+/// The name and version of this program.
 pub const BUILD: BuildInfo = BuildInfo::of("extender", env!("CARGO_PKG_VERSION"));
 
-/// Where it listens.
+/// The addresses on which it listens.
 #[derive(Clone, Copy, Debug)]
 pub struct Started {
     /// kube-scheduler's port.
@@ -35,14 +35,14 @@ pub struct Started {
     pub metrics: SocketAddr,
 }
 
-/// Why it does not start.
+/// Why the program does not start.
 #[derive(Debug)]
 pub enum StartError {
-    /// A port cannot be had.
+    /// A port cannot be opened.
     Bind(io::Error),
-    /// The limits are none.
+    /// The connection limits are invalid.
     Limits(LimitError),
-    /// There is no thread for the watches.
+    /// The thread for the watches cannot be started.
     Thread(io::Error),
 }
 
@@ -65,7 +65,7 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// What its parts count.
+/// The metrics of its parts.
 struct Counted {
     reflections: Reflections,
     servers: ServerMetrics,
@@ -91,17 +91,17 @@ pub fn described_metrics() -> Vec<MetricDescription> {
     })
 }
 
-/// Connections for scrapes and people.
+/// The most connections for scrapes and people.
 const INSIDE_CONNECTIONS_MAX: usize = 32;
 
-/// Begins to watch and to serve.
+/// Starts the watches and the servers.
 pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> Result<Started, StartError> {
-    // Objects are read and pictures worked out apart from the threads that answer.
+    // Objects are read and snapshots computed on another thread than those that answer requests.
     let apart = Apart::start("watches").map_err(StartError::Thread)?;
     start_on(apart, settings, context, tasks).await
 }
 
-/// The same, where whoever calls says on which thread the watches are.
+/// The same, with the watches on a thread that the caller provides.
 pub async fn start_on(
     apart: Apart,
     settings: Settings,
@@ -173,7 +173,7 @@ pub async fn start_on(
     Ok(started)
 }
 
-/// Rows are one thing, the picture that is made of them a moment later is another.
+/// Passes once a snapshot of the rows was computed, which happens a moment after the rows were read.
 fn has_picture(shown: Shown) -> impl Fn(Mono) -> CheckResult + Send + Sync + 'static {
     move |_| match shown.load().fleet.synced {
         true => CheckResult::Pass,

@@ -5,7 +5,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-/// As every program of this workspace says it: the version, and the commit in parentheses.
+/// In the format of every program of this workspace: the version, and the commit in parentheses.
 static VERSION: LazyLock<String> =
     LazyLock::new(|| format!("{} ({})", env!("CARGO_PKG_VERSION"), host_kit::metrics::REVISION));
 

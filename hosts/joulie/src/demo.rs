@@ -1,4 +1,4 @@
-//! `joulie demo`: the whole system on simulated nodes, in one process, to look at.
+//! `joulie demo`: the whole system on simulated nodes, in one process.
 //!
 //! ```text
 //!            ┌───────────── API in memory (also over TLS, for kubectl) ─────────────┐
@@ -7,8 +7,9 @@
 //!                                   └─ filter, prioritize ─ HTTP ┘                            └▶ tally ─▶ table
 //! ```
 //!
-//! The four hosts are those that ship. What is only here: the scheduler's stand-in, the demo's times (`cluster`), and what
-//! `--chaos` does. The view says what anybody could read from the API and over HTTP; nothing is told behind their backs.
+//! The four hosts are the programs that ship. Only the demo has the replacement for kube-scheduler, the shortened
+//! times (`cluster`), and the actions of `--chaos`. The view shows only what is available through the API and over
+//! HTTP.
 
 mod chaos;
 mod cluster;
@@ -44,21 +45,21 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
-/// The Lease of the operators' election.
+/// The Lease for the leader election of the operators.
 pub(crate) const LEADER_LEASE: &str = "joulie-operator";
-/// How often everything is looked at and drawn.
+/// How often the state is read and drawn.
 const LOOK: Duration = Duration::from_millis(250);
-/// A round of `--chaos` where the demo has no end.
+/// The length of a round of `--chaos` if the demo has no end.
 const ROUND: Duration = Duration::from_secs(100);
-/// How long the demo's own tasks may take to end.
+/// How long the demo's own tasks may take to stop.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
-/// Runs the demo to its end.
+/// Runs the demo until it ends.
 pub(crate) fn run(args: &Demo) -> Ending {
     match play(args) {
         Ok(()) => Ending::Done,
         Err((ending, why)) => {
-            // Nobody can be told that standard error is gone.
+            // If standard error is closed, the message is lost.
             let _told = writeln!(std::io::stderr(), "joulie: {why}");
             ending
         }
@@ -80,12 +81,12 @@ fn play(args: &Demo) -> Result<(), Failure> {
     let runtime =
         runtime.map_err(|error| failed(format!("the threads of the demo cannot be started: {error}")))?;
     let played = runtime.block_on(perform(args, &home));
-    // Whatever is left of it must not hold the process.
+    // Remaining tasks must not keep the process alive.
     runtime.shutdown_background();
     played
 }
 
-/// Logs of all parts into a file.
+/// Writes the logs of all parts to a file.
 fn logs(path: &std::path::Path) -> Result<(), String> {
     let wrong = |why: String| format!("--log {}: {why}", path.display());
     let file =
@@ -122,7 +123,7 @@ async fn perform(args: &Demo, home: &Home) -> Result<(), Failure> {
         Some(_) = signals.recv() => Ok(()),
     };
     let Run { cluster, show, .. } = run;
-    // The table comes at once; the parts end behind it. A second signal does not wait for them.
+    // Print the table at once; the parts stop after it. A second signal does not wait for them.
     let said = show.end();
     let (_nobody, no_signals) = mpsc::channel(1);
     let ending = async {
@@ -139,7 +140,7 @@ async fn perform(args: &Demo, home: &Home) -> Result<(), Failure> {
     ended.and(said).map_err(failed)
 }
 
-/// The demo while it runs.
+/// The state of a running demo.
 struct Run {
     cluster: DemoCluster,
     observer: Observer,
@@ -149,7 +150,7 @@ struct Run {
 }
 
 impl Run {
-    /// Looks, tells and acts until the time is over or nobody reads any more.
+    /// Reads the state, reports events and acts until the time is over or the output is closed.
     async fn on(&mut self, lasting: Option<Duration>) -> Result<(), String> {
         let mut due = tokio::time::interval(LOOK);
         due.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
@@ -170,7 +171,7 @@ impl Run {
         }
     }
 
-    /// An act of chaos that fails is told: what should break and does not is news as well.
+    /// A failed chaos action is reported as an event too.
     async fn do_it(&mut self, act: &Act, at: Duration) {
         self.show.tell(Line { at, tone: Tone::Chaos, text: act.told() });
         if let Err(why) = self.cluster.act(act).await {

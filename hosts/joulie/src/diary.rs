@@ -1,4 +1,4 @@
-//! What the libraries log, on standard error. What is tried again and again is told once.
+//! Writes the log of the libraries to standard error. A repeated text is written once.
 
 use log::{Level, LevelFilter, Log, Metadata, Record};
 use std::collections::BTreeSet;
@@ -6,16 +6,16 @@ use std::io::Write;
 use std::sync::{Mutex, PoisonError};
 
 struct Diary {
-    /// What was told already.
+    /// The texts that were written already.
     told: Mutex<BTreeSet<String>>,
 }
 
 static DIARY: Diary = Diary { told: Mutex::new(BTreeSet::new()) };
 
-/// So many different texts are remembered; a text that counts would never be the same twice.
+/// At most this many different texts are remembered, because a text with a counter in it never repeats.
 const TOLD_MOST: usize = 200;
 
-/// Logs from this level on.
+/// Starts logging at this level.
 pub(crate) fn begin(from: LevelFilter) {
     if log::set_logger(&DIARY).is_ok() {
         log::set_max_level(from);
@@ -44,7 +44,7 @@ impl Log for Diary {
         if told.len() == TOLD_MOST {
             told.clear();
         }
-        // Nobody can be told that standard error is gone.
+        // If standard error is closed, the text is lost.
         let _written = writeln!(std::io::stderr(), "{text}");
         told.insert(text);
     }

@@ -1,6 +1,6 @@
 //! `joulie node`: one machine, without a cluster.
 //!
-//! [`Site`] is where it is and how it is opened; each verb has a file of its own.
+//! [`Site`] describes the node and opens it; each verb has a file of its own.
 
 mod cap;
 mod hold;
@@ -24,29 +24,29 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How a command ends; the numbers are in its help and in docs/REFERENCE.md.
+/// The outcome of a command. The exit codes are in its help and in docs/REFERENCE.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// What was asked is done.
+    /// The request was carried out.
     Done,
-    /// It is not, or not wholly; the output says why.
+    /// It was not, or not completely; the output says why.
     NotDone,
-    /// The command line cannot be used.
+    /// The command line is invalid.
     Usage,
     /// Another process is this node's writer.
     Held,
     /// The node cannot be opened.
     NotOpened,
-    /// A person wanted it to end at once.
+    /// A person interrupted it.
     Interrupted,
 }
 
 impl Ending {
-    /// All of them.
+    /// All outcomes.
     pub(crate) const ALL: [Self; 6] =
         [Self::Done, Self::NotDone, Self::Usage, Self::Held, Self::NotOpened, Self::Interrupted];
 
-    /// The status of the process.
+    /// The exit status of the process.
     pub(crate) const fn status(self) -> EndStatus {
         let (code, meaning) = match self {
             Self::Done => (0, "done: shown, in force, restored; a demo whose time is over"),
@@ -78,7 +78,7 @@ pub(crate) fn exit_codes() -> String {
     format!("Exit codes:\n{}", lines.join("\n"))
 }
 
-/// Why a command could not begin, for the person who gave it.
+/// Why a command could not start, for its user.
 #[derive(Debug)]
 pub(crate) struct Refusal {
     ending: Ending,
@@ -91,17 +91,17 @@ impl Refusal {
     }
 }
 
-/// What every verb needs.
+/// The data that every verb needs.
 struct Desk {
     site: Site,
     out: Out,
     interrupts: Interrupts,
 }
 
-/// Where a node is, and how it is to be opened.
+/// Where a node is, and how to open it.
 struct Site {
     sources: HardwareSources,
-    /// Which machine that is, in words.
+    /// The name of the machine for messages.
     name: String,
     state: PathBuf,
     law: Law,
@@ -110,13 +110,13 @@ struct Site {
 }
 
 const STATE_OF_THE_MACHINE: &str = "/var/lib/joulie";
-/// A library that has to be loaded, a driver that has to wake a GPU.
+/// Time to load a library, or for a driver to wake a GPU.
 const BACKENDS_OPEN_WITHIN: Duration = Duration::from_secs(10);
-/// Somebody who looks whether the lock is held holds it for an instant.
+/// A process that checks the lock holds it for an instant.
 const LOCK_TRIES: u32 = 5;
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
-/// Carries a command out.
+/// Runs a command.
 pub(crate) fn run(command: &Command) -> Ending {
     diary::begin(level(command));
     match carry_out(command) {
@@ -145,7 +145,7 @@ fn carry_out(command: &Command) -> Result<Ending, Refusal> {
     }
 }
 
-/// Who only looks prints all that the libraries would warn of.
+/// Commands that only read print everything that the libraries would warn of.
 const fn level(command: &Command) -> LevelFilter {
     match (&command.verb, command.place.verbose) {
         (_, true) => LevelFilter::Info,
@@ -154,9 +154,9 @@ const fn level(command: &Command) -> LevelFilter {
     }
 }
 
-/// Tells the person on standard error.
+/// Prints a message on standard error.
 fn complain(text: &str) {
-    // Nobody can be told that standard error is gone.
+    // If standard error is closed, the message is lost.
     let _written = writeln!(std::io::stderr(), "joulie: {text}");
 }
 
@@ -192,7 +192,7 @@ impl Site {
         loop {
             match OpenNode::open(config.clone(), self.time.clone()) {
                 Ok(mut node) => {
-                    // A backend that is late is shown as such.
+                    // A backend that has not opened by then is shown as opening.
                     let _all = node.wait_for_backends(BACKENDS_OPEN_WITHIN);
                     return Ok(node);
                 }
@@ -205,7 +205,7 @@ impl Site {
         }
     }
 
-    /// How this command line is told apart from one for another machine, for a hint that can be typed.
+    /// The flags that select this machine, for a command in a hint that the user can type.
     fn flags(&self) -> String {
         match self.name.strip_prefix("the machine below ") {
             Some(root) => format!(" --root {root}"),
@@ -232,7 +232,7 @@ fn real(root: &Path) -> Result<PathBuf, Refusal> {
     if real.join("sys").is_dir() { Ok(real) } else { Err(refused("it has no folder sys".to_owned())) }
 }
 
-/// The state of virtual hardware is beside its root, so that every command on the same root finds the same one.
+/// The state folder of virtual hardware is beside its root, so that every command on the same root uses the same one.
 fn beside(root: &Path) -> PathBuf {
     let mut name = root.as_os_str().to_owned();
     name.push(".joulie");

@@ -1,11 +1,11 @@
-//! Standard output, for somebody who may stop reading at any moment.
+//! Standard output, whose reader may close it at any moment.
 //!
-//! A reader that went away (`| head`) ends what only shows, and never what holds a cap: that goes on in silence and puts
-//! back what it has to.
+//! A closed reader (`| head`) ends a command that only shows data. A command that holds a cap goes on without output
+//! and restores the limits at its end.
 
 use std::io::{self, IsTerminal, Write};
 
-/// Where every line of this program goes.
+/// The output of this program.
 #[derive(Debug)]
 pub(crate) struct Out {
     to: io::Stdout,
@@ -15,9 +15,9 @@ pub(crate) struct Out {
 #[derive(Debug)]
 enum State {
     Open,
-    /// Nobody reads any more.
+    /// The reader has closed it.
     Closed,
-    /// What was written is lost, which whoever asked for it must know.
+    /// Writing failed, which must be reported to the user.
     Failed(io::Error),
 }
 
@@ -26,12 +26,12 @@ impl Out {
         Self { to: io::stdout(), state: State::Open }
     }
 
-    /// Writes a line, if anybody reads.
+    /// Writes a line, if the output is open.
     pub(crate) fn line(&mut self, line: impl AsRef<str>) {
         self.text(&format!("{}\n", line.as_ref()));
     }
 
-    /// Writes text as it is, at once.
+    /// Writes text unchanged and at once.
     pub(crate) fn text(&mut self, text: &str) {
         if !matches!(self.state, State::Open) {
             return;
@@ -42,7 +42,7 @@ impl Out {
         }
     }
 
-    /// Whether writing on makes sense.
+    /// Whether the output is open.
     pub(crate) const fn is_open(&self) -> bool {
         matches!(self.state, State::Open)
     }
@@ -51,7 +51,7 @@ impl Out {
         self.to.is_terminal()
     }
 
-    /// What was lost on the way, if anything was.
+    /// The error by which output was lost, if any.
     pub(crate) const fn failure(&self) -> Option<&io::Error> {
         match &self.state {
             State::Open | State::Closed => None,

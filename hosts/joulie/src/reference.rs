@@ -1,5 +1,5 @@
-//! `docs/REFERENCE.md`, made of the tables that the programs themselves read and write by: settings, metrics, exit
-//! statuses, conditions, Events and flags. This test holds the file; `cargo xtask codegen` has it write the file.
+//! Generates `docs/REFERENCE.md` from the tables that the programs themselves use: settings, metrics, exit statuses,
+//! conditions, Events and flags. This test compares the file; `cargo xtask codegen` writes it.
 
 mod flags;
 mod markdown;
@@ -13,10 +13,10 @@ use markdown::{Page, code};
 use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Set by `cargo xtask codegen`: write the file instead of comparing it.
+/// If it is set, which `cargo xtask codegen` does, the file is written instead of compared.
 const WRITE: &str = "JOULIE_WRITE_REFERENCE";
 
-/// A program and all that it can be told and tells.
+/// A program with its settings and metrics.
 struct Program {
     table: &'static SettingsTable,
     metrics: Vec<MetricDescription>,
@@ -80,7 +80,7 @@ fn reference() -> String {
     page.text()
 }
 
-/// What every program of a cluster has.
+/// The part about all programs of a cluster.
 fn of_all(page: &mut Page, programs: &[Program]) {
     page.head(2, "Every program in a cluster");
     page.say(
@@ -153,7 +153,7 @@ fn setting_row_of_file() -> Vec<String> {
     vec![name, "none".to_owned(), "the path of a file".to_owned(), "The file of settings".to_owned()]
 }
 
-/// Whether every program has this very setting.
+/// Whether every program has exactly this setting.
 fn is_common(setting: &dyn AnySetting, programs: &[Program]) -> bool {
     let has =
         |program: &Program| program.table.settings.iter().any(|one| one.describe() == setting.describe());

@@ -1,4 +1,4 @@
-//! The signals that end a command, as something that can be waited for.
+//! The signals that end a command, for code that waits for them.
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -6,15 +6,15 @@ use std::io;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-/// Interrupts of this process, in the order in which they came.
+/// Signals to this process, in the order of arrival.
 #[derive(Debug)]
 pub(crate) struct Interrupts(Receiver<i32>);
 
 impl Interrupts {
-    /// Takes the signals over from the kernel's default, which would end the process.
+    /// Installs handlers, because the kernel's default action would end the process.
     ///
     /// # Errors
-    /// When the kernel does not hand them over.
+    /// If the handlers cannot be installed.
     pub(crate) fn new() -> io::Result<Self> {
         let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM])?;
         let (send, receive) = channel();
@@ -28,12 +28,13 @@ impl Interrupts {
         Ok(Self(receive))
     }
 
-    /// Waits for so long; true if a signal came.
+    /// Waits for this time; returns true if a signal arrived.
     pub(crate) fn within(&self, wait: Duration) -> bool {
         match self.0.recv_timeout(wait) {
             Ok(_) => true,
             Err(RecvTimeoutError::Timeout) => false,
-            // The thread of the signals never ends before this does; without it nobody could end us kindly.
+            // The signal thread never ends before this object does. If it did, the process could not be stopped
+            // gracefully, so this counts as a signal.
             Err(RecvTimeoutError::Disconnected) => true,
         }
     }

@@ -1,5 +1,5 @@
-//! The values of the command line, parsed once into what they mean. A unit is always required: `120` for `120W` and `120`
-//! for `120kW` look alike, and a slip of the unit is what stops machines.
+//! The values of the command line, parsed once into types. A unit is always required: a `120` could mean `120W` or
+//! `120kW`, and a wrong unit can stop machines.
 
 use joulie_core::node::cap::{CAP_LEAST, CapIntent};
 use power_units::{Micros, Percent, Role, Watts};
@@ -9,13 +9,13 @@ use std::str::FromStr;
 /// A cap of one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cap {
-    /// So many watts.
+    /// A number of watts.
     Watts(Watts),
-    /// Such a part of the device's own maximum.
+    /// A percentage of the device's own maximum.
     Percent(Percent),
 }
 
-/// What many nodes may draw together.
+/// The total power that many nodes may draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Budget(Watts);
 
@@ -27,30 +27,30 @@ pub(crate) struct Span(Micros);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Period(Micros);
 
-/// Why a value is refused. It names what is accepted; the value itself is named by whoever read it.
+/// Why a value is refused. The text names what is accepted; the caller adds the value itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValueError {
-    /// It is not a cap at all.
+    /// It is not a cap.
     Cap,
     /// A number without a unit.
     CapUnit,
-    /// A cap that no device has.
+    /// A cap outside the range of all devices.
     CapRange,
-    /// A percentage beyond the whole, or below a hundredth.
+    /// A percentage above 100 or below 1.
     PercentRange,
-    /// It is no power with a unit.
+    /// It is not a power with a unit.
     Budget,
-    /// A budget that no cluster has.
+    /// A budget outside the accepted range.
     BudgetRange,
     /// It is not a span of time.
     Span,
-    /// A span of nothing, or of more than a month.
+    /// A span of zero, or of more than a month.
     SpanRange,
-    /// A period at which no control loop runs.
+    /// A period outside the range of the control loop.
     PeriodRange,
 }
 
-/// More than any package or GPU can be told; what is above it is a slip of the unit.
+/// More than any package or GPU accepts; a higher value has a wrong unit.
 const CAP_MOST: Watts = Watts::from_int(10_000);
 const BUDGET_LEAST: Watts = Watts::from_int(100);
 const BUDGET_MOST: Watts = Watts::from_int(1_000_000);
@@ -77,7 +77,7 @@ impl fmt::Display for ValueError {
 impl std::error::Error for ValueError {}
 
 impl Cap {
-    /// What it asks of each device.
+    /// The cap as an intent for each device.
     pub(crate) const fn intent(self) -> CapIntent {
         match self {
             Self::Watts(watts) => CapIntent::of_watts(watts),
@@ -149,7 +149,7 @@ impl FromStr for Budget {
     }
 }
 
-/// Digits with at most one point among them: neither a sign nor an exponent.
+/// Digits with at most one point, and neither a sign nor an exponent.
 fn is_plain(number: &str) -> bool {
     let (whole, part) = number.split_once('.').unwrap_or((number, "0"));
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -195,7 +195,7 @@ impl FromStr for Span {
         while !rest.is_empty() {
             let (number, after) = cut(rest, |c| c.is_ascii_digit());
             let (unit, after) = cut(after, |c| c.is_ascii_alphabetic());
-            // Each unit at most once, and in this order: 30m1h is a slip.
+            // Each unit occurs at most once, in descending order: 30m1h is an error.
             let (_, size) = units.find(|(name, _)| *name == unit).ok_or(ValueError::Span)?;
             if number.is_empty() {
                 return Err(ValueError::Span);

@@ -1,7 +1,8 @@
-//! What simulated nodes cost: `cargo run -p simulator --example sim_scale -- NODES [SPEED]`.
+//! The cost of simulated nodes: `cargo run -p simulator --example sim_scale -- NODES [SPEED]`.
 //!
 //! The nodes, an API server in memory and three pods a node run in this process. It prints how long registration and
-//! the start of the pods take, and the memory and processor time of the process before and after. It judges nothing.
+//! the start of the pods take, and the memory and processor time of the process before and after. It has no pass or
+//! fail limits.
 #![expect(clippy::print_stdout, reason = "the figures are what it is for")]
 
 use embedded_api::{ApiOptions, EmbeddedApi};
@@ -18,7 +19,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For how long the steady state is watched.
+/// How long the steady state is measured.
 const WATCHED: Duration = Duration::from_secs(20);
 
 #[tokio::main]
@@ -70,7 +71,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The demo's proportions: a half, a third and a sixth.
+/// The same proportions as in the demo: a half, a third and a sixth.
 fn fleet(nodes: u32) -> Result<Fleet, Box<dyn Error>> {
     let (xeon, epyc) = (nodes.div_ceil(2), nodes / 3);
     let of = |name: &str| NodeKind::built_in(name).ok_or("a kind is missing");

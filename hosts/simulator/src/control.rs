@@ -1,8 +1,9 @@
-//! `POST /control/{node}`: what an agent asks of a machine, and what it is told.
+//! `POST /control/{node}`: the requests of an agent to a machine, and the answers.
 //!
-//! The contract is upstream's (facts/agent.md section 12, facts/simulator.md section 3.9): a body that is no JSON object
-//! of the right types is 400; everything else is 200 and says in `result` what became of it, an unknown action
-//! included. `capWatts` is the limit of **each package**, `capWattsPerGpu` that of each GPU.
+//! The contract is upstream's (facts/agent.md section 12, facts/simulator.md section 3.9). A body that is no JSON
+//! object of the right types is answered with 400. Everything else, including an unknown action, is answered with
+//! 200, and `result` gives the outcome. `capWatts` is the limit of **each package**, `capWattsPerGpu` that of each
+//! GPU.
 
 use crate::faults::{ControlFault, NodeFaults};
 use crate::machine::SimulatedMachine;
@@ -12,12 +13,13 @@ use serde_json::Value;
 
 /// Sets the limit of each package.
 pub const SET_POWER: &str = "rapl.set_power_cap_watts";
-/// Takes percent off the highest clock.
+/// Reduces the highest clock by a percentage.
 pub const SET_THROTTLE: &str = "dvfs.set_throttle_pct";
 /// Sets the cap of each GPU.
 pub const SET_GPU_POWER: &str = "gpu.set_power_cap_watts";
 
-/// What is asked. Fields that no action needs are ignored, as is a node that is named beside the path.
+/// The body of a request. Fields that the action does not need are ignored, as is a node name in addition to the
+/// path.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct Asked {
@@ -28,50 +30,50 @@ struct Asked {
 }
 
 host_kit::closed_label! {
-    /// What can be asked.
+    /// The actions that can be requested.
     pub enum ControlAction {
-        /// A limit on each package.
+        /// Set the limit of each package.
         Power = "rapl.set_power_cap_watts",
-        /// A throttle.
+        /// Set the throttle.
         Throttle = "dvfs.set_throttle_pct",
-        /// A cap on each GPU.
+        /// Set the cap of each GPU.
         GpuPower = "gpu.set_power_cap_watts",
-        /// Anything else.
+        /// Any other action.
         Unknown = "unknown",
     }
 }
 
 host_kit::closed_label! {
-    /// What became of it.
+    /// The outcome of a request.
     pub enum ControlEffect {
         /// It is in force.
         Applied = "applied",
-        /// The machine has nothing to apply it to.
+        /// The machine has no device that it applies to.
         Blocked = "blocked",
-        /// It cannot be applied.
+        /// The request is invalid.
         Error = "error",
     }
 }
 
-/// The last thing that was asked of a machine.
+/// The last request to a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Last {
-    /// What was asked, as it was written.
+    /// The requested action, as it was written.
     pub action: String,
-    /// What became of it.
+    /// The outcome.
     pub outcome: ControlEffect,
     /// When, by the wall clock.
     pub at: Timestamp,
-    /// The limit of each package that was asked for last, brought into the range, W.
+    /// The last requested limit of each package, clamped to the range, W.
     pub target_watts: Option<f64>,
-    /// The throttle that was asked for last, percent.
+    /// The last requested throttle, percent.
     pub target_throttle_pct: Option<u8>,
-    /// The cap of each GPU that was asked for last, brought into the range, W.
+    /// The last requested cap of each GPU, clamped to the range, W.
     pub target_gpu_watts: Option<f64>,
 }
 
 impl Last {
-    /// Nothing has been asked since the machine was started.
+    /// Nothing was requested since the machine was started.
     #[must_use]
     pub fn nothing(at: Timestamp) -> Self {
         Self {
@@ -85,14 +87,14 @@ impl Last {
     }
 }
 
-/// What was done, for the answer and the metrics.
+/// The result of a request, for the answer and the metrics.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Done {
-    /// Which action.
+    /// The action.
     pub action: ControlAction,
-    /// What became of it.
+    /// The outcome.
     pub outcome: ControlEffect,
-    /// For people.
+    /// A message for people.
     pub message: String,
 }
 
@@ -125,10 +127,10 @@ struct State<'a> {
     gpu_cap_watts_per_gpu_target: f64,
 }
 
-/// Does what a body asks. A fault of the controls stands between the answer and the machine.
+/// Executes the request in a body. A control fault takes effect before the machine.
 ///
 /// # Errors
-/// When the body is no JSON object of the right types: for a 400.
+/// If the body is no JSON object of the right types: for a 400.
 pub fn act(
     machine: &mut SimulatedMachine,
     last: &mut Last,
@@ -161,14 +163,15 @@ pub fn act(
     Ok(done)
 }
 
-/// Null is an object without fields, as upstream takes it; a list is none, although a struct could be read of it.
+/// Null counts as an object without fields, as in upstream. A list is refused, although serde can read a struct from
+/// one.
 fn read(body: &[u8]) -> Result<Asked, String> {
     let value: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     match value {
         Value::Null => Ok(Asked::default()),
         Value::Object(_) => serde_json::from_value(value).map_err(|error| error.to_string()),
         Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {
-            Err("the body is no JSON object".to_owned())
+            Err("the body is not a JSON object".to_owned())
         }
     }
 }
@@ -185,7 +188,7 @@ fn action(text: &str) -> ControlAction {
 fn apply(machine: &mut SimulatedMachine, last: &mut Last, asked: &Asked) -> Done {
     let action = action(&asked.action);
     let (outcome, message) = match action {
-        // Upstream takes a limit of nothing for no change, and says that it did.
+        // Upstream treats a limit of zero or less as no change, and reports it as applied.
         ControlAction::Power if asked.cap_watts <= 0.0 => {
             (ControlEffect::Applied, "a limit of 0 W or less changes nothing".to_owned())
         }
@@ -227,7 +230,7 @@ fn told(what: &str, set: f64, asked: f64) -> String {
     }
 }
 
-/// The answer to what was done.
+/// The answer for a result.
 pub fn answer<'a>(
     machine: &mut SimulatedMachine,
     last: &'a Last,

@@ -1,71 +1,71 @@
-//! What a person or a test has broken about a node, and how it then behaves. Nothing here touches the machine: it runs on
-//! while its telemetry lies.
+//! The faults that a person or a test has set on a node, and their effects. They do not affect the machine itself: it
+//! runs on while its telemetry is wrong.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;
 
-/// What is wrong with a node's telemetry.
+/// A fault of a node's telemetry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TelemetryFault {
-    /// Nothing.
+    /// None.
     #[default]
     Ok,
     /// It answers 500.
     Error,
     /// It answers 200 with half of a JSON text.
     Garbage,
-    /// It answers 200 with JSON in which no power is said.
+    /// It answers 200 with JSON that contains no power.
     Empty,
-    /// It answers 200 with what it last read.
+    /// It answers 200 with the last reading before the fault.
     Stuck,
 }
 
-/// What is wrong with a node's controls.
+/// A fault of a node's controls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ControlFault {
-    /// Nothing.
+    /// None.
     #[default]
     Ok,
-    /// It says that it did and does nothing.
+    /// It reports success and does nothing.
     Ignored,
-    /// It says that it may not, with 200.
+    /// It reports with 200 that the request is blocked.
     Blocked,
     /// It answers 500.
     Error,
 }
 
-/// Everything that is wrong with a node.
+/// All faults of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct NodeFaults {
-    /// Of its telemetry.
+    /// The fault of its telemetry.
     pub telemetry: TelemetryFault,
-    /// Of its controls.
+    /// The fault of its controls.
     pub control: ControlFault,
-    /// How long every answer takes, ms.
+    /// The delay of every answer, ms.
     pub slow_ms: u32,
-    /// Nobody reaches it: no answers, no heartbeats, no news of its pods. It runs on.
+    /// The node is unreachable: no answers, no heartbeats, no status of its pods. The machine runs on.
     pub gone: bool,
 }
 
-/// An answer that never comes is one that comes after this.
+/// The longest delay. It stands for an answer that never comes.
 pub const SLOW_MAX_MS: u32 = 600_000;
 
 impl NodeFaults {
-    /// Reads what is to be wrong from now on; what is not mentioned is well.
+    /// Reads the faults that apply from now on. What is not mentioned has no fault.
     ///
     /// # Errors
-    /// When the text is no such JSON; the error says what is accepted.
+    /// If the text is not such JSON; the error lists what is accepted.
     pub fn from_json(body: &[u8]) -> Result<Self, String> {
         const ACCEPTED: &str = "accepted: {\"telemetry\": ok|error|garbage|empty|stuck, \
              \"control\": ok|ignored|blocked|error, \"slowMs\": 0 to 600000, \"gone\": true|false}";
         let value: Value = serde_json::from_slice(body).map_err(|error| format!("{error}; {ACCEPTED}"))?;
-        // A struct could be read of a list as well.
+        // serde could read a struct from a list as well.
         if !value.is_object() {
-            return Err(format!("it is no JSON object; {ACCEPTED}"));
+            return Err(format!("it is not a JSON object; {ACCEPTED}"));
         }
         let faults: Self = serde_json::from_value(value).map_err(|error| format!("{error}; {ACCEPTED}"))?;
         if faults.slow_ms > SLOW_MAX_MS {
@@ -74,7 +74,7 @@ impl NodeFaults {
         Ok(faults)
     }
 
-    /// How long an answer is held back.
+    /// How long an answer is delayed.
     #[must_use]
     pub const fn delay(&self) -> Duration {
         Duration::from_millis(self.slow_ms as u64)

@@ -1,7 +1,7 @@
-//! Which nodes there are: kinds, how many of each, and what every single node is called and made of.
+//! The simulated nodes: their kinds, how many of each kind, and the name and hardware of every node.
 //!
-//! A kind names models of the hardware catalogue, which gives frequencies and power. A fleet is written as a list
-//! (`xeon:6,epyc:4,gpu:2`) of the kinds that are built in, or as a file that says more ([`Fleet::from_json`]).
+//! A kind names models of the hardware catalogue, which provides frequencies and power. A fleet is either a list of
+//! built-in kinds (`xeon:6,epyc:4,gpu:2`) or a file with more detail ([`Fleet::from_json`]).
 
 mod file;
 mod kind;
@@ -14,27 +14,27 @@ use planner::catalog::Catalog;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// The most nodes that one fleet may have: upstream's largest experiment.
+/// The most nodes of one fleet: the size of upstream's largest experiment.
 pub const NODES_MAX: u32 = 5_000;
 /// The label of every simulated node.
 pub const SIMULATED: &str = "joulie.io/simulated";
 /// The label that names the kind of a simulated node.
 pub const KIND: &str = "joulie.io/hw.kind";
-/// How many cores a node has, beside the labels that Joulie itself reads.
+/// The label with the number of cores of a node, in addition to the labels that Joulie itself reads.
 const CPU_CORES: &str = "joulie.io/hw.cpu-cores";
-/// Who made the processor, as node-feature-discovery says it.
+/// The label with the vendor of the processor, as node-feature-discovery sets it.
 const CPU_VENDOR: &str = "feature.node.kubernetes.io/cpu-model.vendor_id";
-/// Pods of one node, as the kubelet's default is.
+/// The most pods of one node: the kubelet's default.
 const PODS: &str = "110";
 
 /// Kinds of nodes, and how many of each.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fleet {
-    /// The kinds with their numbers.
+    /// The kinds and how many nodes of each.
     pub kinds: Vec<(NodeKind, u32)>,
-    /// How many racks the nodes are spread over, one after the other.
+    /// The number of racks over which the nodes are spread in turn.
     pub racks: u32,
-    /// What the names of the nodes begin with.
+    /// The prefix of the node names.
     pub prefix: String,
 }
 
@@ -45,13 +45,13 @@ pub struct Member {
     pub name: String,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
-    /// Its capacity, all of it allocatable.
+    /// Its capacity. All of it is allocatable.
     pub capacity: BTreeMap<String, String>,
-    /// What it is made of.
+    /// Its hardware.
     pub hardware: SimulatedHardware,
 }
 
-/// A fleet that cannot be.
+/// Why a fleet is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FleetError(pub(crate) String);
 
@@ -68,10 +68,10 @@ pub(crate) fn refuse<T>(why: impl Into<String>) -> Result<T, FleetError> {
 }
 
 impl Fleet {
-    /// Reads a list of built-in kinds and their numbers, as in `xeon:6,epyc:4,gpu:2`.
+    /// Reads a list of built-in kinds and their numbers, such as `xeon:6,epyc:4,gpu:2`.
     ///
     /// # Errors
-    /// When a kind is not built in, a number is none, or there is no node or too many.
+    /// If a kind is not built in, a number is invalid, or there are no nodes or too many.
     pub fn parse(text: &str) -> Result<Self, FleetError> {
         let mut kinds = Vec::new();
         for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
@@ -92,7 +92,7 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Whose GPUs a workload on this fleet may ask for: those of the first kind that has some.
+    /// The vendor of the GPUs that a workload on this fleet may request: that of the first kind with GPUs.
     #[must_use]
     pub fn gpu_vendor(&self) -> Option<Vendor> {
         let members = self.members().ok()?;
@@ -102,7 +102,7 @@ impl Fleet {
     /// Every node, in the order of the kinds.
     ///
     /// # Errors
-    /// When a kind cannot be, two nodes would have one name, or there is no node or too many.
+    /// If a kind is invalid, two nodes have the same name, or there are no nodes or too many.
     pub fn members(&self) -> Result<Vec<Member>, FleetError> {
         let count = self.kinds.iter().fold(0_u32, |sum, (_, count)| sum.saturating_add(*count));
         if count == 0 || count > NODES_MAX {

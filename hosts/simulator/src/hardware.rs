@@ -1,8 +1,8 @@
-//! From the models of a kind to the plant of its nodes.
+//! Builds the plant of a node from the models of its kind.
 //!
-//! The catalogue knows frequencies and design power; what it does not know is the same for all models here and said
-//! beside each number. The highest clock of a plant is what all cores hold together, so that a pod on a node without
-//! limits runs at speed 1.
+//! The catalogue provides frequencies and design power. Other values are the same for all models, and each has its
+//! source beside it. The highest clock of a plant is the all-core clock, so that a pod on a node without limits runs
+//! at speed 1.
 
 use crate::fleet::{FleetError, NodeKind, refuse};
 use planner::catalog::{Catalog, CpuModel, GpuModel};
@@ -11,22 +11,22 @@ use plant::{
 };
 use power_units::{KiloHertz, Micros, Role};
 
-/// What a node is made of.
+/// The hardware of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimulatedHardware {
     /// The catalogue's name of the processor.
     pub cpu_model: String,
-    /// Packages.
+    /// The number of packages.
     pub sockets: u32,
     /// Cores of a package.
     pub cores_per_socket: u32,
     /// Logical processors of a core.
     pub threads_per_core: u32,
-    /// The lowest and the highest power limit of a package, W. The highest is in force at the start.
+    /// The lowest and the highest power limit of a package, W. The highest applies at the start.
     pub package_cap: (f64, f64),
     /// The graphics processors.
     pub gpus: Option<SimulatedGpus>,
-    /// The physics.
+    /// The parameters of the physical model.
     pub plant: NodeSpec,
 }
 
@@ -35,15 +35,15 @@ pub struct SimulatedHardware {
 pub struct SimulatedGpus {
     /// The catalogue's name.
     pub model: String,
-    /// Who made them.
+    /// Their vendor.
     pub vendor: Vendor,
-    /// How many.
+    /// Their number.
     pub count: u32,
-    /// The lowest and the highest cap of one, W.
+    /// The lowest and the highest cap of each GPU, W.
     pub cap: (f64, f64),
 }
 
-/// Who makes graphics processors.
+/// The vendors of graphics processors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Vendor {
     /// NVIDIA.
@@ -53,7 +53,7 @@ pub enum Vendor {
 }
 
 impl Vendor {
-    /// The extended resource that pods ask for.
+    /// The extended resource that pods request.
     #[must_use]
     pub const fn resource(self) -> &'static str {
         match self {
@@ -62,7 +62,7 @@ impl Vendor {
         }
     }
 
-    /// As telemetry says it.
+    /// The name in telemetry.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -80,13 +80,13 @@ impl Vendor {
 }
 
 impl SimulatedHardware {
-    /// Physical cores of the node.
+    /// The physical cores of the node.
     #[must_use]
     pub const fn cores(&self) -> u32 {
         self.sockets * self.cores_per_socket
     }
 
-    /// Logical processors, which is what Kubernetes counts as cpu.
+    /// The logical processors, which Kubernetes counts as cpu.
     #[must_use]
     pub const fn cpus(&self) -> u32 {
         self.cores() * self.threads_per_core
@@ -97,16 +97,16 @@ impl SimulatedHardware {
     }
 }
 
-/// Where the clock that all cores hold together lies between the guaranteed one and the highest of one core.
+/// The position of the all-core clock between the base clock and the highest single-core clock.
 const ALL_CORE_PART: f64 = 0.6;
-/// What an idle package draws, of its design power: 64 W of 360 W on the published curve of the EPYC 9654.
+/// The idle power of a package as a part of its design power: 64 W of 360 W on the published curve of the EPYC 9654.
 const IDLE_PART: f64 = 0.18;
-/// The lowest power limit of a package, of its design power (facts/simulator.md section 3.7).
+/// The lowest power limit of a package as a part of its design power (facts/simulator.md section 3.7).
 const CAP_MIN_PART: f64 = 0.55;
-/// Fans, drives, memory and conversion; with GPUs there are more fans.
+/// The power of fans, drives, memory and conversion; nodes with GPUs have more fans.
 const BASE_WATTS: f64 = 80.0;
 const BASE_WATTS_GPU: f64 = 250.0;
-/// The idle power of boards that are not in the table below.
+/// The idle power of GPU models that are not in the table below.
 const GPU_IDLE_WATTS: f64 = 30.0;
 /// Idle power by model (facts/simulator.md section 3.7, class file).
 const GPU_IDLE: [(&str, f64); 5] = [
@@ -167,7 +167,7 @@ pub(crate) fn of(kind: &NodeKind, catalog: &Catalog) -> Result<SimulatedHardware
     })
 }
 
-/// The design power can be configured upwards on some models; full load draws what is then allowed.
+/// On some models the design power can be configured upwards; full load draws the configured power.
 fn package_cap(cpu: &CpuModel) -> (f64, f64) {
     (CAP_MIN_PART * plant::from_watts(cpu.tdp), plant::from_watts(cpu.most()))
 }
@@ -180,7 +180,7 @@ fn package(cpu: &CpuModel, cores: u32) -> PackageSpec {
     let amd = cpu.key.starts_with("AMD");
     PackageSpec {
         cores: usize::try_from(cores).unwrap_or(1),
-        // A quarter of the highest clock, as 800 MHz is of 3.2 GHz.
+        // A quarter of the highest clock, such as 800 MHz of 3.2 GHz.
         min_khz: whole_khz(all_core / 4.0),
         max_khz: whole_khz(all_core),
         static_watts: idle,
@@ -189,7 +189,7 @@ fn package(cpu: &CpuModel, cores: u32) -> PackageSpec {
         turbo: None,
         governor: Governor::AtLimit,
         licence: None,
-        // Full load lifts it by 50 K, whatever its size: the cooler fits the package.
+        // Full load heats it by 50 K, whatever its size: the cooler is dimensioned for the package.
         thermal: ThermalSpec { kelvin_per_watt: 50.0 / full, ..plant::preset::xeon_2s().packages[0].thermal },
         limiter_lag_s: 0.05,
     }

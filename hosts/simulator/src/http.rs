@@ -1,4 +1,4 @@
-//! The port of the simulated nodes: upstream's contract, and the faults that a person or a test sets.
+//! The HTTP port of the simulated nodes: upstream's contract, and the faults that a person or a test sets.
 //!
 //! | path | verbs | what |
 //! |---|---|---|
@@ -9,8 +9,8 @@
 //! | `/nodes` | GET | the names of all nodes |
 //! | `/healthz`, `/livez`, `/readyz`, `/metrics`, `/debug/…` | GET | as every program's |
 //!
-//! A node that nobody knows is 404, one without a name 400, another verb 405. Whoever asks cannot wait for anything but
-//! a delay that was set as a fault.
+//! An unknown node is answered with 404, a missing name with 400, another verb with 405. No answer is delayed except
+//! by a fault.
 
 mod state;
 
@@ -31,14 +31,14 @@ use std::sync::Arc;
 
 type Answer = Response<Full<Bytes>>;
 
-/// What the port answers.
+/// The handler of the port.
 pub(crate) struct Port {
     world: Arc<SimulatedWorld>,
     metrics: SimMetrics,
     ops: Ops,
 }
 
-/// What can be asked of a node.
+/// The pages of a node.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Path {
     Telemetry,
@@ -182,7 +182,7 @@ impl Routes for Port {
     }
 }
 
-/// A part of a path with its escapes resolved; one that means nothing stays as it is.
+/// A path segment with its escapes resolved; an invalid escape is left unchanged.
 fn decoded(part: &str) -> String {
     let bytes = part.as_bytes();
     let hex = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16));

@@ -1,12 +1,12 @@
-//! In the place of the kubelets: pods that are bound to simulated nodes begin, work, and end.
+//! Replaces the kubelets: starts, runs and ends the pods that are bound to simulated nodes.
 //!
-//! Every pass looks at all pods as they are now, so that nothing depends on having seen a change: what is running here
-//! and what the objects say are brought together whatever was missed. A write that was made is not made again until
-//! its echo has had time to come back; one that failed is made again soon.
+//! Every pass reads all pods as they are now and compares them with the machines. So the result does not depend on
+//! having seen every change. A write is not repeated until its watch event has had time to arrive; a failed write is
+//! repeated soon.
 //!
-//! **Restarts.** The objects are all the memory there is. A pod that runs is taken up where its status says that it was
-//! (condition `sim.joulie.io/Progress`, written now and then and at a graceful end), one that is over is never touched
-//! again, and one that waits begins. Work that was done since the last note is done again.
+//! **Restarts.** All state is in the objects. A running pod continues at the progress in its status (condition
+//! `sim.joulie.io/Progress`, written at intervals and at a graceful stop), a finished pod is not touched again, and a
+//! waiting pod is started. Work that was done since the last recorded progress is repeated.
 
 mod pass;
 mod write;
@@ -25,42 +25,42 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// How long the echo of a write may take.
+/// How long the watch event of a write may take.
 const ECHO: Duration = Duration::from_secs(10);
-/// How soon a write that failed is made again.
+/// When a failed write is repeated.
 const AGAIN: Duration = Duration::from_millis(500);
-/// How many writes are under way at once.
+/// The most concurrent writes.
 const WRITES_MAX: usize = 32;
-/// Changes that come this close together are looked at in one pass.
+/// Changes within this time are handled in one pass.
 const GATHER: Duration = Duration::from_millis(5);
-/// A pass is made at least this often, for what failed.
+/// The longest time between two passes, so that failed writes are repeated.
 const IDLE: Duration = Duration::from_millis(500);
 
-/// The kubelets.
+/// The kubelets of all simulated nodes.
 pub(crate) struct Kubelet {
     client: Client,
     world: Arc<SimulatedWorld>,
     rows: Rows<BoundPod>,
     metrics: SimMetrics,
-    /// How often progress is written down; never where there is none.
+    /// How often progress is recorded; `None` for never.
     checkpoint: Option<Duration>,
-    /// What was written last about each pod, and when it may be written again.
+    /// The last written step of each pod, and when it may be written again.
     sent: BTreeMap<PodId, (u8, Mono)>,
-    /// When the progress of each pod was last written down.
+    /// When the progress of each pod was last recorded.
     noted: BTreeMap<PodId, Mono>,
     /// The nodes whose machines held pods after the last pass.
     busy: BTreeSet<String>,
     writes: JoinSet<Written>,
 }
 
-/// How a write ended.
+/// The result of a write.
 struct Written {
     id: PodId,
     next: Next,
     outcome: Result<(), kube::Error>,
 }
 
-/// Something to be written.
+/// A write that is due.
 struct Due {
     key: ObjectKey,
     pod: Arc<BoundPod>,
@@ -80,8 +80,8 @@ impl Kubelet {
         Self { client, world, rows, metrics, checkpoint, sent, noted, busy, writes }
     }
 
-    /// Follows the pods until asked to stop, then notes what is done. `finished` is told when a machine has finished
-    /// a pod.
+    /// Follows the pods until a stop is requested, then records their progress. `finished` is notified when a machine
+    /// has finished a pod.
     pub(crate) async fn run(mut self, finished: Arc<Notify>, stop: Stop) {
         let mut rows = self.rows.clone();
         loop {
@@ -110,7 +110,7 @@ impl Kubelet {
         self.world.clock().mono()
     }
 
-    /// Starts as many writes as there is room for; the rest comes up again in the next pass.
+    /// Starts as many writes as the limit allows. The next pass finds the others again.
     fn write(&mut self, due: Vec<Due>) {
         let now = self.now();
         let wall = self.world.clock().wall();
@@ -128,7 +128,7 @@ impl Kubelet {
     }
 
     fn written(&mut self, written: Option<Written>) {
-        // A write that panicked is made again when its echo does not come.
+        // A write that panicked is repeated when its watch event does not arrive.
         let Some(Written { id, next, outcome }) = written else { return };
         let now = self.now();
         match outcome {
@@ -139,17 +139,17 @@ impl Kubelet {
                     self.sent.remove(&id);
                 }
             }
-            // Gone, or another pod of that name by now: its event tells what to do.
+            // The pod was deleted or replaced by another one of that name: its watch event leads to the next step.
             Err(kube::Error::Api(refused)) if refused.code == 404 || refused.code == 409 => {}
             Err(error) => {
                 self.metrics.write_failed();
-                tracing::debug!(pod = %id, "a write about a pod failed, again in half a second: {error}");
+                tracing::debug!(pod = %id, "a write to a pod failed; it is repeated in half a second: {error}");
                 self.sent.insert(id, (next.step(), now.plus(AGAIN)));
             }
         }
     }
 
-    /// Notes how far every pod is, so that the next start goes on from there.
+    /// Records the progress of every pod, so that the next start continues from there.
     async fn last_notes(mut self) {
         while self.writes.join_next().await.is_some() {}
         let wall = self.world.clock().wall();
@@ -165,7 +165,7 @@ impl Kubelet {
                 });
             }
             if let Some(Ok(Written { id, outcome: Err(error), .. })) = self.writes.join_next().await {
-                tracing::warn!(pod = %id, "what this pod has done could not be noted; it is done again: {error}");
+                tracing::warn!(pod = %id, "the progress of this pod could not be recorded; its work is repeated: {error}");
             }
         }
     }

@@ -6,15 +6,15 @@
 //!     └──── pod status ◄──┘◄── finished ─────┘──── telemetry ──────────►┘
 //! ```
 //!
-//! - [`fleet`]: which nodes there are; [`hardware`]: the plant of a kind, from the hardware catalogue;
-//! - [`machine`]: one machine with its limits and pods, without I/O or clock; [`work`]: what a pod is to it;
-//! - [`pods`]: what comes next for a pod, as a kubelet decides it;
+//! - [`fleet`]: the simulated nodes; [`hardware`]: the plant of a kind, from the hardware catalogue;
+//! - [`machine`]: one machine with its limits and pods, without I/O or clock; [`work`]: the load of a pod;
+//! - [`pods`]: the next step of a pod, as a kubelet decides it;
 //! - [`nodes`]: Node objects and their heartbeats;
-//! - [`control`], [`telemetry`], [`faults`]: the contract over HTTP, and what can be broken about a node;
-//! - [`workload`]: pods that come and go, from a seed.
+//! - [`control`], [`telemetry`], [`faults`]: the contract over HTTP, and the faults of a node;
+//! - [`workload`]: pods that are created at random times from a seed.
 //!
-//! It stands in for machines, kubelets and workloads, and for nothing else: who binds a pod, who plans and who sets a
-//! limit is somebody else. It never writes an object of Joulie's own kinds.
+//! It replaces machines, kubelets and workloads, and nothing else: other programs bind the pods, plan, and set
+//! limits. It never writes an object of Joulie's own kinds.
 #![forbid(unsafe_code)]
 
 pub mod control;
@@ -55,36 +55,37 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How often the machines are stepped; between two steps they are when somebody asks.
+/// How often the machines are stepped. A request also steps its machine.
 const TICK: Duration = Duration::from_millis(100);
-/// How often the figures on `/metrics` are brought up to date.
+/// The `/metrics` values are updated once in this many ticks.
 const SHOW_EVERY: u32 = 20;
-/// A control is some hundred bytes; this many connections hold the agents of a large pool and a scrape.
+/// A control request has some hundred bytes. This many connections are enough for the agents of a large pool and a
+/// scrape.
 const BODY_MAX: usize = 64 << 10;
 const CONNECTIONS_MAX: usize = 4_096;
-/// Open requests have this long at the end.
+/// How long open requests may take at the end.
 const DRAIN: Duration = Duration::from_secs(5);
-/// For how long the API server may be silent before the simulator is not ready.
+/// How long the API server may be silent before the simulator is not ready.
 const SILENCE_MAX: Duration = Duration::from_secs(300);
 
-/// What was started.
+/// The addresses and the machines of a started simulator.
 pub struct Started {
-    /// Where telemetry and controls are served.
+    /// The address for telemetry and controls.
     pub work: SocketAddr,
-    /// Where metrics and health are served: on the same port.
+    /// The address for metrics and health: the same port.
     pub metrics: SocketAddr,
-    /// The machines, for whoever runs them in its own process.
+    /// The machines, for programs that run the simulator in their own process.
     pub world: Arc<SimulatedWorld>,
 }
 
-/// Why it could not be started.
+/// Why the simulator could not be started.
 #[derive(Debug)]
 pub enum StartError {
-    /// The fleet cannot be.
+    /// The fleet is invalid.
     Fleet(fleet::FleetError),
-    /// A machine cannot be.
+    /// A machine cannot be built.
     Machine(machine::MachineError),
-    /// The port cannot be taken.
+    /// The port cannot be opened.
     Port(std::io::Error),
     /// The nodes could not be registered.
     Register(kube::Error),
@@ -103,10 +104,10 @@ impl fmt::Display for StartError {
 
 impl std::error::Error for StartError {}
 
-/// What this program says of itself.
+/// The name and version of this program.
 pub const BUILD: BuildInfo = BuildInfo::of("simulator", env!("CARGO_PKG_VERSION"));
 
-/// What its parts count.
+/// The metrics of its parts.
 struct Counted {
     reflections: Reflections,
     servers: ServerMetrics,
@@ -129,10 +130,10 @@ pub fn described_metrics() -> Vec<MetricDescription> {
     MetricsBuilder::descriptions(|registry| drop(Counted::register(registry)))
 }
 
-/// Starts the machines and their port, registers their nodes, and takes up the pods that are bound to them.
+/// Starts the machines and their port, registers their nodes, and continues the pods that are bound to them.
 ///
 /// # Errors
-/// When a setting cannot be, the port is taken, or the API server refuses a node.
+/// If a setting is invalid, the port is taken, or the API server refuses a node.
 pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> Result<Started, StartError> {
     let Settings { fleet, listen, speed, seed, heartbeat, checkpoint, workload, debug_token } = settings;
     let Context { client, clock, stop, logs, shown } = context;
@@ -143,7 +144,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let mut metrics = MetricsBuilder::of(&BUILD);
     let Counted { reflections, servers, figures } = Counted::register(metrics.registry());
 
-    // Every pod that is bound somewhere: those of other nodes are let go of as they arrive.
+    // All bound pods; pods of other nodes are dropped when they arrive.
     let source = WatchSource {
         path: "/api/v1/pods".to_owned(),
         labels: None,
@@ -161,7 +162,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let work = server.address().map_err(StartError::Port)?;
     let drain = Drain::new(Duration::ZERO, DRAIN);
     let serve = server.run(stop.clone(), drain);
-    // Connections that had to be cut off are logged by the server itself.
+    // The server itself logs connections that had to be closed.
     tasks.spawn("serve", serve.map(|_cut_off| ()));
 
     nodes::register(&client, &world).await.map_err(StartError::Register)?;
@@ -182,7 +183,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     Ok(Started { work, metrics: work, world })
 }
 
-/// Steps the machines, and tells when a pod has finished.
+/// Steps the machines, and notifies when a pod has finished.
 async fn run(world: Arc<SimulatedWorld>, figures: SimMetrics, finished: Arc<Notify>, stop: Stop) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -201,7 +202,7 @@ async fn run(world: Arc<SimulatedWorld>, figures: SimMetrics, finished: Arc<Noti
                     figures.show(name, state.machine.package_cap(), state.machine.throttle_pct(), &reading);
                 }
             }
-            // A thousand machines at a high speed take a while: others get their turn between two of them.
+            // Stepping a thousand machines at a high speed takes a while: let other tasks run in between.
             tokio::task::yield_now().await;
         }
         if over {

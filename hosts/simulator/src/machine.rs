@@ -1,10 +1,11 @@
-//! One simulated machine: a plant, the controls on it, and the pods that load it. No I/O, no clock: time is handed in.
+//! One simulated machine: a plant, its controls, and the pods that load it. It has no I/O and no clock: the time is
+//! passed in.
 //!
-//! Pods make progress on a grid of simulated time ([`SLICE_US`]), so that a machine that is looked at a thousand times a
-//! second and one that is looked at once come to the same result. Between two points of the grid nothing but an input
-//! changes what a pod does.
+//! Pods make progress on a fixed grid of simulated time ([`SLICE_US`]). So a machine that is read a thousand times a
+//! second and one that is read once have the same result. Between two points of the grid only an input changes what a
+//! pod does.
 //!
-//! What is set here is clamped to what the machine takes; who asked and what the answer was is [`crate::control`]'s.
+//! Settings are clamped to the machine's range. [`crate::control`] handles requests and answers.
 
 mod pods;
 mod view;
@@ -22,10 +23,10 @@ use std::fmt;
 
 /// How often pods make progress, in simulated time.
 pub const SLICE_US: u64 = 200_000;
-/// Over how long the telemetry's averages go: 250 ms for packages and 1 s for GPUs (facts/simulator.md section 3.2).
+/// The averaging time of the telemetry: 250 ms for packages and 1 s for GPUs (facts/simulator.md section 3.2).
 const CPU_WINDOW: Micros = Micros::new(250_000);
 const GPU_WINDOW: Micros = Micros::new(1_000_000);
-/// Over how long a package's limit holds as a mean. Its short-term limit is the same, so that no instant is above it.
+/// The averaging time of a package's limit. Its short-term limit has the same value, so that no instant is above it.
 const LIMIT_WINDOW_S: f64 = 1.0;
 
 /// A machine under load.
@@ -45,12 +46,12 @@ pub struct SimulatedMachine {
     board_watts: Option<f64>,
 }
 
-/// A machine that cannot be built, which no fleet that was accepted leads to.
+/// A machine that cannot be built. An accepted fleet never causes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MachineError {
-    /// Its plant cannot be.
+    /// Its plant is invalid.
     Plant(SpecError),
-    /// A sensor cannot be.
+    /// A sensor is invalid.
     Sensor(SensorError),
 }
 
@@ -66,10 +67,10 @@ impl fmt::Display for MachineError {
 impl std::error::Error for MachineError {}
 
 impl SimulatedMachine {
-    /// An idle machine with the highest limits that it has.
+    /// An idle machine with its highest limits.
     ///
     /// # Errors
-    /// When the hardware is impossible.
+    /// If the hardware is impossible.
     pub fn new(member: &Member, seed: u64) -> Result<Self, MachineError> {
         let hardware = member.hardware.clone();
         let plant = Plant::new(&hardware.plant, seed).map_err(MachineError::Plant)?;
@@ -104,13 +105,13 @@ impl SimulatedMachine {
         Ok(machine)
     }
 
-    /// The machine in the boot of this id.
+    /// The machine with this boot id.
     #[must_use]
     pub(crate) fn booted(self, boot: &str) -> Self {
         Self { boot: boot.to_owned(), ..self }
     }
 
-    /// The boot that it is in.
+    /// Its boot id.
     #[must_use]
     pub(crate) fn boot(&self) -> &str {
         &self.boot
@@ -122,19 +123,19 @@ impl SimulatedMachine {
         &self.name
     }
 
-    /// What it is made of.
+    /// Its hardware.
     #[must_use]
     pub const fn hardware(&self) -> &SimulatedHardware {
         &self.hardware
     }
 
-    /// Simulated time since it was started.
+    /// The simulated time since the start.
     #[must_use]
     pub fn now(&self) -> Micros {
         self.plant.now()
     }
 
-    /// Lets time pass until this moment since the start; one that has passed changes nothing.
+    /// Advances the simulated time to this moment. A moment in the past has no effect.
     pub fn advance(&mut self, until: Micros) {
         loop {
             let now = self.plant.now().get();
@@ -148,10 +149,10 @@ impl SimulatedMachine {
         }
     }
 
-    /// Sets the power limit of every package, brought into its range; what then holds for each of them, W.
+    /// Sets the power limit of every package, clamped to its range, and returns the new limit, W.
     pub fn set_package_cap(&mut self, watts: f64) -> f64 {
         let (low, high) = self.hardware.package_cap;
-        // What is not a number limits nothing further: it stays as it is.
+        // Keep the limit if the value is not a number.
         let watts = if watts.is_nan() { self.limit_watts } else { watts.clamp(low, high) };
         self.limit_watts = watts;
         let long = PowerLimit { watts, window_s: LIMIT_WINDOW_S };
@@ -165,7 +166,7 @@ impl SimulatedMachine {
         watts
     }
 
-    /// Takes so many percent off the highest clock, 0 to 100; the lowest clock that there is stays.
+    /// Reduces the highest clock by a percentage from 0 to 100, but not below the lowest clock.
     pub fn set_throttle(&mut self, percent: i64) -> u8 {
         let percent = u8::try_from(percent.clamp(0, 100)).unwrap_or(0);
         self.throttle_pct = percent;
@@ -178,8 +179,7 @@ impl SimulatedMachine {
         percent
     }
 
-    /// Sets the power cap of every GPU, brought into its range; what then holds for each of them, W. Nothing where
-    /// there is no GPU.
+    /// Sets the power cap of every GPU, clamped to its range, and returns the new cap, W; `None` without GPUs.
     pub fn set_board_cap(&mut self, watts: f64) -> Option<f64> {
         let (low, high) = self.hardware.gpus.as_ref()?.cap;
         let watts = if watts.is_nan() { self.board_watts? } else { watts.clamp(low, high) };
@@ -191,7 +191,7 @@ impl SimulatedMachine {
         self.board_watts
     }
 
-    /// Begins a pod, of which this part is already done. A pod that runs already goes on as it is.
+    /// Starts a pod with this part of its work done. A pod that runs already is not changed.
     pub fn begin(&mut self, id: PodId, work: Work, done: f64) {
         if self.pods.contains_key(&id) {
             return;
@@ -206,7 +206,7 @@ impl SimulatedMachine {
         self.load();
     }
 
-    /// Ends a pod, whatever is left of it.
+    /// Ends a pod, whether or not its work is done.
     pub fn end(&mut self, id: &PodId) {
         if self.pods.remove(id).is_none() {
             return;
@@ -219,7 +219,7 @@ impl SimulatedMachine {
         self.load();
     }
 
-    /// The pods that it holds.
+    /// The pods on this machine.
     #[must_use]
     pub const fn pods(&self) -> &BTreeMap<PodId, Running> {
         &self.pods

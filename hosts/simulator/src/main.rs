@@ -1,4 +1,4 @@
-//! `joulie-simulator`: simulated nodes for a cluster that is there.
+//! `joulie-simulator`: simulated nodes for an existing cluster.
 
 use host_kit::program;
 use simulator::{BUILD, Settings, TABLE, start};

@@ -1,4 +1,4 @@
-//! What the simulator counts, in upstream's names (facts/simulator.md section 3.10) where there is one.
+//! The simulator's metrics, with upstream's names where there are any (facts/simulator.md section 3.10).
 
 use crate::control::{ControlAction, ControlEffect};
 use crate::machine::TelemetryReading;
@@ -13,19 +13,19 @@ use std::sync::atomic::AtomicU64;
 type Real = Gauge<f64, AtomicU64>;
 
 closed_label! {
-    /// What became of a pod here.
+    /// What happened to a pod.
     pub enum Step {
         /// Its containers started.
         Started = "started",
-        /// Its containers ended well.
+        /// Its containers ended with code 0.
         Succeeded = "succeeded",
         /// Its containers ended with another code.
         Failed = "failed",
-        /// It was turned away.
+        /// It was not admitted.
         Rejected = "rejected",
-        /// Its object was let go.
+        /// Its object was deleted.
         Removed = "removed",
-        /// Its progress was written down.
+        /// Its progress was recorded.
         Noted = "noted",
     }
 }
@@ -45,7 +45,7 @@ label_set! {
     }
 }
 
-/// The figures. Clones are the same figures.
+/// The metrics. Clones share them.
 #[derive(Clone, Debug)]
 pub struct SimMetrics {
     controls: Family<ByAction, Counter>,

@@ -1,7 +1,6 @@
-//! What a kubelet writes about its node: the object, its status, and the Lease that is its heartbeat.
+//! The objects that a kubelet writes for its node: the Node, its status, and the Lease that is its heartbeat.
 //!
-//! It never takes anything off a node that somebody else put there: labels, annotations and taints of a node that is
-//! there already stay.
+//! It keeps the labels, annotations and taints that others have set on an existing node.
 
 use crate::world::{self, SimulatedWorld};
 use futures::StreamExt;
@@ -17,20 +16,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Of what is written about nodes and pods.
+/// The field manager of all writes to nodes and pods.
 pub(crate) const FIELD_MANAGER: &str = "joulie-simulator";
-/// Where Kubernetes looks for the heartbeats of nodes.
+/// The namespace of the node heartbeats.
 const LEASES: &str = "kube-node-lease";
-/// How long a heartbeat is good, and how often the whole status is written: as a kubelet does.
+/// How long a heartbeat is valid, and how often the whole status is written: the same values as a kubelet's.
 const LEASE_SECONDS: i32 = 40;
 const STATUS_EVERY: Duration = Duration::from_secs(300);
-/// How many nodes are written at once.
+/// The most nodes that are written concurrently.
 const WRITES_MAX: usize = 16;
 
-/// Registers all nodes, or takes over those of their names.
+/// Registers all nodes, or takes over existing nodes of the same names.
 ///
 /// # Errors
-/// What the API server said to the first that it refused.
+/// The API server's error for the first node that it refused.
 pub async fn register(client: &Client, world: &SimulatedWorld) -> Result<(), kube::Error> {
     let now = world.clock().wall();
     let all = futures::stream::iter(world.nodes().values())
@@ -41,7 +40,7 @@ pub async fn register(client: &Client, world: &SimulatedWorld) -> Result<(), kub
     all.into_iter().collect()
 }
 
-/// The heartbeat comes first and the status before the taints: the node controller looks at each of them.
+/// The heartbeat is written first and the status before the taints, because the node controller reads each of them.
 async fn register_one(client: &Client, of: &world::SimulatedNode, now: Timestamp) -> Result<(), kube::Error> {
     let member = &of.member;
     beat_one(client, &member.name, now).await?;
@@ -65,18 +64,18 @@ async fn register_one(client: &Client, of: &world::SimulatedNode, now: Timestamp
     };
     nodes.patch_status(&member.name, &by(), &Patch::Strategic(status(of, now))).await?;
     if fresh {
-        // Admission gave it the taint of a node that is not ready, and it is.
+        // Admission adds the not-ready taint to a new node. The node is ready, so remove it.
         let taints = json!({"spec": {"taints": null}});
         nodes.patch(&member.name, &by(), &Patch::Merge(taints)).await?;
     }
     Ok(())
 }
 
-/// Sends heartbeats until asked to stop. One that fails is made up for by the next; if none reaches the API server the
-/// node is silent, and that is what shows. A node that somebody has deleted stays deleted.
+/// Sends heartbeats until a stop is requested. The next heartbeat replaces a failed one. If none reaches the API
+/// server, the node appears silent, as a real one would. A deleted node is not created again.
 pub async fn beat(client: Client, world: Arc<SimulatedWorld>, every: Duration, stop: Stop) {
     let mut status_at = world.clock().mono();
-    // The control plane calls nodes dead that could not say otherwise, and only they themselves can say so again.
+    // After an outage the control plane has marked the nodes as dead, and only the nodes can correct their status.
     let mut missed = false;
     while !stop.requested_within(every).await {
         let now = world.clock().mono();

@@ -1,5 +1,5 @@
-//! A pod as its kubelet sees it, and what comes next for it. Decided from the object alone, and from what the machine
-//! says of its progress; nothing here writes.
+//! A pod as its kubelet sees it, and its next step. The step depends only on the object and on the progress that the
+//! machine reports; nothing here writes.
 //!
 //! ```text
 //! Pending ──► Running ──► Succeeded | Failed        deleted, in any of them ──► gone
@@ -20,29 +20,29 @@ use joulie_api::labels::pod::WORKLOAD_CLASS;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// The condition that holds how much of a pod's work is done, so that a restart of the simulator goes on from there.
+/// The condition that records the progress of a pod, so that a restarted simulator continues from there.
 pub const PROGRESS: &str = "sim.joulie.io/Progress";
 
-/// A pod that is bound.
+/// A bound pod.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoundPod {
-    /// Which.
+    /// Its identity.
     pub id: PodId,
-    /// Where it is bound to.
+    /// The node that it is bound to.
     pub node: String,
     /// When it was created, RFC 3339: older ones are admitted first.
     pub created: String,
-    /// Where it stands.
+    /// Its phase.
     pub phase: BoundPodPhase,
-    /// Its deletion was asked for, with so many seconds of grace left.
+    /// If its deletion was requested: the remaining grace period in seconds.
     pub deleting: Option<u64>,
-    /// What it does, or why that cannot be said.
+    /// Its work, or why its annotations cannot be read.
     pub work: Result<Work, String>,
-    /// What it takes of its node.
+    /// The resources that it takes from its node.
     pub asks: PodRequests,
     /// Name and image of each container.
     pub containers: Vec<(String, String)>,
-    /// Name and image of each container that runs before those.
+    /// Name and image of each init container.
     pub initial: Vec<(String, String)>,
     /// When it began, RFC 3339.
     pub started: Option<String>,
@@ -50,36 +50,36 @@ pub struct BoundPod {
     pub done: f64,
 }
 
-/// Where a pod stands.
+/// The phase of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoundPodPhase {
     /// Not begun.
     Pending,
     /// Running.
     Running,
-    /// Over, one way or the other; or the word of somebody else, which is not ours to change.
+    /// Finished, or another phase that somebody else has written and that is not changed here.
     Final,
 }
 
-/// What is to be written about a pod.
+/// The next write for a pod.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
     /// Nothing.
     Wait,
-    /// It is turned away: a reason in one word, and a message.
+    /// It is not admitted: a reason in one word, and a message.
     Reject(String, String),
     /// Its containers start.
     Run,
     /// Its containers have ended with this code.
     Finish(u8),
-    /// How much is done is written down.
+    /// Its progress is recorded.
     Checkpoint(f64),
-    /// Its containers have stopped, so the object may go.
+    /// Its containers have stopped, so its object is deleted.
     Remove,
 }
 
 impl Next {
-    /// Which of them, without what it carries: to tell whether it is the same again.
+    /// A number for the variant, without its data, to detect a repeated step.
     #[must_use]
     pub const fn step(&self) -> u8 {
         match self {
@@ -94,24 +94,24 @@ impl Next {
 }
 
 impl BoundPod {
-    /// Whether it takes a part of its node: from its admission until it is over.
+    /// Whether it takes resources of its node: from its admission until it has finished.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.phase == BoundPodPhase::Running
     }
 
-    /// Whether it does work: one that is being deleted has stopped.
+    /// Whether it makes progress. A pod that is being deleted has stopped.
     #[must_use]
     pub fn works(&self) -> bool {
         self.phase == BoundPodPhase::Running && self.deleting.is_none()
     }
 
-    /// What comes next for a pod that runs or is over; `finished` is what the machine says, `checkpoint` how much is
-    /// done where that is to be written down now.
+    /// The next step of a pod that runs or has finished. `finished` is reported by the machine; `checkpoint` is the
+    /// progress to record, if it is due.
     #[must_use]
     pub fn next(&self, finished: bool, checkpoint: Option<f64>) -> Next {
         match (self.deleting, self.phase) {
-            // Without grace it is gone, but for finalizers that somebody else takes off.
+            // Without a grace period it is deleted already, unless finalizers remain that others remove.
             (Some(0), _) | (None, BoundPodPhase::Pending | BoundPodPhase::Final) => Next::Wait,
             (Some(_), _) => Next::Remove,
             (None, BoundPodPhase::Running) if finished => {
@@ -121,7 +121,7 @@ impl BoundPod {
         }
     }
 
-    /// What comes next for a pod that has not begun, where its node has this much room.
+    /// The next step of a pod that was not started, given the capacity and the usage of its node.
     #[must_use]
     pub fn admit(&self, room: &BTreeMap<String, i128>, used: &BTreeMap<String, i128>) -> Next {
         if let Err(why) = &self.work {
@@ -173,7 +173,7 @@ fn phase(phase: &Value) -> BoundPodPhase {
     }
 }
 
-/// The annotations that say what it does, and whether it is a performance pod.
+/// The simulator's annotations, and whether it is a performance pod.
 fn notes(annotations: &Value) -> (BTreeMap<String, String>, bool) {
     let all = annotations.as_object();
     let ours = all.into_iter().flatten().filter(|(name, _)| name.starts_with(PREFIX));
@@ -187,7 +187,7 @@ fn containers(list: &Value) -> Vec<(String, String)> {
     all.map(|container| (text(&container["name"]), text(&container["image"]))).collect()
 }
 
-/// A part that cannot be read is nothing: the pod then does its work again.
+/// Unreadable progress counts as none: the pod then repeats its work.
 fn done(conditions: &Value) -> f64 {
     let ours = conditions.as_array().into_iter().flatten().find(|condition| condition["type"] == PROGRESS);
     let said = ours.and_then(|condition| condition["message"].as_str());

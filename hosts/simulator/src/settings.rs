@@ -1,4 +1,4 @@
-//! What the simulator can be told.
+//! The simulator's settings.
 
 use crate::fleet::Fleet;
 use crate::workload::Mix;
@@ -94,7 +94,7 @@ const WORKLOAD_PENDING_MAX: ConfigSetting<u32> = ConfigSetting::with_default(
     "No pod is created while so many of them wait for a node",
 );
 
-/// Everything.
+/// All settings.
 pub const TABLE: SettingsTable = SettingsTable {
     program: "joulie-simulator",
     about: "Simulated nodes: plants behind an HTTP contract, and pods that load them.",
@@ -120,7 +120,8 @@ pub const TABLE: SettingsTable = SettingsTable {
     families: &["SIM_"],
 };
 
-/// What upstream's simulator reads. Its values files start this one too, with another model of a node behind.
+/// The settings of upstream's simulator. Its values files also start this simulator, which uses a different model of
+/// a node.
 const UPSTREAMS: &[Retired] = &[
     Retired { name: "SIM_K8S_POD_WATCH", note: "pods are always watched" },
     Retired { name: "SIM_POLL_INTERVAL", note: "pods are watched" },
@@ -146,40 +147,40 @@ const UPSTREAMS: &[Retired] = &[
     },
 ];
 
-/// What the simulator does.
+/// The simulator's settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Which nodes there are.
+    /// The simulated nodes.
     pub fleet: Fleet,
-    /// Where telemetry and controls are served.
+    /// The address for telemetry and controls.
     pub listen: Listen,
-    /// Simulated seconds in a second.
+    /// Simulated seconds per real second.
     pub speed: f64,
-    /// What chance begins with.
+    /// The seed of the random numbers.
     pub seed: u64,
     /// How often each node renews its Lease.
     pub heartbeat: Duration,
-    /// How often progress is written down; never where there is none.
+    /// How often progress is recorded; `None` for never.
     pub checkpoint: Option<Duration>,
-    /// A workload that comes and goes.
+    /// The generated workload, if any.
     pub workload: Option<Workload>,
-    /// Who may see the pages under /debug from elsewhere.
+    /// The token that allows access to the pages under /debug from other addresses.
     pub debug_token: Option<String>,
 }
 
-/// A workload that comes and goes.
+/// A generated workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Workload {
-    /// What it consists of.
+    /// The mix of its pods.
     pub mix: Mix,
-    /// Where its pods are created.
+    /// The namespace of its pods.
     pub namespace: String,
-    /// No pod is created while so many wait for a node.
+    /// No pod is created while this many wait for a node.
     pub pending_max: u32,
 }
 
 impl Settings {
-    /// A fleet on a port of the kernel's choice on this machine, at the speed of time, without a workload.
+    /// This fleet on a free local port, at real-time speed, without a workload.
     #[must_use]
     pub fn of(fleet: Fleet) -> Self {
         Self {
@@ -194,10 +195,10 @@ impl Settings {
         }
     }
 
-    /// Reads them.
+    /// Reads the settings.
     ///
     /// # Errors
-    /// When a file is named that cannot be read or says no fleet.
+    /// If the named file cannot be read or contains no valid fleet.
     pub fn read(values: &Values) -> Result<Self, Refusals> {
         let fleet = match values.get(&FLEET_FILE)? {
             None => Fleet { racks: values.get(&RACKS)?, ..values.get(&FLEET)? },

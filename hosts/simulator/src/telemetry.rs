@@ -1,8 +1,8 @@
-//! `GET /telemetry/{node}`: what a machine says of itself, in upstream's words (facts/simulator.md section 3.9).
+//! `GET /telemetry/{node}`: the telemetry of a machine, in upstream's format (facts/simulator.md section 3.9).
 //!
-//! The top level's `packagePowerWatts` is packages and GPUs together, the processors' own is under `cpu`. Beside
-//! upstream's fields stand those that an agent cannot do without: how many packages there are, what range a limit has,
-//! the power of the whole node, and which boot it is in.
+//! `packagePowerWatts` at the top level is the power of packages and GPUs together; that of the processors alone is
+//! under `cpu`. In addition to upstream's fields there are those that an agent needs: the number of packages, the
+//! range of a limit, the power of the whole node, and the boot id.
 
 use crate::control::Last;
 use crate::machine::{SimulatedMachine, TelemetryReading};
@@ -104,7 +104,7 @@ struct ByClass {
 }
 
 impl TelemetryResponse {
-    /// Of a machine as it is now.
+    /// The telemetry of a machine now.
     pub fn of(machine: &mut SimulatedMachine, last: &Last, now: Timestamp) -> Self {
         let reading = machine.read();
         Self {
@@ -199,7 +199,7 @@ impl Gpu {
     }
 }
 
-/// The highest of the temperatures; packages there always are.
+/// The highest temperature; there is always a package.
 fn hottest(packages: &[(f64, f64)]) -> f64 {
     packages.iter().map(|(_, celsius)| *celsius).fold(f64::MIN, f64::max)
 }

@@ -1,5 +1,5 @@
-//! What a pod is to the machine that it runs on: how much it asks for, how busy it keeps that, and how much there is to
-//! do. All of it comes from the pod's own resources and annotations.
+//! The work of a pod: the resources that it requests, its utilisation, and its duration. All values come from the
+//! pod's own resources and annotations.
 //!
 //! | annotation | what it says | otherwise |
 //! |---|---|---|
@@ -12,48 +12,48 @@
 //! | `sim.joulie.io/io-intensity` | the part of its busy time that waits for disk and network, 0 to 1 | by class: 0.10, 0.10, 0.85, 0.10 |
 //! | `sim.joulie.io/exit-code` | how its containers end | 0 |
 //!
-//! The names and defaults are upstream's (facts/simulator.md sections 3.12 and 4.1); duration, classes and exit code
-//! are ours, because upstream keeps them in its trace and not on the pod.
+//! The names and defaults are upstream's (facts/simulator.md sections 3.12 and 4.1). Duration, classes and exit code
+//! are additions, because upstream keeps them in its trace and not on the pod.
 
 use host_kit::config::parse;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-/// What the annotations of this module begin with.
+/// The prefix of these annotations.
 pub const PREFIX: &str = "sim.joulie.io/";
 /// How long a pod runs at full speed.
 pub const DURATION: &str = "sim.joulie.io/duration";
-/// What its processors are busy with.
+/// The class of its work on processors.
 pub const CPU_CLASS: &str = "sim.joulie.io/cpu-class";
-/// What its GPUs are busy with.
+/// The class of its work on GPUs.
 pub const GPU_CLASS: &str = "sim.joulie.io/gpu-class";
-/// How busy it keeps its processors, percent.
+/// The utilisation of its processors, percent.
 pub const CPU_UTIL: &str = "sim.joulie.io/cpu-util-pct";
-/// How busy it keeps its GPUs, percent.
+/// The utilisation of its GPUs, percent.
 pub const GPU_UTIL: &str = "sim.joulie.io/gpu-util-pct";
 /// The part of its busy time that waits for memory, percent.
 pub const MEMORY: &str = "sim.joulie.io/memory-pressure-pct";
 /// The part of its busy time that waits for disk and network, 0 to 1.
 pub const IO: &str = "sim.joulie.io/io-intensity";
-/// How its containers end.
+/// The exit code of its containers.
 pub const EXIT_CODE: &str = "sim.joulie.io/exit-code";
 
-/// What a pod that asks for no processor is taken to use of one.
+/// The processors that a pod without a request is assumed to use.
 const UNASKED_CPUS: f64 = 0.1;
-/// How much a GPU pod waits for its processors (facts/simulator.md section 4.1).
+/// How much a GPU pod depends on its processors (facts/simulator.md section 4.1).
 const FEED: f64 = 0.45;
 
-/// What a load is bound by.
+/// The bottleneck of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LoadBottleneck {
-    /// By the clock.
+    /// The clock.
     Compute,
-    /// By memory.
+    /// Memory.
     Memory,
-    /// By disk and network.
+    /// Disk and network.
     Io,
-    /// By nothing in particular.
+    /// None in particular.
     Mixed,
 }
 
@@ -61,7 +61,7 @@ impl LoadBottleneck {
     /// Every class.
     pub const ALL: [Self; 4] = [Self::Compute, Self::Memory, Self::Io, Self::Mixed];
 
-    /// As upstream writes it.
+    /// The name in upstream's format.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -110,7 +110,7 @@ impl LoadBottleneck {
     }
 }
 
-/// A pod, as its machine sees it.
+/// The work of a pod, as its machine sees it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Work {
     /// Logical processors.
@@ -119,9 +119,9 @@ pub struct Work {
     pub gpus: u32,
     /// The pod must run at full power.
     pub performance: bool,
-    /// What its processors are busy with.
+    /// The class of its work on processors.
     pub cpu_class: LoadBottleneck,
-    /// What its GPUs are busy with.
+    /// The class of its work on GPUs.
     pub gpu_class: LoadBottleneck,
     /// The part of the time that its processors are busy.
     pub cpu_utilisation: f64,
@@ -131,15 +131,15 @@ pub struct Work {
     pub memory: f64,
     /// The part of its busy time that waits for disk and network.
     pub io: f64,
-    /// How much of a GPU's speed depends on that of the processors.
+    /// How much the speed of its GPUs depends on that of its processors.
     pub feed: f64,
-    /// How long it runs at full speed; without one, until it is deleted.
+    /// How long it runs at full speed; `None` for until it is deleted.
     pub duration: Option<Duration>,
-    /// How its containers end.
+    /// The exit code of its containers.
     pub exit_code: u8,
 }
 
-/// An annotation that says nothing.
+/// An annotation with an invalid value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadWork {
     annotation: &'static str,
@@ -156,10 +156,10 @@ impl fmt::Display for BadWork {
 impl std::error::Error for BadWork {}
 
 impl Work {
-    /// Of a pod with these annotations that asks for so much.
+    /// The work of a pod with these annotations and requests.
     ///
     /// # Errors
-    /// When an annotation says nothing; the error names it and what is accepted.
+    /// If an annotation is invalid; the error names it and the accepted values.
     pub fn read(
         annotations: &BTreeMap<String, String>,
         cpus: f64,
@@ -188,13 +188,13 @@ impl Work {
         })
     }
 
-    /// The power that a busy cycle draws: a cycle that waits draws less (facts/simulator.md section 3.3).
+    /// The relative power of a busy cycle: a waiting cycle draws less (facts/simulator.md section 3.3).
     #[must_use]
     pub fn intensity(&self) -> f64 {
         (1.0 - 0.30 * self.memory - 0.45 * self.io).clamp(0.35, 1.0)
     }
 
-    /// The part of its busy time that does not follow the clock.
+    /// The part of its busy time that does not depend on the clock.
     #[must_use]
     pub fn waiting(&self) -> f64 {
         1.0 - (1.0 - self.memory) * (1.0 - self.io)
@@ -206,7 +206,7 @@ impl Work {
         self.gpu_class.memory()
     }
 
-    /// Its speed at these clocks, which are parts of the highest; 1 when both are.
+    /// Its speed at these clocks, which are parts of the highest ones; 1 if both are 1.
     #[must_use]
     pub fn pace(&self, cpu_clock: f64, gpu_clock: f64) -> f64 {
         let cpu = plant::speed(cpu_clock, self.waiting());
@@ -236,7 +236,7 @@ fn number(text: &str, low: f64, high: f64) -> Result<f64, String> {
     value.ok_or_else(|| format!("accepted: a number from {low} to {high}"))
 }
 
-/// A pod of less than a hundredth of a second would be over before it is seen; the longest is a year.
+/// A pod of less than a hundredth of a second would end before it is seen; the longest duration is a year.
 fn duration(text: &str) -> Result<Duration, String> {
     let range = Duration::from_millis(10)..=Duration::from_secs(365 * 86_400);
     parse::duration(text, range).map_err(|wrong| wrong.to_string())

@@ -1,7 +1,7 @@
-//! A workload that comes and goes: pods whose sizes, classes and durations are drawn from a seed.
+//! A generated workload: pods whose sizes, classes and durations are drawn from a seed.
 //!
-//! The same seed and mix give the same pods in the same order; when each of them is created also depends on how many
-//! still wait for a node.
+//! The same seed and mix give the same pods in the same order. When each pod is created also depends on how many pods
+//! wait for a node.
 
 mod driver;
 
@@ -17,23 +17,23 @@ use std::time::Duration;
 
 /// The label of every pod of the workload, as upstream's trace driver sets it.
 pub const PART_OF: (&str, &str) = ("app.kubernetes.io/part-of", "joulie-sim-workload");
-/// The label that says which family a pod is of.
+/// The label with the family of a pod.
 pub const FAMILY: &str = "sim.joulie.io/family";
-/// The stream of chance that the workload draws from.
+/// The random stream of the workload.
 const SOURCE: u64 = 7_000;
-/// Durations scatter by this deviation of their logarithm, and at most this far.
+/// The standard deviation of the logarithm of durations, and the longest and shortest duration relative to the mean.
 const SPREAD: f64 = 0.6;
 const LONGEST: f64 = 6.0;
 const SHORTEST: f64 = 0.1;
 
-/// What a workload consists of. Times are simulated.
+/// The composition of a workload. Times are simulated.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mix {
-    /// How far apart pods are created, on average.
+    /// The mean time between two pods.
     pub gap: Duration,
-    /// How long they run at full speed, on average.
+    /// The mean duration at full speed.
     pub duration: Duration,
-    /// Which GPUs they may ask for; the part of the families that do is then two fifths.
+    /// The vendor of the GPUs that pods request. `None` leaves out the families that request GPUs.
     pub gpus: Option<Vendor>,
 }
 
@@ -41,7 +41,7 @@ impl Mix {
     /// Reads `none` or `MEAN-GAP/MEAN-DURATION`, as in `2s/60s`.
     ///
     /// # Errors
-    /// When it is neither.
+    /// If it is neither.
     pub fn parse(text: &str) -> Result<Option<Self>, String> {
         if text.trim() == "none" {
             return Ok(None);
@@ -55,19 +55,19 @@ impl Mix {
     }
 }
 
-/// A family of pods (after facts/simulator.md section 4.3).
+/// A family of pods (based on facts/simulator.md section 4.3).
 struct Family {
     name: &'static str,
-    /// How often, of 100.
+    /// Its share in percent.
     part: f64,
     cpus: &'static [u32],
     gpus: &'static [u32],
     cpu_util: (f64, f64),
     gpu_util: (f64, f64),
     class: LoadBottleneck,
-    /// How many of them must run at full power.
+    /// The share of performance pods.
     performance: f64,
-    /// How much longer than the average they run.
+    /// Its duration relative to the mean.
     longer: f64,
 }
 
@@ -129,7 +129,7 @@ const FAMILIES: [Family; 5] = [
     },
 ];
 
-/// Draws pods.
+/// Draws the pods.
 #[derive(Clone, Debug)]
 pub struct Generator {
     mix: Mix,
@@ -139,20 +139,20 @@ pub struct Generator {
 /// A pod to be created.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Job {
-    /// How long after the one before, in simulated time.
+    /// The time since the pod before, in simulated time.
     pub after: Duration,
     /// The object, without a namespace.
     pub pod: Value,
 }
 
 impl Generator {
-    /// Draws from this seed.
+    /// A generator with this seed.
     #[must_use]
     pub fn new(mix: Mix, seed: u64) -> Self {
         Self { mix, random: Random::stream(seed, SOURCE) }
     }
 
-    /// The next pod. There is always one.
+    /// The next pod. The sequence never ends.
     pub fn draw(&mut self) -> Job {
         // 1 − u is above 0: the gap is finite.
         let gap = -(1.0 - self.random.unit()).ln();
@@ -197,7 +197,7 @@ impl Generator {
         chosen
     }
 
-    /// One of the numbers, each as likely; 0 where there is none.
+    /// One of the numbers, all equally likely; 0 if there is none.
     fn one_of(&mut self, of: &[u32]) -> u32 {
         let drawn = self.random.bits();
         let count = u64::try_from(of.len()).unwrap_or(1).max(1);

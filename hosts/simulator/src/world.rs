@@ -1,7 +1,7 @@
-//! All machines, and the time that passes for them.
+//! All machines and their simulated time.
 //!
-//! Simulated time is the host's monotonic clock since the start, times the speed. Every machine stands behind a lock of
-//! its own, so that a thousand of them that are stepped hold up nobody who asks one.
+//! Simulated time is the time of the host's monotonic clock since the start, times the speed. Every machine has a
+//! lock of its own, so that stepping a thousand machines does not delay a request to one of them.
 
 use crate::control::Last;
 use crate::faults::NodeFaults;
@@ -22,34 +22,35 @@ pub struct SimulatedWorld {
     speed: f64,
 }
 
-/// A machine and what stands around it.
+/// A machine and the data of its node.
 pub struct SimulatedNode {
-    /// As it is registered.
+    /// The node as it is registered.
     pub member: Member,
-    /// The boot that it is in. With a new process every machine is as after a reboot, its limits too.
+    /// Its boot id. In a new process every machine, including its limits, is as after a reboot.
     pub(crate) boot: String,
-    /// What there is of every resource, in billionths.
+    /// Its capacity by resource, in billionths.
     pub(crate) room: BTreeMap<String, i128>,
     state: Mutex<SimulatedState>,
 }
 
-/// What changes about a node.
+/// The state of a node that changes.
 pub struct SimulatedState {
     /// The machine.
     pub machine: SimulatedMachine,
-    /// The last thing that was asked of it.
+    /// The last request to it.
     pub last: Last,
-    /// What is broken.
+    /// Its faults.
     pub faults: NodeFaults,
-    /// What its telemetry showed when it got stuck.
+    /// The telemetry that it reports while it is stuck.
     pub shown: Option<TelemetryResponse>,
 }
 
 impl SimulatedWorld {
-    /// The machines of a fleet, all idle; their time begins now. `speed` is simulated seconds in a second.
+    /// Creates the machines of a fleet, all idle; their time starts now. `speed` is simulated seconds per real
+    /// second.
     ///
     /// # Errors
-    /// When a machine is impossible.
+    /// If a machine cannot be built.
     pub fn new(
         members: Vec<Member>,
         seed: u64,
@@ -67,7 +68,7 @@ impl SimulatedWorld {
                 faults: NodeFaults::default(),
                 shown: None,
             };
-            // The fleet wrote these quantities itself.
+            // The fleet generated these quantities, so they are valid.
             let room = quantities(&serde_json::json!(member.capacity)).unwrap_or_default();
             nodes.insert(member.name.clone(), SimulatedNode { member, boot, room, state: Mutex::new(state) });
         }
@@ -86,13 +87,13 @@ impl SimulatedWorld {
         &self.nodes
     }
 
-    /// The clock that it runs by.
+    /// The host's clock.
     #[must_use]
     pub fn clock(&self) -> &Arc<dyn HostClock> {
         &self.clock
     }
 
-    /// Simulated seconds in a second.
+    /// Simulated seconds per real second.
     #[must_use]
     pub const fn speed(&self) -> f64 {
         self.speed
@@ -105,7 +106,7 @@ impl SimulatedWorld {
         Micros::new(u64::try_from(passed.as_micros()).unwrap_or(u64::MAX))
     }
 
-    /// A node's state, brought up to now.
+    /// A node's state, advanced to the present.
     pub fn at<'a>(&self, node: &'a SimulatedNode) -> MutexGuard<'a, SimulatedState> {
         let mut state = node.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.machine.advance(self.now());

@@ -1,5 +1,5 @@
-//! The machines of the campaign: small ones of the campaign's own, so that thousands of points fit into minutes, and
-//! whole profiles of the rig.
+//! The machines of the campaign: small ones of its own, so that thousands of points fit into minutes, and whole
+//! profiles of the rig.
 
 use crate::random::Draw;
 use plant::{Load, NodeSpec, Plant, SpecError, preset};
@@ -8,16 +8,17 @@ use rig::cpufreq::VirtualPolicy;
 use rig::machine::{CpuLocation, Feeds, MachineParts, RigMachine, RigTime, ZoneSlot};
 use rig::powercap::{Constraint, RegisterLock, Units, Zone};
 
-/// A machine.
+/// A kind of machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MachineKind {
     /// Two packages of four cores whose power limits work.
     Limits,
-    /// As `Limits`, but the BIOS has locked them: the closed loop holds the cap.
+    /// Like `Limits`, but the BIOS has locked the limits: the closed loop holds the cap.
     Locked,
-    /// As `Limits`, but the second package is locked.
+    /// Like `Limits`, but the limits of the second package are locked.
     Half,
-    /// The rig's client: a package with a twin of its zone, sub-zones, psys, and hardware that picks the clock.
+    /// The rig's client: a package with a second zone for the same package, sub-zones, psys, and hardware that
+    /// chooses the clock.
     Client,
     /// The rig's Xeon with 128 policies.
     Xeon,
@@ -54,7 +55,7 @@ impl MachineKind {
         }
     }
 
-    /// What the caps of a package are drawn from, W: from less than its cores need at their lowest clock to more than
+    /// The range of the random caps of a package, W: from less than its cores need at their lowest clock to more than
     /// it can draw.
     pub(crate) const fn caps(self) -> (u32, u32) {
         match self {
@@ -64,8 +65,8 @@ impl MachineKind {
         }
     }
 
-    /// The machine as somebody has set it up before any node came: limits, windows and frequencies of its own, and a
-    /// counter that is about to wrap on some.
+    /// The machine in the state before the first node starts: random limits, windows and frequencies, and on some
+    /// machines a counter that is about to wrap.
     pub(crate) fn build(self, clock: RigTime, draw: &mut Draw) -> Result<RigMachine, SpecError> {
         let mut machine = match self {
             Self::Limits => small(clock, &[])?,
@@ -134,13 +135,13 @@ fn policy(plant: &Plant, at: usize) -> VirtualPolicy {
         base: None,
         turbo_off: false,
         averages: false,
-        // A worker of the kernel is late, as Linux 6.12 is with all processors busy.
+        // Some reads are delayed, as Linux 6.12 delays a kernel worker when all processors are busy.
         late_reads: 2,
         coming: None,
     }
 }
 
-/// Over 28 s, as vendors ship them.
+/// A limit with a window of 28 s, as vendors ship it.
 fn limit(name: &'static str, watts: u64, max_watts: u64) -> Constraint {
     let window_raw = if name == "long_term" { 0x6e } else { 0x01 };
     let max_uw = max_watts * 1_000_000;
@@ -155,13 +156,13 @@ fn slot(zone: Zone, feeds: Feeds, parent: Option<usize>) -> ZoneSlot {
     ZoneSlot { zone, feeds, control_type: "intel-rapl", parent, present: true }
 }
 
-/// Whether a zone is that of a package, whoever drives it.
+/// Whether a zone belongs to a package, whichever driver provides it.
 pub(crate) fn is_package(slot: &ZoneSlot) -> bool {
     slot.parent.is_none() && slot.zone.name.starts_with("package-")
 }
 
-/// What an administrator or the firmware left: limits below what the vendor ships, one package in ten without any, one
-/// in five with a short-term limit of 0 W that is off, policies that may not rise all the way.
+/// The random settings of an administrator or the firmware: limits below those that the vendor ships, one package in
+/// ten without any, one in five with a short-term limit of 0 W that is off, and policies below their maximum.
 fn set_up(zones: &mut [ZoneSlot], policies: &mut [VirtualPolicy], draw: &mut Draw) {
     for slot in zones.iter_mut().filter(|slot| is_package(slot)) {
         let enabled = !draw.percent(10);

@@ -1,43 +1,43 @@
-//! What is out of the node's reach at the moment, and since when.
+//! The parts of the machine that the node cannot reach at the moment, and since when.
 //!
-//! What hardware limits hold is not excused by anything here: the caller looks at the limits in force first.
+//! Nothing here excuses a cap that the hardware limits hold: the caller checks the limits in force first.
 
 use crate::power::CapExcuse;
 
-/// A part of the machine that can be out of reach.
+/// A part of the machine that can become unreachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     Meters,
     Limits,
-    /// Every frequency limit. Where some are left, the floor says what can be done with them.
+    /// Every frequency limit. If only some are lost, the floor accounts for them.
     Policies,
     Journal,
     /// Limits that somebody else raises.
     Rival,
-    /// What nothing depends on.
+    /// A part that no excuse depends on.
     Nothing,
 }
 
-/// How a part is lost, which decides how soon it is found again.
+/// How a part is lost. This determines how soon it is found again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// Its files fail, hang or lie: the next access finds them well.
+    /// Its files fail, hang or return wrong data; the next access after the repair succeeds.
     Silent,
-    /// Its device goes away: what is gone is looked for once a second.
+    /// Its device disappears; the node looks for it once a second.
     Away,
 }
 
-/// How long the closed loop may take to hold what the limits have held: the patience with an order that nobody answers
-/// (2 s), and the period in which it is over.
+/// How long the closed loop may take to replace the limits: an unanswered order is given up after 2 s, plus the
+/// period in which that time ends.
 const TAKE_OVER_US: u64 = 2_500_000;
-/// How long a node may take from its first period without a reading to its safe frequency: the period in which the meter
-/// was lost, three that are held, and the one after.
+/// How long a node may take from its first period without a reading to its safe frequency: the period in which the
+/// meter was lost, three periods of waiting, and the next one.
 const BLIND_US: u64 = 2_500_000;
-/// The next period finds files that answer again; its end acts on them.
+/// The next period finds that files answer again, and acts at its end.
 const RECOVERY_US: u64 = 500_000;
-/// A device that is back is looked for once a second, and found in the period after that.
+/// A device that is back is looked for once a second, and is used in the period after that.
 const FOUND_US: u64 = 1_500_000;
-/// Of a meter that is back the first count is one after the gap, and power the difference of two.
+/// After a meter is back, its first count is the first after the gap, and power needs two counts.
 const READING_US: u64 = 500_000;
 
 #[derive(Clone, Copy, Debug)]
@@ -49,11 +49,11 @@ struct Lost {
 #[derive(Clone, Copy, Debug, Default)]
 struct Reach {
     lost: Option<Lost>,
-    /// Until when what is back may not have been noticed.
+    /// Until when the node may not have noticed that the part is back.
     fresh_until: u64,
 }
 
-/// Which parts are out of reach.
+/// The parts that are out of reach.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Harms {
     meters: Reach,
@@ -64,17 +64,17 @@ pub(crate) struct Harms {
     nothing: Reach,
 }
 
-/// What the node has to go by.
+/// The state of the node that excuses depend on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Situation {
     pub(crate) now: u64,
-    /// Whether every package has a limit of its own.
+    /// Whether every package has a power limit that can be set.
     pub(crate) has_limits: bool,
-    /// Whether the journal's file holds every original that has to be touched, and the node knows that it does.
+    /// Whether the journal's file holds every original that has to be touched, and the node knows that.
     pub(crate) all_held: bool,
-    /// When the present process was started.
+    /// When the current process was started.
     pub(crate) started_at: u64,
-    /// When it was last told something else.
+    /// When the desired state was last changed.
     pub(crate) told_at: u64,
 }
 
@@ -107,7 +107,7 @@ impl Harms {
                     Loss::Away => FOUND_US,
                 };
                 let read = if part == Part::Meters { READING_US } else { 0 };
-                // What the loop was about to take over it goes on to take over.
+                // If the loop had begun to take over, it continues to do so.
                 let taken_over = if part == Part::Limits { lost.at + TAKE_OVER_US } else { 0 };
                 reach.fresh_until = (now + found + read).max(taken_over);
             }
@@ -124,7 +124,7 @@ impl Harms {
             .any(|reach| reach.lost.is_some())
     }
 
-    /// Why the machine could not keep a cap now, as far as it is up to what can be reached.
+    /// Why the machine could not keep a cap now because of parts that are out of reach.
     pub(crate) fn excuse(&self, of: &Situation) -> Option<CapExcuse> {
         let within = |lost: Lost, time: u64| of.now.saturating_sub(lost.at.max(of.told_at)) < time;
         if self.journal.lost.is_some() && !of.all_held {
@@ -140,7 +140,7 @@ impl Harms {
         let take_over = if of.has_limits { TAKE_OVER_US } else { 0 };
         if limits_lost
             && let Some(lost) = self.meters.lost
-            // Which packages there are, and that they have a meter, a new process learns from the meter.
+            // A new process learns from the meter which packages exist and have a meter.
             && (within(lost, take_over + BLIND_US) || of.started_at > lost.at)
         {
             return Some(CapExcuse::Blind);

@@ -1,15 +1,16 @@
-//! What is known of every control of the machine, from the outside: what was in force before the node came, and what
-//! was written since.
+//! The history of every control of the machine, observed from the outside: its value before the node started, and the
+//! writes since.
 //!
-//! A control is *touched* while the journal's file holds its original. What somebody else does to an untouched control
-//! is its new original; what somebody does to a touched one is theirs to lose, as a release puts the original back.
-//! What differs from its original must be touched, at every write and whenever anybody looks, and what the journal holds
-//! of it must be that original.
+//! A control is *touched* while the journal's file holds its original. If somebody else changes an untouched control,
+//! the new value is its new original. If somebody changes a touched one, the change may be lost, because a release
+//! restores the original. A control that differs from its original must be touched, at every write and at every
+//! audit, and the journal must hold that original.
 //!
-//! There is a time in between: a control is back, and the file does not say so yet because it cannot be written. What
-//! somebody then makes of it may be its original or not, depending on whether the same process or another one goes on.
+//! There is an intermediate state: a control is back, but the file still lists it because it cannot be written. A
+//! later change by somebody else may or may not become its original, depending on whether the same process or another
+//! one continues.
 //!
-//! Locks: the machine first, the ledger second.
+//! Lock order: the machine first, the ledger second.
 
 use crate::bench::is_package;
 use crate::node::BOOT;
@@ -22,10 +23,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A register field holds 4095.875 W at most. What limits to that limits nothing.
+/// The largest value of a register field is 4095.875 W. A limit of that size limits nothing.
 const NO_LIMIT_UW: u64 = 4_095_875_000;
 
-/// What of a zone can be set.
+/// The settings of a zone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limits {
     enabled: bool,
@@ -35,7 +36,8 @@ struct Limits {
     short_uw: u64,
 }
 
-/// What the journal is to hold of a zone: whether it was on, its long-term limit, the window of that, its short-term limit.
+/// The expected entry of a zone in the journal: whether it was on, its long-term limit, the window of that limit, its
+/// short-term limit.
 type Words = (bool, [Option<u64>; 3]);
 
 impl Limits {
@@ -52,17 +54,18 @@ impl Limits {
         }
     }
 
-    /// What the journal is to hold of it: a window that is no longer than a cap's is never written, and neither is a
-    /// short-term limit of 0 W that is off by itself.
+    /// The entry that the journal must hold for this zone. A window that is no longer than a cap's window is never
+    /// written, and neither is a short-term limit of 0 W that was off on its own.
     fn saved(self) -> Words {
         let window_us = if self.window_us > 1_000_000 { self.window_us } else { 0 };
         let short_uw = (self.short_uw > 0 || !self.enabled).then_some(self.short_uw);
         (self.enabled, [Some(self.long_uw), Some(window_us), short_uw])
     }
 
-    /// Whether what is now there is what was there before. The kernel has one switch for both limits: once somebody has
-    /// switched the zone off, a short-term limit of 0 W that was off by itself cannot be off while the other one is on, and
-    /// on at 0 W it would stop the machine. Then, and only then, it is to be the one that limits nothing.
+    /// Whether the current settings are the original ones again. The kernel has one switch for both limits. Once
+    /// somebody has switched the zone off, a short-term limit of 0 W that was off on its own cannot stay off while
+    /// the other limit is on, and in force it would stop the machine. Only in this case it must be the limit that
+    /// limits nothing.
     fn are_back(self, now: Self, switched_off: bool) -> bool {
         let by_itself = self.enabled && !self.short_on && self.short_uw == 0;
         let stand_in = Self { short_on: true, short_uw: NO_LIMIT_UW, ..self };
@@ -75,49 +78,50 @@ fn stops(slot: &ZoneSlot) -> bool {
     slot.zone.constraints.iter().any(|limit| limit.enabled && limit.power_raw == 0)
 }
 
-/// What a scenario's truth is judged by.
+/// The reference against which a scenario is judged.
 pub(crate) struct ControlLedger {
     state: PathBuf,
     journal: Held,
     zones: Vec<Limits>,
-    /// Which zones somebody has switched off since they had their originals.
+    /// The zones that somebody has switched off since their originals were saved.
     switched_off: Vec<bool>,
     policies: Vec<u32>,
-    /// What may be the original as well.
+    /// Other values that may be the original.
     other_zones: Vec<Option<Limits>>,
     other_policies: Vec<Option<u32>>,
     first_cpus: Vec<usize>,
-    /// Lets `n` more writes through, and kills the writer in the last of them.
+    /// Lets `n` more writes pass, and kills the writer in the last of them.
     kill: Option<(u32, Killer)>,
     pub(crate) killed: bool,
     pub(crate) writes: u64,
     pub(crate) wrong: Vec<String>,
     pub(crate) audits: u64,
     pub(crate) originals_checked: u64,
-    /// The last writes, for whoever reads of a failure.
+    /// The last writes, for the report of a failure.
     pub(crate) recent: VecDeque<String>,
 }
 
-/// How many writes are remembered.
+/// The number of writes in that report.
 const RECENT: usize = 150;
 
-/// What the journal's file holds, read again when it is another file.
+/// The content of the journal's file, which is read again when the file was replaced.
 #[derive(Default)]
 struct Held {
     seen: Option<(u64, i64, i64)>,
-    /// The words of each original.
+    /// The saved words of each original.
     words: BTreeMap<(&'static str, String), Vec<u64>>,
 }
 
-/// How `hal-rapl` saves a zone: whose it is, its long-term limit, the window of that, its short-term limit.
+/// The words that `hal-rapl` saves for a zone: its driver, its long-term limit, the window of that limit, its
+/// short-term limit.
 const ZONE_WORDS: usize = 4;
 /// In the first word: the zone was off.
 const OFF: u64 = 1 << 8;
-/// A short-term limit that is not there.
+/// There is no short-term limit.
 const NO_WORD: u64 = u64::MAX;
 
 impl Held {
-    /// True if it is another file.
+    /// Reads the file if it was replaced. Returns whether it was.
     fn look(&mut self, state: &Path) -> Result<bool, String> {
         let path = state.join("originals.json");
         let stamp = std::fs::metadata(path).ok().map(|data| (data.ino(), data.mtime(), data.mtime_nsec()));
@@ -140,8 +144,8 @@ impl Held {
         Ok(true)
     }
 
-    /// What it holds of this zone: a package and its twin are one domain, and either may have been away when the
-    /// original was saved.
+    /// The journal's entry for this zone. The two zones of one package are one domain, and either may have been
+    /// missing when the original was saved.
     fn zone(&self, slot: &ZoneSlot) -> Option<Words> {
         let key = (BackendKind::Powercap.label(), slot.zone.name.clone());
         let whose = u64::from(slot.control_type != "intel-rapl");
@@ -183,20 +187,20 @@ impl ControlLedger {
         self.kill = Some((writes, killer));
     }
 
-    /// Nobody is killed any more; true if somebody was.
+    /// Cancels a planned kill. Returns whether a process was killed.
     pub(crate) fn no_kill(&mut self) -> bool {
         self.kill = None;
         std::mem::take(&mut self.killed)
     }
 
     fn accuse(&mut self, what: String) {
-        // One defect shows at every write after it.
+        // A defect causes an error at every write after it, so keep only the first ones.
         if self.wrong.len() < 20 {
             self.wrong.push(what);
         }
     }
 
-    /// Looks at the journal's file; true if it is another one.
+    /// Reads the journal's file. Returns whether it was replaced.
     fn look(&mut self) -> bool {
         self.journal.look(&self.state).unwrap_or_else(|error| {
             self.accuse(format!("the journal cannot be read: {error}"));
@@ -204,7 +208,7 @@ impl ControlLedger {
         })
     }
 
-    /// Whether what the journal holds is what was there before the node came.
+    /// Checks that the journal holds the originals.
     fn compare(&mut self, zones: &[ZoneSlot]) {
         for (at, slot) in zones.iter().enumerate() {
             let held = self.journal.zone(slot);
@@ -242,7 +246,7 @@ impl ControlLedger {
         self.recent.push_back(what);
     }
 
-    /// Takes note of a write that a file took.
+    /// Records a write that a file accepted.
     pub(crate) fn written(&mut self, on: &VirtualAttribute, data: &[u8], zones: &[ZoneSlot]) {
         self.writes += 1;
         if self.look() {
@@ -293,7 +297,7 @@ impl ControlLedger {
         let slot = &zones[at];
         let (was, now) = (self.zones[at], Limits::of(slot));
         if was != now && was.are_back(now, self.switched_off[at]) {
-            // A node that cannot write that it has let go finds this when it caps the zone again.
+            // A node that could not write the release to its journal finds this value when it caps the zone again.
             self.other_zones[at] = Some(now);
         }
         let name = format!("{} ({})", slot.zone.id, slot.zone.name);
@@ -324,7 +328,7 @@ impl ControlLedger {
         }
     }
 
-    /// Whatever differs from its original must be in the journal.
+    /// Checks that every control that differs from its original is in the journal.
     pub(crate) fn audit(&mut self, machine: &RigMachine) {
         self.look();
         self.compare(machine.zones());
@@ -346,7 +350,8 @@ impl ControlLedger {
         }
     }
 
-    /// What the journal does not hold any more and is at what may be its original as well has that as its original.
+    /// If the journal no longer holds a control, and the control has the other possible original, that value becomes
+    /// its original.
     fn settle_others(&mut self, machine: &RigMachine) {
         for (at, slot) in
             machine.zones().iter().enumerate().filter(|(_, slot)| self.journal.zone(slot).is_none())
@@ -357,7 +362,7 @@ impl ControlLedger {
                 self.zones[at] = other;
             }
             if self.zones[at].are_back(now, switched_off) {
-                // What stands in for a short-term limit is what the next one finds.
+                // The value that replaces a short-term limit of 0 W is the original for the next node.
                 (self.zones[at], self.switched_off[at]) = (now, false);
             }
         }
@@ -370,7 +375,7 @@ impl ControlLedger {
         }
     }
 
-    /// Lets somebody else change the machine: of what is not touched that is the original then.
+    /// Lets somebody else change the machine. The new value of an untouched control is its new original.
     pub(crate) fn change(&mut self, machine: &mut RigMachine, by: impl FnOnce(&mut RigMachine)) {
         self.audit(machine);
         let zones: Vec<Limits> = machine.zones().iter().map(Limits::of).collect();
@@ -379,7 +384,7 @@ impl ControlLedger {
         self.look();
         for (at, slot) in machine.zones().iter().enumerate() {
             let (before, now) = (zones[at], Limits::of(slot));
-            // A locked zone takes no write: whatever it says is the firmware's.
+            // A locked zone accepts no write, so the firmware has set its value.
             if self.journal.zone(slot).is_none() || slot.zone.lock != RegisterLock::Open {
                 (self.zones[at], self.other_zones[at], self.switched_off[at]) = (now, None, false);
                 continue;
@@ -399,7 +404,7 @@ impl ControlLedger {
         }
     }
 
-    /// Whether the journal's file holds the original of every limit, and of every policy.
+    /// Whether the journal's file holds the original of every limit, and that of every policy.
     pub(crate) fn holds_all(&mut self, machine: &RigMachine) -> (bool, bool) {
         self.look();
         let mut open =
@@ -414,7 +419,7 @@ impl ControlLedger {
         self.journal.words.len()
     }
 
-    /// After a release everything is as it was, and nothing is remembered.
+    /// Checks that after a release every control has its original value and the journal is empty.
     pub(crate) fn everything_is_back(&mut self, machine: &RigMachine) {
         let held = self.held();
         self.settle_others(machine);

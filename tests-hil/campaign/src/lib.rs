@@ -10,19 +10,20 @@
 //!     └────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A *scenario* is one machine, one node and a series of *points* drawn from a printed seed: at each something goes
-//! wrong, or somebody wants something else. What must hold is looked at from the outside, by the truth of the rig:
+//! A *scenario* is one machine, one node and a series of *points* that are drawn from a printed seed. At each point a
+//! fault happens, or the desired state changes. The requirements are checked from the outside, against the true state
+//! of the rig:
 //!
-//! - the ledger: whatever differs from its original has its original in the journal's file, at every write and
-//!   after every point; nothing is written outside of package zones and frequency policies; when nothing is desired any
-//!   more everything is as it was;
-//! - the power: not above the cap and a twentieth for longer than two seconds that the machine could have
-//!   kept it, where [`CapExcuse`] says what it could not;
-//! - a backend that hangs stops nobody else.
+//! - the ledger: every control that differs from its original has its original in the journal's file, at every write
+//!   and after every point; only package zones and frequency policies are written; when nothing is desired any more,
+//!   every control has its original value;
+//! - the power: it is above 105 % of the cap for at most two seconds of the time in which the machine could have kept
+//!   it; [`CapExcuse`] lists the reasons why it could not;
+//! - a backend that hangs does not stop another one.
 //!
-//! Two paces. In *lockstep* time passes only when the scenario says so, in the plant and in the node alike, so that a
-//! busy machine changes nothing of what is judged. *Free* scenarios let [`node_kit::OpenNode::run`] and the plant run, many
-//! times as fast as the clock; there the power is not judged, as a machine that is late is late in real time only.
+//! There are two paces. In *lockstep* the scenario advances the time of the plant and of the node, so that a busy
+//! machine does not affect the verdict. In *free* scenarios [`node_kit::OpenNode::run`] and the plant run many times
+//! faster than real time; the power is not judged there, because delays of a busy machine are real delays.
 #![forbid(unsafe_code)]
 
 mod bench;

@@ -1,4 +1,4 @@
-//! Runs a campaign and prints what it has seen. Needs root and FUSE.
+//! Runs a campaign and prints its results. Needs root and FUSE.
 
 use campaign::{CampaignPlan, MachineKind, Sabotage, Tally};
 use std::io::Write;
@@ -25,11 +25,11 @@ fn main() -> ExitCode {
 }
 
 fn say(line: &str) {
-    // Nobody may be listening.
+    // The output may be closed.
     let _said = writeln!(std::io::stdout(), "{line}");
 }
 
-/// The small machines are drawn most: a point on them takes a tenth of the time.
+/// The small machines are drawn most often, because a point on them takes a tenth of the time.
 fn kinds() -> Vec<MachineKind> {
     let mut kinds = [MachineKind::Limits, MachineKind::Locked, MachineKind::Half].repeat(6);
     kinds.extend([

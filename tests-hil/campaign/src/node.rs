@@ -1,7 +1,7 @@
-//! The child: a node on the rig's files that does as it is told, line by line, until it is killed.
+//! The child process: a node on the rig's files that executes commands, line by line, until it is killed.
 //!
-//! `cap WATTS` (of each package), `gone`, `unknown`, `tick MICROSECONDS WAIT` (lockstep: so much time has passed; WAIT
-//! ms for what hangs), `status`, `restore`, `stop`. Each is answered by a line.
+//! `cap WATTS` (of each package), `gone`, `unknown`, `tick MICROSECONDS WAIT` (in lockstep: this much time has
+//! passed; wait up to WAIT ms for calls that hang), `status`, `restore`, `stop`. Each is answered by a line.
 
 use hal_amd::Where;
 use joulie_core::node::cap::{CapIntent, DesiredCap};
@@ -12,17 +12,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// The period of the closed loop: the law `tracking` is made for half a second to a second.
+/// The period of the closed loop: the law `tracking` is designed for half a second to a second.
 pub(crate) const PERIOD: Micros = Micros::new(500_000);
-/// The id of the boot that every node of a scenario is in.
+/// The boot id of every node of a scenario.
 pub(crate) const BOOT: &str = "campaign";
-/// How many times as fast as the clock a free scenario runs.
+/// How many times faster than real time a free scenario runs.
 pub(crate) const SPEED: u32 = 25;
 
 const USAGE: &str = "usage: campaign node ROOT STATE lockstep|free WAIT_MS";
 
-/// Runs as a node. The arguments are the root of the machine's files, the folder of its state, the pace, and how long
-/// to wait for backends, ms.
+/// Runs as a node. The arguments are the root of the machine's files, its state folder, the pace, and how long to
+/// wait for backends, ms.
 #[must_use]
 pub fn serve(arguments: &[String]) -> ExitCode {
     let [root, state, pace, wait] = arguments else { return refuse(USAGE) };
@@ -53,12 +53,12 @@ fn refuse(why: &str) -> ExitCode {
 }
 
 fn say(line: &str) {
-    // Nobody listens any more when the scenario has ended.
+    // The scenario may have ended and closed the pipe.
     let _said = writeln!(std::io::stdout(), "{line}");
 }
 
 fn open(root: &Path, state: PathBuf, time: &Time) -> Result<OpenNode, String> {
-    // The GPU libraries are none: there is no GPU here, and those of this machine are nobody's business.
+    // No GPU libraries: the machine has no GPU, and the libraries of the host must not be used.
     let none = state.join("no-library");
     let sources =
         HardwareSources { nvml: Some(none.clone()), rocm: Where::At(none), ..HardwareSources::below(root) };
@@ -69,11 +69,10 @@ fn open(root: &Path, state: PathBuf, time: &Time) -> Result<OpenNode, String> {
     OpenNode::open_in(config, time.clone(), boot).map_err(|error| error.to_string())
 }
 
-/// A wait of more than so many ms says that no file hangs.
+/// A wait of more than this many ms means that no file hangs.
 const PATIENT: u64 = 50;
 
-/// A backend that lists all its hardware anew takes real time, and this clock stands still for it: simulated minutes
-/// must not go by meanwhile.
+/// Listing all hardware anew takes real time, and this clock stands still meanwhile: no simulated time may pass.
 #[expect(clippy::disallowed_methods, reason = "real time is what is waited for")]
 fn wait_for_the_late(node: &mut OpenNode) {
     for _ in 0..2_000 {
@@ -154,8 +153,8 @@ fn wish(handle: &NodeHandle, words: &[&str], status: impl Fn() -> String) -> Str
     "ok".to_owned()
 }
 
-/// `ok ORIGINALS PERIODS STUCK …`: how many originals it holds, how many periods it has had, which backends hang, and
-/// what a person may want to know.
+/// `ok ORIGINALS PERIODS STUCK …`: the number of originals, the number of periods, the backends that hang, and
+/// further values for people.
 fn status(report: &NodeReport) -> String {
     let stuck = report.backends.iter().filter(|backend| backend.stuck_since.is_some());
     let labels: Vec<&str> = stuck.map(|backend| backend.kind.label()).collect();
@@ -169,7 +168,7 @@ fn status(report: &NodeReport) -> String {
     format!("ok {originals} {periods} {stuck} {cpu:?} {law:?} {power:?} limits {limits} running {running}")
 }
 
-/// The least and the most of some frequencies, and of how many.
+/// The lowest and the highest of some frequencies, and their number.
 fn ends(all: impl Iterator<Item = KiloHertz> + Clone) -> String {
     let khz = |end: Option<KiloHertz>| end.map_or(0, |khz| khz.to_whole(Role::Nearest));
     format!("{}..{} of {}", khz(all.clone().min()), khz(all.clone().max()), all.count())

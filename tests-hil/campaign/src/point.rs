@@ -1,41 +1,41 @@
-//! What can happen at a point.
+//! The kinds of points.
 
 use crate::random::Draw;
 
-/// What happens.
+/// The event at a point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PointKind {
-    /// The desired cap becomes another.
+    /// The desired cap changes.
     Cap,
     /// Nothing is desired any more.
     Gone,
-    /// The load becomes another.
+    /// The load changes.
     Load,
     /// Reads fail for a while.
     ReadErrors,
     /// Writes fail for a while.
     WriteErrors,
-    /// Reads answer nonsense for a while.
+    /// Reads return nonsense for a while.
     Garbage,
     /// Files are slow.
     Slow,
-    /// A file hangs, and with it its backend.
+    /// A file hangs, which blocks its backend.
     Hang,
-    /// A package's zone goes and comes back, disabled, with other limits.
+    /// A package's zone disappears and comes back, disabled, with other limits.
     ZoneAway,
-    /// The powercap driver is unloaded and loaded.
+    /// The powercap driver is unloaded and loaded again.
     PowercapReload,
-    /// The cpufreq driver is loaded anew: limits are lost.
+    /// The cpufreq driver is reloaded: limits are lost.
     CpufreqReload,
     /// Processors go offline or come back.
     Hotplug,
-    /// Somebody else writes to a limit.
+    /// Another program writes to a limit.
     Rival,
     /// The journal cannot be written for a while.
     NoJournal,
     /// SIGKILL between two periods.
     KillIdle,
-    /// SIGKILL inside of a write to the hardware.
+    /// SIGKILL during a write to the hardware.
     KillInWrite,
     /// SIGKILL at a random moment of a period.
     KillInPeriod,
@@ -45,12 +45,12 @@ pub enum PointKind {
     KillAtStart,
     /// SIGKILL right after a change of the cap.
     KillAfterCap,
-    /// It is told to stop, and started again.
+    /// The node is stopped and started again.
     Stop,
 }
 
 impl PointKind {
-    /// How often each is drawn.
+    /// The relative frequency of each kind.
     const WEIGHTS: [(Self, usize); 21] = [
         (Self::Cap, 14),
         (Self::Gone, 4),

@@ -1,63 +1,64 @@
-//! Whether the power stays at the cap, as the plant knows it.
+//! Checks the plant's true power against the cap.
 //!
-//! Above the cap and a twentieth for more than two seconds that the machine could have kept it is a violation. Time
-//! that is excused does not count, and is counted by its reason, so that a check without substance shows.
+//! It is a violation if the power is above 105 % of the cap for more than two seconds in which the machine could have
+//! kept it. Excused time does not count. It is summed up by reason, so that a check without effect is visible.
 
 use std::collections::BTreeMap;
 
-/// Why the cap could not have been kept at a moment. The list is what it takes to keep a cap, and nothing else: whoever
-/// adds to it makes the bar weaker. While the packages' own limits in force add up to no more than the cap, only
-/// [`BelowTheFloor`](Self::BelowTheFloor) excuses anything, whatever else is wrong.
+/// Why the cap could not have been kept at a moment. The list contains exactly what is needed to keep a cap; every
+/// addition weakens the check. While the sum of the packages' limits in force is not above the cap, only
+/// [`BelowTheFloor`](Self::BelowTheFloor) is an excuse, whatever else is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum CapExcuse {
-    /// The machine draws more than the cap at the lowest clock of every core whose policy can be written.
+    /// The machine draws more than the cap even at the lowest clock of every core whose policy can be written.
     BelowTheFloor,
-    /// There is no node, and since it was there the load, the cap or the hardware has become another.
+    /// There is no node, and the load, the cap or the hardware has changed since the last one.
     NoNode,
-    /// A node was started and has not had its second reading of the counter: power is the difference of two.
+    /// A node was started and has not read the counter twice yet: power is a difference of two readings.
     NoReadingYet,
-    /// Meters do not answer, or answer nonsense, and the node is not at its safe frequency yet; or it was started blind.
+    /// Meters fail or return nonsense, and the node has not reached its safe frequency yet; or the node was started
+    /// without readings.
     Blind,
-    /// Power limits and frequency limits are all out of reach; on a locked machine, frequency limits are.
+    /// Neither power limits nor frequency limits can be reached; on a locked machine, frequency limits cannot.
     NoActuator,
-    /// Power limits have been out of reach for a moment, and the closed loop is taking over.
+    /// Power limits were lost a short time ago, and the closed loop is taking over.
     TakingOver,
-    /// What was out of reach has been back for a moment; nobody tells the node, it looks again.
+    /// A lost part is back since a short time; the node finds it by polling.
     Recovering,
-    /// Somebody else raises limits against the node, which does not fight for ever.
+    /// Another program raises limits against the node, which gives up after some attempts.
     Rival,
-    /// The journal cannot be written and does not hold every original, so something may not be touched.
+    /// The journal cannot be written and lacks some originals, so some controls must not be touched.
     NoJournal,
 }
 
-/// Everything that is needed to judge a span of time.
+/// The data for judging a span of time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     pub(crate) micros: u64,
     pub(crate) watts: f64,
-    /// What all packages together may draw.
+    /// The cap of all packages together.
     pub(crate) cap: Option<f64>,
     pub(crate) excuse: Option<CapExcuse>,
 }
 
-/// The limits of the bar.
+/// The limits of the check.
 const MARGIN: f64 = 1.05;
 const LONGEST_US: u64 = 2_000_000;
 
-/// What was seen of the power.
+/// The results of the power check.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Power {
     run_us: u64,
     run_worst: f64,
-    /// The longest time above, and the most above the cap in it, as a part of the cap.
+    /// The longest time above the limit, and the highest excess in it, as a part of the cap.
     pub(crate) longest_us: u64,
     pub(crate) worst: f64,
     pub(crate) judged_us: u64,
-    /// Of which the cap was less than what the machine would have drawn without one.
+    /// The time in which the cap was below the power that the machine would have drawn without one.
     pub(crate) above_us: u64,
     pub(crate) uncapped_us: u64,
     pub(crate) excused_us: BTreeMap<CapExcuse, u64>,
-    /// Excused time in which the power was above all the same.
+    /// Excused time in which the power was above the limit nevertheless.
     pub(crate) excused_above_us: BTreeMap<CapExcuse, u64>,
     pub(crate) violation: Option<String>,
     is_above: bool,
@@ -98,7 +99,7 @@ impl Power {
         (self.run_us, self.run_worst) = (0, 0.0);
     }
 
-    /// Whether the power was above the cap and a twentieth at last, excused or not.
+    /// Whether the power was last above 105 % of the cap, excused or not.
     pub(crate) fn is_above(&self) -> bool {
         self.is_above
     }

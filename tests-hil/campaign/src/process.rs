@@ -1,4 +1,4 @@
-//! The child process: started, spoken to, killed at any moment, and buried.
+//! The child process: starts it, sends it commands, kills it at any moment, and waits for its end.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -8,10 +8,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How long a child may take for an answer before it counts as stuck. A busy machine is not a reason.
+/// After this time without an answer a child counts as stuck. It is long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Kills a process; for whoever notices that the moment has come.
+/// Kills a process at a given moment.
 #[derive(Clone, Debug)]
 pub(crate) struct Killer(Arc<Mutex<Child>>);
 
@@ -36,7 +36,7 @@ pub(crate) struct Process {
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Silence {
-    /// It has ended.
+    /// It has exited.
     Ended,
     /// It does not answer.
     Stuck,
@@ -81,7 +81,7 @@ impl Process {
         self.killer.clone()
     }
 
-    /// Says a line. That nobody hears it shows in the answer.
+    /// Sends a line. If the child has exited, the missing answer shows it.
     pub(crate) fn say(&mut self, line: &str) {
         let _heard = writeln!(self.stdin, "{line}");
     }
@@ -97,7 +97,7 @@ impl Process {
         })
     }
 
-    /// Waits until it is gone with all that it had open; false if it is not gone after the patience.
+    /// Waits until the process and all its open files are gone. Returns false if that takes too long.
     pub(crate) fn bury(self) -> bool {
         drop(self.stdin);
         let mut tries = PATIENCE.as_millis();
@@ -112,13 +112,13 @@ impl Process {
     }
 }
 
-/// Lets real time pass: the child and the kernel have their own.
+/// Lets real time pass, for the child and the kernel.
 #[expect(clippy::disallowed_methods, reason = "the moments of kills lie in real time")]
 pub(crate) fn pause(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// The file that a journal is written to before it takes the old one's place.
+/// The file to which a new journal is written before it replaces the old one.
 pub(crate) fn unfinished_journal(state: &Path) -> std::path::PathBuf {
     state.join("originals.json.new")
 }

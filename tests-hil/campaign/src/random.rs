@@ -11,7 +11,7 @@ impl Draw {
         Self(Random::stream(seed, 0x0ca3_9a16))
     }
 
-    /// A whole number below `end`; zero of nothing.
+    /// A whole number below `end`; zero if `end` is zero.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         let bits = usize::try_from(self.0.bits() >> 33).unwrap_or(0);
         bits.checked_rem(end).unwrap_or(0)
@@ -23,7 +23,7 @@ impl Draw {
         low + u32::try_from(self.below(span)).unwrap_or(0)
     }
 
-    /// True in so many of a hundred draws.
+    /// True with this probability in percent.
     pub(crate) fn percent(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }

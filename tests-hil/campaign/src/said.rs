@@ -1,16 +1,16 @@
-//! What a node says of itself in a status line, as far as a check goes by it.
+//! The fields of a node's status line that the checks use.
 
-/// How far a node is, by its own account.
+/// The node's own account of its progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Said<'l> {
     /// How many periods it has had.
     pub(crate) periods: u64,
-    /// The backends that have been in a call for longer than a period, with commas between; a dash is none.
+    /// The backends that have been in a call for longer than a period, separated by commas; a dash if there are none.
     stuck: &'l str,
 }
 
 impl<'l> Said<'l> {
-    /// Of a line such as `ok 8 21 cpufreq …`.
+    /// Parses a line such as `ok 8 21 cpufreq …`.
     pub(crate) fn of(line: &'l str) -> Option<Self> {
         let mut words = line.split(' ');
         let (ok, _originals) = (words.next()?, words.next()?);

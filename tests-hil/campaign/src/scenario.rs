@@ -12,37 +12,37 @@ use crate::world::{Wish, World};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What a campaign is to do.
+/// The parameters of a campaign.
 #[derive(Clone, Debug)]
 pub struct CampaignPlan {
     /// The program whose `node` command runs a node.
     pub program: PathBuf,
-    /// Where the draws begin.
+    /// The first seed.
     pub seed: u64,
-    /// How many points at least.
+    /// The least number of points.
     pub points: u64,
-    /// The machines to draw from; those that are drawn more often are there more often.
+    /// The machines to draw from; a repeated entry is drawn more often.
     pub kinds: Vec<MachineKind>,
-    /// How many scenarios of a hundred run free.
+    /// The percentage of scenarios that run free.
     pub free_percent: usize,
-    /// What is spoiled on purpose, to see that it is noticed.
+    /// A deliberate defect, to check that it is detected.
     pub sabotage: Sabotage,
 }
 
-/// What a scenario spoils on purpose.
+/// A deliberate defect of a scenario.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sabotage {
     /// Nothing.
     None,
-    /// The journal is gone after a kill.
+    /// The journal is deleted after a kill.
     LostJournal,
-    /// Somebody raises every limit after every period, and the scenario does not know.
+    /// Every limit is raised after every period, without the scenario's knowledge.
     SecretRival,
-    /// Somebody writes to the sub-zones by the files.
+    /// The sub-zones are written through their files.
     Meddler,
 }
 
-/// A scenario in which something did not hold.
+/// A scenario that found a defect.
 #[derive(Clone, Debug)]
 pub struct FailedScenario {
     /// Its seed: `campaign --scenario SEED` runs it again.
@@ -51,18 +51,18 @@ pub struct FailedScenario {
     pub kind: MachineKind,
     /// Whether it ran free.
     pub free: bool,
-    /// What did not hold.
+    /// The requirements that were violated.
     pub wrong: Vec<String>,
-    /// The points until then.
+    /// The points up to the failure.
     pub log: Vec<String>,
-    /// The last writes, and the power and the node's words of the last seconds.
+    /// The last writes, and the power and the node's status of the last seconds.
     pub recent: Vec<String>,
 }
 
-/// Runs scenarios until there have been enough points or `enough` failures. An error is why there can be none here.
+/// Runs scenarios until there were enough points or `enough` failures. An error says why none can run here.
 ///
 /// # Errors
-/// When virtual hardware cannot be mounted; the text says so.
+/// If virtual hardware cannot be mounted; the text says why.
 pub fn run(
     plan: &CampaignPlan,
     enough: usize,
@@ -123,7 +123,7 @@ impl Stage {
             }
             let rest = self.world.draw.within(0, 8);
             self.ticks(rest);
-            // The first thing that is wrong is what counts; what follows is mostly its consequence.
+            // Only the first error counts, because later ones are usually its consequences.
             if !self.world.wrong.is_empty() || !self.world.ledger().wrong.is_empty() {
                 return;
             }
@@ -144,7 +144,7 @@ impl Stage {
         }
     }
 
-    /// After a while without a node there is one again, which is told what is desired.
+    /// Starts a node after a while without one, and sends it the desired state.
     fn come_back(&mut self) {
         let without = self.world.draw.within(0, 4);
         self.ticks(without);
@@ -165,7 +165,7 @@ impl Stage {
         self.world.tell();
     }
 
-    /// Wishes for something else, or another cap; nobody is told yet.
+    /// Changes the desired state, or the cap. The node is not informed yet.
     fn wish(&mut self, wish: Option<Wish>) {
         let wish = match wish {
             Some(wish) => wish,
@@ -196,7 +196,7 @@ impl Stage {
         } else {
             self.wish(Some(Wish::Gone));
             self.world.tell();
-            // A zone that came back is found within a minute, and what was refused before is tried again within one.
+            // A zone that came back is found within a minute, and a refused write is repeated within a minute.
             let mut left = 400;
             while self.world.ledger().held() > 0 && left > 0 && self.world.is_up() {
                 self.ticks(1);
@@ -208,7 +208,7 @@ impl Stage {
         self.world.ledger().everything_is_back(&machine.lock());
     }
 
-    /// By another process, as an administrator does it.
+    /// Restores with another process, as an administrator does.
     fn restore(&mut self) {
         self.note("restored by another process");
         self.world.kill();
@@ -222,7 +222,7 @@ impl Stage {
         self.world.kill();
     }
 
-    /// Spoils what the scenario was told to spoil.
+    /// Applies the deliberate defect of the scenario.
     fn spoil(&mut self) {
         match self.sabotage {
             Sabotage::None | Sabotage::SecretRival => {}
@@ -266,7 +266,7 @@ impl Stage {
         self.world.kill();
     }
 
-    /// The journal is replaced when something is touched for the first time, or let go.
+    /// The journal is replaced when a control is touched for the first time, or released.
     fn kill_in_journal(&mut self) {
         let gone = self.world.wish != Wish::Gone && self.world.draw.percent(50);
         self.wish(Some(Wish::Gone));

@@ -1,13 +1,13 @@
-//! What a campaign has seen, added up and as a table.
+//! The results of a campaign, summed up and as a table.
 
 use crate::{CapExcuse, MachineKind, PointKind};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// What was counted.
+/// The counts.
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
-    /// Scenarios by machine; those that ran free are counted again in `free`.
+    /// Scenarios by machine; free ones are also counted in `free`.
     pub scenarios: BTreeMap<MachineKind, u64>,
     /// Scenarios in which node and plant ran by the clock.
     pub free: u64,
@@ -15,42 +15,42 @@ pub struct Tally {
     pub points: BTreeMap<PointKind, u64>,
     /// Processes that were killed.
     pub kills: u64,
-    /// Of which with a journal that was being replaced.
+    /// Kills while the journal was being replaced.
     pub kills_in_journal: u64,
-    /// Processes that were started after another one.
+    /// Processes that replaced another one.
     pub restarts: u64,
-    /// Writes to the hardware that were watched.
+    /// Observed writes to the hardware.
     pub writes: u64,
-    /// Times that every control was compared with its original.
+    /// How often every control was compared with its original.
     pub audits: u64,
-    /// Originals that were seen back at the end of a scenario.
+    /// Originals that were verified at the end of a scenario.
     pub originals: u64,
-    /// Hangs during which another backend was seen to go on.
+    /// Hangs during which another backend was seen to work.
     pub isolated: u64,
-    /// Of which for a minute and more.
+    /// Those that lasted a minute or more.
     pub isolated_minutes: u64,
     /// Time under a cap that was judged, µs.
     pub judged_us: u64,
-    /// Of which above the cap and a twentieth.
+    /// The judged time above 105 % of the cap.
     pub above_us: u64,
     /// Time without a cap.
     pub uncapped_us: u64,
-    /// Time that was excused, by its reason, and of it the time above.
+    /// Excused time by reason, and the part of it above the limit.
     pub excused_us: BTreeMap<CapExcuse, (u64, u64)>,
-    /// The longest time above, µs.
+    /// The longest time above the limit, µs.
     pub longest_us: u64,
-    /// The most above the cap while it was judged, as a part of the cap.
+    /// The highest excess in judged time, as a part of the cap.
     pub worst: f64,
 }
 
 impl Tally {
-    /// How many points.
+    /// The number of points.
     #[must_use]
     pub fn all_points(&self) -> u64 {
         self.points.values().sum()
     }
 
-    /// Adds another one.
+    /// Adds another tally.
     pub fn add(&mut self, other: &Self) {
         for (kind, count) in &other.scenarios {
             *self.scenarios.entry(*kind).or_default() += count;

@@ -1,4 +1,4 @@
-//! A machine, its node, and the time that passes for both.
+//! A machine, its node, and the time of both.
 
 use crate::bench::MachineKind;
 use crate::harm::{Harms, Loss, Part, Situation};
@@ -19,25 +19,25 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// How finely the plant's power is looked at: ten times in a period.
+/// The resolution at which the plant's power is checked: ten times a period.
 const SLICE_US: u64 = 50_000;
 const SLICES: usize = 10;
-/// While a policy is left out it is looked for every ten seconds, and what is found is used in the period after that.
+/// The node looks for a missing policy every ten seconds, and uses it in the period after that.
 const LISTED_US: u64 = 11_000_000;
-/// A cap that was kept for so long after the last change is kept without a node as well.
+/// If the cap was kept for this long after the last change, it is also kept without a node.
 const CALM_US: u64 = 2_000_000;
 const SLICE: Duration = Duration::from_micros(SLICE_US);
 const _: () = assert!(SLICE_US * 10 == PERIOD.get());
 
-/// What is desired of every package.
+/// The desired state of every package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wish {
     Gone,
-    /// So many watts.
+    /// A cap in watts.
     Cap(u32),
 }
 
-/// The node's process as the scenario sees it.
+/// The state of the node's process.
 enum Life {
     Down,
     Up { process: Process, told: bool, periods: u32, started_at: u64 },
@@ -57,31 +57,32 @@ pub(crate) struct World {
     pub(crate) now_us: u64,
     pub(crate) harms: Harms,
     pub(crate) gates: Vec<Gate>,
-    /// The load that comes in the middle of the next period.
+    /// A load that is applied in the middle of the next period.
     pub(crate) load: Option<(usize, Load)>,
     pub(crate) full: Load,
-    /// Policies that cannot be written at the moment.
+    /// Policies that cannot be written now.
     stuck: BTreeSet<usize>,
-    /// Policies whose processors were offline when the node was started, so that it does not know them: until when after
-    /// they are back.
+    /// Policies whose processors were offline when the node was started, so that the node does not know them. The
+    /// value is the time until when that lasts, once the processors are back.
     unlisted: BTreeMap<usize, Option<u64>>,
-    /// The originals are back, and the journal's file could not be told: the same process has to hold them anew.
+    /// The originals are back, but the journal could not be written: the same process has to save them again.
     let_go_unwritten: bool,
     floor: f64,
     told_at: u64,
     energy_uj: u64,
-    /// While nobody is there: whether the cap was being kept when the last one went, and nothing has changed since.
+    /// While there is no node: whether the cap was being kept when the last node ended, and nothing has changed
+    /// since.
     settled: bool,
     disturbed_at: u64,
     power: Power,
     pub(crate) tally: Tally,
     pub(crate) wrong: Vec<String>,
     pub(crate) last_status: String,
-    /// What the last spans of time were judged by and what the node said then, for whoever reads of a failure.
+    /// The verdicts and the node's status of the last spans of time, for the report of a failure.
     recent: VecDeque<String>,
 }
 
-/// How many lines of a failure's last moments are told.
+/// The number of lines in that report.
 const RECENT: usize = 200;
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -150,7 +151,7 @@ impl World {
         matches!(self.life, Life::Up { .. })
     }
 
-    /// For how many periods the node has been told what is desired; none while it is down or was not told.
+    /// The number of periods since the node received the desired state; `None` while it is down or was not informed.
     pub(crate) fn periods(&self) -> Option<u32> {
         match &self.life {
             Life::Up { told: true, periods, .. } => Some(*periods),
@@ -189,8 +190,8 @@ impl World {
         }
     }
 
-    /// What the machine draws at the lowest clock of every policy that can be written. What cannot be may be anywhere
-    /// when it is stuck, so that it counts with the highest.
+    /// Computes the power of the machine at the lowest clock of every policy that can be written. Other policies
+    /// count with their highest clock, because they may be at any clock.
     pub(crate) fn find_floor(&mut self) {
         let mut machine = self.machine.lock();
         let mut plant: Plant = machine.plant().clone();
@@ -203,8 +204,8 @@ impl World {
         self.floor = (0..plant.packages()).filter_map(|at| plant.watts(PlantDomain::Package(at))).sum();
     }
 
-    /// Whether the packages' own limits that are in force keep the cap, over windows of a second at most: then nobody
-    /// has to do anything.
+    /// Whether the packages' own limits in force keep the cap, over windows of a second at most. Then no node is
+    /// needed.
     fn limits_hold(&self, cap: f64) -> bool {
         let mut machine = self.machine.lock();
         let plant = machine.plant();
@@ -213,7 +214,7 @@ impl World {
         limits.map(watts).sum::<Option<f64>>().is_some_and(|all| all <= cap)
     }
 
-    /// Why the machine could not keep the cap now. It is the whole definition of what could have been honoured.
+    /// Why the machine could not keep the cap now. This is the complete definition of the excuses.
     fn excuse(&self, cap: f64) -> Option<CapExcuse> {
         if cap < self.floor {
             return Some(CapExcuse::BelowTheFloor);
@@ -223,13 +224,14 @@ impl World {
         }
         let started_at = match &self.life {
             Life::Down | Life::Up { told: false, .. } if !self.settled => return Some(CapExcuse::NoNode),
-            // What is told it acts on at once; power is known in the first period after that and acted on at its end.
+            // The node acts on a command at once. Power is known in the first period after that, and is acted on at
+            // its end.
             Life::Up { told: true, periods: 0, .. } if !self.settled => return Some(CapExcuse::NoReadingYet),
             Life::Up { started_at, .. } => *started_at,
             Life::Down => 0,
         };
         let has_limits = self.kind.has_limits();
-        // The machine first: a write that is being taken holds it and waits for the ledger.
+        // Lock the machine first: a write in progress holds it and waits for the ledger.
         let machine = self.machine.lock();
         let (limits, policies) = self.ledger().holds_all(&machine);
         drop(machine);
@@ -238,7 +240,7 @@ impl World {
         self.harms.excuse(&Situation { now, has_limits, all_held, started_at, told_at })
     }
 
-    /// Something has changed that a node would have to act on.
+    /// Records a change that a node would have to act on.
     pub(crate) fn disturb(&mut self) {
         self.settled = false;
         self.disturbed_at = self.now_us;
@@ -249,14 +251,14 @@ impl World {
         self.harms.lose(part, how, self.now_us);
     }
 
-    /// Some policies cannot be written.
+    /// Makes some policies unwritable.
     pub(crate) fn stick(&mut self, policies: impl IntoIterator<Item = usize>) {
         self.disturb();
         self.stuck.extend(policies);
         self.find_floor();
     }
 
-    /// Processors are back: policies that the node has not listed are found some time later.
+    /// Marks processors as back: the node finds policies that it has not listed some time later.
     pub(crate) fn activate(&mut self) {
         let until = self.now_us + LISTED_US;
         let machine = self.machine.clone();
@@ -267,7 +269,7 @@ impl World {
         }
     }
 
-    /// Everything answers again.
+    /// Repairs all parts.
     pub(crate) fn heal(&mut self) {
         self.harms.heal(self.now_us);
         self.let_go_unwritten = false;
@@ -276,7 +278,7 @@ impl World {
         }
     }
 
-    /// Lets a part of a period pass in the plant, and judges it.
+    /// Advances the plant by a part of a period, and judges the power.
     fn pass(&mut self, by: Duration) {
         self.machine.lock().advance(by);
         let (before, micros) = (self.energy_uj, u64::try_from(by.as_micros()).unwrap_or(0));
@@ -299,7 +301,7 @@ impl World {
         }
     }
 
-    /// A period of the node.
+    /// Runs one period of the node.
     pub(crate) fn tick(&mut self) {
         if self.free {
             return self.tick_free();
@@ -318,8 +320,8 @@ impl World {
 
     /// The node's side of a tick.
     fn step(&mut self, micros: u64) {
-        // What hangs is not waited for; what is only slow is, however busy this machine is.
-        // On a busy machine 300 ms were too few for a journal of 128 originals and 128 limits.
+        // Do not wait for calls that hang, but wait for slow ones, however busy this machine is. On a busy machine
+        // 300 ms were not enough for a journal of 128 originals and 128 limits.
         let wait = if self.gates.is_empty() { 5_000 } else { 20 };
         if let Life::Up { process, periods, .. } = &mut self.life {
             process.say(&format!("tick {micros} {wait}"));
@@ -343,7 +345,7 @@ impl World {
         self.audit();
     }
 
-    /// Takes the answer; that there is none is all right if it was killed.
+    /// Reads the answer. It may be missing only if the node was killed.
     pub(crate) fn hear(&mut self) {
         let Life::Up { process, .. } = &self.life else { return };
         match process.answer() {
@@ -365,7 +367,7 @@ impl World {
         }
     }
 
-    /// What the node said last.
+    /// The node's last status.
     pub(crate) fn said(&self) -> Option<Said<'_>> {
         Said::of(&self.last_status)
     }
@@ -382,7 +384,7 @@ impl World {
         let plant = machine.plant();
         let _taken = plant.set_load(load);
         for core in 0..plant.cores() {
-            // Nothing runs on a core whose processors are all offline.
+            // A core whose processors are all offline has no load.
             let mut on_it =
                 (0..plant.policies()).filter(|&at| plant.cores_of(at).is_some_and(|of| of.contains(&core)));
             if on_it.all(|at| inactive[at]) {
@@ -394,8 +396,8 @@ impl World {
         self.find_floor();
     }
 
-    /// Lets somebody else change the machine. In a free scenario only where there is no node: what somebody does
-    /// between a node's look at an original and its write, or its release and its note of it, is nobody's original.
+    /// Lets somebody else change the machine. In a free scenario this needs a moment without a node: the result of a
+    /// change between a node's reading and its write, or between its release and its journal entry, is undefined.
     pub(crate) fn change(&mut self, by: impl FnOnce(&mut RigMachine)) -> bool {
         if self.free && self.is_up() {
             return false;
@@ -404,7 +406,8 @@ impl World {
         true
     }
 
-    /// The end of a change that has begun: it cannot be left out. What was not touched until now is as it is now.
+    /// Applies the second half of a change, which cannot be left out. The current values of untouched controls are
+    /// their originals.
     pub(crate) fn change_late(&mut self, by: impl FnOnce(&mut RigMachine)) {
         let mut machine = self.machine.lock();
         lock(&self.ledger).change(&mut machine, by);
@@ -442,7 +445,7 @@ impl World {
         })
     }
 
-    /// Tells the node what is desired; it acts at once.
+    /// Sends the desired state to the node, which acts at once.
     pub(crate) fn tell(&mut self) {
         let line = match self.wish {
             Wish::Gone => "gone".to_owned(),
@@ -491,7 +494,7 @@ impl World {
         }
     }
 
-    /// The process is on its way out; afterwards nothing of it writes any more.
+    /// Waits until the killed process has ended, after which it writes nothing more.
     pub(crate) fn bury(&mut self) {
         self.open_gates();
         let is_calm = self.now_us - self.disturbed_at > CALM_US && !self.power.is_above();
@@ -510,7 +513,7 @@ impl World {
         self.audit();
     }
 
-    /// Ends it as a service manager does.
+    /// Stops it as a service manager does.
     pub(crate) fn stop(&mut self) {
         let answer = self.ask("stop");
         if answer.as_deref() != Some("stopped") && self.is_up() {
@@ -531,7 +534,7 @@ impl World {
         self.gates.drain(..).for_each(|gate| gate.open());
     }
 
-    /// The end: adds up what was seen.
+    /// Ends the scenario and sums up its results.
     pub(crate) fn close(mut self) -> (Tally, Vec<String>, Vec<String>) {
         self.kill();
         let errors = std::fs::read_to_string(self.folder.join("errors")).unwrap_or_default();

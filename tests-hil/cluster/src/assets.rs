@@ -1,5 +1,5 @@
-//! Where the binaries come from: the folder that `KUBEBUILDER_ASSETS` names, completed by `PATH`; without it, the build
-//! of `recipe`. Sources are never mixed beyond that: a scheduler must not be newer than its API server.
+//! Finds the binaries: in the folder that `KUBEBUILDER_ASSETS` names and then on `PATH`; without it, in the build of
+//! `recipe`. Sources are not mixed otherwise, because a scheduler must not be newer than its API server.
 
 use crate::component::Component;
 use crate::error::ClusterError;
@@ -8,21 +8,21 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// What of the environment matters here. Tests build their own.
+/// The environment variables that matter here. Tests create their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Environment {
-    /// A folder with binaries. Unset and empty mean that there is none.
+    /// A folder with binaries. Unset or empty means none.
     pub kubebuilder_assets: Option<OsString>,
-    /// Where to look for `go`, and for binaries that the folder lacks.
+    /// Where to find `go`, and binaries that the folder lacks.
     pub path: Option<OsString>,
     /// `XDG_CACHE_HOME`.
     pub cache_home: Option<OsString>,
-    /// `HOME`; its `.cache` is where the build lies when `XDG_CACHE_HOME` is unset.
+    /// `HOME`; its `.cache` contains the build if `XDG_CACHE_HOME` is unset.
     pub home: Option<OsString>,
 }
 
 impl Environment {
-    /// Of this process.
+    /// The environment of this process.
     #[must_use]
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
     pub fn of_this_process() -> Self {
@@ -41,7 +41,7 @@ impl Environment {
         std::env::split_paths(path).map(|folder| folder.join(name)).find(|file| is_program(file))
     }
 
-    /// Where builds are kept: outside the checkout, so that every one of them shares it.
+    /// The folder of the builds. It is outside the checkout, so that all checkouts share it.
     pub(crate) fn cache(&self) -> Result<PathBuf, ClusterError> {
         let base = match (&self.cache_home, &self.home) {
             (Some(cache), _) => PathBuf::from(cache),
@@ -69,7 +69,7 @@ pub(crate) struct Binaries {
 }
 
 impl Binaries {
-    /// Those of `needed`, found or built.
+    /// Finds or builds the programs in `needed`.
     pub(crate) fn obtain(environment: &Environment, needed: &[Component]) -> Result<Self, ClusterError> {
         let folder = match &environment.kubebuilder_assets {
             Some(assets) => return Self::of_assets(environment, Path::new(assets), needed),
@@ -113,7 +113,7 @@ impl Binaries {
     }
 }
 
-/// Builds the binaries unless they are there, and says where they are.
+/// Builds the binaries if they do not exist, and returns their folder.
 ///
 /// # Errors
 /// As for [`crate::ControlPlane::start`].
@@ -121,10 +121,10 @@ pub fn build(environment: &Environment) -> Result<PathBuf, ClusterError> {
     recipe::obtain(environment, &recipe::CONTROL_PLANE)
 }
 
-/// A helm: the one on `PATH`, else one that is built.
+/// The helm on `PATH`, otherwise one that is built.
 ///
 /// # Errors
-/// [`ClusterError::Absent`] where there is none and no way to build one; whatever else went wrong with the build.
+/// [`ClusterError::Absent`] if there is none and it cannot be built; any other error of the build.
 pub fn helm(environment: &Environment) -> Result<PathBuf, ClusterError> {
     match environment.find("helm") {
         Some(helm) => Ok(helm),

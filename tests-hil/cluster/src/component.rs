@@ -1,5 +1,5 @@
-//! The four components and what each is started with. The flags are those that a cluster with RBAC and certificates
-//! needs, and nothing that changes how the API, the scheduler or the controllers decide.
+//! The four components and their flags. The flags are those that a cluster with RBAC and certificates needs. None of
+//! them changes the decisions of the API server, the scheduler or the controllers.
 
 use crate::error::ClusterError;
 use crate::folder::Folder;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use std::fmt;
 use std::time::Duration;
 
-/// A part of the control plane, in the order in which they end: an API server that has lost its etcd hangs.
+/// A part of the control plane, in the order in which they are stopped: an API server without its etcd hangs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Component {
     /// Namespaces, garbage, ServiceAccounts, node life cycle, deployments and jobs.
@@ -17,12 +17,12 @@ pub enum Component {
     Scheduler,
     /// The API.
     ApiServer,
-    /// Its store.
+    /// The store of the API server.
     Etcd,
 }
 
 impl Component {
-    /// Of its program, its log and its lines in errors.
+    /// The name of its program and its log, and in errors.
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::ControllerManager => "kube-controller-manager",
@@ -32,7 +32,7 @@ impl Component {
         }
     }
 
-    /// Where it says that it is ready.
+    /// The path of its readiness endpoint.
     pub(crate) const fn ready_path(self) -> &'static str {
         match self {
             Self::ControllerManager | Self::Scheduler => "/healthz",
@@ -82,7 +82,7 @@ fn etcd(folder: &Folder, ports: &Ports) -> Vec<String> {
     vec![
         "--name=etcd".to_owned(),
         file(folder, "data-dir", "etcd"),
-        // What it holds is thrown away; a disk's flush is the slowest thing in a bring-up.
+        // The data is discarded anyway, and flushing the disk would be the slowest part of a start.
         "--unsafe-no-fsync".to_owned(),
         format!("--listen-client-urls=https://127.0.0.1:{clients}"),
         format!("--advertise-client-urls=https://127.0.0.1:{clients}"),
@@ -122,11 +122,11 @@ fn api_server(folder: &Folder, ports: &Ports) -> Vec<String> {
 fn controller_manager(folder: &Folder) -> Vec<String> {
     vec![
         file(folder, "kubeconfig", "controller-manager.kubeconfig"),
-        // Every controller with its own ServiceAccount, as clusters run.
+        // Every controller uses its own ServiceAccount, as in real clusters.
         "--use-service-account-credentials=true".to_owned(),
         file(folder, "service-account-private-key-file", "service-accounts.key"),
         file(folder, "root-ca-file", "ca.crt"),
-        // The default of 20 requests a second is what a test would wait for.
+        // With the default of 20 requests a second, tests would have to wait.
         "--kube-api-qps=1000".to_owned(),
         "--kube-api-burst=2000".to_owned(),
         "--leader-elect=false".to_owned(),
@@ -137,26 +137,26 @@ fn scheduler(folder: &Folder) -> Vec<String> {
     vec![file(folder, "config", SCHEDULER_FILE)]
 }
 
-/// The file that kube-scheduler reads.
+/// The configuration file of kube-scheduler.
 pub(crate) const SCHEDULER_FILE: &str = "scheduler.json";
 
-/// How kube-scheduler is configured.
+/// The configuration of kube-scheduler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scheduler {
-    /// Asked in this order.
+    /// The extenders, in the order in which they are asked.
     pub extenders: Vec<Extender>,
-    /// Of the nodes that fit, how many are scored; `None` leaves it to kube-scheduler.
+    /// The percentage of fitting nodes that are scored; `None` for kube-scheduler's default.
     pub percentage_of_nodes_to_score: Option<u8>,
 }
 
 impl Scheduler {
-    /// As it comes.
+    /// The default configuration.
     #[must_use]
     pub const fn plain() -> Self {
         Self { extenders: Vec::new(), percentage_of_nodes_to_score: None }
     }
 
-    /// With one extender.
+    /// A configuration with one extender.
     #[must_use]
     pub fn with(extender: Extender) -> Self {
         Self { extenders: vec![extender], percentage_of_nodes_to_score: None }
@@ -167,7 +167,7 @@ impl Scheduler {
         let mut file = json!({
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
-            // The default of 50 requests a second would be what a test of throughput measures.
+            // With the default of 50 requests a second, a test of throughput would measure that limit.
             "clientConnection": {"kubeconfig": kubeconfig, "qps": 5000, "burst": 10000},
             "leaderElection": {"leaderElect": false},
             "extenders": self.extenders.iter().map(Extender::stanza).collect::<Vec<_>>(),
@@ -179,7 +179,7 @@ impl Scheduler {
     }
 }
 
-/// In which form kube-scheduler sends the nodes.
+/// The form in which kube-scheduler sends the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeForm {
     /// Their names (`nodeCacheCapable: true`).
@@ -188,31 +188,31 @@ pub enum NodeForm {
     Full,
 }
 
-/// An extender, as kube-scheduler is told about it. The verbs are appended to the URL as `/filter` and so on.
+/// An extender in kube-scheduler's configuration. The verbs are appended to the URL as `/filter` and so on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extender {
     url: String,
-    /// What it is sent.
+    /// The form of the nodes that it receives.
     pub nodes: NodeForm,
-    /// Its scores are multiplied by this, and by 10.
+    /// Its scores are multiplied by this weight and by 10.
     pub weight: u32,
-    /// Whether pods are scheduled without it when it does not answer.
+    /// Whether pods are scheduled without it if it does not answer.
     pub ignorable: bool,
-    /// Whether it is asked to bind.
+    /// Whether it binds pods.
     pub binds: bool,
-    /// Whether it is asked which victims would do.
+    /// Whether it is asked about the victims of a preemption.
     pub preempts: bool,
-    /// Pods without these resources are not its business; empty means all pods are.
+    /// It is asked only about pods with these resources; if empty, about all pods.
     pub managed_resources: Vec<String>,
     /// How long kube-scheduler waits for an answer.
     pub timeout: Duration,
 }
 
 impl Extender {
-    /// One that filters and prioritizes, with weight 1, 5 s, and pods waiting for it.
+    /// An extender that filters and prioritizes, with weight 1, a timeout of 5 s, and not ignorable.
     ///
     /// # Errors
-    /// When the URL is none of plain HTTP, which is all that loopback needs.
+    /// If the URL is not plain HTTP, which is enough on loopback.
     pub fn new(url: &str, nodes: NodeForm) -> Result<Self, ClusterError> {
         let parsed: Result<http::Uri, _> = url.parse();
         let fine = parsed.is_ok_and(|uri| uri.scheme_str() == Some("http") && uri.host().is_some());

@@ -1,7 +1,7 @@
-//! One control plane: brought up whole or not at all, and the handle to it.
+//! One control plane, which starts completely or not at all, and its handle.
 //!
-//! Everything here may be called from inside an asynchronous runtime or outside of one. What returns a client or asks
-//! the API is `async`; what starts and stops processes blocks its thread for seconds.
+//! All functions may be called inside or outside an asynchronous runtime. Functions that return a client or call the
+//! API are `async`; functions that start and stop processes block their thread for seconds.
 
 mod accounts;
 
@@ -22,37 +22,37 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
-/// How often a component is asked whether it is ready.
+/// How often a component's readiness is checked.
 pub(crate) const PROBE_EVERY: Duration = Duration::from_millis(50);
-/// How often a bring-up begins anew because somebody took one of its ports.
+/// The most attempts to start if another process takes one of the ports.
 const ATTEMPTS_MAX: u32 = 3;
 
-/// What to bring up. etcd and the API server always are.
+/// What to start. etcd and the API server are always included.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlPlaneOptions {
-    /// Where binaries are looked for.
+    /// The environment in which binaries are searched.
     pub environment: Environment,
-    /// Where everything is kept. It must not exist yet, and is removed at the end; `None` takes a temporary folder.
+    /// The folder for all files. It must not exist yet, and is removed at the end; `None` for a temporary folder.
     pub folder: Option<PathBuf>,
-    /// ServiceAccounts of new namespaces, garbage, node life cycle, deployments and jobs.
+    /// The controllers: ServiceAccounts of new namespaces, garbage, node life cycle, deployments and jobs.
     pub controller_manager: bool,
     /// `None` leaves every pod pending; [`ControlPlane::start_scheduler`] can start it later.
     pub scheduler: Option<Scheduler>,
-    /// Further flags; they come last, so they win.
+    /// Additional flags. They come last, so they take precedence.
     pub flags: Vec<(Component, String)>,
-    /// How long each component may take until it is ready.
+    /// How long each component may take to become ready.
     pub deadline: Duration,
 }
 
 impl ControlPlaneOptions {
-    /// All four components, as they come.
+    /// All four components with their defaults.
     #[must_use]
     pub fn whole() -> Self {
         Self { controller_manager: true, scheduler: Some(Scheduler::plain()), ..Self::api_only() }
     }
 
-    /// etcd and the API server: enough for whatever only the API decides. Namespaces have no default ServiceAccount
-    /// then, so pods are refused unless their account is made by hand.
+    /// etcd and the API server, which is enough for tests of the API alone. Namespaces then have no default
+    /// ServiceAccount, so pods are refused unless their account is created by hand.
     #[must_use]
     pub fn api_only() -> Self {
         Self {
@@ -73,18 +73,18 @@ pub struct ControlPlane {
     pub(crate) deadline: Duration,
     ports: Ports,
     admin: PathBuf,
-    // One start or stop at a time.
+    // Allows one start or stop at a time.
     changing: Mutex<()>,
-    // The processes end before their folder.
+    // The processes end before their folder is removed.
     pub(crate) keeper: ProcessKeeper,
     pub(crate) folder: Folder,
 }
 
 impl ControlPlane {
-    /// Brings up what the options ask for, and returns when it is ready.
+    /// Starts what the options ask for, and returns when it is ready.
     ///
     /// # Errors
-    /// [`ClusterError::Absent`] where there are no binaries and no way to build them; whatever else went wrong, with the last
+    /// [`ClusterError::Absent`] if there are no binaries and no way to build them; any other error, with the last
     /// lines of the component's log.
     pub fn start(options: &ControlPlaneOptions) -> Result<Self, ClusterError> {
         let mut needed = vec![Component::Etcd, Component::ApiServer];
@@ -124,7 +124,7 @@ impl ControlPlane {
             keeper: ProcessKeeper::start(folder.path())?,
             folder,
         };
-        // The API server waits for its etcd by itself.
+        // The API server waits for its etcd.
         control_plane.spawn(Component::Etcd)?;
         control_plane.spawn(Component::ApiServer)?;
         control_plane.await_ready(&[Component::Etcd, Component::ApiServer])?;
@@ -142,13 +142,13 @@ impl ControlPlane {
         Ok(control_plane)
     }
 
-    /// The kubeconfig of a user who may do everything.
+    /// The kubeconfig of an administrator.
     #[must_use]
     pub fn kubeconfig(&self) -> &Path {
         &self.admin
     }
 
-    /// Where keys, logs and data are.
+    /// The folder with keys, logs and data.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
@@ -160,21 +160,21 @@ impl ControlPlane {
         folder::tail(&log_file(self.folder.path(), &Who::Component(component)))
     }
 
-    /// A component's process, while it runs.
+    /// The process id of a running component.
     #[must_use]
     pub fn pid(&self, component: Component) -> Option<u32> {
         self.keeper.pid(Who::Component(component))
     }
 
-    /// A client of a user who may do everything. It belongs to the runtime that it is made on.
+    /// A client of an administrator. It belongs to the runtime on which it is created.
     ///
     /// # Errors
-    /// When the kubeconfig is gone.
+    /// If the kubeconfig cannot be read.
     pub async fn client(&self) -> Result<Client, ClusterError> {
         kubeconfig::client(&self.admin).await
     }
 
-    /// Makes a namespace, and waits until pods can be created in it.
+    /// Creates a namespace, and waits until pods can be created in it.
     ///
     /// # Errors
     /// When the API refuses it, or its default ServiceAccount does not appear.
@@ -197,15 +197,15 @@ impl ControlPlane {
         })
     }
 
-    /// Makes etcd forget everything before now, and returns the revision. A watch of an older one is then told 410 Gone
-    /// by an API server with the flag `--watch-cache=false`; one with its cache goes on answering from that, and forgets
-    /// by itself when it is started again ([`Self::stop`], [`Self::run`]).
+    /// Compacts etcd up to the current revision, and returns that revision. With the flag `--watch-cache=false` the
+    /// API server then answers a watch of an older revision with 410 Gone. With its cache it keeps answering from
+    /// that cache until it is restarted ([`Self::stop`], [`Self::run`]).
     ///
     /// # Errors
-    /// When etcd refuses.
+    /// If etcd refuses.
     pub async fn compact(&self) -> Result<i64, ClusterError> {
         let etcd = kubeconfig::client(&self.folder.join("etcd.kubeconfig")).await?;
-        // "AA==" is the key of one zero byte: nothing is stored there, and the answer's header is what is wanted.
+        // "AA==" is the key of one zero byte, which does not exist; only the header of the answer is needed.
         let state = ask_etcd(&etcd, "/v3/kv/range", &json!({"key": "AA=="})).await?;
         let revision = state["header"]["revision"].as_str().and_then(|text| text.parse::<i64>().ok());
         let revision =
@@ -215,27 +215,27 @@ impl ControlPlane {
         Ok(revision)
     }
 
-    /// Kills a component; the others go on without it.
+    /// Kills a component; the others keep running.
     pub fn stop(&self, component: Component) {
         let _one_at_a_time = self.changing.lock();
         self.keeper.kill(Who::Component(component));
     }
 
-    /// Starts a component that was stopped, or starts it anew, at the same port, and waits until it is ready.
+    /// Starts a stopped component or restarts a running one, at the same port, and waits until it is ready.
     ///
     /// # Errors
-    /// When it was not in the options, or does not come up.
+    /// If it is not in the options, or does not become ready.
     pub fn run(&self, component: Component) -> Result<(), ClusterError> {
         let _one_at_a_time = self.changing.lock();
         self.spawn(component)?;
         self.await_ready(&[component])
     }
 
-    /// Starts kube-scheduler with a configuration, in the place of one that runs: for an extender that needs the
-    /// kubeconfig before it can be asked.
+    /// Starts kube-scheduler with a configuration, and replaces a running one. This is for an extender that needs the
+    /// kubeconfig before it can answer.
     ///
     /// # Errors
-    /// When its binary is not among those of the options, or it does not come up.
+    /// If its binary is not among those of the options, or it does not become ready.
     pub fn start_scheduler(&self, scheduler: &Scheduler) -> Result<(), ClusterError> {
         self.write_scheduler_file(scheduler)?;
         self.run(Component::Scheduler)
@@ -254,7 +254,7 @@ impl ControlPlane {
         self.keeper.spawn(Who::Component(component), start)
     }
 
-    /// Returns when all of these are ready, or with what is wrong with the first that is not.
+    /// Waits until all of these are ready, or returns the error of the first that is not.
     fn await_ready(&self, components: &[Component]) -> Result<(), ClusterError> {
         let wait = async {
             for &component in components {
@@ -325,7 +325,7 @@ async fn until<F: Future<Output = bool>>(mut is_so: impl FnMut() -> F) {
     }
 }
 
-/// By the gateway that translates JSON for etcd.
+/// Sends a request through etcd's JSON gateway.
 async fn ask_etcd(etcd: &Client, path: &str, body: &Value) -> Result<Value, ClusterError> {
     let request = http::Request::post(path)
         .body(body.to_string().into_bytes())
@@ -333,7 +333,7 @@ async fn ask_etcd(etcd: &Client, path: &str, body: &Value) -> Result<Value, Clus
     etcd.request(request).await.map_err(ClusterError::api("asking etcd"))
 }
 
-/// Tries again with other ports when somebody took one of them.
+/// Tries again with other ports if another process took one of them.
 fn with_free_ports<T>(
     mut pick: impl FnMut() -> Result<Ports, ClusterError>,
     mut bring_up: impl FnMut(Ports) -> Result<T, ClusterError>,
@@ -347,7 +347,7 @@ fn with_free_ports<T>(
     }
 }
 
-/// Waits for a future on a thread of its own: the caller may stand in a runtime, which must not be entered twice.
+/// Waits for a future on a separate thread: the caller may be inside a runtime, which must not be entered twice.
 fn block_on<T: Send>(future: impl Future<Output = T> + Send) -> Result<T, ClusterError> {
     let on_its_own = || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

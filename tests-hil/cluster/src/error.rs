@@ -1,4 +1,4 @@
-//! What can go wrong with a control plane, told to the person who reads a test's output.
+//! The errors of a control plane, worded for a person who reads a test's output.
 
 use crate::component::Component;
 use std::fmt;
@@ -6,49 +6,49 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// Why there is no control plane, or why it did not do what it was asked.
+/// Why there is no control plane, or why it did not do what was requested.
 #[derive(Debug)]
 pub enum ClusterError {
-    /// Neither binaries nor a way to build them: the one case in which a suite skips.
+    /// There are neither binaries nor a way to build them. Only in this case a suite skips.
     Absent(String),
-    /// What the environment names is not there, or not enough.
+    /// The environment names files that are missing or incomplete.
     Assets(String),
-    /// The build was possible, and failed.
+    /// The build was possible, but failed.
     Build(String),
-    /// A file or folder of ours.
+    /// An error of a file or folder.
     File {
         /// What was attempted.
         doing: &'static str,
-        /// On what.
+        /// The file or folder.
         path: PathBuf,
-        /// What came of it.
+        /// The cause.
         source: std::io::Error,
     },
-    /// No process, thread or port could be had.
+    /// A process, a thread or a port was not available.
     System {
         /// What was attempted.
         doing: &'static str,
-        /// What came of it.
+        /// The cause.
         source: std::io::Error,
     },
-    /// A certificate could not be made.
+    /// A certificate could not be created.
     Certificate(rcgen::Error),
     /// A component ended before it was ready.
     Ended {
-        /// Which.
+        /// The component.
         component: Component,
-        /// How.
+        /// Its exit status.
         status: ExitStatus,
         /// The last lines of its log.
         log: String,
     },
     /// A component did not become ready in time.
     NotReady {
-        /// Which.
+        /// The component.
         component: Component,
-        /// How long it was given.
+        /// How long it was waited for.
         waited: Duration,
-        /// What it answered last.
+        /// Its last answer.
         answer: String,
         /// The last lines of its log.
         log: String,
@@ -57,12 +57,12 @@ pub enum ClusterError {
     Api {
         /// What was attempted.
         doing: &'static str,
-        /// What came of it.
+        /// The cause.
         source: Box<kube::Error>,
     },
     /// A kubeconfig could not be used.
     Kubeconfig(Box<kube::config::KubeconfigError>),
-    /// Something was asked for that this control plane does not have.
+    /// The request needs something that this control plane does not have.
     Asked(String),
 }
 
@@ -80,7 +80,7 @@ impl ClusterError {
         move |source| Self::Api { doing, source: Box::new(source) }
     }
 
-    /// Another process took a port between our choice and its use.
+    /// Whether another process took a port between its selection and its use.
     pub(crate) fn is_lost_port(&self) -> bool {
         matches!(self, Self::Ended { log, .. } if log.contains("address already in use"))
     }

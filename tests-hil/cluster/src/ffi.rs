@@ -1,10 +1,10 @@
-//! The system calls that std does not have: a child that dies with the thread that started it, and signals.
+//! System calls that std does not provide: a child that is killed when its parent thread ends, and signals.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// The child gets SIGKILL when the thread that spawns it ends, for whatever reason; so that thread must live as long as
-/// the child is wanted.
+/// The child gets SIGKILL when the thread that spawned it ends, for whatever reason; so that thread must live as long
+/// as the child is needed.
 pub(crate) fn die_with_this_thread(command: &mut Command) {
     let parent = std::process::id();
     let before_exec = move || {
@@ -23,14 +23,14 @@ pub(crate) fn die_with_this_thread(command: &mut Command) {
     unsafe { command.pre_exec(before_exec) };
 }
 
-/// What a program of a suite can be told.
+/// The signals that a suite can send to its programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessSignal {
-    /// SIGTERM: end in order.
+    /// SIGTERM: stop gracefully.
     Terminate,
-    /// SIGSTOP: stand still, as a machine that is out of memory does.
+    /// SIGSTOP: suspend, like a machine that is out of memory.
     Stop,
-    /// SIGCONT: go on.
+    /// SIGCONT: resume.
     Continue,
 }
 

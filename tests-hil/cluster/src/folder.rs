@@ -1,5 +1,5 @@
-//! The folder of one control plane: keys, kubeconfigs, logs and etcd's data. Nobody else may enter it, and it ends with
-//! its owner.
+//! The folder of one control plane: keys, kubeconfigs, logs and etcd's data. Only its owner can access it, and it is
+//! removed with its owner.
 
 use crate::error::ClusterError;
 use std::fs::DirBuilder;
@@ -8,18 +8,18 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How much of a log an error shows.
+/// The part of a log that an error shows.
 const TAIL_LINES: usize = 20;
 const TAIL_BYTES: u64 = 16 * 1024;
 
-/// Made by us, removed by us.
+/// A folder that is created and removed here.
 #[derive(Debug)]
 pub(crate) struct Folder {
     path: PathBuf,
 }
 
 impl Folder {
-    /// At a place that the caller names and that must not exist yet, since it will be removed.
+    /// Creates the folder at this path, which must not exist yet, because it will be removed.
     pub(crate) fn at(path: &Path) -> Result<Self, ClusterError> {
         let path = std::path::absolute(path).map_err(ClusterError::file("finding the folder", path))?;
         DirBuilder::new().mode(0o700).create(&path).map_err(ClusterError::file(
@@ -29,14 +29,14 @@ impl Folder {
         Ok(Self { path })
     }
 
-    /// In the system's folder for temporary files.
+    /// Creates a folder in the system's folder for temporary files.
     pub(crate) fn temporary() -> Result<Self, ClusterError> {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         loop {
             let number = NEXT.fetch_add(1, Ordering::Relaxed);
             let path = std::env::temp_dir().join(format!("joulie-cluster-{}-{number}", std::process::id()));
             match Self::at(&path) {
-                // What a killed process of the same id left is not ours to remove.
+                // A folder that a killed process with the same id left is not removed here.
                 Err(ClusterError::File { source, .. })
                     if source.kind() == std::io::ErrorKind::AlreadyExists => {}
                 made => return made,
@@ -61,7 +61,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // Whoever removed it first did what was wanted; anything else is the watchdog's to try again.
+        // It may be removed already; after any other error the watchdog tries again.
         let _ = std::fs::remove_dir_all(&self.path);
     }
 }

@@ -1,5 +1,4 @@
-//! The files with which clients find the API server and say who they are. They name certificates by path, so they are
-//! good as long as the control plane is.
+//! Kubeconfig files. They refer to certificates by path, so they are valid as long as the control plane exists.
 
 use crate::error::ClusterError;
 use crate::folder::Folder;
@@ -12,7 +11,7 @@ use std::time::Duration;
 /// A server that hangs must not hang a bring-up.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How a client says who it is.
+/// How a client authenticates.
 pub(crate) enum Login<'a> {
     /// By the certificate of this name.
     Certificate(&'a str),
@@ -50,7 +49,7 @@ pub(crate) fn write(
     folder.write(&format!("{name}.kubeconfig"), &format!("{file:#}\n"))
 }
 
-/// A client by such a file. It belongs to the runtime that it was made on.
+/// A client with such a file. It belongs to the runtime on which it is created.
 pub(crate) async fn client(file: &Path) -> Result<Client, ClusterError> {
     connect(config(file).await?)
 }

@@ -1,13 +1,13 @@
-//! A real Kubernetes control plane on loopback, for the end-to-end suites and for a person to look at.
+//! A real Kubernetes control plane on loopback, for the end-to-end suites and for manual use.
 //!
-//! [`ControlPlane::start`] brings up etcd, kube-apiserver, kube-scheduler and kube-controller-manager with certificates,
-//! RBAC and a kubeconfig in a folder of its own. [`life`] registers nodes that have no machine and moves the pods that
-//! are bound to them. [`Program`] is what a suite runs beside it. Where the binaries come from is in [`assets`].
+//! [`ControlPlane::start`] starts etcd, kube-apiserver, kube-scheduler and kube-controller-manager with certificates,
+//! RBAC and a kubeconfig in a folder of its own. [`life`] registers nodes without machines and runs the pods that are
+//! bound to them. [`Program`] is a suite's program that runs beside it. [`assets`] finds the binaries.
 //!
-//! It must never outlive its user: dropping the handle, the end of the process and a SIGKILL of it all take every child
-//! and the folder along. It must never touch a cluster that it did not start, and it listens on loopback only.
+//! It must never outlive its user: dropping the handle, the end of the process and a SIGKILL of it all end every
+//! child and remove the folder. It must never touch a cluster that it did not start, and it listens on loopback only.
 //!
-//! Nothing here ships.
+//! Nothing here is shipped.
 #![deny(unsafe_code)]
 
 pub mod assets;

@@ -1,14 +1,14 @@
-//! Nodes without machines: they are registered, send their heartbeats, and their pods run and end as told.
+//! Nodes without machines: they are registered, send heartbeats, and their pods run and end on request.
 //!
-//! What is real here is everything around them. Who binds a pod, who evicts it, who taints a silent node and what a
-//! watcher sees is Kubernetes; this module is in the place of the kubelets alone.
+//! Everything around them is real: Kubernetes binds and evicts pods, taints silent nodes and serves watches. This
+//! module only replaces the kubelets.
 //!
-//! - A pod that is bound to one of the machines goes Running at once.
-//! - It goes Succeeded or Failed when it carries the annotation [`FINISH`], from the beginning or later; [`Life::finish`]
-//!   writes it. A value that is neither leaves the pod running, with a message in its status.
-//! - A pod that is deleted ends at once, whatever its grace: its processes, which there are none of, would obey.
+//! - A pod that is bound to one of the nodes becomes Running at once.
+//! - It becomes Succeeded or Failed when it has the annotation [`FINISH`], from its creation or later;
+//!   [`Life::finish`] writes it. A pod with any other value keeps running, with a message in its status.
+//! - A deleted pod ends at once, whatever its grace period, because it has no processes.
 //!
-//! It must never touch a pod of a node that is not its own.
+//! It must never touch a pod of another node.
 
 mod node;
 mod pod;
@@ -32,34 +32,35 @@ pub use pod::PodEnding;
 
 /// The annotation that ends a running pod: `Succeeded` or `Failed`.
 pub const FINISH: &str = "life.joulie.io/finish";
-/// Of writes to nodes, leases and pods.
+/// The field manager of writes to nodes, leases and pods.
 const FIELD_MANAGER: &str = "cluster-life";
-/// Three beats within the 50 s after which the node controller calls a node dead, or the 40 s of older releases.
+/// Three heartbeats within the 50 s after which the node controller marks a node as dead, or the 40 s of older
+/// releases.
 const HEARTBEAT: Duration = Duration::from_secs(12);
-/// How soon a write that failed is tried again.
+/// The delay before a failed write is repeated.
 const AGAIN: Duration = Duration::from_millis(300);
-/// How many nodes are written at once.
+/// The most nodes that are written concurrently.
 const WRITES_MAX: usize = 16;
 
-/// A node to be.
+/// A node without a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FakeNode {
-    /// Of the node.
+    /// The name of the node.
     pub name: String,
-    /// Beside the host name's, which every node has.
+    /// Labels in addition to the host name's, which every node has.
     pub labels: BTreeMap<String, String>,
-    /// Of the node.
+    /// The annotations of the node.
     pub annotations: BTreeMap<String, String>,
-    /// Capacity, all of it allocatable: `cpu` → `32`, and so on.
+    /// Its capacity, all of it allocatable: `cpu` → `32`, and so on.
     pub capacity: BTreeMap<String, String>,
-    /// Beside those that Kubernetes sets by itself.
+    /// Taints in addition to those that Kubernetes sets.
     pub taints: Vec<Taint>,
-    /// Names of images that lie there; most of what a real node's object consists of.
+    /// The names of images on the node, which are the largest part of a real Node object.
     pub images: Vec<String>,
 }
 
 impl FakeNode {
-    /// 32 processors, 128 GiB, 110 pods.
+    /// A node with 32 processors, 128 GiB and 110 pods.
     #[must_use]
     pub fn named(name: &str) -> Self {
         let capacity = [("cpu", "32"), ("memory", "128Gi"), ("pods", "110")];
@@ -73,27 +74,27 @@ impl FakeNode {
         }
     }
 
-    /// So many of them: `PREFIX-0`, `PREFIX-1` and on.
+    /// This many nodes: `PREFIX-0`, `PREFIX-1` and so on.
     #[must_use]
     pub fn many(prefix: &str, count: u32) -> Vec<Self> {
         (0..count).map(|number| Self::named(&format!("{prefix}-{number}"))).collect()
     }
 
-    /// With one more label.
+    /// Adds a label.
     #[must_use]
     pub fn label(mut self, name: &str, value: &str) -> Self {
         self.labels.insert(name.to_owned(), value.to_owned());
         self
     }
 
-    /// With an image that lies there.
+    /// Adds an image.
     #[must_use]
     pub fn image(mut self, name: &str) -> Self {
         self.images.push(name.to_owned());
         self
     }
 
-    /// With so much of a resource.
+    /// Sets the amount of a resource.
     #[must_use]
     pub fn has(mut self, resource: &str, much: &str) -> Self {
         self.capacity.insert(resource.to_owned(), much.to_owned());
@@ -101,17 +102,17 @@ impl FakeNode {
     }
 }
 
-/// Machines that live. Dropping it is what pulling all their plugs is: the nodes stay, and fall silent.
+/// Running nodes. Dropping it is like switching the machines off: the Node objects stay without heartbeats.
 pub struct Life {
     client: Client,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Life {
-    /// Registers the machines, or takes over nodes of their names, and keeps them alive on this runtime.
+    /// Registers the nodes, or takes over existing ones of their names, and keeps them alive on this runtime.
     ///
     /// # Errors
-    /// When a node cannot be registered.
+    /// If a node cannot be registered.
     pub async fn start(client: Client, machines: Vec<FakeNode>) -> Result<Self, ClusterError> {
         register(&client, &machines).await?;
         let names: BTreeSet<String> = machines.iter().map(|machine| machine.name.clone()).collect();
@@ -120,10 +121,10 @@ impl Life {
         Ok(Self { client, tasks: vec![beats, pods] })
     }
 
-    /// Ends a pod, as soon as it runs.
+    /// Ends a pod as soon as it runs.
     ///
     /// # Errors
-    /// When there is no such pod.
+    /// If there is no such pod.
     pub async fn finish(&self, namespace: &str, name: &str, outcome: PodEnding) -> Result<(), ClusterError> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         let patch = json!({"metadata": {"annotations": {FINISH: outcome.phase()}}});
@@ -132,12 +133,11 @@ impl Life {
     }
 }
 
-/// Registers the machines, or takes over nodes of their names, and leaves them alone: no heartbeat, and pods that stay
-/// pending. For nodes by the thousand, of which the scheduler alone is to take notice; where the controller manager
-/// runs, it soon finds them silent.
+/// Registers the nodes, or takes over existing ones of their names, without heartbeats; their pods stay pending. It
+/// is for thousands of nodes that only the scheduler uses; a controller manager would soon mark them as silent.
 ///
 /// # Errors
-/// When a node cannot be registered.
+/// If a node cannot be registered.
 pub async fn register(client: &Client, machines: &[FakeNode]) -> Result<(), ClusterError> {
     let registered = futures::stream::iter(machines)
         .map(|machine| node::register(client, machine))
@@ -155,10 +155,10 @@ impl Drop for Life {
     }
 }
 
-/// A beat that fails is made up for by the next; if none reaches the API, the node is silent, and that is what shows.
+/// The next heartbeat replaces a failed one. If none reaches the API, the node is silent, as a real one would be.
 ///
-/// The node controller calls a node dead that could not say otherwise, and only the node itself says so again: after a beat
-/// that failed, the next one comes with the status.
+/// After an outage the node controller has marked the node as dead, and only the node itself can correct that. So
+/// after a failed heartbeat the next one includes the status.
 async fn beat(client: Client, machines: Vec<FakeNode>) {
     let mut beats = tokio::time::interval(HEARTBEAT);
     let mut missed = false;
@@ -184,7 +184,7 @@ async fn beat(client: Client, machines: Vec<FakeNode>) {
 struct Tended {
     client: Client,
     nodes: BTreeSet<String>,
-    /// For the addresses of pods.
+    /// A counter for the addresses of pods.
     started: AtomicU32,
 }
 
@@ -199,7 +199,7 @@ async fn tend(client: Client, nodes: BTreeSet<String>) {
         .await;
 }
 
-/// A watch that failed is tried again soon, for ever: tests stop the API server and start it.
+/// Retries a failed watch soon and without end, because tests stop and start the API server.
 struct Steady;
 
 impl Iterator for Steady {
@@ -214,7 +214,7 @@ impl Backoff for Steady {
     fn reset(&mut self) {}
 }
 
-/// What is to be done about one pod, done.
+/// Performs the next step of one pod.
 async fn step(pod: Arc<Pod>, tended: Arc<Tended>) -> Result<Action, kube::Error> {
     let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
     if !node.is_some_and(|node| tended.nodes.contains(node)) {
@@ -226,7 +226,7 @@ async fn step(pod: Arc<Pod>, tended: Arc<Tended>) -> Result<Action, kube::Error>
         pod::Next::Wait | pod::Next::Finish(_) | pod::Next::Say(_) | pod::Next::Remove => 0,
     };
     match pod::act(&tended.client, &pod, next, number).await {
-        // Gone, or another pod of that name by now: its event tells what to do.
+        // The pod was deleted or replaced by another one of that name: its event leads to the next step.
         Err(kube::Error::Api(status)) if status.code == 404 || status.code == 409 => {}
         outcome => outcome?,
     }

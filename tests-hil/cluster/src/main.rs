@@ -1,4 +1,4 @@
-//! A control plane for a person: brings it up, prints where the kubeconfig is, and takes it down when interrupted.
+//! A control plane for manual use: starts it, prints the path of the kubeconfig, and stops it when interrupted.
 #![expect(clippy::print_stdout, reason = "it talks to the person who started it")]
 
 use clap::{Parser, Subcommand};
@@ -18,19 +18,19 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Bring it up and leave it running until Ctrl-C or SIGTERM
+    /// Start it and leave it running until Ctrl-C or SIGTERM
     Up {
-        /// Where to keep everything; must not exist yet, and is removed at the end
+        /// The folder for all files; it must not exist yet, and is removed at the end
         #[arg(long)]
         folder: Option<PathBuf>,
-        /// How many nodes live on it, named node-0, node-1, ...
+        /// Number of nodes, named node-0, node-1, ...
         #[arg(long, default_value_t = 3)]
         nodes: u32,
-        /// etcd and the API server alone
+        /// Start only etcd and the API server
         #[arg(long)]
         api_only: bool,
     },
-    /// Build the binaries, unless they are built, and print where they are
+    /// Build the binaries, unless they exist, and print their paths
     Build,
 }
 
@@ -61,7 +61,7 @@ fn up(options: &ControlPlaneOptions, nodes: u32) -> Result<(), Box<dyn std::erro
         let begun = tokio::time::Instant::now();
         let control_plane = ControlPlane::start(options)?;
         let life = Life::start(control_plane.client().await?, FakeNode::many("node", nodes)).await?;
-        // Until here a signal simply ends the process, and the watchdog takes down what there is.
+        // Before this line a signal simply ends the process, and the watchdog stops the children.
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut terminate = signal(SignalKind::terminate())?;
         println!(

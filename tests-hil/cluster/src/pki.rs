@@ -1,6 +1,6 @@
-//! Certificates of one control plane: two authorities (one for the API, one for etcd alone), a serving certificate, one
-//! client certificate per component, and the key that signs the tokens of ServiceAccounts. They live in the folder and
-//! die with it.
+//! The certificates of one control plane: two authorities (one for the API, one for etcd alone), a serving
+//! certificate, one client certificate per component, and the key that signs the tokens of ServiceAccounts. They are
+//! in the folder and are removed with it.
 
 use crate::error::ClusterError;
 use crate::folder::Folder;
@@ -9,24 +9,24 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
-/// The first address of the service range, where pods would find the API server.
+/// The first address of the service range, which is the API server's address inside a cluster.
 const API_SERVICE_IP: &str = "10.96.0.1";
 
-/// A client of the API server: its certificate says who it is and in which group.
+/// A client of the API server: its certificate states its user and its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// Of its files.
+    /// The name of its files.
     pub(crate) file: &'static str,
     user: &'static str,
     group: Option<&'static str>,
 }
 
-/// May do everything.
+/// A user with all rights.
 pub(crate) const ADMIN: Identity = Identity { file: "admin", user: "admin", group: Some("system:masters") };
-/// What RBAC knows as the scheduler.
+/// The user that RBAC knows as the scheduler.
 pub(crate) const SCHEDULER: Identity =
     Identity { file: "scheduler", user: "system:kube-scheduler", group: None };
-/// What RBAC knows as the controller manager.
+/// The user that RBAC knows as the controller manager.
 pub(crate) const CONTROLLER_MANAGER: Identity =
     Identity { file: "controller-manager", user: "system:kube-controller-manager", group: None };
 
@@ -34,7 +34,7 @@ struct Authority {
     issuer: Issuer<'static, KeyPair>,
 }
 
-/// Writes everything into the folder.
+/// Writes all keys and certificates into the folder.
 pub(crate) fn write(folder: &Folder) -> Result<(), ClusterError> {
     let api = Authority::new(folder, "ca")?;
     let names = ["127.0.0.1", "localhost", API_SERVICE_IP, "kubernetes", "kubernetes.default", SERVICE_NAME];
@@ -44,7 +44,7 @@ pub(crate) fn write(folder: &Folder) -> Result<(), ClusterError> {
         api.issue(folder, who.file, (who.user, who.group), &[], &[ExtendedKeyUsagePurpose::ClientAuth])?;
     }
     let etcd = Authority::new(folder, "etcd-ca")?;
-    // Its gateway for JSON is a client of itself, with the same certificate.
+    // etcd's JSON gateway is a client of etcd itself, with the same certificate.
     let both = [ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
     etcd.issue(folder, "etcd", ("etcd", None), &["127.0.0.1", "localhost"], &both)?;
     etcd.issue(folder, "etcd-client", ("etcd-client", None), &[], &[ExtendedKeyUsagePurpose::ClientAuth])?;

@@ -1,10 +1,10 @@
-//! Free ports on loopback. A port is free when it was looked at, and somebody else may take it before it is used: a
-//! bring-up that lost that race begins anew with other ports.
+//! Free ports on loopback. Another process may take a free port before it is used; the start is then repeated with
+//! other ports.
 
 use crate::error::ClusterError;
 use std::net::{Ipv4Addr, TcpListener};
 
-/// The ports of one bring-up.
+/// The ports of one start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ports {
     pub(crate) etcd: u16,
@@ -15,7 +15,7 @@ pub(crate) struct Ports {
 }
 
 impl Ports {
-    /// All held at once, so that they differ, then let go.
+    /// Holds all ports at once, so that they differ, then releases them.
     pub(crate) fn pick() -> Result<Self, ClusterError> {
         let mut held = Vec::new();
         let mut next = || {

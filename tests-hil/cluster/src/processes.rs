@@ -1,13 +1,13 @@
-//! The children, and why none of them is left behind.
+//! The child processes, and how it is ensured that all of them end.
 //!
-//! - A thread of ours, the keeper, starts them and lives as long as they are wanted. The kernel kills a child when the
-//!   thread that started it ends, so they end with the keeper and with the whole process, however that is killed.
-//!   (Not with the thread of the test that asked for them: tests share control planes.)
-//! - A watchdog, a shell that waits for the end of its standard input. The kernel closes that pipe when this process
-//!   ends; the shell then kills what it was told about and removes the folder. It is what also works when nothing of
-//!   ours runs any more, and it is the one that removes the folder in every case.
+//! - The keeper thread starts the children and lives as long as they are needed. The kernel kills a child when the
+//!   thread that started it ends. So the children end with the keeper and with the whole process, however that is
+//!   killed. (The thread of a test cannot be the keeper, because tests share control planes.)
+//! - The watchdog is a shell that waits for the end of its standard input. The kernel closes that pipe when this
+//!   process ends. The shell then kills the children that it knows and removes the folder. It works even when this
+//!   process was killed, and it always removes the folder.
 //!
-//! Children stand in process groups of their own, so that an interrupt at the terminal reaches their owner first.
+//! Children are in process groups of their own, so that an interrupt at the terminal reaches their owner first.
 
 use crate::component::Component;
 use crate::error::ClusterError;
@@ -22,9 +22,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 
-/// Reads the ids of children. At the end of the input it kills those that still run in the folder (an id may have gone
-/// to somebody else) and removes the folder; a process that is being killed may still write, hence the repetition. What
-/// a killed program has mounted in the folder stays mounted, and nothing can be removed through it.
+/// Reads the ids of children. At the end of the input it kills those that still run in the folder (an id may have
+/// been reused by another process) and removes the folder. A process that is being killed may still write, so
+/// removing is repeated. If a killed program has mounted something in the folder, it stays mounted, and nothing is
+/// removed through the mount.
 const WATCHDOG: &str = r#"
 trap '' HUP INT TERM QUIT
 folder=$1
@@ -44,25 +45,25 @@ done
 
 type Job = Box<dyn FnOnce(&mut Children) + Send>;
 
-/// The thread that owns the children. Dropping it takes them and the folder down.
+/// The thread that owns the children. Dropping it ends them and removes the folder.
 pub(crate) struct ProcessKeeper {
     jobs: Option<Sender<Job>>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the keeper owns.
+/// The data of the keeper.
 struct Children {
     folder: PathBuf,
     watchdog: Child,
     running: BTreeMap<Who, Child>,
 }
 
-/// Whose process, in the order in which they end.
+/// The owner of a process, in the order in which they are ended.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Who {
-    /// Of a suite, by name.
+    /// A program of a suite, by name.
     Program(String),
-    /// Of the control plane.
+    /// A component of the control plane.
     Component(Component),
 }
 
@@ -75,7 +76,7 @@ impl fmt::Display for Who {
     }
 }
 
-/// What is started, and with what. It gets no other variable than `HOME`, which is the folder.
+/// A program and its arguments. Its only inherited variable is `HOME`, which is set to the folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Start {
     pub(crate) program: PathBuf,
@@ -95,7 +96,7 @@ impl ProcessKeeper {
         Ok(Self { jobs: Some(jobs), thread: Some(thread) })
     }
 
-    /// Starts a process, in the place of one of that name; its log is `NAME.log` in the folder.
+    /// Starts a process, and replaces one of that name. Its log is `NAME.log` in the folder.
     pub(crate) fn spawn(&self, who: Who, start: Start) -> Result<(), ClusterError> {
         self.call(move |children| children.spawn(who, &start))
     }
@@ -105,10 +106,10 @@ impl ProcessKeeper {
         self.call(move |children| children.kill(&who));
     }
 
-    /// Sends a signal to a process that runs.
+    /// Sends a signal to a running process.
     pub(crate) fn signal(&self, who: Who, signal: ProcessSignal) -> Result<(), ClusterError> {
         self.call(move |children| match children.running.get(&who) {
-            // A child that has ended and was not waited for keeps its id, so nobody else can be hit.
+            // A child that has ended but was not waited for keeps its id, so the signal cannot reach another process.
             Some(child) => {
                 ffi::send(child.id(), signal).map_err(ClusterError::system("sending a signal to a child"))
             }
@@ -116,12 +117,12 @@ impl ProcessKeeper {
         })
     }
 
-    /// How a process has ended by itself, if it has.
+    /// The exit status of a process that has ended without being killed here.
     pub(crate) fn how_ended(&self, who: Who) -> Option<ExitStatus> {
         self.call(move |children| children.running.get_mut(&who)?.try_wait().ok().flatten())
     }
 
-    /// A component that has ended by itself, and how.
+    /// A component that has ended without being killed here, and its exit status.
     pub(crate) fn ended(&self) -> Option<(Component, ExitStatus)> {
         self.call(|children| {
             children.running.iter_mut().find_map(|(who, child)| match who {
@@ -140,7 +141,7 @@ impl ProcessKeeper {
     fn call<T: Send + 'static>(&self, job: impl FnOnce(&mut Children) -> T + Send + 'static) -> T {
         let (answer, answered) = channel();
         let job: Job = Box::new(move |children| {
-            // Nobody waits for the answer only if the caller's thread is gone.
+            // The receiver is gone only if the caller's thread is gone.
             let _ = answer.send(job(children));
         });
         if let Some(jobs) = &self.jobs {
@@ -154,7 +155,7 @@ impl Drop for ProcessKeeper {
     fn drop(&mut self) {
         drop(self.jobs.take());
         if let Some(thread) = self.thread.take() {
-            // A keeper that panicked has taken its children along: they die with its thread.
+            // If the keeper panicked, its children were killed with its thread.
             let _ = thread.join();
         }
     }
@@ -192,7 +193,7 @@ impl Children {
         let mut command = Command::new(&start.program);
         command
             .args(&start.arguments)
-            // etcd takes every variable ETCD_* for a flag.
+            // etcd takes every variable ETCD_* as a flag.
             .env_clear()
             .env("HOME", &self.folder)
             .envs(&start.environment)
@@ -216,7 +217,7 @@ impl Children {
 
     fn kill(&mut self, who: &Who) {
         if let Some(mut child) = self.running.remove(who) {
-            // It may have ended by itself; then there is nothing to kill, and waiting returns at once.
+            // It may have ended already; then there is nothing to kill, and waiting returns at once.
             let _ = child.kill();
             let _ = child.wait();
         }

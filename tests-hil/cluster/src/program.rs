@@ -1,5 +1,5 @@
-//! A suite's own programs beside the control plane: started by the same keeper, so that they end with it however it
-//! ends, with their logs in the same folder.
+//! A suite's own programs beside the control plane. The same keeper starts them, so that they end with it in every
+//! case, and their logs are in the same folder.
 
 use crate::control_plane::{ControlPlane, PROBE_EVERY};
 use crate::error::ClusterError;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// What to start.
+/// A program to start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     name: String,
@@ -21,7 +21,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// A file, under a name that its log has too. Nothing of this process' environment goes along.
+    /// A program file, and the name under which it runs and logs. It inherits nothing of this process' environment.
     #[must_use]
     pub fn new(name: &str, path: &Path) -> Self {
         Self {
@@ -32,21 +32,21 @@ impl Program {
         }
     }
 
-    /// With one more argument.
+    /// Adds an argument.
     #[must_use]
     pub fn argument(mut self, argument: impl Into<String>) -> Self {
         self.arguments.push(argument.into());
         self
     }
 
-    /// With a variable of the environment.
+    /// Sets an environment variable.
     #[must_use]
     pub fn variable(mut self, name: &str, value: impl Into<String>) -> Self {
         self.environment.insert(name.to_owned(), value.into());
         self
     }
 
-    /// What it is called.
+    /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -54,11 +54,11 @@ impl Program {
 }
 
 impl ControlPlane {
-    /// Starts a program in the control plane's folder, in the place of one of that name. Its log goes on where that
-    /// one's ended.
+    /// Starts a program in the control plane's folder, and replaces one of that name. Its log is appended to the
+    /// earlier one's.
     ///
     /// # Errors
-    /// When the system refuses.
+    /// If the system refuses.
     pub fn start_program(&self, program: &Program) -> Result<(), ClusterError> {
         let start = Start {
             program: program.path.clone(),
@@ -73,18 +73,18 @@ impl ControlPlane {
         self.keeper.kill(Who::Program(name.to_owned()));
     }
 
-    /// Sends a program a signal.
+    /// Sends a signal to a program.
     ///
     /// # Errors
-    /// When it was never started, or was killed.
+    /// If it was never started, or was killed.
     pub fn signal_program(&self, name: &str, signal: ProcessSignal) -> Result<(), ClusterError> {
         self.keeper.signal(Who::Program(name.to_owned()), signal)
     }
 
-    /// Asks a program to end, and waits until it has.
+    /// Stops a program gracefully, and waits until it has ended.
     ///
     /// # Errors
-    /// When it has not within the time, with the last lines of its log; it is then left running.
+    /// If it does not end within the time, with the last lines of its log; it is then left running.
     pub async fn end_program(&self, name: &str, within: Duration) -> Result<ExitStatus, ClusterError> {
         self.signal_program(name, ProcessSignal::Terminate)?;
         let ending = async {
@@ -101,13 +101,13 @@ impl ControlPlane {
         })
     }
 
-    /// How a program has ended; `None` while it runs, and of one that was never started or was killed.
+    /// The exit status of a program; `None` while it runs, and if it was never started or was killed.
     #[must_use]
     pub fn program_ended(&self, name: &str) -> Option<ExitStatus> {
         self.keeper.how_ended(Who::Program(name.to_owned()))
     }
 
-    /// A program's process, while it runs.
+    /// The process id of a running program.
     #[must_use]
     pub fn program_pid(&self, name: &str) -> Option<u32> {
         self.keeper.pid(Who::Program(name.to_owned()))
@@ -119,7 +119,7 @@ impl ControlPlane {
         folder::tail(&self.program_log_file(name))
     }
 
-    /// Where a program's log is, from its first start on.
+    /// The path of a program's log, which exists after its first start.
     #[must_use]
     pub fn program_log_file(&self, name: &str) -> PathBuf {
         log_file(self.folder.path(), &Who::Program(name.to_owned()))

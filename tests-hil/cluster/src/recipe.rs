@@ -1,7 +1,8 @@
-//! The build of programs from Go modules of ours (`control-plane/`, `helm/`), once for each content of the module.
+//! Builds programs from Go modules in this repository (`control-plane/`, `helm/`), once for each content of the
+//! module.
 //!
-//! A module is compiled into this program, so that what is hashed is what is built. The result appears by a rename:
-//! a build that was killed leaves nothing that looks like one. Who comes second waits on a lock that the kernel
+//! A module is compiled into this program, so that the hashed content is the built content. The result is placed by a
+//! rename, so a killed build leaves nothing that looks complete. Concurrent builds wait for a lock that the kernel
 //! releases with its owner.
 
 use crate::assets::Environment;
@@ -14,21 +15,21 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-/// What is built.
+/// A module to build.
 pub(crate) struct Module {
-    /// Of its folder in the cache.
+    /// The name of its folder in the cache.
     pub(crate) folder: &'static str,
-    /// For people.
+    /// Its name for messages.
     what: &'static str,
     files: &'static [(&'static str, &'static str)],
     /// The package of the program.
     package: &'static str,
     program: &'static str,
-    /// Names beside its own, under which it is found; it is what it is called.
+    /// Additional names of the program, which determine what it runs as.
     links: &'static [&'static str],
     link_flags: fn() -> String,
     minutes: u32,
-    /// What to do about a build that does not work here.
+    /// Advice in case the build does not work on this machine.
     way_out: &'static str,
 }
 
@@ -55,7 +56,7 @@ pub(crate) const CONTROL_PLANE: Module = Module {
 };
 const CONTROL_PLANE_GO_MOD: &str = include_str!("../control-plane/go.mod");
 
-/// What renders a chart.
+/// The program that renders charts.
 pub(crate) const HELM: Module = Module {
     folder: "helm",
     what: "helm",
@@ -68,7 +69,7 @@ pub(crate) const HELM: Module = Module {
     way_out: "put a helm on PATH instead",
 };
 
-/// The folder with the programs of a module, built if need be.
+/// The folder with the programs of a module, which are built if needed.
 pub(crate) fn obtain(environment: &Environment, module: &Module) -> Result<PathBuf, ClusterError> {
     Recipe { environment, module, say: announce }.obtain()
 }
@@ -76,7 +77,7 @@ pub(crate) fn obtain(environment: &Environment, module: &Module) -> Result<PathB
 struct Recipe<'a> {
     environment: &'a Environment,
     module: &'a Module,
-    /// To whoever waits for minutes.
+    /// Reports progress to a user who waits for minutes.
     say: fn(&str),
 }
 
@@ -119,11 +120,11 @@ impl Recipe<'_> {
         Ok(file)
     }
 
-    /// To be called by the owner of the lock.
+    /// Must be called by the owner of the lock.
     fn build(&self, go: &Path, cache: &Path, folder: &Path) -> Result<(), ClusterError> {
         let new = cache.join(format!("{}.building", self.module.hash()));
         let (source, result) = (new.join("source"), new.join("result"));
-        // What a killed builder left.
+        // Remove what a killed build left.
         let _ = std::fs::remove_dir_all(&new);
         for part in [&source, &result] {
             std::fs::create_dir_all(part).map_err(ClusterError::file("making the folder", part))?;
@@ -134,7 +135,7 @@ impl Recipe<'_> {
         }
         let built = self.compile(go, &source, &result.join(self.module.program));
         let placed = built.and_then(|()| self.module.place(&result, folder));
-        // Sources that were built, or failed to be, are of no more use.
+        // The sources are not needed any more, whether or not the build succeeded.
         let _ = std::fs::remove_dir_all(&new);
         placed
     }
@@ -144,12 +145,12 @@ impl Recipe<'_> {
             let mut command = Command::new(go);
             command.args(arguments).current_dir(source).stdin(Stdio::null());
             command.env("CGO_ENABLED", "0").env("GOWORK", "off");
-            // A build whose lock is gone must not go on beside the next one.
+            // A build whose lock is gone must not continue beside the next one.
             ffi::die_with_this_thread(&mut command);
             command.env("PATH", self.environment.path.clone().unwrap_or_default());
             command.output().map_err(ClusterError::file("starting", go))
         };
-        // In the module's folder, so that a Go that is too old says so, or fetches the one that go.mod names.
+        // Run it in the module's folder, so that a Go that is too old reports it, or downloads the version in go.mod.
         let version = run(&["version"])?;
         if !version.status.success() {
             return Err(ClusterError::Absent(format!(
@@ -197,13 +198,13 @@ impl Module {
         folder.join(self.program).is_file()
     }
 
-    /// Of everything that the result depends on, in hexadecimal digits (FNV-1a).
+    /// The FNV-1a hash of everything that the result depends on, in hexadecimal.
     fn hash(&self) -> String {
         let target = format!("{} {}", std::env::consts::OS, std::env::consts::ARCH);
         let link_flags = (self.link_flags)();
         let texts = self.files.iter().map(|&(_, text)| text).chain([target.as_str(), link_flags.as_str()]);
         let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-        // The byte between two texts is in none of them.
+        // The separator byte occurs in none of the texts.
         for byte in texts.flat_map(|text| text.bytes().chain([0xff])) {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
         }
@@ -216,12 +217,12 @@ impl Module {
             std::os::unix::fs::symlink(self.program, &link)
                 .map_err(ClusterError::file("making the link", &link))?;
         }
-        // A build of which somebody removed a part.
+        // Remove an incomplete earlier build.
         let _ = std::fs::remove_dir_all(folder);
         std::fs::rename(result, folder).map_err(ClusterError::file("placing the build at", folder))
     }
 
-    /// A module that cannot be had is a network that is not there; one with other content than go.sum says is not the same.
+    /// A failed download means that there is no network, except if the content does not match go.sum.
     fn fetched(&self, download: &Output) -> Result<(), ClusterError> {
         if download.status.success() {
             return Ok(());
@@ -235,13 +236,13 @@ impl Module {
     }
 }
 
-/// The release of Kubernetes in go.mod, as `1.36.3`.
+/// The release of Kubernetes in go.mod, such as `1.36.3`.
 fn release() -> &'static str {
     let after = CONTROL_PLANE_GO_MOD.split_once("\tk8s.io/kubernetes v").map_or("", |(_, rest)| rest);
     after.split_whitespace().next().unwrap_or_default()
 }
 
-/// Stripped, and with the version that Kubernetes' own build would put in: clients choose by it.
+/// Linker flags: stripped, and with the version that Kubernetes' own build sets, which clients use.
 fn link_flags() -> String {
     let release = release();
     let mut parts = release.split('.');
@@ -252,7 +253,7 @@ fn link_flags() -> String {
     )
 }
 
-/// Stripped, and with the release that charts are rendered for where no cluster is asked: without it they are for 1.20.
+/// Linker flags: stripped, and with the release for which charts are rendered without a cluster; the default is 1.20.
 fn helm_link_flags() -> String {
     let mut flags = "-s -w".to_owned();
     let mut parts = release().split('.');
@@ -269,9 +270,9 @@ fn told(output: &Output) -> String {
     last_lines(&String::from_utf8_lossy(&output.stderr))
 }
 
-/// Past the test runner, which would keep it until the end.
+/// Writes directly to standard error, because the test runner would hold the output back until the end.
 fn announce(line: &str) {
-    // Nobody reads it when there is no standard error.
+    // Standard error may be closed.
     let _ = writeln!(std::io::stderr(), "cluster: {line}");
 }
 

@@ -1,15 +1,15 @@
-//! How a suite says that it cannot look.
+//! How a suite reports that it is skipped.
 
 use crate::control_plane::{ControlPlane, ControlPlaneOptions};
 use crate::error::ClusterError;
 use std::io::Write;
 use std::sync::Once;
 
-/// A control plane, or, where there are neither binaries nor a way to build them, `SKIP(reason)`: printed once in a
-/// process however many tests ask, to standard output for the count and to standard error for the person.
+/// Starts a control plane. If there are neither binaries nor a way to build them, it prints `SKIP(reason)` once per
+/// process: to standard output for the count and to standard error for people.
 ///
 /// # Panics
-/// With the whole error when a control plane was possible and did not come up.
+/// If a control plane is possible but does not start; with the whole error.
 #[must_use]
 pub fn start_or_skip(options: &ControlPlaneOptions) -> Option<ControlPlane> {
     static SAID: Once = Once::new();
@@ -28,6 +28,6 @@ fn say(reason: &str) {
     let line =
         format!("SKIP(no control plane, so no end-to-end test runs here: {})", reason.replace('\n', " "));
     println!("{line}");
-    // The test runner keeps what println! says until the end, or for itself.
+    // The test runner captures the output of println!.
     let _ = writeln!(std::io::stderr(), "\n{line}\n");
 }

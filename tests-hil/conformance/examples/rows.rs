@@ -1,7 +1,9 @@
-//! What a host holds of 5,000 nodes: `cargo run --release -p conformance --example rows`, or `cargo xtask bench api`.
+//! The memory that a host needs for 5,000 nodes: `cargo run --release -p conformance --example rows`, or `cargo xtask
+//! bench api`.
 //!
-//! This process serves the objects and starts itself once more as the host, so that the memory is the host's alone. Its
-//! rows are the whole typed twin and hardware, which is more than any host keeps, and of a node what planning looks at.
+//! This process serves the objects and starts itself a second time as the host, so that the memory is the host's
+//! alone. The rows are the whole typed twin and hardware, which is more than any host keeps, and of a node the fields
+//! that planning uses.
 #![expect(clippy::unwrap_used, clippy::expect_used, reason = "a measurement that fails ends here")]
 #![expect(clippy::print_stdout, reason = "it prints what it measures")]
 
@@ -34,7 +36,7 @@ fn main() {
     });
 }
 
-/// The server, and the host as a process of its own.
+/// Runs the server, and the host as a separate process.
 async fn serve() {
     let api = EmbeddedApi::new(&ApiOptions::with(definitions())).unwrap();
     let client = api.client_as("joulie-agent");
@@ -70,7 +72,7 @@ async fn make(client: &Client, plural: &str, object: &Value) {
     }
 }
 
-/// What planning looks at.
+/// The fields of a node that planning uses.
 #[expect(dead_code, reason = "it is held, and that is what is measured")]
 struct Node {
     labels: BTreeMap<String, String>,
@@ -96,7 +98,7 @@ impl Row for Node {
     }
 }
 
-/// A twin as it is typed.
+/// A whole typed twin.
 #[expect(dead_code, reason = "it is held, and that is what is measured")]
 struct Twin(NodeTwin);
 
@@ -111,7 +113,7 @@ impl Row for Twin {
     }
 }
 
-/// Hardware as it is typed.
+/// A whole typed hardware object.
 #[expect(dead_code, reason = "it is held, and that is what is measured")]
 struct Hardware(NodeHardware);
 
@@ -126,7 +128,7 @@ impl Row for Hardware {
     }
 }
 
-/// The host: one kind after the other, each told with what it added.
+/// The host: watches one kind after the other, and prints the memory that each one adds.
 async fn hold(server: &str) {
     let client = Client::try_from(Config::new(server.parse().unwrap())).unwrap();
     let mut metrics = MetricsBuilder::of(&BuildInfo { component: "rows", version: "0", revision: "0" });
@@ -167,14 +169,14 @@ async fn follow<R: Row>(
     (rows, trigger)
 }
 
-/// MiB.
+/// A value of /proc/self/status in MiB.
 fn memory(line: &str) -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let found = status.lines().find_map(|one| one.strip_prefix(line)).expect("a line of the kernel's");
     found.trim().trim_end_matches(" kB").trim().parse::<f64>().unwrap() / 1024.0
 }
 
-/// A node as a kubelet and its plugins leave it.
+/// A node as a kubelet and its plugins write it.
 fn node(number: usize) -> Value {
     let features =
         (0..24).map(|at| (format!("feature.node.kubernetes.io/cpu-cpuid.feature-{at}"), json!("true")));

@@ -1,11 +1,11 @@
-//! Server-side apply: who owns what, and what that means.
+//! Server-side apply: ownership of fields and its effects.
 
 use crate::{clear, fields, owned, probe, probes, refused, version};
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-/// Applies a specification (and the node's name, which is required).
+/// Applies a specification, plus the node's name, which is required.
 async fn apply(
     api: &Api<DynamicObject>,
     name: &str,
@@ -63,7 +63,7 @@ pub(crate) async fn a_foreign_field_is_refused(client: Client) {
         owned(&forced, "person", "Apply", None),
         json!({"f:spec": {"f:nodeName": {}, "f:profile": {}}})
     );
-    // The person applies without the field: it is not theirs any more, so it stays.
+    // The person applies without the field, which another manager owns, so the field stays.
     let still = apply(&api, "foreign", "person", false, json!({"profile": "eco"})).await.unwrap();
     assert_eq!(still.data["spec"]["watts"], 300);
     clear(&api, "foreign").await;
@@ -148,7 +148,7 @@ pub(crate) async fn status_has_owners_of_its_own(client: Client) {
     empty["status"] = json!({});
     let one = tell("agent", empty).await.unwrap();
     assert_eq!(one.data["status"]["conditions"], json!([{"type": "Planned", "status": "True"}]));
-    // The specification's apply says nothing about the status, and so takes nothing from it.
+    // An apply of the specification does not mention the status, so the status keeps its fields.
     let spec = apply(&api, "owners", "op", false, json!({"watts": 2})).await.unwrap();
     assert_eq!(spec.data["status"]["conditions"], json!([{"type": "Planned", "status": "True"}]));
     clear(&api, "owners").await;
@@ -166,7 +166,7 @@ pub(crate) async fn an_update_takes_ownership(client: Client) {
     let status = refused(apply(&api, "updated", "op", false, json!({"watts": 250, "profile": "eco"})).await);
     let told = "Apply failed with 1 conflict: conflict with \"kubectl-edit\" using conformance.joulie.io/v1";
     assert!(status.message.starts_with(told), "{}", status.message);
-    // An update that takes the field away leaves it to nobody.
+    // After an update removes the field nobody owns it.
     let gone = json!({"spec": {"watts": null}});
     let gone = api.patch("updated", &by, &Patch::Merge(&gone)).await.unwrap();
     assert_eq!(owned(&gone, "kubectl-edit", "Update", None), Value::Null);

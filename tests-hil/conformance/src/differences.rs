@@ -1,28 +1,28 @@
-//! What the embedded API does not do as a real one does, line by line.
+//! The cases in which the embedded API differs from a real one.
 
-/// Which server a suite runs against.
+/// The server that a suite runs against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerKind {
-    /// The one in memory.
+    /// The embedded API in memory.
     Embedded,
     /// etcd and kube-apiserver.
     Real,
 }
 
-/// A case that one server is allowed not to pass.
+/// A case that one server may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// The name of the case.
     pub case: &'static str,
-    /// Who differs.
+    /// The server that differs.
     pub server: ServerKind,
-    /// Part of what the case says when it fails: another failure is not excused.
+    /// A part of the case's failure message: another failure is not accepted.
     pub says: &'static str,
-    /// Why that is right, or bearable.
+    /// Why the difference is right, or acceptable.
     pub why: &'static str,
 }
 
-/// All of them. A line whose case passes fails the suite: it is to be taken out.
+/// All differences. If a listed case passes, the suite fails, because its line must be removed.
 pub const DIFFERENCES: &[Difference] = &[Difference {
     case: "joulie::rules_refuse_in_their_words",
     server: ServerKind::Embedded,

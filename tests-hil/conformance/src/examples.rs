@@ -1,4 +1,4 @@
-//! The example objects of `hosts/joulie-api/examples`, and how they are read.
+//! Reads the example objects of `hosts/joulie-api/examples`.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Client;
@@ -23,7 +23,7 @@ pub(crate) fn bad() -> Vec<(String, Bad)> {
     objects::read(folder(), "bad")
 }
 
-/// Through the type that the hosts read it with, and back.
+/// Converts an object to the type that the hosts use, and back.
 pub(crate) fn through_the_type(object: Value) -> Value {
     objects::through_the_type(object).unwrap()
 }
@@ -34,7 +34,7 @@ pub(crate) fn definition_of(kind: &str) -> CustomResourceDefinition {
     all.into_iter().find(|definition| definition.spec.names.kind == kind).unwrap()
 }
 
-/// Where objects of a kind are kept; in this namespace, if they are in one.
+/// The API for objects of a kind, in this namespace if the kind is namespaced.
 pub(crate) fn api_of(client: &Client, kind: &str, namespace: &str) -> Api<DynamicObject> {
     let spec = definition_of(kind).spec;
     let version = spec.versions[0].name.clone();

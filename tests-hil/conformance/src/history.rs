@@ -1,4 +1,4 @@
-//! What the server has forgotten: 410, and the way back.
+//! Revisions that the server no longer has: 410, and how a client recovers.
 
 use crate::{TestServer, clear, probe, probes, status, version};
 use futures::TryStreamExt;
@@ -11,7 +11,7 @@ async fn change(api: &Api<DynamicObject>, name: &str, watts: u32) {
     api.patch(name, &PatchParams::default(), &Patch::Merge(&body)).await.unwrap();
 }
 
-/// The first thing that a watch says.
+/// The first event of a watch.
 async fn first(api: &Api<DynamicObject>, name: &str, from: &str) -> WatchEvent<DynamicObject> {
     let only = WatchParams::default().fields(&format!("metadata.name={name}"));
     let mut events = Box::pin(api.watch(&only, from).await.unwrap());
@@ -31,7 +31,7 @@ pub(crate) async fn a_compacted_watch_is_told(on: TestServer) {
         WatchEvent::Error(status) => assert_eq!((status.code, status.reason.as_str()), (410, "Expired")),
         other => panic!("{other:?}"),
     }
-    // The way back: the list, and a watch from there.
+    // The recovery: list, and watch from there.
     let all = api.list(&ListParams::default()).await.unwrap();
     let there = all.items.iter().find(|object| object.metadata.name.as_deref() == Some("forgotten")).unwrap();
     assert_eq!(there.data["spec"]["watts"], 3);

@@ -1,4 +1,4 @@
-//! Joulie's own kinds: what is taken, what is refused and with which words, and how they are shown and found.
+//! Joulie's own kinds: what is accepted, what is refused with which message, and how objects are shown and found.
 
 use crate::examples::{api_of, bad, definition_of, good, kind, normal, through_the_type};
 use crate::{clear, namespace, refused};
@@ -11,7 +11,7 @@ fn name(object: &Value) -> &str {
     object["metadata"]["name"].as_str().unwrap()
 }
 
-/// Where an object belongs, its place made, and nothing of its name there.
+/// The API for an object, with its namespace created and any object of its name deleted.
 async fn place(client: &Client, object: &Value) -> Api<DynamicObject> {
     let space = object["metadata"]["namespace"].as_str().unwrap_or("default");
     namespace(client, space).await;
@@ -20,7 +20,7 @@ async fn place(client: &Client, object: &Value) -> Api<DynamicObject> {
     api
 }
 
-/// Creates an object, and writes its status as its owner does, in a second step.
+/// Creates an object, and writes its status in a second request, as its owner does.
 async fn write(api: &Api<DynamicObject>, object: &Value) -> Result<DynamicObject, kube::Error> {
     let body: DynamicObject = serde_json::from_value(object.clone()).unwrap();
     let mut made = api.create(&PostParams::default(), &body).await?;
@@ -46,7 +46,7 @@ pub(crate) async fn good_examples_are_kept(client: Client) {
     }
 }
 
-/// What the server says of a bad object, or nothing if it takes it.
+/// The server's error for an invalid object; `None` if it accepts the object.
 async fn judged(client: &Client, old: Option<&Value>, object: &Value) -> Option<Status> {
     let api = place(client, object).await;
     let answer = match old {
@@ -190,7 +190,7 @@ fn said(about: &str, status: &str, reason: &str) -> Value {
     json!({"type": about, "status": status, "reason": reason})
 }
 
-/// What `kubectl get` shows of an object, by column.
+/// The columns that `kubectl get` shows of an object.
 async fn shown(client: &Client, object: &Value, plural: &str) -> Value {
     let api = place(client, object).await;
     write(&api, object).await.unwrap();

@@ -1,9 +1,10 @@
-//! What any Kubernetes API server does, as far as the hosts rely on it: one suite, run against the embedded API and
-//! against the real one.
+//! The behaviour of a Kubernetes API server that the hosts rely on: one suite that runs against the embedded API and
+//! against a real server.
 //!
-//! A [`Case`] takes a [`TestServer`] and panics when it behaves otherwise. It makes what it needs under names of its own, so
-//! that it can run again and beside others on a shared cluster, which must serve [`definitions`]. No case knows which
-//! server it meets; where the two must differ, a line of [`DIFFERENCES`] says why.
+//! A [`Case`] takes a [`TestServer`] and panics if the server behaves differently. It creates objects with names of
+//! its own, so that it can be repeated and can run beside other cases on a shared cluster, which must serve
+//! [`definitions`]. No case knows which server it tests. Where the two servers must differ, an entry of
+//! [`DIFFERENCES`] gives the reason.
 #![forbid(unsafe_code)]
 #![expect(
     clippy::unwrap_used,
@@ -42,16 +43,16 @@ pub use run::{ConformanceReport, run};
 /// A server under test.
 #[derive(Clone)]
 pub struct TestServer {
-    /// It must not retry on its own (`Config::default_retry`): a refused eviction is to be seen.
+    /// A client without automatic retries (`Config::default_retry`), so that a case sees a refused eviction.
     pub client: Client,
-    /// Makes the server forget all events up to now.
+    /// Makes the server discard all events so far.
     pub compact: Compact,
 }
 
-/// Forgets events.
+/// Discards events.
 pub type Compact = Arc<dyn Fn() -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// A case, boxed so that all of them make a list.
+/// A case, boxed so that all cases have the same type.
 pub type Case = fn(TestServer) -> BoxFuture<'static, ()>;
 
 /// All cases by name.
@@ -155,14 +156,14 @@ pub fn definition() -> CustomResourceDefinition {
     .unwrap()
 }
 
-/// All definitions that the cases need: that one and those of Joulie.
+/// All definitions that the cases need: this one and those of Joulie.
 pub fn definitions() -> Vec<CustomResourceDefinition> {
     let mut all = joulie_api::crd::all();
     all.push(definition());
     all
 }
 
-/// The objects of that kind.
+/// The API for the objects of that kind.
 pub fn probes(client: &Client) -> Api<DynamicObject> {
     let resource = ApiResource {
         group: "conformance.joulie.io".to_owned(),
@@ -174,7 +175,7 @@ pub fn probes(client: &Client) -> Api<DynamicObject> {
     Api::all_with(client.clone(), &resource)
 }
 
-/// An object of that kind, with this specification beside the node's name.
+/// An object of that kind with the node's name and this specification.
 pub fn probe(name: &str, spec: Value) -> DynamicObject {
     let mut object = json!({"apiVersion": "conformance.joulie.io/v1", "kind": "Probe", "metadata": {"name": name},
         "spec": {"nodeName": "n1"}});
@@ -184,7 +185,7 @@ pub fn probe(name: &str, spec: Value) -> DynamicObject {
     serde_json::from_value(object).unwrap()
 }
 
-/// A namespace of one's own; it stays, since on a real server its end takes time.
+/// Creates a namespace for one case. It is not deleted, because on a real server that takes time.
 async fn namespace(client: &Client, name: &str) {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let body = serde_json::from_value(json!({"metadata": {"name": name}})).unwrap();
@@ -194,12 +195,12 @@ async fn namespace(client: &Client, name: &str) {
     }
 }
 
-/// Removes what an earlier run may have left.
+/// Deletes an object that an earlier run may have left.
 async fn clear(objects: &Api<DynamicObject>, name: &str) {
     drop(objects.delete(name, &DeleteParams::default()).await);
 }
 
-/// What the server said.
+/// The status in an error of the API.
 #[track_caller]
 fn status(error: Error) -> Status {
     match error {
@@ -208,13 +209,13 @@ fn status(error: Error) -> Status {
     }
 }
 
-/// What the server said against it.
+/// The status with which the server refused a request.
 #[track_caller]
 fn refused<T: std::fmt::Debug>(answer: Result<T, Error>) -> Status {
     status(answer.expect_err("the server must refuse this"))
 }
 
-/// The fields that the causes of a refusal name.
+/// The fields that the causes of an error name.
 fn fields(status: &Status) -> Vec<&str> {
     let details = status.details.as_ref();
     details.iter().flat_map(|details| &details.causes).map(|cause| cause.field.as_str()).collect()

@@ -7,7 +7,7 @@ use serde_json::json;
 
 const OWN: &str = "conformance=lists";
 
-/// Objects with a label for this case and one for themselves.
+/// Objects with a label for this case and one label each of their own.
 async fn make(client: &Client, names: &[&str], case: &str) {
     let api = probes(client);
     for (index, name) in names.iter().enumerate() {
@@ -58,7 +58,7 @@ pub(crate) async fn pages_show_one_moment(client: Client) {
     };
     let first = api.list(&own.clone().limit(2)).await.unwrap();
     assert_eq!(names(&first), ["page-a", "page-b"]);
-    // What changes between the pages is not in them.
+    // Changes between two pages must not appear in the list.
     api.delete("page-c", &DeleteParams::default()).await.unwrap();
     make(&client, &["page-cc"], "pages").await;
     let token = first.metadata.continue_.clone().unwrap();

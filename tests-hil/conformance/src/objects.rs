@@ -1,4 +1,4 @@
-//! The life of objects: create, get, update, delete, and who is refused.
+//! The life of objects: create, get, update, delete, and refused requests.
 
 use crate::{clear, fields, namespace, probe, probes, refused, version};
 use k8s_openapi::api::coordination::v1::Lease;
@@ -129,7 +129,7 @@ pub(crate) async fn finalizers_hold(client: Client) {
     let more = json!({"metadata": {"finalizers": ["joulie.io/release", "joulie.io/late"]}});
     let late = refused(api.patch("held", &PatchParams::default(), &Patch::Merge(&more)).await);
     assert_eq!(late.code, 422);
-    // A real server says it twice for a custom object.
+    // A real server reports it twice for a custom object.
     assert!(!fields(&late).is_empty() && fields(&late).iter().all(|field| *field == "metadata.finalizers"));
     let none = json!({"metadata": {"finalizers": null}});
     api.patch("held", &PatchParams::default(), &Patch::Merge(&none)).await.unwrap();
@@ -175,7 +175,7 @@ pub(crate) async fn an_update_makes_a_lease(client: Client) {
     let lease: Lease = serde_json::from_value(body).unwrap();
     let made = api.create(&PostParams::default(), &lease).await.unwrap();
     api.delete("renewed", &DeleteParams::default()).await.unwrap();
-    // Who names the object that is gone is told so; who names only its version makes a new one.
+    // A request with the UID of the deleted object is refused; one with only its version creates a new object.
     let gone = refused(api.replace("renewed", &PostParams::default(), &made).await);
     assert_eq!((gone.code, gone.reason.as_str()), (409, "Conflict"), "{gone:?}");
     let mut renewal = lease.clone();
@@ -186,7 +186,7 @@ pub(crate) async fn an_update_makes_a_lease(client: Client) {
     api.delete("renewed", &DeleteParams::default()).await.unwrap();
     let again = api.replace("renewed", &PostParams::default(), &lease).await.unwrap();
     assert_eq!(again.metadata.name.as_deref(), Some("renewed"));
-    // Of other kinds an update makes nothing.
+    // For other kinds an update does not create an object.
     let nodes: Api<Node> = Api::all(client);
     let node = serde_json::from_value(json!({"metadata": {"name": "no-such-node"}})).unwrap();
     assert_eq!(refused(nodes.replace("no-such-node", &PostParams::default(), &node).await).code, 404);

@@ -54,7 +54,7 @@ pub(crate) async fn of_spec_and_status(client: Client) {
     assert!(status.message.contains("conflict with \"joulie-operator\""), "{}", status.message);
     let forced = apply(&api, AGENT, true, &cap).await.unwrap();
     assert_eq!(forced.data["spec"]["cpu"]["packagePowerCapPctOfMax"], 80);
-    // What was taken by force the operator does not take back unasked.
+    // A field that was taken by force is not taken back without force.
     let back = refused(apply(&api, OPERATOR, false, &twin("owned", "spec", spec(Some(60)))).await);
     assert!(back.message.contains("conflict with \"joulie-agent\""), "{}", back.message);
     clear(&api, "owned").await;

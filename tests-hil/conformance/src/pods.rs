@@ -1,4 +1,4 @@
-//! Pods: binding, eviction, and their end.
+//! Pods: binding, eviction, and deletion.
 
 use crate::{fields, namespace, refused};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -21,7 +21,7 @@ async fn make(client: &Client, namespace: &str, name: &str) -> Pod {
     loop {
         match api.create(&PostParams::default(), &body).await {
             Ok(made) => return made,
-            // Where a controller makes the account of a new namespace it needs a moment.
+            // If a controller creates the account of a new namespace, that takes a moment.
             Err(error) => {
                 let status = crate::status(error);
                 assert!(status.message.contains("serviceaccount \"default\" not found"), "{status:?}");
@@ -32,11 +32,11 @@ async fn make(client: &Client, namespace: &str, name: &str) -> Pod {
     }
 }
 
-/// A server's controllers answer when they come to it.
+/// The controllers of a server take some time to react.
 const PATIENCE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// A node for pods to be bound to; without it a real server's controllers would take them away.
+/// A node for bound pods; without it the controllers of a real server would delete them.
 async fn node(client: &Client) {
     let api: Api<Node> = Api::all(client.clone());
     let body = serde_json::from_value(json!({"metadata": {"name": "conf-host"}})).unwrap();
@@ -80,8 +80,8 @@ pub(crate) async fn are_bound_once(client: Client) {
     api.delete("bound", &at_once).await.unwrap();
 }
 
-/// Asks until the pod is evicted, or is refused for this cause. A budget that its controller has not seen yet refuses
-/// everything.
+/// Repeats the request until the pod is evicted, or is refused for this cause. A budget that its controller has not
+/// processed yet refuses every eviction.
 async fn evicted_when(api: &Api<Pod>, name: &str, cause: impl Fn(Option<&str>) -> bool) -> Option<Status> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -144,7 +144,7 @@ pub(crate) async fn stop_with_grace(client: Client) {
     assert!(marked.metadata.deletion_timestamp.is_some());
     let again = api.delete("running", &DeleteParams::default()).await.unwrap().left().unwrap();
     assert_eq!(again.metadata.resource_version, marked.metadata.resource_version, "twice is once");
-    // The kubelet confirms.
+    // Confirm the deletion as the kubelet does.
     let at_once = DeleteParams { grace_period_seconds: Some(0), ..DeleteParams::default() };
     api.delete("running", &at_once).await.unwrap();
     assert_eq!(refused(api.get("running").await).code, 404);

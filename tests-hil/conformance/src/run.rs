@@ -1,25 +1,25 @@
-//! Runs the suite and judges it by the list of differences.
+//! Runs the suite and compares the results with the list of differences.
 
 use crate::{CASES, Case, DIFFERENCES, Difference, ServerKind, TestServer};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Debug, Default)]
 pub struct ConformanceReport {
-    /// What is wrong: a case that fails, or a listed difference that is none any more.
+    /// The errors: failed cases, and listed differences that no longer exist.
     pub wrong: Vec<String>,
-    /// The differences that showed.
+    /// The differences that were observed.
     pub differs: Vec<Difference>,
     /// How long each case took.
     pub took: Vec<(&'static str, Duration)>,
 }
 
 impl ConformanceReport {
-    /// Fails with all that is wrong.
+    /// Panics with all errors.
     ///
     /// # Panics
-    /// When anything is.
+    /// If there is any error.
     #[track_caller]
     pub fn check(&self) {
         let (wrong, all) = (&self.wrong, CASES.len());
@@ -27,7 +27,7 @@ impl ConformanceReport {
     }
 }
 
-/// Runs all cases one after the other, each with a server as `server` hands it out.
+/// Runs all cases one after the other. `server` returns the server for each case.
 pub async fn run(kind: ServerKind, server: impl AsyncFn() -> TestServer) -> ConformanceReport {
     let mut outcome = ConformanceReport::default();
     for &(name, case) in CASES {
@@ -40,7 +40,7 @@ pub async fn run(kind: ServerKind, server: impl AsyncFn() -> TestServer) -> Conf
     outcome
 }
 
-/// What a case says when it panics.
+/// The message of a case that panics.
 async fn fails(case: Case, server: TestServer) -> Option<String> {
     let panic = tokio::spawn(case(server)).await.err()?;
     Some(panic.to_string())

@@ -1,4 +1,4 @@
-//! Structural schemas: what is refused, filled in and pruned.
+//! Structural schemas: validation, defaults and pruning.
 
 use crate::{clear, fields, probe, probes, refused};
 use kube::Client;
@@ -26,7 +26,7 @@ pub(crate) async fn invalid_is_refused(client: Client) {
     for (spec, field, told) in wrong {
         let status = refused(api.create(&PostParams::default(), &probe("invalid", spec.clone())).await);
         assert_eq!((status.code, status.reason.as_str()), (422, "Invalid"), "{spec}");
-        // A real server adds a cause without a field to a fraction where an integer belongs.
+        // For a fraction in place of an integer a real server adds a cause without a field.
         let named: Vec<_> = fields(&status).into_iter().filter(|field| *field != "<nil>").collect();
         assert_eq!(named, [field], "{spec}: {status:?}");
         assert!(status.message.contains(told), "{spec}: {}", status.message);

@@ -1,4 +1,4 @@
-//! Watches, bare and through kube's runtime.
+//! Watches, directly and through kube's runtime.
 
 use crate::{clear, probe, probes, version};
 use futures::{Stream, StreamExt, TryStreamExt};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 type Events = Pin<Box<dyn Stream<Item = kube::Result<WatchEvent<DynamicObject>>> + Send>>;
 
-/// The next event that is no bookmark: what happened, to whom, at which version.
+/// The next event that is not a bookmark: its type, the object's name, and its version.
 async fn next(events: &mut Events) -> (&'static str, String, String) {
     loop {
         let event = tokio::time::timeout(Duration::from_secs(30), events.try_next()).await;
@@ -45,7 +45,7 @@ pub(crate) async fn changes_come_in_order(client: Client) {
     let (what, _, last) = next(&mut events).await;
     assert_eq!(what, "DELETED");
     assert_ne!(last, version(&made), "a deletion has a version of its own");
-    // From the version of the first event the rest comes again.
+    // A watch from the version of the first event repeats the later events.
     let mut again: Events = Box::pin(api.watch(&only, version(&made)).await.unwrap());
     assert_eq!(next(&mut again).await.0, "MODIFIED");
     assert_eq!(next(&mut again).await, ("DELETED", "ordered".to_owned(), last));

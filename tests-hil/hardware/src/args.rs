@@ -7,14 +7,15 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// The contract of the power port on this machine: PASS, FAIL or SKIP(reason) a line, after a report of the machine.
+/// Check the contract of the power port on this machine: print a report, then PASS, FAIL or SKIP(reason) for each
+/// rule.
 ///
-/// Reads only, unless --write is given. Exit status: 0 when nothing failed, 1 when something did, 2 for a command line
-/// that cannot be used.
+/// Only reads, unless --write is given. Exit status: 0 if nothing failed, 1 if something did, 2 for an invalid
+/// command line.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "hil", version)]
 pub(crate) struct Args {
-    /// Fail where this hardware is not there, instead of skipping it; may be repeated, or be a list with commas
+    /// Fail if this hardware is missing, instead of skipping it; may be repeated, or be a list separated by commas
     #[arg(long, value_parser = hardware(), value_delimiter = ',', value_name = "HARDWARE")]
     pub(crate) require: Vec<String>,
 
@@ -22,39 +23,39 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) write: bool,
 
-    /// The folder that holds sys and dev, for virtual hardware or a host's folders in a container
+    /// The folder that contains sys and dev, for virtual hardware or for a host's folders in a container
     #[arg(long, value_name = "DIR")]
     pub(crate) root: Option<PathBuf>,
 
-    /// The folder of the lock and of the journal of originals, which an agent of this node shares
+    /// The folder of the lock and of the journal of originals, which an agent on this node uses too
     #[arg(long, value_name = "DIR", default_value = "/var/lib/joulie")]
     pub(crate) state: PathBuf,
 
-    /// The file of NVML; the loader finds it where none is given, and below --root it is lib/libnvidia-ml.so.1
+    /// The NVML library; by default the one that the loader finds, and below --root lib/libnvidia-ml.so.1
     #[arg(long, value_name = "FILE")]
     pub(crate) nvml: Option<PathBuf>,
 
-    /// With --write: after so many seconds in one call of a driver the worker is given up and originals are put back
+    /// With --write: after this many seconds in one driver call the worker is abandoned and originals are put back
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     pub(crate) patience: u64,
 
-    /// What the program started itself as
+    /// The role in which the program has started itself
     #[arg(long, value_enum, hide = true)]
     pub(crate) role: Option<Role>,
 }
 
-/// What the program started itself as.
+/// The role in which the program has started itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Role {
-    /// To run the contract and write.
+    /// Run the contract and write.
     Worker,
-    /// To put back what the journal holds, for a guardian that listens.
+    /// Put back the originals in the journal, under a guardian.
     Restorer,
-    /// To do so for nobody: the guardian is gone.
+    /// Put back the originals without a guardian, which has ended.
     Heir,
 }
 
-/// The words for hardware that can be required, as node-kit's table has them, each with the ways to it.
+/// The names of hardware that can be required, from node-kit's table, each with its backends.
 fn hardware() -> impl TypedValueParser<Value = String> {
     let words: BTreeSet<&str> = BackendKind::ALL.map(|kind| kind.facts().hardware).into();
     let value = |word: &'static str| {
@@ -70,7 +71,7 @@ fn hardware() -> impl TypedValueParser<Value = String> {
 }
 
 impl Args {
-    /// Whether the absence of this is a failure.
+    /// Whether it is a failure if this hardware is missing.
     pub(crate) fn requires(&self, hardware: &str) -> bool {
         self.require.iter().any(|required| required == hardware)
     }

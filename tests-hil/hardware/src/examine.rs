@@ -1,4 +1,4 @@
-//! The contract on each way to power hardware, a line for each rule.
+//! Checks the contract on each backend, with a line for each rule.
 
 use crate::args::Args;
 use crate::kits::{HalVisitor, JournalAccess, Kit};
@@ -10,23 +10,23 @@ use power_hal::{Error, ErrorKind, PowerHal};
 use std::collections::BTreeSet;
 use std::fmt::Display;
 
-/// A run of the contract over the ways.
+/// A run of the contract over all backends.
 pub(crate) struct Examine<'a> {
     args: &'a Args,
     verdict: &'a mut Verdict,
     journal: Option<Journal>,
     alive: Box<dyn FnMut() + 'a>,
-    /// The hardware that was found, by the words of the table.
+    /// The hardware that was found, by its names in the table.
     found: BTreeSet<&'static str>,
 }
 
 impl<'a> Examine<'a> {
-    /// It reads only.
+    /// A run that only reads.
     pub(crate) fn looking(args: &'a Args, verdict: &'a mut Verdict) -> Self {
         Self { args, verdict, journal: None, alive: Box::new(|| {}), found: BTreeSet::new() }
     }
 
-    /// It lowers and puts back; `alive` is called as long as something goes on.
+    /// A run that lowers limits and puts them back. `alive` is called during long operations.
     pub(crate) fn writing(
         args: &'a Args,
         verdict: &'a mut Verdict,
@@ -36,7 +36,7 @@ impl<'a> Examine<'a> {
         Self { args, verdict, journal: Some(journal), alive: Box::new(alive), found: BTreeSet::new() }
     }
 
-    /// Holds that what is required and can be reached in several ways was found in one of them.
+    /// Checks that required hardware with several backends was found by at least one of them.
     pub(crate) fn end(self) {
         let Self { args, verdict, found, .. } = self;
         let many: BTreeSet<_> = BackendKind::ALL
@@ -142,12 +142,12 @@ impl HalVisitor for Examine<'_> {
     }
 }
 
-/// In how many ways this hardware can be reached.
+/// The number of backends for this hardware.
 fn ways(hardware: &str) -> usize {
     BackendKind::ALL.into_iter().filter(|kind| kind.facts().hardware == hardware).count()
 }
 
-/// Why nothing was seen of a rule.
+/// Why a rule was not checked.
 fn why_unseen(rule: Rule, mode: ContractMode) -> &'static str {
     match rule {
         Rule::BatchSurvives

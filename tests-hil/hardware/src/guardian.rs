@@ -1,5 +1,5 @@
-//! The guardian: makes sure that nobody else writes, starts the worker, and has everything put back, however the worker
-//! ends.
+//! The guardian: ensures that no other process writes, starts the worker, and has everything put back, however the
+//! worker ends.
 
 use crate::args::{Args, Role};
 use crate::limits::Limits;
@@ -16,14 +16,14 @@ use std::path::PathBuf;
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::Duration;
 
-/// Between two looks at a process that is to end.
+/// The interval of checking whether a process has ended.
 const STEP: Duration = Duration::from_millis(20);
-/// After its last word a process ends within so many looks.
+/// After its last line a process ends within this many checks.
 const ENDS_BY_ITSELF: u32 = 50;
-/// One that was killed is gone after so many, unless it is inside a driver.
+/// A killed process ends within this many checks, unless it is in a driver call.
 const DIES: u32 = 50;
 
-/// Runs it.
+/// Runs the guardian.
 pub(crate) fn run(args: &Args, verdict: &mut Verdict) {
     let lock = match NodeLock::take(&args.state) {
         Ok(lock) => lock,
@@ -46,8 +46,8 @@ pub(crate) fn run(args: &Args, verdict: &mut Verdict) {
     before.hold(&Limits::of(args), verdict);
 }
 
-/// Holds that the journal is empty. What a run that was killed has left in it is put back; what an agent has in it is
-/// the agent's.
+/// Checks that the journal is empty. Originals that a killed run has left are put back. Originals of an agent are
+/// left alone, and the run is refused.
 fn clear(args: &Args, lock: &NodeLock, verdict: &mut Verdict) -> Result<(), String> {
     let held = journal(args).map_err(|error| error.to_string())?.len();
     let mark = Mark::of(args);
@@ -85,7 +85,7 @@ fn announce(args: &Args, verdict: &mut Verdict) {
     verdict.tell(&format!("Ways: {ways}. Journal and lock: {}", args.state.display()));
 }
 
-/// Puts back what is in the journal, if anything is.
+/// Puts back the originals in the journal, if there are any.
 fn restore(args: &Args, lock: &NodeLock, verdict: &mut Verdict) {
     match journal(args) {
         Ok(journal) if journal.is_empty() => return Mark::of(args).remove(),
@@ -100,7 +100,7 @@ fn restore(args: &Args, lock: &NodeLock, verdict: &mut Verdict) {
     }
 }
 
-/// A child, and what it tells.
+/// A child process and its output.
 struct Watched {
     role: Role,
     child: Child,
@@ -113,13 +113,14 @@ impl Watched {
         ours.set_read_timeout(Some(args.patience()))?;
         let held: File = lock.share()?;
         let mut command = as_role(args, role);
-        // In a group of its own it outlives what a terminal does to the guardian, and can put everything back.
+        // In a process group of its own it survives signals from the terminal to the guardian, and can put everything
+        // back.
         command.stdin(Stdio::from(held)).stdout(Stdio::from(OwnedFd::from(its))).process_group(0);
         let child = command.spawn()?;
         Ok(Self { role, child, lines: BufReader::new(ours) })
     }
 
-    /// Passes its lines on until it ends, or says nothing for too long.
+    /// Forwards its lines until it ends, or is silent for too long.
     fn hear(mut self, args: &Args, verdict: &mut Verdict) {
         let name = match self.role {
             Role::Worker => "worker",
@@ -141,7 +142,7 @@ impl Watched {
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
                     let silence = format!("{name}: nothing came back for {} s", args.patience);
                     match self.role {
-                        // Nothing is better than to let it go on.
+                        // It is best to let it continue.
                         Role::Restorer | Role::Heir => verdict.tell(&format!("     {silence}")),
                         Role::Worker => {
                             verdict.fail(&format!("{silence}; it is ended"));
@@ -157,15 +158,15 @@ impl Watched {
         }
         match self.end(name, verdict) {
             Ok(status) if status.success() => {}
-            // It has said what failed.
+            // It has reported what failed.
             Ok(status) if status.code() == Some(1) && verdict.failed() > failed => {}
             Ok(status) => verdict.fail(&format!("{name}: it ended by {status}")),
             Err(error) => verdict.fail(&format!("{name}: {error}")),
         }
     }
 
-    /// How it ended; one that goes on is killed. One that is inside a driver ends when the driver lets it, and until
-    /// then what it was writing may still come into force, so that nothing can be put back.
+    /// Waits for the process to end and returns its status; a process that continues is killed. If it is in a driver
+    /// call, it ends only after the call. Until then its write may still take effect, so nothing can be put back.
     fn end(&mut self, name: &str, verdict: &mut Verdict) -> io::Result<ExitStatus> {
         for _ in 0..ENDS_BY_ITSELF {
             if let Some(status) = self.child.try_wait()? {
@@ -188,11 +189,11 @@ impl Watched {
     }
 }
 
-/// The note in the state folder that what the journal holds is a run's of this program.
+/// A file in the state folder. It says that the originals in the journal belong to a run of this program.
 pub(crate) struct Mark(PathBuf);
 
 impl Mark {
-    /// That of a state folder.
+    /// The file in the state folder.
     pub(crate) fn of(args: &Args) -> Self {
         Self(args.state.join("hil-writes"))
     }
@@ -206,7 +207,7 @@ impl Mark {
         self.0.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
     }
 
-    /// What is left of it does no harm: without originals in the journal it means nothing.
+    /// A file that remains does no harm: it has no meaning without originals in the journal.
     pub(crate) fn remove(&self) {
         let _left = std::fs::remove_file(&self.0);
     }

@@ -1,4 +1,4 @@
-//! Each HAL of node-kit's table, with all that a deed needs to be done with it, whichever it is.
+//! Each HAL of node-kit's table, with everything that a generic operation on it needs.
 
 use crate::args::Args;
 use hal_files::Root;
@@ -10,9 +10,9 @@ use std::fmt::Display;
 /// The journal that a HAL is opened with.
 #[derive(Clone, Debug)]
 pub(crate) enum JournalAccess {
-    /// It takes nothing, so that the port writes nothing.
+    /// It accepts no originals, so that the port writes nothing.
     Closed,
-    /// The node's.
+    /// The journal of the node.
     Of(JournalShare),
 }
 
@@ -39,30 +39,30 @@ impl Originals for JournalAccess {
     }
 }
 
-/// A way to power hardware.
+/// A backend.
 pub(crate) struct Kit<'a, H: PowerHal> {
-    /// Which one.
+    /// Its kind.
     pub(crate) kind: BackendKind,
     /// Opens it.
     pub(crate) open: &'a dyn Fn(JournalAccess) -> Result<H, H::Error>,
-    /// What it could not make sense of.
+    /// What it could not interpret.
     pub(crate) said: fn(&H) -> Vec<String>,
-    /// What was looked for and not found.
+    /// What it has not found.
     pub(crate) absent: &'a dyn Fn(&H) -> String,
 }
 
-/// What is done with each way.
+/// An operation on each backend.
 pub(crate) trait HalVisitor {
-    /// Does it with one.
+    /// Runs the operation on one backend.
     fn on<H>(&mut self, kit: &Kit<'_, H>)
     where
         H: PowerHal<Originals = RefusableOriginals<JournalAccess>, Error: Display>;
 
-    /// Leaves one alone, for a reason.
+    /// Skips a backend, with the reason.
     fn leave(&mut self, _kind: BackendKind, _why: &str) {}
 }
 
-/// Does it with each way.
+/// Runs the operation on each backend.
 pub(crate) fn each(args: &Args, deed: &mut impl HalVisitor) {
     for kind in BackendKind::ALL {
         let facts = kind.facts();
@@ -75,14 +75,14 @@ pub(crate) fn each(args: &Args, deed: &mut impl HalVisitor) {
     }
 }
 
-/// Where the hardware is.
+/// The location of the hardware.
 pub(crate) fn sources(args: &Args) -> HardwareSources {
     let sources = args.root.as_deref().map_or_else(HardwareSources::machine, HardwareSources::below);
     let nvml = args.nvml.clone().or(sources.nvml);
     HardwareSources { nvml, ..sources }
 }
 
-/// Does it with one way.
+/// Runs the operation on one backend.
 pub(crate) fn one(args: &Args, kind: BackendKind, deed: &mut impl HalVisitor) {
     kind.visit(Doing { sources: &sources(args), deed });
 }
@@ -109,7 +109,7 @@ impl<D: HalVisitor> Visit for Doing<'_, D> {
     }
 }
 
-/// The root as a person wrote it.
+/// The root folder from the command line.
 pub(crate) fn root(args: &Args) -> Root {
     sources(args).root
 }

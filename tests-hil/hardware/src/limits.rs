@@ -1,4 +1,4 @@
-//! Every limit of the machine as it stands, to be compared with how it stands later.
+//! All current limits of the machine, for a comparison with later ones.
 
 use crate::args::Args;
 use crate::kits::{self, HalVisitor, JournalAccess, Kit};
@@ -9,19 +9,19 @@ use power_hal::{Control, Error, ErrorKind, Key, Original, PowerHal};
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-/// All of them. What cannot be read is kept as the reason.
+/// The limits. For a limit that cannot be read the error is kept.
 #[derive(Default)]
 pub(crate) struct Limits(BTreeMap<(BackendKind, Key, &'static str), Result<Original, ErrorKind>>);
 
 impl Limits {
-    /// As they are now, seen through HALs that are opened for this and write nothing.
+    /// Reads the limits through HALs that are opened for this purpose and write nothing.
     pub(crate) fn of(args: &Args) -> Self {
         let mut limits = Self::default();
         kits::each(args, &mut limits);
         limits
     }
 
-    /// Holds that they are still the same.
+    /// Checks that the limits have not changed.
     pub(crate) fn hold(&self, now: &Self, verdict: &mut Verdict) {
         let mut changed = 0;
         let names: std::collections::BTreeSet<_> = self.0.keys().chain(now.0.keys()).collect();
@@ -59,7 +59,7 @@ impl HalVisitor for Limits {
     where
         H: PowerHal<Originals = RefusableOriginals<JournalAccess>, Error: Display>,
     {
-        // What cannot be opened has no limit, and the run itself says so.
+        // A backend that cannot be opened has no limits, and the run itself reports it.
         let Ok(mut hal) = (kit.open)(JournalAccess::Closed) else { return };
         let list: Vec<_> = hal.domains().iter().map(|(handle, domain)| (handle, *domain)).collect();
         for (handle, domain) in list {

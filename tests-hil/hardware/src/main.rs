@@ -1,12 +1,12 @@
-//! The contract of the power port on a real machine: a report of the machine, then a line for each rule of each way to
-//! its power hardware: `PASS`, `FAIL` or `SKIP(reason)`.
+//! Checks the contract of the power port on a real machine: prints a report of the machine, then a line for each rule
+//! of each backend: `PASS`, `FAIL` or `SKIP(reason)`.
 //!
-//! Without `--write` nothing is opened to be written. With it limits are lowered and put back, by a *worker*, which is
-//! this program once more; the *guardian*, which a person started, watches it. What was in force is in the node's
-//! journal before anything is written. Whichever of the two is left puts it back (the *restorer*, again this program);
-//! when none is left, the next run does, or `joulie node restore`.
+//! Without `--write` nothing is opened for writing. With it, limits are lowered and put back by a *worker*, a second
+//! process of this program; the *guardian*, which a person started, watches it. The originals are in the node's
+//! journal before anything is written. If one of the two ends, the other starts the *restorer*, again this program,
+//! which puts the originals back. If both are gone, the next run does it, or `joulie node restore`.
 //!
-//! It must never raise a limit, write beside an agent, or end with something changed that it does not tell.
+//! It must never raise a limit, write beside an agent, or end with an unreported change.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -37,9 +37,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// What a person started.
+/// The process that a person started.
 fn start(args: &Args) -> ExitCode {
-    // The guardian writes nothing either: that is the worker's and the restorer's.
+    // The guardian writes nothing either; only the worker and the restorer do.
     hal_files::only_read();
     let mut verdict = Verdict::new(std::io::stdout());
     if args.write && !report::is_root() {

@@ -1,4 +1,4 @@
-//! What the machine is, for whoever reads a run without having been there. It only reads.
+//! Describes the machine for people who read a run's output elsewhere. It only reads.
 
 mod gpus;
 mod people;
@@ -11,7 +11,7 @@ use node_kit::{Boot, Journal};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Tells it.
+/// Prints the report.
 pub(crate) fn tell(args: &Args, verdict: &mut Verdict) {
     let root = kits::root(args);
     verdict.tell("Machine");
@@ -45,7 +45,7 @@ pub(crate) fn is_root() -> bool {
 }
 
 fn row(verdict: &mut Verdict, name: &str, what: &str) {
-    // A device's own name is printed as it is, but never as another line.
+    // The name of a device is printed unchanged, except that it cannot start another line.
     verdict.tell(&format!("  {name:<14}{}", what.replace(|c: char| c.is_control(), " ")));
 }
 
@@ -53,19 +53,19 @@ fn unknown() -> String {
     "unknown".to_owned()
 }
 
-/// A file as one line.
+/// The content of a file as one line.
 fn text(path: &Path) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// The names in a folder below the root; none where there is no such folder.
+/// The names in a folder below the root; empty if the folder does not exist.
 fn names(root: &Root, folder: &str) -> Vec<String> {
     root.names(&root.join(folder)).unwrap_or_default()
 }
 
 fn processors(root: &Root, args: &Args, verdict: &mut Verdict) {
-    // Below another root nothing says the model but the processors of the machine that this runs on.
+    // Below another root the only source of the model is the processor of the machine that this runs on.
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let field = |name: &str| {
         let mut lines = info.lines().filter_map(|line| line.split_once(':'));
@@ -179,7 +179,7 @@ fn devices(root: &Root, verdict: &mut Verdict) {
 fn rocm(root: &Root, args: &Args, verdict: &mut Verdict) {
     let driver = text(&root.join("sys/module/amdgpu/version"));
     let loaded = if root.join("sys/module/amdgpu").is_dir() { "loaded" } else { "not loaded" };
-    // Below another root there is no installation to be seen.
+    // An installation cannot be detected below another root.
     let installed = args.root.is_none().then(|| text(Path::new("/opt/rocm/.info/version"))).flatten();
     let installed = installed.unwrap_or_else(|| "not seen".to_owned());
     row(verdict, "rocm", &format!("{installed}; amdgpu {}", driver.as_deref().unwrap_or(loaded)));

@@ -1,4 +1,4 @@
-//! The restorer: puts back what the journal holds, and nothing else.
+//! The restorer: puts back the originals in the journal, and does nothing else.
 
 use crate::args::Args;
 use crate::guardian::Mark;
@@ -15,11 +15,11 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// A device that is away may come back, and a driver that is busy may be free.
+/// Several attempts, because a missing device may come back and a busy driver may become free.
 const TRIES: u32 = 5;
 const BETWEEN: Duration = Duration::from_secs(1);
 
-/// Runs it.
+/// Runs the restorer.
 pub(crate) fn run(args: &Args) -> ExitCode {
     let mut verdict = Verdict::new(std::io::stdout());
     let journal = match journal(args) {
@@ -48,8 +48,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// As [`run`], and tells a person what became of it. Only at its end: a terminal may stop whoever writes to it from the
-/// background.
+/// Like [`run`], but without a guardian: reports the result to a person. It does so only at its end, because a
+/// terminal may stop a background process that writes to it.
 pub(crate) fn inherit(args: &Args) -> ExitCode {
     let held = journal(args).map_or(0, |journal| journal.len());
     let outcome = run(args);

@@ -1,4 +1,4 @@
-//! What was found, a line at a time, and how many lines of each sort there were.
+//! Prints the results line by line, and counts the lines of each kind.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -12,39 +12,39 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// Told to somebody who reads lines.
+    /// A verdict that writes to this output.
     pub(crate) fn new(out: impl Write + 'static) -> Self {
         Self { out: Box::new(out), passed: 0, failed: 0, skipped: 0 }
     }
 
-    /// Something holds.
+    /// Reports that a requirement holds.
     pub(crate) fn pass(&mut self, what: &str) {
         self.line(&format!("PASS {what}"));
     }
 
-    /// Something does not hold.
+    /// Reports that a requirement does not hold.
     pub(crate) fn fail(&mut self, what: &str) {
         self.line(&format!("FAIL {what}"));
     }
 
-    /// One of the two.
+    /// Reports one of the two.
     pub(crate) fn hold(&mut self, kept: bool, what: &str) {
         if kept { self.pass(what) } else { self.fail(what) }
     }
 
-    /// Something was not looked at.
+    /// Reports that something was not checked.
     pub(crate) fn skip(&mut self, why: &str) {
         self.line(&format!("SKIP({why})"));
     }
 
-    /// What is no verdict.
+    /// Prints a line that is not a result.
     pub(crate) fn tell(&mut self, what: &str) {
         self.write(what);
     }
 
-    /// A line that begins as the lines of this do, and is counted by that.
+    /// Prints a line of any kind and counts it by its beginning.
     pub(crate) fn line(&mut self, line: &str) {
-        // Whatever a device calls itself, it is one line, and none that begins another verdict.
+        // A device's name must not start another line, which could look like a result.
         let line = line.replace(['\n', '\r'], " ");
         let count = match line.get(..5) {
             Some("PASS ") => Some(&mut self.passed),
@@ -58,12 +58,12 @@ impl Verdict {
         self.write(&line);
     }
 
-    /// How many failed so far.
+    /// The number of failures so far.
     pub(crate) const fn failed(&self) -> u32 {
         self.failed
     }
 
-    /// The closing line, and what the process answers.
+    /// Prints the last line, and returns the exit code.
     pub(crate) fn end(&mut self) -> ExitCode {
         let Self { passed, failed, skipped, .. } = self;
         let line = format!("hil: {passed} passed, {failed} failed, {skipped} skipped");
@@ -72,7 +72,7 @@ impl Verdict {
     }
 
     fn write(&mut self, line: &str) {
-        // Whoever reads may have gone away (`| head`), which must not stop what puts limits back.
+        // The reader may have closed the output (`| head`), which must not stop putting back the limits.
         let _reader_gone = writeln!(self.out, "{line}").and_then(|()| self.out.flush());
     }
 }

@@ -1,4 +1,4 @@
-//! The world of a real machine: a second HAL that sees what is in force, time that passes by itself, and a restart.
+//! The contract's view of a real machine: a second HAL that sees the limits in force, real time, and a restart.
 
 use crate::kits::JournalAccess;
 use power_hal::contract::{ContractWorld, RefusableOriginals, SecondHal};
@@ -6,7 +6,7 @@ use power_hal::{Control, Key, PowerHal, Setting};
 use power_units::Micros;
 use std::time::Duration;
 
-/// What waits.
+/// A function that waits.
 type Wait = fn(Micros);
 
 /// The world.
@@ -17,11 +17,11 @@ pub(crate) struct Witness<'a, H: PowerHal> {
     restarts: u32,
 }
 
-/// A restart opens every domain anew, and a machine has hundreds of them: after so many it is left at that.
+/// A restart opens every domain again, and a machine has hundreds of them, so only this many restarts are made.
 const RESTARTS: u32 = 8;
 
 impl<'a, H: PowerHal> Witness<'a, H> {
-    /// Sees through `hal`; `alive` is called as long as something goes on.
+    /// A world that observes through `hal`. `alive` is called during long operations.
     pub(crate) fn new(
         hal: H,
         open: &'a dyn Fn(JournalAccess) -> Result<H, H::Error>,
@@ -63,7 +63,7 @@ impl<H: PowerHal<Originals = RefusableOriginals<JournalAccess>>> ContractWorld<H
     }
 }
 
-/// Waits, on the machine's own clock.
+/// Waits in real time.
 #[expect(clippy::disallowed_methods, reason = "the program has no event loop")]
 pub(crate) fn pause(span: Duration) {
     std::thread::sleep(span);

@@ -1,7 +1,7 @@
-//! The worker: runs the contract and writes. It tells its lines to the guardian, and when that one is gone, it becomes
-//! the restorer at once, whatever it was doing.
+//! The worker: runs the contract and writes limits. It sends its lines to the guardian. If the guardian is gone, it
+//! becomes the restorer at once, whatever it was doing.
 //!
-//! Its standard output is a socket whose end is the guardian's end; its standard input is the node's lock.
+//! Its standard output is a socket that closes when the guardian ends; its standard input is the node's lock.
 
 use crate::args::{Args, Role};
 use crate::examine::Examine;
@@ -16,10 +16,10 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitCode, Stdio};
 
-/// So often the guardian hears that something goes on.
+/// How often the worker tells the guardian that it is alive.
 const PULSE: Micros = Micros::new(500_000);
 
-/// Runs it.
+/// Runs the worker.
 pub(crate) fn run(args: &Args) -> ExitCode {
     let Ok((lines, pulse, watched)) = sockets() else { return ExitCode::from(2) };
     let mut verdict = Verdict::new(lines);
@@ -43,12 +43,12 @@ fn sockets() -> io::Result<(UnixStream, UnixStream, UnixStream)> {
     Ok((lines.try_clone()?, lines.try_clone()?, lines))
 }
 
-/// The node's journal, as it is on the disk.
+/// The node's journal on the disk.
 pub(crate) fn journal(args: &Args) -> Result<Journal, JournalError> {
     Journal::open(&args.state, Boot::of_the_kernel()?)
 }
 
-/// An empty line now and then.
+/// Sends an empty line at intervals.
 fn beat(mut guardian: UnixStream) -> impl FnMut() {
     let time = Time::real();
     let mut last = time.now();
@@ -56,7 +56,7 @@ fn beat(mut guardian: UnixStream) -> impl FnMut() {
         let now = time.now();
         if now.since(last).is_some_and(|span| span >= PULSE) {
             last = now;
-            // That the guardian is gone is seen by the thread that watches it.
+            // The watching thread notices that the guardian is gone.
             let _gone = guardian.write_all(b"\n");
         }
     }
@@ -67,18 +67,18 @@ fn watch(args: &Args, mut guardian: UnixStream) -> io::Result<()> {
     let thread = std::thread::Builder::new().name("guardian".to_owned());
     let watching = move || {
         let mut nothing = [0; 1];
-        // The guardian never says anything: whatever comes back, it is gone.
+        // The guardian never sends anything, so any result of the read means that it is gone.
         while matches!(guardian.read(&mut nothing), Err(error) if error.kind() == io::ErrorKind::Interrupted)
         {
         }
-        // The kernel ends the other threads first, so nothing is written any more but by the restorer.
+        // The kernel ends the other threads first, so from then on only the restorer writes.
         let failed = as_role(&args, Role::Heir).stdout(Stdio::null()).exec();
         let _no_reader = writeln!(io::stderr(), "hil: cannot start the restorer: {failed}");
     };
     thread.spawn(watching).map(|_| ())
 }
 
-/// This program in another role. What it was started from may have been replaced, so it is not looked up by name.
+/// This program in another role. It is not looked up by name, because the file may have been replaced.
 pub(crate) fn as_role(args: &Args, role: Role) -> Command {
     let mut command = Command::new("/proc/self/exe");
     command.arg("--write").arg("--state").arg(&args.state);

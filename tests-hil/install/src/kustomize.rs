@@ -1,19 +1,20 @@
-//! `hosts/deploy/kustomize`: what the chart becomes with its own values, for `kubectl apply -k` and for whoever has no helm.
+//! Generates `hosts/deploy/kustomize`: the rendered chart with its default values, for `kubectl apply -k` and for
+//! users without helm.
 
 use crate::{Helm, by_template, deploy};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// A folder of it.
+/// A folder of the output.
 struct Part {
     folder: &'static str,
-    /// With which values.
+    /// The flags of the rendering.
     flags: &'static [&'static str],
-    /// Which templates go in; none means all.
+    /// The included templates; empty for all.
     templates: &'static [&'static str],
-    /// What its kustomization says first.
+    /// The comment at the start of its kustomization.
     about: &'static str,
-    /// Folders that it has beside its own files.
+    /// Folders that it contains besides its own files.
     beside: &'static [&'static str],
 }
 
@@ -64,16 +65,16 @@ const PARTS: [Part; 6] = [
 
 const HEADER: &str = "# Rendered from hosts/deploy/chart by `cargo xtask codegen`; changes here are lost.\n";
 
-/// Where it is.
+/// The location of the output.
 #[must_use]
 pub fn folder() -> PathBuf {
     deploy().join("kustomize")
 }
 
-/// Every file of it by its path below the folder.
+/// Every file of the output, by its path below the folder.
 ///
 /// # Errors
-/// When the chart cannot be rendered.
+/// If the chart cannot be rendered.
 pub fn files(helm: &Helm) -> Result<BTreeMap<PathBuf, String>, String> {
     let mut files = BTreeMap::new();
     for part in &PARTS {

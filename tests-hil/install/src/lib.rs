@@ -1,6 +1,7 @@
-//! The charts of `hosts/deploy` in the hands of helm: rendered, cut into objects, and written down for those without helm.
+//! Renders the charts of `hosts/deploy` with helm, splits the result into objects, and writes them for users without
+//! helm.
 //!
-//! Where there is neither a helm nor a way to build one, a suite says `SKIP(reason)`.
+//! If there is neither a helm nor a way to build one, a suite prints `SKIP(reason)`.
 #![deny(unsafe_code)]
 
 pub mod kustomize;
@@ -14,9 +15,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Once;
 
-/// The namespace that everything is installed in.
+/// The namespace of all installed objects.
 pub const NAMESPACE: &str = "joulie-system";
-/// The name of the release, which is in labels.
+/// The name of the release, which is a part of labels.
 pub const RELEASE: &str = "joulie";
 
 /// `hosts/deploy`.
@@ -25,15 +26,15 @@ pub fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hosts/deploy")
 }
 
-/// A helm, found or built.
+/// A helm that was found or built.
 #[derive(Clone, Debug)]
 pub struct Helm(PathBuf);
 
 impl Helm {
-    /// The one of this machine; `None` after a `SKIP(reason)` where there is none.
+    /// The helm of this machine; `None` after a `SKIP(reason)`, if there is none.
     ///
     /// # Panics
-    /// When one could be built and was not.
+    /// If the build of a helm failed.
     #[must_use]
     pub fn or_skip() -> Option<Self> {
         static SAID: Once = Once::new();
@@ -47,14 +48,14 @@ impl Helm {
         }
     }
 
-    /// Runs it; what it says when it fails.
+    /// Runs helm and returns its output.
     ///
     /// # Errors
-    /// Its standard error, when it ends with another status than 0.
+    /// Its standard error, if its exit status is not 0.
     pub fn run(&self, arguments: &[&str]) -> Result<String, String> {
         let output = Command::new(&self.0)
             .args(arguments)
-            // Neither a plugin nor a repository of the person who runs the tests.
+            // No plugins or repositories of the user who runs the tests.
             .env("HELM_PLUGINS", "/nonexistent")
             .output()
             .map_err(|error| format!("{}: {error}", self.0.display()))?;
@@ -65,7 +66,7 @@ impl Helm {
         }
     }
 
-    /// What a chart of `hosts/deploy` becomes with these flags.
+    /// Renders a chart of `hosts/deploy` with these flags.
     ///
     /// # Errors
     /// As for [`Self::run`].
@@ -77,7 +78,7 @@ impl Helm {
     }
 }
 
-/// The documents of each template, by the template's name, without what helm says of their origin.
+/// The documents of each template, by the template's name, without helm's comments about their source.
 #[must_use]
 pub fn by_template(rendered: &str) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -96,10 +97,10 @@ pub fn by_template(rendered: &str) -> BTreeMap<String, Vec<String>> {
     found
 }
 
-/// Every object of a text of several documents.
+/// All objects of a text with several documents.
 ///
 /// # Errors
-/// When one of them is no YAML.
+/// If one of them is not valid YAML.
 pub fn objects(text: &str) -> Result<Vec<Value>, String> {
     let documents = text.split("\n---\n").map(|document| document.trim_start_matches("---\n"));
     let written =
@@ -107,11 +108,11 @@ pub fn objects(text: &str) -> Result<Vec<Value>, String> {
     written.map(|text| serde_saphyr::from_str(text).map_err(|error| format!("{error}:\n{text}"))).collect()
 }
 
-/// Says that a suite cannot look: to standard output for the count, to standard error for the person.
+/// Reports a skipped suite: on standard output for the count, on standard error for people.
 #[expect(clippy::print_stdout, reason = "the test command counts these lines on standard output")]
 pub fn skip(reason: &str) {
     let line = format!("SKIP({})", reason.replace('\n', " "));
     println!("{line}");
-    // The test runner keeps what println! says until the end, or for itself.
+    // The test runner captures the output of println!.
     let _ = writeln!(std::io::stderr(), "\n{line}\n");
 }

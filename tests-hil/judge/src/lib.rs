@@ -1,41 +1,42 @@
-//! The judge: the limits in force of all machines against the budget, at every instant, and what excuses an excess.
+//! The judge compares the limits in force on all machines with the budget, at every instant, and attributes an excess
+//! to its excuses.
 //!
-//! It knows the plants and nothing of the system. What is in force only changes when a machine is written to, boots or is
-//! meddled with, so the sums are exact and no sample is missed. An excuse says with how much a part of a machine counts
-//! instead of what is in force there; the excess that goes with the excuses is theirs, in the order of [`Excuse::ALL`],
-//! and what is left has none.
+//! It knows the plants, not the system under test. The limits in force change only when a machine is written to,
+//! boots or is changed by somebody else, so the sums are exact and need no sampling. An excuse defines the watts with
+//! which a part of a machine counts instead of its limit in force. The excess that disappears with an excuse is
+//! attributed to it, in the order of [`Excuse::ALL`]; the remaining excess has no excuse.
 //!
-//! Whoever uses it tells it the truth of the machines and hands the time in: the world its virtual one, the chaos on a real
-//! control plane the clock's.
+//! The caller reports the true state of the machines and the time: the world test its virtual time, the chaos test on
+//! a real control plane the real time.
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Limits are steps of an eighth of a watt and more; less is rounding.
+/// Limits have steps of an eighth of a watt or more; smaller differences are rounding.
 const TOLERANCE: f64 = 0.5;
 
-/// Why an excess is nobody's fault. There is no sixth reason.
+/// Why an excess is not a fault of the system. There are no other reasons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Excuse {
-    /// A machine has booted, and its first receipt is not there; once it is due, the others have to make room for what it may
-    /// draw, as far as they can be limited.
+    /// A machine has booted, and its first receipt is missing. Once the receipt is due, the others must make room for
+    /// what the machine may draw, as far as they can be limited.
     Reboot,
-    /// A device refuses what is asked of it.
+    /// A device refuses its limit.
     Refusal,
-    /// Somebody else writes to the hardware.
+    /// Another program writes to the hardware.
     Rival,
-    /// The budget was cut, and the deadline of the cut is not over.
+    /// The budget was cut, and the deadline of the cut has not passed.
     Cut,
     /// The API was restored to an older state.
     Restored,
 }
 
 impl Excuse {
-    /// All of them.
+    /// All excuses.
     pub const ALL: [Self; 5] = [Self::Reboot, Self::Refusal, Self::Rival, Self::Cut, Self::Restored];
 
-    /// For people.
+    /// The name for people.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -48,7 +49,7 @@ impl Excuse {
     }
 }
 
-/// What part of a machine.
+/// A part of a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MachinePart {
     /// All packages.
@@ -57,12 +58,12 @@ pub enum MachinePart {
     Gpu,
 }
 
-/// How long and how much.
+/// The size and the duration of an excess.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Excess {
     /// Watt-seconds.
     pub watt_seconds: f64,
-    /// All of the time.
+    /// The total time.
     pub time: Duration,
     /// The longest time without a break.
     pub longest: Duration,
@@ -88,7 +89,7 @@ struct Held {
     /// The least that the part can be limited to.
     least: f64,
     excuses: BTreeMap<Excuse, Counted>,
-    /// When the others must have made room for it, where it has booted and no receipt is there.
+    /// When the others must have made room for the part, if it has booted and its receipt is missing.
     room_due: Option<Duration>,
 }
 
@@ -97,12 +98,12 @@ impl Held {
         Self { watts, least, excuses: BTreeMap::new(), room_due: None }
     }
 
-    /// Whether it has booted and no receipt is there although one was due.
+    /// Whether it has booted and its receipt is overdue.
     fn is_overdue(&self, now: Duration) -> bool {
         self.excuses.contains_key(&Excuse::Reboot) && self.room_due.is_some_and(|due| due <= now)
     }
 
-    /// With what it counts under these excuses.
+    /// The watts with which it counts under these excuses.
     fn counted(&self, excuses: &[Excuse], now: Duration) -> f64 {
         let known = excuses.iter().filter(|&&excuse| excuse != Excuse::Reboot || !self.is_overdue(now));
         let excused = known.filter_map(|excuse| self.excuses.get(excuse));
@@ -110,45 +111,45 @@ impl Held {
     }
 }
 
-/// With how many watts a part counts under an excuse, and until when at most.
+/// The watts with which a part counts under an excuse, and the latest end of the excuse.
 #[derive(Clone, Copy, Debug)]
 struct Counted {
     watts: f64,
     until: Duration,
 }
 
-/// See the module.
+/// See the module documentation.
 #[derive(Debug)]
 pub struct Judge {
     at: Duration,
     budget: f64,
-    /// Budgets that were cut count on until their deadlines.
+    /// Earlier, higher budgets, which count until the deadlines of the cuts.
     cuts: Vec<(Duration, f64)>,
-    /// The highest budget of which somebody may not have been told that it was cut.
+    /// The highest earlier budget that a node may still follow, because it was not informed of the cut.
     before: f64,
     restored: Duration,
-    /// Until when a node cannot have followed a cut, because nobody could tell it.
+    /// Until when a node cannot have followed a cut, because it could not be informed.
     untold: BTreeMap<String, Duration>,
     parts: BTreeMap<(String, MachinePart), Held>,
     excused: BTreeMap<Excuse, Excess>,
     unexcused: Excess,
-    /// When an excess without an excuse began, each with its most watts.
+    /// The excesses without an excuse, each with its highest watts.
     breaches: Vec<Breach>,
 }
 
 /// One excess without an excuse.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Breach {
-    /// When it began.
+    /// Its start.
     pub from: Duration,
-    /// When it ended, or was last seen.
+    /// Its end, or when it was last seen.
     pub to: Duration,
-    /// The most watts of it.
+    /// Its highest watts.
     pub watts: f64,
 }
 
 impl Judge {
-    /// Of machines that are not told yet, under a budget.
+    /// A judge for this budget, without machines.
     #[must_use]
     pub const fn new(budget: f64) -> Self {
         Self {
@@ -170,31 +171,31 @@ impl Judge {
         }
     }
 
-    /// A part of a machine, what is in force of it, and the least that it can be limited to.
+    /// Adds a part of a machine, with its limit in force and its lowest possible limit.
     pub fn part(&mut self, node: &str, part: MachinePart, watts: f64, least: f64) {
         self.parts.insert((node.to_owned(), part), Held::new(watts, least));
     }
 
-    /// What is in force of a part from now on. Call [`Judge::advance`] first.
+    /// Sets the limit in force of a part from now on. Call [`Judge::advance`] first.
     pub fn holds(&mut self, node: &str, part: MachinePart, watts: f64) {
         let held = self.parts.entry((node.to_owned(), part));
         held.or_insert(Held::new(watts, 0.0)).watts = watts;
     }
 
-    /// Nobody can tell this node of a cut, or nobody could until lately: what it holds is then no division's fault, and a
-    /// cut is kept by the others as far as they can be limited.
+    /// Records that this node cannot be informed of a cut until this time. The division is then not at fault for the
+    /// node's limits, and the others keep the cut as far as they can be limited.
     pub fn untold(&mut self, node: &str, until: Duration) {
         self.untold.insert(node.to_owned(), until);
     }
 
-    /// What is in force of a part.
+    /// The limit in force of a part.
     #[must_use]
     pub fn held(&self, node: &str, part: MachinePart) -> f64 {
         self.parts.get(&(node.to_owned(), part)).map_or(0.0, |held| held.watts)
     }
 
-    /// An excuse begins: until `until` at most the part counts with no more than `watts`. One that lasts already keeps its
-    /// watts.
+    /// Starts an excuse: the part counts with no more than `watts`, until `until` at most. An excuse that is active
+    /// already keeps its watts.
     pub fn excuse(&mut self, (node, part): (&str, MachinePart), excuse: Excuse, watts: f64, until: Duration) {
         if let Some(held) = self.parts.get_mut(&(node.to_owned(), part)) {
             let counted = held.excuses.entry(excuse).or_insert(Counted { watts, until });
@@ -202,8 +203,9 @@ impl Judge {
         }
     }
 
-    /// A machine has booted: as long as its first receipt is not there, and until `due`, the part counts with no more than
-    /// `watts`; afterwards with what it holds, which is excused as far as all others at their least cannot make up for it.
+    /// Records a boot. While the first receipt is missing, the part counts with no more than `watts` until `due`.
+    /// After that it counts with its limit in force, which is excused as far as the others cannot make up for it at
+    /// their lowest limits.
     pub fn booted(&mut self, (node, part): (&str, MachinePart), watts: f64, due: Duration) {
         self.end((node, part), Excuse::Reboot);
         self.excuse((node, part), Excuse::Reboot, watts, Duration::MAX);
@@ -212,14 +214,14 @@ impl Judge {
         }
     }
 
-    /// An excuse is over.
+    /// Ends an excuse.
     pub fn end(&mut self, (node, part): (&str, MachinePart), excuse: Excuse) {
         if let Some(held) = self.parts.get_mut(&(node.to_owned(), part)) {
             held.excuses.remove(&excuse);
         }
     }
 
-    /// Another budget; one that is lower counts from `deadline` on.
+    /// Changes the budget; a lower one counts from `deadline` on.
     pub fn budget(&mut self, watts: f64, deadline: Duration) {
         if watts < self.budget {
             self.cuts.push((deadline, self.budget));
@@ -228,7 +230,8 @@ impl Judge {
         self.budget = watts;
     }
 
-    /// No deadline runs out while nobody can be sure who leads; afterwards each of those is this.
+    /// Suspends all deadlines while it is unclear who leads (`None`); afterwards each suspended deadline is set to
+    /// the given time.
     pub fn put_off(&mut self, deadline: Option<Duration>) {
         let booted = self.parts.values_mut().filter(|held| held.excuses.contains_key(&Excuse::Reboot));
         let booted = booted.filter_map(|held| held.room_due.as_mut());
@@ -241,12 +244,12 @@ impl Judge {
         }
     }
 
-    /// Everything is excused until then: the API server has forgotten.
+    /// Excuses everything until this time, because the API server has lost its recent state.
     pub fn restored(&mut self, until: Duration) {
         self.restored = until;
     }
 
-    /// Judges all time up to `to`.
+    /// Judges the time up to `to`.
     pub fn advance(&mut self, to: Duration) {
         while self.at < to {
             let ends =
@@ -268,13 +271,13 @@ impl Judge {
         }
     }
 
-    /// The limits of all machines together.
+    /// The sum of the limits of all machines.
     #[must_use]
     pub fn in_force(&self) -> f64 {
         self.parts.values().map(|held| held.watts).sum()
     }
 
-    /// The excess that is left when these excuses count.
+    /// The excess that remains with these excuses.
     fn over(&self, excuses: &[Excuse]) -> f64 {
         let sum: f64 = self.parts.values().map(|held| held.counted(excuses, self.at)).sum();
         let mut budget = self.budget;
@@ -292,7 +295,8 @@ impl Judge {
         if over <= TOLERANCE || is_restored { 0.0 } else { over }
     }
 
-    /// The least that all limits can come to while some nodes cannot be told, or have booted without a receipt.
+    /// The lowest possible sum of all limits while some nodes cannot be informed, or have booted and lack their
+    /// receipt.
     fn kept_at_best(&self, excuses: &[Excuse]) -> f64 {
         let best = |((node, _), held): (&(String, MachinePart), &Held)| {
             let counted = held.counted(excuses, self.at);
@@ -320,7 +324,7 @@ impl Judge {
         }
     }
 
-    /// What came of it.
+    /// The results.
     #[must_use]
     pub fn verdict(&self) -> (Excess, BTreeMap<Excuse, Excess>, Vec<Breach>) {
         (self.unexcused, self.excused.clone(), self.breaches.clone())
@@ -392,7 +396,7 @@ mod tests {
         judge.budget(500.0, at(30));
         judge.untold("b", at(50));
         judge.advance(at(40));
-        // From the deadline on: b has 600 W, a could have 200 W and has 300 W.
+        // From the deadline on b has 600 W, and a has 300 W where it could have 200 W.
         assert_eq!(judge.verdict().0.watt_seconds, 1000.0);
         judge.holds("a", MachinePart::Cpu, 200.0);
         judge.advance(at(60));
@@ -428,10 +432,10 @@ mod tests {
         judge.holds("a", MachinePart::Cpu, 400.0);
         judge.booted(("a", MachinePart::Cpu), 50.0, at(40));
         judge.advance(at(40));
-        // While nobody need have made room it counts 50 W.
+        // It counts 50 W as long as the others need not have made room.
         assert_eq!(judge.verdict().0.watt_seconds, 0.0);
         judge.advance(at(41));
-        // b has 600 W, and could have 300 W.
+        // b has 600 W and could have 300 W.
         assert_eq!(judge.verdict().0.watt_seconds, 300.0);
         judge.end(("a", MachinePart::Cpu), Excuse::Reboot);
         judge.holds("b", MachinePart::Gpu, 300.0);

@@ -1,4 +1,4 @@
-//! What each function answers. Everything is read from the folder at every call.
+//! The answer of each function. Everything is read from the folder at every call.
 
 use crate::code::{
     ARGUMENT_VERSION_MISMATCH, GPU_IS_LOST, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, UNINITIALIZED,
@@ -7,21 +7,22 @@ use crate::code::{
 use crate::machine::StubMachine;
 use std::sync::{Mutex, PoisonError};
 
-/// From `nvmlInit_v2` to the last `nvmlShutdown`.
+/// The state from `nvmlInit_v2` to the last `nvmlShutdown`.
 struct Session {
     number: usize,
     holders: u32,
     epoch: Option<String>,
-    /// The names behind the handles, in the order in which they were handed out.
+    /// The card names of the handles, in the order in which they were returned.
     names: Vec<String>,
-    /// Cards that were lost once: they stay lost for this session, even when they are back.
+    /// Cards that were lost once. They stay lost for this session, even if they are back.
     lost: Vec<String>,
 }
 
 static SESSION: Mutex<Session> =
     Mutex::new(Session { number: 0, holders: 0, epoch: None, names: Vec::new(), lost: Vec::new() });
 
-/// A handle is the session's number and the place of the card's name in it: one of an earlier session is none.
+/// A handle consists of the session's number and the index of the card's name. A handle of an earlier session is
+/// invalid.
 const NAMES_MAX: usize = 1 << 12;
 
 fn session<T>(act: impl FnOnce(&mut Session) -> T) -> T {
@@ -51,7 +52,8 @@ pub(crate) fn shutdown() -> Result<(), u32> {
     })
 }
 
-/// Whether the library is initialised, on the driver that is loaded now, and not made to fail.
+/// Checks that the library is initialised, on the driver that is loaded now, and that the function is not made to
+/// fail.
 pub(crate) fn alive(machine: &StubMachine, function: &str) -> Result<(), u32> {
     let up = session(|session| session.holders > 0 && session.epoch == machine.get("epoch"));
     if !up {
@@ -72,13 +74,13 @@ fn handle(name: &str) -> usize {
     })
 }
 
-/// The folder of the card of a handle, unless it is made to fail.
+/// The folder of a handle's card, unless the function is made to fail.
 pub(crate) fn card(machine: &StubMachine, handle: usize, function: &str) -> Result<String, u32> {
     alive(machine, function)?;
     reach(machine, handle, function)
 }
 
-/// As [`card`], for a library that is known to be alive.
+/// Like [`card`], if the library is known to be initialised.
 fn reach(machine: &StubMachine, handle: usize, function: &str) -> Result<String, u32> {
     let name = session(|session| {
         let at = handle.checked_sub(session.number * NAMES_MAX)?;
@@ -126,13 +128,13 @@ pub(crate) fn parent(machine: &StubMachine, folder: &str) -> Result<usize, u32> 
     machine.get(&format!("{folder}/parent")).map(|name| handle(&name)).ok_or(NOT_FOUND)
 }
 
-/// What the card holds itself to.
+/// The limit that the card enforces.
 pub(crate) fn enforced(machine: &StubMachine, folder: &str) -> Result<u32, u32> {
     let limit: u32 = machine.number(&format!("{folder}/limit_mw"))?;
     Ok(machine.number(&format!("{folder}/oob_mw")).map_or(limit, |oob: u32| oob.min(limit)))
 }
 
-/// Sets a limit of the card, or of the module when the folder is that of the module.
+/// Sets a limit of the card, or of the module if the folder is the module's.
 pub(crate) fn set_limit(machine: &StubMachine, folder: &str, milliwatts: u32) -> Result<(), u32> {
     if machine.served() {
         return machine.hand_over(&format!("{folder}/limit_mw"), milliwatts);
@@ -147,7 +149,7 @@ pub(crate) fn set_limit(machine: &StubMachine, folder: &str, milliwatts: u32) ->
     machine.put(&format!("{folder}/limit_mw"), &milliwatts.to_string()).map_err(|_| UNKNOWN)
 }
 
-/// The folder of a power scope: 0 the card, 1 the module that it sits on.
+/// The folder of a power scope: 0 for the card, 1 for its module.
 pub(crate) fn scope(machine: &StubMachine, folder: String, scope: u32) -> Result<String, u32> {
     let module = format!("{folder}/module");
     match scope {
@@ -173,7 +175,7 @@ pub(crate) fn field(machine: &StubMachine, folder: &str, field: u32) -> Result<(
     }
 }
 
-/// What a link leads to.
+/// The other end of a link.
 pub(crate) struct Link {
     pub(crate) active: u32,
     pub(crate) remote: String,

@@ -1,7 +1,7 @@
-//! The functions of `nvml.h`, by their names. They only carry values across: what they answer is in `answers.rs`.
+//! The functions of `nvml.h`, by their names. They only convert values; the answers are in `answers.rs`.
 //!
-//! Safety throughout: whoever calls them keeps the promise of the manual, that a pointer is null or points to a value
-//! of its type that may be written, and a buffer has the length that is said.
+//! Safety of all functions: the caller keeps the promise of the manual that a pointer is null or points to a writable
+//! value of its type, and that a buffer has the stated length.
 
 use crate::answers::{self, card};
 use crate::code::{INSUFFICIENT_SIZE, INVALID_ARGUMENT, SUCCESS, UNKNOWN};
@@ -15,10 +15,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// `nvmlDevice_t`: never followed, only compared.
+/// `nvmlDevice_t`: never dereferenced, only compared.
 type Handle = usize;
 
-/// The folder to answer from.
+/// The folder that is read.
 fn machine() -> StubMachine {
     #[expect(
         clippy::disallowed_methods,
@@ -28,7 +28,7 @@ fn machine() -> StubMachine {
     StubMachine::at(told.map_or_else(own_folder, PathBuf::from))
 }
 
-/// The folder `nvml` beside this library, else the one in which the library itself lies.
+/// The folder `nvml` beside this library; otherwise the folder that contains the library.
 fn own_folder() -> PathBuf {
     static FOUND: OnceLock<PathBuf> = OnceLock::new();
     let found = FOUND.get_or_init(|| {
@@ -39,7 +39,7 @@ fn own_folder() -> PathBuf {
     found.clone()
 }
 
-/// The folder in which this library lies.
+/// The folder that contains this library.
 fn library_folder() -> PathBuf {
     let mut found = MaybeUninit::<libc::Dl_info>::zeroed();
     let here: fn() -> PathBuf = library_folder;
@@ -55,7 +55,7 @@ fn library_folder() -> PathBuf {
     Path::new(OsStr::from_bytes(path.to_bytes())).parent().map(Path::to_path_buf).unwrap_or_default()
 }
 
-/// Gives a value to a caller.
+/// Returns a value to the caller.
 ///
 /// # Safety
 /// `out` is null or may be written.
@@ -71,7 +71,7 @@ unsafe fn give<T>(out: *mut T, answer: Result<T, u32>) -> c_uint {
     }
 }
 
-/// Gives a text to a caller, with its end.
+/// Returns a text to the caller, with its terminating zero.
 ///
 /// # Safety
 /// `out` is null or has room for `length` bytes.
@@ -144,7 +144,7 @@ unsafe extern "C" fn nvmlDeviceGetHandleByUUID(uuid: *const c_char, out: *mut Ha
     unsafe { give(out, answer.and_then(|uuid| answers::by_uuid(&machine(), uuid))) }
 }
 
-/// Functions that give a text of a card.
+/// Functions that return a text of a card.
 macro_rules! texts {
     ($($function:ident: $file:literal,)*) => {$(
         #[unsafe(no_mangle)]
@@ -163,7 +163,7 @@ texts! {
     nvmlDeviceGetName: "name",
 }
 
-/// Functions that give a number of a card.
+/// Functions that return a number of a card.
 macro_rules! numbers {
     ($($function:ident: $type:ty = $answer:expr,)*) => {$(
         #[unsafe(no_mangle)]
@@ -196,7 +196,7 @@ numbers! {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceGetTemperature(handle: Handle, sensor: c_uint, out: *mut c_uint) -> c_uint {
     let machine = machine();
-    // By nvml.h, 0 is the sensor of the die, and there is no other.
+    // In nvml.h 0 is the sensor of the die, and there is no other.
     let answer = card(&machine, handle, "nvmlDeviceGetTemperature").and_then(|folder| match sensor {
         0 => machine.number(&format!("{folder}/celsius")),
         _ => Err(INVALID_ARGUMENT),
@@ -205,7 +205,7 @@ unsafe extern "C" fn nvmlDeviceGetTemperature(handle: Handle, sensor: c_uint, ou
     unsafe { give(out, answer) }
 }
 
-/// The bus address is what is read of this; the numbers beside it say the same.
+/// Only the bus address is used; the numbers beside it are the same address.
 fn pci(text: &str) -> PciInfo {
     let mut info = PciInfo {
         legacy: [0; 16],
@@ -323,7 +323,7 @@ unsafe extern "C" fn nvmlDeviceGetFieldValues(
         let answer = answers::scope(&machine, folder.clone(), value.scope)
             .and_then(|folder| answers::field(&machine, &folder, value.field));
         match answer {
-            // By nvml.h, 1 is an unsigned number of 32 bits, and 3 one of 64.
+            // In nvml.h 1 is an unsigned 32-bit number, and 3 an unsigned 64-bit number.
             Ok((number, wide)) => {
                 (value.value, value.kind, value.answer) = (number, if wide { 3 } else { 1 }, SUCCESS);
             }
@@ -333,7 +333,7 @@ unsafe extern "C" fn nvmlDeviceGetFieldValues(
     SUCCESS
 }
 
-/// Functions that give something of a link of a card.
+/// Functions that return a property of a link of a card.
 macro_rules! links {
     ($($function:ident: $type:ty = $answer:expr,)*) => {$(
         #[unsafe(no_mangle)]

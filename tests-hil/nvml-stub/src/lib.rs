@@ -1,17 +1,16 @@
-//! A library with the face of `libnvidia-ml.so.1`: its GPUs are folders of small text files, so that a test, the rig or
-//! a person drives it by writing files, and sees what was set by reading them.
+//! A library with the interface of `libnvidia-ml.so.1`. Its GPUs are folders of small text files: a test, the rig or
+//! a person controls it by writing files, and reads there what was set.
 //!
-//! Where the folder is, is said by the environment variable `JOULIE_NVML_STUB`; without it, it is the folder in which
-//! the library itself lies. A test copies the library into a folder of its own ([`StubMachine::library`]) and shares
-//! nothing with the tests beside it. What is in the folder is described at [`StubMachine`].
+//! The environment variable `JOULIE_NVML_STUB` names the folder; without it, it is the folder that contains the
+//! library. A test copies the library into a folder of its own ([`StubMachine::library`]) and shares nothing with
+//! other tests. [`StubMachine`] describes the contents of the folder.
 //!
-//! It answers as the manual of NVML 12 and the vendor's library do: a limit out of range is refused and not clamped, a
-//! file that is missing is a feature that the card does not have, what a card enforces is the lower of the limit that
-//! was set and the one that was set out of band, and after a reload of the driver every call but `nvmlInit_v2` answers
-//! that the library is not initialised. A card that was lost once stays lost for whoever saw it, until that one
-//! initialises the library anew.
+//! It answers as the manual of NVML 12 and the vendor's library do. A limit out of range is refused and not clamped.
+//! A missing file is a feature that the card lacks. A card enforces the lower of the limit that was set and the one
+//! that was set out of band. After a reload of the driver every call except `nvmlInit_v2` answers that the library is
+//! not initialised. A card that was lost once stays lost for its users until they initialise the library again.
 //!
-//! Where the folder `nvml` lies beside the library, it answers from that one: so does the rig show its GPUs.
+//! If there is a folder `nvml` beside the library, that folder is used: the rig presents its GPUs in this way.
 #![expect(
     unsafe_code,
     reason = "functions in the shape of C are what this library is for; exports.rs holds them"
@@ -24,19 +23,19 @@ mod shape;
 
 pub use machine::{StubGpu, StubMachine, built};
 
-/// Answers of the library, by their numbers in `nvml.h`.
+/// The return codes of the library, by their numbers in `nvml.h`.
 pub mod code {
-    /// It was done.
+    /// Success.
     pub const SUCCESS: u32 = 0;
-    /// `nvmlInit_v2` was not called, or the driver is another one since.
+    /// `nvmlInit_v2` was not called, or the driver was reloaded since.
     pub const UNINITIALIZED: u32 = 1;
-    /// A value that is not one.
+    /// An argument is invalid.
     pub const INVALID_ARGUMENT: u32 = 2;
-    /// The card does not have this.
+    /// The card does not support this.
     pub const NOT_SUPPORTED: u32 = 3;
     /// Only root may do this.
     pub const NO_PERMISSION: u32 = 4;
-    /// Nothing has this name.
+    /// There is nothing with this name.
     pub const NOT_FOUND: u32 = 6;
     /// The buffer is too small.
     pub const INSUFFICIENT_SIZE: u32 = 7;
@@ -46,19 +45,19 @@ pub mod code {
     pub const TIMEOUT: u32 = 10;
     /// The card fell off the bus.
     pub const GPU_IS_LOST: u32 = 15;
-    /// A control group does not let this process at the card.
+    /// A control group denies this process access to the card.
     pub const OPERATING_SYSTEM: u32 = 17;
-    /// The library is of another version than the driver.
+    /// The library and the driver have different versions.
     pub const LIB_RM_VERSION_MISMATCH: u32 = 18;
-    /// Somebody else holds it.
+    /// Another process uses it.
     pub const IN_USE: u32 = 19;
-    /// A structure of another version.
+    /// A structure has another version.
     pub const ARGUMENT_VERSION_MISMATCH: u32 = 25;
-    /// Nobody knows.
+    /// An unknown error.
     pub const UNKNOWN: u32 = 999;
 }
 
-/// The functions that the library answers before it knows of which card, and that can be made to fail for all of them.
+/// The functions that do not refer to a card. They can be made to fail for the whole machine.
 pub const OF_THE_MACHINE: [&str; 5] = [
     "nvmlDeviceGetCount_v2",
     "nvmlDeviceGetHandleByIndex_v2",
@@ -67,7 +66,7 @@ pub const OF_THE_MACHINE: [&str; 5] = [
     "nvmlSystemGetDriverVersion",
 ];
 
-/// The functions that are about one card, the two that find it included.
+/// The functions that refer to one card, including the two that find it.
 pub const OF_A_CARD: [&str; 24] = [
     "nvmlDeviceGetDeviceHandleFromMigDeviceHandle",
     "nvmlDeviceGetEnforcedPowerLimit",
@@ -109,7 +108,7 @@ mod tests {
             function.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_uppercase()))
         };
         let exported: BTreeSet<&str> = words.filter(is_function).collect();
-        // To end a session always succeeds here.
+        // Ending a session always succeeds here.
         let listed: BTreeSet<&str> =
             OF_THE_MACHINE.into_iter().chain(OF_A_CARD).chain(["nvmlShutdown"]).collect();
         assert_eq!(exported, listed);

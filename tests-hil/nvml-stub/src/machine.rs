@@ -1,4 +1,4 @@
-//! The folder that the library answers from.
+//! The folder that the library reads.
 
 use crate::code;
 use std::fs::{self, File};
@@ -6,7 +6,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// A folder of this shape; whoever writes into it drives the GPUs.
+/// A folder with this layout. Writing into it controls the GPUs.
 ///
 /// | file | what it holds |
 /// |---|---|
@@ -28,24 +28,24 @@ use std::str::FromStr;
 /// | `calls/FUNCTION`, `gpus/NAME/calls/FUNCTION` | what that function answers, read once for each call of it; 0 lets it go on |
 /// | `served` | whoever serves this folder takes a limit as the driver does: it is written into `limit_mw`, and what that answers decides |
 ///
-/// A file that is missing is a feature that the card does not have.
+/// A missing file is a feature that the card lacks.
 #[derive(Clone, Debug)]
 pub struct StubMachine {
     root: PathBuf,
 }
 
-/// A card with a power limit and an energy counter, for a test to begin with.
+/// A card with a power limit and an energy counter, as a starting point for tests.
 #[derive(Clone, Copy, Debug)]
 pub struct StubGpu {
-    /// What the driver calls it.
+    /// Its UUID.
     pub uuid: &'static str,
-    /// Where it sits.
+    /// Its bus address.
     pub pci: &'static str,
-    /// The smallest limit that it takes.
+    /// The smallest limit that it accepts.
     pub min_mw: u32,
-    /// The largest limit that it takes.
+    /// The largest limit that it accepts.
     pub max_mw: u32,
-    /// The limit that it starts with.
+    /// Its default limit.
     pub default_mw: u32,
 }
 
@@ -62,10 +62,10 @@ impl StubMachine {
         &self.root
     }
 
-    /// Copies the library into the folder, so that it answers from there, and says where it is.
+    /// Copies the library into the folder, so that it uses this folder, and returns its path.
     ///
     /// # Errors
-    /// When it was not built, or the folder cannot be written.
+    /// If the library was not built, or the folder cannot be written.
     pub fn library(&self) -> io::Result<PathBuf> {
         let own = self.root.join("libnvidia-ml.so.1");
         fs::create_dir_all(&self.root)?;
@@ -73,10 +73,11 @@ impl StubMachine {
         Ok(own)
     }
 
-    /// As [`StubMachine::library`], of an older version that lacks some functions: their names are spoilt in the copy.
+    /// Like [`StubMachine::library`], but of an older version without some functions: their names are overwritten in
+    /// the copy.
     ///
     /// # Errors
-    /// As there, and when there is no such function to begin with.
+    /// As there, and if the library has no such function.
     pub fn library_without(&self, functions: &[&str]) -> io::Result<PathBuf> {
         let own = self.library()?;
         let mut bytes = fs::read(&own)?;
@@ -98,7 +99,7 @@ impl StubMachine {
     /// Adds a card.
     ///
     /// # Errors
-    /// When the folder cannot be written.
+    /// If the folder cannot be written.
     pub fn add(&self, name: &str, card: &StubGpu) -> io::Result<()> {
         let file = |file: &str| format!("gpus/{name}/{file}");
         self.put(&file("uuid"), card.uuid)?;
@@ -117,10 +118,10 @@ impl StubMachine {
         self.put(&file("mig"), "0")
     }
 
-    /// Writes a file as a whole: who reads it meanwhile sees the old text or the new one.
+    /// Replaces a file as a whole: a concurrent reader sees the old text or the new one.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// If it cannot be written.
     pub fn put(&self, file: &str, text: &str) -> io::Result<()> {
         let path = self.root.join(file);
         if let Some(folder) = path.parent() {
@@ -131,14 +132,14 @@ impl StubMachine {
         fs::rename(beside, path)
     }
 
-    /// A file's text; nothing where there is none.
+    /// The text of a file; `None` if it does not exist.
     #[must_use]
     pub fn get(&self, file: &str) -> Option<String> {
         self.read(file).ok()
     }
 
-    /// A file's text, taken in one read as long as it is short: who serves the folder counts reads, and a number that
-    /// moves meanwhile must not be put together of two.
+    /// The text of a file, in one read if it is short: a process that serves the folder counts reads, and a changing
+    /// number must not be combined from two reads.
     fn read(&self, file: &str) -> io::Result<String> {
         let mut file = File::open(self.root.join(file))?;
         let mut text = Vec::new();
@@ -153,12 +154,12 @@ impl StubMachine {
         }
     }
 
-    /// Whether somebody serves the folder, and judges the limits that are written into it.
+    /// Whether a process serves the folder and checks the limits that are written into it.
     pub(crate) fn served(&self) -> bool {
         self.root.join("served").exists()
     }
 
-    /// Hands a limit to whoever serves the folder; a refusal is the answer of the library.
+    /// Passes a limit to the process that serves the folder; a refusal is the answer of the library.
     pub(crate) fn hand_over(&self, file: &str, milliwatts: u32) -> Result<(), u32> {
         let line = format!("{milliwatts}\n");
         let written = File::options().write(true).open(self.root.join(file));
@@ -172,17 +173,17 @@ impl StubMachine {
         })
     }
 
-    /// Takes a file away, and with it the feature.
+    /// Removes a file, and the feature with it.
     pub fn remove(&self, file: &str) {
-        // A file that is not there is removed already.
+        // The file may be missing already.
         let _gone = fs::remove_file(self.root.join(file));
     }
 
-    /// Unloads the driver and loads it again: limits are the defaults, counters begin at zero, and who had initialised
-    /// the library has to do so again.
+    /// Unloads the driver and loads it again: limits are reset to the defaults, counters start at zero, and users of
+    /// the library must initialise it again.
     ///
     /// # Errors
-    /// When the folder cannot be written.
+    /// If the folder cannot be written.
     pub fn reload_driver(&self) -> io::Result<()> {
         for name in self.names() {
             for limit in [format!("gpus/{name}"), format!("gpus/{name}/module")] {
@@ -197,10 +198,10 @@ impl StubMachine {
         self.end_sessions()
     }
 
-    /// Whoever had initialised the library has to do so again.
+    /// Ends all sessions: users of the library must initialise it again.
     ///
     /// # Errors
-    /// When the folder cannot be written.
+    /// If the folder cannot be written.
     pub fn end_sessions(&self) -> io::Result<()> {
         let epoch: u64 = self.get("epoch").and_then(|text| text.parse().ok()).unwrap_or(0);
         self.put("epoch", &(epoch + 1).to_string())
@@ -219,8 +220,8 @@ impl StubMachine {
         names
     }
 
-    /// A number in a file of a card. Without the file the card does not have the feature; junk, and a file that cannot
-    /// be read, is an answer that nobody understands.
+    /// A number in a file of a card. Without the file the card lacks the feature. Invalid content, or a file that
+    /// cannot be read, is an unknown error.
     pub(crate) fn number<T: FromStr>(&self, file: &str) -> Result<T, u32> {
         match self.read(file) {
             Ok(text) => text.parse().map_err(|_| code::UNKNOWN),
@@ -229,7 +230,8 @@ impl StubMachine {
         }
     }
 
-    /// What a function is made to answer for the card of a folder, or for the machine where the folder is empty.
+    /// The error that a function is made to return for the card of a folder, or for the machine if the folder is
+    /// empty.
     pub(crate) fn error(&self, folder: &str, function: &str) -> Option<u32> {
         let made = match self.read(&format!("{folder}calls/{function}")) {
             Ok(code) => Some(code.parse().unwrap_or(code::UNKNOWN)),
@@ -246,11 +248,11 @@ impl StubMachine {
     }
 }
 
-/// Where cargo has put the shared library of a package: beside the program that depends on it, or in the folder that
-/// `CARGO_TARGET_DIR` names.
+/// The path of a package's shared library as cargo has built it: beside the program that depends on it, or in the
+/// folder that `CARGO_TARGET_DIR` names.
 ///
 /// # Errors
-/// When it is in neither place; the error says which command builds it.
+/// If it is in neither place; the error names the command that builds it.
 pub fn built(package: &str) -> io::Result<PathBuf> {
     let file = format!("lib{}.so", package.replace('-', "_"));
     let program = std::env::current_exe()?;

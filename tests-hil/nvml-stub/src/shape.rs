@@ -1,5 +1,5 @@
-//! The structures of `nvml.h` that the library fills in, with the sizes that the C compiler gives them on x86-64 and
-//! arm64. They are written down anew here, so that a mistake in the bindings under test is seen.
+//! The structures of `nvml.h` that the library fills in, with their sizes on x86-64 and arm64. They are defined
+//! independently, so that a mistake in the bindings under test is detected.
 
 use std::ffi::{c_char, c_int, c_longlong, c_uchar, c_uint, c_ulonglong};
 
@@ -27,7 +27,7 @@ pub(crate) struct Memory {
     pub(crate) used: c_ulonglong,
 }
 
-/// `nvmlUtilization_t`: percent of the time in which something ran.
+/// `nvmlUtilization_t`: percent of the time in which a kernel ran.
 #[repr(C)]
 pub(crate) struct Utilization {
     pub(crate) gpu: c_uint,

@@ -1,5 +1,5 @@
-//! A frequency policy as cpufreq shows it: values are resolved down to a table, clamped at both ends without a word,
-//! and aggregated with requests that others hold.
+//! A frequency policy as cpufreq shows it: values are rounded down to a table, clamped silently at both ends, and
+//! combined with the requests of others.
 
 use crate::number::{Errno, scan_u32};
 use libc::EBUSY;
@@ -8,34 +8,34 @@ use std::ops::RangeInclusive;
 /// A cpufreq policy.
 #[derive(Clone, Debug)]
 pub struct VirtualPolicy {
-    /// The processors it governs, hot-unplugged ones included.
+    /// Its processors, including hot-unplugged ones.
     pub cpus: Vec<usize>,
     /// `scaling_driver`.
     pub driver: &'static str,
-    /// The frequencies that exist, ascending, in kHz; empty where the driver takes any value between the ends.
+    /// The available frequencies, ascending, in kHz; empty if the driver accepts any value in the range.
     pub table: Vec<u32>,
     /// `cpuinfo_min_freq` and `cpuinfo_max_freq`.
     pub hardware: RangeInclusive<u32>,
-    /// What the user asked for as maximum.
+    /// The maximum that the user requested.
     pub user_max: u32,
-    /// What the user asked for as minimum; kept while the maximum is below it.
+    /// The minimum that the user requested; it is kept while the maximum is below it.
     pub user_min: u32,
-    /// The lowest maximum that anybody else asks for (thermal cooling, the platform).
+    /// The lowest maximum that others request (thermal cooling, the platform).
     pub others_max: u32,
-    /// All its processors are offline.
+    /// Whether all its processors are offline.
     pub inactive: bool,
-    /// False while its driver is not loaded: its folder is away.
+    /// False while its driver is not loaded: its folder is missing.
     pub present: bool,
     /// `base_frequency`, where the driver shows it.
     pub base: Option<u32>,
-    /// Turbo is switched off, so that nothing above the base is granted.
+    /// Turbo is switched off, so that no clock above the base is granted.
     pub turbo_off: bool,
-    /// The kernel has `cpuinfo_avg_freq`.
+    /// Whether the kernel has `cpuinfo_avg_freq`.
     pub averages: bool,
-    /// How many reads still see the limit before a write: a worker of the kernel brings it into force after the write has
+    /// How many reads after a write still return the old limit: a kernel worker applies the limit after the write has
     /// returned.
     pub late_reads: u32,
-    /// A written maximum that is not in force yet, and how many reads will still miss it.
+    /// A written maximum that is not in force yet, and how many reads will still return the old one.
     pub coming: Option<(u32, u32)>,
 }
 
@@ -49,7 +49,7 @@ impl VirtualPolicy {
         Ok(self.effective_max())
     }
 
-    /// A read of the limit passes; what was written comes into force after as many as the kernel is late.
+    /// Counts a read of the limit. A written limit comes into force after the kernel's number of delayed reads.
     pub fn pass_read(&mut self) {
         self.coming = match self.coming {
             Some((wanted, 0 | 1)) => {
@@ -61,7 +61,7 @@ impl VirtualPolicy {
         };
     }
 
-    /// What `scaling_min_freq` reads: the user's, but never above the maximum.
+    /// The value of `scaling_min_freq`: the user's request, but never above the maximum.
     ///
     /// # Errors
     /// `EBUSY` while all its processors are offline.
@@ -73,7 +73,7 @@ impl VirtualPolicy {
     /// Writes `scaling_max_freq`.
     ///
     /// # Errors
-    /// `EINVAL` for what does not begin with a digit; `EBUSY` while all its processors are offline.
+    /// `EINVAL` if the text does not begin with a digit; `EBUSY` while all its processors are offline.
     pub fn write_max_freq(&mut self, text: &[u8]) -> Result<(), Errno> {
         self.active()?;
         let wanted = scan_u32(text)?;
@@ -88,14 +88,14 @@ impl VirtualPolicy {
     /// Writes `scaling_min_freq`.
     ///
     /// # Errors
-    /// As for the maximum.
+    /// As for [`Self::write_max_freq`].
     pub fn write_min_freq(&mut self, text: &[u8]) -> Result<(), Errno> {
         self.active()?;
         self.user_min = scan_u32(text)?;
         Ok(())
     }
 
-    /// What the hardware keeps to.
+    /// The maximum that the hardware applies.
     #[must_use]
     pub fn effective_max(&self) -> u32 {
         let turbo = self.base.filter(|_| self.turbo_off).unwrap_or(u32::MAX);
@@ -104,14 +104,14 @@ impl VirtualPolicy {
         self.table.iter().copied().rev().find(|&step| step <= wanted).unwrap_or(wanted)
     }
 
-    /// The driver was loaded anew: limits are lost.
+    /// Reloads the driver: limits are lost.
     pub fn reload(&mut self) {
         self.coming = None;
         self.user_max = *self.hardware.end();
         self.user_min = *self.hardware.start();
     }
 
-    /// Whether its files answer at all: none does while all its processors are offline.
+    /// Checks that its files can be used: none can while all its processors are offline.
     ///
     /// # Errors
     /// `EBUSY` then.

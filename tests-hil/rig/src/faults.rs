@@ -1,25 +1,25 @@
-//! What is scripted to go wrong: errors that a file answers with for a while, and files that are slow to answer.
+//! Scripted faults: errors that a file returns for a while, and files that are slow.
 
 use crate::machine::VirtualAttribute;
 use crate::number::Errno;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Longer than any test lets an operation hang; a gate that was forgotten must not keep a process for ever.
+/// Longer than any test lets an operation hang; a forgotten gate must not block a process forever.
 const HANG_MAX: Duration = Duration::from_secs(120);
 
-/// Where an operation hangs until somebody opens it. Clones are the same gate.
+/// A gate that blocks operations until it is opened. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Gate(Arc<(Mutex<bool>, Condvar)>);
 
 impl Gate {
-    /// A gate that is closed.
+    /// A closed gate.
     #[must_use]
     pub fn closed() -> Self {
         Self::default()
     }
 
-    /// Lets everything through, now and from now on.
+    /// Opens the gate permanently.
     pub fn open(&self) {
         *self.0.0.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.0.1.notify_all();
@@ -49,48 +49,48 @@ pub enum Direction {
     Write,
 }
 
-/// What one fault does.
+/// The effect of a fault.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The operation fails.
     Fails(Errno),
-    /// The operation takes so long before it is carried out.
+    /// The operation is delayed by this time.
     Takes(Duration),
-    /// The operation hangs until the gate opens, and is then carried out.
+    /// The operation hangs until the gate opens, and is then executed.
     Hangs(Gate),
-    /// A read answers these bytes.
+    /// A read returns these bytes.
     Answers(Vec<u8>),
 }
 
-/// A fault: which file, which direction, what happens, and how many times more.
+/// A fault: the file, the direction, the effect, and how many times it occurs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
     /// The file.
     pub on: VirtualAttribute,
-    /// Reads or writes of it.
+    /// Whether it affects reads or writes of the file.
     pub direction: Direction,
-    /// What happens.
+    /// The effect.
     pub effect: Effect,
-    /// How many operations it will hit.
+    /// How many operations it will affect.
     pub times: u32,
 }
 
-/// All faults that are still to happen.
+/// All faults that are still pending.
 #[derive(Clone, Debug, Default)]
 pub struct Faults(Vec<Fault>);
 
 impl Faults {
-    /// Adds one.
+    /// Adds a fault.
     pub fn add(&mut self, fault: Fault) {
         self.0.push(fault);
     }
 
-    /// Ends all of them.
+    /// Removes all faults.
     pub fn heal(&mut self) {
         self.0.clear();
     }
 
-    /// What happens to an operation now; each call uses a fault up once.
+    /// The effect of the faults on an operation. Each call uses up one occurrence of a fault.
     pub(crate) fn strike(&mut self, on: &VirtualAttribute, direction: Direction) -> Option<Effect> {
         let fault = self
             .0

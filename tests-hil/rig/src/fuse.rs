@@ -1,5 +1,5 @@
 //! The virtual files, mounted. Every file is opened for direct I/O, so that each read and write reaches the machine:
-//! sizes are not believed, nothing is cached, and an offset may be a register's number.
+//! the file size is ignored, nothing is cached, and an offset may be the number of a register.
 
 use crate::hsmp;
 use crate::library::{self, Libraries};
@@ -16,12 +16,12 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
-/// How long the kernel may believe an answer: not at all.
+/// The kernel must not cache any answer.
 const NO_CACHE: Duration = Duration::ZERO;
-/// A hang in one file must not hang the others.
+/// Several threads, so that a file that hangs does not block the others.
 const THREADS: usize = 4;
 
-/// A mounted machine; it goes away when this is dropped, and the copies of its libraries after it.
+/// A mounted machine. Dropping it unmounts the files, and then removes the copies of its libraries.
 pub struct Mounted {
     _session: fuser::BackgroundSession,
     _libraries: Option<Libraries>,
@@ -30,8 +30,8 @@ pub struct Mounted {
 /// Mounts a machine's files on a folder.
 ///
 /// # Errors
-/// When the kernel refuses the mount (no FUSE device, no privilege), or the machine has GPUs and the libraries that show
-/// them were not built.
+/// If the kernel refuses the mount (no FUSE device, no privilege), or the machine has GPUs and their stub libraries
+/// were not built.
 pub fn mount(machine: Shared, on: &Path) -> std::io::Result<Mounted> {
     let mut options = fuser::Config::default();
     options.mount_options =
@@ -41,13 +41,13 @@ pub fn mount(machine: Shared, on: &Path) -> std::io::Result<Mounted> {
     let libraries = libraries_of(&machine)?;
     let files = Files { machine, names: Mutex::new(Names::new()) };
     let mounted = Mounted { _session: fuser::spawn_mount(files, on, &options)?, _libraries: libraries };
-    // Whoever loads a library from here holds the loader's lock while he waits for us, and to start a thread takes that
-    // lock: in one process, one of our threads must serve before.
+    // A thread that loads a library from here holds the loader's lock while it waits for this server, and starting a
+    // thread takes that lock. If both are in one process, a server thread must run before.
     std::fs::metadata(on)?;
     Ok(mounted)
 }
 
-/// The libraries that show the machine's GPUs, to which its files then lead.
+/// The libraries that present the machine's GPUs; files of the machine link to them.
 fn libraries_of(machine: &Shared) -> std::io::Result<Option<Libraries>> {
     let mut machine = machine.lock();
     let mut packages = Vec::new();
@@ -63,7 +63,7 @@ fn libraries_of(machine: &Shared) -> std::io::Result<Option<Libraries>> {
     Ok(libraries)
 }
 
-/// Inode numbers, given once and for ever to each file that is at a path, one after the other.
+/// Inode numbers, each assigned once and permanently to a file at a path, also if a file is replaced by another one.
 struct Names {
     by_path: BTreeMap<(String, u64), u64>,
     by_inode: BTreeMap<u64, (String, u64)>,
@@ -155,7 +155,7 @@ fn stat(inode: u64, entry: &TreeEntry) -> FileAttr {
     };
     FileAttr {
         ino: INodeNo(inode),
-        // What sysfs says of every attribute.
+        // sysfs reports this for every attribute.
         size: 4096,
         blocks: 0,
         atime: UNIX_EPOCH,
@@ -188,7 +188,7 @@ impl Filesystem for Files {
         }
     }
 
-    // Truncation, which `echo >` asks for, means nothing to an attribute.
+    // Truncation, which `echo >` requests, has no effect on an attribute.
     fn setattr(
         &self,
         _: &Request,
@@ -221,7 +221,7 @@ impl Filesystem for Files {
         }
     }
 
-    // The handle remembers for what the file was opened.
+    // The handle stores the access mode of the open file.
     fn open(&self, _: &Request, inode: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let mode = u64::from((flags.0 & libc::O_ACCMODE).unsigned_abs());
         match self.attribute(inode) {

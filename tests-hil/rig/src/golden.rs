@@ -1,5 +1,5 @@
-//! What the kernel itself answered, by the tables that the ring in a virtual machine writes (`cargo xtask vm golden`): the
-//! rig must answer the same.
+//! Compares the rig with the real kernel's answers, which the ring in a virtual machine has recorded (`cargo xtask vm
+//! golden`).
 
 use crate::cpufreq::VirtualPolicy;
 use crate::number::Errno;
@@ -9,7 +9,7 @@ use libc::{EINVAL, ENODATA, ENOSYS};
 const TABLES: [(&str, &str); 2] =
     [("6.1", include_str!("golden/6.1.txt")), ("6.12", include_str!("golden/6.12.txt"))];
 
-/// One line: what was written where, what the kernel answered, and what was read afterwards.
+/// One line: the file, the written text, the kernel's answer, and the value that was read afterwards.
 struct Line {
     label: &'static str,
     written: Vec<u8>,
@@ -72,7 +72,7 @@ fn policy() -> VirtualPolicy {
     }
 }
 
-/// Writes to the file of a zone that a label names, and answers what it reads then.
+/// Writes to the file of a zone that a label names, and returns the answer and the new value.
 fn answer(zone: &mut Zone, file: &str, written: &[u8]) -> (Result<(), Errno>, u64) {
     match file {
         "power" => (zone.write_power_limit(0, written), zone.power_limit_uw(0)),
@@ -88,7 +88,8 @@ fn zones_and_policies_answer_what_the_kernel_answered() {
         let mut open = zone(RegisterLock::Open);
         let mut locked =
             zone(if series == "6.1" { RegisterLock::WindowIgnored } else { RegisterLock::WindowRefused });
-        // On a machine whose locked register says nothing, and on one where it faults, which 6.1 does not pass on.
+        // A machine whose locked register ignores writes, and one where the write faults, which Linux 6.1 does not
+        // report.
         let mut late = zone(RegisterLock::LateIgnored);
         let mut late_and_faulting =
             zone(if series == "6.1" { RegisterLock::LateIgnored } else { RegisterLock::LateRefused });
@@ -112,7 +113,7 @@ fn zones_and_policies_answer_what_the_kernel_answered() {
                     }
                     "range" => assert_eq!(Units::XEON.energy_range_uj(), number()),
                     "frequency" => {
-                        // The rig reads numbers as 6.1 does; whoever writes digits sees no difference.
+                        // The rig parses numbers as 6.1 does; for texts of digits there is no difference.
                         if series != "6.1" && written.ends_with(b"xyz") {
                             continue;
                         }

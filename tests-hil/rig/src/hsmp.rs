@@ -1,7 +1,7 @@
-//! `/dev/hsmp`: messages to the firmware of EPYC sockets, as the kernel's driver carries them out.
+//! `/dev/hsmp`: messages to the firmware of EPYC sockets, as the kernel's driver executes them.
 //!
-//! Of the messages it knows those about a socket's power. Sockets are the machine's hwmon devices of that driver, in
-//! order; the firmware behind both is the same.
+//! It supports the messages about a socket's power. The sockets are the machine's hwmon devices of that driver, in
+//! order; both interfaces reach the same firmware.
 
 use crate::hwmon::HwmonChip;
 use crate::machine::{RigMachine, Shared};
@@ -20,15 +20,15 @@ pub const SET_LIMIT: u32 = 5;
 pub const GET_LIMIT: u32 = 6;
 /// The largest power limit, in milliwatts.
 pub const GET_LIMIT_MAX: u32 = 7;
-/// Numbers from here on are none.
+/// Message numbers from here on do not exist.
 const MESSAGES: u32 = 0x27;
 
-/// For what `/dev/hsmp` was opened.
+/// The access mode of an open `/dev/hsmp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HsmpOpenMode {
-    /// To ask only.
+    /// Only messages that read.
     Read,
-    /// To set only.
+    /// Only messages that set.
     Write,
     /// Both.
     Both,
@@ -37,15 +37,15 @@ pub enum HsmpOpenMode {
 /// `struct hsmp_message`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HsmpRequest {
-    /// Which message.
+    /// The message number.
     pub id: u32,
-    /// How many arguments it comes with.
+    /// The number of arguments.
     pub arguments: u16,
-    /// How many words of answer are wanted.
+    /// The number of answer words.
     pub answers: u16,
-    /// Arguments, then answers.
+    /// The arguments, replaced by the answers.
     pub words: [u32; 8],
-    /// Which socket.
+    /// The socket.
     pub socket: u16,
 }
 
@@ -91,7 +91,7 @@ pub(crate) fn ioctl(machine: &Shared, mode: u64, command: u32, data: &[u8]) -> R
     Ok(message.bytes())
 }
 
-/// What the driver checks before it asks the firmware. Gives the place of the socket among the hwmon devices.
+/// The driver's checks before it calls the firmware. Returns the index of the socket among the hwmon devices.
 pub(crate) fn admit(
     machine: &RigMachine,
     message: &HsmpRequest,
@@ -118,7 +118,7 @@ pub(crate) fn admit(
     machine.hwmon(at).map(|_| at)
 }
 
-/// What the firmware does.
+/// The firmware's part.
 pub(crate) fn carry_out(machine: &mut RigMachine, at: usize, message: &mut HsmpRequest) -> Result<(), Errno> {
     let milliwatts = |microwatts: u64| u32::try_from(microwatts / 1000).unwrap_or(u32::MAX);
     let slot = machine.hwmon(at)?;

@@ -3,86 +3,87 @@
 use crate::number::{Errno, kstrtou32, kstrtou64};
 use libc::{EINVAL, EPERM};
 
-/// The largest that the register of an Intel GPU's limit holds, in microwatts: it stands for a limit that is off.
+/// The largest value of the register for an Intel GPU's limit, in microwatts. It means that the limit is off.
 pub const OFF_UW: u64 = 4_095_875_000;
 /// One step of that register.
 const STEP_UW: u64 = 125_000;
 
-/// What answers behind `power1_cap`.
+/// The kind of device behind `power1_cap`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HwmonChip {
-    /// A GPU's firmware: whole watts within its range.
+    /// A GPU's firmware: whole watts in its range.
     Amdgpu {
-        /// Whether the kernel refuses what is below the minimum (6.7 and later); before, it reports 0 and looks away.
+        /// Whether the kernel refuses values below the minimum (6.7 and later); earlier kernels report 0 and ignore
+        /// them.
         checks_min: bool,
     },
-    /// A GPU of a virtual machine: no cap is taken.
+    /// A GPU in a virtual machine: it accepts no cap.
     VirtualFunction,
-    /// An EPYC socket: what is above the maximum is clipped.
+    /// An EPYC socket: values above the maximum are clipped.
     Hsmp,
     /// A GPU of Intel's drivers: `powerN_max`.
     Intel(IntelGpu),
 }
 
-/// How a GPU of Intel answers.
+/// The behaviour of an Intel GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IntelGpu {
-    /// Whose limit and counter it shows: 1 the card's, 2 the package's.
+    /// The channel of its limit: 1 for the card, 2 for the package.
     pub limit: u8,
-    /// The same, of its counter.
+    /// The channel of its energy counter.
     pub energy: u8,
-    /// Whether the limits are behind the firmware's mailbox: then the rated one is the limit that is in force, and none
-    /// is above that of the boot.
+    /// Whether the limits are behind the firmware's mailbox: then the rated limit is the one in force, and no limit
+    /// can be above the one at boot.
     pub mailbox: bool,
-    /// What comes of switching the limit off.
+    /// The effect of switching the limit off.
     pub switch: Switch,
-    /// Whether the register is locked: a write is taken and changes nothing.
+    /// Whether the register is locked: writes are accepted and ignored.
     pub locked: bool,
 }
 
-/// What comes of writing 0 to a limit.
+/// The effect of writing 0 to a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
-    /// It is off.
+    /// The limit is off.
     Off,
-    /// The hardware does not do that, and the driver answers with this number.
+    /// The hardware does not support it, and the driver returns this error.
     Refused(Errno),
-    /// The driver switches it on again at 0 W, which reads as one that is off (xe before 6.16).
+    /// The driver switches the limit on again at 0 W, which reads like a limit that is off (xe before 6.16).
     Nothing,
 }
 
 /// One hwmon device.
 #[derive(Clone, Debug)]
 pub struct HwmonDevice {
-    /// What answers.
+    /// The kind of device.
     pub device: HwmonChip,
     /// The cap in force, in microwatts.
     pub cap_uw: u64,
-    /// `power1_cap_min`; an HSMP socket shows none.
+    /// `power1_cap_min`; an HSMP socket has none.
     pub min_uw: u64,
-    /// `power1_cap_max`; 0 on the secondary die of a module, which takes no cap.
+    /// `power1_cap_max`; 0 on the secondary die of a module, which accepts no cap.
     pub max_uw: u64,
     /// `power1_cap_default`.
     pub default_uw: u64,
-    /// A limit that a management controller set: the most constraining one wins.
+    /// A limit that a management controller has set. The lowest limit applies.
     pub out_of_band_uw: Option<u64>,
     /// The device is being reset or is suspended.
     pub in_reset: bool,
     /// The firmware does not answer: files read as an empty line.
     pub silent: bool,
-    /// The device sleeps (runtime power management), until somebody reads or writes one of its numbers.
+    /// The device is suspended (runtime power management) until one of its numbers is read or written.
     pub asleep: bool,
 }
 
 impl HwmonDevice {
-    /// What the file of the limit reads.
+    /// The content of the limit's file.
     #[must_use]
     pub fn cap(&self) -> String {
-        // One that is off reads as 0.
+        // A limit that is off reads as 0.
         self.number(if self.is_off() { 0 } else { self.cap_in_force_uw() })
     }
 
-    /// What `powerN_rated_max` reads.
+    /// The content of `powerN_rated_max`.
     #[must_use]
     pub fn rated(&self) -> String {
         let follows =
@@ -94,23 +95,24 @@ impl HwmonDevice {
         matches!(self.device, HwmonChip::Intel(_)) && self.cap_uw == OFF_UW
     }
 
-    /// The most constraining of the limits that were set.
+    /// The lowest of the limits that were set.
     #[must_use]
     pub fn cap_in_force_uw(&self) -> u64 {
-        // Whatever the register of an Intel GPU holds, the driver shows what the card does, where the card says both ends.
+        // For an Intel GPU that reports both ends of its range, the driver shows the limit that the card applies,
+        // whatever is in the register.
         let says = self.min_uw > 0 && self.max_uw > 0;
         let clamps = matches!(self.device, HwmonChip::Intel(_)) && says && !self.is_off();
         let cap_uw = if clamps { self.cap_uw.clamp(self.min_uw, self.max_uw) } else { self.cap_uw };
         self.out_of_band_uw.map_or(cap_uw, |other| other.min(cap_uw))
     }
 
-    /// A file with a number, or the empty line of a device that does not answer.
+    /// The content of a file with a number; an empty line if the device does not answer.
     #[must_use]
     pub fn number(&self, value: u64) -> String {
         if self.silent { "\n".to_owned() } else { format!("{value}\n") }
     }
 
-    /// Writes the file of the limit.
+    /// Writes to the limit's file.
     ///
     /// # Errors
     /// `EINVAL` out of range or on a virtual function, `ERANGE` beyond 32 bits, `EPERM` while in reset.
@@ -138,7 +140,7 @@ impl HwmonDevice {
             (0, Switch::Refused(errno)) => return Err(errno),
             (0, Switch::Off) => OFF_UW,
             (0, Switch::Nothing) => 0,
-            // To the nearest step of the register, of which the mailbox takes no more than at boot.
+            // Round to the nearest step of the register. The mailbox accepts no more than at boot.
             (_, _) => {
                 let raw = value.saturating_add(STEP_UW / 2) / STEP_UW * STEP_UW;
                 raw.min(if intel.mailbox { self.default_uw } else { OFF_UW - STEP_UW })

@@ -1,4 +1,4 @@
-//! Which files a machine shows: the layout of sysfs and /dev/cpu, as the drivers lay it out.
+//! The files of a machine: the layout of sysfs and /dev/cpu, as the drivers create it.
 
 use crate::hwmon::{HwmonChip, IntelGpu};
 use crate::library::{NVML, ROCM};
@@ -7,16 +7,17 @@ use crate::nvidia::{self, CardFile};
 use crate::rocm::{self, is_gpu};
 use crate::tree::FileTree;
 
-/// Where powercap keeps its zones; the class folder holds links only, flat.
+/// The folder of powercap's zones; the class folder contains only links, without subfolders.
 const POWERCAP: &str = "sys/devices/virtual/powercap";
 const POWERCAP_CLASS: &str = "sys/class/powercap";
 const CPU: &str = "sys/devices/system/cpu";
-/// The permission bits of the drivers: energy is for root alone since a side channel was found in it.
+/// The permission bits that the drivers use. Only root can read energy, because it can be used for a side-channel
+/// attack.
 const ROOT_ONLY: u16 = 0o400;
 const READ: u16 = 0o444;
 const WRITE: u16 = 0o644;
 
-/// Every file of a machine as it stands now.
+/// All files of a machine in its current state.
 #[must_use]
 pub(crate) fn files(machine: &RigMachine) -> FileTree {
     let mut tree = FileTree::new();
@@ -112,7 +113,7 @@ fn cpufreq(machine: &RigMachine, tree: &mut FileTree) {
     topology(machine, tree);
 }
 
-/// An offline processor has no topology, and is no sibling.
+/// An offline processor has no topology and is not listed as a sibling.
 fn topology(machine: &RigMachine, tree: &mut FileTree) {
     let online = |cpu: &usize| !machine.offline.contains(cpu);
     let dies = machine.dies();
@@ -135,7 +136,7 @@ fn topology(machine: &RigMachine, tree: &mut FileTree) {
     }
 }
 
-/// Ascending numbers as the kernel lists processors: `0-3,8`.
+/// Ascending numbers in the kernel's list format: `0-3,8`.
 fn ranges(numbers: impl Iterator<Item = usize>) -> String {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for number in numbers {
@@ -159,7 +160,7 @@ fn hwmon(machine: &RigMachine, tree: &mut FileTree) {
         slot.present && if is_gpu(slot) { machine.gpus_in_hwmon } else { machine.hsmp_in_hwmon }
     };
     for (at, slot) in machine.hwmons.iter().enumerate().filter(|(_, slot)| registered(slot)) {
-        // The number is whatever was free at probe time; the device behind it is what stays.
+        // The number is the first free one at probe time; only the device behind it is stable.
         let number = machine.hwmon_base + at;
         let folder = format!("{}/hwmon/hwmon{number}", slot.device_path);
         tree.link(&format!("sys/class/hwmon/hwmon{number}"), format!("../../../{folder}"));
@@ -185,7 +186,7 @@ fn hwmon(machine: &RigMachine, tree: &mut FileTree) {
     }
 }
 
-/// What the drivers i915 and xe show of a GPU: the limit and the counter of its card or of its package.
+/// The files of i915 and xe for a GPU: the limit and the counter of its card or of its package.
 fn intel_gpu(at: usize, intel: IntelGpu, folder: &str, tree: &mut FileTree) {
     let IntelGpu { limit, energy, .. } = intel;
     let label = |channel| if channel == 1 { "card\n" } else { "pkg\n" };
@@ -205,7 +206,7 @@ fn intel_gpu(at: usize, intel: IntelGpu, folder: &str, tree: &mut FileTree) {
     );
 }
 
-/// The GPUs on their bus, whatever else is seen of them.
+/// The GPUs on their bus, also if nothing else of them is visible.
 fn bus(machine: &RigMachine, tree: &mut FileTree) {
     for (at, slot) in machine.hwmons.iter().enumerate().filter(|(_, slot)| slot.present && is_gpu(slot)) {
         let path = &slot.device_path;
@@ -216,7 +217,7 @@ fn bus(machine: &RigMachine, tree: &mut FileTree) {
     }
 }
 
-/// What `nvml-stub` reads, and a link to it.
+/// The files for `nvml-stub`, and a link to the stub.
 fn nvidia(machine: &RigMachine, tree: &mut FileTree) {
     if machine.nvidia.cards.is_empty() {
         return;
@@ -269,7 +270,7 @@ fn nvidia(machine: &RigMachine, tree: &mut FileTree) {
     }
 }
 
-/// What `rocm-stub` reads, and a link to it.
+/// The files for `rocm-stub`, and a link to the stub.
 fn rocm(machine: &RigMachine, tree: &mut FileTree) {
     let order = machine.rocm_order();
     if order.is_empty() {
@@ -303,7 +304,7 @@ fn rocm(machine: &RigMachine, tree: &mut FileTree) {
     }
 }
 
-/// A library, which finds its folder as one beside it.
+/// Links a library, which finds its folder beside it.
 fn library(machine: &RigMachine, tree: &mut FileTree, name: &str, folder: &str) {
     if let Some(copies) = &machine.libraries {
         tree.link(&format!("lib/{name}"), copies.join(name).display().to_string());

@@ -1,4 +1,5 @@
-//! Virtual power hardware: what the Linux drivers show of it, oddities and error numbers included, with a plant behind.
+//! Virtual power hardware: the interface of the Linux drivers, including their peculiarities and error numbers, on a
+//! simulated plant.
 #![forbid(unsafe_code)]
 
 pub mod cpufreq;

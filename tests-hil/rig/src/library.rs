@@ -1,24 +1,25 @@
-//! The stub libraries of a mounted machine: copies in a folder of its own, to which links in the mounted tree lead.
+//! The stub libraries of a mounted machine: copies in a separate folder, to which links in the mounted tree point.
 //!
-//! A copy, as the loader takes two names of one file for one library, and each machine needs its own. A real file and
-//! not one of the mounted tree, as a program that has it loaded would be killed when the tree is unmounted.
+//! They are copies, because the loader takes two names of one file for one library, and each machine needs its own.
+//! They are outside the mounted tree, because a program that has loaded a library from it would be killed when the
+//! tree is unmounted.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// The name of the NVIDIA library in the folder `lib` of the mounted tree.
 pub const NVML: &str = "libnvidia-ml.so.1";
-/// The name of the ROCm SMI library there.
+/// The name of the ROCm SMI library in that folder.
 pub const ROCM: &str = "librocm_smi64.so";
 
-/// Copies that go away when this is dropped.
+/// Copies that are removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Libraries {
     folder: PathBuf,
 }
 
 impl Libraries {
-    /// Copies the libraries of these packages, each under its name; nothing where there are none.
+    /// Copies the libraries of these packages under their names; `None` if there are no packages.
     pub(crate) fn copy(packages: &[(&str, &str)]) -> io::Result<Option<Self>> {
         if packages.is_empty() {
             return Ok(None);
@@ -35,7 +36,7 @@ impl Libraries {
     }
 }
 
-/// A folder that nobody else has.
+/// Creates a unique folder.
 fn own_folder() -> io::Result<PathBuf> {
     for number in 0..u32::MAX {
         let folder = std::env::temp_dir().join(format!("rig-libraries-{}-{number}", std::process::id()));
@@ -49,7 +50,7 @@ fn own_folder() -> io::Result<PathBuf> {
 
 impl Drop for Libraries {
     fn drop(&mut self) {
-        // What is left behind is in the folder for temporary files.
+        // If removing fails, the rest stays in the folder for temporary files.
         let _left = std::fs::remove_dir_all(&self.folder);
     }
 }

@@ -1,4 +1,4 @@
-//! A virtual machine room: zones, policies and hwmon devices with a plant behind them, a clock, and scripted faults.
+//! A virtual machine: zones, policies and hwmon devices on a plant, with a clock and scripted faults.
 
 use crate::cpufreq::VirtualPolicy;
 use crate::faults::{Direction, Effect, Faults};
@@ -17,10 +17,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A window longer than this is as good as this one; registers can say 27 hours.
+/// Longer windows are treated as this long; a register can express 27 hours.
 const WINDOW_MAX_S: f64 = 1000.0;
 
-/// What a virtual file stands for.
+/// The attribute behind a virtual file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum VirtualAttribute {
     /// A text that never changes.
@@ -41,29 +41,29 @@ pub enum VirtualAttribute {
     CurFreq(usize),
     /// A policy's `cpuinfo_avg_freq`.
     AvgFreq(usize),
-    /// A text of a policy, which like all its files answers nothing while all its processors are offline.
+    /// A text of a policy. Like all its files, it cannot be read while all its processors are offline.
     PolicyText(usize, String),
-    /// The switch of turbo, `intel_pstate/no_turbo`.
+    /// The turbo switch, `intel_pstate/no_turbo`.
     NoTurbo,
     /// A processor's registers.
     Msr(usize),
     /// A hwmon device's `power1_cap`.
     Cap(usize),
-    /// One of its other numbers.
+    /// Another number of a hwmon device.
     Power(usize, PowerFile),
-    /// Its `power/runtime_status`.
+    /// `power/runtime_status` of a hwmon device.
     RuntimeStatus(usize),
-    /// `/dev/hsmp`, which is neither read nor written.
+    /// `/dev/hsmp`, which can be neither read nor written.
     Hsmp,
-    /// A message of `/dev/hsmp` to the socket of a hwmon device. No file, but a place for faults to strike: the reading
-    /// messages as reads, the one that sets as a write.
+    /// A message of `/dev/hsmp` to the socket of a hwmon device. It is not a file, but faults can be set on it:
+    /// messages that read count as reads, the one that sets as a write.
     HsmpMessage(usize, u32),
-    /// A number of an NVIDIA card that moves.
+    /// A changing number of an NVIDIA card.
     Nvml(usize, CardFile),
-    /// A function of the NVIDIA library, of a card or of all of them: what it answers before it does anything, 0 for
-    /// going on. Each call reads it once.
+    /// A function of the NVIDIA library, for a card or for all of them: the code that it returns before it does
+    /// anything, or 0 to continue. Each call reads it once.
     NvmlCall(Option<usize>, &'static str),
-    /// A function of the ROCm SMI library, of the GPU that is this hwmon device, or `init`; as above.
+    /// A function of the ROCm SMI library for the GPU with this hwmon device, or `init`; otherwise as above.
     RocmCall(Option<usize>, &'static str),
 }
 
@@ -84,44 +84,44 @@ pub enum PowerFile {
     Energy,
 }
 
-/// What feeds a zone's counter and what its limit holds.
+/// The part of the plant that a zone measures and limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Feeds {
     /// A package of the plant.
     Package(usize),
     /// The whole plant: psys.
     Platform,
-    /// A part of a package that the plant does not tell apart: so many hundredths of the package's energy.
+    /// A part of a package that the plant does not model: this many hundredths of the package's energy.
     Share(usize, u64),
 }
 
-/// A zone and where it stands.
+/// A zone and its place in the hierarchy.
 #[derive(Clone, Debug)]
 pub struct ZoneSlot {
-    /// The registers.
+    /// Its registers.
     pub zone: Zone,
-    /// What it measures.
+    /// The part that it measures.
     pub feeds: Feeds,
-    /// Which control type it belongs to, `intel-rapl`.
+    /// Its control type, such as `intel-rapl`.
     pub control_type: &'static str,
-    /// The zone it is part of.
+    /// Its parent zone.
     pub parent: Option<usize>,
     /// False while the last processor of its package is offline.
     pub present: bool,
 }
 
-/// Where a logical processor sits.
+/// The location of a logical processor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CpuLocation {
     /// Its package.
     pub package: usize,
     /// Its die in the package.
     pub die: usize,
-    /// Its core in the package; siblings share it.
+    /// Its core in the package. Siblings have the same core.
     pub core: usize,
 }
 
-/// A hwmon device and where it stands.
+/// A hwmon device and its location.
 #[derive(Clone, Debug)]
 pub struct HwmonSlot {
     /// The attributes.
@@ -130,38 +130,39 @@ pub struct HwmonSlot {
     pub name: &'static str,
     /// The device's folder, `sys/devices/pci0000:00/0000:03:00.0`.
     pub device_path: String,
-    /// What it measures and caps.
+    /// The part of the plant that it measures and caps.
     pub feeds: PlantDomain,
-    /// False while its driver is unbound from it.
+    /// False while no driver is bound to it.
     pub present: bool,
 }
 
-/// Where the machine's time comes from.
+/// The time source of a machine.
 #[derive(Clone, Copy, Debug)]
 pub enum RigTime {
-    /// Real time, so many times as fast.
+    /// Real time, multiplied by this factor.
     Real(f64),
-    /// Time that a test moves.
+    /// Time that a test advances.
     Manual,
 }
 
-/// The parts that a machine is built of.
+/// The parts of which a machine is built.
 pub struct MachineParts {
-    /// The physics.
+    /// The physical model.
     pub plant: Plant,
     /// Its zones.
     pub zones: Vec<ZoneSlot>,
-    /// Its frequency policies, in the order of the plant's.
+    /// Its frequency policies, in the plant's order.
     pub policies: Vec<VirtualPolicy>,
     /// Its hwmon devices.
     pub hwmons: Vec<HwmonSlot>,
     /// Its logical processors.
     pub cpus: Vec<CpuLocation>,
-    /// Whether and how registers can be written; none without an msr driver.
+    /// Whether and how registers can be written; `None` without an msr driver.
     pub msr: Option<Writes>,
 }
 
-/// Who is told of every write that a file took: the file, what was written, and the zones as they are then.
+/// A function that is called for every write that a file accepts, with the file, the written data, and the resulting
+/// zones.
 type Watcher = Box<dyn FnMut(&VirtualAttribute, &[u8], &[ZoneSlot]) + Send>;
 
 /// The machine.
@@ -174,25 +175,25 @@ pub struct RigMachine {
     pub(crate) msr: Option<Writes>,
     /// The processors that are offline.
     pub(crate) offline: BTreeSet<usize>,
-    /// The zones that went with the last processor of their package.
+    /// The zones that were removed with the last processor of their package.
     unplugged: BTreeSet<usize>,
-    /// Whether `die_id` counts over the machine, as it does since Linux 6.9.
+    /// Whether `die_id` is counted over the whole machine, as since Linux 6.9.
     pub(crate) dies_over_the_machine: bool,
-    /// How often the cpufreq driver was loaded anew, each time with new files.
+    /// How often the cpufreq driver was reloaded. Each reload creates new files.
     cpufreq_loads: u64,
-    /// The number that the first hwmon device got at probe time.
+    /// The number of the first hwmon device, assigned at probe time.
     pub(crate) hwmon_base: usize,
     /// False while the powercap driver is not loaded.
     pub(crate) powercap_loaded: bool,
     watcher: Option<Watcher>,
-    /// Whether the HSMP driver is so new that it registers its sockets with hwmon.
+    /// Whether the HSMP driver is new enough to register its sockets with hwmon.
     pub(crate) hsmp_in_hwmon: bool,
-    /// Whether the GPUs' hwmon devices can be seen.
+    /// Whether the GPUs' hwmon devices are visible.
     pub(crate) gpus_in_hwmon: bool,
-    /// Whether the ROCm SMI library lists its GPUs from the last to the first.
+    /// Whether the ROCm SMI library lists its GPUs in reverse order.
     pub(crate) rocm_turned: bool,
     pub(crate) nvidia: nvidia::Driver,
-    /// Where the copies of the stub libraries are, while the machine is mounted.
+    /// The folder with the copies of the stub libraries, while the machine is mounted.
     pub(crate) libraries: Option<PathBuf>,
     faults: Faults,
     tree: FileTree,
@@ -202,7 +203,7 @@ pub struct RigMachine {
 }
 
 impl RigMachine {
-    /// A machine of these parts, on this clock.
+    /// A machine of these parts, with this time source.
     #[must_use]
     #[expect(
         clippy::disallowed_methods,
@@ -239,30 +240,30 @@ impl RigMachine {
         machine
     }
 
-    /// The files as they stand now.
+    /// The current files.
     #[must_use]
     pub fn tree(&self) -> &FileTree {
         &self.tree
     }
 
-    /// The physics, to put load on it and to see what is true.
+    /// The plant, to set its load and to read the true values.
     pub fn plant(&mut self) -> &mut Plant {
         &mut self.plant
     }
 
-    /// What is to go wrong.
+    /// The scripted faults.
     pub fn faults(&mut self) -> &mut Faults {
         &mut self.faults
     }
 
-    /// The frequency policies as they are.
+    /// The current frequency policies.
     #[must_use]
     pub fn policies(&self) -> &[VirtualPolicy] {
         &self.policies
     }
 
-    /// Changes the hardware behind the driver's back (a BIOS, another writer, hot-plug), and lets files and physics
-    /// follow.
+    /// Changes the hardware without the driver's knowledge (a BIOS, another writer, hot-plug), and updates files and
+    /// plant.
     pub fn change(
         &mut self,
         by: impl FnOnce(&mut Vec<ZoneSlot>, &mut Vec<VirtualPolicy>, &mut Vec<HwmonSlot>),
@@ -271,7 +272,7 @@ impl RigMachine {
         self.settle();
     }
 
-    /// Takes a processor offline or online, its policy with that one's last processor, and the zones of its package with
+    /// Takes a processor offline or online. A policy goes offline with its last processor, and a package's zones with
     /// the package's last one.
     pub fn set_online(&mut self, cpu: usize, online: bool) {
         if online {
@@ -288,13 +289,14 @@ impl RigMachine {
         self.settle();
     }
 
-    /// The packages, or dies, that have registers of their own, in the order of the plant's packages.
+    /// The packages, or dies, with registers of their own, in the order of the plant's packages.
     pub(crate) fn dies(&self) -> Vec<(usize, usize)> {
         let dies: BTreeSet<_> = self.cpus.iter().map(|place| (place.package, place.die)).collect();
         dies.into_iter().collect()
     }
 
-    /// Lets the zones of a package follow its processors. What belongs to no package is the first one's.
+    /// Updates the zones of a package after a change of its processors. Zones without a package belong to the first
+    /// one.
     fn plug(&mut self, CpuLocation { package, die, .. }: CpuLocation) {
         let number = self.dies().iter().position(|&other| other == (package, die)).unwrap_or(0);
         let mut cpus = self.cpus.iter().enumerate();
@@ -319,25 +321,25 @@ impl RigMachine {
         }
     }
 
-    /// Loads the cpufreq driver anew: limits are lost, and whoever has a file open has nothing.
+    /// Reloads the cpufreq driver: limits are lost, and open files become invalid.
     pub fn reload_cpufreq(&mut self) {
         self.policies.iter_mut().for_each(VirtualPolicy::reload);
         self.cpufreq_loads += 1;
         self.settle();
     }
 
-    /// Which of several files that were at a path one after the other is there now.
+    /// The number of the file that is currently at a path, if it was replaced.
     pub(crate) fn edition(&self, path: &str) -> u64 {
         if path.starts_with("sys/devices/system/cpu/cpufreq/") { self.cpufreq_loads } else { 0 }
     }
 
-    /// Probes the hwmon devices anew, which numbers them anew.
+    /// Probes the hwmon devices again, which changes their numbers.
     pub fn renumber_hwmons(&mut self, base: usize) {
         self.hwmon_base = base;
         self.settle();
     }
 
-    /// Loads or unloads the powercap driver; without it the registers alone are left, with the limits switched off.
+    /// Loads or unloads the powercap driver. Without it only the registers remain, with the limits switched off.
     pub fn load_powercap(&mut self, loaded: bool) {
         if loaded != self.powercap_loaded {
             let meet = if loaded { Zone::arrive } else { Zone::leave };
@@ -347,18 +349,19 @@ impl RigMachine {
         self.settle();
     }
 
-    /// Makes it a machine that was booted without the powercap driver: the registers are as the firmware set them.
+    /// Turns it into a machine that was booted without the powercap driver: the registers are as the firmware has set
+    /// them.
     pub fn boot_without_powercap(&mut self) {
         self.powercap_loaded = false;
         self.settle();
     }
 
-    /// Tells `watcher` of every write that a file takes from now on.
+    /// Calls `watcher` for every write that a file accepts from now on.
     pub fn watch(&mut self, watcher: impl FnMut(&VirtualAttribute, &[u8], &[ZoneSlot]) + Send + 'static) {
         self.watcher = Some(Box::new(watcher));
     }
 
-    /// The zones as they are.
+    /// The current zones.
     #[must_use]
     pub fn zones(&self) -> &[ZoneSlot] {
         &self.zones
@@ -369,13 +372,13 @@ impl RigMachine {
         self.hwmons.iter().map(|slot| slot.hwmon.cap_in_force_uw())
     }
 
-    /// Gives the machine an HSMP driver from before it knew hwmon: there is only `/dev/hsmp`.
+    /// Replaces the HSMP driver by one without hwmon support: only `/dev/hsmp` exists.
     pub fn age_hsmp_driver(&mut self) {
         self.hsmp_in_hwmon = false;
         self.settle();
     }
 
-    /// Lets time pass on a manual clock.
+    /// Advances a manual clock.
     pub fn advance(&mut self, by: Duration) {
         self.plant.advance(Micros::new(u64::try_from(by.as_micros()).unwrap_or(u64::MAX)));
     }
@@ -388,13 +391,13 @@ impl RigMachine {
         }
     }
 
-    /// Lets the files and the physics follow the registers.
+    /// Updates the files and the plant from the registers.
     pub(crate) fn settle(&mut self) {
         self.tree = crate::layout::files(self);
         self.drive();
     }
 
-    /// Sets on the plant what the registers say. Of several limits on one package the lowest holds.
+    /// Applies the registers to the plant. If a package has several limits, the lowest one applies.
     fn drive(&mut self) {
         for package in 0..self.plant.packages() {
             for (term, name) in [(PowerLimitTerm::Long, "long_term"), (PowerLimitTerm::Short, "short_term")] {
@@ -425,7 +428,7 @@ impl RigMachine {
         }
     }
 
-    /// The cap of a package that its own firmware holds, over a time in which nobody sees it miss.
+    /// The cap of a package that its own firmware enforces, over a window that is too short for an observable excess.
     fn socket_cap(&self, package: usize) -> Option<(u64, u64)> {
         const WINDOW_US: u64 = 10_000;
         let socket =
@@ -489,7 +492,7 @@ impl RigMachine {
         self.hwmons.get(at).filter(|slot| slot.present).ok_or(ENODEV)
     }
 
-    /// To read or write a number of a device wakes it.
+    /// Reading or writing a number of a device wakes it.
     fn wake(&mut self, attribute: &VirtualAttribute) {
         if let VirtualAttribute::Cap(at) | VirtualAttribute::Power(at, _) = attribute
             && let Some(slot) = self.hwmons.get_mut(*at)
@@ -498,7 +501,7 @@ impl RigMachine {
         }
     }
 
-    /// What a hwmon device draws, in microwatts.
+    /// The power of a hwmon device, in microwatts.
     pub(crate) fn drawn_uw(&self, slot: &HwmonSlot) -> u64 {
         let watts = self.plant.watts(slot.feeds).unwrap_or(0.0).max(0.0);
         u64::try_from(Duration::from_secs_f64(watts).as_micros()).unwrap_or(u64::MAX)
@@ -509,7 +512,7 @@ impl RigMachine {
         let hwmon = &slot.hwmon;
         Ok(hwmon.number(match file {
             PowerFile::Rated => return Ok(hwmon.rated()),
-            // The driver's sum began before the machine's clock.
+            // The driver's sum started before the machine's clock, so it is never 0.
             PowerFile::Energy => self.plant.energy(slot.feeds).map_or(0, |energy| energy.get() + 1),
             PowerFile::Average => self.drawn_uw(slot),
             PowerFile::Min => hwmon.min_uw,
@@ -581,14 +584,14 @@ impl Shared {
         Self(Arc::new(Mutex::new(machine)))
     }
 
-    /// The machine, brought to the present.
+    /// Locks the machine and advances it to the present.
     pub fn lock(&self) -> MutexGuard<'_, RigMachine> {
         let mut machine = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         machine.catch_up();
         machine
     }
 
-    /// Lets a fault strike. A slow file is slow without holding the machine: the others go on.
+    /// Applies a fault. A slow file does not lock the machine meanwhile, so that other files stay fast.
     #[expect(clippy::disallowed_methods, reason = "slowness is what is scripted here")]
     fn strike(&self, attribute: &VirtualAttribute, direction: Direction) -> Result<Option<Vec<u8>>, Errno> {
         let effect = self.lock().faults.strike(attribute, direction);
@@ -607,10 +610,10 @@ impl Shared {
         }
     }
 
-    /// Reads a file.
+    /// Reads a file, as the driver does.
     ///
     /// # Errors
-    /// As the driver answers.
+    /// The driver's error.
     pub fn read(&self, attribute: &VirtualAttribute, offset: u64, size: usize) -> Result<Vec<u8>, Errno> {
         let scripted = self.strike(attribute, Direction::Read)?;
         let mut machine = self.lock();
@@ -631,10 +634,10 @@ impl Shared {
         Ok(text[start..end].to_vec())
     }
 
-    /// Writes a file; the physics follows.
+    /// Writes a file, and updates the plant.
     ///
     /// # Errors
-    /// As the driver answers.
+    /// The driver's error.
     pub fn write(&self, attribute: &VirtualAttribute, offset: u64, data: &[u8]) -> Result<(), Errno> {
         self.strike(attribute, Direction::Write)?;
         let mut machine = self.lock();
@@ -648,10 +651,10 @@ impl Shared {
         Ok(())
     }
 
-    /// Carries out a message of `/dev/hsmp`, and writes the answer into it; the physics follows.
+    /// Executes a message of `/dev/hsmp`, writes the answer into it, and updates the plant.
     ///
     /// # Errors
-    /// As the driver answers.
+    /// The driver's error.
     pub fn message(&self, message: &mut hsmp::HsmpRequest, access: hsmp::HsmpOpenMode) -> Result<(), Errno> {
         let socket = hsmp::admit(&self.lock(), message, access)?;
         let direction = if message.id == hsmp::SET_LIMIT { Direction::Write } else { Direction::Read };

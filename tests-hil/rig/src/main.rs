@@ -1,4 +1,4 @@
-//! Virtual power hardware for a person: mounts a profile, puts load on it, and runs until it is interrupted.
+//! Virtual power hardware for manual use: mounts a profile, puts load on it, and runs until it is interrupted.
 #![expect(clippy::print_stdout, reason = "it talks to the person who started it")]
 
 use rig::library::{NVML, ROCM};
@@ -41,7 +41,7 @@ fn serve(build: profile::MachineBuilder, on: &Path) -> Result<(), Box<dyn std::e
     Ok(())
 }
 
-/// Says what there is to try.
+/// Prints commands to try.
 fn explain(on: &Path) {
     println!("mounted on {}; end it with Ctrl-D, or by closing standard input. Try:", on.display());
     println!("  cat {}/sys/class/powercap/intel-rapl:0/energy_uj", on.display());
@@ -62,7 +62,7 @@ fn explain(on: &Path) {
     }
 }
 
-/// Makes the folder to mount on. A rig that was killed leaves a mount behind that nobody serves any more.
+/// Creates the folder for the mount. A killed rig leaves a dead mount behind.
 fn prepare(on: &Path) -> Result<(), String> {
     let left_behind = std::fs::metadata(on).is_err_and(|error| error.raw_os_error() == Some(libc::ENOTCONN));
     if left_behind {

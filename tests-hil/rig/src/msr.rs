@@ -1,4 +1,4 @@
-//! Model-specific registers, as /dev/cpu/N/msr shows them: eight bytes at an offset that is the register's number.
+//! Model-specific registers as in /dev/cpu/N/msr: eight bytes at an offset that is the register's number.
 
 use crate::number::Errno;
 use crate::powercap::{RegisterLock, Zone};
@@ -11,21 +11,21 @@ const PACKAGE_ENERGY: u64 = 0x611;
 const PACKAGE_INFO: u64 = 0x614;
 const LOCK_BIT: u64 = 1 << 63;
 
-/// Whether and how writes pass.
+/// Whether and how registers can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writes {
-    /// They reach the register; a locked one faults.
+    /// Writes reach the register; writing to a locked one faults.
     Pass,
-    /// They reach the register; a locked one keeps its value and says nothing.
+    /// Writes reach the register; a locked one keeps its value without an error.
     PassLockSilent,
     /// `msr.allow_writes=off`, or lockdown.
     Refused,
 }
 
-/// Reads registers from `offset` on.
+/// Reads registers, starting at `offset`.
 ///
 /// # Errors
-/// `EINVAL` unless eight bytes at a time; `EIO` for a register that does not exist.
+/// `EINVAL` if the size is not a multiple of eight; `EIO` for a register that does not exist.
 pub fn read(zone: &Zone, energy_uj: u64, offset: u64, size: usize) -> Result<Vec<u8>, Errno> {
     if size == 0 || !size.is_multiple_of(8) {
         return Err(EINVAL);
@@ -46,7 +46,7 @@ pub fn read(zone: &Zone, energy_uj: u64, offset: u64, size: usize) -> Result<Vec
 /// Writes a register.
 ///
 /// # Errors
-/// `EINVAL` unless eight bytes; `EPERM` when writes are off; `EIO` when the register is locked or does not exist.
+/// `EINVAL` if it is not eight bytes; `EPERM` if writes are off; `EIO` if the register is locked or does not exist.
 pub fn write(zone: &mut Zone, writes: Writes, offset: u64, data: &[u8]) -> Result<(), Errno> {
     let value = u64::from_le_bytes(data.try_into().map_err(|_| EINVAL)?);
     if writes == Writes::Refused {
@@ -69,7 +69,7 @@ pub fn write(zone: &mut Zone, writes: Writes, offset: u64, data: &[u8]) -> Resul
         constraint.window_raw = half >> 17 & 0x7f;
     }
     if value & LOCK_BIT != 0 {
-        // Whoever has the zone at the moment does not know of it.
+        // A powercap driver that is loaded already does not know of the new lock.
         zone.lock = if writes == Writes::PassLockSilent {
             RegisterLock::LateIgnored
         } else {
@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(zone.power_limit_uw(0), 100_000_000);
     }
 
-    /// The register of the ring's silicon, less its clamp bits: 205 W over 28 s, 300 W.
+    /// The register of the ring's hardware without its clamp bits: 205 W over 28 s, 300 W.
     #[test]
     fn clamp_bits_are_bits_of_their_own_until_the_switch_is_used() {
         let mut zone = zone(RegisterLock::Open);

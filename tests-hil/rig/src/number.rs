@@ -1,4 +1,4 @@
-//! How the kernel reads numbers from text. Every oddity here was seen on the real kernel's parsers.
+//! How the kernel parses numbers. Every peculiarity here was observed on the real kernel's parsers.
 
 use libc::{EINVAL, ERANGE};
 
@@ -8,7 +8,7 @@ pub type Errno = i32;
 /// `kstrtoull(text, 10)`: an optional `+`, decimal digits, at most one newline, and nothing else.
 ///
 /// # Errors
-/// `EINVAL` for anything else, `ERANGE` for what 64 bits do not hold.
+/// `EINVAL` for anything else, `ERANGE` if it does not fit into 64 bits.
 pub fn kstrtou64(text: &[u8]) -> Result<u64, Errno> {
     let text = text.strip_suffix(b"\n").unwrap_or(text);
     let digits = text.strip_prefix(b"+").unwrap_or(text);
@@ -19,10 +19,10 @@ pub fn kstrtou64(text: &[u8]) -> Result<u64, Errno> {
     digits.parse().map_err(|_| ERANGE)
 }
 
-/// `kstrtou32`: as above, within 32 bits.
+/// `kstrtou32`: as above, with 32 bits.
 ///
 /// # Errors
-/// `EINVAL` for what is not a number, `ERANGE` for what 32 bits do not hold.
+/// `EINVAL` for an invalid number, `ERANGE` if it does not fit into 32 bits.
 pub fn kstrtou32(text: &[u8]) -> Result<u32, Errno> {
     u32::try_from(kstrtou64(text)?).map_err(|_| ERANGE)
 }
@@ -30,7 +30,7 @@ pub fn kstrtou32(text: &[u8]) -> Result<u32, Errno> {
 /// `strtobool`: decides on the first character, or on the second after an `o`.
 ///
 /// # Errors
-/// `EINVAL` for what is neither.
+/// `EINVAL` for anything else.
 pub fn strtobool(text: &[u8]) -> Result<bool, Errno> {
     match text {
         [b'y' | b'Y' | b't' | b'T' | b'1', ..] | [b'o' | b'O', b'n' | b'N', ..] => Ok(true),
@@ -39,11 +39,11 @@ pub fn strtobool(text: &[u8]) -> Result<bool, Errno> {
     }
 }
 
-/// cpufreq's `sscanf("%lu")` into a value that is then handled as 32 bits: leading digits count, what follows is
-/// ignored, and a value beyond 32 bits loses its upper half.
+/// cpufreq's `sscanf("%lu")` into a value that is then used with 32 bits: leading digits count, the rest is ignored,
+/// and a value beyond 32 bits loses its upper half.
 ///
 /// # Errors
-/// `EINVAL` when the text does not begin with a digit.
+/// `EINVAL` if the text does not begin with a digit.
 pub fn scan_u32(text: &[u8]) -> Result<u32, Errno> {
     let start = text.iter().position(|b| !b.is_ascii_whitespace()).unwrap_or(text.len());
     let digits: Vec<u8> = text[start..].iter().copied().take_while(u8::is_ascii_digit).collect();

@@ -1,13 +1,13 @@
-//! NVIDIA GPUs as the driver's library shows them: a folder `nvml` that `tests-hil/nvml-stub` reads anew at every call
-//! and writes limits into, with the plant behind.
+//! NVIDIA GPUs as the driver's library shows them: a folder `nvml` on the plant, which `tests-hil/nvml-stub` reads at
+//! every call and writes limits into.
 //!
-//! A limit out of range is refused and not clamped. The card holds itself to the lower of the limit that was set and the
-//! one that a management controller set. A reload of the driver forgets limits, begins counters at zero and voids what
-//! clients hold. The counter of energy moves ten times a second, and `nvmlDeviceGetPowerUsage` is the mean of the last
-//! second, as since Ampere.
+//! A limit out of range is refused and not clamped. The card enforces the lower of the limit that was set and the one
+//! of a management controller. A reload of the driver resets limits and counters and ends the sessions of clients.
+//! The energy counter changes ten times a second, and `nvmlDeviceGetPowerUsage` is the mean of the last second, as
+//! since Ampere.
 //!
-//! A call of the library is a place for faults ([`VirtualAttribute::NvmlCall`]): [`Fault::nvml`] lets it fail so many times,
-//! and [`Effect::Takes`](crate::faults::Effect::Takes) lets it hang.
+//! Faults can be set on calls of the library ([`VirtualAttribute::NvmlCall`]): [`Fault::nvml`] makes a call fail a
+//! number of times, and [`Effect::Takes`](crate::faults::Effect::Takes) delays it.
 
 use crate::faults::{Direction, Effect, Fault};
 use crate::machine::{RigMachine, VirtualAttribute};
@@ -17,50 +17,50 @@ use nvml_stub::code;
 use plant::{EnergyCounter, Noise, PlantDomain, PowerSensor};
 use power_units::Micros;
 
-/// How often a card brings its counter of energy up to date.
+/// How often a card updates its energy counter.
 const ENERGY_EVERY: Micros = Micros::new(100_000);
-/// Over which span a card's power is averaged.
+/// The averaging time of a card's power.
 const AVERAGED_OVER: Micros = Micros::new(1_000_000);
 
-/// One card.
+/// An NVIDIA card.
 #[derive(Clone, Debug)]
 pub struct NvidiaGpu {
-    /// What the driver calls it.
+    /// Its UUID.
     pub uuid: String,
-    /// Where it sits.
+    /// Its bus address.
     pub pci: String,
-    /// Its product's name.
+    /// Its product name.
     pub name: &'static str,
     /// Its memory.
     pub vram_mib: u64,
-    /// The smallest limit that it takes.
+    /// The smallest limit that it accepts.
     pub min_mw: u32,
-    /// The largest limit that it takes.
+    /// The largest limit that it accepts.
     pub max_mw: u32,
-    /// The limit that it starts with.
+    /// Its default limit.
     pub default_mw: u32,
-    /// The limit that was set.
+    /// Its current limit.
     pub limit_mw: u32,
-    /// A limit that a management controller set.
+    /// A limit that a management controller has set.
     pub out_of_band_mw: Option<u32>,
     /// Persistence mode.
     pub persistent: bool,
-    /// Whether a limit may be set by who asks; not in a virtual GPU, nor for anybody but root.
+    /// Whether the caller may set a limit; false in a virtual GPU, and for users other than root.
     pub settable: bool,
-    /// What every function answers for it, by the numbers of nvml.h: 15 when it fell off the bus.
+    /// The code that every function returns for it, by the numbers of nvml.h: 15 after it fell off the bus.
     pub answers: Option<u32>,
-    /// Which GPU of the plant it is.
+    /// The index of its GPU in the plant.
     pub feeds: usize,
-    /// How many links lead to a switch.
+    /// The number of links to switches.
     pub links: usize,
-    /// False while it is not on the bus.
+    /// False while it is missing from the bus.
     pub present: bool,
-    /// The energy at the last load of the driver.
+    /// The energy at the last load of the driver, where its counter starts.
     counted_from_uj: u64,
 }
 
 impl NvidiaGpu {
-    /// An H100 of the SXM kind, so many of which are in a machine.
+    /// An H100 SXM with this number, as in machines with several of them.
     #[must_use]
     pub fn h100(number: usize) -> Self {
         Self {
@@ -83,22 +83,22 @@ impl NvidiaGpu {
         }
     }
 
-    /// What the card holds itself to.
+    /// The limit that the card enforces.
     #[must_use]
     pub fn enforced_mw(&self) -> u32 {
         self.out_of_band_mw.map_or(self.limit_mw, |other| other.min(self.limit_mw))
     }
 
-    /// Its links as the stub reads them, each to a switch of its own.
+    /// Its links in the stub's format, each to a separate switch.
     pub(crate) fn nvlinks(&self) -> String {
         (0..self.links).map(|link| format!("{link} 1 00000000:{:02X}:00.0 2\n", 0xa0 + link)).collect()
     }
 }
 
-/// The numbers of a card that move.
+/// The changing numbers of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CardFile {
-    /// The limit that was set; it is written, too.
+    /// The limit that was set; it can be written.
     Limit,
     /// Energy since the driver was loaded.
     Energy,
@@ -108,7 +108,7 @@ pub enum CardFile {
     Instant,
     /// The temperature of the die.
     Celsius,
-    /// For how much of the time it computes.
+    /// The percentage of time in which it computes.
     Busy,
 }
 
@@ -116,33 +116,33 @@ pub enum CardFile {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Driver {
     pub(crate) cards: Vec<NvidiaGpu>,
-    /// The cards by their index.
+    /// The cards in the order of their indices.
     pub(crate) order: Vec<usize>,
     pub(crate) unloaded: bool,
-    /// How often clients lost what they held.
+    /// How often the sessions of clients were ended.
     pub(crate) epoch: u64,
 }
 
-/// The name of a card's folder, which nobody but the stub sees.
+/// The name of a card's folder, which only the stub uses.
 pub(crate) fn folder(at: usize) -> String {
     format!("card{at}")
 }
 
 impl RigMachine {
-    /// Puts NVIDIA cards into the machine, and loads their driver.
+    /// Adds NVIDIA cards to the machine, and loads their driver.
     pub fn install_nvidia(&mut self, cards: Vec<NvidiaGpu>) {
         self.nvidia = Driver { order: (0..cards.len()).collect(), cards, ..Driver::default() };
         self.settle();
     }
 
-    /// The NVIDIA cards as they are.
+    /// The current NVIDIA cards.
     #[must_use]
     pub fn nvidia(&self) -> &[NvidiaGpu] {
         &self.nvidia.cards
     }
 
-    /// Changes a card behind the driver's back (a management controller, another writer, a fall off the bus), and lets
-    /// files and physics follow. A card that is not there is not changed.
+    /// Changes a card without the driver's knowledge (a management controller, another writer, a fall off the bus),
+    /// and updates files and plant. A card that does not exist is ignored.
     pub fn change_nvidia(&mut self, at: usize, by: impl FnOnce(&mut NvidiaGpu)) {
         self.nvidia.cards.get_mut(at).map(by);
         self.settle();
@@ -154,14 +154,14 @@ impl RigMachine {
         self.forget_nvidia();
     }
 
-    /// Unloads the NVIDIA driver and loads it again: limits are the defaults, counters begin at zero, and whoever had
-    /// initialised the library has to do so again.
+    /// Unloads the NVIDIA driver and loads it again: limits are reset to the defaults, counters start at zero, and
+    /// users of the library must initialise it again.
     pub fn reload_nvidia(&mut self) {
         self.load_nvidia(true);
     }
 
-    /// Turns the order of the cards' indices round and ends all sessions, as a reload can; limits stay, as where the
-    /// persistence daemon puts them back.
+    /// Reverses the order of the cards' indices and ends all sessions, as a reload can do. Limits are kept, as if the
+    /// persistence daemon restored them.
     pub fn renumber_nvidia(&mut self) {
         self.nvidia.order.reverse();
         self.nvidia.epoch += 1;
@@ -179,20 +179,20 @@ impl RigMachine {
         self.settle();
     }
 
-    /// The names of the cards' folders by their index.
+    /// The names of the cards' folders in the order of their indices.
     pub(crate) fn nvidia_order(&self) -> String {
         let there = |at: &&usize| self.nvidia.cards.get(**at).is_some_and(|card| card.present);
         self.nvidia.order.iter().filter(there).map(|&at| folder(at) + "\n").collect()
     }
 
-    /// What the plant's GPU has drawn, as the card last counted it.
+    /// The energy of the plant's GPU at the card's last update of its counter.
     fn counted_uj(&self, at: usize) -> u64 {
         let Some(card) = self.nvidia.cards.get(at) else { return 0 };
         let counter = EnergyCounter::new(PlantDomain::Gpu(card.feeds), ENERGY_EVERY, Noise::NONE, 0, 0);
         counter.ok().and_then(|mut counter| counter.read(&self.plant)).map_or(0, |energy| energy.get())
     }
 
-    /// What a card's file says.
+    /// The content of a card's file.
     pub(crate) fn card_text(&self, at: usize, file: CardFile) -> Result<String, Errno> {
         let card = self.nvidia.cards.get(at).filter(|card| card.present).ok_or(ENODEV)?;
         let gpu = PlantDomain::Gpu(card.feeds);
@@ -227,7 +227,7 @@ impl RigMachine {
         Ok(())
     }
 
-    /// What a function of the library answers before it does anything.
+    /// The code that a function of the library returns before it does anything.
     pub(crate) fn nvml_code(&self, card: Option<usize>) -> u32 {
         match card {
             None if self.nvidia.unloaded => code::DRIVER_NOT_LOADED,
@@ -238,8 +238,8 @@ impl RigMachine {
 }
 
 impl Fault {
-    /// A function of the NVIDIA library that answers `code` so many times, for one card or for the whole machine
-    /// ([`nvml_stub::OF_A_CARD`], [`nvml_stub::OF_THE_MACHINE`]).
+    /// A fault: a function of the NVIDIA library returns `code` this many times, for one card or for the whole
+    /// machine ([`nvml_stub::OF_A_CARD`], [`nvml_stub::OF_THE_MACHINE`]).
     #[must_use]
     pub fn nvml(card: Option<usize>, function: &'static str, code: u32, times: u32) -> Self {
         let effect = Effect::Answers(format!("{code}\n").into_bytes());

@@ -1,10 +1,10 @@
 //! RAPL as the powercap driver shows it: registers with fields, units that truncate, locks, and errors that the
-//! generic layer replaces. Nothing is clamped here, because the kernel clamps nothing.
+//! generic layer replaces. Nothing is clamped here, because the kernel does not clamp.
 
 use crate::number::{Errno, kstrtou64, strtobool};
 use libc::{ENODATA, ENOSYS};
 
-/// How a part counts.
+/// The units of a part's registers.
 #[derive(Clone, Copy, Debug)]
 pub struct Units {
     /// One step of a power field, in microwatts.
@@ -13,7 +13,7 @@ pub struct Units {
     pub energy_nj: u64,
     /// One step of time, in microseconds, truncated as the driver does.
     pub time_us: u64,
-    /// How wide a power field is.
+    /// The width of a power field in bits.
     pub power_bits: u32,
 }
 
@@ -25,13 +25,13 @@ impl Units {
     /// A Xeon whose limits are behind TPMI.
     pub const TPMI: Self = Self { power_uw: 125_000, energy_nj: 61_035, time_us: 976, power_bits: 18 };
 
-    /// What `max_energy_range_uj` says: 2³² − 1 steps.
+    /// The value of `max_energy_range_uj`: 2³² − 1 steps.
     #[must_use]
     pub fn energy_range_uj(self) -> u64 {
         u64::from(u32::MAX) * self.energy_nj / 1000
     }
 
-    /// The counter that a plant's energy shows: 32 bits of steps.
+    /// The counter value for an energy of the plant: 32 bits of steps.
     #[must_use]
     pub fn energy_uj(self, drawn_uj: u64) -> u64 {
         let steps = u128::from(drawn_uj) * 1000 / u128::from(self.energy_nj);
@@ -65,27 +65,27 @@ pub struct Constraint {
     pub power_raw: u64,
     /// The window field; peak power has none and reads 0.
     pub window_raw: u64,
-    /// What `max_power_uw` says; informative, often wrong, sometimes 0.
+    /// The value of `max_power_uw`; it is informative, often wrong, and sometimes 0.
     pub max_uw: u64,
     /// Whether the register's enable bit is set.
     pub enabled: bool,
-    /// Whether the register's clamp bit is set: the limit may go below what the operating system asks for.
+    /// Whether the register's clamp bit is set: to keep the limit, the hardware may go below the requested clock.
     pub clamps: bool,
 }
 
-/// What a kernel does about a register that the BIOS has locked.
+/// How a kernel treats a register that the BIOS has locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterLock {
     /// It is not locked.
     Open,
     /// Linux 6.1: a window is accepted and ignored.
     WindowIgnored,
-    /// Linux 6.5 and later: a window is refused as well.
+    /// Linux 6.5 and later: a window is also refused.
     WindowRefused,
-    /// The lock came after the driver was loaded, and the register says nothing (Linux 6.1 says nothing for it either):
-    /// every write is answered "ok" and changes nothing.
+    /// The register was locked after the driver was loaded, and writing gives no error (Linux 6.1 does not report a
+    /// fault either): every write succeeds without an effect.
     LateIgnored,
-    /// As above on Linux 6.12, where the register faults: every write is refused, and `enabled` still reads as it is.
+    /// As above on Linux 6.12, if the write faults: every write is refused, and `enabled` still reads correctly.
     LateRefused,
 }
 
@@ -94,15 +94,15 @@ pub enum RegisterLock {
 pub struct Zone {
     /// The folder's name, `intel-rapl:0`.
     pub id: String,
-    /// What it is, `package-0`.
+    /// Its name, `package-0`.
     pub name: String,
-    /// How its part counts.
+    /// The units of its part.
     pub units: Units,
-    /// Its limits in register order; none on AMD.
+    /// Its limits in register order; empty on AMD.
     pub constraints: Vec<Constraint>,
     /// Whether the BIOS has locked its limits.
     pub lock: RegisterLock,
-    /// True where the driver registers `enabled` without a limit behind it (AMD): a write succeeds and does nothing.
+    /// Whether the driver registers `enabled` without a limit behind it (AMD): a write succeeds without an effect.
     pub enabled_is_hollow: bool,
 }
 
@@ -113,10 +113,10 @@ impl Zone {
         self.constraints[constraint].power_raw * self.units.power_uw
     }
 
-    /// Writes a limit: floors to a step and keeps what the field holds, which for 4096 W is nothing.
+    /// Writes a limit: rounds down to a step and keeps only the bits of the field, so that 4096 W becomes 0.
     ///
     /// # Errors
-    /// `EINVAL` for what is not a number; `ENODATA` when locked.
+    /// `EINVAL` for an invalid number; `ENODATA` if locked.
     pub fn write_power_limit(&mut self, constraint: usize, text: &[u8]) -> Result<(), Errno> {
         let value = kstrtou64(text)?;
         match self.lock {
@@ -140,10 +140,10 @@ impl Zone {
         }
     }
 
-    /// Writes a window, floored to what the field can say.
+    /// Writes a window, rounded down to a value that the field can hold.
     ///
     /// # Errors
-    /// `EINVAL` for what is not a number; when locked, what the kernel's age says.
+    /// `EINVAL` for an invalid number; if locked, an error that depends on the kernel's version.
     pub fn write_time_window(&mut self, constraint: usize, text: &[u8]) -> Result<(), Errno> {
         let value = kstrtou64(text)?;
         match self.lock {
@@ -156,17 +156,18 @@ impl Zone {
         }
     }
 
-    /// Reads `enabled`: a zone whose lock the driver found when it was loaded reads 0 although its limit is active.
+    /// Reads `enabled`. If the driver found the lock when it was loaded, the zone reads 0 although its limit is
+    /// active.
     #[must_use]
     pub fn enabled(&self) -> bool {
         let known_as_locked = matches!(self.lock, RegisterLock::WindowIgnored | RegisterLock::WindowRefused);
         !known_as_locked && self.constraints.first().is_some_and(|long_term| long_term.enabled)
     }
 
-    /// Writes `enabled`: one switch for PL1 and PL2 with their clamps, in both directions.
+    /// Writes `enabled`: one switch for PL1 and PL2 and their clamp bits, in both directions.
     ///
     /// # Errors
-    /// `EINVAL` for what is not a switch; `ENOSYS` when locked.
+    /// `EINVAL` for an invalid switch value; `ENOSYS` if locked.
     pub fn write_enabled(&mut self, text: &[u8]) -> Result<(), Errno> {
         let on = strtobool(text)?;
         if self.enabled_is_hollow {
@@ -188,22 +189,22 @@ impl Zone {
         }
     }
 
-    /// The limit of that name that the hardware keeps to, in microwatts, and its window in microseconds.
+    /// The limit of that name that the hardware applies, in microwatts, and its window in microseconds.
     #[must_use]
     pub fn in_force(&self, name: &str) -> Option<(u64, u64)> {
         let at = self.constraints.iter().position(|c| c.name == name && c.enabled)?;
         Some((self.power_limit_uw(at), self.time_window_us(at).max(1)))
     }
 
-    /// The last processor of the package goes offline, or the driver is unloaded: it switches both limits off with their
-    /// clamps, which a locked register does not take. The values stay.
+    /// The last processor of the package goes offline, or the driver is unloaded. It switches both limits and their
+    /// clamp bits off, unless the register is locked. The values stay.
     pub fn leave(&mut self) {
         if self.lock == RegisterLock::Open {
             self.switch(false);
         }
     }
 
-    /// The driver meets the zone, and finds its lock.
+    /// The driver is loaded or the zone appears: the driver finds the lock.
     pub fn arrive(&mut self) {
         self.lock = match self.lock {
             RegisterLock::LateIgnored => RegisterLock::WindowIgnored,
@@ -212,7 +213,7 @@ impl Zone {
         };
     }
 
-    /// It leaves, and is there again.
+    /// The zone disappears and appears again.
     pub fn come_back(&mut self) {
         self.leave();
         self.arrive();

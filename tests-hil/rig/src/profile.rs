@@ -1,4 +1,4 @@
-//! Machines to begin with, each with what makes its kind difficult.
+//! Predefined machines, each with the difficulties of its kind.
 
 use crate::cpufreq::VirtualPolicy;
 use crate::hwmon::{HwmonChip, HwmonDevice, IntelGpu, Switch};
@@ -11,7 +11,7 @@ use plant::{Load, NodeSpec, Plant, PlantDomain, SpecError, preset};
 /// Builds a machine on a clock.
 pub type MachineBuilder = fn(RigTime) -> Result<RigMachine, SpecError>;
 
-/// Every profile by name, with what a person should know of it.
+/// Every profile by name, with a description for people.
 pub const PROFILES: [(&str, &str, MachineBuilder); 11] = [
     ("xeon-2s", "two packages with dram and psys zones, intel_pstate, msr", xeon_2s),
     (
@@ -57,7 +57,7 @@ fn limit(name: &'static str, watts: u64, max_watts: u64, window_raw: u64) -> Con
     Constraint { name, power_raw: watts * 8, window_raw, max_uw, enabled: true, clamps: true }
 }
 
-/// Off, with its clamp.
+/// The limit, switched off with its clamp bit.
 fn off(constraint: Constraint) -> Constraint {
     Constraint { enabled: false, clamps: false, ..constraint }
 }
@@ -74,7 +74,7 @@ fn slot(zone: Zone, feeds: Feeds, parent: Option<usize>) -> ZoneSlot {
     ZoneSlot { zone, feeds, control_type: "intel-rapl", parent, present: true }
 }
 
-/// A package as a Xeon shows it, and its dram below it.
+/// A package of a Xeon, and its dram zone below it.
 fn xeon_package(zones: &mut Vec<ZoneSlot>, package: usize, number: usize) {
     let id = format!("intel-rapl:{number:x}");
     let limits = vec![limit("long_term", 250, 250, LONG_WINDOW), limit("short_term", 300, 500, SHORT_WINDOW)];
@@ -105,7 +105,7 @@ fn places(packages: usize, cores: usize, threads: usize) -> Vec<CpuLocation> {
     (0..threads).flat_map(|_| per_thread.clone()).collect()
 }
 
-/// A policy for each of the plant's, over the processors of its cores.
+/// One policy for each of the plant's, with the processors of its cores.
 fn policies(plant: &Plant, cpus: &[CpuLocation], driver: &'static str, table: &[u32]) -> Vec<VirtualPolicy> {
     (0..plant.policies())
         .map(|at| {
@@ -120,7 +120,7 @@ fn policies(plant: &Plant, cpus: &[CpuLocation], driver: &'static str, table: &[
                 others_max: u32::MAX,
                 inactive: false,
                 present: true,
-                // Turbo begins at three quarters of what a Xeon reaches with it.
+                // The base clock is three quarters of a Xeon's highest clock.
                 base: driver.starts_with("intel").then(|| max / 4 * 3),
                 turbo_off: false,
                 averages: false,
@@ -131,8 +131,8 @@ fn policies(plant: &Plant, cpus: &[CpuLocation], driver: &'static str, table: &[
         .collect()
 }
 
-/// Linux numbers the first thread of every core before the second ones. Where a policy is a thread's, its number is the
-/// thread's; where it is a core's or a package's, all threads of its cores are in it.
+/// Linux numbers the first threads of all cores before the second ones. If each thread has a policy, the numbers are
+/// the same; if each core or package has one, the policy contains all threads of its cores.
 fn processors(plant: &Plant, cpus: &[CpuLocation], policy: usize) -> Vec<usize> {
     if plant.policies() == cpus.len() {
         return vec![policy];
@@ -166,7 +166,7 @@ fn gpu_2s8(clock: RigTime) -> Result<RigMachine, SpecError> {
 fn xeon(spec: &NodeSpec, clock: RigTime) -> Result<RigMachine, SpecError> {
     let plant = busy(spec)?;
     let mut zones = Vec::new();
-    // The driver registers what is not below a package with the first one.
+    // The driver registers zones that are not below a package with the first package.
     xeon_package(&mut zones, 0, 0);
     xeon_package(&mut zones, 1, 2);
     psys(&mut zones, 1);
@@ -201,7 +201,7 @@ fn xeon_locked(clock: RigTime) -> Result<RigMachine, SpecError> {
 
 fn xeon_multi_die(clock: RigTime) -> Result<RigMachine, SpecError> {
     let mut spec = preset::xeon_2s();
-    // Four dies of 16 cores; the plant knows no dies, so each is a package of its own to it.
+    // Four dies of 16 cores. The plant has no dies, so each die is a package of the plant.
     for package in &mut spec.packages {
         package.cores = 16;
         package.static_watts /= 2.0;
@@ -239,7 +239,7 @@ fn xeon_tpmi(clock: RigTime) -> Result<RigMachine, SpecError> {
             slot.zone.units = Units::TPMI;
             slot.zone.constraints.push(Constraint { window_raw: 0, ..limit("peak_power", 600, 600, 0) });
         }
-        // A machine of this age runs a kernel that averages.
+        // The kernel of such a machine has the average frequency.
         policies.iter_mut().for_each(|policy| policy.averages = true);
     });
     machine.msr = None;
@@ -250,7 +250,7 @@ fn epyc(clock: RigTime) -> Result<RigMachine, SpecError> {
     epyc_with(0, clock)
 }
 
-/// With so many GPUs in the plant.
+/// An EPYC with this many GPUs in the plant.
 fn epyc_with(gpus: usize, clock: RigTime) -> Result<RigMachine, SpecError> {
     let plant = busy(&NodeSpec { gpus: vec![preset::mi300x(); gpus], ..preset::epyc_2s() })?;
     let mut zones = Vec::new();
@@ -260,7 +260,7 @@ fn epyc_with(gpus: usize, clock: RigTime) -> Result<RigMachine, SpecError> {
         let parent = zones.len();
         let whole = hollow(zone(id.clone(), format!("package-{package}"), Units::EPYC, vec![]));
         zones.push(slot(whole, Feeds::Package(package), None));
-        // The driver reads the lead processor's own counter here: a fraction of the truth.
+        // The driver reads the counter of the lead processor's core here, which is only a fraction of the energy.
         let core = hollow(zone(format!("{id}:0"), "core".into(), Units::EPYC, vec![]));
         zones.push(slot(core, Feeds::Share(package, 1), Some(parent)));
     }
@@ -329,8 +329,8 @@ fn mi300x_smi(clock: RigTime) -> Result<RigMachine, SpecError> {
     Ok(machine)
 }
 
-/// So many whole GPUs, the first of them with a secondary die, which the plant does not know: its module's first die
-/// measures and caps all of it.
+/// This many whole GPUs. The first one has a secondary die, which the plant does not model: the first die of a module
+/// measures and caps the whole module.
 fn mi300x_with(whole: usize, clock: RigTime) -> Result<RigMachine, SpecError> {
     let mut machine = epyc_with(whole, clock)?;
     let gpu = |at: usize, feeds: usize, (min, max): (u64, u64)| HwmonSlot {
@@ -369,7 +369,7 @@ fn max1550(clock: RigTime) -> Result<RigMachine, SpecError> {
         hwmon: HwmonDevice {
             device: HwmonChip::Intel(intel),
             cap_uw: 600_000_000,
-            // Data-centre cards do not say it.
+            // Data-centre cards do not report a minimum.
             min_uw: 0,
             max_uw: 600_000_000,
             default_uw: 600_000_000,
@@ -385,7 +385,7 @@ fn max1550(clock: RigTime) -> Result<RigMachine, SpecError> {
     };
     machine.change(|_, _, hwmons| {
         hwmons.push(gpu(0, "i915", card));
-        // Linux 6.8 to 6.15 show a Ponte Vecchio so: the limit of its package, the counter of its card.
+        // Linux 6.8 to 6.15 show a Ponte Vecchio in this way: the limit of its package, and the counter of its card.
         hwmons.push(gpu(1, "xe", IntelGpu { limit: 2, switch: Switch::Nothing, ..card }));
         hwmons.push(gpu(2, "xe", IntelGpu { mailbox: true, ..card }));
     });
@@ -487,7 +487,7 @@ mod tests {
         assert_eq!(read(&machine, name), "package-1-die-2\n");
     }
 
-    /// facts/kernel-in-the-loop.md: the switch is one for both limits, and power sits at its floor.
+    /// facts/kernel-in-the-loop.md: one switch controls both limits, and the power drops to its floor.
     #[test]
     fn a_short_term_limit_of_0_w_that_is_off_stops_the_package_once_it_is_switched_on() {
         let machine = shared("xeon-2s-new");
@@ -504,7 +504,8 @@ mod tests {
         assert!(stopped < free / 2.0, "{stopped}");
     }
 
-    /// The golden tables' `offline-limits` and `online-enabled`, and what facts/kernel-in-the-loop.md says of the driver.
+    /// The golden tables `offline-limits` and `online-enabled`, and the driver's behaviour in
+    /// facts/kernel-in-the-loop.md.
     #[test]
     fn both_limits_are_off_after_the_driver_or_the_last_processor_was_away() {
         let register = |machine: &Shared, cpu: usize| {

@@ -1,10 +1,10 @@
-//! AMD GPUs as the ROCm SMI library shows them: a folder `rocm` that `tests-hil/rocm-stub` reads anew at every call. The
-//! library reads and writes what hwmon shows, so these files are those of the machine's hwmon devices, with the same
+//! AMD GPUs as the ROCm SMI library shows them: a folder `rocm`, which `tests-hil/rocm-stub` reads at every call. The
+//! library reads and writes the hwmon files, so these files are those of the machine's hwmon devices, with the same
 //! answers and the same faults.
 //!
-//! An index stays the device's own while the device is away, as it does in a library that is not started anew.
+//! A device keeps its index while it is missing, as in a library that is not initialised again.
 //!
-//! A call of the library is a place for faults ([`VirtualAttribute::RocmCall`]), as those of NVIDIA's are.
+//! Faults can be set on calls of the library ([`VirtualAttribute::RocmCall`]), as for NVIDIA.
 
 use crate::faults::{Direction, Effect, Fault};
 use crate::hwmon::HwmonChip;
@@ -15,12 +15,13 @@ pub(crate) fn is_gpu(slot: &HwmonSlot) -> bool {
     slot.hwmon.device != HwmonChip::Hsmp
 }
 
-/// Whether it is one of AMD, which the library shows.
+/// Whether it is a GPU of AMD, which the library shows.
 fn is_amd(slot: &HwmonSlot) -> bool {
     matches!(slot.hwmon.device, HwmonChip::Amdgpu { .. } | HwmonChip::VirtualFunction)
 }
 
-/// Where a device sits, as the library encodes it: the domain in the upper half, then bus, device and function.
+/// The bus address of a device in the library's encoding: the domain in the upper half, then bus, device and
+/// function.
 pub(crate) fn pci_id(device_path: &str) -> Option<u64> {
     let address = device_path.rsplit('/').next()?;
     let mut parts = address.split([':', '.']).map(|part| u64::from_str_radix(part, 16).ok());
@@ -29,7 +30,7 @@ pub(crate) fn pci_id(device_path: &str) -> Option<u64> {
 }
 
 impl RigMachine {
-    /// The places of the GPUs among the hwmon devices, by the library's index.
+    /// The indices of the GPUs among the hwmon devices, in the library's order.
     pub(crate) fn rocm_order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.hwmons.len()).filter(|&at| is_amd(&self.hwmons[at])).collect();
         if self.rocm_turned {
@@ -38,13 +39,13 @@ impl RigMachine {
         order
     }
 
-    /// Turns the order of the library's indices round, as another start of it can.
+    /// Reverses the order of the library's indices, as another start of it can do.
     pub fn renumber_rocm(&mut self) {
         self.rocm_turned = !self.rocm_turned;
         self.settle();
     }
 
-    /// Hides the hwmon devices of the GPUs, as in a container that does not get them: the library alone is left.
+    /// Hides the hwmon devices of the GPUs, as in a container without access to them: only the library can be used.
     pub fn mask_gpu_hwmon(&mut self) {
         self.gpus_in_hwmon = false;
         self.settle();
@@ -52,8 +53,8 @@ impl RigMachine {
 }
 
 impl Fault {
-    /// A function of the ROCm SMI library that answers `status` so many times: for the GPU at a place among the hwmon
-    /// devices one of [`rocm_stub::FUNCTIONS`], without a place `init`.
+    /// A fault: a function of the ROCm SMI library returns `status` this many times: one of [`rocm_stub::FUNCTIONS`]
+    /// for the GPU at an index of the hwmon devices, or `init` without an index.
     #[must_use]
     pub fn rocm(slot: Option<usize>, function: &'static str, status: u32, times: u32) -> Self {
         let effect = Effect::Answers(format!("{status}\n").into_bytes());

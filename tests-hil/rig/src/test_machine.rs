@@ -1,4 +1,4 @@
-//! What a HAL's tests need around a machine: a folder of their own, the machine mounted on it, and a clock.
+//! The environment of a HAL's tests: a folder of their own, a machine that is mounted on it, and a clock.
 
 use crate::fuse::{self, Mounted};
 use crate::machine::{RigMachine, RigTime, Shared};
@@ -10,12 +10,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Time that a test moves; every look at it takes a microsecond.
+/// A clock that a test advances; every reading adds a microsecond.
 #[derive(Clone, Debug, Default)]
 pub struct Ticks(Arc<AtomicU64>);
 
 impl Ticks {
-    /// Lets time pass.
+    /// Advances the clock.
     pub fn advance(&self, by: Micros) {
         self.0.fetch_add(by.get(), Ordering::Relaxed);
     }
@@ -27,15 +27,15 @@ impl power_hal::Clock for Ticks {
     }
 }
 
-/// A folder that goes away with the test.
+/// A folder that is removed with the test.
 #[derive(Debug)]
 pub struct Folder(pub PathBuf);
 
 impl Folder {
-    /// A new one.
+    /// Creates a folder.
     ///
     /// # Panics
-    /// When there is no room for temporary files.
+    /// If temporary files cannot be created.
     #[must_use]
     pub fn new() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -45,19 +45,19 @@ impl Folder {
         Self(path)
     }
 
-    /// Writes a file, and makes the folders that lead to it.
+    /// Writes a file, and creates its parent folders.
     ///
     /// # Panics
-    /// When that is not possible, as with everything here: a test has no use for what follows.
+    /// If that fails, as for all functions here, because the test could not continue.
     pub fn put(&self, path: &str, content: impl AsRef<[u8]>) {
         let path = self.at(path);
         told(&path, std::fs::write(&path, content));
     }
 
-    /// Makes a symbolic link, and the folders that lead to it.
+    /// Creates a symbolic link and its parent folders.
     ///
     /// # Panics
-    /// As [`Folder::put`].
+    /// Like [`Folder::put`].
     pub fn link(&self, path: &str, target: &str) {
         let path = self.at(path);
         told(&path, std::os::unix::fs::symlink(target, &path));
@@ -66,17 +66,17 @@ impl Folder {
     /// Reads a file.
     ///
     /// # Panics
-    /// As [`Folder::put`].
+    /// Like [`Folder::put`].
     #[must_use]
     pub fn get(&self, path: &str) -> String {
         let path = self.0.join(path);
         told(&path, std::fs::read_to_string(&path))
     }
 
-    /// Takes a file or a folder away.
+    /// Removes a file or a folder.
     ///
     /// # Panics
-    /// As [`Folder::put`].
+    /// Like [`Folder::put`].
     pub fn remove(&self, path: &str) {
         let path = self.0.join(path);
         let is_folder = std::fs::symlink_metadata(&path).is_ok_and(|is| is.is_dir());
@@ -100,7 +100,7 @@ impl Default for Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What is left behind is in the folder for temporary files.
+        // If removing fails, the rest stays in the folder for temporary files.
         let _left = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -109,7 +109,7 @@ fn told<T>(path: &Path, outcome: io::Result<T>) -> T {
     outcome.unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A machine, mounted on a folder of its own.
+/// A machine that is mounted on a folder of its own.
 pub struct TestMachine {
     /// The machine.
     pub machine: Shared,
@@ -119,7 +119,7 @@ pub struct TestMachine {
 }
 
 impl TestMachine {
-    /// Mounts a machine. Nothing, and a word about it, where the kernel does not let us mount.
+    /// Mounts a machine; `None`, with a message, if mounting is not possible.
     #[expect(clippy::print_stdout, reason = "a skip is said where the tests are counted")]
     #[must_use]
     pub fn new(machine: RigMachine) -> Option<Self> {
@@ -133,26 +133,26 @@ impl TestMachine {
         }
     }
 
-    /// Mounts a profile on a clock that the test moves.
+    /// Mounts a profile with a clock that the test advances.
     ///
     /// # Panics
-    /// When there is no such profile.
+    /// If there is no such profile.
     #[must_use]
     pub fn profile(name: &str) -> Option<Self> {
         Self::new(Self::machine_of(name))
     }
 
-    /// The machine of a profile, on a clock that the test moves.
+    /// The machine of a profile, with a clock that the test advances.
     ///
     /// # Panics
-    /// As [`TestMachine::profile`].
+    /// Like [`TestMachine::profile`].
     #[must_use]
     pub fn machine_of(name: &str) -> RigMachine {
         let build = profile::find(name).unwrap_or_else(|| panic!("the rig has no profile {name}"));
         build(RigTime::Manual).unwrap_or_else(|error| panic!("the profile {name}: {error}"))
     }
 
-    /// Lets time pass in the machine and on the clock of a HAL.
+    /// Advances the time of the machine and of a HAL's clock.
     pub fn advance(&self, ticks: &Ticks, by: Micros) {
         self.machine.lock().advance(Duration::from_micros(by.get()));
         ticks.advance(by);
@@ -161,7 +161,7 @@ impl TestMachine {
 
 impl Drop for TestMachine {
     fn drop(&mut self) {
-        // Before the folder that it is mounted on goes away.
+        // Unmount before the folder is removed.
         drop(self.mounted.take());
     }
 }

@@ -1,16 +1,17 @@
-//! The shape of a virtual /sys and /dev: folders, links and files by path. What a file says is the machine's business.
+//! The layout of a virtual /sys and /dev: folders, links and files by path. The machine provides the contents of
+//! files.
 
 use crate::machine::VirtualAttribute;
 use std::collections::BTreeMap;
 
-/// What stands at a path.
+/// The entry at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TreeEntry {
     /// A folder.
     Folder,
-    /// A symbolic link, relative as sysfs has them.
+    /// A symbolic link, relative as in sysfs.
     Link(String),
-    /// A file with the permission bits that the driver gives it.
+    /// A file with the permission bits of the driver.
     File(u16, VirtualAttribute),
 }
 
@@ -21,28 +22,28 @@ pub struct FileTree {
 }
 
 impl FileTree {
-    /// An empty tree: the root.
+    /// A tree with only the root.
     #[must_use]
     pub fn new() -> Self {
         Self { entries: BTreeMap::from([(String::new(), TreeEntry::Folder)]) }
     }
 
-    /// Adds a file, and the folders that lead to it.
+    /// Adds a file and its parent folders.
     pub fn file(&mut self, path: &str, mode: u16, attribute: VirtualAttribute) {
         self.put(path, TreeEntry::File(mode, attribute));
     }
 
-    /// Adds a file that never changes.
+    /// Adds a file with constant content.
     pub fn text(&mut self, path: &str, text: impl Into<String>) {
         self.put(path, TreeEntry::File(0o444, VirtualAttribute::Text(text.into())));
     }
 
-    /// Adds a symbolic link, and the folders that lead to it.
+    /// Adds a symbolic link and its parent folders.
     pub fn link(&mut self, path: &str, target: impl Into<String>) {
         self.put(path, TreeEntry::Link(target.into()));
     }
 
-    /// Adds a folder, and the folders that lead to it.
+    /// Adds a folder and its parent folders.
     pub fn folder(&mut self, path: &str) {
         self.put(path, TreeEntry::Folder);
     }
@@ -54,13 +55,13 @@ impl FileTree {
         self.entries.insert(path.to_owned(), entry);
     }
 
-    /// What stands at a path.
+    /// The entry at a path.
     #[must_use]
     pub fn get(&self, path: &str) -> Option<&TreeEntry> {
         self.entries.get(path)
     }
 
-    /// The names in a folder with what they are, in order.
+    /// The names and entries in a folder, in order.
     pub fn children<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = (&'a str, &'a TreeEntry)> {
         let prefix = if folder.is_empty() { String::new() } else { format!("{folder}/") };
         let length = prefix.len();
@@ -71,7 +72,7 @@ impl FileTree {
             .map(move |(path, entry)| (&path[length..], entry))
     }
 
-    /// Every path with what it is.
+    /// Every path with its entry.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &TreeEntry)> {
         self.entries.iter().map(|(path, entry)| (path.as_str(), entry))
     }

@@ -1,16 +1,16 @@
-//! A `librocm_smi64` whose GPUs are folders of text files, with the functions, the signatures and the answers of the
+//! A `librocm_smi64` whose GPUs are folders of text files. It has the functions, signatures and return codes of the
 //! real library's power calls.
 //!
-//! A GPU is a folder `gpus/<index>` below the folder that the environment names in `JOULIE_ROCM_STUB`; without it, below
-//! the folder `rocm` beside the library, and where there is none, beside the library itself. Its files hold whole
-//! numbers: `pci` (the library's own encoding), `cap`, `cap_max`, `cap_min`, `cap_default` and `power`, in microwatts. A
-//! file `fail_<function>` (`fail_power_cap_set`) makes that function answer the status that it holds, and is read once
-//! for each call; 0 lets it go on. A folder that is not there is a GPU that is not there. A test that copies the library
-//! into a folder of its own has one of its own.
+//! A GPU is a folder `gpus/<index>` in the folder that the environment variable `JOULIE_ROCM_STUB` names; without it,
+//! in the folder `rocm` beside the library; if there is none, beside the library itself. The files of a GPU contain
+//! whole numbers: `pci` (in the library's own encoding), `cap`, `cap_max`, `cap_min`, `cap_default` and `power`, in
+//! microwatts. A file `fail_<function>` (`fail_power_cap_set`) makes that function return the status in the file,
+//! which is read once for each call; 0 lets the function continue. A missing folder is a missing GPU. A test copies
+//! the library into a folder of its own.
 //!
-//! A file `served` beside `gpus` says that somebody serves the folder as a driver does: a cap is then written into
-//! `cap`, and what that answers decides. A file that cannot be read or written is the status that the vendor's library
-//! makes of the error's number.
+//! A file `served` beside `gpus` means that a process serves the folder as a driver does: a cap is then written into
+//! `cap`, and the result of that write decides. An error of a file becomes the status that the vendor's library
+//! returns for its errno.
 #![allow(unsafe_code, reason = "the FFI boundary")]
 
 use std::ffi::{CStr, OsStr, c_void};
@@ -36,8 +36,8 @@ const UNEXPECTED_DATA: Status = 15;
 const BUSY: Status = 16;
 const UNKNOWN_ERROR: Status = u32::MAX;
 
-/// The functions that a file `fail_<function>` of a GPU makes fail, by the ends of their names; `init` has its file
-/// beside the GPUs' folders.
+/// The functions that a file `fail_<function>` of a GPU can make fail, by the ends of their names; the file of `init`
+/// is beside the GPUs' folders.
 pub const FUNCTIONS: [&str; 6] = [
     "pci_id_get",
     "power_cap_range_get",
@@ -47,7 +47,7 @@ pub const FUNCTIONS: [&str; 6] = [
     "power_get",
 ];
 
-/// The folder that holds `gpus`.
+/// The folder that contains `gpus`.
 fn root() -> Option<PathBuf> {
     #[expect(clippy::disallowed_methods, reason = "a library that C could load has no other way to be told")]
     if let Some(folder) = std::env::var_os("JOULIE_ROCM_STUB") {
@@ -99,15 +99,15 @@ fn gpu(index: u32) -> Result<PathBuf, Status> {
     if folder.is_dir() { Ok(folder) } else { Err(INVALID_ARGS) }
 }
 
-/// A file's text. It is short, and one read takes all of it: who serves the folder counts reads, and a number that moves
-/// meanwhile must not be put together of two.
+/// The text of a file. It is short, so one read returns all of it: a process that serves the folder counts reads, and
+/// a changing number must not be combined from two reads.
 fn text(folder: &Path, name: &str) -> io::Result<String> {
     let mut text = [0; 256];
     let length = File::open(folder.join(name))?.read(&mut text)?;
     Ok(String::from_utf8_lossy(&text[..length]).trim().to_owned())
 }
 
-/// What the vendor's library makes of an error's number.
+/// The status that the vendor's library returns for an errno.
 fn status_of(error: &io::Error) -> Status {
     match error.raw_os_error() {
         Some(errno::ESRCH) => NOT_FOUND,
@@ -123,7 +123,7 @@ fn status_of(error: &io::Error) -> Status {
     }
 }
 
-/// Linux' numbers of errors.
+/// The errno values of Linux.
 mod errno {
     pub(crate) const EPERM: i32 = 1;
     pub(crate) const ENOENT: i32 = 2;
@@ -138,7 +138,7 @@ mod errno {
     pub(crate) const EINVAL: i32 = 22;
 }
 
-/// What this function is made to answer.
+/// The status that this function is made to return.
 fn refused(folder: &Path, function: &str) -> Result<(), Status> {
     let made = match text(folder, &format!("fail_{function}")) {
         Ok(status) => status.parse().unwrap_or(FILE_ERROR),
@@ -163,7 +163,7 @@ fn status(outcome: Result<(), Status>) -> Status {
     outcome.err().unwrap_or(SUCCESS)
 }
 
-/// Writes an answer where the caller wants it.
+/// Writes a result to the caller's pointer.
 ///
 /// # Safety
 /// `place` is null, or points to memory for a `T` that nobody else uses during the call.
@@ -181,19 +181,19 @@ unsafe fn give<T>(place: *mut T, outcome: Result<T, Status>) -> Status {
     }
 }
 
-/// Starts the library.
+/// Initialises the library.
 #[unsafe(no_mangle)]
 pub extern "C" fn rsmi_init(_flags: u64) -> Status {
     status(root().ok_or(INIT_ERROR).and_then(|root| refused(&root.join("gpus"), "init")))
 }
 
-/// Ends it.
+/// Shuts the library down.
 #[unsafe(no_mangle)]
 pub extern "C" fn rsmi_shut_down() -> Status {
     SUCCESS
 }
 
-/// How many GPUs there are.
+/// The number of GPUs.
 ///
 /// # Safety
 /// As for every function here: a pointer is null, or points to memory for its type that nobody else uses meanwhile.
@@ -204,7 +204,7 @@ pub unsafe extern "C" fn rsmi_num_monitor_devices(count: *mut u32) -> Status {
     unsafe { give(count, Ok(found.map_or(0, |last| last + 1))) }
 }
 
-/// Where it sits: domain in the upper half, partition in bits 28 to 31, then bus, device and function.
+/// The bus address: domain in the upper half, partition in bits 28 to 31, then bus, device and function.
 ///
 /// # Safety
 /// As above.
@@ -214,7 +214,7 @@ pub unsafe extern "C" fn rsmi_dev_pci_id_get(index: u32, id: *mut u64) -> Status
     unsafe { give(id, read(index, "pci_id_get", "pci")) }
 }
 
-/// The range of the cap, the largest first.
+/// The range of the cap, the maximum first.
 ///
 /// # Safety
 /// As above.
@@ -244,7 +244,7 @@ pub unsafe extern "C" fn rsmi_dev_power_cap_get(index: u32, _sensor: u32, cap: *
     unsafe { give(cap, read(index, "power_cap_get", "cap")) }
 }
 
-/// The cap that it starts with.
+/// The default cap.
 ///
 /// # Safety
 /// As above.
@@ -254,7 +254,7 @@ pub unsafe extern "C" fn rsmi_dev_power_cap_default_get(index: u32, cap: *mut u6
     unsafe { give(cap, read(index, "power_cap_default_get", "cap_default")) }
 }
 
-/// Sets the cap, within its range, in whole watts as the driver below the real library does.
+/// Sets the cap, in its range and in whole watts, as the driver below the real library does.
 #[unsafe(no_mangle)]
 pub extern "C" fn rsmi_dev_power_cap_set(index: u32, _sensor: u32, cap: u64) -> Status {
     status(set(index, cap))
@@ -273,12 +273,12 @@ fn set(index: u32, cap: u64) -> Result<(), Status> {
             .and_then(|mut file| file.write_all(cap.as_bytes()))
             .map_err(|error| status_of(&error));
     }
-    // Whoever looks meanwhile sees the old cap or the new one.
+    // A concurrent reader sees the old cap or the new one.
     let (new, place) = (folder.join("cap.new"), folder.join("cap"));
     std::fs::write(&new, cap).and_then(|()| std::fs::rename(new, place)).map_err(|_| FILE_ERROR)
 }
 
-/// The power that it draws, and of which kind it is.
+/// The power, and its kind.
 ///
 /// # Safety
 /// As above.

@@ -1,7 +1,7 @@
-//! Pods per second through the real kube-scheduler with and without an extender, and where a burst goes.
+//! Pods per second through the real kube-scheduler with and without an extender, and the placement of a burst.
 //!
-//! Everything runs on the machine of the bench, so a figure stands beside the others of its run and beside no other:
-//! the contenders take turns, round by round.
+//! Everything runs on one machine, so figures are comparable only within a run: the contenders take turns, round by
+//! round.
 #![expect(clippy::print_stdout, reason = "a bench prints its table")]
 
 mod burst;
@@ -14,10 +14,10 @@ use cluster::{ControlPlane, ControlPlaneOptions};
 use contender::Contender;
 use std::path::PathBuf;
 
-/// Where the programs are.
+/// The paths of the programs.
 #[derive(Clone, Debug)]
 pub struct BenchPrograms {
-    /// Repeats what it was asked.
+    /// The echo server.
     pub echo: PathBuf,
     /// `joulie-extender`.
     pub extender: PathBuf,
@@ -26,29 +26,29 @@ pub struct BenchPrograms {
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// How many nodes there are.
+    /// The number of nodes.
     pub nodes: u32,
-    /// How many pods are bound without an extender in a round.
+    /// The number of pods that are bound without an extender in a round.
     pub pods: u32,
-    /// How often each contender has its turn; 0 leaves the rates out.
+    /// The number of turns of each contender; 0 leaves the rates out.
     pub rounds: u32,
-    /// Whether the burst is looked at too.
+    /// Whether the burst is measured too.
     pub burst: bool,
 }
 
-/// The sizes of the issue. Fewer pods where each takes long, as long as a round is some seconds.
+/// The sizes that the issue asks for. Slow contenders get fewer pods, as long as a round takes some seconds.
 pub const SIZES: [Size; 2] = [
     Size { nodes: 500, pods: 1_000, rounds: 3, burst: true },
     Size { nodes: 5_000, pods: 400, rounds: 2, burst: false },
 ];
 
-/// Measures, and prints a table for each size.
+/// Runs the bench, and prints a table for each size.
 ///
 /// # Errors
-/// When there is no control plane, or it refuses something.
+/// If there is no control plane, or it refuses a request.
 pub async fn run(programs: &BenchPrograms, sizes: &[Size]) -> Result<(), SystemError> {
     for &size in sizes {
-        // One for each size: nodes are made, and never unmade.
+        // A control plane for each size, because nodes are never removed.
         let options = ControlPlaneOptions { controller_manager: false, ..ControlPlaneOptions::whole() };
         let control_plane = ControlPlane::start(&options)?;
         let client = control_plane.client().await?;

@@ -1,10 +1,10 @@
-//! Chaos on the real control plane: leader, agent and extender are killed again and again, the API server is away, all
-//! machines boot at once, and the limit is cut at full load, while the limits in force of all machines are added up.
+//! Chaos on the real control plane: leader, agent and extender are killed repeatedly, the API server is stopped, all
+//! machines boot at once, and the limit is cut at full load, while the limits in force of all machines are summed up.
 //!
-//! Two operators, an agent for all nodes, an extender and the simulated machines run as processes with their own tokens.
-//! What is judged is the truth of the machines at each change ([`judge`]): above the limit of the site nothing may be in
-//! force but for the excuses. Of those a boot and a cut can occur here; nobody else writes to the machines, none of them
-//! refuses, and no API is restored.
+//! Two operators, an agent for all nodes, an extender and the simulated machines run as processes with their own
+//! tokens. The true state of the machines is judged at each change ([`judge`]): the limits in force must not exceed
+//! the limit of the site, apart from the excuses. Only a boot and a cut can occur here, because no other program
+//! writes to the machines, no device refuses, and no API is restored.
 #![expect(clippy::print_stdout, reason = "a bench prints what it measures")]
 
 mod bars;
@@ -33,26 +33,26 @@ use std::time::Duration;
 use tokio::time::Instant;
 use truth::Truth;
 
-/// What happens, in this order.
+/// The phases, in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChaosPhase {
     /// Leader, agent and extender are killed every eight seconds.
     Kills,
-    /// The same, while watts are given from some nodes to others all the time.
+    /// The same, while power is continuously moved between nodes.
     Swaps,
-    /// The API server is away.
+    /// The API server is stopped.
     Outage,
-    /// All machines boot at once, and with them everything that runs on them.
+    /// All machines boot at once, together with the programs that run on them.
     Reboot,
     /// The limit is cut by two fifths.
     Cut,
 }
 
 impl ChaosPhase {
-    /// All of them.
+    /// All phases.
     pub const ALL: [Self; 5] = [Self::Kills, Self::Swaps, Self::Outage, Self::Reboot, Self::Cut];
 
-    /// By its word on the command line.
+    /// The phase with this name on the command line.
     #[must_use]
     pub fn of(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|phase| phase.word() == word)
@@ -69,25 +69,25 @@ impl ChaosPhase {
     }
 }
 
-/// How much of it.
+/// The parameters of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChaosPlan {
-    /// How many machines there are.
+    /// The number of machines.
     pub nodes: u32,
-    /// For how long programs are killed.
+    /// How long programs are killed.
     pub kills: Duration,
-    /// For how long the API server is away.
+    /// How long the API server is stopped.
     pub outage: Duration,
-    /// What happens.
+    /// The phases to run.
     pub phases: Vec<ChaosPhase>,
-    /// What is killed when, and in which order everything comes up.
+    /// The seed of the kills and of the start order.
     pub seed: u64,
-    /// The times of the election, where others than the shipped ones are wanted: lease, renewal, retry.
+    /// The times of the election, if they differ from the shipped ones: lease, renewal, retry.
     pub election: Option<[String; 3]>,
 }
 
 impl ChaosPlan {
-    /// As the issue asks for it.
+    /// The parameters that the issue asks for.
     #[must_use]
     pub fn whole() -> Self {
         Self {
@@ -100,7 +100,8 @@ impl ChaosPlan {
         }
     }
 
-    /// A fifth of the machines have GPUs; the others are halves with processors that are capped differently.
+    /// A fifth of the machines have GPUs; the others are in equal parts of two kinds with differently capped
+    /// processors.
     fn fleet(&self) -> String {
         let gpu = self.nodes / 5;
         let epyc = (self.nodes - gpu) / 2;
@@ -110,23 +111,23 @@ impl ChaosPlan {
     }
 }
 
-/// How long everything may take until it is as it should be again.
+/// The time limit for the system to become steady.
 const STEADY_WITHIN: Duration = Duration::from_secs(180);
-/// And for how long no grant changes then.
+/// How long no grant may change before the system counts as steady.
 const QUIET: Duration = Duration::from_secs(5);
-/// At the start for longer than `BUDGET_RAISE_DWELL`, 30 s, after which nodes that would have more are given it at the
-/// expense of those above their share: else that would be taken for something that a new leader does.
+/// At the start longer than `BUDGET_RAISE_DWELL`, 30 s, after which nodes that would get more receive it from those
+/// above their share. Otherwise that change would be attributed to a new leader.
 const QUIET_AT_START: Duration = Duration::from_secs(45);
-/// How often the receipts are looked at, and whether there is something to tell.
+/// How often the receipts are checked and events are printed.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Of what all machines may draw at most, the part that the site may: all are held to less than they could have.
+/// The limit of the site, as a part of the most that all machines may draw, so that all of them are limited.
 const LIMIT_PART: f64 = 0.9;
 
-/// Does it, and prints what came of it; whether every bar is met. Where there is no control plane, that is said, and no
-/// bar is missed. The logs of a run that fails are kept in a folder.
+/// Runs the phases, prints the results, and returns whether every limit was kept. Without a control plane it reports
+/// that, and returns true. The logs of a failed run are kept in a folder.
 ///
 /// # Errors
-/// When the control plane fails, or the system does not come to rest after what was done to it.
+/// If the control plane fails, or the system does not become steady after a phase.
 pub async fn run(programs: &ChaosPrograms, plan: &ChaosPlan, keep: &Path) -> Result<bool, SystemError> {
     let Some(site) = Site::start(programs, plan.fleet(), plan.election.clone()).await? else {
         return Ok(true);
@@ -192,11 +193,11 @@ struct Run {
     limit: u32,
     plan: ChaosPlan,
     bars: Vec<Bar>,
-    /// The most of the limit that was in no use when everything had come to rest.
+    /// The largest unused part of the limit in a steady state.
     unused_pct: f64,
-    /// How long each takeover took.
+    /// The time that each takeover took.
     takeovers_s: Vec<f64>,
-    /// How many grants were lowered without need.
+    /// The number of grants that were lowered unnecessarily.
     lowered: usize,
 }
 
@@ -226,13 +227,13 @@ impl Run {
         Ok(())
     }
 
-    /// Everything is started, and every machine loaded.
+    /// Starts everything, and puts load on every machine.
     async fn begin(&mut self) -> Result<(), SystemError> {
         self.site.open_gate(&self.truth)?;
         self.booted().await?;
         tokio::spawn(attend(Arc::clone(&self.truth), Arc::clone(&self.seen)));
         self.site.limit(self.limit);
-        // Machines that join a site that has given away its limit are above it until the others have made room.
+        // Machines that join after the limit was divided are above it until the others have made room.
         let nodes: Api<Node> = Api::all(self.site.client.clone());
         let count = self.truth.names().len();
         crate::until("every machine has its node", STEADY_WITHIN, async || {
@@ -246,7 +247,7 @@ impl Run {
         self.site.schedule()
     }
 
-    /// Reads in which boot each machine is.
+    /// Reads the boot id of each machine.
     async fn booted(&self) -> Result<(), SystemError> {
         let told = self.site.telemetry().await?;
         let boot = |told: &serde_json::Value| told["bootID"].as_str().unwrap_or_default().to_owned();
@@ -254,12 +255,12 @@ impl Run {
         Ok(())
     }
 
-    /// For how long the limits were above the site's without an excuse.
+    /// How long the limits were above the site's without an excuse.
     fn above(&self) -> Duration {
         self.truth.look().unexcused.time
     }
 
-    /// Waits until somebody leads and has planned anew, every grant is read back, and none changes any more.
+    /// Waits until a leader has made a new plan, every grant is read back, and no grant changes any more.
     async fn steady(&self, after: &str) -> Result<(), SystemError> {
         self.quiet(after, QUIET).await
     }
@@ -313,14 +314,14 @@ impl Run {
         (!acts).then(|| format!("nobody leads and plans: {leader:?}"))
     }
 
-    /// What is looked at when everything has come to rest: the record against the machines, ends that nobody asked for, and
-    /// how much of the limit is in use.
+    /// The checks in a steady state: the recorded limits against the machines, programs that ended unexpectedly, and
+    /// how much of the limit is used.
     async fn rest(&mut self) -> Result<(), SystemError> {
         if let Some(ended) = self.site.ended() {
             return Err(ended.into());
         }
         let mut differs = None;
-        // A control that is on its way is in neither or in one of them.
+        // A control that is in progress may be missing in one of the two.
         for _ in 0..5 {
             differs = self.truth.differs(&self.site.limits().await?);
             if differs.is_none() {
@@ -336,7 +337,7 @@ impl Run {
         Ok(())
     }
 
-    /// The grants that were lowered since then although the limit was kept.
+    /// Counts the grants that were lowered since then although the limit was kept.
     fn lowered(&mut self, since: Instant) {
         let lowered = self.seen.lowered_since(since);
         for one in &lowered {
@@ -353,7 +354,7 @@ impl Run {
         self.lowered += lowered.len();
     }
 
-    /// Prints the bars and what excused what; whether all of them are met.
+    /// Prints the results and the excuses. Returns whether all limits were kept.
     fn tell(&mut self) -> bool {
         let look = self.truth.look();
         println!();
@@ -376,7 +377,7 @@ impl Run {
         }
         let has = |phase| self.plan.phases.contains(&phase);
         if has(ChaosPhase::Kills) || has(ChaosPhase::Swaps) {
-            // That nobody was killed shows nothing.
+            // Without a kill the check would be meaningless.
             let longest = self.takeovers_s.iter().copied().reduce(f64::max).unwrap_or(f64::INFINITY);
             println!("{} leaders were killed", self.takeovers_s.len());
             self.bars.push(Bar::new("chaos_takeover_s_max", longest, phases::TAKEOVER_S));
@@ -385,7 +386,7 @@ impl Run {
             let lowered = u32::try_from(self.lowered).unwrap_or(u32::MAX);
             self.bars.push(Bar::new("chaos_new_leader_lowers", f64::from(lowered), 0.0));
         }
-        // Who lowers everybody keeps every limit.
+        // An operator that lowers all nodes would keep every limit, so the used part is checked too.
         self.bars.push(Bar::new("chaos_limit_unused_pct_max", self.unused_pct, 50.0));
         for bar in &self.bars {
             println!("{bar}");
@@ -394,7 +395,7 @@ impl Run {
     }
 }
 
-/// Tells of each excess as soon as it is there.
+/// Prints each excess as soon as it occurs.
 async fn attend(truth: Arc<Truth>, seen: Arc<Seen>) {
     let mut told = 0;
     loop {

@@ -1,8 +1,8 @@
-//! An extender that repeats what it was asked: every node passes, and every node scores the same. What it costs is what
-//! the protocol costs, so no other extender can be faster with answers of that length.
+//! An extender that returns what it received: every node passes, and every node has the same score. Its cost is that
+//! of the protocol, so no other extender can be faster with answers of that length.
 //!
-//! It looks for the places in the body and parses nothing. The bodies are kube-scheduler's: its keys in its order
-//! (`Pod`, `Nodes`, `NodeNames`), metadata first in each node.
+//! It searches for positions in the body and does not parse it. It relies on the format of kube-scheduler: its keys
+//! in its order (`Pod`, `Nodes`, `NodeNames`), and metadata first in each node.
 
 use bytes::{BufMut, Bytes, BytesMut};
 use http::{Method, Request, Response, StatusCode};
@@ -15,26 +15,26 @@ use memchr::memmem::{find, rfind};
 use std::convert::Infallible;
 use tokio::net::TcpListener;
 
-/// What it answers when it is asked for scores.
+/// The scores that it returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scores {
     /// The same for every node.
     Constant,
-    /// None at all, which counts as 0 for every node.
+    /// None, which counts as 0 for every node.
     Empty,
 }
 
-/// Answers until the process ends.
+/// Serves until the process ends.
 ///
 /// # Errors
-/// When the listener fails.
+/// If the listener fails.
 pub async fn serve(listener: TcpListener, scores: Scores) -> std::io::Result<()> {
     loop {
         let (stream, _) = listener.accept().await?;
         stream.set_nodelay(true)?;
         tokio::spawn(async move {
             let service = service_fn(move |request| respond(request, scores));
-            // A client that goes away in the middle of a request has no use for an answer.
+            // If the client closes the connection during a request, its answer is not needed.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
     }
@@ -58,7 +58,7 @@ async fn respond(request: Request<Incoming>, scores: Scores) -> Result<Response<
     Ok(response)
 }
 
-/// The nodes, in the form in which they came.
+/// The nodes in the form in which they were received.
 fn filter(body: &[u8]) -> Option<Bytes> {
     let mut answer = BytesMut::with_capacity(body.len());
     match names(body) {
@@ -88,7 +88,7 @@ fn prioritize(body: &[u8], scores: Scores) -> Bytes {
         before = b",{\"Host\":\"";
     };
     match names(body) {
-        // Names hold neither commas nor quotes.
+        // Names contain neither commas nor quotes.
         Some(names) => {
             let inside = names.get(1..names.len().saturating_sub(1)).unwrap_or_default();
             let quoted = inside.split(|&byte| byte == b',').filter(|name| name.len() > 2);
@@ -115,10 +115,10 @@ const NAMES_BEGIN: &[u8] = b"\"NodeNames\":[";
 const NODES_BEGIN: &[u8] = b"\"Nodes\":{";
 const NODES_END: &[u8] = b",\"NodeNames\":null}";
 
-/// The list of names with its brackets. It is the last thing in a body.
+/// The list of names with its brackets. It is the last part of a body.
 fn names(body: &[u8]) -> Option<&[u8]> {
     let end = memchr::memrchr(b']', body)?;
-    // Full nodes end in a list too, but not in the body's last two bytes.
+    // A body with full nodes also contains a list, but it does not end in the last bytes of the body.
     if body.len().saturating_sub(end) > 4 {
         return None;
     }

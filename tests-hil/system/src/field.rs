@@ -1,4 +1,4 @@
-//! Nodes and pods by the thousand, and who went where.
+//! Thousands of nodes and pods, and the placement of the pods.
 
 use crate::SystemError;
 use cluster::life::{self, FakeNode};
@@ -12,29 +12,29 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How many writes are under way at once.
+/// The most concurrent writes.
 const WRITES_MAX: usize = 16;
-/// What a node of a cluster that is in use has about: with these, the object is 8 kB.
+/// The number of images on a typical node in use; with them the object has 8 kB.
 const IMAGES: u32 = 50;
 
-/// Where pods are made.
+/// The namespace in which pods are created.
 #[derive(Clone)]
 pub struct Field {
     client: Client,
     namespace: String,
 }
 
-/// What became of a number of pods.
+/// The placement of a number of pods.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Placed {
-    /// How many went to each node.
+    /// How many pods each node got.
     pub by_node: BTreeMap<String, u32>,
-    /// From the first binding to the last.
+    /// The time from the first binding to the last.
     pub took: Duration,
 }
 
 impl Placed {
-    /// How many have a node.
+    /// How many pods have a node.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.by_node.values().sum()
@@ -49,10 +49,10 @@ impl Placed {
 }
 
 impl Field {
-    /// A namespace of its own, where pods can be made also without the controller manager.
+    /// Creates a namespace, in which pods can be created even without the controller manager.
     ///
     /// # Errors
-    /// When the API refuses.
+    /// If the API refuses.
     pub async fn new(client: &Client, namespace: &str) -> Result<Self, SystemError> {
         let meta = |name: &str| ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
         let made = Namespace { metadata: meta(namespace), ..Namespace::default() };
@@ -63,10 +63,10 @@ impl Field {
         Ok(Self { client: client.clone(), namespace: namespace.to_owned() })
     }
 
-    /// Makes so many of a pod, which are called as it with a number.
+    /// Creates this many copies of a pod, whose names are its name and a number.
     ///
     /// # Errors
-    /// When the API refuses one.
+    /// If the API refuses one.
     pub async fn make(&self, pod: &Value, count: u32) -> Result<(), SystemError> {
         let pods = &self.pods();
         let prefix = pod["metadata"]["name"].as_str().unwrap_or("pod");
@@ -80,11 +80,11 @@ impl Field {
         futures::stream::iter(0..count).map(one).buffer_unordered(WRITES_MAX).try_collect().await
     }
 
-    /// Waits until so many pods, all of them made before, have got a node since `begin` began: the watch is open before
-    /// it runs. What has not been bound within the time is missing in the answer.
+    /// Waits until this many existing pods have a node. The watch is open before `begin` runs. Pods that are not
+    /// bound within the time are missing in the result.
     ///
     /// # Errors
-    /// When the API refuses, or `begin` fails.
+    /// If the API refuses, or `begin` fails.
     pub async fn placed(
         &self,
         count: u32,
@@ -92,11 +92,10 @@ impl Field {
         begin: impl AsyncFnOnce() -> Result<(), SystemError>,
     ) -> Result<Placed, SystemError> {
         let seen: Arc<Mutex<Seen>> = Arc::default();
-        // In a task of its own, so that nothing is late because `begin` keeps this one: a watch that nobody reads is
-        // closed.
+        // A separate task, so that `begin` does not delay it: a watch that nobody reads is closed.
         let watching = tokio::spawn(follow(self.pods(), Arc::clone(&seen), usize::try_from(count)?));
         let outcome = begin().await;
-        // Whoever asks sees by the count that time was up.
+        // The number of pods in the result shows whether the time was over.
         let _ = tokio::time::timeout(within, async {
             while !watching.is_finished() {
                 tokio::time::sleep(Duration::from_millis(20)).await;
@@ -115,10 +114,10 @@ impl Field {
         Ok(placed)
     }
 
-    /// Removes every pod, and waits until they are gone.
+    /// Deletes every pod, and waits until they are gone.
     ///
     /// # Errors
-    /// When the API refuses.
+    /// If the API refuses.
     pub async fn clear(&self) -> Result<(), SystemError> {
         let pods = self.pods();
         loop {
@@ -130,24 +129,24 @@ impl Field {
             futures::stream::iter(left)
                 .for_each_concurrent(WRITES_MAX, |pod| {
                     let (pods, now) = (&pods, &now);
-                    // What is left is tried again.
+                    // A failed deletion is repeated.
                     async move { drop(pods.delete(&pod.metadata.name.unwrap_or_default(), now).await) }
                 })
                 .await;
         }
     }
 
-    /// Its pods.
+    /// The API for its pods.
     #[must_use]
     pub fn pods(&self) -> Api<Pod> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
 }
 
-/// So many nodes that nobody lives for, each with as many images as real ones have: `node-0` and on.
+/// Creates this many nodes without heartbeats, named `node-0` and so on, each with as many images as real ones have.
 ///
 /// # Errors
-/// When the API refuses one.
+/// If the API refuses one.
 pub async fn nodes(client: &Client, count: u32) -> Result<(), SystemError> {
     let with_images = |machine: FakeNode| {
         let machine = machine.has("cpu", "64");
@@ -162,7 +161,7 @@ pub async fn nodes(client: &Client, count: u32) -> Result<(), SystemError> {
     Ok(life::register(client, &machines).await?)
 }
 
-/// A pod that wants one processor and no rights.
+/// A pod that requests one processor and no rights.
 #[must_use]
 pub fn pod(name: &str) -> Value {
     json!({
@@ -179,14 +178,14 @@ pub fn pod(name: &str) -> Value {
     })
 }
 
-/// Who was bound where, and when the first and the last binding was seen.
+/// The bindings, and when the first and the last one was seen.
 #[derive(Default)]
 struct Seen {
     nodes: BTreeMap<String, String>,
     times: Option<(Instant, Instant)>,
 }
 
-/// Follows the pods until so many are bound. A watch that ends is begun anew, and what it missed is made up for.
+/// Follows the pods until this many are bound. A watch that ends is opened again, and missed events are made up for.
 async fn follow(pods: Api<Pod>, seen: Arc<Mutex<Seen>>, count: usize) -> Result<(), SystemError> {
     let note = |pod: Pod| {
         let (Some(name), Some(node)) = (pod.metadata.name, pod.spec.and_then(|spec| spec.node_name)) else {
@@ -215,7 +214,7 @@ async fn follow(pods: Api<Pod>, seen: Arc<Mutex<Seen>>, count: usize) -> Result<
     }
 }
 
-/// What is there already is as good.
+/// An existing object is fine too.
 fn once<T>(created: Result<T, kube::Error>) -> Result<(), kube::Error> {
     match created {
         Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),

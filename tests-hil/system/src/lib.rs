@@ -1,16 +1,17 @@
-//! The shipped programs on a real control plane: what the end-to-end suite (`tests/it`) and the bench of the scheduler
-//! (`scheduler-bench`) and chaos (`system-chaos`) are made of.
+//! The shipped programs on a real control plane: the library of the end-to-end suite (`tests/it`) and of the benches
+//! of the scheduler (`scheduler-bench`) and of chaos (`system-chaos`).
 //!
 //! - [`world`]: everything as processes, with their own rights, around one control plane;
 //! - [`rights`]: definitions, namespace, accounts and roles, as `hosts/deploy` has them;
-//! - [`register`]: the limits of the node on virtual hardware; [`watt_seconds`]: what all nodes have drawn;
+//! - [`register`]: the limits of the node on virtual hardware; [`watt_seconds`]: the energy of all nodes;
 //! - [`objects`]: Joulie's kinds as kubectl shows them; [`http`], [`ports`]: the programs' own ports;
-//! - [`field`]: nodes and pods by the thousand;
-//! - [`echo`]: an extender that only repeats what it was asked, the ceiling for any other;
+//! - [`field`]: thousands of nodes and pods;
+//! - [`echo`]: an extender that returns what it received, which is the upper limit for any other;
 //! - [`bench`]: pods per second, and a burst;
 //! - [`chaos`]: kills, an outage, boots and a cut, judged by the limits in force of all machines.
 //!
-//! Nothing here ships, and nothing here decides: programs run as they are shipped, as processes with their own rights.
+//! Nothing here is shipped or makes decisions: the programs run as they are shipped, as processes with their own
+//! rights.
 #![forbid(unsafe_code)]
 
 pub mod bench;
@@ -28,16 +29,16 @@ pub mod world;
 use std::io::Write;
 use std::time::Duration;
 
-/// Whatever went wrong in a suite or bench is told to a person, and nobody branches on it.
+/// An error of a suite or a bench is only shown to people; no code branches on it.
 pub type SystemError = Box<dyn std::error::Error + Send + Sync>;
 
-/// How often something is looked at that somebody waits for.
+/// The polling interval of waits.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Waits until something is so.
+/// Waits until a condition holds.
 ///
 /// # Errors
-/// When it is not within the time.
+/// If it does not hold within the time.
 pub async fn until(
     what: &str,
     within: Duration,
@@ -51,13 +52,13 @@ pub async fn until(
     tokio::time::timeout(within, waiting).await.map_err(|_| format!("in vain for {within:?}: {what}").into())
 }
 
-/// Past the test runner, which would keep it until the end.
+/// Writes directly to standard error, because the test runner would hold the output back until the end.
 pub fn tell(text: &str) {
-    // Nobody reads it when there is no standard error.
+    // Standard error may be closed.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
-/// Says that a suite cannot look: to standard output for the count, and to standard error for the person.
+/// Reports a skipped suite: on standard output for the count, and on standard error for people.
 #[expect(clippy::print_stdout, reason = "the test command counts these lines on standard output")]
 pub fn skip(why: &str) {
     println!("SKIP({})", why.replace('\n', " "));

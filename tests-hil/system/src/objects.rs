@@ -5,7 +5,7 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, GroupVersionKind, List
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-/// The manager of what a person writes here.
+/// The field manager of a person.
 const PERSON: &str = "kubectl";
 
 /// A kind of the group joulie.io.
@@ -19,7 +19,7 @@ fn api(client: &Client, kind: &str) -> Api<DynamicObject> {
 /// An object, or null.
 ///
 /// # Errors
-/// When the API does not answer.
+/// If the API does not answer.
 pub async fn get(client: &Client, kind: &str, name: &str) -> Result<Value, SystemError> {
     Ok(match api(client, kind).get_opt(name).await? {
         Some(object) => serde_json::to_value(object)?,
@@ -30,16 +30,16 @@ pub async fn get(client: &Client, kind: &str, name: &str) -> Result<Value, Syste
 /// Every object of a kind.
 ///
 /// # Errors
-/// When the API does not answer.
+/// If the API does not answer.
 pub async fn list(client: &Client, kind: &str) -> Result<Vec<Value>, SystemError> {
     let listed = api(client, kind).list(&ListParams::default()).await?;
     Ok(listed.items.into_iter().map(serde_json::to_value).collect::<Result<_, _>>()?)
 }
 
-/// Writes what a person wants of a node's packages, and returns the generation of it.
+/// Writes a person's cap on a node's packages, and returns the generation of the profile.
 ///
 /// # Errors
-/// When the API refuses.
+/// If the API refuses.
 pub async fn want(client: &Client, node: &str, watts: u32) -> Result<i64, SystemError> {
     let object = json!({
         "apiVersion": "joulie.io/v1alpha1",
@@ -52,15 +52,15 @@ pub async fn want(client: &Client, node: &str, watts: u32) -> Result<i64, System
     Ok(written.metadata.generation.unwrap_or_default())
 }
 
-/// Takes a person's wish back.
+/// Deletes a person's cap.
 ///
 /// # Errors
-/// When the API refuses.
+/// If the API refuses.
 pub async fn release(client: &Client, node: &str) -> Result<(), SystemError> {
     Ok(api(client, "NodePowerProfile").delete(node, &DeleteParams::default()).await.map(drop)?)
 }
 
-/// The status of a condition, or nothing.
+/// The status of a condition; null if it does not exist.
 #[must_use]
 pub fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
     let conditions = object["status"]["conditions"].as_array();

@@ -1,11 +1,12 @@
-//! What the machine must have: a port that is free, and a kernel that lets us mount.
+//! Requirements on the machine: a free port, and a kernel that allows mounts.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
-/// An address on loopback that nobody listens on. It may be taken before it is used; whoever then starts there says so.
+/// An address on loopback with a free port. The port may be taken before it is used; the program that starts there
+/// then reports it.
 ///
 /// # Errors
-/// When there is none.
+/// If there is none.
 pub fn free() -> std::io::Result<SocketAddr> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()
 }
@@ -13,7 +14,7 @@ pub fn free() -> std::io::Result<SocketAddr> {
 /// Whether virtual hardware can be mounted.
 ///
 /// # Errors
-/// With the reason, where it cannot.
+/// If it cannot, with the reason.
 pub fn fuse() -> Result<(), String> {
     let device = std::fs::File::options().read(true).write(true).open("/dev/fuse");
     device.map(drop).map_err(|error| format!("no virtual hardware: /dev/fuse: {error}"))?;

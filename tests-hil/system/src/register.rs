@@ -1,4 +1,4 @@
-//! The power limits of the node on virtual hardware: as its files show them, and every write that they ever took.
+//! The power limits of the node on virtual hardware: the content of its files, and a log of all writes to them.
 
 use crate::SystemError;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ const ZONES: [&str; 2] = ["intel-rapl:0", "intel-rapl:2"];
 const PLATFORM: &str = "intel-rapl:1";
 const LIMIT: &str = "constraint_0_power_limit_uw";
 
-/// Where they are.
+/// The paths of the files.
 #[derive(Clone, Debug)]
 pub struct RegisterFiles {
     powercap: PathBuf,
@@ -30,34 +30,34 @@ impl RegisterFiles {
     /// The limit of each package.
     ///
     /// # Errors
-    /// When a file cannot be read.
+    /// If a file cannot be read.
     pub fn limits_uw(&self) -> Result<[u64; 2], SystemError> {
         Ok([self.number(ZONES[0], LIMIT)?, self.number(ZONES[1], LIMIT)?])
     }
 
-    /// What the whole node has drawn, which begins anew after 2³² steps.
+    /// The energy of the whole node, whose counter wraps after 2³² steps.
     ///
     /// # Errors
-    /// When a file cannot be read.
+    /// If a file cannot be read.
     pub fn energy_uj(&self) -> Result<u64, SystemError> {
         self.number(PLATFORM, "energy_uj")
     }
 
-    /// Where the counters begin anew.
+    /// The value at which the counters wrap.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// If the file cannot be read.
     pub fn energy_range_uj(&self) -> Result<u64, SystemError> {
         self.number(PLATFORM, "max_energy_range_uj")
     }
 
-    /// How many writes the limits took until now: a mark for [`Self::written_since`].
+    /// The number of writes to the limits so far: a mark for [`Self::written_since`].
     #[must_use]
     pub fn mark(&self) -> usize {
         self.writes().len()
     }
 
-    /// What was written to the packages' long-term limits since a mark, in µW.
+    /// The values that were written to the packages' long-term limits since a mark, in µW.
     #[must_use]
     pub fn written_since(&self, mark: usize) -> Vec<u64> {
         self.writes().into_iter().skip(mark).collect()

@@ -1,5 +1,6 @@
-//! What an installation brings along: definitions, namespace, accounts, roles, the policy that keeps an agent to its own node, and
-//! the settings of each program, read from what is rendered from the chart, so that what is tested is what ships.
+//! The objects of an installation: definitions, namespace, accounts, roles, the policy that restricts an agent to its
+//! own node, and the settings of each program. They are read from the rendered chart, so that the tests use what is
+//! shipped.
 
 use crate::SystemError;
 use cluster::ControlPlane;
@@ -11,7 +12,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The programs that have an account, each named after itself with `joulie-` in front.
+/// The programs with an account. The account is named after the program, with the prefix `joulie-`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ProgramAccount {
     /// `joulie-agent`, on a node.
@@ -26,13 +27,13 @@ pub enum ProgramAccount {
     Simulator,
 }
 
-/// Where Joulie's accounts and Leases are.
+/// The namespace of Joulie's accounts and Leases.
 pub const NAMESPACE: &str = "joulie-system";
 const FIELD_MANAGER: &str = "installation";
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl ProgramAccount {
-    /// Of the ServiceAccount.
+    /// The name of the ServiceAccount.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -44,15 +45,15 @@ impl ProgramAccount {
         }
     }
 
-    /// A kubeconfig with a token that the API has issued to it.
+    /// A kubeconfig with a token that the API has issued to the account.
     ///
     /// # Errors
-    /// When the API issues none.
+    /// If the API issues no token.
     pub async fn kubeconfig(self, control_plane: &ControlPlane) -> Result<PathBuf, SystemError> {
         Ok(control_plane.service_account_kubeconfig(NAMESPACE, self.name()).await?)
     }
 
-    /// The same with the token of a pod of it on a node, of which there is one at most.
+    /// The same with the token of a pod of the account on a node. There is at most one such pod.
     ///
     /// # Errors
     /// When the API issues none.
@@ -65,16 +66,16 @@ impl ProgramAccount {
     }
 }
 
-/// Folders of `hosts/deploy`, in the order in which they are applied.
+/// The folders of `hosts/deploy`, in the order in which they are applied.
 const FOLDERS: [&str; 4] = ["chart-crds/files", "kustomize/base", "kustomize/pool", "kustomize/simulator"];
-/// Their pods need a kubelet; here the suites start the programs.
+/// Workloads, whose pods would need a kubelet; the suites start the programs instead.
 const WORKLOADS: [&str; 3] = ["DaemonSet", "Deployment", "StatefulSet"];
 
-/// Installs all of it, folder by folder and file by file in the order of their names, as `kubectl apply -f` does, and
-/// returns when the definitions serve. What would make pods is taken by the server and not kept.
+/// Installs all objects, by folder and file in the order of their names, as `kubectl apply -f` does, and returns when
+/// the definitions are served. Workloads are only sent as a dry run.
 ///
 /// # Errors
-/// When a file cannot be read, or the API refuses what is in it.
+/// If a file cannot be read, or the API refuses its objects.
 pub async fn install(client: &Client) -> Result<(), SystemError> {
     let mut definitions = Vec::new();
     for folder in FOLDERS {
@@ -97,7 +98,7 @@ pub async fn install(client: &Client) -> Result<(), SystemError> {
 /// The settings that the chart gives to the program of an account, without those that a kubelet fills in.
 ///
 /// # Errors
-/// When a file cannot be read, or has no such program.
+/// If a file cannot be read, or there is no such program.
 pub fn settings(account: ProgramAccount) -> Result<Vec<(String, String)>, SystemError> {
     for folder in FOLDERS {
         for object in objects(folder)? {
@@ -115,7 +116,7 @@ pub fn settings(account: ProgramAccount) -> Result<Vec<(String, String)>, System
     Err(format!("no program has the account {}", account.name()).into())
 }
 
-/// Every object of every file of a folder, in the order of the files' names.
+/// All objects in a folder, in the order of the files' names.
 fn objects(folder: &str) -> Result<Vec<DynamicObject>, SystemError> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hosts/deploy").join(folder);
     let told = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());

@@ -1,8 +1,8 @@
-//! What all nodes together have drawn and could have drawn, from the truth and not from what anybody measured: the
-//! counters and registers of the virtual hardware, the joules and limits of each simulated machine.
+//! The energy and the limits of all nodes together, from the true state and not from measurements of the system under
+//! test: the counters and registers of the virtual hardware, and the energy and limits of each simulated machine.
 //!
-//! Drawn is what whole nodes draw. Between two looks only the mean is known; looks come some five times in a second, and
-//! what a limit averages over is a second.
+//! The energy is that of whole nodes. Between two samples only the mean power is known. There are some five samples a
+//! second, and a limit averages over one second.
 
 use crate::SystemError;
 use crate::world::TestSystem;
@@ -11,27 +11,27 @@ use serde_json::Value;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// One stretch of time between two looks.
+/// The time between two samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stretch {
-    /// When it began.
+    /// Its start.
     pub from: Instant,
-    /// How long it took.
+    /// Its length.
     pub took: Duration,
-    /// The mean of all nodes together.
+    /// The mean power of all nodes together.
     pub watts: f64,
-    /// The limits of all packages and GPUs together, at its end.
+    /// The sum of the limits of all packages and GPUs at its end.
     pub limits: f64,
 }
 
-/// Looks again and again.
+/// Takes samples.
 pub struct EnergySampler {
     names: Vec<String>,
     range_uj: u64,
     last: Option<Look>,
 }
 
-/// One look: when, the counters of the hardware, and for each simulated node its own time and joules.
+/// A sample: its time, the counters of the hardware, and the time and energy of each simulated node.
 struct Look {
     at: Instant,
     rig_uj: u64,
@@ -40,10 +40,10 @@ struct Look {
 }
 
 impl EnergySampler {
-    /// Of all nodes of a world.
+    /// A sampler for all nodes of a world.
     ///
     /// # Errors
-    /// When the simulator does not say which nodes it has.
+    /// If the simulator does not list its nodes.
     pub async fn new(world: &TestSystem) -> Result<Self, SystemError> {
         let listed = world.simulator.get("/nodes").await?;
         let names = listed["nodes"].as_array().into_iter().flatten();
@@ -51,10 +51,10 @@ impl EnergySampler {
         Ok(Self { names, range_uj: world.registers.energy_range_uj()?, last: None })
     }
 
-    /// Looks, and tells what was drawn since the look before.
+    /// Takes a sample, and returns the time since the last one.
     ///
     /// # Errors
-    /// When a node does not answer.
+    /// If a node does not answer.
     pub async fn look(&mut self, world: &TestSystem) -> Result<Option<Stretch>, SystemError> {
         let states = futures::stream::iter(self.names.clone())
             .map(|name| async move { world.simulator.get(&format!("/state/{name}")).await })
@@ -73,7 +73,7 @@ impl EnergySampler {
     fn between(&self, last: &Look, now: &Look) -> Stretch {
         let took = now.at - last.at;
         let rig = self.counted(last.rig_uj, now.rig_uj) as f64 / 1e6 / took.as_secs_f64();
-        // Each machine tells its own time, so that a look that took long blurs nothing.
+        // Use each machine's own time, so that a slow sample does not blur the result.
         let simulated = last.simulated.iter().zip(&now.simulated).map(|(last, now)| {
             let seconds = now.0 - last.0;
             if seconds > 0.0 { (now.1 - last.1) / seconds } else { 0.0 }
@@ -81,7 +81,7 @@ impl EnergySampler {
         Stretch { from: last.at, took, watts: rig + simulated.sum::<f64>(), limits: now.limits }
     }
 
-    /// From one reading of a counter to the next, which may have begun anew.
+    /// The difference of two readings of a counter, which may have wrapped.
     fn counted(&self, last: u64, now: u64) -> u64 {
         if now >= last { now - last } else { self.range_uj.saturating_sub(last).saturating_add(now) }
     }
@@ -93,7 +93,7 @@ fn joules(state: &Value) -> Result<(f64, f64), SystemError> {
     Ok((read("simulatedSeconds")?, read("joules")?))
 }
 
-/// Of all packages and GPUs of a simulated machine.
+/// The limits of all packages and GPUs of a simulated machine.
 fn limits(state: &Value) -> f64 {
     let (cpu, gpu) = (&state["state"]["telemetry"]["cpu"], &state["state"]["telemetry"]["gpu"]);
     let product = |part: &Value, each: &str, count: &str| {

@@ -1,5 +1,5 @@
-//! The whole system as processes: a control plane with Joulie installed, one node on virtual hardware, simulated ones,
-//! and the shipped programs with their own tokens.
+//! The whole system as processes: a control plane with Joulie installed, one node on virtual hardware, simulated
+//! nodes, and the shipped programs with their own tokens.
 
 use crate::http::{self, Http};
 use crate::register::RegisterFiles;
@@ -15,16 +15,16 @@ use std::time::Duration;
 
 /// The node on virtual hardware.
 pub const RIG: &str = "rig-0";
-/// 20 of them, of each kind that Joulie caps differently.
+/// 20 simulated nodes, of each kind that Joulie caps differently.
 pub const FLEET: &str = "xeon:8,epyc:8,gpu:4";
-/// How many nodes that is.
+/// Their number.
 pub const SIMULATED: usize = 20;
 /// Two packages with RAPL, under full load.
 const PROFILE: &str = "xeon-2s";
-/// Generous: the machine may be busy, and nothing here is judged by a clock.
+/// Generous, because the machine may be busy; no test depends on timing.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Where the programs are.
+/// The paths of the programs.
 #[derive(Clone, Debug)]
 pub struct Shipped {
     /// `joulie-agent`.
@@ -39,12 +39,12 @@ pub struct Shipped {
     pub rig: PathBuf,
 }
 
-/// Which of the processes.
+/// One of the processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum SystemProcess {
-    /// Serves the virtual hardware.
+    /// The server of the virtual hardware.
     Rig,
-    /// The agent of the node on it.
+    /// The agent of the node on virtual hardware.
     Agent,
     /// The agent of the simulated nodes.
     Pool,
@@ -52,14 +52,14 @@ pub enum SystemProcess {
     Simulator,
     /// One replica of the operator.
     OperatorA,
-    /// The other.
+    /// The other replica.
     OperatorB,
     /// The extender.
     Extender,
 }
 
 impl SystemProcess {
-    /// All, in the order in which their logs are shown.
+    /// All processes, in the order in which their logs are shown.
     pub const ALL: [Self; 7] = [
         Self::Rig,
         Self::Agent,
@@ -70,7 +70,7 @@ impl SystemProcess {
         Self::Extender,
     ];
 
-    /// Of the process and its log.
+    /// The name of the process and its log.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -85,19 +85,19 @@ impl SystemProcess {
     }
 }
 
-/// All of it. Dropping it ends every process; one that a test leaves behind by its failure is shown by its log.
+/// The whole system. Dropping it ends every process; after a failed test it prints their logs.
 pub struct TestSystem {
-    /// The control plane, with everything in its folder.
+    /// The control plane. Its folder contains everything.
     pub control_plane: ControlPlane,
-    /// Of somebody who may do everything.
+    /// The client of an administrator.
     pub client: Client,
     /// The power limits of the node on virtual hardware.
     pub registers: RegisterFiles,
     /// The simulator's port.
     pub simulator: Http,
-    /// The extender's port for work.
+    /// The extender's port for scheduling requests.
     pub extender: Http,
-    /// Where logs are kept when a test fails.
+    /// The folder for the logs of a failed test.
     keep: PathBuf,
     /// One for each account, written once: a program may be reading it while the next one is started.
     kubeconfigs: BTreeMap<ProgramAccount, PathBuf>,
@@ -107,11 +107,11 @@ pub struct TestSystem {
 }
 
 impl TestSystem {
-    /// A control plane with Joulie's kinds and accounts, the virtual hardware, and its node. No program of Joulie runs
-    /// yet. `None` where that is not possible; why has then been said.
+    /// A control plane with Joulie's kinds and accounts, the virtual hardware, and its node, but without Joulie's
+    /// programs. `None`, with a message, if that is not possible.
     ///
     /// # Errors
-    /// When it is possible and fails.
+    /// If it is possible, but fails.
     pub async fn start(shipped: Shipped, keep: &Path) -> Result<Option<Self>, SystemError> {
         if let Err(why) = ports::fuse() {
             crate::skip(&why);
@@ -130,7 +130,7 @@ impl TestSystem {
         let machine = FakeNode::named(RIG).label("joulie.io/managed", "true").has("cpu", "128");
         let life = Life::start(client.clone(), vec![machine]).await?;
         let mut kubeconfigs = BTreeMap::new();
-        // The policy asks an agent for a token that names its node.
+        // The policy requires a token that names the agent's node.
         kubeconfigs
             .insert(ProgramAccount::Agent, ProgramAccount::Agent.kubeconfig_on(&control_plane, RIG).await?);
         for account in [
@@ -156,10 +156,10 @@ impl TestSystem {
         }))
     }
 
-    /// Starts a part, in the place of the one that runs, with these variables beside its own.
+    /// Starts a part with these additional variables, and replaces the one that runs.
     ///
     /// # Errors
-    /// When the process cannot be started.
+    /// If the process cannot be started.
     pub fn run(&self, part: SystemProcess, variables: &[(&str, &str)]) -> Result<(), SystemError> {
         let mut program = self.program(part)?;
         for (name, value) in variables {
@@ -183,7 +183,7 @@ impl TestSystem {
         let kubeconfig = self.kubeconfigs.get(&account).ok_or("an account without a token")?;
         let mut program =
             Program::new(part.name(), path).variable("KUBECONFIG", kubeconfig.to_string_lossy());
-        // What the chart says of them, and over it what is of this machine.
+        // The settings of the chart, overridden by those of this machine.
         for (name, value) in rights::settings(account)? {
             program = program.variable(&name, value);
         }
@@ -231,10 +231,10 @@ impl TestSystem {
         })
     }
 
-    /// Asks a part to end, and waits until it has.
+    /// Stops a part gracefully, and waits until it has ended.
     ///
     /// # Errors
-    /// When it does not end, or not with success.
+    /// If it does not end, or not successfully.
     pub async fn end(&self, part: SystemProcess) -> Result<(), SystemError> {
         let status = self.control_plane.end_program(part.name(), PATIENCE).await?;
         if status.success() {
@@ -244,10 +244,10 @@ impl TestSystem {
             .into())
     }
 
-    /// Runs the command of the operator's program that has every node released, with the operator's account, until it ends.
+    /// Runs the operator's command that releases every node, with the operator's account, until it ends.
     ///
     /// # Errors
-    /// When it does not end, or not with success.
+    /// If it does not end, or not successfully.
     pub async fn uninstall(&self) -> Result<(), SystemError> {
         let name = "uninstall";
         let kubeconfig =
@@ -274,16 +274,16 @@ impl TestSystem {
         self.control_plane.kill_program(part.name());
     }
 
-    /// How kube-scheduler is to ask the extender. Without it no pod is placed.
+    /// kube-scheduler's configuration with the extender. Without it no pod is placed.
     ///
     /// # Errors
-    /// Never, as the address is a plain one.
+    /// Never, because the address is valid.
     pub fn scheduler(&self) -> Result<Scheduler, SystemError> {
         let [_, extender] = self.ports;
         Ok(Scheduler::with(Extender::new(&format!("http://{extender}"), NodeForm::Names)?))
     }
 
-    /// A part that has failed, with the last lines of its log. What was killed or asked to end has not.
+    /// A part that has failed, with the last lines of its log. Killed or stopped parts do not count.
     #[must_use]
     pub fn ended(&self) -> Option<String> {
         SystemProcess::ALL.into_iter().find_map(|part| {
@@ -298,12 +298,12 @@ impl TestSystem {
 }
 
 impl Drop for TestSystem {
-    /// The folder goes with the control plane, so whoever looks for the reason of a failure gets copies of the logs.
+    /// The folder is removed with the control plane, so copy the logs for the analysis of a failure.
     fn drop(&mut self) {
         if !std::thread::panicking() {
             return;
         }
-        // A log that cannot be copied was shown by its last lines.
+        // If a log cannot be copied, its last lines are printed anyway.
         let _ = std::fs::create_dir_all(&self.keep);
         let mut shown = format!("\nthe logs are kept in {}\n", self.keep.display());
         for part in SystemProcess::ALL {

@@ -1,23 +1,23 @@
-//! An API server outside the machine, for the scenarios in which the agent runs as it does in a cluster: the guest reaches
-//! it by a network card, and loses it when the link is down.
+//! An API server outside the virtual machine, for scenarios in which the agent runs as in a cluster. The guest
+//! reaches it through a network card, and loses it while the link is down.
 
 use anyhow::{Context, Result, anyhow};
 use embedded_api::{ApiOptions, EmbeddedApi, Serving, Tls};
 use tokio::runtime::Runtime;
 
-/// A server that runs as long as this lives.
+/// A server that runs until this is dropped.
 pub(crate) struct Outside {
-    /// The threads that serve.
+    /// The threads of the server.
     _runtime: Runtime,
-    /// For the agent, as a cluster serves it.
+    /// The port with TLS for the agent, as in a cluster.
     secure: Serving,
-    /// The same for the scenario, which has no TLS.
+    /// The same API without TLS, for the scenario's scripts.
     plain: Serving,
 }
 
-/// What QEMU calls this machine in the guest's network.
+/// QEMU's address of the host in the guest's network.
 const HOST: &str = "10.0.2.2";
-/// What a drive is made of.
+/// The size of a drive's sector.
 const SECTOR: usize = 512;
 
 impl Outside {
@@ -33,12 +33,12 @@ impl Outside {
         Ok(Self { secure, plain, _runtime: runtime })
     }
 
-    /// Where the guest finds it without TLS.
+    /// The address without TLS, as the guest sees it.
     pub(crate) fn address(&self) -> String {
         format!("{HOST}:{}", self.plain.address().port())
     }
 
-    /// The guest's kubeconfig, which it reads from a drive: as long as whole sectors are.
+    /// The guest's kubeconfig, padded to whole sectors because the guest reads it from a drive.
     pub(crate) fn kubeconfig(&self) -> String {
         let here = format!("https://{}\"", self.secure.address());
         let there =

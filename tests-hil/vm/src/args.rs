@@ -9,7 +9,7 @@ usage: vm --programs DIR [SCENARIO ...] [--kernel 6.1|6.12] [--short] [--require
   --programs DIR    where joulie, hil and joulie-agent were built
   --update-golden   write what the scenario `golden` found into the rig's tables";
 
-/// What the rig's tables are of.
+/// The kernel series with recorded tables of the rig.
 const KERNELS: [&str; 2] = ["6.1", "6.12"];
 
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl Args {
     }
 }
 
-/// `6.12`: it becomes a part of package names.
+/// Checks a series such as `6.12`, because it becomes a part of package names.
 fn series(text: String) -> Result<String> {
     let numbers =
         text.split('.').filter(|part| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit()));

@@ -1,10 +1,10 @@
-//! Where packages, unpacked trees and modules are kept: outside the checkout, shared by all of them.
+//! The folder for packages, unpacked trees and modules: outside the checkout, shared by all checkouts.
 
 use anyhow::{Context, Result, bail};
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
-/// The folder `joulie/vm` of the user's cache, made if it is not there.
+/// The folder `joulie/vm` in the user's cache, which is created if necessary.
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the environment")]
 pub(crate) fn folder() -> Result<PathBuf> {
     let read = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -18,8 +18,8 @@ pub(crate) fn folder() -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// A folder of the cache that is complete once it is there: it is filled beside its place and then moved. Processes that
-/// want the same one wait for each other.
+/// A folder of the cache that is complete if it exists: it is filled under another name and then renamed. Processes
+/// that need the same folder wait for each other.
 pub(crate) fn filled(folder: &Path, fill: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
     if folder.is_dir() {
         return Ok(());

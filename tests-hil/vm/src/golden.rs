@@ -1,4 +1,4 @@
-//! The table of what the kernel answers, which the rig's tests read: compared, or written anew when that is asked for.
+//! The table of the kernel's answers, which the rig's tests read: compares it, or writes it on request.
 
 use crate::packages::Kernel;
 use anyhow::{Context, Result};
@@ -20,7 +20,7 @@ fn table(kernel: &Kernel, lines: &[String]) -> Result<String> {
     Ok(text)
 }
 
-/// What differs from the table in the repository; nothing where it is the same or was written.
+/// The differences from the table in the repository; empty if there are none or the table was written.
 pub(crate) fn judge(root: &Path, kernel: &Kernel, lines: &[String], update: bool) -> Result<Vec<String>> {
     let path = path(root, kernel);
     let found = table(kernel, lines)?;
@@ -29,7 +29,7 @@ pub(crate) fn judge(root: &Path, kernel: &Kernel, lines: &[String], update: bool
         return Ok(Vec::new());
     }
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
-    // A newer package of the same series may answer the same.
+    // A newer package of the same series may give the same answers.
     let (kept, found): (Vec<&str>, Vec<&str>) =
         (kept.lines().skip(1).collect(), found.lines().skip(1).collect());
     let new = found.iter().filter(|line| !kept.contains(line)).map(|line| format!("the kernel: {line}"));

@@ -1,4 +1,4 @@
-//! The guest's files, as one archive in the `newc` form of cpio.
+//! The guest's files, as one archive in cpio's `newc` format.
 
 use crate::modules::modules;
 use crate::packages::{Kernel, Tools, words};
@@ -17,7 +17,7 @@ pub(crate) struct Initramfs {
 }
 
 impl Initramfs {
-    /// All that a scenario needs under one kernel.
+    /// The files that all scenarios need with this kernel.
     pub(crate) fn of(
         kernel: &Kernel,
         tools: &Tools,
@@ -58,7 +58,7 @@ impl Initramfs {
         Ok(())
     }
 
-    /// A program without its debug information, which is most of it.
+    /// Adds a program without its debug information, which is its largest part.
     fn stripped(&mut self, name: &str, from: &Path) -> Result<()> {
         let to = std::env::temp_dir().join(format!("joulie-vm-{}", std::process::id()));
         let strip = words(Command::new("strip").arg("-o").arg(&to).arg(from));
@@ -68,7 +68,7 @@ impl Initramfs {
         self.libraries(from)
     }
 
-    /// The loader and the libraries of a program, where this machine has them.
+    /// Adds the loader and the libraries of a program, at their paths on this machine.
     fn libraries(&mut self, program: &Path) -> Result<()> {
         let listed = words(Command::new("ldd").arg(program))?;
         for path in listed.split_whitespace().filter(|word| word.starts_with('/')) {
@@ -77,7 +77,7 @@ impl Initramfs {
         Ok(())
     }
 
-    /// The archive: folders before what is in them, and an end.
+    /// The archive: folders before their contents, and the end record.
     pub(crate) fn archive(&self) -> Result<Vec<u8>> {
         let mut folders = BTreeMap::new();
         for name in self.files.keys() {
@@ -100,7 +100,7 @@ impl Initramfs {
 fn entry(out: &mut Vec<u8>, name: &str, mode: u32, bytes: &[u8]) -> Result<()> {
     let size = u32::try_from(bytes.len()).context("a file of the guest is too large")?;
     let name_size = u32::try_from(name.len() + 1)?;
-    // Inode, mode, owner, group, links, time, size, device twice, name, check sum.
+    // Inode, mode, owner, group, links, time, size, device twice, name, checksum.
     let fields = [0, mode, 0, 0, 1, 0, size, 0, 0, 0, 0, name_size, 0];
     out.extend_from_slice(b"070701");
     for field in fields {

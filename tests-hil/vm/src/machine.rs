@@ -1,4 +1,4 @@
-//! One run of a scenario: QEMU with two serial lines, the kernel's console and the guest's verdicts.
+//! One run of a scenario: QEMU with two serial lines, for the kernel's console and for the guest's verdicts.
 
 use crate::api::Outside;
 use crate::packages::{Kernel, Tools, succeed};
@@ -7,30 +7,30 @@ use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What it runs on.
+/// The accelerator of QEMU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Accelerator {
     Kvm,
-    /// Without the processor's help: slower, and there is always one.
+    /// Emulation: slower, but always available.
     Tcg,
 }
 
-/// Where registers lie that outlive kexec, and the memory that the kernel leaves alone for them.
+/// The location of registers that survive kexec, and the memory that the kernel reserves for them.
 const KEEP: &str = "memmap=64K$0x10000000 vm.keep=0x10000000";
 
-/// A machine that is ready to run scenarios.
+/// A machine that can run scenarios.
 #[derive(Debug)]
 pub(crate) struct Machine<'a> {
     pub(crate) kernel: &'a Kernel,
     pub(crate) tools: &'a Tools,
     pub(crate) initramfs: &'a Path,
     pub(crate) accelerator: Accelerator,
-    /// A folder for this machine's files.
+    /// The folder for this machine's files.
     pub(crate) folder: &'a Path,
 }
 
 impl Machine<'_> {
-    /// Runs all boots of a scenario, and answers what the guest said.
+    /// Runs all boots of a scenario, and returns the guest's output.
     pub(crate) fn run(&self, scenario: &Scenario) -> Result<String> {
         let disk = self.file(scenario, "disk");
         if scenario.disk {
@@ -52,7 +52,7 @@ impl Machine<'_> {
         self.folder.join(name(scenario, &self.kernel.series, what))
     }
 
-    /// Boots once, and answers what QEMU itself complained of.
+    /// Boots once, and returns QEMU's own error output.
     fn boot(
         &self,
         scenario: &Scenario,
@@ -90,12 +90,12 @@ impl Machine<'_> {
             qemu.args(["-drive", &format!("file={},if=virtio,format=raw,readonly=on", file.display())]);
             qemu.args(["-netdev", "user,id=net", "-device", "virtio-net-pci,netdev=net,romfile="]);
         }
-        // That it ended too late shows in what the guest did not say.
+        // If QEMU was ended by the time limit, lines are missing in the guest's output.
         let ended = qemu.stdin(Stdio::null()).stdout(Stdio::null()).output().context("starting QEMU")?;
         Ok(String::from_utf8_lossy(&ended.stderr).into_owned())
     }
 
-    /// Where an unpacked QEMU finds its libraries and firmware.
+    /// Sets the paths of libraries and firmware for an unpacked QEMU.
     fn firmware(&self, qemu: &mut Command) {
         if self.tools.unpacked {
             let root = &self.tools.root;
@@ -120,12 +120,13 @@ impl Machine<'_> {
     }
 }
 
-/// A file of one scenario on one kernel: the other kernel runs the same scenario at the same time.
+/// The name of a file of one scenario on one kernel, because the other kernel runs the same scenario at the same
+/// time.
 fn name(scenario: &Scenario, series: &str, what: &str) -> String {
     format!("{}-{series}.{what}", scenario.name)
 }
 
-/// KVM where it boots a guest: a device that opens may still be one that does not.
+/// KVM, if it boots a guest: it may be unusable even if its device can be opened.
 pub(crate) fn accelerator(
     kernel: &Kernel,
     tools: &Tools,
@@ -141,7 +142,7 @@ pub(crate) fn accelerator(
     if said.is_ok_and(|said| said.contains("END 1")) { Accelerator::Kvm } else { Accelerator::Tcg }
 }
 
-/// The folder of one call, for consoles, verdicts and disks.
+/// The folder of one run, for consoles, verdicts and disks.
 pub(crate) fn folder(cache: &Path) -> Result<PathBuf> {
     let folder = cache.join("runs").join(std::process::id().to_string());
     std::fs::create_dir_all(&folder)?;

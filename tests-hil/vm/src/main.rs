@@ -1,12 +1,12 @@
-//! The kernel's own powercap, msr, cpufreq and hwmon code on simulated registers, in a virtual machine, with the shipped
-//! programs inside. `cargo xtask vm` builds the programs and calls this.
+//! Tests the kernel's own powercap, msr, cpufreq and hwmon code on simulated registers, in a virtual machine that
+//! runs the shipped programs. `cargo xtask vm` builds the programs and starts this one.
 //!
 //! ```text
 //! packages ─▶ modules ─▶ initramfs ─▶ machine, once for each scenario and kernel ─▶ verdicts
 //! ```
 //!
-//! Everything that is fetched or built lies in the cache, outside the checkout. Where QEMU or the packages cannot be had
-//! it says `SKIP(reason)`; `--require vm` makes that a failure.
+//! Everything that is downloaded or built is in the cache, outside the checkout. If QEMU or the packages are not
+//! available, it prints `SKIP(reason)`; with `--require vm` that is a failure.
 #![expect(clippy::print_stdout, reason = "it talks to the person who started it")]
 
 mod api;

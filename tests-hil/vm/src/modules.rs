@@ -1,4 +1,5 @@
-//! Builds the modules for a kernel: ours, and the kernel's own RAPL and msr drivers over them. Kept by content.
+//! Builds the modules for a kernel: our own, and the kernel's RAPL and msr drivers on top of them. The results are
+//! cached by content.
 
 use crate::cache;
 use crate::packages::{Kernel, succeed};
@@ -19,7 +20,7 @@ const FILES: [(&str, &str); 6] = [
 const MORE: [(&str, &str); 2] =
     [("cards.c", include_str!("../modules/cards.c")), ("kexec.c", include_str!("../modules/kexec.c"))];
 
-/// The kernel's own, compiled unchanged.
+/// The kernel's own sources, compiled unchanged.
 const THEIRS: [&str; 3] =
     ["drivers/powercap/intel_rapl_common.c", "drivers/powercap/intel_rapl_msr.c", "arch/x86/kernel/msr.c"];
 
@@ -41,10 +42,10 @@ pub(crate) fn build(cache: &Path, kernel: &Kernel) -> Result<PathBuf> {
         let headers = kernel.root.join(format!("usr/src/linux-headers-{}", kernel.release));
         let common = kernel.release.replace("-amd64", "-common");
         let makefile = kernel.root.join(format!("usr/src/linux-headers-{common}/Makefile"));
-        // The package's own file names an absolute path of an installed tree.
+        // The package's Makefile contains an absolute path of an installed tree.
         std::fs::write(headers.join("Makefile"), format!("include {}\n", makefile.display()))?;
         let mut make = Command::new("make");
-        // Type information needs a program more and is used by nobody here.
+        // BTF type information needs an additional program, and is not used here.
         make.arg("-C")
             .arg(&headers)
             .arg(format!("M={}", half.display()))

@@ -1,5 +1,5 @@
-//! What is taken from the distribution: a kernel with its headers and sources, QEMU where the machine has none, and the
-//! few programs of the guest. Packages are downloaded and unpacked in the cache, and nothing is installed.
+//! The packages of the distribution: a kernel with its headers and sources, QEMU if the machine has none, and the few
+//! programs of the guest. They are downloaded and unpacked in the cache; nothing is installed.
 
 use crate::cache;
 use anyhow::{Context, Result, bail};
@@ -14,7 +14,7 @@ pub(crate) struct Kernel {
     /// `6.12.117+deb12-amd64`, with the version of its package.
     pub(crate) release: String,
     pub(crate) version: String,
-    /// Headers, image and modules below it; `source` is the part of the sources that is compiled.
+    /// Contains headers, image and modules; `source` is the part of the sources that is compiled.
     pub(crate) root: PathBuf,
 }
 
@@ -23,11 +23,11 @@ pub(crate) struct Kernel {
 pub(crate) struct Tools {
     pub(crate) root: PathBuf,
     pub(crate) qemu: PathBuf,
-    /// Whether QEMU is that of the cache, with its own libraries and firmware.
+    /// Whether QEMU is the one in the cache, with its own libraries and firmware.
     pub(crate) unpacked: bool,
 }
 
-/// What is compiled of the kernel's sources.
+/// The kernel sources that are compiled.
 const SOURCES: &str = "'*/drivers/powercap/intel_rapl_common.c' '*/drivers/powercap/intel_rapl_msr.c' \
      '*/arch/x86/kernel/msr.c'";
 
@@ -37,7 +37,7 @@ const STOCK: &str = "'./boot/vmlinuz-*' '*/ext4.ko*' '*/jbd2.ko*' '*/mbcache.ko*
      '*/failover.ko*'";
 
 impl Kernel {
-    /// The newest kernel of a series that the distribution offers, fetched unless the cache has it.
+    /// The newest kernel of a series in the distribution, downloaded unless it is in the cache.
     pub(crate) fn obtain(cache: &Path, series: &str) -> Result<Self> {
         let release = newest_release(series)?;
         let version = version_of(&format!("linux-headers-{release}"))?;
@@ -78,14 +78,14 @@ impl Kernel {
         Ok(Self { series: series.to_owned(), release, version, root })
     }
 
-    /// The image that boots.
+    /// The kernel image.
     pub(crate) fn image(&self) -> PathBuf {
         self.root.join(format!("boot/vmlinuz-{}", self.release))
     }
 }
 
 impl Tools {
-    /// Fetched unless the cache or the machine has them.
+    /// Downloads them unless they are in the cache or installed.
     pub(crate) fn obtain(cache: &Path) -> Result<Self> {
         let installed = words(Command::new("sh").args(["-c", "command -v qemu-system-x86_64"])).ok();
         let busybox = version_of("busybox-static")?;
@@ -110,7 +110,7 @@ impl Tools {
     }
 }
 
-/// Whether a compiler and what else builds modules is there.
+/// Checks that a compiler and the other build tools exist.
 pub(crate) fn compiler() -> Result<()> {
     for program in ["apt-get", "apt-cache", "dpkg-deb", "gcc", "make", "xz", "tar"] {
         words(Command::new("sh").args(["-c", &format!("command -v {program}")]))
@@ -119,7 +119,7 @@ pub(crate) fn compiler() -> Result<()> {
     Ok(())
 }
 
-/// `6.12.117+deb12-amd64` of the series 6.12: the one with the greatest numbers.
+/// The newest release of a series, such as `6.12.117+deb12-amd64` of 6.12.
 fn newest_release(series: &str) -> Result<String> {
     let pattern = format!("^linux-headers-{}[.][0-9.+a-z-]*-amd64$", series.replace('.', "[.]"));
     let found = words(Command::new("apt-cache").args(["search", "--names-only", &pattern]))?;
@@ -142,7 +142,7 @@ fn version_of(package: &str) -> Result<String> {
         .replace([':', '~'], "_"))
 }
 
-/// Downloads one package into a folder, and answers the file.
+/// Downloads one package into a folder, and returns the file.
 fn download(folder: &Path, name: &str) -> Result<PathBuf> {
     std::fs::create_dir_all(folder)?;
     let one = folder.join(name);
@@ -157,7 +157,7 @@ fn download(folder: &Path, name: &str) -> Result<PathBuf> {
     Ok(files.next().context("apt-get left no file")??.path())
 }
 
-/// Downloads a package with all that it needs and this machine has not installed.
+/// Downloads a package and those of its dependencies that are not installed on this machine.
 fn closure(folder: &Path, name: &str) -> Result<Vec<PathBuf>> {
     let folder = folder.join(format!("{name}.closure"));
     std::fs::create_dir_all(folder.join("partial"))?;
@@ -179,12 +179,12 @@ fn shell(folder: &Path, line: &str) -> Result<()> {
     succeed(Command::new("sh").args(["-c", line]).current_dir(folder)).map(drop)
 }
 
-/// What a command prints.
+/// The output of a command.
 pub(crate) fn words(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&succeed(command)?.stdout).into_owned())
 }
 
-/// Runs a command; its output is the error when it fails.
+/// Runs a command; if it fails, its output is the error.
 pub(crate) fn succeed(command: &mut Command) -> Result<Output> {
     let output = command.output().with_context(|| format!("starting {command:?}"))?;
     if !output.status.success() {

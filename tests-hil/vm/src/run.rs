@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Instant;
 
-/// How a call ended.
+/// The outcome of a run.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Passed,
@@ -20,11 +20,11 @@ pub(crate) enum Outcome {
     Skipped(String),
 }
 
-/// Guests at a time: each waits for seconds of its own most of the time.
+/// The number of concurrent guests, which are mostly waiting.
 const AT_A_TIME: usize = 2;
-/// The whole, after fetching.
+/// The time limit of the full run, after downloading.
 const WHOLE_S: f32 = 720.0;
-/// The short form.
+/// The time limit of the short run.
 const SHORT_S: f32 = 180.0;
 
 /// A kernel with its modules and archive.
@@ -33,7 +33,7 @@ struct Ready {
     initramfs: PathBuf,
 }
 
-/// A scenario's end on one kernel.
+/// The result of a scenario on one kernel.
 struct Done {
     kernel: usize,
     scenario: Scenario,
@@ -172,12 +172,12 @@ fn report(args: &Args, (ready, planned): (&[Ready], usize), done: &[Done], secon
     for (bar, is_kept) in &bars {
         println!("BAR vm {bar} {}", if *is_kept { "PASS" } else { "FAIL" });
     }
-    // The short form is part of the test command, which nothing fails by a clock.
+    // The short run is part of the test command, in which no check depends on time.
     let judged = if args.short { &bars[..2] } else { &bars[..] };
     Ok(if judged.iter().all(|(_, is_kept)| *is_kept) { Outcome::Passed } else { Outcome::Failed })
 }
 
-/// What a run is held to, and whether it kept that: each that it did not keep fails the run.
+/// The limits of a run, and whether each was kept. The run fails if one was not.
 fn bars(failed: usize, (run, planned): (usize, usize), (seconds, limit): (f32, f32)) -> [(String, bool); 3] {
     [
         (format!("failed-scenarios {failed} 0"), failed == 0),

@@ -1,4 +1,4 @@
-//! A scenario: a shell script of the guest, whose first line says which machine it wants.
+//! A scenario: a shell script for the guest, whose first line describes the machine.
 //!
 //! ```text
 //! # vm: amd smp=4,sockets=2,cores=2 keep disk api boots=2 short limit=120
@@ -7,28 +7,28 @@
 use anyhow::{Context, Result, bail};
 use std::path::Path;
 
-/// A scenario, and the machine that it wants.
+/// A scenario and its machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Scenario {
     pub(crate) name: String,
-    /// A processor of AMD's.
+    /// Whether the processor is AMD's.
     pub(crate) amd: bool,
     pub(crate) smp: String,
-    /// Registers that outlive kexec.
+    /// Whether registers survive kexec.
     pub(crate) keep: bool,
-    /// A disk that outlives the boots.
+    /// Whether there is a disk that survives the boots.
     pub(crate) disk: bool,
-    /// An API server outside, and a network card.
+    /// Whether there is an API server outside, and a network card.
     pub(crate) api: bool,
     pub(crate) boots: u32,
-    /// Part of the short form.
+    /// Whether it is part of the short run.
     pub(crate) short: bool,
-    /// After so many seconds it is ended, and has failed.
+    /// After this many seconds the scenario is ended and has failed.
     pub(crate) limit_s: u32,
 }
 
 impl Scenario {
-    /// All scenarios of a folder, the longest first, so that two at a time end together.
+    /// All scenarios of a folder, the longest first, so that two parallel queues end together.
     pub(crate) fn all(folder: &Path) -> Result<Vec<Self>> {
         let mut found = Vec::new();
         for entry in std::fs::read_dir(folder).with_context(|| format!("listing {}", folder.display()))? {

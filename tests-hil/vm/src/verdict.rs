@@ -1,27 +1,27 @@
-//! What a guest said, and what it means.
+//! The output of a guest, and its verdict.
 
 use std::collections::BTreeSet;
 
-/// The judgement of one scenario on one kernel.
+/// The verdict on one scenario with one kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) passed: usize,
-    /// What failed, and what explains it.
+    /// The failures, and the lines that explain them.
     pub(crate) failures: Vec<String>,
     pub(crate) evidence: Vec<String>,
     /// Measured figures: `BAR vm NAME VALUE LIMIT PASS|FAIL`.
     pub(crate) bars: Vec<String>,
-    /// What was measured without a bar.
+    /// Measured figures without a limit.
     pub(crate) figures: Vec<String>,
-    /// Lines of the table of what the kernel answers.
+    /// Lines for the table of the kernel's answers.
     pub(crate) golden: Vec<String>,
 }
 
 impl Verdict {
-    /// Reads what was said in `boots` boots. A guest that did not come to its end has failed.
+    /// Reads the output of `boots` boots. A guest that did not reach its end has failed.
     pub(crate) fn of(said: &str, boots: u32) -> Self {
         let mut verdict = Self::default();
-        // Which boots ended; a serial line may say its last words twice.
+        // The boots that reached their end. A serial line may repeat its last line.
         let mut ends = BTreeSet::new();
         for line in said.lines().map(str::trim_end) {
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));

@@ -1,15 +1,15 @@
-//! What a cluster has beside Joulie: nodes that their kubelets register, pods, and persons with kubectl. Their requests
-//! always arrive.
+//! The parts of a cluster other than Joulie: nodes that their kubelets register, pods, and people with kubectl. Their
+//! requests always arrive.
 
 use embedded_api::EmbeddedApi;
 use http::Request;
 use serde_json::{Value, json};
 use simulator::fleet::Member;
 
-/// The objects of Joulie.
+/// The API path of Joulie's objects.
 const JOULIE: &str = "/apis/joulie.io/v1alpha1";
 
-/// See the module.
+/// See the module documentation.
 pub(crate) struct Cluster {
     client: kube::Client,
 }
@@ -38,7 +38,7 @@ impl Cluster {
         self.create("/api/v1/namespaces", &json!({"metadata": {"name": name}})).await
     }
 
-    /// A node, as its kubelet registers it.
+    /// Registers a node, as its kubelet does.
     pub(crate) async fn node(&self, member: &Member, boot_id: &str) -> Result<(), String> {
         let node = json!({"metadata": {"name": member.name, "labels": member.labels}});
         self.create("/api/v1/nodes", &node).await?;
@@ -55,7 +55,7 @@ impl Cluster {
         self.get_node(node).await.is_ok()
     }
 
-    /// Whether there is a Node, and no person has taken it out of the budget.
+    /// Whether the Node exists and no person has excluded it from the budget.
     pub(crate) async fn is_in_the_budget(&self, node: &str) -> bool {
         let Ok(object) = self.get_node(node).await else { return false };
         let label = |key: &str| object["metadata"]["labels"][key].as_str() == Some("true");
@@ -68,7 +68,7 @@ impl Cluster {
             .map(drop)
     }
 
-    /// What the kubelet says after a boot.
+    /// Updates a Node after a boot, as the kubelet does.
     pub(crate) async fn booted(&self, node: &str, boot_id: &str) -> Result<(), String> {
         let status = json!({"status": {"nodeInfo": {
             "bootID": boot_id, "machineID": node, "systemUUID": node, "architecture": "amd64",
@@ -78,19 +78,19 @@ impl Cluster {
         self.ready(node, "True", boot_id).await
     }
 
-    /// What the node controller and the kubelet say of a node.
+    /// Sets the Ready condition of a node, as the node controller and the kubelet do.
     pub(crate) async fn ready(&self, node: &str, status: &str, since: &str) -> Result<(), String> {
         let ready = json!({"type": "Ready", "status": status, "reason": since});
         let path = format!("/api/v1/nodes/{node}/status");
         self.merge(&path, &json!({"status": {"conditions": [ready]}})).await
     }
 
-    /// Labels of a node; null takes one off.
+    /// Sets a label of a node; null removes it.
     pub(crate) async fn label(&self, node: &str, key: &str, value: &Value) -> Result<(), String> {
         self.merge(&format!("/api/v1/nodes/{node}"), &json!({"metadata": {"labels": {key: value}}})).await
     }
 
-    /// A pod that was bound to a node and runs there.
+    /// Creates a running pod that is bound to a node.
     pub(crate) async fn pod(&self, name: &str, node: &str, class: &str) -> Result<(), String> {
         let pod = json!({"metadata": {"name": name, "annotations": {"joulie.io/workload-class": class}},
             "spec": {"nodeName": node, "containers": [{"name": "main", "image": "none",
@@ -105,7 +105,7 @@ impl Cluster {
         self.send("DELETE", &path, "application/json", &Value::Null).await.map(drop)
     }
 
-    /// A cap that a person applies; null hands it back.
+    /// Applies a person's cap; null hands it back.
     pub(crate) async fn cap(&self, node: &str, spec: &Value) -> Result<(), String> {
         let mut body = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "NodePowerProfile",
             "metadata": {"name": node}, "spec": {"nodeName": node}});
@@ -116,7 +116,7 @@ impl Cluster {
         self.send("PATCH", &path, "application/apply-patch+yaml", &body).await.map(drop)
     }
 
-    /// Deletes what operators and agents have written of a node.
+    /// Deletes the objects that operators and agents have written for a node.
     pub(crate) async fn forget(&self, plural: &str, node: &str) -> Result<(), String> {
         self.send("DELETE", &format!("{JOULIE}/{plural}/{node}"), "application/json", &Value::Null)
             .await

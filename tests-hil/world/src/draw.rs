@@ -1,5 +1,5 @@
-//! Drawing from a seed. Everybody who draws has a stream of their own, so that one more request of one process moves the
-//! luck of no other.
+//! Random numbers from a seed. Every user has a separate stream, so that an additional draw of one does not affect
+//! the others.
 
 use plant::Random;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 pub(crate) struct Draw(Random);
 
 impl Draw {
-    /// The stream of this name.
+    /// The stream with this name.
     pub(crate) fn new(seed: u64, name: &str) -> Self {
         Self(Random::stream(seed, fnv(0xcbf2_9ce4_8422_2325, name.as_bytes())))
     }
@@ -18,7 +18,7 @@ impl Draw {
         self.0.bits()
     }
 
-    /// A whole number below `end`; zero of nothing.
+    /// A whole number below `end`; zero if `end` is zero.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         (self.bits() >> 11).checked_rem(end).unwrap_or(0)
     }
@@ -28,17 +28,17 @@ impl Draw {
         usize::try_from(self.below(u64::try_from(length).unwrap_or(0))).unwrap_or(0)
     }
 
-    /// True in so many of a thousand draws.
+    /// True with this probability in thousandths.
     pub(crate) fn permille(&mut self, permille: u64) -> bool {
         self.below(1000) < permille
     }
 
-    /// So many milliseconds, both ends included.
+    /// A number of milliseconds in this range, including both ends.
     pub(crate) fn millis(&mut self, low: u64, high: u64) -> Duration {
         Duration::from_millis(low + self.below(high.saturating_sub(low) + 1))
     }
 
-    /// A part, from 0 to 1.
+    /// A number from 0 to 1.
     pub(crate) fn unit(&mut self) -> f64 {
         self.0.unit()
     }

@@ -1,5 +1,5 @@
-//! The whole system in a test: two operators, an agent for each of six machines, an extender and an API server, all of
-//! them the tasks that ship, in **one thread and virtual time**. An hour takes a second.
+//! The whole system in a test: two operators, an agent for each of six machines, an extender and an API server. All
+//! of them are the tasks of the shipped programs, in **one thread and virtual time**. An hour takes a second.
 //!
 //! ```text
 //! script (from the seed) ──▶ kills, reboots, cuts of the limit, weather ──▶ processes, machines, lines
@@ -8,15 +8,16 @@
 //! judge ◀── the limits in force of the machines, at each change ◀────────────────┘
 //! ```
 //!
-//! - [`script`]: what happens and when; `process`: the programs; `network`: what lies between them;
-//! - `scene`: the machines; [`judge`]: their limits against the budget; `story`: what happened;
-//! - [`machine`]: apart from all these, a machine with hardware of its own under the engine that runs on one;
-//! - `budget`: the one file that knows how a budget is kept.
+//! - [`script`]: the events and their times; `process`: the programs; `network`: the connections between them;
+//! - `scene`: the machines; [`judge`]: their limits against the budget; `story`: the log of events;
+//! - [`machine`]: a separate test of one machine with its own hardware and the engine that runs on it;
+//! - `budget`: the only file that depends on the mechanism of a budget.
 //!
-//! **A seed plays again bit for bit.** Time is tokio's, paused, and moves when nobody has anything to do; every process
-//! has a clock and a chance of its own; the programs choose by order and not by luck wherever order matters
-//! (`select!` with `biased`). Nothing goes over a socket. The programs bind the ports of their metrics, and nobody
-//! connects to them: the extender is started, killed and fed by its watches, but nobody asks it for scores.
+//! **A run with the same seed is identical bit for bit.** Time is tokio's paused time, which advances when all tasks
+//! wait. Every process has a clock and a random stream of its own. The programs choose by order and not at random
+//! wherever order matters (`select!` with `biased`). Nothing uses a socket. The programs bind the ports of their
+//! metrics, but nobody connects to them: the extender is started, killed and receives its watches, but it is not
+//! asked for scores.
 #![forbid(unsafe_code)]
 
 mod budget;
@@ -35,7 +36,7 @@ mod story;
 
 pub use judge::{Breach, Excess, Excuse};
 
-/// An hour is a quarter shorter with it: most of it is small objects that come and go.
+/// It reduces the run time by a quarter, because many small objects are allocated and freed.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

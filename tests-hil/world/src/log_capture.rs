@@ -1,4 +1,5 @@
-//! What the programs log is a part of the story: who knew what, and when. It is not hashed, since a log names ports.
+//! Adds the programs' log to the story, to show what each program knew and when. It is not hashed, because a log
+//! contains port numbers.
 
 use crate::scene::Scene;
 use std::fmt::{Debug, Write};
@@ -8,7 +9,7 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, SubscriberExt};
 use tracing_subscriber::{Layer, Registry};
 
-/// Takes the lines of the thread.
+/// Captures the log lines of the thread.
 pub(crate) struct LogCapture(Arc<Scene>);
 
 impl LogCapture {
@@ -35,7 +36,7 @@ struct Line(String);
 
 impl Visit for Line {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        // Writing into a text does not fail.
+        // Writing into a String does not fail.
         let _ = match field.name() {
             "message" => write!(self.0, " {value:?}"),
             name => write!(self.0, " {name}={value:?}"),

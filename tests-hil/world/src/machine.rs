@@ -1,10 +1,10 @@
-//! An hour of one machine with hardware of its own: the engine that runs on a real node, on devices in memory with a plant
-//! behind, stepped without threads.
+//! An hour of one machine with its own hardware: the engine of a real node, on devices in memory with a plant,
+//! stepped without threads.
 //!
-//! Every few minutes something happens, drawn from the seed: another cap, another load, a limit that firmware locks, a
-//! device that cannot be read, answers that come late, another writer, and a restart that adopts what it finds. What is
-//! drawn in truth is judged: it stays at the sum of the caps, but for a while after each of these. In the end nothing is
-//! desired, and every original must be back.
+//! Every few minutes there is an event from the seed: another cap, another load, a limit that the firmware locks, a
+//! device that cannot be read, delayed answers, another writer, or a restart that adopts the limits that it finds.
+//! The true power is judged: it must not exceed the sum of the caps, except for a while after an event. At the end
+//! nothing is desired, and every original must be back.
 
 use crate::draw::{Draw, fnv};
 use joulie_core::node::backend::{Package, PackageFacts, Route};
@@ -21,25 +21,25 @@ use plant::{Load, Plant, PlantDomain, PowerLimit, PowerLimitTerm, from_watts, to
 use power_hal::{Counter, ErrorKind};
 use power_units::{KiloHertz, Micros, Role, Stamp, Watts};
 
-/// How the devices behave besides their faults.
+/// The behaviour of the devices besides their faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeviceBehaviour {
-    /// What they say is so.
+    /// Their reports are true.
     True,
-    /// They say that a limit is in force, and it is not: the judge must see it.
+    /// They report a limit as in force although it is not. The judge must detect it.
     Lying,
 }
 
-/// What came of an hour.
+/// The result of an hour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineHour {
-    /// The seconds in which more was drawn than the caps allow, with no reason for it, and by how many watts.
+    /// The seconds in which the power exceeded the caps without an excuse, and by how many watts.
     pub breaches: Vec<(u64, i64)>,
-    /// What was not as its owner had left it in the end.
+    /// The controls that do not have their original at the end.
     pub left: Vec<String>,
-    /// How often limits, throttles and the engine itself were in play: orders for limits, orders for policies, restarts.
+    /// The number of orders for limits, of orders for policies, and of restarts.
     pub orders: (u64, u64, u64),
-    /// Of everything that was drawn and ordered: the same seed has the same.
+    /// The hash of all powers and orders: the same seed gives the same hash.
     pub hash: u64,
 }
 
@@ -47,7 +47,7 @@ pub struct MachineHour {
 struct Limit {
     watts: f64,
     original: Option<f64>,
-    /// Until when firmware refuses writes, and until when nobody can read it.
+    /// Until when the firmware refuses writes, and until when the limit cannot be read.
     locked: u64,
     mute: u64,
     meter: EnergyMeter,
@@ -71,9 +71,9 @@ struct Hour {
     policies: Vec<Frequency>,
     desire: Desire,
     second: u64,
-    /// How many seconds an answer takes.
+    /// The delay of an answer in seconds.
     late: u64,
-    /// Until when a breach has a reason.
+    /// Until when a breach is excused.
     excused: u64,
     out: MachineHour,
 }
@@ -81,17 +81,17 @@ struct Hour {
 const MOST: f64 = 250.0;
 const LEAST: i32 = 50;
 const SECONDS: u64 = 3_600;
-/// A limit that was refused is tried again after a minute at most, the closed loop takes some periods, and another writer
-/// who goes on is left alone for a while.
+/// A refused limit is repeated after a minute at most, the closed loop needs some periods, and a persistent other
+/// writer is left alone for a while.
 const EXCUSED: u64 = 90;
-/// What is drawn may be so much above, of a hundred: the band of the loop.
+/// The accepted power relative to the cap: the band of the loop.
 const BAND: f64 = 1.03;
 const TRUCE: u64 = 200;
 
-/// Plays an hour under these laws.
+/// Runs an hour with these laws.
 ///
 /// # Errors
-/// When the plant cannot be built.
+/// If the plant cannot be built.
 pub fn hour(seed: u64, laws: EngineLaws, devices: DeviceBehaviour) -> Result<MachineHour, String> {
     let mut hour = Hour::new(seed, laws, devices)?;
     while hour.second < SECONDS {
@@ -148,7 +148,7 @@ impl Hour {
         Ok(hour)
     }
 
-    /// Lists the devices in a new engine; what the originals say is ours is adopted.
+    /// Lists the devices in a new engine, which adopts the limits that the originals attribute to Joulie.
     fn list(&mut self) {
         let packages: Vec<Package> = (0..self.limits.len())
             .map(|at| {
@@ -175,7 +175,7 @@ impl Hour {
         self.engine.list_policies(&policies);
     }
 
-    /// What happens in this second, if anything does: some twenty things in an hour.
+    /// The event in this second, if any: some twenty in an hour.
     fn happens(&mut self) {
         let event = self.draw.below(6_000);
         let until = self.second + self.draw.below(60);
@@ -188,7 +188,7 @@ impl Hour {
             }
             8..10 => self.desire = Desire::GONE,
             10..20 => {
-                // The plant refuses no load between idle and busy.
+                // The plant accepts every load between idle and busy.
                 let _set = self.plant.set_load(Load::busy(self.draw.unit()));
             }
             20..25 => self.limits[package].locked = until,
@@ -212,13 +212,13 @@ impl Hour {
         self.excused = until.max(self.second) + EXCUSED;
     }
 
-    /// An answer to a program that is gone is heard by nobody.
+    /// Drops the answers to a program that has ended.
     fn forget_answers(&mut self) {
         self.limits.iter_mut().for_each(|limit| limit.answer = None);
         self.policies.iter_mut().for_each(|policy| policy.answer = None);
     }
 
-    /// One second: a period, and steps until no answer is left that has come.
+    /// Runs one second: a period, and then steps until all answers that are due were processed.
     fn passes(&mut self) {
         self.second += 1;
         self.plant.advance(Micros::new(1_000_000));
@@ -252,7 +252,7 @@ impl Hour {
         limit.meter.step(&mut limit.baseline, now, sample)
     }
 
-    /// Tells the engine what is read, and the answers that have come; whether one has.
+    /// Passes the readings and the answers that are due to the engine. Returns whether there was an answer.
     fn tell(&mut self) -> bool {
         let mut any = false;
         for at in 0..self.limits.len() {
@@ -343,7 +343,7 @@ impl Hour {
         self.limits[at].watts = watts;
         if self.devices == DeviceBehaviour::True {
             let limit = Some(PowerLimit { watts, window_s: 1.0 });
-            // The limits that are written lie between the ends of the range.
+            // All limits that are written are in the range.
             let _set = self.plant.set_power_limit(at, PowerLimitTerm::Long, limit);
         }
     }
@@ -367,7 +367,7 @@ impl Hour {
         }
     }
 
-    /// What is drawn in truth against the sum of the caps.
+    /// Judges the true power against the sum of the caps.
     fn judge(&mut self) {
         let drawn: f64 =
             (0..self.limits.len()).filter_map(|at| self.plant.watts(PlantDomain::Package(at))).sum();
@@ -380,7 +380,7 @@ impl Hour {
         }
     }
 
-    /// All faults are over, and nothing is desired.
+    /// Ends all faults, and desires nothing.
     fn ends(&mut self) {
         self.desire = Desire::GONE;
         self.late = 0;
@@ -407,7 +407,7 @@ fn khz(khz: u32) -> KiloHertz {
     KiloHertz::from_int(i32::try_from(khz).unwrap_or(i32::MAX))
 }
 
-/// A number as a count; nothing of one that is none.
+/// A number as a count; `None` if it is not a valid number.
 fn whole(number: f64) -> Option<u32> {
     to_watts(number).and_then(|number| u32::try_from(number.to_bits() >> 32).ok())
 }

@@ -1,4 +1,4 @@
-//! `world --seeds N`: plays N hours and says what came of them; `world --seed S` tells one as a story.
+//! `world --seeds N` runs N hours and prints the results; `world --seed S` prints the story of one hour.
 
 use clap::Parser;
 use std::collections::BTreeMap;
@@ -9,31 +9,31 @@ use std::time::Duration;
 use world::script::EventKind;
 use world::{Excess, Excuse, WorldPlan, WorldReport, run};
 
-/// Hours of the whole system in virtual time, judged by the limits in force of its machines.
+/// Runs hours of the whole system in virtual time, and judges the limits in force of its machines.
 #[derive(Debug, Parser)]
 struct Arguments {
-    /// How many seeds are played.
+    /// Number of seeds to run.
     #[arg(long, default_value_t = 20)]
     seeds: u64,
     /// The first seed.
     #[arg(long, default_value_t = 1)]
     first: u64,
-    /// Plays this one seed and tells its story around the first breach.
+    /// Run only this seed, and print its story around the first breach.
     #[arg(long)]
     seed: Option<u64>,
-    /// Tells the whole story.
+    /// Print the whole story.
     #[arg(long)]
     whole: bool,
-    /// How many minutes an hour has.
+    /// Length of an hour in minutes.
     #[arg(long, default_value_t = 60)]
     minutes: u64,
-    /// What happens, by the words of its kinds; without it everything.
+    /// Kinds of events; all of them by default.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
-    /// What does not happen.
+    /// Kinds of events to leave out.
     #[arg(long, value_delimiter = ',')]
     without: Vec<String>,
-    /// The processor time that all seeds may take, in seconds, for the bar.
+    /// Limit of the processor time of all seeds, in seconds.
     #[arg(long)]
     bar: Option<u64>,
 }
@@ -121,7 +121,7 @@ impl Total {
         let mut text =
             format!("\n{:.0} Ws above without an excuse; bad seeds: {:?}\n", self.unexcused, self.bad);
         for (excuse, Excess { watt_seconds, time, longest, .. }) in &self.excused {
-            // Writing into a text does not fail.
+            // Writing into a String does not fail.
             let _ = writeln!(
                 text,
                 "  {:32} {watt_seconds:>10.0} Ws in {time:.0?}, longest {longest:.1?}",
@@ -135,16 +135,16 @@ impl Total {
     }
 }
 
-/// Of this process, user and system, as the kernel's clock ticks count it.
+/// The processor time of this process, user and system, in the kernel's clock ticks.
 fn cpu_seconds() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
-    // Fields 14 and 15 of proc_pid_stat(5), counted behind the name; a tick is 10 ms on every Linux.
+    // Fields 14 and 15 of proc_pid_stat(5), counted after the name; a tick is 10 ms on every Linux.
     let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok()).unwrap_or(0);
     Duration::from_millis((ticks(11) + ticks(12)) * 10).as_secs()
 }
 
 fn say(text: &str) {
-    // Where standard output is closed there is nobody left to tell, and the status still says it.
+    // If standard output is closed, the exit status still shows the result.
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

@@ -1,7 +1,8 @@
-//! What lies between a process and whom it asks: the API server, and the machines of an agent. Requests take their time,
-//! get lost on their way, or their answers do after they landed.
+//! The connection between a process and its servers: the API server, and the machines of an agent. Requests are
+//! delayed or lost, or they are executed and their answers are lost.
 //!
-//! A process that is killed sends nothing more: what is under way may still land, as in a network, and no answer comes.
+//! A killed process sends nothing more. A request that is under way may still be executed, as in a network, but it
+//! gets no answer.
 
 use crate::draw::Draw;
 use crate::scene::Scene;
@@ -23,33 +24,33 @@ use tower::service_fn;
 
 type Answer = Response<UnsyncBoxBody<Bytes, io::Error>>;
 
-/// How bad it is, in thousandths of requests.
+/// The fault rates, in thousandths of the requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Weather {
-    /// Never arrive.
+    /// Requests that never arrive.
     pub(crate) requests_lost: u64,
-    /// Land, and their answers are lost.
+    /// Requests that are executed, and whose answers are lost.
     pub(crate) answers_lost: u64,
-    /// Take up to some seconds.
+    /// Requests that take up to some seconds.
     pub(crate) slow: u64,
-    /// Are refused by a server that is busy.
+    /// Requests that a busy server refuses.
     pub(crate) refused: u64,
-    /// Nothing goes through at all.
+    /// Whether nothing passes at all.
     pub(crate) is_cut: bool,
 }
 
-/// What becomes of a request.
+/// What happens to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fate {
     Fine,
-    /// An error at once, or one after a while.
+    /// An error at once or after a while.
     Lost(Duration),
     AnswerLost(Duration),
     Slow(Duration),
     Refused(StatusCode),
 }
 
-/// The line of one process. It outlives the process, which gets a new one of the same name: the weather stays.
+/// The connection of one process. It outlives the process: its successor has the same name and the same fault rates.
 pub(crate) struct Line {
     pub(crate) name: String,
     scene: Arc<Scene>,
@@ -57,10 +58,10 @@ pub(crate) struct Line {
     may_grant: AtomicBool,
 }
 
-/// Whether a process lives.
+/// Whether a process is alive.
 pub(crate) type Alive = Arc<AtomicBool>;
 
-/// A connection that hangs does so for up to this long.
+/// The longest time for which a connection hangs.
 const HANGS_MOST_MS: u64 = 20_000;
 const SLOW_MOST_MS: u64 = 4_000;
 
@@ -70,23 +71,23 @@ impl Line {
         Self { name: name.to_owned(), scene: scene.clone(), state, may_grant: AtomicBool::new(true) }
     }
 
-    /// Another weather from now on.
+    /// Sets the fault rates from now on.
     pub(crate) fn weather(&self, weather: Weather) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).0 = weather;
     }
 
-    /// Whether whoever writes along this line may write grants.
+    /// Sets whether the process with this connection may write grants.
     pub(crate) fn may_grant(&self, may: bool) {
         self.may_grant.store(may, Ordering::Relaxed);
     }
 
-    /// What the API server says to a request for want of a right.
+    /// Whether the API server refuses a request because of a missing right.
     fn forbids(&self, method: &Method, path: &str) -> bool {
         let writes = *method != Method::GET && path.contains("/nodepowergrants");
         writes && !self.may_grant.load(Ordering::Relaxed)
     }
 
-    /// Whether every request arrives, and its answer.
+    /// Whether every request and every answer arrives.
     pub(crate) fn is_fine(&self) -> bool {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).0 == Weather::default()
     }
@@ -95,7 +96,7 @@ impl Line {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).0.is_cut
     }
 
-    /// The next request's way there, its fate and its answer's way back.
+    /// Draws the next request's delay, its fate and the delay of its answer.
     fn draw(&self) -> (Duration, Fate, Duration) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (weather, draw) = &mut *state;
@@ -129,7 +130,7 @@ impl Line {
     }
 }
 
-/// Nobody is there any more to whom an answer would mean something.
+/// Blocks if the process has been killed, because it must not receive an answer.
 async fn while_alive(alive: &Alive) {
     if !alive.load(Ordering::Relaxed) {
         std::future::pending::<()>().await;
@@ -140,7 +141,7 @@ fn lost() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionReset, "the connection was lost")
 }
 
-/// A process's client of the API server.
+/// A process's client for the API server.
 pub(crate) fn client(api: &EmbeddedApi, line: &Arc<Line>, alive: &Alive) -> kube::Client {
     let (inner, line, alive) = (api.client_as(&line.name), line.clone(), alive.clone());
     let service = service_fn(move |request: Request<kube::client::Body>| {
@@ -207,7 +208,7 @@ async fn ask_api(
     Ok(flowing(response, line, alive))
 }
 
-/// A watch ends with its process, and breaks off when the line is cut.
+/// Ends a watch with its process, and interrupts it when the connection is cut.
 fn flowing(response: Response<kube::client::Body>, line: &Arc<Line>, alive: &Alive) -> Answer {
     let (line, alive) = (line.clone(), alive.clone());
     response.map(move |body| {
@@ -229,7 +230,7 @@ fn refusal(code: StatusCode) -> Answer {
     response
 }
 
-/// A request for people: what is behind the name of its group, and of a body what it wants.
+/// A request in words: its path without the group, and the relevant part of its body.
 fn said(method: &Method, path: &str, query: &str, body: &[u8]) -> String {
     let short =
         path.rsplit_once("/v1alpha1/").or_else(|| path.rsplit_once("/v1/")).map_or(path, |(_, short)| short);
@@ -238,7 +239,7 @@ fn said(method: &Method, path: &str, query: &str, body: &[u8]) -> String {
         return format!("{method} {short}{watch}");
     }
     let text = String::from_utf8_lossy(body);
-    // The spec or the status of an object; all of a JSON Patch.
+    // The spec or the status of an object, or a whole JSON Patch.
     let parts = ["\"spec\":", "\"status\":", "\"labels\":"].into_iter();
     let wanted =
         if text.starts_with('[') { Some(0) } else { parts.filter_map(|part| text.find(part)).next() };
@@ -247,7 +248,7 @@ fn said(method: &Method, path: &str, query: &str, body: &[u8]) -> String {
     format!("{method} {short} {wanted}")
 }
 
-/// An agent's way to its machines.
+/// The connection of an agent to its machines.
 pub(crate) struct Road {
     line: Arc<Line>,
     alive: Alive,
@@ -290,7 +291,7 @@ impl Carrier for Road {
                 tokio::time::sleep(hangs).await;
                 return Err(lost());
             }
-            // A machine that is down says nothing; the agent gives up by itself.
+            // A machine that is down does not answer; the agent's timeout ends the request.
             let Some((status, body)) = answer else { return std::future::pending().await };
             tokio::time::sleep(back).await;
             while_alive(&alive).await;
@@ -302,7 +303,7 @@ impl Carrier for Road {
     }
 }
 
-/// The machine's end of the contract.
+/// The machine's side of the contract.
 fn at_machine(scene: &Scene, request: &Request<Bytes>) -> Option<(StatusCode, Bytes)> {
     let path = request.uri().path();
     if let Some(node) = path.strip_prefix("/telemetry/") {

@@ -1,4 +1,4 @@
-//! The programs that ship, each as the tasks that its own `start` begins, which can be killed between two instructions.
+//! The shipped programs, each as the tasks that its own `start` creates. They can be killed at any await point.
 
 use crate::budget;
 use crate::clock::Virtual;
@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 /// The namespace of Joulie's Leases and Events.
 pub(crate) const NAMESPACE: &str = "joulie-system";
 
-/// Which program.
+/// A program.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Who {
     /// One of the operators.
@@ -40,7 +40,7 @@ impl Who {
         }
     }
 
-    /// The word of what is counted when it is killed.
+    /// The name of the counter for its kills.
     pub(crate) const fn kill(&self) -> &'static str {
         match self {
             Self::Operator(_) => "kills of operators",
@@ -50,33 +50,33 @@ impl Who {
     }
 }
 
-/// A program that runs.
+/// A running program.
 pub(crate) struct Process {
     alive: Alive,
     task: JoinHandle<()>,
-    /// Asked to end by nobody: a program is killed here.
+    /// Never used, because programs are only killed here.
     _trigger: Trigger,
 }
 
-/// What a program is started with.
+/// The parameters of a program's start.
 pub(crate) struct Start<'a> {
     pub(crate) api: &'a EmbeddedApi,
     pub(crate) scene: &'a Arc<Scene>,
-    /// Of all machines: what an agent keeps there is there at its next start.
+    /// The disks of all machines: an agent finds its data there at its next start.
     pub(crate) disk: &'a Disk,
     pub(crate) seed: u64,
     pub(crate) site_watts: f64,
-    /// How often it was started before.
+    /// The number of its earlier starts.
     pub(crate) number: u32,
-    /// To the API server, and to the machines.
+    /// The connections to the API server and to the machines.
     pub(crate) lines: (&'a Arc<Line>, &'a Arc<Line>),
 }
 
 impl Process {
-    /// Starts one.
+    /// Starts a program.
     ///
     /// # Errors
-    /// When it refuses its settings or does not start.
+    /// If it refuses its settings or does not start.
     pub(crate) async fn start(who: &Who, start: &Start<'_>) -> Result<Self, String> {
         let alive: Alive = Arc::new(AtomicBool::new(true));
         let chance = Draw::new(start.seed, &format!("{}/{}", who.name(), start.number));
@@ -122,19 +122,19 @@ impl Process {
         Ok(Self { alive, task, _trigger: trigger })
     }
 
-    /// Ends it between two instructions.
+    /// Ends it at once, without a shutdown.
     pub(crate) fn kill(self) {
         self.alive.store(false, Ordering::Relaxed);
         self.task.abort();
     }
 
-    /// Whether it has ended by itself, which is a defect.
+    /// Whether it has ended without a kill, which is a defect.
     pub(crate) fn has_ended(&self) -> bool {
         self.task.is_finished()
     }
 }
 
-/// An agent for one node over HTTP, which keeps its last grant on the node's disk.
+/// The settings of an agent for one node over HTTP, which stores its last grant on the node's disk.
 fn of_agent(node: &str, disk: &Disk) -> Vec<(&'static str, String)> {
     let (telemetry, control) = ("http://machine/telemetry/{node}", "http://machine/control/{node}");
     [
@@ -155,7 +155,7 @@ fn of_agent(node: &str, disk: &Disk) -> Vec<(&'static str, String)> {
 }
 
 fn values(table: &SettingsTable, variables: &[(&'static str, String)]) -> Result<Values, String> {
-    // Nobody connects to these ports; they are bound because the programs bind them.
+    // Nobody connects to these ports; they are bound because the programs always do so.
     let all = [("METRICS_ADDR", "127.0.0.1:0"), ("JOULIE_NAMESPACE", NAMESPACE)];
     let own = variables.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
     let all = all.into_iter().map(|(name, value)| (OsString::from(name), OsString::from(value))).chain(own);

@@ -1,4 +1,4 @@
-//! One hour of one seed, from the first start to the verdict.
+//! One hour with one seed, from the first start to the verdict.
 
 use crate::budget::{CUT_DEADLINE, RESTORE_DEADLINE};
 use crate::clock::wall;
@@ -18,28 +18,29 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// What is to be played.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub struct WorldPlan {
-    /// What chance begins with.
+    /// The seed.
     pub seed: u64,
     /// How long it lasts.
     pub hour: Duration,
-    /// What happens.
+    /// The kinds of events.
     pub kinds: Vec<EventKind>,
-    /// Which nodes there are, as the simulator writes it.
+    /// The nodes, in the simulator's format.
     pub fleet: &'static str,
-    /// As what part of the limit the operators are told it; with more than 1 they cannot keep it.
+    /// The limit in the operators' settings, relative to the real one. With more than 1 they cannot keep the real
+    /// one.
     pub told: f64,
-    /// Whether the whole story is told, and not what is around the first breach.
+    /// Whether the whole story is printed, and not only the part around the first breach.
     pub whole: bool,
 }
 
 impl WorldPlan {
-    /// What is played every day.
+    /// The kinds of events in the daily tests.
     pub const EVERYDAY: &[EventKind] = &EventKind::ALL;
 
-    /// An hour of two operators, six agents on their machines and an extender, with everything that happens.
+    /// An hour of two operators, six agents on their machines and an extender, with all kinds of events.
     #[must_use]
     pub fn full(seed: u64) -> Self {
         let hour = Duration::from_secs(3600);
@@ -53,70 +54,70 @@ impl WorldPlan {
         }
     }
 
-    /// The same hour with these kinds only.
+    /// The same hour with only these kinds of events.
     #[must_use]
     pub fn with(seed: u64, kinds: &[EventKind]) -> Self {
         Self { kinds: kinds.to_vec(), ..Self::full(seed) }
     }
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug)]
 pub struct WorldReport {
-    /// Of which seed.
+    /// The seed.
     pub seed: u64,
-    /// The excess that nothing excuses.
+    /// The excess without an excuse.
     pub unexcused: Excess,
-    /// When that was.
+    /// The times of that excess.
     pub breaches: Vec<Breach>,
     /// The excess that was excused, by excuse.
     pub excused: BTreeMap<Excuse, Excess>,
-    /// What happened, by kind.
+    /// The number of events by kind.
     pub counts: BTreeMap<&'static str, u64>,
-    /// The limits in force as a part of the budget, at the end, when everything has been well for minutes.
+    /// The limits in force relative to the budget, at the end, after some minutes without faults.
     pub used: f64,
-    /// Of the story, every line.
+    /// The hash of all lines of the story.
     pub hash: u64,
-    /// Programs that ended although nobody killed them, and acts that failed.
+    /// Programs that ended without a kill, and actions that failed.
     pub failures: Vec<String>,
     story: String,
 }
 
 impl WorldReport {
-    /// Nothing was above the budget without an excuse, nothing broke, and the budget is used.
+    /// Whether there was no breach and no failure, and the budget was used.
     #[must_use]
     pub fn is_good(&self) -> bool {
         self.breaches.is_empty() && self.failures.is_empty() && self.used > 0.5
     }
 
-    /// The story around the first breach, or all of it where there is none.
+    /// The story around the first breach, or the whole story if there is none.
     #[must_use]
     pub fn story(&self) -> &str {
         &self.story
     }
 }
 
-/// Plays it, on this thread.
+/// Runs an hour on this thread.
 ///
 /// # Panics
-/// When the system has no room for a runtime, or the fleet is none.
+/// If no runtime can be created, or the fleet is invalid.
 #[must_use]
 pub fn run(plan: &WorldPlan) -> WorldReport {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     let runtime = runtime.expect("a runtime of one thread");
     let outcome = runtime.block_on(async {
         let mut world = World::new(plan).expect("a fleet that can be");
-        // What the programs say is told with the story.
+        // The programs' log becomes a part of the story.
         let _told = tracing::subscriber::set_default(LogCapture::subscriber(&world.scene));
         world.play(plan).await;
         world.outcome(plan)
     });
-    // Whatever still waits ends with the runtime.
+    // Tasks that still wait end with the runtime.
     drop(runtime);
     outcome
 }
 
-/// Everything of an hour.
+/// The state of an hour.
 struct World {
     seed: u64,
     scene: Arc<Scene>,
@@ -124,20 +125,20 @@ struct World {
     cluster: Cluster,
     disk: Disk,
     members: Vec<Member>,
-    /// What the operators are told when they start.
+    /// The limit with which operators are started.
     site_watts: f64,
     told: f64,
     processes: BTreeMap<Who, Process>,
     starts: BTreeMap<Who, u32>,
     lines: BTreeMap<Who, [Arc<Line>; 2]>,
-    /// Nodes that somebody has deleted.
+    /// Nodes that were deleted.
     unregistered: BTreeSet<String>,
-    /// Nodes that a person has taken out of the budget.
+    /// Nodes that a person has excluded from the budget.
     apart: BTreeSet<String>,
     may_grant: bool,
-    /// Nodes that nobody can tell anything: their agents are gone or cut off, or all operators are.
+    /// Nodes that cannot be informed: their agents or all operators have ended or are disconnected.
     untold: BTreeSet<String>,
-    /// Those of them that missed that the API server was brought back.
+    /// Those of them that were unreachable when the API server was restored.
     behind: BTreeSet<String>,
     restored_until: Duration,
     kept: Option<Snapshot>,
@@ -225,7 +226,7 @@ impl World {
         }
     }
 
-    /// Programs that ended by themselves.
+    /// Checks for programs that ended without a kill.
     fn look_after(&mut self) {
         let ended: Vec<Who> = self
             .processes
@@ -264,7 +265,7 @@ impl World {
                 self.scene.up(&node);
                 self.kubelet(&node).await;
             }
-            // Of a node that was taken out of the budget and then deleted nobody could know what it draws.
+            // Skip it: if an excluded node were deleted, nobody could know its power.
             Act::Unregister(node) if !self.cluster.is_in_the_budget(&node).await => {}
             Act::Unregister(node) => {
                 self.scene.count("nodes deleted");
@@ -307,7 +308,7 @@ impl World {
         }
     }
 
-    /// What users and persons do. What is not there cannot be deleted, and that is no failure.
+    /// Executes the actions of users. Deleting a missing object is not a failure.
     async fn by_hand(&mut self, act: Act) {
         self.scene.remark(format!("** {act:?}"));
         let cluster = &self.cluster;
@@ -337,7 +338,7 @@ impl World {
                 let done = cluster.label(&node, key, &value).await;
                 self.note(done);
             }
-            // Of a node that was taken out of the budget nobody would write it again, nor know what it draws.
+            // Skip it: for an excluded node nobody would write the object again or know its power.
             Act::Forget { plural: "nodehardwares", node } if !cluster.is_in_the_budget(&node).await => {}
             Act::Forget { plural, node } => {
                 self.scene.count("objects deleted");
@@ -362,7 +363,7 @@ impl World {
         }
     }
 
-    /// What a node's kubelet says of itself after a boot; where there is no Node it registers one.
+    /// Updates a Node after a boot, as its kubelet does, or registers it if it does not exist.
     async fn kubelet(&mut self, node: &str) {
         let member = self.members.iter().find(|member| member.name == node).cloned();
         let (Some(member), Some(boot_id)) = (member, self.scene.boot_id(node)) else { return };
@@ -377,14 +378,14 @@ impl World {
         self.note(done);
     }
 
-    /// The API server is brought back to what was kept. The kubelets see within their ten seconds that their Nodes are as
-    /// they were, or are not there.
+    /// Restores the API server to the saved state. Within ten seconds the kubelets find that their Nodes have the old
+    /// state, or do not exist.
     async fn restore(&mut self) {
         let Some(kept) = self.kept.take() else { return };
         self.scene.count("restores of the API");
         self.scene.remark("** the API server is brought back to an older state".to_owned());
         self.api.restore(&kept);
-        // Whom a person has taken out of the budget misses nothing of it.
+        // Nodes that a person has excluded from the budget are not affected by the restore.
         self.behind = self.untold.difference(&self.apart).cloned().collect();
         self.restored_until = self.scene.now() + RESTORE_DEADLINE;
         self.tell_of_the_restore();
@@ -406,14 +407,14 @@ impl World {
         self.scene.restored(if self.behind.is_empty() { self.restored_until } else { Duration::MAX });
     }
 
-    /// Which nodes can be told something, now that something has happened: an agent and an operator reach the API server,
-    /// and the operator may write.
+    /// Updates which nodes can be informed after an event: an agent and an operator must reach the API server, and
+    /// the operator must have the right to write.
     fn reach(&mut self) {
         let is_there = |who: &Who| {
             self.processes.contains_key(who) && self.lines.get(who).is_some_and(|[api, _]| !api.is_cut())
         };
         let is_led = self.may_grant && ['a', 'b'].into_iter().any(|letter| is_there(&Who::Operator(letter)));
-        // Whoever begins to lead waits anew for everybody's answer.
+        // A new leader waits again for the answers of all nodes.
         let is_steady = self.may_grant
             && ['a', 'b'].into_iter().map(Who::Operator).all(|who| {
                 self.processes.contains_key(&who)
@@ -475,7 +476,8 @@ impl World {
         }
     }
 
-    /// A limit is an operator's setting: both are started anew with it, one after the other, while time goes on.
+    /// The limit is a setting of the operators, so both are restarted with it, one after the other, while time
+    /// passes.
     async fn budget(&mut self, part: f64) {
         let (watts, before) = (between(&self.members, part), self.site_watts);
         self.site_watts = watts;
@@ -527,7 +529,7 @@ impl World {
     }
 }
 
-/// A limit of the site, as a part of the way from the least to the most that its machines can be limited to.
+/// A limit of the site, interpolated between the lowest and the highest limit of its machines.
 fn between(members: &[Member], part: f64) -> f64 {
     let sum = |of: fn((f64, f64)) -> f64| -> f64 {
         let one = |member: &Member| {

@@ -1,5 +1,5 @@
-//! The machines, and who looks at them: the judge and the story. Everything that happens to a machine goes through here,
-//! so that the judge sees each change at its instant.
+//! The machines, the judge and the story. Every action on a machine passes through here, so that the judge sees each
+//! change at its instant.
 
 use crate::budget::{BEGINNING, Landed, REBOOT_DEADLINE, REFUSAL_AFTER, RIVAL_AT_MOST};
 use crate::clock::wall;
@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// See the module.
+/// See the module documentation.
 pub(crate) struct Scene {
     hour: Instant,
     state: Mutex<State>,
@@ -32,14 +32,14 @@ struct State {
     counts: BTreeMap<&'static str, u64>,
 }
 
-/// A machine as its agent and the world see it.
+/// A machine and its state in the test.
 struct Plant {
     member: Member,
     machine: SimulatedMachine,
     last: Last,
     faults: NodeFaults,
     is_up: bool,
-    /// Another machine is to boot under the name: no room was kept for it.
+    /// Whether the next boot is that of a replaced machine, for which no room was kept.
     is_new: bool,
     boots: u32,
 }
@@ -56,7 +56,7 @@ impl Plant {
         self.member.hardware.gpus.as_ref().map_or(0.0, |gpus| f64::from(gpus.count))
     }
 
-    /// What a body asks for, of a whole part, as far as the machine takes it.
+    /// The total limit of a part that a request body asks for, clamped to the machine's range.
     fn asked(&self, body: &[u8]) -> Option<(MachinePart, f64)> {
         let body: Value = serde_json::from_slice(body).ok()?;
         match body["action"].as_str()? {
@@ -75,10 +75,10 @@ impl Plant {
 }
 
 impl Scene {
-    /// All machines up, idle and without limits.
+    /// Machines that are up and idle, without limits.
     ///
     /// # Errors
-    /// When a machine is impossible.
+    /// If a machine cannot be built.
     pub(crate) fn new(members: &[Member], seed: u64, budget: f64) -> Result<Self, MachineError> {
         let (mut machines, mut judge) = (BTreeMap::new(), Judge::new(budget));
         for (number, member) in (0_u64..).zip(members) {
@@ -96,7 +96,7 @@ impl Scene {
                 boots: 1,
             };
             for part in [MachinePart::Cpu, MachinePart::Gpu] {
-                // The system has not begun yet: every machine has just booted.
+                // The system has not started yet: every machine has just booted.
                 let low = least(&plant, part);
                 judge.part(&name, part, plant.in_force(part), low);
                 judge.excuse((&name, part), Excuse::Reboot, low, BEGINNING);
@@ -120,7 +120,7 @@ impl Scene {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The state, judged up to now.
+    /// The state after judging up to now.
     fn judged(&self) -> (MutexGuard<'_, State>, Duration) {
         let now = self.now();
         let mut state = self.state();
@@ -138,17 +138,17 @@ impl Scene {
         self.state().story.remark(now, Weight::Told, line);
     }
 
-    /// One more of these.
+    /// Increments a counter.
     pub(crate) fn count(&self, what: &'static str) {
         *self.state().counts.entry(what).or_default() += 1;
     }
 
-    /// Judges up to now, and tells the sum.
+    /// Judges up to now, and returns the sum of the limits.
     pub(crate) fn look(&self) -> f64 {
         self.judged().0.judge.in_force()
     }
 
-    /// Another budget, with the moment from which a lower one is due.
+    /// Sets another budget, with the deadline of a lower one.
     pub(crate) fn budget(&self, watts: f64, deadline: Duration) {
         let (mut state, now) = self.judged();
         state.judge.budget(watts, deadline);
@@ -156,28 +156,28 @@ impl Scene {
         state.story.tell(now, Weight::Told, line);
     }
 
-    /// Until then nobody can have told a node of a cut.
+    /// Records that a node cannot be informed of a cut until then.
     pub(crate) fn untold(&self, node: &str, until: Duration) {
         self.judged().0.judge.untold(node, until);
     }
 
-    /// No cut is due while nobody can be sure who leads; afterwards by then.
+    /// Suspends the deadlines while it is unclear who leads (`None`); afterwards sets them to this time.
     pub(crate) fn put_off(&self, deadline: Option<Duration>) {
         self.judged().0.judge.put_off(deadline);
     }
 
-    /// Everything that the API server forgot is known again by then.
+    /// Records that the system knows again everything that the API server has lost, by this time.
     pub(crate) fn restored(&self, until: Duration) {
         self.judged().0.judge.restored(until);
     }
 
-    /// What the judge and the story have.
+    /// Reads the judge and the story.
     pub(crate) fn read<T>(&self, read: impl FnOnce(&Judge, &Story, &BTreeMap<&'static str, u64>) -> T) -> T {
         let (state, _) = self.judged();
         read(&state.judge, &state.story, &state.counts)
     }
 
-    /// The telemetry of a machine; none while it is down.
+    /// The telemetry of a machine; `None` while it is down.
     pub(crate) fn telemetry(&self, node: &str) -> Option<Bytes> {
         let (mut state, now) = self.judged();
         let plant = state.machines.get_mut(node).filter(|plant| plant.is_up)?;
@@ -186,7 +186,7 @@ impl Scene {
         serde_json::to_vec(&telemetry).ok().map(Bytes::from)
     }
 
-    /// A control of a machine, and its answer; none while it is down.
+    /// Executes a request to a machine and returns its answer; `None` while it is down.
     pub(crate) fn control(&self, node: &str, body: &[u8]) -> Option<(StatusCode, Bytes)> {
         let (mut state, now) = self.judged();
         let State { machines, judge, story, .. } = &mut *state;
@@ -230,7 +230,7 @@ impl Scene {
         serde_json::to_vec(&answer).ok().map(|bytes| (status, Bytes::from(bytes)))
     }
 
-    /// A machine is off and draws nothing.
+    /// Switches a machine off; it draws nothing then.
     pub(crate) fn down(&self, node: &str) {
         let (mut state, now) = self.judged();
         let State { machines, judge, story, .. } = &mut *state;
@@ -242,7 +242,7 @@ impl Scene {
         story.tell(now, Weight::Told, format!("** {node} goes down; all {:.0} W", judge.in_force()));
     }
 
-    /// The next machine of this name is another one.
+    /// Marks the next machine with this name as a replacement.
     pub(crate) fn replace(&self, node: &str) {
         let (mut state, now) = self.judged();
         if let Some(plant) = state.machines.get_mut(node) {
@@ -251,14 +251,14 @@ impl Scene {
         state.story.tell(now, Weight::Told, format!("** {node} is another machine, with an empty disk"));
     }
 
-    /// What the kernel of a machine calls its boot; none while it is down.
+    /// The kernel's boot id of a machine; `None` while it is down.
     pub(crate) fn boot_id(&self, node: &str) -> Option<String> {
         let state = self.state();
         let plant = state.machines.get(node).filter(|plant| plant.is_up)?;
         Some(boot_id(node, plant.boots))
     }
 
-    /// A machine has booted: its limits are the highest that it has. Its boot id.
+    /// Boots a machine, which resets its limits to the highest ones, and returns its boot id.
     pub(crate) fn up(&self, node: &str) -> String {
         let (mut state, now) = self.judged();
         let State { machines, judge, story, .. } = &mut *state;
@@ -280,7 +280,7 @@ impl Scene {
         boot_id(node, plant.boots)
     }
 
-    /// Somebody else lifts the limits of a machine.
+    /// Raises the limits of a machine, as another writer does.
     pub(crate) fn rival(&self, node: &str) {
         let (mut state, now) = self.judged();
         let State { machines, judge, story, .. } = &mut *state;
@@ -288,7 +288,7 @@ impl Scene {
         plant.machine.advance(micros(now));
         plant.machine.set_package_cap(f64::INFINITY);
         plant.machine.set_board_cap(f64::INFINITY);
-        // Telemetry shows what is commanded, and this is commanded by somebody else.
+        // Telemetry shows the last request through the control port, and this one came from another writer.
         plant.last = Last::nothing(wall(now));
         for part in [MachinePart::Cpu, MachinePart::Gpu] {
             let before = judge.held(node, part);
@@ -302,7 +302,7 @@ impl Scene {
         );
     }
 
-    /// The controls of a machine refuse, or are well again.
+    /// Sets or ends a fault of a machine's controls.
     pub(crate) fn controls(&self, node: &str, control: ControlFault) {
         let (mut state, now) = self.judged();
         if let Some(plant) = state.machines.get_mut(node) {
@@ -312,7 +312,7 @@ impl Scene {
     }
 }
 
-/// The least that a part can be limited to.
+/// The lowest possible limit of a part.
 fn least(plant: &Plant, part: MachinePart) -> f64 {
     match part {
         MachinePart::Cpu => plant.member.hardware.package_cap.0 * f64::from(plant.member.hardware.sockets),
@@ -322,7 +322,7 @@ fn least(plant: &Plant, part: MachinePart) -> f64 {
     }
 }
 
-/// As the kernel tells it: another one after each boot.
+/// The kernel's boot id: a new one after each boot.
 pub(crate) fn boot_id(node: &str, boots: u32) -> String {
     format!("{node}-boot-{boots}")
 }

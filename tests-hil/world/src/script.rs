@@ -1,4 +1,4 @@
-//! What happens in an hour, drawn from the seed before it begins.
+//! The events of an hour, drawn from the seed before it starts.
 
 use crate::draw::Draw;
 use crate::network::Weather;
@@ -7,47 +7,47 @@ use simulator::faults::ControlFault;
 use simulator::fleet::Member;
 use std::time::Duration;
 
-/// A kind of what happens. A plan without a kind has everything else of its seed at the same moments.
+/// A kind of events. If a plan leaves out a kind, the other events of its seed stay at the same moments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EventKind {
-    /// Pods come and go.
+    /// Pods are created and deleted.
     Pods,
     /// The site's limit is cut and raised.
     Budgets,
-    /// Requests to the API server and their answers are lost, late, refused.
+    /// Requests to the API server or their answers are lost, delayed or refused.
     Weather,
-    /// Processes are cut off from the API server.
+    /// Processes are disconnected from the API server.
     Cuts,
-    /// Requests of agents to their machines are lost, late, refused.
+    /// Requests of agents to their machines are lost, delayed or refused.
     Roads,
     /// Operators, agents and the extender are killed.
     Kills,
     /// Machines boot, with their agents.
     Reboots,
-    /// Devices refuse, or say that they did and did not.
+    /// Devices refuse a limit, or report success without applying it.
     Refusals,
-    /// Somebody else writes to the hardware.
+    /// Another program writes to the hardware.
     Rivals,
-    /// Persons cap nodes and hand them back.
+    /// People cap nodes and hand them back.
     Persons,
-    /// Nodes are reserved, deselected, and given back.
+    /// Nodes are reserved, deselected, and released again.
     Releases,
     /// Objects of Joulie are deleted.
     Deletions,
     /// Nodes are deleted and registered again, while their machines run on.
     Nodes,
-    /// Machines are replaced by others of the same name.
+    /// Machines are replaced by others with the same name.
     Machines,
     /// The operators may not write grants for a while, and the limit is cut meanwhile.
     Rights,
-    /// The API server is brought back to an older state.
+    /// The API server is restored to an older state.
     Restores,
-    /// Machines boot, some of them others of the same name, and their agents come up minutes later.
+    /// Machines boot, some of them replaced by others with the same name, and their agents start minutes later.
     Absences,
 }
 
 impl EventKind {
-    /// Everything.
+    /// All kinds.
     pub const ALL: [Self; 17] = [
         Self::Pods,
         Self::Budgets,
@@ -93,17 +93,17 @@ impl EventKind {
     }
 }
 
-/// Something that happens.
+/// An event.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Act {
     Kill(Who),
     Start(Who),
-    /// The site's limit, as a part of the way from the least to the most that all machines can be limited to.
+    /// The site's limit, interpolated between the lowest and the highest limit of all machines.
     Budget(f64),
     Weather(Who, Weather),
     Road(String, Weather),
     Down(String),
-    /// The node controller has not heard of the node.
+    /// The node controller marks the node as silent.
     Silent(String),
     Up(String),
     Controls(String, ControlFault),
@@ -114,7 +114,7 @@ pub(crate) enum Act {
         class: &'static str,
     },
     PodEnds(String),
-    /// A person's cap of each package, as a part of its most; none hands it back.
+    /// A person's cap of each package, relative to its maximum; `None` hands it back.
     Cap(String, Option<f64>),
     Label {
         node: String,
@@ -129,24 +129,24 @@ pub(crate) enum Act {
     Unregister(String),
     /// Its kubelet registers it.
     Register(String),
-    /// A machine's disk is empty: it is another one.
+    /// Erases a machine's disk, because the machine was replaced.
     Wipe(String),
     /// Whether the operators may write grants.
     Rights(bool),
-    /// The state of the API server is kept.
+    /// Saves the state of the API server.
     Keep,
-    /// The state that was kept last is brought back.
+    /// Restores the last saved state.
     Restore,
 }
 
-/// All of an hour, in the order of time.
+/// All events of an hour, in the order of time.
 pub(crate) struct Script {
     acts: Vec<(Duration, Act)>,
     hour: Duration,
     nodes: Vec<String>,
 }
 
-/// Nothing happens before the first plan stands, nor in the last minutes, after which everything is well again.
+/// There are no events before the first plan is complete, nor in the last minutes, before which all faults are ended.
 const BEGIN: u64 = 120_000;
 const REST: Duration = Duration::from_secs(240);
 
@@ -163,7 +163,7 @@ impl Script {
             let mut draw = Draw::new(seed, kind.word());
             script.draw(*kind, &mut draw);
         }
-        // Acts of one moment stay in the order of their kinds.
+        // Events at the same moment stay in the order of their kinds.
         script.acts.sort_by_key(|(at, _)| *at);
         script.acts
     }
@@ -244,7 +244,7 @@ impl Script {
         }
     }
 
-    /// Again and again, so many seconds apart on average.
+    /// Repeats an event with this mean interval in seconds.
     fn every(&mut self, draw: &mut Draw, seconds: u64, act: impl Fn(&mut Self, Duration, &mut Draw)) {
         let end = self.hour.saturating_sub(REST);
         let mut at = Duration::from_millis(BEGIN) + draw.millis(0, seconds * 1000);
@@ -252,7 +252,7 @@ impl Script {
             act(self, at, draw);
             at += draw.millis(1_000, seconds * 2_000);
         }
-        // Everything is well at the end.
+        // All faults are over at the end.
         for (at, _) in &mut self.acts {
             *at = (*at).min(end);
         }
@@ -262,7 +262,7 @@ impl Script {
         self.nodes.get(draw.index(self.nodes.len())).cloned().unwrap_or_default()
     }
 
-    /// A program; an operator in every second draw.
+    /// A program; an operator in half of the draws.
     fn who(&self, draw: &mut Draw) -> Who {
         match draw.below(10) {
             0..=4 => Who::Operator(if draw.permille(500) { 'a' } else { 'b' }),
@@ -271,14 +271,14 @@ impl Script {
         }
     }
 
-    /// The agent starts between so many milliseconds after the machine is up.
+    /// Boots a machine. Its agent starts within this range of milliseconds after the machine.
     fn reboot(&mut self, at: Duration, draw: &mut Draw, (soonest, latest): (u64, u64)) {
         let node = self.node(draw);
         let agent = Who::Agent(node.clone());
         let up = at + draw.millis(5_000, 90_000);
         self.acts.push((at, Act::Kill(agent.clone())));
         self.acts.push((at, Act::Down(node.clone())));
-        // The node controller's patience.
+        // The timeout of the node controller.
         if up > at + Duration::from_secs(40) {
             self.acts.push((at + Duration::from_secs(40), Act::Silent(node.clone())));
         }
@@ -286,7 +286,7 @@ impl Script {
         self.acts.push((up + draw.millis(soonest, latest), Act::Start(agent)));
     }
 
-    /// Another machine under the name of one that is gone: its Node is another one, and its disk is empty.
+    /// Replaces a machine by one with the same name: its Node is a new one, and its disk is empty.
     fn replace(&mut self, at: Duration, draw: &mut Draw, (soonest, latest): (u64, u64)) {
         let node = self.node(draw);
         let agent = Who::Agent(node.clone());
@@ -320,7 +320,7 @@ impl Script {
     }
 }
 
-/// One that is bad in one way or in several.
+/// Fault rates with one or several kinds of faults.
 fn weather(draw: &mut Draw) -> Weather {
     let mut some = |most: u64| if draw.permille(500) { draw.below(most) } else { 0 };
     Weather {

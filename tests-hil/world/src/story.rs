@@ -1,15 +1,15 @@
-//! What happened, in order: who asked for what, which fault, what the machines did. The hash is of every line, those that
-//! are not kept included, so that two runs of one seed are compared whole.
+//! The log of an hour in order: requests, faults, and actions of the machines. The hash covers every line, including
+//! those that are not kept, so that two runs of one seed are compared completely.
 
 use crate::draw::fnv;
 use std::collections::VecDeque;
 use std::fmt::Write;
 use std::time::Duration;
 
-/// Lines that are kept: an hour with every fault has some ten thousand.
+/// The most lines that are kept: an hour with every fault has some ten thousand.
 const LINES_MAX: usize = 200_000;
 
-/// How much of it somebody who reads of a failure wants to see.
+/// Whether a line is shown in the analysis of a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Weight {
     /// Hashed and not kept.
@@ -30,14 +30,14 @@ impl Story {
         Self { hash: 0xcbf2_9ce4_8422_2325, lines: VecDeque::new() }
     }
 
-    /// Something happened.
+    /// Adds an event.
     pub(crate) fn tell(&mut self, at: Duration, weight: Weight, line: String) {
         self.hash = fnv(self.hash, &at.as_micros().to_le_bytes());
         self.hash = fnv(self.hash, line.as_bytes());
         self.remark(at, weight, line);
     }
 
-    /// Something that is worth reading and need not be the same in two runs: the number of a port in a log.
+    /// Adds a line that may differ between two runs of a seed, such as a log line with a port number.
     pub(crate) fn remark(&mut self, at: Duration, weight: Weight, line: String) {
         if weight == Weight::Told {
             if self.lines.len() == LINES_MAX {
@@ -57,7 +57,7 @@ impl Story {
         for (at, line) in self.lines.iter().filter(|(at, _)| (from..=to).contains(at)) {
             let seconds = at.as_secs();
             let (minutes, seconds, millis) = (seconds / 60, seconds % 60, at.subsec_millis());
-            // Writing into a text does not fail.
+            // Writing into a String does not fail.
             let _ = writeln!(text, "{minutes:02}:{seconds:02}.{millis:03} {line}");
         }
         text

@@ -1,4 +1,4 @@
-//! GPU fit over a cluster, and the budget of a site.
+//! GPU placement over a cluster, and the budget of a site.
 
 use crate::bench::{Row, measure};
 use joulie_core::budget::{
@@ -10,7 +10,7 @@ use power_units::Watts;
 
 const NODES: u32 = 5_000;
 
-/// Every row of this subject.
+/// All rows of this benchmark.
 pub(crate) fn rows() -> Vec<Row> {
     let mut rows = gpu_rows();
     rows.extend(budget_rows());
@@ -61,7 +61,8 @@ struct Site {
     moves: Vec<Move>,
 }
 
-/// One site, 10 zones, 250 racks of 20 nodes; a third of the nodes performance. `held` is what they hold now.
+/// One site, 10 zones, 250 racks of 20 nodes; a third of the nodes are performance nodes. `held` is their current
+/// total limit.
 fn site(limit: i32, held: i32) -> Site {
     let watts = Watts::from_int;
     let group = |parent, limit| match Group::new(parent, watts(limit), Some(watts(50))) {

@@ -1,8 +1,8 @@
-//! What the hardware costs to look at: each HAL's batch beside the bare reads under it, the node's whole period, and
-//! the resident memory and processor time of a node that samples every second.
+//! The cost of reading the hardware: each HAL's batch compared with the bare reads in it, the node's whole period,
+//! and the resident memory and processor time of a node that samples every second.
 //!
-//! The files lie in a plain folder and the GPUs behind the stub library, which reads a text for every call: so the rows
-//! tell what our own code adds, and not what a driver takes.
+//! The files are in a plain folder, and the GPUs are behind the stub library, which reads a text for every call. So
+//! the rows show the cost of our own code, and not that of a driver.
 
 use super::{Row, measure, print};
 use anyhow::{Context, Result, bail};
@@ -22,12 +22,12 @@ use std::time::Duration;
 const SOCKETS: usize = 2;
 const GPUS: usize = 8;
 const PERIOD: Micros = Micros::new(1_000_000);
-/// For so long the node is watched; and what the design allows it.
+/// How long the node is measured, and the limits of the design.
 const WATCHED: Duration = Duration::from_secs(20);
 const RESIDENT_MIB: f64 = 16.0;
 const MILLICORES: f64 = 5.0;
 
-/// The rows, and the node by itself.
+/// Prints the rows, and measures the node in a separate process.
 pub(crate) fn run() -> Result<()> {
     let place = Place::new()?;
     print(&rows(&place)?);
@@ -43,7 +43,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// A folder with the files of the sockets and the library of the GPUs; it goes away at the end.
+/// A folder with the files of the sockets and the library of the GPUs, which is removed at the end.
 struct Place(PathBuf);
 
 impl Place {
@@ -84,7 +84,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // What is left behind is in the folder for temporary files.
+        // If removing fails, the rest stays in the folder for temporary files.
         let _left = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -138,7 +138,7 @@ fn open(place: &Path, time: Time) -> Result<OpenNode> {
     Ok(node)
 }
 
-/// A node in a process of its own, as an agent would have it.
+/// A node in a separate process, as in an agent.
 #[expect(clippy::disallowed_methods, reason = "a benchmark is what the clock is for")]
 pub(crate) fn node_alone(place: &Path) -> Result<()> {
     let mut node = open(place, Time::real())?;
@@ -169,10 +169,11 @@ pub(crate) fn node_alone(place: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Of this process, in seconds.
+/// The processor time of this process, in seconds.
 fn processor_time() -> Result<f64> {
     let text = std::fs::read_to_string("/proc/self/stat")?;
-    // The name in brackets may hold spaces; after it, the 12th and 13th words are the user's and the system's ticks.
+    // The name in parentheses may contain spaces; after it, the 12th and 13th words are the user's and the system's
+    // ticks.
     let (_, words) = text.rsplit_once(')').context("no name in /proc/self/stat")?;
     let ticks: u32 =
         words.split_whitespace().skip(11).take(2).filter_map(|word| word.parse::<u32>().ok()).sum();

@@ -1,8 +1,9 @@
-//! The laws in closed loop with the plant: how fast, how exact, how quiet, how fast the work goes on.
+//! The laws in closed loop with the plant: how fast they settle, how exact and how quiet they are, and the speed of
+//! the work.
 //!
-//! The report is a golden file: the laws calculate in fixed point and the plant with operations that are the same on
-//! every machine, so that any difference is a difference of behaviour. `cargo xtask bench laws` prints it, and with
-//! `--update` writes it.
+//! The report is a golden file: the laws calculate in fixed point, and the plant uses operations that are the same on
+//! every machine, so any difference is a difference of behaviour. `cargo xtask bench laws` prints the report, and
+//! with `--update` writes it.
 
 mod closed;
 mod figures;
@@ -15,7 +16,7 @@ use anyhow::{Context, Result};
 
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/bench/laws.golden.md");
 
-/// Prints the report; writes it where the words of the command ask for that.
+/// Prints the report, and writes it if the command line has `--update`.
 pub(crate) fn run() -> Result<()> {
     let report = report::report()?;
     print!("{}", report.text);

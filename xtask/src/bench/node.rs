@@ -1,4 +1,4 @@
-//! What a control tick costs, and a step of the engine.
+//! The cost of a control tick, and of a step of the engine.
 
 use super::{Row, measure};
 use joulie_core::node::backend::{Package, PackageFacts, Route};
@@ -22,7 +22,7 @@ use std::path::PathBuf;
 const BAR: f64 = 100.0;
 /// The most that a step of an engine of 2 packages, 64 policies and 8 GPUs may cost, ns.
 const ENGINE_BAR: f64 = 5_000.0;
-/// So many ticks are measured at once, of a node that is quiet, changes, and is quiet again.
+/// This many ticks are measured together, of a node that is quiet, changes, and is quiet again.
 const TICKS: u32 = 64;
 
 /// The rows about one node's control.
@@ -47,8 +47,8 @@ pub(crate) fn rows() -> Vec<Row> {
     rows
 }
 
-/// Steps of an engine, with the facts of every device written before and its orders answered after each. Where its packages
-/// have no limits, the closed loop runs.
+/// Steps of an engine. Before each step the facts of every device are written, and after it its orders are answered.
+/// If its packages have no limits, the closed loop runs.
 fn engine(what: &str, dvfs: LoopLaw, limits: bool) -> Option<Row> {
     let period = Micros::new(500_000);
     let config =
@@ -151,7 +151,7 @@ fn quiet(tick: u32) -> i32 {
     298 + i32::from(tick.is_multiple_of(2))
 }
 
-/// Every reading is far enough from the one before to be acted on.
+/// Readings that differ enough for the law to act on each.
 fn moving(tick: u32) -> i32 {
     if tick.is_multiple_of(2) { 420 } else { 230 }
 }

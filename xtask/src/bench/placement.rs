@@ -1,4 +1,4 @@
-//! What it costs to filter, estimate and score a request of 5,000 nodes, and to compile the snapshot for it.
+//! The cost of filtering, estimating and scoring a request of 5,000 nodes, and of computing the snapshot for it.
 
 use crate::bench::{Row, measure};
 use joulie_core::placement::assumed::{AssumedRule, AssumedSlot, AssumedWatts, NodeKey, PodUid, Sighting};
@@ -35,7 +35,7 @@ struct Fleet {
     assumed: Vec<Watts>,
 }
 
-/// Nodes that differ in all that counts, so that no branch is always taken.
+/// Nodes that differ in every relevant field, so that no branch always goes the same way.
 fn node(n: u16) -> (TwinStatus, HardwareRecord) {
     let vary = |step: u16, range: u16| i32::from(n.wrapping_mul(step) % range);
     let class = match n % 4 {
@@ -127,7 +127,7 @@ pub(crate) fn rows() -> Vec<Row> {
     rows
 }
 
-/// Events of a storage that is full of pods on their way.
+/// Operations on a full table of assumed pods.
 fn assumed_rows() -> [Row; 3] {
     const PODS: u16 = 8_192;
     let now = UnixTime::from_micros(1_700_000_000_000_000);
@@ -136,7 +136,7 @@ fn assumed_rows() -> [Row; 3] {
     let mut slots = vec![AssumedSlot::EMPTY; usize::from(PODS)];
     let mut assumed = AssumedWatts::new(rule, slots.as_mut_slice());
     let sighting = |n: u64| Sighting {
-        // Spread as random UIDs are.
+        // Distributed like random UIDs.
         pod: PodUid(u128::from(n.wrapping_mul(0x9E37_79B9_7F4A_7C15)) << 64 | u128::from(n)),
         node: NodeKey(u32::from(u16::try_from(n % 5000).unwrap_or(0))),
         watts: Watts::from_int(50),

@@ -1,4 +1,5 @@
-//! The operator's plan for 5,000 nodes and 50,000 pods: the first pass, when everything is written, and the steady one.
+//! The operator's plan for 5,000 nodes and 50,000 pods: the first pass, which writes everything, and the steady
+//! state.
 
 use super::{Row, measure};
 use planner::budget::BudgetLimits;
@@ -23,10 +24,11 @@ use std::collections::BTreeSet;
 
 const NODES: usize = 5_000;
 const PODS: usize = 50_000;
-/// The design allows 20 ms for the compute of one plan.
+/// The design allows 20 ms for computing a plan.
 const BAR_NANOS: f64 = 20e6;
 
-/// One row for each kind of pass: policy, guard, releases and twins, and what differs from them.
+/// Rows for the first and the steady pass (policy, guard, releases, twins, and the comparison with the cluster), and
+/// for counting the pods.
 pub(crate) fn rows() -> Vec<Row> {
     let settings = settings();
     let mut cluster = cluster();
@@ -48,7 +50,7 @@ pub(crate) fn rows() -> Vec<Row> {
     vec![first, steady, count]
 }
 
-/// What is decided, and what differs from it, planned node by planned node.
+/// Computes the decisions, and the differences from the cluster for each planned node.
 fn pass(
     cluster: &ClusterState,
     settings: &Settings,
@@ -147,7 +149,7 @@ fn cluster() -> ClusterState {
     }
 }
 
-/// Names as clouds give them: long, and alike until near the end; not in the order of the names.
+/// Names like those of cloud providers: long, with a common beginning, and not in sorted order.
 fn name(at: usize) -> String {
     let at = at * 2_711 % NODES;
     format!("ip-10-{}-{}-{}.eu-central-1.compute.internal", at / 1_000, at / 250, at % 250)
@@ -190,7 +192,7 @@ fn node(at: usize, catalog: &Catalog) -> Node {
     }
 }
 
-/// Of ten pods two want performance by annotation and one by affinity; one is in a namespace that is ignored.
+/// Of ten pods, two request performance by annotation and one by affinity; one is in an ignored namespace.
 fn pod(at: usize) -> PodRow {
     let not_eco = || AffinityTerm {
         expressions: vec![Expression { operator: Operator::NotIn, values: vec!["eco".to_owned()] }],

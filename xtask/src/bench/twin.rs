@@ -1,4 +1,4 @@
-//! The twins of 5,000 nodes: what one node costs, of a pass over all of them.
+//! The twins of 5,000 nodes: the cost per node in a pass over all of them.
 
 use super::{Row, measure};
 use joulie_core::placement::class::SchedulableClass;
@@ -29,7 +29,7 @@ pub(crate) fn rows() -> Vec<Row> {
     ]
 }
 
-/// Every tenth node is not measured; half are eco, half have graphics processors.
+/// Every tenth node has no measurement; half are eco, half have GPUs.
 fn of_twins() -> Row {
     let fleet = Fleet::new();
     let (law, unmanaged) = (law(), BTreeMap::new());
@@ -107,7 +107,7 @@ impl Fleet {
     }
 }
 
-/// Every node's meter is read once each `period` seconds; the histories are full before the clock starts.
+/// Every node's meter is read once every `period` seconds; the histories are full before the measurement starts.
 fn of_samples(what: &str, period: u64) -> Row {
     let names: Vec<_> = (0..NODES).map(|node| format!("node-{node:05}")).collect();
     let law = HistoryLaw::new(WINDOW, HOLD).expect("the default spans are spans");
@@ -128,7 +128,7 @@ fn of_samples(what: &str, period: u64) -> Row {
     measure(what, None, (NODES, 1), pass)
 }
 
-/// Three pods on every node, which may all be restarted; the nodes that draw most are stressed.
+/// Three pods on every node, all of which may be restarted; the nodes with the highest power are stressed.
 fn of_recommendations() -> Row {
     let fleet = Fleet::new();
     let (law, unmanaged) = (law(), BTreeMap::new());

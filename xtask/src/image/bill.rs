@@ -1,4 +1,4 @@
-//! The list of what the programs are made of (CycloneDX 1.5), from the lock and from what cargo says is linked.
+//! The bill of materials of the programs (CycloneDX 1.5), from the lock file and from the crates that cargo links.
 
 use super::PROGRAMS;
 use super::layout::date;
@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
-/// The list as JSON, with the libraries of the system that are in the image: path and digest.
+/// The bill as JSON, including the system libraries in the image with path and digest.
 pub(super) fn of(root: &Path, libraries: &[(String, String)], made: u64) -> Result<String> {
     let linked = linked(root)?;
     let lock = std::fs::read_to_string(root.join("Cargo.lock")).context("reading Cargo.lock")?;
@@ -20,7 +20,7 @@ pub(super) fn of(root: &Path, libraries: &[(String, String)], made: u64) -> Resu
 pub(super) struct Library {
     pub(super) path: String,
     pub(super) digest: String,
-    /// The package that it comes from and its version, where the system has Debian's packages.
+    /// Its package and version, if the system uses Debian's packages.
     pub(super) package: Option<(String, String)>,
 }
 
@@ -43,7 +43,7 @@ impl Library {
     }
 }
 
-/// Which package of the system brought a file. Where folders are merged, the package names the path below `/usr` or the other.
+/// The package that owns a file. If folders are merged, the package may list the path with or without `/usr`.
 fn owner(path: &str) -> Option<(String, String)> {
     let other = path.strip_prefix("usr/").map_or_else(|| format!("usr/{path}"), str::to_owned);
     [path, &other].into_iter().find_map(|path| {
@@ -61,7 +61,7 @@ fn owner(path: &str) -> Option<(String, String)> {
 /// A crate, its version and its licence.
 type Linked = BTreeSet<(String, String, String)>;
 
-/// Every crate of the registry that is linked into one of the programs.
+/// Every crate from the registry that is linked into one of the programs.
 fn linked(root: &Path) -> Result<Linked> {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(root).args(["tree", "--locked", "--edges", "normal,no-proc-macro", "--prefix", "none"]);
@@ -73,11 +73,11 @@ fn linked(root: &Path) -> Result<Linked> {
     read(&String::from_utf8_lossy(&said.stdout))
 }
 
-/// Reads lines such as `serde v1.0.228|MIT OR Apache-2.0`. Crates of this repository say where they lie, and are left out.
+/// Reads lines such as `serde v1.0.228|MIT OR Apache-2.0`. Crates of this repository have a path, and are left out.
 pub(super) fn read(said: &str) -> Result<Linked> {
     let mut linked = Linked::new();
     for line in said.lines().filter(|line| !line.trim().is_empty()) {
-        // What was listed before has a mark.
+        // A repeated crate has a mark.
         let line = line.trim_end_matches(" (*)");
         let (crate_, licence) = line.rsplit_once('|').with_context(|| format!("cargo tree said {line:?}"))?;
         if crate_.contains('(') {
@@ -87,14 +87,14 @@ pub(super) fn read(said: &str) -> Result<Linked> {
         let (Some(name), Some(version)) = (words.next(), words.next()) else {
             bail!("cargo tree said {line:?}")
         };
-        // An old way to write a choice of licences.
+        // An old notation for a choice of licences.
         let licence = licence.replace(" / ", " OR ").replace('/', " OR ");
         linked.insert((name.to_owned(), version.trim_start_matches('v').to_owned(), licence));
     }
     Ok(linked)
 }
 
-/// What the lock says each crate's archive has for a digest.
+/// The digest of each crate's archive in the lock file.
 pub(super) fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
     let mut found = BTreeMap::new();
     for package in lock.split("[[package]]").skip(1) {

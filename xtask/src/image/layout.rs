@@ -1,5 +1,5 @@
-//! An OCI image layout: one layer, a configuration, a manifest, and an index. The list of what is in the image hangs on the
-//! manifest as an artifact of its own, where registries and scanners look for it.
+//! An OCI image layout: one layer, a configuration, a manifest, and an index. The bill of materials is a separate
+//! artifact that refers to the manifest, where registries and scanners look for it.
 
 use super::root::{Entry, PATH, RootFs, USER};
 use anyhow::{Context, Result};
@@ -16,7 +16,7 @@ const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 const BILL: &str = "application/vnd.cyclonedx+json";
 const EMPTY: &str = "application/vnd.oci.empty.v1+json";
 
-/// What the image says of itself.
+/// The metadata of the image.
 pub(super) struct About<'a> {
     pub(super) version: &'a str,
     pub(super) revision: &'a str,
@@ -41,7 +41,7 @@ impl About<'_> {
     }
 }
 
-/// Writes the layout, and says the digest of the image's manifest.
+/// Writes the layout, and returns the digest of the image's manifest.
 pub(super) fn write(folder: &Path, files: &RootFs, bill: &str, about: &About<'_>) -> Result<String> {
     let layout = Layout::begin(folder)?;
     let tar = archive(files, about.made)?;
@@ -90,7 +90,7 @@ pub(super) fn write(folder: &Path, files: &RootFs, bill: &str, about: &About<'_>
     Ok(manifest["digest"].as_str().unwrap_or_default().to_owned())
 }
 
-/// The files as a tar archive: sorted, of root, and as old as the commit.
+/// The files as a tar archive: sorted, owned by root, with the time of the commit.
 pub(super) fn archive(files: &RootFs, made: u64) -> Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     for (path, entry) in files.entries() {
@@ -117,7 +117,7 @@ pub(super) fn archive(files: &RootFs, made: u64) -> Result<Vec<u8>> {
 }
 
 fn packed(tar: &[u8]) -> Result<Vec<u8>> {
-    // Without a name and a time in it.
+    // The gzip header contains no name and no time.
     let mut gzip = GzBuilder::new().write(Vec::new(), Compression::best());
     gzip.write_all(tar)?;
     Ok(gzip.finish()?)
@@ -128,7 +128,7 @@ struct Layout {
 }
 
 impl Layout {
-    /// What was in the folder of an earlier image goes.
+    /// Removes an earlier image from the folder.
     fn begin(folder: &Path) -> Result<Self> {
         let blobs = folder.join("blobs/sha256");
         if folder.join("oci-layout").exists() {
@@ -149,7 +149,7 @@ impl Layout {
         self.blob(media_type, &serde_json::to_vec(value)?)
     }
 
-    /// Writes a blob, and says how others name it.
+    /// Writes a blob, and returns its descriptor.
     fn blob(&self, media_type: &str, content: &[u8]) -> Result<Value> {
         let digest = digest(content);
         let name = digest.trim_start_matches("sha256:");
@@ -167,7 +167,7 @@ pub(super) fn digest(content: &[u8]) -> String {
     text
 }
 
-/// As OCI calls what this program was built for.
+/// The architecture in OCI's naming.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -179,7 +179,7 @@ fn architecture() -> &'static str {
 /// Seconds since 1970 as RFC 3339.
 pub(super) fn date(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    // Howard Hinnant's days_from_civil, backwards: years begin in March, so that the leap day is the last.
+    // Howard Hinnant's days_from_civil, reversed: years begin in March, so that the leap day is the last.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;

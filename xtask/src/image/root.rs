@@ -1,4 +1,4 @@
-//! The root file system of the image: what is in it, sorted by path.
+//! The root file system of the image, sorted by path.
 
 use super::layout::digest;
 use anyhow::{Context, Result, bail};
@@ -7,20 +7,20 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where programs are looked for.
+/// The folder of the programs.
 pub(super) const PATH: &str = "/usr/bin";
 
-/// Who runs whatever needs no right of root: the number that the chart has, too.
+/// The user of programs without root rights; the chart uses the same number.
 pub(super) const USER: u32 = 65_532;
 
-/// Where the list of what the image is made of lies.
+/// The path of the bill of materials.
 const BILL: &str = "usr/share/joulie/sbom.cdx.json";
 
-/// What libraries that are found on the node need beside those of our programs: libnvidia-ml the parts that the C library once
-/// had in files of their own, librocm_smi64 the C++ library.
+/// Libraries that are found on the node need these in addition to the libraries of our programs: libnvidia-ml needs
+/// parts that were once separate files of the C library, librocm_smi64 the C++ library.
 const FOR_DRIVERS: [&str; 4] = ["libdl.so.2", "libpthread.so.0", "librt.so.1", "libstdc++.so.6"];
 
-/// A file or a folder. Links are followed when a library is read.
+/// A file or a folder. Symbolic links are followed when a library is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     Folder { mode: u32 },
@@ -34,7 +34,7 @@ pub(super) struct RootFs {
 }
 
 impl RootFs {
-    /// The programs of a folder with what they need to run.
+    /// The programs in a folder, with the files that they need to run.
     pub(super) fn of(folder: &Path, programs: &[&str]) -> Result<Self> {
         let mut files = Self::default();
         for program in programs {
@@ -48,7 +48,7 @@ impl RootFs {
         files.add_for_drivers()?;
         files.file("etc/passwd", 0o644, accounts().into_bytes());
         files.file("etc/group", 0o644, groups().into_bytes());
-        // Without it the C library asks the name server for the names in /etc/hosts first.
+        // Without this file the C library asks the name server before /etc/hosts.
         files.file("etc/nsswitch.conf", 0o644, b"hosts: files dns\n".to_vec());
         files.entries.insert("tmp".to_owned(), Entry::Folder { mode: 0o1777 });
         for folder in ["dev", "proc", "sys", "var/lib/joulie"] {
@@ -57,7 +57,7 @@ impl RootFs {
         Ok(files)
     }
 
-    /// Puts the list of what the image is made of into it.
+    /// Adds the bill of materials.
     pub(super) fn add_bill(&mut self, bill: &str) {
         self.file(BILL, 0o644, bill.as_bytes().to_vec());
     }
@@ -77,7 +77,7 @@ impl RootFs {
         self.entries.iter().map(|(path, entry)| (path.as_str(), entry))
     }
 
-    /// A file, and the folders above it.
+    /// Adds a file and its parent folders.
     pub(super) fn file(&mut self, path: &str, mode: u32, content: Vec<u8>) {
         if let Some((above, _)) = path.rsplit_once('/') {
             self.folders(above);
@@ -92,7 +92,7 @@ impl RootFs {
         }
     }
 
-    /// A library at the path at which the loader looks for it, links on the way followed.
+    /// Adds a library at the path that the loader uses, with symbolic links resolved.
     fn library(&mut self, path: &Path) -> Result<()> {
         let content = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
         let path = path.to_str().and_then(|path| path.strip_prefix('/'));
@@ -118,7 +118,7 @@ impl RootFs {
         Ok(())
     }
 
-    /// Makes the folder, which must not hold anything yet.
+    /// Writes the files into the folder, which must be empty.
     pub(super) fn write(&self, folder: &Path) -> Result<()> {
         std::fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
         if std::fs::read_dir(folder)?.next().is_some() {
@@ -150,7 +150,7 @@ fn groups() -> String {
     format!("root:x:0:\njoulie:x:{USER}:\n")
 }
 
-/// What the loader of this system would load for a program.
+/// The libraries that this system's loader would load for a program.
 fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     let output = Command::new("ldd").arg(program).output().context("starting ldd")?;
     let said = String::from_utf8_lossy(&output.stdout);
@@ -160,8 +160,8 @@ fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     loaded(&said).with_context(|| format!("ldd {}", program.display()))
 }
 
-/// Reads `libc.so.6 => /lib/libc.so.6 (0x…)`, `/lib64/ld-linux-x86-64.so.2 (0x…)`, and `linux-vdso.so.1 (0x…)`, which is no
-/// file.
+/// Reads `libc.so.6 => /lib/libc.so.6 (0x…)`, `/lib64/ld-linux-x86-64.so.2 (0x…)`, and `linux-vdso.so.1 (0x…)`, which
+/// is not a file.
 pub(super) fn loaded(said: &str) -> Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for line in said.lines().map(str::trim).filter(|line| !line.is_empty() && *line != "statically linked") {

@@ -84,7 +84,7 @@ fn an_archive_is_sorted_of_root_and_as_old_as_the_commit() {
     assert_eq!(found, expected.map(|(path, mode)| (path.to_owned(), mode)));
 }
 
-/// Every descriptor below a document of the layout, with the blob that it names.
+/// Follows every descriptor in a document of the layout to the blob that it names.
 fn follow(folder: &Path, value: &Value, seen: &mut BTreeSet<String>) {
     match value {
         Value::Object(fields) => {
@@ -122,7 +122,7 @@ fn a_layout_names_every_blob_by_its_digest_and_is_the_same_each_time() {
     assert_eq!(std::fs::read_dir(out.join("blobs/sha256")).unwrap().count(), seen.len());
     assert_eq!(index["manifests"][0]["digest"], first.as_str());
 
-    // The configuration names the archive as it is unpacked.
+    // The configuration contains the digest of the uncompressed archive.
     let blob = |value: &Value| {
         let name = value["digest"].as_str().unwrap().trim_start_matches("sha256:");
         std::fs::read(out.join("blobs/sha256").join(name)).unwrap()

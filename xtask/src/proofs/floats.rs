@@ -1,4 +1,4 @@
-//! No floating-point instruction. Moving bytes through a vector register is not one.
+//! Checks that there is no floating-point instruction. Moving bytes through a vector register is permitted.
 
 use super::program::Program;
 use anyhow::{Result, bail};
@@ -8,7 +8,7 @@ const ARITHMETIC: [&str; 22] = [
     "addsub", "dp", "rcp", "rsqrt", "fmadd", "fmsub", "fnmadd", "fnmsub",
 ];
 
-/// Fails with the first function that calculates with floats.
+/// Fails with the first function that has a floating-point instruction.
 pub(super) fn refuse(program: &Program) -> Result<()> {
     for function in program.functions.values() {
         if let Some(found) = function.instructions.iter().find(|i| is_float(&i.mnemonic)) {
@@ -19,7 +19,7 @@ pub(super) fn refuse(program: &Program) -> Result<()> {
 }
 
 fn is_float(mnemonic: &str) -> bool {
-    // Every x87 instruction begins with an f, and no other does.
+    // Every x87 instruction begins with an f, and no other instruction does.
     if mnemonic.starts_with('f') {
         return true;
     }

@@ -1,4 +1,4 @@
-//! A linked program as its functions: their instructions, whom they call, and how large their frames are.
+//! A linked program as functions: their instructions, their callees, and their frame sizes.
 
 use crate::succeed;
 use anyhow::{Context, Result, ensure};
@@ -15,11 +15,12 @@ pub(super) struct Program {
 pub(super) struct Function {
     pub(super) name: String,
     pub(super) instructions: Vec<Instruction>,
-    /// The frame in bytes, as the compiler said, else as the instructions show (precompiled code).
+    /// The frame in bytes, as the compiler reported it, otherwise as computed from the instructions (precompiled
+    /// code).
     pub(super) frame: u64,
-    /// Where it goes: calls, and jumps that leave it.
+    /// The targets of calls, and of jumps to other functions.
     pub(super) callees: BTreeSet<u64>,
-    /// Calls whose target cannot be read.
+    /// Calls whose target is unknown.
     pub(super) indirect_calls: usize,
 }
 
@@ -30,7 +31,7 @@ pub(super) struct Instruction {
 }
 
 impl Program {
-    /// Reads a static executable with the machine's binutils.
+    /// Reads a static executable with the installed binutils.
     pub(super) fn read(path: &Path) -> Result<Self> {
         let listing = succeed(Command::new("objdump").args(["-d", "-C", "--no-show-raw-insn"]).arg(path))?;
         let mut functions = disassemble(std::str::from_utf8(&listing.stdout)?, &offset_table(path)?);
@@ -81,13 +82,13 @@ fn disassemble(listing: &str, table: &BTreeMap<u64, u64>) -> BTreeMap<u64, Funct
     functions
 }
 
-/// `0000000000201980 <name>:`
+/// Parses `0000000000201980 <name>:`.
 fn header(line: &str) -> Option<(u64, String)> {
     let (address, rest) = line.split_once(" <")?;
     Some((u64::from_str_radix(address, 16).ok()?, rest.strip_suffix(">:")?.to_owned()))
 }
 
-/// `  202d03:\tcall   202fd0 <name>`
+/// Parses `  202d03:\tcall   202fd0 <name>`.
 fn instruction(line: &str) -> Option<Instruction> {
     let (_, text) = line.split_once(":\t")?;
     let mut words =
@@ -97,7 +98,7 @@ fn instruction(line: &str) -> Option<Instruction> {
 }
 
 impl Instruction {
-    /// Where a call or jump goes: written in it, or in the table of addresses that the linker filled in.
+    /// The target of a call or jump: in the instruction, or in the address table that the linker has filled in.
     fn target(&self, table: &BTreeMap<u64, u64>) -> Option<u64> {
         if self.operands.starts_with('*') {
             let (_, slot) = self.operands.split_once("(%rip) # ")?;
@@ -124,7 +125,7 @@ fn frame_of(instructions: &[Instruction]) -> u64 {
     instructions.iter().map(Instruction::pushed).fold(0, u64::saturating_add)
 }
 
-/// The global offset table: ` 203c08 f0182000 00000000 f0182000 00000000  text`, two addresses a line.
+/// Parses the global offset table: ` 203c08 f0182000 00000000 f0182000 00000000  text`, two addresses per line.
 fn offset_table(path: &Path) -> Result<BTreeMap<u64, u64>> {
     let sections = succeed(Command::new("objdump").arg("-h").arg(path))?;
     if !std::str::from_utf8(&sections.stdout)?.contains(" .got ") {
@@ -145,7 +146,7 @@ fn offset_table(path: &Path) -> Result<BTreeMap<u64, u64>> {
     Ok(table)
 }
 
-/// The compiler's own account: an address of eight bytes and a size in LEB128, again and again.
+/// The compiler's list of stack sizes: repeatedly an address of eight bytes and a size in LEB128.
 fn stack_sizes(path: &Path) -> Result<Vec<(u64, u64)>> {
     let dump = path.with_extension("stack_sizes");
     let section = format!(".stack_sizes={}", dump.display());

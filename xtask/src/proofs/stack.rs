@@ -1,7 +1,7 @@
-//! Bounded stack and no recursion, over the graph of who calls whom.
+//! Checks the bounded stack and the absence of recursion, on the call graph.
 //!
-//! The roots of `link-proof` say by their names what they may use: a `tick_` is a control tick, a law's step and what
-//! feeds it; a `step_` is one of the node's slower state machines, which go over all packages or GPUs, and a
+//! The names of `link-proof`'s roots determine their bounds: a `tick_` is a control tick, that is, a law's step and
+//! what feeds it; a `step_` is one of the node's slower state machines, which process all packages or GPUs; a
 //! `step_engine_` is all of them together with the frequency policies.
 
 use super::program::Program;
@@ -9,16 +9,16 @@ use anyhow::{Result, bail, ensure};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// A call leaves its return address on the stack.
+/// The size of the return address that a call pushes.
 const RETURN_ADDRESS: u64 = 8;
 
-/// How many bytes of stack a control tick may use, a step over all packages or GPUs, and a step of the engine
+/// The most bytes of stack for a control tick, for a step over all packages or GPUs, and for a step of the engine
 /// (docs/ARCHITECTURE.md, "Numbers").
 const TICK: u64 = 256;
 const STEP: u64 = 1024;
 const ENGINE: u64 = 2048;
 
-/// The bounded roots. Each must be found, so that a renamed or merged one does not pass unseen.
+/// The bounded roots. All of them must be found, so that renaming or merging one is detected.
 const BOUNDED: [(&str, u64); 9] = [
     ("tick_classic", TICK),
     ("tick_tracking", TICK),
@@ -31,10 +31,10 @@ const BOUNDED: [(&str, u64); 9] = [
     ("step_engine_pool", ENGINE),
 ];
 
-/// The root of the planted violation, which is held to a tick's bound where it exists.
+/// The root of the violation, which has a tick's bound if it exists.
 const PLANTED: (&str, u64) = ("tick_planted_stack", TICK);
 
-/// What the bounded roots use.
+/// The stack use of the bounded roots.
 pub(super) struct Depths(Vec<(String, u64, u64)>);
 
 impl fmt::Display for Depths {
@@ -44,7 +44,7 @@ impl fmt::Display for Depths {
     }
 }
 
-/// Walks every call path.
+/// Follows every call path.
 pub(super) fn check(program: &Program) -> Result<Depths> {
     let mut walk = Walk { program, depths: BTreeMap::new(), open: BTreeSet::new() };
     let mut depths = Vec::new();

@@ -1,8 +1,8 @@
-//! The test programs of the workspace: cargo builds them, and two at a time run.
+//! The test programs of the workspace: builds them with cargo, and runs two at a time.
 //!
-//! Many tests wait: for a lease to end, for a controller, for a process to start. One program after the other would leave
-//! the processors idle meanwhile. Programs that bring up a control plane have a lane of their own, since two control planes
-//! and their programs are more than two processors carry on time.
+//! Many tests wait for a lease to expire, for a controller, or for a process to start, so running one program at a
+//! time would leave the processors idle. Of the programs that start a control plane only one runs at a time, because
+//! two control planes and their programs would overload two processors.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -13,23 +13,23 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The packages whose tests bring up a control plane. The first takes longest.
+/// The packages whose tests start a control plane. The first one takes longest.
 const CONTROL_PLANES: [&str; 3] = ["system", "cluster", "conformance"];
 
-/// One thing to run.
+/// A command to run.
 pub(super) struct Job {
-    /// What it is called in the output.
+    /// Its name in the output.
     pub(super) name: String,
     command: Command,
-    /// Not at the same time as another such job.
+    /// Whether it must not run at the same time as another such job.
     brings_up_a_control_plane: bool,
 }
 
-/// How a job went.
+/// The result of a job.
 pub(super) struct Ended {
-    /// What it is called in the output.
+    /// Its name in the output.
     pub(super) name: String,
-    /// Everything that it printed.
+    /// Its whole output.
     pub(super) output: String,
     /// Whether its exit status was 0.
     pub(super) succeeded: bool,
@@ -38,7 +38,7 @@ pub(super) struct Ended {
 }
 
 impl Job {
-    /// Any command.
+    /// A job with any command.
     pub(super) fn new(name: &str, command: Command) -> Self {
         Self { name: name.to_owned(), command, brings_up_a_control_plane: false }
     }
@@ -60,7 +60,7 @@ impl Job {
         let (mut reader, writer) = std::io::pipe()?;
         self.command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
         let mut child = self.command.spawn().with_context(|| format!("starting {}", self.name))?;
-        // The command holds the pipe's other end, which must be closed for the output to end.
+        // The command holds the write end of the pipe, which must be closed so that the output ends.
         self.command.stdout(Stdio::null()).stderr(Stdio::null());
         let mut output = Vec::new();
         reader.read_to_end(&mut output)?;
@@ -69,7 +69,7 @@ impl Job {
     }
 }
 
-/// Builds every test program, and names them as jobs; nothing when the build failed, which cargo has told.
+/// Builds every test program, and returns them as jobs; `None` if the build failed, whose errors cargo has printed.
 pub(super) fn build(root: &Path) -> Result<Option<Vec<Job>>> {
     let built = Command::new("cargo")
         .current_dir(root)
@@ -88,7 +88,7 @@ pub(super) fn build(root: &Path) -> Result<Option<Vec<Job>>> {
     Ok(Some(jobs))
 }
 
-/// The test program that a line of cargo's tells of.
+/// The test program in a line of cargo's output.
 fn job(line: &str) -> Result<Option<Job>> {
     let message: Value = serde_json::from_str(line).with_context(|| format!("reading {line}"))?;
     let Some(executable) = message["executable"].as_str().filter(|_| message["profile"]["test"] == true)
@@ -101,7 +101,7 @@ fn job(line: &str) -> Result<Option<Job>> {
     let package = folder.file_name().unwrap_or_default().to_string_lossy();
     let target = message["target"]["name"].as_str().unwrap_or_default();
     let mut command = Command::new(executable);
-    // As cargo runs it.
+    // The same environment as with cargo.
     command
         .arg("--show-output")
         .current_dir(folder)
@@ -115,7 +115,7 @@ fn job(line: &str) -> Result<Option<Job>> {
     }))
 }
 
-/// Runs all jobs, two at a time, and hands each to `ended` when it has ended.
+/// Runs all jobs, two at a time, and passes each to `ended` when it has ended.
 pub(super) fn run(jobs: Vec<Job>, ended: impl FnMut(&Ended) + Send) {
     let queue = Mutex::new(Queue { waiting: jobs.into(), control_plane_runs: false });
     let ended = Mutex::new(ended);
@@ -144,7 +144,8 @@ struct Queue {
 }
 
 impl Queue {
-    /// The first that may run now. One that may not is left for whoever runs the one in its way: he takes it next.
+    /// The first job that may run now. A blocked job is left for the worker that runs the blocking one, which takes
+    /// it next.
     fn next(&mut self) -> Option<Job> {
         let may_run = |job: &Job| !(job.brings_up_a_control_plane && self.control_plane_runs);
         let at = self.waiting.iter().position(may_run)?;

@@ -1,4 +1,4 @@
-//! The kinds that are always there: schemas from k8s-openapi, and what those do not say from the tables below.
+//! The built-in kinds: their schemas come from k8s-openapi, and the tables below add what these lack.
 
 use super::{Cell, Column, Flavour, Kind, Registry};
 use crate::jsonpath::JsonPath;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Lists that merge by key or as a set, which the schemas of k8s-openapi do not say.
+/// Lists that merge by key or as a set, which the schemas of k8s-openapi do not state.
 const LISTS: &[(&str, &str, &[&str])] = &[
     ("apimachinery.pkg.apis.meta.v1.ObjectMeta", "finalizers", &[]),
     ("apimachinery.pkg.apis.meta.v1.ObjectMeta", "ownerReferences", &["uid"]),
@@ -39,7 +39,7 @@ const LISTS: &[(&str, &str, &[&str])] = &[
     ("api.policy.v1.PodDisruptionBudgetStatus", "conditions", &["type"]),
 ];
 
-/// Maps that belong to one manager as a whole.
+/// Maps that one manager owns as a whole.
 const ATOMIC_MAPS: &[&str] = &[
     "apimachinery.pkg.apis.meta.v1.LabelSelector",
     "apimachinery.pkg.apis.meta.v1.OwnerReference",
@@ -87,7 +87,7 @@ pub(crate) fn registry() -> Registry {
     registry
 }
 
-/// Adds what the tables above know.
+/// Adds the data of the tables above.
 fn say_more(raw: &mut BTreeMap<String, Value>) {
     for (definition, field, keys) in LISTS {
         let Some(schema) = raw.get_mut(&format!("io.k8s.{definition}")) else { continue };
@@ -107,7 +107,7 @@ fn say_more(raw: &mut BTreeMap<String, Value>) {
     for (definition, field, default) in DEFAULTS {
         let Some(schema) = raw.get_mut(&format!("io.k8s.{definition}")) else { continue };
         let field = &mut schema["properties"][*field];
-        // A reference keeps no siblings, so it moves into `allOf`.
+        // A `$ref` must not have siblings, so it is moved into `allOf`.
         if let Some(reference) = field.get("$ref").cloned() {
             *field = json!({"allOf": [{"$ref": reference}]});
         }
@@ -192,7 +192,7 @@ fn kind<T: JsonSchema + Metadata>(
     }
 }
 
-/// Field selectors beyond name and namespace.
+/// The selectable fields besides name and namespace.
 fn selectable(flavour: Flavour) -> Vec<(String, JsonPath)> {
     let paths: &[&str] = match flavour {
         Flavour::Node => &["spec.unschedulable"],

@@ -9,7 +9,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// What the definition serves: its storage version. The error says what is wrong with the definition.
+/// The kind of the definition's storage version. The error says why the definition is invalid.
 pub(crate) fn custom(definition: &CustomResourceDefinition, registry: &mut Registry) -> Result<Kind, String> {
     let spec = &definition.spec;
     let name = definition.metadata.name.as_deref().unwrap_or_default();

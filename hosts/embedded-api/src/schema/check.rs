@@ -1,4 +1,4 @@
-//! Whether a value is what its schema asks for, told in the API server's words.
+//! Validates a value against its schema, with the API server's error texts.
 
 use super::compile::{Definitions, compile};
 use super::{Merge, Schema, Type, join};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// What a value must keep beside its type.
+/// The constraints on a value besides its type.
 #[derive(Debug, Default)]
 pub(crate) struct Rules {
     required: Vec<String>,
@@ -59,7 +59,7 @@ impl Rules {
     }
 }
 
-/// Appends what is wrong with `value`, which stands at `path`.
+/// Appends the errors in `value`, which is at `path`.
 pub(crate) fn check(value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
     if value.is_null() && (schema.nullable || schema.built_in) {
         return;
@@ -92,9 +92,9 @@ pub(crate) fn check(value: &Value, schema: &Schema, path: &str, causes: &mut Vec
     combined(value, rules, path, causes);
 }
 
-/// The type that was wanted, if the value has another.
+/// The expected type, if the value has another one.
 fn mistyped(value: &Value, of: Type) -> Option<&'static str> {
-    // A whole number that is written as a float is one only where floats have them all.
+    // A float counts as an integer only in the range where floats represent every integer.
     let whole = |number: f64| number.fract() == 0.0 && number.abs() < 9_007_199_254_740_992.0;
     let whole = || value.is_i64() || value.is_u64() || value.as_f64().is_some_and(whole);
     let (fits, name) = match of {
@@ -105,7 +105,7 @@ fn mistyped(value: &Value, of: Type) -> Option<&'static str> {
         Type::Integer => (value.is_number() && whole(), "integer"),
         Type::Number => (value.is_number(), "number"),
         Type::Boolean => (value.is_boolean(), "boolean"),
-        // Quantities that are written as a number may have a fraction.
+        // A quantity that is written as a number may have a fraction.
         Type::IntOrString => (value.is_string() || value.is_number(), "integer,string"),
     };
     (!fits).then_some(name)

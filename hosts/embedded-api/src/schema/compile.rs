@@ -1,4 +1,4 @@
-//! From OpenAPI, with references, to a compiled schema.
+//! Compiles a schema from OpenAPI and resolves its references.
 
 use super::check::Rules;
 use super::{Merge, Schema, Type};
@@ -6,15 +6,15 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The schemas that others refer to by name, compiled once each.
+/// The schemas that others refer to by name. Each is compiled once.
 pub(crate) struct Definitions {
-    /// As they came.
+    /// The schemas before compilation.
     pub(crate) raw: BTreeMap<String, Value>,
-    /// A definition that is being compiled is `None`: a recursive schema ends there, with anything allowed.
+    /// `None` while a definition is being compiled: a recursive schema ends there, and allows anything below.
     done: BTreeMap<String, Option<Arc<Schema>>>,
-    /// Of types that are built in.
+    /// Whether they belong to built-in types.
     built_in: bool,
-    /// What cannot be compiled.
+    /// The errors in schemas that cannot be compiled.
     pub(crate) wrong: Vec<String>,
 }
 
@@ -23,12 +23,12 @@ impl Definitions {
         Self { raw, done: BTreeMap::new(), built_in, wrong: Vec::new() }
     }
 
-    /// Adds a definition that is compiled already.
+    /// Adds a compiled definition.
     pub(crate) fn know(&mut self, name: &str, schema: Arc<Schema>) {
         self.done.insert(name.to_owned(), Some(schema));
     }
 
-    /// The compiled definition of that name; one that nobody defined allows anything.
+    /// The compiled definition of that name. An unknown name allows anything.
     pub(crate) fn named(&mut self, name: &str) -> Arc<Schema> {
         if let Some(done) = self.done.get(name) {
             return done.clone().unwrap_or_default();
@@ -46,7 +46,7 @@ pub(crate) fn compile(raw: &Value, definitions: &mut Definitions) -> Arc<Schema>
     if let Some(reference) = raw["$ref"].as_str() {
         return definitions.named(reference.rsplit('/').next().unwrap_or(reference));
     }
-    // OpenAPI writes a reference with siblings as `allOf` of one.
+    // OpenAPI writes a reference with siblings as an `allOf` with one element.
     if let Some([Value::Object(only)]) = raw["allOf"].as_array().map(Vec::as_slice)
         && only.contains_key("$ref")
     {

@@ -1,4 +1,4 @@
-//! The columns of the kinds that are built in.
+//! The columns of the built-in kinds.
 
 use crate::jsonpath::JsonPath;
 use crate::kind::{Cell, Column, Flavour};
@@ -73,12 +73,12 @@ fn column(name: &str, priority: i32, cell: Cell) -> Column {
     Column { name: name.to_owned(), of, format, description, priority, cell }
 }
 
-/// How long ago the object was created.
+/// The time since the object was created.
 pub(crate) fn age(object: &Value, now: Timestamp) -> Value {
     since(&object["metadata"]["creationTimestamp"], now)
 }
 
-/// How long ago a time was, as kubectl tells it.
+/// The age of a time, in kubectl's format.
 pub(crate) fn since(time: &Value, now: Timestamp) -> Value {
     let then = time.as_str().and_then(|text| text.parse::<Timestamp>().ok());
     json!(then.map_or_else(|| "<unknown>".to_owned(), |then| duration(now.as_second() - then.as_second())))

@@ -1,4 +1,4 @@
-//! What a write may and may not change: pure functions over the old object and the new.
+//! The limits of a write: pure functions over the old object and the new one.
 
 use super::Write;
 use crate::failure::Failure;
@@ -7,12 +7,12 @@ use crate::pods;
 use crate::store::Object;
 use serde_json::{Value, json};
 
-/// What an object of the kind begins with, whatever its creator says.
+/// Sets the initial fields of a kind, whatever its creator wrote.
 pub(super) fn begin(kind: &Kind, body: &mut Value) {
     let status = match kind.flavour {
         Flavour::Pod => json!({"phase": "Pending", "qosClass": pods::quality(&body["spec"])}),
         Flavour::Namespace => json!({"phase": "Active"}),
-        // A node comes with the status that its creator saw.
+        // A node keeps the status that its creator wrote.
         Flavour::Node | Flavour::Plain | Flavour::Lease | Flavour::Event | Flavour::EventView => return,
         Flavour::Definition => json!({"conditions": [
             {"type": "NamesAccepted", "status": "True", "reason": "NoConflicts", "message": "no conflicts found"},
@@ -31,7 +31,7 @@ pub(super) fn begin(kind: &Kind, body: &mut Value) {
     }
 }
 
-/// The caller may insist on the version and the identity that it knows.
+/// Checks the resource version and the UID that the caller gave.
 pub(super) fn preconditions(kind: &Kind, old: &Object, before: &Value, new: &Value) -> Result<(), Failure> {
     let given = |name: &str| new["metadata"][name].as_str().unwrap_or("");
     let name = &old.key.name;
@@ -47,7 +47,7 @@ pub(super) fn preconditions(kind: &Kind, old: &Object, before: &Value, new: &Val
     Ok(())
 }
 
-/// Puts back what this request may not change.
+/// Restores the fields that this request may not change.
 pub(super) fn keep(write: &Write<'_>, before: &Value, new: &mut Value) {
     const SERVERS: [&str; 7] = [
         "uid",
@@ -70,7 +70,7 @@ pub(super) fn keep(write: &Write<'_>, before: &Value, new: &mut Value) {
         let status = new["status"].take();
         let mut meta = new["metadata"].take();
         if custom {
-            // Through the status of a custom resource nothing else changes; ownership is noted.
+            // A write to the status of a custom resource changes nothing else; ownership is recorded.
             let managed = meta["managedFields"].take();
             meta = before["metadata"].clone();
             put(&mut meta, "managedFields", &managed);
@@ -86,7 +86,7 @@ pub(super) fn keep(write: &Write<'_>, before: &Value, new: &mut Value) {
     }
 }
 
-/// Whether anything but metadata and status differs.
+/// Whether anything besides metadata and status differs.
 pub(super) fn specification_changed(old: &Value, new: &Value) -> bool {
     let own = |object: &Value| {
         let mut own = object.clone();
@@ -107,7 +107,7 @@ pub(super) fn is_done(object: &Value) -> bool {
     !meta["deletionTimestamp"].is_null() && !held && grace == 0
 }
 
-/// Leaves of an applied configuration only what its resource lets it own.
+/// Reduces an applied configuration to the fields that its subresource may own.
 pub(super) fn narrow(write: &Write<'_>, config: &mut Value) {
     let Some(fields) = config.as_object_mut() else { return };
     if write.is_status() {

@@ -1,4 +1,4 @@
-//! Faults on demand do what they say, to whom they say.
+//! Faults on demand do what they promise, and only to the selected clients.
 
 use crate::{server, soon, until};
 use conformance::{probe, probes};
@@ -98,7 +98,7 @@ async fn a_dropped_watch_ends_and_a_reflector_comes_back() {
     });
     let changed = soon("the change", async {
         loop {
-            // A watch that ends may be told as an error before the next one begins.
+            // A watch that ends may be reported as an error before the next one begins.
             if let Ok(object) = follow.next().await.unwrap()
                 && object.data["spec"]["watts"] == 42
             {
@@ -150,7 +150,7 @@ async fn a_partition_cuts_off_one_client() {
     assert!(!asked.is_finished(), "nothing comes back");
     faults.heal();
     assert!(matches!(soon("the failure", asked).await.unwrap(), Err(Error::Service(_))));
-    // By its field manager a client is found as well.
+    // A client can also be selected by its field manager.
     faults.partition("joulie-operator", Loss::Refused);
     let by = PatchParams::apply("joulie-operator");
     assert!(cut.patch("p", &by, &Patch::Apply(&probe("p", json!({})))).await.is_err());

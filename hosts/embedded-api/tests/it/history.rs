@@ -1,4 +1,4 @@
-//! What the log of events no longer holds: 410, and how clients come back from it.
+//! Revisions that the log no longer holds: 410, and how clients recover from it.
 
 use crate::{server, soon, until};
 use conformance::{definition, probe, probes};
@@ -21,7 +21,7 @@ async fn make(api: &Api<DynamicObject>, name: &str) {
     api.create(&PostParams::default(), &probe(name, json!({}))).await.unwrap();
 }
 
-/// The code of the error that a watch ends with.
+/// The code and the message of the error that ends a watch.
 async fn watch_error(api: &Api<DynamicObject>, from: &str) -> (u16, String) {
     let mut events = Box::pin(api.watch(&WatchParams::default(), from).await.unwrap());
     match soon("the error", events.try_next()).await.unwrap() {
@@ -41,7 +41,7 @@ async fn a_watch_from_before_the_log_gets_410() {
     let (code, message) = watch_error(&api, &from).await;
     assert_eq!(code, 410);
     assert_eq!(message, format!("too old resource version: {from} ({})", server.revision()));
-    // From now on is fine.
+    // A watch from the current revision works.
     drop(api.watch(&WatchParams::default(), &server.revision().to_string()).await.unwrap());
 }
 
@@ -112,7 +112,7 @@ async fn what_happens_elsewhere_does_not_expire_an_idle_watch() {
     let node: Node = serde_json::from_value(json!({"metadata": {"name": "n"}})).unwrap();
     let mut events =
         Box::pin(nodes.watch(&WatchParams::default(), &server.revision().to_string()).await.unwrap());
-    // The watch is read while the others write, as a client does.
+    // Read the watch while others write, as a client does.
     let reader = tokio::spawn(async move { events.try_next().await });
     until("the watch opens", || server.faults().open_watches(&Matching::any().verb(Verb::Watch)) == 1).await;
     let maps: Api<ConfigMap> = Api::default_namespaced(server.client());
@@ -168,7 +168,7 @@ async fn a_watcher_of_kube_comes_back_from_410() {
         pin!(watcher(api.clone(), watcher::Config::default()).default_backoff().applied_objects());
     soon("the list", follow.next()).await.unwrap().unwrap();
     let faults = server.faults();
-    // While the watch is silent the log goes over it.
+    // Discard the log past the position of the silent watch.
     faults.stall_watches(Matching::any());
     change(&server.client(), "a", 7).await;
     server.compact();

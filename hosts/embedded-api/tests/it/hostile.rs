@@ -1,4 +1,4 @@
-//! Malformed, binary, deep, misplaced: a clear answer, and the next request is served.
+//! Malformed, binary, deeply nested or misplaced input gets a clear answer, and the next request is served.
 
 use crate::server;
 use conformance::{probe, probes};

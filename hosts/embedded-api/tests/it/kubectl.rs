@@ -1,4 +1,4 @@
-//! kubectl, where there is one: what a person types, and what it must say.
+//! kubectl, if it is installed: commands that a person types, and their expected output.
 
 use conformance::{definition, definitions};
 use embedded_api::{ApiOptions, EmbeddedApi};
@@ -11,7 +11,7 @@ struct Kubectl {
 }
 
 impl Kubectl {
-    /// Runs kubectl with these words.
+    /// Runs kubectl with these arguments.
     fn run(&self, line: &[&str]) -> Output {
         let mut command = Command::new("kubectl");
         command.args(line).current_dir(&self.home);
@@ -19,7 +19,7 @@ impl Kubectl {
         command.output().unwrap()
     }
 
-    /// What a line that must succeed says.
+    /// Runs a command that must succeed, and checks its output.
     #[track_caller]
     fn says(&self, line: &str, expected: &[&str]) -> String {
         let output = self.run(&line.split(' ').collect::<Vec<_>>());
@@ -31,7 +31,7 @@ impl Kubectl {
         out.into_owned()
     }
 
-    /// What a line that must fail says.
+    /// Runs a command that must fail, and checks its error.
     #[track_caller]
     fn refuses(&self, line: &str, expected: &str) {
         let output = self.run(&line.split(' ').collect::<Vec<_>>());
@@ -49,7 +49,7 @@ impl Kubectl {
     }
 }
 
-/// A fresh home, so that no cache and no configuration of the machine takes part.
+/// A fresh home directory, so that no cache and no configuration of the machine is used.
 fn home(root: &Path) -> Kubectl {
     let home = root.join("kubectl-home");
     drop(std::fs::remove_dir_all(&home));
@@ -137,7 +137,7 @@ fn custom(kubectl: &Kubectl) {
     kubectl.says("delete prb p1", &["\"p1\" deleted"]);
 }
 
-/// Joulie's own kinds, by the example objects.
+/// Joulie's own kinds, with the example objects.
 fn joulies(kubectl: &Kubectl) {
     let good = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../joulie-api/examples/good");
     for (file, name) in [
@@ -150,7 +150,7 @@ fn joulies(kubectl: &Kubectl) {
     ] {
         let apply = format!("apply -f {}", good.join(format!("{file}.yaml")).display());
         kubectl.says(&apply, &[&format!("{name} created")]);
-        // A status in the file is not stored by it, so kubectl has something to say again.
+        // The status in the file is not stored, so kubectl reports a change again.
         kubectl.says(&apply, &[&format!("{name} configured")]);
         kubectl.says(&format!("describe {name}"), &["API Version:", "Events:"]);
         kubectl.says(&format!("get {name} -o yaml"), &["spec:"]);
@@ -177,14 +177,14 @@ fn joulies(kubectl: &Kubectl) {
     kubectl.says("delete npp,nhw,tp,gpus --all", &["worker-3", "node-b", "everywhere"]);
 }
 
-/// `get -w` shows what is there, then what changes.
+/// `get -w` shows the existing object, then its changes.
 fn watched(kubectl: &Kubectl, kind: &str, name: &str, change: impl Fn(u32) -> String) {
     let mut command = Command::new("kubectl");
     command.args(["get", kind, name, "-w", "--request-timeout=4s"]).current_dir(&kubectl.home);
     command.env("KUBECONFIG", kubectl.home.join("kubeconfig")).env("HOME", &kubectl.home);
     let mut child =
         command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
-    // On a slow machine a change takes a while, and the watch must see one.
+    // On a slow machine a change takes a while. Repeat it until the watch has seen one.
     for number in 101.. {
         kubectl.says(&change(number), &["ed\n"]);
         if child.try_wait().unwrap().is_some() {
@@ -223,7 +223,7 @@ fn built_in(kubectl: &Kubectl) {
     kubectl.says("delete node n1", &["deleted"]);
 }
 
-/// A definition that is applied is served.
+/// An applied definition is served.
 fn learned(kubectl: &Kubectl) {
     kubectl.says("apply -f late.json", &["lates.conformance.joulie.io created"]);
     kubectl.says("get crd", &["lates.conformance.joulie.io", "probes.conformance.joulie.io"]);

@@ -1,4 +1,5 @@
-//! The embedded API from outside. What a real API server must answer alike is in `conformance`; the rest is about this one.
+//! The embedded API from outside. The cases in which a real API server must answer alike are in `conformance`; these
+//! are about this server only.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -17,19 +18,19 @@ use embedded_api::{ApiOptions, EmbeddedApi};
 use futures::Future;
 use std::time::Duration;
 
-/// A server that knows the kind of the cases.
+/// A server that knows the kind that the cases use.
 fn server() -> EmbeddedApi {
     EmbeddedApi::new(&ApiOptions::with(vec![conformance::definition()])).unwrap()
 }
 
-/// Long enough for a busy machine: a wait that does not end is told.
+/// Long enough for a busy machine. A wait that does not end fails with a message.
 async fn soon<T>(what: &str, wait: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), wait)
         .await
         .unwrap_or_else(|_| panic!("{what}: still waiting"))
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     soon(what, async {
         while !holds() {

@@ -1,4 +1,4 @@
-//! Over HTTP: a token, the limit of a body, and the end of a server.
+//! The server over HTTP: the token, the body limit, and stopping the server.
 
 use crate::{server, soon};
 use conformance::probes;
@@ -20,13 +20,13 @@ async fn serve(api: &EmbeddedApi, token: Option<&str>) -> Serving {
     api.serve("127.0.0.1:0".parse().unwrap(), None, token).await.unwrap()
 }
 
-/// A client as the file sets it up.
+/// A client that is configured from the file.
 async fn client(serving: &Serving, file: &str) -> Client {
     let path = scratch(file);
     serving.write_kubeconfig(&path).unwrap();
     let file = Kubeconfig::read_from(&path).unwrap();
     let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
-    // A 429 is to be seen, not waited for.
+    // The test must see a 429, so the client must not retry.
     config.default_retry = false;
     Client::try_from(config).unwrap()
 }
@@ -72,7 +72,7 @@ async fn a_stopped_server_ends_its_watches_and_its_port_is_free() {
     let address = serving.address();
     let client = client(&serving, "kubeconfig-stop").await;
     let mut events = Box::pin(probes(&client).watch(&WatchParams::default(), "0").await.unwrap());
-    // A watch in process is no business of the server that listens.
+    // Stopping the listening server does not affect a watch in process.
     let mut inner = Box::pin(probes(&api.client()).watch(&WatchParams::default(), "0").await.unwrap());
     soon("the stop", serving.stop()).await;
     assert!(soon("the end", events.try_next()).await.unwrap().is_none());

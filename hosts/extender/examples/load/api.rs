@@ -1,5 +1,5 @@
-//! An API server in a process of its own, as it is in a cluster: what it does for its watches must not wait for those who ask
-//! the extender, nor they for it.
+//! An API server in a process of its own, as in a cluster: its watches and the extender's clients must not delay each
+//! other.
 
 use super::{Any, Program, bodies};
 use embedded_api::{ApiOptions, EmbeddedApi};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 pub(crate) const EVENTS_PER_SECOND: usize = 1_000;
 
-/// The process, as who started it sees it.
+/// The API server's process, as its parent sees it.
 pub(crate) struct Api {
     pub(crate) address: SocketAddr,
     orders: ChildStdin,
@@ -21,7 +21,7 @@ pub(crate) struct Api {
 }
 
 impl Api {
-    /// With so many nodes.
+    /// Starts it with this many nodes.
     pub(crate) fn start(nodes: usize) -> Result<Self, Any> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("--api").arg(nodes.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -32,7 +32,7 @@ impl Api {
         Ok(Self { address: address.trim().parse()?, orders, _program: program })
     }
 
-    /// How many writes there ever were.
+    /// The total number of writes so far.
     pub(crate) async fn writes(&self) -> Result<u64, Any> {
         let client = Client::try_from(Config::new(format!("http://{}", self.address).parse()?))?;
         let request = Request::get("/apis/joulie.io/v1alpha1/nodetwins?limit=1").body(Vec::new())?;
@@ -46,7 +46,7 @@ impl Api {
     }
 }
 
-/// The process itself: says where it listens once it has its nodes, and changes twins from the first order on.
+/// The process itself: prints its address once its nodes exist, and changes twins from the first order on.
 pub(crate) async fn serve(nodes: &str) -> Result<(), Any> {
     let nodes = nodes.parse()?;
     let api = EmbeddedApi::new(&ApiOptions::with(joulie_api::crd::all()))?;
@@ -62,7 +62,7 @@ pub(crate) async fn serve(nodes: &str) -> Result<(), Any> {
     Ok(())
 }
 
-/// Waits for an order; there is none any more when whoever started us is gone.
+/// Waits for an order. Returns false once the parent process is gone.
 async fn order() -> Result<bool, Any> {
     let line = tokio::task::spawn_blocking(|| std::io::stdin().read_line(&mut String::new())).await??;
     Ok(line > 0)
@@ -103,7 +103,7 @@ async fn send(client: &Client, method: &str, path: &str, body: &Value) -> Result
     Ok(())
 }
 
-/// Changes twins, so many a second, until it is aborted.
+/// Changes this many twins a second until the task is aborted.
 async fn feed(client: Client, count: usize) -> Result<(), Any> {
     let mut beat = tokio::time::interval(Duration::from_millis(10));
     let mut number = 0;

@@ -8,8 +8,9 @@ pub(crate) fn name(number: usize) -> String {
     format!("ip-10-{}-{}-{}.eu-central-1.compute.internal", number / 65_536, number / 256 % 256, number % 256)
 }
 
-/// The nodes in the order in which kube-scheduler finds them feasible: sixteen workers take stretches of about √n nodes one
-/// after the other, and whoever is done with a node appends it. Which worker that is, is drawn; always the same.
+/// The nodes in the order in which kube-scheduler finds them feasible: sixteen workers take chunks of about √n nodes
+/// one after the other, and each worker appends a node when it is done with it. A fixed pseudo-random sequence says
+/// which worker is next.
 fn order(count: usize) -> Vec<usize> {
     let stretch = (1 + count.isqrt()).min(1 + count / WORKERS);
     let mut stretches = (0..count).step_by(stretch).map(|start| start..count.min(start + stretch));
@@ -35,7 +36,7 @@ fn draw(dice: &mut u64) -> u64 {
     *dice
 }
 
-/// Whether a node is eco: half of them are, without an order that a processor could learn.
+/// Whether a node is eco: half of the nodes are, in an order that branch prediction cannot learn.
 pub(crate) fn is_eco(number: usize) -> bool {
     let mut dice = u64::try_from(number + 1).unwrap_or(1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     draw(&mut dice) >> 32 & 1 == 0
@@ -78,7 +79,7 @@ pub(crate) fn nodes(class: &str, count: usize) -> Bytes {
     body.into()
 }
 
-/// Some 9 kB, in the order in which Go writes the members.
+/// A Node of some 9 kB, with its members in the order in which Go writes them.
 fn node(number: usize) -> String {
     let name = name(number);
     let list =

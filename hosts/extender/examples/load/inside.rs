@@ -1,4 +1,4 @@
-//! The decisions alone.
+//! The decisions without the network.
 
 use super::{Any, SIZES, bodies, tell};
 use bytes::Bytes;
@@ -13,11 +13,12 @@ use std::fmt::Display;
 use std::hint::black_box;
 use std::time::Duration;
 
-/// At least so many, and for so long: the machine is shared.
+/// The least number of rounds and the least time: the machine is shared.
 const ROUNDS: u32 = 30;
 const TIME: Duration = Duration::from_millis(400);
 
-/// What a decision over 5,000 nodes may cost in milliseconds: the bar's name, the form, the decision.
+/// The upper limit for a decision over 5,000 nodes, in milliseconds: the limit's name, the form of the request, the
+/// decision.
 const BARS: [(&str, &str, &str, f64); 6] = [
     ("extender_names_filter_ms", "names", FILTER, 0.15),
     ("extender_names_filter_half_ms", "names", FILTER_HALF, 0.15),
@@ -26,7 +27,7 @@ const BARS: [(&str, &str, &str, f64); 6] = [
     ("extender_nodes_filter_ms", "nodes", FILTER, 25.0),
     ("extender_nodes_filter_half_ms", "nodes", FILTER_HALF, 25.0),
 ];
-/// Allocations of a request.
+/// The most allocations of one request.
 const ALLOCATIONS: u64 = 8;
 
 const FILTER: &str = "filter, standard pod";
@@ -34,7 +35,7 @@ const FILTER_HALF: &str = "filter, performance pod, half rejected";
 const FILTER_POWER: &str = "filter, POWER_FIT=filter";
 const PRIORITIZE: &str = "prioritize";
 
-/// What was measured of a decision.
+/// The measurement of a decision.
 struct Measured {
     nodes: usize,
     form: &'static str,
@@ -96,7 +97,7 @@ fn table(count: usize, form: &'static str) -> Result<Vec<Measured>, Any> {
     Ok(all)
 }
 
-/// The best time of a few rounds, and the allocations of one.
+/// The shortest time of several rounds, and the allocations of one.
 #[expect(clippy::disallowed_methods, reason = "a measurement is what the clock is for")]
 fn best<T>(mut operation: impl FnMut() -> T) -> (Duration, u64) {
     black_box(operation());

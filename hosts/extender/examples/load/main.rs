@@ -1,8 +1,9 @@
 //! What the extender costs: `cargo xtask bench extender`, or `cargo run --release -p extender --example load`.
 //!
-//! First the decisions alone, in this process, beside what it costs to copy the same bytes, and the bars that they must hold. Then the shipped
-//! program over loopback, with an API server that changes a thousand twins a second, beside a server of the same kind that
-//! sends every body back. Each of the three is a process of its own.
+//! First it measures the decisions alone in this process, compares them with the cost of copying the same bytes, and
+//! checks them against their limits. Then it measures the shipped program over loopback, with an API server that
+//! changes a thousand twins a second, and compares it with a server of the same kind that returns every body. Each of
+//! the three is a process of its own.
 
 mod api;
 mod bodies;
@@ -15,7 +16,7 @@ use std::process::Child;
 
 pub(crate) type Any = Box<dyn Error + Send + Sync>;
 
-/// How many nodes there are.
+/// The cluster sizes in nodes.
 pub(crate) const SIZES: [usize; 4] = [100, 500, 1_000, 5_000];
 
 fn main() -> Result<(), Any> {
@@ -39,7 +40,7 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()
 }
 
-/// A process, which ends with this.
+/// A process, which is stopped when this is dropped.
 pub(crate) struct Program(Child);
 
 impl Drop for Program {

@@ -18,7 +18,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-/// A server of the same kind that sends every body back.
+/// A server of the same kind that returns every body.
 struct Echo;
 
 impl Routes for Echo {
@@ -62,7 +62,7 @@ pub(crate) async fn run() -> Result<(), Any> {
     Ok(())
 }
 
-/// How often names are asked: two cores are shared by all processes, and a round may meet whatever else the machine does.
+/// Rounds per request of names: all processes share two cores, and other load on the machine may disturb a round.
 const ROUNDS: usize = 5;
 
 async fn rows(
@@ -103,7 +103,8 @@ async fn rows(
     Ok(())
 }
 
-/// What some requests took: in ms, how many there were a second, and the server's processor time in µs for each.
+/// The result of several requests: latencies in ms, requests a second, and the server's processor time in µs per
+/// request.
 struct Round {
     requests: usize,
     p50: f64,
@@ -121,7 +122,7 @@ async fn round(
     let each = (requests / usize::try_from(callers)?).max(2);
     let (began, spent) = (Instant::now(), processor_time(program)?);
     let one = |caller| {
-        // Callers know nothing of each other: their times lie between those of the others.
+        // Callers are independent of each other: their times are interleaved.
         let every = every.map(|every| (every * caller / callers, every));
         tokio::spawn(calls(*address, path, body.clone(), (each, every)))
     };
@@ -139,14 +140,15 @@ async fn round(
     Ok(Round { requests: took.len(), p50: ms(50), p99: ms(99), rate, spent })
 }
 
-/// How often each of eight callers asks, so that together they ask at least four times as often as kube-scheduler does at its
-/// fastest: some 450 times a second at 500 nodes, some 80 times at 5,000.
+/// How often each of eight callers sends a request. Together they send at least four times as many as kube-scheduler
+/// does at its fastest: some 450 a second at 500 nodes, some 80 at 5,000.
 fn pace(count: usize) -> Duration {
     Duration::from_millis(if count > 1_000 { 20 } else { 4 })
 }
 
-/// Calls one after the other on one connection, or at fixed times (how long from now, and how often), and how long each took. A call whose time came while the
-/// one before it was under way has taken since then.
+/// Sends requests one after the other on one connection, or at fixed times (the first delay, and the interval), and
+/// returns how long each took. A request that was due while the one before it was under way counts from the time when
+/// it was due.
 async fn calls(
     address: SocketAddr,
     path: &'static str,
@@ -170,7 +172,8 @@ async fn calls(
                 began = due;
             }
         }
-        // Who answers while the body still comes in (the echo does not) would fill both directions: read beside.
+        // The echo answers while the body is still being received, which could fill both directions: so read and
+        // write concurrently.
         let (mut reader, mut writer) = stream.split();
         let send = async {
             writer.write_all(head.as_bytes()).await?;
@@ -202,7 +205,7 @@ async fn calls(
     Ok(took)
 }
 
-/// How much is still to come, once the head of an answer is there.
+/// How many bytes are still missing, once the head of an answer is complete.
 fn rest_of(answer: &[u8]) -> std::io::Result<Option<usize>> {
     let Some(end) = answer.windows(4).take(4096).position(|four| four == b"\r\n\r\n") else {
         return Ok(None);
@@ -217,7 +220,7 @@ fn rest_of(answer: &[u8]) -> std::io::Result<Option<usize>> {
     }
 }
 
-/// Serves the echo until the process is ended.
+/// Serves the echo until the process is stopped.
 pub(crate) async fn serve_echo(at: &str) -> Result<(), Any> {
     let mut metrics = MetricsBuilder::of(&BuildInfo { component: "echo", version: "0", revision: "0" });
     let servers = ServerMetrics::register(metrics.registry());
@@ -230,8 +233,8 @@ pub(crate) async fn serve_echo(at: &str) -> Result<(), Any> {
     Ok(())
 }
 
-/// The echo as a process of its own, as the extender is one: to wake another process costs more than all that an echo
-/// does.
+/// The echo as a process of its own, like the extender: waking another process costs more than all the work of an
+/// echo.
 async fn echo() -> Result<(Program, SocketAddr), Any> {
     let at = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let mut command = Command::new(std::env::current_exe()?);
@@ -245,15 +248,16 @@ async fn echo() -> Result<(Program, SocketAddr), Any> {
     Err("the echo did not become ready".into())
 }
 
-/// Seconds of processor time that a program has used.
+/// The seconds of processor time that a program has used.
 fn processor_time(program: &Program) -> Result<f64, Any> {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", program.0.id()))?;
-    // Behind the name in parentheses, which may hold anything: utime and stime are the 12th and the 13th, in hundredths.
+    // After the name in parentheses, which may contain anything: utime and stime are the 12th and the 13th field, in
+    // hundredths of a second.
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().skip(11).take(2);
     Ok(fields.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0)
 }
 
-/// The shipped program, built beside this one, when it is ready.
+/// Starts the shipped program, which was built beside this one, and waits until it is ready.
 async fn program(api: SocketAddr) -> Result<(Program, SocketAddr), Any> {
     let mut path = std::env::current_exe()?;
     path.pop();
@@ -288,7 +292,7 @@ async fn program(api: SocketAddr) -> Result<(Program, SocketAddr), Any> {
     Err("the extender did not become ready".into())
 }
 
-/// Resident now and at most, in MiB.
+/// The resident memory now and its peak, in MiB.
 fn resident(program: &Program) -> Result<(f64, f64), Any> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", program.0.id()))?;
     let field = |name: &str| {

@@ -1,4 +1,4 @@
-//! The answer to filter: who is left, and why the others are not.
+//! The answer to filter: which nodes pass, and why the others do not.
 
 mod writer;
 
@@ -36,14 +36,14 @@ pub(super) fn answer(
             });
         }
     } else {
-        // A standard pod that only lowers scores passes everywhere: nobody needs to be looked up.
+        // A standard pod passes everywhere while power only lowers scores, so no node is looked up.
         writer.keeps_all();
     }
     writer.outcome.offer = only(snapshot, message, pod, &writer);
     writer.finish(body)
 }
 
-/// A node that is the only one, and is kept: kube-scheduler puts the pod there and asks for no scores.
+/// The only candidate, if it passes: kube-scheduler puts the pod there without asking for scores.
 fn only(
     snapshot: &Snapshot,
     message: &Message<'_>,
@@ -56,12 +56,12 @@ fn only(
     super::offer(snapshot, pod, number)
 }
 
-/// What stands between a pod and a node.
+/// What keeps a pod from a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Verdict {
-    /// Free for a pod that its class keeps from no node.
+    /// `Free` if the pod's class excludes it from no node.
     admission: Admission,
-    /// How far the pod would take the node over its cap, where that counts; nothing or less where it does not.
+    /// By how much the pod would take the node over its cap. Zero or less if it would not, or if that is not checked.
     over: Watts,
 }
 
@@ -81,8 +81,8 @@ impl Verdict {
     }
 }
 
-/// Whether a pod of this class may go to a node; with what it weighs, whether it fits under the cap there, too. `object` is
-/// the node as it is in the request, where it is.
+/// Whether the class of a pod admits it to a node and, if `power` is given, whether it fits under the cap there.
+/// `object` returns the Node object in the request, if there is one.
 #[inline]
 pub(crate) fn judge<'o>(
     snapshot: &Snapshot,
@@ -105,28 +105,28 @@ pub(crate) fn judge<'o>(
     verdict
 }
 
-/// How far a pod that weighs this would take a node over its cap.
+/// By how much a pod with these watts would take a node over its cap.
 #[inline]
 fn over_cap(snapshot: &Snapshot, number: usize, power: &Weighed<'_>) -> Watts {
     let added = power.on(number) + snapshot.assumed(number);
     snapshot.fleet.filters.get(number).map_or(Watts::ZERO, |filter| filter.over(added))
 }
 
-/// Candidates that are looked at together, a bit for each.
+/// Verdicts on the candidates that are judged together, one bit for each candidate.
 #[derive(Clone, Copy)]
 struct Sorted {
-    /// One for each.
+    /// One bit for each candidate.
     all: u64,
-    /// Those that pass, unless their own label says otherwise.
+    /// Candidates that pass, unless their own label says eco.
     kept: u64,
-    /// Of these, those whose label counts, where the request has it.
+    /// Those of them whose label in the request decides, if the request has labels.
     unlabelled: u64,
-    /// Those that are rejected for what their twin says of the profile.
+    /// Candidates that are rejected because their twin says eco.
     eco: u64,
 }
 
-/// What [`judge`] says of so many. Which of them pass cannot be foreseen, and a processor that has to is wrong each second time:
-/// so each step is done for all of them, and none is a choice.
+/// [`judge`] for one group of candidates. Which of them pass is hard to predict, and a mispredicted branch is
+/// expensive: so every step runs for all of them without a branch.
 fn sort(
     snapshot: &Snapshot,
     class: WorkloadClass,
@@ -159,13 +159,13 @@ fn sort(
     sorted
 }
 
-/// Of which of so many bytes the bit of this admission is set.
+/// The candidates that have the bit of this admission, as a bit mask.
 fn column(bytes: &[u8; AT_ONCE], which: Admission) -> u64 {
     let is_set = bytes.iter().map(|byte| u64::from(byte & which.bit() != 0));
     is_set.zip(0..).fold(0, |all, (bit, place)| all | bit << place)
 }
 
-/// A bit for each of those that are judged together.
+/// There is one bit for each candidate of a group.
 const _: () = assert!(AT_ONCE <= 64, "there is no bit for so many");
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The answer to prioritize: every candidate with its points, in the order of the request.
+//! The answer to prioritize: every candidate with its score, in the order of the request.
 //!
-//! The points are those of the formula, with one exception: while other pods are on their way, of several that would be
-//! the best one is offered alone, and the others have a point less (docs/adr/0011).
+//! The scores are those of the formula, with one exception: while other pods are expected and several nodes share the
+//! best score, one of them keeps it and the others get one point less (docs/adr/0011).
 
 use super::{Asked, Candidate, Numbered, Outcome, candidates};
 use crate::expected::Offer;
@@ -29,13 +29,13 @@ pub(super) fn answer(
     let begun = out.len();
     for (candidate, points) in candidates(&message.candidates).zip(&points) {
         let name = candidate.name.of(message.body);
-        // Whoever has no name cannot be told of.
+        // A candidate without a name cannot be listed.
         if !name.is_empty() {
             out.extend_from_slice(name);
             out.extend_from_slice(Tail::of(points.get()));
         }
     }
-    // An entry has begun that does not come.
+    // Remove the beginning of an entry that does not follow.
     let ended = if out.len() > begun { out.len() - NEXT.len() } else { 1 };
     out.truncate(ended);
     out.push(b']');
@@ -43,7 +43,7 @@ pub(super) fn answer(
     (Bytes::from(out).into(), outcome)
 }
 
-/// The points of all candidates, in the order of the request.
+/// The scores of all candidates, in the order of the request.
 pub(crate) struct Scored {
     pub(crate) points: Vec<Points>,
     unknown: u32,
@@ -74,8 +74,8 @@ pub(crate) fn scored(
     Scored { points, unknown, offer }
 }
 
-/// One of the candidates that have most points, and its place: the one that the pod draws by its UID, whatever the order
-/// of the request.
+/// One of the candidates with the best score, and its position. The draw depends on the pod's UID and the names, not
+/// on the order of the request.
 fn draw(message: &Message<'_>, pod: PodUid, points: &[Points]) -> Option<(usize, Candidate)> {
     let most = points.iter().map(|points| points.get()).max()?;
     let (all, names) = (candidates(&message.candidates), message.body);
@@ -84,8 +84,8 @@ fn draw(message: &Message<'_>, pod: PodUid, points: &[Points]) -> Option<(usize,
     alike.max_by_key(|(_, candidate)| index::draw(candidate.name.of(names), pod))
 }
 
-/// Takes a point off the others that have as many. Of several that are alike kube-scheduler takes any, and we expected the
-/// pod on the wrong one: harmless once, but not for as many pods as are on their way.
+/// Takes one point off the other candidates with the same score. kube-scheduler takes any of several equal nodes, so
+/// the pod may be expected on the wrong one. That is harmless for one pod, but not while many are expected.
 fn offer_alone(points: &mut [Points], at: usize) {
     let Some(most) = points.get(at).map(|points| points.get()) else { return };
     for (_, other) in
@@ -112,7 +112,7 @@ fn looked_up<'s>(
     score::NodeCandidate { terms: snapshot.fleet.terms.get(number), added: weighed.on(number), assumed }
 }
 
-/// How long all names are together.
+/// The total length of all names.
 fn length_of_names(message: &Message<'_>) -> usize {
     match &message.candidates {
         Candidates::None => 0,
@@ -121,19 +121,19 @@ fn length_of_names(message: &Message<'_>) -> usize {
     }
 }
 
-/// What comes between two entries.
+/// What separates two entries.
 const NEXT: &[u8] = b",{\"host\":\"";
-/// What an entry has besides its name: `","score":100},{"host":"`.
+/// The bytes of an entry besides its name: `","score":100},{"host":"`.
 const ENTRY_BYTES: usize = 24;
 
-/// What comes behind a name: its points, and the beginning of the next entry.
+/// The text after a name: its score and the beginning of the next entry.
 #[derive(Clone, Copy)]
 struct Tail {
     text: [u8; ENTRY_BYTES],
     length: usize,
 }
 
-/// For every number of points that there is.
+/// One for each possible score.
 static TAILS: [Tail; 101] = {
     let mut all = [Tail { text: [0; ENTRY_BYTES], length: 0 }; 101];
     let (mut points, mut at) = (0_u8, 0);
@@ -171,7 +171,7 @@ impl Tail {
     }
 
     fn of(points: u8) -> &'static [u8] {
-        // The best score is a hundred.
+        // The highest score is 100.
         let tail = TAILS.get(usize::from(points)).or(TAILS.last());
         tail.and_then(|tail| tail.text.get(..tail.length)).unwrap_or_default()
     }

@@ -1,9 +1,9 @@
-//! A histogram of durations made of atomics: whoever observes waits for nobody.
+//! A histogram of durations made of atomics: an observer never waits.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// The bounds that dashboards know, in seconds. What is above the last goes into one more.
+/// The bounds of upstream's histograms, in seconds. One more bucket takes what is above the last bound.
 pub(super) const BOUNDS: [f64; 11] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
 /// How long something took.

@@ -1,4 +1,4 @@
-//! What is worked out when somebody asks for the metrics.
+//! The metrics that are computed at a scrape.
 
 use super::latency::Reading;
 use super::{ByClass, ClassLabel, Metrics};
@@ -60,11 +60,11 @@ const STALE: MetricDescription = MetricDescription::gauge(
 )
 .with(&[NODE]);
 
-/// All that can be in it.
+/// All metrics that it may return.
 pub(crate) const ALL: [MetricDescription; 10] =
     [LATENCIES[0], LATENCIES[1], AGE, ASSUMED, WAITING, PRESSURE, FRESH, SCORE, HEADROOM, STALE];
 
-/// Works it out.
+/// Computes them.
 pub(super) struct Scrape {
     pub(super) metrics: Metrics,
     pub(super) shown: Shown,
@@ -156,7 +156,7 @@ fn one(encoder: &mut DescriptorEncoder<'_>, about: &MetricDescription, value: f6
     ConstGauge::new(value).encode(about.begin(encoder)?)
 }
 
-/// The decimal text of a 32.32 number is always a number.
+/// The decimal text of a 32.32 number always parses.
 fn points(percent: Percent) -> f64 {
     percent.to_string().parse().unwrap_or(0.0)
 }

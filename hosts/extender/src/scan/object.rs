@@ -1,6 +1,6 @@
-//! A Node object's name and labels, without reading further than them.
+//! Reads a Node object's name and labels, and nothing behind them.
 //!
-//! The object was found to be JSON. What is something else gives no name, and never a panic.
+//! The object is known to be JSON. If it has another shape, there is no name, and never a panic.
 
 use joulie_api::extender::members::Members;
 
@@ -29,7 +29,7 @@ fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     Members::of(object)?.find_value(|key| key.eq_ignore_ascii_case(name))
 }
 
-/// The text that a stretch of JSON begins with, as it is written between its quotes.
+/// The string at the start of this JSON text, as it is written between its quotes.
 fn leading_text(json: &str) -> Option<&str> {
     let inside = json.strip_prefix('"')?;
     let (mut at, bytes) = (0, inside.as_bytes());

@@ -10,7 +10,7 @@ fn refused(body: &str) -> String {
     Message::read(body.as_bytes()).unwrap_err().to_string()
 }
 
-/// The names of all candidates; an empty one for an object that has none.
+/// The names of all candidates; an empty one for an object without a name.
 fn names(message: &Message<'_>) -> Vec<String> {
     let name = |span, escaped| text(message.body, span, escaped).into_owned();
     match &message.candidates {
@@ -160,7 +160,7 @@ fn text_that_is_no_utf8_is_refused_wherever_it_is() {
         assert!(Message::read(body).is_err(), "{body:?}");
     }
     assert_eq!(names(&read(r#"{"NodeNames":["nœud"]}"#)), ["nœud"]);
-    // In each name and many keys of a message that has a list of each kind, in both orders.
+    // Change each byte of each name and of many keys, in a message with both kinds of list, in both orders.
     let nodes = r#""Nodes":{"items":[{"metadata":{"name":"nooooooooooooooode-1"}},{}]}"#;
     let list = format!(r#""NodeNames":["{}"]"#, ["nooooooooooooode"; 12].join(r#"",""#));
     for body in [format!("{{{nodes},{list}}}"), format!("{{{list},{nodes}}}")] {
@@ -186,7 +186,7 @@ fn labels_are_found_in_an_object() {
 
 #[test]
 fn depth_costs_no_stack() {
-    // 200 000 brackets kill parsers that recurse.
+    // 200 000 brackets overflow the stack of parsers that recurse.
     let deep = format!("{}{}", "[".repeat(200_000), "]".repeat(200_000));
     for body in [
         format!(r#"{{"Nodes":{{"items":[{{"x":{deep},"metadata":{{"name":"a"}}}}]}}}}"#),
@@ -225,7 +225,7 @@ fn json() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// What is read of a message is what `serde_json` makes of all of it.
+    /// The scanner reads a message as `serde_json` does.
     #[test]
     fn a_message_is_read_as_it_was_written(
         items in prop::collection::vec(prop_oneof![

@@ -3,8 +3,8 @@
 use super::world::{World, call, measured, pod};
 use serde_json::{Value, json};
 
-/// Two performance nodes, an eco and a draining one, one that only its label calls eco, and one that nobody knows. On those
-/// that are known a core draws 7 W more: 0.7 · 400 W of 40 cores.
+/// Two performance nodes, an eco and a draining one, one that is eco by its label only, and an unknown one. On the
+/// known nodes a core draws 7 W more: 0.7 · 400 W of 40 cores.
 async fn cluster(settings: &[(&str, &str)]) -> World {
     let world = World::start(settings).await;
     world.node("labelled", json!({"joulie.io/power-profile": "eco"})).await;
@@ -23,7 +23,8 @@ async fn cluster(settings: &[(&str, &str)]) -> World {
             answer["nodenames"] == json!([])
         })
         .await;
-    // Without hardware it would be 71. This pod is on its way to the node from here on, unless the settings say otherwise.
+    // Without hardware it would be 71. From here on this pod is expected on the node, unless the settings disable
+    // expectations.
     world.scores_at_last(&pod("standard", "1"), "slow", 70).await;
     world
 }
@@ -47,7 +48,7 @@ async fn performance_pods_are_kept_from_eco_and_draining_nodes_in_both_maps() {
     assert_eq!(failed.keys().collect::<Vec<_>>(), ["draining", "eco", "labelled"]);
     assert!(failed.values().all(|why| why.as_str().unwrap().starts_with("joulie: ")), "{failed:?}");
     assert_eq!(answer["error"], "");
-    // A misspelt class is no way around it; a standard pod goes anywhere.
+    // A misspelt class does not bypass the filter; a standard pod goes anywhere.
     for (class, left) in [("Performance ", 3), ("standard", 6), ("", 6), ("batch", 6)] {
         let answer = world.post("/filter", &json!({"Pod": pod(class, "1"), "NodeNames": ALL})).await;
         assert_eq!(answer["nodenames"].as_array().unwrap().len(), left, "{class}");
@@ -61,7 +62,7 @@ async fn both_forms_are_decided_alike_and_objects_come_back_byte_for_byte() {
     for class in ["performance", "standard"] {
         let wanted = pod(class, "1");
         let names = world.post("/filter", &json!({"Pod": wanted, "NodeNames": ALL})).await;
-        // Both at once, as upstream's own test sends it: the objects win.
+        // Both forms in one request, as upstream's own test sends it: the objects take precedence.
         let body = json!({"Pod": wanted, "Nodes": {"items": nodes()}, "NodeNames": ["fast"]});
         let objects = world.post("/filter", &body).await;
         let left: Vec<&Value> = objects["nodes"]["items"].as_array().unwrap().iter().collect();
@@ -107,7 +108,7 @@ async fn the_label_of_an_object_in_the_request_counts_where_nobody_knows_the_nod
 
 #[tokio::test]
 async fn scores_are_those_of_the_formula() {
-    // The pod is the only one.
+    // No other pod is expected.
     let world = cluster(&[("EXPECTED_MAX_AGE", "0s")]).await;
     // 0.7 · (1000 − 200 − 7)/1000 · 100 + 15 = 70.5; 10 more for a standard pod on an eco node; 50 where nothing is known.
     let scores = world.scores(&pod("standard", "1"), &["fast", "eco", "nobody", "eco"]).await;

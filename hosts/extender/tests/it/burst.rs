@@ -1,4 +1,4 @@
-//! Many pods at once: the watts of those that were bound and that no sample shows yet count.
+//! Many pods at once: the watts of bound pods count that no sample includes yet.
 
 use super::world::{World, measured, pod};
 use jiff::Timestamp;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 impl World {
-    /// Creates a pod like this one under a name of its own, and returns it with the UID that it was given.
+    /// Creates a copy of this pod under another name, and returns it with the UID that the server assigned.
     pub(crate) async fn create(&self, name: &str, like: &Value) -> Value {
         let mut pod = like.clone();
         pod["metadata"] =
@@ -14,13 +14,13 @@ impl World {
         self.send("POST", "/api/v1/namespaces/default/pods", &pod).await
     }
 
-    /// Another pod like this one, which is bound to a node and was never asked about.
+    /// Creates a copy of this pod and binds it to a node without a scheduling request.
     pub(crate) async fn bind(&self, name: &str, like: &Value, node: &str) {
         self.create(name, like).await;
         self.assign(name, node).await;
     }
 
-    /// Binds a pod that is there.
+    /// Binds an existing pod.
     pub(crate) async fn assign(&self, name: &str, node: &str) {
         let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
                              "target": {"apiVersion": "v1", "kind": "Node", "name": node}});
@@ -33,13 +33,13 @@ impl World {
         self.send("DELETE", &path, &json!({"gracePeriodSeconds": 0})).await;
     }
 
-    /// Nothing holds the pod back any longer.
+    /// Removes the pod's scheduling gates.
     pub(crate) async fn free(&self, name: &str) {
         let path = format!("/api/v1/namespaces/default/pods/{name}");
         self.send("PATCH", &path, &json!({"spec": {"schedulingGates": []}})).await;
     }
 
-    /// The pod runs now.
+    /// Marks the pod as running.
     async fn runs(&self, name: &str) {
         let status = json!({"status": {"phase": "Running", "startTime": Timestamp::now().to_string()}});
         self.send("PATCH", &format!("/api/v1/namespaces/default/pods/{name}/status"), &status).await;
@@ -84,8 +84,8 @@ async fn a_burst_of_like_pods_spreads_over_like_nodes() {
         (pod("performance", "4"), names.iter().map(String::as_str).collect());
     let mut placed: BTreeMap<String, usize> = BTreeMap::new();
     for number in 0..200 {
-        // The first of the best, which without assumed watts would be the same node each time: what is expected of a pod
-        // ends with its binding.
+        // Take the first of the best nodes. Without assumed watts it would be the same node each time, because an
+        // expectation ends with the binding.
         let name = format!("pod-{number}");
         let wanted = world.create(&name, &like).await;
         let scores = world.scores(&wanted, &names).await;
@@ -95,7 +95,7 @@ async fn a_burst_of_like_pods_spreads_over_like_nodes() {
         world.sees_pods(number + 1).await;
         *placed.entry(node).or_default() += 1;
     }
-    // 28 W are 1.96 points of 1000 W: whole scores tell nodes apart that are a pod apart.
+    // 28 W are 1.96 points of 1000 W: integer scores distinguish nodes that differ by one pod.
     assert_eq!(placed.len(), 20);
     assert!(placed.values().all(|count| (9..=11).contains(count)), "{placed:?}");
 }
@@ -114,7 +114,7 @@ async fn assumed_watts_end_when_a_later_sample_shows_the_pod() {
     world.sees_pods(1).await;
     assert_eq!(world.score(&wanted, "a").await, 61, "running is not being shown");
     tokio::time::sleep(std::time::Duration::from_millis(20)).await;
-    // The sample has the pod in it: 0.7 · (1000 − 270 − 70)/10 + 15 = 61.2.
+    // The sample includes the pod: 0.7 · (1000 − 270 − 70)/10 + 15 = 61.2.
     world
         .twin(
             "a",
@@ -159,7 +159,7 @@ async fn power_fit_keeps_pods_from_a_node_that_they_would_take_over_its_cap() {
             world.bind(&format!("pod-{number}"), &pod("standard", "40"), "a").await;
             world.sees_pods(number + 1).await;
         } else {
-            // Evicting pods would help.
+            // Evicting pods could help.
             let why = &answer["failedNodes"]["a"];
             assert_eq!(why, "joulie: the pod would take the node 40.0 W over its power cap");
             assert_eq!(answer["failedAndUnresolvableNodes"], json!({}));

@@ -1,4 +1,4 @@
-//! The rows of the reference's own tests and of what was observed of it, with numbers as an API server writes them.
+//! The cases of the reference's own tests and of its observed behaviour, with numbers as an API server writes them.
 
 use super::world::{World, call, pod};
 use jiff::{SignedDuration, Timestamp};
@@ -10,15 +10,15 @@ fn ago(minutes: i64) -> String {
 
 #[tokio::test]
 async fn scores_of_the_reference_s_tests_hold_with_whole_numbers_and_with_points() {
-    // Fix list extender B1: 100 is read as 100.0 is. Standard pods differ by bonus and relief, so these are
-    // performance pods.
+    // Fix list extender B1: 100 is read like 100.0. Scores of standard pods include a bonus and a penalty, so these
+    // are performance pods.
     let world = World::start(&[]).await;
     let predicted = |headroom: Value, cooling: Value| json!({"predictedPowerHeadroomScore": headroom, "predictedCoolingStressScore": cooling});
     let measured = |watts: Value, capped: Value, cooling: Value| {
         json!({"predictedPowerHeadroomScore": 50, "predictedCoolingStressScore": cooling,
                "powerMeasurement": {"source": "http", "measuredNodePowerW": watts, "nodeCappedPowerW": capped}})
     };
-    // 0.7 · headroom + 0.15 · (100 − cooling), cut.
+    // 0.7 · headroom + 0.15 · (100 − cooling), truncated.
     for (at, (status, score)) in [
         (predicted(json!(100), json!(0)), 85),
         (predicted(json!(100.0), json!(0.0)), 85),
@@ -41,7 +41,7 @@ async fn scores_of_the_reference_s_tests_hold_with_whole_numbers_and_with_points
 
 #[tokio::test]
 async fn what_is_stale_or_says_no_time_scores_fifty() {
-    // Fix list extender B19: and with `cautious` no more than the lowest that is known.
+    // Fix list extender B19: and with `cautious` no more than the lowest known score.
     for (unknown, expected) in [("neutral", 50), ("cautious", 25)] {
         let world = World::start(&[("UNKNOWN_SCORE", unknown)]).await;
         let status = |headroom: u32, cooling: u32, updated: Value| json!({"predictedPowerHeadroomScore": headroom, "predictedCoolingStressScore": cooling, "lastUpdated": updated});
@@ -55,7 +55,7 @@ async fn what_is_stale_or_says_no_time_scores_fifty() {
         let scores: Vec<i64> =
             world.scores(&wanted, &names).await.into_iter().map(|(_, score)| score).collect();
         assert_eq!(scores, [expected, expected, expected, 77, 25]);
-        // A stale eco node is still one: age takes nothing off a rejection.
+        // A stale eco node is still an eco node: age never lifts a rejection.
         world.twin("capped", "eco", status(90, 5, json!(ago(10)))).await;
         let ask = json!({"Pod": wanted, "NodeNames": ["capped"]});
         world
@@ -97,8 +97,8 @@ async fn a_facility_that_wastes_more_weighs_a_pod_more() {
 async fn a_pue_that_is_guessed_from_cooling_stress_is_none() {
     let world = World::start(&[("ENABLE_FACILITY_METRICS", "true")]).await;
     let power = json!({"source": "http", "measuredNodePowerW": 300, "nodeCappedPowerW": 600});
-    // 1.05 + 0.35 · 20/100 = 1.12, as upstream's operator writes it of any node: 0.7 · (600 − 300 − 50)/6 + 12 = 41.17. One that
-    // is a little more was measured: 0.7 · (600 − 300 − 1.3 · 50)/6 + 12 = 39.4.
+    // 1.05 + 0.35 · 20/100 = 1.12, which upstream's operator writes for any node, is ignored: 0.7 · (600 − 300 −
+    // 50)/6 + 12 = 41.17. A higher value was measured: 0.7 · (600 − 300 − 1.3 · 50)/6 + 12 = 39.4.
     for (name, pue, score) in [("guessed", 1.12, 41), ("measured", 1.3, 39)] {
         let status =
             json!({"predictedCoolingStressScore": 20, "estimatedPUE": pue, "powerMeasurement": power});
@@ -120,7 +120,8 @@ async fn a_node_whose_meter_is_silent_scores_by_its_prediction_and_without_a_tre
                "powerMeasurement": {"source": "http", "measuredNodePowerW": 100, "nodeCappedPowerW": 1000,
                                     "powerTrendWPerMin": -120}})
     };
-    // Measured: 0.7 · 90 + 12 + 120/6. Its meter silent: 0.7 · 10 + 12, neither by the last sample nor by its trend, and not 50.
+    // Measured: 0.7 · 90 + 12 + 120/6. With a silent meter: 0.7 · 10 + 12, without the last sample and its trend, and
+    // not 50.
     for (name, status, headroom, score) in [
         ("seen", "True", json!(10), 95),
         ("silent", "False", json!(10), 19),
@@ -132,7 +133,7 @@ async fn a_node_whose_meter_is_silent_scores_by_its_prediction_and_without_a_tre
     }
 }
 
-/// A pod with these resources of its one container.
+/// A pod whose single container has these resources.
 fn asks(class: &str, resources: Value) -> Value {
     json!({"metadata": {"annotations": {"joulie.io/workload-class": class}}, "spec": {"containers": [{"resources": resources}]}})
 }
@@ -168,7 +169,7 @@ async fn a_pod_s_marginal_watts_are_those_that_were_observed() {
         (asks("standard", requests(json!({"cpu": "8", "memory": "1Pi"}))), 54.6, 0.0),
         (asks("standard", requests(json!({"cpu": "4", "nvidia.com/gpu": "2"}))), 21.0, 910.0),
         (asks("performance", requests(json!({"cpu": "4", "nvidia.com/gpu": "2"}))), 21.0, 1190.0),
-        // Fix list extender B23: no more cards than there are, and none of another vendor.
+        // Fix list extender B23: no more cards than the node has, and none of another vendor.
         (asks("standard", requests(json!({"cpu": "4", "nvidia.com/gpu": "20"}))), 21.0, 3640.0),
         (asks("standard", requests(json!({"cpu": "4", "amd.com/gpu": "1"}))), 21.0, 0.0),
         (init, 21.0, 1820.0),
@@ -194,7 +195,7 @@ async fn a_pod_s_marginal_watts_are_those_that_were_observed() {
 
 #[tokio::test]
 async fn before_anything_is_known_nobody_is_told_that_all_is_well() {
-    // Fix list extender B24, B28: a cluster without the kinds is no cluster where every node passes.
+    // Fix list extender B24, B28: a cluster without Joulie's kinds is not ready, instead of passing every node.
     let api = embedded_api::EmbeddedApi::new(&embedded_api::ApiOptions::with(Vec::new())).unwrap();
     let world = World::unready(api, &[]).await;
     let body = json!({"Pod": pod("performance", "1"), "NodeNames": ["a"]}).to_string();

@@ -1,10 +1,10 @@
-//! Pods between their scores and their bindings.
+//! Pods between their scoring and their binding.
 
 use super::world::{World, measured, pod};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// A pod of its own, of four cores.
+/// A pod of four cores with a UID of its own.
 fn one(number: usize) -> Value {
     let mut pod = pod("performance", "4");
     pod["metadata"]["uid"] = json!(format!("uid-{number}"));
@@ -12,7 +12,7 @@ fn one(number: usize) -> Value {
 }
 
 impl World {
-    /// What is said of pods on their way.
+    /// The page's summary of expected and waiting pods.
     async fn cluster(&self) -> Value {
         let (_, page) = self.get("/debug/scoring").await;
         serde_json::from_str::<Value>(&page).unwrap()["cluster"].clone()
@@ -24,7 +24,7 @@ impl World {
         page.lines().find_map(|line| line.strip_prefix(&series)).unwrap_or("missing").to_owned()
     }
 
-    /// The pods that the extender knows to wait for a node.
+    /// Waits until the extender knows this many waiting pods.
     async fn sees_queued(&self, count: usize) {
         let is = async || self.cluster().await["queuedPods"] == json!(count);
         self.until(&format!("{count} pods wait for a node"), is).await;
@@ -40,7 +40,7 @@ impl World {
         all
     }
 
-    /// The best, as kube-scheduler finds it: the last of several here.
+    /// The best node, as kube-scheduler would choose; here the last one among equals.
     async fn best(&self, pod: &Value, names: &[&str]) -> String {
         self.scores(pod, names).await.into_iter().max_by_key(|(_, score)| *score).unwrap().0
     }
@@ -58,16 +58,17 @@ async fn pods_that_nobody_has_seen_bound_yet_are_told_of_different_nodes() {
     let mut pods = world.create_all(&pods).await;
     let another = pods.pop().unwrap();
     for (number, wanted) in pods.into_iter().enumerate() {
-        // To ask what would be is not to ask, and a retry is the same pod.
+        // A debug request does not count as an offer, and a repeated request is for the same pod.
         world.post("/debug/scoring", &json!({"Pod": one(1000 + number), "NodeNames": names})).await;
         let first = world.best(&wanted, &names).await;
         assert!(number % 10 > 0 || world.best(&wanted, &names).await == first);
         *placed.entry(first).or_default() += 1;
     }
     assert_eq!(world.cluster().await["expectedPods"], json!(100));
-    // For the first pod nothing was in flight: all were offered alike, and it was expected on another one.
+    // For the first pod nothing was expected: all nodes had equal scores, and it was expected on another one than it
+    // was bound to.
     assert!(placed.len() == 20 && placed.values().all(|pods| (4..=6).contains(pods)), "{placed:?}");
-    // What is shown is what would be answered.
+    // The debug page shows the scores that prioritize returns.
     let ask = json!({"Pod": another, "NodeNames": names});
     let shown = world.post("/debug/scoring", &ask).await;
     let told = world.post("/prioritize", &ask).await;
@@ -77,7 +78,7 @@ async fn pods_that_nobody_has_seen_bound_yet_are_told_of_different_nodes() {
         let watts = shown["scoring"]["expectedPowerW"].as_f64().unwrap();
         assert!((watts - 140.0).abs() < 28.1, "{shown}");
     }
-    // They are scored by it, and not filtered.
+    // Expectations affect scores, but not the filter.
     let kept = world.post("/filter", &ask).await;
     assert_eq!(kept["nodenames"].as_array().unwrap().len(), 20);
 }
@@ -90,7 +91,7 @@ async fn a_pod_counts_once_when_it_is_seen_bound_and_not_at_all_when_it_never_is
     world.score(&wanted[0], "a").await;
     world.until("it is forgotten", async || world.ended("expired").await == "1").await;
     assert_eq!(world.cluster().await["expectedPods"], json!(0));
-    // Nothing in flight: the score of the formula, 0.7 · (1000 − 200 − 28)/10 + 15 = 69.04.
+    // Nothing is expected: the score of the formula, 0.7 · (1000 − 200 − 28)/10 + 15 = 69.04.
     assert_eq!(world.score(&one(2), "a").await, 69);
 
     let world = World::start(&[]).await;
@@ -98,7 +99,7 @@ async fn a_pod_counts_once_when_it_is_seen_bound_and_not_at_all_when_it_never_is
     for (name, node, fate) in [("here", "a", "met"), ("there", "b", "elsewhere")] {
         let wanted = world.create(name, &pod("performance", "4")).await;
         world.sees_queued(1).await;
-        // The only node that is left is where it goes: kube-scheduler asks for no scores then.
+        // The only remaining node is the pod's destination: kube-scheduler does not ask for scores then.
         world.post("/filter", &json!({"Pod": wanted, "NodeNames": ["a"]})).await;
         assert_eq!(world.cluster().await["expectedPods"], json!(1), "{name}");
         world.assign(name, node).await;
@@ -115,7 +116,7 @@ async fn answers_about_pods_that_do_not_exist_weigh_nothing() {
     world.equal_nodes(&names).await;
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let asked = one(0);
-    // One that is real, and is expected before any of them.
+    // A real pod, which is expected before any of the invented ones.
     let real = world.create_all(&["real".to_owned()]).await;
     world.best(&real[0], &names).await;
     let before = world.scores(&asked, &names).await;
@@ -137,22 +138,22 @@ async fn an_answer_before_the_watch_tells_of_its_pod_counts_from_the_moment_it_d
     let world = World::start(&[]).await;
     world.equal_nodes(&["a".to_owned(), "b".to_owned()]).await;
     let before = world.scores(&one(1), &["a", "b"]).await;
-    // A pod that is held back is none that waits, as is one that the watch has not told of.
+    // A gated pod does not count as waiting, nor does a pod that the watch has not reported.
     let mut held = pod("performance", "4");
     held["spec"]["schedulingGates"] = json!([{"name": "later"}]);
     let mut asked = world.create("real", &held).await;
-    // What the request claims is ten times as much.
+    // The request claims ten times as much as the object.
     asked["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("40");
     world.post("/filter", &json!({"Pod": asked, "NodeNames": ["a"]})).await;
     let cluster = world.cluster().await;
-    // The other one is the pod that everybody is scored by here.
+    // The other unknown pod is the one whose scores this test compares.
     assert_eq!((&cluster["expectedPods"], &cluster["unknownPods"]), (&json!(0), &json!(2)));
     assert_eq!(world.scores(&one(1), &["a", "b"]).await, before);
     world.free("real").await;
     world.sees_queued(1).await;
     let counts = async || world.cluster().await["expectedPods"] == json!(1);
     world.until("it counts", counts).await;
-    // By its object: 4 of 40 cores, 0.7 · 400 W / 10.
+    // The object's requests count: 4 of 40 cores, 0.7 · 400 W / 10.
     let page = world.post("/debug/scoring", &json!({"Pod": one(2), "NodeNames": ["a", "b"]})).await;
     let watts = |at: usize| page["nodes"][at]["scoring"]["expectedPowerW"].as_f64().unwrap();
     assert!((watts(0) - 28.0).abs() < 0.1 && watts(1) == 0.0, "{page}");
@@ -165,7 +166,7 @@ async fn a_pod_that_waits_counts_once_with_what_its_object_asks_for_and_until_it
     let world = World::start(&[]).await;
     world.equal_nodes(&["a".to_owned(), "b".to_owned()]).await;
     let real = world.create_all(&["real".to_owned()]).await.remove(0);
-    // Somebody who knows its UID asks with more than it asks for, again and again.
+    // Repeated requests that name its UID and claim more than the object requests.
     let mut larger = real.clone();
     larger["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("40");
     for node in ["a", "b", "a"] {
@@ -182,7 +183,7 @@ async fn a_pod_that_waits_counts_once_with_what_its_object_asks_for_and_until_it
     world.delete("real").await;
     world.sees_queued(0).await;
     assert_eq!((world.cluster().await["expectedPods"].clone(), expected("a").await), (json!(0), 0.0));
-    // Nor does one that is not to be scheduled yet.
+    // A gated pod is not expected either.
     let mut gated = pod("performance", "4");
     gated["spec"]["schedulingGates"] = json!([{"name": "later"}]);
     let gated = world.create("gated", &gated).await;
@@ -197,7 +198,7 @@ async fn a_pod_that_was_bound_before_its_node_s_hardware_was_known_counts_once_i
     let status = json!({"predictedCoolingStressScore": 0, "powerMeasurement": measured(200, 1000)});
     world.twin("late", "performance", status).await;
     let wanted = pod("performance", "10");
-    // Without hardware no pod weighs anything: 0.7 · 80 + 15.
+    // Without hardware a pod adds no watts: 0.7 · 80 + 15.
     world.scores_at_last(&wanted, "late", 71).await;
     world.bind("early", &wanted, "late").await;
     let waits = async || world.cluster().await["waitingPods"] == json!(1);
@@ -207,7 +208,7 @@ async fn a_pod_that_was_bound_before_its_node_s_hardware_was_known_counts_once_i
         (json!(0), 71)
     );
     world.hardware("late", 40, 400).await;
-    // 70 W for it and 70 W for the next: 0.7 · (800 − 140)/10 + 15 = 61.2, and never 66.1 in between.
+    // 70 W for the bound pod and 70 W for the next one: 0.7 · (800 − 140)/10 + 15 = 61.2, and never 66.1 in between.
     world.until("the hardware is seen", async || world.score(&wanted, "late").await != 71).await;
     assert_eq!(world.score(&wanted, "late").await, 61);
     let cluster = world.cluster().await;

@@ -1,4 +1,4 @@
-//! The extender as its callers meet it: HTTP on one side, an API server on the other.
+//! The extender as its callers see it: HTTP on one side, an API server on the other.
 
 #[cfg(test)]
 mod answers;

@@ -1,4 +1,4 @@
-//! What whoever runs the extender sees.
+//! What the people who run the extender see.
 
 use super::world::{World, call, measured, pod};
 use serde_json::{Value, json};
@@ -46,7 +46,7 @@ async fn the_names_that_dashboards_ask_for_are_there_with_closed_labels() {
         );
         assert!(page.contains(&bucket), "{page}");
     }
-    // 0.7 · 54.5 + 15 = 53.15, uncut.
+    // 0.7 · 54.5 + 15 = 53.15, not truncated.
     let score = value(&page, "joulie_scheduler_final_node_score{node=\"a\",workload_class=\"performance\"}");
     assert!((score.unwrap() - 53.15).abs() < 1e-6);
     assert_eq!(value(&page, "joulie_scheduler_node_headroom_score{node=\"a\"}"), Some(54.5));
@@ -57,7 +57,7 @@ async fn the_names_that_dashboards_ask_for_are_there_with_closed_labels() {
     );
     assert!(value(&page, "joulie_scheduler_unknown_candidates_total").unwrap() >= 6.0);
     assert!(!page.contains("batch") && !page.contains("\"gone\""));
-    // The series of a node go with it.
+    // The series of a node disappear with the node.
     let twins = world.kind("joulie.io", "v1alpha1", "NodeTwin", "nodetwins");
     twins.delete("a", &kube::api::DeleteParams::default()).await.unwrap();
     world.until("its series are gone", async || !world.page().await.contains("node=\"a\"")).await;
@@ -73,7 +73,7 @@ async fn a_twin_that_cannot_be_read_is_counted_and_what_it_said_before_is_believ
     let unreadable =
         async || value(&world.page().await, "joulie_scheduler_unreadable_objects{kind=\"NodeTwin\"}");
     assert_eq!(unreadable().await, Some(0.0));
-    // More watts than there are: nothing of the object counts.
+    // More watts than are possible: the whole object is ignored.
     let mut odd = good.clone();
     odd["powerMeasurement"] = json!({"source": "http", "measuredNodePowerW": 1e30, "nodeCappedPowerW": 1000});
     world.twin("a", "eco", odd).await;
@@ -88,7 +88,7 @@ async fn a_twin_that_cannot_be_read_is_counted_and_what_it_said_before_is_believ
 
 #[tokio::test]
 async fn requests_read_nothing_from_the_api_server() {
-    // Fix list extender B5, B6: one list for each kind, whatever is asked.
+    // Fix list extender B5, B6: one list request for each kind, however many requests arrive.
     let world = World::start(&[]).await;
     let lists = async || {
         let page = world.page().await;

@@ -1,4 +1,4 @@
-//! What is answered while the API server is away, or has not said anything yet.
+//! The answers while the API server is unreachable, or has not answered yet.
 
 use super::world::{World, measured, pod};
 use embedded_api::Loss;
@@ -6,7 +6,7 @@ use serde_json::json;
 
 #[tokio::test]
 async fn the_last_picture_survives_an_outage() {
-    // Fix list extender B4, B5: nothing is forgotten, and nobody waits for the API server.
+    // Fix list extender B4, B5: the data is kept, and no request waits for the API server.
     let world = World::start(&[]).await;
     let status = json!({"predictedCoolingStressScore": 0, "powerMeasurement": measured(200, 1000)});
     world.twin("eco", "eco", status).await;

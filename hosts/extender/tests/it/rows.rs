@@ -1,4 +1,4 @@
-//! The rows of the reference's own tests that need more than one node, and how objects are read.
+//! The cases of the reference's own tests that need more than one node, and how objects are read.
 
 use super::world::{World, measured, pod};
 use serde_json::{Value, json};
@@ -30,8 +30,8 @@ async fn the_pressure_is_the_mean_of_what_performance_nodes_lack_and_weighs_on_s
     assert_eq!(world.scoring().await["cluster"]["perfPressure"], json!(70.0));
     assert_eq!(world.score(&pod("performance", "1"), "forty").await, 43);
 
-    // One performance node, which is all of the pressure: 14 + 15 − 24 against 14 + 0 + 10 with a cooling that is at its
-    // end, and without pressure 70 + 4.5 against 10 more.
+    // The only performance node determines the pressure: 14 + 15 − 24 against 14 + 0 + 10 with exhausted cooling, and
+    // without pressure 70 + 4.5 against 10 more.
     for (fast, slow, pressure, scores) in
         [((20, 0), (20, 100), 80.0, (5, 24)), ((100, 70), (100, 70), 0.0, (74, 84))]
     {
@@ -47,7 +47,7 @@ async fn the_pressure_is_the_mean_of_what_performance_nodes_lack_and_weighs_on_s
 
 #[tokio::test]
 async fn a_falling_node_beats_a_rising_one_and_a_large_one_takes_a_gpu_pod_better() {
-    // Rows "trend ±120", "GPU pod", "measurement + hw", "no measurement, different hw". Each pod is the only one.
+    // Rows "trend ±120", "GPU pod", "measurement + hw", "no measurement, different hw". No other pod is expected.
     let world = World::start(&[("EXPECTED_MAX_AGE", "0s")]).await;
     for (name, trend) in [("falls", -120), ("rises", 120)] {
         let mut power = measured(500, 1000);
@@ -73,11 +73,11 @@ async fn a_falling_node_beats_a_rising_one_and_a_large_one_takes_a_gpu_pod_bette
     }
     let mut wanted = pod("standard", "4");
     wanted["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = json!("1");
-    // 21 W for the cores. 455 W of 5,000 for the card: 0.7 · 70.48 + 12; 227.5 W of 1,000: 0.7 · 55.15 + 12. The pressure
-    // is that of twins that predict nothing: all of it.
+    // 21 W for the cores. 455 W of 5,000 for the card: 0.7 · 70.48 + 12; 227.5 W of 1,000: 0.7 · 55.15 + 12. Twins
+    // without a prediction cause the full pressure.
     world.scores_at_last(&wanted, "large", 61 - 30).await;
     world.scores_at_last(&wanted, "small", 50 - 30).await;
-    // A demand costs: 42 W of 1,000 for eight cores, 0.7 · 75.8 + 12.
+    // The demand lowers the score: 42 W of 1,000 for eight cores, 0.7 · 75.8 + 12.
     world.scores_at_last(&pod("performance", "8"), "small", 65).await;
 
     for (name, watts) in [("modest", 200), ("mighty", 4000)] {
@@ -134,12 +134,13 @@ async fn twins_and_hardware_are_read_with_whole_numbers_and_with_points() {
             assert_eq!(node[key], expected, "{key} of {}", node["nodeName"]);
         }
     }
-    // What says nothing is no record of zeros that somebody wrote: its name is known, and nothing else.
+    // An object without data is not a record of zeros: only the node's name is known.
     assert_eq!((&nodes[1]["nodeName"], &nodes[1]["cpuTotalCores"]), (&json!("silent"), &Value::Null));
     assert_eq!(nodes[1]["hasGpu"], json!(false));
 }
 
-/// Counts what this crate would log at any level, for each thread: each test and the extender in it have one of their own.
+/// Counts the lines that this crate would log at any level, by thread: each test and its extender have a thread of
+/// their own.
 struct Lines;
 
 thread_local! {
@@ -166,7 +167,7 @@ impl tracing::Subscriber for Lines {
 
 #[tokio::test]
 async fn a_request_that_is_answered_writes_no_line_at_any_level() {
-    // Fix list extender B12: the reference wrote one per node and request.
+    // Fix list extender B12: the reference wrote a line for each node and request.
     tracing::subscriber::set_global_default(Lines).unwrap();
     let world = World::start(&[]).await;
     world.predicted("a", "performance", 40, 0).await;
@@ -179,7 +180,7 @@ async fn a_request_that_is_answered_writes_no_line_at_any_level() {
         world.post("/prioritize", &ask).await;
     }
     assert_eq!(LINES.get(), before);
-    // One that is none is told of, for whoever looks.
+    // An invalid request is logged.
     super::world::call(world.started.work, "POST", "/filter", b"{").await;
     assert_eq!(LINES.get(), before + 1);
 }

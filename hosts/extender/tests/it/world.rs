@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// So long that only a test that has failed waits for it.
+/// Long enough that only a failing test waits this long.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
 pub(crate) struct World {
@@ -45,10 +45,10 @@ impl World {
         world
     }
 
-    /// One that may never become ready.
+    /// An extender that may never become ready.
     pub(crate) async fn unready(api: EmbeddedApi, settings: &[(&str, &str)]) -> Self {
         let client = api.client_as("test");
-        // What a test has asked counts for as long as it looks at it.
+        // An expectation must last for the whole test.
         let base = [
             ("EXTENDER_ADDR", "127.0.0.1:0"),
             ("METRICS_ADDR", "127.0.0.1:0"),
@@ -72,7 +72,7 @@ impl World {
         Self { api, client, started, trigger, tasks }
     }
 
-    /// Waits until something is so.
+    /// Waits until a condition holds.
     pub(crate) async fn until(&self, what: &str, is: impl AsyncFn() -> bool) {
         let all = async {
             while !is().await {
@@ -105,13 +105,13 @@ impl World {
         self.scores(pod, &[name]).await[0].1
     }
 
-    /// What a node would score, without asking: nothing is left behind.
+    /// A node's score from the debug page, which leaves no expectation behind.
     pub(crate) async fn would_score(&self, pod: &Value, name: &str) -> i64 {
         let page = self.post("/debug/scoring", &json!({"Pod": pod, "NodeNames": [name]})).await;
         page["nodes"][0]["answer"].as_i64().unwrap()
     }
 
-    /// Waits until a node scores so.
+    /// Waits until a node has this score.
     pub(crate) async fn scores_at_last(&self, pod: &Value, name: &str, score: i64) {
         self.until(&format!("{name} scores {score}"), async || self.score(pod, name).await == score).await;
     }
@@ -122,7 +122,7 @@ impl World {
         Api::all_with(self.client.clone(), &resource)
     }
 
-    /// Writes a cluster-wide object of Joulie's, spec and status.
+    /// Writes the spec and the status of one of Joulie's cluster-scoped objects.
     async fn put(&self, kind: &str, plural: &str, name: &str, spec: Value, status: Value) {
         let api = self.kind("joulie.io", "v1alpha1", kind, plural);
         let by = PatchParams::apply("test").force();
@@ -134,7 +134,7 @@ impl World {
         api.patch_status(name, &by, &Patch::Apply(&said)).await.unwrap();
     }
 
-    /// A twin that was written now; `status` is added to that.
+    /// A twin that was written now; `status` is merged into it.
     pub(crate) async fn twin(&self, node: &str, profile: &str, status: Value) {
         let mut whole = json!({"lastUpdated": Timestamp::now().to_string(), "schedulableClass": profile});
         for (key, value) in status.as_object().unwrap() {
@@ -144,7 +144,7 @@ impl World {
         self.put("NodeTwin", "nodetwins", node, spec, whole).await;
     }
 
-    /// A node with so many cores and watts.
+    /// A node with this many cores and watts.
     pub(crate) async fn hardware(&self, node: &str, cores: u32, watts: u32) {
         let status =
             json!({"cpu": {"totalCores": cores, "sockets": 1, "capRange": {"maxWattsPerSocket": watts}}});
@@ -175,7 +175,7 @@ impl World {
         self.client.request::<Value>(request).await.unwrap();
     }
 
-    /// Ends it, and tells how.
+    /// Stops it, and returns how it ended.
     pub(crate) async fn end(self) -> shutdown::Ending {
         self.trigger.request("the test is over");
         let (_signals, received) = tokio::sync::mpsc::channel(1);
@@ -183,7 +183,7 @@ impl World {
     }
 }
 
-/// One request on a connection of its own: the status, and the body.
+/// One request on a new connection. Returns the status and the body.
 pub(crate) async fn call(address: SocketAddr, method: &str, path: &str, body: &[u8]) -> (u16, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     let head = format!(
@@ -201,8 +201,8 @@ pub(crate) async fn call(address: SocketAddr, method: &str, path: &str, body: &[
     (status, body.to_owned())
 }
 
-/// A pod of this class with so many cores, with a UID that no other one has: to ask for its scores is to be told of a node
-/// where it counts from then on.
+/// A pod of this class with this many cores and a unique UID: a request for its scores makes the extender expect it
+/// on the offered node.
 pub(crate) fn pod(class: &str, cpu: &str) -> Value {
     static PODS: AtomicU64 = AtomicU64::new(0);
     let uid = format!("pod-{}", PODS.fetch_add(1, Ordering::Relaxed));

@@ -1,22 +1,22 @@
-//! What `--chaos` does to the system, when, and to which node. This file only decides; `cluster` acts.
+//! Decides what `--chaos` does to the system, when, and to which node. `cluster` executes it.
 
 use super::state::{Offer, State};
 use std::time::Duration;
 
-/// Something that is done to the system. A node is named where it is one's own.
+/// An action on the system, with the node's name if it affects one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     /// The node's telemetry answers 500.
     Blind(String),
-    /// It is well again.
+    /// The telemetry works again.
     See(String),
-    /// A person keeps the node out of every plan.
+    /// A person reserves the node, which excludes it from every plan.
     Reserve(String),
-    /// No longer.
+    /// The reservation ends.
     Return(String),
-    /// A person caps the node, as with kubectl.
+    /// A person sets the node's caps, as with kubectl.
     CapByHand(String),
-    /// And gives the cap back to the operator.
+    /// The person gives the caps back to the operator.
     HandBack(String),
     /// The operator is killed.
     KillOperator,
@@ -28,7 +28,7 @@ pub(super) enum Act {
     StartExtender,
 }
 
-/// What is done, before it is known to which node.
+/// A step of the script, before its node is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     Blind,
@@ -43,7 +43,7 @@ enum Step {
     StartExtender,
 }
 
-/// At which part of a round, in percent. What is broken is mended in the same round.
+/// When each step is due, in percent of a round. Each fault is repaired in the same round.
 const SCRIPT: [(u32, Step); 10] = [
     (16, Step::Blind),
     (26, Step::Reserve),
@@ -57,10 +57,10 @@ const SCRIPT: [(u32, Step); 10] = [
     (88, Step::HandBack),
 ];
 
-/// What a person caps a package at, in watts: every kind of the demo's packages takes it.
+/// The package cap that a person sets, in watts. It is in the range of every kind of package in the demo.
 pub(super) const BY_HAND_WATTS: u32 = 210;
 
-/// The script, as far as it has come.
+/// The script and its current position.
 #[derive(Debug)]
 pub(super) struct Chaos {
     round: Duration,
@@ -72,12 +72,12 @@ pub(super) struct Chaos {
 }
 
 impl Chaos {
-    /// One round over the whole run, or rounds of so long where it has no end.
+    /// One round over the whole run, or repeated rounds of this length if the run has no end.
     pub(super) const fn over(round: Duration) -> Self {
         Self { round, next: 0, rounds: 0, blind: None, reserved: None, by_hand: None }
     }
 
-    /// What is to be done now; asked again until nothing is.
+    /// The action that is due now. Call it until it returns `None`.
     pub(super) fn due(&mut self, state: &State) -> Option<Act> {
         loop {
             let (percent, step) = SCRIPT.get(self.next).copied()?;
@@ -89,7 +89,7 @@ impl Chaos {
             if self.next == SCRIPT.len() {
                 (self.next, self.rounds) = (0, self.rounds.saturating_add(1));
             }
-            // A step for which there is no node is left out.
+            // Skip a step for which there is no suitable node.
             if let Some(act) = self.act(step, state) {
                 return Some(act);
             }
@@ -120,7 +120,7 @@ impl Chaos {
         }
     }
 
-    /// The first node by name that offers this, whose processors are capped and to which nothing else is done.
+    /// The first node by name with this offer whose processors are capped and that no other step uses.
     fn some_node(&self, state: &State, offer: Offer) -> Option<String> {
         let taken = [&self.blind, &self.reserved, &self.by_hand];
         let free = |name: &String| taken.iter().all(|one| one.as_ref() != Some(name));
@@ -132,7 +132,7 @@ impl Chaos {
 }
 
 impl Act {
-    /// What is done, and what is to be seen then.
+    /// The action and its expected effect, in words.
     pub(super) fn told(&self) -> String {
         match self {
             Self::Blind(node) => {
@@ -140,7 +140,7 @@ impl Act {
                     "chaos: the telemetry of {node} answers 500; its cap must hold, its score becomes that of an unknown node"
                 )
             }
-            Self::See(node) => format!("chaos: the telemetry of {node} is well again"),
+            Self::See(node) => format!("chaos: the telemetry of {node} works again"),
             Self::Reserve(node) => {
                 format!("chaos: kubectl label node {node} joulie.io/reserved=true; its caps must be released")
             }

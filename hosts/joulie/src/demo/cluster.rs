@@ -1,7 +1,7 @@
-//! The cluster of the demo: the API in memory, served to kubectl, and the programs that ship, each in a runtime of its
-//! own. They know of each other what they would in a cluster: addresses, and objects of the API.
+//! The demo's cluster: the API in memory, served to kubectl, and the programs that ship, each in a runtime of its
+//! own. They know the same of each other as in a cluster: addresses, and objects of the API.
 //!
-//! What is set here and nowhere else are the demo's times: everything that takes minutes in a cluster takes seconds.
+//! Only the demo's times are set here: everything that takes minutes in a cluster takes seconds.
 
 mod act;
 mod parts;
@@ -31,10 +31,10 @@ use tokio::sync::mpsc::UnboundedSender;
 
 /// The namespace of Joulie's Leases and Events.
 pub(super) const NAMESPACE: &str = "joulie-system";
-/// Any free port of this machine.
+/// Any free port on the loopback address.
 const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 
-/// What every part of the demo is given.
+/// The data that every part of the demo receives.
 #[derive(Clone)]
 pub(super) struct DemoContext {
     api: EmbeddedApi,
@@ -45,7 +45,7 @@ pub(super) struct DemoContext {
 }
 
 impl DemoContext {
-    /// An API with Joulie's kinds and nothing else in it.
+    /// An API that contains only Joulie's kinds.
     pub(super) fn new(
         clock: Arc<dyn HostClock>,
         began: Mono,
@@ -57,12 +57,12 @@ impl DemoContext {
         Ok(Self { api, clock, began, budget, seed })
     }
 
-    /// A client of this name; it lives in the runtime that calls.
+    /// A client with this user agent. It runs in the runtime of the caller.
     pub(super) fn client(&self, name: &str) -> Client {
         self.api.client_as(name)
     }
 
-    /// What a host's work is done with.
+    /// The context with which a host is started.
     fn context(&self, name: &str, stop: Stop, shown: String) -> Context {
         Context { client: self.client(name), clock: self.clock.clone(), stop, logs: None, shown }
     }
@@ -89,7 +89,7 @@ impl DemoCluster {
         Ok(serving)
     }
 
-    /// Starts all parts, in the order in which they need each other.
+    /// Starts all parts in the order of their dependencies.
     pub(super) async fn start(demo: DemoContext, serving: Serving) -> Result<Self, String> {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
         act::send(&demo.client("kubectl"), act::Verb::Create, "/api/v1/namespaces", &namespace).await?;
@@ -106,7 +106,7 @@ impl DemoCluster {
         Ok(Self { demo, serving, hosts, simulator: Web::at("simulator", telemetry)?, work })
     }
 
-    /// Begins to place pods and to look at everything.
+    /// Starts the scheduler and the watches of the view.
     pub(super) fn watch(
         &self,
         placed: UnboundedSender<Placement>,
@@ -141,30 +141,30 @@ impl DemoCluster {
         Ok(Observer::new(watched, probed, time, Some(self.demo.budget)))
     }
 
-    /// Why a part has ended although nobody asked it to.
+    /// Why a part has ended without a request.
     pub(super) fn failure(&mut self) -> Option<String> {
         self.hosts.values_mut().find_map(Host::failure)
     }
 
-    /// Ends everything.
+    /// Stops everything.
     pub(super) async fn stop(self) {
         let Self { serving, hosts, .. } = self;
-        // The API last: whoever ends may have a last word to write.
+        // Stop the API last, because the hosts may write while they stop.
         let ends: Vec<_> = hosts.into_values().map(|host| tokio::spawn(host.stop())).collect();
         for end in ends {
-            // A host whose end broke is gone as well.
+            // A host whose stop failed has ended as well.
             let _ended = end.await;
         }
         serving.stop().await;
     }
 }
 
-/// Sixteen digits that nobody guesses in the time of a demo; the token keeps other users of this machine out.
+/// A random number that cannot be guessed during a demo. The token keeps other users of this machine out.
 fn chance() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// Makes reflectors.
+/// Creates reflectors.
 struct Watcher<'w> {
     demo: &'w DemoContext,
     tasks: &'w mut Tasks,
@@ -174,7 +174,7 @@ struct Watcher<'w> {
 impl Watcher<'_> {
     fn rows<R: Row>(&mut self, agent: &str, path: &str) -> Rows<R> {
         let source = WatchSource { path: path.to_owned(), labels: None, fields: None };
-        // What the demo's own watches count is shown nowhere.
+        // The metrics of the demo's own watches are not exported.
         let mut metrics = MetricsBuilder::of(&BuildInfo { component: "demo", version: "", revision: "" });
         let reflections = Reflections::register(metrics.registry());
         let parts = (&reflections, self.demo.clock.clone());

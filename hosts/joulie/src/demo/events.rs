@@ -1,7 +1,8 @@
-//! What happened, a line for each event, from what is known before and after. No I/O and no clock.
+//! Derives a line for each event from the previous and the current state. No I/O and no clock.
 //!
-//! A change of a node's profile or cap is told once its outcome is known (what was asked, what was read back), or when
-//! that has not come for some seconds; the outcome is then told when it comes.
+//! A change of a node's profile or cap is reported when its outcome (the cap that was asked and the limit that was
+//! read back) is known. If the outcome is missing for some seconds, that is reported first, and the outcome when it
+//! is known.
 
 mod node;
 
@@ -11,18 +12,18 @@ use power_units::Watts;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How a line is meant.
+/// The severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
-    /// As it should be.
+    /// As expected.
     Good,
-    /// Worth knowing.
+    /// For information.
     Plain,
-    /// Something does not hold, and the system deals with it.
+    /// A problem that the system handles.
     Warn,
-    /// What must not be.
+    /// A violation that must not happen.
     Bad,
-    /// What the demo does to the system.
+    /// An action of the demo on the system.
     Chaos,
 }
 
@@ -34,18 +35,18 @@ pub(crate) struct Line {
     pub(crate) text: String,
 }
 
-/// A leader renews the plan's Lease at least each half minute; the demo's operator does so each second or two.
+/// A leader renews the plan's Lease at least every half minute; the demo's operator does so every second or two.
 pub(crate) const PLAN_SILENT: Duration = Duration::from_secs(6);
 
-/// What there is to tell of a moment.
+/// The events of one state.
 #[derive(Debug, Default)]
 struct Told {
     lines: Vec<(Tone, String)>,
-    /// Of nodes whose cap has changed and nothing else, and came into force as asked.
+    /// Lines of nodes of which only the cap changed, and which hold the requested cap.
     recapped: Vec<String>,
 }
 
-/// What was told, so that it is told once.
+/// What was already reported, so that each event is reported once.
 #[derive(Debug, Default)]
 pub(crate) struct EventLog {
     nodes: BTreeMap<String, Seen>,
@@ -56,7 +57,7 @@ pub(crate) struct EventLog {
     extender_silent: bool,
 }
 
-/// More nodes than this with another cap are told in one line: a budget that is divided anew moves all of them.
+/// More changed caps than this are reported in one line: a new division of the budget changes all of them.
 const RECAPPED_MOST: usize = 2;
 
 impl Told {
@@ -80,7 +81,7 @@ impl Told {
 }
 
 impl EventLog {
-    /// What there is to tell now.
+    /// The events since the last call.
     pub(crate) fn go_on(&mut self, state: &State) -> Vec<Line> {
         let mut told = Told::default();
         for (name, node) in &state.nodes {
@@ -170,11 +171,11 @@ impl EventLog {
             told.push((
                 Tone::Plain,
                 format!(
-                    "{waiting} performance pods wait rather than go to an eco node: the plan hears of it"
+                    "{waiting} performance pods wait for a performance node; the operator takes them into account"
                 ),
             ));
         }
-        // Said again only after the queue has been empty.
+        // Report it again only after no performance pod waited.
         self.starved = starved || (self.starved && state.pods.waiting_performance > 0);
     }
 }
@@ -184,14 +185,14 @@ pub(crate) fn seconds(span: Duration) -> String {
     format!("{}.{} s", tenths / 10, tenths % 10)
 }
 
-/// How a cap stands, from what was asked and what was answered.
+/// The state of a cap, from the request and the answer.
 pub(crate) fn standing(device: &Device, answered: bool, refused: Option<&str>) -> Standing {
     match (device.asked, device.in_force, refused) {
         (_, _, Some(why)) => Standing::Refused(why.to_owned()),
         (None, None, None) => Standing::Free,
         (None, Some(_), None) | (Some(_), None, None) => Standing::Asked,
         (Some(_), Some(_), None) if !answered => Standing::Asked,
-        // A device counts in its own steps, of at most an eighth of a watt.
+        // A device rounds to its own steps, of at most an eighth of a watt.
         (Some(asked), Some(is), None) if (asked - is).abs() <= Watts::from_int(1) => Standing::InForce,
         (Some(_), Some(_), None) => Standing::Clamped,
     }

@@ -1,31 +1,32 @@
-//! The file by which kubectl finds the demo's cluster: readable by its owner only, since it holds the token, and gone
-//! with the demo.
+//! The kubeconfig of the demo's cluster. Only its owner can read it, because it contains the token. It is removed at
+//! the end of the demo.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// Where it is.
+/// The location of the kubeconfig.
 #[derive(Debug)]
 pub(super) struct Home {
     kubeconfig: PathBuf,
-    /// The folder, where the demo has made one.
+    /// The folder, if the demo has created one.
     folder: Option<PathBuf>,
 }
 
-/// So many demos of one process's number are looked past: earlier ones that were killed.
+/// Up to this many folder names are tried, because earlier demos with the same process id that were killed have left
+/// theirs.
 const TRIES: u32 = 100;
 
 impl Home {
-    /// Takes the file of this name, which must not be there, or makes a folder of its own for one.
+    /// Creates the file with this name, which must not exist, or creates a private folder for it.
     pub(super) fn take(wanted: Option<&Path>) -> Result<Self, String> {
         let (kubeconfig, folder) = match wanted {
             Some(path) => (path.to_owned(), None),
             None => {
                 let folder = folder().map_err(|error| {
                     format!(
-                        "no folder can be made in {}: {error}; --kubeconfig FILE names a file",
+                        "cannot create a folder in {}: {error}; name a file with --kubeconfig FILE",
                         std::env::temp_dir().display()
                     )
                 })?;
@@ -56,7 +57,7 @@ fn folder() -> io::Result<PathBuf> {
     for number in 0..TRIES {
         let name =
             if number == 0 { format!("joulie-{process}") } else { format!("joulie-{process}-{number}") };
-        // Made here or not at all: a folder that is there may be somebody else's.
+        // The folder must be created here: an existing one may belong to somebody else.
         match DirBuilder::new().mode(0o700).create(base.join(&name)) {
             Ok(()) => return Ok(base.join(name)),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => last = error,
@@ -68,7 +69,7 @@ fn folder() -> io::Result<PathBuf> {
 
 impl Drop for Home {
     fn drop(&mut self) {
-        // What cannot be removed names a server that is gone; it harms nobody.
+        // If it cannot be removed, it names a server that no longer exists, which is harmless.
         let _file = std::fs::remove_file(&self.kubeconfig);
         if let Some(folder) = &self.folder {
             let _folder = std::fs::remove_dir(folder);

@@ -1,5 +1,5 @@
-//! One of the system's programs, in a runtime of its own, so that it can be killed as a process is: nothing of it runs
-//! on, and nothing is told that it ends.
+//! One of the system's programs, in a runtime of its own, so that it can be killed like a process: all of its tasks
+//! stop, and no shutdown code runs.
 
 use host_kit::shutdown::{self, Ending, Stop, Tasks, Trigger};
 use std::future::Future;
@@ -7,10 +7,10 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, oneshot};
 
-/// How long its tasks may take to end once they are asked to: the demo's end is not to be waited for.
+/// How long its tasks may take to stop after a request, so that the end of the demo is not delayed.
 const END_WITHIN: Duration = Duration::from_secs(2);
 
-/// A program that runs.
+/// A running program.
 #[derive(Debug)]
 pub(super) struct Host {
     name: &'static str,
@@ -19,7 +19,7 @@ pub(super) struct Host {
     ended: oneshot::Receiver<Ending>,
 }
 
-/// A runtime that may be dropped inside of another one, where waiting for its end would be a panic.
+/// A runtime that may be dropped inside another one, where blocking until its end would panic.
 #[derive(Debug)]
 struct Threads(Option<Runtime>);
 
@@ -32,8 +32,8 @@ impl Drop for Threads {
 }
 
 impl Host {
-    /// Starts one. `begin` starts its tasks and says where it listens. It runs on a thread of its own, as the main of a
-    /// program does, because what it awaits need not be movable between threads; its tasks are.
+    /// Starts a program. `begin` starts its tasks and returns its addresses. It runs on a thread of its own, as a
+    /// program's `main` does, because its future need not be `Send`; the futures of its tasks are.
     pub(super) async fn start<T, F>(
         name: &'static str,
         begin: impl FnOnce(Stop, Tasks) -> F + Send + 'static,
@@ -48,10 +48,10 @@ impl Host {
         let (trigger, stop) = shutdown::pair();
         let (began, begun) = oneshot::channel();
         let handle = runtime.handle().clone();
-        // From here on whoever stops waiting for the start ends it.
+        // From here on, dropping this future ends the program.
         let threads = Threads(Some(runtime));
         let beginning = move || {
-            // Whoever waits for it may have given up.
+            // The receiver may have given up.
             let _told = began.send(handle.block_on(begin(stop, Tasks::new())));
         };
         std::thread::Builder::new().name(name.to_owned()).spawn(beginning).map_err(no_thread)?;
@@ -61,7 +61,7 @@ impl Host {
         let (addresses, tasks) = match begun {
             Ok(Ok(begun)) => begun,
             Ok(Err(why)) => return Err(format!("the {name} did not start: {why}")),
-            Err(_) => return Err(format!("the {name} broke while it started")),
+            Err(_) => return Err(format!("the {name} failed while it started")),
         };
         if let Some(runtime) = &host.threads.0 {
             runtime.spawn(async move {
@@ -72,7 +72,7 @@ impl Host {
         Ok((host, addresses))
     }
 
-    /// Why it has ended, if it has although nobody asked it to.
+    /// Why it has ended, if it ended without a request.
     pub(super) fn failure(&mut self) -> Option<String> {
         match self.ended.try_recv() {
             Ok(ending) => Some(format!("the {} has ended by itself: {ending}", self.name)),
@@ -81,15 +81,15 @@ impl Host {
         }
     }
 
-    /// Ends it between two instructions.
+    /// Ends it at once, without a shutdown.
     pub(super) fn kill(self) {
         drop(self);
     }
 
-    /// Asks it to end, and waits a little.
+    /// Requests a stop, and waits for a short time.
     pub(super) async fn stop(mut self) {
         self.trigger.request("the demo ends");
-        // Whatever is left of it goes with its threads.
+        // Remaining tasks end with its threads.
         let _ended = tokio::time::timeout(END_WITHIN, &mut self.ended).await;
     }
 }
@@ -100,7 +100,7 @@ mod tests {
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// A host that says whether it was told to end.
+    /// A host that records whether it was told to stop.
     async fn host(told: Arc<AtomicBool>) -> Host {
         let begin = |stop: Stop, mut tasks: Tasks| async move {
             tasks.spawn("wait", async move {

@@ -1,5 +1,5 @@
-//! What is known of the cluster, gathered from where anybody could: watches of the API, the extender's scores, and the
-//! temperatures that the simulated machines tell. It decides nothing and writes nothing.
+//! The state of the cluster from public sources: watches of the API, the extender's scores, and the temperatures of
+//! the simulated machines. It makes no decisions and writes nothing.
 
 mod rows;
 
@@ -16,18 +16,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// A reading that has not been renewed for so long says nothing of now. The demo's agents renew theirs each two seconds.
+/// A reading that was not renewed for this long is stale. The demo's agents renew theirs every two seconds.
 const READING_STALE: Duration = Duration::from_secs(8);
-/// A label and a binding come by two watches; a pod that was placed within this of a change of the label was placed
-/// before it, as far as anybody can tell.
+/// A label and a binding are reported by two watches. A pod that was placed within this time after a change of the
+/// label counts as placed before it, because the order is not known.
 const AT_ONCE: Duration = Duration::from_secs(1);
-/// So many placements are remembered for the view.
+/// The number of placements that are kept for the view.
 const PLACEMENTS: usize = 40;
 
-/// `joulie-operator_` and six letters.
+/// The length of `joulie-operator_` and six letters.
 const LEADER_LETTERS: usize = 22;
 
-/// What is asked for over HTTP, by whoever asks: see `probe`.
+/// The values that `probe` reads over HTTP.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Probed {
     pub(super) scores: BTreeMap<String, i64>,
@@ -46,7 +46,7 @@ pub(super) struct Watched {
     pub(super) leases: Rows<Lease>,
 }
 
-/// Makes states of what was watched.
+/// Builds states from the watched objects.
 pub(super) struct Observer {
     watched: Watched,
     probed: Arc<Mutex<Probed>>,
@@ -61,7 +61,7 @@ pub(super) struct Observer {
     placements: Vec<Placement>,
 }
 
-/// The pods that were bound at the last look, and those of this one: a pod that is gone is forgotten.
+/// The pods that were bound at the last look and at this one. Pods that are gone are dropped.
 #[derive(Debug, Default)]
 struct Bindings {
     last: BTreeSet<String>,
@@ -69,7 +69,7 @@ struct Bindings {
 }
 
 impl Bindings {
-    /// Takes a pod of this look in; whether it was not bound at the last one.
+    /// Adds a bound pod of this look. Returns whether it was not bound at the last look.
     fn is_new(&mut self, pod: String) -> bool {
         let new = !self.last.contains(&pod);
         self.now.insert(pod);
@@ -103,7 +103,7 @@ impl Observer {
         }
     }
 
-    /// Everything as it is now.
+    /// The current state.
     pub(super) fn look(&mut self, placed: &[Placement]) -> State {
         let now = self.clock.mono();
         let at = now.since(self.began);
@@ -148,7 +148,7 @@ impl Observer {
         nodes
     }
 
-    /// What a node draws, while its agent says so.
+    /// The power of a node, as long as its agent renews the reading.
     fn power(&mut self, name: &str, hardware: Option<&Hardware>, now: Mono) -> Option<Watts> {
         let hardware = hardware?;
         let receipt = self.readings.entry(name.to_owned()).or_insert(ObservedRenewal::NOTHING);
@@ -166,7 +166,7 @@ impl Observer {
         let policy =
             self.watched.profiles.with(|rows| rows.values().find_map(|held| held.row.policy.clone()));
         let leader = find(super::LEADER_LEASE).and_then(|lease| lease.holder.clone());
-        // Some letters of its random part tell two operators apart.
+        // Some letters of the random suffix are enough to distinguish two operators.
         let leader = leader.map(|name| name.chars().take(LEADER_LETTERS).collect());
         Plan { leader, age: self.plan.age(now), policy }
     }
@@ -205,7 +205,7 @@ fn by_node<R: host_kit::reflect::Row>(rows: &Rows<R>, node: fn(&R) -> &String) -
     rows.all().into_values().map(|held| (node(&held.row).clone(), held.row)).collect()
 }
 
-/// A node, of the objects that speak of it.
+/// Builds a node from the objects that describe it.
 fn assemble(
     machine: &Machine,
     profile: Option<&Profile>,
@@ -248,7 +248,7 @@ fn assemble(
     }
 }
 
-/// The watts that a cap means for one device; a percentage of what nobody knows is not known.
+/// The watts of a cap for one device. A percentage of an unknown maximum is unknown.
 fn asked(intent: CapIntent, most: Option<Watts>) -> Option<Watts> {
     intent.watts.or_else(|| Some(most?.scale(intent.percent?.to_ratio(Role::Limit), Role::Limit)))
 }

@@ -1,15 +1,15 @@
-//! The demo where nobody looks at a terminal: a line for each event and each placement, and one with the whole each few
-//! seconds. No I/O and no clock.
+//! The demo's output without a terminal: a line for each event and each placement, and every few seconds a summary
+//! line. No I/O and no clock.
 
 use super::events::{Line, Tone, seconds};
 use super::state::{Offer, Placement, State};
 use power_units::Watts;
 use std::time::Duration;
 
-/// How often the whole is told.
+/// The interval of summary lines.
 const EVERY: Duration = Duration::from_secs(5);
 
-/// What was told last.
+/// The time of the last summary line.
 #[derive(Debug, Default)]
 pub(crate) struct Plain {
     last: Option<Duration>,
@@ -35,7 +35,7 @@ impl Plain {
     }
 }
 
-/// So that a log can be searched: a warning begins with `!`, what the demo does with `*`.
+/// A mark by which a log can be searched: `!` for warnings, `*` for actions of the demo.
 const fn mark(tone: Tone) -> &'static str {
     match tone {
         Tone::Good | Tone::Plain => "-",

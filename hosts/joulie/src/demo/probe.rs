@@ -1,5 +1,5 @@
-//! What no object of the API says, asked for over HTTP: how the extender scores each node, and how warm the simulated
-//! machines are. An answer that does not come is unknown from then on, not what it was.
+//! Reads over HTTP what no API object contains: the extender's score of each node, and the temperatures of the
+//! simulated machines. If an answer is missing, the value becomes unknown; the old one is not kept.
 
 use super::observe::{Machine, Probed};
 use super::scheduler::Extender;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Asks until asked to stop.
+/// Polls until a stop is requested.
 pub(super) async fn probe(
     (extender, simulator): (Extender, Web),
     machines: Rows<Machine>,
@@ -51,7 +51,7 @@ fn temperature(telemetry: &str) -> Option<Celsius> {
     Celsius::parse(&telemetry["cpu"]["temperatureC"].as_f64()?.to_string(), Role::Nearest).ok()
 }
 
-/// The pod by which the nodes of the view are scored: a standard one of four processors.
+/// The pod for which the view shows scores: a standard one of four processors.
 fn sample() -> Value {
     json!({
         "metadata": {"name": "a-standard-pod", "namespace": "default"},

@@ -1,5 +1,5 @@
-//! A stand-in for kube-scheduler, for the demo only: it watches nodes and pods, and places each waiting pod as
-//! kube-scheduler does with an extender whose set-up is `nodeCacheCapable: true`.
+//! A replacement for kube-scheduler, for the demo only: it watches nodes and pods, and places each waiting pod as
+//! kube-scheduler does with an extender that is configured with `nodeCacheCapable: true`.
 //!
 //! ```text
 //!   fits by requests ──▶ POST /filter (names) ──▶ POST /prioritize (names) ──▶ own score + theirs · weight · 10 ──▶ bind
@@ -8,8 +8,8 @@
 //!                                   changed, with a growing pause
 //! ```
 //!
-//! It never binds a pod that the extender has not let pass: an extender that does not answer fails the pod's cycle, as
-//! with `ignorable: false`. It has no priorities, no affinity and no preemption.
+//! It never binds a pod to a node that the extender has not passed: if the extender does not answer, the attempt
+//! fails, as with `ignorable: false`. It has no priorities, no affinity and no preemption.
 
 mod ask;
 mod book;
@@ -34,29 +34,30 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 use unplaced::Unplaced;
 
-/// As the documented stanza of kube-scheduler's configuration has it.
+/// The weight in the documented configuration of kube-scheduler.
 const WEIGHT: i64 = 1;
-/// How often the queue is looked at where nothing changes.
+/// How often the queue is checked without a change.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// The scheduler and what it stands on.
+/// The scheduler and its dependencies.
 pub(super) struct Scheduler {
     pub(super) client: kube::Client,
     pub(super) extender: Extender,
     pub(super) nodes: Rows<NodeRow>,
     pub(super) pods: Rows<PodRow>,
     pub(super) clock: Arc<dyn HostClock>,
-    /// When the demo began, by that clock.
+    /// The start of the demo on that clock.
     pub(super) began: Mono,
     pub(super) placed: UnboundedSender<Placement>,
 }
 
 impl Scheduler {
-    /// Places pods until asked to stop.
+    /// Places pods until a stop is requested.
     pub(super) async fn run(self, stop: Stop) {
         let (mut nodes, mut pods) = (self.nodes.clone(), self.pods.clone());
         let mut queue = Queue::default();
-        // Bound by us, and not yet seen as bound: they take their room from the moment of the binding.
+        // Pods that were bound here and are not yet seen as bound: they take resources from the moment of the
+        // binding.
         let mut assumed = BTreeMap::new();
         loop {
             if self.nodes.is_synced() && self.pods.is_synced() {
@@ -77,7 +78,7 @@ impl Scheduler {
         }
     }
 
-    /// Tries each pod whose turn it is, the oldest first.
+    /// Tries each pod that is due, the oldest first.
     async fn round(&self, queue: &mut Queue, assumed: &mut BTreeMap<ObjectKey, Arc<PodRow>>) {
         let pods = self.pods.all();
         assumed.retain(|key, _| pods.get(key).is_some_and(|held| held.row.node.is_none()));
@@ -93,7 +94,7 @@ impl Scheduler {
                     let mut bound = (*pod).clone();
                     bound.node = Some(node.clone());
                     assumed.insert(key.clone(), Arc::new(bound));
-                    // The demo that is told may be over already.
+                    // The receiver may have ended already.
                     let _told = self.placed.send(Placement {
                         at: self.clock.mono().since(self.began),
                         pod: key.name,
@@ -112,7 +113,7 @@ impl Scheduler {
         }
     }
 
-    /// Finds a node and binds the pod to it. Why it was chosen, or why there is none.
+    /// Finds a node and binds the pod to it. Returns why the node was chosen, or why there is none.
     async fn place(
         &self,
         pod: &PodRow,
@@ -130,7 +131,7 @@ impl Scheduler {
         let passed = self.extender.filter(&pod.raw, &names).await.map_err(Unplaced::Failed)?;
         let names: Vec<&str> =
             names.into_iter().filter(|name| passed.names.iter().any(|one| one == name)).collect();
-        // As kube-scheduler: nobody asks for the score of the only node, and an answer that fails counts nothing.
+        // As in kube-scheduler: a single node is not scored, and a failed answer counts as no score.
         let theirs = if names.len() > 1 {
             self.extender.prioritize(&pod.raw, &names).await.unwrap_or_default()
         } else {
@@ -142,7 +143,7 @@ impl Scheduler {
         Ok((chosen.node.to_owned(), choice::reason(&chosen, names.len(), &passed)))
     }
 
-    /// Says in the pod's status why it waits. A pod that has changed meanwhile is told at its next try.
+    /// Writes into the pod's status why it waits. If the pod has changed meanwhile, the next attempt writes it.
     async fn tell(&self, pod: &PodRow, why: &Unplaced) {
         let Some(patch) = why.patch(&pod.raw, &rfc3339(self.clock.wall())) else { return };
         let path = format!("/api/v1/namespaces/{}/pods/{}/status", pod.namespace, pod.name);
@@ -154,7 +155,7 @@ impl Scheduler {
             Err(error) => Err(error.to_string()),
         };
         if let Err(error) = told {
-            tracing::debug!(pod = pod.name, "it could not be told why it waits: {error}");
+            tracing::debug!(pod = pod.name, "its condition could not be written: {error}");
         }
     }
 

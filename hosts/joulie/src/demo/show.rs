@@ -1,4 +1,4 @@
-//! What is shown, on a terminal or as lines, and the table at the end.
+//! The output on a terminal or as lines, and the table at the end.
 
 use super::events::{EventLog, Line, Tone};
 use super::plain::Plain;
@@ -13,9 +13,9 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-/// A point of the strip of power for each of these: 80 columns are 20 seconds of the past, and more where it is wide.
+/// The interval of points in the power sparkline: 80 columns show the last 20 seconds, wide terminals more.
 const POINT: Duration = Duration::from_millis(500);
-/// So many lines of the events are remembered for the view.
+/// The number of event lines that are kept for the view.
 const LINES: usize = 200;
 
 /// The demo's output.
@@ -27,32 +27,32 @@ pub(super) struct Show {
     lines: Vec<Line>,
     untold: Vec<Line>,
     power: Sparkline,
-    /// When the strip of power gets its next point.
+    /// When the sparkline gets its next point.
     point: Duration,
     summary: RunSummary,
     picture: Option<Picture>,
 }
 
-/// How it is shown.
+/// The form of the output.
 enum Face {
     Live { screen: Screen, style: Style },
     Plain(Plain),
 }
 
-/// A picture that is to be made of the last state.
+/// The picture that is drawn of the last state.
 struct Picture {
     file: File,
     last: State,
 }
 
-/// A picture is as large as a large terminal.
+/// The size of a picture is that of a large terminal.
 const PICTURE: Size = Size { columns: 124, rows: 36 };
 
 impl Show {
-    /// Begins, before anything is known.
+    /// Starts the output, before anything is known.
     ///
     /// # Errors
-    /// When the picture that is asked for cannot be written.
+    /// If the requested picture cannot be written.
     pub(super) fn begin(
         out: Out,
         args: &Demo,
@@ -88,7 +88,7 @@ impl Show {
         })
     }
 
-    /// The first that is seen, while everything starts.
+    /// Prints the first lines, while the parts start.
     pub(super) fn first(&mut self) {
         let way_in =
             format!("kubectl --kubeconfig {} get nodes,nodetwins,nodepowerprofiles", self.fixed.kubeconfig);
@@ -101,12 +101,12 @@ impl Show {
         }
     }
 
-    /// A line that does not come from the state.
+    /// Adds a line that does not come from the state.
     pub(super) fn tell(&mut self, line: Line) {
         self.untold.push(line);
     }
 
-    /// Shows a state, and what has happened up to it.
+    /// Shows a state, and the events up to it.
     pub(super) fn go_on(&mut self, state: &State, placed: &[Placement]) {
         let mut told = std::mem::take(&mut self.untold);
         told.extend(self.events.go_on(state));
@@ -141,12 +141,12 @@ impl Show {
         screen.draw(&mut self.out, &frame, size);
     }
 
-    /// Whether somebody still sees it.
+    /// Whether the output is still open.
     pub(super) const fn is_seen(&self) -> bool {
         self.out.is_open()
     }
 
-    /// Leaves the terminal as it was and tells the whole run. An error where the output was lost on the way.
+    /// Restores the terminal and prints the table of the whole run. Returns an error if output was lost.
     pub(super) fn end(self) -> Result<(), String> {
         let Self { mut out, face, summary, picture, fixed, lines, power, .. } = self;
         drop(face);

@@ -1,7 +1,7 @@
-//! What is known of the demo's cluster at one moment: facts, gathered by `observe`, told by `events`, counted by `summary`
-//! and drawn by `view`. Nothing here does I/O or reads a clock.
+//! The state of the demo's cluster at one moment. `observe` collects it, `events` derives events from it, `summary`
+//! counts it and `view` draws it. Nothing here does I/O or reads a clock.
 //!
-//! What is not known is `None` and is shown as such: a number that nobody has is never 0.
+//! An unknown value is `None` and is shown as unknown, never as 0.
 
 use power_units::{Celsius, Watts};
 use std::collections::BTreeMap;
@@ -10,14 +10,14 @@ use std::time::Duration;
 /// Everything at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct State {
-    /// Since the demo began.
+    /// The time since the demo began.
     pub(crate) at: Duration,
     pub(crate) budget: Option<Watts>,
-    /// By their names.
+    /// By name.
     pub(crate) nodes: BTreeMap<String, Node>,
     pub(crate) pods: Pods,
     pub(crate) plan: Plan,
-    /// Why the extender did not answer when it was last asked.
+    /// Why the extender did not answer the last request.
     pub(crate) extender_silent: Option<String>,
     /// The newest last.
     pub(crate) placements: Vec<Placement>,
@@ -26,26 +26,26 @@ pub(crate) struct State {
 /// A node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Node {
-    /// What it is made of, in words.
+    /// Its hardware in words.
     pub(crate) kind: String,
     pub(crate) offer: Offer,
-    /// A person keeps it out of every plan.
+    /// Whether a person excludes it from every plan.
     pub(crate) reserved: bool,
-    /// A person has set its caps; they are left alone.
+    /// Whether a person has set its caps, which the operator then leaves alone.
     pub(crate) by_hand: bool,
     pub(crate) ready: bool,
-    /// What its agent has last measured.
+    /// The last measurement of its agent.
     pub(crate) power: Option<Watts>,
-    /// What it can draw at most.
+    /// The most that it can draw.
     pub(crate) most: Option<Watts>,
     pub(crate) cpu: Device,
     pub(crate) gpu: Device,
     pub(crate) temperature: Option<Celsius>,
     pub(crate) telemetry: Telemetry,
-    /// As the extender scores it for a standard pod.
+    /// The extender's score for a standard pod.
     pub(crate) score: Option<i64>,
     pub(crate) running: u32,
-    /// Those of the running pods that are performance pods.
+    /// How many of the running pods are performance pods.
     pub(crate) performance: u32,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Node {
 pub(crate) enum Offer {
     Performance,
     Eco,
-    /// It becomes an eco node, and performance pods still run there.
+    /// It is becoming an eco node, and performance pods still run there.
     Draining,
     #[default]
     Unknown,
@@ -76,56 +76,56 @@ impl Offer {
 pub(crate) struct Device {
     pub(crate) count: u32,
     pub(crate) asked: Option<Watts>,
-    /// What was read back; `None` where no cap is in force or nobody knows.
+    /// The limit that was read back; `None` if no cap is in force or it is unknown.
     pub(crate) in_force: Option<Watts>,
     pub(crate) standing: Standing,
 }
 
-/// What has become of a cap.
+/// The state of a cap.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Standing {
-    /// None is asked for and none is in force.
+    /// No cap is requested and none is in force.
     #[default]
     Free,
-    /// Asked for, and nobody has said yet what became of it.
+    /// Requested, and not reported yet.
     Asked,
-    /// Read back as asked.
+    /// Read back as requested.
     InForce,
-    /// The device takes another value than was asked; that one was read back.
+    /// The device holds another value than requested, which was read back.
     Clamped,
-    /// Not in force; why.
+    /// Not in force, with the reason.
     Refused(String),
 }
 
-/// Whether a node's readings can be relied on.
+/// Whether a node's readings are reliable.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Telemetry {
     Fresh,
-    /// They are old or missing; why.
+    /// They are old or missing, with the reason.
     Stale(String),
-    /// Nobody has said.
+    /// Not reported yet.
     #[default]
     Unknown,
 }
 
-/// All pods together.
+/// The counts of all pods.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Pods {
     pub(crate) waiting: u32,
-    /// Those of the waiting pods that are performance pods.
+    /// How many of the waiting pods are performance pods.
     pub(crate) waiting_performance: u32,
     pub(crate) running: u32,
     pub(crate) ended: u32,
     pub(crate) failed: u32,
-    /// Performance pods that run on a node which offers eco, and were placed there after it did.
+    /// Performance pods that run on an eco node and were placed there after it became one.
     pub(crate) misplaced: u32,
 }
 
-/// Who plans, and since when nothing was heard of it.
+/// The leading operator, and the age of its plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
     pub(crate) leader: Option<String>,
-    /// Since the plan's Lease was last seen to be renewed.
+    /// The time since the plan's Lease was last seen to be renewed.
     pub(crate) age: Option<Duration>,
     pub(crate) policy: Option<String>,
 }
@@ -143,13 +143,13 @@ pub(crate) struct Placement {
 }
 
 impl State {
-    /// What all nodes draw together; `None` while one of them is not known.
+    /// The total power of all nodes; `None` if the power of one is unknown.
     pub(crate) fn power(&self) -> Option<Watts> {
         let all = self.nodes.values().map(|node| node.power).collect::<Option<Vec<_>>>()?;
         Watts::checked_sum(all).filter(|_| !self.nodes.is_empty())
     }
 
-    /// What the nodes draw that are known, and how many are not.
+    /// The total power of the known nodes, and the number of the others.
     pub(crate) fn power_known(&self) -> (Watts, usize) {
         let known: Vec<Watts> = self.nodes.values().filter_map(|node| node.power).collect();
         let unknown = self.nodes.len() - known.len();
@@ -162,13 +162,13 @@ impl State {
 }
 
 impl Node {
-    /// The devices that the node has, with how one of them is called.
+    /// The kinds of devices that the node has, with their names.
     pub(crate) fn devices(&self) -> impl Iterator<Item = (&'static str, &Device)> {
         [("package", &self.cpu), ("GPU", &self.gpu)].into_iter().filter(|(_, device)| device.count > 0)
     }
 }
 
-/// Text from outside, fit for a terminal: one line, printable, no escape sequences.
+/// Makes foreign text safe for a terminal: one line, printable, no escape sequences.
 pub(crate) fn clean(text: &str) -> String {
     let printable = |c: char| if c.is_ascii_graphic() || c == ' ' { c } else { '?' };
     text.split_whitespace().collect::<Vec<_>>().join(" ").chars().map(printable).collect()

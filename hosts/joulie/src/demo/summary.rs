@@ -1,7 +1,7 @@
-//! What a whole run comes to, counted as it goes and told as a table at its end. No I/O and no clock.
+//! Counts the results of a whole run, for the table at its end. No I/O and no clock.
 //!
-//! Energy is what the agents published, each value until the next one came. While a node's power is unknown, that time
-//! is counted as unknown and not as nothing.
+//! Energy is integrated from the published power; each value counts until the next one. While a node's power is
+//! unknown, the time is counted as unknown and not as zero power.
 
 use super::events::seconds;
 use super::state::{Node, Offer, Placement, Standing, State};
@@ -9,13 +9,13 @@ use power_units::Watts;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The count.
+/// The counts.
 #[derive(Debug, Default)]
 pub(crate) struct RunSummary {
     last: Option<Duration>,
     nodes: BTreeMap<String, Counted>,
     site: Energy,
-    /// What was drawn above the budget, and for how long.
+    /// The energy above the budget, and its duration.
     above: Energy,
     budget: Option<Watts>,
     waits: Vec<Duration>,
@@ -35,7 +35,7 @@ struct Counted {
     kind: String,
     offer: Option<Offer>,
     changes: u32,
-    /// What was in force at the last look.
+    /// The caps that were in force at the last look.
     caps: [Option<Watts>; 2],
 }
 
@@ -71,7 +71,7 @@ fn number(watts: Watts) -> f64 {
 }
 
 impl RunSummary {
-    /// Takes a state in, with the placements since the last one.
+    /// Adds a state, with the placements since the last one.
     pub(crate) fn take(&mut self, state: &State, placements: &[Placement]) {
         let span = self.last.map_or(Duration::ZERO, |last| state.at.saturating_sub(last));
         self.last = Some(state.at);
@@ -119,7 +119,7 @@ impl RunSummary {
         }
     }
 
-    /// A line of the events that was none of the good ones.
+    /// Counts an event that was a problem.
     pub(crate) fn trouble(&mut self) {
         self.troubles += 1;
     }
@@ -183,7 +183,7 @@ impl RunSummary {
     fn waiting(&self) -> String {
         let mut waits = self.waits.clone();
         waits.sort();
-        // The nearest rank, counted up: of one pod both are that pod.
+        // The nearest rank, rounded up: of one pod both percentiles are that pod.
         let at = |percent: usize| {
             let rank = (waits.len() * percent).div_ceil(100).max(1);
             waits.get(rank - 1).map_or_else(|| "?".to_owned(), |wait| seconds(*wait))

@@ -1,8 +1,8 @@
-//! The terminal while a frame stands on it: the other screen, no cursor, and all of it as it was at the end, whichever
-//! end that is.
+//! The terminal while it shows frames: the alternate screen without a cursor. It is restored at the end, also after a
+//! panic.
 //!
-//! It changes no mode of the terminal: whoever kills the demo with SIGKILL has a shell that works, on the other screen
-//! at worst (`reset` leaves it).
+//! It changes no terminal mode: after SIGKILL the shell still works, at worst on the alternate screen (`reset` leaves
+//! it).
 
 use super::view::{Glyphs, Paint, Size, Style};
 use crate::out::Out;
@@ -10,24 +10,24 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use terminal_size::{Height, Width, terminal_size};
 
-/// The other screen, without a cursor.
+/// Switches to the alternate screen and hides the cursor.
 const ENTER: &str = "\x1b[?1049h\x1b[?25l\x1b[2J";
-/// The cursor, and the first screen as it was.
+/// Shows the cursor and returns to the first screen.
 const LEAVE: &str = "\x1b[?25h\x1b[?1049l";
-/// What a terminal is that does not tell its size.
+/// The size that is assumed if the terminal does not report one.
 const UNKNOWN: Size = Size { columns: 80, rows: 24 };
 
-/// Whether the other screen is up, for the hook of a panic.
+/// Whether the alternate screen is active, for the panic hook.
 static ENTERED: AtomicBool = AtomicBool::new(false);
 
-/// The other screen; dropping it goes back.
+/// The alternate screen. Dropping it returns to the first one.
 #[derive(Debug)]
 pub(super) struct Screen {
     last: Option<Size>,
 }
 
 impl Screen {
-    /// Goes to the other screen. A panic anywhere goes back first, so that its message is seen.
+    /// Switches to the alternate screen. A panic switches back first, so that its message is visible.
     pub(super) fn enter(out: &mut Out) -> Self {
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
@@ -39,7 +39,7 @@ impl Screen {
         Self { last: None }
     }
 
-    /// How large it is now.
+    /// The current size.
     pub(super) fn size() -> Size {
         match terminal_size() {
             Some((Width(columns), Height(rows))) if columns > 0 && rows > 0 => {
@@ -51,7 +51,7 @@ impl Screen {
 
     /// Draws a frame over the last one.
     pub(super) fn draw(&mut self, out: &mut Out, lines: &[String], size: Size) {
-        // In one write, so that no half of a frame is seen; where the size has changed, old text may be anywhere.
+        // In one write, so that no partial frame is visible. After a change of size the screen is cleared.
         let mut text = String::from(if self.last == Some(size) { "\x1b[H" } else { "\x1b[H\x1b[2J" });
         self.last = Some(size);
         for (at, line) in lines.iter().enumerate() {
@@ -72,16 +72,16 @@ impl Drop for Screen {
     }
 }
 
-/// Goes back, once.
+/// Switches back, once.
 fn leave() {
     if ENTERED.swap(false, Ordering::SeqCst) {
         let mut to = std::io::stdout();
-        // A terminal that is gone needs nothing put back.
+        // If the terminal is gone, there is nothing to restore.
         let _written = to.write_all(LEAVE.as_bytes()).and_then(|()| to.flush());
     }
 }
 
-/// How a frame is written here; none where the terminal does not move its cursor.
+/// The style of frames on this terminal; `None` if it cannot move its cursor.
 pub(super) fn style() -> Option<Style> {
     #[expect(
         clippy::disallowed_methods,
@@ -96,7 +96,7 @@ fn style_of(variable: &dyn Fn(&str) -> Option<String>) -> Option<Style> {
     if set("TERM").is_none_or(|term| term == "dumb") {
         return None;
     }
-    // The first that is set decides, as in the C library. Where none is, terminals show UTF-8 nowadays.
+    // The first variable that is set decides, as in the C library. If none is set, UTF-8 is assumed.
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"].into_iter().find_map(set);
     let unicode = locale.is_none_or(|locale| {
         let locale = locale.to_ascii_lowercase();

@@ -1,7 +1,7 @@
-//! The live view: a frame of text from what is known. Pure: the same state, size and style give the same text.
+//! The live view: draws a frame of text from a state. Pure: the same state, size and style give the same text.
 //!
-//! A frame never has a line that is wider than the terminal or more lines than it has rows: what does not fit is left
-//! out by importance, and the nodes come before what happened to them.
+//! No line of a frame is wider than the terminal, and a frame has no more lines than the terminal has rows. What does
+//! not fit is left out by importance; the nodes are more important than the events.
 
 mod header;
 mod nodes;
@@ -24,26 +24,26 @@ pub(crate) struct Size {
     pub(crate) rows: usize,
 }
 
-/// How a frame is written.
+/// The characters and colours of a frame.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
     pub(crate) glyphs: Glyphs,
     pub(crate) paint: Paint,
 }
 
-/// What does not change while the demo runs.
+/// Values that do not change while the demo runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Fixed {
-    /// How long it runs; until it is interrupted where nobody says.
+    /// How long it runs; `None` for until it is interrupted.
     pub(crate) lasting: Option<Duration>,
-    /// The file by which kubectl finds the cluster.
+    /// The path of the kubeconfig.
     pub(crate) kubeconfig: String,
 }
 
-/// Below this there is no room to say anything.
+/// A frame is drawn at least this wide.
 const COLUMNS_LEAST: usize = 20;
 
-/// The lines of a frame, each with what it takes to write it.
+/// The lines of a frame, as text with escape sequences.
 pub(crate) fn frame(
     state: &State,
     fixed: &Fixed,
@@ -72,8 +72,8 @@ pub(crate) fn rows(
     rows
 }
 
-/// What is under the table. The events get the larger part of the room; the newest placement is in the head already,
-/// so that more of them are shown only where there is much room.
+/// The part under the table. The events get most of the space. The head already shows the newest placement, so more
+/// placements are shown only if there is much space.
 fn below(state: &State, told: &[Line], left: usize) -> Vec<Row> {
     // The blank line and the title.
     if left < 3 {
@@ -95,7 +95,7 @@ fn below(state: &State, told: &[Line], left: usize) -> Vec<Row> {
 const ROOM_FOR_PLACEMENTS: usize = 11;
 
 impl Placement {
-    /// In one line, with its reason.
+    /// The placement in one line, with its reason.
     fn row(&self) -> Row {
         let mut row = Row::of(if self.performance { Ink::Performance } else { Ink::Plain }, &self.pod);
         row.add(Ink::Plain, &format!(" on {}: {}", self.node, self.why));

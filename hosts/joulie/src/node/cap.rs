@@ -1,4 +1,4 @@
-//! `joulie node cap`: brings caps into force, says what was read back, and with `--for` holds them for a time.
+//! `joulie node cap`: sets caps, reports what was read back, and with `--for` holds them for a time.
 //!
 //! ```text
 //! ask ──verdict──▶ no --for: the caps stay, and the command ends; but not while the closed loop holds one
@@ -16,9 +16,9 @@ use node_kit::{Desire, DeviceReport, NodeAccess, NodeReport};
 use power_hal::Clock;
 use power_units::{Micros, Role, Watts};
 
-/// A limit is read back within milliseconds, and one that is refused is tried again within seconds.
+/// A limit is read back within milliseconds; a refused write is repeated within seconds.
 const LIMITS_WITHIN: Micros = Micros::new(5_000_000);
-/// The closed loop goes step by step.
+/// The closed loop approaches the cap in steps.
 const LOOP_WITHIN: Micros = Micros::new(60_000_000);
 
 pub(super) fn cap(desk: &mut Desk, args: &CapArgs) -> Result<Ending, Refusal> {
@@ -36,7 +36,7 @@ pub(super) fn cap(desk: &mut Desk, args: &CapArgs) -> Result<Ending, Refusal> {
     let stand = verdicts.iter().all(|one| one.stands == Stands::InForce);
     let usable = |one: &Verdict| matches!(one.stands, Stands::InForce | Stands::Above) || one.by_loop;
     if !verdicts.iter().any(usable) {
-        desk.out.line("nothing of what was asked can be held here");
+        desk.out.line("none of the requested caps can be held on this machine");
         return Ok(put_back(desk, hold, &caps).or_else(Ending::NotDone));
     }
     match lasting {
@@ -50,7 +50,7 @@ pub(super) fn cap(desk: &mut Desk, args: &CapArgs) -> Result<Ending, Refusal> {
 }
 
 impl Ending {
-    /// The other, where this is a success.
+    /// The other outcome, if this one is a success.
     fn or_else(self, other: Self) -> Self {
         if self == Self::Done { other } else { self }
     }
@@ -66,7 +66,7 @@ const fn which(caps: &Caps) -> Which {
     Which { cpu: caps.package.is_some(), gpu: caps.gpu.is_some() }
 }
 
-/// Waits until it is known what came of the caps; nothing if a signal came first.
+/// Waits until the outcome of the caps is known; `None` if a signal came first.
 fn settle(desk: &mut Desk, hold: &Hold, caps: &Caps) -> Option<Vec<Verdict>> {
     let begun = hold.time.now();
     let mut said_loop = false;
@@ -93,7 +93,7 @@ fn settle(desk: &mut Desk, hold: &Hold, caps: &Caps) -> Option<Vec<Verdict>> {
     }
 }
 
-/// Why the frequencies have to do what a power limit would.
+/// Why frequencies are lowered instead of a power limit.
 fn why_loop(report: &NodeReport) -> Vec<String> {
     let limited = report
         .packages
@@ -111,7 +111,8 @@ fn why_loop(report: &NodeReport) -> Vec<String> {
     lines
 }
 
-/// The verdicts, and below them what was read back of each device. What a loop holds has no limit to be read back.
+/// Prints the verdicts, and below them what was read back of each device. A cap that the loop holds has no limit to
+/// read back.
 fn say(desk: &mut Desk, report: &NodeReport, caps: &Caps, verdicts: &[Verdict]) {
     for one in verdicts {
         desk.out.line(&one.text);
@@ -135,14 +136,14 @@ fn row(device: &DeviceReport, by_loop: bool) -> Vec<String> {
     row
 }
 
-/// Ends, and leaves the caps in force.
+/// Ends the loop, and leaves the caps in force.
 fn leave(desk: &mut Desk, hold: Hold) {
     let flags = desk.site.flags();
     let _closed = hold.end();
     desk.out.line(format!("the caps stay; `joulie node restore{flags}` puts back what was in force before"));
 }
 
-/// The closed loop holds a cap only while it runs.
+/// Keeps running, because the closed loop holds a cap only while it runs.
 fn stay(desk: &mut Desk, hold: Hold, caps: &Caps, stand: bool) -> Ending {
     desk.out
         .line("a closed loop holds this cap only while it runs, so this command stays; end it with Ctrl-C");
@@ -163,7 +164,8 @@ fn hold_for(desk: &mut Desk, hold: Hold, caps: &Caps, span: Span, stand: bool) -
     if stand || stood { ending } else { ending.or_else(Ending::NotDone) }
 }
 
-/// Waits for the end of the time or a signal, and says when a cap is lost or regained. True if all stand at the end.
+/// Waits for the end of the time or a signal, and reports when a cap is lost or regained. Returns whether all caps
+/// were held at the end.
 fn watch(desk: &mut Desk, hold: &Hold, caps: &Caps, lasting: Option<Micros>, stand: bool) -> bool {
     let begun = hold.time.now();
     let mut stood = stand;
@@ -185,7 +187,7 @@ fn watch(desk: &mut Desk, hold: &Hold, caps: &Caps, lasting: Option<Micros>, sta
         }
         stood = lost.is_none();
         if hold.has_failed() {
-            desk.out.line("the control loop has ended by itself; limits are as they are");
+            desk.out.line("the control loop has ended unexpectedly; the limits stay as they are");
             return false;
         }
         let over = |span| hold.time.now().since(begun).is_some_and(|passed| passed >= span);
@@ -201,11 +203,11 @@ fn put_back(desk: &mut Desk, hold: Hold, caps: &Caps) -> Ending {
     finish(desk, hold, &restored)
 }
 
-/// Says what was put back and what was not, by a last look at the hardware.
+/// Reads the hardware once more, and reports what was put back and what was not.
 pub(super) fn finish(desk: &mut Desk, hold: Hold, restored: &Restored) -> Ending {
     let flags = desk.site.flags();
     if restored.interrupted {
-        // The node is not closed in order: whoever interrupts twice wants the process to be gone.
+        // The node is not closed in order: a second interrupt means that the process must end at once.
         desk.out.line(format!(
             "ended at once: {} limits are still ours; `joulie node restore{flags}` puts them back",
             restored.left.len()
@@ -243,8 +245,8 @@ fn back(report: &NodeReport, restored: &Restored) -> Vec<String> {
             let beyond = |limit: &Watts| max.is_some_and(|max| *limit > max.to_watts(Role::Limit));
             let limit = match device.limit {
                 None => "its original limit again".to_owned(),
-                // What was switched off is so by its values: one switch is for both limits of a package, and writing it
-                // off would take the vendor's short-term limit away.
+                // Limits that were originally off are back by their values only. One switch controls both limits of a
+                // package, so switching off would also disable the vendor's short-term limit.
                 Some(limit) if beyond(&limit) => {
                     format!(
                         "no limit again; its limits stay switched on, at {} and above",

@@ -11,12 +11,12 @@ use power_units::{Micros, Stamp};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Between two looks at the report.
+/// The interval of looking at the report.
 pub(super) const TICK: Duration = Duration::from_millis(50);
-/// How long originals may take to be back: a driver that hangs may come back, and one that refuses is tried again.
+/// How long putting back the originals may take: a driver that hangs may recover, and a refused write is repeated.
 const RESTORED_WITHIN: Micros = Micros::new(10_000_000);
 
-/// A control loop that runs.
+/// A running control loop.
 #[derive(Debug)]
 pub(super) struct Hold {
     pub(super) handle: NodeHandle,
@@ -25,23 +25,23 @@ pub(super) struct Hold {
     thread: JoinHandle<OpenNode>,
 }
 
-/// Of which devices limits are to be put back.
+/// The devices whose limits are put back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Which {
     pub(super) cpu: bool,
     pub(super) gpu: bool,
 }
 
-/// What became of putting originals back.
+/// The result of putting back the originals.
 #[derive(Debug)]
 pub(super) struct Restored {
-    /// What the journal held before.
+    /// The entries of the journal before.
     pub(super) before: Vec<JournalEntry>,
-    /// What it still holds of that.
+    /// The entries that are still in the journal.
     pub(super) left: Vec<JournalEntry>,
-    /// Originals are back, but the journal could not be told.
+    /// The originals are back, but the journal could not be written.
     pub(super) behind: bool,
-    /// A signal came meanwhile.
+    /// A signal arrived meanwhile.
     pub(super) interrupted: bool,
 }
 
@@ -66,7 +66,7 @@ impl Which {
 }
 
 impl Hold {
-    /// Opens the node as its writer or as somebody who looks, and lets its loop run.
+    /// Opens the node as its writer or for reading, and starts its control loop.
     pub(super) fn begin(desk: &Desk, access: NodeAccess) -> Result<Self, Refusal> {
         let mut node = desk.site.open(access, &desk.interrupts)?;
         let (handle, journal) = (node.handle(), node.journal().clone());
@@ -80,12 +80,12 @@ impl Hold {
         Ok(Self { handle, journal, time: desk.site.time.clone(), thread: thread.map_err(failed)? })
     }
 
-    /// Whether the loop ended by itself, which it never should.
+    /// Whether the loop ended without a request, which is always an error.
     pub(super) fn has_failed(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Waits until the report is of a period that began after this call: what is read back then is true now.
+    /// Waits for a report of a period that began after this call, so that its read-back is current.
     pub(super) fn fresh_report(&self, desk: &Desk) -> NodeReport {
         let begun = self.handle.report().counts.periods;
         let until = self.time.now() + desk.site.period + desk.site.period + Micros::new(1_000_000);
@@ -100,7 +100,7 @@ impl Hold {
         }
     }
 
-    /// Puts originals back, and says what came of it.
+    /// Puts the originals back, and returns the result.
     pub(super) fn put_back(&self, desk: &Desk, which: Which) -> Restored {
         let before = which.of(&self.journal);
         let mut restored = Restored { before, left: Vec::new(), behind: false, interrupted: false };
@@ -123,7 +123,7 @@ impl Hold {
         }
     }
 
-    /// Ends the loop. Limits stay as they are. Nothing where the loop has failed.
+    /// Ends the loop and leaves the limits as they are. `None` if the loop has failed.
     pub(super) fn end(self) -> Option<OpenNode> {
         self.handle.stop();
         self.thread.join().ok()
@@ -135,7 +135,7 @@ impl Restored {
         self.left.is_empty() && !self.behind
     }
 
-    /// What is left, and why.
+    /// The originals that are not back, with the reasons.
     pub(super) fn left_lines(&self, report: &NodeReport) -> Vec<String> {
         let mut lines: Vec<String> = self
             .left
@@ -145,7 +145,7 @@ impl Restored {
                 let why = match backend.map(|backend| (&backend.standing, &backend.last_trouble, backend)) {
                     None => "its backend is not in use; see --registers".to_owned(),
                     Some((BackendState::Ready, Some(trouble), _)) => trouble.to_string(),
-                    Some((BackendState::Ready, None, _)) => "its hardware is not there".to_owned(),
+                    Some((BackendState::Ready, None, _)) => "its hardware is missing".to_owned(),
                     Some((BackendState::Opening | BackendState::Failed(_), _, backend)) => standing(backend),
                 };
                 format!("  {} ({}): {why}", entry.domain, entry.backend.label())

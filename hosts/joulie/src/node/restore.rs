@@ -1,4 +1,4 @@
-//! `joulie node restore`: puts back everything that the journal holds, and says what is left and why.
+//! `joulie node restore`: puts back all originals in the journal, and reports those that are not back and why.
 
 use super::hold::{Hold, Which};
 use super::{Desk, Ending, Refusal, cap, show};

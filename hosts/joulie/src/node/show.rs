@@ -1,5 +1,5 @@
-//! `joulie node show`: what this machine's hardware can be told, what is in force, and who writes to it. It writes
-//! nothing.
+//! `joulie node show`: the ranges of this machine's hardware, the limits in force, and which process writes to it. It
+//! writes nothing.
 
 mod document;
 
@@ -12,7 +12,7 @@ use power_units::Watts;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Between two looks at an energy counter, for a power that means something.
+/// The time between two readings of an energy counter, long enough for a meaningful power.
 const BETWEEN_SAMPLES: Duration = Duration::from_secs(1);
 
 pub(super) fn show(desk: &mut Desk, json: bool) -> Result<Ending, Refusal> {
@@ -88,8 +88,8 @@ fn limit(device: &Device) -> String {
         Fact::Unknown(why) => format!(", whose is unknown ({why})"),
     };
     let beyond = |limit: &Watts| matches!(device.max, Fact::Is(max) if *limit > max);
-    // A zone that is switched off reads as one that permits all that its register can say, and so does one whose register
-    // the firmware has locked with its limit in force.
+    // A zone that is switched off reads as the largest value of its register. A zone whose register the firmware has
+    // locked with its limit in force reads the same.
     let note = |limit: &Watts| if beyond(limit) { " (switched off, or locked by the firmware)" } else { "" };
     device.limit.say(|limit| format!("{}{}{whose}", words::watts(*limit), note(limit)))
 }
@@ -147,14 +147,14 @@ fn writers(view: &View) -> Vec<String> {
     lines
 }
 
-/// What the journal says of an earlier boot.
+/// A line about the journal's entries from an earlier boot.
 pub(super) fn void(count: usize) -> String {
     format!(
         "  {count} originals of an earlier boot are void: after a reboot the firmware's own limits are in force"
     )
 }
 
-/// The originals, one a line; frequency policies are counted, as there are hundreds of them.
+/// The originals, one per line. Frequency policies are only counted, because there are hundreds of them.
 pub(super) fn entries(all: &[JournalEntry]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut policies: BTreeMap<String, usize> = BTreeMap::new();

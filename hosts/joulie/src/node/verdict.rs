@@ -1,4 +1,4 @@
-//! What came of the caps that were asked for, as far as it was read back or measured, for a person.
+//! The outcome of the requested caps, as it was read back or measured, in words for people.
 
 use super::words;
 use crate::args::Caps;
@@ -7,34 +7,34 @@ use joulie_core::node::energy::MeterReading;
 use node_kit::NodeReport;
 use power_units::{Percent, Ratio, Role, Watts};
 
-/// What can be said of one kind of device.
+/// The verdict on one kind of device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) stands: Stands,
-    /// Whether the closed loop holds it, which ends with this process.
+    /// Whether the closed loop holds the cap, which ends with this process.
     pub(super) by_loop: bool,
     pub(super) text: String,
 }
 
-/// Whether what was asked is in force.
+/// Whether the requested cap is in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stands {
-    /// It is on its way.
+    /// Not known yet.
     Waiting,
-    /// It was read back, or is measured, and is no more than was asked.
+    /// It was read back or is measured, and is not above the request.
     InForce,
-    /// Something else is in force, which permits more.
+    /// A higher limit is in force.
     Above,
-    /// It was refused, and is tried again.
+    /// It was refused, and is repeated.
     Failing,
-    /// It cannot be.
+    /// It is not possible.
     Blocked,
 }
 
-/// A loop that holds the mean is above its cap now and then; beyond this it is not holding.
+/// A loop that controls the mean exceeds its cap now and then; above this tolerance it does not hold the cap.
 const LOOP_TOLERANCE: Percent = Percent::from_int(103);
 
-/// The verdicts on what was asked, packages first.
+/// The verdicts on the requested caps, packages first.
 pub(super) fn of(report: &NodeReport, caps: &Caps) -> Vec<Verdict> {
     let packages = caps.package.map(|_| of_packages(report));
     let gpus = caps.gpu.map(|_| of_gpus(report));
@@ -77,7 +77,7 @@ fn of_gpus(report: &NodeReport) -> Verdict {
 fn of_limits(what: &str, outcome: Outcome, count: usize) -> Verdict {
     match outcome {
         Outcome::NoIntent | Outcome::Pending | Outcome::Throttled(_) => {
-            verdict(Stands::Waiting, format!("{what}: the order is on its way"))
+            verdict(Stands::Waiting, format!("{what}: the write is pending"))
         }
         Outcome::Cap(CapResult::Applied { effective }) => verdict(
             Stands::InForce,
@@ -99,7 +99,7 @@ fn of_limits(what: &str, outcome: Outcome, count: usize) -> Verdict {
     }
 }
 
-/// The loop's own word is not enough: what it holds is what is measured.
+/// The loop's own report is not sufficient: the measured power decides.
 fn of_loop(report: &NodeReport, cap: Option<Watts>) -> Verdict {
     let Some(cap) = cap else { return verdict(Stands::Waiting, "packages: the closed loop has no cap yet") };
     let most = cap.scale(LOOP_TOLERANCE.to_ratio(Role::Nearest), Role::Limit);
@@ -113,15 +113,18 @@ fn of_loop(report: &NodeReport, cap: Option<Watts>) -> Verdict {
         ),
         Some(MeterReading::Fresh { watts, .. }) => verdict(
             Stands::Above,
-            format!("packages: {how} is not there yet: {} are drawn of {cap} together", words::watts(watts)),
+            format!(
+                "packages: {how} has not reached the cap yet: {} are drawn of {cap} together",
+                words::watts(watts)
+            ),
         ),
         Some(reading) => verdict(
             Stands::Failing,
             format!(
-                "packages: {how} is blind: the power is {}",
+                "packages: {how} has no reading: the power is {}",
                 words::power(reading).say(|_| String::new())
             ),
         ),
-        None => verdict(Stands::Waiting, format!("packages: {how} begins")),
+        None => verdict(Stands::Waiting, format!("packages: {how} is starting")),
     }
 }

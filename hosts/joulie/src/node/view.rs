@@ -1,5 +1,4 @@
-//! What is known of a node, taken apart for people and for programs alike: every value is known, known not to be there,
-//! or unknown with a reason.
+//! The data of a node for text and JSON output: every value is known, absent, or unknown with a reason.
 
 use super::Site;
 use super::words::{Fact, power, standing};
@@ -9,20 +8,20 @@ use node_kit::{
 };
 use power_units::{KiloHertz, Micros, Role, Watts};
 
-/// A node as it was seen.
+/// The data of a node at one moment.
 #[derive(Debug)]
 pub(super) struct View {
     pub(super) machine: String,
     pub(super) packages: Vec<Device>,
     pub(super) gpus: Vec<Device>,
     pub(super) policies: Policies,
-    /// Whether a closed loop over the frequencies could hold a cap here, or why not.
+    /// Whether a closed loop over the frequencies could hold a cap on this node, or why not.
     pub(super) fallback: Result<(), &'static str>,
     /// All packages together.
     pub(super) power: Fact<(Watts, Micros)>,
     pub(super) backends: Vec<Backend>,
     pub(super) journal: Result<Originals, String>,
-    /// Who holds the writer's lock, if anybody does.
+    /// The process that holds the writer's lock, if any.
     pub(super) writer: Result<Option<String>, String>,
 }
 
@@ -34,7 +33,7 @@ pub(super) struct Device {
     pub(super) min: Fact<Watts>,
     pub(super) max: Fact<Watts>,
     pub(super) limit: Fact<Watts>,
-    /// Whether the limit is ours.
+    /// Whether Joulie has set the limit.
     pub(super) ours: Fact<bool>,
     pub(super) power: Fact<(Watts, Micros)>,
 }
@@ -43,13 +42,13 @@ pub(super) struct Device {
 #[derive(Debug)]
 pub(super) struct Policies {
     pub(super) count: usize,
-    /// The lowest and the highest limit that any of them takes.
+    /// The lowest and the highest limit that any of them accepts.
     pub(super) range: Fact<(KiloHertz, KiloHertz)>,
     /// The lowest and the highest limit in force.
     pub(super) limits: Fact<(KiloHertz, KiloHertz)>,
 }
 
-/// A way to reach hardware.
+/// A backend and its state.
 #[derive(Debug)]
 pub(super) struct Backend {
     pub(super) name: &'static str,
@@ -58,11 +57,11 @@ pub(super) struct Backend {
     pub(super) complaints: Vec<String>,
 }
 
-/// What the journal holds.
+/// The content of the journal.
 #[derive(Debug)]
 pub(super) struct Originals {
     pub(super) entries: Vec<JournalEntry>,
-    /// How many entries of an earlier boot there are; firmware has its own limits again after a reboot.
+    /// The number of entries from an earlier boot; after a reboot the firmware's own limits are in force again.
     pub(super) void: usize,
 }
 
@@ -132,7 +131,8 @@ impl Device {
         Self {
             key: device.key.as_str().to_owned(),
             backend: device.backend.map_or(Fact::None, |kind| Fact::Is(kind.label())),
-            // As in the laws, the lowest limit rounds up and the highest down: both are inside the range.
+            // As in the control laws, the lowest limit is rounded up and the highest down, so that both are in the
+            // range.
             min: part(power_hal::Limit::min, Role::Demand),
             max: part(power_hal::Limit::max, Role::Limit),
             limit: in_force,
@@ -142,7 +142,7 @@ impl Device {
     }
 }
 
-/// Why nothing is known that a backend should have read.
+/// Why there is no value that a backend should have read.
 pub(super) fn unread(from: Option<&BackendReport>) -> String {
     match from.map(|backend| (&backend.standing, &backend.last_trouble)) {
         Some((BackendState::Failed(trouble), _) | (_, Some(trouble))) => trouble.to_string(),

@@ -1,4 +1,4 @@
-//! `joulie node watch`: the power as it is, with a small plot. It writes nothing to the hardware.
+//! `joulie node watch`: shows the current power with a small plot. It writes nothing to the hardware.
 
 use super::hold::{Hold, TICK};
 use super::words::{self, Fact};
@@ -10,17 +10,17 @@ use power_hal::Clock;
 use power_units::{Micros, Ratio, Role, Watts};
 use std::collections::VecDeque;
 
-/// So many values are in a plot.
+/// The number of values in a plot.
 const COLUMNS: usize = 60;
 const REFRESH: Micros = Micros::new(1_000_000);
 const SECOND_SAMPLE: Micros = Micros::new(300_000);
-/// Below one part of eight there is still something, which is not nothing.
+/// The lowest bar is not empty: a value below an eighth is still more than zero.
 const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 const NOTHING_KNOWN: char = '?';
-/// A limit holds the mean over its own window; beyond this it is not holding.
+/// A limit controls the mean over its own window; above this tolerance it is not held.
 const TOLERANCE: Ratio = Ratio::from_bits((1 << 32) + (1 << 32) / 33);
 
-/// What one row plots.
+/// The values of one row.
 struct Row {
     name: String,
     values: VecDeque<Option<Watts>>,
@@ -31,7 +31,7 @@ struct Row {
 pub(super) fn watch(desk: &mut Desk, lasting: Option<Span>) -> Result<Ending, Refusal> {
     let hold = Hold::begin(desk, NodeAccess::Look)?;
     let (begun, mut rows, mut drawn) = (hold.time.now(), Vec::new(), 0);
-    // A counter tells nothing before its second sample, which comes a period after the first.
+    // A counter has no power before its second sample, which follows one period after the first.
     let mut due = begun + desk.site.period + SECOND_SAMPLE;
     loop {
         let now = hold.time.now();
@@ -55,7 +55,7 @@ pub(super) fn watch(desk: &mut Desk, lasting: Option<Span>) -> Result<Ending, Re
         if hold.has_failed() {
             return Err(Refusal::new(
                 Ending::NotDone,
-                "the loop that reads the hardware has ended by itself",
+                "the loop that reads the hardware has ended unexpectedly",
             ));
         }
     }
@@ -69,7 +69,7 @@ fn writer(desk: &Desk) -> String {
     }
 }
 
-/// Takes the newest values in. A device that comes gets a row; one that goes has unknown values.
+/// Adds the newest values. A new device gets a row; a removed one gets unknown values.
 fn follow(rows: &mut Vec<Row>, report: &NodeReport) {
     let mut seen = Vec::new();
     for device in report.packages.iter().chain(&report.gpus) {
@@ -124,7 +124,7 @@ impl Row {
         self.values.push_back(value);
     }
 
-    /// The values as bars between nothing and the most that was seen or is permitted.
+    /// The values as bars between zero and the highest value or limit.
     fn bars(&self) -> String {
         let seen = self.values.iter().flatten().max().copied();
         let top = seen.max(self.limit).unwrap_or(Watts::ZERO);
@@ -134,12 +134,12 @@ impl Row {
 
 fn bar(watts: Watts, top: Watts) -> char {
     let part = watts.or_zero().ratio_to(top, Role::Nearest).unwrap_or(Ratio::ZERO);
-    // Eighths, rounded down, so that only the top itself is a full bar.
+    // Rounded down, so that only the highest value gets a full bar.
     let eighth = usize::try_from((part.to_bits() * 7) >> 32).unwrap_or(0);
     BARS.get(eighth).copied().unwrap_or('█')
 }
 
-/// Draws over what was drawn before, and says how many lines that were.
+/// Draws over the previous output, and returns the number of lines.
 fn draw(desk: &mut Desk, rows: &[Row], writer: &str, before: usize) -> usize {
     let cells: Vec<Vec<String>> = rows
         .iter()
@@ -150,7 +150,7 @@ fn draw(desk: &mut Desk, rows: &[Row], writer: &str, before: usize) -> usize {
         .collect();
     let mut lines = words::table(&cells);
     lines.push(format!("  {writer}; Ctrl-C ends"));
-    // Up, and each line cleared to its end; a line that is gone is cleared with all below.
+    // Moves up and clears each line to its end, then clears everything below.
     let mut text = if before > 0 { format!("\x1b[{before}A") } else { String::new() };
     for line in &lines {
         text.push_str(line);

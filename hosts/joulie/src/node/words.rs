@@ -1,11 +1,11 @@
-//! Quantities and facts in the words of the output.
+//! Formats quantities and facts for the output.
 
 use joulie_core::node::energy::{Gap, MeterReading, Oddity};
 use node_kit::{BackendReport, BackendState};
 use power_hal::ErrorKind;
 use power_units::{KiloHertz, Micros, Role, Watts};
 
-/// Something that is known, that is known not to be there, or that is not known.
+/// A value that is known, absent, or unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Fact<T> {
     Is(T),
@@ -15,7 +15,7 @@ pub(super) enum Fact<T> {
 }
 
 impl<T> Fact<T> {
-    /// In words; what is unknown says why.
+    /// The value in words; an unknown one with its reason.
     pub(super) fn say(&self, known: impl Fn(&T) -> String) -> String {
         match self {
             Self::Is(value) => known(value),
@@ -25,7 +25,7 @@ impl<T> Fact<T> {
     }
 }
 
-/// To a tenth of a watt, and without it where it is zero.
+/// To a tenth of a watt; a zero after the point is left out.
 pub(super) fn watts(watts: Watts) -> String {
     let text = format!("{watts:.1}");
     format!("{} W", text.strip_suffix(".0").unwrap_or(&text))
@@ -36,13 +36,13 @@ pub(super) fn frequency(frequency: KiloHertz) -> String {
     format!("{}.{:02} GHz", mega / 1000, mega % 1000 / 10)
 }
 
-/// A span with a tenth of a second.
+/// A duration in tenths of a second.
 pub(super) fn seconds(span: Micros) -> String {
     let tenths = span.get().saturating_add(50_000) / 100_000;
     format!("{}.{} s", tenths / 10, tenths % 10)
 }
 
-/// What a meter tells, in two parts: the watts and over how long they are the mean.
+/// The reading of a meter: the power, and the time over which it is the mean.
 pub(super) fn power(reading: MeterReading) -> Fact<(Watts, Micros)> {
     match reading {
         MeterReading::Fresh { watts, over } => Fact::Is((watts, over)),
@@ -59,7 +59,7 @@ const fn gap_in_words(gap: Gap) -> &'static str {
         Gap::Unread => "the meter could not be read",
         Gap::FirstSample => "there is only one sample of the counter yet",
         Gap::TooSoon => "the counter does not move that fast",
-        Gap::WrapsUnknowable => "nobody can tell how often the counter wrapped",
+        Gap::WrapsUnknowable => "it is unknown how often the counter wrapped",
     }
 }
 
@@ -74,7 +74,7 @@ const fn oddity_in_words(oddity: Oddity) -> &'static str {
     }
 }
 
-/// How a backend stands.
+/// The state of a backend in words.
 pub(super) fn standing(backend: &BackendReport) -> String {
     match &backend.standing {
         BackendState::Opening => "does not answer yet".to_owned(),
@@ -91,7 +91,7 @@ pub(super) fn standing(backend: &BackendReport) -> String {
     }
 }
 
-/// Columns as wide as their widest cell, two spaces apart.
+/// Aligns columns to their widest cell, two spaces apart.
 pub(super) fn table(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |at: usize| {

@@ -1,4 +1,4 @@
-//! The commands of `joulie` and their flags, as its parser knows them.
+//! The commands of `joulie` and their flags, from its parser.
 
 use super::markdown::{Page, code};
 use super::statuses;

@@ -1,4 +1,4 @@
-//! A page of Markdown: heads, paragraphs and tables.
+//! Writes a page of Markdown: headings, paragraphs and tables.
 
 /// A page that is being written.
 pub(super) struct Page(String);
@@ -34,12 +34,12 @@ impl Page {
     }
 }
 
-/// As it is written in a command or an object.
+/// Text in the code style, as in a command or an object.
 pub(super) fn code(text: &str) -> String {
     format!("`{text}`")
 }
 
-/// A bar ends a cell, and what looks like a tag is no text.
+/// Escape a vertical bar, which ends a cell, and `<`, which begins a tag.
 fn escaped(cell: &str) -> String {
     cell.replace('|', "\\|").replace('<', "&lt;").replace('\n', " ")
 }

@@ -7,7 +7,7 @@ use rig::machine::VirtualAttribute;
 const FULL: &str = "250000000\n";
 const CAPPED: &str = "120000000\n";
 
-/// Package 0 takes no limit any more.
+/// Makes package 0 refuse every limit.
 fn refuse_writes(room: &TestMachine) {
     room.machine.lock().faults().add(Fault {
         on: VirtualAttribute::PowerLimit(0, 0),
@@ -57,7 +57,7 @@ fn a_cap_above_the_range_is_clamped_and_both_values_are_said() {
 fn a_cap_below_the_range_permits_more_than_was_asked_and_that_is_no_success() {
     let Some(room) = TestMachine::profile("mi300x") else { return };
     let said = room.run(&["cap", "--gpu", "1W"]).ended(1);
-    // The least that this GPU takes is 350 W.
+    // The lowest cap of this GPU is 350 W.
     assert!(said.contains("clamped, 1 W were asked for 1 together and 350 W are in force"), "{said}");
     room.run(&["restore"]).ended(0);
 }
@@ -204,7 +204,7 @@ fn originals_of_an_earlier_boot_are_void_and_that_is_said() {
         let said = room.run(words).ended(0);
         assert!(said.contains("2 originals of an earlier boot are void"), "{said}");
     }
-    // What was in force before that boot is not what is to be put back in this one.
+    // The originals of the earlier boot must not be put back in this one.
     assert_eq!(room.limit(0), CAPPED);
 }
 
@@ -230,7 +230,7 @@ fn registers_are_written_through_msru_by_whoever_asks_for_it() {
         room.machine.lock().change(|zones, _, _| limit = zones[0].zone.power_limit_uw(0));
         limit
     };
-    // It knows the machine's own registers only, so it is never given another root.
+    // msru accesses only the machine's own registers, so it cannot be used with another root.
     let refused = room.run(&["cap", "--package", "120W", "--registers", "msru"]);
     assert_eq!(refused.code, Some(2), "{refused:?}");
     assert!(refused.err.contains("msru"), "{refused:?}");
@@ -256,7 +256,7 @@ fn gpus_of_intel_are_shown_capped_and_restored() {
     assert_eq!(caps(), [400; 3]);
     let shown = room.run(&["show"]).ended(0);
     assert!(shown.contains("gpu-0000:4f:00.0 (intel) is ours; before it was 600 W"), "{shown}");
-    // The largest limit of the one behind a mailbox is not the cap.
+    // The largest limit of the package behind a mailbox is not the cap.
     assert!(!shown.contains("up to 400 W"), "{shown}");
     room.run(&["cap", "--gpu", "75%"]).ended(0);
     assert_eq!(caps(), [450; 3]);

@@ -1,4 +1,4 @@
-//! The whole demo as a process of its own, looked at through its API and its output.
+//! The whole demo as a separate process, tested through its API and its output.
 
 use kube::api::{Api, DynamicObject, ListParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -12,13 +12,13 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// A demo that runs.
+/// A running demo.
 struct Demo {
     child: Child,
     kubeconfig: PathBuf,
 }
 
-/// A file that no other test has.
+/// A unique file.
 fn fresh(name: &str) -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::SeqCst);
@@ -43,10 +43,10 @@ impl Demo {
         Self { child, kubeconfig }
     }
 
-    /// A client as kubectl would be one.
+    /// A client like kubectl's.
     async fn client(&self) -> Client {
         for _ in 0..200 {
-            // The file is there, empty, before the API listens.
+            // The file exists, empty, before the API listens.
             if let Ok(file) = Kubeconfig::read_from(&self.kubeconfig)
                 && let Ok(config) = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await
             {
@@ -84,14 +84,14 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// What somebody with kubectl sees while a demo runs.
+/// What a kubectl user sees while a demo runs.
 #[derive(Default)]
 struct Seen {
     performance_pods: BTreeSet<String>,
     ended: BTreeSet<String>,
-    /// How each pod stood at the last look.
+    /// The phase of each pod at the last look.
     phases: BTreeMap<String, String>,
-    /// Pods that did not end well: they failed, or are gone without having ended.
+    /// Pods that failed, or were removed before they had ended.
     lost: BTreeSet<String>,
     misplaced: Vec<String>,
     capped: BTreeSet<String>,
@@ -99,7 +99,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Looks until the API is gone.
+    /// Polls until the API is gone.
     async fn look(client: &Client) -> Self {
         let (mut seen, mut eco_since) = (Self::default(), BTreeMap::new());
         let mut bound = BTreeSet::new();
@@ -119,7 +119,7 @@ impl Seen {
             seen.stand(&pods);
             for pod in pods {
                 seen.pod(&pod, &mut bound, |node| {
-                    // Lists are not taken at one instant: a label of this moment may be younger than the binding.
+                    // Lists are not taken at one instant: the label may have changed after the binding.
                     eco_since.get(node).is_some_and(|since| since.elapsed().unwrap() > Duration::from_secs(2))
                 });
             }
@@ -140,7 +140,7 @@ impl Seen {
         }
     }
 
-    /// Who failed since the last look, and who is gone. An API that is gone lists nobody.
+    /// Finds the pods that failed or were removed since the last look. An API that is gone lists no pods.
     fn stand(&mut self, pods: &[Value]) {
         if pods.is_empty() {
             return;
@@ -188,7 +188,7 @@ async fn a_run_places_every_performance_pod_well_and_caps_every_node() {
     assert!(!kubeconfig.exists(), "the kubeconfig names a server that is gone");
 }
 
-/// A pod that asks for more than any node has waits, and says why to whoever looks.
+/// A pod that requests more than any node has waits, and its status says why.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_that_fits_nowhere_is_told_so_in_its_status() {
     let demo = Demo::start(&["demo", "--for", "20s"]);

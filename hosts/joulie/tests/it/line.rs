@@ -1,4 +1,4 @@
-//! The command line: what is refused says what is accepted, and nothing is touched.
+//! The command line: an error names the accepted values, and nothing is written.
 
 use crate::test_machine::{bare, folder};
 

@@ -1,4 +1,4 @@
-//! `joulie` on virtual hardware: the built binary as a process of its own, on a machine that this process serves.
+//! `joulie` on virtual hardware: the built binary as a separate process, on a machine that this process provides.
 
 #[cfg(test)]
 mod cap;

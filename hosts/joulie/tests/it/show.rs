@@ -4,7 +4,8 @@ use crate::test_machine::TestMachine;
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-/// What each profile has, from `rig::profile`: its packages' backend, how many of them, and their limit in watts.
+/// The properties of each profile in `rig::profile`: the backend of its packages, their number, and their limit in
+/// watts.
 #[test]
 fn every_profile_is_shown_with_what_it_has() {
     let table: [(&str, usize, &str, f64, u64); 8] = [
@@ -68,7 +69,7 @@ fn the_document_has_the_fields_that_are_documented() {
     assert_eq!(names(&shown["policies"]), "count highest_limit_khz lowest_limit_khz max_khz min_khz unknown");
     assert_eq!(names(&shown["backends"][0]), "complaints domains name standing");
     assert_eq!(names(&shown["journal"]), "originals unknown void");
-    // This profile does not say how far its package goes: that is null with a reason, and never 0.
+    // This profile does not report the package's range: the value is null with a reason, and never 0.
     let package = &shown["packages"][0];
     assert!(package["max_watts"].is_null(), "{text}");
     assert!(package["unknown"]["max_watts"].is_string(), "{text}");

@@ -1,4 +1,4 @@
-//! A virtual machine, mounted, and the binary that is run on it.
+//! A mounted virtual machine, and the binary that runs on it.
 
 use rig::fuse::Mounted;
 use rig::machine::{RigMachine, RigTime, Shared};
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Generous, for a machine that is busy; nothing waits for it in a good run.
+/// Generous, for a busy machine; a successful run does not need it.
 const PATIENCE: Duration = Duration::from_secs(90);
 
 pub(crate) struct TestMachine {
@@ -16,7 +16,7 @@ pub(crate) struct TestMachine {
     folder: PathBuf,
 }
 
-/// What a command said, and how it ended.
+/// The output and the exit code of a command.
 #[derive(Debug)]
 pub(crate) struct Said {
     pub(crate) code: Option<i32>,
@@ -30,7 +30,7 @@ impl Said {
         Self { code: output.status.code(), out: text(output.stdout), err: text(output.stderr) }
     }
 
-    /// The output of a command that must have ended so.
+    /// The output of a command that must have this exit code.
     #[track_caller]
     pub(crate) fn ended(self, code: i32) -> String {
         assert_eq!(self.code, Some(code), "{self:#?}");
@@ -38,7 +38,7 @@ impl Said {
     }
 }
 
-/// A folder that no other test has.
+/// A unique folder.
 pub(crate) fn folder() -> PathBuf {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -48,12 +48,12 @@ pub(crate) fn folder() -> PathBuf {
 }
 
 impl TestMachine {
-    /// Nothing, and a word about it, where the kernel does not let us mount.
+    /// `None`, with a message, if mounting is not possible.
     pub(crate) fn profile(name: &str) -> Option<Self> {
         Self::of(name, |_| {})
     }
 
-    /// The same, with what `change` makes of the machine.
+    /// The same, after `change` has modified the machine.
     pub(crate) fn of(name: &str, change: impl FnOnce(&mut RigMachine)) -> Option<Self> {
         let machine = Shared::new(rig::profile::find(name).unwrap()(RigTime::Real(1.0)).unwrap());
         change(&mut machine.lock());
@@ -71,16 +71,17 @@ impl TestMachine {
         self.folder.join("root.joulie")
     }
 
-    /// `joulie node` with these words, on this machine.
+    /// `joulie node` with these arguments, on this machine.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = joulie(words);
         command.arg("--root").arg(self.folder.join("root"));
         command
     }
 
-    /// The same where the machine itself is this one, in a mount namespace; nothing, and a word, where there is none.
+    /// The same on the real paths, inside a mount namespace; `None`, with a message, if that is not possible.
     pub(crate) fn run_inside(&self, words: &[&str]) -> Option<Said> {
-        // Where a machine has no /dev/cpu to mount on, all of /dev is covered: the command opens nothing else there.
+        // On a machine without /dev/cpu as a mount point all of /dev is covered: the command opens nothing else
+        // there.
         const MOUNT: &str = r#"set -e
 mount --bind "$0/sys" /sys
 if [ -d /dev/cpu ]; then mount --bind "$0/dev/cpu" /dev/cpu; else mount --bind "$0/dev" /dev; fi
@@ -104,7 +105,7 @@ exec "$@""#;
         Said::of(self.command(words).output().unwrap())
     }
 
-    /// Starts it, and hands it over when it has said something that contains this.
+    /// Starts the command, and returns when its output contains this text.
     pub(crate) fn start(&self, words: &[&str], until: &str) -> Running {
         let log = self.folder.join("log");
         let file = std::fs::File::create(&log).unwrap();
@@ -118,7 +119,7 @@ exec "$@""#;
         std::fs::read_to_string(self.folder.join("root").join(path)).unwrap()
     }
 
-    /// The long-term limit of a package, as the register holds it.
+    /// The long-term limit of a package in the register.
     pub(crate) fn limit(&self, package: usize) -> String {
         let machine = self.machine.lock();
         let mut packages = machine.zones().iter().filter(|slot| slot.zone.name.starts_with("package-"));
@@ -135,7 +136,7 @@ impl Drop for TestMachine {
     }
 }
 
-/// A command that runs on; it does not outlive its test.
+/// A running command, which is ended with its test.
 pub(crate) struct Running {
     child: Child,
     log: PathBuf,
@@ -151,7 +152,7 @@ impl Running {
         assert!(Command::new("kill").args([&format!("-{name}"), &pid]).status().unwrap().success());
     }
 
-    /// Waits for its end; the code is none if a signal killed it.
+    /// Waits for its end. The code is `None` if a signal killed it.
     pub(crate) fn end(&mut self) -> Option<i32> {
         let mut status = None;
         wait(
@@ -171,14 +172,14 @@ impl Drop for Running {
     }
 }
 
-/// `joulie node` with these words.
+/// `joulie node` with these arguments.
 pub(crate) fn joulie(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_joulie"));
     command.arg("node").args(words).stdin(Stdio::null());
     command
 }
 
-/// Runs it where there is no virtual hardware.
+/// Runs the command without virtual hardware.
 pub(crate) fn bare(words: &[&str]) -> Said {
     Said::of(joulie(words).output().unwrap())
 }

@@ -18,7 +18,7 @@ fn ask(machine: &mut SimulatedMachine, body: &Value) -> (&'static str, Value) {
 
 #[test]
 fn every_action_is_answered_as_upstream_answers_it() {
-    // Facts: agent.md section 12, "Server side"; the ranges are those of the machines here.
+    // Facts: agent.md section 12, "Server side"; the ranges are those of the simulated machines.
     let rows = [
         (
             "xeon:1",

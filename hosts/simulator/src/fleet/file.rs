@@ -1,4 +1,4 @@
-//! A fleet as a file: JSON, read once at the start. A field that nobody knows is an error, because it is a typo.
+//! A fleet from a JSON file, which is read once at the start. An unknown field is an error, because it is a typo.
 
 use super::{Fleet, FleetError, GpuKind, NodeKind};
 use serde::Deserialize;
@@ -64,7 +64,7 @@ impl Fleet {
     /// ```
     ///
     /// # Errors
-    /// When the text is no such file, or the fleet cannot be.
+    /// If the text is not such a file, or the fleet is invalid.
     pub fn from_json(text: &str) -> Result<Self, FleetError> {
         let file: File = serde_json::from_str(text).map_err(|error| FleetError(error.to_string()))?;
         let kinds = file.kinds.into_iter().map(|kind| (kind.count, kind)).map(|(count, kind)| {

@@ -1,43 +1,43 @@
-//! One kind of node, by the models that it is made of.
+//! One kind of node, described by the models of its hardware.
 
 use super::{FleetError, refuse};
 use std::collections::BTreeMap;
 
-/// The kinds that need no file.
+/// The built-in kinds, which need no file.
 pub(super) const BUILT_IN: [&str; 4] = ["xeon", "epyc", "gpu", "amd-gpu"];
 
 /// A kind of node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeKind {
-    /// A part of the names of its nodes.
+    /// Its name, which is a part of the names of its nodes.
     pub name: String,
-    /// A processor of the catalogue.
+    /// The processor model in the catalogue.
     pub cpu_model: String,
     /// Packages, 1 to 8.
     pub sockets: u32,
-    /// Cores of a package; as the catalogue says where it is not given.
+    /// Cores of a package; `None` for the number in the catalogue.
     pub cores_per_socket: Option<u32>,
     /// Logical processors of a core, 1 to 8.
     pub threads_per_core: u32,
     /// Memory.
     pub memory_gib: u32,
-    /// Graphics processors, where there are any.
+    /// Graphics processors, if any.
     pub gpus: Option<GpuKind>,
-    /// Labels beside those that every simulated node has.
+    /// Labels in addition to those of every simulated node.
     pub labels: BTreeMap<String, String>,
 }
 
-/// The graphics processors of a kind of node, all alike.
+/// The graphics processors of a kind of node, which are all of one model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuKind {
-    /// A graphics processor of the catalogue.
+    /// The model in the catalogue.
     pub model: String,
     /// How many, 1 to 16.
     pub count: u32,
 }
 
 impl NodeKind {
-    /// A kind that is built in, by its name.
+    /// A built-in kind by its name.
     #[must_use]
     pub fn built_in(name: &str) -> Option<Self> {
         let (cpu_model, memory_gib, gpus) = match name {

@@ -1,10 +1,10 @@
-//! `GET /state/{node}`: the truth about a node, for people and tests, whatever its telemetry shows.
+//! `GET /state/{node}`: the true state of a node, for people and tests, whatever its telemetry reports.
 
 use crate::telemetry::TelemetryResponse;
 use crate::world::SimulatedState;
 use serde_json::{Value, json};
 
-/// Everything about a node.
+/// The whole state of a node.
 pub(super) fn of(state: &mut SimulatedState) -> Value {
     let truth = TelemetryResponse::of(&mut state.machine, &state.last, state.last.at);
     let machine = &state.machine;

@@ -1,4 +1,4 @@
-//! One pass: the machines are brought in line with the pods, and what is to be written is found.
+//! One pass: brings the machines in line with the pods, and finds the writes that are due.
 
 use super::{Due, Kubelet};
 use crate::machine::{PodId, Running, SimulatedMachine};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 type ByNode = BTreeMap<String, Vec<(ObjectKey, Arc<BoundPod>)>>;
 
 impl Kubelet {
-    /// Looks at every pod.
+    /// Handles every pod, and returns the writes that are due.
     pub(super) fn pass(&mut self) -> Vec<Due> {
         let by_node = self.by_node();
         let now = self.now();
@@ -20,14 +20,14 @@ impl Kubelet {
         let mut here = BTreeSet::new();
         let mut busy = BTreeSet::new();
         let world = self.world.clone();
-        // A node that had pods in the last pass may have to be told that they are gone.
+        // Nodes that had pods in the last pass are included, so that pods which are gone are ended there.
         let names: BTreeSet<String> = by_node.keys().chain(&self.busy).cloned().collect();
         for name in &names {
             let Some(node) = world.node(name) else { continue };
             let pods = by_node.get(name).map_or(&[][..], Vec::as_slice);
             here.extend(pods.iter().map(|(_, pod)| pod.id.clone()));
             let mut state = world.at(node);
-            // A node that nobody reaches hears of nothing either.
+            // An unreachable node receives no changes.
             if state.faults.gone {
                 busy.insert(name.clone());
                 continue;
@@ -66,14 +66,14 @@ impl Kubelet {
                 }
             }
             for pods in by_node.values_mut() {
-                // As a kubelet admits them.
+                // The order in which a kubelet admits them.
                 pods.sort_by(|(_, a), (_, b)| (&a.created, &a.id).cmp(&(&b.created, &b.id)));
             }
             by_node
         })
     }
 
-    /// What is to be noted of a pod's progress now.
+    /// The progress to record now, if any.
     fn note(&mut self, pod: &BoundPod, done: f64, now: Mono) -> Option<f64> {
         let every = self.checkpoint?;
         let noted = *self.noted.entry(pod.id.clone()).or_insert(now);
@@ -85,7 +85,7 @@ impl Kubelet {
         self.sent.get(id).is_none_or(|(step, until)| *step != next.step() || now >= *until)
     }
 
-    /// What is to be noted at the end.
+    /// The progress to record at the end.
     pub(super) fn notes(&self) -> Vec<Due> {
         let mut notes = Vec::new();
         for (name, pods) in self.by_node() {
@@ -102,7 +102,8 @@ impl Kubelet {
     }
 }
 
-/// Takes up what runs, and ends what does not. A pod that was begun here stays although its object does not say so yet.
+/// Starts the running pods on the machine, and ends the others. A pod that was started here stays even if its object
+/// does not say so yet.
 fn settle(machine: &mut SimulatedMachine, pods: &[(ObjectKey, Arc<BoundPod>)]) {
     let keeps =
         |pod: &BoundPod| pod.works() || (pod.phase == BoundPodPhase::Pending && pod.deleting.is_none());
@@ -119,7 +120,7 @@ fn settle(machine: &mut SimulatedMachine, pods: &[(ObjectKey, Arc<BoundPod>)]) {
     }
 }
 
-/// What the pods take that run or were begun here. Only asked for where one waits to be admitted.
+/// The resources of the pods that run or were started here. It is computed only if a pod waits to be admitted.
 fn used(machine: &SimulatedMachine, pods: &[(ObjectKey, Arc<BoundPod>)]) -> BTreeMap<String, i128> {
     let mut used = BTreeMap::new();
     let begun = |pod: &BoundPod| machine.pods().contains_key(&pod.id);
@@ -132,7 +133,7 @@ fn used(machine: &SimulatedMachine, pods: &[(ObjectKey, Arc<BoundPod>)]) -> BTre
     used
 }
 
-/// Admits a pod, and begins it on its machine before anybody is told.
+/// Admits a pod, and starts it on its machine before its status is written.
 fn begin(
     machine: &mut SimulatedMachine,
     pod: &BoundPod,

@@ -1,4 +1,4 @@
-//! The writes about one pod.
+//! The writes to one pod.
 
 use crate::nodes::FIELD_MANAGER;
 use crate::pods::{BoundPod, Next, failed, finished, progress, running};
@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
 use kube::{Api, Client};
 use serde_json::json;
 
-/// Writes what comes next for a pod. The UID refuses it when another pod has taken the name.
+/// Writes the next step of a pod. The UID makes the write fail if another pod has the name by now.
 pub(super) async fn write(
     client: &Client,
     key: &ObjectKey,

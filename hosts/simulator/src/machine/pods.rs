@@ -1,11 +1,11 @@
-//! The pods of a machine: what they make of its clocks, and what load they are to it.
+//! The pods of a machine: how the clocks determine their progress, and which load they cause.
 
 use super::SimulatedMachine;
 use crate::work::Work;
 use plant::Load;
 use std::fmt;
 
-/// Which pod: its UID, because a name comes back.
+/// The identity of a pod: its UID, because names are reused.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PodId(pub String);
 
@@ -18,17 +18,17 @@ impl fmt::Display for PodId {
 /// A pod on a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Running {
-    /// What it does.
+    /// Its work.
     pub work: Work,
-    /// The part of its work that is done, 0 to 1; 0 for ever where it has no end.
+    /// The part of its work that is done, 0 to 1; always 0 for work without an end.
     done: f64,
-    /// Up to when its progress has been counted.
+    /// The time up to which its progress was counted.
     since_us: u64,
 }
 
 impl Running {
     pub(super) fn new(work: Work, done: f64, since_us: u64) -> Self {
-        // A part that is none begins anew: to do work twice is better than never.
+        // An invalid part starts at 0: repeated work is better than missing work.
         let done = if (0.0..=1.0).contains(&done) { done } else { 0.0 };
         Self { work, done, since_us }
     }
@@ -39,13 +39,13 @@ impl Running {
         self.done
     }
 
-    /// Whether all of it is done; a pod without an end never is.
+    /// Whether all work is done. A pod without an end never finishes.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.work.duration.is_some() && self.done >= 1.0
     }
 
-    /// Counts what was done until `now_us` at this pace.
+    /// Counts the work that was done until `now_us` at this pace.
     fn progress(&mut self, now_us: u64, pace: f64) {
         let span = now_us.saturating_sub(self.since_us);
         self.since_us = now_us;
@@ -56,13 +56,13 @@ impl Running {
 }
 
 impl SimulatedMachine {
-    /// Counts every pod's progress; those that have finished no longer load the machine.
+    /// Counts the progress of every pod. Finished pods no longer load the machine.
     pub(super) fn work(&mut self, now_us: u64) {
         if self.pods.is_empty() {
             return;
         }
         let cpu_clock = self.cpu_clock();
-        // More was promised than there is only where a pod asked for less than it uses.
+        // Pods can want more than the machine has only if they use more than they requested.
         let share = (1.0 / self.cpu_wanted()).min(1.0);
         let mut ended = false;
         let clocks: Vec<f64> = self.pods.keys().map(|id| self.gpu_clock_of(id)).collect();
@@ -79,8 +79,8 @@ impl SimulatedMachine {
         }
     }
 
-    /// The clock of the slowest of a pod's GPUs, as a part of the highest: they work in step. A pod that got fewer than
-    /// it asked for, and one that asked for none, is not held up by them.
+    /// The clock of the slowest of a pod's GPUs as a part of the highest clock, because they work in lockstep. GPUs
+    /// that a pod did not get or did not request do not slow it down.
     fn gpu_clock_of(&self, id: &PodId) -> f64 {
         let held = self.boards.iter().enumerate().filter(|(_, board)| board.as_ref() == Some(id));
         held.filter_map(|(at, _)| self.plant.gpu_clock(at)).fold(1.0, f64::min)
@@ -93,7 +93,7 @@ impl SimulatedMachine {
         wanted / f64::from(self.hardware.cpus())
     }
 
-    /// Puts the pods' load on the plant: evenly on all cores, as a kernel spreads threads, and pod by pod on the GPUs.
+    /// Applies the pods' load to the plant: evenly on all cores, as a kernel spreads threads, and by pod on the GPUs.
     pub(super) fn load(&mut self) {
         let mut busy = 0.0;
         let (mut intensity, mut waiting) = (0.0, 0.0);

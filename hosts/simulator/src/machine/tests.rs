@@ -8,7 +8,7 @@ fn machine(fleet: &str) -> SimulatedMachine {
     SimulatedMachine::new(&members[0], 1).unwrap()
 }
 
-/// A pod that keeps what it has fully busy with work that follows the clock.
+/// A pod that keeps its processors and GPUs fully busy with work that depends on the clock.
 fn busy(cpus: f64, gpus: u32, seconds: u32) -> Work {
     let notes = json!({
         work::DURATION: format!("{seconds}s"), work::CPU_UTIL: "100", work::GPU_UTIL: "100",
@@ -36,7 +36,7 @@ fn an_idle_machine_draws_what_its_packages_and_the_rest_draw() {
     let mut machine = machine("xeon:1");
     machine.advance(seconds(10.0));
     let reading = machine.read();
-    // 0.18 of 270 W, twice; 80 W beside the packages.
+    // 0.18 of 270 W, twice; 80 W outside the packages.
     near(reading.cpu_watts, 97.2, 1e-6);
     near(reading.node_watts, 177.2, 1e-6);
     assert_eq!((reading.cpu_clock, reading.cpu_utilisation, reading.pods), (1.0, 0.0, 0));
@@ -81,7 +81,7 @@ fn no_instant_is_above_a_cap_once_it_holds() {
 #[test]
 fn what_is_asked_for_is_brought_into_the_range_and_what_is_no_number_changes_nothing() {
     let mut machine = machine("gpu:1");
-    // 0.55 of 280 W; the configurable design power ends at 300 W.
+    // 0.55 of 280 W; the highest configurable design power is 300 W.
     near(machine.set_package_cap(1.0), 154.0, 1e-9);
     assert_eq!(machine.set_package_cap(5_000.0), 300.0);
     assert_eq!(machine.set_package_cap(200.0), 200.0);
@@ -92,7 +92,7 @@ fn what_is_asked_for_is_brought_into_the_range_and_what_is_no_number_changes_not
     assert_eq!(machine.set_throttle(i64::MIN), 0);
     assert_eq!(machine.set_throttle(i64::MAX), 100);
     machine.advance(seconds(5.0));
-    // All that can be taken off leaves the lowest clock, a quarter.
+    // The full throttle leaves the lowest clock, a quarter.
     near(machine.read().cpu_clock, 0.25, 1e-3);
 }
 
@@ -185,7 +185,7 @@ fn a_limit_that_even_the_lowest_clock_exceeds_is_told() {
     machine.set_package_cap(0.0);
     machine.advance(seconds(20.0));
     let reading = machine.read();
-    // The range begins at 198 W, which the lowest clock does not need.
+    // The range begins at 198 W, more than the lowest clock draws.
     assert!(!reading.saturated);
     near(reading.cpu_watts, 396.0, 0.2);
 }

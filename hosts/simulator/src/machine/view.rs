@@ -1,10 +1,11 @@
-//! What can be seen of a machine, for telemetry, metrics and tests.
+//! The observable values of a machine, for telemetry, metrics and tests.
 
 use super::{Running, SimulatedMachine};
 use crate::work::LoadBottleneck;
 use plant::PlantDomain;
 
-/// What the telemetry of a machine is made of. Watts are of all packages, or of all GPUs, unless a name says otherwise.
+/// The content of a machine's telemetry. Watts are totals of all packages or all GPUs, unless the description says
+/// otherwise.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TelemetryReading {
     /// All packages, mean over the telemetry's window.
@@ -15,7 +16,7 @@ pub struct TelemetryReading {
     pub gpu_watts: f64,
     /// All GPUs, now.
     pub gpu_watts_now: f64,
-    /// The whole node with what is outside of packages and GPUs, now.
+    /// The whole node, including the parts outside packages and GPUs, now.
     pub node_watts: f64,
     /// Each package: power now, W, and temperature, °C.
     pub packages: Vec<(f64, f64)>,
@@ -25,23 +26,23 @@ pub struct TelemetryReading {
     pub cpu_utilisation: f64,
     /// How busy the GPUs are, 0 to 1.
     pub gpu_utilisation: f64,
-    /// The mean of what pods wait for memory, weighted by their processors.
+    /// The mean of the pods' waiting for memory, weighted by their processors.
     pub memory: f64,
-    /// The mean of what pods wait for disk and network, weighted by their processors.
+    /// The mean of the pods' waiting for disk and network, weighted by their processors.
     pub io: f64,
-    /// The mean of how much GPU pods wait for their processors, weighted by their GPUs.
+    /// The mean of the GPU pods' waiting for their processors, weighted by their GPUs.
     pub feed: f64,
-    /// What most of the busy processors are bound by.
+    /// The main bottleneck of the busy processors.
     pub cpu_class: LoadBottleneck,
-    /// What most of the busy GPUs are bound by.
+    /// The main bottleneck of the busy GPUs.
     pub gpu_class: LoadBottleneck,
     /// The clock of the processors while busy, as a part of the highest.
     pub cpu_clock: f64,
     /// The clock of the GPUs while busy, as a part of the highest; the mean of all.
     pub gpu_clock: f64,
-    /// How much heat takes off the clock, percent.
+    /// By how much heat reduces the clock, percent.
     pub thermal_throttle_pct: f64,
-    /// A package draws more than its limit although its clock is at the lowest.
+    /// Whether a package draws more than its limit although its clock is the lowest.
     pub saturated: bool,
     /// Pods that have not finished.
     pub pods: usize,
@@ -56,13 +57,13 @@ impl SimulatedMachine {
         self.limit_watts
     }
 
-    /// The cap on each GPU, W; nothing without a GPU.
+    /// The cap on each GPU, W; `None` without a GPU.
     #[must_use]
     pub const fn board_cap(&self) -> Option<f64> {
         self.board_watts
     }
 
-    /// What is taken off the highest clock, percent.
+    /// By how much the highest clock is reduced, percent.
     #[must_use]
     pub const fn throttle_pct(&self) -> u8 {
         self.throttle_pct
@@ -123,7 +124,7 @@ impl SimulatedMachine {
             gpu_class: dominant(&active, gpus, |pod| pod.work.gpu_class),
             gpu_clock: mean(&clocks, 1.0),
             thermal_throttle_pct: if hot { 100.0 * (1.0 - cpu_clock) } else { 0.0 },
-            // A watt of slack: the limiter holds a mean, and its last step may be above.
+            // A tolerance of one watt: the limiter controls a mean, so a single step may be above the limit.
             saturated: cpu_clock <= floor + 1e-6
                 && packages.iter().any(|(watts, _)| *watts > self.limit_watts + 1.0),
             pods: active.len(),
@@ -160,7 +161,7 @@ fn weighted(pods: &[&Running], weight: impl Fn(&Running) -> f64, value: impl Fn(
     if total > 0.0 { sum / total } else { 0.0 }
 }
 
-/// The class of at least three fifths of the weight, else none in particular (facts/simulator.md section 3.6).
+/// The class of at least three fifths of the weight, otherwise `Mixed` (facts/simulator.md section 3.6).
 fn dominant(
     pods: &[&Running],
     weight: impl Fn(&Running) -> f64,

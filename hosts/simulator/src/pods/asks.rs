@@ -1,4 +1,4 @@
-//! What a pod takes of its node, and whether there is room for it: as a kubelet counts.
+//! The resources of a pod, and whether a node has room for it, counted as a kubelet does.
 
 use crate::hardware::Vendor;
 use joulie_api::quantity::Quantity;
@@ -8,11 +8,11 @@ use std::fmt;
 
 const NANOS: i128 = 1_000_000_000;
 
-/// What a pod takes, in billionths, by resource.
+/// The requests of a pod by resource, in billionths.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodRequests(pub(crate) BTreeMap<String, i128>);
 
-/// What a node has too little of.
+/// A resource of which a node has too little.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lack {
     resource: String,
@@ -22,7 +22,7 @@ pub struct Lack {
 }
 
 impl Lack {
-    /// The reason that a kubelet gives.
+    /// The reason in the words of a kubelet.
     #[must_use]
     pub fn reason(&self) -> String {
         format!("OutOf{}", self.resource)
@@ -45,11 +45,11 @@ impl fmt::Display for Lack {
 }
 
 impl PodRequests {
-    /// Of a pod's specification: its containers together, or the largest of the initial ones, and the overhead. A
-    /// resource that is only limited is asked for as much as its limit.
+    /// Computes the requests from a pod's specification: the sum of its containers or the largest init container,
+    /// plus the overhead. A resource with only a limit is requested in the amount of that limit.
     ///
     /// # Errors
-    /// When a quantity is none.
+    /// If a quantity is invalid.
     pub fn of(spec: &Value) -> Result<Self, String> {
         let mut sum: BTreeMap<String, i128> = BTreeMap::from([("pods".to_owned(), NANOS)]);
         for container in spec["containers"].as_array().into_iter().flatten() {
@@ -69,13 +69,13 @@ impl PodRequests {
         Ok(Self(sum))
     }
 
-    /// Logical processors.
+    /// The requested logical processors.
     #[must_use]
     pub fn cpus(&self) -> f64 {
         self.0.get("cpu").map_or(0.0, |nanos| *nanos as f64 / 1e9)
     }
 
-    /// Graphics processors of whatever vendor.
+    /// The requested graphics processors of any vendor.
     #[must_use]
     pub fn gpus(&self) -> u32 {
         let of = |vendor: Vendor| self.0.get(vendor.resource()).copied().unwrap_or(0);
@@ -83,10 +83,10 @@ impl PodRequests {
         u32::try_from(nanos / NANOS).unwrap_or(u32::MAX)
     }
 
-    /// Whether a node with this room, of which so much is used, has room for it.
+    /// Checks whether a node with this capacity and usage has room for the pod.
     ///
     /// # Errors
-    /// The first resource, by name, of which there is too little.
+    /// The first resource by name of which there is too little.
     pub fn fits(&self, room: &BTreeMap<String, i128>, used: &BTreeMap<String, i128>) -> Result<(), Lack> {
         for (resource, requested) in &self.0 {
             let capacity = room.get(resource).copied().unwrap_or(0);
@@ -98,7 +98,7 @@ impl PodRequests {
         Ok(())
     }
 
-    /// Adds it to what is used.
+    /// Adds the requests to the usage.
     pub fn add_to(&self, used: &mut BTreeMap<String, i128>) {
         for (resource, much) in &self.0 {
             add(used, resource, *much);
@@ -119,10 +119,10 @@ fn container_asks(container: &Value) -> Result<BTreeMap<String, i128>, String> {
     Ok(asks)
 }
 
-/// A resource list in billionths. A negative quantity, which no API server takes, is nothing.
+/// A resource list in billionths. A negative quantity, which no API server accepts, counts as zero.
 pub(crate) fn quantities(list: &Value) -> Result<BTreeMap<String, i128>, String> {
     let read = |(resource, much): (&String, &Value)| {
-        // A number is a quantity as well as its text is.
+        // A quantity may be written as a number or as text.
         let much = much.as_str().map_or_else(|| much.to_string(), str::to_owned);
         let quantity = Quantity::parse(&much).map_err(|error| format!("{resource}: {error}"))?;
         Ok((resource.clone(), quantity.nanos().max(0)))

@@ -1,10 +1,10 @@
-//! What a kubelet writes into a pod's status.
+//! The pod status that a kubelet writes.
 
 use super::{BoundPod, PROGRESS};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-/// Its containers run.
+/// The status of running containers.
 #[must_use]
 pub fn running(pod: &BoundPod, now: Timestamp) -> Value {
     let address = address(&pod.id.0);
@@ -25,7 +25,7 @@ pub fn running(pod: &BoundPod, now: Timestamp) -> Value {
     })
 }
 
-/// Its containers have ended with this code.
+/// The status after the containers have ended with this code.
 #[must_use]
 pub fn finished(pod: &BoundPod, code: u8, now: Timestamp) -> Value {
     let (phase, reason) = if code == 0 { ("Succeeded", "PodCompleted") } else { ("Failed", "PodFailed") };
@@ -40,13 +40,13 @@ pub fn finished(pod: &BoundPod, code: u8, now: Timestamp) -> Value {
     })
 }
 
-/// It was turned away before anything began.
+/// The status of a pod that was not admitted.
 #[must_use]
 pub fn failed(reason: &str, message: &str, now: Timestamp) -> Value {
     json!({"phase": "Failed", "reason": reason, "message": message, "startTime": now})
 }
 
-/// So much of its work is done.
+/// The status with this part of the work done.
 #[must_use]
 pub fn progress(part: f64, now: Timestamp) -> Value {
     json!({"conditions": [done(part, now)]})
@@ -85,7 +85,7 @@ fn containers(pod: &BoundPod, of: &[(String, String)], ready: bool, state: &Valu
     of.iter().map(one).collect()
 }
 
-/// An address that is the pod's own as long as it lives, also over a restart. Nobody is reached by it.
+/// An address that belongs to the pod as long as it lives, also across restarts. It cannot be reached.
 fn address(uid: &str) -> String {
     let fold = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(16_777_619);
     let [_, a, b, c] = uid.bytes().fold(2_166_136_261, fold).to_be_bytes();

@@ -1,4 +1,4 @@
-//! Creates the pods of a workload at their time, and takes finished ones away.
+//! Creates the pods of a workload when they are due, and deletes finished ones.
 
 use super::{Generator, PART_OF};
 use crate::settings::Workload;
@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So many finished pods stay to be looked at.
+/// This many finished pods are kept for inspection.
 const FINISHED_KEPT: usize = 50;
-/// At most so many are taken away at a time.
+/// The most that are deleted at a time.
 const TAKEN_AWAY: usize = 10;
-/// How soon a creation that was refused is tried again.
+/// When a refused creation is tried again.
 const AGAIN: Duration = Duration::from_secs(2);
-/// How long a workload that waits for room sleeps before it looks again.
+/// The interval at which a blocked workload checks for room.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// A pod of the workload.
@@ -43,7 +43,7 @@ impl Row for Seen {
     }
 }
 
-/// Keeps the workload going until asked to stop; what it created stays.
+/// Runs the workload until a stop is requested. Its pods are kept then.
 pub(crate) async fn drive(
     client: Client,
     workload: Workload,
@@ -78,19 +78,19 @@ async fn create(client: Client, workload: Workload, seed: u64, speed: f64, rows:
         }
         let Ok(pod) = serde_json::from_value::<Pod>(job.pod) else { continue };
         while let Err(error) = pods.create(&PostParams::default(), &pod).await {
-            tracing::warn!("a pod of the workload could not be created, again in 2s: {error}");
+            tracing::warn!("a pod of the workload could not be created; the next attempt is in 2 s: {error}");
             if stop.requested_within(AGAIN).await {
                 return;
             }
         }
         for key in finished(&rows) {
-            // One that is gone already is gone.
+            // An error for a pod that is deleted already is fine.
             drop(pods.delete(&key.name, &DeleteParams::default()).await);
         }
     }
 }
 
-/// A namespace that is there already is fine; any other refusal shows with the first pod.
+/// It is fine if the namespace exists. Any other error will show at the first pod.
 async fn make_namespace(client: &Client, name: &str) {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let Ok(namespace) = serde_json::from_value(json!({"metadata": {"name": name}})) else { return };
@@ -101,7 +101,7 @@ fn waiting(rows: &Rows<Seen>) -> usize {
     rows.with(|rows| rows.values().filter(|held| held.row.waits).count())
 }
 
-/// The oldest finished pods beyond those that stay.
+/// The oldest finished pods beyond those that are kept.
 fn finished(rows: &Rows<Seen>) -> Vec<ObjectKey> {
     rows.with(|rows| {
         let mut over: Vec<(&str, &ObjectKey)> = rows

@@ -6,7 +6,7 @@ fn mix(gpus: Option<Vendor>) -> Mix {
     Mix { gap: Duration::from_secs(2), duration: Duration::from_secs(60), gpus }
 }
 
-/// The pod as it is when it has been created and bound.
+/// The pod after it was created and bound.
 fn bound(mut job: Job) -> BoundPod {
     job.pod["metadata"]["uid"] = json!("u");
     job.pod["spec"]["nodeName"] = json!("n");

@@ -19,7 +19,7 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
-/// Long enough for a busy machine: a wait that does not end is told.
+/// Long enough for a busy machine. A wait that does not end fails with a message.
 const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) struct Lab {
@@ -28,7 +28,7 @@ pub(crate) struct Lab {
     pub(crate) client: Client,
 }
 
-/// A simulator that runs in it.
+/// A running simulator.
 pub(crate) struct Simulator {
     pub(crate) address: SocketAddr,
     pub(crate) world: Arc<SimulatedWorld>,
@@ -36,7 +36,7 @@ pub(crate) struct Simulator {
     ended: JoinHandle<()>,
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub(crate) async fn eventually(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let waited = tokio::time::timeout(LONG, async {
         while !holds().await {
@@ -85,7 +85,7 @@ impl Lab {
         Api::all(self.client.clone())
     }
 
-    /// A pod that is bound to this node, with these annotations and resources.
+    /// Creates a pod that is bound to this node, with these annotations and resources.
     pub(crate) async fn pod(&self, name: &str, node: &str, annotations: &Value, resources: &Value) {
         let pod = json!({
             "metadata": {"name": name, "annotations": annotations},
@@ -140,13 +140,13 @@ impl Simulator {
         self.json("GET", &format!("/telemetry/{node}"), "").await
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Requests a stop, and waits until it has ended.
     pub(crate) async fn stop(self) {
         self.trigger.request("the test");
         tokio::time::timeout(LONG, self.ended).await.unwrap().unwrap();
     }
 
-    /// Ends it as a crash does: nothing is said to anybody.
+    /// Ends it like a crash, without a graceful stop.
     pub(crate) fn crash(self) {
         self.ended.abort();
     }

@@ -37,7 +37,7 @@ async fn twelve_nodes_of_three_kinds_are_registered_ready_and_labelled() {
 async fn a_pod_runs_for_its_duration_and_twice_as_long_under_half_the_clock() {
     let lab = Lab::new();
     let simulator = lab.start("xeon:2").await;
-    // All of its time follows the clock.
+    // Its duration depends fully on the clock.
     let notes = json!({
         "sim.joulie.io/duration": "100s",
         "sim.joulie.io/cpu-util-pct": "100",
@@ -145,7 +145,7 @@ async fn a_restart_goes_on_where_the_pods_were_and_touches_nothing_that_is_over(
     simulator.stop().await;
     let over = lab.pods().get("short").await.unwrap().metadata.resource_version;
 
-    // Nobody is there: no work is done, however long it takes.
+    // No simulator runs, so no work is done, however much time passes.
     lab.clock.advance(1_000 * SECOND);
     lab.pod("meanwhile", "sim-xeon-0", &notes(10), &json!({"cpu": "1"})).await;
     let simulator = lab.start_with(settings).await;
@@ -180,7 +180,7 @@ async fn after_a_crash_work_since_the_last_note_is_done_again_and_no_pod_is_lost
         let note = conditions.into_iter().find(|one| one.type_ == "sim.joulie.io/Progress")?.message?;
         note.split(' ').next().unwrap().parse::<f64>().ok()
     };
-    // The first note comes ten seconds after the pod was first seen to run.
+    // Progress is first recorded ten seconds after the pod was first seen running.
     eventually("the progress is noted", async || {
         lab.clock.advance(SECOND);
         part().await.is_some()
@@ -232,7 +232,7 @@ async fn heartbeats_renew_the_lease_until_the_node_is_gone() {
     let before = (renewed("sim-xeon-0").await, renewed("sim-xeon-1").await);
     lab.clock.advance(60 * SECOND);
     eventually("the lease is renewed", async || renewed("sim-xeon-0").await != before.0).await;
-    // Both would have been written in the same round.
+    // Both heartbeats would have been written in the same round.
     assert_eq!(renewed("sim-xeon-1").await, before.1);
     simulator.stop().await;
 }
@@ -248,7 +248,7 @@ async fn pods_of_a_node_that_is_gone_are_let_go_when_it_is_back() {
     simulator.json("POST", "/faults/sim-xeon-0", r#"{"gone": true}"#).await;
     lab.clock.advance(60 * SECOND);
     lab.pods().delete("b", &DeleteParams::default()).await.unwrap();
-    // The other node answers meanwhile, so passes are made.
+    // The other node is reachable meanwhile, so passes are made.
     lab.pod("c", "sim-xeon-1", &json!({}), &json!({})).await;
     lab.until("c", "Running").await;
     assert_eq!((lab.phase("a").await.as_str(), lab.phase("b").await.as_str()), ("Running", "Running"));
@@ -272,7 +272,7 @@ async fn an_api_server_that_fails_loses_no_pod() {
         lab.pod(&format!("p{number}"), &node, &json!({"sim.joulie.io/duration": "5s"}), &json!({})).await;
     }
     for number in 0..20 {
-        // What failed is made again half a second later by the clock.
+        // A failed write is repeated after half a second of the clock.
         let name = format!("p{number}");
         eventually("every pod begins", async || {
             lab.clock.advance(SECOND / 10);
@@ -296,7 +296,7 @@ async fn a_burst_on_one_node_is_admitted_once_each_and_works_while_the_writes_wa
         InjectedResponse::InternalError,
         10_000,
     );
-    // Far more than are written at once; there is room for 96 of them, and 110 pods.
+    // Far more than the limit of concurrent writes; the node has room for 96 of them, and for 110 pods.
     let notes = json!({"sim.joulie.io/duration": "1h"});
     for number in 0..100 {
         lab.pod(&format!("p{number:02}"), "sim-epyc-0", &notes, &json!({"cpu": "4"})).await;
@@ -337,7 +337,7 @@ async fn a_workload_comes_up_to_its_bound_of_waiting_pods() {
     let pods: Api<Pod> = Api::namespaced(lab.client.clone(), "batch");
     let count = async || pods.list(&ListParams::default()).await.unwrap().items.len();
     eventually("five pods wait", async || count().await >= 5).await;
-    // Many gaps later there are no more of them, but for one whose news had not come back.
+    // Many intervals later there are no more pods, except one whose watch event had not arrived.
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert!(count().await <= 6, "{}", count().await);
     simulator.stop().await;

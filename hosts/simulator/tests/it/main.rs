@@ -1,6 +1,6 @@
-//! The simulator from outside: over its port, and through the API server.
+//! The simulator from outside: through its port and through the API server.
 //!
-//! Time is turned by hand: a test lets an hour pass and then waits until what must happen has happened.
+//! The clock is manual: a test advances it and then waits for the expected result.
 #![expect(clippy::unwrap_used, reason = "all of it is tests: what is not expected fails them")]
 
 mod contract;

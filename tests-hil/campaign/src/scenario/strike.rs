@@ -1,4 +1,4 @@
-//! What happens at each kind of point.
+//! Executes each kind of point.
 
 use super::{Sabotage, Stage};
 use crate::bench::is_package;
@@ -13,13 +13,13 @@ use rig::machine::{RigMachine, VirtualAttribute};
 use rig::powercap::RegisterLock;
 use std::time::Duration;
 
-/// EIO, EINVAL, EBUSY, EPERM, ENODATA, ENODEV, EAGAIN, by their numbers on Linux.
+/// The errno values of EIO, EINVAL, EBUSY, EPERM, ENODATA, ENODEV and EAGAIN on Linux.
 const ERRNOS: [i32; 7] = [5, 22, 16, 1, 61, ENODEV, 11];
 const ENODEV: i32 = 19;
-/// What no driver says.
+/// Contents that no driver returns.
 const NONSENSE: [&[u8]; 8] =
     [b"", b"\n", b"NaN\n", b"-1\n", b"99999999999999999999999\n", b"0\n", b"\xff\xfe\x00\n", b"12 34\n"];
-/// A minute in periods.
+/// The number of periods in a minute.
 const MINUTE: u32 = 120;
 
 impl Stage {
@@ -62,7 +62,8 @@ impl Stage {
         self.ticks(1);
     }
 
-    /// The files of a part of the machine, of which some go wrong together. A part that goes on without them is nothing.
+    /// Some files of one part of the machine, which fail together. A part that works without them counts as
+    /// `Nothing`.
     fn files(&mut self) -> (Part, Vec<VirtualAttribute>) {
         let machine = self.world.machine.clone();
         let machine = machine.lock();
@@ -130,7 +131,7 @@ impl Stage {
         let errno = *self.world.draw.pick(&ERRNOS);
         let times = self.world.draw.within(1, 40);
         self.fault(part, &files, direction, &Effect::Fails(errno), times);
-        // A zone that says that it is gone is gone with its meter and its limits.
+        // If a zone reports that it is gone, both its meter and its limits are lost.
         match part {
             Part::Meters if errno == ENODEV => self.world.lose(Part::Limits, Loss::Away),
             Part::Limits if errno == ENODEV => self.world.lose(Part::Meters, Loss::Away),
@@ -142,7 +143,8 @@ impl Stage {
     fn garbage(&mut self) {
         let (part, files) = self.files();
         let bytes = *self.world.draw.pick(&NONSENSE);
-        // A switch that says that it is off, or a short-term limit that says that it is not used, is believed, and rightly.
+        // A node rightly believes a switch that reads as off, and a short-term limit of 0, so these values are
+        // replaced.
         let may_be_zero =
             matches!(files.first(), Some(VirtualAttribute::Enabled(_) | VirtualAttribute::PowerLimit(_, 1)));
         let bytes = if may_be_zero && bytes == b"0\n" { b"2 0\n" } else { bytes };
@@ -159,7 +161,7 @@ impl Stage {
         self.meanwhile(4);
     }
 
-    /// Some periods, in which half of the time something else is desired.
+    /// Lets some periods pass. In half of the cases the desired state changes meanwhile.
     fn meanwhile(&mut self, most: u32) {
         let before = self.world.draw.within(1, most);
         self.ticks(before);
@@ -177,7 +179,7 @@ impl Stage {
         let was_calm = self.world.periods().is_some_and(|periods| periods > 4) && !self.world.harms.any();
         self.fault(part, files, Direction::Read, &Effect::Hangs(gate.clone()), 1);
         self.world.gates.push(gate);
-        // One thread serves all of powercap, and one all of cpufreq.
+        // One thread serves all of powercap, and another one all of cpufreq.
         let of_policies =
             matches!(files.first(), Some(VirtualAttribute::CurFreq(_) | VirtualAttribute::MaxFreq(_)));
         if of_policies {
@@ -199,7 +201,7 @@ impl Stage {
         }
     }
 
-    /// Frequency files hang: a new cap is in every limit two periods later.
+    /// While frequency files hang, a new cap must be in every limit two periods later.
     fn limits_go_on(&mut self, minute: bool) {
         let before = self.world.said().map_or(0, |said| said.periods);
         self.tell_another_cap();
@@ -229,9 +231,9 @@ impl Stage {
         self.isolated(seen, minute);
     }
 
-    /// A node that runs free has had two periods when it says so, and not when a busy machine has let the time for them
-    /// pass; nor has its powercap thread while it is in a call. What really hangs with the frequency files does so until
-    /// they answer, and is looked at after five seconds.
+    /// A free node has had two periods only when it reports them: on a busy machine the time alone proves nothing,
+    /// and neither does it while its powercap thread is in a call. A thread that really hangs stays so until the
+    /// frequency files answer; the wait ends after five seconds.
     fn wait_for_the_node(&mut self, periods: u64) {
         let mut left = if self.world.free { 250 } else { 0 };
         let is_there = |said: Said<'_>| said.periods >= periods && !said.is_stuck("powercap");
@@ -241,7 +243,8 @@ impl Stage {
         }
     }
 
-    /// Powercap hangs: the node is blind where the loop holds the cap, and all policies are at their lowest.
+    /// While powercap hangs, a node that holds the cap by the closed loop has no readings, so all policies must be at
+    /// their lowest.
     fn policies_go_on(&mut self, minute: bool, periods: u32) {
         if self.world.kind.has_limits() || periods < 20 || self.world.wish == Wish::Gone {
             return;
@@ -294,7 +297,7 @@ impl Stage {
         let watts = self.world.draw.within(200, 300);
         self.world.change_late(|machine| {
             machine.change(|zones, _, _| {
-                // Firmware may have given it another limit.
+                // The firmware may have set another limit.
                 if let (RegisterLock::Open, Some(long)) =
                     (zones[at].zone.lock, zones[at].zone.constraints.first_mut())
                 {
@@ -328,7 +331,7 @@ impl Stage {
             return self.online(cpu, true);
         }
         let cpus = self.world.machine.lock().policies().iter().map(|policy| policy.cpus.len()).sum::<usize>();
-        // The last processor of a package takes its zone along, which is another point.
+        // The last processor of a package would take its zone offline too, which is another kind of point.
         let cpu = self.world.draw.below(cpus);
         if self.offline.len() < 3 && !cpu.is_multiple_of(4) && !self.offline.contains(&cpu) {
             self.offline.push(cpu);
@@ -390,7 +393,7 @@ impl Stage {
         self.ticks(1);
     }
 
-    /// A folder where the new journal is to be written refuses it, as a full or read-only disk does.
+    /// A folder with the name of the new journal makes writing fail, as on a full or read-only disk.
     fn no_journal(&mut self) {
         let beside = unfinished_journal(&self.world.state());
         let _leftover = std::fs::remove_file(&beside);

@@ -1,4 +1,4 @@
-//! Three hundred points a day, and proof that each check can fail.
+//! Three hundred points a day, and a test that each check can fail.
 
 use campaign::{CampaignPlan, MachineKind, Sabotage};
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ fn plan(points: u64, kinds: &[MachineKind], sabotage: Sabotage) -> CampaignPlan 
     CampaignPlan { program, seed: 20_000, points, kinds: kinds.to_vec(), free_percent: 15, sabotage }
 }
 
-/// Nothing where virtual hardware cannot be mounted, and a word about it.
+/// `None`, with a message, if virtual hardware cannot be mounted.
 fn run(plan: &CampaignPlan, enough: usize) -> Option<(campaign::Tally, Vec<campaign::FailedScenario>)> {
     match campaign::run(plan, enough, |_, _| ()) {
         Ok(seen) => Some(seen),

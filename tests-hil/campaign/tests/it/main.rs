@@ -1,4 +1,4 @@
-//! The campaign, everyday size.
+//! The campaign in the size for every day.
 
 #[cfg(test)]
 mod everyday;

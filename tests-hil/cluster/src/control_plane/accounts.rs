@@ -1,5 +1,5 @@
-//! Kubeconfigs of ServiceAccounts, with tokens that the API issues: what a program of ours runs with, so that roles and
-//! policies are what it meets.
+//! Kubeconfigs of ServiceAccounts, with tokens that the API issues. Joulie's programs run with them, so that roles
+//! and policies apply to them.
 
 use super::ControlPlane;
 use crate::error::ClusterError;
@@ -10,14 +10,14 @@ use kube::api::{ObjectMeta, PostParams};
 use kube::{Api, Client};
 use std::path::PathBuf;
 
-/// How long a token of a ServiceAccount is good.
+/// The lifetime of a ServiceAccount's token.
 const TOKEN_SECONDS: i64 = 24 * 3600;
 
 impl ControlPlane {
-    /// The kubeconfig of a ServiceAccount, which must exist, with a token of a day.
+    /// The kubeconfig of an existing ServiceAccount, with a token for one day.
     ///
     /// # Errors
-    /// When the API issues no token.
+    /// If the API issues no token.
     pub async fn service_account_kubeconfig(
         &self,
         namespace: &str,
@@ -34,11 +34,11 @@ impl ControlPlane {
         kubeconfig::client(&self.service_account_kubeconfig(namespace, name).await?).await
     }
 
-    /// The kubeconfig of a pod of a ServiceAccount on a node: its token is the one that a kubelet would ask for, so the API
-    /// server knows of every request from which node it comes. The pod is made for that.
+    /// The kubeconfig of a new pod with this ServiceAccount on a node. Its token is the one that a kubelet would
+    /// request, so the API server knows from which node every request comes.
     ///
     /// # Errors
-    /// When there is such a pod already, or the API issues no token.
+    /// If such a pod exists already, or the API issues no token.
     pub async fn pod_kubeconfig(
         &self,
         namespace: &str,

@@ -1,4 +1,4 @@
-//! What a kubelet writes about its node: the object, its status, and the Lease that is its heartbeat.
+//! The objects that a kubelet writes for its node: the Node, its status, and the Lease that is its heartbeat.
 
 use super::{FIELD_MANAGER, FakeNode};
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -9,32 +9,32 @@ use kube::api::{ObjectMeta, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 
-/// Where Kubernetes looks for the heartbeats of nodes.
+/// The namespace of the node heartbeats.
 const LEASES: &str = "kube-node-lease";
-/// How long a heartbeat is good: as a kubelet says.
+/// How long a heartbeat is valid: a kubelet's value.
 const LEASE_SECONDS: i32 = 40;
 
-/// An image like any other.
+/// The size of every image.
 const IMAGE_BYTES: u64 = 100_000_000;
 
-/// The heartbeat comes first and the status before the taints: the node controller looks at each of them.
+/// The heartbeat is written first and the status before the taints, because the node controller reads each of them.
 pub(super) async fn register(client: &Client, machine: &FakeNode) -> Result<(), kube::Error> {
     heartbeat(client, &machine.name).await?;
     let nodes: Api<Node> = Api::all(client.clone());
     match nodes.create(&PostParams::default(), &node(machine)).await {
-        // A node of that name is taken over.
+        // An existing node of that name is taken over.
         Err(kube::Error::Api(status)) if status.code == 409 => {}
         created => drop(created?),
     }
     let by = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     nodes.patch_status(&machine.name, &by, &Patch::Merge(status(machine))).await?;
-    // Admission gave the node the taint of one that is not ready, and it is.
+    // Admission adds the not-ready taint to a new node. The node is ready, so remove it.
     let spec = json!({"spec": {"taints": machine.taints}});
     nodes.patch(&machine.name, &by, &Patch::Merge(spec)).await?;
     Ok(())
 }
 
-/// Says again that it is in order. The node controller then takes its own taints off.
+/// Reports the node as ready again. The node controller then removes its own taints.
 pub(super) async fn ready(client: &Client, machine: &FakeNode) -> Result<(), kube::Error> {
     let nodes: Api<Node> = Api::all(client.clone());
     let by = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
@@ -108,7 +108,7 @@ fn status(machine: &FakeNode) -> Value {
     }})
 }
 
-/// The boot of this machine, as a kubelet on it says.
+/// The boot id of this machine, as a kubelet reports it.
 fn boot_id() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
 }

@@ -1,4 +1,4 @@
-//! What a kubelet does about one pod: first what comes next, from the object alone; then the write.
+//! What a kubelet does for one pod: decides the next step from the object alone, then writes it.
 //!
 //! ```text
 //! Pending ──► Running ──► Succeeded | Failed        deleted, in any of them ──► gone
@@ -22,7 +22,7 @@ pub enum PodEnding {
 }
 
 impl PodEnding {
-    /// As the pod's phase says it.
+    /// The phase of the pod.
     #[must_use]
     pub const fn phase(self) -> &'static str {
         match self {
@@ -36,7 +36,7 @@ impl PodEnding {
     }
 }
 
-/// What comes next for a pod.
+/// The next step of a pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Nothing, until it changes.
@@ -47,13 +47,13 @@ pub(super) enum Next {
     Finish(PodEnding),
     /// Its status gets this message.
     Say(String),
-    /// Its containers have stopped, so the object may go.
+    /// Its containers have stopped, so its object is deleted.
     Remove,
 }
 
 pub(super) fn next(pod: &Pod) -> Next {
     if pod.metadata.deletion_timestamp.is_some() {
-        // Without grace it is gone, but for finalizers that somebody else takes off.
+        // Without a grace period it is deleted already, unless finalizers remain that others remove.
         let confirmed = pod.metadata.deletion_grace_period_seconds == Some(0);
         return if confirmed { Next::Wait } else { Next::Remove };
     }
@@ -64,7 +64,7 @@ pub(super) fn next(pod: &Pod) -> Next {
             None => Next::Wait,
             Some(asked) => finish(asked, status.and_then(|status| status.message.as_deref())),
         },
-        // Succeeded and Failed are final, and Unknown is the node controller's word.
+        // Succeeded and Failed are final, and only the node controller sets Unknown.
         Some(_) => Next::Wait,
     }
 }
@@ -77,7 +77,7 @@ fn finish(asked: &str, said: Option<&str>) -> Next {
     if said == Some(message.as_str()) { Next::Wait } else { Next::Say(message) }
 }
 
-/// Does it. `number` is the pod's among all that were started.
+/// Performs the step. `number` is the number of the pod among all that were started.
 pub(super) async fn act(client: &Client, pod: &Pod, next: Next, number: u32) -> Result<(), kube::Error> {
     let pods: Api<Pod> = Api::namespaced(client.clone(), &pod.namespace().unwrap_or_default());
     let name = pod.name_any();
@@ -93,7 +93,7 @@ pub(super) async fn act(client: &Client, pod: &Pod, next: Next, number: u32) -> 
         Next::Finish(outcome) => finished(pod, outcome),
         Next::Say(message) => json!({"message": message}),
     };
-    // The id refuses the write when another pod has taken the name.
+    // The UID makes the write fail if another pod has the name by now.
     let patch = json!({"metadata": {"uid": pod.uid()}, "status": status});
     let by = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
     pods.patch_status(&name, &by, &Patch::Strategic(patch)).await?;
@@ -151,7 +151,7 @@ fn ended(outcome: PodEnding, started: &Time, now: &Time) -> Value {
     json!({"terminated": {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": now}})
 }
 
-/// The status of each container: the initial ones, which have all ended, or the others.
+/// The status of each container: of the init containers, which have all ended, or of the others.
 fn containers(pod: &Pod, initial: bool, state: impl Fn(&Container) -> Value) -> Vec<Value> {
     let Some(spec) = &pod.spec else { return Vec::new() };
     let of = if initial { spec.init_containers.as_deref().unwrap_or_default() } else { &spec.containers };

@@ -1,7 +1,7 @@
 use super::*;
 use crate::folder::Folder;
 
-/// A process that would run for long.
+/// A process that runs for a long time.
 fn sleeper(at: &Path) -> Child {
     Command::new("sleep").arg("600").current_dir(at).spawn().unwrap()
 }
@@ -11,13 +11,13 @@ fn the_watchdog_kills_whom_it_was_told_about_and_nobody_who_merely_has_such_an_i
     let folder = Folder::temporary().unwrap();
     std::fs::create_dir(folder.join("data")).unwrap();
     let mut child = sleeper(folder.path());
-    // As if the id of a child that ended had gone to somebody else.
+    // Simulates that the id of an ended child was reused by another process.
     let mut stranger = sleeper(Path::new("/"));
     let mut watchdog = start_watchdog(folder.path()).unwrap();
     let mut pipe = watchdog.stdin.take().unwrap();
     writeln!(pipe, "{}\n{}", child.id(), stranger.id()).unwrap();
     assert!(child.try_wait().unwrap().is_none() && watchdog.try_wait().unwrap().is_none());
-    // What the kernel does when this process ends.
+    // As the kernel does when this process ends.
     drop(pipe);
     assert!(watchdog.wait().unwrap().success());
     assert!(!child.wait().unwrap().success());

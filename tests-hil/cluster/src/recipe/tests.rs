@@ -9,7 +9,7 @@ struct Machine {
     environment: Environment,
 }
 
-/// What a `go build` does when it goes well: the argument after `-o` is the program.
+/// A successful `go build`: the argument after `-o` is the program.
 const BUILDS: &str =
     r#"echo built >> "$LOG"; while [ "$1" != -o ]; do shift; done; sleep 0.3; echo program > "$2""#;
 
@@ -22,7 +22,7 @@ fn machine(version: &str, download: &str, build: &str) -> Machine {
     );
     let go = folder.write("go", &script).unwrap();
     std::fs::set_permissions(&go, PermissionsExt::from_mode(0o755)).unwrap();
-    // Until it execs, a child that another test starts has the script open for writing, as we had when it was forked off.
+    // A child that another test has forked holds the script open for writing until it calls exec.
     let is_busy = || Command::new(&go).output().is_err_and(|why| why.kind() == ErrorKind::ExecutableFileBusy);
     while is_busy() {}
     let environment = Environment {
@@ -47,7 +47,7 @@ impl Machine {
 #[test]
 fn who_comes_second_waits_and_takes_what_the_first_built() {
     let machine = machine("echo go version go1.26", ":", BUILDS);
-    // What a builder that was killed left is in nobody's way.
+    // The leftovers of a killed build must not be in the way.
     let left =
         machine.folder.join("cache/joulie/control-plane").join(format!("{}.building", CONTROL_PLANE.hash()));
     std::fs::create_dir_all(left.join("source")).unwrap();
@@ -63,7 +63,7 @@ fn who_comes_second_waits_and_takes_what_the_first_built() {
     assert!(!left.exists());
     machine.obtain().unwrap();
     assert_eq!(machine.builds(), 1);
-    // Somebody tidied up.
+    // Somebody has deleted a file of the build.
     std::fs::remove_file(folders[0].join("control-plane")).unwrap();
     assert_eq!(std::fs::read_to_string(machine.obtain().unwrap().join("etcd")).unwrap(), "program\n");
 }

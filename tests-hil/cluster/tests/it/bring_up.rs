@@ -1,4 +1,4 @@
-//! What a bring-up gives, and what it says when it does not succeed.
+//! What a start provides, and its errors.
 
 use crate::support::{alone, pod, shared};
 use cluster::assets::{self, Environment};
@@ -51,7 +51,8 @@ async fn a_service_account_may_do_what_it_is_bound_to_and_nothing_else() {
     accounts.create(&PostParams::default(), &account).await.unwrap();
 
     let somebody = cluster.service_account_client("rbac", "somebody").await.unwrap();
-    // Known and refused (403), not unknown (401): the token is good, RBAC is what says no.
+    // The client is authenticated and refused (403), not unknown (401): the token is valid, and RBAC denies the
+    // request.
     assert_eq!(list_pods(&somebody, "rbac").await, Err(403));
 
     let binding: RoleBinding = serde_json::from_value(json!({
@@ -98,7 +99,7 @@ async fn a_port_that_is_taken_is_seen_as_one() {
         .flags
         .push((Component::ApiServer, format!("--secure-port={}", somebody.local_addr().unwrap().port())));
     let Some(told) = refusal(&options) else { return };
-    // The words by which a bring-up knows that other ports may help.
+    // The text by which a start recognises that other ports may help.
     assert!(told.contains("kube-apiserver ended") && told.contains("address already in use"), "{told}");
 }
 

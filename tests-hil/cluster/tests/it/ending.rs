@@ -1,4 +1,4 @@
-//! However its owner ends, nothing of a control plane is left.
+//! However its owner ends, nothing of a control plane remains.
 
 use crate::support::{alone, processes_of, signal, until};
 use cluster::assets::{self, Environment};
@@ -16,13 +16,13 @@ struct Owned {
 }
 
 impl Drop for Owned {
-    /// For a test that failed.
+    /// For a failed test.
     fn drop(&mut self) {
         drop((self.owner.kill(), self.owner.wait()));
     }
 }
 
-/// As a person starts it; `None` where that is impossible, which the library has then said.
+/// Starts it as a person does; `None`, with a message of the library, if that is impossible.
 fn up() -> Option<Owned> {
     if let Err(ClusterError::Absent(_)) = assets::build(&Environment::of_this_process()) {
         return start_or_skip(&ControlPlaneOptions::api_only()).and(None);
@@ -67,7 +67,7 @@ async fn the_kernel_ends_the_children_when_the_watchdog_is_killed_too() {
     owned.owner.kill().unwrap();
     owned.owner.wait().unwrap();
     until("the end of all processes", || async { processes_of(&owned.folder).is_empty() }).await;
-    // Nobody is left who could have removed it.
+    // No process is left that could have removed it.
     std::fs::remove_dir_all(&owned.folder).unwrap();
 }
 
@@ -88,7 +88,7 @@ async fn a_handle_that_is_dropped_takes_it_down_before_it_returns() {
     let Some(cluster) = start_or_skip(&options) else { return };
     assert_eq!(cluster.folder(), named);
     assert!(cluster.pid(Component::Etcd).is_some() && cluster.pid(Component::Scheduler).is_none());
-    // A folder that is there is somebody's, and is neither used nor removed.
+    // An existing folder belongs to somebody else, and is neither used nor removed.
     let told = ControlPlane::start(&options).err().unwrap().to_string();
     assert!(told.contains("must not exist yet"), "{told}");
     assert!(cluster.kubeconfig().exists());

@@ -1,4 +1,4 @@
-//! A scheduler that is told about an extender asks it, in the form that it is told.
+//! A scheduler with a configured extender asks it, in the configured form.
 
 use crate::support::{alone, pod, until};
 use cluster::life::{FakeNode, Life};
@@ -11,10 +11,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 
-/// Paths and bodies.
+/// The paths and bodies of the requests.
 type Questions = Arc<Mutex<Vec<(String, Value)>>>;
 
-/// Lets through the node that it prefers, in whichever form it is asked, and keeps the questions.
+/// An extender that passes only the preferred node, in either form, and records the requests.
 fn serve(preferred: &'static str) -> (String, Questions) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/ext/", listener.local_addr().unwrap());

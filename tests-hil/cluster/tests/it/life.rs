@@ -1,4 +1,4 @@
-//! Nodes without machines, among a real scheduler and real controllers.
+//! Nodes without machines, with a real scheduler and real controllers.
 
 use crate::support::{PATIENCE, pod, shared, until};
 use cluster::life::{FINISH, FakeNode, Life, PodEnding};
@@ -39,7 +39,7 @@ async fn the_scheduler_binds_a_pod_that_runs_and_then_succeeds_on_request() {
     pods.create(&PostParams::default(), &pod("job", wish)).await.unwrap();
 
     let running = phase(&pods, "job", "Running").await;
-    // Only the scheduler can have chosen, and only one of the two has eight processors.
+    // Only the scheduler can have chosen the node, and only one of the two has eight processors.
     assert_eq!(running.spec.unwrap().node_name.as_deref(), Some("scheduled-large"));
     let conditions = running.status.unwrap().conditions.unwrap();
     for kind in ["PodScheduled", "Ready"] {
@@ -74,7 +74,7 @@ async fn a_pod_that_is_to_fail_fails_and_a_wrong_wish_is_answered_in_its_status(
 async fn a_pod_deleted_with_grace_goes_and_one_of_a_foreign_node_stays() {
     let machines = vec![FakeNode::named("deleting").label("suite", "deleting")];
     let Some((client, _life, pods)) = on_nodes("deleting", machines).await else { return };
-    // A node that nobody lives for: its pod must be left alone, though it is bound.
+    // A node that is not managed here: its bound pod must not be touched.
     let foreign = serde_json::from_value(json!({"metadata": {"name": "foreign"}})).unwrap();
     Api::<Node>::all(client).create(&PostParams::default(), &foreign).await.unwrap();
     let there = pod("there", json!({"nodeName": "foreign", "tolerations": [{"operator": "Exists"}]}));
@@ -109,6 +109,6 @@ async fn a_node_is_ready_untainted_and_sends_heartbeats() {
     let leases: Api<Lease> = Api::namespaced(client, "kube-node-lease");
     let beat = || async { leases.get("beating").await.unwrap().spec.unwrap().renew_time.unwrap().0 };
     let first = beat().await;
-    // Registering beats once and so does beginning to live; what comes seconds later is the rhythm.
+    // Registering and starting each send a heartbeat; a later one shows that heartbeats are periodic.
     until("a later heartbeat", || async { beat().await.as_second() > first.as_second() + 5 }).await;
 }

@@ -1,4 +1,4 @@
-//! The control plane as a suite uses it: brought up, asked, compacted, restarted, killed.
+//! The control plane as a suite uses it: started, queried, compacted, restarted, killed.
 
 #[cfg(test)]
 mod absent;

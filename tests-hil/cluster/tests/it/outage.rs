@@ -1,4 +1,4 @@
-//! The API server goes and comes back, and etcd forgets.
+//! The API server stops and starts again, and etcd is compacted.
 
 use crate::support::{alone, pod, until};
 use cluster::life::{FakeNode, Life};
@@ -13,7 +13,7 @@ use serde_json::json;
 async fn an_old_watch_is_told_of_a_compaction_and_life_goes_on_after_an_outage() {
     let _alone = alone().await;
     let mut options = ControlPlaneOptions::api_only();
-    // Its cache has a memory of events of its own, which a compaction does not reach.
+    // The watch cache keeps events that a compaction does not remove.
     options.flags.push((Component::ApiServer, "--watch-cache=false".to_owned()));
     let Some(cluster) = start_or_skip(&options) else { return };
     let client = cluster.client().await.unwrap();
@@ -35,7 +35,7 @@ async fn an_old_watch_is_told_of_a_compaction_and_life_goes_on_after_an_outage()
     cluster.run(Component::ApiServer).unwrap();
     maps.get("b").await.unwrap();
 
-    // What lives on the nodes has found its way back.
+    // The nodes have connected again.
     account(&client).await;
     let pods: Api<Pod> = Api::namespaced(client, "default");
     pods.create(&PostParams::default(), &pod("late", json!({"nodeName": "patient"}))).await.unwrap();
@@ -59,7 +59,7 @@ async fn first_event(maps: &Api<ConfigMap>, since: &str) -> String {
     }
 }
 
-/// What the controller manager makes where it runs; without it pods are refused.
+/// Creates the account that the controller manager would create; without it pods are refused.
 async fn account(client: &Client) {
     let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), "default");
     let account = serde_json::from_value(json!({"metadata": {"name": "default"}})).unwrap();

@@ -1,4 +1,4 @@
-//! Programs of a suite beside the control plane: their variables, logs, signals and ends.
+//! A suite's programs beside the control plane: their variables, logs, signals and ends.
 
 use crate::support::{shared, until};
 use cluster::{ProcessSignal, Program};
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A shell that does this.
+/// A shell that runs this script.
 fn shell(name: &str, script: &str) -> Program {
     Program::new(name, Path::new("/bin/sh")).argument("-c").argument(script)
 }
@@ -25,7 +25,7 @@ async fn a_program_has_its_own_variables_and_ends_as_it_likes_when_it_is_asked()
     let status = cluster.end_program("polite", PATIENCE).await.unwrap();
     assert_eq!(status.code(), Some(3));
     assert!(cluster.program_log("polite").ends_with("asked"));
-    // The next one of that name goes on in the same log.
+    // The next program of that name appends to the same log.
     cluster.start_program(&shell("polite", "echo again; sleep 600")).unwrap();
     until("its line", || async { cluster.program_log("polite").ends_with("asked\nagain") }).await;
     cluster.kill_program("polite");

@@ -1,4 +1,4 @@
-//! One control plane for all tests that leave it as it is, and one at a time for those that do not.
+//! One shared control plane for all tests that do not change it, and one at a time for the others.
 
 use cluster::{ControlPlane, ControlPlaneOptions, start_or_skip};
 use k8s_openapi::api::core::v1::Pod;
@@ -7,10 +7,10 @@ use std::process::Command;
 use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard, OnceCell};
 
-/// Generous: the machine may be busy, and nothing here is judged by a clock.
+/// Generous, because the machine may be busy; no test depends on timing.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
-/// It is never dropped; that it ends with the test program is the library's promise.
+/// It is never dropped; the library guarantees that it ends with the test program.
 pub(crate) async fn shared() -> Option<&'static ControlPlane> {
     static SHARED: OnceCell<Option<ControlPlane>> = OnceCell::const_new();
     let start = || async {
@@ -20,7 +20,7 @@ pub(crate) async fn shared() -> Option<&'static ControlPlane> {
     SHARED.get_or_init(start).await.as_ref()
 }
 
-/// Bring-ups take turns: each of them keeps two processors busy.
+/// Only one start at a time, because each of them keeps two processors busy.
 pub(crate) async fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::const_new(());
     TURN.lock().await
@@ -36,7 +36,7 @@ pub(crate) async fn until<F: Future<Output = bool>>(what: &str, mut is_so: impl 
     assert!(tokio::time::timeout(PATIENCE, waiting).await.is_ok(), "in vain: {what}");
 }
 
-/// A pod with one container that asks for little.
+/// A pod with one container and small requests.
 pub(crate) fn pod(name: &str, spec: serde_json::Value) -> Pod {
     let mut pod = serde_json::json!({
         "metadata": {"name": name},
@@ -52,8 +52,7 @@ pub(crate) fn pod(name: &str, spec: serde_json::Value) -> Pod {
     serde_json::from_value(pod).unwrap()
 }
 
-/// The processes that name the folder on their command line or stand in it; one that is dead and not yet buried does
-/// neither.
+/// The processes that name the folder on their command line or run in it. Zombie processes do neither.
 pub(crate) fn processes_of(folder: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let folder = folder.to_str().unwrap();

@@ -1,4 +1,5 @@
-//! What keeps an agent to its own node (`hosts/deploy/kustomize/base/admission.yaml`), on a real server: the embedded one knows no policies.
+//! The policy that restricts an agent to its own node (`hosts/deploy/kustomize/base/admission.yaml`), on a real
+//! server, because the embedded one has no policies.
 
 use crate::servers::{client, control_plane};
 use cluster::ControlPlane;
@@ -13,7 +14,7 @@ const NAMESPACE: &str = "joulie-system";
 const MINE: &str = "adm-mine";
 const OTHER: &str = "adm-other";
 
-/// Applies what ships, file by file.
+/// Applies the shipped files one by one.
 async fn install(admin: &Client) {
     let deploy = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hosts/deploy/kustomize");
     for file in ["base/00-namespace", "base/agent-rbac", "pool/agent-pool", "base/admission"] {
@@ -33,7 +34,7 @@ async fn install(admin: &Client) {
     }
 }
 
-/// A client of an account; with the token of a pod of it on that node, as a kubelet asks for one.
+/// A client of an account. With a node it has the token of a pod on that node, as a kubelet would request it.
 async fn agent(control_plane: &ControlPlane, account: &str, node: Option<&str>) -> Client {
     let kubeconfig = match node {
         Some(node) => control_plane.pod_kubeconfig(NAMESPACE, account, node).await,
@@ -60,7 +61,7 @@ async fn hardware(client: &Client, name: &str, node: &str) -> Result<DynamicObje
     kind(client, "NodeHardware").patch(name, &by, &Patch::Apply(&document)).await
 }
 
-/// Applies a report to an object of this kind and name.
+/// Applies a status to an object of this kind and name.
 async fn report(client: &Client, of: &str, name: &str) -> Result<DynamicObject, Error> {
     let status = match of {
         "NodeHardware" => json!({"cpu": {"sockets": 2}}),
@@ -72,7 +73,7 @@ async fn report(client: &Client, of: &str, name: &str) -> Result<DynamicObject, 
     kind(client, of).patch_status(name, &by, &Patch::Apply(&document)).await
 }
 
-/// Why it was refused, by the policy.
+/// The policy's message of a refused request.
 fn refusal(answer: Result<DynamicObject, Error>) -> String {
     match answer {
         Err(Error::Api(status)) if status.code == 403 && status.message.contains("joulie-agent-own-node") => {
@@ -100,7 +101,7 @@ async fn an_agent_writes_the_objects_of_its_own_node_and_of_no_other() {
         }
     }
     let mine = agent(control_plane, "joulie-agent", Some(MINE)).await;
-    // A policy and a role count a moment after they were written.
+    // A policy and a role take effect a moment after they were written.
     let counts = async {
         while !matches!(hardware(&mine, OTHER, OTHER).await, Err(Error::Api(status)) if status.message.contains("own-node"))
         {
@@ -119,18 +120,19 @@ async fn an_agent_writes_the_objects_of_its_own_node_and_of_no_other() {
             "{why}"
         );
     }
-    // Neither a new object for another node, nor another node's object made one's own, nor one's own given away; the
-    // definition says of the last two already that an object stays with its node.
+    // Refused are a new object for another node, changing another node's object to the own node, and changing the own
+    // object to another node. For the last two the definition itself requires that the node of an object does not
+    // change.
     refusal(hardware(&mine, "adm-new", OTHER).await);
     assert!(hardware(&mine, OTHER, MINE).await.is_err());
     assert!(hardware(&mine, MINE, OTHER).await.is_err());
 
-    // A token that is bound to nothing names no node, so it speaks for none.
+    // A token that is not bound to a pod names no node, so it may not write for any.
     let nobody = agent(control_plane, "joulie-agent", None).await;
     let why = refusal(report(&nobody, "NodeHardware", MINE).await);
     assert!(why.contains("joulie-agent-pool"), "{why}");
 
-    // The agent of a pool speaks for many, and so do people.
+    // The agent of a pool may write for many nodes, and so may people.
     let pool = agent(control_plane, "joulie-agent-pool", None).await;
     for name in [MINE, OTHER] {
         hardware(&pool, name, name).await.unwrap();

@@ -1,4 +1,4 @@
-//! The suite on the server in memory, in process and over HTTP.
+//! The suite on the embedded server, in process and over HTTP.
 
 use crate::report;
 use crate::servers::{client_of, embedded, embedded_api};
@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_case_holds_in_process_and_once_more() {
-    // One server, twice: a case leaves nothing that another, or the same again, stumbles over.
+    // Twice on the same server: a case must leave nothing that makes another case or its own repetition fail.
     let api = embedded_api();
     for _ in 0..2 {
         let on = async || embedded(&api, api.client_as("conformance"));
@@ -17,7 +17,7 @@ async fn every_case_holds_in_process_and_once_more() {
     }
 }
 
-/// A certificate for loopback that is its own authority.
+/// A self-signed certificate for loopback.
 fn tls() -> Tls {
     let made = rcgen::generate_simple_self_signed(vec!["127.0.0.1".to_owned()]).unwrap();
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();

@@ -1,4 +1,4 @@
-//! What the hosts stand on, once against each server: the election and the reflector of `host-kit`.
+//! The parts of `host-kit` on which the hosts rely, the leader election and the reflector, once on each server.
 
 use crate::servers::{client, control_plane, embedded_api};
 use conformance::{probe, probes};
@@ -31,7 +31,7 @@ impl Replica {
     fn start(client: &Client, name: &str) -> Self {
         let elections = Elections::register(metrics().registry());
         let clock: Arc<dyn HostClock> = Arc::new(SystemClock::new());
-        // The lease is long, so that a busy machine loses none by the clock.
+        // The lease is long, so that it does not expire on a busy machine.
         let times = [30_000, 20_000, 200].map(Duration::from_millis);
         let candidate = Candidate::new(name, times[0], times[1], times[2]).unwrap();
         let lease = LeaseName { namespace: "default".to_owned(), name: LEASE.to_owned() };
@@ -59,7 +59,8 @@ async fn holder(leases: &Api<Lease>) -> Option<String> {
     leases.get(LEASE).await.unwrap().spec.unwrap().holder_identity
 }
 
-/// Two candidates, one leader; who is asked to end hands over, and whose lease is taken knows it.
+/// Of two candidates one leads. A leader that is asked to stop hands over, and a leader whose lease is taken notices
+/// it.
 async fn one_leads(client: &Client) {
     let leases: Api<Lease> = Api::default_namespaced(client.clone());
     drop(leases.delete(LEASE, &DeleteParams::default()).await);
@@ -111,7 +112,7 @@ fn malformed(page: &Page) -> Option<f64> {
     page.lines().find_map(|line| line.strip_prefix(series))?.parse().ok()
 }
 
-/// A limit may be a number or a text for the schema; this reader wants a number.
+/// The schema allows a number or text for a limit; this reader requires a number.
 async fn malformed_is_named_and_skipped(client: &Client) {
     let api = probes(client);
     for name in ["limit-a", "limit-b"] {
@@ -136,7 +137,7 @@ async fn malformed_is_named_and_skipped(client: &Client) {
         reflect::<Limit>(client, source, (&reflections, Arc::new(SystemClock::new())), stop);
     tokio::spawn(follow);
     shows(&mut rows, &[("limit-a", 10)], &["limit-b"]).await;
-    // A compaction by the suite beside may make it read the list twice.
+    // A concurrent compaction by the suite may make it read the list twice.
     assert!(malformed(&metrics.page()).unwrap() >= 1.0);
 
     let change = async |name: &str, limit: Value| {

@@ -1,4 +1,4 @@
-//! The suite on every server there is.
+//! The suite on every available server.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -15,7 +15,7 @@ mod servers;
 use conformance::ConformanceReport;
 use std::time::Duration;
 
-/// Prints what differs and how long it took, and fails with what is wrong.
+/// Prints the differences and the time, and fails if there are errors.
 fn report(server: &str, outcome: &ConformanceReport) {
     let whole: Duration = outcome.took.iter().map(|(_, took)| *took).sum();
     println!("{server}: {} cases in {whole:.1?}", outcome.took.len());

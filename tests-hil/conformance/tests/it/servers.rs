@@ -19,7 +19,7 @@ pub(crate) fn embedded_api() -> EmbeddedApi {
     EmbeddedApi::new(&embedded_api::ApiOptions::with(definitions())).unwrap()
 }
 
-/// With this client.
+/// The embedded server with this client.
 pub(crate) fn embedded(api: &EmbeddedApi, client: Client) -> TestServer {
     let api = api.clone();
     let compact = move || {
@@ -29,7 +29,7 @@ pub(crate) fn embedded(api: &EmbeddedApi, client: Client) -> TestServer {
     TestServer { client, compact: Arc::new(compact) }
 }
 
-/// A client by a kubeconfig that sees every refusal instead of waiting for it.
+/// A client with a kubeconfig that returns every refusal instead of retrying.
 pub(crate) async fn client(file: &Path) -> Client {
     let file = Kubeconfig::read_from(file).unwrap();
     let mut config = Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await.unwrap();
@@ -37,22 +37,22 @@ pub(crate) async fn client(file: &Path) -> Client {
     Client::try_from(config).unwrap()
 }
 
-/// By the kubeconfig of a server that listens.
+/// A client with the kubeconfig of a listening server.
 pub(crate) async fn client_of(serving: &Serving, name: &str) -> Client {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     serving.write_kubeconfig(&path).unwrap();
     client(&path).await
 }
 
-/// The control plane of this program. It is never dropped; that it ends with the program is the library's promise.
+/// The control plane of this test program. It is never dropped; the library guarantees that it ends with the program.
 pub(crate) async fn control_plane() -> Option<&'static ControlPlane> {
     static SHARED: OnceCell<Option<ControlPlane>> = OnceCell::const_new();
     SHARED.get_or_init(start).await.as_ref()
 }
 
-/// A watch of what was compacted away is told so only by a server that keeps no cache of its own.
+/// Without its watch cache, because only then the server reports 410 for compacted revisions.
 async fn start() -> Option<ControlPlane> {
-    // Its controllers make the accounts that pods need and count what budgets allow.
+    // Its controllers create the accounts that pods need and maintain the status of budgets.
     let mut options = ControlPlaneOptions { controller_manager: true, ..ControlPlaneOptions::api_only() };
     options.flags.push((Component::ApiServer, "--watch-cache=false".to_owned()));
     let control_plane = start_or_skip(&options)?;
@@ -60,7 +60,7 @@ async fn start() -> Option<ControlPlane> {
     Some(control_plane)
 }
 
-/// Installs the definitions, which the embedded API has from the start.
+/// Installs the definitions, which the embedded API contains from the start.
 async fn prepare(client: &Client) {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     for definition in definitions() {
@@ -73,7 +73,7 @@ async fn prepare(client: &Client) {
     }
 }
 
-/// It, with a client of the runtime that asks.
+/// The real server, with a client that belongs to the caller's runtime.
 pub(crate) async fn real(control_plane: &'static ControlPlane) -> TestServer {
     let compact = move || {
         async move {

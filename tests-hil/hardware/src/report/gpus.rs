@@ -1,4 +1,5 @@
-//! The NVIDIA GPUs: their facts, their limits, what they draw, whether their counter agrees, and what reading costs.
+//! The NVIDIA GPUs: properties, limits, power, whether the energy counter agrees with the power, and the cost of
+//! reading.
 
 use crate::args::Args;
 use crate::kits;
@@ -14,9 +15,9 @@ use std::time::Duration;
 
 type Hal = Nvidia<Time, OriginalsInMemory<0>>;
 
-/// So long a counter is watched.
+/// How long a counter is observed.
 const WATCHED: Duration = Duration::from_secs(2);
-/// So often the cost of reading is measured.
+/// How often a reading is repeated to measure its cost.
 const ROUNDS: usize = 200;
 
 fn open(args: &Args, scope: LimitScope) -> Result<Hal, NvidiaError> {
@@ -24,7 +25,7 @@ fn open(args: &Args, scope: LimitScope) -> Result<Hal, NvidiaError> {
     Nvidia::open(sources.nvml_library(), scope, Time::real(), OriginalsInMemory::new())
 }
 
-/// Tells it.
+/// Prints the report.
 pub(super) fn tell(args: &Args, verdict: &mut Verdict) {
     let mut hal = match open(args, LimitScope::Gpu) {
         Ok(hal) => hal,
@@ -89,7 +90,7 @@ fn limit(hal: &mut Hal, handle: Handle, domain: &Domain, verdict: &mut Verdict) 
         return verdict.skip(&format!("nvidia: {key} has no power limit that can be set"));
     };
     let shown = |limit: Option<MicroWatts>| limit.map_or_else(|| "unknown".to_owned(), watts);
-    // To save an original writes nothing.
+    // Saving an original writes nothing.
     let original = hal.save(handle, Control::Power).map_err(|error| error.kind());
     let asked = original.and_then(|original| original.words().first().copied().ok_or(ErrorKind::BadData));
     let asked = asked.map(|milliwatts| MicroWatts::new(milliwatts.saturating_mul(1_000)));
@@ -111,7 +112,7 @@ fn limit(hal: &mut Hal, handle: Handle, domain: &Domain, verdict: &mut Verdict) 
     }
 }
 
-/// The counter for a while: how often it moves, and whether it agrees with the power.
+/// Observes the counter for a while: how often it changes, and whether it agrees with the power.
 fn meter(hal: &mut Hal, handle: Handle, domain: &Domain, verdict: &mut Verdict) {
     let key = domain.key();
     let draw = match hal.draw(handle) {
@@ -134,7 +135,7 @@ fn meter(hal: &mut Hal, handle: Handle, domain: &Domain, verdict: &mut Verdict) 
         pause(step);
         waited += step;
     }
-    // The first value was not seen to come.
+    // Skip the first value, because its time of change is unknown.
     let (Some((from, first)), Some((to, last))) = (moves.get(1), moves.last()) else {
         return verdict
             .skip(&format!("nvidia: {key} has no counter of energy that moves in {} s", WATCHED.as_secs()));

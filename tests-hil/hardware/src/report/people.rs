@@ -1,4 +1,4 @@
-//! Who else is on the machine: programs that write power limits, and whether this one sees all of it.
+//! Other programs on the machine that write power limits, and whether this process sees the whole machine.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -19,10 +19,10 @@ const WRITERS: [&str; 12] = [
     "joulie",
 ];
 
-/// A process's own name is cut to so many bytes by the kernel.
+/// The kernel truncates the name of a process to this many bytes.
 const NAME_MAX: usize = 15;
 
-/// Those that run.
+/// The running ones.
 pub(super) fn other_writers() -> String {
     let running = running(Path::new("/proc"));
     if running.is_empty() {
@@ -43,8 +43,8 @@ fn running(proc: &Path) -> BTreeSet<String> {
     known.collect()
 }
 
-/// Which of the writers a process is, by its name, or by the first two words of its command line, where an interpreter
-/// comes first.
+/// The writer that a process is, if any: by its name, or by the first two words of its command line, because an
+/// interpreter may come first.
 fn known(name: &str, line: &[u8]) -> Option<&'static str> {
     let words: Vec<_> =
         line.split(|&byte| byte == 0).take(2).filter_map(|word| std::str::from_utf8(word).ok()).collect();
@@ -56,7 +56,7 @@ fn known(name: &str, line: &[u8]) -> Option<&'static str> {
     })
 }
 
-/// Whether this process is in a container, and by what that is seen.
+/// Whether this process is in a container, and how that was detected.
 pub(super) fn container() -> String {
     let file = |path: &str| Path::new(path).exists().then(|| path.to_owned());
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();

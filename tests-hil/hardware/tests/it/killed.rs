@@ -1,4 +1,4 @@
-//! Runs that end in the middle of writing: whoever is left puts back what was in force.
+//! Runs that are killed while writing: the remaining process puts the originals back.
 
 use crate::test_machine::{PATIENCE, Said, TestMachine, children, kill, signal, until};
 use rig::faults::{Direction, Effect, Fault};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-/// A run that has lowered a limit, and what was in force before.
+/// A run that has lowered a limit, and the registers before.
 fn in_the_middle(words: &[&str], takes: Duration) -> Option<(TestMachine, Child, u32, String)> {
     let room = TestMachine::profile("xeon-2s")?;
     let before = room.registers();
@@ -60,7 +60,7 @@ fn it_does_not_matter_at_which_write_the_worker_is_killed() {
             room.machine.lock().watch(move |_, _, _| {
                 writes += 1;
                 if writes == moment {
-                    // The write is in force, and whoever wrote does not come back from it.
+                    // The write is in force, and the writing call does not return.
                     stand.send(()).unwrap();
                     may_go_on.recv().unwrap();
                 }
@@ -120,7 +120,7 @@ fn when_the_guardian_is_killed_the_worker_stops_and_puts_everything_back_and_kee
 #[test]
 fn when_both_are_killed_the_next_run_puts_everything_back_first() {
     let Some((room, mut hil, worker, before)) = in_the_middle(&["--write"], SLOW) else { return };
-    // The worker cannot see that the guardian ends while it is stopped.
+    // While the worker is stopped, it cannot notice that the guardian ends.
     signal("STOP", worker);
     hil.kill().unwrap();
     hil.wait().unwrap();

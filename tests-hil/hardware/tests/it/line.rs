@@ -8,7 +8,7 @@ fn a_machine_without_power_hardware_is_skipped_with_what_was_looked_for() {
     let folder = Folder::new();
     let said = Said::of(&mut folder.hil(&[]));
     said.is_fine();
-    // Each way, and that there is no limit to compare.
+    // One line for each backend, and one because there is no limit to compare.
     let ways = BackendKind::ALL.len();
     assert_eq!((said.count("PASS "), said.count("SKIP(")), (0, ways + 1), "{}", said.text);
     let class = folder.0.join("root/sys/class/powercap");
@@ -30,7 +30,7 @@ fn what_is_required_and_absent_fails_with_the_reason() {
     assert!(said.has("FAIL powercap: rapl is required: no package zone"), "{}", said.text);
     assert!(said.has("FAIL amd: required"), "{}", said.text);
     assert_eq!(said.count("FAIL "), 3);
-    // Two are required and reached in one way each; that nobody has the third is a line of its own.
+    // Two of the required kinds have one backend each; the third, which no backend found, has a line of its own.
     let skipped = BackendKind::ALL.len() - 1;
     assert!(said.has(&format!("hil: 0 passed, 3 failed, {skipped} skipped")), "{}", said.text);
 }

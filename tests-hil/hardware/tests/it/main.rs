@@ -1,4 +1,4 @@
-//! The program on virtual machines, which this process serves and the program, a child, meets as files.
+//! The program on virtual machines. This process serves their files, and the program, as a child process, uses them.
 
 #[cfg(test)]
 mod killed;

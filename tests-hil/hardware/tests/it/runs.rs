@@ -1,4 +1,4 @@
-//! Runs that nobody disturbs, on every virtual machine.
+//! Undisturbed runs on every virtual machine.
 
 use crate::test_machine::{Folder, Said, TestMachine};
 use rig::faults::{Direction, Effect, Fault};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Which ways a profile has.
+/// The backends of a profile.
 fn ways(profile: &str) -> &'static [&'static str] {
     match profile {
         "epyc" => &["powercap", "cpufreq", "amd-socket"],
@@ -23,7 +23,7 @@ fn ways(profile: &str) -> &'static [&'static str] {
     }
 }
 
-/// Every file that the process has open below a folder, with whether it can be written.
+/// All files below a folder that the process has open, and whether they are open for writing.
 fn open_files(process: u32, root: &str, seen: &mut BTreeMap<String, bool>) {
     let Ok(numbers) = std::fs::read_dir(format!("/proc/{process}/fd")) else { return };
     for number in numbers.flatten() {
@@ -37,7 +37,7 @@ fn open_files(process: u32, root: &str, seen: &mut BTreeMap<String, bool>) {
     }
 }
 
-/// Runs to its end, and looks at what is open below the root meanwhile.
+/// Runs to its end, and meanwhile records the open files below the root.
 fn watched(room: &TestMachine) -> (Said, BTreeMap<String, bool>) {
     let mut hil = room.folder.hil(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let root = room.folder.0.join("root").display().to_string();
@@ -104,7 +104,7 @@ fn a_run_that_writes_raises_nothing_and_leaves_every_machine_as_it_was() {
         let said = Said::of(&mut room.folder.hil(&["--write"]));
         said.is_fine();
         for way in ways(name) {
-            // The energy counters of an EPYC have no limits, and those of this Xeon are locked.
+            // The zones of an EPYC have no limits, and those of this Xeon are locked.
             let sets = *way != "powercap" || !["epyc", "mi300x", "mi300x-smi", "xeon-locked"].contains(&name);
             for rule in ["Restored", "SavedFirst", "RestartRestores", "OthersUntouched"] {
                 let line = if sets {
@@ -132,7 +132,7 @@ fn a_run_that_writes_raises_nothing_and_leaves_every_machine_as_it_was() {
     }
 }
 
-/// The limits of power and frequency as they are.
+/// The current limits of power and frequency.
 fn in_force(room: &TestMachine) -> Vec<(VirtualAttribute, u64)> {
     let machine = room.machine.lock();
     let zones = machine.zones().iter().enumerate().flat_map(|(at, slot)| {
@@ -153,7 +153,7 @@ fn a_limit_that_somebody_else_sets_meanwhile_is_told() {
     room.machine.lock().faults().add(slow);
     let mut hil = room.folder.hil(&[]).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(hil.stdout.take().unwrap()).lines().map(Result::unwrap);
-    // The limits were noted, and the frequencies are still to be looked at.
+    // The power limits were recorded, and the frequencies are still to be read.
     assert!(lines.any(|line| line.starts_with("PASS powercap ")));
     room.machine.lock().change(|zones, _, _| zones[0].zone.constraints[0].power_raw -= 8);
     let told: Vec<_> = lines.filter(|line| line.starts_with("FAIL ")).collect();
@@ -192,7 +192,7 @@ fn a_node_that_an_agent_has_capped_is_left_alone() {
     let said = Said::of(&mut room.folder.hil(&["--write"]));
     assert_eq!(said.code, Some(1));
     assert!(said.text.contains(&format!("(process {})", std::process::id())), "{}", said.text);
-    // The agent is gone, and its caps and originals are in force.
+    // The agent has ended, and its caps and originals remain.
     use power_hal::{Control, Key, Original, Originals};
     let journal =
         node_kit::Journal::open(&room.folder.state(), node_kit::Boot::of_the_kernel().unwrap()).unwrap();
@@ -201,7 +201,7 @@ fn a_node_that_an_agent_has_capped_is_left_alone() {
     share.keep(&Key::package(0, None), Control::Power, &original).unwrap();
     drop(lock);
     let before = room.registers();
-    // The second run finds that the last one to hold the lock was the first.
+    // The second run finds that the first one was the last holder of the lock.
     for _ in 0..2 {
         let said = Said::of(&mut room.folder.hil(&["--write"]));
         assert_eq!(said.code, Some(1));

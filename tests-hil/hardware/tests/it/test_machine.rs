@@ -1,4 +1,4 @@
-//! A virtual machine, mounted, with a state folder, and the program started on it.
+//! A mounted virtual machine with a state folder, and the program that runs on it.
 
 use rig::fuse::Mounted;
 use rig::machine::{RigMachine, RigTime, Shared};
@@ -7,10 +7,10 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long something that has to happen may take on a busy machine.
+/// The longest time for an event on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A folder that goes away with the test.
+/// A folder that is removed with the test.
 pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Folder {
@@ -22,7 +22,7 @@ impl Folder {
         Self(path)
     }
 
-    /// The program, on this folder's root and state.
+    /// The program with this folder's root and state.
     pub(crate) fn hil(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hil"));
         command.arg("--root").arg(self.0.join("root")).arg("--state").arg(self.state()).args(words);
@@ -41,18 +41,18 @@ impl Drop for Folder {
     }
 }
 
-/// A machine, mounted.
+/// A mounted machine.
 pub(crate) struct TestMachine {
     pub(crate) machine: Shared,
     mounted: Option<Mounted>,
     pub(crate) folder: Folder,
 }
 
-/// How many policies of a profile take part: a run looks at each of them from each of the others.
+/// The number of policies of a profile that are shown: a run compares each with all others.
 const SHOWN: usize = 4;
 
 impl TestMachine {
-    /// Nothing, and a word about it, where the kernel does not let us mount.
+    /// `None`, with a message, if mounting is not possible.
     pub(crate) fn profile(name: &str) -> Option<Self> {
         let mut machine: RigMachine = rig::profile::find(name).unwrap()(RigTime::Real(1.0)).unwrap();
         machine.change(|_, policies, _| {
@@ -70,7 +70,7 @@ impl TestMachine {
         }
     }
 
-    /// Everything that can be set on the machine, as it is in the registers.
+    /// All settings of the machine as they are in the registers.
     pub(crate) fn registers(&self) -> String {
         let machine = self.machine.lock();
         let zones: Vec<_> = machine.zones().iter().map(|slot| format!("{:?}", slot.zone)).collect();
@@ -84,7 +84,7 @@ impl TestMachine {
         format!("{zones:?} {policies:?} {caps:?}")
     }
 
-    /// How many originals the journal on the disk holds.
+    /// The number of originals in the journal on the disk.
     pub(crate) fn journal(&self) -> usize {
         let text = std::fs::read_to_string(self.folder.state().join("originals.json")).unwrap_or_default();
         text.matches("\"backend\"").count()
@@ -97,7 +97,7 @@ impl Drop for TestMachine {
     }
 }
 
-/// What a run said.
+/// The output and the exit code of a run.
 pub(crate) struct Said {
     pub(crate) text: String,
     pub(crate) code: Option<i32>,
@@ -116,7 +116,7 @@ impl Said {
         self.text.lines().filter(|line| line.starts_with(word)).count()
     }
 
-    /// Holds that it ended well, and that its closing line counts what it said.
+    /// Checks that it succeeded, and that its last line counts its output correctly.
     pub(crate) fn is_fine(&self) {
         assert_eq!(self.code, Some(0), "{}", self.text);
         let (passed, skipped) = (self.count("PASS "), self.count("SKIP("));
@@ -132,7 +132,7 @@ impl From<Output> for Said {
     }
 }
 
-/// Waits until something holds.
+/// Waits until a condition holds.
 pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let step = Duration::from_millis(10);
     let mut waited = Duration::ZERO;
@@ -155,12 +155,12 @@ pub(crate) fn children(of: &Child) -> Vec<u32> {
     text.split_whitespace().map(|child| child.parse().unwrap()).collect()
 }
 
-/// Ends a process that is not ours to end by its handle.
+/// Kills a process that is not a child of this one.
 pub(crate) fn kill(process: u32) {
     signal("KILL", process);
 }
 
-/// Sends a signal, by the shell's own command, which needs no package.
+/// Sends a signal with the shell's built-in command, which needs no package.
 pub(crate) fn signal(name: &str, process: u32) {
     let sent = Command::new("sh").args(["-c", &format!("kill -{name} {process}")]).status().unwrap();
     assert!(sent.success());

@@ -1,11 +1,11 @@
-//! The folder for `kubectl apply -k` is what the chart says.
+//! The folder for `kubectl apply -k` matches the chart.
 
 use install::{Helm, deploy, kustomize, objects, skip};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Set by `cargo xtask codegen`: write the files instead of comparing them.
+/// If it is set, which `cargo xtask codegen` does, the files are written instead of compared.
 const WRITE: &str = "JOULIE_WRITE_KUSTOMIZE";
 
 fn below(folder: &Path, found: &mut BTreeSet<PathBuf>) {
@@ -42,7 +42,7 @@ fn the_folder_is_what_the_chart_becomes() {
     assert_eq!(found, expected.into_keys().collect(), "a file that the chart does not make");
 }
 
-/// Without helm too: every file is named by its kustomization, and every object has a name of its own.
+/// A check that needs no helm: every file is listed in its kustomization, and every object has a unique name.
 #[test]
 fn every_file_is_in_its_kustomization_and_every_object_once() {
     let mut names = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! The charts, what is rendered from them, and a real API server that takes it.
+//! Tests of the charts, of the rendered objects, and of a real API server that accepts them.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "all of it is tests: what is not expected fails them")]
 
 mod kustomize;

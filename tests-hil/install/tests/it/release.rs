@@ -1,4 +1,4 @@
-//! helm installs, upgrades and uninstalls on a real control plane, whose controllers make the pods.
+//! helm installs, upgrades and uninstalls on a real control plane, whose controllers create the pods.
 
 use crate::server::namespace;
 use cluster::{ControlPlaneOptions, start_or_skip};
@@ -9,7 +9,7 @@ use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::discovery::{Discovery, Scope, verbs};
 use kube::{Api, Client};
 
-/// Everything that has our label, as `KIND NAME`, but for what is made anew for others' objects.
+/// All objects with our label as `KIND NAME`, except those that are created for objects of others.
 async fn ours(client: &Client) -> Vec<String> {
     let mut found = Vec::new();
     let chosen = ListParams::default().labels("app.kubernetes.io/part-of=joulie");
@@ -43,7 +43,7 @@ async fn a_release_is_installed_upgraded_and_taken_away_and_the_kinds_stay() {
         helm.run(&words.iter().map(String::as_str).collect::<Vec<_>>()).unwrap()
     };
 
-    // Another product's kind is there before, and is neither taken over nor written to.
+    // Another product's kind exists before, and must be neither taken over nor changed.
     let file = std::fs::read_to_string(deploy().join("chart-crds/files/gpu.mle.com_gpus.yaml")).unwrap();
     let theirs: CustomResourceDefinition = serde_saphyr::from_str(&file).unwrap();
     let kinds: Api<CustomResourceDefinition> = Api::all(client.clone());
@@ -67,17 +67,17 @@ async fn a_release_is_installed_upgraded_and_taken_away_and_the_kinds_stay() {
     let container = &after.spec.unwrap().template.spec.unwrap().containers[0];
     let budget = container.env.iter().flatten().find(|one| one.name == "BUDGET_SITE_WATTS").unwrap();
     assert_eq!(budget.value.as_deref(), Some("40000"));
-    // What an upgrade does not name stays as it was.
+    // Values that an upgrade does not name stay unchanged.
     let extender = deployments.get("joulie-scheduler-extender").await.unwrap();
     assert_eq!(extender.metadata.generation, Some(1));
 
-    // Without the hook: its Job releases nodes, and here is no kubelet that would run it.
+    // Without the hook: its Job releases nodes, and no kubelet would run it here.
     run(&["uninstall", "--wait", "--no-hooks", "joulie"], None);
     run(&["uninstall", "joulie-crds"], None);
     let gone = async {
         loop {
             let left = ours(&client).await;
-            // Events and the like have no such label; pods and replica sets go with their owners.
+            // Events have no such label; pods and replica sets are deleted with their owners.
             if left.is_empty() {
                 return;
             }

@@ -1,4 +1,5 @@
-//! A real API server takes every object of every combination, read strictly, and its policies do what they say.
+//! A real API server accepts every object of every combination with strict validation, and its policies work as
+//! described.
 
 use crate::values::{MATRIX, rendered};
 use cluster::{ControlPlane, ControlPlaneOptions, start_or_skip};
@@ -31,7 +32,7 @@ async fn apply(client: &Client, object: &Value, dry_run: bool) -> Result<(), kub
     api.patch(object.metadata.name.as_deref().unwrap(), &by, &Patch::Apply(&object)).await.map(drop)
 }
 
-/// A control plane with the namespaces that installations are in.
+/// A control plane with the namespaces of the installations.
 async fn server() -> Option<(ControlPlane, Client)> {
     let control_plane = start_or_skip(&ControlPlaneOptions::api_only())?;
     let client = control_plane.client().await.unwrap();
@@ -59,7 +60,7 @@ async fn a_server_takes_every_object_of_every_combination() {
     }
 }
 
-/// Each affinity of a pod, and where the requirement must be afterwards.
+/// Affinities of a pod, and the places where the requirement must be added.
 fn affinities() -> Vec<(Value, Vec<&'static str>)> {
     let required = "requiredDuringSchedulingIgnoredDuringExecution";
     let exists = json!({"key": "a", "operator": "Exists"});
@@ -100,7 +101,7 @@ async fn a_performance_pod_keeps_off_eco_nodes_by_itself() {
         let made = pods.create(&dry, &serde_json::from_value(pod).unwrap()).await.unwrap();
         serde_json::to_value(made).unwrap()["spec"]["affinity"].clone()
     };
-    // A policy counts a moment after it was written.
+    // A policy takes effect a moment after it was written.
     let counts = async {
         while admitted("performance", &Value::Null).await.is_null() {
             tokio::time::sleep(Duration::from_millis(100)).await;
@@ -120,7 +121,7 @@ async fn a_performance_pod_keeps_off_eco_nodes_by_itself() {
             assert_eq!(there, &eco, "{before}: {after}");
             assert!(terms[term]["matchExpressions"].get(expression + 1).is_none(), "{after}");
         }
-        // Nothing of the person's own is lost.
+        // The user's own settings must be kept.
         for part in ["podAntiAffinity", "preferredDuringSchedulingIgnoredDuringExecution", "matchFields"] {
             assert_eq!(
                 before.to_string().contains(part),

@@ -1,11 +1,11 @@
-//! What the charts' values may be, and what comes of them.
+//! The accepted values of the charts, and their effects.
 
 use install::{Helm, by_template, deploy, objects};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-/// Combinations that people install, each with a number of objects that it has at least.
+/// Common combinations of values.
 pub(crate) const MATRIX: [(&str, &[&str]); 9] = [
     ("as it comes", &[]),
     ("everything", &["-f", "everything.yaml"]),
@@ -24,7 +24,7 @@ pub(crate) const MATRIX: [(&str, &[&str]); 9] = [
     ),
 ];
 
-/// The flags with the files of this folder at their paths.
+/// The flags, with file names replaced by their paths in this folder.
 pub(crate) fn flags(flags: &[&str]) -> Vec<String> {
     let values = format!("{}/tests/values", env!("CARGO_MANIFEST_DIR"));
     let at =
@@ -79,7 +79,7 @@ fn every_combination_is_rendered_and_has_each_object_once() {
                 assert_eq!(security["readOnlyRootFilesystem"], true, "{what}: {name}");
                 let privileged = security["privileged"] == true;
                 assert!(privileged || security["capabilities"]["drop"] == json!(["ALL"]), "{what}: {name}");
-                // Of a Job the exit is what counts.
+                // A Job needs no probe, because its exit status matters.
                 let is_watched = object["kind"] == "Job" || container["livenessProbe"].is_object();
                 assert!(is_watched, "{what}: {name}");
             }
@@ -88,7 +88,7 @@ fn every_combination_is_rendered_and_has_each_object_once() {
     }
 }
 
-/// Maps whose keys are a person's own.
+/// Maps whose keys the user chooses.
 const FREE: [&str; 12] = [
     "env",
     "affinity",
@@ -163,7 +163,7 @@ fn the_values_of_upstreams_chart_mean_here_what_they_mean_there() {
     let operator = container(&all, "Deployment", "joulie-operator");
     assert_eq!(variable(operator, "ECO_CAP_WATTS"), "120");
     assert_eq!(variable(operator, "NODE_SELECTOR"), "joulie.io/managed=true,tier=a");
-    // Said with an empty value, so not said.
+    // An empty value counts as not set.
     assert_eq!(variable(operator, "PROMETHEUS_ADDRESS"), &Value::Null);
     let extender = find(&all, "Deployment", "joulie-scheduler-extender");
     assert_eq!(extender["spec"]["replicas"], 1);
@@ -215,7 +215,7 @@ fn the_kinds_are_kept_and_anothers_is_left_out() {
     for kind in &bare {
         let file = format!("joulie.io_{}.yaml", kind["spec"]["names"]["plural"].as_str().unwrap());
         let file = std::fs::read_to_string(deploy().join("chart-crds/files").join(file)).unwrap();
-        // By their types, because helm writes 100 for 100.0.
+        // Compare by type, because helm writes 100 for 100.0.
         let [file, chart] = [serde_saphyr::from_str(&file).unwrap(), kind.clone()].map(definition);
         assert_eq!(file, chart);
     }

@@ -1,4 +1,4 @@
-//! A burst of like pods, and where it goes: by the default scheduler, by the extender's scores alone, and with
+//! A burst of equal pods and its placement: by the default scheduler, by the extender's scores alone, and with
 //! `POWER_FIT=filter`.
 
 use super::contender::Contender;
@@ -11,21 +11,21 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 const PODS: u32 = 1_000;
-/// By the estimate: 0.7 · 8 of 64 processors · 500 W.
+/// The estimate: 0.7 · 8 of 64 processors · 500 W.
 const POD_WATTS: f64 = 43.75;
 const PATIENCE: Duration = Duration::from_secs(240);
 /// How long the extender's watch may lag behind the scheduler.
 const SEEN_WITHIN: Duration = Duration::from_secs(10);
 
-/// What a burst did to the nodes.
+/// The placement of a burst.
 struct Outcome {
     how: &'static str,
     placed: Placed,
-    /// What the extender assumes of all nodes together, W, where it was asked.
+    /// The total watts that the extender assumes, if it was asked.
     assumed: Option<f64>,
 }
 
-/// The three bursts, one after the other, and the table.
+/// Runs the three bursts one after the other, and prints the table.
 pub(super) async fn run(
     control_plane: &ControlPlane,
     programs: &BenchPrograms,
@@ -43,7 +43,7 @@ pub(super) async fn run(
         field.clear().await?;
         field.make(&pod(), PODS).await?;
         let asked = contender.start(control_plane, programs, &[("POWER_FIT", fit)]).await?;
-        // As it comes: kube-scheduler then looks at a part of the nodes.
+        // The default configuration, in which kube-scheduler scores only a part of the nodes.
         let scheduler = Scheduler { percentage_of_nodes_to_score: None, ..asked.scheduler };
         let begin = async || Ok(control_plane.start_scheduler(&scheduler)?);
         let placed = field.placed(PODS, PATIENCE, begin).await?;
@@ -64,7 +64,7 @@ fn pod() -> serde_json::Value {
     pod
 }
 
-/// What the extender assumes when it has seen so many pods bound; what it assumes then, if it never does.
+/// The total watts that the extender assumes once it has seen this many bound pods, or at the time limit.
 async fn assumed(at: SocketAddr, count: u32) -> Result<f64, SystemError> {
     let http = crate::http::at(at)?;
     let mut page = serde_json::Value::Null;
@@ -75,7 +75,7 @@ async fn assumed(at: SocketAddr, count: u32) -> Result<f64, SystemError> {
         }
         Err(_) => false,
     };
-    // The sum tells whether it was in vain.
+    // The sum shows whether the wait succeeded.
     let _ = until("every pod is assumed", SEEN_WITHIN, seen).await;
     let nodes = page["nodes"].as_array().into_iter().flatten();
     Ok(nodes.filter_map(|node| node["assumedPowerW"].as_f64()).sum())

@@ -1,4 +1,4 @@
-//! Who is asked, and in which form.
+//! The extenders that are compared, and the form of their requests.
 
 use super::BenchPrograms;
 use crate::echo::Scores;
@@ -9,18 +9,18 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::net::TcpStream;
 
-/// The name of the extender's process, of which one runs at a time.
+/// The name of the extender's process; only one runs at a time.
 const PROGRAM: &str = "extender";
-/// An answer with 5,000 full nodes may take long on a busy machine, and kube-scheduler must not give up.
+/// Generous: an answer with 5,000 full nodes may take long on a busy machine, and kube-scheduler must not give up.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// An extender of the bench.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contender {
-    /// kube-scheduler by itself.
+    /// kube-scheduler without an extender.
     Nobody,
-    /// It repeats what it was asked.
+    /// The echo server.
     Echo(NodeForm, Scores),
     /// `joulie-extender`, as it ships.
     Ours(NodeForm),
@@ -36,7 +36,7 @@ impl Contender {
         }
     }
 
-    /// `None` for who is not asked.
+    /// The form of the nodes; `None` without an extender.
     pub(super) fn form(self) -> Option<NodeForm> {
         match self {
             Self::Nobody => None,
@@ -44,7 +44,8 @@ impl Contender {
         }
     }
 
-    /// Starts it, in the place of the one before, and says how kube-scheduler is to ask it. The variables are for ours.
+    /// Starts it, which replaces the one before, and returns kube-scheduler's configuration for it. The variables are
+    /// for `joulie-extender`.
     pub(super) async fn start(
         self,
         control_plane: &ControlPlane,
@@ -91,7 +92,7 @@ impl Contender {
                     .variable("KUBECONFIG", kubeconfig.to_string_lossy())
                     .variable("EXTENDER_ADDR", at.to_string())
                     .variable("METRICS_ADDR", "127.0.0.1:0")
-                    // The twins are written once, and a bench takes longer than an outage may.
+                    // The twins are written once, and a bench takes longer than their allowed age.
                     .variable("TWIN_STALENESS_THRESHOLD", "24h")
                     .variable("ASSUMED_MAX_AGE", "1h")
             }
@@ -99,18 +100,18 @@ impl Contender {
     }
 }
 
-/// How kube-scheduler asks, and where.
+/// The configuration of kube-scheduler, and the address of the extender.
 pub(super) struct Asked {
     pub(super) scheduler: Scheduler,
     pub(super) at: Option<SocketAddr>,
 }
 
-/// It looks at every node, so that what it asks is as long as it can be.
+/// Score every node, so that requests have the maximum length.
 fn all_nodes(scheduler: Scheduler) -> Scheduler {
     Scheduler { percentage_of_nodes_to_score: Some(100), ..scheduler }
 }
 
-/// Whether ours has read everything.
+/// Whether `joulie-extender` has read everything.
 async fn synced(at: SocketAddr) -> Result<bool, SystemError> {
     Ok(crate::http::at(at)?.get("/debug/scoring").await?["synced"] == true)
 }

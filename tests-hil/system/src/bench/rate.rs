@@ -1,5 +1,5 @@
-//! Pods per second: a number of pods is there, kube-scheduler is started, and the time runs from the first binding to
-//! the last.
+//! Pods per second: the pods exist, kube-scheduler is started, and the time is measured from the first binding to the
+//! last.
 
 use super::{BenchPrograms, Contender, Size};
 use crate::SystemError;
@@ -16,10 +16,10 @@ const CONTENDERS: [Contender; 6] = [
     Contender::Echo(NodeForm::Full, Scores::Constant),
     Contender::Ours(NodeForm::Full),
 ];
-/// Of one turn. What is not bound by then is not counted.
+/// The time limit of a turn. Pods that are not bound by then are not counted.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Lets the contenders take turns, and prints what came of it.
+/// Lets the contenders take turns, and prints the results.
 pub(super) async fn run(
     control_plane: &ControlPlane,
     programs: &BenchPrograms,
@@ -60,7 +60,7 @@ async fn turn(
     Ok(placed)
 }
 
-/// Fewer where full nodes of 8 kB travel there and back for each of them.
+/// Fewer pods if each of them transfers full nodes of 8 kB in both directions.
 fn pods(contender: Contender, size: Size) -> u32 {
     match contender.form() {
         None | Some(NodeForm::Names) => size.pods,

@@ -1,8 +1,7 @@
-//! What operator and agents would write about the bench's nodes, all of it once: the extender reads it, and nobody else
-//! runs.
+//! Writes the objects of the bench's nodes once, in the place of operator and agents, for the extender to read.
 //!
-//! Every fourth node is an eco node. The room below the cap differs from node to node, so that scores differ, and a pod
-//! of 8 of the 64 processors (43.75 W by the estimate of facts/extender.md section 6) fits 1 to 7 times.
+//! Every fourth node is an eco node. The headroom below the cap differs between nodes, so that scores differ, and 1
+//! to 7 pods of 8 of the 64 processors (43.75 W by the estimate of facts/extender.md section 6) fit.
 
 use crate::SystemError;
 use futures::{StreamExt, TryStreamExt};
@@ -11,20 +10,20 @@ use kube::{Api, Client};
 use serde_json::{Value, json};
 
 const WRITES_MAX: usize = 16;
-/// What a node may draw.
+/// The cap of a node.
 pub(super) const CAP_WATTS: u32 = 600;
 
-/// Whether a node takes performance pods.
+/// Whether a node is an eco node.
 pub(super) fn is_eco(number: u32) -> bool {
     number.is_multiple_of(4)
 }
 
-/// What a node draws before any pod is there.
+/// The power of a node without pods.
 pub(super) fn measured_watts(number: u32) -> u32 {
     CAP_WATTS - (60 + number % 10 * 30)
 }
 
-/// Describes so many nodes, as [`crate::field::nodes`] names them.
+/// Writes the objects of this many nodes, with the names of [`crate::field::nodes`].
 pub(super) async fn describe(client: &Client, count: u32) -> Result<(), SystemError> {
     let one = |number: u32| async move {
         write(client, "NodeHardware", number, json!({}), hardware()).await?;

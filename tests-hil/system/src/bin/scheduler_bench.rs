@@ -1,4 +1,5 @@
-//! `cargo xtask bench scheduler` runs this. It is also the echo that it measures: `scheduler-bench echo ADDRESS`.
+//! The program of `cargo xtask bench scheduler`. It is also the echo server that it measures: `scheduler-bench echo
+//! ADDRESS`.
 #![expect(clippy::print_stdout, reason = "it talks to the person who started it")]
 
 use std::process::ExitCode;

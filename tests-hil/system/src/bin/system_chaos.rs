@@ -1,5 +1,5 @@
-//! `cargo xtask bench chaos` runs this: kills, an outage of the API server, a boot of all machines and a cut of the limit
-//! on the real control plane, with the bars that must hold meanwhile.
+//! The program of `cargo xtask bench chaos`: kills, an outage of the API server, a boot of all machines and a cut of
+//! the limit on the real control plane, with the limits that must hold meanwhile.
 #![expect(clippy::print_stdout, reason = "it talks to the person who started it")]
 
 use std::process::ExitCode;

@@ -1,5 +1,6 @@
-//! The virtual hardware of the suite's one real node, in a process of its own, so that nobody loads a library through a
-//! mount that he serves himself: `system-rig PROFILE FOLDER`. Every write to a power limit is a line on standard output.
+//! The virtual hardware of the suite's only real node, as a separate process, because a process must not load a
+//! library through a mount that it serves: `system-rig PROFILE FOLDER`. It prints a line for every write to a power
+//! limit.
 #![expect(clippy::print_stdout, reason = "what it prints is its log")]
 
 use rig::machine::{RigTime, Shared, VirtualAttribute};
@@ -32,7 +33,7 @@ fn serve(name: &str, on: &Path) -> Result<(), SystemError> {
         if let VirtualAttribute::PowerLimit(zone, constraint) = *attribute {
             let id = zones.get(zone).map_or("?", |slot| slot.zone.id.as_str());
             let text = String::from_utf8_lossy(text);
-            // A log that is full is seen by the test that misses its lines.
+            // If the log cannot be written, the test that reads it fails.
             let _ = writeln!(std::io::stdout(), "write {id} {constraint} {}", text.trim());
         }
     });

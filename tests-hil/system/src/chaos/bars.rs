@@ -1,8 +1,8 @@
-//! The lines that say how it went.
+//! The lines with the results of the checks.
 
 use std::time::Duration;
 
-/// A measure and the most that it may be.
+/// A measured value and its upper limit.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Bar {
     name: &'static str,
@@ -15,7 +15,7 @@ impl Bar {
         Self { name, value, limit }
     }
 
-    /// So many seconds above the limit, of which there may be none.
+    /// The seconds above the limit, which must be zero.
     pub(super) const fn none_above(name: &'static str, above: Duration) -> Self {
         Self::new(name, above.as_secs_f64(), 0.0)
     }

@@ -1,11 +1,11 @@
-//! Drawing from a seed: `SplitMix64`.
+//! Random numbers from a seed: `SplitMix64`.
 
 /// A stream of draws.
 #[derive(Clone, Debug)]
 pub(super) struct Draw(u64);
 
 impl Draw {
-    /// The stream of a seed and a number.
+    /// The stream with this number of a seed.
     pub(super) const fn new(seed: u64, stream: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93))
     }
@@ -17,7 +17,7 @@ impl Draw {
         mixed ^ (mixed >> 31)
     }
 
-    /// A whole number below `end`; zero of nothing.
+    /// A whole number below `end`; zero if `end` is zero.
     pub(super) const fn below(&mut self, end: u64) -> u64 {
         match (self.bits() >> 16).checked_rem(end) {
             Some(number) => number,
@@ -25,7 +25,7 @@ impl Draw {
         }
     }
 
-    /// In another order.
+    /// Returns the elements in random order.
     pub(super) fn shuffled<T: Copy, const N: usize>(&mut self, all: [T; N]) -> Vec<T> {
         let mut drawn: Vec<(u64, T)> = all.into_iter().map(|one| (self.bits(), one)).collect();
         drawn.sort_by_key(|(bits, _)| *bits);

@@ -1,6 +1,5 @@
-//! What agents ask of the machines passes here on its way to the simulator, and what the machine then says is in force is
-//! written down before the agent hears of it. So whatever is raised because of a receipt is written down later than what
-//! was lowered before it.
+//! A proxy between the agents and the simulator. It records the limit in a machine's answer before the agent receives
+//! the answer. So a raise that follows from a receipt is always recorded after the decrease that made room for it.
 
 use super::truth::{Each, Truth};
 use crate::SystemError;
@@ -18,11 +17,12 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Gate {
     truth: Arc<Truth>,
     simulator: Http,
-    /// One control of a machine at a time: answers that overtake each other would be written down in the wrong order.
+    /// Only one control of a machine at a time: answers that overtake each other would be recorded in the wrong
+    /// order.
     turns: BTreeMap<String, tokio::sync::Mutex<()>>,
 }
 
@@ -32,15 +32,15 @@ impl Gate {
         Self { truth, simulator, turns }
     }
 
-    /// Answers until the process ends.
+    /// Serves until the process ends.
     pub(super) async fn serve(self: Arc<Self>, listener: TcpListener) {
         while let Ok((stream, _)) = listener.accept().await {
-            // A socket that keeps its bytes back for a while is slow and not wrong.
+            // Without this option a connection is only slower.
             let _ = stream.set_nodelay(true);
             let gate = Arc::clone(&self);
             tokio::spawn(async move {
                 let service = service_fn(move |request| Arc::clone(&gate).respond(request));
-                // An agent that was killed in the middle of a request has no use for an answer.
+                // If the agent was killed during a request, its answer is not needed.
                 let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
             });
         }
@@ -53,7 +53,8 @@ impl Gate {
         let path = request.uri().path().to_owned();
         let passed = match request.into_body().collect().await {
             Ok(body) => {
-                // A task of its own, which goes on when the agent is killed: what it asked for may happen all the same.
+                // A separate task, which continues if the agent is killed, because the machine may execute the
+                // request nevertheless.
                 let passing = tokio::spawn(async move { self.pass(&path, body.to_bytes().to_vec()).await });
                 passing.await.unwrap_or_else(|error| Err(error.into()))
             }
@@ -81,7 +82,7 @@ impl Gate {
     }
 }
 
-/// What a machine answers that is in force.
+/// The limits in force in a machine's answer.
 fn in_force(state: &Value) -> Option<Each> {
     let gpu = state["gpuCapWattsPerGpuApplied"].as_f64()?;
     Some(Each { package: state["capWatts"].as_f64()?, gpu })

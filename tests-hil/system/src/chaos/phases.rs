@@ -1,4 +1,4 @@
-//! What is done to the system, phase by phase, and what is measured in each.
+//! The phases: what is done to the system, and what is measured.
 
 use super::bars::Bar;
 use super::seen::{Takeover, takeover};
@@ -10,32 +10,34 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// In each of these stretches leader, agent and extender are killed once.
+/// In each interval of this length leader, agent and extender are killed once.
 const ROUND: Duration = Duration::from_secs(8);
-/// So often where the operator is to raise something between two kills of it.
+/// The leader is killed only once in this many rounds, if the operator must be able to raise grants between two
+/// kills.
 const LEADER_ROUNDS: u64 = 6;
-/// In which a new leader has to have the Lease, and to have planned.
+/// The time limit for a new leader to hold the Lease and to have planned.
 pub(super) const TAKEOVER_S: f64 = 15.0;
-/// For how long nodes may be taken for dead after the API server was away.
+/// How long after an outage of the API server nodes may count as dead.
 const AFTER_OUTAGE: Duration = Duration::from_secs(20);
-/// For how long a machine that boots is off.
+/// How long a booting machine is off.
 const OFF: Duration = Duration::from_secs(3);
-/// What comes up after a boot does so within this time, each when chance wants.
+/// After a boot each program starts at a random time within this limit.
 const COMES_UP_MS: u64 = 3_000;
-/// How long after a cut, when every operator has been told of it, the limits may still be above it: a new leader waits
-/// 13 s, an agent that is cut off has `BUDGET_ANSWER_WITHIN`, 30 s, and then the others have 10 s to make up for it.
+/// How long after a cut, once every operator was informed of it, the limits may still be above it: a new leader waits
+/// 13 s, an agent without a connection has `BUDGET_ANSWER_WITHIN`, 30 s, and then the others have 10 s to make up for
+/// it.
 const CUT_DEADLINE: Duration = Duration::from_secs(53);
-/// And for how long it is looked at after that.
+/// How long the limits are checked after that.
 const AFTER_DEADLINE: Duration = Duration::from_secs(15);
-/// The part of what they may that machines under full load draw at least.
+/// The least part of their limits that machines under full load draw.
 const LOADED_PART: f64 = 0.8;
-/// What is left of the limit.
+/// The new limit as a part of the old one.
 pub(super) const CUT_TO: f64 = 0.6;
 
-/// Who is to be killed.
+/// The program to kill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Victim {
-    /// Whoever holds the Lease.
+    /// The holder of the Lease.
     Leader,
     Agent,
     Extender,
@@ -52,14 +54,14 @@ impl Run {
         settled
     }
 
-    /// The same while the operator lowers and raises all the time. A new leader raises nothing for twenty seconds, so this
-    /// one lives longer.
+    /// The same while the operator continuously lowers and raises grants. A new leader raises nothing for twenty
+    /// seconds, so leaders live longer here.
     pub(super) async fn swaps(&mut self) -> Result<(), SystemError> {
         let above = self.above();
         self.site.swaps(true);
         self.rolled_out().await?;
         let leaders = self.killed(LEADER_ROUNDS).await;
-        // Who takes over now is not to be asked to end before he has.
+        // Wait until the new leader acts, before it is asked to stop.
         self.acts(Instant::now()).await?;
         self.site.swaps(false);
         self.rolled_out().await?;
@@ -77,7 +79,7 @@ impl Run {
         .await
     }
 
-    /// Both operators are started anew, one after the other, with what they are to be told from now on.
+    /// Restarts both operators, one after the other, with the current settings.
     async fn rolled_out(&self) -> Result<(), SystemError> {
         for part in Part::OPERATORS {
             self.site.end(part).await?;
@@ -87,7 +89,8 @@ impl Run {
         Ok(())
     }
 
-    /// Kills for as long as is planned, a leader in each so many rounds: the leaders, and when they were killed.
+    /// Runs the planned kills, with the leader only once in `leader_rounds` rounds. Returns the killed leaders and
+    /// the times.
     async fn killed(&mut self, leader_rounds: u64) -> Result<Vec<(String, Instant)>, SystemError> {
         let (begun, falls) = (Instant::now(), self.truth.falls());
         let mut leaders = Vec::new();
@@ -98,7 +101,7 @@ impl Run {
                 Victim::Extender => (Part::Extender, None),
                 Victim::Leader => match self.site.leader().await {
                     Some((part, holder)) => (part, Some(holder)),
-                    // The one that was killed before has no follower yet.
+                    // The killed leader has no successor yet.
                     None => continue,
                 },
             };
@@ -114,7 +117,7 @@ impl Run {
         Ok(leaders)
     }
 
-    /// When whom.
+    /// The times of the kills, and their victims.
     fn due(&mut self, leader_rounds: u64) -> Vec<(Duration, Victim)> {
         let rounds = (self.plan.kills.as_secs() / ROUND.as_secs()).max(1);
         let mut due = Vec::new();
@@ -188,7 +191,7 @@ impl Run {
         tokio::time::sleep(OFF).await;
         self.truth.booted();
         let begun = Instant::now();
-        // Its nodes have other boot ids from now on.
+        // The nodes have new boot ids from now on.
         self.site.machines().await?;
         self.booted().await?;
         for part in self.draw.shuffled([Part::Agent, Part::OperatorA, Part::OperatorB, Part::Extender]) {
@@ -206,7 +209,8 @@ impl Run {
         settled
     }
 
-    /// Waits until the machines draw most of what they may, as a cut at less than full load shows nothing: how much.
+    /// Waits until the machines draw most of their limits, because a cut at a lower load proves nothing. Returns the
+    /// power.
     async fn loaded(&self) -> Result<f64, SystemError> {
         let mut drawn = 0.0;
         let outcome = crate::until("", STEADY_WITHIN, async || {

@@ -1,5 +1,5 @@
-//! What the machines do: a pod on each that takes nearly all of it, and pods that come and go beside it, placed by
-//! kube-scheduler with the extender.
+//! The load of the machines: a pod on each that uses nearly all of it, and short-lived pods beside it, which
+//! kube-scheduler places with the extender.
 
 use super::draw::Draw;
 use crate::SystemError;
@@ -15,20 +15,20 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 const NAMESPACE: &str = "chaos";
-/// Logical processors of a machine that are left to the pods that come and go.
+/// The logical processors of a machine that are left for short-lived pods.
 const LEFT: u32 = 16;
-/// How often one is made, and how long it is there.
+/// The interval at which they are created, and their lifetime.
 const EVERY: Duration = Duration::from_millis(250);
 const LIVES: Duration = Duration::from_secs(8);
 
-/// What has become of the pods that come and go.
+/// The counts of the short-lived pods.
 #[derive(Debug, Default)]
 pub(super) struct Churn {
     made: AtomicU32,
     deleted: AtomicU32,
-    /// Of those that were deleted, how many had a node.
+    /// How many of the deleted pods had a node.
     placed: AtomicU32,
-    /// Requests that the API did not answer with success.
+    /// Requests that the API refused.
     refused: AtomicU32,
 }
 
@@ -81,7 +81,7 @@ pub(super) async fn load(client: &Client, within: Duration) -> Result<Field, Sys
     Ok(field)
 }
 
-/// Makes pods and deletes them, for ever.
+/// Creates and deletes pods without end.
 pub(super) async fn churn(pods: Api<Pod>, churn: Arc<Churn>, mut draw: Draw) {
     let mut living: VecDeque<(String, Instant)> = VecDeque::new();
     let one_more = |count: &AtomicU32| {
@@ -108,7 +108,7 @@ pub(super) async fn churn(pods: Api<Pod>, churn: Arc<Churn>, mut draw: Draw) {
                 Ok(_) => {}
                 Err(kube::Error::Api(status)) if status.code == 404 => {}
                 Err(_) => {
-                    // It is tried again with the next.
+                    // The next round tries it again.
                     one_more(&churn.refused);
                     break;
                 }

@@ -1,4 +1,4 @@
-//! What the API shows of grants and leaders while it answers: every grant by a watch, both Leases several times a second.
+//! The grants and leaders in the API while it is reachable: every grant through a watch, and both Leases by polling.
 
 use super::truth::Truth;
 use crate::SystemError;
@@ -13,9 +13,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often the Leases are looked at: a takeover is known to so much.
+/// The polling interval of the Leases, which is the accuracy of a takeover time.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How soon a watch that ended is opened again.
+/// The delay before an ended watch is opened again.
 const AGAIN: Duration = Duration::from_millis(200);
 
 /// A grant with its receipt.
@@ -23,7 +23,7 @@ const AGAIN: Duration = Duration::from_millis(200);
 pub(super) struct Grant {
     pub(super) serial: u64,
     pub(super) watts: f64,
-    /// Which serial is read back, and in which boot.
+    /// The serial that was read back, and the boot id.
     pub(super) read_back: u64,
     pub(super) boot: String,
 }
@@ -41,19 +41,19 @@ impl Grant {
     }
 }
 
-/// A node was granted less than before.
+/// A grant that was lowered.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Lowered {
     pub(super) at: Instant,
     pub(super) node: String,
     pub(super) from: f64,
     pub(super) to: f64,
-    /// The limits of all machines together in that moment, and what they might be.
+    /// The sum of the limits of all machines at that moment, and the limit of the site.
     pub(super) sum: f64,
     pub(super) limit: f64,
 }
 
-/// Who held the Lease, and who had renewed the plan's, from a moment on.
+/// The holder of the Lease and the renewer of the plan's Lease, from a moment on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Reign {
     pub(super) at: Instant,
@@ -63,33 +63,33 @@ pub(super) struct Reign {
 
 #[derive(Default)]
 struct State {
-    /// In which boot each machine is, as far as that is known.
+    /// The boot id of each machine, if known.
     boots: BTreeMap<String, String>,
     grants: BTreeMap<String, Grant>,
     lowered: Vec<Lowered>,
-    /// When a grant was written last.
+    /// When a grant was last written.
     changed: Option<Instant>,
     reigns: Vec<Reign>,
-    /// When the plan's Lease was renewed last, and what it then said.
+    /// When the plan's Lease was last renewed, and its content then.
     planned: Option<(Instant, String)>,
 }
 
 impl State {
-    /// Whether a machine has said in the boot in which it is what it holds.
+    /// Whether a machine has reported its limits in its current boot.
     fn has_receipt(&self, node: &str) -> bool {
         let said = self.grants.get(node).filter(|grant| grant.read_back > 0);
         said.is_some_and(|grant| self.boots.get(node) == Some(&grant.boot))
     }
 }
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Seen {
     truth: Arc<Truth>,
     state: Mutex<State>,
 }
 
 impl Seen {
-    /// Looks from now on, until the process ends.
+    /// Starts following the API, until the process ends.
     pub(super) fn start(client: &Client, truth: &Arc<Truth>) -> Arc<Self> {
         let seen = Arc::new(Self { truth: Arc::clone(truth), state: Mutex::default() });
         tokio::spawn(Arc::clone(&seen).follow_grants(client.clone()));
@@ -101,7 +101,7 @@ impl Seen {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// In which boot each machine is from now on; nothing while that is not known.
+    /// Sets the current boot ids; empty while they are unknown.
     pub(super) fn booted(&self, boots: BTreeMap<String, String>) {
         let mut state = self.state();
         state.boots = boots;
@@ -110,7 +110,7 @@ impl Seen {
         heard.iter().for_each(|node| self.truth.receipt(node));
     }
 
-    /// The machines whose grant is not read back in the boot in which they are.
+    /// The machines whose grant is not read back in their current boot.
     pub(super) fn missing(&self) -> Vec<(String, Option<Grant>)> {
         let state = self.state();
         let is_missing = |node: &&String| {
@@ -121,7 +121,7 @@ impl Seen {
         missing.map(|node| (node.clone(), state.grants.get(node).cloned())).collect()
     }
 
-    /// How many machines have said in the boot in which they are what they hold.
+    /// How many machines have reported their limits in their current boot.
     pub(super) fn receipts(&self) -> usize {
         let state = self.state();
         state.boots.keys().filter(|node| state.has_receipt(node)).count()
@@ -136,12 +136,12 @@ impl Seen {
         self.state().grants.clone()
     }
 
-    /// The nodes that were granted less since then.
+    /// The grants that were lowered since then.
     pub(super) fn lowered_since(&self, since: Instant) -> Vec<Lowered> {
         self.state().lowered.iter().filter(|one| one.at >= since).cloned().collect()
     }
 
-    /// For how long no grant has changed.
+    /// How long no grant has changed.
     pub(super) fn quiet(&self) -> Duration {
         self.state().changed.map_or(Duration::ZERO, |at| at.elapsed())
     }
@@ -156,7 +156,7 @@ impl Seen {
         "nodepowergrants".clone_into(&mut resource.plural);
         let grants = Api::all_with(client, &resource);
         loop {
-            // An API server that is away is asked again.
+            // If the API server is unreachable, try again.
             let _ = self.watch_grants(&grants).await;
             tokio::time::sleep(AGAIN).await;
         }
@@ -233,14 +233,14 @@ impl Seen {
     }
 }
 
-/// How long after a leader was killed another one held the Lease, and had renewed the plan's.
+/// How long after the kill of a leader another one held the Lease, and had renewed the plan's Lease.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Takeover {
     pub(super) held: Duration,
     pub(super) acted: Option<Duration>,
 }
 
-/// What followed when the holder of the Lease was killed; none where nobody took over before the record ends.
+/// The takeover after the holder of the Lease was killed; `None` if there was none before the record ends.
 pub(super) fn takeover(reigns: &[Reign], killed: &str, at: Instant) -> Option<Takeover> {
     let later = || reigns.iter().filter(|reign| reign.at >= at);
     let next = later().find(|reign| reign.holder != killed && !reign.holder.is_empty())?;

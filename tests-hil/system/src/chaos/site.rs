@@ -1,5 +1,5 @@
-//! The programs as processes around one control plane, as they ship but for their addresses and limits: two operators, an
-//! agent for all nodes, an extender, and the simulator, which is the machines.
+//! The programs as processes around one control plane, with the shipped settings except for their addresses and
+//! limits: two operators, an agent for all nodes, an extender, and the simulator with the machines.
 
 use super::gate::Gate;
 use super::truth::{Each, Shape, Truth};
@@ -18,13 +18,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// Generous: the machine may be busy.
+/// Generous, because the machine may be busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// How often the nodes at full power are others, where they swap.
+/// The interval at which the full-power nodes are swapped.
 const SWAPS_EVERY: &str = "10s";
 
-/// Where the programs are.
+/// The paths of the programs.
 #[derive(Clone, Debug)]
 pub struct ChaosPrograms {
     /// `joulie-agent`.
@@ -37,7 +37,7 @@ pub struct ChaosPrograms {
     pub simulator: PathBuf,
 }
 
-/// Which of the processes.
+/// One of the processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Part {
     Simulator,
@@ -72,14 +72,14 @@ impl Part {
     }
 }
 
-/// The addresses that stay when a process is started anew.
+/// The addresses that stay the same when a process is restarted.
 struct Addresses {
     simulator: SocketAddr,
     extender: SocketAddr,
     gate: SocketAddr,
 }
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Site {
     pub(super) control_plane: ControlPlane,
     pub(super) client: Client,
@@ -90,18 +90,18 @@ pub(super) struct Site {
     addresses: Addresses,
     kubeconfigs: BTreeMap<ProgramAccount, PathBuf>,
     fleet: String,
-    /// The times of the election, where others than the shipped ones are wanted: lease, renewal, retry.
+    /// The times of the election, if they differ from the shipped ones: lease, renewal, retry.
     election: Option<[String; 3]>,
     limit: AtomicU32,
-    /// Whether operators that are started from now on give watts to other nodes all the time.
+    /// Whether operators that are started from now on continuously move power between nodes.
     swaps: AtomicBool,
-    /// How long the log of a part was when its process was started.
+    /// The length of a part's log when its process was started.
     logged: Mutex<BTreeMap<Part, usize>>,
 }
 
 impl Site {
-    /// A control plane with Joulie's kinds and accounts, and no program of it. `None` where that is not possible; why has
-    /// then been said.
+    /// A control plane with Joulie's kinds and accounts, but without its programs. `None`, with a message, if that is
+    /// not possible.
     pub(super) async fn start(
         programs: &ChaosPrograms,
         fleet: String,
@@ -138,7 +138,7 @@ impl Site {
         }))
     }
 
-    /// Starts the machines, and waits until they answer: what each of them is.
+    /// Starts the machines, waits until they answer, and returns their hardware.
     pub(super) async fn machines(&self) -> Result<BTreeMap<String, Shape>, SystemError> {
         self.run(Part::Simulator)?;
         crate::until("the machines answer", PATIENCE, async || self.simulator.get("/nodes").await.is_ok())
@@ -147,7 +147,7 @@ impl Site {
         Ok(states.iter().map(|(name, told)| (name.clone(), Shape::read(told))).collect())
     }
 
-    /// Serves the agent's way to the machines.
+    /// Starts the proxy between the agent and the machines.
     pub(super) fn open_gate(&self, truth: &Arc<Truth>) -> Result<(), SystemError> {
         let listener = self.gate.lock().unwrap_or_else(PoisonError::into_inner).take();
         let listener = listener.ok_or("the gate is open already")?;
@@ -155,7 +155,7 @@ impl Site {
         Ok(())
     }
 
-    /// What each machine says of itself.
+    /// The telemetry of each machine.
     pub(super) async fn telemetry(&self) -> Result<BTreeMap<String, Value>, SystemError> {
         let listed = self.simulator.get("/nodes").await?;
         let mut told = BTreeMap::new();
@@ -166,7 +166,7 @@ impl Site {
         Ok(told)
     }
 
-    /// The limits in force as each machine says them.
+    /// The limits in force that each machine reports.
     pub(super) async fn limits(&self) -> Result<BTreeMap<String, Each>, SystemError> {
         let told = self.telemetry().await?;
         let each = |told: &Value| Each {
@@ -176,18 +176,18 @@ impl Site {
         Ok(told.iter().map(|(name, told)| (name.clone(), each(told))).collect())
     }
 
-    /// What operators that are started from now on are told, W.
+    /// Sets the site limit of operators that are started from now on, W.
     pub(super) fn limit(&self, watts: u32) {
         self.limit.store(watts, Ordering::Relaxed);
     }
 
-    /// Whether operators that are started from now on swap the nodes at full power every few seconds, or leave all of
-    /// them there.
+    /// Whether operators that are started from now on swap the full-power nodes every few seconds, or keep all nodes
+    /// at full power.
     pub(super) fn swaps(&self, swaps: bool) {
         self.swaps.store(swaps, Ordering::Relaxed);
     }
 
-    /// Starts a part, in the place of the one that runs.
+    /// Starts a part, and replaces the one that runs.
     pub(super) fn run(&self, part: Part) -> Result<(), SystemError> {
         let log = self.log(part).len();
         self.logged.lock().unwrap_or_else(PoisonError::into_inner).insert(part, log);
@@ -199,7 +199,7 @@ impl Site {
         self.control_plane.kill_program(part.name());
     }
 
-    /// Asks a part to end, as a rollout does, and waits until it has.
+    /// Stops a part gracefully, as a rollout does, and waits until it has ended.
     pub(super) async fn end(&self, part: Part) -> Result<(), SystemError> {
         let status = self.control_plane.end_program(part.name(), PATIENCE).await?;
         if status.success() { Ok(()) } else { Err(format!("{} ended with {status}", part.name()).into()) }
@@ -236,7 +236,7 @@ impl Site {
             Part::OperatorA | Part::OperatorB => self.planned(
                 program
                     .variable("BUDGET_SITE_WATTS", self.limit.load(Ordering::Relaxed).to_string())
-                    // More than any of the fleet.
+                    // More than any node of the fleet.
                     .variable("BUDGET_UNKNOWN_NODE_WATTS", "7000")
                     .variable("GPU_NODE_CPU_CAPS", "true")
                     .variable("METRICS_ADDR", metrics),
@@ -248,12 +248,12 @@ impl Site {
         })
     }
 
-    /// With what says who is at full power, and who leads.
+    /// Adds the settings for the choice of full-power nodes and for the election.
     fn planned(&self, program: Program) -> Program {
         let program = if self.swaps.load(Ordering::Relaxed) {
             program.variable("POLICY_TYPE", "rule_swap_v1").variable("RECONCILE_INTERVAL", SWAPS_EVERY)
         } else {
-            // Nobody is asked for less than he has but by the limit.
+            // Only the limit may lower a node.
             program.variable("STATIC_HP_FRAC", "1")
         };
         let names = ["LEADER_LEASE_DURATION", "LEADER_RENEW_DEADLINE", "LEADER_RETRY_PERIOD"];
@@ -261,15 +261,15 @@ impl Site {
         names.into_iter().zip(times).fold(program, |program, (name, time)| program.variable(name, time))
     }
 
-    /// Lets kube-scheduler ask the extender.
+    /// Configures kube-scheduler with the extender.
     pub(super) fn schedule(&self) -> Result<(), SystemError> {
         let extender = Extender::new(&format!("http://{}", self.addresses.extender), NodeForm::Names)?;
         let scheduler = Scheduler::with(extender);
         Ok(tokio::task::block_in_place(|| self.control_plane.start_scheduler(&scheduler))?)
     }
 
-    /// The process that leads, and its name in the Lease. Names are of chance, and each process says its own when it
-    /// begins to lead. One that was killed leads no more, whatever the Lease says.
+    /// The leading process, and its name in the Lease. Names are random, and each process logs its own when it begins
+    /// to lead. A killed process no longer leads, whatever the Lease says.
     pub(super) async fn leader(&self) -> Option<(Part, String)> {
         let leases: Api<Lease> = Api::namespaced(self.client.clone(), rights::NAMESPACE);
         let holder = leases.get_opt("joulie-operator").await.ok()??.spec?.holder_identity?;
@@ -286,7 +286,7 @@ impl Site {
         String::from_utf8_lossy(&log).into_owned()
     }
 
-    /// A part that has ended though nobody asked it to.
+    /// A part that has ended unexpectedly.
     pub(super) fn ended(&self) -> Option<String> {
         Part::ALL.into_iter().find_map(|part| {
             let status = self.control_plane.program_ended(part.name()).filter(|status| !status.success())?;
@@ -295,7 +295,7 @@ impl Site {
         })
     }
 
-    /// Copies the logs there, since the folder of the control plane goes with it.
+    /// Copies the logs to this folder, because the folder of the control plane is removed.
     pub(super) fn keep_logs(&self, folder: &Path) -> Result<(), SystemError> {
         std::fs::create_dir_all(folder)?;
         for part in Part::ALL {

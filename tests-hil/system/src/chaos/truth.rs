@@ -1,8 +1,8 @@
-//! The limits in force of the simulated machines, and the judge over them.
+//! The limits in force of the simulated machines, and the judge.
 //!
-//! Whatever is asked of a machine goes through the [gate](super::gate), so that each change of a limit is known at its
-//! instant: no sample is missed, and no sum is made of numbers of different times. A machine that boots has its highest
-//! limits. What the gate has written down is compared with the machines themselves after each phase.
+//! Every request to a machine passes the [gate](super::gate), so that each change of a limit is known at its instant:
+//! no change is missed, and no sum mixes values of different times. A machine that boots has its highest limits.
+//! After each phase the recorded limits are compared with the machines themselves.
 
 use judge::{Breach, Excess, Excuse, Judge, MachinePart};
 use serde_json::Value;
@@ -11,14 +11,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// A machine that has booted is excused until its first receipt, and no longer than this.
+/// The longest excuse of a booted machine, if its first receipt is missing.
 const REBOOT_AT_MOST: Duration = Duration::from_secs(300);
-/// So many lines of what happened are kept for whoever looks for the reason of an excess.
+/// The number of event lines that are kept, to find the cause of an excess.
 const LINES: usize = 400;
-/// And those of so long before it are shown.
+/// The time before an excess whose lines are shown.
 const BEFORE: Duration = Duration::from_secs(5);
 
-/// What a machine has to limit.
+/// The limits of a machine's hardware.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Shape {
     packages: f64,
@@ -28,7 +28,7 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    /// By what the simulator tells of a machine.
+    /// Reads the shape from the simulator's telemetry.
     pub(super) fn read(telemetry: &Value) -> Self {
         let (cpu, gpu) = (&telemetry["cpu"], &telemetry["gpu"]);
         let read = |part: &Value, field: &str| part[field].as_f64().unwrap_or_default();
@@ -40,7 +40,7 @@ impl Shape {
         }
     }
 
-    /// The least that a part can be limited to.
+    /// The lowest possible limit of a part.
     pub(super) const fn least(&self, part: MachinePart) -> f64 {
         match part {
             MachinePart::Cpu => self.packages * self.package.0,
@@ -48,7 +48,7 @@ impl Shape {
         }
     }
 
-    /// The most that a part can be limited to.
+    /// The highest possible limit of a part.
     pub(super) const fn most(&self, part: MachinePart) -> f64 {
         match part {
             MachinePart::Cpu => self.packages * self.package.1,
@@ -64,18 +64,18 @@ pub(super) struct Each {
     pub(super) gpu: f64,
 }
 
-/// What was seen in one look.
+/// The state at one moment.
 pub(super) struct Look {
-    /// The limits of all machines together.
+    /// The sum of the limits of all machines.
     pub(super) sum: f64,
-    /// What they may be together.
+    /// The limit of the site.
     pub(super) limit: f64,
     pub(super) unexcused: Excess,
     pub(super) excused: BTreeMap<Excuse, Excess>,
     pub(super) breaches: Vec<Breach>,
 }
 
-/// See the module.
+/// See the module documentation.
 pub(super) struct Truth {
     begun: Instant,
     state: Mutex<State>,
@@ -85,15 +85,15 @@ struct State {
     judge: Judge,
     limit: f64,
     machines: BTreeMap<String, Shape>,
-    /// What was on its way to a machine before this boot changes nothing any more.
+    /// The number of the boot. A request of an earlier boot has no effect any more.
     boot: u32,
     lines: VecDeque<(Duration, String)>,
-    /// How often a limit in force fell by more than a watt.
+    /// How often a limit in force was lowered by more than a watt.
     falls: u32,
 }
 
 impl Truth {
-    /// Machines that have just booted, under a limit.
+    /// Machines that have just booted, under a site limit.
     pub(super) fn new(machines: BTreeMap<String, Shape>, limit: f64) -> Self {
         let judge = Judge::new(limit);
         let state = State { judge, limit, machines, boot: 0, lines: VecDeque::new(), falls: 0 };
@@ -102,14 +102,14 @@ impl Truth {
         truth
     }
 
-    /// The time since it began.
+    /// The time since the start.
     pub(super) fn now(&self) -> Duration {
         self.begun.elapsed()
     }
 
     fn judged(&self) -> (MutexGuard<'_, State>, Duration) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        // Behind the lock, so that time does not go back.
+        // Read the clock under the lock, so that time does not go backwards.
         let now = self.now();
         state.judge.advance(now);
         (state, now)
@@ -120,12 +120,12 @@ impl Truth {
         self.judged().0.machines.keys().cloned().collect()
     }
 
-    /// The boot in which something is asked of a machine.
+    /// The number of the current boot.
     pub(super) fn boot(&self) -> u32 {
         self.judged().0.boot
     }
 
-    /// What is in force of a machine after something was asked of it in a boot.
+    /// Records the limits in force of a machine after a request in a boot.
     pub(super) fn set(&self, node: &str, boot: u32, each: Each) {
         let (mut state, now) = self.judged();
         let Some(shape) = state.machines.get(node).copied() else { return };
@@ -145,7 +145,7 @@ impl Truth {
         }
     }
 
-    /// All machines are off.
+    /// Records that all machines are off.
     pub(super) fn down(&self) {
         let (mut state, now) = self.judged();
         state.boot += 1;
@@ -157,7 +157,7 @@ impl Truth {
         state.tell(now, "all machines are off".to_owned());
     }
 
-    /// All machines are on, without a limit.
+    /// Records that all machines are on, without limits.
     pub(super) fn booted(&self) {
         let (mut state, now) = self.judged();
         for (node, shape) in state.machines.clone() {
@@ -170,7 +170,7 @@ impl Truth {
         state.tell(now, format!("all machines are on, without limits; all {all:.1} W"));
     }
 
-    /// The first receipt of a machine in this boot is there.
+    /// Records the first receipt of a machine in this boot.
     pub(super) fn receipt(&self, node: &str) {
         let (mut state, _) = self.judged();
         for part in [MachinePart::Cpu, MachinePart::Gpu] {
@@ -178,7 +178,7 @@ impl Truth {
         }
     }
 
-    /// Another limit, and how long the limits may be above it.
+    /// Sets another site limit, and how long the limits may be above it.
     pub(super) fn cut(&self, watts: f64, within: Duration) {
         let (mut state, now) = self.judged();
         state.limit = watts;
@@ -186,25 +186,25 @@ impl Truth {
         state.tell(now, format!("every operator has been told of {watts:.0} W"));
     }
 
-    /// Something happened to the programs.
+    /// Records an event of the programs.
     pub(super) fn note(&self, what: &str) {
         let (mut state, now) = self.judged();
         state.tell(now, format!("** {what}"));
     }
 
-    /// Judges up to now.
+    /// Judges up to now, and returns the state.
     pub(super) fn look(&self) -> Look {
         let (state, _) = self.judged();
         let (unexcused, excused, breaches) = state.judge.verdict();
         Look { sum: state.judge.in_force(), limit: state.limit, unexcused, excused, breaches }
     }
 
-    /// How often limits in force fell.
+    /// How often limits in force were lowered.
     pub(super) fn falls(&self) -> u32 {
         self.judged().0.falls
     }
 
-    /// What is in force of each machine.
+    /// The limits in force of each machine.
     pub(super) fn held(&self) -> BTreeMap<String, f64> {
         let (state, _) = self.judged();
         let held = |node: &String| {
@@ -213,7 +213,7 @@ impl Truth {
         state.machines.keys().map(|node| (node.clone(), held(node))).collect()
     }
 
-    /// The first machine of which something else was written down than it says itself.
+    /// The first machine whose recorded limits differ from its own report.
     pub(super) fn differs(&self, states: &BTreeMap<String, Each>) -> Option<String> {
         let (state, _) = self.judged();
         state.machines.iter().find_map(|(node, shape)| {
@@ -230,7 +230,7 @@ impl Truth {
         })
     }
 
-    /// What happened around an excess.
+    /// The events around an excess.
     pub(super) fn lines_of(&self, breach: &Breach) -> Vec<String> {
         let (state, _) = self.judged();
         let around = breach.from.saturating_sub(BEFORE)..=breach.to;
@@ -238,7 +238,7 @@ impl Truth {
         lines.map(|(at, line)| format!("{:9.3} {line}", at.as_secs_f64())).collect()
     }
 
-    /// The last lines that begin with a kill, an outage or a boot.
+    /// The last events of the programs, such as kills, outages and boots.
     pub(super) fn last_notes(&self, count: usize) -> Vec<String> {
         let (state, _) = self.judged();
         let notes = state.lines.iter().rev().filter(|(_, line)| line.starts_with("**")).take(count);

@@ -1,8 +1,8 @@
-//! All nodes at full load under a budget, which is cut by a fifth: once every limit is lowered, nothing is drawn above it,
-//! whoever is killed meanwhile.
+//! All nodes run at full load under a budget, which is cut by a fifth. Once every limit is lowered, the power must
+//! not exceed the budget, whichever program is killed meanwhile.
 //!
-//! The limits are lowered when the operator that knows the new budget leads, has written, and every agent has obeyed.
-//! From then on, and two seconds for the physics to follow, each watt above counts.
+//! The limits are lowered when the operator with the new budget leads and has written, and every agent has applied
+//! its limit. From two seconds later, which the power needs to settle, each watt above the budget counts.
 
 use crate::outages::leader;
 use crate::placement::{NAMESPACE, all_enforced, profiles};
@@ -17,11 +17,11 @@ use system::watt_seconds::{EnergySampler, Stretch};
 use system::world::{PATIENCE, RIG, SIMULATED, SystemProcess, TestSystem};
 use tokio::time::Instant;
 
-/// How often is looked.
+/// The sampling interval.
 const EVERY: Duration = Duration::from_millis(150);
-/// A limit averages over a second, and the physics lags behind it a little.
+/// A limit averages over one second, and the power follows with a small delay.
 const SETTLES: Duration = Duration::from_secs(2);
-/// What is watched after the limits were lowered, with the kills in it.
+/// How long the power is observed after the limits were lowered, including the kills.
 const WATCHED: Duration = Duration::from_secs(20);
 
 pub(crate) async fn a_cut_budget_is_kept(world: &TestSystem) {
@@ -65,11 +65,11 @@ pub(crate) async fn a_cut_budget_is_kept(world: &TestSystem) {
     assert!(judged.len() > 20, "{}", judged.len());
     assert!(limits + rest * nodes <= new + 1.0, "limits of {limits} W");
     assert!(above <= f64::EPSILON, "{above} Ws above {new} W");
-    // Work goes on: a budget is kept, and not undercut by half.
+    // The system must use its budget, and not stay at half of it.
     assert!(most > new * 0.6, "{most} of {new} W");
 }
 
-/// A pod on every simulated node that takes all of it; the node on virtual hardware is at full load anyway.
+/// Creates a pod on every simulated node that uses all of it. The node on virtual hardware is always at full load.
 async fn load_everything(world: &TestSystem) {
     let field = Field::new(&world.client, NAMESPACE).await.unwrap();
     field.clear().await.unwrap();
@@ -98,10 +98,10 @@ async fn load_everything(world: &TestSystem) {
     crate::placement::all_run(&field.pods(), "load", u32::try_from(SIMULATED).unwrap()).await;
 }
 
-/// The most that any node draws beside its packages and GPUs.
+/// The highest power of any node outside its packages and GPUs.
 pub(crate) async fn rest_watts(world: &TestSystem) -> f64 {
     let listed = world.simulator.get("/nodes").await.unwrap();
-    // The virtual hardware's: what its preset draws beside the packages.
+    // That of the virtual hardware, from its preset.
     let mut most: f64 = RIG_REST_WATTS;
     for name in listed["nodes"].as_array().unwrap() {
         let state = world.simulator.get(&format!("/state/{}", name.as_str().unwrap())).await.unwrap();
@@ -115,7 +115,7 @@ pub(crate) async fn rest_watts(world: &TestSystem) -> f64 {
 
 const RIG_REST_WATTS: f64 = 0.0;
 
-/// Both operators with the same variables, one after the other, as a rollout does it.
+/// Starts both operators with the same variables, one after the other, as a rollout does.
 pub(crate) async fn operators(world: &TestSystem, variables: &[(&str, &str)]) {
     let mut all = vec![("STATIC_HP_FRAC", "1"), ("BUDGET_DEAD_BAND_WATTS", "1")];
     all.extend_from_slice(variables);
@@ -133,7 +133,7 @@ pub(crate) async fn budgeted(world: &TestSystem, watts: f64, rest: f64) {
     operators(world, &[("BUDGET_SITE_WATTS", &watts), ("BUDGET_NODE_REST_WATTS", &rest)]).await;
 }
 
-/// What everything draws when nothing changes any more.
+/// The total power once it is steady.
 async fn settled_watts(world: &TestSystem, within_percent: f64) -> f64 {
     let mut meter = EnergySampler::new(world).await.unwrap();
     meter.look(world).await.unwrap();
@@ -150,7 +150,7 @@ async fn settled_watts(world: &TestSystem, within_percent: f64) -> f64 {
     }
 }
 
-/// Waits until all limits together are at most this, and says when it was so.
+/// Waits until the sum of all limits is at most this, and returns the time.
 pub(crate) async fn until_limited(world: &TestSystem, meter: &mut EnergySampler, watts: f64) -> Instant {
     let mut seen = f64::INFINITY;
     let outcome = system::until("the limits", PATIENCE, async || {
@@ -164,7 +164,7 @@ pub(crate) async fn until_limited(world: &TestSystem, meter: &mut EnergySampler,
     Instant::now()
 }
 
-/// Looks for a while; the agents are restarted and the leader is killed meanwhile.
+/// Samples for a while, during which the agents are restarted and the leader is killed.
 async fn watched(world: &TestSystem, meter: &mut EnergySampler) -> Vec<Stretch> {
     let begun = Instant::now();
     let mut stretches = Vec::new();

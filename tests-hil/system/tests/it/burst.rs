@@ -1,4 +1,4 @@
-//! 200 pods at once: by watts, and where they may go.
+//! A burst of 200 pods: placed by watts, and only on permitted nodes.
 
 use crate::placement::{CLASS, NAMESPACE, all_run, profiles};
 use crate::support::wait;
@@ -9,17 +9,17 @@ use std::time::Duration;
 use system::field::{self, Field};
 use system::world::TestSystem;
 
-/// Pods of the burst, of eight processors each, and how many of them are performance pods.
+/// The pods of the burst, with eight processors each, and how many of them are performance pods.
 const BURST: u32 = 200;
 const FAST: u32 = 50;
-/// Nodes that may take them. GPU nodes are left out: each pod is next to nothing beside the room of eight idle GPUs, so
-/// they would rightly take all of it.
+/// The candidate nodes. GPU nodes are left out: compared with the headroom of eight idle GPUs a pod needs very
+/// little, so they would rightly take all pods.
 const NODES: usize = 16;
-/// How often it is made at most.
+/// The most attempts.
 const TRIES: usize = 3;
 
-/// Nodes that are alike, by hand from what they are made of: packages that do nothing draw 18 % of their design power,
-/// and the rest of a machine 80 W; eco is 60 % of the highest limits. A pod counts with 0.7 of its part of the
+/// Equal nodes, with values computed by hand from their hardware: idle packages draw 18 % of their design power, and
+/// the rest of a machine 80 W; eco is 60 % of the highest limits. A pod counts with 0.7 of its share of the
 /// processors' highest power, and a hundredth of that for its GiB of memory.
 #[derive(Clone, Copy, Debug)]
 struct Like {
@@ -29,7 +29,7 @@ struct Like {
 }
 
 impl Like {
-    /// Of a node with this name and profile.
+    /// The values of a node with this name and profile.
     fn of(node: &str, profile: &str) -> Self {
         // 2 × EPYC 9654 of 360 W, at most 400 W, 384 processors: 0.18 · 720 + 80 and 1.01 · 0.7 · 8/384 · 800.
         // 2 × Xeon Gold 6530 of 270 W, 128 processors: 0.18 · 540 + 80 and 1.01 · 0.7 · 8/128 · 540.
@@ -38,23 +38,23 @@ impl Like {
         Self { idle_watts, cap_watts: if profile == "eco" { 0.6 * most } else { most }, pod_watts }
     }
 
-    /// The most pods that its cap holds.
+    /// The number of pods that fit under its cap.
     fn room(self) -> f64 {
         (self.cap_watts - self.idle_watts) / self.pod_watts
     }
 
-    /// By how many pods two of them may differ: two points, because points are whole and of several best nodes one is
-    /// offered alone with a point more; the pod that makes the difference; and one that is on its way. A point is a
-    /// hundredth of the cap by 0.7.
+    /// The accepted difference in the number of pods: two points, because points are integers and one of several best
+    /// nodes is offered with one point more; the pod that causes the difference; and one pod that is expected. A
+    /// point is a hundredth of the cap divided by 0.7.
     fn apart(self) -> f64 {
         2.0 * self.cap_watts / 70.0 / self.pod_watts + 2.0
     }
 }
 
-/// What the burst has done to nodes that are alike.
+/// The placement of the burst on equal nodes.
 struct Outcome {
     like: Like,
-    /// How many pods each of them has; none for one that was not used.
+    /// The number of pods on each node; 0 for an unused one.
     pods: Vec<u32>,
 }
 
@@ -65,13 +65,13 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// No node's assumed watts go over its cap, no performance pod is on an eco node, every node that may take some does, and
-/// like nodes have nearly the same. Upstream's scores put a burst on a handful of nodes, because none of them knows of the
-/// pods just placed. These pods draw nothing, as while they start: what is measured stays as it was, and what is assumed is
-/// all that tells of them.
+/// Checks that the assumed watts of no node exceed its cap, no performance pod is on an eco node, every permitted
+/// node has pods, and equal nodes have nearly the same number. Upstream's scores place a burst on a few nodes,
+/// because they ignore the pods that were just placed. These pods draw no power, like pods that are starting: the
+/// measurement does not change, and only the assumed watts account for them.
 ///
-/// How many nodes have to be used follows from the score, which gives 0.7 points for a hundredth of headroom, and 10 more
-/// to a standard pod on an eco node:
+/// How many nodes must be used follows from the score, which is 0.7 points for a hundredth of headroom, plus 10 for a
+/// standard pod on an eco node:
 ///
 /// | idle | 0.7 · headroom | a pod takes |
 /// |---|---|---|
@@ -80,13 +80,15 @@ impl fmt::Display for Outcome {
 /// | Xeon, performance | 47.0 | 3.1 |
 /// | Xeon, eco | 31.7 + 10 | 5.2 |
 ///
-/// A performance node has 8 points less for a standard pod, as a quarter of what such nodes have is used, and a warm Xeon
-/// 1 point less. So an idle Xeon is 12 points at most behind an idle EPYC, and its first pod takes 5 at most. When the EPYCs
-/// have lost 17 points, five performance nodes by 17 pods each and three eco nodes by 10, every Xeon has its first pod:
-/// 123 pods in all. The other plugins of kube-scheduler are for the emptier node too.
+/// For a standard pod a performance node has 8 points less, because a quarter of the performance capacity is used,
+/// and a warm Xeon has 1 point less. So an idle Xeon is at most 12 points behind an idle EPYC, and its first pod
+/// costs at most 5 points. When the EPYCs have lost 17 points, which takes 17 pods on each of five performance nodes
+/// and 10 on each of three eco nodes, every Xeon has its first pod: 123 pods in all. The other plugins of
+/// kube-scheduler also prefer the emptier node.
 ///
-/// An answer counts once the extender's watch has told of its pod. On a busy machine that watch may be broken for half a second,
-/// and what is placed meanwhile is not counted until it is back. So a burst that is not spread is made again, twice at most.
+/// An answer counts once the extender's watch has reported its pod. On a busy machine that watch may be interrupted
+/// for half a second, and pods that are placed meanwhile do not count until it is back. So a burst that is not spread
+/// is repeated, at most twice.
 pub(crate) async fn a_burst_spreads(world: &TestSystem) {
     let mut judgement = Ok(());
     for _ in 0..TRIES {
@@ -145,7 +147,7 @@ fn pod(name: &str, class: &str) -> Value {
     pod
 }
 
-/// The candidates, those that are alike together.
+/// The candidates, grouped by equal nodes.
 fn outcomes(nodes: &BTreeMap<String, String>, profiles: &BTreeMap<String, String>) -> Vec<Outcome> {
     let mut outcomes: BTreeMap<(&str, &str), Outcome> = BTreeMap::new();
     for (node, profile) in profiles {

@@ -1,5 +1,6 @@
-//! Three ways in which a site was held above its limit for good, told again under a full budget: a write that the API
-//! server refuses, nodes that leave, and a person's cap that is handed back. What is judged is the limits of the hardware.
+//! Three cases in which a site once stayed above its limit permanently, repeated under a full budget: a write that
+//! the API server refuses, nodes that leave, and a person's cap that is handed back. The limits of the hardware are
+//! checked.
 
 use crate::budget::{budgeted, operators, rest_watts, until_limited};
 use crate::support::wait;
@@ -15,7 +16,8 @@ use tokio::time::Instant;
 
 const EVERY: Duration = Duration::from_millis(200);
 
-/// What packages and GPUs may be allowed together under a limit that is nine tenths of what they are allowed now.
+/// A site limit that leaves packages and GPUs nine tenths of their current limits. Returns the site limit, the watts of
+/// each node outside them, and the watts that they may have together.
 async fn tightened(world: &TestSystem, meter: &mut EnergySampler) -> (f64, f64, f64) {
     let rest = rest_watts(world).await;
     let nodes = f64::from(u32::try_from(SIMULATED).unwrap() + 1);
@@ -29,7 +31,7 @@ async fn limits(world: &TestSystem, meter: &mut EnergySampler) -> f64 {
     meter.look(world).await.unwrap().unwrap().limits
 }
 
-/// The most that the limits were together while this lasted.
+/// The highest sum of the limits during this time.
 async fn most(world: &TestSystem, meter: &mut EnergySampler, lasts: Duration) -> f64 {
     let (begun, mut most) = (Instant::now(), 0.0_f64);
     while begun.elapsed() < lasts {
@@ -39,7 +41,7 @@ async fn most(world: &TestSystem, meter: &mut EnergySampler, lasts: Duration) ->
     most
 }
 
-/// Gives the operator the right to change grants, or takes it.
+/// Grants the operator the right to change grants, or revokes it.
 async fn may_patch(world: &TestSystem, may: bool) {
     let roles: Api<ClusterRole> = Api::all(world.client.clone());
     let mut role = roles.get("joulie-operator").await.unwrap();
@@ -61,7 +63,7 @@ pub(crate) async fn a_refused_grant_is_sent_again(world: &TestSystem) {
     let (limit, rest, devices) = tightened(world, &mut meter).await;
     may_patch(world, false).await;
     budgeted(world, limit, rest).await;
-    // The API server refuses every grant that would lower a node.
+    // The API server refuses every write that would lower a node's grant.
     let refused = most(world, &mut meter, Duration::from_secs(12)).await;
     assert!(refused > devices, "limits of {refused} W, of {before} W before: nothing was refused");
     may_patch(world, true).await;
@@ -111,14 +113,14 @@ pub(crate) async fn a_persons_cap_is_handed_back(world: &TestSystem) {
     let gpu = async || profiles.get("sim-gpu-1").await.unwrap().data["spec"]["gpu"]["powerCap"].clone();
     wait("her cap stands", async || gpu().await["capWattsPerGpu"] == 250).await;
     let hers = most(world, &mut meter, Duration::from_secs(5)).await;
-    // As the documentation says.
+    // As the documentation describes it.
     let hand_back = http::Request::patch("/apis/joulie.io/v1alpha1/nodepowerprofiles/sim-gpu-1")
         .header("content-type", "application/json-patch+json")
         .body(json!([{"op": "remove", "path": "/spec/gpu"}]).to_string().into_bytes());
     let _: Value = world.client.request(hand_back.unwrap()).await.unwrap();
     let back = most(world, &mut meter, Duration::from_secs(8)).await;
     system::tell(&format!("  limits of {allowed:.0} W, {hers:.0} W with her cap, {back:.0} W after it"));
-    // The budget had some watts left; a GPU node without caps would be kilowatts above it.
+    // The budget had some watts left; a GPU node without caps would exceed it by kilowatts.
     assert!(hers.max(back) <= allowed + 50.0, "limits of {hers} W and {back} W, of {allowed} W");
     wait("the policy's cap is back", async || gpu().await["capPctOfMax"].is_number()).await;
 }

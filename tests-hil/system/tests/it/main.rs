@@ -1,4 +1,5 @@
-//! The shipped programs on a real control plane, one story after the other: each begins where the one before it ended.
+//! The shipped programs on a real control plane. The stories run one after the other: each starts with the state that
+//! the one before has left.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "all of it is tests: what is not expected fails them")]
 
 mod budget;
@@ -18,7 +19,7 @@ use tokio::time::Instant;
 
 type Story = (&'static str, for<'a> fn(&'a TestSystem) -> LocalBoxFuture<'a, ()>);
 
-/// In this order.
+/// The stories in their order.
 const STORIES: &[Story] = &[
     ("a wish becomes limits, and is reported", |world| Box::pin(one_node::a_wish_becomes_limits(world))),
     ("200 changes reach the hardware", |world| Box::pin(one_node::changes_reach_the_hardware(world))),
@@ -57,7 +58,7 @@ const STORIES: &[Story] = &[
     ("an uninstall releases every node", |world| Box::pin(uninstall::every_node_is_released(world))),
 ];
 
-/// The first part that ends though nobody asked it to.
+/// The first part that ends unexpectedly.
 async fn an_end(world: &TestSystem) -> String {
     loop {
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -83,7 +84,7 @@ async fn the_shipped_programs_keep_the_limits_whatever_happens_to_them() {
     for (name, story) in STORIES {
         let begun = Instant::now();
         system::tell(&format!("{name} ..."));
-        // A part that ends by itself fails the story at once, and not after everybody's patience.
+        // A part that ends unexpectedly fails the story at once, without waiting for a timeout.
         tokio::select! {
             () = story(&world) => {}
             ended = an_end(&world) => panic!("{ended}"),

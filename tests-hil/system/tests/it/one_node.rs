@@ -1,4 +1,5 @@
-//! The node on virtual hardware, its agent, and a person who writes the profile. No operator runs until the last story.
+//! The node on virtual hardware, its agent, and a person who writes the profile. No operator runs until the last
+//! story.
 
 use crate::support::{Sampler, limited, reported, uw, wait};
 use k8s_openapi::api::core::v1::Node;
@@ -10,9 +11,9 @@ use system::objects;
 use system::world::{PATIENCE, RIG, SystemProcess, TestSystem};
 use tokio::time::Instant;
 
-/// How often the wish is changed where the time that a change takes is looked at.
+/// The number of changes in the measurement of the time that a change takes.
 const CHANGES: u32 = 200;
-/// What the stories about restarts begin with.
+/// The cap at the start of the stories about restarts.
 const SETTLED_WATTS: u32 = 110;
 
 pub(crate) async fn a_wish_becomes_limits(world: &TestSystem) {
@@ -35,7 +36,7 @@ pub(crate) async fn a_wish_becomes_limits(world: &TestSystem) {
     .await;
 }
 
-/// The time is told and not judged: the machine is shared. The bar is 1 s for 99 of 100.
+/// The time is printed but not checked, because the machine is shared. The target is 1 s for 99 of 100 changes.
 pub(crate) async fn changes_reach_the_hardware(world: &TestSystem) {
     let mut took = Vec::new();
     for change in 0..CHANGES {
@@ -64,13 +65,14 @@ pub(crate) async fn a_killed_agent_leaves_the_cap(world: &TestSystem) {
     the_cap_stays_while(world, async || world.kill(SystemProcess::Agent)).await;
 }
 
-/// The agent goes and another comes: in between, before and after no limit is above the cap, and the new agent obeys.
+/// The agent stops and another one starts: before, during and after that no limit is above the cap, and the new agent
+/// applies caps.
 async fn the_cap_stays_while(world: &TestSystem, goes: impl AsyncFnOnce()) {
     let (mark, sampler) = (world.registers.mark(), Sampler::start(&world.registers));
     goes().await;
     assert_eq!(world.registers.limits_uw().unwrap(), [uw(SETTLED_WATTS); 2]);
     world.run(SystemProcess::Agent, &[]).unwrap();
-    // A lower wish shows that the new one is at work, and keeps the highest limit the one from before.
+    // A lower cap shows that the new agent works, without exceeding the highest limit so far.
     let generation = objects::want(&world.client, RIG, SETTLED_WATTS - 5).await.unwrap();
     limited(world, SETTLED_WATTS - 5).await;
     reported(world, generation, SETTLED_WATTS - 5).await;
@@ -97,5 +99,5 @@ pub(crate) async fn a_deselected_node_is_restored(world: &TestSystem) {
     wait("the originals", async || world.registers.limits_uw().unwrap() == ORIGINALS).await;
 }
 
-/// What the profile `xeon-2s` of the rig begins with.
+/// The initial limits of the rig's profile `xeon-2s`.
 const ORIGINALS: [u64; 2] = [250_000_000; 2];

@@ -1,4 +1,4 @@
-//! Parts go away and come back: caps hold, and no pod is lost.
+//! Parts stop and start again: caps are kept, and no pod is lost.
 
 use crate::placement::{NAMESPACE, all_run, profiles};
 use crate::support::{Sampler, wait};
@@ -14,10 +14,10 @@ use system::rights::NAMESPACE as JOULIE;
 use system::world::{RIG, SystemProcess, TestSystem};
 use tokio::time::Instant;
 
-/// Longer than the lease of the election, than the node controller's patience, and than any watch lives without a word.
+/// Longer than the election's lease, the node controller's timeout, and the idle timeout of any watch.
 const API_AWAY: Duration = Duration::from_secs(60);
 
-/// The replica that holds the Lease. Holders have names of chance, which each says in its log when it begins to lead.
+/// The replica that holds the Lease. Holders have random names, and each logs its own when it begins to lead.
 pub(crate) async fn leader(world: &TestSystem) -> Option<SystemProcess> {
     let leases: Api<Lease> = Api::namespaced(world.client.clone(), JOULIE);
     let holder = leases.get_opt("joulie-operator").await.ok()??.spec?.holder_identity?;
@@ -32,7 +32,7 @@ async fn plan_renewed(world: &TestSystem) -> Option<String> {
     Some(leases.get_opt("joulie-plan").await.ok()??.spec?.renew_time?.0.to_string())
 }
 
-/// What is asked of every node, without what changes by itself.
+/// The desired caps of every node, without fields that change by themselves.
 async fn wishes(world: &TestSystem) -> BTreeMap<String, Value> {
     let objects = objects::list(&world.client, "NodePowerProfile").await.unwrap();
     objects
@@ -41,7 +41,7 @@ async fn wishes(world: &TestSystem) -> BTreeMap<String, Value> {
         .collect()
 }
 
-/// Another replica leads and renews the plan, and nothing that was asked of a node has changed.
+/// Checks that another replica leads and renews the plan, and that no desired cap has changed.
 pub(crate) async fn fails_over(world: &TestSystem, from: SystemProcess, goes: impl AsyncFnOnce()) {
     let (asked, labels) = (wishes(world).await, profiles(world).await);
     goes().await;
@@ -111,7 +111,7 @@ pub(crate) async fn the_api_server_is_away(world: &TestSystem) {
     assert_eq!([most; 2], limits, "the cap held");
     assert_eq!(caps(world).await, simulated);
     assert_eq!(wishes(world).await, asked);
-    // Pods from before still run, and new ones are placed.
+    // Earlier pods still run, and new ones are placed.
     let field = Field::new(&world.client, NAMESPACE).await.unwrap();
     field.make(&field::pod("later"), 5).await.unwrap();
     all_run(&field.pods(), "later", 5).await;
@@ -119,7 +119,7 @@ pub(crate) async fn the_api_server_is_away(world: &TestSystem) {
     all_run(&field.pods(), "waiting", 5).await;
 }
 
-/// Of each simulated machine, as it is in force there.
+/// The caps in force on each simulated machine.
 async fn caps(world: &TestSystem) -> BTreeMap<String, (Value, Value)> {
     let mut caps = BTreeMap::new();
     let listed = world.simulator.get("/nodes").await.unwrap();

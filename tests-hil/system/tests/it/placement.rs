@@ -1,4 +1,4 @@
-//! The operator plans, the agents cap, the extender and the real kube-scheduler place pods.
+//! The operator plans, the agents cap, and the real kube-scheduler places pods with the extender.
 
 use crate::support::wait;
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -10,7 +10,7 @@ use system::field::{self, Field};
 use system::objects;
 use system::world::{PATIENCE, RIG, SIMULATED, SystemProcess, TestSystem};
 
-/// Where the stories' pods are.
+/// The namespace of the stories' pods.
 pub(crate) const NAMESPACE: &str = "stories";
 const PROFILE: &str = "joulie.io/power-profile";
 pub(crate) const CLASS: &str = "joulie.io/workload-class";
@@ -29,7 +29,7 @@ pub(crate) async fn all_nodes_are_planned(world: &TestSystem) {
     caps_are_what_the_profiles_say(world).await;
 }
 
-/// Each twin shows its node's profile, headroom and what the agent says of its caps.
+/// Checks that each twin contains its node's profile, its headroom and the agent's report on its caps.
 async fn every_twin_tells(world: &TestSystem) {
     let tells = |twin: &Value, profiles: &BTreeMap<String, String>| {
         let node = twin["spec"]["nodeName"].as_str().unwrap_or_default();
@@ -42,7 +42,7 @@ async fn every_twin_tells(world: &TestSystem) {
     };
     let mut silent = Vec::new();
     let outcome = system::until("every twin", PATIENCE, async || {
-        // Anew each time: the plan changes while nodes are still being registered.
+        // Read it again each time: the plan changes while nodes are still being registered.
         let profiles = profiles(world).await;
         let twins = objects::list(&world.client, "NodeTwin").await.unwrap();
         silent = twins.iter().filter(|twin| !tells(twin, &profiles)).cloned().collect();
@@ -57,7 +57,7 @@ async fn every_twin_tells(world: &TestSystem) {
     );
 }
 
-/// Every node's agent says that it does what is asked now.
+/// Waits until every node's agent reports that the current caps are enforced.
 pub(crate) async fn all_enforced(world: &TestSystem) {
     let mut missing = Vec::new();
     let outcome = system::until("every profile is enforced", PATIENCE, async || {
@@ -79,7 +79,7 @@ fn is_enforced(profile: &Value) -> bool {
     enforced["status"] == "True" && enforced["observedGeneration"] == profile["metadata"]["generation"]
 }
 
-/// On the machines themselves, whatever anybody reports.
+/// Checks the machines themselves, not any report.
 async fn caps_are_what_the_profiles_say(world: &TestSystem) {
     for (node, profile) in profiles(world).await {
         let wish = objects::get(&world.client, "NodePowerProfile", &node).await.unwrap();
@@ -118,8 +118,8 @@ pub(crate) async fn classes_go_where_they_belong(world: &TestSystem) {
     let field = Field::new(&world.client, NAMESPACE).await.unwrap();
     let mut performance = field::pod("performance");
     performance["metadata"]["annotations"] = json!({CLASS: "performance"});
-    // Among like nodes, of which five are performance nodes and three eco nodes: an idle GPU node has more room than any
-    // other, whatever its profile.
+    // Only among equal nodes, of which five are performance nodes and three eco nodes: an idle GPU node has more
+    // headroom than any other, whatever its profile.
     let mut standard = field::pod("standard");
     standard["spec"]["nodeSelector"] = json!({"joulie.io/hw.kind": "epyc"});
     let profiles = profiles(world).await;
@@ -140,7 +140,7 @@ pub(crate) async fn classes_go_where_they_belong(world: &TestSystem) {
     }
 }
 
-/// What the extender thinks of each node before any pod is there, for the reader of a failure.
+/// Prints the extender's score of each node before there are pods, for the analysis of a failure.
 async fn tell_scores(world: &TestSystem) {
     let page = world.extender.get("/debug/scoring").await.unwrap();
     for node in page["nodes"].as_array().unwrap() {
@@ -151,7 +151,7 @@ async fn tell_scores(world: &TestSystem) {
     }
 }
 
-/// Waits until so many pods of a prefix run, and tells where.
+/// Waits until this many pods with a prefix run, and returns their nodes.
 pub(crate) async fn all_run(pods: &Api<Pod>, prefix: &str, count: u32) -> BTreeMap<String, String> {
     let mut seen = BTreeMap::new();
     let outcome = system::until("pods run", PATIENCE * 2, async || {

@@ -1,4 +1,4 @@
-//! What several stories do.
+//! Functions that several stories use.
 
 use serde_json::Value;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ pub(crate) async fn wait(what: &str, is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// In microwatts.
+/// Converts watts to microwatts.
 pub(crate) fn uw(watts: u32) -> u64 {
     u64::from(watts) * 1_000_000
 }
 
-/// Both packages are limited to this.
+/// Waits until both packages are limited to this.
 pub(crate) async fn limited(world: &TestSystem, watts: u32) {
     wait(&format!("both packages at {watts} W"), async || {
         world.registers.limits_uw().unwrap() == [uw(watts); 2]
@@ -29,7 +29,7 @@ pub(crate) async fn limited(world: &TestSystem, watts: u32) {
     .await;
 }
 
-/// The node's profile says that this generation of it is enforced, with this cap on each package.
+/// Waits until the node's profile reports that this generation is enforced, with this cap on each package.
 pub(crate) async fn reported(world: &TestSystem, generation: i64, watts: u32) -> Value {
     let mut seen = Value::Null;
     let is_so = async || {
@@ -44,7 +44,7 @@ pub(crate) async fn reported(world: &TestSystem, generation: i64, watts: u32) ->
     seen
 }
 
-/// Looks at the limits again and again until it is asked what the highest was.
+/// Samples the limits until it is asked for the highest one.
 pub(crate) struct Sampler {
     over: Arc<AtomicBool>,
     task: JoinHandle<(u64, u32)>,
@@ -67,7 +67,7 @@ impl Sampler {
         Self { over, task }
     }
 
-    /// The highest limit that was seen, and how often it was looked.
+    /// The highest sampled limit, and the number of samples.
     pub(crate) async fn highest(self) -> (u64, u32) {
         self.over.store(true, Ordering::Relaxed);
         self.task.await.unwrap()

@@ -1,4 +1,4 @@
-//! What `helm uninstall` runs before it takes anything away.
+//! The command that `helm uninstall` runs before it deletes anything.
 
 use crate::support::wait;
 use k8s_openapi::api::coordination::v1::Lease;
@@ -9,12 +9,12 @@ use system::objects;
 use system::rights::NAMESPACE;
 use system::world::{SIMULATED, TestSystem};
 
-/// The command has the operator's own account. Afterwards no profile and no label of ours is left although everything still
-/// runs, and what was asked for goes with the account.
+/// The command runs with the operator's own account. Afterwards no profile and no label of ours is left although all
+/// programs still run, and the account owns both Leases, so that they are deleted with it.
 pub(crate) async fn every_node_is_released(world: &TestSystem) {
     let profiles = async || {
         let mut all = objects::list(&world.client, "NodePowerProfile").await.unwrap();
-        // A person's stays.
+        // A person's profile is kept.
         all.retain(|one| one["metadata"]["labels"]["joulie.io/managed-by"] == "operator");
         all
     };

@@ -1,8 +1,8 @@
-//! Writes many frequency limits through the HAL, and says what was read back wrongly and how long it took: run in the
-//! guest, with all processors busy.
+//! Writes many frequency limits through the HAL, and reports wrong read-backs and the time. It runs in the guest
+//! while all processors are busy.
 //!
-//! The kernel answers a write before its worker has brought it into force. What the HAL reports must be in force, and stay
-//! so: nobody else writes here.
+//! The kernel answers a write before its worker has applied it. The limit that the HAL reports must be in force and
+//! must stay, because no other program writes.
 #![expect(clippy::print_stdout, reason = "it talks to a scenario")]
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -12,9 +12,9 @@ use power_hal::{OriginalsInMemory, PowerHal, Setting};
 use power_units::{KiloHertz, Micros, Stamp};
 use std::time::{Duration, Instant};
 
-/// How many, in all.
+/// The number of writes.
 const WRITES: u32 = 1000;
-/// From one write of a policy to the next.
+/// The pause between two writes to a policy.
 const PAUSE: Duration = Duration::from_millis(2);
 
 fn main() -> Result<()> {
@@ -29,7 +29,7 @@ fn main() -> Result<()> {
     let (mut wrong, mut late) = (0, 0);
     for at in 0..WRITES {
         let policy = policies.get(usize::try_from(at)? % policies.len()).context("a policy")?;
-        // Steps of 400 MHz, another one each time.
+        // Steps of 400 MHz, a different one each time.
         let khz = 1_200_000 + 400_000 * (at * 7 % 6);
         let begun = now();
         let applied = hal.apply(*policy, Setting::Frequency(KiloHertz::from_int(i32::try_from(khz)?)));

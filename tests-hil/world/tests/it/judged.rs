@@ -1,4 +1,4 @@
-//! That the world bites: where the operators are told more than the limit, it is red.
+//! A test that the judge detects a breach, by giving the operators a limit that is too high.
 
 use world::script::EventKind;
 use world::{WorldPlan, run};

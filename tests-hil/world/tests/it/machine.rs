@@ -1,4 +1,4 @@
-//! The engine of a machine with hardware of its own, an hour at a time.
+//! Tests the engine of a machine with its own hardware, an hour at a time.
 
 use crate::number;
 use joulie_core::node::actuation::ActuationLaw;

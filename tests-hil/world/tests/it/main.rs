@@ -1,4 +1,4 @@
-//! Everyday seeds, proof that a seed is one story, and proof that the judge sees what it is there for.
+//! The daily seeds, a test that a run can be repeated exactly, and a test that the judge detects breaches.
 
 mod judged;
 mod machine;

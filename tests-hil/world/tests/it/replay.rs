@@ -1,4 +1,4 @@
-//! One seed is one story.
+//! Two runs with the same seed are identical.
 
 use std::time::Duration;
 use world::{WorldPlan, run};

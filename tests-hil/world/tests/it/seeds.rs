@@ -1,11 +1,12 @@
-//! A few hours a day; `WORLD_SEED=n` plays one of them and tells its story, `WORLD_SEEDS=n` plays so many.
+//! A few hours a day; `WORLD_SEED=n` runs one of them and prints its story, `WORLD_SEEDS=n` runs this many.
 
 use crate::number;
 use world::{WorldPlan, WorldReport, run};
 
 /// Six hours take some ten seconds.
 const EVERYDAY: u64 = 6;
-/// A machine boots, its agent comes minutes later, and another one is cut off as soon as the others should have made room.
+/// A machine boots, its agent starts minutes later, and another agent is disconnected as soon as the others should
+/// have made room.
 const LATE: u64 = 9;
 
 #[test]

@@ -1,4 +1,4 @@
-//! A law and a machine in a closed loop: sense, step, act, and what came of it.
+//! A law and a machine in a closed loop: sense, step, act, and record the result.
 
 use super::scene::{BEFORE_S, Scene, Sensor, micros};
 use anyhow::{Context, Result};
@@ -10,17 +10,17 @@ use joulie_core::node::throttle::{PolicyLocation, PolicySequence, Seat};
 use plant::{EnergyCounter, LoadProfile, Plant, PlantDomain, PowerSensor, to_watts};
 use power_units::{KiloHertz, MicroJoules, Micros, Role, Stamp};
 
-/// What happened, on a grid of [`GRID_S`] from the step of the cap on.
+/// The record of a run, on a grid of [`GRID_S`] that begins at the step of the cap.
 pub(super) struct Record {
     /// The true power in each cell, W.
     pub(super) watts: Vec<f64>,
     /// The work done in each cell.
     pub(super) work: Vec<f64>,
-    /// The policies that were written in each cell.
+    /// The number of policies written in each cell.
     pub(super) writes: Vec<u32>,
-    /// How many policies there are.
+    /// The number of policies.
     pub(super) policies: usize,
-    /// The times at which the law said that the cap cannot be kept.
+    /// The times at which the law reported that the cap cannot be kept.
     pub(super) not_achievable: Vec<f64>,
 }
 
@@ -32,7 +32,7 @@ const THROTTLED_KHZ: u32 = 1_500_000;
 /// The step in which clocks are limited.
 const STEP: KiloHertz = KiloHertz::from_int(100_000);
 
-/// The machine, with what stands between it and a law.
+/// The machine with its sensors and actuators.
 struct Machine {
     plant: Plant,
     counter: EnergyCounter,
@@ -44,7 +44,7 @@ struct Machine {
     range: FrequencyRange,
 }
 
-/// Lets `law` control the scene's machine every `period` seconds. The first step comes with the first cap.
+/// Lets `law` control the scene's machine every `period` seconds. The first step is at the first cap.
 pub(super) fn run<L: Law>(law: &L, period: f64, scene: &Scene) -> Result<Record> {
     let mut machine = Machine::new(scene)?;
     machine.plant.advance(micros(BEFORE_S));
@@ -101,7 +101,7 @@ pub(super) fn cells(seconds: f64) -> usize {
     usize::try_from(micros(seconds).get() / GRID.get()).unwrap_or(usize::MAX)
 }
 
-/// The mean clock since the last step, as the counters of real cycles would give it.
+/// The mean clock since the last step, as counters of real cycles would report it.
 #[derive(Default)]
 struct Clock {
     sum: f64,
@@ -177,7 +177,7 @@ impl Machine {
         }
     }
 
-    /// The reading of the step at which the cap changes: the machine has run as it is for long.
+    /// The reading at the change of the cap: the machine has been in a steady state for long.
     fn settled(&mut self) -> PowerReading {
         match self.plant.watts(PlantDomain::Node).and_then(to_watts) {
             Some(watts) => PowerReading::Fresh { watts, over: Micros::ZERO },
@@ -185,7 +185,7 @@ impl Machine {
         }
     }
 
-    /// Writes what is commanded and reads it back; says how many policies it had to write.
+    /// Writes a command and reads it back; also returns how many policies were written.
     fn act(&mut self, command: Command) -> Result<(Command, u32)> {
         let order = PolicySequence::new(&self.places, &mut self.seats).context("a seat for each policy")?;
         let limits: Vec<u32> = match command {
@@ -224,7 +224,7 @@ fn place(plant: &Plant, policy: usize) -> Option<PolicyLocation> {
     Some(PolicyLocation { package, core: u32::try_from(core).ok()? })
 }
 
-/// A frequency for good: what a law is compared with.
+/// A constant frequency, for comparison with a law.
 pub(super) struct Fixed(KiloHertz);
 
 impl Law for Fixed {
@@ -246,15 +246,15 @@ impl Law for Fixed {
     }
 }
 
-/// The best frequency that all policies can have for good under the scene's last cap and load, and the work per second
-/// at it, found by trying: power rises with the frequency.
+/// The best constant frequency of all policies under the scene's last cap and load, and the work per second at it. It
+/// is found by bisection, because power rises with the frequency.
 pub(super) fn best_static(scene: &Scene) -> Result<(Fixed, f64)> {
     let cap = scene.caps.last().context("a scene without a cap")?.1;
     let factor = scene.steps.last().map_or(1.0, |&(_, factor)| factor);
     let range = Machine::new(scene)?.plant.frequency_range(0).context("a machine without policies")?;
     let (mut low, mut high) = range;
     let mut speed = None;
-    // To two megahertz.
+    // To an accuracy of two megahertz.
     while high - low > 2_000 {
         let middle = low.midpoint(high);
         let mut plant = Machine::new(scene)?.plant;

@@ -1,41 +1,41 @@
-//! The figures by which a law is judged, and the targets for them.
+//! The figures by which a law is judged, and their targets.
 
 use super::closed::{GRID_S, Record, cells};
 use super::scene::Scene;
 use std::ops::Range;
 
-/// What a trial came to. Means are over one second, powers are true ones, parts are of the cap.
+/// The figures of a trial. Means are over one second, powers are true ones, parts are relative to the cap.
 #[derive(Clone, Debug)]
 pub(super) struct Figures {
-    /// How long after the step of the cap no mean is above it by more than 2 % any more, s; none if that never comes.
+    /// How long after the step of the cap the last mean is above it by more than 2 %, s; `None` if that never ends.
     pub(super) settled: Option<f64>,
-    /// The same after a step of the load, the longest; none if there was none, or it never came.
+    /// The same after a step of the load, the longest; `None` if there was none, or it never ended.
     pub(super) settled_load: Option<f64>,
     /// Energy above the cap, kJ.
     pub(super) above_kj: f64,
     /// The longest time above the cap by more than 5 %, s.
     pub(super) over_s: f64,
-    /// The largest shortfall of a mean, out of the time after events.
+    /// The largest shortfall of a mean, outside the time after events.
     pub(super) undershoot: f64,
-    /// The mean distance from the cap, out of the time after events.
+    /// The mean distance from the cap, outside the time after events.
     pub(super) error: f64,
     /// Peak to peak of the means at the end.
     pub(super) ripple: f64,
     /// The mean power at the end, W.
     pub(super) mean: f64,
-    /// Writes for each policy in 10 s, at the end.
+    /// Writes per policy in 10 s, at the end.
     pub(super) writes: f64,
-    /// The work at the end, per second.
+    /// The work per second at the end.
     pub(super) speed: f64,
 }
 
-/// How long after an event a law is not judged by shortfall and error: ten periods, and at least 5 s.
+/// How long after an event shortfall and error are not judged: ten periods, and at least 5 s.
 const GRACE_PERIODS: f64 = 10.0;
 const GRACE_S: f64 = 5.0;
-/// What "at the end" means, s.
+/// The length of "at the end", s.
 const END_S: f64 = 100.0;
 
-/// Sums of a record that make any mean a subtraction.
+/// Cumulative sums of a record, so that any mean is a subtraction.
 struct Means {
     sums: Vec<f64>,
 }
@@ -106,7 +106,7 @@ impl Figures {
         }
     }
 
-    /// The worse of both in every figure.
+    /// The worse one of both in every figure.
     pub(super) fn or_worse(self, other: Self) -> Self {
         let later = |a: Option<f64>, b: Option<f64>| a.zip(b).map(|(a, b)| a.max(b));
         Self {
@@ -140,7 +140,7 @@ impl Figures {
     }
 }
 
-/// The longest time above the cap by more than 5 %, s, from when on it can be kept.
+/// The longest time above the cap by more than 5 %, s, while it can be kept.
 pub(super) fn over_s(scene: &Scene, record: &Record) -> f64 {
     let over = |(cell, watts): (usize, &f64)| {
         *watts > 1.05 * scene.cap(cell as f64 * GRID_S).unwrap_or(f64::INFINITY)
@@ -148,7 +148,7 @@ pub(super) fn over_s(scene: &Scene, record: &Record) -> f64 {
     longest(record.watts.iter().enumerate().skip(cells(scene.unreachable_until)).map(over)) as f64 * GRID_S
 }
 
-/// How long after the start of `span` no mean in them is above the cap by more than 2 % any more.
+/// How long after the start of `span` its last mean is above the cap by more than 2 %.
 fn settled(means: &Means, span: Range<usize>, cap_at: impl Fn(usize) -> f64) -> Option<f64> {
     let second = cells(1.0);
     let whole = span.start..span.end.saturating_sub(second) + 1;
@@ -193,16 +193,16 @@ mod tests {
     fn figures_are_what_a_hand_calculation_gives() {
         let (scene, record) = record(4.0, 297.0);
         let figures = Figures::of(&scene, &record, 0.5);
-        // A mean over 1 s is at most 306 W from when on it holds at most 9/203 s of the 500 W: 0.04 s.
+        // A mean over 1 s is at most 306 W once at most 9/203 s of it are at 500 W: 0.04 s.
         assert_eq!(figures.settled, Some(3.96));
         assert_eq!(figures.settled_load, None);
         // 200 W for 4 s.
         assert!((figures.above_kj - 0.8).abs() < 1e-9);
         assert!((figures.over_s - 4.0).abs() < 1e-9);
-        // 1 % below, all the time after 5 s.
+        // 1 % below the cap at all times after 5 s.
         assert!((figures.undershoot - 0.01).abs() < 1e-9 && (figures.error - 0.01).abs() < 1e-9);
         assert!(figures.ripple < 1e-9 && (figures.mean - 297.0).abs() < 1e-6);
-        // 100 writes a second on 50 policies; 0.5 a cell is 50 a second.
+        // 100 writes a second on 50 policies; 0.5 per cell is 50 per second.
         assert!((figures.writes - 20.0).abs() < 1e-9 && (figures.speed - 50.0).abs() < 1e-9);
         assert_eq!(figures.missed(0.5, 200.0, 52.0), [1, 2, 4, 5, 6]);
     }

@@ -1,4 +1,4 @@
-//! The report: tables, a plot, and what is missed and why.
+//! The report: tables, a plot, and the missed targets with their reasons.
 
 use super::closed::{Fixed, Record, best_static, cells, run};
 use super::figures::Figures;
@@ -37,12 +37,12 @@ pub(super) const MISSES: &[(&str, &[u8], &str)] = &[
     ),
 ];
 
-/// All that was measured.
+/// The results.
 pub(super) struct Report {
     pub(super) text: String,
     /// For every scene, the targets that `tracking` misses.
     pub(super) missed: Vec<(&'static str, Vec<u8>)>,
-    /// Whether the law said that a cap cannot be kept exactly while it could not.
+    /// Scenes with a cap that cannot be kept for a while, and their records: the law must report exactly that time.
     pub(super) not_achievable: Vec<(Scene, Record)>,
 }
 
@@ -63,13 +63,13 @@ const HEAD: &str = "# The laws in closed loop\n\n\
     long after the step no mean is above the cap by more than 2 % any more; *over* is the longest time above the cap by \
     more than 5 %. The law's first step comes with the new cap.\n";
 
-/// What the seeds' law does with its tunables, and every second.
+/// The law `classic` with its defaults, except for the cooldown.
 fn classic(cooldown_s: u64) -> Result<Classic> {
     Ok(Classic::new(classic::Tuning { cooldown: Micros::new(cooldown_s * 1_000_000), ..classic::DEFAULTS })?)
 }
 
 impl Report {
-    /// The step of the cap on the machine that `tracking` was tuned on, under both laws.
+    /// The step of the cap on the machine for which `tracking` was tuned, under both laws.
     fn step(&mut self) -> Result<()> {
         let scene = scene::nominal();
         let (_, best) = best_static(&scene)?;
@@ -161,10 +161,10 @@ impl Report {
     }
 }
 
-/// How many times a trial with chance in it is made.
+/// The number of repetitions of a trial with random noise.
 const SEEDS: u64 = 20;
 
-/// The worst figures of a trial, of many where chance plays a part, and one record of it.
+/// The worst figures of a trial, over several seeds if it is random, and one of its records.
 fn worst(law: &Tracking, period: f64, scene: &Scene) -> Result<(Figures, Record)> {
     let record = run(law, period, scene)?;
     let mut worst = Figures::of(scene, &record, period);
@@ -184,7 +184,7 @@ const TARGETS: &str = "\n| target | figure | bar |\n|---|---|---|\n\
     | 5 | speed, of the best static frequency's | 97 % |\n\
     | 6 | over | 2 s |\n\nWhat is missed, and why:\n\n";
 
-/// By how much the first cap that can be kept lies below what the machine draws without one, W.
+/// The difference between the power without a cap and the first cap that can be kept, W.
 fn step_of(scene: &Scene) -> Result<f64> {
     let cap = scene.cap(scene.unreachable_until).context("a scene without a cap")?;
     let free =
@@ -193,7 +193,7 @@ fn step_of(scene: &Scene) -> Result<f64> {
     Ok(record.watts.first().context("an empty record")? - cap)
 }
 
-/// What a frequency that never moves makes of a restless load.
+/// The result of a constant frequency under a fluctuating load.
 fn restless(scene: &Scene, frequency: &Fixed, best: f64) -> Result<String> {
     let f = Figures::of(scene, &run(frequency, 1.0, scene)?, 1.0);
     Ok(format!(
@@ -238,7 +238,7 @@ fn list(targets: &[u8]) -> String {
     all.join(", ")
 }
 
-/// A column is 5 s, a line 20 W.
+/// A column is 5 s, a row is 20 W.
 fn plot(classic: &[f64], tracking: &[f64]) -> String {
     const COLUMNS: usize = 80;
     let column = cells(5.0);

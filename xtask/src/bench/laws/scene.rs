@@ -1,55 +1,55 @@
-//! On what the laws are tried: machines, sensors and events.
+//! The trials of the laws: machines, sensors and events.
 
 use anyhow::{Context, Result};
 use plant::{Load, LoadJitter, LoadProfile, NodeSpec, Noise, preset};
 use power_units::Micros;
 
-/// How the law gets to see the power.
+/// How the law measures the power.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Sensor {
     /// The difference of an energy counter: the mean since the last reading.
     Counter,
-    /// A mean over the last second, and the law is told.
+    /// A mean over the last second, which the law knows.
     Averaging,
-    /// A mean over the last second that is taken for a momentary value.
+    /// A mean over the last second, which the law takes for a momentary value.
     AveragingUntold,
 }
 
-/// One trial. Time counts from the step of the cap; before it the machine has run uncapped.
+/// One trial. Time counts from the step of the cap; before that the machine runs uncapped.
 #[derive(Clone, Debug)]
 pub(super) struct Scene {
     /// Its name in the tables.
     pub(super) name: &'static str,
     /// The machine.
     pub(super) spec: NodeSpec,
-    /// What every core does.
+    /// The load of every core.
     pub(super) load: Load,
-    /// How the load changes.
+    /// The changes of the load: time and factor.
     pub(super) steps: Vec<(f64, f64)>,
-    /// How restless it is.
+    /// The random fluctuation of the load.
     pub(super) jitter: Option<LoadJitter>,
     /// The sensor.
     pub(super) sensor: Sensor,
-    /// How it errs.
+    /// The errors of the sensor.
     pub(super) noise: Noise,
     /// The seed of its noise.
     pub(super) seed: u64,
-    /// How many policies ignore what is written.
+    /// How many policies ignore writes.
     pub(super) stuck: usize,
     /// Whether the effective frequency can be read.
     pub(super) effective: bool,
-    /// The caps and from when on they hold, W.
+    /// The caps, W, and their start times.
     pub(super) caps: Vec<(f64, f64)>,
     /// Until when the cap cannot be kept, s.
     pub(super) unreachable_until: f64,
-    /// How long it goes on, s.
+    /// Its length, s.
     pub(super) lasts: f64,
 }
 
-/// How long the machine runs before the cap steps, s. Thermal lags have settled by then.
+/// How long the machine runs before the step of the cap, s. Temperatures are steady by then.
 pub(super) const BEFORE_S: f64 = 80.0;
 
-/// The trial that the law was tuned on, and whose power is drawn.
+/// The trial for which the law was tuned; its power is plotted.
 pub(super) fn nominal() -> Scene {
     Scene {
         name: "nominal",
@@ -68,7 +68,7 @@ pub(super) fn nominal() -> Scene {
     }
 }
 
-/// The plant's client, without what it draws outside of its package.
+/// The plant's client without its power outside the package.
 fn client() -> NodeSpec {
     NodeSpec { base_watts: 0.0, ..preset::client() }
 }
@@ -83,7 +83,7 @@ pub(super) fn all() -> Result<Vec<Scene>> {
     let noise = |deviation, dropped| Noise { deviation, dropped };
     let vector = Load { vector: 1.0, ..Load::busy(1.0) };
     let mixed = Load { vector: 0.3, ..Load::busy(0.9) };
-    // A part of a period after a tick, so that one reading sees a part of the change.
+    // Slightly after a tick, so that one reading contains a part of the change.
     let square = vec![(300.3, 0.6), (600.3, 1.0)];
     let second = Micros::new(1_000_000);
     Ok(vec![
@@ -165,7 +165,7 @@ pub(super) fn all() -> Result<Vec<Scene>> {
 }
 
 impl Scene {
-    /// The cap at a time.
+    /// The cap at this time.
     pub(super) fn cap(&self, at: f64) -> Option<f64> {
         self.caps.iter().rev().find(|(from, _)| *from <= at).map(|(_, cap)| *cap)
     }
@@ -176,7 +176,7 @@ impl Scene {
         LoadProfile::Steps(self.steps.iter().map(from_start).collect())
     }
 
-    /// When something changed: the caps and the load.
+    /// The times of changes of the caps and the load.
     pub(super) fn events(&self) -> Vec<f64> {
         let mut events: Vec<f64> = self.caps.iter().chain(&self.steps).map(|(at, _)| *at).collect();
         events.sort_by(f64::total_cmp);
@@ -184,7 +184,7 @@ impl Scene {
     }
 }
 
-/// Seconds as the plant takes them.
+/// Converts seconds to the plant's unit.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -6,7 +6,7 @@ use joulie_core::node::tracking::{self, Tracking};
 use plant::{ActuatorSpec, Curve, Exponent, Load, Noise, Random};
 use power_units::Micros;
 
-/// One test for the whole report, because it takes the better part of a minute to measure.
+/// One test for the whole report, because measuring takes most of a minute.
 #[test]
 fn the_report_is_the_golden_one_and_misses_what_is_named() {
     let report = report().unwrap();
@@ -14,7 +14,7 @@ fn the_report_is_the_golden_one_and_misses_what_is_named() {
     let named: Vec<_> = MISSES.iter().map(|(name, targets, _)| (*name, targets.to_vec())).collect();
     assert!(missed.iter().copied().eq(named.iter()), "missed {missed:?}\nnamed {named:?}");
 
-    // A cap that cannot be kept is reported from the fourth step on, and not any more once it can be kept.
+    // A cap that cannot be kept is reported from the fourth step on, and no longer once it can be kept.
     assert!(!report.not_achievable.is_empty());
     for (scene, record) in &report.not_achievable {
         let until = scene.unreachable_until;
@@ -34,8 +34,8 @@ fn the_report_is_the_golden_one_and_misses_what_is_named() {
     );
 }
 
-/// Facts hardware 8.4, target 6, on machines that nobody chose: the cap steps, then the load does, at any point of the
-/// period, and no time above cap + 5 % is longer than 2 s. A reading that is lost on the way costs its period.
+/// Facts hardware 8.4, target 6, on random machines: the cap steps, then the load, at any point of the period. No
+/// time above cap + 5 % may be longer than 2 s; each lost reading adds its period.
 #[test]
 fn no_load_step_on_any_machine_is_above_the_cap_for_longer_than_two_seconds() {
     let law = Tracking::new(tracking::DEFAULTS).unwrap();
@@ -48,8 +48,8 @@ fn no_load_step_on_any_machine_is_above_the_cap_for_longer_than_two_seconds() {
     }
 }
 
-/// A small machine (the number of cores changes nothing but the time that this takes), with any exponent and share of
-/// static power, any sensor with up to 1 % noise, an actuator that lags up to 0.1 s, and a cap that can be kept.
+/// A small machine (the number of cores affects only the run time), with a random exponent and share of static power,
+/// any sensor with up to 1 % noise, an actuator delay of up to 0.1 s, and a cap that can be kept.
 fn any_scene(seed: u64) -> Scene {
     let mut random = Random::stream(seed, 0);
     let mut between = |low: f64, high: f64| low + (high - low) * random.unit();
@@ -71,7 +71,7 @@ fn any_scene(seed: u64) -> Scene {
     let low = between(0.2, 0.9);
     let down = 10.0 + between(0.0, 5.0);
     scene.steps = vec![(down, low), (down + 15.0 + between(0.0, 5.0), 1.0)];
-    // At the floor, a quarter of the clock, even a linear machine draws a quarter of its dynamic power.
+    // At the lowest clock, a quarter, even a linear machine draws a quarter of its dynamic power.
     let floor = 2.0 * idle + (500.0 - 2.0 * idle) * 0.25;
     scene.caps = vec![(0.0, between(floor * 1.1, 450.0_f64.max(floor * 1.2)))];
     scene

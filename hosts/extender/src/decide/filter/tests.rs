@@ -39,7 +39,7 @@ fn what_is_sorted_together_is_what_is_judged_alone() {
     let fleet = Arc::new(Fleet { index, admissions, filters, ..Fleet::default() });
     let snapshot = Snapshot { fleet, ..Snapshot::nothing() };
     for (first, count) in [(0, 0), (0, 1), (3, 63), (7, 64), (60, 64)] {
-        // The last ones are nobody's.
+        // The last names are not known nodes.
         let names: Vec<String> = (first..first + count).map(|node| format!("n{node}")).collect();
         let numbers = snapshot.fleet.index.find_all(names.iter().map(|name| name.as_bytes()));
         for (class, weighs) in [
@@ -75,7 +75,7 @@ fn over() -> FilterTerms {
     FilterTerms::of(&NodeFacts { freshness, twin: Some(&twin), hardware: None }, false)
 }
 
-/// What is known of a node; of the last one the request alone knows anything.
+/// What is known of a node. Of the last kind only the request knows anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Free,
@@ -86,7 +86,7 @@ enum Kind {
 }
 const KINDS: [Kind; 5] = [Kind::Free, Kind::Eco, Kind::Draining, Kind::OverCap, Kind::SaysEco];
 
-/// Nodes of these kinds, `n0` and on.
+/// Nodes of these kinds, named `n0`, `n1` and so on.
 fn snapshot(kinds: &[Kind]) -> Snapshot {
     let mut registry = Registry::default();
     let (mut admissions, mut filters) = (Vec::new(), Vec::new());
@@ -97,7 +97,7 @@ fn snapshot(kinds: &[Kind]) -> Snapshot {
             Kind::Draining => Admission::Draining,
             Kind::Free | Kind::OverCap | Kind::SaysEco => Admission::Free,
         });
-        // An eco node is told of as one, over its cap or not.
+        // An eco node is reported as eco, whether it is over its cap or not.
         let is_over = matches!(kind, Kind::OverCap | Kind::Eco);
         filters.push(if is_over { over() } else { FilterTerms::UNKNOWN });
     }
@@ -108,7 +108,7 @@ fn snapshot(kinds: &[Kind]) -> Snapshot {
     Snapshot { fleet, ..Snapshot::nothing() }
 }
 
-/// What becomes of these nodes and a performance pod, by requests of names and of objects.
+/// How filter answers for these nodes and a performance pod: requests with names and with objects.
 fn answers(kinds: &[Kind]) -> [Value; 4] {
     let (snapshot, expected) = (snapshot(kinds), Expected::new(Duration::ZERO).load());
     let view = View { snapshot: &snapshot, expected: &expected, now: Mono::START };
@@ -150,7 +150,7 @@ fn whatever_is_kept_is_kept_in_its_order_and_the_others_are_told_of() {
             &|at| if at % 2 == 0 { Kind::Draining } else { Kind::Free },
             &|at| if at == 0 { Kind::Free } else { Kind::OverCap },
             &|at| if at + 1 == count { Kind::Free } else { Kind::Draining },
-            // A stretch over the edge of what is judged together, and all but one.
+            // A run of kept nodes across the edge of a group, and one rejected node among kept ones.
             &|at| if (60..70).contains(&at) { Kind::Free } else { Kind::Eco },
             &|at| if at == 64 { Kind::SaysEco } else { Kind::Free },
             &|at| KINDS[at * at % 7 % 5],
@@ -162,7 +162,7 @@ fn whatever_is_kept_is_kept_in_its_order_and_the_others_are_told_of() {
                 all.map(|(at, _)| format!("n{at}")).collect()
             };
             for (form, answer) in answers(&kinds).into_iter().enumerate() {
-                // A name says nothing of a label.
+                // A request of names carries no label.
                 let (kept, labelled): (&[Kind], &[Kind]) = if form < 2 {
                     (&[Kind::Free, Kind::SaysEco], &[])
                 } else {

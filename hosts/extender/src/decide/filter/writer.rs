@@ -1,6 +1,7 @@
-//! The answer as it is written, some candidates after the others.
+//! Writes the answer to filter, group after group of candidates.
 //!
-//! Who is left goes back as it came: stretches of the request, with a copy of names and without one of objects.
+//! Candidates that pass are returned as they were received, as ranges of the request: names are copied, objects are
+//! not.
 
 use super::{Sorted, Verdict};
 use crate::decide::{Asked, Candidate, Listed, Outcome, candidates};
@@ -11,17 +12,18 @@ use joulie_core::placement::filter::{Eviction, Rejection};
 use std::io::Write;
 use std::ops::Range;
 
-/// Who is kept and who is rejected so far.
+/// The candidates that were kept and rejected so far.
 pub(super) struct Writer<'m> {
     message: &'m Message<'m>,
     pub(super) outcome: Outcome,
-    /// The stretch of the request that is kept, from the first of its candidates to the last one so far.
+    /// The range of the request that is being kept, from its first candidate to the last one so far.
     open: Option<Range<usize>>,
-    /// Those before it, of objects.
+    /// The closed ranges before it, if candidates are objects.
     runs: Vec<Range<usize>>,
-    /// A copy of those before it, of names: they are short, so that a copy is cheaper than many pieces. Behind each is a comma.
+    /// A copy of the closed ranges before it, if candidates are names: names are short, so one copy is cheaper than
+    /// many pieces. Each range is followed by a comma.
     names: Vec<u8>,
-    /// Entries of the maps of those that evictions cannot and may help.
+    /// Entries of the map of rejections that evictions cannot resolve, and of the map of those that they may resolve.
     unresolvable: Vec<u8>,
     resolvable: Vec<u8>,
 }
@@ -33,13 +35,14 @@ impl<'m> Writer<'m> {
         Self { message, outcome, open: None, runs, names, unresolvable: Vec::new(), resolvable: Vec::new() }
     }
 
-    /// All candidates stay.
+    /// Keeps all candidates.
     pub(super) fn keeps_all(&mut self) {
         let all = candidates(&self.message.candidates);
         self.keeps_up_to(&all, 0..all.len());
     }
 
-    /// The next candidates. `verdict` is asked of those that are neither kept for certain nor rejected for the usual reason.
+    /// Writes the next group of candidates. `verdict` is called only for those that are neither certainly kept nor
+    /// rejected as eco.
     pub(super) fn writes(&mut self, some: &Listed<'_>, sorted: Sorted, verdict: impl Fn(usize) -> Verdict) {
         let Sorted { all, mut kept, unlabelled, eco } = sorted;
         if matches!(some, Listed::Nodes(_)) {
@@ -56,7 +59,7 @@ impl<'m> Writer<'m> {
         }
     }
 
-    /// Those of these whose bit is set are rejected for the reason that is given most.
+    /// Rejects the candidates whose bit is set for the most frequent reason.
     fn rejects_eco(&mut self, some: &Listed<'_>, eco: u64) {
         if eco == 0 {
             return;
@@ -73,7 +76,8 @@ impl<'m> Writer<'m> {
         }
     }
 
-    /// Those of these whose bit is set stay. Neighbours are one stretch, with those before them if nothing lies between.
+    /// Keeps the candidates whose bit is set. Neighbours form one range, which extends the open range if it is
+    /// adjacent.
     fn keeps(&mut self, some: &Listed<'_>, mut kept: u64) {
         let mut at = 0;
         while kept != 0 {
@@ -92,12 +96,12 @@ impl<'m> Writer<'m> {
         }
     }
 
-    /// Whether the last candidate so far is kept.
+    /// Whether the last candidate so far was kept.
     pub(super) fn keeps_last(&self) -> bool {
         self.open.is_some()
     }
 
-    /// These stay with what is open before them. Between two neighbours there is a comma.
+    /// Keeps these candidates and extends the open range to them. A comma separates two neighbours.
     fn keeps_up_to(&mut self, some: &Listed<'_>, these: Range<usize>) {
         let (first, last) = (some.at(these.start), some.at(these.end.saturating_sub(1)));
         if let (Some(first), Some(last)) = (first, last) {
@@ -106,7 +110,7 @@ impl<'m> Writer<'m> {
         }
     }
 
-    /// The stretch that is open goes no further.
+    /// Closes the open range.
     fn close(&mut self) {
         let Some(run) = self.open.take() else { return };
         if let Candidates::Names(names) = &self.message.candidates {
@@ -138,17 +142,17 @@ impl<'m> Writer<'m> {
             Eviction::MayHelp => &mut self.resolvable,
         };
         let Some(name) = candidate.name.quoted(self.message.body) else {
-            // A node without a name can be left out, and not be told of.
+            // A node without a name has no key in the map of reasons, so it is only left out.
             return;
         };
         let out = entries(out, self.message);
         out.extend_from_slice(name);
-        // Writing into memory does not fail, and no reason has anything to escape.
+        // Writing into memory does not fail, and no reason contains a character to escape.
         let _ = write!(out, ":\"{why}\",");
     }
 
     pub(super) fn finish(mut self, body: &Bytes) -> (Reply, Outcome) {
-        // Names that are one stretch are no copy, if it is the last one.
+        // If all names that are kept are one range, it is sent without a copy.
         let whole = self.open.take_if(|_| self.names.is_empty());
         self.close();
         let mut pieces = Vec::with_capacity(self.runs.len().saturating_mul(2) + 10);
@@ -171,7 +175,7 @@ impl<'m> Writer<'m> {
                 pieces.push(Bytes::from_static(b"]},"));
             }
         }
-        // Each entry ends in a comma, the last one of a map does not.
+        // Each entry ends with a comma; the last entry of a map does not.
         let is_both = !self.unresolvable.is_empty() && !self.resolvable.is_empty();
         self.unresolvable.pop();
         self.resolvable.pop();
@@ -188,8 +192,8 @@ impl<'m> Writer<'m> {
     }
 }
 
-/// A list of entries, with room. One that grows is copied: there is room for half of the candidates, and for all at the second
-/// try.
+/// The list of entries, with memory reserved at the first entry for about half of the candidates. The list is copied
+/// when it grows; the second allocation is large enough for all.
 fn entries<'l>(list: &'l mut Vec<u8>, message: &Message<'_>) -> &'l mut Vec<u8> {
     if list.is_empty() {
         list.reserve(candidates(&message.candidates).len().saturating_mul(ENTRY_BYTES));
@@ -197,7 +201,7 @@ fn entries<'l>(list: &'l mut Vec<u8>, message: &Message<'_>) -> &'l mut Vec<u8> 
     list
 }
 
-/// The places of the bits that are set.
+/// The positions of the bits that are set.
 fn places(mut bits: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let place = usize::try_from(bits.trailing_zeros()).ok().filter(|_| bits != 0);
@@ -206,8 +210,8 @@ fn places(mut bits: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Half of a name and a reason.
+/// Half of the size of a name and a reason.
 const ENTRY_BYTES: usize = 64;
 
-/// The end of a name and the reason that is given most, ready made: a test holds it against the core's words.
+/// The text after a name for the most frequent reason, precomputed. A test compares it with the core's text.
 pub(super) const ECO: &str = ":\"joulie: performance pods do not run on eco nodes\",";

@@ -1,4 +1,4 @@
-//! What `--chaos` does: as a person with kubectl would, as a broken machine would, or as a kill does.
+//! Executes the actions of `--chaos`: as a person with kubectl would, as a broken machine would, or as a kill does.
 
 use super::super::chaos::{Act, BY_HAND_WATTS};
 use super::parts::{self, Part};
@@ -7,10 +7,10 @@ use joulie_api::labels;
 use joulie_api::names;
 use serde_json::{Value, json};
 
-/// The field manager of a person.
+/// The field manager of the person.
 const BY_HAND: &str = "kubectl";
 
-/// How a body is sent.
+/// The kind of write.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Verb {
     Create,
@@ -21,7 +21,7 @@ pub(super) enum Verb {
 }
 
 impl DemoCluster {
-    /// Does it.
+    /// Executes an action.
     pub(crate) async fn act(&mut self, act: &Act) -> Result<(), String> {
         match act {
             Act::Blind(node) => self.fault(node, &json!({"telemetry": "error"})).await,
@@ -40,7 +40,7 @@ impl DemoCluster {
                 Ok(())
             }
             Act::StartExtender => {
-                // Where kube-scheduler knows it to be.
+                // At the address that the scheduler already uses.
                 let (host, _) = parts::extender(&self.demo, self.work).await?;
                 self.hosts.insert(Part::Extender, host);
                 Ok(())
@@ -63,8 +63,8 @@ impl DemoCluster {
         send(&self.demo.client(BY_HAND), Verb::Merge, &format!("/api/v1/nodes/{node}"), &body).await
     }
 
-    /// `kubectl apply --server-side --force-conflicts` of these fields of the node's profile. What was applied before
-    /// and is not there any more is given back.
+    /// `kubectl apply --server-side --force-conflicts` of these fields of the node's profile. Fields of an earlier
+    /// apply that are missing now are released.
     async fn cap(&self, node: &str, mut spec: Value) -> Result<(), String> {
         let name = names::plain(node);
         spec["nodeName"] = json!(node);
@@ -75,7 +75,7 @@ impl DemoCluster {
     }
 }
 
-/// Sends a body.
+/// Sends a request with a body.
 pub(super) async fn send(client: &Client, verb: Verb, path: &str, body: &Value) -> Result<(), String> {
     let (method, kind) = match verb {
         Verb::Create => ("POST", "application/json"),

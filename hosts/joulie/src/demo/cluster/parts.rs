@@ -1,4 +1,4 @@
-//! The four programs, as they ship, with the demo's settings: those of which a cluster would have other values.
+//! The four programs as they ship, with the settings that differ in the demo.
 
 use super::super::host::Host;
 use super::{ANY_PORT, DemoContext, NAMESPACE};
@@ -17,13 +17,13 @@ pub(crate) enum Part {
     Agent,
 }
 
-/// Simulated seconds in a second: machines warm up and pods end while somebody looks.
+/// Simulated seconds per real second: machines warm up and pods end within the demo.
 const SPEED: &str = "4";
-/// A pod or two each second, of a quarter of a minute, in the time of whoever looks: GPUs are scarce at times, and
-/// performance pods sometimes wait, so that more nodes are made to offer performance.
+/// In real time, a pod or two a second that run for a quarter of a minute. GPUs are sometimes scarce, and performance
+/// pods sometimes wait, so that more nodes become performance nodes.
 const WORKLOAD: &str = "2500ms/60s";
 
-/// Reads a program's settings as it would from its environment.
+/// Reads a program's settings as if they came from its environment.
 fn read<S>(
     table: &SettingsTable,
     given: &[(&str, &str)],
@@ -61,7 +61,7 @@ fn fleet() -> Fleet {
     }
 }
 
-/// The machines and their kubelets, and a workload; where their telemetry is.
+/// The simulator: machines, kubelets and a workload. Returns its address for telemetry.
 pub(super) async fn simulator(demo: &DemoContext) -> Result<(Host, SocketAddr), String> {
     let seed = demo.seed.to_string();
     let given = [
@@ -83,7 +83,7 @@ pub(super) async fn simulator(demo: &DemoContext) -> Result<(Host, SocketAddr), 
     Host::start("simulator", begin).await
 }
 
-/// The extender; where kube-scheduler asks it.
+/// The extender. Returns its address for the scheduler.
 pub(super) async fn extender(demo: &DemoContext, work: SocketAddr) -> Result<(Host, SocketAddr), String> {
     let work = work.to_string();
     let given = [
@@ -91,10 +91,10 @@ pub(super) async fn extender(demo: &DemoContext, work: SocketAddr) -> Result<(Ho
         ("METRICS_ADDR", "127.0.0.1:0"),
         ("JOULIE_NAMESPACE", NAMESPACE),
         ("TWIN_STALENESS_THRESHOLD", "30s"),
-        // Measurements are published each second or two here.
+        // In the demo, measurements are published every second or two.
         ("ASSUMED_SETTLE", "3s"),
         ("ASSUMED_MAX_AGE", "30s"),
-        // A node that has gone blind must not look better than those that are measured.
+        // A node without fresh data must not score better than measured ones.
         ("UNKNOWN_SCORE", "cautious"),
         ("DRAIN_LINGER", "0s"),
     ];
@@ -117,9 +117,9 @@ pub(super) async fn operator(demo: &DemoContext) -> Result<Host, String> {
         ("JOULIE_NAMESPACE", NAMESPACE),
         ("RECONCILE_INTERVAL", "2s"),
         ("PLAN_RENEW_INTERVAL", "1s"),
-        // The view has room for this name and a part of what is random behind it.
+        // The view shows this name and a part of the random suffix.
         ("POD_NAME", "joulie-operator"),
-        // More nodes offer performance while more performance pods wait or run.
+        // More nodes offer performance as more performance pods wait or run.
         ("POLICY_TYPE", "queue_aware_v1"),
         ("QUEUE_HP_BASE_FRAC", "0.25"),
         ("QUEUE_HP_MIN", "3"),
@@ -127,9 +127,9 @@ pub(super) async fn operator(demo: &DemoContext) -> Result<Host, String> {
         ("QUEUE_PERF_PER_HP_NODE", "3"),
         ("BUDGET_SITE_WATTS", &budget),
         ("POWER_HOLD", "6s"),
-        // For so long after a start nothing is raised: what an operator before has sent may still land.
+        // For this time after a start no cap is raised: writes of an earlier operator may still arrive.
         ("WRITE_TIMEOUT", "2s"),
-        // Long enough that the restart of a killed operator is seen as one.
+        // Long enough that the restart of a killed operator is visible.
         ("LEADER_LEASE_DURATION", "4s"),
         ("LEADER_RENEW_DEADLINE", "3s"),
         ("LEADER_RETRY_PERIOD", "500ms"),
@@ -145,7 +145,7 @@ pub(super) async fn operator(demo: &DemoContext) -> Result<Host, String> {
     Host::start("operator", begin).await.map(|(host, _)| host)
 }
 
-/// The agent of all nodes, in mode pool: it reads and caps them where the simulator serves them.
+/// The agent of all nodes, in mode pool: it reads and caps them through the simulator's HTTP port.
 pub(super) async fn agent(demo: &DemoContext, telemetry: SocketAddr) -> Result<Host, String> {
     let source = format!("http://{telemetry}/telemetry/{{node}}");
     let control = format!("http://{telemetry}/control/{{node}}");

@@ -1,19 +1,19 @@
-//! What there is to tell of one node: its offer and its caps with what came of them, and what a person or a fault does
-//! to it. Each is told once.
+//! The events of one node: its offer, its caps and their outcome, and the effects of a person or a fault. Each is
+//! reported once.
 
 use super::{Told, Tone, seconds};
 use crate::demo::state::{Node, Offer, Standing, Telemetry};
 use power_units::Watts;
 use std::time::Duration;
 
-/// An outcome that has not come for so long is told as missing: an agent needs a fraction of a second.
+/// An outcome that is missing for this long is reported as missing: an agent needs a fraction of a second.
 const OUTCOME_WITHIN: Duration = Duration::from_secs(3);
-/// A node that nothing is asked of yet may only not have been asked yet.
+/// For this time a node without a requested cap may just not have received one yet.
 const ASKED_WITHIN: Duration = Duration::from_secs(1);
-/// Whoever has only begun to measure is not blind.
+/// For this time a new node without readings is not reported.
 const MEASURED_WITHIN: Duration = Duration::from_secs(5);
 
-/// A node as it was last told.
+/// The last reported state of a node.
 #[derive(Debug)]
 pub(super) struct Seen {
     offer: Offer,
@@ -22,22 +22,22 @@ pub(super) struct Seen {
     reserved: bool,
     by_hand: bool,
     stale: bool,
-    /// When it was first seen to be without fresh readings, since it had some or since it is there.
+    /// Since when it has had no fresh readings: since the last fresh one, or since it was first seen.
     stale_since: Option<Duration>,
     ready: bool,
 }
 
-/// A change whose outcome is awaited.
+/// A change whose outcome is not known yet.
 #[derive(Debug)]
 struct Change {
     since: Duration,
-    /// The offer is what changed, and not the cap alone.
+    /// Whether the offer changed, and not only the cap.
     offer: bool,
     complained: bool,
 }
 
 impl Seen {
-    /// As it is seen first.
+    /// The state of a node that is seen for the first time.
     pub(super) fn first(node: &Node, at: Duration) -> Self {
         Self {
             offer: node.offer,
@@ -51,13 +51,13 @@ impl Seen {
         }
     }
 
-    /// Tells what has changed since it was last told.
+    /// Reports the changes since the last call.
     pub(super) fn follow(&mut self, name: &str, node: &Node, at: Duration, told: &mut Told) {
         self.whereabouts(name, node, told);
         self.readings(name, node, at, told);
         if node.offer != self.offer || asked(node) != self.asked {
             let offer = node.offer != self.offer || self.change.as_ref().is_some_and(|change| change.offer);
-            // Between eco and draining only the pods there differ; the cap stays.
+            // Eco and draining differ only in the running pods; the cap stays.
             if node.offer == Offer::Eco && self.offer == Offer::Draining && asked(node) == self.asked {
                 told.say(Tone::Good, format!("{name} is eco now: its last performance pod has ended"));
             } else {
@@ -86,7 +86,7 @@ impl Seen {
         }
     }
 
-    /// What does not concern the cap.
+    /// Reports changes that do not concern the cap.
     fn whereabouts(&mut self, name: &str, node: &Node, told: &mut Told) {
         if node.reserved != self.reserved {
             self.reserved = node.reserved;
@@ -118,7 +118,7 @@ impl Seen {
         }
     }
 
-    /// A node that has just been measured and is not any more is told at once; one that has only begun has a while.
+    /// A loss of readings is reported at once; a new node has some time before it is reported.
     fn readings(&mut self, name: &str, node: &Node, at: Duration, told: &mut Told) {
         match &node.telemetry {
             Telemetry::Fresh => {
@@ -160,7 +160,7 @@ fn after(waited: Duration) -> String {
     if waited < Duration::from_millis(1500) { String::new() } else { format!(" after {}", seconds(waited)) }
 }
 
-/// What was read back, once that is known of every device.
+/// The limits that were read back, once they are known of every device.
 fn outcome(node: &Node) -> Option<(Tone, String)> {
     let mut parts = Vec::new();
     let mut tone = Tone::Good;
@@ -182,13 +182,13 @@ fn outcome(node: &Node) -> Option<(Tone, String)> {
 }
 
 fn caps(one: &str, node: &Node, asked: Watts, is: Watts) -> String {
-    // Most nodes have one kind of device that is capped, and then nobody asks which.
+    // Most nodes have one kind of capped device, so its kind need not be named.
     let both = node.cpu.asked.is_some() && node.gpu.asked.is_some();
     let kind = if both || one == "GPU" { format!("{one} cap") } else { "cap".to_owned() };
     format!("{kind} {asked:.0} W asked, {is:.0} W read back")
 }
 
-/// Why there is no outcome.
+/// Why there is no outcome yet.
 fn trouble(node: &Node) -> String {
     for (one, device) in node.devices() {
         let Some(asked) = device.asked else { continue };

@@ -1,4 +1,4 @@
-//! What is kept of each object that the view shows.
+//! The data that is kept of each object in the view.
 
 use crate::demo::state::{Offer, Telemetry, clean};
 use host_kit::reflect::Row;
@@ -40,7 +40,7 @@ pub(crate) struct Profile {
     pub(crate) gpu: Outcome,
 }
 
-/// What the agent has written of one kind of device.
+/// The agent's report on one kind of device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Outcome {
     pub(crate) generation: Option<i64>,
@@ -124,7 +124,7 @@ impl Row for Machine {
     }
 }
 
-/// A model of the catalogue without its maker, who is known by the model: `AMD_EPYC_9654` is `EPYC 9654`.
+/// A catalogue model without its vendor, which the model implies: `AMD_EPYC_9654` becomes `EPYC 9654`.
 fn model(key: &str) -> String {
     let short = ["AMD_", "INTEL_", "NVIDIA_"].iter().find_map(|maker| key.strip_prefix(maker));
     clean(&short.unwrap_or(key).replace('_', " "))
@@ -211,7 +211,7 @@ impl Row for Hardware {
         let (cpus, gpus) = (watts(power.cpu_watts), watts(power.gpu_watts));
         let together = match (cpus, gpus) {
             (Some(cpus), Some(gpus)) => cpus.checked_add(gpus),
-            // A node with GPUs of which nothing is known is not known as a whole.
+            // If a node has GPUs of unknown power, the power of the node is unknown.
             (Some(cpus), None) if count(gpu.count) == 0 => Some(cpus),
             (Some(_) | None, _) => None,
         };

@@ -38,7 +38,7 @@ fn seen(profile: &Profile) -> Device {
 
 #[test]
 fn a_percentage_is_shown_as_the_watts_that_it_means() {
-    // 60 % of 360 W, rounded down as every limit is.
+    // 60 % of 360 W, rounded down like every limit.
     let device = seen(&profile(json!({"packagePowerCapPctOfMax": 60}), json!({})));
     assert_eq!(format!("{:.0}", device.asked.unwrap()), "216");
     assert_eq!((device.count, device.in_force, device.standing), (2, None, Standing::Asked));

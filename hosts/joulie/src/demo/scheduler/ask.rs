@@ -1,4 +1,4 @@
-//! The two questions to the extender, in the words of kube-scheduler: capital keys, names only.
+//! The two requests to the extender in the format of kube-scheduler: capitalised keys, node names only.
 
 use crate::demo::state::clean;
 use crate::demo::web::Web;
@@ -12,11 +12,11 @@ pub(crate) struct Extender {
     web: Web,
 }
 
-/// The answer to filter.
+/// The result of filter.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Passed {
     pub(crate) names: Vec<String>,
-    /// Who was turned away, and why.
+    /// The rejected nodes, and why.
     pub(crate) refused: BTreeMap<String, String>,
 }
 
@@ -41,12 +41,12 @@ struct HostPriority {
 }
 
 impl Extender {
-    /// The one that is there.
+    /// The extender at this address.
     pub(crate) const fn at(web: Web) -> Self {
         Self { web }
     }
 
-    /// Which of these nodes may take the pod.
+    /// The nodes among these that may take the pod.
     pub(crate) async fn filter(&self, pod: &Value, names: &[&str]) -> Result<Passed, String> {
         passed(&self.web.post("/filter", &request(pod, names)).await?, names)
     }
@@ -85,7 +85,7 @@ fn scores(text: &str) -> Result<BTreeMap<String, i64>, String> {
         .map_err(|error| format!("the extender's answer to prioritize: {error}"))?;
     let mut scores = BTreeMap::new();
     for HostPriority { host, score } in list.unwrap_or_default() {
-        // As in kube-scheduler, a node that comes twice has both.
+        // As in kube-scheduler, the scores of a repeated node are added.
         let sum: &mut i64 = scores.entry(host).or_default();
         *sum = sum.saturating_add(score);
     }
@@ -93,7 +93,7 @@ fn scores(text: &str) -> Result<BTreeMap<String, i64>, String> {
 }
 
 impl Passed {
-    /// Who was turned away, by reason: the most frequent first.
+    /// The reasons of the rejections, the most frequent first.
     pub(crate) fn refusals(&self) -> String {
         let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
         for why in self.refused.values() {

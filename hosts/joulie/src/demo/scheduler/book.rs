@@ -1,7 +1,7 @@
-//! Which node has room for a pod, and how full each would be with it. No I/O.
+//! Which nodes have room for a pod, and how much each would have left. No I/O.
 //!
-//! Room is what kube-scheduler's NodeResourcesFit takes for it: a node's allocatable less the requests of the pods that
-//! are bound there. The score is that plugin's LeastAllocated over processors and memory.
+//! Room is computed as in kube-scheduler's NodeResourcesFit: a node's allocatable less the requests of the pods that
+//! are bound to it. The score is that plugin's LeastAllocated over processors and memory.
 
 use host_kit::reflect::Row;
 use joulie_api::labels;
@@ -13,20 +13,20 @@ use std::sync::Arc;
 /// Amounts of resources by name, in billionths.
 type Amounts = BTreeMap<String, i128>;
 
-/// What LeastAllocated counts for a container that asks for nothing: kube-scheduler's defaults, 100m and 200 MB.
+/// The requests that LeastAllocated assumes for a container without any: kube-scheduler's defaults, 100m and 200 MB.
 const UNASKED: [(&str, i128); 2] = [("cpu", 100_000_000), ("memory", 200 * 1024 * 1024 * 1_000_000_000)];
 
-/// A node, as far as placing needs it.
+/// The data of a node that placement needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct NodeRow {
     allocatable: Amounts,
     labels: BTreeMap<String, String>,
     cordoned: bool,
-    /// Keys and values of the taints that keep pods away.
+    /// Keys and values of the taints that prevent scheduling.
     taints: Vec<(String, String)>,
 }
 
-/// A pod, as far as placing needs it.
+/// The data of a pod that placement needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PodRow {
     pub(crate) name: String,
@@ -34,9 +34,9 @@ pub(crate) struct PodRow {
     pub(crate) uid: String,
     pub(crate) node: Option<String>,
     pub(crate) performance: bool,
-    /// The whole object, while it waits: the extender is shown it.
+    /// The whole object while it waits, for requests to the extender.
     pub(crate) raw: Arc<Value>,
-    /// In the order in which pods are placed.
+    /// The creation time, by which pods are ordered.
     pub(crate) created: String,
     ended: bool,
     leaving: bool,
@@ -49,9 +49,9 @@ pub(crate) struct PodRow {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Toleration {
-    /// All keys where there is none.
+    /// `None` for all keys.
     key: Option<String>,
-    /// All values where there is none.
+    /// `None` for all values.
     value: Option<String>,
 }
 
@@ -106,7 +106,7 @@ impl Row for PodRow {
 }
 
 impl PodRow {
-    /// Whether it waits for a node, and for us to find one.
+    /// Whether it waits for a node from this scheduler.
     pub(crate) const fn is_ours_to_place(&self) -> bool {
         self.node.is_none() && !self.ended && !self.leaving && !self.foreign
     }
@@ -135,7 +135,7 @@ fn amounts(value: &Value) -> Result<Amounts, String> {
     value.as_object().into_iter().flatten().map(read).collect()
 }
 
-/// What a pod takes: its containers together, or its largest init container where that is more.
+/// The resources of a pod: the sum of its containers, or those of its largest init container if that is more.
 fn pod_amounts(spec: &Value, each: fn(&Value) -> Result<Amounts, String>) -> Result<Amounts, String> {
     let mut sum = Amounts::new();
     for container in spec["containers"].as_array().into_iter().flatten() {
@@ -152,7 +152,7 @@ fn pod_amounts(spec: &Value, each: fn(&Value) -> Result<Amounts, String>) -> Res
     Ok(sum)
 }
 
-/// What a container asks for; a limit without a request is one.
+/// The requests of a container; a limit without a request counts as a request.
 fn container_asks(container: &Value) -> Result<Amounts, String> {
     let mut asks = amounts(&container["resources"]["limits"])?;
     asks.extend(amounts(&container["resources"]["requests"])?);
@@ -167,7 +167,7 @@ fn container_weighs(container: &Value) -> Result<Amounts, String> {
     Ok(asks)
 }
 
-/// The nodes with what is taken of them.
+/// The nodes and their used resources.
 #[derive(Debug)]
 pub(crate) struct Fit<'n> {
     nodes: BTreeMap<&'n str, (&'n NodeRow, Taken)>,
@@ -181,12 +181,12 @@ struct Taken {
 }
 
 impl<'n> Fit<'n> {
-    /// These nodes, empty.
+    /// These nodes without any pods.
     pub(crate) fn of(nodes: impl Iterator<Item = (&'n str, &'n NodeRow)>) -> Self {
         Self { nodes: nodes.map(|(name, row)| (name, (row, Taken::default()))).collect() }
     }
 
-    /// Counts a pod against the node that it is bound to.
+    /// Adds a pod to the usage of its node.
     pub(crate) fn take(&mut self, pod: &PodRow) {
         let Some(node) = pod.node.as_deref().filter(|_| !pod.ended) else { return };
         let Some((_, taken)) = self.nodes.get_mut(node) else { return };
@@ -198,7 +198,7 @@ impl<'n> Fit<'n> {
         taken.pods += 1;
     }
 
-    /// The nodes that have room for the pod, each with its own score, 0 to 100.
+    /// The nodes that have room for the pod, each with its LeastAllocated score from 0 to 100.
     pub(crate) fn scores(&self, pod: &PodRow) -> BTreeMap<&'n str, i64> {
         let fitting = self.nodes.iter().filter(|(_, (node, taken))| fits(node, taken, pod));
         fitting.map(|(name, (node, taken))| (*name, least_allocated(node, taken, pod))).collect()
@@ -220,7 +220,7 @@ fn fits(node: &NodeRow, taken: &Taken, pod: &PodRow) -> bool {
             .all(|(name, asked)| has_room(name, taken.asked.get(name).copied().unwrap_or(0), *asked))
 }
 
-/// The mean over processors and memory of what would be left, in whole percent.
+/// The mean of the remaining processors and memory, in whole percent.
 fn least_allocated(node: &NodeRow, taken: &Taken, pod: &PodRow) -> i64 {
     let left = |name: &str| {
         let whole = node.allocatable.get(name).copied().unwrap_or(0);

@@ -1,20 +1,21 @@
-//! Which node is taken, and why, in words. No I/O.
+//! Chooses a node, and explains the choice. No I/O.
 
 use super::ask::Passed;
 use std::collections::BTreeMap;
 
-/// A score of an extender is multiplied by this and by its weight: 100 points of a plugin for 10 of an extender.
+/// An extender's score is multiplied by this and by its weight: 100 points of a plugin equal 10 of an extender.
 const SCALE: i64 = 10;
 
-/// The node that was taken.
+/// The chosen node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Choice<'n> {
     pub(crate) node: &'n str,
-    /// What the extender said; nothing where nobody asked it.
+    /// The extender's score; `None` if it was not asked.
     pub(crate) theirs: Option<i64>,
 }
 
-/// The node with the most points; the first by name of several. A node that the extender leaves out has 0 of it.
+/// The node with the highest total; the first by name among equals. A node that the extender leaves out has 0 from
+/// it.
 pub(crate) fn choose<'n>(
     names: &[&'n str],
     own: &BTreeMap<&'n str, i64>,
@@ -35,7 +36,7 @@ pub(crate) fn choose<'n>(
     best.map(|(_, node)| Choice { node, theirs: theirs.get(node).copied() })
 }
 
-/// Why this node.
+/// Why this node was chosen.
 pub(crate) fn reason(choice: &Choice<'_>, candidates: usize, passed: &Passed) -> String {
     let mut why = match (choice.theirs, candidates) {
         (_, 1) => "the only node that takes it".to_owned(),

@@ -1,7 +1,8 @@
-//! Which waiting pod is tried next. No I/O and no clock.
+//! Which waiting pods are tried next. No I/O and no clock.
 //!
-//! As in kube-scheduler: a pod that fits nowhere is tried again when the cluster has changed and its pause is over; the
-//! pause begins with a second and doubles up to ten. What has waited for half a minute is tried in any case.
+//! As in kube-scheduler, a pod that fits nowhere is tried again when the cluster has changed and its back-off is
+//! over. The back-off starts at one second and doubles up to ten. A pod that has waited for half a minute is tried in
+//! any case.
 
 use super::book::PodRow;
 use host_kit::clock::Mono;
@@ -14,7 +15,7 @@ const PAUSE_FIRST: Duration = Duration::from_secs(1);
 const PAUSE_MOST: Duration = Duration::from_secs(10);
 const ANYWAY: Duration = Duration::from_secs(30);
 
-/// The pods that wait.
+/// The waiting pods.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     pods: BTreeMap<ObjectKey, Waiting>,
@@ -23,11 +24,11 @@ pub(super) struct Queue {
 
 #[derive(Debug)]
 struct Waiting {
-    /// The object, so that another pod of the same name begins anew.
+    /// The UID, so that another pod of the same name starts without a back-off.
     uid: String,
     since: Mono,
     failures: u32,
-    /// When it failed last, and how many changes there had been.
+    /// The time of the last failure, and the number of changes until then.
     failed: Option<(Mono, u64)>,
 }
 
@@ -38,12 +39,12 @@ impl Waiting {
 }
 
 impl Queue {
-    /// Something of the cluster is not as it was.
+    /// Records a change of the cluster.
     pub(super) fn cluster_changed(&mut self) {
         self.changes = self.changes.wrapping_add(1);
     }
 
-    /// Takes in who waits now, and returns whose turn it is: the oldest first.
+    /// Updates the waiting pods, and returns those that are due: the oldest first.
     pub(super) fn due(
         &mut self,
         waiting: Vec<(ObjectKey, Arc<PodRow>)>,
@@ -68,7 +69,7 @@ impl Queue {
         rested >= ANYWAY || (rested >= pod.pause() && changes != self.changes)
     }
 
-    /// A pod has found no node.
+    /// Records that no node was found for a pod.
     pub(super) fn failed(&mut self, key: &ObjectKey, now: Mono) {
         let changes = self.changes;
         if let Some(pod) = self.pods.get_mut(key) {
@@ -77,7 +78,7 @@ impl Queue {
         }
     }
 
-    /// A pod has its node; returns how long it has waited.
+    /// Removes a placed pod, and returns how long it waited.
     pub(super) fn placed(&mut self, key: &ObjectKey, now: Mono) -> Duration {
         self.pods.remove(key).map_or(Duration::ZERO, |pod| now.since(pod.since))
     }
@@ -120,7 +121,7 @@ mod tests {
         queue.cluster_changed();
         assert_eq!(names(queue.due(all(), at(0))), "");
         assert_eq!(names(queue.due(all(), at(1))), "a");
-        // The second failure: 2 s, the fifth and all later ones: 10 s.
+        // Back-off after the second failure: 2 s; after the fifth and all later ones: 10 s.
         queue.failed(&key, at(1));
         queue.cluster_changed();
         assert_eq!(names(queue.due(all(), at(2))), "");

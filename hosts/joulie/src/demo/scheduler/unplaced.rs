@@ -1,4 +1,4 @@
-//! What a pod is told that has found no node: its condition `PodScheduled`, as kube-scheduler sets it. No I/O.
+//! The status of a pod without a node: its condition `PodScheduled`, as kube-scheduler sets it. No I/O.
 
 use serde_json::{Value, json};
 use std::fmt;
@@ -6,9 +6,9 @@ use std::fmt;
 /// Why a pod was not placed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unplaced {
-    /// No node takes it as things are.
+    /// No node can take it now.
     Unschedulable(String),
-    /// It could not be found out, or not be done.
+    /// An error prevented the decision or the binding.
     Failed(String),
 }
 
@@ -26,7 +26,8 @@ impl Unplaced {
         }
     }
 
-    /// The patch of the status of `pod`, of that version alone; none where it says so already.
+    /// The patch of the pod's status, only for this version of `pod`; `None` if the status has this condition
+    /// already.
     pub(crate) fn patch(&self, pod: &Value, now: &str) -> Option<Value> {
         let conditions = pod["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
         let is_about = |one: &&Value| one["type"] == "PodScheduled";

@@ -35,7 +35,7 @@ fn placement(waited: u64) -> Placement {
 fn a_run_is_told_as_a_table() {
     let mut summary = RunSummary::default();
     summary.take(&state(0, Some(300), Offer::Performance, None), &[]);
-    // 10 s at 300 W, 10 s at 500 W, of which 100 W are above the budget, and 10 s of which nobody knows.
+    // 10 s at 300 W, 10 s at 500 W, of which 100 W are above the budget, and 10 s of unknown power.
     summary.take(&state(10, Some(300), Offer::Performance, Some(360)), &[placement(1), placement(9)]);
     summary.take(&state(20, Some(500), Offer::Draining, Some(200)), &[placement(2)]);
     summary.take(&state(30, None, Offer::Eco, Some(200)), &[]);

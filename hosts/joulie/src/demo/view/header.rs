@@ -1,4 +1,4 @@
-//! The head of a frame: what this is, power against the budget, pods and plan.
+//! The head of a frame: the title, power against the budget, pods and plan.
 
 use super::paint::{Glyphs, Ink, Row};
 use super::sparkline::{Sparkline, bar, percent};
@@ -8,10 +8,10 @@ use crate::demo::state::{Offer, Plan, State};
 use power_units::Watts;
 use std::time::Duration;
 
-/// Columns of a label, as in `power  `.
+/// The columns of a label, such as `power  `.
 const LABEL: usize = 7;
 
-/// With fewer rows than this the way in is left to the first lines that were printed.
+/// With fewer rows than this, the kubectl command is only in the lines that were printed first.
 const ROWS_FOR_THE_WAY_IN: usize = 26;
 
 pub(super) fn header(
@@ -88,7 +88,7 @@ fn site(state: &State, power: &Sparkline, columns: usize, glyphs: Glyphs) -> Row
     let above = watts.zip(state.budget).is_some_and(|(watts, budget)| watts > budget);
     let room = columns.saturating_sub(LABEL + text.chars().count() + 2);
     let top = state.budget.unwrap_or_else(|| most(state));
-    // What is left of the width: the bar gets a third, the past the rest.
+    // The remaining width: a third for the bar, the rest for the sparkline.
     if room >= 12 {
         let wide = room / 3;
         row.append(power.draw(room - wide - 1, top, glyphs));
@@ -101,7 +101,7 @@ fn site(state: &State, power: &Sparkline, columns: usize, glyphs: Glyphs) -> Row
     row
 }
 
-/// What all nodes could draw, where no budget says what they may.
+/// The most that all nodes could draw, for the case without a budget.
 fn most(state: &State) -> Watts {
     Watts::checked_sum(state.nodes.values().filter_map(|node| node.most)).unwrap_or(Watts::ZERO)
 }

@@ -1,4 +1,4 @@
-//! The table of the nodes. Where the terminal is narrow, the least important columns are left out.
+//! The table of the nodes. On a narrow terminal the least important columns are left out.
 
 use super::paint::{Glyphs, Ink, Row};
 use super::sparkline::bar;
@@ -8,12 +8,12 @@ use crate::demo::state::{Device, Node, Offer, Standing, State, Telemetry};
 struct Column {
     title: &'static str,
     width: usize,
-    /// The higher, the later it is left out.
+    /// Columns with a higher importance are left out later.
     importance: u8,
     cell: fn(&Cell<'_>) -> Row,
 }
 
-/// What a cell shows, and how wide it is.
+/// The node and the width of a cell.
 struct Cell<'s> {
     name: &'s str,
     node: &'s Node,
@@ -21,7 +21,7 @@ struct Cell<'s> {
     width: usize,
 }
 
-/// From left to right. The first is as wide as its longest name, and the bars take what the others leave.
+/// From left to right. The first column is as wide as the longest name, and the bars use the remaining width.
 const COLUMNS: [Column; 11] = [
     Column { title: "NODE", width: NAME_LEAST, importance: 10, cell: |cell| Row::of(Ink::Plain, &cut(cell)) },
     Column { title: "OFFERS", width: 11, importance: 9, cell: |cell| offers(cell.node) },
@@ -35,11 +35,11 @@ const COLUMNS: [Column; 11] = [
     Column { title: "MADE OF", width: 26, importance: 1, cell: |cell| Row::of(Ink::Dim, &cell.node.kind) },
     Column { title: "NOTE", width: 9, importance: 0, cell: |cell| note(cell.node) },
 ];
-/// Between two columns.
+/// The columns between two columns of the table.
 const GAP: usize = 1;
 const NAME_LEAST: usize = 4;
 const NAME_MOST: usize = 20;
-/// The column of what a node draws of what it can.
+/// The column with the power of a node relative to its maximum.
 const BAR: &str = "OF MOST";
 const BAR_LEAST: usize = 7;
 const BAR_MOST: usize = 24;
@@ -68,7 +68,7 @@ pub(super) fn table(state: &State, columns: usize, glyphs: Glyphs) -> Vec<Row> {
     rows
 }
 
-/// The columns that there is room for, with their widths.
+/// The columns that fit, with their widths.
 fn fitting(columns: usize, name: usize) -> Vec<(&'static Column, usize)> {
     let mut shown: Vec<(&Column, usize)> = COLUMNS.iter().map(|column| (column, column.width)).collect();
     shown[0].1 = name;
@@ -87,7 +87,7 @@ fn fitting(columns: usize, name: usize) -> Vec<(&'static Column, usize)> {
     shown
 }
 
-/// A name that is too long would move the whole row.
+/// Cut a name that is too long, because it would shift the whole row.
 fn cut(cell: &Cell<'_>) -> String {
     if cell.name.chars().count() <= cell.width {
         return cell.name.to_owned();
@@ -123,7 +123,7 @@ fn part(cell: &Cell<'_>) -> Row {
     Row::of(ink, &bar(cell.node.power, cell.node.most, cell.width, cell.glyphs))
 }
 
-/// The device whose cap is shown: that which is capped, and the GPUs where both are.
+/// The device whose cap is shown: the capped one, or the GPUs if both are capped.
 fn shown(node: &Node) -> Option<(&'static str, &Device)> {
     let capped = |device: &Device| device.asked.is_some() || device.standing != Standing::Free;
     node.devices().filter(|(_, device)| capped(device)).last()

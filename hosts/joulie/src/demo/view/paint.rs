@@ -1,8 +1,8 @@
-//! Text with ink: how a row is coloured where colours are wanted, and how it is cut where it is too wide.
+//! Styled text: how a row is coloured if colours are used, and how it is cut if it is too wide.
 
 use super::Style;
 
-/// What a piece of text means; its colour follows.
+/// The meaning of a piece of text, which determines its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ink {
     Plain,
@@ -16,28 +16,29 @@ pub(crate) enum Ink {
     Chaos,
 }
 
-/// Whether there are colours.
+/// Whether colours are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Paint {
     Colours,
     None,
 }
 
-/// The signs that not every terminal has.
+/// The set of characters: not every terminal has all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Glyphs {
     Unicode,
     Ascii,
 }
 
-/// A line: pieces of text with their inks. Every character of it is one column wide.
+/// A line of styled pieces. Every character is one column wide.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Row {
     pieces: Vec<(Ink, String)>,
 }
 
 impl Ink {
-    /// The parameters of SGR; colours of the terminal's own palette, so that they are readable on any background.
+    /// The parameters of SGR. They are colours of the terminal's own palette, so that they are readable on any
+    /// background.
     const fn code(self) -> Option<&'static str> {
         match self {
             Self::Plain => None,
@@ -54,7 +55,7 @@ impl Ink {
 }
 
 impl Glyphs {
-    /// Such a part of a cell, in eighths.
+    /// A character that fills this many eighths of a cell.
     pub(crate) const fn bar(self, eighths: usize) -> char {
         const LYING: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
         match (self, eighths) {
@@ -70,7 +71,7 @@ impl Glyphs {
         }
     }
 
-    /// A column of such a height, from 0 to 7.
+    /// A column of this height, from 0 to 7.
     pub(crate) const fn column(self, height: usize) -> char {
         const UPRIGHT: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
         const PLAIN: [char; 8] = ['_', '_', '.', '.', '-', '-', '=', '='];
@@ -141,7 +142,7 @@ impl Row {
         self.pieces.iter().map(|(_, text)| text.chars().count()).sum()
     }
 
-    /// Fills with spaces up to `width`.
+    /// Pads with spaces up to `width`.
     pub(crate) fn pad(&mut self, width: usize) {
         let missing = width.saturating_sub(self.width());
         if missing > 0 {
@@ -149,7 +150,7 @@ impl Row {
         }
     }
 
-    /// As text of at most `columns` columns.
+    /// The row as text of at most `columns` columns.
     pub(crate) fn write(&self, columns: usize, style: Style) -> String {
         let mut out = String::new();
         for (ink, text) in self.within(columns, style.glyphs) {
@@ -162,7 +163,7 @@ impl Row {
         out
     }
 
-    /// What of its pieces is within so many columns; where something is cut off, the last column says so.
+    /// The pieces within this many columns. If something is cut off, the last column indicates it.
     pub(crate) fn within(&self, columns: usize, glyphs: Glyphs) -> Vec<(Ink, String)> {
         let too_wide = self.width() > columns;
         let mut left = if too_wide { columns.saturating_sub(1) } else { columns };

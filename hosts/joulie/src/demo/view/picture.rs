@@ -1,13 +1,13 @@
-//! A frame as a picture: SVG, whose text stays text. Columns stay where they are whatever font the reader has.
+//! Draws a frame as SVG with selectable text. Columns are aligned in any font.
 
 use super::{Glyphs, Ink, Row};
 use std::fmt::Write;
 
-/// A cell, in the units of the picture, and the room around all of them.
+/// The size of a cell in SVG units, and the margin around all cells.
 const CELL: (usize, usize) = (8, 18);
 const MARGIN: usize = 14;
 
-/// What does not depend on the frame: a dark terminal.
+/// The part that does not depend on the frame: a dark terminal.
 const STYLE: &str = "\
 <style>\
 text{font:13px ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace;fill:#e6edf3;white-space:pre}\
@@ -29,7 +29,7 @@ const fn class(ink: Ink) -> &'static str {
     }
 }
 
-/// The picture of these rows, so many columns wide.
+/// Draws these rows with this many columns.
 pub(crate) fn svg(rows: &[Row], columns: usize) -> String {
     let (width, height) = (columns * CELL.0 + 2 * MARGIN, rows.len() * CELL.1 + 2 * MARGIN);
     let mut text = format!(
@@ -46,7 +46,7 @@ pub(crate) fn svg(rows: &[Row], columns: usize) -> String {
             if !shown.is_empty() {
                 let (x, wide) = (MARGIN + (column + blank) * CELL.0, shown.chars().count() * CELL.0);
                 let (class, shown) = (class(ink), escaped(shown));
-                // A String takes all that is written to it.
+                // Writing to a String cannot fail.
                 let _written = writeln!(
                     text,
                     "<text x=\"{x}\" y=\"{y}\" textLength=\"{wide}\" lengthAdjust=\"spacingAndGlyphs\" class=\"{class}\">{shown}</text>"

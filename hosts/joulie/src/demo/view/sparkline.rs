@@ -1,12 +1,12 @@
-//! The last values of a quantity as a sparkline of columns, and a value as a bar.
+//! The last values of a quantity as a sparkline, and a value as a bar.
 
 use super::paint::{Glyphs, Ink, Row};
 use power_units::{Ratio, Role, Watts};
 use std::collections::VecDeque;
 
-/// So many values are kept; no terminal shows more.
+/// The number of kept values; no terminal shows more.
 const KEPT: usize = 240;
-/// What stands for a value that nobody knows.
+/// The character for an unknown value.
 const UNKNOWN: char = '?';
 
 /// The last values, the newest last.
@@ -23,7 +23,7 @@ impl Sparkline {
         self.values.push_back(value);
     }
 
-    /// The last `columns` values between nothing and `top`; what is above `top` is full and red.
+    /// Draws the last `columns` values between zero and `top`. A value above `top` has full height and is red.
     pub(crate) fn draw(&self, columns: usize, top: Watts, glyphs: Glyphs) -> Row {
         let mut row = Row::default();
         let skipped = self.values.len().saturating_sub(columns);
@@ -41,7 +41,7 @@ impl Sparkline {
     }
 }
 
-/// A bar of so many columns, as full as `value` is of `top`.
+/// A bar with this many columns, filled in the proportion of `value` to `top`.
 pub(crate) fn bar(value: Option<Watts>, top: Option<Watts>, columns: usize, glyphs: Glyphs) -> String {
     let (Some(value), Some(top)) = (value, top) else { return " ".repeat(columns) };
     let eighths = part(value, top, columns * 8);
@@ -56,7 +56,7 @@ pub(crate) fn bar(value: Option<Watts>, top: Option<Watts>, columns: usize, glyp
     (0..columns).map(cell).collect()
 }
 
-/// How many of `whole` parts `value` is of `top`, rounded down, at most all.
+/// How many of `whole` parts `value` is of `top`, rounded down, at most `whole`.
 fn part(value: Watts, top: Watts, whole: usize) -> usize {
     let ratio = value.or_zero().ratio_to(top, Role::Limit).unwrap_or(Ratio::ZERO).to_bits();
     let whole = i64::try_from(whole).unwrap_or(0);
@@ -64,7 +64,7 @@ fn part(value: Watts, top: Watts, whole: usize) -> usize {
     usize::try_from(parts).unwrap_or(0)
 }
 
-/// The ratio as whole percent, rounded up: 99.6 % of a budget is not less than all of it.
+/// The ratio in whole percent, rounded up: 99.6 % of a budget is shown as 100 %.
 pub(crate) fn percent(value: Watts, top: Watts) -> Option<String> {
     let ratio = value.ratio_to(top, Role::Demand)?;
     Some(format!("{:.0} %", ratio.to_percent()))

@@ -1,4 +1,4 @@
-//! Frames of one made-up moment, in several terminals, against files in `golden/`.
+//! Frames of one invented state, on several terminals, compared with files in `golden/`.
 
 use super::*;
 use crate::demo::state::{Device, Node, Offer, Plan, Pods, Standing, Telemetry};
@@ -27,7 +27,7 @@ fn node(kind: &str, offer: Offer, power: i32, cap: (i32, i32)) -> Node {
     }
 }
 
-/// Every way in which a row can look.
+/// Nodes with every possible form of a row.
 fn nodes() -> BTreeMap<String, Node> {
     let epyc = "2 EPYC 9654";
     let gpu = Node {
@@ -132,7 +132,8 @@ fn drawn(columns: usize, rows: usize, glyphs: Glyphs, paint: Paint) -> Vec<Strin
     frame(&state(), &fixed(), &told(), &sparkline(), (Size { columns, rows }, style))
 }
 
-/// Compares with the file, or writes it where it is not there: to accept a change, remove the file and run again.
+/// Compares with the file, or writes it if it does not exist: to accept a change, remove the file and run the test
+/// again.
 #[track_caller]
 fn is_golden(name: &str, lines: &[String]) {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/demo/view/golden").join(name);

@@ -1,5 +1,6 @@
-//! The JSON form of `joulie node show`. Its names are stable and described in docs/OPERATE.md; a field is only ever
-//! added. What is null is either not there or unknown; where it is unknown, `unknown` beside it has its name and why.
+//! The JSON form of `joulie node show`. Its names are stable and described in docs/OPERATE.md; fields are only ever
+//! added. A null means absent or unknown. If it is unknown, the object `unknown` beside it has the field's name and
+//! the reason.
 
 use crate::node::show::setting;
 use crate::node::view::{Device, Policies, View};
@@ -75,7 +76,7 @@ fn journal(view: &View) -> Value {
     }
 }
 
-/// The fields of an object, and why some of them are not known.
+/// The fields of an object, and why some of them are unknown.
 struct Fields {
     known: Map<String, Value>,
     unknown: Map<String, Value>,
@@ -108,7 +109,7 @@ impl Fields {
     }
 }
 
-/// A number by its decimal text.
+/// A number from its decimal text.
 fn number(text: &str) -> Value {
     text.parse::<f64>().ok().and_then(Number::from_f64).map_or(Value::Null, Value::Number)
 }

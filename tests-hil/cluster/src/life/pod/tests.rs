@@ -36,7 +36,7 @@ fn a_deleted_pod_is_confirmed_once_whatever_its_phase() {
             }))
         };
         assert_eq!(next(&deleted(30)), Next::Remove);
-        // What is left of it is its finalizers.
+        // Only its finalizers remain.
         assert_eq!(next(&deleted(0)), Next::Wait);
     }
 }
