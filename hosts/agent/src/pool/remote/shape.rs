@@ -26,13 +26,15 @@ impl Task {
         let cpu = cpu_names.into_iter().flatten().find_map(|name| catalog.cpu(name));
         let gpu_names = [told.and_then(|it| it.gpu_product.as_deref()), hints.gpu_model.as_deref()];
         let gpu = gpu_names.into_iter().flatten().find_map(|name| catalog.gpu(name));
+        // Before the first answer.
+        let is_unheard = told.is_none() && self.common.routing.source.is_some();
         let by_model = cpu.map(|model| (model.least(), Some(model.most())));
         let gpu_by_model = gpu.map(|model| (model.min, Some(model.max)));
         Shape {
             packages: told.and_then(|it| it.sockets).or(hints.sockets).unwrap_or(1),
-            range: range(told.map(|it| (it.cap_min, it.cap_max)), by_model),
+            range: range(told.map(|it| (it.cap_min, it.cap_max)), by_model, is_unheard),
             gpus: told.and_then(|it| it.gpus).unwrap_or(hints.gpus),
-            gpu_range: range(told.map(|it| (it.gpu_cap_min, it.gpu_cap_max)), gpu_by_model),
+            gpu_range: range(told.map(|it| (it.gpu_cap_min, it.gpu_cap_max)), gpu_by_model, is_unheard),
         }
     }
 }
@@ -41,11 +43,12 @@ impl Task {
 type Ends = (Option<Watts>, Option<Watts>);
 
 /// The range that the node reports. An end that it does not report is that of its model, so that nothing is capped
-/// below what it is built for.
-fn range(told: Option<Ends>, model: Option<Ends>) -> Option<CapRange> {
+/// below what it is built for. Before the node's first answer the model's lowest limit is not used: the node may hold
+/// less, and a limit that is raised to it would exceed the node's grant.
+fn range(told: Option<Ends>, model: Option<Ends>, is_unheard: bool) -> Option<CapRange> {
     let ((told_min, told_max), (min, max)) = (told.unwrap_or_default(), model.unwrap_or_default());
     let max = told_max.or(max);
-    max.map(|_| CapRange::new(told_min.or(min), max, None))
+    max.map(|_| CapRange::new(told_min.or(min.filter(|_| !is_unheard)), max, None))
 }
 
 #[cfg(test)]
@@ -58,7 +61,9 @@ mod tests {
             let watts = |count: i32| Some(count).filter(|&count| count > 0).map(Watts::from_int);
             (watts(min), watts(max))
         };
-        let of = |told, model| range(told, model).map(|range| (range.min(), range.max()));
+        let with =
+            |told, model, is_unheard| range(told, model, is_unheard).map(|range| (range.min(), range.max()));
+        let of = |told, model| with(told, model, false);
         let model = Some(ends(320, 400));
         assert_eq!(of(None, model), model);
         assert_eq!(of(Some(ends(0, 0)), model), model, "a node that tells neither");
@@ -66,5 +71,6 @@ mod tests {
         assert_eq!(of(Some(ends(100, 380)), model), Some(ends(100, 380)));
         assert_eq!(of(Some(ends(0, 250)), model), Some(ends(0, 250)), "of another model than it says");
         assert_eq!(of(Some(ends(100, 0)), None), None);
+        assert_eq!(with(None, model, true), Some(ends(0, 400)), "it may hold less than its model's least");
     }
 }
