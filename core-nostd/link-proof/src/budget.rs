@@ -22,9 +22,9 @@ roots! {
         (Group::new(parent, limit, base), Range::new(limit, base), MoveTuning::new(band))
     }
 
-    fn budget_account(grant: Option<Grant>, receipt: Option<GrantReceipt>, sent: &[Grant]) -> (GrantAccount, bool, bool, Watts) {
+    fn budget_account(grant: Option<Grant>, receipt: Option<GrantReceipt>, sent: &[Grant], range: Range) -> (GrantAccount, bool, bool, Watts) {
         let account = GrantAccount::observed(grant, receipt).after_sending(sent);
-        (account, account.is_proven(), account.is_awaited(), account.ceiling_of(account.asked().unwrap_or(Watts::ZERO)))
+        (account, account.is_proven(), account.is_awaited(), account.ceiling_of(account.asked().unwrap_or(Watts::ZERO), range))
     }
 
     fn budget_allocate(

@@ -188,6 +188,16 @@ impl Judge {
         self.untold.insert(node.to_owned(), until);
     }
 
+    /// Gives the others until `until` to make room for every booted machine for which room is not due yet: a node that
+    /// cannot be informed any more is noticed only when its answer is late.
+    pub fn postpone_room(&mut self, until: Duration) {
+        let at = self.at;
+        let due = self.parts.values_mut().filter_map(|held| held.room_due.as_mut());
+        for due in due.filter(|due| **due > at) {
+            *due = (*due).max(until);
+        }
+    }
+
     /// The limit in force of a part.
     #[must_use]
     pub fn held(&self, node: &str, part: MachinePart) -> f64 {

@@ -428,6 +428,7 @@ impl World {
         let now = self.scene.now();
         for node in untold.difference(&self.untold) {
             self.scene.untold(node, Duration::MAX);
+            self.scene.postpone_room(now + CUT_DEADLINE);
             if now < self.restored_until && !self.apart.contains(node) {
                 self.behind.insert(node.clone());
             }
@@ -488,6 +489,7 @@ impl World {
         for (letter, at) in [('a', 0), ('b', 4)] {
             tokio::time::sleep_until(began + Duration::from_secs(at)).await;
             self.kill(&Who::Operator(letter));
+            self.reach();
             tokio::time::sleep_until(began + Duration::from_secs(at + 2)).await;
             self.start(Who::Operator(letter)).await;
         }

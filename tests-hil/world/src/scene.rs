@@ -161,6 +161,11 @@ impl Scene {
         self.judged().0.judge.untold(node, until);
     }
 
+    /// Postpones the deadline of the room for booted machines.
+    pub(crate) fn postpone_room(&self, until: Duration) {
+        self.judged().0.judge.postpone_room(until);
+    }
+
     /// Suspends the deadlines while it is unclear who leads (`None`); afterwards sets them to this time.
     pub(crate) fn put_off(&self, deadline: Option<Duration>) {
         self.judged().0.judge.put_off(deadline);

@@ -122,13 +122,17 @@ impl GrantAccount {
         Self { unresolved: ceiling.map(|ceiling| Unresolved { ceiling, strayed }), ..self }
     }
 
-    /// The ceiling of the next grant: the most that the node may still hold until it has read that grant back.
+    /// The ceiling of the next grant: the most that the node may still hold until it has read that grant back. Without
+    /// a usable receipt that is its largest draw, so that an operator that never saw the node's boot counts it as well.
     #[must_use]
-    pub fn ceiling_of(&self, next: Watts) -> Watts {
+    pub fn ceiling_of(&self, next: Watts, range: Range) -> Watts {
         match (self.grant, self.heard) {
-            (None, _) => next,
             (Some(grant), Heard::This(_)) => next.max(grant.watts),
-            (Some(grant), Heard::Nothing | Heard::Earlier(_) | Heard::Later(_)) => next.max(grant.ceiling),
+            (Some(grant), Heard::Earlier(_) | Heard::Later(_)) => next.max(grant.ceiling),
+            (grant, _) => {
+                let ceiling = grant.map_or(next, |grant| next.max(grant.ceiling));
+                range.max().map_or(ceiling, |max| ceiling.max(max))
+            }
         }
     }
 
@@ -151,11 +155,18 @@ impl GrantAccount {
     }
 
     /// Whether the present grant must be written again with a higher serial. That is so when a grant with other watts
-    /// was sent and its outcome is unknown, or when the node has followed a later grant than the present one, because
-    /// the API was restored to an older state.
+    /// was sent and its outcome is unknown; when the node has followed a later grant than the present one, because the
+    /// API was restored to an older state; and when the node has booted, so that it may draw more than the ceiling.
     #[must_use]
-    pub fn has_strayed(&self) -> bool {
-        self.unresolved.is_some_and(|sent| sent.strayed) || matches!(self.heard, Heard::Later(_))
+    pub fn has_strayed(&self, range: Range) -> bool {
+        let sent = self.unresolved.is_some_and(|sent| sent.strayed);
+        sent || match (self.grant, self.heard) {
+            (_, Heard::Later(_)) => true,
+            (Some(grant), Heard::Nothing) => {
+                range.max().is_some_and(|max| max - grant.ceiling >= Watts::from_int(1))
+            }
+            (None, Heard::Nothing) | (_, Heard::Earlier(_) | Heard::This(_)) => false,
+        }
     }
 
     fn may_land(&self) -> Watts {
@@ -207,9 +218,9 @@ impl GrantAccount {
 #[cfg(test)]
 impl GrantAccount {
     /// The account after the next grant has landed.
-    pub(super) fn granted(self, watts: Watts) -> Self {
+    pub(super) fn granted(self, watts: Watts, range: Range) -> Self {
         let serial = self.grant.map_or(1, |grant| grant.serial + 1);
-        let grant = Grant { serial, watts, ceiling: self.ceiling_of(watts) };
+        let grant = Grant { serial, watts, ceiling: self.ceiling_of(watts, range) };
         let heard = match self.heard {
             Heard::This(held) | Heard::Earlier(held) => Heard::Earlier(held),
             Heard::Nothing | Heard::Later(_) => self.heard,

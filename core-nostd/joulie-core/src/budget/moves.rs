@@ -180,13 +180,13 @@ fn direction(law: MoveTuning, node: &BudgetNode, target: Watts, tight: bool) -> 
         };
     };
     let matters = |difference: Watts| difference > Watts::ZERO && difference >= law.dead_band;
-    if node.account.is_as_low_as(target) && !node.account.has_strayed() {
+    if node.account.is_as_low_as(target) && !node.account.has_strayed(node.range) {
         Direction::Stay
     } else if target < asked && (tight || matters(asked - target)) {
         Direction::Down
     } else if matters(target - asked) {
         Direction::Up
-    } else if node.account.has_strayed() {
+    } else if node.account.has_strayed(node.range) {
         Direction::Again(asked)
     } else {
         Direction::Stay
@@ -197,7 +197,7 @@ fn direction(law: MoveTuning, node: &BudgetNode, target: Watts, tight: bool) -> 
 /// That makes the other grant void, and what it would have allowed is room again, perhaps for this very node.
 fn or_again(node: &BudgetNode, step: Move) -> Move {
     match (step, node.account.asked()) {
-        (Move::Wait(_), Some(asked)) if node.account.has_strayed() => Move::Lower(asked),
+        (Move::Wait(_), Some(asked)) if node.account.has_strayed(node.range) => Move::Lower(asked),
         (step, _) => step,
     }
 }

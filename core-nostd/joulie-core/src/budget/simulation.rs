@@ -190,9 +190,10 @@ impl World {
     /// Sends the next grant: it lands and is answered, lands without an answer, is on its way, or is lost.
     fn write(&mut self, at: usize, watts: Watts, all_is_well: bool) {
         let fate = if all_is_well { 0 } else { self.dice.below(6) };
+        let range = self.nodes[at].range;
         let device = &mut self.devices[at];
         let over = device.seen.0.map_or(0, |grant| grant.serial);
-        let ceiling = device.account().ceiling_of(watts);
+        let ceiling = device.account().ceiling_of(watts, range);
         let sent = Sent { over, grant: Grant { serial: over + 1, watts, ceiling } };
         match fate {
             0..=2 => {

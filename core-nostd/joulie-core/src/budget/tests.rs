@@ -10,6 +10,11 @@ mod admit;
 mod allocate;
 mod moves;
 
+/// A range of a node whose largest draw is unknown.
+fn open() -> Range {
+    Range::new(Watts::ZERO, None).unwrap()
+}
+
 fn w(watts: i32) -> Watts {
     Watts::from_int(watts)
 }
@@ -20,7 +25,7 @@ fn group(parent: Option<usize>, limit: i32, base: i32) -> Group {
 
 /// A node that has read back its grant exactly.
 fn holding(cap: i32) -> GrantAccount {
-    GrantAccount::NONE.granted(w(cap)).heard(w(cap))
+    GrantAccount::NONE.granted(w(cap), open()).heard(w(cap))
 }
 
 /// A node with a floor of 100 W and a largest draw of 600 W.

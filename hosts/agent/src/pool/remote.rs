@@ -124,6 +124,9 @@ struct Counts {
 const REPEAT_WINDOW: Duration = Duration::from_secs(300);
 /// Rounds of orders within one period: a limit, a throttle that is lifted after it, and what follows from those.
 const ROUNDS: usize = 4;
+/// How many times a node that shares a grant between packages and GPUs may leave telemetry unanswered before the agent
+/// sets its limits without knowing those in force.
+const SILENT_AT_START: u32 = 2;
 /// Nodes that do not answer share a few request slots of their own (`http`), so a longer wait would save little. It
 /// would also leave a node that has recovered unmeasured for as long.
 const WAIT_MOST: Duration = Duration::from_secs(5);
@@ -205,6 +208,11 @@ impl Task {
             // A node that has not answered yet may be under a cap of Joulie's, so it is not known what to adopt. And if
             // it is not known how many devices share a grant, each would get all of it.
             if failed && desire == Desire::UNKNOWN || !self.is_described() {
+                return failed;
+            }
+            // A grant that packages and GPUs share: while it is not known how the limits in force share it, the first
+            // write of either may raise it. A node that answers late is worth a few seconds.
+            if failed && shape.gpus > 0 && desire.grant.is_some() && self.counts.failures < SILENT_AT_START {
                 return failed;
             }
             let found = self.telemetry.as_ref();

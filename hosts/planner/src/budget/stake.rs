@@ -143,13 +143,13 @@ impl<'a> Stake<'a> {
             Move::Keep | Move::Await | Move::Wait(_) => return None,
         };
         let watts = whole(cap - limits.node_rest);
-        if stands == Some(watts) && !row.account.has_strayed() {
+        if stands == Some(watts) && !row.account.has_strayed(row.range) {
             return None;
         }
         // A grant that releases the node does not bound its devices.
         let ceiling = match released {
             true => max.max(watts),
-            false => row.account.ceiling_of(watts + limits.node_rest) - limits.node_rest,
+            false => row.account.ceiling_of(watts + limits.node_rest, row.range) - limits.node_rest,
         };
         ask(watts, ceiling, false)
     }

@@ -54,33 +54,51 @@ fn an_unknown_largest_draw_is_unknown_and_not_the_grant() {
 
 #[test]
 fn the_ceiling_covers_what_the_node_may_still_hold() {
-    let next = |grant, receipt, watts: i32| GrantAccount::observed(grant, receipt).ceiling_of(w(watts));
-    assert_eq!(next(None, None, 300), w(300));
+    let next =
+        |grant, receipt, watts: i32| GrantAccount::observed(grant, receipt).ceiling_of(w(watts), range());
+    // Without a receipt that fits, the node may hold its largest draw.
+    assert_eq!(next(None, None, 300), w(600));
     // The last grant was read back: it holds until the next one is read back.
     assert_eq!(next(grant(7, 200, 450), receipt(7, 200), 150), w(200));
     assert_eq!(next(grant(7, 200, 450), receipt(7, 200), 300), w(300));
     // The last grant was not read back: all that its ceiling covers may still be in force.
     assert_eq!(next(grant(7, 200, 450), receipt(6, 450), 150), w(450));
-    assert_eq!(next(grant(7, 200, 450), None, 500), w(500));
+    assert_eq!(next(grant(7, 200, 450), None, 500), w(600));
     // 300 → 500 → 300 within a period: the old 300 does not confirm the new one.
-    let back = GrantAccount::NONE.granted(w(300)).heard(w(300)).granted(w(500)).granted(w(300));
+    let back = GrantAccount::NONE
+        .granted(w(300), open())
+        .heard(w(300))
+        .granted(w(500), open())
+        .granted(w(300), open());
     assert_eq!((count(back), back.is_proven()), (500, false));
     assert_eq!((count(back.heard(w(300))), back.heard(w(300)).is_proven()), (300, true));
 }
 
 #[test]
+fn a_node_that_has_booted_gets_its_grant_again_with_a_ceiling_of_all_that_it_may_draw() {
+    let booted = |ceiling| GrantAccount::observed(grant(7, 200, ceiling), None);
+    assert!(booted(200).has_strayed(range()));
+    assert!(!booted(600).has_strayed(range()), "once is enough");
+    let open = Range::new(w(100), None).unwrap();
+    assert!(!booted(200).has_strayed(open), "nobody knows how much that is");
+    // Whoever never saw the boot finds a receipt of the grant before, and counts the ceiling.
+    assert_eq!(of(grant(8, 200, 600), receipt(7, 200)), 600);
+    assert_eq!(of(grant(8, 200, 600), receipt(8, 200)), 200);
+}
+
+#[test]
 fn what_was_sent_without_an_answer_counts_until_a_higher_serial_is_seen() {
     let held = GrantAccount::observed(grant(7, 200, 200), receipt(7, 200));
-    assert_eq!((held.is_awaited(), held.has_strayed()), (false, false));
+    assert_eq!((held.is_awaited(), held.has_strayed(range())), (false, false));
     let sent = |watts, ceiling| [Grant { serial: 8, watts: w(watts), ceiling: w(ceiling) }];
     let more = held.after_sending(&sent(350, 350));
     assert_eq!(
-        (count(more), more.is_proven(), more.is_awaited(), more.has_strayed()),
+        (count(more), more.is_proven(), more.is_awaited(), more.has_strayed(range())),
         (350, false, true, true)
     );
     let less = held.after_sending(&sent(150, 200));
-    assert_eq!((count(less), less.has_strayed()), (200, true));
-    assert!(!held.after_sending(&sent(200, 200)).has_strayed());
+    assert_eq!((count(less), less.has_strayed(range())), (200, true));
+    assert!(!held.after_sending(&sent(200, 200)).has_strayed(range()));
     // Sent before the receipt of 7 arrived, when 450 W could still be in force: with it that ceiling would
     // land.
     assert_eq!(count(held.after_sending(&sent(150, 450))), 450);

@@ -104,7 +104,7 @@ fn an_unknown_base_load_is_not_nothing_and_moves_nobody() {
     assert_eq!(plan(&groups(200, 5000), &nodes).verdicts[0], GroupVerdict::Unknown);
     assert_eq!(plan(&groups(200, 5000), &nodes).targets, [w(100); 3]);
     // A node with an unknown largest draw keeps the cap that it was once granted.
-    let told = GrantAccount::NONE.granted(w(350));
+    let told = GrantAccount::NONE.granted(w(350), open());
     nodes[0] = BudgetNode { range: Range::new(w(100), None).unwrap(), ..node(1, 1, Performance, 600, told) };
     assert_eq!(plan(&groups(9000, 5000), &nodes).targets, [w(350), w(300), w(200)]);
 }
@@ -155,7 +155,7 @@ fn a_node_that_does_not_answer_is_taken_from_the_others_room() {
 
 #[test]
 fn what_the_devices_refuse_is_their_floor() {
-    let account = GrantAccount::NONE.granted(w(100)).heard(w(180));
+    let account = GrantAccount::NONE.granted(w(100), open()).heard(w(180));
     let nodes = [node(1, 0, Eco, 100, account), node(2, 0, Performance, 600, holding(100))];
     assert_eq!(plan(&[group(None, 500, 0)], &nodes).targets, [w(180), w(320)]);
 }
@@ -201,12 +201,12 @@ pub(super) fn any_groups() -> impl Strategy<Value = Vec<Group>> {
 
 pub(super) fn any_node(groups: usize) -> impl Strategy<Value = BudgetNode> {
     let account = (0_u8..6, any_watts(), any_watts()).prop_map(|(kind, one, other)| {
-        let granted = GrantAccount::NONE.granted(one);
+        let granted = GrantAccount::NONE.granted(one, open());
         match kind {
             0 => GrantAccount::NONE,
             1 => granted,
             2 => granted.heard(one),
-            3 => granted.heard(one).granted(other),
+            3 => granted.heard(one).granted(other, open()),
             4 => granted.heard(other),
             _ => granted.heard(one).after_sending(&[Grant {
                 serial: 2,

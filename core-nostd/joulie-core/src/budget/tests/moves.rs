@@ -9,7 +9,7 @@ use proptest::prelude::*;
 fn obey(nodes: &mut [BudgetNode], moves: &[Move]) {
     for (node, step) in nodes.iter_mut().zip(moves) {
         if let Move::Lower(cap) | Move::Raise(cap) = step {
-            node.account = node.account.granted(*cap);
+            node.account = node.account.granted(*cap, node.range);
         }
     }
 }
@@ -102,7 +102,7 @@ fn nothing_is_raised_below_an_exceeded_limit_even_where_it_would_count_nothing()
     let groups = [group(None, 500, 0)];
     let mut nodes = [node(1, 0, Performance, 300, holding(400)), node(2, 0, Eco, 200, holding(200))];
     // The first was ordered to 150 and may still be at 400.
-    nodes[0].account = nodes[0].account.granted(w(150));
+    nodes[0].account = nodes[0].account.granted(w(150), nodes[0].range);
     let targets = [w(300), w(200)];
     assert_eq!(step(0, &groups, &nodes, &targets).moves, [Move::Wait(Why::NoRoom { group: 0 }), Move::Keep]);
     // When the limit is kept, the order may be raised: the node counts 400 until its receipt.
@@ -150,7 +150,7 @@ fn a_base_load_that_flickers_gives_no_orders_unless_somebody_waits_for_the_watts
         (0..4).map(|key| node(key, 0, Performance, 600, GrantAccount::NONE)).collect();
     let planned = plan(&[group(None, 1000, 100)], &nodes);
     for (node, &target) in nodes.iter_mut().zip(&planned.targets) {
-        node.account = node.account.granted(target);
+        node.account = node.account.granted(target, node.range);
         confirm(node);
     }
     for base in [96, 98, 100] {
