@@ -13,13 +13,15 @@
 //! - `reconciler`: one pass, synchronous; `publish`: what is written and when it is worth a write;
 //! - `grants`: what the budget has sent and not seen land yet;
 //! - `writes`: sending, and what came of it; `lead`: the loop; `lease`: the plan's sign of life;
-//! - `uninstall`: a command of its own, which asks the operators for the release of all nodes.
+//! - `uninstall`, `check`: commands of their own, which ask the operators for the release of all nodes, and whether all is in order.
 //!
 //! Only a leader writes. Everything that it remembers between passes can be lost: a new leader goes on from what labels
 //! and objects say. It decides nothing by itself: policy, guard, twin and budget are `planner`'s and `joulie-core`'s.
 #![forbid(unsafe_code)]
 
 mod budget;
+mod check;
+mod command;
 mod grants;
 mod lead;
 mod lease;
@@ -35,6 +37,7 @@ mod stats;
 mod uninstall;
 mod writes;
 
+pub use check::{CHECK_STATUSES, CHECK_TABLE, Checked, check, wait_for_order};
 pub use settings::Settings;
 pub use start::{BUILD, StartError, Started, described_metrics, start};
 pub use uninstall::{Tell, UNINSTALL_STATUSES, UNINSTALL_TABLE, release_all, uninstall};
