@@ -224,6 +224,19 @@ fn the_kinds_are_kept_and_anothers_is_left_out() {
 }
 
 #[test]
+fn the_charts_have_the_version_of_the_programs() {
+    for chart in ["chart", "chart-crds"] {
+        let text = std::fs::read_to_string(deploy().join(chart).join("Chart.yaml")).unwrap();
+        let about: Value = serde_saphyr::from_str(&text).unwrap();
+        assert_eq!(about["appVersion"], env!("CARGO_PKG_VERSION"), "{chart}");
+        // Its own version may run ahead in its last number.
+        let minor = |version: &str| version.rsplit_once('.').map(|(minor, _)| minor.to_owned());
+        let version = about["version"].as_str().unwrap();
+        assert_eq!(minor(version), minor(env!("CARGO_PKG_VERSION")), "{chart}");
+    }
+}
+
+#[test]
 fn what_helm_says_of_origins_is_taken_out() {
     let cut = by_template(
         "---\n# Source: joulie/templates/a.yaml\nkind: A  \n\nb: 1\n---\n# Source: joulie/templates/a.yaml\n# none\n",
