@@ -140,9 +140,12 @@ pub(crate) enum Verb {
 pub(crate) struct CapArgs {
     #[command(flatten)]
     pub(crate) caps: Caps,
-    /// Hold the caps for this time and then put back what was in force; without it the caps stay after the command
+    /// Hold the caps for this time and then put back what was in force; without it, and without --hold, the caps stay after the command
     #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
     pub(crate) lasting: Option<Span>,
+    /// Hold the caps until a signal ends the command, and then put back what was in force; for a service
+    #[arg(long, conflicts_with = "lasting")]
+    pub(crate) hold: bool,
 }
 
 #[derive(Clone, Copy, Debug, Args)]

@@ -128,11 +128,13 @@ fn of_one(page: &mut Page, program: &Program, programs: &[Program]) {
         statuses(page, &agent::RESTORE_STATUSES);
     }
     if table.program == operator::settings::TABLE.program {
-        let command = &operator::UNINSTALL_TABLE;
-        page.head(3, &format!("`{}`", command.program));
-        page.say(&format!("It {}. It has these settings and no others:", command.about));
-        page.table(&SETTING_HEAD, command.settings.iter().map(|one| row_of(*one)).collect());
-        statuses(page, &operator::UNINSTALL_STATUSES);
+        let uninstall = (&operator::UNINSTALL_TABLE, operator::UNINSTALL_STATUSES);
+        for (command, ends) in [uninstall, (&operator::CHECK_TABLE, operator::CHECK_STATUSES)] {
+            page.head(3, &format!("`{}`", command.program));
+            page.say(&format!("It {}. It has these settings and no others:", command.about));
+            page.table(&SETTING_HEAD, command.settings.iter().map(|one| row_of(*one)).collect());
+            statuses(page, &ends);
+        }
     }
 }
 

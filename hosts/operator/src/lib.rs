@@ -7,19 +7,21 @@
 //!                                   └─────────────────── outcomes ───────────────┘
 //! ```
 //!
-//! - [`settings`]: the settings;
-//! - `rows`: what is kept of each object; `site`: the rows combined for each node;
-//! - `meters`: the power that nodes draw, with source and age;
-//! - `reconciler`: one pass, synchronous; `publish`: what is written, and when a change is worth a write;
-//! - `grants`: the grants that were sent and have not been seen to land;
-//! - `writes`: sending, and the outcome; `lead`: the main loop; `lease`: the plan's Lease;
-//! - `uninstall`: a separate command, which asks the operators to release all nodes.
+//! - [`settings`]: what it can be told;
+//! - `rows`: what is kept of an object; `site`: rows put together node by node;
+//! - `meters`: what nodes draw, with source and age;
+//! - `reconciler`: one pass, synchronous; `publish`: what is written and when it is worth a write;
+//! - `grants`: what the budget has sent and not seen land yet;
+//! - `writes`: sending, and what came of it; `lead`: the loop; `lease`: the plan's sign of life;
+//! - `uninstall`, `check`: commands of their own, which ask the operators for the release of all nodes, and whether all is in order.
 //!
 //! Only a leader writes. Everything that it remembers between passes can be lost: a new leader continues from labels
 //! and objects. It decides nothing by itself: policy, guard, twin and budget are in `planner` and `joulie-core`.
 #![forbid(unsafe_code)]
 
 mod budget;
+mod check;
+mod command;
 mod grants;
 mod lead;
 mod lease;
@@ -35,6 +37,7 @@ mod stats;
 mod uninstall;
 mod writes;
 
+pub use check::{CHECK_STATUSES, CHECK_TABLE, Checked, check, wait_for_order};
 pub use settings::Settings;
 pub use start::{BUILD, StartError, Started, described_metrics, start};
 pub use uninstall::{Tell, UNINSTALL_STATUSES, UNINSTALL_TABLE, release_all, uninstall};

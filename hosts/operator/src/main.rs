@@ -9,6 +9,9 @@ fn main() -> ExitCode {
     if arguments.next_if(|first| first == "uninstall").is_some() {
         return operator::uninstall(arguments);
     }
+    if arguments.next_if(|first| first == "check").is_some() {
+        return operator::check(arguments);
+    }
     host_kit::program::run(&TABLE, &BUILD, arguments, Settings::read, async |settings, context, tasks| {
         let started = start(settings, context, tasks).await?;
         tracing::info!(metrics = %started.metrics, "the operator runs");

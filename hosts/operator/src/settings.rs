@@ -3,6 +3,7 @@
 mod table;
 
 pub use table::TABLE;
+pub(crate) use table::{DESIRED_SOURCE, NODE_SELECTOR, RESERVED_LABEL_KEY};
 
 use crate::site::Selectors;
 use host_kit::config::{ConfigSetting, Listen, Refusals, UrlTemplate, Values};

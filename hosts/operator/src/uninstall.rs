@@ -5,11 +5,12 @@
 //! killed or replaced meanwhile continue with it. If the command runs in a pod, it makes the pod's ServiceAccount the
 //! owner of the Leases, so that they are deleted with the installation and the request does not affect the next one.
 
+use crate::command::{self, tell};
 use crate::writes::apply_as;
 use host_kit::clock::{HostClock, Mono, SystemClock};
 use host_kit::config::parse::duration;
-use host_kit::config::{self, ConfigSetting, Invocation, SettingsTable, Values};
-use host_kit::connect::{chain, connect};
+use host_kit::config::{ConfigSetting, SettingsTable, Values};
+use host_kit::connect::chain;
 use host_kit::program;
 use host_kit::shutdown::status::EndStatus;
 use joulie_api::labels::{LEADER_LEASE, PLAN_LEASE, RELEASE, RELEASE_ALL, object};
@@ -22,7 +23,6 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt::Debug;
-use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -57,49 +57,29 @@ pub const UNINSTALL_STATUSES: [EndStatus; 3] = [RELEASED, LEFT, REFUSED];
 
 /// The field manager of this command.
 const MANAGER: &str = "joulie-uninstall";
-/// How often it checks.
-const LOOK: Duration = Duration::from_secs(1);
-/// It reports the progress at least this often.
+/// How often it looks.
+pub(crate) const LOOK: Duration = Duration::from_secs(1);
+/// It says how far things are at least so often.
 const TELL: Duration = Duration::from_secs(30);
 /// Agents restore the originals a moment after their nodes' objects are deleted; tests with the real control plane saw
 /// up to 0.2 s.
 const AGENTS: Duration = Duration::from_secs(3);
-/// How long one request may take.
-const REQUEST: Duration = Duration::from_secs(10);
-/// The plan's Lease is renewed every 10 s by default; if it is much older, no operator leads.
-const OLD: Duration = Duration::from_secs(60);
-/// The most names of remaining objects that are shown.
-const NAMED: usize = 50;
+/// One request.
+pub(crate) const REQUEST: Duration = Duration::from_secs(10);
+/// The plan's Lease is renewed every 10 s by default; nobody leads where it is much older.
+pub(crate) const OLD: Duration = Duration::from_secs(60);
+/// Names that are told of those that are left.
+pub(crate) const NAMED: usize = 50;
 
 /// Runs the command; returns one of [`UNINSTALL_STATUSES`].
 pub fn uninstall(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let sources = match Invocation::read(arguments, std::env::vars_os()) {
-        Invocation::Run(sources) => sources,
-        Invocation::Help | Invocation::Version => return end(RELEASED, &UNINSTALL_TABLE.help()),
-    };
-    let read = |values: Values| {
-        let kubeconfig = values.get(&program::KUBECONFIG)?;
-        Ok((kubeconfig, values.get(&program::NAMESPACE)?, values.get(&RELEASE_TIMEOUT)?))
-    };
-    let (kubeconfig, namespace, within) = match config::load(&UNINSTALL_TABLE, &sources).and_then(read) {
-        Ok(read) => read,
-        Err(refusals) => return end(REFUSED, &refusals.to_string()),
-    };
-    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime,
-        Err(error) => return end(LEFT, &error.to_string()),
-    };
-    runtime.block_on(async {
-        let client = match connect(kubeconfig.as_deref()).await {
-            Ok(client) => client,
-            Err(error) => return end(REFUSED, &error.to_string()),
-        };
+    let read = |values: &Values| Ok((values.get(&program::NAMESPACE)?, values.get(&RELEASE_TIMEOUT)?));
+    let work = async |client: Client, (namespace, within): (String, Duration)| {
         let clock = SystemClock::new();
-        match release_all(&client, &namespace, within, (&clock, &mut tell)).await {
-            Ok(()) => end(RELEASED, "every node is released"),
-            Err(left) => end(LEFT, &left),
-        }
-    })
+        release_all(&client, &namespace, within, (&clock, &mut tell)).await?;
+        Ok("every node is released".to_owned())
+    };
+    command::run(&UNINSTALL_TABLE, UNINSTALL_STATUSES, arguments, read, work)
 }
 
 /// Receives messages about the progress.
@@ -297,14 +277,4 @@ async fn age(client: &Client, namespace: &str, clock: &dyn HostClock) -> Option<
             ))
         }
     }
-}
-
-fn end(status: EndStatus, text: &str) -> ExitCode {
-    tell(text);
-    ExitCode::from(status.code)
-}
-
-fn tell(text: &str) {
-    // If standard error is closed, nobody can be told; the exit status still reports it.
-    let _written = writeln!(std::io::stderr(), "joulie-operator: {text}");
 }

@@ -21,7 +21,7 @@ struct Part {
 const PARTS: [Part; 6] = [
     Part {
         folder: "base",
-        flags: &["--set", "createNamespace=true", "--set", "uninstall.enabled=false"],
+        flags: &["--set", "createNamespace=true", "--set", "uninstall.enabled=false", "--skip-tests"],
         templates: &[],
         about: "Agents, operator and extender in namespace joulie-system, without the kinds.",
         beside: &[],

@@ -1,9 +1,9 @@
-//! `joulie node cap`: sets caps, reports what was read back, and with `--for` holds them for a time.
+//! `joulie node cap`: brings caps into force, says what was read back, and with `--for` or `--hold` holds them.
 //!
 //! ```text
-//! ask ──verdict──▶ no --for: the caps stay, and the command ends; but not while the closed loop holds one
-//!            └───▶ --for: hold ──time or a signal──▶ put back ──▶ end
-//!                                                     └─another signal──▶ end at once, caps stay
+//! ask ──verdict──▶ neither: the caps stay, and the command ends; but not while the closed loop holds one
+//!            └───▶ --for, --hold: hold ──time or a signal──▶ put back ──▶ end
+//!                                                             └─another signal──▶ end at once, caps stay
 //! ```
 
 use super::hold::{Hold, Restored, TICK, Which};
@@ -22,7 +22,7 @@ const LIMITS_WITHIN: Micros = Micros::new(5_000_000);
 const LOOP_WITHIN: Micros = Micros::new(60_000_000);
 
 pub(super) fn cap(desk: &mut Desk, args: &CapArgs) -> Result<Ending, Refusal> {
-    let CapArgs { caps, lasting } = *args;
+    let CapArgs { caps, lasting, hold: until_signal } = *args;
     let hold = Hold::begin(desk, NodeAccess::Control)?;
     hold.handle.desire(desire(&caps));
     let Some(verdicts) = settle(desk, &hold, &caps) else {
@@ -40,7 +40,8 @@ pub(super) fn cap(desk: &mut Desk, args: &CapArgs) -> Result<Ending, Refusal> {
         return Ok(put_back(desk, hold, &caps).or_else(Ending::NotDone));
     }
     match lasting {
-        Some(span) => Ok(hold_for(desk, hold, &caps, span, stand)),
+        Some(_) => Ok(hold_for(desk, hold, &caps, lasting, stand)),
+        None if until_signal => Ok(hold_for(desk, hold, &caps, None, stand)),
         None if verdicts.iter().any(|one| one.by_loop) => Ok(stay(desk, hold, &caps, stand)),
         None => {
             leave(desk, hold);
@@ -157,9 +158,13 @@ fn stay(desk: &mut Desk, hold: Hold, caps: &Caps, stand: bool) -> Ending {
     if stood { Ending::Done } else { Ending::NotDone }
 }
 
-fn hold_for(desk: &mut Desk, hold: Hold, caps: &Caps, span: Span, stand: bool) -> Ending {
-    desk.out.line(format!("held for {span}, and then put back; Ctrl-C puts back at once"));
-    let stood = watch(desk, &hold, caps, Some(span.micros()), stand);
+/// For a time, or until a signal.
+fn hold_for(desk: &mut Desk, hold: Hold, caps: &Caps, lasting: Option<Span>, stand: bool) -> Ending {
+    desk.out.line(match lasting {
+        Some(span) => format!("held for {span}, and then put back; Ctrl-C puts back at once"),
+        None => "held until a signal ends this command, and then put back".to_owned(),
+    });
+    let stood = watch(desk, &hold, caps, lasting.map(Span::micros), stand);
     let ending = put_back(desk, hold, caps);
     if stand || stood { ending } else { ending.or_else(Ending::NotDone) }
 }

@@ -33,6 +33,7 @@ fn a_value_that_means_nothing_is_refused_with_what_is_accepted() {
         (&["cap", "--package", "120W", "--for", "NaN"], span),
         (&["cap", "--package", "120W", "--for", "0s"], "above zero"),
         (&["cap", "--package", "120W", "--for", "99999999999999d"], "at most 30d"),
+        (&["cap", "--package", "120W", "--for", "10m", "--hold"], "cannot be used with"),
         (&["cap"], "--package"),
         (&["cap", "--package", "120W", "--law", "clasic"], "tracking"),
         (&["show", "--registers", "yes"], "msr-safe"),

@@ -7,6 +7,8 @@ mod demo;
 #[cfg(test)]
 mod line;
 #[cfg(test)]
+mod service;
+#[cfg(test)]
 mod show;
 #[cfg(test)]
 mod test_machine;

@@ -107,9 +107,14 @@ exec "$@""#;
 
     /// Starts the command, and returns when its output contains this text.
     pub(crate) fn start(&self, words: &[&str], until: &str) -> Running {
+        self.start_command(self.command(words), until)
+    }
+
+    /// The same of a command of [`Self::command`] that somebody has changed.
+    pub(crate) fn start_command(&self, mut command: Command, until: &str) -> Running {
         let log = self.folder.join("log");
         let file = std::fs::File::create(&log).unwrap();
-        let child = self.command(words).stdout(file).stderr(Stdio::null()).spawn().unwrap();
+        let child = command.stdout(file).stderr(Stdio::null()).spawn().unwrap();
         let running = Running { child, log };
         wait(|| running.said().contains(until), || format!("no {until:?} in {}", running.said()));
         running

@@ -82,7 +82,7 @@ pub(super) enum Source {
 
 macro_rules! settings {
     ($($setting:ident: $type:ty = $how:ident($($part:expr),+ $(,)?);)*) => {
-        $(pub(super) const $setting: ConfigSetting<$type> = ConfigSetting::$how($($part),+);)*
+        $(pub(crate) const $setting: ConfigSetting<$type> = ConfigSetting::$how($($part),+);)*
 
         /// All settings of the operator.
         pub const TABLE: SettingsTable = SettingsTable {

@@ -5,6 +5,8 @@ mod absent;
 #[cfg(test)]
 mod budget;
 #[cfg(test)]
+mod check;
+#[cfg(test)]
 mod demand;
 #[cfg(test)]
 mod faults;

@@ -69,8 +69,9 @@ fn every_combination_is_rendered_and_has_each_object_once() {
             let about = &object["metadata"];
             let name = format!("{} {} {}", object["kind"], about["namespace"], about["name"]);
             assert!(names.insert(name.clone()), "{what}: {name} twice");
-            for container in object["spec"]["template"]["spec"]["containers"].as_array().into_iter().flatten()
-            {
+            let pod =
+                if object["kind"] == "Pod" { &object["spec"] } else { &object["spec"]["template"]["spec"] };
+            for container in pod["containers"].as_array().into_iter().flatten() {
                 let variables = container["env"].as_array().into_iter().flatten();
                 let variables: Vec<&Value> = variables.map(|one| &one["name"]).collect();
                 let once: BTreeSet<String> = variables.iter().map(ToString::to_string).collect();
@@ -79,8 +80,9 @@ fn every_combination_is_rendered_and_has_each_object_once() {
                 assert_eq!(security["readOnlyRootFilesystem"], true, "{what}: {name}");
                 let privileged = security["privileged"] == true;
                 assert!(privileged || security["capabilities"]["drop"] == json!(["ALL"]), "{what}: {name}");
-                // A Job needs no probe, because its exit status matters.
-                let is_watched = object["kind"] == "Job" || container["livenessProbe"].is_object();
+                // Of a Job and of `helm test` the exit is what counts.
+                let ends = pod["restartPolicy"] == "Never";
+                let is_watched = ends || container["livenessProbe"].is_object();
                 assert!(is_watched, "{what}: {name}");
             }
         }
@@ -218,6 +220,19 @@ fn the_kinds_are_kept_and_anothers_is_left_out() {
         // Compare by type, because helm writes 100 for 100.0.
         let [file, chart] = [serde_saphyr::from_str(&file).unwrap(), kind.clone()].map(definition);
         assert_eq!(file, chart);
+    }
+}
+
+#[test]
+fn the_charts_have_the_version_of_the_programs() {
+    for chart in ["chart", "chart-crds"] {
+        let text = std::fs::read_to_string(deploy().join(chart).join("Chart.yaml")).unwrap();
+        let about: Value = serde_saphyr::from_str(&text).unwrap();
+        assert_eq!(about["appVersion"], env!("CARGO_PKG_VERSION"), "{chart}");
+        // Its own version may run ahead in its last number.
+        let minor = |version: &str| version.rsplit_once('.').map(|(minor, _)| minor.to_owned());
+        let version = about["version"].as_str().unwrap();
+        assert_eq!(minor(version), minor(env!("CARGO_PKG_VERSION")), "{chart}");
     }
 }
 
