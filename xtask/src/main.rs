@@ -19,7 +19,7 @@ use std::process::{Command, Output};
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
-  test              what a change must pass: format, lints, tests, proofs
+  test              what a change must pass: format, lints, tests, proofs, the image
   test --fuzz [--seconds N]
                     each fuzz target for N seconds (20): needs cargo-fuzz and the nightly compiler
   proofs            what the core promises, read off the linked machine code

@@ -3,7 +3,7 @@
 mod programs;
 
 use anyhow::{Context, Result, bail};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What the test runner counted.
@@ -36,6 +36,10 @@ pub(crate) fn run(root: &Path) -> Result<()> {
             let doc = cargo(root, &["test", "--workspace", "--locked", "--doc", "--no-fail-fast"]);
             jobs.extend([programs::Job::new("examples in documentation", doc), again(root, &["proofs"])?]);
             jobs.push(again(root, &["vm", "--short"])?);
+            // Tests run each of the programs, so that their build has made all of them.
+            let programs = here()?;
+            let programs = programs.to_str().context("the folder of the programs has an odd name")?;
+            jobs.push(again(root, &["image", "--programs", programs, "--check"])?);
             programs::run(jobs, |ended| {
                 println!("\n-- {}: {} s\n{}", ended.name, ended.took.as_secs(), ended.output.trim_end());
                 ended.output.lines().for_each(|line| count.add(line));
@@ -59,6 +63,12 @@ fn cargo(root: &Path, arguments: &[&str]) -> Command {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(root).args(arguments);
     cargo
+}
+
+/// Where this program lies: cargo puts the others there too.
+fn here() -> Result<PathBuf> {
+    let this = std::env::current_exe().context("the path of this program")?;
+    Ok(this.parent().context("a program lies in a folder")?.to_owned())
 }
 
 /// Another command of this very program.

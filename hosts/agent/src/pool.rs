@@ -7,10 +7,7 @@
 mod engine;
 mod http;
 mod remote;
-mod tls;
 mod wire;
-
-pub use http::Carrier;
 
 use crate::front::grants::Stands;
 use crate::front::inputs::{Inputs, Watched};
@@ -25,6 +22,7 @@ use crate::settings::{
 use host_kit::clock::HostClock;
 use host_kit::config::Wrong;
 use host_kit::health::Heartbeat;
+use host_kit::http_client::{Carrier, Trust, TrustError};
 use host_kit::shutdown::Stop;
 use joulie_api::labels::node;
 use joulie_core::node::backend::{BackendLaw, BackendPreference as Order};
@@ -77,9 +75,9 @@ const RESTORE_WITHIN: Duration = Duration::from_secs(10);
 pub enum PoolError {
     /// An endpoint is not valid.
     Endpoint(Wrong),
-    /// TLS cannot be set up.
-    Tls(tls::PoolTlsError),
-    /// The period is not valid.
+    /// Nobody is there to be believed.
+    Tls(TrustError),
+    /// The period.
     Period(node_kit::ConfigError),
 }
 
@@ -87,7 +85,13 @@ impl std::fmt::Display for PoolError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Endpoint(wrong) => wrong.fmt(f),
-            Self::Tls(error) => error.fmt(f),
+            Self::Tls(error @ TrustError::File { .. }) => write!(f, "TELEMETRY_HTTP_CA_FILE={error}"),
+            Self::Tls(error @ TrustError::System(_)) => write!(
+                f,
+                "an endpoint has TLS, and {error}; \
+                 set TELEMETRY_HTTP_CA_FILE to a file with those of the endpoints"
+            ),
+            Self::Tls(error @ TrustError::Library(_)) => error.fmt(f),
             Self::Period(error) => write!(f, "RECONCILE_INTERVAL: {error}"),
         }
     }
@@ -107,11 +111,16 @@ impl Pool {
             let url = template.for_node("node").map_err(PoolError::Endpoint)?;
             has_tls |= url.as_str().to_ascii_lowercase().starts_with("https:");
         }
-        let tls = tls::client(has_tls, routing.authorities.as_deref()).map_err(PoolError::Tls)?;
+        let trust = match &routing.authorities {
+            Some(file) => Trust::File(file),
+            None if has_tls => Trust::System,
+            None => Trust::Nobody,
+        };
+        let http = http::Http::new(concurrency, routing.timeout, trust, carrier).map_err(PoolError::Tls)?;
         let beat = Heartbeat::started(clock.mono());
         let common = Arc::new(Common {
             routing: routing.clone(),
-            http: http::Http::new(concurrency, routing.timeout, tls, carrier),
+            http,
             laws: laws(settings, routing).map_err(PoolError::Period)?,
             period: settings.period,
             clock,
@@ -340,5 +349,26 @@ fn hints(row: &NodeRow) -> Hints {
         gpu_model: label(node::GPU_MODEL).or_else(product),
         gpus: row.gpus,
         refused: row.refused.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_person_is_told_which_setting_names_whom_to_trust() {
+        let told = |error| PoolError::Tls(error).to_string();
+        let file = TrustError::File { file: "/x/ca.pem".into(), why: "it is empty".to_owned() };
+        assert_eq!(told(file), "TELEMETRY_HTTP_CA_FILE=/x/ca.pem: it is empty");
+        let system = told(TrustError::System("none found".to_owned()));
+        assert!(
+            system.starts_with("an endpoint has TLS, and this system knows no certificate authorities ("),
+            "{system}"
+        );
+        assert!(
+            system.ends_with("; set TELEMETRY_HTTP_CA_FILE to a file with those of the endpoints"),
+            "{system}"
+        );
     }
 }

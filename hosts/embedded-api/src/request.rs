@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Reason};
 use bytes::Bytes;
 use http::{Method, header};
+use percent_encoding::percent_decode_str;
 
 /// One request, with its body read.
 #[derive(Debug)]
@@ -139,15 +140,13 @@ fn accepted(accept: &str) -> Result<(Form, bool), Failure> {
     Err(Failure::new(Reason::NotAcceptable, "only the following media types are accepted: application/json"))
 }
 
-/// The parameters after `?`. Empty pairs are ignored.
+/// The parameters after `?`. Empty pairs are nothing, and a broken escape stays as it is.
 #[derive(Debug)]
 pub(crate) struct Query(Vec<(String, String)>);
 
 impl Query {
     pub(crate) fn parse(text: &str) -> Self {
-        let pairs = text.split('&').filter(|pair| !pair.is_empty());
-        let pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
-        Self(pairs.map(|(name, value)| (decoded(name, true), decoded(value, true))).collect())
+        Self(form_urlencoded::parse(text.as_bytes()).into_owned().collect())
     }
 
     /// A parameter that is present and not empty.
@@ -170,35 +169,12 @@ impl Query {
     }
 }
 
-/// Decodes percent-encoding; an invalid escape is left unchanged.
-fn decoded(text: &str, plus_is_space: bool) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((&first, after)) = rest.split_first() {
-        let hex = |at: usize| after.get(at).and_then(|digit| char::from(*digit).to_digit(16));
-        rest = match (first, hex(0), hex(1)) {
-            (b'%', Some(high), Some(low)) => {
-                bytes.push(u8::try_from(high * 16 + low).unwrap_or(b'%'));
-                after.get(2..).unwrap_or(&[])
-            }
-            (b'+', ..) if plus_is_space => {
-                bytes.push(b' ');
-                after
-            }
-            _ => {
-                bytes.push(first);
-                after
-            }
-        };
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
-}
-
-/// What the path refers to, if anything.
+/// What the path leads to, if anything.
 pub(crate) fn route(path: &str) -> Option<Route> {
-    let parts: Vec<_> =
-        path.split('/').filter(|part| !part.is_empty()).map(|part| decoded(part, false)).collect();
-    let parts: Vec<_> = parts.iter().map(String::as_str).collect();
+    let parts = path.split('/').filter(|part| !part.is_empty());
+    // A broken escape stays as it is.
+    let parts: Vec<_> = parts.map(|part| percent_decode_str(part).decode_utf8_lossy()).collect();
+    let parts: Vec<_> = parts.iter().map(|part| &**part).collect();
     Some(match parts.as_slice() {
         ["version"] => Route::Version,
         ["healthz" | "livez" | "readyz", ..] => Route::Health,

@@ -3,6 +3,8 @@
 use crate::EmbeddedApi;
 use crate::api::{Body, refuse, unauthorized};
 use crate::failure::{Failure, Reason};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use futures::StreamExt;
 use http::{Request, Response, header};
 use http_body_util::{BodyExt, BodyStream, LengthLimitError, Limited, StreamBody};
@@ -19,11 +21,12 @@ use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
+use subtle::ConstantTimeEq;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
+use tokio_util::sync::CancellationToken;
 
 /// The largest body that the API server accepts: 3 MiB.
 const BODY_MAX: usize = 3 * 1024 * 1024;
@@ -73,8 +76,7 @@ impl Token {
 
     /// Compares in constant time, so that the time does not reveal how much of the token was right.
     fn is(&self, given: &str) -> bool {
-        let (own, given) = (self.0.as_bytes(), given.as_bytes());
-        own.len() == given.len() && own.iter().zip(given).fold(0, |wrong, (a, b)| wrong | (a ^ b)) == 0
+        self.0.as_bytes().ct_eq(given.as_bytes()).into()
     }
 }
 
@@ -83,7 +85,7 @@ pub struct Serving {
     address: SocketAddr,
     authority: Option<String>,
     token: Option<Token>,
-    stop: watch::Sender<bool>,
+    stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
@@ -97,9 +99,9 @@ impl EmbeddedApi {
     ) -> io::Result<Serving> {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        let (stop, stopped) = watch::channel(false);
+        let stop = CancellationToken::new();
         let acceptor = tls.as_ref().map(|tls| TlsAcceptor::from(tls.config.clone()));
-        let task = tokio::spawn(accept(self.clone(), listener, acceptor, token.clone(), stopped));
+        let task = tokio::spawn(accept(self.clone(), listener, acceptor, token.clone(), stop.clone()));
         Ok(Serving { address, authority: tls.map(|tls| tls.authority), token, stop, task })
     }
 }
@@ -115,7 +117,7 @@ impl Serving {
         let scheme = if self.authority.is_some() { "https" } else { "http" };
         let mut cluster = json!({"server": format!("{scheme}://{}", self.address)});
         if let Some(authority) = &self.authority {
-            cluster["certificate-authority-data"] = json!(base64(authority.as_bytes()));
+            cluster["certificate-authority-data"] = json!(STANDARD.encode(authority));
         }
         let user = self.token.as_ref().map_or_else(|| json!({}), |token| json!({"token": token.0}));
         let config = json!({
@@ -139,7 +141,7 @@ impl Serving {
 
     /// Stops listening, lets open requests finish, and waits for them.
     pub async fn stop(self) {
-        self.stop.send_replace(true);
+        self.stop.cancel();
         if let Err(error) = self.task.await {
             tracing::warn!(%error, "the server task failed");
         }
@@ -151,7 +153,7 @@ async fn accept(
     listener: TcpListener,
     acceptor: Option<TlsAcceptor>,
     token: Option<Token>,
-    mut stopped: watch::Receiver<bool>,
+    stop: CancellationToken,
 ) {
     let mut connections = JoinSet::new();
     loop {
@@ -166,14 +168,14 @@ async fn accept(
                 }
             },
             Some(_) = connections.join_next() => continue,
-            () = told(&mut stopped) => break,
+            () = stop.cancelled() => break,
         };
-        let (api, acceptor, token, stopped) = (api.clone(), acceptor.clone(), token.clone(), stopped.clone());
+        let (api, acceptor, token, stop) = (api.clone(), acceptor.clone(), token.clone(), stop.clone());
         connections.spawn(async move {
             let ended = match acceptor {
-                None => converse(api, stream, token, stopped).await,
+                None => converse(api, stream, token, stop).await,
                 Some(acceptor) => match secured(&acceptor, stream).await {
-                    Ok(stream) => converse(api, stream, token, stopped).await,
+                    Ok(stream) => converse(api, stream, token, stop).await,
                     Err(error) => Err(error),
                 },
             };
@@ -189,14 +191,6 @@ async fn accept(
     }
 }
 
-/// Completes when the server is told to stop. A dropped handle does not stop the server.
-async fn told(stopped: &mut watch::Receiver<bool>) {
-    let told = stopped.wait_for(|stop| *stop).await.is_ok();
-    if !told {
-        std::future::pending().await
-    }
-}
-
 async fn secured(
     acceptor: &TlsAcceptor,
     stream: TcpStream,
@@ -209,9 +203,9 @@ async fn converse(
     api: EmbeddedApi,
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     token: Option<Token>,
-    mut stopped: watch::Receiver<bool>,
+    stop: CancellationToken,
 ) -> io::Result<()> {
-    let ends = stopped.clone();
+    let ends = stop.clone();
     let service = service_fn(move |request: Request<Incoming>| {
         let (api, token, ends) = (api.clone(), token.clone(), ends.clone());
         async move { answer(&api, token.as_ref(), request).await.map(|response| until(response, ends)) }
@@ -221,20 +215,19 @@ async fn converse(
     let mut connection = pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => return ended.map_err(io::Error::other),
-        () = told(&mut stopped) => {}
+        () = stop.cancelled() => {}
     }
     connection.as_mut().graceful_shutdown();
     connection.await.map_err(io::Error::other)
 }
 
-/// The same answer, which also ends when the server stops. Otherwise a watch would keep it open.
-fn until(response: Response<Body>, mut stopped: watch::Receiver<bool>) -> Response<Body> {
+/// The same answer, which ends when the server stops: a watch would keep it.
+fn until(response: Response<Body>, stop: CancellationToken) -> Response<Body> {
     if response.body().size_hint().exact().is_some() {
         return response;
     }
     response.map(|body| {
-        let stop = async move { told(&mut stopped).await };
-        let frames = BodyStream::new(body).take_until(Box::pin(stop));
+        let frames = BodyStream::new(body).take_until(Box::pin(stop.cancelled_owned()));
         BodyExt::boxed_unsync(StreamBody::new(frames))
     })
 }
@@ -259,37 +252,5 @@ async fn answer(
             Ok(refuse(&Failure::new(Reason::RequestEntityTooLarge, message)))
         }
         Err(error) => Err(io::Error::other(error)),
-    }
-}
-
-/// Base64 as in RFC 4648, for certificates in a kubeconfig.
-fn base64(bytes: &[u8]) -> String {
-    const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let mut text = String::new();
-    for chunk in bytes.chunks(3) {
-        let byte = |at: usize| chunk.get(at).copied().map_or(0, u32::from);
-        let group = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for place in 0..4 {
-            let letter = usize::try_from(group >> (18 - 6 * place) & 63).ok().and_then(|at| LETTERS.get(at));
-            text.push(if place > chunk.len() {
-                '='
-            } else {
-                letter.map_or('=', |letter| char::from(*letter))
-            });
-        }
-    }
-    text
-}
-
-#[cfg(test)]
-mod tests {
-    #[test]
-    fn base64_is_that_of_the_standard() {
-        // RFC 4648, section 10.
-        for (plain, encoded) in
-            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foobar", "Zm9vYmFy")]
-        {
-            assert_eq!(super::base64(plain.as_bytes()), encoded);
-        }
     }
 }

@@ -28,12 +28,20 @@ pub enum ConnectError {
 /// A client from this kubeconfig, or without one from the pod's token or the person's kubeconfig. It sends nothing yet:
 /// an API server that is away is no reason not to start.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, ConnectError> {
-    let mut config = match kubeconfig {
+    let config = match kubeconfig {
         Some(path) => named(path).await?,
         None => Config::infer().await.map_err(|error| ConnectError::Nowhere(chain(&error)))?,
     };
+    Client::try_from(as_we_ask(config)).map_err(|error| ConnectError::Client(chain(&error)))
+}
+
+fn as_we_ask(mut config: Config) -> Config {
     config.default_retry = false;
-    Client::try_from(config).map_err(|error| ConnectError::Client(chain(&error)))
+    // kube looks for the system's authorities also where the server has no TLS, and gives up where there are none.
+    if config.cluster_url.scheme_str() == Some("http") && config.root_cert.is_none() {
+        config.root_cert = Some(Vec::new());
+    }
+    config
 }
 
 async fn named(path: &Path) -> Result<Config, ConnectError> {
@@ -80,6 +88,22 @@ impl Error for ConnectError {}
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_tls_the_authorities_of_the_system_are_not_looked_for() {
+        let roots = |url: &str, own: Option<Vec<Vec<u8>>>| {
+            let mut config = Config::new(url.parse().unwrap());
+            config.root_cert = own;
+            let config = as_we_ask(config);
+            assert!(!config.default_retry);
+            config.root_cert
+        };
+        assert_eq!(roots("http://127.0.0.1:1", None), Some(Vec::new()));
+        assert_eq!(roots("https://127.0.0.1:1", None), None, "the system says whom to trust");
+        for url in ["http://127.0.0.1:1", "https://127.0.0.1:1"] {
+            assert_eq!(roots(url, Some(vec![vec![1]])), Some(vec![vec![1]]), "{url}");
+        }
+    }
 
     #[tokio::test]
     async fn a_kubeconfig_that_is_not_there_is_refused_with_its_path() {

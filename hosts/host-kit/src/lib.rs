@@ -3,7 +3,8 @@
 //! - [`config`]: settings from flags, environment and file into validated types; a typo never silently means a default.
 //! - [`log`]: structured logs, a level that changes at run time, repeated lines logged once with a count.
 //! - [`metrics`]: OpenMetrics with closed label sets, build information and the process itself.
-//! - [`health`]: `/livez` and `/readyz` with a reason for each failed check.
+//! - [`health`]: `/livez` and `/readyz` with a reason per check.
+//! - [`http_client`]: questions over HTTP with limits, to what is no API server.
 //! - [`server`]: HTTP with limits, TLS, client certificates, reload of certificates and a graceful end.
 //! - [`shutdown`]: one signal for all tasks, a deadline, and a second signal that ends the program at once.
 //! - [`leader`]: election by Lease, which compares no clocks of two machines.
@@ -20,6 +21,7 @@ pub mod config;
 pub mod connect;
 pub mod events;
 pub mod health;
+pub mod http_client;
 pub mod leader;
 pub mod log;
 pub mod metrics;

@@ -21,6 +21,7 @@ use crate::stats::Stats;
 use crate::writes::{Outcome, Trouble, Writers};
 use host_kit::clock::{HostClock, Mono};
 use host_kit::health::Heartbeat;
+use host_kit::http_client::TrustError;
 use host_kit::leader::{Leadership, Term};
 use host_kit::shutdown::Stop;
 use kube::Client;
@@ -90,8 +91,11 @@ pub(crate) struct Lead {
 }
 
 impl Lead {
-    /// Creates the loop; it does nothing before [`Lead::run`].
-    pub(crate) fn new(parts: Parts, reconciler: Reconciler) -> Self {
+    /// Nothing has been done yet.
+    ///
+    /// # Errors
+    /// When what reads the power of the nodes cannot be made.
+    pub(crate) fn new(parts: Parts, reconciler: Reconciler) -> Result<Self, TrustError> {
         let settings = &parts.settings;
         let leads = (&parts.leadership, &parts.clock);
         let (writers, outcomes) =
@@ -99,11 +103,11 @@ impl Lead {
         let (granters, granted) =
             Writers::new(&parts.client, leads, settings.write_timeout, settings.writers);
         let poller = match &settings.power {
-            PowerSource::Http(endpoint, every) => Some(Poller::new(endpoint.clone(), *every)),
+            PowerSource::Http(endpoint, every) => Some(Poller::new(endpoint.clone(), *every)?),
             PowerSource::Static | PowerSource::Agent => None,
         };
         let now = parts.clock.mono();
-        Self {
+        Ok(Self {
             reconciler,
             writers,
             outcomes,
@@ -121,7 +125,7 @@ impl Lead {
             generation: 0,
             waiting: parts.watches.clone(),
             parts,
-        }
+        })
     }
 
     /// Runs until asked to stop. Jobs in progress then end by themselves.

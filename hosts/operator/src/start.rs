@@ -154,7 +154,8 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let reconciler =
         Reconciler::new(settings.clone(), stats.clone(), recorder).map_err(StartError::Settings)?;
     let parts = Parts { client, clock, watches, leadership, identity, settings, stats, heartbeat, planned };
-    tasks.spawn("plan", Lead::new(parts, reconciler).run(stop));
+    let lead = Lead::new(parts, reconciler).map_err(|error| StartError::Settings(error.to_string()))?;
+    tasks.spawn("plan", lead.run(stop));
     Ok(Started { metrics: address })
 }
 

@@ -24,6 +24,7 @@ use host_kit::ops::Ops;
 use host_kit::server::Routes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
+use percent_encoding::percent_decode_str;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -57,7 +58,8 @@ impl Path {
             "faults" => Self::Faults,
             _ => return None,
         };
-        Some((path, decoded(node)))
+        // An escape that means nothing stays as it is.
+        Some((path, percent_decode_str(node).decode_utf8_lossy().into_owned()))
     }
 
     const fn verbs(self) -> &'static str {
@@ -180,25 +182,6 @@ impl Routes for Port {
             )
         })
     }
-}
-
-/// A path segment with its escapes resolved; an invalid escape is left unchanged.
-fn decoded(part: &str) -> String {
-    let bytes = part.as_bytes();
-    let hex = |at: usize| bytes.get(at).and_then(|byte| char::from(*byte).to_digit(16));
-    let mut out = Vec::with_capacity(bytes.len());
-    let mut at = 0;
-    while let Some(byte) = bytes.get(at) {
-        let escaped = (*byte == b'%').then(|| Some((hex(at + 1)?, hex(at + 2)?))).flatten();
-        if let Some((high, low)) = escaped {
-            out.push(u8::try_from(high * 16 + low).unwrap_or(*byte));
-            at += 3;
-        } else {
-            out.push(*byte);
-            at += 1;
-        }
-    }
-    String::from_utf8_lossy(&out).into_owned()
 }
 
 fn told(status: StatusCode, why: &str) -> Answer {

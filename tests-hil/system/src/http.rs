@@ -1,22 +1,32 @@
 //! Questions to the programs' own ports.
 
 use crate::SystemError;
-use kube::{Client, Config};
+use bytes::Bytes;
+use host_kit::http_client::{ClientLimits, HttpClient, Trust};
+use http::Request;
 use serde_json::Value;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A program that hangs must not hang its suite; an answer about thousands of pods has some MiB.
+const LIMITS: ClientLimits =
+    ClientLimits { timeout: Duration::from_secs(60), bytes_max: 256 * 1024 * 1024, idle_max: 64 };
 
 /// A port that speaks plain HTTP.
 #[derive(Clone)]
-pub struct Http(Client);
+pub struct Http {
+    client: Arc<HttpClient>,
+    address: SocketAddr,
+}
 
 /// The port there.
 ///
 /// # Errors
-/// Never, as an address makes a URL.
+/// When the library makes no client.
 pub fn at(address: SocketAddr) -> Result<Http, SystemError> {
-    let mut config = Config::new(format!("http://{address}").parse()?);
-    config.default_retry = false;
-    Ok(Http(Client::try_from(config)?))
+    let client = Arc::new(HttpClient::new("joulie-system", LIMITS, Trust::Nobody)?);
+    Ok(Http { client, address })
 }
 
 impl Http {
@@ -25,7 +35,8 @@ impl Http {
     /// # Errors
     /// When nobody answers, or with no JSON.
     pub async fn get(&self, path: &str) -> Result<Value, SystemError> {
-        Ok(self.0.request(http::Request::get(path).body(Vec::new())?).await?)
+        let request = Request::get(self.url(path)).body(Bytes::new())?;
+        Ok(serde_json::from_slice(&self.client.ask(request).await?)?)
     }
 
     /// What a path answers to a body of JSON.
@@ -33,13 +44,17 @@ impl Http {
     /// # Errors
     /// When nobody answers, without success, or with no JSON.
     pub async fn post(&self, path: &str, body: Vec<u8>) -> Result<Value, SystemError> {
-        let request = http::Request::post(path).header("content-type", "application/json").body(body)?;
-        Ok(self.0.request(request).await?)
+        let request = Request::post(self.url(path)).header("content-type", "application/json");
+        Ok(serde_json::from_slice(&self.client.ask(request.body(Bytes::from(body))?).await?)?)
     }
 
     /// Whether a path answers with success.
     pub async fn answers(&self, path: &str) -> bool {
-        let Ok(request) = http::Request::get(path).body(Vec::new()) else { return false };
-        self.0.request_text(request).await.is_ok()
+        let Ok(request) = Request::get(self.url(path)).body(Bytes::new()) else { return false };
+        self.client.ask(request).await.is_ok()
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
     }
 }

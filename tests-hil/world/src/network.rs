@@ -7,11 +7,11 @@
 use crate::draw::Draw;
 use crate::scene::Scene;
 use crate::story::Weight;
-use agent::Carrier;
 use bytes::Bytes;
 use embedded_api::EmbeddedApi;
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
+use host_kit::http_client::Carrier;
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, BodyStream, Full, StreamBody};

@@ -3,20 +3,16 @@
 
 use super::wire::{Action, BYTES_MOST, Became, Telemetry};
 use bytes::Bytes;
-use futures::future::BoxFuture;
 use host_kit::config::{Url, UrlTemplate};
-use host_kit::connect::chain;
-use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use host_kit::http_client::{Carrier, ClientLimits, HttpClient, NoAnswer, Trust, TrustError};
+use http::{Method, Request, StatusCode, header};
 use power_hal::ErrorKind;
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
+
+/// What the agent calls itself.
+const PROGRAM: &str = "joulie-agent";
 
 /// Why a request brought nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,37 +34,29 @@ pub(super) enum Standing {
     Suspect,
 }
 
-/// What carries a request to a node and brings the whole answer back, in the place of sockets: for a test whose nodes
-/// are in the same process, and whose time is not the machine's.
-pub trait Carrier: Send + Sync + 'static {
-    /// Sends it; an error is an answer that never came.
-    fn carry(&self, request: Request<Bytes>) -> BoxFuture<'static, io::Result<Response<Bytes>>>;
-}
-
-/// How requests go.
-enum Way {
-    Sockets(Client<HttpsConnector<HttpConnector>, Full<Bytes>>),
-    Carried(Arc<dyn Carrier>),
-}
-
 /// A client of the nodes' endpoints.
 pub(super) struct Http {
-    way: Way,
+    client: HttpClient,
     places: Semaphore,
     suspects: Semaphore,
-    timeout: Duration,
 }
 
 impl Http {
+    /// # Errors
+    /// When there is nobody to trust.
     pub(super) fn new(
         concurrency: usize,
         timeout: Duration,
-        tls: rustls::ClientConfig,
+        trust: Trust<'_>,
         carrier: Option<Arc<dyn Carrier>>,
-    ) -> Self {
-        let way = carrier.map_or_else(|| Way::Sockets(sockets(concurrency, timeout, tls)), Way::Carried);
+    ) -> Result<Self, TrustError> {
+        let limits = ClientLimits { timeout, bytes_max: BYTES_MOST, idle_max: concurrency.min(64) };
+        let client = match carrier {
+            None => HttpClient::new(PROGRAM, limits, trust)?,
+            Some(carrier) => HttpClient::carried(PROGRAM, limits, carrier),
+        };
         let (places, suspects) = (Semaphore::new(concurrency), Semaphore::new(concurrency.div_ceil(4)));
-        Self { way, places, suspects, timeout }
+        Ok(Self { client, places, suspects })
     }
 
     /// The telemetry of a node.
@@ -111,7 +99,6 @@ impl Http {
             .method(method)
             .uri(url.as_str())
             .header(header::CONTENT_TYPE, "application/json")
-            .header(header::USER_AGENT, "joulie-agent")
             .body(body)
             .map_err(|error| Trouble::new(ErrorKind::BadData, format!("{url}: {error}")))?;
         // The semaphores are never closed.
@@ -119,64 +106,18 @@ impl Http {
             Standing::Sound => self.places.acquire().await,
             Standing::Suspect => self.suspects.acquire().await,
         };
-        match tokio::time::timeout(self.timeout, self.exchange(request)).await {
-            Ok(Ok(body)) => Ok(body),
-            Ok(Err(trouble)) => Err(Trouble { text: format!("{url}: {}", trouble.text), ..trouble }),
-            Err(_) => {
-                let seconds = self.timeout.as_secs();
-                Err(Trouble::new(ErrorKind::Timeout, format!("{url}: no answer in {seconds}s")))
-            }
-        }
-    }
-
-    async fn exchange(&self, request: Request<Bytes>) -> Result<Bytes, Trouble> {
-        match &self.way {
-            Way::Sockets(client) => {
-                let failed =
-                    |error: hyper_util::client::legacy::Error| Trouble::new(ErrorKind::Io, chain(&error));
-                let response = client.request(request.map(Full::from)).await.map_err(failed)?;
-                sound(response.status())?;
-                let body = Limited::new(response.into_body(), BYTES_MOST).collect().await;
-                let bad = |error| Trouble::new(ErrorKind::BadData, format!("its answer: {error}"));
-                Ok(body.map_err(bad)?.to_bytes())
-            }
-            Way::Carried(carrier) => {
-                let response = carrier.carry(request).await;
-                let response = response.map_err(|error| Trouble::new(ErrorKind::Io, error.to_string()))?;
-                sound(response.status())?;
-                Ok(response.into_body())
-            }
-        }
+        let answer = self.client.ask(request).await;
+        answer.map_err(|why| Trouble::new(kind(&why), format!("{url}: {why}")))
     }
 }
 
-fn sound(status: StatusCode) -> Result<(), Trouble> {
-    if status.is_success() {
-        return Ok(());
+fn kind(why: &NoAnswer) -> ErrorKind {
+    match why {
+        NoAnswer::Late(_) => ErrorKind::Timeout,
+        NoAnswer::Refused(StatusCode::NOT_FOUND) => ErrorKind::Gone,
+        NoAnswer::Refused(_) | NoAnswer::Failed(_) => ErrorKind::Io,
+        NoAnswer::Unreadable(_) => ErrorKind::BadData,
     }
-    let kind = if status == StatusCode::NOT_FOUND { ErrorKind::Gone } else { ErrorKind::Io };
-    Err(Trouble::new(kind, format!("it answers {status}")))
-}
-
-fn sockets(
-    concurrency: usize,
-    timeout: Duration,
-    tls: rustls::ClientConfig,
-) -> Client<HttpsConnector<HttpConnector>, Full<Bytes>> {
-    let mut connector = HttpConnector::new();
-    connector.set_connect_timeout(Some(timeout));
-    connector.set_nodelay(true);
-    connector.enforce_http(false);
-    let connector = HttpsConnectorBuilder::new()
-        .with_tls_config(tls)
-        .https_or_http()
-        .enable_http1()
-        .wrap_connector(connector);
-    Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(Duration::from_secs(60))
-        .pool_max_idle_per_host(concurrency.min(64))
-        .build(connector)
 }
 
 fn url(template: &UrlTemplate, node: &str) -> Result<Url, Trouble> {

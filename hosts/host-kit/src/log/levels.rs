@@ -62,6 +62,7 @@ impl fmt::Display for Levels {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tracing::Level;
 
     #[test]
     fn a_level_for_all_and_levels_for_parts_are_read() {
@@ -72,6 +73,24 @@ mod tests {
         ] {
             assert_eq!(text.parse::<Levels>().map(|levels| levels.to_string()).as_deref(), Ok(shown));
         }
+    }
+
+    #[test]
+    fn a_part_has_its_own_level_and_all_others_the_level_for_all() {
+        let targets = "kube=off,info,host_kit::server=trace".parse::<Levels>().unwrap().targets();
+        for (part, level, is_shown) in [
+            ("kube", Level::ERROR, false),
+            ("kube_client::client", Level::ERROR, false),
+            ("agent", Level::INFO, true),
+            ("agent", Level::DEBUG, false),
+            ("host_kit", Level::DEBUG, false),
+            ("host_kit::server", Level::TRACE, true),
+            ("host_kit::server::tls", Level::TRACE, true),
+        ] {
+            assert_eq!(targets.would_enable(part, &level), is_shown, "{part} {level}");
+        }
+        let silent = "off".parse::<Levels>().unwrap().targets();
+        assert!(!silent.would_enable("agent", &Level::ERROR));
     }
 
     #[test]

@@ -8,6 +8,8 @@ mod fake;
 #[cfg(test)]
 mod files;
 #[cfg(test)]
+mod http_client;
+#[cfg(test)]
 mod leader;
 #[cfg(test)]
 mod lines;

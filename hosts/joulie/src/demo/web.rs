@@ -1,50 +1,53 @@
 //! Requests over HTTP to parts of this demo. One that fails is told; nothing is tried again here.
 
 use super::state::clean;
+use bytes::Bytes;
+use host_kit::http_client::{ClientLimits, HttpClient, Trust};
 use http::Request;
-use kube::{Client, Config};
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-/// kube-scheduler's own default for extenders, and long for anything on this machine.
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// kube-scheduler's own default for extenders, which is long for anything on this machine. What the extender says of a
+/// cluster of thousands of nodes is some hundred KiB.
+const LIMITS: ClientLimits =
+    ClientLimits { timeout: Duration::from_secs(5), bytes_max: 16 * 1024 * 1024, idle_max: 8 };
 
 /// A server.
 #[derive(Clone)]
 pub(crate) struct Web {
-    client: Client,
+    client: Arc<HttpClient>,
     name: &'static str,
+    address: SocketAddr,
 }
 
 impl Web {
     /// The one that listens there.
     pub(crate) fn at(name: &'static str, address: SocketAddr) -> Result<Self, String> {
-        let wrong = |why: String| format!("the {name} at {address}: {why}");
-        let url = format!("http://{address}/").parse().map_err(|error| wrong(format!("{error}")))?;
-        let mut config = Config::new(url);
-        config.default_retry = false;
-        let client = Client::try_from(config).map_err(|error| wrong(error.to_string()))?;
-        Ok(Self { client, name })
+        let client = HttpClient::new("joulie-demo", LIMITS, Trust::Nobody);
+        let client = client.map_err(|error| format!("the {name} at {address}: {error}"))?;
+        Ok(Self { client: Arc::new(client), name, address })
     }
 
     /// What it says there.
     pub(crate) async fn get(&self, path: &str) -> Result<String, String> {
-        self.ask(path, Request::get(path).body(Vec::new())).await
+        self.ask(path, Request::get(self.url(path)).body(Bytes::new())).await
     }
 
     /// What it answers to this JSON.
     pub(crate) async fn post(&self, path: &str, body: &serde_json::Value) -> Result<String, String> {
-        let request = Request::post(path).header("content-type", "application/json");
-        self.ask(path, request.body(body.to_string().into_bytes())).await
+        let request = Request::post(self.url(path)).header("content-type", "application/json");
+        self.ask(path, request.body(Bytes::from(body.to_string()))).await
     }
 
-    async fn ask(&self, path: &str, request: http::Result<Request<Vec<u8>>>) -> Result<String, String> {
-        let name = self.name;
-        let request = request.map_err(|error| format!("{path} of the {name}: {error}"))?;
-        match tokio::time::timeout(TIMEOUT, self.client.request_text(request)).await {
-            Ok(Ok(text)) => Ok(text),
-            Ok(Err(error)) => Err(clean(&format!("{path} of the {name} failed: {error}"))),
-            Err(_) => Err(format!("{path} of the {name} has not answered for {} s", TIMEOUT.as_secs())),
-        }
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    async fn ask(&self, path: &str, request: http::Result<Request<Bytes>>) -> Result<String, String> {
+        let failed = |why: String| clean(&format!("{path} of the {} failed: {why}", self.name));
+        let request = request.map_err(|error| failed(error.to_string()))?;
+        let answer = self.client.ask(request).await.map_err(|why| failed(why.to_string()))?;
+        String::from_utf8(answer.to_vec()).map_err(|error| failed(error.to_string()))
     }
 }

@@ -3,12 +3,9 @@
 
 use bytes::Bytes;
 use futures::StreamExt;
-use host_kit::config::{Url, UrlTemplate};
-use http::{Request, header};
-use http_body_util::{BodyExt, Empty, Limited};
-use hyper_util::client::legacy::Client;
-use hyper_util::client::legacy::connect::HttpConnector;
-use hyper_util::rt::TokioExecutor;
+use host_kit::config::UrlTemplate;
+use host_kit::http_client::{ClientLimits, HttpClient, Trust, TrustError};
+use http::Request;
 use planner::power::NoMeasurement;
 use power_units::{Role, Watts};
 use serde_json::Value;
@@ -17,12 +14,11 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-/// One answer is waited for this long, as by the first implementation.
-const ANSWER_TIME: Duration = Duration::from_secs(5);
-/// The largest answer that is read: the simulator's is some 2 KiB.
-const BYTES_MAX: usize = 64 * 1024;
 /// Nodes that are asked at once.
 const AT_ONCE: usize = 128;
+/// One answer is waited for as long as by the first implementation, and the simulator's has some 2 KiB.
+const LIMITS: ClientLimits =
+    ClientLimits { timeout: Duration::from_secs(5), bytes_max: 64 * 1024, idle_max: AT_ONCE };
 /// Answers that wait to be taken in.
 const QUEUE: usize = 1024;
 
@@ -45,11 +41,15 @@ pub(crate) struct Poller {
 
 impl Poller {
     /// Asks this endpoint so often.
-    pub(crate) fn new(endpoint: Option<UrlTemplate>, every: Duration) -> Self {
+    ///
+    /// # Errors
+    /// When the library makes no client.
+    pub(crate) fn new(endpoint: Option<UrlTemplate>, every: Duration) -> Result<Self, TrustError> {
+        let client = HttpClient::new("joulie-operator", LIMITS, Trust::Nobody)?;
         let (nodes, follow) = watch::channel(Vec::new());
         let (queue, reads) = mpsc::channel(QUEUE);
-        let task = tokio::spawn(ask_all(endpoint, every, follow, queue));
-        Self { nodes, reads, task }
+        let task = tokio::spawn(ask_all((client, endpoint), every, follow, queue));
+        Ok(Self { nodes, reads, task })
     }
 
     /// Whom to ask from now on.
@@ -73,17 +73,12 @@ impl Drop for Poller {
     }
 }
 
-type Http = Client<HttpConnector, Empty<Bytes>>;
-
 async fn ask_all(
-    endpoint: Option<UrlTemplate>,
+    (client, endpoint): (HttpClient, Option<UrlTemplate>),
     every: Duration,
     mut nodes: watch::Receiver<Vec<Arc<str>>>,
     queue: mpsc::Sender<Read>,
 ) {
-    let mut connector = HttpConnector::new();
-    connector.set_connect_timeout(Some(ANSWER_TIME));
-    let client: Http = Client::builder(TokioExecutor::new()).build(connector);
     let mut round = tokio::time::interval(every);
     round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -106,22 +101,16 @@ async fn ask_all(
     }
 }
 
-async fn ask(client: &Http, endpoint: Option<&UrlTemplate>, node: &str) -> Result<Watts, NoMeasurement> {
-    let url = endpoint
-        .ok_or(NoMeasurement::HttpNoEndpoint)?
-        .for_node(node)
-        .map_err(|_| NoMeasurement::HttpError)?;
-    match tokio::time::timeout(ANSWER_TIME, exchange(client, &url)).await {
-        Ok(Some(body)) => draw(&body).ok_or(NoMeasurement::HttpError),
-        Ok(None) | Err(_) => Err(NoMeasurement::HttpError),
-    }
-}
-
-async fn exchange(client: &Http, url: &Url) -> Option<Bytes> {
-    let request =
-        Request::get(url.as_str()).header(header::USER_AGENT, "joulie-operator").body(Empty::new()).ok()?;
-    let response = client.request(request).await.ok().filter(|response| response.status().is_success())?;
-    Some(Limited::new(response.into_body(), BYTES_MAX).collect().await.ok()?.to_bytes())
+async fn ask(
+    client: &HttpClient,
+    endpoint: Option<&UrlTemplate>,
+    node: &str,
+) -> Result<Watts, NoMeasurement> {
+    let endpoint = endpoint.ok_or(NoMeasurement::HttpNoEndpoint)?;
+    let url = endpoint.for_node(node).map_err(|_| NoMeasurement::HttpError)?;
+    let question = Request::get(url.as_str()).body(Bytes::new()).map_err(|_| NoMeasurement::HttpError)?;
+    let body = client.ask(question).await.map_err(|_| NoMeasurement::HttpError)?;
+    draw(&body).ok_or(NoMeasurement::HttpError)
 }
 
 /// The draw in an answer: the node's where it says it, else that of its processors and, where it has some, its GPUs.

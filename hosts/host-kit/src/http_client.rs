@@ -1,0 +1,240 @@
+//! Questions over HTTP to what is no API server: each brings one whole answer within a time and a size, or says why there is
+//! none.
+//!
+//! A redirect is not followed, and an answer without success is none. A certificate is always checked, with its name; there
+//! is no setting that turns that off.
+
+use crate::config::parse::show_duration;
+use crate::connect::chain;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use http::{HeaderValue, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Body;
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::{TokioExecutor, TokioTimer};
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls::{ClientConfig, RootCertStore};
+use std::error::Error;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A connection that nobody uses is closed after this time.
+const IDLE: Duration = Duration::from_secs(60);
+
+/// What bounds each question.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClientLimits {
+    /// From the question to the last byte of its answer.
+    pub timeout: Duration,
+    /// The largest answer that is read.
+    pub bytes_max: usize,
+    /// Connections to one server that are kept for later questions.
+    pub idle_max: usize,
+}
+
+/// Whose signature under a server's certificate counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Trust<'a> {
+    /// Nobody's: for servers without TLS. The authorities of the system are not looked for.
+    Nobody,
+    /// Those that the system trusts.
+    System,
+    /// Those in this file (PEM).
+    File(&'a Path),
+}
+
+/// Why there is nobody to trust.
+#[derive(Debug)]
+pub enum TrustError {
+    /// The file of the authorities.
+    File {
+        /// Which.
+        file: PathBuf,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// The system has no authorities.
+    System(String),
+    /// The library refuses.
+    Library(rustls::Error),
+}
+
+/// Why a question brought nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoAnswer {
+    /// Nothing, or not all of it, came in this time.
+    Late(Duration),
+    /// An answer without success.
+    Refused(StatusCode),
+    /// Nobody was reached, or the line broke before the answer began.
+    Failed(String),
+    /// The answer began and could not be read: too large, or broken off.
+    Unreadable(String),
+}
+
+/// What carries a question to its server and brings the whole answer back, in the place of sockets: for a test whose servers
+/// are in the same process, and whose time is not the machine's.
+pub trait Carrier: Send + Sync + 'static {
+    /// Sends it; an error is an answer that never came.
+    fn carry(&self, request: Request<Bytes>) -> BoxFuture<'static, io::Result<Response<Bytes>>>;
+}
+
+enum Way {
+    Sockets(Client<HttpsConnector<HttpConnector>, Full<Bytes>>),
+    Carried(Arc<dyn Carrier>),
+}
+
+/// Asks. It keeps its connections; all questions of a program to servers of one kind go through one client.
+pub struct HttpClient {
+    way: Way,
+    limits: ClientLimits,
+    program: HeaderValue,
+}
+
+impl HttpClient {
+    /// A client over sockets; `program` is what it calls itself (`User-Agent`).
+    ///
+    /// # Errors
+    /// When there is nobody to trust.
+    pub fn new(program: &'static str, limits: ClientLimits, trust: Trust<'_>) -> Result<Self, TrustError> {
+        let way = Way::Sockets(sockets(limits, tls(trust)?));
+        Ok(Self { way, limits, program: HeaderValue::from_static(program) })
+    }
+
+    /// A client without sockets.
+    pub fn carried(program: &'static str, limits: ClientLimits, carrier: Arc<dyn Carrier>) -> Self {
+        Self { way: Way::Carried(carrier), limits, program: HeaderValue::from_static(program) }
+    }
+
+    /// The body of the answer to a question with a whole URL. Headers of the question go along.
+    ///
+    /// # Errors
+    /// When there is no answer with success, or it is too large or too late.
+    pub async fn ask(&self, mut request: Request<Bytes>) -> Result<Bytes, NoAnswer> {
+        request.headers_mut().entry(header::USER_AGENT).or_insert_with(|| self.program.clone());
+        let ClientLimits { timeout, bytes_max, .. } = self.limits;
+        let exchange = async {
+            match &self.way {
+                Way::Sockets(client) => {
+                    let response = client.request(request.map(Full::from)).await;
+                    take(response.map_err(|error| NoAnswer::Failed(chain(&error)))?, bytes_max).await
+                }
+                Way::Carried(carrier) => {
+                    let response = carrier.carry(request).await;
+                    let response = response.map_err(|error| NoAnswer::Failed(error.to_string()))?;
+                    take(response.map(Full::from), bytes_max).await
+                }
+            }
+        };
+        tokio::time::timeout(timeout, exchange).await.unwrap_or(Err(NoAnswer::Late(timeout)))
+    }
+}
+
+async fn take<B>(response: Response<B>, bytes_max: usize) -> Result<Bytes, NoAnswer>
+where
+    B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
+{
+    if !response.status().is_success() {
+        return Err(NoAnswer::Refused(response.status()));
+    }
+    let body = Limited::new(response.into_body(), bytes_max).collect().await;
+    Ok(body.map_err(|error| NoAnswer::Unreadable(chain(&*error)))?.to_bytes())
+}
+
+fn sockets(limits: ClientLimits, tls: ClientConfig) -> Client<HttpsConnector<HttpConnector>, Full<Bytes>> {
+    let mut connector = HttpConnector::new();
+    connector.set_connect_timeout(Some(limits.timeout));
+    connector.set_nodelay(true);
+    connector.enforce_http(false);
+    let connector = HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(connector);
+    Client::builder(TokioExecutor::new())
+        .pool_timer(TokioTimer::new())
+        .pool_idle_timeout(IDLE)
+        .pool_max_idle_per_host(limits.idle_max)
+        .build(connector)
+}
+
+fn tls(trust: Trust<'_>) -> Result<ClientConfig, TrustError> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.map_err(TrustError::Library)?;
+    let builder = match trust {
+        Trust::Nobody => builder.with_root_certificates(RootCertStore::empty()),
+        Trust::System => {
+            builder.with_native_roots().map_err(|error| TrustError::System(error.to_string()))?
+        }
+        Trust::File(file) => builder.with_root_certificates(authorities(file)?),
+    };
+    Ok(builder.with_no_client_auth())
+}
+
+fn authorities(file: &Path) -> Result<RootCertStore, TrustError> {
+    let wrong = |why: String| TrustError::File { file: file.to_owned(), why };
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| wrong(error.to_string()))? {
+        let certificate = certificate.map_err(|error| wrong(error.to_string()))?;
+        roots.add(certificate).map_err(|error| wrong(error.to_string()))?;
+    }
+    if roots.is_empty() {
+        return Err(wrong("there is no certificate in it".to_owned()));
+    }
+    Ok(roots)
+}
+
+impl fmt::Display for TrustError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File { file, why } => write!(f, "{}: {why}", file.display()),
+            Self::System(why) => write!(f, "this system knows no certificate authorities ({why})"),
+            Self::Library(error) => write!(f, "TLS: {error}"),
+        }
+    }
+}
+
+impl Error for TrustError {}
+
+impl fmt::Display for NoAnswer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Late(time) => write!(f, "no answer in {}", show_duration(*time)),
+            Self::Refused(status) => write!(f, "it answers {status}"),
+            Self::Failed(why) => f.write_str(why),
+            Self::Unreadable(why) => write!(f, "its answer: {why}"),
+        }
+    }
+}
+
+impl Error for NoAnswer {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_authorities_is_refused_with_its_name() {
+        let folder = std::env::temp_dir().join(format!("host-kit-trust-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("ca.pem");
+        let said = || tls(Trust::File(&file)).map(drop).unwrap_err().to_string();
+        assert!(said().contains("ca.pem: "), "there is none");
+        for text in
+            ["", "not a certificate", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"]
+        {
+            std::fs::write(&file, text).unwrap();
+            assert!(said().contains("ca.pem: "), "{text:?}: {}", said());
+        }
+        assert!(tls(Trust::Nobody).is_ok());
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}
