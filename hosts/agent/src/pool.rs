@@ -22,7 +22,7 @@ use crate::machine::{Control, View};
 use crate::settings::{
     AgentTarget, ControlPreference, DvfsLaw, Floors, NodeRouting, OnExit, Settings, Shards,
 };
-use host_kit::clock::HostClock;
+use host_kit::clock::{HostClock, micros};
 use host_kit::config::Wrong;
 use host_kit::health::Heartbeat;
 use host_kit::shutdown::Stop;
@@ -282,7 +282,7 @@ fn view_is_free(view: &View) -> bool {
 
 /// The laws of node-kit with its tuning; what is different is how the devices are reached.
 fn laws(settings: &Settings, routing: &NodeRouting) -> Result<EngineLaws, node_kit::ConfigError> {
-    let period = host::micros(settings.period);
+    let period = micros(settings.period);
     let config = Config::standard(HardwareSources::machine(), PathBuf::new(), NodeAccess::Look, period)?;
     let preference = match routing.preference {
         ControlPreference::LimitFirst => Order::LimitFirst,

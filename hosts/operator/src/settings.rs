@@ -5,6 +5,7 @@ mod table;
 pub use table::TABLE;
 
 use crate::site::Selectors;
+use host_kit::clock::micros;
 use host_kit::config::{ConfigSetting, Listen, Refusals, UrlTemplate, Values};
 use host_kit::leader::Candidate;
 use host_kit::program;
@@ -18,7 +19,7 @@ use planner::plan::{self, DrainingLabel};
 use planner::policy::{FamilyFloor, PlacementPolicy, PolicyType, QueueAware, RuleSwap, StaticPartition};
 use planner::profile::PerProfile;
 use planner::twin::TwinLaw;
-use power_units::{Micros, Percent, Ratio, Role, Watts};
+use power_units::{Percent, Ratio, Role, Watts};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -133,11 +134,6 @@ impl Settings {
             election,
         })
     }
-}
-
-/// A duration as the planner counts it.
-pub(crate) fn micros(duration: Duration) -> Micros {
-    Micros::new(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
 }
 
 fn selectors(values: &Values) -> Result<Selectors, Refusals> {
