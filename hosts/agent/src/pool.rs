@@ -93,15 +93,27 @@ impl std::fmt::Display for PoolError {
     }
 }
 
+/// Which nodes a pool has, and how it reaches them.
+pub(crate) struct PoolNodes<'a> {
+    pub(crate) routing: &'a NodeRouting,
+    pub(crate) shards: Shards,
+    /// How many are asked at once.
+    pub(crate) concurrency: usize,
+    /// What takes the place of sockets.
+    pub(crate) carrier: Option<Arc<dyn Carrier>>,
+}
+
 impl Pool {
     /// A pool of the nodes of these parts.
     pub(crate) fn new(
         settings: &Settings,
-        (routing, shards, concurrency): (&NodeRouting, Shards, usize),
-        (shared, catalog, carrier): (Arc<Shared>, Catalog, Option<Arc<dyn Carrier>>),
+        nodes: PoolNodes<'_>,
+        shared: Arc<Shared>,
+        catalog: Catalog,
         confirmed: Confirmed,
         clock: Arc<dyn HostClock>,
     ) -> Result<Self, PoolError> {
+        let PoolNodes { routing, shards, concurrency, carrier } = nodes;
         let mut has_tls = false;
         for template in [&routing.source, &routing.cpu, &routing.gpu].into_iter().flatten() {
             let url = template.for_node("node").map_err(PoolError::Endpoint)?;

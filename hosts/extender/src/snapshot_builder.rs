@@ -67,7 +67,8 @@ const PODS_AT_ONCE: usize = 256;
 impl SnapshotBuilder {
     pub(crate) fn new(
         watched: Watched,
-        (shown, expected): (Shown, Expected),
+        shown: Shown,
+        expected: Expected,
         settings: &Settings,
         metrics: Metrics,
         clock: Arc<dyn HostClock>,

@@ -94,7 +94,7 @@ pub fn uninstall(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
             Err(error) => return end(REFUSED, &error.to_string()),
         };
         let clock = SystemClock::new();
-        match release_all(&client, &namespace, within, (&clock, &mut tell)).await {
+        match release_all(&client, &namespace, within, &clock, &mut tell).await {
             Ok(()) => end(RELEASED, "every node is released"),
             Err(left) => end(LEFT, &left),
         }
@@ -109,7 +109,8 @@ pub async fn release_all(
     client: &Client,
     namespace: &str,
     within: Duration,
-    (clock, tell): (&dyn HostClock, Tell<'_>),
+    clock: &dyn HostClock,
+    tell: Tell<'_>,
 ) -> Result<(), String> {
     let until = clock.mono().plus(within);
     let mut progress = Progress::default();

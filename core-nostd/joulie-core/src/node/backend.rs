@@ -340,7 +340,7 @@ impl Package {
     }
 
     /// Says what it may have of the node's grant, and what of it now.
-    pub(in crate::node) fn grant(&mut self, (share, most): (Option<Watts>, Option<Watts>)) {
+    pub(in crate::node) fn grant(&mut self, share: Option<Watts>, most: Option<Watts>) {
         self.share = share.unwrap_or(Watts::ZERO);
         self.facts.most = most;
     }
@@ -358,7 +358,7 @@ impl Package {
     fn wish_for(&mut self, desired: DesiredCap, floor: Floor) {
         let PackageFacts { range, ref limit, most, .. } = self.facts;
         let wish = Wish::of(desired.under(most, self.limiter.found(limit.seen)));
-        self.wish = wish.on((range, most), floor);
+        self.wish = wish.on(range, most, floor);
     }
 }
 

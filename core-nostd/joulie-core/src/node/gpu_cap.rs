@@ -185,7 +185,7 @@ impl CappedGpu {
     }
 
     /// Says what it may have of the node's grant, and what of it now.
-    pub(in crate::node) fn grant(&mut self, (share, most): (Option<Watts>, Option<Watts>)) {
+    pub(in crate::node) fn grant(&mut self, share: Option<Watts>, most: Option<Watts>) {
         self.share = share.unwrap_or(Watts::ZERO);
         self.facts.most = most;
     }

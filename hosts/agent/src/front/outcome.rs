@@ -129,7 +129,7 @@ impl Outcomes {
                 whys.push((kind, why));
                 continue;
             }
-            whys.push((kind, earned(part, said.as_ref(), proof, (now, terms.patience))));
+            whys.push((kind, earned(part, said.as_ref(), proof, now, terms.patience)));
         }
         // What is drawn within it is the only read-back of a closed loop.
         if whys.contains(&(Kind::Cpu, Why::Enforced))
@@ -147,7 +147,7 @@ impl Outcomes {
 }
 
 /// What was earned on one kind of device.
-fn earned(part: &Part, said: Option<&Said>, proof: &mut Proof, (now, patience): (Mono, Duration)) -> Why {
+fn earned(part: &Part, said: Option<&Said>, proof: &mut Proof, now: Mono, patience: Duration) -> Why {
     let measured = |proof: &mut Proof, cap: Watts| match proof.look(cap, part.drawn, now, patience) {
         Measured::Within => None,
         Measured::Waiting => Some(Why::Pending),

@@ -47,6 +47,14 @@ const OTHERS: &str = "*";
 /// So many nodes are named that hold what is too much.
 const NAMED: usize = 3;
 
+/// How what the groups have is divided.
+pub(super) struct Division<'a> {
+    pub(super) shares: &'a [GroupShare],
+    pub(super) states: &'a [GroupState],
+    pub(super) stakes: &'a [Stake<'a>],
+    pub(super) rows: &'a [Row],
+}
+
 impl Groups {
     /// The site, and each rack of these claimants that has a limit.
     pub(super) fn of(limits: &BudgetLimits, stakes: &[Stake<'_>]) -> Result<Self, String> {
@@ -104,15 +112,16 @@ impl Groups {
     /// How the groups stand; what is exceeded for less than `grace` is not told yet.
     pub(super) fn standings(
         &self,
-        (shares, standings): (&[GroupShare], &[GroupState]),
-        (stakes, rows): (&[Stake<'_>], &[Row]),
+        division: &Division<'_>,
         memory: &mut BudgetMemory,
-        (now, grace): (Stamp, Micros),
+        now: Stamp,
+        grace: Micros,
     ) -> Vec<GroupStanding> {
+        let Division { shares, states, stakes, rows } = division;
         let before = std::mem::take(&mut memory.over);
-        let each = shares.iter().zip(standings).zip(self.groups.iter().zip(&self.names)).enumerate();
-        let each = each.map(|(at, ((share, standing), (group, name)))| {
-            let over = standing.overrun().map(|over| over.by);
+        let each = shares.iter().zip(*states).zip(self.groups.iter().zip(&self.names)).enumerate();
+        let each = each.map(|(at, ((share, state), (group, name)))| {
+            let over = state.overrun().map(|over| over.by);
             let lasts = over.is_some_and(|_| {
                 let since = before.get(name).copied().unwrap_or(now);
                 memory.over.insert(name.clone(), since);
@@ -121,9 +130,9 @@ impl Groups {
             GroupStanding {
                 name: name.clone(),
                 limit: group.limit(),
-                load: standing.load(),
+                load: state.load(),
                 short: short(share.verdict()),
-                unknown: standing.load().is_none(),
+                unknown: state.load().is_none(),
                 exceeded: over.filter(|_| lasts),
                 holders: if lasts { self.holders(at, stakes, rows) } else { Vec::new() },
             }

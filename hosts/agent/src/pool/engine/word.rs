@@ -66,7 +66,8 @@ impl Word {
     /// A control took `asked`, and did not say what is in force. What the law hears of it; nothing where it must wait.
     pub(super) fn taken(
         &mut self,
-        (ticket, asked): (Ticket, Watts),
+        ticket: Ticket,
+        asked: Watts,
         tells: bool,
         throttled: bool,
     ) -> Option<LimitOutcome> {
