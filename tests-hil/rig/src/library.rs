@@ -3,8 +3,9 @@
 //! A copy, as the loader takes two names of one file for one library, and each machine needs its own. A real file and
 //! not one of the mounted tree, as a program that has it loaded would be killed when the tree is unmounted.
 
+use crate::test_machine::Folder;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The name of the NVIDIA library in the folder `lib` of the mounted tree.
 pub const NVML: &str = "libnvidia-ml.so.1";
@@ -14,7 +15,7 @@ pub const ROCM: &str = "librocm_smi64.so";
 /// Copies that go away when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Libraries {
-    folder: PathBuf,
+    folder: Folder,
 }
 
 impl Libraries {
@@ -23,33 +24,14 @@ impl Libraries {
         if packages.is_empty() {
             return Ok(None);
         }
-        let libraries = Self { folder: own_folder()? };
+        let libraries = Self { folder: Folder::make()? };
         for (package, name) in packages {
-            std::fs::copy(nvml_stub::built(package)?, libraries.folder.join(name))?;
+            std::fs::copy(nvml_stub::built(package)?, libraries.folder.0.join(name))?;
         }
         Ok(Some(libraries))
     }
 
     pub(crate) fn folder(&self) -> &Path {
-        &self.folder
-    }
-}
-
-/// A folder that nobody else has.
-fn own_folder() -> io::Result<PathBuf> {
-    for number in 0..u32::MAX {
-        let folder = std::env::temp_dir().join(format!("rig-libraries-{}-{number}", std::process::id()));
-        match std::fs::create_dir(&folder) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => return made.map(|()| folder),
-        }
-    }
-    Err(io::ErrorKind::AlreadyExists.into())
-}
-
-impl Drop for Libraries {
-    fn drop(&mut self) {
-        // What is left behind is in the folder for temporary files.
-        let _left = std::fs::remove_dir_all(&self.folder);
+        &self.folder.0
     }
 }

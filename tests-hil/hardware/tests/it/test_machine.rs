@@ -1,51 +1,22 @@
 //! A virtual machine, mounted, with a state folder, and the program started on it.
 
-use rig::fuse::Mounted;
-use rig::machine::{RigMachine, RigTime, Shared};
-use std::path::PathBuf;
+use rig::test_machine;
+use std::ops::Deref;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How long something that has to happen may take on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A folder that goes away with the test.
-pub(crate) struct Folder(pub(crate) PathBuf);
-
-impl Folder {
-    pub(crate) fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("hil-it-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(path.join("root")).unwrap();
-        Self(path)
-    }
-
-    /// The program, on this folder's root and state.
-    pub(crate) fn hil(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hil"));
-        command.arg("--root").arg(self.0.join("root")).arg("--state").arg(self.state()).args(words);
-        command.stdin(Stdio::null());
-        command
-    }
-
-    pub(crate) fn state(&self) -> PathBuf {
-        self.0.join("state")
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _left = std::fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A machine, mounted.
-pub(crate) struct TestMachine {
-    pub(crate) machine: Shared,
-    mounted: Option<Mounted>,
-    pub(crate) folder: Folder,
+pub(crate) struct TestMachine(test_machine::TestMachine);
+
+impl Deref for TestMachine {
+    type Target = test_machine::TestMachine;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
 }
 
 /// How many policies of a profile take part: a run looks at each of them from each of the others.
@@ -54,20 +25,26 @@ const SHOWN: usize = 4;
 impl TestMachine {
     /// Nothing, and a word about it, where the kernel does not let us mount.
     pub(crate) fn profile(name: &str) -> Option<Self> {
-        let mut machine: RigMachine = rig::profile::find(name).unwrap()(RigTime::Real(1.0)).unwrap();
+        let mut machine = test_machine::TestMachine::running(name);
         machine.change(|_, policies, _| {
             for (at, policy) in policies.iter_mut().enumerate() {
                 policy.present = at < SHOWN;
             }
         });
-        let (folder, machine) = (Folder::new(), Shared::new(machine));
-        match rig::fuse::mount(machine.clone(), &folder.0.join("root")) {
-            Ok(mounted) => Some(Self { machine, mounted: Some(mounted), folder }),
-            Err(error) => {
-                println!("SKIP(no virtual hardware: {error})");
-                None
-            }
-        }
+        test_machine::TestMachine::with_room(machine).map(Self)
+    }
+
+    /// A folder without a machine in it.
+    pub(crate) fn empty() -> Self {
+        Self(test_machine::TestMachine::unmounted(test_machine::TestMachine::machine_of("xeon-2s")))
+    }
+
+    /// The program, on this machine's root and state.
+    pub(crate) fn hil(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hil"));
+        command.arg("--root").arg(self.root()).arg("--state").arg(self.state()).args(words);
+        command.stdin(Stdio::null());
+        command
     }
 
     /// Everything that can be set on the machine, as it is in the registers.
@@ -86,14 +63,8 @@ impl TestMachine {
 
     /// How many originals the journal on the disk holds.
     pub(crate) fn journal(&self) -> usize {
-        let text = std::fs::read_to_string(self.folder.state().join("originals.json")).unwrap_or_default();
+        let text = std::fs::read_to_string(self.state().join("originals.json")).unwrap_or_default();
         text.matches("\"backend\"").count()
-    }
-}
-
-impl Drop for TestMachine {
-    fn drop(&mut self) {
-        drop(self.mounted.take());
     }
 }
 
