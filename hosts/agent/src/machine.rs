@@ -10,6 +10,7 @@
 
 use joulie_core::node::cap::{Backend, CapRange, CapReport};
 use joulie_core::node::law;
+use joulie_core::node::lease::LeasePhase;
 use joulie_core::placement::freshness::UnixTime;
 use node_kit::Desire;
 use power_units::{KiloHertz, MicroJoules, Watts};
@@ -161,6 +162,19 @@ pub(crate) enum LeaseState {
     Relaxed,
     /// The safe profile of the configuration.
     Safe,
+}
+
+impl LeaseState {
+    /// Under a grant nobody relaxes: the caps stay.
+    pub(crate) const fn of(phase: Option<LeasePhase>, granted: bool) -> Self {
+        match phase {
+            None | Some(LeasePhase::Started { .. } | LeasePhase::Renewed { .. }) => Self::Desired,
+            Some(LeasePhase::Holding | LeasePhase::Waiting { .. }) => Self::Held,
+            Some(LeasePhase::Relaxed) if granted => Self::Held,
+            Some(LeasePhase::Relaxed) => Self::Relaxed,
+            Some(LeasePhase::Safe) => Self::Safe,
+        }
+    }
 }
 
 /// What a machine is made of, as it says itself; what it does not say is missing.
