@@ -146,8 +146,8 @@ mod tests {
     /// For the vendor's library, a handle of an earlier session is a pointer to freed memory.
     #[test]
     fn a_card_of_another_session_reaches_no_library() {
-        let folder = std::env::temp_dir().join(format!("hal-nvidia-ffi-{}", std::process::id()));
-        let machine = StubMachine::at(&folder);
+        let folder = rig::test_machine::Folder::new();
+        let machine = StubMachine::at(&folder.0);
         let library = machine.library().unwrap();
         let uuid = "GPU-11111111-0b1c-4d7e-9a55-0123456789ab";
         let plate =
@@ -163,6 +163,5 @@ mod tests {
         assert_eq!(second.field(card, 0, 186), Err(NvmlFault::UNINITIALIZED));
         assert_eq!(second.set_module_limit(card, 300_000), Err(NvmlFault::UNINITIALIZED));
         assert_eq!(second.remote_kind(card, 0), Err(NvmlFault::UNINITIALIZED));
-        std::fs::remove_dir_all(folder).unwrap();
     }
 }

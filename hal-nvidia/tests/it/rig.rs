@@ -238,7 +238,7 @@ const CHILD: &str = "JOULIE_RIG_TEST_LIBRARY";
 fn another_process_sees_the_gpus_by_the_root_or_by_the_environment() {
     let Some(bench) = Bench::new() else { return };
     bench.card(6, |card| card.limit_mw = 654_000);
-    let elsewhere = crate::support::Folder::new();
+    let elsewhere = rig::test_machine::Folder::new();
     let copy = elsewhere.0.join("a-copy.so");
     std::fs::copy(bench.library(), &copy).unwrap();
     for (library, folder) in [(bench.library(), None), (copy, Some(bench.room.folder.0.join("nvml")))] {

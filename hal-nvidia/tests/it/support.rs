@@ -5,11 +5,11 @@ use nvml_stub::{StubGpu, StubMachine};
 use power_hal::contract::RefusableOriginals;
 use power_hal::{Clock, Domains, Handle, Key, OriginalsInMemory, PowerHal};
 use power_units::{MicroWatts, Micros, Stamp};
+use rig::test_machine::Folder;
 use std::cell::Cell;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// In the order of the keys. The driver's order is that of the folders' names, which differs.
 pub(crate) const FIRST: StubGpu = StubGpu {
@@ -45,26 +45,6 @@ impl Ticks {
 impl Clock for Ticks {
     fn now(&self) -> Stamp {
         Stamp::new(Micros::new(self.0.get()))
-    }
-}
-
-/// A folder that is deleted with the test.
-pub(crate) struct Folder(pub(crate) PathBuf);
-
-impl Folder {
-    pub(crate) fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let name = format!("hal-nvidia-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // A folder that cannot be removed stays in the temporary folder.
-        let _left = std::fs::remove_dir_all(&self.0);
     }
 }
 

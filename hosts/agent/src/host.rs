@@ -17,7 +17,7 @@ mod view;
 
 use crate::machine::{Control, View};
 use crate::settings::{DvfsLaw, LeaseExpiry, LeaseSettings, MachineSettings, Settings};
-use host_kit::clock::HostClock;
+use host_kit::clock::{HostClock, micros};
 use host_kit::health::Heartbeat;
 use joulie_core::node::lease::{LeaseJitter, LeaseLaw, OnExpiry};
 use joulie_core::placement::freshness::UnixTime;
@@ -25,7 +25,6 @@ use node_kit::{
     Boot, Config, ConfigError, Desire, HardwareSources, LeaseTerms, LockError, LoopLaw, NodeAccess,
     NodeHandle, NodeParts, OpenError, OpenNode, Time,
 };
-use power_units::Micros;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -189,10 +188,6 @@ fn hash(node: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     hasher.write(node.as_bytes());
     hasher.finish()
-}
-
-pub(crate) fn micros(duration: Duration) -> Micros {
-    Micros::new(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
 }
 
 fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {

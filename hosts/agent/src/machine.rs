@@ -11,6 +11,7 @@
 
 use joulie_core::node::cap::{Backend, CapRange, CapReport};
 use joulie_core::node::law;
+use joulie_core::node::lease::LeasePhase;
 use joulie_core::placement::freshness::UnixTime;
 use node_kit::Desire;
 use power_units::{KiloHertz, MicroJoules, Watts};
@@ -164,7 +165,20 @@ pub(crate) enum LeaseState {
     Safe,
 }
 
-/// The hardware of a machine, as it reports itself. What it does not report is missing.
+impl LeaseState {
+    /// Under a grant nobody relaxes: the caps stay.
+    pub(crate) const fn of(phase: Option<LeasePhase>, granted: bool) -> Self {
+        match phase {
+            None | Some(LeasePhase::Started { .. } | LeasePhase::Renewed { .. }) => Self::Desired,
+            Some(LeasePhase::Holding | LeasePhase::Waiting { .. }) => Self::Held,
+            Some(LeasePhase::Relaxed) if granted => Self::Held,
+            Some(LeasePhase::Relaxed) => Self::Relaxed,
+            Some(LeasePhase::Safe) => Self::Safe,
+        }
+    }
+}
+
+/// What a machine is made of, as it says itself; what it does not say is missing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) cpu_vendor: Option<String>,

@@ -19,7 +19,7 @@ use crate::machine::{Control, View};
 use crate::settings::{
     AgentTarget, ControlPreference, DvfsLaw, Floors, NodeRouting, OnExit, Settings, Shards,
 };
-use host_kit::clock::HostClock;
+use host_kit::clock::{HostClock, micros};
 use host_kit::config::Wrong;
 use host_kit::health::Heartbeat;
 use host_kit::http_client::{Carrier, Trust, TrustError};
@@ -97,15 +97,27 @@ impl std::fmt::Display for PoolError {
     }
 }
 
+/// Which nodes a pool has, and how it reaches them.
+pub(crate) struct PoolNodes<'a> {
+    pub(crate) routing: &'a NodeRouting,
+    pub(crate) shards: Shards,
+    /// How many are asked at once.
+    pub(crate) concurrency: usize,
+    /// What takes the place of sockets.
+    pub(crate) carrier: Option<Arc<dyn Carrier>>,
+}
+
 impl Pool {
     /// Creates a pool for the nodes of these shards.
     pub(crate) fn new(
         settings: &Settings,
-        (routing, shards, concurrency): (&NodeRouting, Shards, usize),
-        (shared, catalog, carrier): (Arc<Shared>, Catalog, Option<Arc<dyn Carrier>>),
+        nodes: PoolNodes<'_>,
+        shared: Arc<Shared>,
+        catalog: Catalog,
         confirmed: Confirmed,
         clock: Arc<dyn HostClock>,
     ) -> Result<Self, PoolError> {
+        let PoolNodes { routing, shards, concurrency, carrier } = nodes;
         let mut has_tls = false;
         for template in [&routing.source, &routing.cpu, &routing.gpu].into_iter().flatten() {
             let url = template.for_node("node").map_err(PoolError::Endpoint)?;
@@ -291,7 +303,7 @@ fn view_is_free(view: &View) -> bool {
 
 /// The laws of node-kit with its tuning; only the access to the devices differs.
 fn laws(settings: &Settings, routing: &NodeRouting) -> Result<EngineLaws, node_kit::ConfigError> {
-    let period = host::micros(settings.period);
+    let period = micros(settings.period);
     let config = Config::standard(HardwareSources::machine(), PathBuf::new(), NodeAccess::Look, period)?;
     let preference = match routing.preference {
         ControlPreference::LimitFirst => Order::LimitFirst,

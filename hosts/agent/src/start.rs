@@ -12,8 +12,8 @@ use crate::front::watches::{self, Confirmed, Watches};
 use crate::host::{self, Ending, Host, Standing};
 use crate::machine::{Control, View};
 use crate::metrics::Metrics;
-use crate::pool::{Pool, PoolError};
-use crate::settings::{AgentTarget, LeaseExpiry, MachineSettings, NodeRouting, OnExit, Settings, Shards};
+use crate::pool::{Pool, PoolError, PoolNodes};
+use crate::settings::{AgentTarget, LeaseExpiry, MachineSettings, OnExit, Settings, Shards};
 use host_kit::clock::HostClock;
 use host_kit::health::{CheckResult, Health};
 use host_kit::http_client::Carrier;
@@ -128,29 +128,29 @@ async fn begin(
     let Counted { metrics, reflections, servers } = Counted::register(page.registry());
     let shared = Arc::new(shared(&settings, &context, metrics)?);
     let health = Health::new(context.clock.clone()).ready_until(context.stop.clone());
+    let base = Base { settings: &settings, context: &context, shared: &shared, reflections: &reflections };
     let health = match &settings.target {
         AgentTarget::Host { node, machine } => {
             let began = host::start(&settings, node, machine, context.clock.clone());
             let began = began.map_err(StartError::Machine)?;
-            let watches = watches::begin(&settings, Some(node), &context, &reflections, tasks);
+            let watches = base.watch(Some(node), tasks);
             let health = health
                 .live("loop", began.beat.check("the control loop", loop_most(settings.period)))
                 .ready("machine", machine_check(began.host.clone()))
                 .ready("watches", watches.watched.check());
-            own_node(&settings, node, began, watches, (&context, &shared), tasks);
+            base.own_node(node, began, watches, tasks);
             health
         }
         AgentTarget::Remote { node, routing } => {
-            let parts = (routing, Shards::WHOLE, 8);
-            let of = (Some(node.as_str()), parts);
-            let begun = over_http(&settings, of, (&context, &shared, carrier), &reflections, tasks)?;
+            let nodes = PoolNodes { routing, shards: Shards::WHOLE, concurrency: 8, carrier };
+            let begun = base.over_http(Some(node), nodes, tasks)?;
             let health = begun.health(health);
             tasks.spawn("pool", begun.pool.run(begun.watched, context.stop.clone()));
             health
         }
         AgentTarget::Pool { routing, shards, concurrency, pod } => {
-            let of = (None, (routing, *shards, *concurrency));
-            let begun = over_http(&settings, of, (&context, &shared, carrier), &reflections, tasks)?;
+            let nodes = PoolNodes { routing, shards: *shards, concurrency: *concurrency, carrier };
+            let begun = base.over_http(None, nodes, tasks)?;
             let elections = Elections::register(page.registry());
             let lease = LeaseName { namespace: settings.namespace.clone(), name: shards.lease_name() };
             let (claim, ended) = claim(lease, pod.as_deref(), elections, &context, tasks)?;
@@ -163,8 +163,8 @@ async fn begin(
     let debug =
         Debug::new(Guard::new(settings.debug_token.clone()), context.shown.clone(), context.logs.clone());
     let ops = Ops::new(page.page(), health, debug);
-    let parts = (&servers, context.clock.clone());
-    let server = HttpServer::bind(settings.metrics, Port::Metrics, ops, limits, None, parts);
+    let clock = context.clock.clone();
+    let server = HttpServer::bind(settings.metrics, Port::Metrics, ops, limits, &servers, clock);
     let server = server.await.map_err(StartError::Listen)?;
     let metrics = server.address().map_err(StartError::Listen)?;
     tracing::info!("metrics and health are served on {metrics}");
@@ -177,6 +177,69 @@ async fn begin(
         }
     });
     Ok(Started { metrics })
+}
+
+/// What the tasks of every target begin with.
+struct Base<'a> {
+    settings: &'a Settings,
+    context: &'a Context,
+    shared: &'a Arc<Shared>,
+    reflections: &'a Reflections,
+}
+
+impl Base<'_> {
+    /// The watches of one node, or of all.
+    fn watch(&self, node: Option<&str>, tasks: &mut Tasks) -> Watches {
+        watches::begin(self.settings, node, self.context, self.reflections, tasks)
+    }
+
+    /// Nodes over HTTP: one, or all.
+    fn over_http(
+        &self,
+        node: Option<&str>,
+        nodes: PoolNodes<'_>,
+        tasks: &mut Tasks,
+    ) -> Result<OverHttp, StartError> {
+        let Watches { watched, confirmed } = self.watch(node, tasks);
+        let catalog = Catalog::embedded().map_err(StartError::Catalog)?;
+        let clock = self.context.clock.clone();
+        let pool = Pool::new(self.settings, nodes, self.shared.clone(), catalog, confirmed, clock);
+        Ok(OverHttp { pool: pool.map_err(StartError::Pool)?, watched })
+    }
+
+    /// The tasks for the node that the agent runs on.
+    fn own_node(&self, node: &str, began: host::Started, watches: Watches, tasks: &mut Tasks) {
+        let (sender, inputs) = watch::channel(Inputs::default());
+        let Watches { watched, confirmed } = watches;
+        let stop = self.context.stop.clone();
+        let (name, until) = (node.to_owned(), stop.clone());
+        tasks.spawn("inputs", async move {
+            tokio::select! { () = route(watched, name, sender) => {}, () = until.requested() => {} }
+        });
+        let (host, clock) = (began.host.clone(), self.context.clock.clone());
+        tasks.spawn("lease", renew(confirmed, Arc::new(host), clock, stop.clone()));
+        let kept = self.settings.kept_grant(node);
+        let front = Front {
+            node: node.to_owned(),
+            shared: self.shared.clone(),
+            control: Arc::new(began.host.clone()),
+            inputs,
+            views: began.views.clone(),
+            stands: kept.as_deref().map_or(Stands::Nothing, Stands::of_file),
+            kept,
+        };
+        let until = stop.clone();
+        tasks.spawn("front", async move {
+            tokio::select! { () = front.run() => {}, () = until.requested() => {} }
+        });
+        let exit = Exit {
+            on_exit: self.settings.on_exit,
+            client: self.context.client.clone(),
+            node: node.to_owned(),
+            selector: self.settings.selector.clone(),
+        };
+        tasks.spawn("machine", exit.supervise(began.host, began.views, stop));
+    }
 }
 
 /// Nodes over HTTP, with what is watched of them.
@@ -193,23 +256,8 @@ impl OverHttp {
     }
 }
 
-/// Nodes over HTTP: one, or all.
-fn over_http(
-    settings: &Settings,
-    (node, parts): (Option<&str>, (&NodeRouting, Shards, usize)),
-    (context, shared, carrier): (&Context, &Arc<Shared>, Option<Arc<dyn Carrier>>),
-    reflections: &Reflections,
-    tasks: &mut Tasks,
-) -> Result<OverHttp, StartError> {
-    let Watches { watched, confirmed } = watches::begin(settings, node, context, reflections, tasks);
-    let catalog = Catalog::embedded().map_err(StartError::Catalog)?;
-    let pool =
-        Pool::new(settings, parts, (shared.clone(), catalog, carrier), confirmed, context.clock.clone());
-    Ok(OverHttp { pool: pool.map_err(StartError::Pool)?, watched })
-}
-
-/// Takes part in the election for the pool's shard until the pool has ended, so that the next agent starts when nothing
-/// is in progress any more.
+/// Stands for election to the pool's part of the nodes, until the pool has ended: whoever is next begins when nothing is under way any
+/// more.
 fn claim(
     lease: LeaseName,
     pod: Option<&str>,
@@ -222,8 +270,8 @@ fn claim(
     let identity = pod.map_or_else(|| leader::identity("joulie-agent", None, clock.chance()), str::to_owned);
     let candidate = candidate(&identity).map_err(StartError::Claim)?;
     let (ended, stop) = shutdown::pair();
-    let parts = (elections, clock.clone());
-    let (leadership, election) = elect(&context.client, lease.clone(), candidate, parts, stop);
+    let (leadership, election) =
+        elect(&context.client, lease.clone(), candidate, elections, clock.clone(), stop);
     tasks.spawn("election", election);
     Ok((Claim::new(lease.name, leadership, clock), ended))
 }
@@ -279,48 +327,7 @@ fn machine_check(host: Host) -> impl Fn(host_kit::clock::Mono) -> CheckResult + 
     }
 }
 
-/// The tasks for the node that the agent runs on.
-fn own_node(
-    settings: &Settings,
-    node: &str,
-    began: host::Started,
-    watches: Watches,
-    (context, shared): (&Context, &Arc<Shared>),
-    tasks: &mut Tasks,
-) {
-    let (sender, inputs) = watch::channel(Inputs::default());
-    let Watches { watched, confirmed } = watches;
-    let stop = context.stop.clone();
-    let (name, until) = (node.to_owned(), stop.clone());
-    tasks.spawn("inputs", async move {
-        tokio::select! { () = route(watched, name, sender) => {}, () = until.requested() => {} }
-    });
-    let (host, clock) = (began.host.clone(), context.clock.clone());
-    tasks.spawn("lease", renew(confirmed, Arc::new(host), clock, stop.clone()));
-    let kept = settings.kept_grant(node);
-    let front = Front {
-        node: node.to_owned(),
-        shared: shared.clone(),
-        control: Arc::new(began.host.clone()),
-        inputs,
-        views: began.views.clone(),
-        stands: kept.as_deref().map_or(Stands::Nothing, Stands::of_file),
-        kept,
-    };
-    let until = stop.clone();
-    tasks.spawn("front", async move {
-        tokio::select! { () = front.run() => {}, () = until.requested() => {} }
-    });
-    let exit = Exit {
-        on_exit: settings.on_exit,
-        client: context.client.clone(),
-        node: node.to_owned(),
-        selector: settings.selector.clone(),
-    };
-    tasks.spawn("machine", exit.supervise(began.host, began.views, stop));
-}
-
-/// Passes what the watches say of the node to its front, until the watches end.
+/// What the watches say of the node goes to its front, as long as anybody watches.
 async fn route(mut watched: Watched, node: String, sender: watch::Sender<Inputs>) {
     loop {
         let inputs = watched.by_node().of(&node);

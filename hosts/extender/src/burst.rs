@@ -125,9 +125,9 @@ impl World {
         }
     }
 
-    /// Binds all pods one after the other. The watch reports a pod after `behind` more decisions (0: before the first
-    /// decision), and its binding after `lag` more decisions.
-    fn burst(&mut self, (behind, lag): (usize, usize), plugins: bool) {
+    /// Binds all pods one after the other. Each pod is seen when `behind` more have been decided on, or with 0 before any is;
+    /// its binding when `lag` more have been.
+    fn burst(&mut self, behind: usize, lag: usize, plugins: bool) {
         let mut told: VecDeque<(usize, usize)> = VecDeque::new();
         (0..PODS).filter(|_| behind == 0).for_each(|number| self.see(number, None));
         for number in 0..PODS {
@@ -230,7 +230,7 @@ fn a_burst_spreads_although_its_bindings_are_seen_late() {
                 let mut seen = Vec::new();
                 for (how, age) in [("bindings seen", Duration::ZERO), ("own answers too", AGE)] {
                     let mut world = World::new(kinds, age, 0x9E37_79B9);
-                    world.burst((0, lag), plugins);
+                    world.burst(0, lag, plugins);
                     let used = world.bound.iter().filter(|pods| **pods > 0).count();
                     let (pods, deviation) = (world.most_and_middle(), world.deviation());
                     println!("| {what} | {plugins} | {lag} | {how} | {used} | {pods:?} | {deviation:.1} |");
@@ -256,7 +256,7 @@ fn a_burst_spreads_although_the_watch_tells_of_its_pods_late() {
         for (behind, lag) in [(1, 30), (3, 30), (10, 60)] {
             let run = |age, behind, lag| {
                 let mut world = World::new(kinds, age, 0x9E37_79B9);
-                world.burst((behind, lag), false);
+                world.burst(behind, lag, false);
                 let used = world.bound.iter().filter(|pods| **pods > 0).count();
                 (used, world.most_and_middle(), world.deviation())
             };

@@ -48,7 +48,7 @@ pub(crate) fn filter(
 ) -> Result<(Reply, Outcome), Malformed> {
     let message = Message::read(body)?;
     let (pod, asked) = asked(&message, placement)?;
-    Ok(filter::answer(view.snapshot, placement, body, &message, (pod, &asked)))
+    Ok(filter::answer(view.snapshot, placement, body, &message, pod, &asked))
 }
 
 /// Answers prioritize.
@@ -59,7 +59,7 @@ pub(crate) fn prioritize(
 ) -> Result<(Reply, Outcome), Malformed> {
     let message = Message::read(body)?;
     let (pod, asked) = asked(&message, placement)?;
-    Ok(prioritize::answer(view, placement, &message, (pod, &asked)))
+    Ok(prioritize::answer(view, placement, &message, pod, &asked))
 }
 
 /// The pod's class and terms. A request without a pod requests nothing and is standard.

@@ -69,18 +69,13 @@ pub(crate) fn nodes(view: &View<'_>, placement: &PlacementSettings) -> Value {
     let (mut page, unseen) = (head(view, placement), view.unseen(None));
     let nodes = known.into_iter().map(|(number, node)| {
         let unseen = unseen.get(number).copied().unwrap_or(Watts::ZERO);
-        entry(view, placement, (number, unseen), node)
+        entry(view, placement, number, unseen, node)
     });
     page.insert("nodes".to_owned(), nodes.collect());
     Value::Object(page)
 }
 
-fn entry(
-    view: &View<'_>,
-    placement: &PlacementSettings,
-    (place, unseen): (usize, Watts),
-    node: &Node,
-) -> Value {
+fn entry(view: &View<'_>, placement: &PlacementSettings, place: usize, unseen: Watts, node: &Node) -> Value {
     let snapshot = view.snapshot;
     let power = node.twin.and_then(|twin| twin.power);
     let gpus = node.hardware.and_then(|hardware| hardware.gpus);
@@ -139,7 +134,7 @@ pub(crate) fn request(
     let class = if asked.recognised { format!("{:?}", asked.class) } else { "unrecognised".to_owned() };
     page.insert("workloadClass".to_owned(), class.to_lowercase().into());
     let power = (placement.power_fit == PowerFit::Filter).then(|| snapshot.fleet.kinds.weigh(&asked.terms));
-    let points = decide::scored(view, placement, &message, (pod, &asked)).points;
+    let points = decide::scored(view, placement, &message, pod, &asked).points;
     let listed = candidates(&message.candidates);
     let all = listed.clone().zip(points).enumerate().map(|(at, (candidate, points))| {
         let place = candidate.number(&snapshot.fleet.index, message.body);
@@ -151,7 +146,7 @@ pub(crate) fn request(
             "answer": points.get(),
         });
         let unseen = place.and_then(|place| unseen.get(place)).copied().unwrap_or(Watts::ZERO);
-        let terms = place.and_then(|place| explained(view, placement, (place, unseen), &asked));
+        let terms = place.and_then(|place| explained(view, placement, place, unseen, &asked));
         entry["scoring"] = terms.unwrap_or_else(|| json!({"unknown": "nothing is known of this node"}));
         entry
     });
@@ -162,7 +157,8 @@ pub(crate) fn request(
 fn explained(
     view: &View<'_>,
     placement: &PlacementSettings,
-    (place, unseen): (usize, Watts),
+    place: usize,
+    unseen: Watts,
     asked: &Asked,
 ) -> Option<Value> {
     let snapshot = view.snapshot;

@@ -1,5 +1,6 @@
 //! The extender's settings, and which values are accepted.
 
+use host_kit::clock::micros;
 use host_kit::config::parse;
 use host_kit::config::{ConfigSetting, Listen, Refusals, Retired, SettingsTable, Values, Wrong};
 use host_kit::program;
@@ -9,7 +10,6 @@ use joulie_core::placement::estimate::{self, Coefficients};
 use joulie_core::placement::filter::PowerFit;
 use joulie_core::placement::freshness::FreshnessRule;
 use joulie_core::placement::score::{Formula, ScoreMax, Scoring, UnknownScore};
-use power_units::Micros;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
@@ -322,8 +322,4 @@ fn placement(values: &Values) -> Result<PlacementSettings, Refusals> {
         coefficients,
     };
     Ok(PlacementSettings { scoring, power_fit: values.get(&POWER_FIT)? })
-}
-
-pub(crate) fn micros(duration: Duration) -> Micros {
-    Micros::new(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
 }

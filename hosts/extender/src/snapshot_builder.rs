@@ -10,10 +10,10 @@ use crate::index::{Index, Registry};
 use crate::metrics::{Kind, Metrics};
 use crate::node_store::NodeStore;
 use crate::rows::{LeaseRow, PodRow};
-use crate::settings::{Settings, micros};
+use crate::settings::Settings;
 use crate::snapshot::{Fleet, Node, Rules, Snapshot};
 use arc_swap::ArcSwap;
-use host_kit::clock::HostClock;
+use host_kit::clock::{HostClock, micros};
 use host_kit::reflect::{Feed, ReflectEvent, Rows};
 use host_kit::shutdown::Stop;
 use joulie_core::placement::assumed::NodeKey;
@@ -68,7 +68,8 @@ const PODS_AT_ONCE: usize = 256;
 impl SnapshotBuilder {
     pub(crate) fn new(
         watched: Watched,
-        (shown, expected): (Shown, Expected),
+        shown: Shown,
+        expected: Expected,
         settings: &Settings,
         metrics: Metrics,
         clock: Arc<dyn HostClock>,

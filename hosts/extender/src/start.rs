@@ -143,17 +143,22 @@ pub async fn start_on(
 
     let limits = |connections| ServerLimits::new(settings.body_max, connections).map_err(StartError::Limits);
     let drain = Drain::new(settings.linger, settings.shutdown.saturating_sub(settings.linger));
-    let parts = || (&server_metrics, clock.clone());
-    let work =
-        HttpServer::bind(settings.work, Port::Work, work, limits(settings.connections_max)?, None, parts());
+    let work = HttpServer::bind(
+        settings.work,
+        Port::Work,
+        work,
+        limits(settings.connections_max)?,
+        &server_metrics,
+        clock.clone(),
+    );
     let work = work.await.map_err(StartError::Bind)?;
     let inside = HttpServer::bind(
         settings.metrics,
         Port::Metrics,
         inside,
         limits(INSIDE_CONNECTIONS_MAX)?,
-        None,
-        parts(),
+        &server_metrics,
+        clock.clone(),
     );
     let inside = inside.await.map_err(StartError::Bind)?;
     let started = Started {
@@ -161,7 +166,7 @@ pub async fn start_on(
         metrics: inside.address().map_err(StartError::Bind)?,
     };
     tracing::info!(work = %started.work, metrics = %started.metrics, "the extender listens");
-    let builder = SnapshotBuilder::new(watched, (shown, expected), &settings, own, clock);
+    let builder = SnapshotBuilder::new(watched, shown, expected, &settings, own, clock);
     tasks.spawn_on(&apart, "snapshot", builder.run(stop.clone()));
     let until = stop.clone();
     tasks.spawn("work", async move {
@@ -220,15 +225,16 @@ impl Watcher<'_> {
     }
 
     fn feed<R: Row>(&mut self, name: &'static str, source: WatchSource) -> Feed<R> {
-        let parts = (&self.reflections, self.clock.clone());
-        let (feed, follow) = reflect::follow(&self.client, source, parts, self.stop.clone());
+        let clock = self.clock.clone();
+        let (feed, follow) =
+            reflect::follow(&self.client, source, &self.reflections, clock, self.stop.clone());
         self.tasks.spawn_on(&self.apart, name, follow);
         feed
     }
 
     fn follow<R: Row>(&mut self, name: &'static str, source: WatchSource) -> Rows<R> {
-        let parts = (&self.reflections, self.clock.clone());
-        let (rows, follow) = reflect(&self.client, source, parts, self.stop.clone());
+        let clock = self.clock.clone();
+        let (rows, follow) = reflect(&self.client, source, &self.reflections, clock, self.stop.clone());
         self.tasks.spawn_on(&self.apart, name, follow);
         rows
     }

@@ -4,6 +4,7 @@
 //! clock is for people and for timestamps in objects. Nothing here compares the wall clocks of two machines.
 
 use jiff::Timestamp;
+use power_units::Micros;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -54,6 +55,11 @@ impl Mono {
     pub const fn from_millis(millis: u64) -> Self {
         Self(Duration::from_millis(millis))
     }
+}
+
+/// A duration as the laws count it; what is below a microsecond is cut off.
+pub fn micros(duration: Duration) -> Micros {
+    Micros::new(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
 }
 
 /// The machine's clocks.

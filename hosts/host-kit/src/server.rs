@@ -120,30 +120,35 @@ impl<R> Shared<R> {
 }
 
 impl<R: Routes> HttpServer<R> {
-    /// Opens the port. `port` names which of a program's servers this is; with `tls` it serves TLS.
+    /// Takes the port. `port` says which of a program's servers this is.
     pub async fn bind(
         listen: Listen,
         port: Port,
         routes: R,
         limits: ServerLimits,
-        tls: Option<Certificates>,
-        parts: (&ServerMetrics, Arc<dyn HostClock>),
+        metrics: &ServerMetrics,
+        clock: Arc<dyn HostClock>,
     ) -> io::Result<Self> {
         let listener = bind(listen).await.map_err(|error| {
             io::Error::new(error.kind(), format!("cannot listen on {listen} ({}): {error}", port.word()))
         })?;
-        let (metrics, clock) = parts;
         let meter = metrics.of(port);
         let repeats = Mutex::new(Repeats::every(REPEAT_WINDOW));
         let (room, turns) = (BodyMemory::new(limits.bodies_max()), Arc::default());
         Ok(Self {
             listener,
             shared: Arc::new(Shared { routes, limits, room, turns, meter, clock, repeats }),
-            tls,
+            tls: None,
         })
     }
 
-    /// The address on which it listens.
+    /// Speaks TLS, with these.
+    #[must_use]
+    pub fn with_tls(self, certificates: Certificates) -> Self {
+        Self { tls: Some(certificates), ..self }
+    }
+
+    /// Where it listens.
     pub fn address(&self) -> io::Result<SocketAddr> {
         self.listener.local_addr()
     }

@@ -7,20 +7,38 @@
 pub mod bind;
 mod fields;
 pub mod members;
-mod name;
 pub mod pod;
 pub mod preempt;
 pub mod reply;
 pub mod summary;
 
-pub use name::Name;
 pub use pod::ExtenderPod;
 pub use reply::Keys;
 pub use summary::PodSummary;
 
+use serde::Deserialize;
+use std::borrow::Cow;
 use std::fmt;
 
-/// A body that is not a valid message.
+/// A text of the body, borrowed where nothing in it is escaped.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Name<'a>(#[serde(borrow)] Cow<'a, str>);
+
+impl Name<'_> {
+    /// The text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl<'a> From<Cow<'a, str>> for Name<'a> {
+    fn from(text: Cow<'a, str>) -> Self {
+        Self(text)
+    }
+}
+
+/// A body that is no message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadBody {
     why: String,

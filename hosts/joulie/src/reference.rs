@@ -88,7 +88,7 @@ fn of_all(page: &mut Page, programs: &[Program]) {
          `NAME=VALUE` of a file. A flag wins over a variable, a variable over the file. A value that cannot be used, a name\n\
          that does not exist and a name that is nearly one end the start with status 2 and a list of every mistake. An empty\n\
          value means that the setting is not set. `--help` prints the same lists as this page, `--version` the version and\n\
-         the commit.",
+         the commit. A duration is numbers with their units, the largest first: `1h30m`, `90s`, `250ms`, `1.5h`, `2d`.",
     );
     let mut rows = vec![setting_row_of_file()];
     rows.extend(

@@ -1,10 +1,13 @@
 //! The values of the command line, parsed once into types. A unit is always required: a `120` could mean `120W` or
 //! `120kW`, and a wrong unit can stop machines.
 
+use host_kit::clock::micros;
+use host_kit::config::parse::{duration, show_duration};
 use joulie_core::node::cap::{CAP_LEAST, CapIntent};
 use power_units::{Micros, Percent, Role, Watts};
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 /// A cap of one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,19 +45,20 @@ pub(crate) enum ValueError {
     Budget,
     /// A budget outside the accepted range.
     BudgetRange,
-    /// It is not a span of time.
+    /// It is not a span of time, or one of nothing, or of more than a month.
     Span,
-    /// A span of zero, or of more than a month.
-    SpanRange,
-    /// A period outside the range of the control loop.
-    PeriodRange,
+    /// It is no period, or one at which no control loop runs.
+    Period,
 }
 
 /// More than any package or GPU accepts; a higher value has a wrong unit.
 const CAP_MOST: Watts = Watts::from_int(10_000);
 const BUDGET_LEAST: Watts = Watts::from_int(100);
 const BUDGET_MOST: Watts = Watts::from_int(1_000_000);
-const SPAN_MOST: Micros = Micros::new(30 * 24 * 3600 * 1_000_000);
+const SPAN_LEAST: Duration = Duration::from_millis(1);
+const SPAN_MOST: Duration = Duration::from_secs(30 * 24 * 3600);
+const PERIOD_LEAST: Duration = Duration::from_millis(100);
+const PERIOD_MOST: Duration = Duration::from_secs(60);
 
 impl fmt::Display for ValueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -67,9 +71,10 @@ impl fmt::Display for ValueError {
             Self::PercentRange => "expected a percentage from 1% to 100% of the device's maximum",
             Self::Budget => "expected a number and its unit without a space: 9kW or 9000W",
             Self::BudgetRange => "expected a budget from 100W to 1000kW",
-            Self::Span => "expected a time with its unit, such as 90s, 10m, 1h30m or 2d",
-            Self::SpanRange => "expected a time above zero and of at most 30d",
-            Self::PeriodRange => "expected a period from 100ms to 60s",
+            Self::Span => {
+                "expected a time with its unit, such as 90s, 10m, 1h30m or 2d, above zero and of at most 30d"
+            }
+            Self::Period => "expected a period from 100ms to 60s, with its unit",
         })
     }
 }
@@ -169,51 +174,17 @@ impl Span {
 
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut left = self.0.get() / 1000;
-        for (unit, size) in UNITS {
-            if left / size > 0 {
-                write!(f, "{}{unit}", left / size)?;
-            }
-            left %= size;
-        }
-        Ok(())
+        f.write_str(&show_duration(Duration::from_micros(self.0.get())))
     }
 }
-
-/// The units of time, the largest first, in milliseconds.
-const UNITS: [(&str, u64); 5] = [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)];
 
 impl FromStr for Span {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        let mut units = UNITS.iter();
-        let (mut rest, mut total) = (text, 0_u64);
-        if text.is_empty() {
-            return Err(ValueError::Span);
-        }
-        while !rest.is_empty() {
-            let (number, after) = cut(rest, |c| c.is_ascii_digit());
-            let (unit, after) = cut(after, |c| c.is_ascii_alphabetic());
-            // Each unit occurs at most once, in descending order: 30m1h is an error.
-            let (_, size) = units.find(|(name, _)| *name == unit).ok_or(ValueError::Span)?;
-            if number.is_empty() {
-                return Err(ValueError::Span);
-            }
-            let count: u64 = number.parse().map_err(|_| ValueError::SpanRange)?;
-            total = count
-                .checked_mul(*size)
-                .and_then(|span| span.checked_add(total))
-                .ok_or(ValueError::SpanRange)?;
-            rest = after;
-        }
-        let span = total.checked_mul(1000).map(Micros::new).ok_or(ValueError::SpanRange)?;
-        if span == Micros::new(0) || span > SPAN_MOST { Err(ValueError::SpanRange) } else { Ok(Self(span)) }
+        let span = duration(text, SPAN_LEAST..=SPAN_MOST).map_err(|_| ValueError::Span)?;
+        Ok(Self(micros(span)))
     }
-}
-
-fn cut(text: &str, while_it: impl Fn(char) -> bool) -> (&str, &str) {
-    text.split_at(text.find(|c| !while_it(c)).unwrap_or(text.len()))
 }
 
 impl Period {
@@ -226,9 +197,8 @@ impl FromStr for Period {
     type Err = ValueError;
 
     fn from_str(text: &str) -> Result<Self, ValueError> {
-        let span = text.parse::<Span>()?.micros();
-        let fits = span >= Micros::new(100_000) && span <= Micros::new(60_000_000);
-        if fits { Ok(Self(span)) } else { Err(ValueError::PeriodRange) }
+        let period = duration(text, PERIOD_LEAST..=PERIOD_MOST).map_err(|_| ValueError::Period)?;
+        Ok(Self(micros(period)))
     }
 }
 
@@ -261,21 +231,23 @@ mod tests {
     }
 
     #[test]
-    fn a_span_names_its_units_from_the_largest_down() {
+    fn a_span_is_a_duration_with_its_units() {
         let seconds = |count: u64| Ok(Span(Micros::new(count * 1_000_000)));
         let span = |text: &str| text.parse::<Span>();
         assert_eq!(span("90s"), seconds(90));
         assert_eq!(span("10m"), seconds(600));
         assert_eq!(span("1h30m"), seconds(5400));
+        assert_eq!(span("1.5h"), seconds(5400));
         assert_eq!(span("30d"), seconds(2_592_000));
         assert_eq!(span("1s500ms"), Ok(Span(Micros::new(1_500_000))));
-        for junk in ["", "10", "m", "30m1h", "1h1h", "1.5h", "-1s", "10 m", "10mx", "10M"] {
+        for junk in ["", "10", "m", "30m1h", "1h1h", "-1s", "10mx", "10M", "NaN"] {
             assert_eq!(span(junk), Err(ValueError::Span), "{junk}");
         }
-        for beyond in ["0s", "0h0m", "31d", "99999999999999999999s", "18446744073709551615d"] {
-            assert_eq!(span(beyond), Err(ValueError::SpanRange), "{beyond}");
+        for beyond in ["0s", "0", "0h0m", "999us", "31d", "99999999999999999999s", "18446744073709551615d"] {
+            assert_eq!(span(beyond), Err(ValueError::Span), "{beyond}");
         }
         assert_eq!(span("1h30m").unwrap().to_string(), "1h30m");
+        assert_eq!(span("2d").unwrap().to_string(), "48h");
     }
 
     #[test]
@@ -294,8 +266,8 @@ mod tests {
     #[test]
     fn a_period_is_one_that_the_loop_runs_at() {
         assert_eq!("500ms".parse(), Ok(Period(Micros::new(500_000))));
-        for beyond in ["99ms", "61s"] {
-            assert_eq!(beyond.parse::<Period>(), Err(ValueError::PeriodRange));
+        for refused in ["99ms", "61s", "1"] {
+            assert_eq!(refused.parse::<Period>(), Err(ValueError::Period));
         }
     }
 }

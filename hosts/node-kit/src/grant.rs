@@ -166,7 +166,7 @@ fn parse(text: &[u8]) -> Result<Kept, Why> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Folder;
+    use rig::test_machine::Folder;
 
     fn kept(serial: u64, watts: &str) -> Kept {
         let watts = Watts::parse(watts, Role::Limit).unwrap();

@@ -76,15 +76,15 @@ impl Journal {
             }
             None => (Vec::new(), 0, false),
         };
-        Ok(Self::over(path, boot, (held, behind), void))
+        Ok(Self::over(path, boot, held, behind, void))
     }
 
     /// A journal with unknown content, for an observing process.
     pub(crate) fn unread(folder: &Path, boot: Boot) -> Self {
-        Self::over(folder.join(file::NAME), boot, (Vec::new(), false), 0)
+        Self::over(folder.join(file::NAME), boot, Vec::new(), false, 0)
     }
 
-    fn over(path: PathBuf, boot: Boot, (held, behind): (Vec<Held>, bool), void: usize) -> Self {
+    fn over(path: PathBuf, boot: Boot, held: Vec<Held>, behind: bool, void: usize) -> Self {
         let book = Mutex::new(JournalState { held, behind, let_go: 0, version: 0 });
         Self(Arc::new(Shelf { path, boot, void, book, pen: Mutex::new(()) }))
     }

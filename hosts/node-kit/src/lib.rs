@@ -34,8 +34,6 @@ mod lock;
 mod node;
 mod policy_target;
 mod report;
-#[cfg(test)]
-mod testing;
 mod time;
 mod worker;
 

@@ -130,7 +130,7 @@ fn said(file: &mut File) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::Folder;
+    use rig::test_machine::Folder;
 
     #[test]
     fn there_is_one_writer_and_the_next_one_is_told_who() {

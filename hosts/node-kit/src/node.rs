@@ -8,19 +8,17 @@
 mod handle;
 mod open;
 mod publish;
-mod restore;
 mod stock;
 
 pub use handle::NodeHandle;
 pub use open::OpenError;
-pub use restore::Left;
 
 use crate::cap_target::CapTarget;
 use crate::policy_target::PolicyTarget;
 use crate::report::{NodeCounters, NodeReport};
 use crate::time::Deadline;
 use crate::worker::{Wakeup, Worker, lock};
-use crate::{Config, Desire, Journal, NodeLock, Time};
+use crate::{Config, Desire, Journal, JournalEntry, NodeLock, Time};
 use handle::Inbox;
 use joulie_core::node::energy::{self, MeterReading};
 use joulie_core::node::engine::{EngineFacts, EngineLaws, EngineOrder, MachineEngine, Occasion, TargetId};
@@ -251,6 +249,37 @@ impl OpenNode {
         self.desire = inbox.desire;
         (inbox.stop, changed)
     }
+
+    /// Puts every original back that the journal holds, and says what is left after so long: hardware that is gone, or
+    /// that refuses. What is left stays in the journal, and this can be called again.
+    ///
+    /// # Errors
+    /// When something is left.
+    pub fn restore(&mut self, wait: Duration) -> Result<(), Left> {
+        self.handle().desire(Desire::GONE);
+        self.wait_for_backends(wait);
+        let until = Deadline::after(wait);
+        let pause = self.time.lasting(self.config.period).min(Duration::from_millis(200));
+        let is_done = |node: &Self| node.journal.is_empty() && !node.journal.is_behind();
+        while !is_done(self) && !until.is_over() {
+            self.period();
+            self.settle_within(pause);
+            self.journal.tidy();
+            if !is_done(self) {
+                // Nothing rings while the hardware refuses, so this is a wait between two tries.
+                self.wakeup.wait(self.wakeup.count(), Deadline::after(pause));
+            }
+        }
+        let entries = self.journal.entries();
+        if entries.is_empty() && !self.journal.is_behind() { Ok(()) } else { Err(Left { entries }) }
+    }
+}
+
+/// What could not be put back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Left {
+    /// What the journal still holds.
+    pub entries: Vec<JournalEntry>,
 }
 
 /// How long closing a node waits for its backends: a call that hangs must not keep the process alive.

@@ -97,11 +97,11 @@ impl Lead {
     /// When what reads the power of the nodes cannot be made.
     pub(crate) fn new(parts: Parts, reconciler: Reconciler) -> Result<Self, TrustError> {
         let settings = &parts.settings;
-        let leads = (&parts.leadership, &parts.clock);
+        let Parts { client, leadership, clock, .. } = &parts;
         let (writers, outcomes) =
-            Writers::new(&parts.client, leads, settings.write_timeout, settings.writers);
+            Writers::new(client, leadership, clock, settings.write_timeout, settings.writers);
         let (granters, granted) =
-            Writers::new(&parts.client, leads, settings.write_timeout, settings.writers);
+            Writers::new(client, leadership, clock, settings.write_timeout, settings.writers);
         let poller = match &settings.power {
             PowerSource::Http(endpoint, every) => Some(Poller::new(endpoint.clone(), *every)?),
             PowerSource::Static | PowerSource::Agent => None,
@@ -323,11 +323,12 @@ impl Lead {
             return;
         }
         let Parts { client, settings, identity, clock, .. } = &self.parts;
-        let says = (identity.as_str(), self.generation);
-        // If it were retried at once, it would delay the loop while the server is away.
+        // At once tried again it would hold up the loop while the server is away.
         self.renewed = Some((pass, now));
         let timeout = settings.write_timeout.min(Duration::from_secs(2));
-        if let Err(why) = lease::renew(client, &settings.namespace, says, clock.wall(), timeout).await {
+        if let Err(why) =
+            lease::renew(client, &settings.namespace, identity, self.generation, clock.wall(), timeout).await
+        {
             let why = match &why {
                 Trouble::Gone => format!("the namespace {} does not exist", settings.namespace),
                 Trouble::Owned(_)

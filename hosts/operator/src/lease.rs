@@ -17,7 +17,8 @@ const SECONDS: u32 = 90;
 pub(crate) async fn renew(
     client: &Client,
     namespace: &str,
-    (holder, generation): (&str, u64),
+    holder: &str,
+    generation: u64,
     now: Timestamp,
     timeout: Duration,
 ) -> Result<(), Trouble> {

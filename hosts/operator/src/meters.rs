@@ -8,8 +8,9 @@
 pub(crate) mod http;
 
 use crate::rows::PowerSeen;
-use crate::settings::{PowerSource, micros};
+use crate::settings::PowerSource;
 use crate::site::Observed;
+use host_kit::clock::micros;
 use jiff::Timestamp;
 use planner::names::Beside;
 use planner::node::Power;

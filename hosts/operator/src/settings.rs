@@ -6,6 +6,7 @@ pub use table::TABLE;
 pub(crate) use table::{DESIRED_SOURCE, NODE_SELECTOR, RESERVED_LABEL_KEY};
 
 use crate::site::Selectors;
+use host_kit::clock::micros;
 use host_kit::config::{ConfigSetting, Listen, Refusals, UrlTemplate, Values};
 use host_kit::leader::Candidate;
 use host_kit::program;
@@ -19,7 +20,7 @@ use planner::plan::{self, DrainingLabel};
 use planner::policy::{FamilyFloor, PlacementPolicy, PolicyType, QueueAware, RuleSwap, StaticPartition};
 use planner::profile::PerProfile;
 use planner::twin::TwinLaw;
-use power_units::{Micros, Percent, Ratio, Role, Watts};
+use power_units::{Percent, Ratio, Role, Watts};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -134,11 +135,6 @@ impl Settings {
             election,
         })
     }
-}
-
-/// Converts a duration to the planner's.
-pub(crate) fn micros(duration: Duration) -> Micros {
-    Micros::new(u64::try_from(duration.as_micros()).unwrap_or(u64::MAX))
 }
 
 fn selectors(values: &Values) -> Result<Selectors, Refusals> {

@@ -178,11 +178,11 @@ impl Site {
         let nodes = watches.nodes.news(|news| same_nodes(&news)).unwrap_or_else(|| Some(BTreeMap::new()));
         match (touched, nodes) {
             (Touched::Few(touched), Some(nodes)) => {
-                self.read_few(&touched, &nodes, (selectors, catalog), &mut changes);
+                self.read_few(&touched, &nodes, selectors, catalog, &mut changes);
             }
             (Touched::Few(_) | Touched::All, _) => {
                 let nodes = watches.nodes.with(|rows| rows.values().map(|held| held.row.clone()).collect());
-                self.read_all(nodes, anew, (selectors, catalog), &mut changes);
+                self.read_all(nodes, anew, selectors, catalog, &mut changes);
             }
         }
         changes
@@ -229,7 +229,8 @@ impl Site {
         &mut self,
         touched: &BTreeSet<String>,
         nodes: &BTreeMap<Arc<str>, Arc<NodeSeen>>,
-        by: (&Selectors, &Catalog),
+        selectors: &Selectors,
+        catalog: &Catalog,
         changes: &mut Changes,
     ) {
         let names: BTreeSet<&str> =
@@ -246,7 +247,7 @@ impl Site {
                 continue;
             }
             let before = self.cluster.nodes.get(at).cloned();
-            let node = self.put_together(&observed, before.as_ref(), by);
+            let node = self.put_together(&observed, before.as_ref(), selectors, catalog);
             changes.plan |= before.as_ref() != Some(&node);
             let observed = Arc::new(observed);
             changes.nodes.push(observed.clone());
@@ -255,7 +256,7 @@ impl Site {
             }
         }
         if of_the_gone {
-            self.read_gone(by, changes);
+            self.read_gone(selectors, catalog, changes);
         }
     }
 
@@ -275,7 +276,8 @@ impl Site {
         &mut self,
         nodes: Vec<Arc<NodeSeen>>,
         anew: bool,
-        by: (&Selectors, &Catalog),
+        selectors: &Selectors,
+        catalog: &Catalog,
         changes: &mut Changes,
     ) {
         let others = nodes.len() != self.observed.len()
@@ -299,7 +301,7 @@ impl Site {
                 Some((was, node)) if was.is_same(&observed) && !anew => (was, node),
                 before => {
                     let was = before.as_ref().map(|(_, node)| node);
-                    let node = self.put_together(&observed, was, by);
+                    let node = self.put_together(&observed, was, selectors, catalog);
                     changes.plan |= was != Some(&node);
                     let observed = Arc::new(observed);
                     changes.nodes.push(observed.clone());
@@ -310,7 +312,7 @@ impl Site {
             self.cluster.nodes.push(node);
         }
         old.for_each(|(_, gone)| self.departs(gone));
-        self.read_gone(by, changes);
+        self.read_gone(selectors, catalog, changes);
         self.interner.forget_unused();
     }
 
@@ -322,8 +324,8 @@ impl Site {
         }
     }
 
-    /// Looks for objects of deleted nodes.
-    fn read_gone(&mut self, (selectors, catalog): (&Selectors, &Catalog), changes: &mut Changes) {
+    /// Looks for objects of nodes that are gone.
+    fn read_gone(&mut self, selectors: &Selectors, catalog: &Catalog, changes: &mut Changes) {
         let profiles = self.profiles.by_node().keys();
         let all = profiles.chain(self.twins.by_node().keys()).chain(self.grants.by_node().keys());
         let names: BTreeSet<&String> = all.filter(|node| self.find(node).is_none()).collect();
@@ -386,11 +388,12 @@ impl Site {
         &mut self,
         observed: &Observed,
         was: Option<&Node>,
-        (selectors, catalog): (&Selectors, &Catalog),
+        selectors: &Selectors,
+        catalog: &Catalog,
     ) -> Node {
         let Observed { node, hardware, profile: _, twin: _, grant: _, unreadable } = observed;
         let published = self.published(&node.name, selectors.source);
-        let machine = self.machine(observed, was.map(|was| &was.machine), &published, (selectors, catalog));
+        let machine = self.machine(observed, was.map(|was| &was.machine), &published, selectors, catalog);
         let sent = was.map(|was| was.granted.sent.clone()).unwrap_or_default();
         let granted = Granted { sent, ..self.granted(&node.name) };
         let interner = &mut self.interner;
@@ -408,7 +411,7 @@ impl Site {
         let most = grant.map(|grant| machine.power_model.under_grant(&published.caps(), grant.watts));
         let hardware_known = self.hardware_known && unreadable.hardware.is_none();
         let confirmation =
-            confirmation(state, hardware.as_deref(), (&machine.resolved.hardware, most), hardware_known);
+            confirmation(state, hardware.as_deref(), &machine.resolved.hardware, most, hardware_known);
         let presence = match was {
             _ if node.ready => Presence::Ready,
             Some(Node { presence: Presence::Away, .. }) => Presence::Away,
@@ -439,7 +442,8 @@ impl Site {
         Observed { node, hardware, .. }: &Observed,
         was: Option<&MachineFacts>,
         published: &Published,
-        (selectors, catalog): (&Selectors, &Catalog),
+        selectors: &Selectors,
+        catalog: &Catalog,
     ) -> MachineFacts {
         let facts = HardwareFacts {
             reported: hardware.as_ref().map(|hardware| hardware.reported.clone()),

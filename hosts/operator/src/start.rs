@@ -98,11 +98,14 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let counted = Counted::register(metrics.registry());
     let Counted { stats, elections, reflections, posts, servers: server_metrics } = counted;
 
-    let watches = watch((&client, &settings.namespace), (&reflections, &clock), &stop, tasks);
+    let mut watcher =
+        Watcher { client: &client, reflections: &reflections, clock: &clock, stop: &stop, tasks };
+    let watches = watcher.watch(&settings.namespace);
     let (recorder, posting) = events::record(
         &client,
         Events::of("joulie.io/operator", &identity),
-        (&posts, clock.clone()),
+        &posts,
+        clock.clone(),
         stop.clone(),
     );
     tasks.spawn("events", posting);
@@ -111,7 +114,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let candidate = Candidate::new(&identity, times.lease, times.renew, times.retry)
         .map_err(|error| StartError::Settings(error.to_string()))?;
     let lease = LeaseName { namespace: settings.namespace.clone(), name: LEADER_LEASE.to_owned() };
-    let (leadership, election) = elect(&client, lease, candidate, (elections, clock.clone()), stop.clone());
+    let (leadership, election) = elect(&client, lease, candidate, elections, clock.clone(), stop.clone());
     tasks.spawn("election", election);
 
     let heartbeat = Heartbeat::started(clock.mono());
@@ -135,16 +138,10 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let debug = Debug::new(Guard::new(settings.debug_token.clone()), shown, logs);
     let ops = Ops::new(metrics.page(), health, debug);
     let limits = ServerLimits::new(64 * 1024, 64).map_err(|error| StartError::Settings(error.to_string()))?;
-    let server = HttpServer::bind(
-        settings.metrics,
-        Port::Metrics,
-        ops,
-        limits,
-        None,
-        (&server_metrics, clock.clone()),
-    )
-    .await
-    .map_err(StartError::Listen)?;
+    let server =
+        HttpServer::bind(settings.metrics, Port::Metrics, ops, limits, &server_metrics, clock.clone())
+            .await
+            .map_err(StartError::Listen)?;
     let address = server.address().map_err(StartError::Listen)?;
     let serving = stop.clone();
     tasks.spawn("metrics", async move {
@@ -175,46 +172,42 @@ fn health(
         .ready_until(stop.clone())
 }
 
-fn watch(
-    (client, namespace): (&Client, &str),
-    parts: (&Reflections, &Arc<dyn HostClock>),
-    stop: &Stop,
-    tasks: &mut Tasks,
-) -> Watches {
-    fn one<R: Row>(
-        client: &Client,
-        path: &str,
-        parts: (&Reflections, &Arc<dyn HostClock>),
-        stop: &Stop,
-        tasks: &mut Tasks,
-    ) -> Rows<R> {
-        let source = WatchSource { path: path.to_owned(), labels: None, fields: None };
-        of(client, source, parts, stop, tasks)
+/// Begins reflectors.
+struct Watcher<'w> {
+    client: &'w Client,
+    reflections: &'w Reflections,
+    clock: &'w Arc<dyn HostClock>,
+    stop: &'w Stop,
+    tasks: &'w mut Tasks,
+}
+
+impl Watcher<'_> {
+    fn watch(&mut self, namespace: &str) -> Watches {
+        let joulie = "/apis/joulie.io/v1alpha1";
+        let plan = WatchSource {
+            path: format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"),
+            labels: None,
+            fields: Some(format!("metadata.name={PLAN_LEASE}")),
+        };
+        Watches {
+            nodes: self.all("/api/v1/nodes"),
+            pods: self.all("/api/v1/pods"),
+            hardware: self.all(&format!("{joulie}/nodehardwares")),
+            profiles: self.all(&format!("{joulie}/nodepowerprofiles")),
+            twins: self.all(&format!("{joulie}/nodetwins")),
+            grants: self.all(&format!("{joulie}/nodepowergrants")),
+            plan: self.rows(plan),
+        }
     }
-    fn of<R: Row>(
-        client: &Client,
-        source: WatchSource,
-        (reflections, clock): (&Reflections, &Arc<dyn HostClock>),
-        stop: &Stop,
-        tasks: &mut Tasks,
-    ) -> Rows<R> {
-        let (rows, follow) = reflect(client, source, (reflections, clock.clone()), stop.clone());
-        tasks.spawn(R::KIND, follow);
+
+    fn all<R: Row>(&mut self, path: &str) -> Rows<R> {
+        self.rows(WatchSource { path: path.to_owned(), labels: None, fields: None })
+    }
+
+    fn rows<R: Row>(&mut self, source: WatchSource) -> Rows<R> {
+        let clock = self.clock.clone();
+        let (rows, follow) = reflect(self.client, source, self.reflections, clock, self.stop.clone());
+        self.tasks.spawn(R::KIND, follow);
         rows
-    }
-    let joulie = "/apis/joulie.io/v1alpha1";
-    let plan = WatchSource {
-        path: format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"),
-        labels: None,
-        fields: Some(format!("metadata.name={PLAN_LEASE}")),
-    };
-    Watches {
-        nodes: one(client, "/api/v1/nodes", parts, stop, tasks),
-        pods: one(client, "/api/v1/pods", parts, stop, tasks),
-        hardware: one(client, &format!("{joulie}/nodehardwares"), parts, stop, tasks),
-        profiles: one(client, &format!("{joulie}/nodepowerprofiles"), parts, stop, tasks),
-        twins: one(client, &format!("{joulie}/nodetwins"), parts, stop, tasks),
-        grants: one(client, &format!("{joulie}/nodepowergrants"), parts, stop, tasks),
-        plan: of(client, plan, parts, stop, tasks),
     }
 }

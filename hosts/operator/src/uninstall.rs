@@ -76,7 +76,7 @@ pub fn uninstall(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let read = |values: &Values| Ok((values.get(&program::NAMESPACE)?, values.get(&RELEASE_TIMEOUT)?));
     let work = async |client: Client, (namespace, within): (String, Duration)| {
         let clock = SystemClock::new();
-        release_all(&client, &namespace, within, (&clock, &mut tell)).await?;
+        release_all(&client, &namespace, within, &clock, &mut tell).await?;
         Ok("every node is released".to_owned())
     };
     command::run(&UNINSTALL_TABLE, UNINSTALL_STATUSES, arguments, read, work)
@@ -90,7 +90,8 @@ pub async fn release_all(
     client: &Client,
     namespace: &str,
     within: Duration,
-    (clock, tell): (&dyn HostClock, Tell<'_>),
+    clock: &dyn HostClock,
+    tell: Tell<'_>,
 ) -> Result<(), String> {
     let until = clock.mono().plus(within);
     let mut progress = Progress::default();

@@ -189,7 +189,8 @@ impl<Then: Send + 'static> Writers<Then> {
     /// Runs at most `most` jobs at once; their outcomes arrive at the receiver.
     pub(crate) fn new(
         client: &Client,
-        (leadership, clock): (&Leadership, &Arc<dyn HostClock>),
+        leadership: &Leadership,
+        clock: &Arc<dyn HostClock>,
         timeout: Duration,
         most: usize,
     ) -> (Self, mpsc::UnboundedReceiver<Outcome<Then>>) {
@@ -251,21 +252,21 @@ async fn send(client: &Client, write: Write) -> Result<Landed, Trouble> {
         How::Apply { document, force } => ask(client, apply(&path, &document, force)).await?,
         How::Create { document } => {
             let all = path.strip_suffix(&format!("/{name}")).unwrap_or(&path);
-            ask(client, timed("POST", all, ("application/json", &document))).await?
+            ask(client, timed("POST", all, "application/json", &document)).await?
         }
         How::Merge { document } => {
-            ask(client, timed("PATCH", &path, ("application/merge-patch+json", &document))).await?
+            ask(client, timed("PATCH", &path, "application/merge-patch+json", &document)).await?
         }
         How::Replace { patch } => {
-            ask(client, timed("PATCH", &path, ("application/json-patch+json", &patch))).await?
+            ask(client, timed("PATCH", &path, "application/json-patch+json", &patch)).await?
         }
         How::Delete { uid } => return gone(client, target, delete(&path, &uid)).await,
     };
     Ok(landed(target, &object))
 }
 
-/// A request with a limit on the server's side, so that the next leader need not wait longer for what this one sent.
-fn timed(method: &str, path: &str, (kind, body): (&str, &Value)) -> http::Result<http::Request<Vec<u8>>> {
+/// A request that the server gives up by itself, so that a leader after us need not wait longer for what we sent.
+fn timed(method: &str, path: &str, kind: &str, body: &Value) -> http::Result<http::Request<Vec<u8>>> {
     http::Request::builder()
         .method(method)
         .uri(format!("{path}?fieldManager={MANAGER}&timeout={}s", SERVER_TIMEOUT.as_secs()))

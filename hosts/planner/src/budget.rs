@@ -21,7 +21,7 @@ pub use node_power_model::NodePowerModel;
 pub use stake::{DesiredGrant, Stake};
 
 use crate::node::{Node, Presence};
-use groups::Groups;
+use groups::{Division, Groups};
 use hysteresis::Band;
 use joulie_core::budget::{
     BudgetNode as Row, Group, GroupShare, GroupState, GroupVerdict, Move, MoveTuning, Range, Turn, allocate,
@@ -175,7 +175,8 @@ pub fn round(
     stakes: &[Stake<'_>],
     limits: &BudgetLimits,
     memory: &mut BudgetMemory,
-    (now, raises): (Stamp, bool),
+    now: Stamp,
+    raises: bool,
 ) -> Result<Round, String> {
     let law = MoveTuning::new(limits.dead_band).map_err(|error| error.to_string())?;
     let groups = Groups::of(limits, stakes)?;
@@ -184,7 +185,7 @@ pub fn round(
     let rows =
         stakes.iter().zip(0_u64..).zip(places).map(|((stake, key), group)| stake.row(key, group, limits));
     let mut rows = rows.collect::<Result<Vec<Row>, _>>()?;
-    let again = hear(stakes, &mut rows, memory, (now, limits.answer_within));
+    let again = hear(stakes, &mut rows, memory, now, limits.answer_within);
     let count = groups.groups.len();
     let (mut shares, mut targets) = (vec![GroupShare::EMPTY; count], vec![Watts::ZERO; rows.len()]);
     let mut divide =
@@ -197,15 +198,15 @@ pub fn round(
         rows = plain;
         divide(&rows)?;
     }
-    let impatient = impatient(stakes, &rows, &targets, memory, (now, limits.raise_dwell));
+    let impatient = impatient(stakes, &rows, &targets, memory, now, limits.raise_dwell);
     let band = Band(limits.raise_band);
     hysteresis::hold(band, &groups.groups, &rows, &impatient, &mut targets);
     let_go(stakes, &groups.groups, &rows, &mut targets);
-    let mut standings = vec![GroupState::EMPTY; count];
+    let mut states = vec![GroupState::EMPTY; count];
     let (mut queue, mut moves) = (vec![Turn::EMPTY; rows.len()], vec![Move::Keep; rows.len()]);
-    next_moves(law, tree, (&rows, &targets), (&mut standings, &mut queue), &mut moves)
+    next_moves(law, tree, (&rows, &targets), (&mut states, &mut queue), &mut moves)
         .map_err(|error| error.to_string())?;
-    let ended = ended(stakes, memory, (now, limits.gone_hold));
+    let ended = ended(stakes, memory, now, limits.gone_hold);
     let mut made = Round { ended, again, ..Round::default() };
     let all = stakes.iter().zip(&rows).zip(&targets).zip(moves.iter().zip(&impatient));
     for (((stake, row), &target), (&step, &impatient)) in all {
@@ -215,13 +216,13 @@ pub fn round(
             Move::Raise(cap) if !raises || (cap < target && !impatient && short(cap)) => Move::Keep,
             Move::Raise(_) | Move::Lower(_) | Move::Keep | Move::Await | Move::Wait(_) => step,
         };
-        if let Some(ask) = stake.ask(step, (row, target), limits) {
+        if let Some(ask) = stake.ask(step, row, target, limits) {
             made.count(stake, &ask);
             made.asks.push(ask);
         }
     }
-    made.standings =
-        groups.standings((&shares, &standings), (stakes, &rows), memory, (now, limits.answer_within));
+    let division = Division { shares: &shares, states: &states, stakes, rows: &rows };
+    made.standings = groups.standings(&division, memory, now, limits.answer_within);
     Ok(made)
 }
 
@@ -229,7 +230,8 @@ pub fn round(
 fn ended(
     stakes: &[Stake<'_>],
     memory: &mut BudgetMemory,
-    (now, hold): (Stamp, Micros),
+    now: Stamp,
+    hold: Micros,
 ) -> Vec<(Arc<str>, Ended)> {
     let before = std::mem::take(&mut memory.gone);
     let mut ended = Vec::new();
@@ -256,7 +258,8 @@ fn hear(
     stakes: &[Stake<'_>],
     rows: &mut [Row],
     memory: &mut BudgetMemory,
-    (now, within): (Stamp, Micros),
+    now: Stamp,
+    within: Micros,
 ) -> Option<Stamp> {
     let before = std::mem::take(&mut memory.silent);
     let mut again: Option<Stamp> = None;
@@ -320,7 +323,8 @@ fn impatient(
     rows: &[Row],
     targets: &[Watts],
     memory: &mut BudgetMemory,
-    (now, dwell): (Stamp, Micros),
+    now: Stamp,
+    dwell: Micros,
 ) -> Vec<bool> {
     let before = std::mem::take(&mut memory.waits);
     let each = stakes.iter().zip(rows).zip(targets).map(|((stake, row), &target)| {

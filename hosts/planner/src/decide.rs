@@ -34,8 +34,7 @@ pub fn decide(cluster: &ClusterState, settings: &Settings, memory: &mut PlanMemo
     let twins = twins(cluster, settings, &plan);
     let budget = if settings.budget.any() || all(cluster).any(is_granted) {
         let stakes = stakes(cluster, settings, &plan);
-        let when = (cluster.now, cluster.raises);
-        budget::round(&stakes, &settings.budget, &mut memory.budget, when)
+        budget::round(&stakes, &settings.budget, &mut memory.budget, cluster.now, cluster.raises)
     } else {
         Ok(Round::default())
     };

@@ -58,6 +58,21 @@ pub enum NoMeasurement {
     AgentNoData,
 }
 
+impl NoMeasurement {
+    /// Whether a meter is configured that says nothing.
+    #[must_use]
+    pub const fn is_silence(self) -> bool {
+        match self {
+            Self::NotConfigured => false,
+            Self::HttpNoEndpoint
+            | Self::HttpError
+            | Self::PrometheusNoData
+            | Self::KeplerNoData
+            | Self::AgentNoData => true,
+        }
+    }
+}
+
 /// `status.powerMeasurement.source`: a closed set of texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MeasurementSource {

@@ -132,7 +132,9 @@ pub fn twins<M: CoolingModel>(law: &TwinLaw<M>, nodes: &[TwinFacts<'_>], site: &
     let draws = nodes.iter().zip(&powers).map(|(node, (_, power))| (node.rack, power.draw));
     let racks = Racks::new(&law.psu, draws, site);
     let twins = nodes.iter().zip(powers).enumerate();
-    twins.map(|(at, (node, power))| twin_of(law, node, power, site, racks.stress(at))).collect()
+    twins
+        .map(|(at, (node, (ratings, power)))| twin_of(law, node, ratings, power, site, racks.stress(at)))
+        .collect()
 }
 
 fn power_of(utilization: &UtilizationModel, node: &TwinFacts<'_>, ratings: Ratings) -> NodePower {
@@ -172,7 +174,8 @@ const SUSPECT_TIMES: u32 = 10;
 fn twin_of<M: CoolingModel>(
     law: &TwinLaw<M>,
     node: &TwinFacts<'_>,
-    (ratings, power): (Ratings, NodePower),
+    ratings: Ratings,
+    power: NodePower,
     site: &SiteFacts<'_>,
     psu: Option<PsuStress>,
 ) -> Twin {

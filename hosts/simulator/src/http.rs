@@ -12,13 +12,11 @@
 //! An unknown node is answered with 404, a missing name with 400, another verb with 405. No answer is delayed except
 //! by a fault.
 
-mod state;
-
 use crate::control;
 use crate::faults::{ControlFault, NodeFaults, TelemetryFault as Broken};
 use crate::metrics::SimMetrics;
 use crate::telemetry::TelemetryResponse;
-use crate::world::{SimulatedNode, SimulatedWorld};
+use crate::world::{SimulatedNode, SimulatedState, SimulatedWorld};
 use bytes::Bytes;
 use host_kit::ops::Ops;
 use host_kit::server::Routes;
@@ -94,7 +92,7 @@ impl Port {
         };
         match path {
             Path::Faults => self.faults(node, verb, request.body()),
-            Path::State => json(StatusCode::OK, &state::of(&mut self.world.at(node))),
+            Path::State => json(StatusCode::OK, &truth_of(&mut self.world.at(node))),
             Path::Telemetry | Path::Control => {
                 let faults = self.world.at(node).faults;
                 if faults.gone {
@@ -202,4 +200,39 @@ fn with(status: StatusCode, body: Vec<u8>) -> Answer {
     *response.status_mut() = status;
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     response
+}
+
+/// The truth about a node, for people and tests, whatever its telemetry shows.
+fn truth_of(state: &mut SimulatedState) -> Value {
+    let telemetry = TelemetryResponse::of(&mut state.machine, &state.last, state.last.at);
+    let machine = &state.machine;
+    let pods: Vec<Value> = machine
+        .pods()
+        .iter()
+        .map(|(id, pod)| {
+            json!({
+                "uid": id.to_string(),
+                "done": pod.done(),
+                "finished": pod.is_finished(),
+                "performance": pod.work.performance,
+                "cpus": pod.work.cpus,
+                "gpus": pod.work.gpus,
+                "cpuClass": pod.work.cpu_class.word(),
+                "durationSeconds": pod.work.duration.map(|duration| duration.as_secs_f64()),
+            })
+        })
+        .collect();
+    json!({
+        "node": machine.name(),
+        "state": {
+            "simulatedSeconds": machine.now().get() as f64 / 1e6,
+            "joules": machine.joules(),
+            "lastAction": state.last.action,
+            "lastResult": state.last.outcome.word(),
+            "lastUpdate": state.last.at,
+            "faults": state.faults,
+            "telemetry": telemetry,
+            "pods": pods,
+        },
+    })
 }

@@ -9,16 +9,20 @@
 //! waiting pod is started. Work that was done since the last recorded progress is repeated.
 
 mod pass;
-mod write;
 
 use crate::machine::PodId;
 use crate::metrics::SimMetrics;
-use crate::pods::{BoundPod, Next};
+use crate::nodes::FIELD_MANAGER;
+use crate::pods::{BoundPod, Next, failed, finished, progress, running};
 use crate::world::SimulatedWorld;
 use host_kit::clock::Mono;
 use host_kit::reflect::{ObjectKey, Rows};
 use host_kit::shutdown::Stop;
-use kube::Client;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod as Object;
+use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::{Api, Client};
+use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,7 +125,7 @@ impl Kubelet {
             self.sent.insert(pod.id.clone(), (next.step(), now.plus(ECHO)));
             let client = self.client.clone();
             self.writes.spawn(async move {
-                let outcome = write::write(&client, &key, &pod, &next, wall).await;
+                let outcome = write(&client, &key, &pod, &next, wall).await;
                 Written { id: pod.id.clone(), next, outcome }
             });
         }
@@ -160,7 +164,7 @@ impl Kubelet {
             {
                 let client = self.client.clone();
                 self.writes.spawn(async move {
-                    let outcome = write::write(&client, &key, &pod, &next, wall).await;
+                    let outcome = write(&client, &key, &pod, &next, wall).await;
                     Written { id: pod.id.clone(), next, outcome }
                 });
             }
@@ -169,4 +173,30 @@ impl Kubelet {
             }
         }
     }
+}
+
+/// Writes what comes next for a pod. The UID refuses it when another pod has taken the name.
+async fn write(
+    client: &Client,
+    key: &ObjectKey,
+    pod: &BoundPod,
+    next: &Next,
+    now: Timestamp,
+) -> Result<(), kube::Error> {
+    let pods: Api<Object> = Api::namespaced(client.clone(), &key.namespace);
+    let status = match next {
+        Next::Wait => return Ok(()),
+        Next::Remove => {
+            let only_this = Preconditions { uid: Some(pod.id.0.clone()), resource_version: None };
+            let at_once = DeleteParams::default().grace_period(0).preconditions(only_this);
+            return pods.delete(&key.name, &at_once).await.map(drop);
+        }
+        Next::Run => running(pod, now),
+        Next::Finish(code) => finished(pod, *code, now),
+        Next::Checkpoint(part) => progress(*part, now),
+        Next::Reject(reason, message) => failed(reason, message, now),
+    };
+    let patch = json!({"metadata": {"uid": pod.id.0}, "status": status});
+    let by = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };
+    pods.patch_status(&key.name, &by, &Patch::Strategic(patch)).await.map(drop)
 }

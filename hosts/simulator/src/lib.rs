@@ -150,14 +150,14 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
         labels: None,
         fields: Some("spec.nodeName!=".to_owned()),
     };
-    let (rows, follow) = reflect::<BoundPod>(&client, source, (&reflections, clock.clone()), stop.clone());
+    let (rows, follow) = reflect::<BoundPod>(&client, source, &reflections, clock.clone(), stop.clone());
     let health = Health::new(clock.clone()).ready("pods", rows.check(SILENCE_MAX)).ready_until(stop.clone());
 
     let ops = Ops::new(metrics.page(), health, Debug::new(Guard::new(debug_token), shown, logs));
     let limits = ServerLimits::new(BODY_MAX, CONNECTIONS_MAX);
     let limits = limits.map_err(|error| StartError::Port(std::io::Error::other(error)))?;
     let routes = Routes::new(world.clone(), figures.clone(), ops);
-    let server = HttpServer::bind(listen, Port::Work, routes, limits, None, (&servers, clock.clone()));
+    let server = HttpServer::bind(listen, Port::Work, routes, limits, &servers, clock.clone());
     let server = server.await.map_err(StartError::Port)?;
     let work = server.address().map_err(StartError::Port)?;
     let drain = Drain::new(Duration::ZERO, DRAIN);
@@ -175,10 +175,9 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let kubelet = Kubelet::new(client.clone(), world.clone(), rows, figures, checkpoint);
     tasks.spawn("pods", kubelet.run(finished, stop.clone()));
     if let Some(workload) = workload {
-        let reflections = reflections.clone();
-        tasks.spawn("workload", async move {
-            workload::drive(client, workload, (seed, speed), (&reflections, clock), stop).await;
-        });
+        let (pods, follow) = workload::watch(&client, &workload.namespace, &reflections, clock, stop.clone());
+        let create = workload::create(client, workload, seed, speed, pods, stop);
+        tasks.spawn("workload", futures::future::join(follow, create).map(drop));
     }
     Ok(Started { work, metrics: work, world })
 }

@@ -5,7 +5,7 @@
 
 mod driver;
 
-pub(crate) use driver::drive;
+pub(crate) use driver::{create, watch};
 
 use crate::hardware::Vendor;
 use crate::work::{CPU_CLASS, CPU_UTIL, DURATION, GPU_CLASS, GPU_UTIL, LoadBottleneck};

@@ -9,7 +9,7 @@ use crate::fleet::Member;
 use crate::machine::{MachineError, SimulatedMachine};
 use crate::pods::quantities;
 use crate::telemetry::TelemetryResponse;
-use host_kit::clock::{HostClock, Mono};
+use host_kit::clock::{HostClock, Mono, micros};
 use power_units::Micros;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -102,8 +102,7 @@ impl SimulatedWorld {
     /// Simulated time since the start.
     #[must_use]
     pub fn now(&self) -> Micros {
-        let passed = self.clock.mono().since(self.since).mul_f64(self.speed);
-        Micros::new(u64::try_from(passed.as_micros()).unwrap_or(u64::MAX))
+        micros(self.clock.mono().since(self.since).mul_f64(self.speed))
     }
 
     /// A node's state, advanced to the present.

@@ -13,9 +13,9 @@ use plant::{Load, Plant, PlantDomain, PowerLimitTerm};
 use rig::faults::Gate;
 use rig::fuse::Mounted;
 use rig::machine::{RigMachine, RigTime, Shared};
+use rig::test_machine::Folder;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ pub(crate) struct World {
     pub(crate) draw: Draw,
     pub(crate) machine: Shared,
     mounted: Option<Mounted>,
-    folder: PathBuf,
+    folder: Folder,
     program: PathBuf,
     ledger: Arc<Mutex<ControlLedger>>,
     life: Life,
@@ -91,14 +91,12 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl World {
     pub(crate) fn new(kind: MachineKind, free: bool, mut draw: Draw, program: &Path) -> Result<Self, String> {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("campaign-{}-{number}", std::process::id()));
-        let root = folder.join("root");
-        std::fs::create_dir_all(&root).map_err(|error| format!("{}: {error}", root.display()))?;
+        let folder = Folder::make().map_err(|error| format!("no folder for temporary files: {error}"))?;
+        let root = folder.0.join("root");
+        std::fs::create_dir(&root).map_err(|error| format!("{}: {error}", root.display()))?;
         let clock = if free { RigTime::Real(f64::from(SPEED)) } else { RigTime::Manual };
         let mut machine = kind.build(clock, &mut draw).map_err(|error| error.to_string())?;
-        let ledger = Arc::new(Mutex::new(ControlLedger::of(&machine, folder.join("state"))));
+        let ledger = Arc::new(Mutex::new(ControlLedger::of(&machine, folder.0.join("state"))));
         let book = ledger.clone();
         machine.watch(move |on, data, zones| lock(&book).written(on, data, zones));
         let machine = Shared::new(machine);
@@ -144,7 +142,7 @@ impl World {
     }
 
     pub(crate) fn state(&self) -> PathBuf {
-        self.folder.join("state")
+        self.folder.0.join("state")
     }
 
     pub(crate) fn is_up(&self) -> bool {
@@ -437,9 +435,9 @@ impl World {
         self.tally.restarts += 1;
         Process::start(&process::Place {
             program: &self.program,
-            root: &self.folder.join("root"),
+            root: &self.folder.0.join("root"),
             state: &self.state(),
-            errors: &self.folder.join("errors"),
+            errors: &self.folder.0.join("errors"),
             free: self.free,
             wait,
         })
@@ -537,7 +535,7 @@ impl World {
     /// Ends the scenario and sums up its results.
     pub(crate) fn close(mut self) -> (Tally, Vec<String>, Vec<String>) {
         self.kill();
-        let errors = std::fs::read_to_string(self.folder.join("errors")).unwrap_or_default();
+        let errors = std::fs::read_to_string(self.folder.0.join("errors")).unwrap_or_default();
         if !errors.trim().is_empty() {
             self.accuse(format!("the node said: {}", errors.lines().take(5).collect::<Vec<_>>().join(" | ")));
         }
@@ -574,7 +572,7 @@ impl Drop for World {
         if let Some(killer) = self.killer() {
             killer.kill();
         }
+        // Before the folder that it is mounted on goes away.
         drop(self.mounted.take());
-        let _left = std::fs::remove_dir_all(&self.folder);
     }
 }

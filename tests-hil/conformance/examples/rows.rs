@@ -157,8 +157,7 @@ async fn follow<R: Row>(
 ) -> (Rows<R>, shutdown::Trigger) {
     let source = WatchSource { path: path.to_owned(), labels: None, fields: None };
     let (trigger, stop) = shutdown::pair();
-    let (mut rows, following) =
-        reflect::<R>(client, source, (reflections, Arc::new(SystemClock::new())), stop);
+    let (mut rows, following) = reflect::<R>(client, source, reflections, Arc::new(SystemClock::new()), stop);
     tokio::spawn(following);
     while !rows.is_synced() {
         assert!(rows.changed().await, "the reflector ended");

@@ -4,8 +4,9 @@
 //! They are outside the mounted tree, because a program that has loaded a library from it would be killed when the
 //! tree is unmounted.
 
+use crate::test_machine::Folder;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The name of the NVIDIA library in the folder `lib` of the mounted tree.
 pub const NVML: &str = "libnvidia-ml.so.1";
@@ -15,7 +16,7 @@ pub const ROCM: &str = "librocm_smi64.so";
 /// Copies that are removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Libraries {
-    folder: PathBuf,
+    folder: Folder,
 }
 
 impl Libraries {
@@ -24,33 +25,14 @@ impl Libraries {
         if packages.is_empty() {
             return Ok(None);
         }
-        let libraries = Self { folder: own_folder()? };
+        let libraries = Self { folder: Folder::make()? };
         for (package, name) in packages {
-            std::fs::copy(nvml_stub::built(package)?, libraries.folder.join(name))?;
+            std::fs::copy(nvml_stub::built(package)?, libraries.folder.0.join(name))?;
         }
         Ok(Some(libraries))
     }
 
     pub(crate) fn folder(&self) -> &Path {
-        &self.folder
-    }
-}
-
-/// Creates a unique folder.
-fn own_folder() -> io::Result<PathBuf> {
-    for number in 0..u32::MAX {
-        let folder = std::env::temp_dir().join(format!("rig-libraries-{}-{number}", std::process::id()));
-        match std::fs::create_dir(&folder) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            made => return made.map(|()| folder),
-        }
-    }
-    Err(io::ErrorKind::AlreadyExists.into())
-}
-
-impl Drop for Libraries {
-    fn drop(&mut self) {
-        // If removing fails, the rest stays in the folder for temporary files.
-        let _left = std::fs::remove_dir_all(&self.folder);
+        &self.folder.0
     }
 }

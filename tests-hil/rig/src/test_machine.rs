@@ -38,11 +38,24 @@ impl Folder {
     /// If temporary files cannot be created.
     #[must_use]
     pub fn new() -> Self {
+        told(&std::env::temp_dir(), Self::make())
+    }
+
+    /// A new one, or why there is none.
+    ///
+    /// # Errors
+    /// When there is no room for temporary files.
+    pub fn make() -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("rig-room-{}-{number}", std::process::id()));
-        told(&path, std::fs::create_dir_all(&path));
-        Self(path)
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = std::env::temp_dir().join(format!("joulie-rig-{}-{number}", std::process::id()));
+            match std::fs::create_dir(&path) {
+                // What a killed process of the same id left.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => return made.map(|()| Self(path)),
+            }
+        }
     }
 
     /// Writes a file, and creates its parent folders.
@@ -114,18 +127,49 @@ pub struct TestMachine {
     /// The machine.
     pub machine: Shared,
     mounted: Option<Mounted>,
-    /// The root of its files.
+    /// The folder, of which the machine's root is all, or a part.
     pub folder: Folder,
+    root: PathBuf,
 }
 
 impl TestMachine {
-    /// Mounts a machine; `None`, with a message, if mounting is not possible.
-    #[expect(clippy::print_stdout, reason = "a skip is said where the tests are counted")]
+    /// Mounts a machine. Nothing, and a word about it, where the kernel does not let us mount.
     #[must_use]
     pub fn new(machine: RigMachine) -> Option<Self> {
-        let (machine, folder) = (Shared::new(machine), Folder::new());
-        match fuse::mount(machine.clone(), &folder.0) {
-            Ok(mounted) => Some(Self { machine, mounted: Some(mounted), folder }),
+        let folder = Folder::new();
+        let root = folder.0.clone();
+        Self { machine: Shared::new(machine), mounted: None, folder, root }.mounted()
+    }
+
+    /// Mounts a machine on the part `root` of its folder: what a program keeps goes beside it. Nothing, and a word about
+    /// it, where the kernel does not let us mount.
+    ///
+    /// # Panics
+    /// As [`Folder::put`].
+    #[must_use]
+    pub fn with_room(machine: RigMachine) -> Option<Self> {
+        Self::unmounted(machine).mounted()
+    }
+
+    /// A machine that shows nothing of itself: its root is an empty part of its folder, for a test to write the files.
+    ///
+    /// # Panics
+    /// As [`Folder::put`].
+    #[must_use]
+    pub fn unmounted(machine: RigMachine) -> Self {
+        let folder = Folder::new();
+        let root = folder.0.join("root");
+        told(&root, std::fs::create_dir(&root));
+        Self { machine: Shared::new(machine), mounted: None, folder, root }
+    }
+
+    #[expect(clippy::print_stdout, reason = "a skip is said where the tests are counted")]
+    fn mounted(mut self) -> Option<Self> {
+        match fuse::mount(self.machine.clone(), &self.root) {
+            Ok(mounted) => {
+                self.mounted = Some(mounted);
+                Some(self)
+            }
             Err(error) => {
                 println!("SKIP(no virtual hardware: {error})");
                 None
@@ -133,7 +177,19 @@ impl TestMachine {
         }
     }
 
-    /// Mounts a profile with a clock that the test advances.
+    /// The root of its files.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The folder beside its root in which a program keeps its state.
+    #[must_use]
+    pub fn state(&self) -> PathBuf {
+        self.folder.0.join("state")
+    }
+
+    /// Mounts a profile on a clock that the test moves.
     ///
     /// # Panics
     /// If there is no such profile.
@@ -148,8 +204,21 @@ impl TestMachine {
     /// Like [`TestMachine::profile`].
     #[must_use]
     pub fn machine_of(name: &str) -> RigMachine {
+        Self::machine_in(name, RigTime::Manual)
+    }
+
+    /// The machine of a profile, on the clock of the world.
+    ///
+    /// # Panics
+    /// As [`TestMachine::profile`].
+    #[must_use]
+    pub fn running(name: &str) -> RigMachine {
+        Self::machine_in(name, RigTime::Real(1.0))
+    }
+
+    fn machine_in(name: &str, time: RigTime) -> RigMachine {
         let build = profile::find(name).unwrap_or_else(|| panic!("the rig has no profile {name}"));
-        build(RigTime::Manual).unwrap_or_else(|error| panic!("the profile {name}: {error}"))
+        build(time).unwrap_or_else(|error| panic!("the profile {name}: {error}"))
     }
 
     /// Advances the time of the machine and of a HAL's clock.

@@ -269,7 +269,7 @@ impl Run {
         let begun = Instant::now();
         let mut why = String::new();
         let outcome = crate::until("", STEADY_WITHIN, async || {
-            why = self.unsteady((begun, quiet)).await.unwrap_or_default();
+            why = self.unsteady(begun, quiet).await.unwrap_or_default();
             why.is_empty()
         })
         .await;
@@ -289,7 +289,7 @@ impl Run {
         Ok(())
     }
 
-    async fn unsteady(&self, (since, quiet): (Instant, Duration)) -> Option<String> {
+    async fn unsteady(&self, since: Instant, quiet: Duration) -> Option<String> {
         let missing = self.seen.missing();
         if let Some((first, grant)) = missing.first() {
             return Some(format!(

@@ -72,7 +72,7 @@ pub(crate) fn all(args: &Args) -> Result<Outcome> {
     }
     let done = run(&ready, &scenarios, &tools, accelerator, &folder)?;
     let planned = ready.len() * scenarios.len();
-    let outcome = report(args, (&ready, planned), &done, begun.elapsed().as_secs_f32())?;
+    let outcome = report(args, &ready, planned, &done, begun.elapsed().as_secs_f32())?;
     match outcome {
         Outcome::Passed => std::fs::remove_dir_all(&folder)?,
         Outcome::Failed | Outcome::Skipped(_) => println!("vm: consoles are in {}", folder.display()),
@@ -144,7 +144,7 @@ fn say(series: &str, done: &Done) {
     }
 }
 
-fn report(args: &Args, (ready, planned): (&[Ready], usize), done: &[Done], seconds: f32) -> Result<Outcome> {
+fn report(args: &Args, ready: &[Ready], planned: usize, done: &[Done], seconds: f32) -> Result<Outcome> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut failed = 0;
     for one in done {

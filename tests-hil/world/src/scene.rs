@@ -5,9 +5,9 @@ use crate::budget::{BEGINNING, Landed, REBOOT_DEADLINE, REFUSAL_AFTER, RIVAL_AT_
 use crate::clock::wall;
 use crate::story::{Story, Weight};
 use bytes::Bytes;
+use host_kit::clock::micros;
 use http::StatusCode;
 use judge::{Excuse, Judge, MachinePart};
-use power_units::Micros;
 use serde_json::Value;
 use simulator::control::{self, Last};
 use simulator::faults::{ControlFault, NodeFaults};
@@ -330,8 +330,4 @@ fn least(plant: &Plant, part: MachinePart) -> f64 {
 /// The kernel's boot id: a new one after each boot.
 pub(crate) fn boot_id(node: &str, boots: u32) -> String {
     format!("{node}-boot-{boots}")
-}
-
-fn micros(since: Duration) -> Micros {
-    Micros::new(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
 }

@@ -340,8 +340,8 @@ impl Package {
         Some(self.share).filter(|&share| share > Watts::ZERO)
     }
 
-    /// Sets its share of the node's grant, and how much it may draw now.
-    pub(in crate::node) fn grant(&mut self, (share, most): (Option<Watts>, Option<Watts>)) {
+    /// Says what it may have of the node's grant, and what of it now.
+    pub(in crate::node) fn grant(&mut self, share: Option<Watts>, most: Option<Watts>) {
         self.share = share.unwrap_or(Watts::ZERO);
         self.facts.most = most;
     }
@@ -360,7 +360,7 @@ impl Package {
     fn wish_for(&mut self, desired: DesiredCap, floor: Floor) {
         let PackageFacts { range, ref limit, most, .. } = self.facts;
         let wish = Wish::of(desired.under(most, self.limiter.found(limit.seen)));
-        self.wish = wish.on((range, most), floor);
+        self.wish = wish.on(range, most, floor);
     }
 }
 

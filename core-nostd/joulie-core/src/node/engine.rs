@@ -221,7 +221,7 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
         let desired = self.desired(laws.access, facts.desire, lease.map(|lease| lease.caps));
         let throttle = self.dvfs.learn(facts.now);
         let throttles = facts.has_meter && self.dvfs.exists();
-        self.share(laws, desired, (throttles, facts.power));
+        self.share(laws, desired, throttles, facts.power);
         let node = backend::Facts {
             now: facts.now,
             desired: desired.cpu,
@@ -262,9 +262,13 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
         let gpus = (0..all).zip(self.gpus.iter().map(|gpu| (gpu.order(), gpu.limiter().ticket())));
         let policies = (0..usize::MAX).zip(self.dvfs.policies());
         packages
-            .filter_map(|(at, order)| EngineOrder::of_limit(TargetId::Package(at), order))
+            .filter_map(|(at, (order, ticket))| EngineOrder::of_limit(TargetId::Package(at), order, ticket))
             .chain(policies.filter_map(|(at, policy)| EngineOrder::of_policy(at, policy)))
-            .chain(gpus.filter_map(|(at, order)| EngineOrder::of_limit(TargetId::Gpu(at), order)))
+            .chain(
+                gpus.filter_map(|(at, (order, ticket))| {
+                    EngineOrder::of_limit(TargetId::Gpu(at), order, ticket)
+                }),
+            )
     }
 
     fn step_lease(&mut self, facts: &EngineFacts) -> Option<LeaseDecision> {
@@ -301,7 +305,7 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
                 // Refused limits hold nothing: a loop with a fresh reading starts at once, not a period later.
                 let begins = !self.dvfs.is_running() && matches!(facts.power, MeterReading::Fresh { .. });
                 if facts.occasion == Occasion::Period || begins {
-                    self.dvfs.step(&laws.dvfs, facts, (cap, decision.ticket));
+                    self.dvfs.step(&laws.dvfs, facts, cap, decision.ticket);
                 }
             }
             ThrottleOrder::Set(throttle) => self.dvfs.set((decision.ticket, throttle)),

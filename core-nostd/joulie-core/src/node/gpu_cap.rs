@@ -184,8 +184,8 @@ impl CappedGpu {
         Some(self.share).filter(|&share| share > Watts::ZERO)
     }
 
-    /// Sets its share of the node's grant, and how much it may draw now.
-    pub(in crate::node) fn grant(&mut self, (share, most): (Option<Watts>, Option<Watts>)) {
+    /// Says what it may have of the node's grant, and what of it now.
+    pub(in crate::node) fn grant(&mut self, share: Option<Watts>, most: Option<Watts>) {
         self.share = share.unwrap_or(Watts::ZERO);
         self.facts.most = most;
     }

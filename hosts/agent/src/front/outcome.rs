@@ -129,7 +129,7 @@ impl Outcomes {
                 whys.push((kind, why));
                 continue;
             }
-            whys.push((kind, earned(part, said.as_ref(), proof, (now, terms.patience))));
+            whys.push((kind, earned(part, said.as_ref(), proof, now, terms.patience)));
         }
         // A closed loop has no other read-back than that the power stays within its cap.
         if whys.contains(&(Kind::Cpu, Why::Enforced))
@@ -146,8 +146,8 @@ impl Outcomes {
     }
 }
 
-/// The reason of the condition for one kind of device.
-fn earned(part: &Part, said: Option<&Said>, proof: &mut Proof, (now, patience): (Mono, Duration)) -> Why {
+/// What was earned on one kind of device.
+fn earned(part: &Part, said: Option<&Said>, proof: &mut Proof, now: Mono, patience: Duration) -> Why {
     let measured = |proof: &mut Proof, cap: Watts| match proof.look(cap, part.drawn, now, patience) {
         Measured::Within => None,
         Measured::Waiting => Some(Why::Pending),

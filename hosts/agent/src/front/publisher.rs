@@ -161,7 +161,7 @@ impl Publisher {
         let base = known.map_or(&doc.seen.status, |written| &written.status);
         let status = doc.content.status(kind, base, self.shared.clock.wall());
         match (status, known) {
-            (Some(status), _) => self.apply(kind, (name, uid), status).await.map(|()| look_again),
+            (Some(status), _) => self.apply(kind, name, uid, status).await.map(|()| look_again),
             (None, Some(written)) if doc.object.is_some() => {
                 let lags_until = written.at.plus(LAGS_AT_MOST);
                 if drift::stands(&doc.seen, &written.stored, now < lags_until) {
@@ -169,7 +169,7 @@ impl Publisher {
                     return Ok(if lags && now < lags_until { Some(lags_until) } else { look_again });
                 }
                 let status = written.status.clone();
-                self.put_back(kind, (name, uid), status).await
+                self.put_back(kind, name, uid, status).await
             }
             (None, Some(_)) => Ok(look_again),
             (None, None) => {
@@ -203,7 +203,8 @@ impl Publisher {
     async fn apply(
         &mut self,
         kind: Kind,
-        (name, uid): (String, String),
+        name: String,
+        uid: String,
         status: Value,
     ) -> Result<(), WriteError> {
         match self.shared.writer.apply(kind, &name, &status).await {
@@ -225,7 +226,8 @@ impl Publisher {
     async fn put_back(
         &mut self,
         kind: Kind,
-        object: (String, String),
+        name: String,
+        uid: String,
         status: Value,
     ) -> Result<Option<Mono>, WriteError> {
         let now = self.shared.clock.mono();
@@ -234,8 +236,7 @@ impl Publisher {
             return Ok(Some(later));
         }
         pace.done(now);
-        let name = object.0.clone();
-        self.apply(kind, object, status).await?;
+        self.apply(kind, name.clone(), uid, status).await?;
         self.shared.metrics.put_back(kind);
         if let Some(said) = self.repeats.note(&format!("put back {kind:?}"), now) {
             tracing::warn!(

@@ -105,8 +105,8 @@ impl Receipts {
             return self.standing();
         }
         self.unkept = Unkept::default();
-        let cpu = self.count("cpu", &view.cpu, (now, terms.patience));
-        let gpu = self.count("gpu", &view.gpu, (now, terms.patience));
+        let cpu = self.count("cpu", &view.cpu, now, terms.patience);
+        let gpu = self.count("gpu", &view.gpu, now, terms.patience);
         let holds = cpu.holds.zip(gpu.holds).and_then(|(cpu, gpu)| cpu.checked_add(gpu));
         let which = (kept.uid.clone(), kept.grant.serial);
         if !(cpu.held && gpu.held) {
@@ -154,21 +154,21 @@ impl Receipts {
         self.standing()
     }
 
-    fn count(&mut self, kind: &str, part: &Part, when: (Mono, Duration)) -> Count {
+    fn count(&mut self, kind: &str, part: &Part, now: Mono, patience: Duration) -> Count {
         if part.means == Means::Dvfs {
-            return self.count_loop(kind, part, when);
+            return self.count_loop(kind, part, now, patience);
         }
         let settled = !matches!(part.report, CapReport::Pending | CapReport::NoIntent);
         let each_metered = part.devices.iter().all(|device| matches!(device.drawn, Drawn::Is(_)));
         let limits = Watts::checked_sum(part.devices.iter().filter_map(ceiling));
         let together = match limits {
-            Some(limits) if !each_metered => self.look(kind, limits, part.drawn, when),
+            Some(limits) if !each_metered => self.look(kind, limits, part.drawn, now, patience),
             Some(_) | None => Measured::Unknown,
         };
         let mut all = Count { held: true, shown: true, holds: Some(Watts::ZERO) };
         for device in &part.devices {
             let measured = match ceiling(device).filter(|_| each_metered) {
-                Some(limit) => self.look(&device.key, limit, device.drawn, when),
+                Some(limit) => self.look(&device.key, limit, device.drawn, now, patience),
                 None => together,
             };
             let within = match (device.limit, device.share) {
@@ -220,14 +220,16 @@ impl Receipts {
         )
     }
 
-    /// While no more than its cap is drawn, a closed loop holds the packages, and their own limits do not count.
-    /// Otherwise their limits count, also as the least that they can be held to, until the loop holds again.
-    fn count_loop(&mut self, kind: &str, part: &Part, when: (Mono, Duration)) -> Count {
+    /// A closed loop holds its cap while no more is drawn; the limits of the packages are not what holds. Where it does not,
+    /// they are, and are the least that there is until it holds again.
+    fn count_loop(&mut self, kind: &str, part: &Part, now: Mono, patience: Duration) -> Count {
         let mut all = part.devices.iter().map(ceiling);
         let most = all.try_fold(Watts::ZERO, |sum, one| sum.checked_add(one?));
         let fails = Count { held: true, shown: true, holds: most };
         let measured = match part.report {
-            CapReport::Cap(CapResult::Applied { effective }) => self.look(kind, effective, part.drawn, when),
+            CapReport::Cap(CapResult::Applied { effective }) => {
+                self.look(kind, effective, part.drawn, now, patience)
+            }
             CapReport::Cap(_) | CapReport::Throttled(_) => Measured::Unknown,
             CapReport::Pending | CapReport::NoIntent => {
                 return Count { held: false, shown: false, holds: most };
@@ -253,7 +255,7 @@ impl Receipts {
         fails
     }
 
-    fn look(&mut self, key: &str, cap: Watts, drawn: Drawn, (now, patience): (Mono, Duration)) -> Measured {
+    fn look(&mut self, key: &str, cap: Watts, drawn: Drawn, now: Mono, patience: Duration) -> Measured {
         self.proofs.entry(key.to_owned()).or_default().look(cap, drawn, now, patience)
     }
 }

@@ -127,8 +127,8 @@ impl Begin<'_> {
     /// ends.
     fn rows_within<R: Row>(&mut self, name: &'static str, source: WatchSource, within: Duration) -> Rows<R> {
         let Context { client, clock, stop, .. } = self.context;
-        let parts = (self.reflections, clock.clone());
-        let (rows, follow) = reflect_within(client, (source, within), parts, stop.clone());
+        let (rows, follow) =
+            reflect_within(client, source, within, self.reflections, clock.clone(), stop.clone());
         self.tasks.spawn(name, follow);
         rows
     }
@@ -192,8 +192,8 @@ mod tests {
         let mut page = MetricsBuilder::of(&crate::BUILD);
         let reflections = Reflections::register(page.registry());
         let (trigger, stop) = host_kit::shutdown::pair();
-        let parts = (&reflections, Arc::new(clock.clone()) as Arc<dyn HostClock>);
-        let (mut rows, follow) = reflect::<ProfileRow>(&api.client(), source, parts, stop);
+        let reader = Arc::new(clock.clone());
+        let (mut rows, follow) = reflect::<ProfileRow>(&api.client(), source, &reflections, reader, stop);
         let confirmed = Confirmed::Profiles(rows.clone());
         assert_eq!(confirmed.mark(clock.mono()), None, "nobody has read anything");
         let follow = tokio::spawn(follow);

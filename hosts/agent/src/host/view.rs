@@ -5,7 +5,6 @@ use crate::machine::{Details, Device, Drawn, Found, FoundGpus, LeaseState, MIXED
 use joulie_core::node::cap::{CapRange, CapReport};
 use joulie_core::node::energy::{Gap, MeterReading};
 use joulie_core::node::law::{Command, LawAction};
-use joulie_core::node::lease::LeasePhase;
 use node_kit::{BackendReport, BackendState, DeviceReport, HalFacts, HalTarget, NodeReport};
 use power_units::{KiloHertz, Role, Watts};
 use std::sync::Arc;
@@ -33,10 +32,7 @@ impl Memory {
             node_power: None,
             source: class(&report.packages),
             found: self.found.clone(),
-            lease: report.lease.map_or(LeaseState::Desired, |(phase, _)| {
-                let relaxes_not = report.desire.grant.is_some() && phase == LeasePhase::Relaxed;
-                if relaxes_not { LeaseState::Held } else { lease(phase) }
-            }),
+            lease: LeaseState::of(report.lease.map(|(phase, _)| phase), report.desire.grant.is_some()),
             boot: identity.boot.clone(),
             details: self.details(report),
         }
@@ -99,15 +95,6 @@ fn is_of_interest(backend: &BackendReport) -> bool {
 
 fn is_ready(backend: &BackendReport) -> bool {
     backend.standing == BackendState::Ready && backend.stuck_since.is_none()
-}
-
-const fn lease(phase: LeasePhase) -> LeaseState {
-    match phase {
-        LeasePhase::Started { .. } | LeasePhase::Renewed { .. } => LeaseState::Desired,
-        LeasePhase::Holding | LeasePhase::Waiting { .. } => LeaseState::Held,
-        LeasePhase::Relaxed => LeaseState::Relaxed,
-        LeasePhase::Safe => LeaseState::Safe,
-    }
 }
 
 fn cpu(report: &NodeReport) -> Part {

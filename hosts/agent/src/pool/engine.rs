@@ -94,7 +94,8 @@ impl NodeEngine {
         reach: Reach,
         shape: Shape,
         found: Option<&Telemetry>,
-        (lease, started): (Option<LeaseTerms>, Stamp),
+        lease: Option<LeaseTerms>,
+        started: Stamp,
     ) -> Self {
         let below =
             |limit: Option<Watts>, range: Option<CapRange>| match (limit, range.and_then(CapRange::max)) {

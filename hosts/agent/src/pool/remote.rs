@@ -98,8 +98,9 @@ pub(crate) struct Task {
     desires: watch::Receiver<Desire>,
     renewal: Arc<Mutex<Option<UnixTime>>>,
     views: watch::Sender<Option<View>>,
-    /// The lease of the desired state, and since when it runs.
-    lease: (Option<LeaseTerms>, Stamp),
+    /// The lease of the desired state. It runs since `started`.
+    lease: Option<LeaseTerms>,
+    started: Stamp,
     engine: Option<NodeEngine>,
     /// What did not fit into the engine when that was last logged.
     beyond: Beyond,
@@ -147,7 +148,7 @@ pub(crate) fn open(
     let (hints, hinted) = watch::channel(None);
     let (views, seen) = watch::channel(None);
     let renewal = Arc::new(Mutex::new(None));
-    let lease = (lease, stamp(&common));
+    let started = stamp(&common);
     let task = Task {
         node: node.to_owned(),
         common,
@@ -156,6 +157,7 @@ pub(crate) fn open(
         renewal: renewal.clone(),
         views,
         lease,
+        started,
         engine: None,
         beyond: Beyond::NOTHING,
         telemetry: None,
@@ -216,7 +218,7 @@ impl Task {
                 return failed;
             }
             let found = self.telemetry.as_ref();
-            self.engine = Some(NodeEngine::adopt(self.reach(), shape, found, self.lease));
+            self.engine = Some(NodeEngine::adopt(self.reach(), shape, found, self.lease, self.started));
         }
         if let Some(engine) = &mut self.engine {
             engine.reshape(shape);

@@ -1,10 +1,11 @@
 //! The tuning of the DVFS fallback.
 
 use super::{Dvfs, DvfsLaw};
+use host_kit::clock::micros;
 use host_kit::config::{ConfigSetting, Refusals, Values, Wrong, parse};
 use joulie_core::node::classic::{Classic, Tuning};
 use joulie_core::node::throttle::ThrottlePercent;
-use power_units::{KiloHertz, Micros, Ratio, Role, Watts};
+use power_units::{KiloHertz, Ratio, Role, Watts};
 use std::time::Duration;
 
 pub(super) const LAW: ConfigSetting<DvfsLaw> = ConfigSetting::with_default(
@@ -73,7 +74,7 @@ pub(super) fn read(values: &Values) -> Result<Dvfs, Refusals> {
         low_margin: values.get(&LOW_MARGIN)?,
         step: values.get(&STEP)?,
         trip_count: values.get(&TRIP_COUNT)?,
-        cooldown: Micros::new(u64::try_from(values.get(&COOLDOWN)?.as_micros()).unwrap_or(u64::MAX)),
+        cooldown: micros(values.get(&COOLDOWN)?),
     };
     let names = [EMA_ALPHA.name(), HIGH_MARGIN.name(), LOW_MARGIN.name(), STEP.name(), TRIP_COUNT.name()];
     let wrong = |error: joulie_core::node::classic::TuningError| {

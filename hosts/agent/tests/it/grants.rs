@@ -1,7 +1,7 @@
 //! Grants: what the packages and GPUs of a node may draw together, whatever else is desired of it.
 
 use crate::nodes::{Node, Nodes, cluster, pool};
-use crate::test_machine::{Agent, Cluster, Folder, TestMachine};
+use crate::test_machine::{Agent, Cluster, TestMachine};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -85,7 +85,7 @@ async fn receipts_of_one_value_are_told_apart_by_their_serial() {
 #[tokio::test(flavor = "multi_thread")]
 async fn neither_a_label_nor_a_deletion_nor_a_restart_ends_a_grant_and_a_release_does() {
     let (nodes, cluster, at) = site().await;
-    let folder = Folder::new();
+    let folder = rig::test_machine::Folder::new();
     let mut settings = pool(&cluster, at);
     settings.push(("STATE_DIR", folder.0.display().to_string()));
     policy(&cluster, 250, 400).await;
@@ -138,7 +138,7 @@ async fn neither_a_label_nor_a_deletion_nor_a_restart_ends_a_grant_and_a_release
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pool_that_starts_without_the_api_or_without_the_node_object_holds_what_was_granted() {
     let (nodes, cluster, at) = site().await;
-    let folder = Folder::new();
+    let folder = rig::test_machine::Folder::new();
     let without_disk = pool(&cluster, at);
     let mut settings = without_disk.clone();
     settings.push(("STATE_DIR", folder.0.display().to_string()));

@@ -1,7 +1,7 @@
 //! Mode pool: many nodes over HTTP.
 
 use crate::nodes::{Node, Nodes, cluster, pool, pool_by};
-use crate::test_machine::{Agent, Folder, enforced, is_enforced};
+use crate::test_machine::{Agent, enforced, is_enforced};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -181,7 +181,7 @@ async fn an_endpoint_with_tls_is_believed_by_its_certificate_alone() {
     nodes.put("sim-1", Node::new());
     let (at, certificate) = nodes.serve_tls().await;
     cluster.profile("sim-1", "sim-1", 150).await;
-    let folder = Folder::new();
+    let folder = rig::test_machine::Folder::new();
     let file = |name: &str, text: &str| {
         let file = folder.0.join(name);
         std::fs::write(&file, text).unwrap();

@@ -83,14 +83,14 @@ async fn the_account_of_the_pool_may_hold_the_lease_of_its_part_and_no_other() {
     for (name, may) in [(Shards::WHOLE.lease_name(), true), ("joulie-operator".to_owned(), false)] {
         let candidate = Candidate::new("pool-a", seconds(10), seconds(7), seconds(2)).unwrap();
         let lease = LeaseName { namespace: "joulie-system".to_owned(), name: name.clone() };
-        let parts = (Elections::register(metrics.registry()), clock.clone());
+        let elections = Elections::register(metrics.registry());
         let (trigger, stop) = shutdown::pair();
         // The operator's Lease already exists.
         let there =
             json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": name}});
         let apply = PatchParams::apply("a-person");
         cluster.leases("joulie-system").patch(&name, &apply, &Patch::Apply(there)).await.unwrap();
-        let (mut leadership, election) = elect(&client, lease, candidate, parts, stop);
+        let (mut leadership, election) = elect(&client, lease, candidate, elections, clock.clone(), stop);
         let election = tokio::spawn(election);
         let led = tokio::time::timeout(seconds(5), leadership.changed()).await.unwrap_or(false);
         assert_eq!(led, may, "{name}: {:?}", forbidden.all());

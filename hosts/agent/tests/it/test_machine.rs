@@ -4,37 +4,17 @@
 use embedded_api::{ApiOptions, EmbeddedApi, Serving};
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use plant::Load;
-use rig::fuse::Mounted;
-use rig::machine::{RigTime, Shared};
+use rig::test_machine::{self, Folder};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-
-/// A folder that is deleted with its owner.
-pub(crate) struct Folder(pub(crate) PathBuf);
-
-impl Folder {
-    pub(crate) fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("agent-it-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        Self(folder)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _left = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 /// An API in memory, served over HTTP.
 pub(crate) struct Cluster {
@@ -185,30 +165,22 @@ pub(crate) fn is_enforced(object: &Value) -> bool {
 }
 
 /// A virtual machine, mounted.
-pub(crate) struct TestMachine {
-    pub(crate) machine: Shared,
-    mounted: Option<Mounted>,
-    folder: Folder,
+pub(crate) struct TestMachine(test_machine::TestMachine);
+
+impl Deref for TestMachine {
+    type Target = test_machine::TestMachine;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
 }
 
 impl TestMachine {
     /// Returns `None`, and prints a note, if the kernel does not allow mounts.
     pub(crate) fn profile(name: &str) -> Option<Self> {
-        let machine = Shared::new(rig::profile::find(name).unwrap()(RigTime::Real(1.0)).unwrap());
-        machine.lock().plant().set_load(Load::busy(1.0)).unwrap();
-        let folder = Folder::new();
-        std::fs::create_dir_all(folder.0.join("root")).unwrap();
-        match rig::fuse::mount(machine.clone(), &folder.0.join("root")) {
-            Ok(mounted) => Some(Self { machine, mounted: Some(mounted), folder }),
-            Err(error) => {
-                println!("SKIP(no virtual hardware: {error})");
-                None
-            }
-        }
-    }
-
-    pub(crate) fn root(&self) -> PathBuf {
-        self.folder.0.join("root")
+        let mut machine = test_machine::TestMachine::running(name);
+        machine.plant().set_load(Load::busy(1.0)).unwrap();
+        test_machine::TestMachine::with_room(machine).map(Self)
     }
 
     /// The limits of the packages in watts, as the files say.
@@ -250,16 +222,6 @@ impl TestMachine {
         all.push(("HOST_ROOT", self.root().display().to_string()));
         all.push(("STATE_DIR", self.state().display().to_string()));
         all
-    }
-
-    pub(crate) fn state(&self) -> PathBuf {
-        self.folder.0.join("state")
-    }
-}
-
-impl Drop for TestMachine {
-    fn drop(&mut self) {
-        drop(self.mounted.take());
     }
 }
 

@@ -47,10 +47,10 @@ pub(crate) async fn run() -> Result<(), Any> {
         let mut api = Api::start(count)?;
         let extender = program(api.address).await?;
         let idle = resident(&extender.0)?;
-        rows((count, "names"), &api, &extender, &echo).await?;
+        rows(count, "names", &api, &extender, &echo).await?;
         api.feed()?;
         for form in ["names", "nodes"] {
-            rows((count, form), &api, &extender, &echo).await?;
+            rows(count, form, &api, &extender, &echo).await?;
         }
         memory.push((count, idle, resident(&extender.0)?));
     }
@@ -66,7 +66,8 @@ pub(crate) async fn run() -> Result<(), Any> {
 const ROUNDS: usize = 5;
 
 async fn rows(
-    (count, form): (usize, &str),
+    count: usize,
+    form: &str,
     api: &Api,
     extender: &(Program, SocketAddr),
     echo: &(Program, SocketAddr),
@@ -83,7 +84,7 @@ async fn rows(
             let (began, before) = (Instant::now(), api.writes().await?);
             let mut rounds = Vec::new();
             for _ in 0..if names { ROUNDS } else { 1 } {
-                rounds.push(round(server, path, &body, (requests, callers, every)).await?);
+                rounds.push(round(server, path, &body, Load { requests, callers, every }).await?);
             }
             let changes = f64::from(u32::try_from(api.writes().await?.saturating_sub(before))?);
             let changes = changes / began.elapsed().as_secs_f64();
@@ -113,18 +114,26 @@ struct Round {
     spent: f64,
 }
 
+/// So many requests of so many callers, each as soon as the one before it was answered, or every so often.
+#[derive(Clone, Copy)]
+struct Load {
+    requests: usize,
+    callers: u32,
+    every: Option<Duration>,
+}
+
 async fn round(
     (program, address): &(Program, SocketAddr),
     path: &'static str,
     body: &Bytes,
-    (requests, callers, every): (usize, u32, Option<Duration>),
+    Load { requests, callers, every }: Load,
 ) -> Result<Round, Any> {
     let each = (requests / usize::try_from(callers)?).max(2);
     let (began, spent) = (Instant::now(), processor_time(program)?);
     let one = |caller| {
         // Callers are independent of each other: their times are interleaved.
         let every = every.map(|every| (every * caller / callers, every));
-        tokio::spawn(calls(*address, path, body.clone(), (each, every)))
+        tokio::spawn(calls(*address, path, body.clone(), each, every))
     };
     let all = (0..callers).map(one);
     let mut took = Vec::new();
@@ -153,7 +162,8 @@ async fn calls(
     address: SocketAddr,
     path: &'static str,
     body: Bytes,
-    (count, every): (usize, Option<(Duration, Duration)>),
+    count: usize,
+    every: Option<(Duration, Duration)>,
 ) -> Result<Vec<Duration>, Any> {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
@@ -227,7 +237,7 @@ pub(crate) async fn serve_echo(at: &str) -> Result<(), Any> {
     let clock: Arc<dyn HostClock> = Arc::new(SystemClock::new());
     let limits = ServerLimits::new(1 << 28, 64)?;
     let at = at.parse().map_err(|_| "an address")?;
-    let server = HttpServer::bind(at, Port::Work, Echo, limits, None, (&servers, clock)).await?;
+    let server = HttpServer::bind(at, Port::Work, Echo, limits, &servers, clock).await?;
     let (_held, stop) = shutdown::pair();
     server.run(stop, Drain::new(Duration::ZERO, Duration::ZERO)).await;
     Ok(())
@@ -241,7 +251,7 @@ async fn echo() -> Result<(Program, SocketAddr), Any> {
     let program = Program(command.arg("--echo").arg(at.to_string()).stdin(Stdio::null()).spawn()?);
     for _ in 0..100 {
         tokio::time::sleep(Duration::from_millis(20)).await;
-        if calls(at, "/echo", Bytes::from_static(b"{}"), (1, None)).await.is_ok() {
+        if calls(at, "/echo", Bytes::from_static(b"{}"), 1, None).await.is_ok() {
             return Ok((program, at));
         }
     }
@@ -284,7 +294,7 @@ async fn program(api: SocketAddr) -> Result<(Program, SocketAddr), Any> {
     let program = Program(child);
     for _ in 0..600 {
         tokio::time::sleep(Duration::from_millis(100)).await;
-        if calls(work, "/prioritize", Bytes::from_static(b"{}"), (1, None)).await.is_ok() {
+        if calls(work, "/prioritize", Bytes::from_static(b"{}"), 1, None).await.is_ok() {
             std::fs::remove_file(&kubeconfig)?;
             return Ok((program, work));
         }

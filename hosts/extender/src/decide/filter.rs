@@ -22,14 +22,15 @@ pub(super) fn answer(
     placement: &PlacementSettings,
     body: &Bytes,
     message: &Message<'_>,
-    (pod, asked): (Option<PodUid>, &Asked),
+    pod: Option<PodUid>,
+    asked: &Asked,
 ) -> (Reply, Outcome) {
     let mut writer = Writer::new(message, asked);
     let power = (placement.power_fit == PowerFit::Filter).then(|| snapshot.fleet.kinds.weigh(&asked.terms));
     if power.is_some() || asked.class == WorkloadClass::Performance {
         let mut all = Numbered::of(snapshot, message);
         while let Some((some, numbers)) = all.some() {
-            let sorted = sort(snapshot, asked.class, (numbers, some.len()), power.as_ref());
+            let sorted = sort(snapshot, asked.class, numbers, some.len(), power.as_ref());
             writer.writes(&some, sorted, |place| {
                 let object = || some.object(place, message.body);
                 judge(snapshot, asked.class, numbers.at(place), power.as_ref(), object)
@@ -130,7 +131,8 @@ struct Sorted {
 fn sort(
     snapshot: &Snapshot,
     class: WorkloadClass,
-    (numbers, count): (&Numbers, usize),
+    numbers: &Numbers,
+    count: usize,
     power: Option<&Weighed<'_>>,
 ) -> Sorted {
     let all = u32::try_from(count)

@@ -20,9 +20,10 @@ pub(super) fn answer(
     view: &View<'_>,
     placement: &PlacementSettings,
     message: &Message<'_>,
-    (pod, asked): (Option<PodUid>, &Asked),
+    pod: Option<PodUid>,
+    asked: &Asked,
 ) -> (Reply, Outcome) {
-    let Scored { points, unknown, offer } = scored(view, placement, message, (pod, asked));
+    let Scored { points, unknown, offer } = scored(view, placement, message, pod, asked);
     let text = length_of_names(message);
     let mut out = Vec::with_capacity(text.saturating_add((points.len() + 1).saturating_mul(ENTRY_BYTES)));
     out.extend_from_slice(b"[{\"host\":\"");
@@ -54,13 +55,14 @@ pub(crate) fn scored(
     view: &View<'_>,
     placement: &PlacementSettings,
     message: &Message<'_>,
-    (pod, asked): (Option<PodUid>, &Asked),
+    pod: Option<PodUid>,
+    asked: &Asked,
 ) -> Scored {
     let mut points = vec![Points::Unknown(0); candidates(&message.candidates).len()];
     let unseen = view.unseen(pod);
     let weighed = view.snapshot.fleet.kinds.weigh(&asked.terms);
     let looked_up = Numbered::of(view.snapshot, message)
-        .map(|number| looked_up(view.snapshot, (&unseen, &weighed), number));
+        .map(|number| looked_up(view.snapshot, &unseen, &weighed, number));
     let unknown = score_all(&placement.scoring, asked.class, looked_up, &mut points).unknown;
     let drawn = pod.and_then(|pod| draw(message, pod, &points));
     let offer = drawn.and_then(|(_, candidate)| {
@@ -102,7 +104,8 @@ fn offer_alone(points: &mut [Points], at: usize) {
 #[inline]
 fn looked_up<'s>(
     snapshot: &'s Snapshot,
-    (unseen, weighed): (&[Watts], &Weighed<'_>),
+    unseen: &[Watts],
+    weighed: &Weighed<'_>,
     number: Option<usize>,
 ) -> score::NodeCandidate<'s> {
     let Some(number) = number else {

@@ -4,6 +4,8 @@
 //! whose variables they read: what those silently took for a default, or for a busy loop, is refused.
 
 use super::{Listen, Url, UrlTemplate, Wrong, selector};
+use jiff::SpanRelativeTo;
+use jiff::fmt::friendly::{Spacing, SpanParser, SpanPrinter};
 use power_units::{Percent, Role, Watts};
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -34,73 +36,37 @@ pub fn boolean(text: &str) -> Result<bool, Wrong> {
     }
 }
 
-/// A duration as Go writes it (`20s`, `1m30s`, `250ms`, `1.5h`), within `range`.
+/// A duration within `range`, in the friendly format of jiff: `20s`, `1m30s`, `250ms`, `1.5h`, `2d`, and all else that Go
+/// writes. A day is 24 hours.
 pub fn duration(text: &str, range: RangeInclusive<Duration>) -> Result<Duration, Wrong> {
-    let value = go_duration(text.trim())?;
+    let value = any_duration(text.trim())?;
     if range.contains(&value) {
         return Ok(value);
     }
     wrong(format!("it is not between {} and {}", show_duration(*range.start()), show_duration(*range.end())))
 }
 
-fn go_duration(text: &str) -> Result<Duration, Wrong> {
-    const NEEDS_UNIT: &str = "a duration is numbers with units (h, m, s, ms, us, ns), such as 20s or 1m30s";
-    let mut rest = text.strip_prefix('+').unwrap_or(text);
-    if rest.starts_with('-') {
-        return wrong("it is negative");
-    }
-    if rest == "0" {
+fn any_duration(text: &str) -> Result<Duration, Wrong> {
+    static FRIENDLY: SpanParser = SpanParser::new();
+    let no_duration = |_| {
+        let units = "a duration is numbers with units (d, h, m, s, ms, us, ns), the largest first";
+        Wrong(format!("{units}, such as 20s or 1m30s"))
+    };
+    // Go takes a zero without a unit, and so do the manifests of upstream.
+    if text == "0" {
         return Ok(Duration::ZERO);
     }
-    if rest.is_empty() {
-        return wrong(NEEDS_UNIT);
-    }
-    let mut nanos: u128 = 0;
-    while !rest.is_empty() {
-        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
-        let (number, after) = rest.split_at(digits);
-        let letters = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
-        let (unit, after) = after.split_at(letters);
-        let unit_nanos: u128 = match unit {
-            "ns" => 1,
-            "us" | "µs" | "μs" => 1_000,
-            "ms" => 1_000_000,
-            "s" => 1_000_000_000,
-            "m" => 60_000_000_000,
-            "h" => 3_600_000_000_000,
-            _ => return wrong(NEEDS_UNIT),
-        };
-        let part = scaled(number, unit_nanos).ok_or_else(|| Wrong(NEEDS_UNIT.to_owned()))?;
-        nanos = nanos.checked_add(part).ok_or_else(|| Wrong("it is too long".to_owned()))?;
-        rest = after;
-    }
-    u64::try_from(nanos).map(Duration::from_nanos).or_else(|_| wrong("it is too long"))
+    let span = FRIENDLY.parse_span(text).map_err(no_duration)?;
+    // Months and years have no length of their own, and are no durations.
+    let value = span.to_duration(SpanRelativeTo::days_are_24_hours()).map_err(no_duration)?;
+    Duration::try_from(value).or_else(|_| wrong("it is negative"))
 }
 
-/// A decimal number of units in nanoseconds; what is below one is cut off.
-fn scaled(number: &str, unit: u128) -> Option<u128> {
-    // A number with more digits than this is no duration, and the bound keeps the arithmetic below inside u128.
-    const DIGITS_MAX: usize = 18;
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if (whole.is_empty() && fraction.is_empty()) || whole.len().max(fraction.len()) > DIGITS_MAX {
-        return None;
-    }
-    let digits = |text: &str| if text.is_empty() { Some(0) } else { text.parse::<u128>().ok() };
-    let places = u32::try_from(fraction.len()).ok()?;
-    Some(digits(whole)? * unit + digits(fraction)? * unit / 10_u128.checked_pow(places)?)
-}
-
-/// A duration in the words that [`duration`] reads.
+/// A duration in the words that [`duration`] reads, in whole milliseconds.
 pub fn show_duration(value: Duration) -> String {
-    let (seconds, millis) = (value.as_secs(), value.subsec_millis());
-    let (h, m, s) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
-    let mut text = String::new();
-    for (number, unit) in [(h, "h"), (m, "m"), (s, "s"), (u64::from(millis), "ms")] {
-        if number > 0 {
-            text.push_str(&format!("{number}{unit}"));
-        }
-    }
-    if text.is_empty() { "0s".to_owned() } else { text }
+    static COMPACT: SpanPrinter = SpanPrinter::new().spacing(Spacing::None);
+    let millis = u64::try_from(value.as_millis()).unwrap_or(u64::MAX);
+    COMPACT.unsigned_duration_to_string(&Duration::from_millis(millis))
 }
 
 /// A whole number within `range`.

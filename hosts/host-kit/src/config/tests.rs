@@ -99,8 +99,8 @@ fn everything_that_is_wrong_is_said_at_once_with_name_value_place_and_what_is_ac
     for line in [
         "POOL_SHARDS=\"0\" (flag): it is not between 1 and 1024; accepted: 1 to 1024",
         "--intervall (flag): there is no such setting; `agent --help` lists what there is",
-        "RECONCILE_INTERVAL=\"20\" (environment): a duration is numbers with units (h, m, s, ms, us, ns), such as 20s \
-         or 1m30s; accepted: a duration from 1s to 24h, such as 20s or 1m30s",
+        "RECONCILE_INTERVAL=\"20\" (environment): a duration is numbers with units (d, h, m, s, ms, us, ns), the \
+         largest first, such as 20s or 1m30s; accepted: a duration from 1s to 24h, such as 20s or 1m30s",
         "SIMULATE_ONLY=\"maybe\" (environment): it is neither true nor false; accepted: true or false",
         "NODE_NAME: it is required and not set; set it from spec.nodeName of the pod; accepted: the name of a node",
     ] {
@@ -239,45 +239,83 @@ fn the_help_names_every_setting_with_what_it_accepts() {
 }
 
 #[test]
-fn durations_are_read_as_go_reads_them_and_nothing_else_is() {
-    let read = |text| parse::duration(text, Duration::ZERO..=DAY);
-    for (text, millis) in [
-        ("20s", 20_000),
-        ("1m30s", 90_000),
-        ("250ms", 250),
-        ("1.5h", 5_400_000),
-        (".5s", 500),
-        ("1.s", 1_000),
-        ("+2s", 2_000),
-        ("1h1m1s1ms", 3_661_001),
-        ("1000us", 1),
-        ("1000µs", 1),
-        ("1000000ns", 1),
-        ("0", 0),
-        (" 5s ", 5_000),
-    ] {
-        assert_eq!(read(text), Ok(Duration::from_millis(millis)), "{text}");
-    }
-    let nonsense = [
-        "",
-        "20",
-        "s",
-        ".s",
-        "1x",
-        "1 s",
-        "-1s",
-        "1d",
-        "25h",
-        "1_000s",
-        "1.2.3s",
-        "NaN",
-        "99999999999999999999s",
-        "١s",
+fn what_go_writes_is_read_as_go_reads_it_and_more_than_that_is_read() {
+    let read = |text: &str| parse::duration(text, Duration::ZERO..=30 * DAY).ok();
+    // Milliseconds as Go's ParseDuration reads them, and as we do.
+    let table: &[(&str, Option<u64>, Option<u64>)] = &[
+        ("0", Some(0), Some(0)),
+        ("0s", Some(0), Some(0)),
+        ("20s", Some(20_000), Some(20_000)),
+        (" 5s ", None, Some(5_000)),
+        ("+2s", Some(2_000), Some(2_000)),
+        ("1m30s", Some(90_000), Some(90_000)),
+        ("1m0s", Some(60_000), Some(60_000)),
+        ("1h0m0s", Some(3_600_000), Some(3_600_000)),
+        ("1h1m1.5s", Some(3_661_500), Some(3_661_500)),
+        ("1h1m1s1ms", Some(3_661_001), Some(3_661_001)),
+        ("250ms", Some(250), Some(250)),
+        ("0.25s", Some(250), Some(250)),
+        ("1.5h", Some(5_400_000), Some(5_400_000)),
+        ("1000us", Some(1), Some(1)),
+        ("1000µs", Some(1), Some(1)),
+        ("1000000ns", Some(1), Some(1)),
+        // The rest of the friendly format.
+        ("2d", None, Some(172_800_000)),
+        ("1d12h", None, Some(129_600_000)),
+        ("1 s", None, Some(1_000)),
+        ("2 minutes, 3 seconds", None, Some(123_000)),
+        ("00:01:30", None, Some(90_000)),
+        // What Go reads and never writes.
+        (".5s", Some(500), None),
+        ("1.s", Some(1_000), None),
+        ("1.5m30s", Some(120_000), None),
+        ("30s1m", Some(90_000), None),
+        ("1s1s", Some(2_000), None),
+        // What is a duration for nobody.
+        ("", None, None),
+        ("20", None, None),
+        ("s", None, None),
+        (".s", None, None),
+        ("1x", None, None),
+        ("1M", None, None),
+        ("1_000s", None, None),
+        ("1.2.3s", None, None),
+        ("NaN", None, None),
+        ("99999999999999999999s", None, None),
+        ("١s", None, None),
+        // A month has no length of its own.
+        ("1mo", None, None),
+        ("P1D", None, None),
     ];
-    for text in nonsense {
-        assert!(read(text).is_err(), "{text:?}");
+    for (text, go, ours) in table {
+        assert_eq!(read(text), ours.map(Duration::from_millis), "{text:?}; Go reads {go:?}");
     }
-    assert!(parse::duration("0", SECOND..=DAY).unwrap_err().0.contains("between 1s and 24h"));
+}
+
+#[test]
+fn a_duration_that_is_refused_says_what_is_accepted() {
+    let refused = |text| parse::duration(text, SECOND..=DAY).unwrap_err().0;
+    for text in ["20", "NaN", "", "30s1m", "1y", "99999999999999999999s", "99999999999d"] {
+        assert!(refused(text).contains("numbers with units (d, h, m, s, ms, us, ns)"), "{text}");
+    }
+    for text in ["-1s", "-5m", "1s ago"] {
+        assert_eq!(refused(text), "it is negative", "{text}");
+    }
+    for text in ["0", "999ms", "25h", "100000000h"] {
+        assert_eq!(refused(text), "it is not between 1s and 24h", "{text}");
+    }
+}
+
+#[test]
+fn a_duration_that_is_shown_reads_back() {
+    for (millis, text) in
+        [(0, "0s"), (1, "1ms"), (90_000, "1m30s"), (3_600_500, "1h500ms"), (259_200_000, "72h")]
+    {
+        let duration = Duration::from_millis(millis);
+        assert_eq!(parse::show_duration(duration + Duration::from_nanos(999_999)), text);
+        assert_eq!(parse::duration(text, Duration::ZERO..=Duration::MAX), Ok(duration));
+    }
+    assert_eq!(parse::show_duration(Duration::MAX), parse::show_duration(Duration::from_millis(u64::MAX)));
 }
 
 #[test]

@@ -56,11 +56,11 @@ impl Recorder {
 pub fn record(
     client: &Client,
     mut events: Events,
-    parts: (&Posts, Arc<dyn HostClock>),
+    posts: &Posts,
+    clock: Arc<dyn HostClock>,
     stop: Stop,
 ) -> (Recorder, impl Future<Output = ()> + Send + 'static) {
     let (queue, mut notes) = mpsc::channel(QUEUE);
-    let (posts, clock) = parts;
     let recorder = Recorder { queue, posts: posts.clone() };
     let mut poster =
         Poster { client: client.clone(), posts: posts.clone(), repeats: Repeats::every(FLUSH_EVERY * 5) };

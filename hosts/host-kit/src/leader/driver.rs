@@ -57,11 +57,11 @@ pub fn elect(
     client: &Client,
     lease: LeaseName,
     candidate: Candidate,
-    parts: (Elections, Arc<dyn HostClock>),
+    elections: Elections,
+    clock: Arc<dyn HostClock>,
     stop: Stop,
 ) -> (Leadership, impl Future<Output = ()> + Send + 'static) {
     let (office, leadership) = Office::open();
-    let (elections, clock) = parts;
     let api = Api::namespaced(client.clone(), &lease.namespace);
     let mode = LeadershipState::Standby { seen: None };
     let theirs = ObjectMeta::default();

@@ -110,66 +110,40 @@ impl Reflections {
 pub fn reflect<R: Row>(
     client: &Client,
     source: WatchSource,
-    parts: (&Reflections, Arc<dyn HostClock>),
+    reflections: &Reflections,
+    clock: Arc<dyn HostClock>,
     stop: Stop,
 ) -> (Rows<R>, impl Future<Output = ()> + Send + 'static) {
     let (writer, rows) = rows();
-    (rows, drive(client, (source, Patience::USUAL), writer, parts, stop))
+    (rows, Driver::new(client, source, writer, reflections, clock).run_until(stop))
 }
 
 /// As [`reflect`], for a reader that relies on a server that answers being heard within `within`. Less than
 /// [`HEARD_WITHIN`](super::HEARD_WITHIN) costs more requests.
 pub fn reflect_within<R: Row>(
     client: &Client,
-    (source, within): (WatchSource, Duration),
-    parts: (&Reflections, Arc<dyn HostClock>),
+    source: WatchSource,
+    within: Duration,
+    reflections: &Reflections,
+    clock: Arc<dyn HostClock>,
     stop: Stop,
 ) -> (Rows<R>, impl Future<Output = ()> + Send + 'static) {
     let (writer, rows) = rows();
-    (rows, drive(client, (source, Patience::within(within)), writer, parts, stop))
+    let mut driver = Driver::new(client, source, writer, reflections, clock);
+    driver.patience = Patience::within(within);
+    (rows, driver.run_until(stop))
 }
 
 /// Follows `source` and keeps nothing of it: each event goes to the reader of the feed.
 pub fn follow<R: Row>(
     client: &Client,
     source: WatchSource,
-    parts: (&Reflections, Arc<dyn HostClock>),
+    reflections: &Reflections,
+    clock: Arc<dyn HostClock>,
     stop: Stop,
 ) -> (Feed<R>, impl Future<Output = ()> + Send + 'static) {
     let (feeder, feed) = feed();
-    (feed, drive(client, (source, Patience::USUAL), feeder, parts, stop))
-}
-
-fn drive<R: Row, K: Keep<R> + 'static>(
-    client: &Client,
-    (source, patience): (WatchSource, Patience),
-    keep: K,
-    (reflections, clock): (&Reflections, Arc<dyn HostClock>),
-    stop: Stop,
-) -> impl Future<Output = ()> + Send + use<R, K> + 'static {
-    let kind = ByKind { kind: R::KIND };
-    drop(reflections.malformed.get_or_create(&kind));
-    drop(reflections.failures.get_or_create(&kind));
-    drop(reflections.silences.get_or_create(&kind));
-    let driver = Driver {
-        client: client.clone(),
-        source,
-        patience,
-        keep,
-        of: PhantomData,
-        reflections: reflections.clone(),
-        kind,
-        clock,
-        repeats: Repeats::every(REPEAT_WINDOW),
-    };
-    async move {
-        // The stop comes first: it must not wait, and it comes only once.
-        tokio::select! {
-            biased;
-            () = stop.requested() => {}
-            () = driver.run() => {}
-        }
-    }
+    (feed, Driver::new(client, source, feeder, reflections, clock).run_until(stop))
 }
 
 /// The state of a reflector.
@@ -246,6 +220,39 @@ struct Driver<R: Row, K> {
 }
 
 impl<R: Row, K: Keep<R>> Driver<R, K> {
+    fn new(
+        client: &Client,
+        source: WatchSource,
+        keep: K,
+        reflections: &Reflections,
+        clock: Arc<dyn HostClock>,
+    ) -> Self {
+        let kind = ByKind { kind: R::KIND };
+        drop(reflections.malformed.get_or_create(&kind));
+        drop(reflections.failures.get_or_create(&kind));
+        drop(reflections.silences.get_or_create(&kind));
+        Self {
+            client: client.clone(),
+            source,
+            patience: Patience::USUAL,
+            keep,
+            of: PhantomData,
+            reflections: reflections.clone(),
+            kind,
+            clock,
+            repeats: Repeats::every(REPEAT_WINDOW),
+        }
+    }
+
+    async fn run_until(self, stop: Stop) {
+        // In this order: a stop waits for nothing, and it comes once.
+        tokio::select! {
+            biased;
+            () = stop.requested() => {}
+            () = self.run() => {}
+        }
+    }
+
     async fn run(mut self) {
         // A list that succeeds says nothing about watches. If a server allows lists but not watches, lists would be
         // requested again and again without a growing pause.

@@ -31,7 +31,7 @@ impl<R: Routes> Connection<R> {
         // Small answers are sent at once. If the option cannot be set, the connection is served all the same.
         let _best_effort = stream.set_nodelay(true);
         match tls {
-            None => talk(&shared, stream, (peer, progress), &ending).await,
+            None => talk(&shared, stream, peer, progress, &ending).await,
             Some(certificates) => {
                 // When the server drains, it does not wait for a connection that is still in its handshake.
                 let handshake = tokio::select! {
@@ -40,7 +40,7 @@ impl<R: Routes> Connection<R> {
                     () = ending.requested() => return,
                 };
                 match handshake {
-                    Ok(stream) => talk(&shared, stream, (peer, progress), &ending).await,
+                    Ok(stream) => talk(&shared, stream, peer, progress, &ending).await,
                     Err(tls::Refusal { reason, what }) => shared.refuse(reason, peer, &what),
                 }
             }
@@ -51,7 +51,8 @@ impl<R: Routes> Connection<R> {
 async fn talk<R: Routes, S: Stream>(
     shared: &Arc<Shared<R>>,
     stream: S,
-    (peer, progress): (SocketAddr, Arc<Progress>),
+    peer: SocketAddr,
+    progress: Arc<Progress>,
     ending: &Stop,
 ) {
     let stream = Clocked::new(stream, progress.clone(), *shared.limits.times());

@@ -38,7 +38,7 @@ fn start() -> Posting {
     let posts = Posts::register(metrics.registry());
     let (trigger, stop) = shutdown::pair();
     let events = Events::of("joulie.io/test", "test-0");
-    let (recorder, follow) = record(&fake.client(), events, (&posts, Arc::new(clock.clone())), stop);
+    let (recorder, follow) = record(&fake.client(), events, &posts, Arc::new(clock.clone()), stop);
     Posting { fake, clock, recorder, page: metrics.page(), trigger, ended: tokio::spawn(follow) }
 }
 

@@ -40,8 +40,7 @@ impl Replica {
         let candidate = Candidate::new(name, times[0], times[1], times[2]).unwrap();
         let lease = LeaseName { namespace: "joulie".to_owned(), name: "joulie-operator".to_owned() };
         let (trigger, stop) = shutdown::pair();
-        let (leadership, election) =
-            elect(&fake.client(), lease, candidate, (elections, clock.clone()), stop);
+        let (leadership, election) = elect(&fake.client(), lease, candidate, elections, clock.clone(), stop);
         Self { leadership, trigger, clock, page: metrics.page(), ended: tokio::spawn(election) }
     }
 

@@ -41,7 +41,7 @@ fn start(fake: &Fake) -> Watcher {
     let (trigger, stop) = shutdown::pair();
     let source =
         WatchSource { path: "/apis/joulie.io/v1alpha1/nodetwins".to_owned(), labels: None, fields: None };
-    let (rows, follow) = reflect(&fake.client(), source, (&reflections, Arc::new(SystemClock::new())), stop);
+    let (rows, follow) = reflect(&fake.client(), source, &reflections, Arc::new(SystemClock::new()), stop);
     tokio::spawn(follow);
     Watcher { rows, page: metrics.page(), _trigger: trigger }
 }
@@ -144,7 +144,7 @@ async fn a_feed_tells_what_happened_in_order_and_keeps_nothing() {
     let (_trigger, stop) = shutdown::pair();
     let source =
         WatchSource { path: "/apis/joulie.io/v1alpha1/nodetwins".to_owned(), labels: None, fields: None };
-    let (mut feed, run) = follow(&fake.client(), source, (&reflections, Arc::new(SystemClock::new())), stop);
+    let (mut feed, run) = follow(&fake.client(), source, &reflections, Arc::new(SystemClock::new()), stop);
     tokio::spawn(run);
     for expected in ["begin", "uid of a: 100", "uid of c: 300", "whole"] {
         assert_eq!(next(&mut feed).await, expected);
@@ -299,7 +299,7 @@ async fn a_role_that_may_list_and_not_watch_is_named_counted_and_lists_ever_more
     let (trigger, stop) = shutdown::pair();
     let source =
         WatchSource { path: "/apis/joulie.io/v1alpha1/nodetwins".to_owned(), labels: None, fields: None };
-    let (rows, follow) = reflect::<Twin>(&fake.client(), source, (&reflections, clock.clone()), stop);
+    let (rows, follow) = reflect::<Twin>(&fake.client(), source, &reflections, clock.clone(), stop);
     let follow = tokio::spawn(follow);
     tokio::time::sleep(Duration::from_secs(600)).await;
     let watcher = Watcher { rows, page: metrics.page(), _trigger: trigger };
@@ -348,8 +348,8 @@ async fn a_server_that_answers_is_heard_in_time_though_its_watches_fall_silent_a
         let (trigger, stop) = shutdown::pair();
         let path = "/apis/joulie.io/v1alpha1/nodetwins".to_owned();
         let source = WatchSource { path, labels: None, fields: None };
-        let parts = (&reflections, clock.clone() as Arc<dyn HostClock>);
-        let (rows, follow) = reflect_within::<Twin>(&fake.client(), (source, within), parts, stop);
+        let (rows, follow) =
+            reflect_within::<Twin>(&fake.client(), source, within, &reflections, clock.clone(), stop);
         let follow = tokio::spawn(follow);
         let (page, mut longest) = (metrics.page(), Duration::ZERO);
         for _ in 0..1_200 {

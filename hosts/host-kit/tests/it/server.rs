@@ -259,8 +259,8 @@ async fn a_port_that_is_taken_is_said_with_its_address() {
     let servers = ServerMetrics::register(metrics.registry());
     let routes = super::wire::Handlers { gate: server.gate.clone() };
     let listen = server.address.to_string().parse().unwrap();
-    let parts = (&servers, std::sync::Arc::new(SystemClock::new()) as _);
-    let refused = HttpServer::bind(listen, Port::Metrics, routes, limits(times()), None, parts).await;
+    let clock = std::sync::Arc::new(SystemClock::new());
+    let refused = HttpServer::bind(listen, Port::Metrics, routes, limits(times()), &servers, clock).await;
     let said = refused.err().unwrap().to_string();
     assert!(said.starts_with(&format!("cannot listen on {} (metrics): ", server.address)), "{said}");
 }

@@ -87,7 +87,11 @@ pub(crate) async fn serve_with(
     let gate = Arc::new(Semaphore::new(0));
     let routes = Handlers { gate: gate.clone() };
     let listen = "localhost:0".parse().unwrap();
-    let server = HttpServer::bind(listen, Port::Work, routes, limits, tls, (servers, clock)).await.unwrap();
+    let server = HttpServer::bind(listen, Port::Work, routes, limits, servers, clock).await.unwrap();
+    let server = match tls {
+        Some(certificates) => server.with_tls(certificates),
+        None => server,
+    };
     let address = server.address().unwrap();
     let (trigger, stop) = shutdown::pair();
     Running { address, gate, page: metrics.page(), trigger, ended: tokio::spawn(server.run(stop, drain)) }

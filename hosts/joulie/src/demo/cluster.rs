@@ -177,8 +177,8 @@ impl Watcher<'_> {
         // The metrics of the demo's own watches are not exported.
         let mut metrics = MetricsBuilder::of(&BuildInfo { component: "demo", version: "", revision: "" });
         let reflections = Reflections::register(metrics.registry());
-        let parts = (&reflections, self.demo.clock.clone());
-        let (rows, follow) = reflect(&self.demo.client(agent), source, parts, self.stop.clone());
+        let (client, clock) = (self.demo.client(agent), self.demo.clock.clone());
+        let (rows, follow) = reflect(&client, source, &reflections, clock, self.stop.clone());
         self.tasks.spawn(R::KIND, follow);
         rows
     }

@@ -1,12 +1,13 @@
 //! The command line: an error names the accepted values, and nothing is written.
 
-use crate::test_machine::{bare, folder};
+use crate::test_machine::bare;
+use rig::test_machine::Folder;
 
 #[test]
 fn a_value_that_means_nothing_is_refused_with_what_is_accepted() {
-    let folder = folder();
-    std::fs::create_dir_all(folder.join("root/sys")).unwrap();
-    let (root, state) = (folder.join("root"), folder.join("state"));
+    let folder = Folder::new();
+    std::fs::create_dir_all(folder.0.join("root/sys")).unwrap();
+    let (root, state) = (folder.0.join("root"), folder.0.join("state"));
     let place = ["--root", root.to_str().unwrap(), "--state", state.to_str().unwrap()];
     let unit = "a cap needs its unit: W, kW or %";
     let cap = "expected a number and its unit";
@@ -48,30 +49,28 @@ fn a_value_that_means_nothing_is_refused_with_what_is_accepted() {
         assert!(said.err.contains(accepted), "{words:?}: {}", said.err);
     }
     assert!(!state.exists(), "a refused command has opened the node");
-    let _left = std::fs::remove_dir_all(folder);
 }
 
 #[test]
 fn a_root_that_is_no_machine_is_refused() {
-    let folder = folder();
-    for root in [folder.join("root"), folder.join("nowhere")] {
+    let folder = Folder::new();
+    std::fs::create_dir(folder.0.join("root")).unwrap();
+    for root in [folder.0.join("root"), folder.0.join("nowhere")] {
         let said = bare(&["show", "--root", root.to_str().unwrap()]);
         assert_eq!(said.code, Some(2), "{said:?}");
         assert!(said.err.contains("expected a folder that holds sys and dev"), "{}", said.err);
     }
-    let _left = std::fs::remove_dir_all(folder);
 }
 
 #[test]
 fn a_machine_without_any_power_hardware_is_shown_and_cannot_be_capped() {
-    let folder = folder();
-    std::fs::create_dir_all(folder.join("root/sys")).unwrap();
-    let root = folder.join("root");
+    let folder = Folder::new();
+    std::fs::create_dir_all(folder.0.join("root/sys")).unwrap();
+    let root = folder.0.join("root");
     let place = ["--root", root.to_str().unwrap()];
     let shown = bare(&[&["show"], &place[..]].concat()).ended(0);
     assert!(shown.contains("no CPU package was found"), "{shown}");
-    assert!(!folder.join("root.joulie").exists(), "who only looks has written");
+    assert!(!folder.0.join("root.joulie").exists(), "who only looks has written");
     let capped = bare(&[&["cap", "--package", "120W"], &place[..]].concat()).ended(1);
     assert!(capped.contains("the packages of this node are not known"), "{capped}");
-    let _left = std::fs::remove_dir_all(folder);
 }

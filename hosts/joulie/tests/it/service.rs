@@ -1,7 +1,8 @@
 //! The unit of systemd for one machine: systemd reads it, and what it starts does what it says.
 
-use crate::test_machine::{TestMachine, folder};
-use std::path::{Path, PathBuf};
+use crate::test_machine::TestMachine;
+use rig::test_machine::Folder;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// As installed.
@@ -42,8 +43,8 @@ fn without_capabilities(command: &Command) -> Command {
 
 #[test]
 fn systemd_reads_the_unit_and_knows_every_directive() {
-    let folder: PathBuf = folder();
-    let unit = folder.join("joulie-node.service");
+    let folder = Folder::new();
+    let unit = folder.0.join("joulie-node.service");
     let text = shipped("joulie-node.service");
     // It looks whether the program is there.
     std::fs::write(&unit, text.replace(PROGRAM, env!("CARGO_BIN_EXE_joulie"))).unwrap();
@@ -54,7 +55,6 @@ fn systemd_reads_the_unit_and_knows_every_directive() {
         }
         Err(error) => println!("SKIP(no systemd-analyze: {error})"),
     }
-    let _left = std::fs::remove_dir_all(folder);
 }
 
 #[test]

@@ -1,19 +1,23 @@
 //! A mounted virtual machine, and the binary that runs on it.
 
-use rig::fuse::Mounted;
-use rig::machine::{RigMachine, RigTime, Shared};
+use rig::machine::RigMachine;
+use rig::test_machine;
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Generous, for a busy machine; a successful run does not need it.
 const PATIENCE: Duration = Duration::from_secs(90);
 
-pub(crate) struct TestMachine {
-    pub(crate) machine: Shared,
-    mounted: Option<Mounted>,
-    folder: PathBuf,
+pub(crate) struct TestMachine(test_machine::TestMachine);
+
+impl Deref for TestMachine {
+    type Target = test_machine::TestMachine;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
 }
 
 /// The output and the exit code of a command.
@@ -38,15 +42,6 @@ impl Said {
     }
 }
 
-/// A unique folder.
-pub(crate) fn folder() -> PathBuf {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let number = NEXT.fetch_add(1, Ordering::Relaxed);
-    let folder = std::env::temp_dir().join(format!("joulie-it-{}-{number}", std::process::id()));
-    std::fs::create_dir_all(folder.join("root")).unwrap();
-    folder
-}
-
 impl TestMachine {
     /// `None`, with a message, if mounting is not possible.
     pub(crate) fn profile(name: &str) -> Option<Self> {
@@ -55,26 +50,19 @@ impl TestMachine {
 
     /// The same, after `change` has modified the machine.
     pub(crate) fn of(name: &str, change: impl FnOnce(&mut RigMachine)) -> Option<Self> {
-        let machine = Shared::new(rig::profile::find(name).unwrap()(RigTime::Real(1.0)).unwrap());
-        change(&mut machine.lock());
-        let folder = folder();
-        match rig::fuse::mount(machine.clone(), &folder.join("root")) {
-            Ok(mounted) => Some(Self { machine, mounted: Some(mounted), folder }),
-            Err(error) => {
-                println!("SKIP(no virtual hardware: {error})");
-                None
-            }
-        }
+        let mut machine = test_machine::TestMachine::running(name);
+        change(&mut machine);
+        test_machine::TestMachine::with_room(machine).map(Self)
     }
 
     pub(crate) fn state(&self) -> PathBuf {
-        self.folder.join("root.joulie")
+        self.folder.0.join("root.joulie")
     }
 
     /// `joulie node` with these arguments, on this machine.
     pub(crate) fn command(&self, words: &[&str]) -> Command {
         let mut command = joulie(words);
-        command.arg("--root").arg(self.folder.join("root"));
+        command.arg("--root").arg(self.root());
         command
     }
 
@@ -88,7 +76,7 @@ if [ -d /dev/cpu ]; then mount --bind "$0/dev/cpu" /dev/cpu; else mount --bind "
 echo namespace-ready >&2
 exec "$@""#;
         let mut command = Command::new("unshare");
-        command.args(["-m", "--propagation", "private", "sh", "-c", MOUNT]).arg(self.folder.join("root"));
+        command.args(["-m", "--propagation", "private", "sh", "-c", MOUNT]).arg(self.root());
         command.arg(env!("CARGO_BIN_EXE_joulie")).arg("node").args(words).arg("--state").arg(self.state());
         let said = match command.stdin(Stdio::piped()).output() {
             Ok(output) => Said::of(output),
@@ -110,9 +98,9 @@ exec "$@""#;
         self.start_command(self.command(words), until)
     }
 
-    /// The same of a command of [`Self::command`] that somebody has changed.
+    /// Starts a command of [`Self::command`] that the caller has changed.
     pub(crate) fn start_command(&self, mut command: Command, until: &str) -> Running {
-        let log = self.folder.join("log");
+        let log = self.folder.0.join("log");
         let file = std::fs::File::create(&log).unwrap();
         let child = command.stdout(file).stderr(Stdio::null()).spawn().unwrap();
         let running = Running { child, log };
@@ -121,7 +109,7 @@ exec "$@""#;
     }
 
     pub(crate) fn file(&self, path: &str) -> String {
-        std::fs::read_to_string(self.folder.join("root").join(path)).unwrap()
+        std::fs::read_to_string(self.root().join(path)).unwrap()
     }
 
     /// The long-term limit of a package in the register.
@@ -134,14 +122,7 @@ exec "$@""#;
     }
 }
 
-impl Drop for TestMachine {
-    fn drop(&mut self) {
-        drop(self.mounted.take());
-        let _left = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-/// A running command, which is ended with its test.
+/// A command that runs on; it does not outlive its test.
 pub(crate) struct Running {
     child: Child,
     log: PathBuf,

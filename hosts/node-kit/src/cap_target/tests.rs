@@ -1,8 +1,8 @@
 use super::*;
 use crate::Boot;
-use crate::testing::Folder;
 use power_hal::Original;
 use power_units::MicroWatts;
+use rig::test_machine::Folder;
 
 /// A package with 120 W in force, and a journal with its original, for which `was` is recorded.
 fn capped(was: Option<Setting>) -> (Folder, Journal, CapTarget) {

@@ -1,8 +1,8 @@
 use super::*;
-use crate::testing::Folder;
 use power_hal::{Originals, Setting};
 use power_units::{KiloHertz, MicroWatts};
 use proptest::prelude::*;
+use rig::test_machine::Folder;
 use std::fs;
 
 fn boot(id: &str) -> Boot {

@@ -181,7 +181,7 @@ impl Thread {
                     return;
                 }
                 if bench.turn(at, order) == wanted {
-                    let outcome = self.obey(bench, at, (ticket, order));
+                    let outcome = self.obey(bench, at, ticket, order);
                     if let Some(slot) = lock(&self.mailbox.letters).outcomes.get_mut(at) {
                         *slot = Some(outcome);
                     }
@@ -194,7 +194,7 @@ impl Thread {
         self.show(&bench.batch);
     }
 
-    fn obey(&self, bench: &mut Bench, at: usize, (ticket, order): (Ticket, Order)) -> Outcome {
+    fn obey(&self, bench: &mut Bench, at: usize, ticket: Ticket, order: Order) -> Outcome {
         let handle = bench.batch[at].domain;
         let outcome = match order {
             Order::Set(asked) => {

@@ -62,7 +62,7 @@ fn throttled(root: &Path) -> usize {
 fn classic_takes_its_golden_trace_through_real_files() {
     let room = TestMachine::folder();
     let root = room.root();
-    lay_out(&root);
+    lay_out(root);
     let law = Classic::new(Tuning { cooldown: Micros::ZERO, ..DEFAULTS }).unwrap();
     let mut node = room.open(Config { law: LoopLaw::Classic(law), ..room.config() });
     let rows = [
@@ -92,13 +92,13 @@ fn classic_takes_its_golden_trace_through_real_files() {
         // Twenty seconds at a time, the interval of the reference.
         room.pass(Duration::from_secs(20));
         energy += power * 20_000_000;
-        put(&root, "sys/class/powercap/intel-rapl:0/energy_uj", &energy.to_string());
+        put(root, "sys/class/powercap/intel-rapl:0/energy_uj", &energy.to_string());
         node.period();
         node.settle_within(Duration::from_secs(20));
         let decision = node.report().law.unwrap();
         let found = decision.smoothed.unwrap().to_bits() as f64 / 2_f64.powi(32);
         assert!((found - smoothed).abs() < 0.01, "row {row}: {found} instead of {smoothed}");
-        assert_eq!(throttled(&root), limited, "row {row}");
+        assert_eq!(throttled(root), limited, "row {row}");
     }
 }
 

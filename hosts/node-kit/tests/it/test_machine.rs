@@ -5,62 +5,48 @@ use joulie_core::node::cap::{CapIntent, DesiredCap};
 use node_kit::{Boot, Config, Desire, HardwareSources, NodeAccess, OpenNode, Time};
 use plant::{Load, PlantDomain};
 use power_units::{Micros, Watts};
-use rig::fuse::Mounted;
-use rig::machine::{RigMachine, RigTime, Shared};
+use rig::machine::RigMachine;
+use rig::test_machine;
+use std::ops::Deref;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 pub(crate) const PERIOD: Duration = Duration::from_secs(1);
 const ANSWERS: Duration = Duration::from_secs(20);
 
-/// A machine, mounted, and a folder for the state of its node.
+/// A machine, mounted, and the time of its node.
 pub(crate) struct TestMachine {
-    pub(crate) machine: Shared,
+    on: test_machine::TestMachine,
     pub(crate) time: Time,
-    mounted: Option<Mounted>,
-    folder: PathBuf,
+}
+
+impl Deref for TestMachine {
+    type Target = test_machine::TestMachine;
+
+    fn deref(&self) -> &Self::Target {
+        &self.on
+    }
 }
 
 impl TestMachine {
     /// `None`, with a message, where the kernel does not allow mounting.
     pub(crate) fn profile(name: &str) -> Option<Self> {
-        Self::new(rig::profile::find(name).unwrap()(RigTime::Manual).unwrap())
+        Self::new(test_machine::TestMachine::machine_of(name))
     }
 
     pub(crate) fn new(machine: RigMachine) -> Option<Self> {
-        let (machine, folder) = (Shared::new(machine), Self::place());
-        match rig::fuse::mount(machine.clone(), &folder.join("root")) {
-            Ok(mounted) => Some(Self { machine, time: Time::manual(), mounted: Some(mounted), folder }),
-            Err(error) => {
-                println!("SKIP(no virtual hardware: {error})");
-                None
-            }
-        }
+        Some(Self { on: test_machine::TestMachine::with_room(machine)?, time: Time::manual() })
     }
 
     /// A machine that is a plain folder, whose files the test writes.
     pub(crate) fn folder() -> Self {
-        let machine = Shared::new(rig::profile::find("xeon-2s").unwrap()(RigTime::Manual).unwrap());
-        let folder = Self::place();
-        Self { machine, time: Time::manual(), mounted: None, folder }
-    }
-
-    fn place() -> PathBuf {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("node-kit-it-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(folder.join("root")).unwrap();
-        folder
-    }
-
-    pub(crate) fn root(&self) -> PathBuf {
-        self.folder.join("root")
+        let machine = test_machine::TestMachine::machine_of("xeon-2s");
+        Self { on: test_machine::TestMachine::unmounted(machine), time: Time::manual() }
     }
 
     /// A folder beside the machine, on a real disk.
     pub(crate) fn beside(&self, name: &str) -> PathBuf {
-        let folder = self.folder.join(name);
+        let folder = self.folder.0.join(name);
         std::fs::create_dir_all(&folder).unwrap();
         folder
     }
@@ -72,10 +58,6 @@ impl TestMachine {
     /// Writes a file as another program would.
     pub(crate) fn write(&self, path: &str, text: &str) {
         std::fs::write(self.root().join(path), text).unwrap();
-    }
-
-    pub(crate) fn state(&self) -> PathBuf {
-        self.folder.join("state")
     }
 
     /// The text of the journal.
@@ -90,12 +72,11 @@ impl TestMachine {
 
     pub(crate) fn config(&self) -> Config {
         let period = Micros::new(1_000_000);
-        // This process serves the mount, and the loader blocks other threads' loads, so the loader must not search
-        // there.
-        let elsewhere = self.folder.join("lib");
+        // This process serves the mount, so the loader, which lets no other thread load meanwhile, must not look there.
+        let elsewhere = self.folder.0.join("lib");
         let nvml = Some(elsewhere.join("libnvidia-ml.so.1"));
         let rocm = Where::At(elsewhere.join("librocm_smi64.so"));
-        let sources = HardwareSources { nvml, rocm, ..HardwareSources::below(&self.root()) };
+        let sources = HardwareSources { nvml, rocm, ..HardwareSources::below(self.root()) };
         Config::standard(sources, self.state(), NodeAccess::Control, period).unwrap()
     }
 
@@ -138,13 +119,6 @@ impl TestMachine {
         let mut machine = self.machine.lock();
         let plant = machine.plant();
         (0..plant.packages()).filter_map(|package| plant.watts(PlantDomain::Package(package))).sum()
-    }
-}
-
-impl Drop for TestMachine {
-    fn drop(&mut self) {
-        drop(self.mounted.take());
-        let _left = std::fs::remove_dir_all(&self.folder);
     }
 }
 

@@ -36,21 +36,22 @@ async fn main() -> Result<(), Any> {
     let steady = std::env::args().nth(3).map_or(Ok(STEADY), |text| text.parse())?;
     let steady = Duration::from_secs(steady);
     tell("### Without a budget\n")?;
-    measure("no_budget", nodes, &[], (Duration::from_secs(3), steady)).await?;
-    // Of 720 W a node may draw 600 W if its whole rack draws the most, and 500 W if the whole site does.
+    measure("no_budget", nodes, &[], Duration::from_secs(3), steady).await?;
+    // Of 720 W a node may draw 600 W where its rack is full, and 500 W where the site is.
     let (site, rack) = ((nodes * 500).to_string(), format!("*={}", NODES_PER_RACK * 600));
     tell("\n### With limits for the site and for each rack\n")?;
     // Power that one node gives up goes to another after BUDGET_RAISE_DWELL, which is 30 s.
     let quiet = Duration::from_secs(35);
     let limits = [("BUDGET_SITE_WATTS", site.as_str()), ("BUDGET_RACK_WATTS", rack.as_str())];
-    measure("budget", nodes, &limits, (quiet, steady)).await
+    measure("budget", nodes, &limits, quiet, steady).await
 }
 
 async fn measure(
     word: &str,
     nodes: usize,
     settings: &[(&str, &str)],
-    (quiet, steady): (Duration, Duration),
+    quiet: Duration,
+    steady: Duration,
 ) -> Result<(), Any> {
     let api = EmbeddedApi::new(&ApiOptions::with(joulie_api::crd::all()))?;
     let client = api.client_as("scale");

@@ -12,7 +12,7 @@ use joulie_api::node_twin::{EffectiveCapState, NodeTwinStatus, PowerMeasurement,
 use joulie_api::number::Number;
 use joulie_api::word::{Vocabulary, Word};
 use planner::power::estimate::Basis;
-use planner::power::{MeasurementSource, NoMeasurement, NodeDraw};
+use planner::power::{MeasurementSource, NodeDraw};
 use planner::twin::Twin;
 use planner::twin::ratings::CappedRating;
 use power_units::{Role, Watts};
@@ -61,17 +61,11 @@ fn rated(budget: Option<CappedRating>) -> Option<Number> {
 /// power measurement data is unavailable, the extender falls back to the twin-computed predictedPowerHeadroomScore").
 fn published(draw: NodeDraw) -> Option<Watts> {
     match draw.source() {
+        MeasurementSource::Failing(none) if none.is_silence() => None,
         MeasurementSource::Meter(_)
         | MeasurementSource::Utilization
         | MeasurementSource::Static
-        | MeasurementSource::Failing(NoMeasurement::NotConfigured) => draw.watts(),
-        MeasurementSource::Failing(
-            NoMeasurement::HttpNoEndpoint
-            | NoMeasurement::HttpError
-            | NoMeasurement::PrometheusNoData
-            | NoMeasurement::KeplerNoData
-            | NoMeasurement::AgentNoData,
-        ) => None,
+        | MeasurementSource::Failing(_) => draw.watts(),
     }
 }
 
@@ -162,18 +156,10 @@ fn telemetry(draw: NodeDraw, awaited: bool) -> (ConditionStatus, &'static str, S
     } else {
         match draw.source() {
             MeasurementSource::Meter(_) => return (SAMPLED.status, SAMPLED.word, SAMPLED.meaning.to_owned()),
-            MeasurementSource::Utilization
-            | MeasurementSource::Static
-            | MeasurementSource::Failing(NoMeasurement::NotConfigured) => {
+            MeasurementSource::Failing(none) if none.is_silence() => (METER_SILENT, "the meter says nothing"),
+            MeasurementSource::Utilization | MeasurementSource::Static | MeasurementSource::Failing(_) => {
                 (NO_METER, "no meter is configured")
             }
-            MeasurementSource::Failing(
-                NoMeasurement::HttpNoEndpoint
-                | NoMeasurement::HttpError
-                | NoMeasurement::PrometheusNoData
-                | NoMeasurement::KeplerNoData
-                | NoMeasurement::AgentNoData,
-            ) => (METER_SILENT, "the meter says nothing"),
         }
     };
     let instead = match draw.basis() {
@@ -219,6 +205,7 @@ pub(crate) fn overridden(there: &[Condition], standing: &Standing, now: Timestam
 #[cfg(test)]
 mod tests {
     use super::*;
+    use planner::power::NoMeasurement;
 
     #[test]
     fn a_twin_is_old_by_its_own_words_and_without_any() {

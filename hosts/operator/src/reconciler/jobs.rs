@@ -40,7 +40,8 @@ impl Reconciler {
         &self,
         observed: &Observed,
         changes: Vec<ObjectChange>,
-        (status, standing): (NodeTwinStatus, &Standing),
+        status: NodeTwinStatus,
+        standing: &Standing,
     ) -> Vec<Write> {
         let mirrors =
             |change: &ObjectChange| matches!(change, ObjectChange::State(Publish { twin: true, .. }));

@@ -58,7 +58,7 @@ impl Reconciler {
             let changes = plan::diff(&objects, node, stands_in);
             let standing = self.standing(observed, node, decision);
             let unchanged = |unchanged: &Unchanged| {
-                unchanged.is(observed, twin, (&standing, decision.desired.as_ref()), shown)
+                unchanged.is(observed, twin, &standing, decision.desired.as_ref(), shown)
             };
             let observed = observed.clone();
             if changes.is_empty()
@@ -72,21 +72,21 @@ impl Reconciler {
             let status = status_of(&twin, &standing, observed.twin.as_deref(), self.wall);
             let published = observed.twin.as_deref().and_then(|twin| twin.status.schedulable_class.as_ref());
             let is_reclassed = published != status.schedulable_class.as_ref();
-            let writes = self.writes(&observed, changes, (status, &standing));
+            let writes = self.writes(&observed, changes, status, &standing);
             let desired = decision.desired.clone();
-            let unchanged = || Unchanged::new(observed, twin, (standing, desired), shown);
+            let unchanged = || Unchanged::new(observed, twin, standing, desired, shown);
             let unchanged = writes.is_empty().then(unchanged);
             if let Some(slot) = self.unchanged.get_mut(at) {
                 *slot = unchanged;
             }
             let then = Then::Commit(Box::new(decision.clone()));
-            self.job(decision.node.clone(), (writes, is_reclassed), then, &mut jobs);
+            self.job(decision.node.clone(), writes, is_reclassed, then, &mut jobs);
         }
         self.stats.forget_others(&plan);
         for release in plan.releases {
             if self.may_release(&release, &left_alone, now) {
                 let writes = self.release_writes(&release);
-                self.job(release.node.clone(), (writes, false), Then::Released(Box::new(release)), &mut jobs);
+                self.job(release.node.clone(), writes, false, Then::Released(Box::new(release)), &mut jobs);
             }
         }
         self.taint_others(&left_alone, &mut jobs);
@@ -138,7 +138,7 @@ impl Reconciler {
             others.push((node.name.clone(), writes));
         }
         for (node, writes) in others {
-            self.job(node, (writes, false), Then::Nothing, jobs);
+            self.job(node, writes, false, Then::Nothing, jobs);
         }
     }
 
@@ -154,7 +154,8 @@ impl Reconciler {
     fn job(
         &mut self,
         node: Arc<str>,
-        (writes, is_reclassed): (Vec<Write>, bool),
+        writes: Vec<Write>,
+        is_reclassed: bool,
         then: Then,
         jobs: &mut Vec<Job<(u64, Then)>>,
     ) {

@@ -26,7 +26,8 @@ impl Unchanged {
     pub(super) fn new(
         observed: Arc<Observed>,
         twin: Twin,
-        (standing, desired): (Standing, Option<DesiredState>),
+        standing: Standing,
+        desired: Option<DesiredState>,
         shown: Shown,
     ) -> Self {
         Self { observed, twin: ageless(twin), standing, desired, shown }
@@ -37,7 +38,8 @@ impl Unchanged {
         &self,
         observed: &Arc<Observed>,
         twin: Twin,
-        (standing, desired): (&Standing, Option<&DesiredState>),
+        standing: &Standing,
+        desired: Option<&DesiredState>,
         shown: Shown,
     ) -> bool {
         Arc::ptr_eq(&self.observed, observed)

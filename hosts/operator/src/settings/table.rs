@@ -2,6 +2,7 @@
 
 use super::{FLOORS, GUARDS, MARKS, SOURCES, fraction, namespaces};
 use crate::rows::is_of_kubernetes;
+use host_kit::clock::micros;
 use host_kit::config::parse::{self, boolean, duration, one_of, percent, watts, whole};
 use host_kit::config::{ConfigSetting, Listen, Retired, SettingsTable, UrlTemplate, Wrong};
 use host_kit::program;
@@ -180,7 +181,7 @@ settings! {
         "DRAINING_LABEL_MODE", "always", |text| one_of(text, &MARKS), "always or while-draining",
         "Whether nodes that do not drain carry joulie.io/draining=false");
     PERFORMANCE_DWELL: Option<Micros> = optional(
-        "PERFORMANCE_DWELL", |text| duration(text, SECOND..=DAY).map(|dwell| Some(super::micros(dwell))),
+        "PERFORMANCE_DWELL", |text| duration(text, SECOND..=DAY).map(|dwell| Some(micros(dwell))),
         "a duration between 1s and 24h", "How long a node stays at full power at least");
     NOT_READY_PATIENCE: Duration = with_default(
         "NOT_READY_PATIENCE", "5m", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h",

@@ -17,7 +17,8 @@ const ENOUGH: Percent = Percent::from_int(90);
 pub(crate) fn confirmation(
     state: Option<&StateSeen>,
     hardware: Option<&HardwareSeen>,
-    (resolved, most): (&ResolvedHardware, Option<NodeCaps>),
+    resolved: &ResolvedHardware,
+    most: Option<NodeCaps>,
     hardware_known: bool,
 ) -> Confirmation {
     let can = |control: Option<bool>| match hardware {
@@ -120,7 +121,7 @@ mod tests {
         let reported = hardware.as_ref().map(|hardware| hardware.reported.clone());
         let facts = HardwareFacts { reported, ..HardwareFacts::default() };
         let resolved = resolve(&facts, None, true, &Catalog::embedded().unwrap()).hardware;
-        confirmation(Some(&state), hardware.as_ref(), (&resolved, None), true)
+        confirmation(Some(&state), hardware.as_ref(), &resolved, None, true)
     }
 
     /// A share of each package's 360 W.
@@ -222,7 +223,7 @@ mod tests {
             Confirmation::Unenforced
         );
         let nothing = ResolvedHardware::default();
-        assert_eq!(confirmation(None, None, (&nothing, None), true), Confirmation::Unenforced);
-        assert_eq!(confirmation(None, None, (&nothing, None), false), Confirmation::Awaited);
+        assert_eq!(confirmation(None, None, &nothing, None, true), Confirmation::Unenforced);
+        assert_eq!(confirmation(None, None, &nothing, None, false), Confirmation::Awaited);
     }
 }

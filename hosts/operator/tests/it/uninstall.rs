@@ -16,8 +16,8 @@ async fn uninstall(cluster: &Cluster, within: Duration) -> (Result<(), String>, 
     let clock = SystemClock::new();
     let mut told = Vec::new();
     let mut tell = |text: &str| told.push(text.to_owned());
-    let outcome = operator::release_all(&client, "joulie-system", within, (&clock, &mut tell)).await;
-    // An authenticated account may ask for its own identity without a role.
+    let outcome = operator::release_all(&client, "joulie-system", within, &clock, &mut tell).await;
+    // Whoever is authenticated may ask who he is, without a role.
     let others = forbidden.all().into_iter().filter(|asked| !asked.contains("selfsubjectreviews"));
     assert_eq!(others.collect::<Vec<_>>(), Vec::<String>::new());
     (outcome, told)

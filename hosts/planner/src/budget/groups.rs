@@ -48,6 +48,14 @@ const OTHERS: &str = "*";
 /// At most this many nodes are named as the cause of an excess.
 const NAMED: usize = 3;
 
+/// How what the groups have is divided.
+pub(super) struct Division<'a> {
+    pub(super) shares: &'a [GroupShare],
+    pub(super) states: &'a [GroupState],
+    pub(super) stakes: &'a [Stake<'a>],
+    pub(super) rows: &'a [Row],
+}
+
 impl Groups {
     /// The site, and each rack of these nodes that has a limit.
     pub(super) fn of(limits: &BudgetLimits, stakes: &[Stake<'_>]) -> Result<Self, String> {
@@ -105,15 +113,16 @@ impl Groups {
     /// The states of the groups; an excess that has lasted less than `grace` is not reported yet.
     pub(super) fn standings(
         &self,
-        (shares, standings): (&[GroupShare], &[GroupState]),
-        (stakes, rows): (&[Stake<'_>], &[Row]),
+        division: &Division<'_>,
         memory: &mut BudgetMemory,
-        (now, grace): (Stamp, Micros),
+        now: Stamp,
+        grace: Micros,
     ) -> Vec<GroupStanding> {
+        let Division { shares, states, stakes, rows } = division;
         let before = std::mem::take(&mut memory.over);
-        let each = shares.iter().zip(standings).zip(self.groups.iter().zip(&self.names)).enumerate();
-        let each = each.map(|(at, ((share, standing), (group, name)))| {
-            let over = standing.overrun().map(|over| over.by);
+        let each = shares.iter().zip(*states).zip(self.groups.iter().zip(&self.names)).enumerate();
+        let each = each.map(|(at, ((share, state), (group, name)))| {
+            let over = state.overrun().map(|over| over.by);
             let lasts = over.is_some_and(|_| {
                 let since = before.get(name).copied().unwrap_or(now);
                 memory.over.insert(name.clone(), since);
@@ -122,9 +131,9 @@ impl Groups {
             GroupStanding {
                 name: name.clone(),
                 limit: group.limit(),
-                load: standing.load(),
+                load: state.load(),
                 short: short(share.verdict()),
-                unknown: standing.load().is_none(),
+                unknown: state.load().is_none(),
                 exceeded: over.filter(|_| lasts),
                 holders: if lasts { self.holders(at, stakes, rows) } else { Vec::new() },
             }

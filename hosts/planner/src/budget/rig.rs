@@ -46,7 +46,8 @@ pub(super) fn round_of(
     claims: &[Claim],
     limits: &BudgetLimits,
     memory: &mut BudgetMemory,
-    when: (Stamp, bool),
+    now: Stamp,
+    raises: bool,
 ) -> (Vec<Option<DesiredGrant>>, Round) {
     let nodes: Vec<Node> = claims.iter().map(Claim::node).collect();
     let stakes: Vec<Stake<'_>> = claims
@@ -60,7 +61,7 @@ pub(super) fn round_of(
             aside: false,
         })
         .collect();
-    let made = round(&stakes, limits, memory, when).unwrap();
+    let made = round(&stakes, limits, memory, now, raises).unwrap();
     let of = |claim: &Claim| made.asks.iter().find(|ask| ask.node == claim.node).cloned();
     (claims.iter().map(of).collect(), made)
 }

@@ -114,7 +114,8 @@ impl<'a> Stake<'a> {
     pub(super) fn ask(
         &self,
         step: Move,
-        (row, target): (&Row, Watts),
+        row: &Row,
+        target: Watts,
         limits: &BudgetLimits,
     ) -> Option<DesiredGrant> {
         if self.is_fixed() {

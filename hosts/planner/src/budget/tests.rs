@@ -75,12 +75,18 @@ fn plain(asks: Vec<Option<DesiredGrant>>) -> Asked {
     asks.into_iter().map(|ask| ask.map(plain)).collect()
 }
 
-fn asks_of(claims: &[Claim], limits: &BudgetLimits, memory: &mut BudgetMemory, when: (Stamp, bool)) -> Asked {
-    plain(round_of(claims, limits, memory, when).0)
+fn asks_of(
+    claims: &[Claim],
+    limits: &BudgetLimits,
+    memory: &mut BudgetMemory,
+    now: Stamp,
+    raises: bool,
+) -> Asked {
+    plain(round_of(claims, limits, memory, now, raises).0)
 }
 
 fn asked(claims: &[Claim], limits: &BudgetLimits) -> Asked {
-    asks_of(claims, limits, &mut BudgetMemory::default(), (at(1), true))
+    asks_of(claims, limits, &mut BudgetMemory::default(), at(1), true)
 }
 
 fn ask(watts: i32, ceiling: i32) -> Option<(Watts, Watts, bool)> {
@@ -162,7 +168,7 @@ fn a_grant_that_did_not_land_is_asked_for_again_in_every_round() {
     let holds = |name| Claim { grant: grant(7, 432), receipt: receipt(7, 432), ..claim(name) };
     let (mut memory, limits) = (BudgetMemory::default(), limits(700));
     for second in 1..=40 {
-        let asks = asks_of(&[holds("a"), holds("b")], &limits, &mut memory, (at(second), true));
+        let asks = asks_of(&[holds("a"), holds("b")], &limits, &mut memory, at(second), true);
         assert_eq!(asks, [ask(350, 432), ask(350, 432)], "second {second}");
     }
 }
@@ -217,7 +223,7 @@ fn a_node_that_does_not_read_its_grant_back_is_not_counted_on() {
     let other = Claim { grant: grant(5, 432), receipt: receipt(5, 432), ..claim("b") };
     let (limits, mut memory) = (limits(1000), BudgetMemory::default());
     let claims = [silent, other];
-    let mut other = |second| asks_of(&claims, &limits, &mut memory, (at(second), true))[1];
+    let mut other = |second| asks_of(&claims, &limits, &mut memory, at(second), true)[1];
     assert_eq!((other(1), other(30)), (None, None), "its agent may still come");
     // 1000 − 720 = 280 W are left.
     assert_eq!(other(31), ask(280, 432));
@@ -229,7 +235,7 @@ fn a_round_says_when_the_next_node_that_is_silent_is_not_counted_on_any_more() {
     let silent = |name| Claim { receipt: None, ..holds(name) };
     let (limits, mut memory) = (limits(2000), BudgetMemory::default());
     let mut again =
-        |claims: &[Claim], second| round_of(claims, &limits, &mut memory, (at(second), true)).1.again;
+        |claims: &[Claim], second| round_of(claims, &limits, &mut memory, at(second), true).1.again;
     assert_eq!(again(&[holds("a"), holds("b")], 1), None, "everybody has said what it holds");
     // An agent has 30 s to confirm.
     assert_eq!(again(&[silent("a"), holds("b")], 2), Some(at(32)));
@@ -243,7 +249,7 @@ fn a_round_says_when_the_next_node_that_is_silent_is_not_counted_on_any_more() {
 fn before_anything_may_be_raised_nothing_is_and_what_is_to_come_down_does() {
     let low = Claim { grant: grant(1, 250), receipt: receipt(1, 250), ..claim("a") };
     let high = Claim { grant: grant(1, 500), receipt: receipt(1, 500), ..claim("b") };
-    let asks = asks_of(&[low, high], &limits(1000), &mut BudgetMemory::default(), (at(1), false));
+    let asks = asks_of(&[low, high], &limits(1000), &mut BudgetMemory::default(), at(1), false);
     assert_eq!(asks, [None, ask(432, 500)]);
 }
 
@@ -259,7 +265,7 @@ fn what_a_node_draws_beside_its_devices_counts_in_the_limit_and_is_no_part_of_it
     };
     let stands = |limits| {
         let (asks, round) =
-            round_of(std::slice::from_ref(&unknown), limits, &mut BudgetMemory::default(), (at(1), true));
+            round_of(std::slice::from_ref(&unknown), limits, &mut BudgetMemory::default(), at(1), true);
         (asks[0].clone(), round.standings[0].load)
     };
     assert_eq!(stands(&limits), (None, None));
@@ -287,7 +293,7 @@ fn a_group_above_its_limit_for_longer_than_a_read_back_takes_is_told_of_with_who
     let claim = Claim { grant: grant(1, 432), ..claim("a") };
     let (limits, mut memory) = (limits(500), BudgetMemory::default());
     let mut stands = |second: u64| {
-        let (_, round) = round_of(std::slice::from_ref(&claim), &limits, &mut memory, (at(second), true));
+        let (_, round) = round_of(std::slice::from_ref(&claim), &limits, &mut memory, at(second), true);
         let site = round.standings.first().unwrap().clone();
         (site.exceeded, site.holders.len())
     };

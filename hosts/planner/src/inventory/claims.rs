@@ -68,13 +68,15 @@ pub fn believed(facts: HardwareFacts, catalog: &Catalog, peers: &Peers) -> (Hard
         let (cpu_min, cpu_max) = range(
             CPU_FIELDS,
             (said.cpu_min, said.cpu_max),
-            (of_cpu.or_else(|| peers.packages(&said)), PACKAGE_MAX),
+            of_cpu.or_else(|| peers.packages(&said)),
+            PACKAGE_MAX,
             &mut told,
         );
         let (gpu_min, gpu_max) = range(
             GPU_FIELDS,
             (said.gpu_min, said.gpu_max),
-            (of_gpu.or_else(|| peers.gpus(&said)), GPU_MAX),
+            of_gpu.or_else(|| peers.gpus(&said)),
+            GPU_MAX,
             &mut told,
         );
         let sockets_max = sockets_max(capacity_cpus, cores);
@@ -122,7 +124,8 @@ const GPU_FIELDS: [&str; 2] = ["gpu.capRangePerGpu.minWatts", "gpu.capRangePerGp
 fn range(
     [of_min, of_max]: [&'static str; 2],
     (min, max): (Option<Watts>, Option<Watts>),
-    (model, physical): (Option<PowerRange>, Watts),
+    model: Option<PowerRange>,
+    physical: Watts,
     told: &mut Vec<Implausible>,
 ) -> (Option<Watts>, Option<Watts>) {
     let mut tell = |field, said: Watts, how: &str, bound: Watts| {

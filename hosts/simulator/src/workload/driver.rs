@@ -2,7 +2,6 @@
 
 use super::{Generator, PART_OF};
 use crate::settings::Workload;
-use futures::FutureExt;
 use host_kit::clock::HostClock;
 use host_kit::reflect::{ObjectKey, Reflections, Row, Rows, WatchSource, reflect};
 use host_kit::shutdown::Stop;
@@ -24,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(200);
 
 /// A pod of the workload.
 #[derive(Debug)]
-struct Seen {
+pub(crate) struct Seen {
     created: String,
     waits: bool,
     over: bool,
@@ -43,25 +42,31 @@ impl Row for Seen {
     }
 }
 
-/// Runs the workload until a stop is requested. Its pods are kept then.
-pub(crate) async fn drive(
-    client: Client,
-    workload: Workload,
-    (seed, speed): (u64, f64),
-    parts: (&Reflections, Arc<dyn HostClock>),
+/// Follows the pods of the workload.
+pub(crate) fn watch(
+    client: &Client,
+    namespace: &str,
+    reflections: &Reflections,
+    clock: Arc<dyn HostClock>,
     stop: Stop,
-) {
+) -> (Rows<Seen>, impl Future<Output = ()> + Send + 'static) {
     let source = WatchSource {
-        path: format!("/api/v1/namespaces/{}/pods", workload.namespace),
+        path: format!("/api/v1/namespaces/{namespace}/pods"),
         labels: Some(format!("{}={}", PART_OF.0, PART_OF.1)),
         fields: None,
     };
-    let (rows, follow) = reflect::<Seen>(&client, source, parts, stop.clone());
-    let create = create(client, workload, seed, speed, rows, stop);
-    futures::future::join(follow, create).map(drop).await;
+    reflect(client, source, reflections, clock, stop)
 }
 
-async fn create(client: Client, workload: Workload, seed: u64, speed: f64, rows: Rows<Seen>, stop: Stop) {
+/// Keeps the workload going until asked to stop; what it created stays.
+pub(crate) async fn create(
+    client: Client,
+    workload: Workload,
+    seed: u64,
+    speed: f64,
+    rows: Rows<Seen>,
+    stop: Stop,
+) {
     let pods: Api<Pod> = Api::namespaced(client.clone(), &workload.namespace);
     make_namespace(&client, &workload.namespace).await;
     let pending_max = usize::try_from(workload.pending_max).unwrap_or(usize::MAX);

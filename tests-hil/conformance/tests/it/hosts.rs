@@ -36,7 +36,7 @@ impl Replica {
         let candidate = Candidate::new(name, times[0], times[1], times[2]).unwrap();
         let lease = LeaseName { namespace: "default".to_owned(), name: LEASE.to_owned() };
         let (trigger, stop) = shutdown::pair();
-        let (leadership, election) = elect(client, lease, candidate, (elections, clock.clone()), stop);
+        let (leadership, election) = elect(client, lease, candidate, elections, clock.clone(), stop);
         tokio::spawn(election);
         Self { leadership, clock, trigger }
     }
@@ -134,7 +134,7 @@ async fn malformed_is_named_and_skipped(client: &Client) {
         fields: None,
     };
     let (mut rows, follow) =
-        reflect::<Limit>(client, source, (&reflections, Arc::new(SystemClock::new())), stop);
+        reflect::<Limit>(client, source, &reflections, Arc::new(SystemClock::new()), stop);
     tokio::spawn(follow);
     shows(&mut rows, &[("limit-a", 10)], &["limit-b"]).await;
     // A concurrent compaction by the suite may make it read the list twice.

@@ -14,7 +14,7 @@ fn in_the_middle(words: &[&str], takes: Duration) -> Option<(TestMachine, Child,
     let room = TestMachine::profile("xeon-2s")?;
     let before = room.registers();
     slow(&room, takes, 40);
-    let hil = room.folder.hil(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let hil = room.hil(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     until("a limit is lowered", || room.journal() > 0 && room.registers() != before);
     let [worker] = children(&hil)[..] else { panic!("the guardian has one worker") };
     Some((room, hil, worker, before))
@@ -45,7 +45,7 @@ fn when_the_worker_is_killed_the_guardian_puts_everything_back() {
     assert!(said.has("PASS restore: power of package-0 by powercap is back"), "{}", said.text);
     assert!(said.has("PASS limits: all "), "{}", said.text);
     assert_eq!((room.registers(), room.journal()), (before, 0));
-    assert!(!room.folder.state().join("hil-writes").exists());
+    assert!(!room.state().join("hil-writes").exists());
 }
 
 #[test]
@@ -65,8 +65,7 @@ fn it_does_not_matter_at_which_write_the_worker_is_killed() {
                     may_go_on.recv().unwrap();
                 }
             });
-            let hil =
-                room.folder.hil(&["--write"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            let hil = room.hil(&["--write"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
             reached.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{profile} has no write {moment}"));
             let [worker] = children(&hil)[..] else { panic!("the guardian has one worker") };
             kill(worker);
@@ -98,11 +97,11 @@ fn when_the_guardian_is_killed_the_worker_stops_and_puts_everything_back_and_kee
             may_go_on.recv().unwrap();
         }
     });
-    let mut hil = room.folder.hil(&["--write"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut hil = room.hil(&["--write"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     reached.recv_timeout(PATIENCE).unwrap();
     hil.kill().unwrap();
     hil.wait().unwrap();
-    let held = node_kit::NodeLock::take(&room.folder.state()).map(|_| ()).unwrap_err().to_string();
+    let held = node_kit::NodeLock::take(&room.state()).map(|_| ()).unwrap_err().to_string();
     assert!(held.contains("being written by hil"), "{held}");
     assert!(room.journal() > 0);
     go_on.send(()).unwrap();
@@ -114,7 +113,7 @@ fn when_the_guardian_is_killed_the_worker_stops_and_puts_everything_back_and_kee
     );
     assert_eq!((room.registers(), room.journal()), (before, 0));
     assert_eq!(elsewhere.load(Ordering::SeqCst), 0, "it went on with other domains");
-    until("the lock is free", || node_kit::NodeLock::take(&room.folder.state()).is_ok());
+    until("the lock is free", || node_kit::NodeLock::take(&room.state()).is_ok());
 }
 
 #[test]
@@ -129,9 +128,9 @@ fn when_both_are_killed_the_next_run_puts_everything_back_first() {
     assert!(room.journal() > 0);
     assert_ne!(room.registers(), before);
     room.machine.lock().faults().heal();
-    let looked = Said::of(&mut room.folder.hil(&[]));
+    let looked = Said::of(&mut room.hil(&[]));
     assert!(looked.text.contains("the node is capped: 1 originals"), "{}", looked.text);
-    let said = Said::of(&mut room.folder.hil(&["--write"]));
+    let said = Said::of(&mut room.hil(&["--write"]));
     said.is_fine();
     assert!(said.text.contains("A run before this one was killed"), "{}", said.text);
     assert!(said.has("PASS restore: power of package-0 by powercap is back"), "{}", said.text);
@@ -154,7 +153,7 @@ fn a_worker_that_hangs_is_killed_and_nothing_is_put_back_before_it_is_out_of_the
     };
     hang(0, 2);
     hang(6, 1);
-    let said = Said::of(&mut room.folder.hil(&["--write", "--patience", "1"]));
+    let said = Said::of(&mut room.hil(&["--write", "--patience", "1"]));
     assert_eq!(said.code, Some(1), "{}", said.text);
     assert!(said.has("FAIL worker: nothing came back for 1 s; it is ended"), "{}", said.text);
     assert!(said.text.contains("still inside a driver"), "{}", said.text);

@@ -1,6 +1,6 @@
 //! Undisturbed runs on every virtual machine.
 
-use crate::test_machine::{Folder, Said, TestMachine};
+use crate::test_machine::{Said, TestMachine};
 use rig::faults::{Direction, Effect, Fault};
 use rig::machine::VirtualAttribute;
 use rig::profile::PROFILES;
@@ -39,8 +39,8 @@ fn open_files(process: u32, root: &str, seen: &mut BTreeMap<String, bool>) {
 
 /// Runs to its end, and meanwhile records the open files below the root.
 fn watched(room: &TestMachine) -> (Said, BTreeMap<String, bool>) {
-    let mut hil = room.folder.hil(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let root = room.folder.0.join("root").display().to_string();
+    let mut hil = room.hil(&[]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let root = room.root().display().to_string();
     let mut seen = BTreeMap::new();
     while hil.try_wait().unwrap().is_none() {
         open_files(hil.id(), &root, &mut seen);
@@ -58,7 +58,7 @@ fn the_mailbox_of_sockets_is_opened_to_ask_only_unless_it_is_to_be_written() {
     assert!(said.has("PASS hsmp SampleComplete: "), "{}", said.text);
     let mailbox: Vec<_> = seen.iter().filter(|(path, _)| path.ends_with("/dev/hsmp")).collect();
     assert!(mailbox.len() == 1 && mailbox.iter().all(|(_, writable)| !**writable), "{seen:?}");
-    let said = Said::of(&mut room.folder.hil(&["--write", "--require", "amd"]));
+    let said = Said::of(&mut room.hil(&["--write", "--require", "amd"]));
     said.is_fine();
     assert!(said.has("PASS hsmp Restored: "), "{}", said.text);
     assert_eq!(room.registers(), before);
@@ -85,7 +85,7 @@ fn a_run_that_reads_opens_nothing_to_be_written_and_passes_on_every_machine() {
         assert!(seen.values().all(|writable| !writable), "{name}: {seen:?}");
         assert_eq!(writes.load(Ordering::Relaxed), 0, "{name}");
         assert_eq!(room.registers(), before, "{name}");
-        assert!(!room.folder.state().exists(), "{name}");
+        assert!(!room.state().exists(), "{name}");
     }
 }
 
@@ -101,7 +101,7 @@ fn a_run_that_writes_raises_nothing_and_leaves_every_machine_as_it_was() {
         });
         let before = room.registers();
         let limits = in_force(&room);
-        let said = Said::of(&mut room.folder.hil(&["--write"]));
+        let said = Said::of(&mut room.hil(&["--write"]));
         said.is_fine();
         for way in ways(name) {
             // The zones of an EPYC have no limits, and those of this Xeon are locked.
@@ -119,7 +119,7 @@ fn a_run_that_writes_raises_nothing_and_leaves_every_machine_as_it_was() {
         assert!(said.has("PASS limits: all "), "{name}: {}", said.text);
         assert_eq!(room.registers(), before, "{name}");
         assert_eq!(room.journal(), 0, "{name}");
-        assert!(!room.folder.state().join("hil-writes").exists(), "{name}");
+        assert!(!room.state().join("hil-writes").exists(), "{name}");
         let written = written.lock().unwrap();
         let mut compared = 0;
         for (attribute, number) in written.iter() {
@@ -151,7 +151,7 @@ fn a_limit_that_somebody_else_sets_meanwhile_is_told() {
     let effect = Effect::Takes(Duration::from_millis(100));
     let slow = Fault { on: VirtualAttribute::MaxFreq(0), direction: Direction::Read, effect, times: 100 };
     room.machine.lock().faults().add(slow);
-    let mut hil = room.folder.hil(&[]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut hil = room.hil(&[]).stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(hil.stdout.take().unwrap()).lines().map(Result::unwrap);
     // The power limits were recorded, and the frequencies are still to be read.
     assert!(lines.any(|line| line.starts_with("PASS powercap ")));
@@ -168,10 +168,10 @@ fn registers_are_written_only_where_they_are_required() {
     let Some(room) = TestMachine::profile("xeon-2s") else { return };
     room.machine.lock().boot_without_powercap();
     let before = room.registers();
-    let said = Said::of(&mut room.folder.hil(&["--require", "msr"]));
+    let said = Said::of(&mut room.hil(&["--require", "msr"]));
     said.is_fine();
     assert!(said.has("PASS msr SampleComplete: "), "{}", said.text);
-    let said = Said::of(&mut room.folder.hil(&["--write", "--require", "msr"]));
+    let said = Said::of(&mut room.hil(&["--write", "--require", "msr"]));
     said.is_fine();
     assert!(said.has("PASS msr Restored: "), "{}", said.text);
     assert_eq!(room.registers(), before);
@@ -180,7 +180,7 @@ fn registers_are_written_only_where_they_are_required() {
 #[test]
 fn registers_that_powercap_owns_are_no_hardware_to_require() {
     let Some(room) = TestMachine::profile("xeon-2s") else { return };
-    let said = Said::of(&mut room.folder.hil(&["--require", "msr"]));
+    let said = Said::of(&mut room.hil(&["--require", "msr"]));
     assert_eq!(said.code, Some(1));
     assert!(said.has("FAIL msr: msr is required: "), "{}", said.text);
 }
@@ -188,14 +188,13 @@ fn registers_that_powercap_owns_are_no_hardware_to_require() {
 #[test]
 fn a_node_that_an_agent_has_capped_is_left_alone() {
     let Some(room) = TestMachine::profile("xeon-2s") else { return };
-    let lock = node_kit::NodeLock::take(&room.folder.state()).unwrap();
-    let said = Said::of(&mut room.folder.hil(&["--write"]));
+    let lock = node_kit::NodeLock::take(&room.state()).unwrap();
+    let said = Said::of(&mut room.hil(&["--write"]));
     assert_eq!(said.code, Some(1));
     assert!(said.text.contains(&format!("(process {})", std::process::id())), "{}", said.text);
     // The agent has ended, and its caps and originals remain.
     use power_hal::{Control, Key, Original, Originals};
-    let journal =
-        node_kit::Journal::open(&room.folder.state(), node_kit::Boot::of_the_kernel().unwrap()).unwrap();
+    let journal = node_kit::Journal::open(&room.state(), node_kit::Boot::of_the_kernel().unwrap()).unwrap();
     let mut share = journal.of(node_kit::BackendKind::Powercap);
     let original = Original::new(0, &[250_000_000]).unwrap();
     share.keep(&Key::package(0, None), Control::Power, &original).unwrap();
@@ -203,7 +202,7 @@ fn a_node_that_an_agent_has_capped_is_left_alone() {
     let before = room.registers();
     // The second run finds that the first one was the last holder of the lock.
     for _ in 0..2 {
-        let said = Said::of(&mut room.folder.hil(&["--write"]));
+        let said = Said::of(&mut room.hil(&["--write"]));
         assert_eq!(said.code, Some(1));
         assert!(said.text.contains("put them back first"), "{}", said.text);
         assert_eq!((room.registers(), room.journal()), (before.clone(), 1));
@@ -212,8 +211,8 @@ fn a_node_that_an_agent_has_capped_is_left_alone() {
 
 #[test]
 fn the_cards_of_a_library_are_told_and_keep_the_contract() {
-    let folder = Folder::new();
-    let at = folder.0.join("gpus");
+    let empty = TestMachine::empty();
+    let at = empty.folder.0.join("gpus");
     std::fs::create_dir_all(&at).unwrap();
     let machine = nvml_stub::StubMachine::at(&at);
     machine.library().unwrap();
@@ -228,13 +227,13 @@ fn the_cards_of_a_library_are_told_and_keep_the_contract() {
     machine.add("a", &card).unwrap();
     let library = at.join("libnvidia-ml.so.1").display().to_string();
     let words = ["--nvml", library.as_str(), "--require", "nvidia"];
-    let said = Said::of(&mut folder.hil(&words));
+    let said = Said::of(&mut empty.hil(&words));
     said.is_fine();
     assert!(said.text.contains(card.uuid) && said.text.contains("570.86.16"), "{}", said.text);
     assert!(said.text.contains("range 200.000 W to 700.000 W, default 700.000 W"), "{}", said.text);
     assert!(said.has("PASS nvidia SampleComplete: "), "{}", said.text);
     assert_eq!(machine.get("gpus/a/log"), None, "a run that reads sets nothing");
-    let said = Said::of(&mut folder.hil(&[&words[..], &["--write"]].concat()));
+    let said = Said::of(&mut empty.hil(&[&words[..], &["--write"]].concat()));
     said.is_fine();
     assert!(said.has("PASS nvidia Restored: "), "{}", said.text);
     assert_eq!(machine.get("gpus/a/limit_mw").as_deref().map(str::trim), Some("700000"));

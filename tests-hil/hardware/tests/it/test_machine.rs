@@ -1,73 +1,50 @@
 //! A mounted virtual machine with a state folder, and the program that runs on it.
 
-use rig::fuse::Mounted;
-use rig::machine::{RigMachine, RigTime, Shared};
-use std::path::PathBuf;
+use rig::test_machine;
+use std::ops::Deref;
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// The longest time for an event on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A folder that is removed with the test.
-pub(crate) struct Folder(pub(crate) PathBuf);
+/// A machine, mounted.
+pub(crate) struct TestMachine(test_machine::TestMachine);
 
-impl Folder {
-    pub(crate) fn new() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("hil-it-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(path.join("root")).unwrap();
-        Self(path)
-    }
+impl Deref for TestMachine {
+    type Target = test_machine::TestMachine;
 
-    /// The program with this folder's root and state.
-    pub(crate) fn hil(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_hil"));
-        command.arg("--root").arg(self.0.join("root")).arg("--state").arg(self.state()).args(words);
-        command.stdin(Stdio::null());
-        command
-    }
-
-    pub(crate) fn state(&self) -> PathBuf {
-        self.0.join("state")
+    fn deref(&self) -> &Self::Target {
+        &self.0
     }
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _left = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-/// A mounted machine.
-pub(crate) struct TestMachine {
-    pub(crate) machine: Shared,
-    mounted: Option<Mounted>,
-    pub(crate) folder: Folder,
-}
-
-/// The number of policies of a profile that are shown: a run compares each with all others.
+/// How many policies of a profile take part: a run looks at each of them from each of the others.
 const SHOWN: usize = 4;
 
 impl TestMachine {
     /// `None`, with a message, if mounting is not possible.
     pub(crate) fn profile(name: &str) -> Option<Self> {
-        let mut machine: RigMachine = rig::profile::find(name).unwrap()(RigTime::Real(1.0)).unwrap();
+        let mut machine = test_machine::TestMachine::running(name);
         machine.change(|_, policies, _| {
             for (at, policy) in policies.iter_mut().enumerate() {
                 policy.present = at < SHOWN;
             }
         });
-        let (folder, machine) = (Folder::new(), Shared::new(machine));
-        match rig::fuse::mount(machine.clone(), &folder.0.join("root")) {
-            Ok(mounted) => Some(Self { machine, mounted: Some(mounted), folder }),
-            Err(error) => {
-                println!("SKIP(no virtual hardware: {error})");
-                None
-            }
-        }
+        test_machine::TestMachine::with_room(machine).map(Self)
+    }
+
+    /// A folder without a machine in it.
+    pub(crate) fn empty() -> Self {
+        Self(test_machine::TestMachine::unmounted(test_machine::TestMachine::machine_of("xeon-2s")))
+    }
+
+    /// The program, on this machine's root and state.
+    pub(crate) fn hil(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_hil"));
+        command.arg("--root").arg(self.root()).arg("--state").arg(self.state()).args(words);
+        command.stdin(Stdio::null());
+        command
     }
 
     /// All settings of the machine as they are in the registers.
@@ -86,18 +63,12 @@ impl TestMachine {
 
     /// The number of originals in the journal on the disk.
     pub(crate) fn journal(&self) -> usize {
-        let text = std::fs::read_to_string(self.folder.state().join("originals.json")).unwrap_or_default();
+        let text = std::fs::read_to_string(self.state().join("originals.json")).unwrap_or_default();
         text.matches("\"backend\"").count()
     }
 }
 
-impl Drop for TestMachine {
-    fn drop(&mut self) {
-        drop(self.mounted.take());
-    }
-}
-
-/// The output and the exit code of a run.
+/// What a run said.
 pub(crate) struct Said {
     pub(crate) text: String,
     pub(crate) code: Option<i32>,

@@ -39,8 +39,8 @@ impl Wish<CapIntent> {
         }
     }
 
-    /// Resolves this for a package with that range that may draw no more than `most`.
-    pub(super) fn on(self, (range, most): (CapRange, Option<Watts>), floor: Floor) -> Wish<Resolution> {
+    /// What this means on a package of that range that may have no more than `most`.
+    pub(super) fn on(self, range: CapRange, most: Option<Watts>, floor: Floor) -> Wish<Resolution> {
         match self {
             Self::Keep => Wish::Keep,
             Self::Nothing => Wish::Nothing,
@@ -87,7 +87,7 @@ impl BackendLaw {
     /// What the node needs besides the limits.
     pub(super) fn need(&self, wish: Wish<CapIntent>, packages: &[Package], facts: &Facts) -> Need {
         if packages.is_empty() {
-            return match wish.on((CapRange::UNKNOWN, None), self.floor) {
+            return match wish.on(CapRange::UNKNOWN, None, self.floor) {
                 Wish::Keep => Need::AsIs,
                 Wish::Nothing => Need::Nothing,
                 Wish::Cap(Resolution::Percent(percent)) => Need::fixed(percent),

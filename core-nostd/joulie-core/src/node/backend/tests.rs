@@ -895,7 +895,7 @@ fn under_a_grant_orders_that_were_lost_do_not_make_the_loop_count_as_the_limit()
     // The number of orders for the limit until a result is reported.
     let orders = |kind, share: Option<Watts>| {
         let mut node = Node::new(&[package()]);
-        node.packages[0].grant((share, share));
+        node.packages[0].grant(share, share);
         node.registers[0].refuses = Some(kind);
         let told = |node: &mut Node| matches!(node.step(watts(120)).status.report, CapReport::Cap(_));
         assert!((0..10_000).any(|_| told(&mut node)), "{kind:?} {share:?}");

@@ -105,8 +105,8 @@ impl<const D: usize> DvfsController<D> {
         // There is a seat for each place, so the ranking succeeds.
         let _ranked = throttle::PolicySequence::new(&places, &mut self.seats);
         self.contested = 0;
-        if let Some(flight) = self.flight.take() {
-            self.land(flight, Err(ErrorKind::Gone));
+        if let Some((ticket, flight)) = self.flight.take() {
+            self.land(ticket, flight, Err(ErrorKind::Gone));
         }
         beyond
     }
@@ -156,9 +156,9 @@ impl<const D: usize> DvfsController<D> {
             policy.learn(now);
             waiting |= policy.due == Due::Waiting;
         }
-        if !waiting && let Some(flight) = self.flight.take() {
+        if !waiting && let Some((ticket, flight)) = self.flight.take() {
             let outcome = self.verdict();
-            self.land(flight, outcome);
+            self.land(ticket, flight, outcome);
         }
         core::mem::replace(&mut self.news, ThrottleOutcome::Unknown)
     }
@@ -172,7 +172,7 @@ impl<const D: usize> DvfsController<D> {
         failures.max().map_or(Ok(()), Err)
     }
 
-    fn land(&mut self, (ticket, flight): (Ticket, Flight), outcome: Result<(), ErrorKind>) {
+    fn land(&mut self, ticket: Ticket, flight: Flight, outcome: Result<(), ErrorKind>) {
         self.news = match flight {
             Flight::Fixed => ThrottleOutcome::Fixed { ticket, outcome },
             Flight::Release => ThrottleOutcome::Released { ticket, outcome },
@@ -210,8 +210,8 @@ impl<const D: usize> DvfsController<D> {
         if any { mean(stands) } else { None }
     }
 
-    /// Takes one step of the closed loop. A loop that was not running starts from the limits that are in force.
-    pub(super) fn step(&mut self, law: &LoopLaw, node: &EngineFacts, (cap, ticket): (Watts, Ticket)) {
+    /// Takes one step of the closed loop. A loop that was not running starts from what it finds.
+    pub(super) fn step(&mut self, law: &LoopLaw, node: &EngineFacts, cap: Watts, ticket: Ticket) {
         self.fixed = None;
         if self.running.is_none() {
             // Between two runs of a loop the originals are restored, and an administrator may have set other limits.

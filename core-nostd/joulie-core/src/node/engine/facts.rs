@@ -195,7 +195,7 @@ pub enum Instruction {
 }
 
 impl EngineOrder {
-    pub(super) fn of_limit(target: TargetId, (order, ticket): (LimitOrder, Ticket)) -> Option<Self> {
+    pub(super) fn of_limit(target: TargetId, order: LimitOrder, ticket: Ticket) -> Option<Self> {
         let instruction = match order {
             LimitOrder::Leave => return None,
             LimitOrder::Set(watts) => Instruction::Power(watts),

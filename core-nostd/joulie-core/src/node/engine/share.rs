@@ -24,16 +24,11 @@ struct Sharing<'a> {
 }
 
 impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
-    /// Computes the share of each device, and how much of it the device may draw now.
-    pub(super) fn share(
-        &mut self,
-        laws: &EngineLaws,
-        desire: Desire,
-        (throttles, power): (bool, MeterReading),
-    ) {
+    /// Says of each device what it may have, and tells the laws what it may have now.
+    pub(super) fn share(&mut self, laws: &EngineLaws, desire: Desire, throttles: bool, power: MeterReading) {
         let Some(grant) = desire.grant else {
-            self.packages.iter_mut().for_each(|package| package.grant((None, None)));
-            self.gpus.iter_mut().for_each(|gpu| gpu.grant((None, None)));
+            self.packages.iter_mut().for_each(|package| package.grant(None, None));
+            self.gpus.iter_mut().for_each(|gpu| gpu.grant(None, None));
             return;
         };
         let sharing = Sharing { laws, desire, throttles, looped: self.looped(power) };
@@ -51,11 +46,13 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
         division.count(&beyond(self.beyond));
         for package in self.packages.iter_mut().take(all.0) {
             let mut holder = Holder { count: all.1, ..sharing.package(package) };
-            package.grant(division.give(&mut holder));
+            let (share, most) = division.give(&mut holder);
+            package.grant(share, most);
         }
         for gpu in self.gpus.iter_mut().take(all.0) {
             let mut holder = Holder { count: all.2, ..sharing.gpu(gpu) };
-            gpu.grant(division.give(&mut holder));
+            let (share, most) = division.give(&mut holder);
+            gpu.grant(share, most);
         }
         if self.wiring == Wiring::OneForAll {
             self.share_alike();
@@ -65,10 +62,10 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
     /// Copies the share of the first device to all others.
     fn share_alike(&mut self) {
         if let Some((first, others)) = self.packages.split_first_mut() {
-            others.iter_mut().for_each(|package| package.grant((first.share(), first.facts.most)));
+            others.iter_mut().for_each(|package| package.grant(first.share(), first.facts.most));
         }
         if let Some((first, others)) = self.gpus.split_first_mut() {
-            others.iter_mut().for_each(|gpu| gpu.grant((first.share(), first.facts.most)));
+            others.iter_mut().for_each(|gpu| gpu.grant(first.share(), first.facts.most));
         }
     }
 

@@ -21,8 +21,8 @@ impl NodeEngine {
             Action::Cap(watts) => {
                 self.back[0] = result.ok().flatten().or(self.back[0]);
                 let (tells, throttled) = (self.tells, self.is_throttled());
-                let taken = |word: &mut Word| word.taken((ticket, watts), tells, throttled);
-                self.cap_news = limit_news((ticket, release), result, &mut self.word, taken);
+                let taken = |word: &mut Word| word.taken(ticket, watts, tells, throttled);
+                self.cap_news = limit_news(ticket, release, result, &mut self.word, taken);
                 self.seen = LimitReading::Unknown;
             }
             Action::GpuCap(watts) => {
@@ -30,8 +30,8 @@ impl NodeEngine {
                 let tells = self.gpu_tells;
                 let held = LimitOutcome::Set { ticket, read_back: Ok(watts) };
                 let taken =
-                    |word: &mut Word| word.taken((ticket, watts), tells, false).or((!tells).then_some(held));
-                self.gpu_news = limit_news((ticket, release), result, &mut self.gpu_word, taken);
+                    |word: &mut Word| word.taken(ticket, watts, tells, false).or((!tells).then_some(held));
+                self.gpu_news = limit_news(ticket, release, result, &mut self.gpu_word, taken);
                 self.gpu_seen = LimitReading::Unknown;
             }
             Action::Throttle { percent, .. } => {
@@ -72,7 +72,8 @@ pub(super) fn original(range: Option<CapRange>, found: Option<Watts>) -> Option<
 
 /// What the law is told of a limit. `taken` handles a limit that was accepted without a read-back.
 fn limit_news(
-    (ticket, release): (Ticket, bool),
+    ticket: Ticket,
+    release: bool,
     result: Result<Option<Watts>, ErrorKind>,
     word: &mut Word,
     taken: impl FnOnce(&mut Word) -> Option<LimitOutcome>,

@@ -36,7 +36,7 @@ fn laws(tuning: Tuning, preference: BackendPreference) -> EngineLaws {
 }
 
 fn adopt(reach: Reach, shape: Shape, found: Option<&Telemetry>) -> NodeEngine {
-    NodeEngine::adopt(reach, shape, found, (None, Stamp::new(Micros::ZERO)))
+    NodeEngine::adopt(reach, shape, found, None, Stamp::new(Micros::ZERO))
 }
 
 fn step(

@@ -67,7 +67,8 @@ impl Word {
     /// must wait.
     pub(super) fn taken(
         &mut self,
-        (ticket, asked): (Ticket, Watts),
+        ticket: Ticket,
+        asked: Watts,
         tells: bool,
         throttled: bool,
     ) -> Option<LimitOutcome> {

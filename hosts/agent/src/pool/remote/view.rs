@@ -7,7 +7,6 @@ use crate::machine::{Details, Device, Drawn, Found, FoundGpus, LeaseState, Means
 use joulie_core::node::backend::Package;
 use joulie_core::node::cap::{CapRange, CapReport};
 use joulie_core::node::gpu_cap::CappedGpu;
-use joulie_core::node::lease::LeasePhase;
 use node_kit::Desire;
 use power_units::Watts;
 use std::sync::Arc;
@@ -30,10 +29,7 @@ impl Task {
             node_power: self.telemetry.as_ref().and_then(|it| it.node.watts()),
             source: "http",
             found: self.found.clone(),
-            lease: match (engine.engine().lease().map_or(LeaseState::Desired, lease), desire.grant) {
-                (LeaseState::Relaxed, Some(_)) => LeaseState::Held,
-                (lease, _) => lease,
-            },
+            lease: LeaseState::of(engine.engine().lease(), desire.grant.is_some()),
             boot: self.described.as_ref().and_then(|it| it.boot.clone()),
             details: self.details(engine),
         };
@@ -118,15 +114,6 @@ impl Task {
             troubles: vec![("http", self.counts.failures == 0, self.counts.troubles)],
             ..Details::default()
         }
-    }
-}
-
-const fn lease(phase: LeasePhase) -> LeaseState {
-    match phase {
-        LeasePhase::Started { .. } | LeasePhase::Renewed { .. } => LeaseState::Desired,
-        LeasePhase::Holding | LeasePhase::Waiting { .. } => LeaseState::Held,
-        LeasePhase::Relaxed => LeaseState::Relaxed,
-        LeasePhase::Safe => LeaseState::Safe,
     }
 }
 

@@ -50,7 +50,7 @@ fn what_is_sorted_together_is_what_is_judged_alone() {
             let demand = PodDemand { class, cpu: MilliCores::new(0), memory_bytes: 0, gpus: None };
             let weighed = snapshot.fleet.kinds.weigh(&PodTerms::of(&demand, &Coefficients::REFERENCE));
             let power = weighs.then_some(&weighed);
-            let sorted = sort(&snapshot, class, (&numbers, count), power);
+            let sorted = sort(&snapshot, class, &numbers, count, power);
             for place in 0..AT_ONCE {
                 let has = |bits: u64| bits >> place & 1 == 1;
                 let told = (has(sorted.all), has(sorted.kept), has(sorted.unlabelled), has(sorted.eco));

@@ -39,26 +39,11 @@ fn read<S>(
 }
 
 /// Twelve nodes of three kinds.
-fn fleet() -> Fleet {
-    let kind = |name: &str, cpu_model: &str, memory_gib, gpus: Option<(&str, u32)>| NodeKind {
-        name: name.to_owned(),
-        cpu_model: cpu_model.to_owned(),
-        sockets: 2,
-        cores_per_socket: None,
-        threads_per_core: 2,
-        memory_gib,
-        gpus: gpus.map(|(model, count)| GpuKind { model: model.to_owned(), count }),
-        labels: std::collections::BTreeMap::new(),
-    };
-    Fleet {
-        kinds: vec![
-            (kind("xeon", "INTEL_XEON_GOLD_6530", 256, None), 5),
-            (kind("epyc", "AMD_EPYC_9654", 768, None), 4),
-            (kind("gpu", "AMD_EPYC_9534", 1024, Some(("NVIDIA_L40S", 4))), 3),
-        ],
-        racks: 3,
-        prefix: "sim".to_owned(),
-    }
+fn fleet() -> Option<Fleet> {
+    let gpus = Some(GpuKind { model: "NVIDIA_L40S".to_owned(), count: 4 });
+    let gpu = NodeKind { gpus, ..NodeKind::built_in("gpu")? };
+    let kinds = vec![(NodeKind::built_in("xeon")?, 5), (NodeKind::built_in("epyc")?, 4), (gpu, 3)];
+    Some(Fleet { kinds, racks: 3, prefix: "sim".to_owned() })
 }
 
 /// The simulator: machines, kubelets and a workload. Returns its address for telemetry.
@@ -72,7 +57,7 @@ pub(super) async fn simulator(demo: &DemoContext) -> Result<(Host, SocketAddr), 
         ("SIM_CHECKPOINT", "0"),
     ];
     let (mut settings, shown) = read(&simulator::TABLE, &given, simulator::Settings::read)?;
-    settings.fleet = fleet();
+    settings.fleet = fleet().ok_or("the simulator has no such machines")?;
     let demo = demo.clone();
     let begin = move |stop, mut tasks: Tasks| async move {
         let context = demo.context("joulie-simulator", stop, shown);
@@ -181,6 +166,7 @@ mod tests {
 
     #[test]
     fn the_fleet_is_twelve_nodes_of_three_kinds() {
-        assert_eq!((fleet().members().unwrap().len(), fleet().kinds.len()), (12, 3));
+        let fleet = fleet().unwrap();
+        assert_eq!((fleet.members().unwrap().len(), fleet.kinds.len()), (12, 3));
     }
 }

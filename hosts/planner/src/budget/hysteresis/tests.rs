@@ -92,7 +92,7 @@ impl Cluster {
         self.second += 1;
         let now = Stamp::new(Micros::new(self.second * 1_000_000));
         let claims: Vec<Claim> = (0..NODES).map(|at| self.claim(at)).collect();
-        let asks = round_of(&claims, &self.limits, &mut self.memory, (now, true)).0;
+        let asks = round_of(&claims, &self.limits, &mut self.memory, now, true).0;
         self.peak = Watts::ZERO;
         for (at, ask) in asks.into_iter().enumerate() {
             let before = self.holds(at);
