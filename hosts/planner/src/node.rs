@@ -415,9 +415,13 @@ impl Granted {
     /// The most that a node may draw of which only this is known: the machine still runs with its agent.
     #[must_use]
     pub fn most(&self) -> Watts {
-        let holds = self.signed.as_ref().map(|signed| signed.receipt.holds);
-        let told = self.grant.map_or(Watts::ZERO, |grant| grant.ceiling.max(grant.watts));
-        told.max(holds.unwrap_or(Watts::ZERO))
+        let receipt = self.signed.as_ref().map(|signed| signed.receipt);
+        // The ceiling bounds what is not read back.
+        let granted = self.grant.map_or(Watts::ZERO, |grant| match receipt {
+            Some(receipt) if receipt.serial == grant.serial => grant.watts,
+            Some(_) | None => grant.ceiling.max(grant.watts),
+        });
+        granted.max(receipt.map_or(Watts::ZERO, |receipt| receipt.holds))
     }
 
     /// The lowest grant that it can keep, by its receipt; without that it equals the most.
