@@ -86,8 +86,10 @@ mod tests {
         let signed = Signed { receipt, boot: "b1".to_owned(), node_uid: "u1".to_owned() };
         assert_eq!(said.signed, Some(signed));
         assert!(said.is_read_back());
-        // 450.5 W is the ceiling.
-        assert_eq!(said.most(), Watts::from_bits((450 << 32) + (1 << 31)));
+        assert_eq!(said.most(), Watts::from_int(300), "it was read back");
+        // Of the grant before: 450.5 W, the ceiling.
+        let before = read(json!({"serial": 6, "bootID": "b1", "nodeUID": "u1", "holds": 290})).granted;
+        assert_eq!(before.most(), Watts::from_bits((450 << 32) + (1 << 31)));
     }
 
     #[test]
