@@ -361,8 +361,10 @@ impl Site {
             power: Power::UNMETERED,
         };
         // Its machine has rebooted, and has not reported since then what it holds.
-        if let Some(most) = most.filter(|_| node.receipt().is_none()) {
-            node.machine = MachineFacts::lump_of(&node.granted, most, catalog);
+        if node.receipt().is_none() {
+            let ceiling = node.granted.grant.map_or(Watts::ZERO, |grant| grant.ceiling);
+            let may_draw = most.map_or(ceiling, |most| most.max(ceiling));
+            node.machine = MachineFacts::lump_of(&node.granted, may_draw, catalog);
         }
         node
     }
