@@ -58,9 +58,9 @@ pub(crate) struct Receipts {
     /// Since when all limits are as required, and for which object and serial.
     held: Option<((String, u64), Mono)>,
     last: Option<(String, Receipt)>,
-    /// The limits of devices that were asked for less. Until a device goes lower, this counts as the least it can be
-    /// held to.
-    refused: BTreeMap<String, Watts>,
+    /// The limits of devices that were asked for less, and when they last refused it. Until a device goes lower, or has
+    /// refused nothing for [`REFUSED_FOR`], this counts as the least it can be held to.
+    refused: BTreeMap<String, (Watts, Mono)>,
     /// The devices that did not keep to the grant at the last look.
     unkept: Unkept,
     /// The boot and the Node object that were last known, even if the object is gone now.
@@ -77,6 +77,10 @@ struct Count {
     shown: bool,
     holds: Option<Watts>,
 }
+
+/// How long a refusal counts as the least of a device. The operator then asks for less again where a limit is short of
+/// room, so that a device that refuses for good is lowered and raised once in this time.
+const REFUSED_FOR: Duration = Duration::from_secs(120);
 
 /// A smaller difference does not count as a change.
 const WIGGLE: Watts = Watts::from_int(1);
@@ -181,7 +185,7 @@ impl Receipts {
                 Measured::Within | Measured::Waiting | Measured::Unknown => ceiling(device),
             };
             all.held &= within || settled;
-            self.refuses(device, settled && !within);
+            self.refuses(device, settled && !within, now);
             if measured == Measured::Above {
                 self.unkept.above.push(device.key.clone());
             }
@@ -191,28 +195,26 @@ impl Receipts {
         all
     }
 
-    /// Remembers the limit below which a device does not go.
-    fn refuses(&mut self, device: &Device, refuses: bool) {
+    /// Remembers the limit below which a device does not go, for a time: nobody asks for less meanwhile, so that nothing
+    /// else would show that the device takes lower limits again.
+    fn refuses(&mut self, device: &Device, refuses: bool, now: Mono) {
         if refuses {
             self.unkept.refused.push(device.key.clone());
         }
-        let known = self.refused.get(&device.key).copied();
-        match device.limit {
-            Some(limit) if refuses || known.is_some_and(|known| limit < known) => {
-                if refuses {
-                    self.refused.insert(device.key.clone(), limit);
-                } else {
-                    self.refused.remove(&device.key);
-                }
-            }
-            Some(_) | None => {}
+        let Some(limit) = device.limit else { return };
+        if refuses {
+            self.refused.insert(device.key.clone(), (limit, now));
+        } else if let Some((known, at)) = self.refused.get(&device.key)
+            && (limit < *known || now.since(*at) >= REFUSED_FOR)
+        {
+            self.refused.remove(&device.key);
         }
     }
 
     /// The least that all devices can be held to, by the ranges that they report and by the limits that they refused.
     fn floor(&self, view: &View) -> Option<Watts> {
         let least = |device: &Device| match device.share {
-            Some(_) => self.refused.get(&device.key).copied().or(device.range.min()),
+            Some(_) => self.refused.get(&device.key).map(|(limit, _)| *limit).or(device.range.min()),
             None => ceiling(device),
         };
         Watts::checked_sum(
@@ -249,7 +251,7 @@ impl Receipts {
         for device in &part.devices {
             let is_above = |limit: &Watts| device.share.is_some_and(|share| *limit > share);
             if let Some(limit) = device.limit.filter(is_above) {
-                self.refused.insert(device.key.clone(), limit);
+                self.refused.insert(device.key.clone(), (limit, now));
             }
         }
         fails

@@ -155,11 +155,15 @@ fn a_node_whose_object_is_gone_is_lowered_as_far_as_its_agent_can_and_never_rais
 #[test]
 fn a_first_grant_is_written_whatever_the_node_draws_and_counts_when_it_is_read_back() {
     let (one, two) = (claim("a"), claim("b"));
-    // Neither was ever heard from: 2 × 720 W. Each is granted half of 800 W.
-    assert_eq!(asked(&[one.clone(), two.clone()], &limits(800)), [ask(400, 400), ask(400, 400)]);
+    // Neither was ever heard from: 2 × 720 W. Each is granted half of 800 W, and may hold 720 W until it is heard.
+    assert_eq!(asked(&[one.clone(), two.clone()], &limits(800)), [ask(400, 720), ask(400, 720)]);
     // Neither grant was confirmed: both stay, and nothing is written.
-    let told = [Claim { grant: grant(1, 400), ..one }, Claim { grant: grant(1, 400), ..two }];
+    let stands = Some(Grant { serial: 1, watts: w(400), ceiling: w(720) });
+    let told = [Claim { grant: stands, ..one.clone() }, Claim { grant: stands, ..two.clone() }];
     assert_eq!(asked(&told, &limits(800)), [None, None]);
+    // Both have booted since their grants were confirmed: the ceiling says so.
+    let told = [Claim { grant: grant(1, 400), ..one }, Claim { grant: grant(1, 400), ..two }];
+    assert_eq!(asked(&told, &limits(800)), [ask(400, 720), ask(400, 720)]);
 }
 
 #[test]
@@ -256,8 +260,8 @@ fn before_anything_may_be_raised_nothing_is_and_what_is_to_come_down_does() {
 #[test]
 fn what_a_node_draws_beside_its_devices_counts_in_the_limit_and_is_no_part_of_its_grant() {
     let limits = BudgetLimits { node_rest: w(50), ..limits(400) };
-    // 400 − 50 = 350 W for the packages.
-    assert_eq!(asked(&[claim("a")], &limits), [ask(350, 350)]);
+    // 400 − 50 = 350 W for the packages, which may hold 720 W until they are heard.
+    assert_eq!(asked(&[claim("a")], &limits), [ask(350, 720)]);
     let unknown = Claim {
         power_model: NodePowerModel::of(&ResolvedHardware::default(), BOTH),
         wanted: None,

@@ -145,6 +145,9 @@ fn what_a_device_held_that_was_asked_for_less_is_its_floor_until_it_goes_lower()
     assert_eq!(floor(2, (120, 80)), Some(w(170)), "it was asked for 80 W and holds 120 W");
     assert_eq!(floor(3, (200, 200)), Some(w(170)), "granted more it is no other device");
     assert_eq!(floor(4, (110, 110)), Some(w(100)));
+    assert_eq!(floor(5, (120, 80)), Some(w(170)));
+    assert_eq!(floor(124, (120, 120)), Some(w(170)));
+    assert_eq!(floor(125, (120, 120)), Some(w(100)), "it has refused nothing for two minutes");
 }
 
 #[test]
