@@ -12,7 +12,7 @@
 //! use power_hal::{ApplyOutcome, Domain, Limit, OriginalsInMemory, PowerHal, Reading, Released, Setting, Span};
 //! use power_units::MicroWatts;
 //!
-//! A package that accepts 1 W to 4 kW in its register and 75 W to 270 W in its reported range, in steps of 1/8 W.
+//! // A package that accepts 1 W to 4 kW in its register and 75 W to 270 W in its reported range, in steps of 1/8 W.
 //! let w = |watts: u64| MicroWatts::new(watts * 1_000_000);
 //! let limit = Limit::new(Span { floor: w(1), ceiling: w(4_000) }, MicroWatts::new(125_000))?
 //!     .known(Some(w(75)), Some(w(270)))?;
@@ -22,7 +22,7 @@
 //! let (package, domain) = hal.describe()?.iter().next().unwrap();
 //! assert_eq!(domain.key().as_str(), "package-0");
 //!
-//! The setting is clamped before it is written, and the answer is what was read back.
+//! // The setting is clamped before it is written, and the answer is what was read back.
 //! let applied = hal.apply(package, Setting::Power(w(5_000)))?;
 //! assert_eq!(
 //!     applied.outcome(),
