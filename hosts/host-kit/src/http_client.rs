@@ -1,8 +1,8 @@
-//! Questions over HTTP to what is no API server: each brings one whole answer within a time and a size, or says why there is
-//! none.
+//! HTTP requests to servers other than the API server. Each returns the whole body within a time and a size, or the reason
+//! why there is none.
 //!
-//! A redirect is not followed, and an answer without success is none. A certificate is always checked, with its name; there
-//! is no setting that turns that off.
+//! Redirects are not followed, and a status other than success is an error. A certificate is always verified, with its
+//! name; no setting turns that off.
 
 use crate::config::parse::show_duration;
 use crate::connect::chain;
@@ -25,64 +25,63 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A connection that nobody uses is closed after this time.
+/// An idle connection is closed after this time.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// What bounds each question.
+/// The limits of each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ClientLimits {
-    /// From the question to the last byte of its answer.
+    /// From the request to the last byte of the body.
     pub timeout: Duration,
-    /// The largest answer that is read.
+    /// The largest body that is read.
     pub bytes_max: usize,
-    /// Connections to one server that are kept for later questions.
+    /// Idle connections to one server that are kept.
     pub idle_max: usize,
 }
 
-/// Whose signature under a server's certificate counts.
+/// The authorities by which a server's certificate is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust<'a> {
-    /// Nobody's: for servers without TLS. The authorities of the system are not looked for.
+    /// None: for servers without TLS. The authorities of the system are not read.
     Nobody,
-    /// Those that the system trusts.
+    /// Those of the system.
     System,
     /// Those in this file (PEM).
     File(&'a Path),
 }
 
-/// Why there is nobody to trust.
+/// Why the authorities cannot be used.
 #[derive(Debug)]
 pub enum TrustError {
-    /// The file of the authorities.
+    /// The file cannot be used.
     File {
-        /// Which.
+        /// Its path.
         file: PathBuf,
         /// What is wrong with it.
         why: String,
     },
     /// The system has no authorities.
     System(String),
-    /// The library refuses.
+    /// The TLS library refuses its settings.
     Library(rustls::Error),
 }
 
-/// Why a question brought nothing.
+/// Why a request failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoAnswer {
-    /// Nothing, or not all of it, came in this time.
+    /// The answer was not complete within this time.
     Late(Duration),
-    /// An answer without success.
+    /// The status is not a success.
     Refused(StatusCode),
-    /// Nobody was reached, or the line broke before the answer began.
+    /// There was no connection, or it broke before the answer began.
     Failed(String),
-    /// The answer began and could not be read: too large, or broken off.
+    /// The body is too large, or the connection broke within it.
     Unreadable(String),
 }
 
-/// What carries a question to its server and brings the whole answer back, in the place of sockets: for a test whose servers
-/// are in the same process, and whose time is not the machine's.
+/// A transport without sockets, for a test whose servers run in the same process and in virtual time.
 pub trait Carrier: Send + Sync + 'static {
-    /// Sends it; an error is an answer that never came.
+    /// Sends a request and returns the whole answer; an error means that no answer arrived.
     fn carry(&self, request: Request<Bytes>) -> BoxFuture<'static, io::Result<Response<Bytes>>>;
 }
 
@@ -91,7 +90,7 @@ enum Way {
     Carried(Arc<dyn Carrier>),
 }
 
-/// Asks. It keeps its connections; all questions of a program to servers of one kind go through one client.
+/// A client that keeps its connections. A program has one for each kind of server.
 pub struct HttpClient {
     way: Way,
     limits: ClientLimits,
@@ -99,10 +98,10 @@ pub struct HttpClient {
 }
 
 impl HttpClient {
-    /// A client over sockets; `program` is what it calls itself (`User-Agent`).
+    /// A client over sockets; `program` is its `User-Agent`.
     ///
     /// # Errors
-    /// When there is nobody to trust.
+    /// If the authorities cannot be used.
     pub fn new(program: &'static str, limits: ClientLimits, trust: Trust<'_>) -> Result<Self, TrustError> {
         let way = Way::Sockets(sockets(limits, tls(trust)?));
         Ok(Self { way, limits, program: HeaderValue::from_static(program) })
@@ -113,10 +112,10 @@ impl HttpClient {
         Self { way: Way::Carried(carrier), limits, program: HeaderValue::from_static(program) }
     }
 
-    /// The body of the answer to a question with a whole URL. Headers of the question go along.
+    /// Sends a request, whose URI must be absolute, and returns the body of the answer.
     ///
     /// # Errors
-    /// When there is no answer with success, or it is too large or too late.
+    /// If the status is not a success, or if the answer is too large or too late.
     pub async fn ask(&self, mut request: Request<Bytes>) -> Result<Bytes, NoAnswer> {
         request.headers_mut().entry(header::USER_AGENT).or_insert_with(|| self.program.clone());
         let ClientLimits { timeout, bytes_max, .. } = self.limits;

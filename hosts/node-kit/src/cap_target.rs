@@ -229,7 +229,7 @@ impl CapTarget {
         let (min, max) = self.span();
         let range = CapRange::new(min, max, None).below(self.owners_limit(journal));
         let range = range.no_more_than(self.stands_unknown(journal, ordered));
-        PackageFacts { range, has_limit: self.has_limit, limit, in_force: self.in_force, most: None }
+        PackageFacts { range, has_limit: self.has_limit, limit, in_force: self.in_force }
     }
 
     /// The facts about it as a GPU, with the last order `ordered`.
@@ -241,7 +241,7 @@ impl CapTarget {
         } else {
             GpuLimits::NoLimit
         };
-        GpuFacts { limits, limit, in_force: self.in_force, most: None }
+        GpuFacts { limits, limit, in_force: self.in_force }
     }
 
     /// The range of its limit.

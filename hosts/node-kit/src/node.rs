@@ -200,11 +200,11 @@ impl OpenNode {
         let (workers, journal) = (&mut self.workers, &self.journal);
         for (package, target) in self.engine.packages_mut().iter_mut().zip(&mut self.packages) {
             let limit = target.limit_facts(workers);
-            package.facts = target.package_facts(limit, journal, package.ordered());
+            package.facts = target.package_facts(limit, journal, package.limiter().ordered());
         }
         for (gpu, target) in self.engine.gpus_mut().iter_mut().zip(&mut self.gpus) {
             let limit = target.limit_facts(workers);
-            gpu.facts = target.gpu_facts(limit, journal, gpu.ordered());
+            gpu.facts = target.gpu_facts(limit, journal, gpu.limiter().ordered());
         }
         let version = journal.version();
         for (policy, target) in self.engine.policies_mut().iter_mut().zip(&self.policies) {

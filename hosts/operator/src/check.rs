@@ -1,8 +1,8 @@
 //! `joulie-operator check`: whether an installation does its work, for `helm test` and for a person.
 //!
-//! It reads and never writes, with the account of the operator: whether the kinds are there, whether somebody renews the plan's
-//! Lease, and for each managed node whether its agent reports, whether the operator has planned for it, and whether what is asked
-//! of it is in force. What is not yet so may be on its way, so it looks again until its time is over.
+//! It only reads, with the account of the operator: whether the kinds exist, whether the plan's Lease is renewed, and for
+//! each managed node whether its agent reports, whether the operator has planned for it, and whether its caps are in force.
+//! A change may be under way, so it repeats the check until the timeout.
 
 use crate::command;
 use crate::settings::{DESIRED_SOURCE, NODE_SELECTOR, RESERVED_LABEL_KEY};
@@ -34,7 +34,7 @@ use std::fmt::Debug;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How long it looks again.
+/// For how long the check is repeated.
 const CHECK_TIMEOUT: ConfigSetting<Duration> = ConfigSetting::with_default(
     "CHECK_TIMEOUT",
     "1m",
@@ -43,7 +43,7 @@ const CHECK_TIMEOUT: ConfigSetting<Duration> = ConfigSetting::with_default(
     "How long to wait for what is not in order yet",
 );
 
-/// All that the command can be told.
+/// The settings of the command.
 pub const CHECK_TABLE: SettingsTable = SettingsTable {
     program: "joulie-operator check",
     about: "says whether the kinds are there, somebody plans, and every managed node reports and holds what is asked of it",
@@ -68,10 +68,10 @@ const REFUSED: EndStatus =
 /// How `joulie-operator check` ends.
 pub const CHECK_STATUSES: [EndStatus; 3] = [IN_ORDER, NOT_IN_ORDER, REFUSED];
 
-/// Reasons of `CapEnforced` for which a site has set up its nodes so, and which no wait mends.
+/// Reasons of `CapEnforced` that follow from a site's own settings, so that waiting does not change them.
 const CHOSEN: [&str; 2] = ["Unmeasured", "SimulateOnly"];
 
-/// What is looked at.
+/// What is checked.
 #[derive(Clone, Debug)]
 pub struct Checked {
     /// Where the Leases are.
@@ -116,7 +116,7 @@ struct Findings {
     wrong: Vec<String>,
 }
 
-/// Looks until all is in order, and says what is; or what is not when the time is over.
+/// Repeats the check until everything is in order, and returns the findings; after the timeout returns what is not.
 pub async fn wait_for_order(
     client: &Client,
     checked: &Checked,
@@ -124,13 +124,15 @@ pub async fn wait_for_order(
 ) -> Result<Vec<String>, String> {
     let until = clock.mono().plus(checked.within);
     loop {
+        let began = clock.mono();
         match look(client, checked, clock).await {
             Ok(Findings { said, wrong }) if wrong.is_empty() => return Ok(said),
             Ok(_) | Err(_) if clock.mono() < until => {}
             Ok(Findings { said, wrong }) => return Err(conclusion(&said, &wrong, checked.within)),
             Err(why) => return Err(format!("cannot look: {why}")),
         }
-        tokio::time::sleep(LOOK).await;
+        // A large cluster takes long to list, and is listed less often.
+        tokio::time::sleep(LOOK.max(clock.mono().since(began) * 4)).await;
     }
 }
 
@@ -146,7 +148,7 @@ fn conclusion(said: &[String], wrong: &[String], within: Duration) -> String {
     text
 }
 
-/// One look at everything.
+/// Checks everything once.
 async fn look(client: &Client, checked: &Checked, clock: &dyn HostClock) -> Result<Findings, String> {
     let mut found = Findings::default();
     let kinds = (
@@ -213,7 +215,7 @@ async fn by_node<K: Resource<DynamicType = ()>>(
     Ok(list.into_iter().filter_map(|object| Some((node(&object)?, object))).collect())
 }
 
-/// What [`all`] says of a kind that the server does not have.
+/// The error of [`all`] for a kind that the server does not have.
 const ABSENT: &str = "the kind is not there";
 
 /// All objects of an API, page by page.
@@ -238,7 +240,7 @@ where
     }
 }
 
-/// Whether somebody plans. What the objects of nodes say is old where nobody does.
+/// Whether an operator renews the plan's Lease. Without that the other findings are old.
 async fn plan(
     client: &Client,
     checked: &Checked,
@@ -258,7 +260,7 @@ async fn plan(
         ));
         return Ok(());
     };
-    // One from a moment ahead of our clock is new.
+    // A time slightly ahead of this clock counts as new.
     let age = Duration::try_from(clock.wall().duration_since(renewed)).unwrap_or_default();
     let of = format!(
         "the Lease {}/{PLAN_LEASE} was renewed {} s ago by {holder}",
@@ -273,16 +275,16 @@ async fn plan(
     Ok(())
 }
 
-/// What is found of one node.
+/// The finding about one node.
 #[derive(Debug, PartialEq, Eq)]
 enum Verdict {
     InOrder,
-    /// Set up so, and to be known.
+    /// The site has set it up so; it is reported.
     Chosen(String),
     Wrong(String),
 }
 
-/// The first thing of a node that is not in order, in the order in which they come about.
+/// The first finding about a node that is not in order, in the order in which the steps happen.
 fn judge(
     hardware: Option<&DynamicObject>,
     twin: Option<&DynamicObject>,

@@ -1,4 +1,4 @@
-//! A command of the operator that does one thing and ends: its settings, its client, and what it says.
+//! Commands of the operator that do one thing and end: reading settings, connecting, reporting the outcome.
 
 use host_kit::config::{self, Invocation, Refusals, SettingsTable, Values};
 use host_kit::connect::connect;
@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Runs `work` with what `read` makes of the settings. The statuses are those of done, not done and refused.
+/// Runs `work` with the settings that `read` returns. The statuses mean: done, not done, configuration refused.
 pub(crate) fn run<S>(
     table: &SettingsTable,
     [done, not_done, refused]: [EndStatus; 3],
@@ -48,6 +48,6 @@ fn end(status: EndStatus, text: &str) -> ExitCode {
 }
 
 pub(crate) fn tell(text: &str) {
-    // Where standard error is closed there is nobody left to tell, and the status still says it.
+    // If standard error is closed, only the exit status reports the outcome.
     let _written = writeln!(std::io::stderr(), "joulie-operator: {text}");
 }

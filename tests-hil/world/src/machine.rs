@@ -285,7 +285,7 @@ impl Hour {
             None => LimitReading::Unread(ErrorKind::Io),
         };
         let limit = LimitFacts { outcome: LimitOutcome::Unknown, seen };
-        PackageFacts { range: range.below(to_watts(owners)), has_limit: true, limit, in_force, most: None }
+        PackageFacts { range: range.below(to_watts(owners)), has_limit: true, limit, in_force }
     }
 
     fn policy_facts(&self, at: usize) -> FrequencyPolicyFacts {

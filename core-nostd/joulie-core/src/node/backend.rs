@@ -41,7 +41,7 @@ pub use status::CpuControlStatus;
 use plan::{Need, Wish};
 
 use super::actuation::{Actuation, ActuationLaw, ActuationOrder, ActuationOutcome};
-use super::cap::{Backend, CapRange, DesiredCap, Floor, Resolution, ResolvedCap};
+use super::cap::{Backend, CAP_LEAST, CapRange, DesiredCap, Floor, Resolution, ResolvedCap};
 use super::limiter::{LimitFacts, LimitOrder, LimitOutcome, Limiter, LimiterLaw};
 use super::ticket::Ticket;
 use crate::node::throttle::ThrottlePercent;
@@ -101,10 +101,10 @@ pub struct Package {
     limiter: Limiter,
     wish: Wish<Resolution>,
     order: LimitOrder,
-    /// The last limit that was ordered, and the package's share of the node's grant. Zero means none, since no cap is
-    /// zero; an `Option` would take more memory for each package.
-    ordered: Watts,
+    /// Its share of the node's grant, and what it may draw of it now. Zero means none, since no cap is zero; an `Option`
+    /// would take more memory for each package.
     share: Watts,
+    may: Watts,
 }
 
 /// The facts about a package in one step.
@@ -118,8 +118,6 @@ pub struct PackageFacts {
     pub limit: LimitFacts,
     /// The limit in force as it was last read, where a grant may rely on it.
     pub in_force: Option<Watts>,
-    /// The most that it may draw now, where the node has a grant.
-    pub most: Option<Watts>,
 }
 
 /// The facts about the node in one step.
@@ -286,13 +284,8 @@ impl Mode {
 
 impl PackageFacts {
     /// Nothing is known.
-    pub const UNKNOWN: Self = Self {
-        range: CapRange::UNKNOWN,
-        has_limit: false,
-        limit: LimitFacts::UNKNOWN,
-        in_force: None,
-        most: None,
-    };
+    pub const UNKNOWN: Self =
+        Self { range: CapRange::UNKNOWN, has_limit: false, limit: LimitFacts::UNKNOWN, in_force: None };
 }
 
 impl Package {
@@ -300,7 +293,7 @@ impl Package {
     #[must_use]
     pub const fn untouched(facts: PackageFacts) -> Self {
         let (limiter, order) = (Limiter::UNTOUCHED, LimitOrder::Leave);
-        Self { facts, limiter, wish: Wish::Keep, order, ordered: Watts::ZERO, share: Watts::ZERO }
+        Self { facts, limiter, wish: Wish::Keep, order, share: Watts::ZERO, may: Watts::ZERO }
     }
 
     /// A package whose limit was set by us before a restart, according to the journal.
@@ -309,10 +302,10 @@ impl Package {
         Self { limiter: Limiter::ADOPTED, ..Self::untouched(facts) }
     }
 
-    /// Takes over the last order of the same package when another law replaces this one.
+    /// Takes over the orders of the same package when another law replaces this one.
     #[must_use]
     pub const fn after(mut self, before: &Self) -> Self {
-        self.ordered = before.ordered;
+        self.limiter = self.limiter.after(&before.limiter);
         self
     }
 
@@ -328,37 +321,33 @@ impl Package {
         &self.limiter
     }
 
-    /// The last limit that was ordered.
-    #[must_use]
-    pub fn ordered(&self) -> Option<Watts> {
-        Some(self.ordered).filter(|&ordered| ordered > Watts::ZERO)
-    }
-
     /// Its share of the node's grant, where the node has one and the package can be capped.
     #[must_use]
     pub fn share(&self) -> Option<Watts> {
         Some(self.share).filter(|&share| share > Watts::ZERO)
     }
 
+    /// What it may draw now, where the node has a grant and the package can be capped.
+    pub(in crate::node) fn most(&self) -> Option<Watts> {
+        Some(self.may).filter(|&may| may > Watts::ZERO)
+    }
+
     /// Says what it may have of the node's grant, and what of it now.
     pub(in crate::node) fn grant(&mut self, share: Option<Watts>, most: Option<Watts>) {
         self.share = share.unwrap_or(Watts::ZERO);
-        self.facts.most = most;
+        self.may = most.map_or(Watts::ZERO, |most| most.max(CAP_LEAST));
     }
 
-    /// After a step: stores what was ordered, and clears the outcome, which is reported once.
+    /// After a step: clears the outcome, which is reported once.
     pub(in crate::node) fn note(&mut self) {
         self.facts.limit.outcome = LimitOutcome::Unknown;
-        if let LimitOrder::Set(watts) = self.order {
-            self.ordered = watts;
-        }
     }
 
     /// Takes in what is desired of it. A function of its own, so that its copies are not on the stack for the rest of
     /// the step.
     #[inline(never)]
     fn wish_for(&mut self, desired: DesiredCap, floor: Floor) {
-        let PackageFacts { range, ref limit, most, .. } = self.facts;
+        let (PackageFacts { range, ref limit, .. }, most) = (self.facts, self.most());
         let wish = Wish::of(desired.under(most, self.limiter.found(limit.seen)));
         self.wish = wish.on(range, most, floor);
     }

@@ -10,7 +10,7 @@
 
 use super::actuation::{Actuation, Want};
 use super::cap::{
-    Blocked, CapIntent, CapRange, CapReport, CapResult, DesiredCap, Floor, Resolution, ResolvedCap,
+    Blocked, CAP_LEAST, CapIntent, CapRange, CapReport, CapResult, DesiredCap, Floor, Resolution, ResolvedCap,
 };
 use super::limiter::{LimitFacts, LimitOrder, LimitOutcome, Limiter, LimiterLaw};
 use power_units::{Stamp, Watts};
@@ -31,10 +31,10 @@ pub struct CappedGpu {
     pub facts: GpuFacts,
     limiter: Limiter,
     order: LimitOrder,
-    /// The last limit that was ordered, and the GPU's share of the node's grant. Zero means none, since no cap is
-    /// zero; an `Option` would take more memory for each GPU.
-    ordered: Watts,
+    /// Its share of the node's grant, and what it may draw of it now. Zero means none, since no cap is zero; an `Option`
+    /// would take more memory for each GPU.
     share: Watts,
+    may: Watts,
 }
 
 /// The facts about a GPU in one step.
@@ -46,8 +46,6 @@ pub struct GpuFacts {
     pub limit: LimitFacts,
     /// The limit in force as it was last read, where a grant may rely on it.
     pub in_force: Option<Watts>,
-    /// The most that it may draw now, where the node has a grant.
-    pub most: Option<Watts>,
 }
 
 /// The caps that a GPU accepts.
@@ -126,12 +124,8 @@ impl GpuLimits {
 
 impl GpuFacts {
     /// Nothing is known.
-    pub const UNKNOWN: Self = Self {
-        limits: GpuLimits::Range(CapRange::UNKNOWN),
-        limit: LimitFacts::UNKNOWN,
-        in_force: None,
-        most: None,
-    };
+    pub const UNKNOWN: Self =
+        Self { limits: GpuLimits::Range(CapRange::UNKNOWN), limit: LimitFacts::UNKNOWN, in_force: None };
 }
 
 impl CappedGpu {
@@ -142,8 +136,8 @@ impl CappedGpu {
             facts,
             limiter: Limiter::UNTOUCHED,
             order: LimitOrder::Leave,
-            ordered: Watts::ZERO,
             share: Watts::ZERO,
+            may: Watts::ZERO,
         }
     }
 
@@ -153,10 +147,10 @@ impl CappedGpu {
         Self { limiter: Limiter::ADOPTED, ..Self::untouched(facts) }
     }
 
-    /// Takes over the last order of the same GPU when another law replaces this one.
+    /// Takes over the orders of the same GPU when another law replaces this one.
     #[must_use]
     pub const fn after(mut self, before: &Self) -> Self {
-        self.ordered = before.ordered;
+        self.limiter = self.limiter.after(&before.limiter);
         self
     }
 
@@ -172,30 +166,26 @@ impl CappedGpu {
         &self.limiter
     }
 
-    /// The last limit that was ordered.
-    #[must_use]
-    pub fn ordered(&self) -> Option<Watts> {
-        Some(self.ordered).filter(|&ordered| ordered > Watts::ZERO)
-    }
-
     /// Its share of the node's grant, where the node has one and the GPU can be capped.
     #[must_use]
     pub fn share(&self) -> Option<Watts> {
         Some(self.share).filter(|&share| share > Watts::ZERO)
     }
 
+    /// What it may draw now, where the node has a grant and the GPU can be capped.
+    pub(in crate::node) fn most(&self) -> Option<Watts> {
+        Some(self.may).filter(|&may| may > Watts::ZERO)
+    }
+
     /// Says what it may have of the node's grant, and what of it now.
     pub(in crate::node) fn grant(&mut self, share: Option<Watts>, most: Option<Watts>) {
         self.share = share.unwrap_or(Watts::ZERO);
-        self.facts.most = most;
+        self.may = most.map_or(Watts::ZERO, |most| most.max(CAP_LEAST));
     }
 
-    /// After a step: stores what was ordered, and clears the outcome, which is reported once.
+    /// After a step: clears the outcome, which is reported once.
     pub(in crate::node) fn note(&mut self) {
         self.facts.limit.outcome = LimitOutcome::Unknown;
-        if let LimitOrder::Set(watts) = self.order {
-            self.ordered = watts;
-        }
     }
 }
 
@@ -214,24 +204,22 @@ impl GpuLaw {
 
     /// What is desired of one GPU, under its grant.
     fn desired(gpu: &CappedGpu, desired: DesiredCap) -> DesiredCap {
-        desired.under(gpu.facts.most, gpu.limiter.found(gpu.facts.limit.seen))
+        desired.under(gpu.most(), gpu.limiter.found(gpu.facts.limit.seen))
     }
 
     fn want(&self, gpu: &CappedGpu, desired: DesiredCap) -> Want<ResolvedCap> {
         match Self::desired(gpu, desired) {
             DesiredCap::Unknown => Want::Keep,
             DesiredCap::Gone | DesiredCap::Cap(CapIntent::NONE) => Want::Release,
-            DesiredCap::Cap(intent) => {
-                match gpu.facts.limits.resolve_under(intent, self.floor, gpu.facts.most) {
-                    Some(Ok(target)) => target.want(),
-                    Some(Err(_)) | None => Want::Keep,
-                }
-            }
+            DesiredCap::Cap(intent) => match gpu.facts.limits.resolve_under(intent, self.floor, gpu.most()) {
+                Some(Ok(target)) => target.want(),
+                Some(Err(_)) | None => Want::Keep,
+            },
         }
     }
 
     fn report(&self, gpus: &[CappedGpu], desired: DesiredCap) -> CapReport {
-        let granted = gpus.iter().any(|gpu| gpu.facts.most.is_some());
+        let granted = gpus.iter().any(|gpu| gpu.most().is_some());
         match desired {
             DesiredCap::Unknown if !granted => return CapReport::Pending,
             DesiredCap::Gone | DesiredCap::Cap(CapIntent::NONE) if !granted => return released(gpus),
@@ -243,7 +231,7 @@ impl GpuLaw {
                 DesiredCap::Cap(intent) => intent,
                 DesiredCap::Unknown | DesiredCap::Gone => continue,
             };
-            let result = match gpu.facts.limits.resolve_under(intent, self.floor, gpu.facts.most) {
+            let result = match gpu.facts.limits.resolve_under(intent, self.floor, gpu.most()) {
                 None => continue,
                 Some(Err(reason)) => CapResult::Blocked(reason),
                 Some(Ok(target)) => match gpu.limiter.result(target) {

@@ -6,8 +6,8 @@
 //!
 //! It also computes what each device may draw now, so that the sum of the limits in force is never above the grant. A
 //! limit to be lowered is lowered at once. A limit to be raised waits until there is room: every device counts with the
-//! higher of the limit that was read back and the one that was ordered last, and a device that was never read with the
-//! most that it draws. The step after the read-back raises the rest.
+//! higher of the limit that was read last and the highest that an order may have left in force, and a device that was
+//! never read with the most that it draws. The step after the read-back raises the rest.
 //!
 //! ```text
 //!   grant 400 W        A 300 ▶ 100   B 100 ▶ 300
@@ -16,6 +16,7 @@
 //! ```
 
 use super::cap::{CAP_LEAST, CapIntent, CapRange, DesiredCap, Floor, Resolution};
+use super::limiter::Limiter;
 use power_units::{Amount, Percent, Watts};
 
 /// Devices that share one limit, and their share of a grant.
@@ -33,8 +34,10 @@ pub struct Holder {
     pub max: Option<Watts>,
     /// The limit in force as it was read back, where it is known.
     pub in_force: Option<Watts>,
-    /// The last limit that was ordered.
+    /// The limit that was ordered last.
     pub ordered: Option<Watts>,
+    /// The highest limit that an order may have left in force.
+    pub highest_order: Option<Watts>,
     /// The share of each device: written by [`Division::give`].
     pub share: Watts,
     /// What each device may draw now: written by [`Division::give`].
@@ -57,6 +60,7 @@ impl Holder {
         max: None,
         in_force: None,
         ordered: None,
+        highest_order: None,
         share: Watts::ZERO,
         may: Watts::ZERO,
     };
@@ -92,13 +96,19 @@ impl Holder {
         Self { count: 1, capped: true, floor: least, want, max, in_force, ..Self::NONE }
     }
 
+    /// The same with the orders for its limit.
+    #[must_use]
+    pub fn with_orders(self, limiter: &Limiter) -> Self {
+        Self { ordered: limiter.ordered(), highest_order: limiter.highest_order(), ..self }
+    }
+
     /// The most that one device may draw at the moment, if that is known.
     #[must_use]
     pub fn held(&self) -> Option<Watts> {
         if !self.capped {
             return self.max;
         }
-        let limit = self.in_force.map(|found| self.ordered.map_or(found, |ordered| found.max(ordered)));
+        let limit = self.in_force.map(|found| self.highest_order.map_or(found, |order| found.max(order)));
         match (limit, self.max) {
             (Some(limit), Some(max)) => Some(limit.min(max)),
             (limit, max) => limit.or(max),

@@ -36,6 +36,10 @@ pub struct Limiter {
     ticket: Ticket,
     drift: Drift,
     view: View,
+    /// The limit that was ordered last, and the highest of the orders that may still be in force. Zero means none, since
+    /// no cap is zero; an `Option` would take more memory for each limit.
+    ordered: Watts,
+    highest: Watts,
 }
 
 /// The facts about a limit in one step.
@@ -136,7 +140,15 @@ impl Limiter {
     pub const ADOPTED: Self = Self::at(Actuation::Adopted);
 
     pub(crate) const fn at(actuation: Actuation<ResolvedCap>) -> Self {
-        Self { actuation, ticket: Ticket::NONE, drift: Drift::Calm, view: View::Unwatched }
+        let (drift, view) = (Drift::Calm, View::Unwatched);
+        Self { actuation, ticket: Ticket::NONE, drift, view, ordered: Watts::ZERO, highest: Watts::ZERO }
+    }
+
+    /// Takes over the orders of the same limit when another law replaces this one.
+    #[must_use]
+    pub const fn after(mut self, before: &Self) -> Self {
+        (self.ordered, self.highest) = (before.ordered, before.highest);
+        self
     }
 
     /// The state of the limit.
@@ -149,6 +161,19 @@ impl Limiter {
     #[must_use]
     pub const fn ticket(&self) -> Ticket {
         self.ticket
+    }
+
+    /// The limit that was ordered last.
+    #[must_use]
+    pub fn ordered(&self) -> Option<Watts> {
+        Some(self.ordered).filter(|&ordered| ordered > Watts::ZERO)
+    }
+
+    /// The highest limit that an order may have left in force: the orders up to the last one that was read back are
+    /// over, and of the later ones any may have been carried out.
+    #[must_use]
+    pub fn highest_order(&self) -> Option<Watts> {
+        Some(self.highest).filter(|&highest| highest > Watts::ZERO)
     }
 
     /// Whether somebody else changes it.
@@ -181,7 +206,11 @@ impl Limiter {
         want: Want<ResolvedCap>,
         floor: Floor,
     ) -> LimitStep {
-        self.actuation = law.actuation.learn(self.actuation, now, self.news(facts.outcome, floor));
+        let news = self.news(facts.outcome, floor);
+        if let ActuationOutcome::Set(Ok(_)) = news {
+            self.highest = self.ordered;
+        }
+        self.actuation = law.actuation.learn(self.actuation, now, news);
         self.drift = self.drift.quiet(law.drift, now);
         self.look(law, now, facts.seen);
         let moved = match self.compare(now, facts.seen, floor) {
@@ -213,7 +242,11 @@ impl Limiter {
             (ActuationOrder::Release, LimitReading::Gone) => {
                 self.fail(law, now, ActuationOutcome::Released(Err(ErrorKind::Gone)))
             }
-            (ActuationOrder::Set(target), _) => LimitOrder::Set(target.effective()),
+            (ActuationOrder::Set(target), _) => {
+                self.ordered = target.effective();
+                self.highest = self.highest.max(self.ordered);
+                LimitOrder::Set(self.ordered)
+            }
             (ActuationOrder::Release, _) => LimitOrder::Release,
         };
         LimitStep { order, moved }

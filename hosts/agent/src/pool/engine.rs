@@ -272,7 +272,6 @@ impl NodeEngine {
             has_limit: self.reach.cpu,
             limit: LimitFacts { outcome: LimitOutcome::Unknown, seen: self.seen },
             in_force: self.back[0],
-            most: None,
         }
     }
 
@@ -281,7 +280,6 @@ impl NodeEngine {
             limits: GpuLimits::Range(self.shape.gpu_range.unwrap_or(CapRange::UNKNOWN)),
             limit: LimitFacts { outcome: LimitOutcome::Unknown, seen: self.gpu_seen },
             in_force: self.back[1],
-            most: None,
         }
     }
 

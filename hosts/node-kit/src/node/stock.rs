@@ -16,7 +16,7 @@ impl OpenNode {
         let journal = &self.journal;
         let known = (std::mem::take(&mut self.packages), self.engine.packages());
         let (targets, laws) = merge(packages, known, |target, before: Option<&Package>| {
-            let ordered = before.and_then(Package::ordered);
+            let ordered = before.and_then(|package| package.limiter().ordered());
             let facts = target.package_facts(LimitFacts::UNKNOWN, journal, ordered);
             let new =
                 if target.is_touched(journal) { Package::adopted(facts) } else { Package::untouched(facts) };
@@ -26,7 +26,7 @@ impl OpenNode {
         self.engine.list_packages(&laws);
         let known = (std::mem::take(&mut self.gpus), self.engine.gpus());
         let (targets, laws) = merge(gpus, known, |target, before: Option<&CappedGpu>| {
-            let ordered = before.and_then(CappedGpu::ordered);
+            let ordered = before.and_then(|gpu| gpu.limiter().ordered());
             let facts = target.gpu_facts(LimitFacts::UNKNOWN, journal, ordered);
             let new = if target.is_touched(journal) {
                 CappedGpu::adopted(facts)

@@ -50,7 +50,7 @@ impl Wish<CapIntent> {
 
     /// A node is to be capped where any of its packages has a grant, whatever the policy asks.
     pub(super) fn under_grant(self, packages: &[Package]) -> Self {
-        let granted = packages.iter().any(|package| package.facts.most.is_some());
+        let granted = packages.iter().any(|package| package.most().is_some());
         match self {
             Self::Keep | Self::Nothing if granted => Self::Cap(CapIntent::NONE),
             Self::Keep | Self::Nothing | Self::Cap(_) => self,

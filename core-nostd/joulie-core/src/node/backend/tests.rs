@@ -828,8 +828,10 @@ fn what_a_loop_of_before_says_is_not_of_the_loop_that_runs() {
     assert!(matches!(node.mode.throttle(), Actuation::Pending { .. }), "{:?}", node.mode);
 }
 
-fn granted(most: i32) -> PackageFacts {
-    PackageFacts { most: Some(w(most)), ..package() }
+fn granted(packages: &[PackageFacts], most: i32) -> Node {
+    let mut node = Node::new(packages);
+    node.packages.iter_mut().for_each(|package| package.grant(None, Some(w(most))));
+    node
 }
 
 #[test]
@@ -842,30 +844,30 @@ fn a_grant_holds_whatever_is_desired_and_the_policy_where_that_is_less() {
         (DesiredCap::Cap(CapIntent::NONE), 150),
         (DesiredCap::Unknown, 150),
     ] {
-        let mut node = Node::new(&[granted(150); 2]);
+        let mut node = granted(&[package(); 2], 150);
         let decision = node.steps(3, desired);
         assert_eq!([node.registers[0].limit, node.registers[1].limit], [Some(w(cap)); 2], "{desired:?}");
         assert_eq!(decision.node_cap, Some(w(2 * cap)));
         assert!(matches!(decision.status.report, CapReport::Cap(_)), "{desired:?}: {:?}", decision.status);
     }
-    let mut node = Node::new(&[granted(10)]);
+    let mut node = granted(&[package()], 10);
     node.steps(3, DesiredCap::Gone);
     assert_eq!(node.registers[0].limit, Some(w(50)), "never below what the device takes");
-    let mut node = Node::new(&[PackageFacts { most: Some(w(150)), ..silent(true) }]);
+    let mut node = granted(&[silent(true)], 150);
     node.steps(3, percent(60));
     assert_eq!(node.registers[0].limit, Some(w(150)), "a percentage of nobody knows what");
 }
 
 #[test]
 fn under_a_grant_an_unknown_desire_raises_nothing() {
-    let mut node = Node::new(&[granted(150)]);
+    let mut node = granted(&[package()], 150);
     node.registers[0].limit = Some(w(100));
     node.steps(4, DesiredCap::Unknown);
     assert_eq!(node.registers[0].limit, Some(w(100)), "as found, which is less");
-    node.packages[0].facts.most = Some(w(80));
+    node.packages[0].grant(None, Some(w(80)));
     node.steps(4, DesiredCap::Unknown);
     assert_eq!(node.registers[0].limit, Some(w(80)));
-    node.packages[0].facts.most = Some(w(200));
+    node.packages[0].grant(None, Some(w(200)));
     node.registers[0].hidden = Some(LimitReading::Unread(ErrorKind::Timeout));
     node.steps(2, DesiredCap::Unknown);
     assert_eq!(node.registers[0].limit, Some(w(80)), "nor while nobody sees it");
@@ -873,18 +875,17 @@ fn under_a_grant_an_unknown_desire_raises_nothing() {
 
 #[test]
 fn only_without_a_grant_the_originals_come_back() {
-    let mut node = Node::new(&[granted(150)]);
+    let mut node = granted(&[package()], 150);
     node.steps(5, DesiredCap::Gone);
     assert!(node.is_held());
-    node.packages[0].facts.most = None;
+    node.packages[0].grant(None, None);
     let decision = node.steps(3, DesiredCap::Gone);
     assert_eq!((node.registers[0].limit, decision.status.report), (None, CapReport::NoIntent));
 }
 
 #[test]
 fn a_package_without_a_limit_is_held_to_its_grant_by_the_loop() {
-    let bare = PackageFacts { has_limit: false, ..granted(120) };
-    let mut node = Node::new(&[bare; 2]);
+    let mut node = granted(&[PackageFacts { has_limit: false, ..package() }; 2], 120);
     node.steps(3, DesiredCap::Gone);
     assert_eq!(node.frequencies().by, Some(Throttling::Loop));
     assert_eq!(node.log.last().unwrap().1, Given::Throttle(ThrottleOrder::RunLoop { cap: w(240) }));

@@ -62,10 +62,10 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
     /// Copies the share of the first device to all others.
     fn share_alike(&mut self) {
         if let Some((first, others)) = self.packages.split_first_mut() {
-            others.iter_mut().for_each(|package| package.grant(first.share(), first.facts.most));
+            others.iter_mut().for_each(|package| package.grant(first.share(), first.most()));
         }
         if let Some((first, others)) = self.gpus.split_first_mut() {
-            others.iter_mut().for_each(|gpu| gpu.grant(first.share(), first.facts.most));
+            others.iter_mut().for_each(|gpu| gpu.grant(first.share(), first.most()));
         }
     }
 
@@ -91,15 +91,18 @@ impl Sharing<'_> {
         }
         let in_force = self.looped.or(facts.in_force);
         let holder = Holder::capped(facts.range, self.laws.cpu.floor, self.desire.cpu, in_force);
-        Holder { ordered: package.ordered().filter(|_| self.looped.is_none()), ..holder }
+        match self.looped {
+            Some(_) => holder,
+            None => holder.with_orders(package.limiter()),
+        }
     }
 
     fn gpu(&self, gpu: &CappedGpu) -> Holder {
         let facts = &gpu.facts;
         match facts.limits {
             GpuLimits::Range(range) if self.laws.grants.gpu => {
-                let holder = Holder::capped(range, self.laws.gpu.floor, self.desire.gpu, facts.in_force);
-                Holder { ordered: gpu.ordered(), ..holder }
+                Holder::capped(range, self.laws.gpu.floor, self.desire.gpu, facts.in_force)
+                    .with_orders(gpu.limiter())
             }
             GpuLimits::Range(range) => Holder::uncapped(range.max()),
             // A die whose limit is that of its sibling has no draw of its own. The draw of a GPU without any limit is

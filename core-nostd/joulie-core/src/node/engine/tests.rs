@@ -206,7 +206,7 @@ fn a_cap_is_ordered_of_each_package_and_each_gpu_and_its_outcome_is_matched_by_t
     let applied = CapReport::Cap(CapResult::Applied { effective: w(240) });
     assert_eq!(node.engine.cpu().unwrap().status.report, applied);
     assert!(!node.engine.is_busy());
-    assert_eq!(node.engine.packages()[0].ordered(), Some(w(120)));
+    assert_eq!(node.engine.packages()[0].limiter().ordered(), Some(w(120)));
 }
 
 #[test]

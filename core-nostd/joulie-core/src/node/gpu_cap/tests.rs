@@ -191,7 +191,7 @@ fn a_restart_keeps_what_it_finds_until_it_knows_what_is_desired() {
 fn a_grant_holds_every_gpu_whatever_is_desired() {
     let granted = |most: i32| {
         let mut gpu = gpu(limits(200, 350));
-        gpu.facts.most = Some(w(most));
+        gpu.grant(None, Some(w(most)));
         gpu
     };
     for (desired, orders) in [
@@ -209,7 +209,7 @@ fn a_grant_holds_every_gpu_whatever_is_desired() {
         assert!(matches!(law().step(&mut gpus, at(2), desired).report, CapReport::Cap(_)), "{desired:?}");
     }
     let mut blind = gpu(GpuLimits::new(None, None));
-    blind.facts.most = Some(w(250));
+    blind.grant(None, Some(w(250)));
     law().step(core::slice::from_mut(&mut blind), at(1), DesiredCap::Cap(percent(60)));
     assert_eq!(blind.order(), LimitOrder::Set(w(250)), "a percentage of nobody knows what");
 }

@@ -93,6 +93,23 @@ fn below_the_nodes_own_floor_a_limit_is_refused_when_read_back_as_when_seen_late
 }
 
 #[test]
+fn an_order_without_an_answer_may_be_in_force_until_a_later_one_is_read_back() {
+    let mut limiter = held();
+    let orders = |limiter: &Limiter| (limiter.ordered(), limiter.highest_order());
+    limiter.step(&law(), at(3), LimitFacts::UNKNOWN, Want::Set(target(300)), floor());
+    assert_eq!(orders(&limiter), (Some(w(300)), Some(w(300))));
+    limiter.step(&law(), at(9), LimitFacts::UNKNOWN, Want::Set(target(100)), floor());
+    assert_eq!(orders(&limiter), (Some(w(100)), Some(w(300))));
+    let refused = LimitOutcome::Set { ticket: limiter.ticket(), read_back: Err(ErrorKind::Io) };
+    let refused = LimitFacts { outcome: refused, seen: LimitReading::Unknown };
+    limiter.step(&law(), at(10), refused, Want::Set(target(100)), floor());
+    assert_eq!(orders(&limiter), (Some(w(100)), Some(w(300))), "nobody knows what is in force");
+    limiter.step(&law(), at(90), LimitFacts::UNKNOWN, Want::Set(target(100)), floor());
+    limiter.step(&law(), at(91), set(&limiter, 100), Want::Set(target(100)), floor());
+    assert_eq!(orders(&limiter), (Some(w(100)), Some(w(100))));
+}
+
+#[test]
 fn a_late_answer_to_an_earlier_order_confirms_no_later_one_of_the_same_watts() {
     let mut limiter = Limiter::UNTOUCHED;
     let mut order = |now, facts, watts| {
