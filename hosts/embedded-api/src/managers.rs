@@ -16,7 +16,7 @@ pub(crate) struct Writer<'a> {
 }
 
 /// One entry of `managedFields`.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Entry {
     manager: String,
     operation: Operation,
@@ -24,6 +24,8 @@ struct Entry {
     subresource: String,
     time: String,
     fields: FieldSet,
+    /// How it was read, while nothing has changed: to write the fields anew is most of the work of a write.
+    as_read: Option<Value>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,10 +49,23 @@ impl Entry {
             subresource: text("subresource"),
             time: text("time"),
             fields: fields::from_json(&entry["fieldsV1"]),
+            as_read: Some(entry.clone()),
         })
     }
 
-    fn write(&self) -> Value {
+    /// Keeps only the fields for which `holds` is true.
+    fn retain(&mut self, holds: impl FnMut(&Path) -> bool) {
+        let count = self.fields.len();
+        self.fields.retain(holds);
+        if self.fields.len() != count {
+            self.as_read = None;
+        }
+    }
+
+    fn write(mut self) -> Value {
+        if let Some(as_read) = self.as_read.take() {
+            return as_read;
+        }
         let operation = match self.operation {
             Operation::Apply => "Apply",
             Operation::Update => "Update",
@@ -95,7 +110,7 @@ fn read(object: &Value) -> Vec<Entry> {
 
 fn write(object: &mut Value, mut entries: Vec<Entry>) {
     entries.retain(|entry| !entry.fields.is_empty());
-    let written: Vec<_> = entries.iter().map(Entry::write).collect();
+    let written: Vec<_> = entries.into_iter().map(Entry::write).collect();
     if !written.is_empty() {
         object["metadata"]["managedFields"] = Value::Array(written);
     } else if let Some(meta) = object["metadata"].as_object_mut() {
@@ -131,21 +146,28 @@ fn ownable(fields: FieldSet) -> FieldSet {
 
 /// Records an update: the writer owns the changed fields, and no other manager does any more.
 pub(crate) fn track_update(old: Option<&Value>, new: &mut Value, schema: &Schema, writer: &Writer<'_>) {
-    let given = read(new);
-    let reset = new["metadata"]["managedFields"].as_array().is_some_and(|entries| entries == &[json!({})]);
-    let mut entries = if given.is_empty() && !reset { old.map(read).unwrap_or_default() } else { given };
+    let given = &new["metadata"]["managedFields"];
+    let reset = given.as_array().is_some_and(|entries| entries == &[json!({})]);
+    let as_before = old.is_some_and(|old| old["metadata"]["managedFields"] == *given);
+    let mut entries = if as_before { Vec::new() } else { read(new) };
+    // What a client writes is brought into our own form.
+    entries.iter_mut().for_each(|entry| entry.as_read = None);
+    if entries.is_empty() && !reset {
+        entries = old.map(read).unwrap_or_default();
+    }
     let nothing = json!({});
     let (changed, removed) = fields::difference(old.unwrap_or(&nothing), new, schema);
     let changed = ownable(changed);
     for entry in &mut entries {
         let own = entry.is(writer, Operation::Update);
-        entry.fields.retain(|path| !removed.contains(path) && (own || !changed.contains(path)));
+        entry.retain(|path| !removed.contains(path) && (own || !changed.contains(path)));
     }
     if !changed.is_empty() {
         match entries.iter_mut().find(|entry| entry.is(writer, Operation::Update)) {
             Some(own) => {
                 own.fields.extend(changed);
                 writer.now.clone_into(&mut own.time);
+                own.as_read = None;
             }
             None => entries.push(fresh(writer, Operation::Update, changed)),
         }
@@ -161,6 +183,7 @@ fn fresh(writer: &Writer<'_>, operation: Operation, fields: FieldSet) -> Entry {
         subresource: writer.subresource.to_owned(),
         time: writer.now.to_owned(),
         fields,
+        as_read: None,
     }
 }
 
@@ -201,15 +224,11 @@ pub(crate) fn apply(
         return Err(refused(&conflicts, &entries));
     }
     for entry in &mut entries {
-        entry
-            .fields
-            .retain(|path| !(removed.contains(path) || changed.contains(path) && wanted.contains(path)));
+        entry.retain(|path| !(removed.contains(path) || changed.contains(path) && wanted.contains(path)));
     }
-    let time = before.filter(|before| before.fields == wanted && before.api_version == writer.api_version);
-    let mut own = fresh(writer, Operation::Apply, wanted);
-    if let Some(same) = time {
-        own.time = same.time;
-    }
+    // Who applies the same fields again keeps the time of the first.
+    let same = before.filter(|before| before.fields == wanted && before.api_version == writer.api_version);
+    let own = same.unwrap_or_else(|| fresh(writer, Operation::Apply, wanted));
     let at = place.unwrap_or(entries.len()).min(entries.len());
     entries.insert(at, own);
     write(&mut merged, entries);

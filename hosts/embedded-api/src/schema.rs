@@ -9,6 +9,7 @@ pub(crate) use compile::{Definitions, compile};
 
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 /// The type of a value, as far as the schema states it.
@@ -73,25 +74,30 @@ impl Schema {
 }
 
 /// Removes unknown fields, and appends the path of each.
-pub(crate) fn prune(value: &mut Value, schema: &Schema, path: &str, unknown: &mut Vec<String>) {
+pub(crate) fn prune(value: &mut Value, schema: &Schema, path: &Place<'_>, unknown: &mut Vec<String>) {
     match value {
         Value::Object(fields) => prune_object(fields, schema, path, unknown),
         Value::Array(items) => {
             let Some(schema) = &schema.items else { return };
             for (index, item) in items.iter_mut().enumerate() {
-                prune(item, schema, &format!("{path}[{index}]"), unknown);
+                prune(item, schema, &path.item(index), unknown);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
-fn prune_object(fields: &mut Map<String, Value>, schema: &Schema, path: &str, unknown: &mut Vec<String>) {
+fn prune_object(
+    fields: &mut Map<String, Value>,
+    schema: &Schema,
+    path: &Place<'_>,
+    unknown: &mut Vec<String>,
+) {
     let prunes = schema.prunes();
     fields.retain(|name, value| {
         let known = schema.field(name);
         if known.is_none() && prunes {
-            unknown.push(join(path, name));
+            unknown.push(path.field(name).to_string());
         }
         match known {
             None => !prunes,
@@ -101,7 +107,7 @@ fn prune_object(fields: &mut Map<String, Value>, schema: &Schema, path: &str, un
     });
     for (name, value) in fields {
         if let Some(schema) = schema.field(name) {
-            prune(value, schema, &join(path, name), unknown);
+            prune(value, schema, &path.field(name), unknown);
         }
     }
 }
@@ -131,7 +137,32 @@ pub(crate) fn fill(value: &mut Value, schema: &Schema) {
     }
 }
 
-/// A path as the API server writes it: `spec.cpu`.
-pub(crate) fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
+/// The place of a value in an object. It becomes text only where something is wrong: `spec.cpu`, `spec.gpus[1]`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Place<'a> {
+    /// The object itself.
+    Root,
+    Field(&'a Place<'a>, &'a str),
+    Item(&'a Place<'a>, usize),
+}
+
+impl<'a> Place<'a> {
+    fn field(&'a self, name: &'a str) -> Self {
+        Self::Field(self, name)
+    }
+
+    fn item(&'a self, index: usize) -> Self {
+        Self::Item(self, index)
+    }
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Field(Place::Root, name) => f.write_str(name),
+            Self::Field(above, name) => write!(f, "{above}.{name}"),
+            Self::Item(above, index) => write!(f, "{above}[{index}]"),
+        }
+    }
 }

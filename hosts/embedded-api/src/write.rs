@@ -84,7 +84,7 @@ impl<'a> Write<'a> {
     fn accept(&mut self, mut body: Value) -> Result<Value, Failure> {
         meta::agree(self.kind, &mut body, self.place.namespace.as_deref(), self.place.name.as_deref())?;
         let mut unknown = Vec::new();
-        schema::prune(&mut body, &self.kind.schema, "", &mut unknown);
+        schema::prune(&mut body, &self.kind.schema, &schema::Place::Root, &mut unknown);
         let told: Vec<_> = unknown.iter().map(|path| format!("unknown field \"{path}\"")).collect();
         match self.unknown {
             Unknown::Refused if !told.is_empty() => {
@@ -248,7 +248,8 @@ impl Api {
                 Cause::invalid("metadata.resourceVersion", &json!(0), "must be specified for an update");
             return Err(Failure::invalid(kind, name, &[cause]));
         }
-        let object = self.replace(&mut store, &write, &old, body, Tracking::Update)?;
+        let before = old.parse();
+        let object = self.replace(&mut store, &write, (&old, &before), body, Tracking::Update)?;
         Ok(self.show(request, kind, (StatusCode::OK, &object), write.warnings))
     }
 
@@ -282,10 +283,11 @@ impl Api {
         let mut store = self.store();
         let old = store.get(&key_of(kind, place)).cloned();
         let old = old.ok_or_else(|| Failure::not_found(kind, place.name.as_deref().unwrap_or("")))?;
-        let base = shown::value(kind, old.parse());
+        let before = old.parse();
+        let base = shown::value(kind, before.clone());
         let patched = patch::patched(kind, &request.content_type, base, &request.body)?;
         let body = write.accept(named(patched, place)?)?;
-        let object = self.replace(&mut store, &write, &old, body, Tracking::Update)?;
+        let object = self.replace(&mut store, &write, (&old, &before), body, Tracking::Update)?;
         Ok(self.show(request, kind, (StatusCode::OK, &object), write.warnings))
     }
 
@@ -324,42 +326,42 @@ impl Api {
             return Ok(self.show(request, kind, (StatusCode::CREATED, &object), write.warnings));
         };
         let given = config["metadata"].get("resourceVersion").cloned();
-        let mut applied = managers::apply(&old.parse(), &config, &write.stored.schema, &writer, force)?;
+        let before = old.parse();
+        let mut applied = managers::apply(&before, &config, &write.stored.schema, &writer, force)?;
         if let Some(meta) = applied["metadata"].as_object_mut() {
             // The live object's resource version is not a precondition; one in the configuration is.
             meta.remove("resourceVersion");
             meta.extend(given.map(|given| ("resourceVersion".to_owned(), given)));
         }
-        let object = self.replace(&mut store, &write, &old, applied, Tracking::Apply)?;
+        let object = self.replace(&mut store, &write, (&old, &before), applied, Tracking::Apply)?;
         Ok(self.show(request, kind, (StatusCode::OK, &object), write.warnings))
     }
 
-    /// Replaces an object by an accepted one, and keeps what the request may not change. If nothing differs, nothing
-    /// is written.
+    /// Replaces an object, given with its parsed form, by an accepted one, and keeps what the request may not change. If
+    /// nothing differs, nothing is written.
     fn replace(
         &self,
         store: &mut Store,
         write: &Write<'_>,
-        old: &Arc<Object>,
+        (old, before): (&Arc<Object>, &Value),
         mut new: Value,
         tracking: Tracking,
     ) -> Result<Arc<Object>, Failure> {
         let kind = &write.stored;
-        let before = old.parse();
-        preconditions(write.kind, old, &before, &new)?;
-        keep(write, &before, &mut new);
+        preconditions(write.kind, old, before, &new)?;
+        keep(write, before, &mut new);
         schema::fill(&mut new, &kind.schema);
-        if kind.counts_generations() && !write.is_status() && specification_changed(&before, &new) {
+        if kind.counts_generations() && !write.is_status() && specification_changed(before, &new) {
             let generation = before["metadata"]["generation"].as_u64().unwrap_or(0) + 1;
             new["metadata"]["generation"] = json!(generation);
         }
-        self.validate(write, Some(&before), &new)?;
+        self.validate(write, Some(before), &new)?;
         if tracking == Tracking::Update {
             let api_version = kind.api_version();
-            managers::track_update(Some(&before), &mut new, &kind.schema, &write.writer(&api_version));
+            managers::track_update(Some(before), &mut new, &kind.schema, &write.writer(&api_version));
         }
         new["metadata"]["resourceVersion"] = before["metadata"]["resourceVersion"].clone();
-        if new == before {
+        if new == *before {
             return Ok(old.clone());
         }
         let done = is_done(&new);
@@ -397,7 +399,7 @@ impl Api {
                 pods::check_change(old, new, &mut causes);
             }
         }
-        schema::check(new, &kind.schema, "", &mut causes);
+        schema::check(new, &kind.schema, &schema::Place::Root, &mut causes);
         if causes.is_empty() {
             return Ok(());
         }

@@ -147,6 +147,7 @@ impl Default for Memory {
 
 impl Follow {
     async fn run(mut self) {
+        self.front.views.mark_changed();
         loop {
             self.step();
             let look = self.look();
@@ -193,9 +194,13 @@ impl Follow {
         memory.count_ignored(node, &inputs, shared);
         let policy = memory.wanted.desire(shared.terms.cpu, shared.terms.gpu);
         control.desire(memory.stands.over(policy));
+        // An error is the end of the machine, which ends this front too.
+        let is_new = views.has_changed().unwrap_or(false);
         let view = views.borrow_and_update();
         let Some(view) = view.as_ref() else { return };
-        shared.metrics.sees(node, view);
+        if is_new {
+            shared.metrics.sees(node, view);
+        }
         put(first, memory.receipt(&inputs, view, shared));
         memory.tell_grant(node, shared);
         put(sender, memory.docs(node, &inputs, view, shared));

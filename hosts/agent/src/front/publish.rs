@@ -98,7 +98,7 @@ impl Content {
             Self::Receipt(receipt) => receipt_status(receipt),
             Self::Hardware { status, .. } => Value::clone(status),
         };
-        if timeless(&status) == timeless(base) {
+        if says_the_same(&status, base) {
             return None;
         }
         fill_times(&mut status, base, &rfc3339(now));
@@ -174,16 +174,22 @@ pub(crate) fn without_nulls(value: Value) -> Value {
     }
 }
 
-/// Removes the times, and brings every number into one form, so that equal numbers compare as equal.
-fn timeless(value: &Value) -> Value {
-    match value {
-        Value::Object(parts) => {
-            let parts = parts.iter().filter(|(key, part)| !TIMES.contains(&key.as_str()) && !part.is_null());
-            Value::Object(parts.map(|(key, part)| (key.clone(), timeless(part))).collect())
+/// Whether two values are equal but for their times. A null is the same as nothing, and numbers are equal whatever their
+/// form is.
+fn says_the_same(one: &Value, other: &Value) -> bool {
+    match (one, other) {
+        (Value::Object(one), Value::Object(other)) => {
+            let counts = |(key, part): &(&String, &Value)| !TIMES.contains(&key.as_str()) && !part.is_null();
+            let count = other.iter().filter(counts).count();
+            let mut mine = one.iter().filter(counts);
+            one.iter().filter(counts).count() == count
+                && mine.all(|(key, part)| other.get(key).is_some_and(|other| says_the_same(part, other)))
         }
-        Value::Array(items) => Value::Array(items.iter().map(timeless).collect()),
-        Value::Number(number) => json!(number.as_f64()),
-        Value::Null | Value::Bool(_) | Value::String(_) => value.clone(),
+        (Value::Array(one), Value::Array(other)) => {
+            one.len() == other.len() && one.iter().zip(other).all(|(one, other)| says_the_same(one, other))
+        }
+        (Value::Number(one), Value::Number(other)) => one.as_f64() == other.as_f64(),
+        (one, other) => one == other,
     }
 }
 
@@ -195,7 +201,7 @@ fn fill_times(status: &mut Value, base: &Value, now: &str) {
                 continue;
             };
             let before = &base[control][part];
-            let same = timeless(said) == timeless(before);
+            let same = says_the_same(said, before);
             let time = before["updatedAt"].as_str().filter(|_| same).unwrap_or(now);
             said["updatedAt"] = Value::String(time.to_owned());
         }

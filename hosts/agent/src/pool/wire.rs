@@ -83,14 +83,28 @@ pub(super) struct Telemetry {
     pub(super) refused: Refused,
 }
 
+/// The members of an answer that are read; the others are not even kept.
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Members {
+    #[serde(rename = "bootID")]
+    boot_id: Value,
+    cpu: Value,
+    gpu: Value,
+    hardware_model: Value,
+    node_power_watts: Value,
+    package_power_watts: Value,
+}
+
 impl Telemetry {
     /// Reads an answer; returns an error if it is not a JSON object.
     pub(super) fn read(body: &[u8]) -> Result<Self, String> {
-        let value: Value = serde_json::from_slice(body).map_err(|error| error.to_string())?;
-        if !value.is_object() {
+        // A struct could be read from an array too.
+        if body.trim_ascii_start().first() != Some(&b'{') {
             return Err("the answer is no JSON object".to_owned());
         }
-        let (cpu, gpu) = (&value["cpu"], &value["gpu"]);
+        let members: Members = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+        let Members { boot_id, cpu, gpu, hardware_model, node_power_watts, package_power_watts } = &members;
         let mut refused = Refused::default();
         let mut count = |what: &str, value: &Value, within| {
             refused.number(&format!("the member {what} of the telemetry"), value, &within)
@@ -105,7 +119,7 @@ impl Telemetry {
         // The processors' own power takes precedence: a simulator reports processors and GPUs together at the top
         // level.
         let of_cpu = demand(&cpu["packagePowerWatts"]);
-        let total = demand(&value["packagePowerWatts"]);
+        let total = demand(package_power_watts);
         let present = gpu["present"].as_bool();
         // An impossible count is none: that there is a GPU does not say how many there are.
         let one = present.map(u32::from).filter(|_| gpu["count"].is_null());
@@ -113,14 +127,14 @@ impl Telemetry {
         let cap = [&cpu["raplCapWatts"], &cpu["targetCapWatts"], &cpu["capWatts"]];
         let gpu_cap = [&gpu["capWattsPerGpuTarget"], &gpu["capWattsPerGpuApplied"]];
         Ok(Self {
-            boot: text(&value["bootID"]).filter(|boot| boot.len() <= BOOT_BYTES_MOST),
+            boot: text(boot_id).filter(|boot| boot.len() <= BOOT_BYTES_MOST),
             cpu: if of_cpu == Said::Nothing { total } else { of_cpu },
             gpu: demand(&gpu["powerWattsTotal"]),
-            node: demand(&value["nodePowerWatts"]),
+            node: demand(node_power_watts),
             packages: parts(&cpu["packages"]),
             sockets,
             cores,
-            cpu_model: text(&value["hardwareModel"]["cpuModel"]),
+            cpu_model: text(&hardware_model["cpuModel"]),
             cap: cap.into_iter().find_map(limit),
             cap_min: Said::of(&cpu["capMinWatts"], Role::Demand).limit(),
             cap_max: limit(&cpu["capMaxWatts"]),

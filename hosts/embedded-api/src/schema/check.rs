@@ -1,7 +1,7 @@
 //! Validates a value against its schema, with the API server's error texts.
 
 use super::compile::{Definitions, compile};
-use super::{Merge, Schema, Type, join};
+use super::{Merge, Place, Schema, Type};
 use crate::failure::Cause;
 use regex::Regex;
 use serde_json::{Map, Value};
@@ -60,14 +60,14 @@ impl Rules {
 }
 
 /// Appends the errors in `value`, which is at `path`.
-pub(crate) fn check(value: &Value, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
+pub(crate) fn check(value: &Value, schema: &Schema, path: &Place<'_>, causes: &mut Vec<Cause>) {
     if value.is_null() && (schema.nullable || schema.built_in) {
         return;
     }
     if let Some(name) = mistyped(value, schema.of) {
         causes.push(Cause {
             reason: "FieldValueTypeInvalid",
-            field: path.to_owned(),
+            field: path.to_string(),
             message: format!(
                 "Invalid value: \"{}\": {path} in body must be of type {name}: \"{}\"",
                 type_name(value),
@@ -80,7 +80,7 @@ pub(crate) fn check(value: &Value, schema: &Schema, path: &str, causes: &mut Vec
     if !rules.one_of_values.is_empty() && !rules.one_of_values.contains(value) {
         let known: Vec<_> = rules.one_of_values.iter().map(Value::to_string).collect();
         let message = format!("Unsupported value: {value}: supported values: {}", known.join(", "));
-        causes.push(Cause { reason: "FieldValueNotSupported", field: path.to_owned(), message });
+        causes.push(Cause { reason: "FieldValueNotSupported", field: path.to_string(), message });
     }
     match value {
         Value::Object(fields) => object(fields, schema, path, causes),
@@ -123,27 +123,27 @@ fn type_name(value: &Value) -> &'static str {
     }
 }
 
-fn object(fields: &Map<String, Value>, schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
+fn object(fields: &Map<String, Value>, schema: &Schema, path: &Place<'_>, causes: &mut Vec<Cause>) {
     for name in &schema.rules.required {
         if !fields.contains_key(name) {
-            causes.push(Cause::required(&join(path, name), ""));
+            causes.push(Cause::required(&path.field(name).to_string(), ""));
         }
     }
     size(fields.len(), schema.rules.properties, ("properties", path), causes);
     for (name, value) in fields {
         if let Some(schema) = schema.field(name) {
-            check(value, schema, &join(path, name), causes);
+            check(value, schema, &path.field(name), causes);
         }
     }
 }
 
-fn array(items: &[Value], schema: &Schema, path: &str, causes: &mut Vec<Cause>) {
+fn array(items: &[Value], schema: &Schema, path: &Place<'_>, causes: &mut Vec<Cause>) {
     size(items.len(), schema.rules.items, ("items", path), causes);
     let mut seen = BTreeSet::new();
     for (index, item) in items.iter().enumerate() {
-        let path = format!("{path}[{index}]");
+        let path = &path.item(index);
         if let Some(schema) = &schema.items {
-            check(item, schema, &path, causes);
+            check(item, schema, path, causes);
         }
         let identity = match &schema.merge {
             Merge::Keyed(keys) => {
@@ -156,7 +156,7 @@ fn array(items: &[Value], schema: &Schema, path: &str, causes: &mut Vec<Cause>) 
             && !seen.insert(identity.to_string())
         {
             let message = format!("Duplicate value: {identity}");
-            causes.push(Cause { reason: "FieldValueDuplicate", field: path, message });
+            causes.push(Cause { reason: "FieldValueDuplicate", field: path.to_string(), message });
         }
     }
 }
@@ -164,7 +164,7 @@ fn array(items: &[Value], schema: &Schema, path: &str, causes: &mut Vec<Cause>) 
 fn size(
     count: usize,
     (least, most): (Option<u64>, Option<u64>),
-    (what, path): (&str, &str),
+    (what, path): (&str, &Place<'_>),
     causes: &mut Vec<Cause>,
 ) {
     let count = u64::try_from(count).unwrap_or(u64::MAX);
@@ -176,7 +176,7 @@ fn size(
             _ => format!("Too many: {count}: must have at most {most} items"),
         };
         let reason = if what == "chars" { "FieldValueTooLong" } else { "FieldValueTooMany" };
-        causes.push(Cause { reason, field: path.to_owned(), message });
+        causes.push(Cause { reason, field: path.to_string(), message });
     }
     if let Some(least) = least
         && count < least
@@ -185,45 +185,52 @@ fn size(
             "chars" => format!("{path} in body should be at least {least} chars long"),
             _ => format!("{path} in body should have at least {least} {what}"),
         };
-        causes.push(Cause::invalid(path, &Value::from(count), &why));
+        causes.push(Cause::invalid(&path.to_string(), &Value::from(count), &why));
     }
 }
 
-fn string(text: &str, rules: &Rules, path: &str, causes: &mut Vec<Cause>) {
-    let value = Value::from(text);
+fn string(text: &str, rules: &Rules, path: &Place<'_>, causes: &mut Vec<Cause>) {
     size(text.chars().count(), rules.length, ("chars", path), causes);
     if let Some(pattern) = &rules.pattern
         && !pattern.is_match(text)
     {
         let why = format!("{path} in body should match '{}'", pattern.as_str());
-        causes.push(Cause::invalid(path, &value, &why));
+        causes.push(Cause::invalid(&path.to_string(), &Value::from(text), &why));
     }
     if rules.format.as_deref() == Some("date-time") && text.parse::<jiff::Timestamp>().is_err() {
         causes.push(Cause::invalid(
-            path,
-            &value,
-            &format!("{path} in body must be of type date-time: {value}"),
+            &path.to_string(),
+            &Value::from(text),
+            &format!("{path} in body must be of type date-time: {}", Value::from(text)),
         ));
     }
 }
 
-fn number(value: &Value, rules: &Rules, path: &str, causes: &mut Vec<Cause>) {
+fn number(value: &Value, rules: &Rules, path: &Place<'_>, causes: &mut Vec<Cause>) {
     let Some(number) = value.as_f64() else { return };
     if let Some((least, exclusive)) = rules.minimum
         && (number < least || exclusive && number <= least)
     {
         let relation = if exclusive { "greater than" } else { "greater than or equal to" };
-        causes.push(Cause::invalid(path, value, &format!("{path} in body should be {relation} {least}")));
+        causes.push(Cause::invalid(
+            &path.to_string(),
+            value,
+            &format!("{path} in body should be {relation} {least}"),
+        ));
     }
     if let Some((most, exclusive)) = rules.maximum
         && (number > most || exclusive && number >= most)
     {
         let relation = if exclusive { "less than" } else { "less than or equal to" };
-        causes.push(Cause::invalid(path, value, &format!("{path} in body should be {relation} {most}")));
+        causes.push(Cause::invalid(
+            &path.to_string(),
+            value,
+            &format!("{path} in body should be {relation} {most}"),
+        ));
     }
 }
 
-fn combined(value: &Value, rules: &Rules, path: &str, causes: &mut Vec<Cause>) {
+fn combined(value: &Value, rules: &Rules, path: &Place<'_>, causes: &mut Vec<Cause>) {
     let holds = |schema: &Arc<Schema>| {
         let mut wrong = Vec::new();
         check(value, schema, path, &mut wrong);
@@ -232,21 +239,21 @@ fn combined(value: &Value, rules: &Rules, path: &str, causes: &mut Vec<Cause>) {
     rules.all_of.iter().for_each(|schema| check(value, schema, path, causes));
     if !rules.any_of.is_empty() && !rules.any_of.iter().any(holds) {
         causes.push(Cause::invalid(
-            path,
+            &path.to_string(),
             value,
             &format!("{path} in body must validate at least one schema (anyOf)"),
         ));
     }
     if !rules.one_of.is_empty() && rules.one_of.iter().filter(|schema| holds(schema)).count() != 1 {
         causes.push(Cause::invalid(
-            path,
+            &path.to_string(),
             value,
             &format!("{path} in body must validate one and only one schema (oneOf)"),
         ));
     }
     if rules.not.as_ref().is_some_and(holds) {
         causes.push(Cause::invalid(
-            path,
+            &path.to_string(),
             value,
             &format!("{path} in body must not validate the schema (not)"),
         ));

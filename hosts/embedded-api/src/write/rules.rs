@@ -65,19 +65,22 @@ pub(super) fn keep(write: &Write<'_>, before: &Value, new: &mut Value) {
             fields.remove(name);
         }
     };
-    let custom = write.stored.flavour == Flavour::Custom;
     if write.is_status() {
         let status = new["status"].take();
         let mut meta = new["metadata"].take();
-        if custom {
+        if write.stored.flavour == Flavour::Custom {
             // A write to the status of a custom resource changes nothing else; ownership is recorded.
             let managed = meta["managedFields"].take();
-            meta = before["metadata"].clone();
-            put(&mut meta, "managedFields", &managed);
+            meta = without(&before["metadata"], &["managedFields"]);
+            if !managed.is_null() {
+                meta["managedFields"] = managed;
+            }
         }
-        *new = before.clone();
+        *new = without(before, &["metadata", "status"]);
         new["metadata"] = meta;
-        put(new, "status", &status);
+        if !status.is_null() {
+            new["status"] = status;
+        }
     } else if write.stored.status {
         put(new, "status", &before["status"]);
     }
@@ -86,16 +89,18 @@ pub(super) fn keep(write: &Write<'_>, before: &Value, new: &mut Value) {
     }
 }
 
+/// A copy of an object without some of its fields, which may be its largest part.
+fn without(object: &Value, left_out: &[&str]) -> Value {
+    let fields = object.as_object().into_iter().flatten();
+    fields
+        .filter(|(name, _)| !left_out.contains(&name.as_str()))
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect()
+}
+
 /// Whether anything besides metadata and status differs.
 pub(super) fn specification_changed(old: &Value, new: &Value) -> bool {
-    let own = |object: &Value| {
-        let mut own = object.clone();
-        if let Some(fields) = own.as_object_mut() {
-            fields.remove("metadata");
-            fields.remove("status");
-        }
-        own
-    };
+    let own = |object: &Value| without(object, &["metadata", "status"]);
     own(old) != own(new)
 }
 
