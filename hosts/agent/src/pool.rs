@@ -75,9 +75,9 @@ const RESTORE_WITHIN: Duration = Duration::from_secs(10);
 pub enum PoolError {
     /// An endpoint is not valid.
     Endpoint(Wrong),
-    /// Nobody is there to be believed.
+    /// TLS cannot be set up.
     Tls(TrustError),
-    /// The period.
+    /// The period is not valid.
     Period(node_kit::ConfigError),
 }
 

@@ -45,7 +45,8 @@ pub struct NodePowerGrantSpec {
     /// The most that all packages and GPUs of the node may be allowed together.
     #[schemars(range(min = 0))]
     pub watts: Number,
-    /// The most that any grant may allow that the node may still hold: those that are not read back yet, this one included.
+    /// The most that any grant may allow that the node may still hold: those that are not read back yet, this one included. The node's
+    /// largest draw, while it has not read back any in this boot.
     #[schemars(range(min = 0))]
     pub ceiling: Number,
     /// The node is released from the budget: the agent forgets every grant of this object.

@@ -69,7 +69,8 @@ const REFUSED: EndStatus =
 pub const CHECK_STATUSES: [EndStatus; 3] = [IN_ORDER, NOT_IN_ORDER, REFUSED];
 
 /// Reasons of `CapEnforced` that follow from a site's own settings, so that waiting does not change them.
-const CHOSEN: [&str; 2] = ["Unmeasured", "SimulateOnly"];
+const CHOSEN: [&str; 2] = ["Unmeasured", SIMULATED];
+const SIMULATED: &str = "SimulateOnly";
 
 /// What is checked.
 #[derive(Clone, Debug)]
@@ -164,11 +165,12 @@ async fn look(client: &Client, checked: &Checked, clock: &dyn HostClock) -> Resu
 
     let chosen = ListParams::default().labels(&checked.selector.to_string());
     let nodes = all(&Api::<Node>::all(client.clone()), chosen).await?;
-    let is_reserved = |node: &Node| {
+    let is_left_out = |node: &Node| {
         let label = node.metadata.labels.as_ref().and_then(|labels| labels.get(&checked.reserved_key));
-        is_true(label.map(String::as_str))
+        let is_cordoned = node.spec.as_ref().and_then(|spec| spec.unschedulable) == Some(true);
+        is_cordoned || is_true(label.map(String::as_str))
     };
-    let (reserved, nodes): (Vec<Node>, Vec<Node>) = nodes.into_iter().partition(is_reserved);
+    let (left_out, nodes): (Vec<Node>, Vec<Node>) = nodes.into_iter().partition(is_left_out);
     let (hardware, profiles, twins, grants) = &kinds;
     let desired = match checked.source {
         DesiredKind::Profile => profiles,
@@ -183,8 +185,10 @@ async fn look(client: &Client, checked: &Checked, clock: &dyn HostClock) -> Resu
             Verdict::Wrong(why) => found.wrong.push(format!("node {name}: {why}")),
         }
     }
-    if !reserved.is_empty() {
-        found.said.push(format!("reserved nodes, which are not planned for: {}", reserved.len()));
+    if !left_out.is_empty() {
+        found
+            .said
+            .push(format!("reserved and cordoned nodes, which are not planned for: {}", left_out.len()));
     }
     found.said.push(match nodes.len() {
         0 => format!("no node has the labels {}: nothing is capped", checked.selector),
@@ -212,7 +216,14 @@ async fn by_node<K: Resource<DynamicType = ()>>(
         Err(why) => return Err(why),
     };
     let node = |object: &DynamicObject| object.data["spec"]["nodeName"].as_str().map(str::to_owned);
-    Ok(list.into_iter().filter_map(|object| Some((node(&object)?, object))).collect())
+    let mut objects = Objects::new();
+    for object in list {
+        // Of several objects for one node the agent follows the first by name, which is the first of the list.
+        if let Some(node) = node(&object) {
+            objects.entry(node).or_insert(object);
+        }
+    }
+    Ok(objects)
 }
 
 /// The error of [`all`] for a kind that the server does not have.
@@ -317,7 +328,9 @@ fn judge(
     if !is_true && !is_chosen {
         return Verdict::Wrong(words(enforced));
     }
+    // An agent that only simulates writes no receipt.
     if let Some(grant) = grant
+        && enforced["reason"] != SIMULATED
         && grant.data["spec"]["serial"] != grant.data["status"]["serial"]
     {
         return wrong("its agent has not read back its grant");
@@ -335,4 +348,39 @@ fn words(condition: &Value) -> String {
     let text = |part: &str| condition[part].as_str().unwrap_or_default().to_owned();
     let said = format!("{} is {} ({}): {}", text("type"), text("status"), text("reason"), text("message"));
     said.trim_end_matches(": ").to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn object(kind: &str, spec: Value, status: Value) -> DynamicObject {
+        let whole = json!({"apiVersion": "joulie.io/v1alpha1", "kind": kind,
+            "metadata": {"name": "a", "generation": 1}, "spec": spec, "status": status});
+        serde_json::from_value(whole).unwrap()
+    }
+
+    #[test]
+    fn a_grant_is_read_back_but_by_an_agent_that_only_simulates() {
+        let hardware = object("NodeHardware", json!({}), json!({"cpu": {}}));
+        let twin = object("NodeTwin", json!({}), json!({"conditions": []}));
+        let grant = |receipt: Value| object("NodePowerGrant", json!({"serial": 2}), receipt);
+        let judged = |reason: &str, grant: &DynamicObject| {
+            let is_true = if reason == "Enforced" { "True" } else { "False" };
+            let enforced =
+                json!({"type": "CapEnforced", "status": is_true, "reason": reason, "observedGeneration": 1});
+            let profile = object("NodePowerProfile", json!({}), json!({"conditions": [enforced]}));
+            match judge(Some(&hardware), Some(&twin), Some(&profile), Some(grant)) {
+                Verdict::InOrder => "in order".to_owned(),
+                Verdict::Chosen(why) | Verdict::Wrong(why) => why,
+            }
+        };
+        let (open, held) = (grant(json!({})), grant(json!({"serial": 2})));
+        assert_eq!(judged("Enforced", &held), "in order");
+        for reason in ["Enforced", "Unmeasured"] {
+            assert_eq!(judged(reason, &open), "its agent has not read back its grant");
+        }
+        assert_eq!(judged("SimulateOnly", &open), "CapEnforced is False (SimulateOnly)");
+    }
 }

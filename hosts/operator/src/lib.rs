@@ -13,7 +13,8 @@
 //! - `reconciler`: one pass, synchronous; `publish`: what is written and when it is worth a write;
 //! - `grants`: what the budget has sent and not seen land yet;
 //! - `writes`: sending, and what came of it; `lead`: the loop; `lease`: the plan's sign of life;
-//! - `uninstall`, `check`: commands of their own, which ask the operators for the release of all nodes, and whether all is in order.
+//! - `uninstall`, `check`: commands of their own. The first asks the operators to release all nodes, the second reads in
+//!   the API whether all is in order.
 //!
 //! Only a leader writes. Everything that it remembers between passes can be lost: a new leader continues from labels
 //! and objects. It decides nothing by itself: policy, guard, twin and budget are in `planner` and `joulie-core`.

@@ -360,7 +360,8 @@ impl Site {
             granted,
             power: Power::UNMETERED,
         };
-        // Its machine has rebooted, and has not reported since then what it holds.
+        // Without a receipt that fits its boot and its Node object it may draw all that it could, and no less than the
+        // ceiling.
         if node.receipt().is_none() {
             let ceiling = node.granted.grant.map_or(Watts::ZERO, |grant| grant.ceiling);
             let may_draw = most.map_or(ceiling, |most| most.max(ceiling));

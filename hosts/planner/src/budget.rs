@@ -147,6 +147,10 @@ impl Round {
         }
         let stands = stake.grant().map(|grant| grant.watts).or(stake.node.machine.power_model.max());
         let stands = stands.unwrap_or(ask.watts);
+        // A grant that is written again with another ceiling moves nothing.
+        if ask.watts == stands {
+            return;
+        }
         let sum = if ask.watts < stands { &mut self.lowered } else { &mut self.raised };
         *sum = Sum { watts: sum.watts + (stands - ask.watts).abs(), nodes: sum.nodes + 1 };
     }
@@ -213,7 +217,11 @@ pub fn round(
         // A small part of a large raise is not worth a write, just as a small raise is not.
         let short = |cap: Watts| row.account.asked().is_some_and(|from| band.is_within(from, cap));
         let step = match step {
-            Move::Raise(cap) if !raises || (cap < target && !impatient && short(cap)) => Move::Keep,
+            Move::Raise(cap) if !raises || (cap < target && !impatient && short(cap)) => {
+                // What must be written again waits for no raise.
+                let again = row.account.asked().filter(|_| row.account.has_strayed(row.range));
+                again.map_or(Move::Keep, Move::Lower)
+            }
             Move::Raise(_) | Move::Lower(_) | Move::Keep | Move::Await | Move::Wait(_) => step,
         };
         if let Some(ask) = stake.ask(step, row, target, limits) {

@@ -321,7 +321,7 @@ impl MachineFacts {
         Self::lump_of(granted, Watts::ZERO, catalog)
     }
 
-    /// The same for a node that may draw up to `may_draw` whatever its grant, because it has restarted.
+    /// The same for a node that may draw up to `may_draw` whatever its grant: no receipt says that it holds it.
     #[must_use]
     pub fn lump_of(granted: &Granted, may_draw: Watts, catalog: &Catalog) -> Self {
         let unknown = Self::of(&HardwareFacts::default(), None, false, (false, false), catalog);

@@ -18,8 +18,8 @@ async fn a_newcomer_gets_from_the_first_command_to_a_cap_and_a_test_that_passes(
     if Command::new("kubectl").args(["version", "--client"]).output().is_err() {
         return skip("there is no kubectl on PATH");
     }
-    if !Path::new("/dev/fuse").exists() {
-        return skip("no virtual hardware: there is no /dev/fuse");
+    if let Err(why) = system::ports::fuse() {
+        return skip(&why);
     }
     let Some(control_plane) = start_or_skip(&ControlPlaneOptions::whole()) else { return };
     let nodes = FakeNode::many("node", 2);

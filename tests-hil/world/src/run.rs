@@ -428,9 +428,12 @@ impl World {
         let now = self.scene.now();
         for node in untold.difference(&self.untold) {
             self.scene.untold(node, Duration::MAX);
-            self.scene.postpone_room(now + CUT_DEADLINE);
-            if now < self.restored_until && !self.apart.contains(node) {
-                self.behind.insert(node.clone());
+            // That a person takes a node out of the budget is seen at once.
+            if !self.apart.contains(node) {
+                self.scene.postpone_room(now + CUT_DEADLINE);
+                if now < self.restored_until {
+                    self.behind.insert(node.clone());
+                }
             }
         }
         let again: Vec<&String> = self.untold.difference(&untold).collect();

@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The packages whose tests start a control plane. The first one takes longest.
-const CONTROL_PLANES: [&str; 3] = ["system", "cluster", "conformance"];
+const CONTROL_PLANES: [&str; 4] = ["system", "install", "cluster", "conformance"];
 
 /// A command to run.
 pub(super) struct Job {

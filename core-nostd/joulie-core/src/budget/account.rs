@@ -2,7 +2,8 @@
 //! of it is observed anew in every round; nothing is remembered here.
 //!
 //! A **grant** is the most that a node may be allowed. It carries a **serial**, which grows with every write, and a
-//! **ceiling**: the highest value of all grants that the node may still hold. A **receipt** is the node's report of the
+//! **ceiling**: the highest value of all grants that the node may still hold, or its largest draw while no receipt fits. A
+//! **receipt** is the node's report of the
 //! limits that it read back: the serial of the last grant in force, and the power that its devices are limited to.
 //!
 //! | receipt | the node counts |
@@ -26,7 +27,8 @@ pub struct Grant {
     pub serial: u64,
     /// The most that the node may draw under it.
     pub watts: Watts,
-    /// The highest value of all grants that the node may still hold, this one included.
+    /// The highest value of all grants that the node may still hold, this one included; its largest draw while no receipt
+    /// fits.
     pub ceiling: Watts,
 }
 

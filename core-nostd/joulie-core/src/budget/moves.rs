@@ -167,7 +167,7 @@ enum Direction {
     Stay,
     Down,
     Up,
-    /// The same cap must be written again: another grant was sent meanwhile and may still land.
+    /// The same cap must be written again, see [`GrantAccount::has_strayed`](super::GrantAccount::has_strayed).
     Again(Watts),
 }
 
@@ -193,8 +193,8 @@ fn direction(law: MoveTuning, node: &BudgetNode, target: Watts, tight: bool) -> 
     }
 }
 
-/// A node that must wait while another grant may still land gets its present grant again, with a higher serial.
-/// That makes the other grant void, and what it would have allowed is room again, perhaps for this very node.
+/// A node that must wait gets its present grant again with a higher serial, where that is due. It makes a grant void that
+/// was sent and may still land: what that would have allowed is room again, perhaps for this very node.
 fn or_again(node: &BudgetNode, step: Move) -> Move {
     match (step, node.account.asked()) {
         (Move::Wait(_), Some(asked)) if node.account.has_strayed(node.range) => Move::Lower(asked),

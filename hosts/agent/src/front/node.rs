@@ -156,7 +156,11 @@ impl Follow {
             let alive = tokio::select! {
                 biased;
                 changed = inputs.changed() => changed.is_ok(),
-                changed = views.changed() => changed.is_ok(),
+                changed = views.changed() => {
+                    // To wait for a view is not to look at it: the step asks whether there is a new one.
+                    views.mark_changed();
+                    changed.is_ok()
+                }
                 // A power measurement that waits for its time to be published becomes due without any change.
                 () = tokio::time::sleep(look) => true,
             };

@@ -109,6 +109,7 @@ impl Receipts {
             return self.standing();
         }
         self.unkept = Unkept::default();
+        self.refused.retain(|_, (_, at)| now.since(*at) < REFUSED_FOR);
         let cpu = self.count("cpu", &view.cpu, now, terms.patience);
         let gpu = self.count("gpu", &view.gpu, now, terms.patience);
         let holds = cpu.holds.zip(gpu.holds).and_then(|(cpu, gpu)| cpu.checked_add(gpu));
@@ -204,9 +205,7 @@ impl Receipts {
         let Some(limit) = device.limit else { return };
         if refuses {
             self.refused.insert(device.key.clone(), (limit, now));
-        } else if let Some((known, at)) = self.refused.get(&device.key)
-            && (limit < *known || now.since(*at) >= REFUSED_FOR)
-        {
+        } else if self.refused.get(&device.key).is_some_and(|(known, _)| limit < *known) {
             self.refused.remove(&device.key);
         }
     }

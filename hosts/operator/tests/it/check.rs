@@ -46,11 +46,13 @@ async fn an_installation_in_order_is_said_to_be_so_and_each_thing_that_is_not_is
 
     cluster.node("a").await;
     cluster.labelled("kept", json!({"joulie.io/reserved": "true"})).await;
+    cluster.labelled("drained", json!({})).await;
+    cluster.patch("/api/v1/nodes/drained", &json!({"spec": {"unschedulable": true}})).await;
     let operator = cluster.operator(&[("STATIC_HP_FRAC", "0")]).await;
     cluster.until("a has a twin", async || cluster.twin("a").await.is_some()).await;
     let why = check(&cluster.api, &[AT_ONCE]).await.unwrap_err();
     assert!(why.contains("node a: no NodeHardware: its agent has not reported"), "{why}");
-    assert!(why.contains("0 of 1 managed nodes") && why.contains("not planned for: 1"), "{why}");
+    assert!(why.contains("0 of 1 managed nodes") && why.contains("not planned for: 2"), "{why}");
 
     cluster.hardware("a", 100.0).await;
     cluster.until("a is planned for", async || cluster.profile("a").await.is_some()).await;
@@ -79,7 +81,7 @@ async fn an_installation_in_order_is_said_to_be_so_and_each_thing_that_is_not_is
     assert_eq!(
         said[2..],
         [
-            "reserved nodes, which are not planned for: 1",
+            "reserved and cordoned nodes, which are not planned for: 2",
             "1 of 1 managed nodes report and hold what is asked of them"
         ]
     );

@@ -29,7 +29,7 @@ pub struct DesiredGrant {
     pub node: Arc<str>,
     /// The most that the packages and GPUs may be allowed together.
     pub watts: Watts,
-    /// The highest value of any grant that the node may still hold.
+    /// The highest value of any grant that the node may still hold; its largest draw while no receipt fits.
     pub ceiling: Watts,
     /// The node is released.
     pub released: bool,
@@ -88,6 +88,9 @@ impl<'a> Stake<'a> {
         // A node whose greatest power is unknown may draw at least its grant.
         let max =
             if power_model.is_known() { max } else { max.map(|max| account.asked().unwrap_or(max).max(max)) };
+        // Of a removed node only its grant is known; a grant that was sent may still reach its machine.
+        let sent = self.node.granted.sent.iter().filter(|_| self.node.presence == Presence::Gone);
+        let max = max.map(|max| sent.fold(max, |max, sent| max.max(sent.ceiling + rest)));
         let floor = power_model.floor() + rest;
         // A grant that cannot be changed here counts as it is, and leaves nothing for others.
         let floor = match (self.is_fixed(), account.asked(), max) {

@@ -153,6 +153,24 @@ fn a_node_whose_object_is_gone_is_lowered_as_far_as_its_agent_can_and_never_rais
 }
 
 #[test]
+fn a_removed_node_counts_with_a_grant_that_was_sent_and_may_still_land() {
+    let orphan = Claim {
+        gone: true,
+        wanted: None,
+        power_model: NodePowerModel::lump(w(200), w(300)),
+        grant: Some(Grant { serial: 7, watts: w(300), ceiling: w(720) }),
+        receipt: Some(GrantReceipt { serial: 7, holds: w(300), floor: w(200) }),
+        ..claim("a")
+    };
+    let load = |sent: &[Grant]| {
+        let claim = Claim { sent: sent.to_vec(), ..orphan.clone() };
+        round_of(&[claim], &limits(2000), &mut BudgetMemory::default(), at(1), true).1.standings[0].load
+    };
+    assert_eq!(load(&[]), Some(w(300)));
+    assert_eq!(load(&[Grant { serial: 8, watts: w(500), ceiling: w(500) }]), Some(w(500)));
+}
+
+#[test]
 fn a_first_grant_is_written_whatever_the_node_draws_and_counts_when_it_is_read_back() {
     let (one, two) = (claim("a"), claim("b"));
     // Neither was ever heard from: 2 × 720 W. Each is granted half of 800 W, and may hold 720 W until it is heard.
@@ -255,6 +273,10 @@ fn before_anything_may_be_raised_nothing_is_and_what_is_to_come_down_does() {
     let high = Claim { grant: grant(1, 500), receipt: receipt(1, 500), ..claim("b") };
     let asks = asks_of(&[low, high], &limits(1000), &mut BudgetMemory::default(), at(1), false);
     assert_eq!(asks, [None, ask(432, 500)]);
+    // Of one that has booted the ceiling is written at once, and its raise waits.
+    let booted = Claim { grant: grant(1, 250), ..claim("a") };
+    let asks = asks_of(&[booted], &limits(2000), &mut BudgetMemory::default(), at(1), false);
+    assert_eq!(asks, [ask(250, 720)]);
 }
 
 #[test]
