@@ -132,8 +132,9 @@ pub async fn wait_for_order(
             Ok(Findings { said, wrong }) => return Err(conclusion(&said, &wrong, checked.within)),
             Err(why) => return Err(format!("cannot look: {why}")),
         }
-        // A large cluster takes long to list, and is listed less often.
-        tokio::time::sleep(LOOK.max(clock.mono().since(began) * 4)).await;
+        // A large cluster takes long to list, and is listed less often. The last look is at the end of the time.
+        let now = clock.mono();
+        tokio::time::sleep(LOOK.max(now.since(began) * 4).min(until.since(now))).await;
     }
 }
 

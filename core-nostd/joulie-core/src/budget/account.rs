@@ -3,8 +3,8 @@
 //!
 //! A **grant** is the most that a node may be allowed. It carries a **serial**, which grows with every write, and a
 //! **ceiling**: the highest value of all grants that the node may still hold, or its largest draw while no receipt fits. A
-//! **receipt** is the node's report of the
-//! limits that it read back: the serial of the last grant in force, and the power that its devices are limited to.
+//! **receipt** is the node's report of the limits that it read back: the serial of the last grant in force, and the power
+//! that its devices are limited to.
 //!
 //! | receipt | the node counts |
 //! |---|---|
