@@ -43,6 +43,11 @@ impl Job {
         Self { name: name.to_owned(), command, brings_up_a_control_plane: false }
     }
 
+    /// Sets a variable of its environment.
+    pub(super) fn set(&mut self, name: &str, value: &str) {
+        self.command.env(name, value);
+    }
+
     fn run(mut self) -> Ended {
         #[expect(clippy::disallowed_methods, reason = "a person is told how long it took")]
         let began = Instant::now();

@@ -156,12 +156,15 @@ impl GrantAccount {
         (self.grant.is_some() && self.fits().is_none()) || self.unresolved.is_some()
     }
 
-    /// Whether the present grant must be written again with a higher serial. That is so when a grant with other watts
-    /// was sent and its outcome is unknown; when the node has followed a later grant than the present one, because the
-    /// API was restored to an older state; and when the node has booted, so that it may draw more than the ceiling.
+    /// Whether the present grant must be written again with a higher serial. That is so when a grant was sent whose
+    /// outcome is unknown, and it has other watts or the node counts more because of it; when the node has followed a
+    /// later grant than the present one, because the API was restored to an older state; and when the node has booted,
+    /// so that it may draw more than the ceiling.
     #[must_use]
     pub fn has_strayed(&self, range: Range) -> bool {
-        let sent = self.unresolved.is_some_and(|sent| sent.strayed);
+        let holds = self.holds().map(|holds| range.limit(holds));
+        let counts_more = |sent: Unresolved| holds.is_some_and(|holds| range.limit(sent.ceiling) > holds);
+        let sent = self.unresolved.is_some_and(|sent| sent.strayed || counts_more(sent));
         sent || match (self.grant, self.heard) {
             (_, Heard::Later(_)) => true,
             (Some(grant), Heard::Nothing) => {
@@ -183,14 +186,18 @@ impl GrantAccount {
         }
     }
 
+    /// The most that the node may draw under the present grant; `None` when no receipt tells.
+    fn holds(&self) -> Option<Watts> {
+        match (self.grant, self.heard) {
+            (Some(grant), Heard::This(held)) => Some(grant.watts.max(held.holds)),
+            (Some(grant), Heard::Earlier(held)) => Some(grant.ceiling.max(held.holds)),
+            (Some(_), Heard::Nothing | Heard::Later(_)) | (None, _) => None,
+        }
+    }
+
     /// The most that the node may draw; `None` when that is unknown.
     pub(super) fn count(&self, range: Range) -> Option<Watts> {
-        let count = match (self.grant, self.heard) {
-            (Some(grant), Heard::This(held)) => grant.watts.max(held.holds),
-            (Some(grant), Heard::Earlier(held)) => grant.ceiling.max(held.holds),
-            (Some(_), Heard::Nothing | Heard::Later(_)) | (None, _) => return range.max(),
-        };
-        Some(range.limit(count.max(self.may_land())))
+        self.holds().map_or(range.max(), |holds| Some(range.limit(holds.max(self.may_land()))))
     }
 
     /// What the node counts once it has read back the present grant, if its devices keep to it.

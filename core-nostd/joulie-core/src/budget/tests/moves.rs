@@ -193,6 +193,10 @@ fn a_grant_that_may_still_land_counts_and_is_written_over_although_nothing_else_
     assert_eq!(round(&groups, &nodes(sent(300))).moves, [Move::Await, Move::Raise(w(600))]);
     // It was sent less: it counts what it has, and gets its grant again.
     assert_eq!(round(&groups, &nodes(sent(200))).moves[0], Move::Lower(w(300)));
+    // It was sent the same watts when no receipt fitted, with its largest draw as the ceiling. Now it holds 300 W and
+    // counts 500 W, until a higher serial makes that ceiling void: 900 − 500 = 400 for the second.
+    let ceiling = holding(300).after_sending(&[Grant { serial: 2, watts: w(300), ceiling: w(500) }]);
+    assert_eq!(round(&groups, &nodes(ceiling)).moves, [Move::Lower(w(300)), Move::Raise(w(400))]);
 }
 
 proptest! {
