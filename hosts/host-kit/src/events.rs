@@ -1,7 +1,7 @@
 //! Kubernetes Events that people read with `kubectl describe`: posted once, then counted.
 //!
 //! Notes about the same object with the same reason and action become one Event with a series, whatever numbers their
-//! text contains. If an object gets too many notes, the rest are only counted. This file decides what to post; `driver`
+//! text contains. A note about one version of an object is of that version's series. If an object gets too many notes, the rest are only counted. This file decides what to post; `driver`
 //! posts it. An Event that cannot be posted is counted and lost: nothing waits for it. A later note of the same series
 //! is posted anew, because trouble often begins while the API server is away.
 
@@ -96,6 +96,10 @@ struct Subject {
     uid: String,
 }
 
+/// What the notes of a series have in common: the object, its version if they name one, how bad it is, why, and what was
+/// done.
+type SeriesKey = (Subject, Option<String>, Severity, &'static str, &'static str);
+
 #[derive(Debug)]
 struct Series {
     namespace: String,
@@ -119,7 +123,7 @@ struct Bucket {
 pub struct Events {
     component: String,
     instance: String,
-    series: BTreeMap<(Subject, Severity, &'static str, &'static str), Series>,
+    series: BTreeMap<SeriesKey, Series>,
     buckets: BTreeMap<Subject, Bucket>,
 }
 
@@ -137,7 +141,8 @@ impl Events {
     /// Decides what to post for a note.
     pub fn note(&mut self, note: &Note, now: Mono, wall: Timestamp) -> Post {
         let subject = subject(&note.regarding);
-        let key = (subject.clone(), note.severity, note.reason, note.action);
+        let version = note.regarding.resource_version.clone();
+        let key = (subject.clone(), version, note.severity, note.reason, note.action);
         let event = self.event(note, wall);
         let name = event.metadata.name.clone().unwrap_or_default();
         if let Some(series) = self.series.get_mut(&key) {
@@ -300,6 +305,14 @@ mod tests {
         assert_eq!(count(&events.note(&note("a", "CapDrifted", "x"), at(361), wall(361))), 361);
         assert!(matches!(events.note(&note("a", "CapLost", "x"), at(362), wall(362)), Post::Create(_)));
         assert!(matches!(events.note(&note("b", "CapDrifted", "x"), at(362), wall(362)), Post::Create(_)));
+        let of_version = |version: &str| {
+            let note = note("b", "CapDrifted", "x");
+            let regarding = ObjectReference { resource_version: Some(version.to_owned()), ..note.regarding };
+            Note { regarding, ..note }
+        };
+        assert!(matches!(events.note(&of_version("7"), at(362), wall(363)), Post::Create(_)));
+        assert!(matches!(events.note(&of_version("8"), at(362), wall(364)), Post::Create(_)));
+        assert_eq!(count(&events.note(&of_version("8"), at(362), wall(365))), 2);
     }
 
     #[test]

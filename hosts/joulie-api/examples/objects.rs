@@ -6,6 +6,7 @@ use joulie_api::node_power_grant::NodePowerGrant;
 use joulie_api::node_power_profile::NodePowerProfile;
 use joulie_api::node_twin::NodeTwin;
 use joulie_api::object::{BadObject, parse};
+use joulie_api::power_budget::PowerBudget;
 use joulie_api::telemetry_profile::TelemetryProfile;
 use joulie_api::workload_profile::WorkloadProfile;
 use serde::Deserialize;
@@ -48,6 +49,7 @@ pub(crate) fn through_the_type(object: Value) -> Result<Value, BadObject> {
         "NodePowerGrant" => serde_json::to_value(parse::<NodePowerGrant>(&object)?),
         "NodePowerProfile" => serde_json::to_value(parse::<NodePowerProfile>(&object)?),
         "NodeTwin" => serde_json::to_value(parse::<NodeTwin>(&object)?),
+        "PowerBudget" => serde_json::to_value(parse::<PowerBudget>(&object)?),
         "TelemetryProfile" => serde_json::to_value(parse::<TelemetryProfile>(&object)?),
         "WorkloadProfile" => serde_json::to_value(parse::<WorkloadProfile>(&object)?),
         other => panic!("no such kind: {other}"),

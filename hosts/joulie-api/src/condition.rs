@@ -25,6 +25,8 @@ vocabulary! {
         CapEnforced = "CapEnforced",
         /// The power budget of every group that the node is in is kept.
         WithinBudget = "WithinBudget",
+        /// A PowerBudget is used as it is written.
+        Accepted = "Accepted",
     }
 }
 

@@ -9,6 +9,7 @@ use crate::node_hardware::NodeHardware;
 use crate::node_power_grant::NodePowerGrant;
 use crate::node_power_profile::NodePowerProfile;
 use crate::node_twin::NodeTwin;
+use crate::power_budget::PowerBudget;
 use crate::telemetry_profile::TelemetryProfile;
 use crate::workload_profile::WorkloadProfile;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -26,6 +27,7 @@ pub fn all() -> Vec<CustomResourceDefinition> {
         NodePowerGrant::crd(),
         NodePowerProfile::crd(),
         NodeTwin::crd(),
+        PowerBudget::crd(),
         TelemetryProfile::crd(),
         WorkloadProfile::crd(),
     ];

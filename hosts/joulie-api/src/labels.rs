@@ -33,6 +33,8 @@ pub mod node {
     pub const RACK: &str = "joulie.io/rack";
     /// The cooling zone that the node is in.
     pub const COOLING_ZONE: &str = "joulie.io/cooling-zone";
+    /// `observe`: limits only count the node, and it is granted nothing.
+    pub const BUDGET_MODE: &str = "joulie.io/budget-mode";
     /// The taint of a node that is under a limit and is not confirmed to keep to its grant.
     pub const UNCAPPED: &str = "joulie.io/uncapped";
     /// The CPU model, set by a person.
@@ -79,6 +81,8 @@ pub mod object {
     pub const BY_OPERATOR: &str = "operator";
     /// An agent manages it.
     pub const BY_AGENT: &str = "agent";
+    /// The PowerBudget that the node of a grant is in. It counts where the Node object is gone.
+    pub const POWER_BUDGET: &str = "joulie.io/power-budget";
 }
 
 /// The field managers of server-side apply, one for each component.

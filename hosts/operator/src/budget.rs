@@ -8,7 +8,8 @@ use std::borrow::Cow;
 /// Whether the limits above a node are kept, and why, for the node's condition.
 pub(crate) type Said = (ConditionStatus, &'static str, Cow<'static, str>);
 
-fn said(reason: ConditionReason, why: impl Into<Cow<'static, str>>) -> Said {
+/// A reason with its text.
+pub(crate) fn said(reason: ConditionReason, why: impl Into<Cow<'static, str>>) -> Said {
     (reason.status, reason.word, why.into())
 }
 

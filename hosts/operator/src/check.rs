@@ -13,12 +13,13 @@ use host_kit::config::{ConfigSetting, Refusals, SettingsTable, Values};
 use host_kit::connect::chain;
 use host_kit::program;
 use host_kit::shutdown::status::EndStatus;
-use joulie_api::condition::{ConditionStatus, ConditionType};
+use joulie_api::condition::{Condition, ConditionStatus, ConditionType};
 use joulie_api::labels::{PLAN_LEASE, is_true};
 use joulie_api::node_hardware::NodeHardware;
 use joulie_api::node_power_grant::NodePowerGrant;
 use joulie_api::node_power_profile::NodePowerProfile;
 use joulie_api::node_twin::NodeTwin;
+use joulie_api::power_budget::PowerBudget;
 use joulie_api::word::Vocabulary;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
@@ -26,6 +27,7 @@ use kube::api::{ApiResource, DynamicObject, ListParams, ObjectList};
 use kube::core::Selector;
 use kube::{Api, Client, Resource};
 use planner::node::DesiredKind;
+use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -162,6 +164,7 @@ async fn look(client: &Client, checked: &Checked, clock: &dyn HostClock) -> Resu
     if found.wrong.is_empty() {
         found.said.push("the kinds are there".to_owned());
     }
+    limits(client, &mut found).await?;
     plan(client, checked, clock, &mut found).await?;
 
     let chosen = ListParams::default().labels(&checked.selector.to_string());
@@ -198,24 +201,61 @@ async fn look(client: &Client, checked: &Checked, clock: &dyn HostClock) -> Resu
     Ok(found)
 }
 
+/// Checks that every PowerBudget is used as it is written, and that its limit is kept.
+async fn limits(client: &Client, found: &mut Findings) -> Result<(), String> {
+    let Some(budgets) = listed::<PowerBudget>(client, found).await? else { return Ok(()) };
+    for budget in &budgets {
+        let name = budget.metadata.name.as_deref().unwrap_or_default();
+        let status = &budget.data["status"];
+        let is_current = status["observedGeneration"].as_i64() == budget.metadata.generation;
+        let conditions = Vec::<Condition>::deserialize(&status["conditions"]).unwrap_or_default();
+        for about in [ConditionType::Accepted, ConditionType::WithinBudget] {
+            let of = conditions.iter().find(|condition| condition.type_ == about.as_str());
+            match of.filter(|_| is_current) {
+                Some(of) if of.status.known() == Some(ConditionStatus::False) => {
+                    let text = of.message.as_deref().unwrap_or_default();
+                    found.wrong.push(format!("PowerBudget {name}: {} is False: {text}", about.as_str()));
+                }
+                Some(_) => {}
+                None => {
+                    found.wrong.push(format!("PowerBudget {name}: the operator has not taken it in"));
+                    break;
+                }
+            }
+        }
+    }
+    if !budgets.is_empty() {
+        found.said.push(format!("PowerBudgets: {}", budgets.len()));
+    }
+    Ok(())
+}
+
 /// Objects of a kind, each by its node.
 type Objects = BTreeMap<String, DynamicObject>;
+
+/// All objects of a kind; `None` if the kind is not there.
+async fn listed<K: Resource<DynamicType = ()>>(
+    client: &Client,
+    found: &mut Findings,
+) -> Result<Option<Vec<DynamicObject>>, String> {
+    let resource = ApiResource::erase::<K>(&());
+    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+    match all(&api, ListParams::default()).await {
+        Ok(list) => Ok(Some(list)),
+        Err(why) if why == ABSENT => {
+            let name = format!("{}.{}", resource.plural, resource.group);
+            found.wrong.push(format!("the kind {name} is not there: install the chart joulie-crds"));
+            Ok(None)
+        }
+        Err(why) => Err(why),
+    }
+}
 
 async fn by_node<K: Resource<DynamicType = ()>>(
     client: &Client,
     found: &mut Findings,
 ) -> Result<Objects, String> {
-    let resource = ApiResource::erase::<K>(&());
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
-    let list = match all(&api, ListParams::default()).await {
-        Ok(list) => list,
-        Err(why) if why == ABSENT => {
-            let name = format!("{}.{}", resource.plural, resource.group);
-            found.wrong.push(format!("the kind {name} is not there: install the chart joulie-crds"));
-            return Ok(Objects::new());
-        }
-        Err(why) => return Err(why),
-    };
+    let list = listed::<K>(client, found).await?.unwrap_or_default();
     let node = |object: &DynamicObject| object.data["spec"]["nodeName"].as_str().map(str::to_owned);
     let mut objects = Objects::new();
     for object in list {

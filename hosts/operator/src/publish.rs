@@ -5,9 +5,11 @@
 //! stays in force, is taken into account, and is reported in a condition.
 
 mod differs;
+mod limits;
 mod status;
 
 pub(crate) use differs::differs;
+pub(crate) use limits::{budget_differs, budget_document, mode_word, same_limit};
 pub(crate) use status::{Standing, is_older, overridden, status_of};
 
 use crate::rows::{GrantSeen, NodeSeen, StateSeen};
@@ -85,10 +87,14 @@ pub(crate) fn state_document(
 }
 
 /// The grant object for a node that has none.
-pub(crate) fn grant_document(name: &str, node: &str, grant: Grant) -> Value {
+pub(crate) fn grant_document(name: &str, node: &str, grant: Grant, budget: Option<&str>) -> Value {
+    let mut labels = json!({(labels::object::MANAGED_BY): labels::object::BY_OPERATOR});
+    if let Some(budget) = budget.filter(|budget| is_label_value(budget)) {
+        labels[labels::object::POWER_BUDGET] = json!(budget);
+    }
     json!({
         "apiVersion": API_VERSION, "kind": "NodePowerGrant",
-        "metadata": {"name": name, "labels": {(labels::object::MANAGED_BY): labels::object::BY_OPERATOR}},
+        "metadata": {"name": name, "labels": labels},
         "spec": {
             "nodeName": node, "serial": grant.serial,
             "watts": Number::from(grant.watts), "ceiling": Number::from(grant.ceiling),
@@ -96,8 +102,13 @@ pub(crate) fn grant_document(name: &str, node: &str, grant: Grant) -> Value {
     })
 }
 
+/// Whether a name can be the value of a label. The name of an object may be longer.
+const fn is_label_value(name: &str) -> bool {
+    name.len() <= 63
+}
+
 /// A patch that replaces exactly the grant that is seen, and no other.
-pub(crate) fn grant_patch(seen: &GrantSeen, grant: Grant, released: bool) -> Value {
+pub(crate) fn grant_patch(seen: &GrantSeen, grant: Grant, released: bool, budget: Option<&str>) -> Value {
     let mut patch = vec![
         json!({"op": "test", "path": "/metadata/uid", "value": seen.uid}),
         json!({"op": "test", "path": "/spec/serial", "value": seen.serial}),
@@ -108,7 +119,30 @@ pub(crate) fn grant_patch(seen: &GrantSeen, grant: Grant, released: bool) -> Val
     if released || seen.granted.released {
         patch.push(json!({"op": "add", "path": "/spec/released", "value": released}));
     }
+    patch.extend(budget_label(seen, budget));
     Value::Array(patch)
+}
+
+/// A patch that writes the PowerBudget that a node is in into its grant; `None` if it is there.
+pub(crate) fn grant_label_patch(seen: &GrantSeen, budget: Option<&str>) -> Option<Value> {
+    let label = budget_label(seen, budget)?;
+    Some(json!([{"op": "test", "path": "/metadata/uid", "value": seen.uid}, label]))
+}
+
+fn budget_label(seen: &GrantSeen, budget: Option<&str>) -> Option<Value> {
+    let budget = budget.filter(|budget| is_label_value(budget));
+    if budget == seen.budget.as_deref() {
+        return None;
+    }
+    let path = format!("/metadata/labels/{}", labels::object::POWER_BUDGET.replace('/', "~1"));
+    Some(match budget {
+        Some(budget) if seen.labelled => json!({"op": "add", "path": path, "value": budget}),
+        Some(budget) => {
+            let labels = json!({(labels::object::POWER_BUDGET): budget});
+            json!({"op": "add", "path": "/metadata/labels", "value": labels})
+        }
+        None => json!({"op": "remove", "path": path}),
+    })
 }
 
 /// The API version of Joulie's kinds.

@@ -31,11 +31,11 @@ const fn event(
     EventReason { word, severity, about, meaning }
 }
 
-use ConditionType::{HardwareImplausible, Overridden, TelemetryFresh, Unreadable, WithinBudget};
+use ConditionType::{Accepted, HardwareImplausible, Overridden, TelemetryFresh, Unreadable, WithinBudget};
 use Severity::{Normal, Warning};
 
 reasons! {
-    CONDITION_REASONS: [ConditionReason; 12] = {
+    CONDITION_REASONS: [ConditionReason; 18] = {
         SAMPLED: of(TelemetryFresh, ConditionStatus::True, "Sampled", "the power is measured");
         NO_METER: of(TelemetryFresh, ConditionStatus::True, "NoMeter",
             "no meter is configured: the power is estimated, and that is all that was asked for");
@@ -52,6 +52,17 @@ reasons! {
             "more was counted than a limit allows for half a minute; the Event BudgetExceeded names the nodes");
         HARDWARE_UNKNOWN: of(WithinBudget, ConditionStatus::Unknown, "HardwareUnknown",
             "nobody knows what the node can draw, so it has no grant: start its agent, or label it");
+        OBSERVED: of(WithinBudget, ConditionStatus::Unknown, "Observed",
+            "the limit is only observed: the status says how many nodes would be lowered, and by how much");
+        ACCEPTED: of(Accepted, ConditionStatus::True, "Accepted", "the budget is used as it is written");
+        PARENT_MISSING: of(Accepted, ConditionStatus::False, "ParentMissing",
+            "there is no PowerBudget of the parent's name: the limit is kept, and counts in no other; create the parent or name another");
+        PARENT_CYCLE: of(Accepted, ConditionStatus::False, "ParentCycle",
+            "the budget is a part of itself: its limit is kept, and counts in no other; take one parent of the cycle away");
+        OVERLAP: of(Accepted, ConditionStatus::False, "Overlap",
+            "a node is selected here and is in another budget that is not a part of this one, so that nobody can say what is drawn here, and nothing is raised: change a selector or a parent");
+        PLACE_UNKNOWN: of(Accepted, ConditionStatus::False, "PlaceUnknown",
+            "a machine without a Node may be here: its grant names no budget, so that nothing is raised until the grant is dropped");
         MALFORMED: of(Unreadable, ConditionStatus::True, "Malformed",
             "an object of the node cannot be read, and the message names it: mend or delete the object");
         NOT_BELIEVED: of(HardwareImplausible, ConditionStatus::True, "NotBelieved",
@@ -59,18 +70,20 @@ reasons! {
         OWNED_BY_OTHERS: of(Overridden, ConditionStatus::True, "OwnedByOthers",
             "somebody else owns a field that the operator would write: what they say stands; remove the field to hand it back");
     }
-    EVENT_REASONS: [EventReason; 9] = {
+    EVENT_REASONS: [EventReason; 10] = {
         WRITE_OVERRIDDEN: event(Warning, "Overridden", "Node",
             "a write met a field that somebody else owns; it is left to them");
         WRITE_REFUSED: event(Warning, "WriteRefused", "Node",
             "the API server refuses a write: definitions older than the operator, or a right is missing");
         OBJECT_UNREADABLE: event(Warning, "Unreadable", "the object",
-            "an object is there and cannot be read; nothing is written over it and its node is not raised");
-        LIMIT_SHORT: event(Warning, "BudgetShort", "Lease joulie-plan",
+            "an object is there and cannot be read; nothing is written over it, and what depends on it is not raised");
+        LIMIT_CHANGED: event(Normal, "LimitChanged", "PowerBudget",
+            "the operator has taken in another limit or mode; the text has the old one and the new one");
+        LIMIT_SHORT: event(Warning, "BudgetShort", "PowerBudget or Lease joulie-plan",
             "a limit cannot be kept even at the lowest caps");
-        LIMIT_EXCEEDED: event(Warning, "BudgetExceeded", "Lease joulie-plan",
+        LIMIT_EXCEEDED: event(Warning, "BudgetExceeded", "PowerBudget or Lease joulie-plan",
             "more was counted than a limit allows for half a minute; the text names the nodes that hold most of it");
-        LIMIT_KEPT: event(Normal, "BudgetKept", "Lease joulie-plan", "a limit is kept again");
+        LIMIT_KEPT: event(Normal, "BudgetKept", "PowerBudget or Lease joulie-plan", "a limit is kept again");
         BUDGET_LOWERS: event(Normal, "BudgetLowers", "Lease joulie-plan",
             "one pass lowered grants by a twentieth of the site's limit or more");
         BUDGET_RAISES: event(Normal, "BudgetRaises", "Lease joulie-plan",

@@ -8,6 +8,7 @@ mod absences;
 mod backoffs;
 mod budget;
 mod jobs;
+mod limits;
 mod pass;
 mod unchanged;
 mod visibility;
@@ -19,17 +20,17 @@ use crate::meters::Meters;
 use crate::reasons::{WRITE_OVERRIDDEN, WRITE_REFUSED};
 use crate::rows::NodeSeen;
 use crate::settings::Settings;
-use crate::site::{Changes, Kind, Site, Watches};
+use crate::site::{Budgets, Changes, Kind, Site, Watches};
 use crate::stats::{Became as Counted, Stats};
 use crate::writes::{Outcome, SERVER_TIMEOUT, Target, Trouble};
 use absences::Absences;
-use backoffs::{Backoffs, PendingEcho};
+use backoffs::{Backoffs, PendingEcho, versions};
 use host_kit::clock::Mono;
 use host_kit::events::{Note, Recorder};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use planner::plan::PlanMemory;
-use power_units::{Micros, Stamp};
+use power_units::{Micros, Stamp, Watts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,6 +57,12 @@ pub(crate) struct Reconciler {
     grants: Grants,
     /// The state of the limits, as the last pass decided.
     round: planner::budget::Round,
+    /// What would be granted if every limit were enforced, as the last pass decided.
+    trial: Option<planner::budget::Round>,
+    /// The groups as they are shown: of those that are only observed, what the trial counts.
+    shown: Vec<planner::budget::GroupStanding>,
+    /// The measured power of each of them, if any node there is measured.
+    measured: Vec<Option<Watts>>,
     /// When large cuts and raises of power were last reported.
     cuts: BTreeMap<&'static str, Mono>,
     /// Nothing is raised before this time: grants of the previous leader may still land.
@@ -105,6 +112,9 @@ impl Reconciler {
             unchanged: Vec::new(),
             grants: Grants::default(),
             round: planner::budget::Round::default(),
+            trial: None,
+            shown: Vec::new(),
+            measured: Vec::new(),
             cuts: BTreeMap::new(),
             raises_from: Mono::START,
             short: BTreeMap::new(),
@@ -140,7 +150,7 @@ impl Reconciler {
     /// Starts a new term: what an earlier one remembered is void.
     pub(crate) fn begin_term(&mut self, now: Mono) {
         self.raises_from = now.plus(self.settings.election.lease).plus(SERVER_TIMEOUT);
-        (self.memory, self.round) = Default::default();
+        (self.memory, self.round, self.trial) = Default::default();
         self.busy.clear();
         self.pending_echoes.clear();
         self.backoffs = Backoffs::default();
@@ -210,8 +220,12 @@ impl Reconciler {
     fn forget_gone(&mut self, now: Mono) {
         let site = &self.site;
         self.pending_echoes.retain(|node, pending| match site.observed(node) {
-            Some(observed) => !pending.is_over(observed, now),
-            None => now < pending.until,
+            Some(observed) => !pending.is_over(versions(observed), now),
+            None => {
+                let shown = site.budgets.version_of(node);
+                now < pending.until
+                    && shown.is_none_or(|shown| !pending.is_over([Some(shown), None, None], now))
+            }
         });
         if self.unchanged.len() != self.site.observed.len() {
             self.unchanged.resize_with(self.site.observed.len(), || None);
@@ -224,6 +238,9 @@ impl Reconciler {
         let known: BTreeSet<&str> = self.site.cluster.nodes.iter().map(|node| &*node.name).collect();
         self.meters.keep_only(&known);
         self.stats.keep_only(&known);
+        let keys: Vec<String> =
+            self.site.budgets.seen.iter().map(|budget| Budgets::key(&budget.name)).collect();
+        let known: BTreeSet<&str> = known.into_iter().chain(keys.iter().map(String::as_str)).collect();
         self.backoffs.keep_only(&known, now);
         self.pending_echoes.retain(|node, _| known.contains(&**node));
     }

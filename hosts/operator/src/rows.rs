@@ -7,6 +7,7 @@ mod node;
 mod owners;
 mod plan_lease;
 mod pod;
+mod power_budget;
 mod state;
 
 pub(crate) use grant::GrantSeen;
@@ -15,6 +16,7 @@ pub(crate) use node::NodeSeen;
 pub(crate) use owners::is_of_kubernetes;
 pub(crate) use plan_lease::PlanLeaseSeen;
 pub(crate) use pod::PodSeen;
+pub(crate) use power_budget::BudgetSeen;
 pub(crate) use state::{DeviceSeen, ProfileSeen, StateSeen, TwinSeen};
 
 use power_units::{Role, Watts};

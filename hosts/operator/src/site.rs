@@ -1,6 +1,7 @@
 //! The cluster as one pass sees it: the objects combined for each node. It is kept from pass to pass, so that what has
 //! not changed is not read again.
 
+mod budgets;
 mod confirm;
 mod interner;
 mod objects;
@@ -9,6 +10,7 @@ mod pods;
 mod unread;
 mod watches;
 
+pub(crate) use budgets::{Budgets, ParentFault};
 pub(crate) use observed::Observed;
 pub(crate) use unread::{Kind, Unread, Unreadable, Unreads};
 pub(crate) use watches::{SILENCE_MAX, Watches};
@@ -21,6 +23,7 @@ use interner::Interner;
 use joulie_api::labels::{self, PLAN_LEASE};
 use kube::core::{Selector, SelectorExt};
 use objects::{Objects, Touched};
+use planner::budget::LimitPlace;
 use planner::catalog::Catalog;
 use planner::density::Family;
 use planner::inventory::{self, HardwareFacts, Implausible, LabelFacts, Peers};
@@ -65,6 +68,8 @@ pub(crate) struct Site {
     pub(crate) twins: Objects<TwinSeen>,
     /// The NodePowerGrants.
     pub(crate) grants: Objects<GrantSeen>,
+    /// The PowerBudgets.
+    pub(crate) budgets: Budgets,
     hardware: Objects<HardwareSeen>,
     hardware_known: bool,
     /// What nodes of models that the catalogue does not know report about these models together.
@@ -86,6 +91,7 @@ impl Default for Site {
             cluster: ClusterState {
                 nodes: Vec::new(),
                 gone: Vec::new(),
+                limits: Vec::new(),
                 pods: None,
                 now: Stamp::new(Micros::ZERO),
                 wall_clock: Micros::ZERO,
@@ -96,6 +102,7 @@ impl Default for Site {
             profiles: Objects::default(),
             twins: Objects::default(),
             grants: Objects::default(),
+            budgets: Budgets::default(),
             hardware: Objects::default(),
             hardware_known: false,
             peers: Peers::default(),
@@ -115,6 +122,8 @@ struct Departed {
     boot: String,
     /// The most that it could draw.
     most: Option<Watts>,
+    /// Its labels, which say which PowerBudgets it was in.
+    labels: BTreeMap<String, String>,
 }
 
 /// The result of reading the rows.
@@ -167,7 +176,7 @@ impl Site {
             self.unread.grants = Unread::of(&watches.grants, |row| &row.node);
             changes.plan = true;
         }
-        let others_selected = self.is_to_be_released(watches);
+        let others_selected = self.is_to_be_released(watches) | self.take_limits(watches, &mut changes);
         // The meaning of an agent's confirmation changes once it is known which agents exist.
         let anew = known != self.hardware_known || others_say || others_selected;
         self.hardware_known = known;
@@ -186,6 +195,18 @@ impl Site {
             }
         }
         changes
+    }
+
+    /// Takes in the PowerBudgets. Returns whether nodes may have other places under them.
+    fn take_limits(&mut self, watches: &mut Watches, changes: &mut Changes) -> bool {
+        if watches.budgets.news(|_| ()).is_none() {
+            return false;
+        }
+        changes.plan = true;
+        self.unread.budgets = Unread::of(&watches.budgets, |budget| &budget.name);
+        let changed = self.budgets.take(&watches.budgets);
+        self.cluster.limits.clone_from(&self.budgets.limits);
+        changed
     }
 
     /// Checks whether all nodes are to be released. Returns whether that has changed.
@@ -291,8 +312,8 @@ impl Site {
         let nodes_before = std::mem::take(&mut self.cluster.nodes);
         let mut old = observed_before.into_iter().zip(nodes_before).peekable();
         for node in nodes {
-            while let Some((_, gone)) = old.next_if(|(known, _)| known.node.name < node.name) {
-                self.departs(gone);
+            while let Some((known, gone)) = old.next_if(|(known, _)| known.node.name < node.name) {
+                self.departs(&known, gone);
             }
             self.departed.remove(&node.name);
             let before = old.next_if(|(known, _)| known.node.name == node.name);
@@ -311,16 +332,17 @@ impl Site {
             self.observed.push(observed);
             self.cluster.nodes.push(node);
         }
-        old.for_each(|(_, gone)| self.departs(gone));
+        old.for_each(|(known, gone)| self.departs(&known, gone));
         self.read_gone(selectors, catalog, changes);
         self.interner.forget_unused();
     }
 
     /// Records a deleted node. A node that never reported its boot is not recorded: a reboot of it could not be
     /// noticed.
-    fn departs(&mut self, Node { name, uid, boot, machine, .. }: Node) {
+    fn departs(&mut self, known: &Observed, Node { name, uid, boot, machine, .. }: Node) {
         if !boot.is_empty() {
-            self.departed.insert(name, Departed { uid, boot, most: machine.power_model.max() });
+            let labels = known.node.labels.clone();
+            self.departed.insert(name, Departed { uid, boot, most: machine.power_model.max(), labels });
         }
     }
 
@@ -339,9 +361,14 @@ impl Site {
     /// What is left of a deleted node.
     fn gone(&self, name: &str, source: DesiredKind, catalog: &Catalog) -> Node {
         let granted = self.granted(name);
-        let (uid, boot, most) = match self.departed.get(name) {
-            Some(Departed { uid, boot, most }) => (uid.clone(), boot.clone(), *most),
-            None => (String::new(), String::new(), None),
+        let (uid, boot, most, limits) = match self.departed.get(name) {
+            Some(Departed { uid, boot, most, labels }) => {
+                (uid.clone(), boot.clone(), *most, self.budgets.place(labels))
+            }
+            None => {
+                let budget = self.grants.get(name).and_then(|grant| grant.budget.as_deref());
+                (String::new(), String::new(), None, self.budgets.place_of_grant(budget))
+            }
         };
         let mut node = Node {
             name: name.into(),
@@ -354,6 +381,7 @@ impl Site {
             presence: Presence::Gone,
             visibility: Visibility::Clear,
             labels: Labels::default(),
+            limits,
             machine: MachineFacts::lump(&granted, catalog),
             published: self.published(name, source),
             confirmation: Confirmation::Awaited,
@@ -431,12 +459,19 @@ impl Site {
             presence,
             visibility: was.map_or(Visibility::Clear, |was| was.visibility),
             labels,
+            limits: self.place(&node.labels),
             machine,
             published,
             confirmation,
             granted,
             power: was.map_or(Power::UNMETERED, |was| was.power),
         }
+    }
+
+    /// The place of a node under the PowerBudgets. A pause holds nobody who is to be released with all others.
+    fn place(&self, labels: &BTreeMap<String, String>) -> LimitPlace {
+        let place = self.budgets.place(labels);
+        LimitPlace { paused: place.paused && !self.releases_all, ..place }
     }
 
     /// The hardware of a node, as far as the reports about it can be believed.

@@ -93,6 +93,11 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     if settings.policy_unknown {
         tracing::warn!("POLICY_TYPE is not a known policy; static_partition is used");
     }
+    if settings.plan.budget.any() {
+        tracing::warn!(
+            "the limits of BUDGET_SITE_WATTS and BUDGET_RACK_WATTS are kept until the next restart; a PowerBudget is changed with kubectl"
+        );
+    }
     let identity = leader::identity("joulie-operator", settings.pod_name.as_deref(), clock.chance());
     let mut metrics = MetricsBuilder::of(&BUILD);
     let counted = Counted::register(metrics.registry());
@@ -169,6 +174,7 @@ fn health(
         .ready("pods", watches.pods.check(SILENCE_MAX))
         .ready("profiles", watches.profiles.check(SILENCE_MAX))
         .ready("twins", watches.twins.check(SILENCE_MAX))
+        .ready("budgets", watches.budgets.check(SILENCE_MAX))
         .ready_until(stop.clone())
 }
 
@@ -196,6 +202,7 @@ impl Watcher<'_> {
             profiles: self.all(&format!("{joulie}/nodepowerprofiles")),
             twins: self.all(&format!("{joulie}/nodetwins")),
             grants: self.all(&format!("{joulie}/nodepowergrants")),
+            budgets: self.all(&format!("{joulie}/powerbudgets")),
             plan: self.rows(plan),
         }
     }

@@ -8,7 +8,7 @@ use crate::writes::{Target, Trouble};
 use host_kit::metrics::MetricsRegistry;
 use host_kit::{closed_label, label_set};
 use joulie_api::number::Number;
-use planner::budget::GroupStanding;
+use planner::budget::{GroupStanding, Round};
 use planner::density::Density;
 use planner::guard::{GuardDecision, StateName};
 use planner::node::Node;
@@ -87,6 +87,10 @@ label_set! {
         state: &'static str,
     }
 
+    struct ByNode {
+        node: String,
+    }
+
     struct ByProfile {
         node: String,
         profile: &'static str,
@@ -138,6 +142,10 @@ pub(crate) struct Stats {
     changed: BTreeSet<Arc<str>>,
     /// The groups of the budget that are shown.
     groups: BTreeSet<String>,
+    would_grant: Family<ByNode, Level>,
+    /// What is shown of groups that are only observed, and of the grants that nodes would have.
+    would_lower: BTreeMap<String, Watts>,
+    would_grants: BTreeMap<Arc<str>, Watts>,
 }
 
 /// The values that are shown for a node.
@@ -164,6 +172,7 @@ const ENDS: [StateName; 4] =
 const RESULTS: [&str; 2] = ["applied", "deferred"];
 const OF_GROUPS: [&str; 4] = ["limit", "load", "short", "exceeded"];
 const MEASURED: &str = "measured";
+const WOULD_LOWER: &str = "would_lower";
 const PROFILES: [Profile; 2] = [Profile::Performance, Profile::Eco];
 
 impl Stats {
@@ -188,6 +197,9 @@ impl Stats {
             shown: BTreeMap::new(),
             changed: BTreeSet::new(),
             groups: BTreeSet::new(),
+            would_grant: Family::default(),
+            would_lower: BTreeMap::new(),
+            would_grants: BTreeMap::new(),
         };
         registry.register("joulie_operator_passes", "Passes that were made", all.passes.clone());
         registry.register("joulie_operator_pass_seconds", "How long a pass takes", all.seconds.clone());
@@ -227,6 +239,11 @@ impl Stats {
             "Limit, load and shortage of groups",
             all.budget.clone(),
         );
+        registry.register(
+            "joulie_operator_would_grant_watts",
+            "What a node would be granted if every limit were enforced, where that is another grant than it has",
+            all.would_grant.clone(),
+        );
         all
     }
 
@@ -236,13 +253,17 @@ impl Stats {
         let number = |watts: Watts| Number::tenths(watts).get();
         for group in groups {
             let values = [
-                number(group.limit),
-                group.load.map_or(f64::NAN, number),
-                group.short.map_or(0.0, number),
-                group.exceeded.map_or(0.0, number),
+                group.limit.map(number),
+                Some(group.load.map_or(f64::NAN, number)),
+                Some(group.short.map_or(0.0, number)),
+                Some(group.exceeded.map_or(0.0, number)),
             ];
             for (what, value) in OF_GROUPS.into_iter().zip(values) {
-                self.budget.get_or_create(&ByGroup { group: group.name.clone(), what }).set(value);
+                let of = ByGroup { group: group.name.clone(), what };
+                match value {
+                    Some(value) => drop(self.budget.get_or_create(&of).set(value)),
+                    None => drop(self.budget.remove(&of)),
+                }
             }
         }
         let there = groups.iter().map(|group| group.name.clone()).collect();
@@ -257,6 +278,35 @@ impl Stats {
     pub(crate) fn measured(&self, group: &str, watts: Watts) {
         let value = Number::tenths(watts).get();
         self.budget.get_or_create(&ByGroup { group: group.to_owned(), what: MEASURED }).set(value);
+    }
+
+    /// Shows by how much the nodes of groups would be lowered, and what each node would be granted, if every limit were
+    /// enforced; `None` if that is so.
+    pub(crate) fn trial(&mut self, trial: Option<&Round>) {
+        let number = |watts: Watts| Number::tenths(watts).get();
+        let groups = trial.map(|trial| trial.standings.as_slice()).unwrap_or_default();
+        let observed = groups.iter().filter(|group| !group.enforced && group.limit.is_some());
+        let lowered: BTreeMap<String, Watts> =
+            observed.map(|group| (group.name.clone(), group.lowered.watts)).collect();
+        for (group, watts) in &lowered {
+            let of = ByGroup { group: group.clone(), what: WOULD_LOWER };
+            self.budget.get_or_create(&of).set(number(*watts));
+        }
+        for group in self.would_lower.keys().filter(|group| !lowered.contains_key(*group)) {
+            self.budget.remove(&ByGroup { group: group.clone(), what: WOULD_LOWER });
+        }
+        self.would_lower = lowered;
+        let asks = trial.map(|trial| trial.asks.as_slice()).unwrap_or_default();
+        let asks: BTreeMap<Arc<str>, Watts> = asks.iter().map(|ask| (ask.node.clone(), ask.watts)).collect();
+        // Most nodes would be granted the same as in the pass before.
+        for (node, watts) in asks.iter().filter(|(node, watts)| self.would_grants.get(*node) != Some(*watts))
+        {
+            self.would_grant.get_or_create(&ByNode { node: node.to_string() }).set(number(*watts));
+        }
+        for node in self.would_grants.keys().filter(|node| !asks.contains_key(*node)) {
+            self.would_grant.remove(&ByNode { node: node.to_string() });
+        }
+        self.would_grants = asks;
     }
 
     /// Shows how many objects of a kind cannot be read.
@@ -393,7 +443,12 @@ mod tests {
         let mut stats = Stats::register(&mut registry);
         let group = |name: &str| GroupStanding {
             name: name.to_owned(),
-            limit: Watts::from_int(9),
+            source: planner::budget::LimitSource::Rack,
+            parent: None,
+            limit: Some(Watts::from_int(9)),
+            enforced: true,
+            nodes: 0,
+            lowered: planner::budget::Sum::default(),
             load: None,
             short: None,
             unknown: true,

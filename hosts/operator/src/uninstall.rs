@@ -169,7 +169,7 @@ impl Progress {
         if self.left.iter().any(|one| one.starts_with("NodePowerGrant ")) {
             text.push_str(
                 "\nA grant stays while the limit has no room for what its node may draw then, or while the node does not answer: \
-                 raise or remove the limit (BUDGET_SITE_WATTS and the like), or run `joulie-agent restore` on the node.",
+                 raise or remove the limit (a PowerBudget, BUDGET_SITE_WATTS and the like), or run `joulie-agent restore` on the node.",
             );
         }
         if self.left.iter().any(|one| one.starts_with("NodePowerProfile ")) {

@@ -35,6 +35,8 @@ pub(crate) enum Target {
     TwinStatus,
     /// NodePowerGrant.
     Grant,
+    /// The status of a PowerBudget.
+    BudgetStatus,
 }
 
 impl Target {
@@ -48,6 +50,7 @@ impl Target {
             Self::Twin => "twin",
             Self::TwinStatus => "twin-status",
             Self::Grant => "grant",
+            Self::BudgetStatus => "budget-status",
         }
     }
 
@@ -61,6 +64,7 @@ impl Target {
             Self::Twin => format!("{joulie}/nodetwins/{name}"),
             Self::TwinStatus => format!("{joulie}/nodetwins/{name}/status"),
             Self::Grant => format!("{joulie}/nodepowergrants/{name}"),
+            Self::BudgetStatus => format!("{joulie}/powerbudgets/{name}/status"),
         }
     }
 }

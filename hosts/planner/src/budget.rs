@@ -1,4 +1,4 @@
-//! The limits of the site and its racks: the grant of every node, so that the power that may be drawn stays below the
+//! The limits of the site and its parts: the grant of every node, so that the power that may be drawn stays below the
 //! limits at every instant.
 //!
 //! ```text
@@ -14,10 +14,12 @@
 mod groups;
 mod hysteresis;
 mod node_power_model;
+mod site_limits;
 mod stake;
 
-pub use groups::{GroupStanding, SITE};
+pub use groups::{GroupStanding, LimitSource, SITE, WRITTEN};
 pub use node_power_model::NodePowerModel;
+pub use site_limits::{LimitPlace, SiteLimit};
 pub use stake::{DesiredGrant, Stake};
 
 use crate::node::{Node, Presence};
@@ -31,7 +33,7 @@ use power_units::{Micros, Ratio, Stamp, Watts};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The limits to keep, in watts. Without a limit the budget does nothing.
+/// The limits of the settings, in watts, and how every limit is kept. Without any limit the budget does nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BudgetLimits {
     /// The site's limit.
@@ -85,6 +87,18 @@ impl BudgetLimits {
     }
 }
 
+/// The limits of one round.
+#[derive(Clone, Copy, Debug)]
+pub struct Rules<'a> {
+    /// Those of the settings, and how every limit is kept. The site's holds above all others; a rack's holds for nodes that no
+    /// written limit selects.
+    pub settings: &'a BudgetLimits,
+    /// Those that persons have written.
+    pub limits: &'a [SiteLimit],
+    /// Computes what would be granted if every limit were enforced.
+    pub trial: bool,
+}
+
 /// The timers that are kept between rounds. A new leader starts without them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BudgetMemory {
@@ -105,7 +119,7 @@ pub struct Round {
     pub asks: Vec<DesiredGrant>,
     /// The grants to delete, and why.
     pub ended: Vec<(Arc<str>, Ended)>,
-    /// The state of the groups: the site first, then the racks by name.
+    /// The state of the groups: the site first, then the written limits in their order, then the racks by name.
     pub standings: Vec<GroupStanding>,
     /// The power that is newly taken back from nodes.
     pub lowered: Sum,
@@ -114,6 +128,8 @@ pub struct Round {
     /// When a round decides differently although nothing has changed: then the next silent node is no longer trusted,
     /// and the other nodes must be lowered for it.
     pub again: Option<Stamp>,
+    /// It was computed as if every limit were enforced.
+    pub trial: bool,
 }
 
 /// Why a grant is deleted.
@@ -155,18 +171,26 @@ impl Round {
         *sum = Sum { watts: sum.watts + (stands - ask.watts).abs(), nodes: sum.nodes + 1 };
     }
 
+    /// The groups that a node is in, from the nearest to the site.
+    pub fn groups_of(&self, node: &Node) -> impl Iterator<Item = (usize, &GroupStanding)> {
+        let at = groups::place(node, self.trial, |rack| self.find(rack));
+        let of = |at: usize| Some((at, self.standings.get(at)?));
+        std::iter::successors(of(at), move |(_, group)| of(group.parent?))
+    }
+
+    fn find(&self, rack: &str) -> Option<usize> {
+        // The racks come last, sorted by name.
+        let first = self.standings.partition_point(|group| group.source != LimitSource::Rack);
+        let racks = self.standings.get(first..).unwrap_or_default();
+        racks.binary_search_by(|group| group.name.as_str().cmp(rack)).ok().map(|at| first + at)
+    }
+
     /// The state of the group that binds a node: the nearest group above it that is not kept, else the nearest group.
+    /// Groups whose limit binds nobody are left out.
     #[must_use]
-    pub fn standing_of(&self, rack: Option<&str>) -> Option<&GroupStanding> {
-        let site = self.standings.first()?;
-        // After the site the racks are sorted by name.
-        let racks = self.standings.get(1..).unwrap_or_default();
-        let rack = rack.and_then(|rack| {
-            let found = racks.binary_search_by(|group| group.name.as_str().cmp(rack)).ok();
-            found.and_then(|at| racks.get(at))
-        });
-        let all = [rack, Some(site)];
-        all.into_iter().flatten().find(|group| !group.is_kept()).or(rack).or(Some(site))
+    pub fn standing_of(&self, node: &Node) -> Option<&GroupStanding> {
+        let binding = || self.groups_of(node).map(|(_, group)| group).filter(|group| group.enforced);
+        binding().find(|group| !group.is_kept()).or_else(|| binding().next())
     }
 }
 
@@ -177,17 +201,21 @@ impl Round {
 /// When the limits are inconsistent, which would be a defect; then nothing may be written.
 pub fn round(
     stakes: &[Stake<'_>],
-    limits: &BudgetLimits,
+    rules: Rules<'_>,
     memory: &mut BudgetMemory,
     now: Stamp,
     raises: bool,
 ) -> Result<Round, String> {
+    let limits = rules.settings;
     let law = MoveTuning::new(limits.dead_band).map_err(|error| error.to_string())?;
-    let groups = Groups::of(limits, stakes)?;
+    let groups = Groups::of(rules, stakes)?;
     let places = groups.places(stakes);
     let tree = groups.tree()?;
-    let rows =
-        stakes.iter().zip(0_u64..).zip(places).map(|((stake, key), group)| stake.row(key, group, limits));
+    let rows = stakes
+        .iter()
+        .zip(0_u64..)
+        .zip(&places)
+        .map(|((stake, key), &place)| stake.row(key, groups.group(place), limits));
     let mut rows = rows.collect::<Result<Vec<Row>, _>>()?;
     let again = hear(stakes, &mut rows, memory, now, limits.answer_within);
     let count = groups.groups.len();
@@ -211,25 +239,34 @@ pub fn round(
     next_moves(law, tree, (&rows, &targets), (&mut states, &mut queue), &mut moves)
         .map_err(|error| error.to_string())?;
     let ended = ended(stakes, memory, now, limits.gone_hold);
-    let mut made = Round { ended, again, ..Round::default() };
+    let mut made = Round { ended, again, trial: rules.trial, ..Round::default() };
+    let mut lowered = vec![Watts::ZERO; rows.len()];
     let all = stakes.iter().zip(&rows).zip(&targets).zip(moves.iter().zip(&impatient));
-    for (((stake, row), &target), (&step, &impatient)) in all {
+    for ((((stake, row), &target), (&step, &impatient)), (&place, lowered)) in
+        all.zip(places.iter().zip(&mut lowered))
+    {
+        let limits_of = &stake.node.limits;
+        // What is not known in a limit may be in its way.
+        let is_held = limits_of.paused || !limits_of.overlaps.is_empty() || groups.is_held(place);
         // A small part of a large raise is not worth a write, just as a small raise is not.
         let short = |cap: Watts| row.account.asked().is_some_and(|from| band.is_within(from, cap));
         let step = match step {
-            Move::Raise(cap) if !raises || (cap < target && !impatient && short(cap)) => {
+            Move::Raise(cap) if !raises || is_held || (cap < target && !impatient && short(cap)) => {
                 // What must be written again waits for no raise.
                 let again = row.account.asked().filter(|_| row.account.has_strayed(row.range));
                 again.map_or(Move::Keep, Move::Lower)
             }
             Move::Raise(_) | Move::Lower(_) | Move::Keep | Move::Await | Move::Wait(_) => step,
         };
-        if let Some(ask) = stake.ask(step, row, target, limits) {
+        // A release lifts the caps.
+        let ask = stake.ask(step, row, target, limits).filter(|ask| !(is_held && ask.released));
+        if let Some(ask) = ask {
             made.count(stake, &ask);
+            *lowered = stake.lowered_by(&ask);
             made.asks.push(ask);
         }
     }
-    let division = Division { shares: &shares, states: &states, stakes, rows: &rows };
+    let division = Division { shares: &shares, stakes, rows: &rows, places: &places, lowered: &lowered };
     made.standings = groups.standings(&division, memory, now, limits.answer_within);
     Ok(made)
 }

@@ -2,7 +2,7 @@
 //! releases, the twins, and the budget's grants. The writes follow from the decisions and the present objects
 //! ([`plan::desired`], [`plan::diff`]).
 
-use crate::budget::{self, Round, Stake};
+use crate::budget::{self, BudgetMemory, Round, Rules, Stake};
 use crate::demand::Asked;
 use crate::facility::Facility;
 use crate::guard::StateName;
@@ -25,6 +25,8 @@ pub struct ClusterDecision {
     /// The budget's decision; an error if it cannot be computed, which would be a defect: then no grant may be
     /// written.
     pub budget: Result<Round, String>,
+    /// What would be granted if every limit were enforced, where that is not so.
+    pub trial: Option<Round>,
 }
 
 /// Decides for the cluster.
@@ -32,13 +34,26 @@ pub struct ClusterDecision {
 pub fn decide(cluster: &ClusterState, settings: &Settings, memory: &mut PlanMemory) -> ClusterDecision {
     let plan = plan::plan(cluster, settings, memory);
     let twins = twins(cluster, settings, &plan);
-    let budget = if settings.budget.any() || all(cluster).any(is_granted) {
-        let stakes = stakes(cluster, settings, &plan);
-        budget::round(&stakes, &settings.budget, &mut memory.budget, cluster.now, cluster.raises)
-    } else {
-        Ok(Round::default())
+    let round = |trial, memory: &mut BudgetMemory| {
+        let rules = Rules { settings: &settings.budget, limits: &cluster.limits, trial };
+        let stakes = stakes(cluster, rules, &plan);
+        budget::round(&stakes, rules, memory, cluster.now, cluster.raises)
     };
-    ClusterDecision { plan, twins, budget }
+    let has_limits = settings.budget.any() || !cluster.limits.is_empty();
+    let budget = match has_limits || all(cluster).any(is_granted) {
+        true => round(false, &mut memory.budget),
+        false => Ok(Round::default()),
+    };
+    // What is computed only for a report must not hinder what is in force: its failure would be the same as that of the
+    // round above.
+    let trial = (has_limits && is_observed(cluster)).then(|| round(true, &mut memory.trial).ok()).flatten();
+    ClusterDecision { plan, twins, budget, trial }
+}
+
+/// Whether a limit is only observed, for some node at least.
+fn is_observed(cluster: &ClusterState) -> bool {
+    cluster.limits.iter().any(|limit| !limit.enforced)
+        || cluster.nodes.iter().any(|node| node.limits.observed)
 }
 
 fn all(cluster: &ClusterState) -> impl Iterator<Item = &Node> {
@@ -87,8 +102,11 @@ fn facts<'a>(node: &'a Node, decision: &NodeDecision, asked: Option<Asked>) -> T
 
 /// Every node with a stake in the budget: the planned nodes first, in the order of the plan, because of equal nodes
 /// the first is raised first.
-fn stakes<'a>(cluster: &'a ClusterState, settings: &Settings, plan: &Plan) -> Vec<Stake<'a>> {
-    let has_limits = settings.budget.any();
+fn stakes<'a>(cluster: &'a ClusterState, rules: Rules<'_>, plan: &Plan) -> Vec<Stake<'a>> {
+    let has_limits = |node: &Node| match rules.trial {
+        true => rules.settings.any() || node.limits.limit.is_some(),
+        false => !node.limits.observed && (rules.settings.any() || node.limits.bound),
+    };
     let mut stakes = Vec::with_capacity(cluster.nodes.len());
     let mut planned = vec![false; cluster.nodes.len()];
     for decision in &plan.nodes {
@@ -98,13 +116,15 @@ fn stakes<'a>(cluster: &'a ClusterState, settings: &Settings, plan: &Plan) -> Ve
             continue;
         };
         *planned = true;
+        let leaves = !has_limits(node);
         stakes.push(Stake {
             node,
             priority: priority(decision),
             wanted: wanted(node, decision),
-            leaves: !has_limits,
-            // The content of a grant that cannot be read is unknown, so it must not be overwritten.
-            aside: node.granted.unread,
+            leaves,
+            // The content of a grant that cannot be read is unknown, so it must not be overwritten. A node that is only
+            // counted draws what it likes.
+            aside: node.granted.unread || (leaves && !is_granted(node)),
         });
     }
     // A node with an agent, a grant or a desired state draws power here, planned or not.
@@ -114,7 +134,7 @@ fn stakes<'a>(cluster: &'a ClusterState, settings: &Settings, plan: &Plan) -> Ve
                 node,
                 priority: Priority::Eco,
                 wanted: None,
-                leaves: !has_limits || !node.is_eligible(),
+                leaves: !has_limits(node) || !node.is_eligible(),
                 aside: node.granted.unread || !is_granted(node),
             });
         }

@@ -200,6 +200,8 @@ pub enum HoldReason {
     Blind,
     /// The node's desired state cannot be read.
     Unreadable,
+    /// A limit above the node is paused.
+    Paused,
 }
 
 /// Whether full power would be more than the node has now.
@@ -222,6 +224,12 @@ pub const fn unreadable() -> GuardDecision {
         applied: None,
         deferred: None,
     }
+}
+
+/// The decision for a node under a paused limit: its state and all that was published for it stay as they are.
+#[must_use]
+pub const fn paused(state: TransitionState) -> GuardDecision {
+    GuardDecision { state, publish: None, held: Some(HoldReason::Paused), applied: None, deferred: None }
 }
 
 /// Advances the state of a node.

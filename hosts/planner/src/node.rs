@@ -1,7 +1,7 @@
 //! One node, as all decisions see it: policy, guard, budget, twin and the final writes. The host fills it in when an
 //! object has changed; decisions are kept beside it in separate columns.
 
-use crate::budget::NodePowerModel;
+use crate::budget::{LimitPlace, NodePowerModel};
 use crate::catalog::Catalog;
 use crate::demand::Asked;
 use crate::density::{Density, Family};
@@ -39,6 +39,8 @@ pub struct Node {
     pub visibility: Visibility,
     /// Its labels.
     pub labels: Labels,
+    /// Its place under the limits.
+    pub limits: LimitPlace,
     /// Its hardware.
     pub machine: MachineFacts,
     /// Its published desired state.
@@ -249,6 +251,13 @@ impl Node {
     #[must_use]
     pub const fn is_eligible(&self) -> bool {
         self.selected && !self.reserved && !self.unschedulable && !matches!(self.presence, Presence::Gone)
+    }
+
+    /// A limit above it is paused, so that its profile stays. A node that nothing was published for yet is at full power, and
+    /// gets its first desired state all the same.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        self.limits.paused && self.published.obeyed().is_some()
     }
 
     /// The profile on its label, if it is a known one.

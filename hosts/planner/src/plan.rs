@@ -20,7 +20,7 @@ pub use memory::{NodeMemory, PlanMemory};
 pub use objects::{DrainingLabel, LabelsSay, ObjectChange, Objects, StateSays, desired, diff};
 pub use release::{Release, ReleaseReason};
 
-use crate::budget::BudgetLimits;
+use crate::budget::{BudgetLimits, SiteLimit};
 use crate::demand::{PodCounts, ProfileDemand};
 use crate::density::Family;
 use crate::guard::{self, CapsOf, GuardDecision, GuardFacts, GuardMode, HoldReason, TransitionState};
@@ -44,13 +44,15 @@ pub struct ClusterState {
     pub nodes: Vec<Node>,
     /// Nodes without a Node object whose other objects still exist.
     pub gone: Vec<Node>,
+    /// The limits that persons have written, parents first.
+    pub limits: Vec<SiteLimit>,
     /// The pods in managed scope; `None` when they could not be listed.
     pub pods: Option<PodCounts>,
     /// The monotonic clock.
     pub now: Stamp,
     /// The wall clock, since 1970.
     pub wall_clock: Micros,
-    /// The writes of a former leader have ended: from now on grants may be raised.
+    /// The writes of a former leader have ended, and every limit can be read: grants may be raised.
     pub raises: bool,
 }
 
@@ -198,7 +200,7 @@ impl Seat<'_> {
             Visibility::Clear | Visibility::Blind if !self.is_ready() => {
                 !has_it && told != Some(Profile::Performance)
             }
-            Visibility::Clear => false,
+            Visibility::Clear => !has_it && self.node.is_frozen(),
             Visibility::Blind => !has_it,
         }
     }
@@ -266,7 +268,10 @@ impl Pass<'_> {
             label: node.labelled(),
             visibility: node.visibility,
         };
-        let mut guard = guard::step(state, self.settings.guard, &facts);
+        let mut guard = match node.is_frozen() && node.visibility != Visibility::Unreadable {
+            true => guard::paused(state),
+            false => guard::step(state, self.settings.guard, &facts),
+        };
         if dwells && guard.held.is_none() {
             guard.held = Some(HoldReason::Dwell);
         }

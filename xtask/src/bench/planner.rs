@@ -2,7 +2,7 @@
 //! state.
 
 use super::{Row, measure};
-use planner::budget::BudgetLimits;
+use planner::budget::{BudgetLimits, LimitPlace};
 use planner::catalog::Catalog;
 use planner::decide::{ClusterDecision, decide};
 use planner::demand::{
@@ -142,6 +142,7 @@ fn cluster() -> ClusterState {
     ClusterState {
         nodes: (0..NODES).map(|at| node(at, &catalog)).collect(),
         gone: Vec::new(),
+        limits: Vec::new(),
         pods: Some(PodCounts::of(&pods(), &ignored())),
         now: Stamp::new(Micros::ZERO),
         wall_clock: Micros::ZERO,
@@ -184,6 +185,7 @@ fn node(at: usize, catalog: &Catalog) -> Node {
         presence: Presence::Ready,
         visibility: Visibility::Clear,
         labels: Labels::default(),
+        limits: LimitPlace::default(),
         machine: MachineFacts::of(&facts, None, false, (true, true), catalog),
         published: Published::default(),
         confirmation: Confirmation::Awaited,

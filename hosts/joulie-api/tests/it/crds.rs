@@ -76,6 +76,7 @@ fn a_kind_that_no_program_uses_says_so() {
             "NodePowerGrant" => "node_power_grant",
             "NodePowerProfile" => "node_power_profile",
             "NodeTwin" => "node_twin",
+            "PowerBudget" => "power_budget",
             "TelemetryProfile" => "telemetry_profile",
             "WorkloadProfile" => "workload_profile",
             other => panic!("a kind without a module here: {other}"),

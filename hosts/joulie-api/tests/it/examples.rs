@@ -54,6 +54,9 @@ fn complaints(path: &str, value: &Value, schema: &Value, found: &mut Vec<String>
             for (key, value) in object {
                 match schema["properties"].get(key) {
                     Some(schema) => complaints(&format!("{path}.{key}"), value, schema, found),
+                    None if schema["additionalProperties"].is_object() => {
+                        complaints(&format!("{path}.{key}"), value, &schema["additionalProperties"], found);
+                    }
                     None => found.push(format!("{path}.{key}: not in the schema")),
                 }
             }
@@ -238,5 +241,5 @@ fn every_rule_has_an_object_that_it_refuses() {
     let refused: BTreeSet<(String, String)> =
         bad().into_iter().map(|(_, bad)| (kind(&bad.object).to_owned(), bad.message)).collect();
     assert_eq!(refused, rules);
-    assert_eq!(rules.len(), 17);
+    assert_eq!(rules.len(), 18);
 }

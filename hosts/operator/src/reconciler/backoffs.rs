@@ -17,7 +17,7 @@ const MOST: Duration = Duration::from_secs(300);
 const MOST_AWAY: Duration = Duration::from_secs(15);
 
 /// The versions of a node's objects.
-fn versions(observed: &Observed) -> [Option<&str>; 3] {
+pub(super) fn versions(observed: &Observed) -> [Option<&str>; 3] {
     [
         Some(observed.node.stamp.version.as_str()),
         observed.profile.as_ref().map(|profile| profile.state.stamp.version.as_str()),
@@ -25,10 +25,10 @@ fn versions(observed: &Observed) -> [Option<&str>; 3] {
     ]
 }
 
-/// The index of an object's version; grants are tracked elsewhere.
+/// The index of an object's version; grants are tracked elsewhere. A job for a PowerBudget is for that alone.
 const fn place(target: Target) -> Option<usize> {
     match target {
-        Target::Node | Target::Taint => Some(0),
+        Target::Node | Target::Taint | Target::BudgetStatus => Some(0),
         Target::Profile | Target::ProfileStatus => Some(1),
         Target::Twin | Target::TwinStatus => Some(2),
         Target::Grant => None,
@@ -57,13 +57,12 @@ impl PendingEcho {
     }
 
     /// Whether everything shows, or the wait is over.
-    pub(super) fn is_over(&self, observed: &Observed, now: Mono) -> bool {
-        let shows =
-            self.awaited.iter().zip(versions(observed)).all(|(awaited, shown)| match (awaited, shown) {
-                (None, _) => true,
-                (Some(awaited), None) => awaited.is_empty(),
-                (Some(awaited), Some(shown)) => is_at_least(shown, awaited),
-            });
+    pub(super) fn is_over(&self, versions: [Option<&str>; 3], now: Mono) -> bool {
+        let shows = self.awaited.iter().zip(versions).all(|(awaited, shown)| match (awaited, shown) {
+            (None, _) => true,
+            (Some(awaited), None) => awaited.is_empty(),
+            (Some(awaited), Some(shown)) => is_at_least(shown, awaited),
+        });
         shows || now >= self.until
     }
 }

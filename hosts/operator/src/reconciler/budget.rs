@@ -3,15 +3,18 @@
 use super::Reconciler;
 use crate::budget::{self, Said};
 use crate::grants::Ticket;
-use crate::publish::{grant_document, grant_patch};
-use crate::reasons::{BUDGET_LOWERS, BUDGET_RAISES, GRANT_DROPPED, LIMIT_EXCEEDED, LIMIT_KEPT, LIMIT_SHORT};
+use crate::publish::{API_VERSION, grant_document, grant_label_patch, grant_patch};
+use crate::reasons::{
+    BUDGET_LOWERS, BUDGET_RAISES, GRANT_DROPPED, LIMIT_CHANGED, LIMIT_EXCEEDED, LIMIT_KEPT, LIMIT_SHORT,
+};
+use crate::rows::BudgetSeen;
 use crate::writes::{How, Job, Lane, Outcome, Target, Trouble, Write};
 use host_kit::clock::Mono;
 use host_kit::events::{EventReason, Note};
 use joulie_api::labels::PLAN_LEASE;
 use joulie_core::budget::Grant;
 use k8s_openapi::api::core::v1::ObjectReference;
-use planner::budget::{DesiredGrant, Ended, GroupStanding, Round, SITE, Sum};
+use planner::budget::{DesiredGrant, Ended, GroupStanding, LimitSource, Round, SITE, Sum};
 use planner::node::Node;
 use planner::power::NodeReading;
 use power_units::{Micros, Watts};
@@ -26,12 +29,20 @@ const TELL_AGAIN: Duration = Duration::from_secs(30);
 
 impl Reconciler {
     /// The jobs that write the grants as decided.
-    pub(super) fn write_grants(&mut self, decided: Result<Round, String>, now: Mono) -> Vec<Job<Ticket>> {
+    pub(super) fn write_grants(
+        &mut self,
+        decided: Result<Round, String>,
+        trial: Option<Round>,
+        now: Mono,
+    ) -> Vec<Job<Ticket>> {
         self.round = decided.unwrap_or_else(|why| {
             tracing::error!("the budget cannot be computed: {why}; no grant is written");
             Round::default()
         });
-        self.stats.budget(&self.round.standings);
+        self.trial = trial;
+        self.shown = shown(&self.round, self.trial.as_ref());
+        self.stats.budget(&self.shown);
+        self.stats.trial(self.trial.as_ref());
         self.say_shortages();
         self.say_cuts(now);
         self.measure();
@@ -40,7 +51,22 @@ impl Reconciler {
         let mut jobs: Vec<Job<Ticket>> = Vec::new();
         jobs.extend(asks.iter().filter_map(|ask| self.write_grant(ask, now)));
         jobs.extend(ended.iter().filter_map(|(node, why)| self.delete_grant(node, *why, now)));
+        jobs.extend(self.label_grants(now));
         jobs
+    }
+
+    /// The jobs that write into the grants of nodes which PowerBudget they are in now, where nothing else is written.
+    fn label_grants(&mut self, now: Mono) -> Vec<Job<Ticket>> {
+        let mut others: Vec<(Arc<str>, Write)> = Vec::new();
+        for (node, observed) in self.site.cluster.nodes.iter().zip(&self.site.observed) {
+            let Some(grant) = observed.grant.as_deref() else { continue };
+            let patch = grant_label_patch(grant, self.site.budgets.name_of(&node.limits));
+            if let Some(patch) = patch.filter(|_| self.grants.is_free(&node.name, now)) {
+                let (name, how) = (grant.name.clone(), How::Replace { patch });
+                others.push((node.name.clone(), Write { target: Target::Grant, name, how }));
+            }
+        }
+        others.into_iter().map(|(node, write)| job(&node, write, self.grants.touch(&node))).collect()
     }
 
     fn write_grant(&mut self, ask: &DesiredGrant, now: Mono) -> Option<Job<Ticket>> {
@@ -52,11 +78,14 @@ impl Reconciler {
         let serial = seen.as_ref().map_or(1, |seen| seen.granted.next_serial());
         let grant = Grant { serial, watts: *watts, ceiling: *ceiling };
         let ticket = self.grants.send(node, seen.as_deref(), grant);
+        let budget = self.site.node(node).and_then(|node| self.site.budgets.name_of(&node.limits));
         let (name, how) = match &seen {
-            Some(seen) => (seen.name.clone(), How::Replace { patch: grant_patch(seen, grant, *released) }),
+            Some(seen) => {
+                (seen.name.clone(), How::Replace { patch: grant_patch(seen, grant, *released, budget) })
+            }
             None => {
                 let name = self.site.grant_name(node);
-                let document = grant_document(&name, node, grant);
+                let document = grant_document(&name, node, grant, budget);
                 (name, How::Create { document })
             }
         };
@@ -77,7 +106,7 @@ impl Reconciler {
             tracing::warn!("{text}");
             self.recorder.say(self.of_the_budget(GRANT_DROPPED, text));
         }
-        let ticket = self.grants.delete(node);
+        let ticket = self.grants.touch(node);
         let how = How::Delete { uid: seen.uid.clone() };
         Some(job(node, Write { target: Target::Grant, name: seen.name.clone(), how }, ticket))
     }
@@ -102,31 +131,36 @@ impl Reconciler {
     /// The report on the limits above a node; `None` without a budget.
     pub(super) fn budget_said(&self, node: &Node) -> Option<Said> {
         let limits = &self.settings.plan.budget;
-        if !limits.any() {
+        if node.limits.observed || !(limits.any() || node.limits.bound) {
             return None;
         }
         if !node.machine.power_model.is_known() {
             return Some(budget::of_unknown_hardware(limits.unknown_node.is_some()));
         }
-        self.round.standing_of(node.labels.rack.as_deref()).map(budget::verdict)
+        self.round.standing_of(node).map(budget::verdict)
     }
 
     /// Publishes the measured power of each group.
-    fn measure(&self) {
-        if self.round.standings.is_empty() {
-            return;
-        }
-        let mut sums: BTreeMap<&str, Watts> = BTreeMap::new();
+    fn measure(&mut self) {
+        let mut sums: Vec<Option<Watts>> = vec![None; self.shown.len()];
+        let rounds = [Some(&self.round), self.trial.as_ref()];
+        // The trial shows what the groups have that are only observed.
+        let has_trial = self.trial.is_some();
         for node in &self.site.cluster.nodes {
             let NodeReading::Measured { watts, .. } = node.power.reading else { continue };
-            *sums.entry(SITE).or_insert(Watts::ZERO) += watts;
-            if let Some(rack) = node.labels.rack.as_deref() {
-                *sums.entry(rack).or_insert(Watts::ZERO) += watts;
+            for round in rounds.into_iter().flatten() {
+                let of_this = |group: &GroupStanding| (has_trial && is_observed(group)) == round.trial;
+                for (at, _) in round.groups_of(node).filter(|(_, group)| of_this(group)) {
+                    if let Some(sum) = sums.get_mut(at) {
+                        *sum = Some(sum.unwrap_or(Watts::ZERO) + watts);
+                    }
+                }
             }
         }
-        for group in &self.round.standings {
-            self.stats.measured(&group.name, sums.get(group.name.as_str()).copied().unwrap_or(Watts::ZERO));
+        for (group, watts) in self.shown.iter().zip(&sums) {
+            self.stats.measured(&group.name, watts.unwrap_or(Watts::ZERO));
         }
+        self.measured = sums;
     }
 
     /// Reports once when a limit is not kept, and once when it is kept again.
@@ -152,25 +186,28 @@ impl Reconciler {
             };
             said.insert(name.clone(), told);
         }
-        for (reason, text) in said
-            .iter()
-            .filter(|(name, (reason, _))| self.short.get(*name) != Some(&reason.word))
-            .map(|(_, told)| told)
+        for (group, (reason, text)) in
+            said.iter().filter(|(name, (reason, _))| self.short.get(*name) != Some(&reason.word))
         {
             tracing::warn!("{text}");
-            self.recorder.say(self.of_the_budget(*reason, text.clone()));
+            self.recorder.say(self.of_a_group(group, *reason, text.clone()));
         }
-        for group in self.short.keys().filter(|group| !said.contains_key(*group)) {
+        let stands = |group: &str| self.round.standings.iter().any(|one| one.name == group && one.enforced);
+        for group in self.short.keys().filter(|group| !said.contains_key(*group) && stands(group)) {
             let text = format!("the limit of {group} is kept again");
             tracing::info!("{text}");
-            self.recorder.say(self.of_the_budget(LIMIT_KEPT, text));
+            self.recorder.say(self.of_a_group(group, LIMIT_KEPT, text));
         }
         self.short = said.into_iter().map(|(group, (reason, _))| (group, reason.word)).collect();
     }
 
     /// Reports large cuts and raises in one pass: at least a twentieth of the site's limit.
     fn say_cuts(&mut self, now: Mono) {
-        let Some(limit) = self.settings.plan.budget.site else { return };
+        // The largest limit at the top of the tree.
+        let is_top = |group: &&GroupStanding| group.enforced && group.parent.is_none_or(|above| above == 0);
+        let tops = self.round.standings.iter().filter(is_top).filter_map(|group| Some((group.limit?, group)));
+        let Some((limit, top)) = tops.max_by_key(|(limit, _)| *limit) else { return };
+        let (name, load) = (top.name.clone(), top.load);
         let Round { lowered, raised, .. } = self.round;
         for (Sum { watts, nodes }, reason, word) in
             [(lowered, BUDGET_LOWERS, "lowered"), (raised, BUDGET_RAISES, "raised")]
@@ -180,16 +217,23 @@ impl Reconciler {
                 continue;
             }
             self.cuts.insert(reason.word, now);
-            let site = self.round.standings.first();
-            let load = site
-                .and_then(|site| site.load)
-                .map_or_else(|| "unknown".to_owned(), |load| format!("{load:.1}"));
+            let load = load.map_or_else(|| "unknown".to_owned(), |load| format!("{load:.1}"));
             let text = format!(
-                "{nodes} nodes are {word} by {watts:.1} W together; the site counts {load} W of {limit:.1} W"
+                "{nodes} nodes are {word} by {watts:.1} W together; {} counts {load} W of {limit:.1} W",
+                if name == SITE { "the site" } else { &name },
             );
             tracing::info!("{text}");
             self.recorder.say(self.of_the_budget(reason, text));
         }
+    }
+
+    /// An Event of a group, on its PowerBudget if it has one.
+    fn of_a_group(&self, group: &str, reason: EventReason, text: String) -> Note {
+        let seen = self.site.budgets.of_key(group);
+        seen.map_or_else(
+            || self.of_the_budget(reason, text.clone()),
+            |seen| of_a_budget(seen, reason, text.clone()),
+        )
     }
 
     fn of_the_budget(&self, reason: EventReason, text: String) -> Note {
@@ -206,6 +250,41 @@ impl Reconciler {
             action: "Allocate",
             text,
         }
+    }
+}
+
+/// Whether a written limit is only observed.
+const fn is_observed(group: &GroupStanding) -> bool {
+    matches!(group.source, LimitSource::Written(_)) && !group.enforced
+}
+
+/// The groups as they are shown. A group that is only observed is not kept and not exceeded; the trial says what it counts.
+fn shown(round: &Round, trial: Option<&Round>) -> Vec<GroupStanding> {
+    let of_trial = |at: usize, group: &GroupStanding| {
+        let trial = trial?.standings.get(at).filter(|_| is_observed(group))?;
+        Some(GroupStanding { short: None, exceeded: None, holders: Vec::new(), ..trial.clone() })
+    };
+    let each = round.standings.iter().enumerate();
+    each.map(|(at, group)| of_trial(at, group).unwrap_or_else(|| group.clone())).collect()
+}
+
+/// An Event on a PowerBudget.
+pub(super) fn of_a_budget(seen: &BudgetSeen, reason: EventReason, text: String) -> Note {
+    // Each change of a limit is an Event of its own.
+    let version = (reason == LIMIT_CHANGED).then(|| seen.version.clone());
+    Note {
+        regarding: ObjectReference {
+            resource_version: version,
+            api_version: Some(API_VERSION.to_owned()),
+            kind: Some("PowerBudget".to_owned()),
+            name: Some(seen.name.clone()),
+            uid: Some(seen.uid.clone()),
+            ..ObjectReference::default()
+        },
+        severity: reason.severity,
+        reason: reason.word,
+        action: "Allocate",
+        text,
     }
 }
 

@@ -36,10 +36,10 @@ impl Reconciler {
         self.forget_gone(now);
         self.say_unread();
         self.observe(now, wall);
-        let ClusterDecision { plan, twins, budget } =
+        let ClusterDecision { plan, twins, budget, trial } =
             decide(&self.site.cluster, &self.settings.plan, &mut self.memory);
         self.stats.planned(&plan);
-        let grants = self.write_grants(budget, now);
+        let grants = self.write_grants(budget, trial, now);
         let left_alone = self.left_alone(now);
         let stands_in = plan.fallback.is_some();
         let mut jobs = Vec::new();
@@ -90,6 +90,7 @@ impl Reconciler {
             }
         }
         self.taint_others(&left_alone, &mut jobs);
+        self.write_budgets(now, &mut jobs);
         Passed { number: self.passes, jobs, grants }
     }
 
@@ -116,7 +117,8 @@ impl Reconciler {
         known.nodes = cluster;
         known.now = stamp(now);
         known.wall_clock = Micros::new(since_1970);
-        known.raises = now >= self.raises_from;
+        // A limit that cannot be read may have been cut.
+        known.raises = now >= self.raises_from && !self.site.budgets.unread;
     }
 
     /// Sets or removes the taint of nodes for which nothing else is written in this pass.
@@ -145,13 +147,14 @@ impl Reconciler {
     /// Whether a release may be written now.
     fn may_release(&self, release: &Release, left_alone: &BTreeSet<usize>, now: Mono) -> bool {
         let Some(at) = self.site.find(&release.node) else { return self.is_free(&release.node, now) };
+        let is_paused = self.site.cluster.nodes.get(at).is_some_and(|node| node.limits.paused);
         // Its present desired state cannot be read, so it cannot be released.
         let source = self.settings.selectors.source;
         let is_unread = self.site.observed.get(at).is_some_and(|observed| observed.is_state_unread(source));
-        !is_unread && !left_alone.contains(&at)
+        !is_unread && !is_paused && !left_alone.contains(&at)
     }
 
-    fn job(
+    pub(super) fn job(
         &mut self,
         node: Arc<str>,
         writes: Vec<Write>,

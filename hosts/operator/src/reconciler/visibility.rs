@@ -72,6 +72,6 @@ fn unread_note(kind: Kind, name: &str, why: &str) -> Note {
         severity: OBJECT_UNREADABLE.severity,
         reason: OBJECT_UNREADABLE.word,
         action: "Read",
-        text: format!("{why}; until it can be read nothing is written over it and its node is not raised"),
+        text: format!("{why}; until it can be read {}", kind.meanwhile()),
     }
 }

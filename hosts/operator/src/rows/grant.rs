@@ -2,6 +2,7 @@
 
 use super::{Stamp, name, text, watts};
 use host_kit::reflect::Row;
+use joulie_api::labels::object::POWER_BUDGET;
 use joulie_core::budget::{Grant, GrantReceipt};
 use planner::node::{Granted, Signed};
 use power_units::{Role, Watts};
@@ -18,6 +19,10 @@ pub(crate) struct GrantSeen {
     pub(crate) uid: String,
     /// The serial of the grant in force.
     pub(crate) serial: u64,
+    /// Whether it has any labels.
+    pub(crate) labelled: bool,
+    /// The PowerBudget that the node was in when the grant was written.
+    pub(crate) budget: Option<String>,
     /// The grant and its receipt.
     pub(crate) granted: Granted,
 }
@@ -51,6 +56,8 @@ impl Row for GrantSeen {
             node: text(&spec["nodeName"]).ok_or("spec.nodeName: expected the name of a node")?,
             uid,
             serial,
+            labelled: object["metadata"]["labels"].is_object(),
+            budget: text(&object["metadata"]["labels"][POWER_BUDGET]),
             granted,
         })
     }

@@ -6,6 +6,7 @@ use host_kit::clock::micros;
 use host_kit::config::parse::{self, boolean, duration, one_of, percent, watts, whole};
 use host_kit::config::{ConfigSetting, Listen, Retired, SettingsTable, UrlTemplate, Wrong};
 use host_kit::program;
+use host_kit::server::settings as tls;
 use kube::core::Selector;
 use planner::guard::GuardMode;
 use planner::node::DesiredKind;
@@ -91,7 +92,8 @@ macro_rules! settings {
             about: "plans which nodes run at full power and which capped, and keeps their digital twins",
             settings: &[
                 &program::KUBECONFIG, &program::LOG_LEVEL, &program::LOG_FORMAT, &program::DEBUG_TOKEN,
-                &program::NAMESPACE, &program::POD_NAME, &program::SHUTDOWN_TIMEOUT, $(&$setting),*
+                &program::NAMESPACE, &program::POD_NAME, &program::SHUTDOWN_TIMEOUT,
+                &tls::METRICS_TLS_CERT_FILE, &tls::METRICS_TLS_KEY_FILE, $(&$setting),*
             ],
             retired: RETIRED,
             families: &["QUEUE_HP_", "STATIC_HP_", "OPERATOR_NODE_POWER_", "BUDGET_"],
@@ -218,11 +220,11 @@ settings! {
     POWER_HOLD: Duration = with_default(
         "POWER_HOLD", "7m", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h",
         "How long the last sample of a node stands; agents publish an unchanged one every 5m");
-    BUDGET_SITE_WATTS: Option<Watts> = optional("BUDGET_SITE_WATTS", limit, SOME_WATTS, "What the site may draw; without it there is no limit");
+    BUDGET_SITE_WATTS: Option<Watts> = optional("BUDGET_SITE_WATTS", limit, SOME_WATTS, "What the site may draw, also above the limits of PowerBudgets; a PowerBudget can be changed without a restart, this cannot");
     BUDGET_SITE_BASE_WATTS: Watts = with_default(
         "BUDGET_SITE_BASE_WATTS", "0", load, "watts, 0 or more", "What the site draws that nobody controls, beside the racks' base loads; state it, it is not measured");
     BUDGET_RACK_WATTS: BTreeMap<String, Watts> = with_default(
-        "BUDGET_RACK_WATTS", "", rack_limits, "RACK=WATTS between commas, * for every other rack", "What racks may draw (label joulie.io/rack)");
+        "BUDGET_RACK_WATTS", "", rack_limits, "RACK=WATTS between commas, * for every other rack", "What racks may draw (label joulie.io/rack), of nodes that no enforced PowerBudget selects");
     BUDGET_RACK_BASE_WATTS: BTreeMap<String, Watts> = with_default(
         "BUDGET_RACK_BASE_WATTS", "", rack_loads, "RACK=WATTS between commas, * for every other rack", "What racks draw that nobody controls");
     BUDGET_NODE_REST_WATTS: Watts = with_default(

@@ -11,6 +11,7 @@ struct Server {
     profiles: ByHand<ProfileSeen>,
     twins: ByHand<TwinSeen>,
     grants: ByHand<GrantSeen>,
+    budgets: ByHand<crate::rows::BudgetSeen>,
     plan: ByHand<crate::rows::PlanLeaseSeen>,
 }
 
@@ -21,6 +22,7 @@ fn server() -> (Server, Watches) {
     let (profiles, seen_profiles) = by_hand();
     let (twins, seen_twins) = by_hand();
     let (grants, seen_grants) = by_hand();
+    let (budgets, seen_budgets) = by_hand();
     let (plan, seen_plan) = by_hand();
     let watches = Watches {
         nodes: seen_nodes,
@@ -29,9 +31,10 @@ fn server() -> (Server, Watches) {
         profiles: seen_profiles,
         twins: seen_twins,
         grants: seen_grants,
+        budgets: seen_budgets,
         plan: seen_plan,
     };
-    (Server { nodes, pods, hardware, profiles, twins, grants, plan }, watches)
+    (Server { nodes, pods, hardware, profiles, twins, grants, budgets, plan }, watches)
 }
 
 /// An event: the kind, the object's name, its node, and its content.
@@ -69,10 +72,21 @@ impl Server {
             }
             3 => {
                 let serial = if what == 3 { json!("three") } else { json!(version) };
-                let object = json!({"metadata": meta(format!("g{name}")),
+                let mut metadata = meta(format!("g{name}"));
+                metadata["labels"] = json!({"joulie.io/power-budget": format!("b{}", what % 6)});
+                let object = json!({"metadata": metadata,
                     "spec": {"nodeName": node, "serial": serial, "watts": 100 + u32::from(what), "ceiling": 200},
                     "status": {"serial": version, "bootID": "b", "nodeUID": "u", "holds": 100}});
                 told(&mut self.grants, &object, what, 11);
+            }
+            7 => {
+                let labels = json!({"profile": if what % 2 == 0 { "eco" } else { "performance" }});
+                let spec = json!({"watts": if what == 3 { json!("many") } else { json!(100 * u32::from(what)) },
+                    "parent": (what % 3 != 0).then(|| format!("b{}", what % 5)),
+                    "mode": if what % 4 == 0 { "observe" } else { "enforce" }, "pause": what == 6,
+                    "nodeSelector": (what % 5 != 0).then(|| json!({"matchLabels": labels}))});
+                let object = json!({"metadata": meta(format!("b{}", name % 4)), "spec": spec});
+                told(&mut self.budgets, &object, what, 11);
             }
             6 => {
                 let mut object = json!({"metadata": meta("joulie-plan".to_owned())});
@@ -191,7 +205,7 @@ fn a_node_that_had_rebooted_and_is_deleted_may_draw_all_that_it_can_until_its_ag
 proptest! {
     #[test]
     fn what_is_kept_from_look_to_look_is_what_would_be_read_anew(
-        looks in prop::collection::vec(prop::collection::vec((0_u8..7, 0_u8..9, 0_u8..9, 0_u8..12), 0..10), 1..16),
+        looks in prop::collection::vec(prop::collection::vec((0_u8..8, 0_u8..9, 0_u8..9, 0_u8..12), 0..10), 1..16),
         listed in 0_usize..4, by_twin in any::<bool>(),
     ) {
         let catalog = Catalog::embedded().unwrap();
@@ -216,6 +230,8 @@ proptest! {
             prop_assert_eq!(&site.cluster.nodes, &fresh.cluster.nodes);
             prop_assert_eq!(&site.cluster.gone, &fresh.cluster.gone);
             prop_assert_eq!(&site.unread, &fresh.unread);
+            prop_assert_eq!(&site.cluster.limits, &fresh.cluster.limits);
+            prop_assert_eq!(&site.budgets.faults, &fresh.budgets.faults);
             prop_assert_eq!(&site.cluster.pods, &fresh.cluster.pods);
             for (at, observed) in site.observed.iter().enumerate() {
                 prop_assert_eq!(site.find(&observed.node.name), Some(at));

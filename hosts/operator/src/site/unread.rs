@@ -61,6 +61,8 @@ pub(crate) struct Unreads {
     pub(crate) twins: Unread,
     /// NodePowerGrants.
     pub(crate) grants: Unread,
+    /// PowerBudgets, which are of no node.
+    pub(crate) budgets: Unread,
 }
 
 impl Unreads {
@@ -76,12 +78,13 @@ impl Unreads {
     }
 
     /// All of them with their kinds.
-    pub(crate) const fn kinds(&self) -> [(Kind, &Unread); 4] {
+    pub(crate) const fn kinds(&self) -> [(Kind, &Unread); 5] {
         [
             (Kind::Hardware, &self.hardware),
             (Kind::Profile, &self.profiles),
             (Kind::Twin, &self.twins),
             (Kind::Grant, &self.grants),
+            (Kind::Budget, &self.budgets),
         ]
     }
 }
@@ -97,6 +100,20 @@ closed_label! {
         Twin = "NodeTwin",
         /// NodePowerGrant.
         Grant = "NodePowerGrant",
+        /// PowerBudget.
+        Budget = "PowerBudget",
+    }
+}
+
+impl Kind {
+    /// What is done while an object of this kind cannot be read.
+    pub(crate) const fn meanwhile(self) -> &'static str {
+        match self {
+            Self::Hardware | Self::Profile | Self::Twin | Self::Grant => {
+                "nothing is written over it and its node is not raised"
+            }
+            Self::Budget => "its last readable limit is kept and no grant is raised anywhere",
+        }
     }
 }
 

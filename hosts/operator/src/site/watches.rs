@@ -1,8 +1,11 @@
 //! The watches, and whether their content is current enough for planning.
 
-use crate::rows::{GrantSeen, HardwareSeen, NodeSeen, PlanLeaseSeen, PodSeen, ProfileSeen, TwinSeen};
+use crate::rows::{
+    BudgetSeen, GrantSeen, HardwareSeen, NodeSeen, PlanLeaseSeen, PodSeen, ProfileSeen, TwinSeen,
+};
 use host_kit::clock::Mono;
 use host_kit::reflect::Rows;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// The watches.
@@ -20,6 +23,8 @@ pub(crate) struct Watches {
     pub(crate) twins: Rows<TwinSeen>,
     /// NodePowerGrants.
     pub(crate) grants: Rows<GrantSeen>,
+    /// PowerBudgets.
+    pub(crate) budgets: Rows<BudgetSeen>,
     /// The plan's Lease. No pass waits for it.
     pub(crate) plan: Rows<PlanLeaseSeen>,
 }
@@ -40,17 +45,21 @@ impl Watches {
             alive = self.profiles.changed() => alive,
             alive = self.twins.changed() => alive,
             alive = self.grants.changed() => alive,
+            alive = self.budgets.changed() => alive,
             alive = self.plan.changed() => alive,
         }
     }
 
-    /// Why no pass can be made with what is known at `now`; `None` if one can. Under a budget the grants must be known.
+    /// Why no pass can be made with what is known at `now`; `None` if one can. Under a budget the grants must be known;
+    /// `has_budget` says that the settings have one.
     pub(crate) fn blind(&self, now: Mono, has_budget: bool) -> Option<String> {
+        let has_budget = has_budget || !self.budgets.with(BTreeMap::is_empty);
         let grants = (GRANTS, self.grants.is_synced(), self.grants.silence(now));
         let silence = [
             (NODES, self.nodes.is_synced(), self.nodes.silence(now)),
             (PROFILES, self.profiles.is_synced(), self.profiles.silence(now)),
             (TWINS, self.twins.is_synced(), self.twins.silence(now)),
+            (BUDGETS, self.budgets.is_synced(), self.budgets.silence(now)),
         ];
         let silence = silence.into_iter().chain(has_budget.then_some(grants));
         let silent = |kind: &str, silence: Option<Duration>| match silence {
@@ -75,3 +84,4 @@ const PODS: &str = "Pods";
 const PROFILES: &str = "NodePowerProfiles";
 const TWINS: &str = "NodeTwins";
 const GRANTS: &str = "NodePowerGrants";
+const BUDGETS: &str = "PowerBudgets";

@@ -9,21 +9,21 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::task::JoinHandle;
 
-const NODES: usize = 6;
+pub(crate) const NODES: usize = 6;
 const MAX: u64 = 720;
 
 /// What the nodes may really draw: the cap that each one's devices hold.
-struct Rack {
-    caps: Mutex<[u64; NODES]>,
+pub(crate) struct Rack {
+    pub(crate) caps: Mutex<[u64; NODES]>,
     /// The highest total since this was last read.
     peak: AtomicU64,
     /// An agent that applies caps but never reports.
     mute: Mutex<Option<usize>>,
-    ended: AtomicBool,
+    pub(crate) ended: AtomicBool,
 }
 
 impl Rack {
-    fn draw(&self) -> u64 {
+    pub(crate) fn draw(&self) -> u64 {
         self.caps.lock().unwrap().iter().sum()
     }
 
@@ -32,16 +32,16 @@ impl Rack {
         self.peak.fetch_max(self.draw(), Ordering::SeqCst);
     }
 
-    fn watch(&self) {
+    pub(crate) fn watch(&self) {
         self.peak.store(self.draw(), Ordering::SeqCst);
     }
 
-    fn peak(&self) -> u64 {
+    pub(crate) fn peak(&self) -> u64 {
         self.peak.load(Ordering::SeqCst)
     }
 }
 
-fn name(at: usize) -> String {
+pub(crate) fn name(at: usize) -> String {
     format!("n{at}")
 }
 
@@ -86,7 +86,7 @@ fn agent(cluster: &Arc<Cluster>, rack: &Arc<Rack>, at: usize) -> JoinHandle<()> 
     })
 }
 
-async fn site() -> (Arc<Cluster>, Arc<Rack>, Vec<JoinHandle<()>>) {
+pub(crate) async fn site() -> (Arc<Cluster>, Arc<Rack>, Vec<JoinHandle<()>>) {
     let cluster = Arc::new(Cluster::new().await);
     let rack = Arc::new(Rack {
         caps: Mutex::new([MAX; NODES]),
@@ -95,19 +95,20 @@ async fn site() -> (Arc<Cluster>, Arc<Rack>, Vec<JoinHandle<()>>) {
         ended: AtomicBool::new(false),
     });
     for at in 0..NODES {
-        cluster.labelled(&name(at), json!({"joulie.io/rack": "r1"})).await;
+        let pool = if at < 2 { "small" } else { "large" };
+        cluster.labelled(&name(at), json!({"joulie.io/rack": "r1", "pool": pool})).await;
         cluster.hardware(&name(at), 300.0).await;
     }
     let agents = (0..NODES).map(|at| agent(&cluster, &rack, at)).collect();
     (cluster, rack, agents)
 }
 
-async fn below(cluster: &Cluster, rack: &Rack, limit: u64) {
+pub(crate) async fn below(cluster: &Cluster, rack: &Rack, limit: u64) {
     cluster.until(&format!("the rack is at {limit} W"), async || rack.draw() <= limit).await;
 }
 
 /// Whether every spec and every grant in force was read back.
-async fn confirmed(cluster: &Cluster) -> bool {
+pub(crate) async fn confirmed(cluster: &Cluster) -> bool {
     let all = cluster.list(&format!("{JOULIE}/nodepowerprofiles")).await;
     let grants = cluster.list(&format!("{JOULIE}/nodepowergrants")).await;
     all.len() == NODES

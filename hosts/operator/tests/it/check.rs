@@ -137,6 +137,30 @@ async fn a_grant_that_is_not_read_back_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_budget_that_is_not_used_as_it_is_written_is_named() {
+    let cluster = Cluster::new().await;
+    let budget = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "PowerBudget", "metadata": {"name": "r1"},
+        "spec": {"watts": 5000, "mode": "enforce", "parent": "site"}});
+    cluster.create(&format!("{JOULIE}/powerbudgets"), &budget).await;
+    let outcome = check(&cluster.api, &[AT_ONCE]).await;
+    assert!(outcome.is_err_and(|why| why.contains("PowerBudget r1: the operator has not taken it in")));
+    let operator = cluster.operator(&[]).await;
+    let named = async || {
+        let outcome = check(&cluster.api, &[AT_ONCE]).await;
+        outcome.is_err_and(|why| {
+            why.contains("PowerBudget r1: Accepted is False: there is no PowerBudget of the parent's name")
+        })
+    };
+    cluster.until("the parent is named", named).await;
+    cluster.patch(&format!("{JOULIE}/powerbudgets/r1"), &json!({"spec": {"parent": null}})).await;
+    let in_order = async || {
+        check(&cluster.api, &[AT_ONCE]).await.is_ok_and(|said| said.contains(&"PowerBudgets: 1".to_owned()))
+    };
+    cluster.until("it is in order", in_order).await;
+    operator.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_kind_that_is_missing_is_named_with_the_chart_that_has_it() {
     let mut kinds = joulie_api::crd::all();
     kinds.retain(|kind| kind.spec.names.kind != "NodePowerGrant");

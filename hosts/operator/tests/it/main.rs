@@ -15,6 +15,8 @@ mod grants;
 #[cfg(test)]
 mod leaders;
 #[cfg(test)]
+mod limits;
+#[cfg(test)]
 mod persons;
 #[cfg(test)]
 mod releases;

@@ -245,6 +245,7 @@ impl Cluster {
             format!("{JOULIE}/nodepowerprofiles"),
             format!("{JOULIE}/nodetwins"),
             format!("{JOULIE}/nodepowergrants"),
+            format!("{JOULIE}/powerbudgets"),
         ] {
             let items = self.list(&path).await;
             all.extend(

@@ -1,6 +1,8 @@
 //! Nodes as the budget's tests describe them.
 
-use super::{BudgetLimits, BudgetMemory, DesiredGrant, NodePowerModel, Round, Stake, round};
+use super::{
+    BudgetLimits, BudgetMemory, DesiredGrant, LimitPlace, NodePowerModel, Round, Rules, Stake, round,
+};
 use crate::inventory::HardwareFacts;
 use crate::node::{Node, Presence, Signed, rig};
 use joulie_core::budget::{Grant, GrantReceipt, Priority};
@@ -21,6 +23,12 @@ pub(super) struct Claim {
     pub(super) sent: Vec<Grant>,
     /// Its Node object was removed.
     pub(super) gone: bool,
+    /// Its place under the written limits.
+    pub(super) limits: LimitPlace,
+    /// No grant may be written to it.
+    pub(super) aside: bool,
+    /// Its rack.
+    pub(super) rack: Option<Arc<str>>,
 }
 
 impl Claim {
@@ -37,6 +45,8 @@ impl Claim {
         node.granted.grant = self.grant;
         node.granted.released = self.released;
         node.granted.sent.clone_from(&self.sent);
+        node.limits.clone_from(&self.limits);
+        node.labels.rack.clone_from(&self.rack);
         node
     }
 }
@@ -45,6 +55,17 @@ impl Claim {
 pub(super) fn round_of(
     claims: &[Claim],
     limits: &BudgetLimits,
+    memory: &mut BudgetMemory,
+    now: Stamp,
+    raises: bool,
+) -> (Vec<Option<DesiredGrant>>, Round) {
+    round_under(claims, Rules { settings: limits, limits: &[], trial: false }, memory, now, raises)
+}
+
+/// The same under these limits.
+pub(super) fn round_under(
+    claims: &[Claim],
+    rules: Rules<'_>,
     memory: &mut BudgetMemory,
     now: Stamp,
     raises: bool,
@@ -58,10 +79,10 @@ pub(super) fn round_of(
             priority: claim.priority,
             wanted: claim.wanted,
             leaves: claim.leaves,
-            aside: false,
+            aside: claim.aside,
         })
         .collect();
-    let made = round(&stakes, limits, memory, now, raises).unwrap();
+    let made = round(&stakes, rules, memory, now, raises).unwrap();
     let of = |claim: &Claim| made.asks.iter().find(|ask| ask.node == claim.node).cloned();
     (claims.iter().map(of).collect(), made)
 }

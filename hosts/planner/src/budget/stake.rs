@@ -58,6 +58,14 @@ impl<'a> Stake<'a> {
         self.node.granted.grant.filter(|_| !self.node.granted.released)
     }
 
+    /// By how much this grant is below what the policy lets it draw now.
+    pub(super) fn lowered_by(&self, ask: &DesiredGrant) -> Watts {
+        let stands = self.grant().map(|grant| grant.watts).or(self.node.machine.power_model.max());
+        let stands = stands.unwrap_or(ask.watts);
+        // Grants are whole watts.
+        (whole(self.wanted.map_or(stands, |wanted| wanted.min(stands))) - ask.watts).or_zero()
+    }
+
     /// The observed state of its grant, with the node's other power added.
     fn account(&self, rest: Watts) -> GrantAccount {
         let plus = |watts: Watts| watts + rest;

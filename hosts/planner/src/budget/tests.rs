@@ -1,4 +1,4 @@
-use super::rig::{Claim, round_of};
+use super::rig::{Claim, round_of, round_under};
 use super::*;
 use crate::hardware::{Cpu, GpuInventory, ResolvedHardware};
 use crate::intent::{DeviceCap, NodeCaps};
@@ -60,6 +60,9 @@ fn claim(name: &str) -> Claim {
         receipt: None,
         sent: Vec::new(),
         gone: false,
+        limits: LimitPlace::default(),
+        aside: false,
+        rack: None,
     }
 }
 
@@ -306,11 +309,12 @@ fn racks_are_groups_where_they_have_a_limit() {
         rack_base: [("r1".to_owned(), w(40))].into(),
         ..limits(1000)
     };
-    let groups = Groups::of_racks(&limits, ["r2"].into_iter()).unwrap();
-    let of = |rack| groups.groups[groups.find(rack)];
-    assert_eq!((of(Some("r1")).limit(), of(Some("r1")).base()), (w(400), Some(w(40))));
-    assert_eq!(of(Some("r2")).limit(), w(500));
-    assert_eq!(groups.find(None), 0);
+    let rules = Rules { settings: &limits, limits: &[], trial: false };
+    let groups = Groups::of_racks(rules, &[], ["r2"].into_iter()).unwrap();
+    let of = |rack| groups.groups[groups.group(groups.find(rack).unwrap())];
+    assert_eq!((of("r1").limit(), of("r1").base()), (w(400), Some(w(40))));
+    assert_eq!(of("r2").limit(), w(500));
+    assert_eq!(groups.find("r3"), None);
 }
 
 #[test]
@@ -326,4 +330,128 @@ fn a_group_above_its_limit_for_longer_than_a_read_back_takes_is_told_of_with_who
     assert_eq!(stands(1), (None, 0), "what was asked for may be read back any moment");
     assert_eq!(stands(30), (None, 0));
     assert_eq!(stands(31), (Some(w(220)), 1));
+}
+
+/// A written limit; it is paused where its name says so.
+fn written(name: &str, parent: Option<usize>, watts: i32, enforced: bool) -> SiteLimit {
+    let paused = name.starts_with("paused");
+    SiteLimit { name: name.into(), parent, watts: w(watts), base: Watts::ZERO, enforced, paused }
+}
+
+/// A node that these limits select and that holds its grant, or has none.
+fn under(name: &str, tree: &[SiteLimit], selected: &[usize], granted: Option<i32>) -> Claim {
+    Claim {
+        limits: LimitPlace::of(tree, selected, false),
+        grant: granted.and_then(|watts| grant(1, watts)),
+        receipt: granted.and_then(|watts| receipt(1, watts)),
+        aside: granted.is_none(),
+        ..claim(name)
+    }
+}
+
+/// A round without limits in the settings.
+fn round_of_written(claims: &[Claim], tree: &[SiteLimit], trial: bool) -> (Vec<Option<i64>>, Round) {
+    let settings = BudgetLimits { dead_band: w(5), ..BudgetLimits::none() };
+    let claims: Vec<Claim> =
+        claims.iter().map(|claim| Claim { aside: claim.aside && !trial, ..claim.clone() }).collect();
+    let rules = Rules { settings: &settings, limits: tree, trial };
+    let (asks, round) = round_under(&claims, rules, &mut BudgetMemory::default(), at(1), true);
+    let watts = |ask: Option<DesiredGrant>| ask.map(|ask| ask.watts.to_bits() >> 32);
+    (asks.into_iter().map(watts).collect(), round)
+}
+
+#[test]
+fn one_rack_is_enforced_while_the_rest_of_the_site_is_observed() {
+    let tree = [
+        written("site", None, 10_000, false),
+        written("r1", Some(0), 400, true),
+        written("r2", Some(0), 300, false),
+    ];
+    let nodes = [under("a", &tree, &[0, 1], Some(432)), under("b", &tree, &[0, 2], None)];
+    let (asks, round) = round_of_written(&nodes, &tree, false);
+    assert_eq!(asks, [Some(400), None]);
+    let of = |round: &Round, name: &str| {
+        let group = round.standings.iter().find(|group| group.name == name).unwrap();
+        (group.load, group.lowered.watts, group.lowered.nodes, group.nodes, group.enforced)
+    };
+    // 432 W are held in r1; b has no grant and counts its largest draw, 720 W.
+    assert_eq!(of(&round, "powerbudget/r1"), (Some(w(432)), w(32), 1, 1, true));
+    assert_eq!(of(&round, "powerbudget/r2"), (Some(w(720)), w(0), 0, 1, false));
+    assert_eq!(of(&round, "powerbudget/site"), (Some(w(1152)), w(32), 1, 2, false));
+    // If all were enforced, b would be lowered from the 432 W of its profile to 300 W.
+    let (asks, trial) = round_of_written(&nodes, &tree, true);
+    assert_eq!(asks, [Some(400), Some(300)]);
+    assert_eq!(of(&trial, "powerbudget/r2"), (Some(w(720)), w(132), 1, 1, false));
+    assert_eq!(of(&trial, "powerbudget/site"), (Some(w(1152)), w(164), 2, 2, false));
+}
+
+#[test]
+fn under_a_paused_limit_nodes_are_lowered_and_never_raised_or_released() {
+    let asks = |name: &str, watts: i32, leaves: bool| {
+        let tree = [written("site", None, 10_000, true), written(name, Some(0), watts, true)];
+        let granted = if leaves { 720 } else { 300 };
+        let node = Claim { leaves, ..under("a", &tree, &[1], Some(granted)) };
+        round_of_written(&[node], &tree, false).0
+    };
+    assert_eq!(asks("r1", 1000, false), [Some(432)], "the profile allows 432 W");
+    assert_eq!(asks("paused", 1000, false), [None]);
+    assert_eq!(asks("paused", 250, false), [Some(250)]);
+    assert_eq!(asks("r1", 1000, true), [Some(720)], "it is released");
+    assert_eq!(asks("paused", 1000, true), [None]);
+}
+
+#[test]
+fn a_node_that_two_limits_select_is_not_raised_and_holds_everybody_in_the_other_one() {
+    let asks = |enforced: bool, selected: &[usize], limit: i32| {
+        let tree = [
+            written("one", None, limit, true),
+            written("other", None, 10_000, enforced),
+            written("third", None, 10_000, true),
+        ];
+        let nodes = [
+            under("a", &tree, &[0], Some(300)),
+            under("b", &tree, selected, Some(300)),
+            under("c", &tree, &[1], Some(300)),
+            under("d", &tree, &[2], Some(300)),
+        ];
+        round_of_written(&nodes, &tree, false).0
+    };
+    assert_eq!(asks(true, &[1], 10_000), [Some(432); 4]);
+    // b is under `other`, and what it draws counts in `one` too: nothing is raised in `one`.
+    assert_eq!(asks(true, &[0, 1], 10_000), [None, None, Some(432), Some(432)]);
+    // An observed limit takes nobody out of an enforced one, and hinders nobody.
+    let under_one = [Some(250), Some(250), None, Some(432)];
+    assert_eq!(asks(false, &[0, 1], 500)[..2], under_one[..2]);
+    assert_eq!(asks(false, &[0, 1], 10_000)[..2], [Some(432), None], "the node itself waits");
+}
+
+#[test]
+fn an_observed_limit_takes_no_node_out_of_its_rack() {
+    let settings =
+        BudgetLimits { racks: [("r1".to_owned(), w(300))].into(), dead_band: w(5), ..BudgetLimits::none() };
+    let asks = |enforced: bool, trial: bool| {
+        let tree = [written("hall", None, 400, enforced)];
+        let claim = Claim { rack: Some("r1".into()), ..under("a", &tree, &[0], Some(432)) };
+        let rules = Rules { settings: &settings, limits: &tree, trial };
+        let (asks, round) = round_under(&[claim], rules, &mut BudgetMemory::default(), at(1), true);
+        let nodes: Vec<usize> = round.standings.iter().map(|group| group.nodes).collect();
+        (asks[0].as_ref().map(|ask| ask.watts), nodes)
+    };
+    // The site, the hall, the rack.
+    assert_eq!(asks(false, false), (Some(w(300)), vec![1, 0, 1]));
+    assert_eq!(asks(false, true), (Some(w(400)), vec![1, 1, 0]));
+    assert_eq!(asks(true, false), (Some(w(400)), vec![1, 1, 0]));
+}
+
+#[test]
+fn a_node_that_nobody_knows_raises_nobody_where_a_limit_binds_it_and_hinders_nobody_elsewhere() {
+    let asks = |site: bool| {
+        let tree = [written("site", None, 10_000, site), written("r1", Some(0), 1000, true)];
+        let unknown =
+            Claim { power_model: NodePowerModel::of(&node(None), BOTH), ..under("b", &tree, &[0], None) };
+        let (asks, round) = round_of_written(&[under("a", &tree, &[1], Some(300)), unknown], &tree, false);
+        (asks, round.standings.get(1).and_then(|site| site.load))
+    };
+    assert_eq!(asks(true), (vec![None, None], None));
+    assert_eq!(asks(false), (vec![Some(432), None], None), "the load of the site is unknown all the same");
 }

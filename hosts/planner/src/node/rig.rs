@@ -22,6 +22,7 @@ pub(crate) fn node(name: &str, facts: &HardwareFacts) -> Node {
         presence: Presence::Ready,
         visibility: Visibility::Clear,
         labels: Labels::default(),
+        limits: crate::budget::LimitPlace::default(),
         machine: machine(facts),
         published: Published::default(),
         confirmation: Confirmation::Awaited,

@@ -15,6 +15,8 @@ use std::sync::Arc;
 pub struct PlanMemory {
     nodes: BTreeMap<Arc<str>, NodeMemory>,
     pub(crate) budget: budget::BudgetMemory,
+    /// The same for what is only computed for a report.
+    pub(crate) trial: budget::BudgetMemory,
 }
 
 /// The memory of a node.

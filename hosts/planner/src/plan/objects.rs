@@ -104,7 +104,8 @@ pub fn desired(node: &Node, decision: Option<&NodeDecision>, settings: &Settings
 fn is_to_be_tainted(node: &Node, settings: &Settings) -> bool {
     let machine = &node.machine;
     let may_be_capped = !machine.has_agent || machine.power_model.is_cappable();
-    let under_limits = settings.taint_uncapped && settings.budget.any();
+    let is_granted = !node.limits.observed && (settings.budget.any() || node.limits.bound);
+    let under_limits = settings.taint_uncapped && is_granted;
     under_limits && node.is_eligible() && may_be_capped && node.receipt().is_none()
 }
 

@@ -838,3 +838,33 @@ proptest! {
         prop_assert!(plan.releases.is_empty(), "{:?}", plan.releases);
     }
 }
+
+#[test]
+fn nothing_changes_for_a_node_under_a_paused_limit_until_it_is_not_paused() {
+    let mut cluster = Rig::of(&[("a", "", 0), ("b", "", 0)]);
+    cluster.settle(&settings(static_partition("1")));
+    assert_eq!(cluster.label("a"), Some("performance"));
+    cluster.row("a").limits.paused = true;
+    let eco = Settings { floor: FamilyFloor::Off, ..settings(static_partition("0")) };
+    cluster.settle(&eco);
+    let plan = cluster.pass(&eco);
+    assert_eq!(
+        (node(&plan, "a").planned, node(&plan, "a").guard.held),
+        (Profile::Eco, Some(HoldReason::Paused))
+    );
+    assert_eq!([cluster.label("a"), cluster.label("b")], [Some("performance"), Some("eco")]);
+    // An eco node that is paused is passed over: another one is raised.
+    cluster.row("a").limits.paused = false;
+    cluster.settle(&eco);
+    cluster.row("a").limits.paused = true;
+    cluster.settle(&settings(static_partition("0.5")));
+    assert_eq!([cluster.label("a"), cluster.label("b")], [Some("eco"), Some("performance")]);
+    cluster.row("a").limits.paused = false;
+    cluster.settle(&eco);
+    assert_eq!(cluster.label("a"), Some("eco"));
+    // A node that nothing was published for yet is at full power: it gets its first desired state.
+    let mut cluster = Rig::of(&[("a", "", 0)]);
+    cluster.row("a").limits.paused = true;
+    cluster.settle(&eco);
+    assert_eq!(cluster.label("a"), Some("eco"));
+}

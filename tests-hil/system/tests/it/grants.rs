@@ -6,12 +6,14 @@ use crate::budget::{budgeted, operators, rest_watts, until_limited};
 use crate::support::wait;
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::rbac::v1::ClusterRole;
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams,
+};
 use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use std::time::Duration;
 use system::watt_seconds::EnergySampler;
-use system::world::{SIMULATED, TestSystem};
+use system::world::{PATIENCE, SIMULATED, TestSystem};
 use tokio::time::Instant;
 
 const EVERY: Duration = Duration::from_millis(200);
@@ -125,13 +127,65 @@ pub(crate) async fn a_persons_cap_is_handed_back(world: &TestSystem) {
     wait("the policy's cap is back", async || gpu().await["capPctOfMax"].is_number()).await;
 }
 
+/// All objects of a kind of Joulie's.
+fn objects(world: &TestSystem, kind: &str) -> Api<DynamicObject> {
+    let mut resource = ApiResource::from_gvk(&GroupVersionKind::gvk("joulie.io", "v1alpha1", kind));
+    resource.plural = format!("{}s", kind.to_lowercase());
+    Api::all_with(world.client.clone(), &resource)
+}
+
+/// Waits until every grant is deleted. A device that refused a limit in an earlier story is tried again within a minute.
+async fn until_none(grants: &Api<DynamicObject>) {
+    let is_empty = async || grants.list(&ListParams::default()).await.unwrap().items.is_empty();
+    system::until("no grant is left", PATIENCE * 2, is_empty).await.unwrap();
+}
+
+/// A PowerBudget is observed, enforced, cut and deleted under one operator.
+pub(crate) async fn a_limit_that_a_person_writes_needs_no_restart(world: &TestSystem) {
+    let mut meter = EnergySampler::new(world).await.unwrap();
+    let (limit, rest, devices) = tightened(world, &mut meter).await;
+    let rest = format!("{rest:.0}");
+    operators(world, &[("BUDGET_NODE_REST_WATTS", &rest), ("BUDGET_RAISE_DWELL", "1s")]).await;
+    let (budgets, grants) = (objects(world, "PowerBudget"), objects(world, "NodePowerGrant"));
+    let budget = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "PowerBudget", "metadata": {"name": "site"},
+        "spec": {"watts": limit, "mode": "observe"}});
+    budgets.create(&PostParams::default(), &serde_json::from_value(budget).unwrap()).await.unwrap();
+    let change = async |spec: Value| {
+        let patch = Patch::Merge(json!({"spec": spec}));
+        budgets.patch("site", &PatchParams::apply("alice"), &patch).await.unwrap();
+    };
+    let count = async || grants.list(&ListParams::default()).await.unwrap().items.len();
+    let status = async || budgets.get("site").await.unwrap().data["status"].clone();
+    wait("it says what it would cost", async || status().await["wouldLowerNodes"].as_i64() > Some(0)).await;
+    let would = status().await["wouldLowerWatts"].clone();
+    assert_eq!((count().await, &status().await["nodes"]), (0, &json!(SIMULATED + 1)));
+    change(json!({"mode": "enforce"})).await;
+    let begun = Instant::now();
+    until_limited(world, &mut meter, devices).await;
+    let enforced = begun.elapsed();
+    assert_eq!(count().await, SIMULATED + 1);
+    // A twentieth less.
+    change(json!({"watts": (limit * 0.95).floor()})).await;
+    let begun = Instant::now();
+    until_limited(world, &mut meter, devices - limit * 0.05).await;
+    system::tell(&format!(
+        "  {would} W would be lowered; in force {enforced:.1?} after enforce, and {:.1?} after a cut",
+        begun.elapsed()
+    ));
+    let kept = async || {
+        let conditions = status().await["conditions"].clone();
+        let within = conditions.as_array().unwrap().iter().find(|one| one["type"] == "WithinBudget");
+        within.is_some_and(|within| within["status"] == "True")
+    };
+    wait("it is kept", kept).await;
+    budgets.delete("site", &DeleteParams::default()).await.unwrap();
+    until_none(&grants).await;
+}
+
 pub(crate) async fn limits_that_are_taken_away_release_every_node(world: &TestSystem) {
-    let kind = GroupVersionKind::gvk("joulie.io", "v1alpha1", "NodePowerGrant");
-    let mut resource = ApiResource::from_gvk(&kind);
-    resource.plural = "nodepowergrants".to_owned();
-    let grants: Api<DynamicObject> = Api::all_with(world.client.clone(), &resource);
+    let grants = objects(world, "NodePowerGrant");
     let count = async || grants.list(&ListParams::default()).await.unwrap().items.len();
     assert_eq!(count().await, SIMULATED + 1);
     operators(world, &[]).await;
-    wait("no grant is left", async || count().await == 0).await;
+    until_none(&grants).await;
 }

@@ -52,6 +52,9 @@ const STORIES: &[Story] = &[
     ("limits that are taken away release every node", |world| {
         Box::pin(grants::limits_that_are_taken_away_release_every_node(world))
     }),
+    ("a limit that a person writes needs no restart", |world| {
+        Box::pin(grants::a_limit_that_a_person_writes_needs_no_restart(world))
+    }),
     ("a node that is deselected gets its originals back", |world| {
         Box::pin(one_node::a_deselected_node_is_restored(world))
     }),

@@ -1,6 +1,6 @@
 use super::*;
 use crate::budget::rig::{Claim, round_of};
-use crate::budget::{BudgetLimits, BudgetMemory, NodePowerModel};
+use crate::budget::{BudgetLimits, BudgetMemory, LimitPlace, NodePowerModel};
 use crate::hardware::{Cpu, ResolvedHardware};
 use crate::intent::{DeviceCap, NodeCaps};
 use joulie_core::budget::{Grant, GrantAccount, GrantReceipt, Range};
@@ -80,6 +80,9 @@ impl Cluster {
             receipt: self.receipts[at],
             sent: Vec::new(),
             gone: false,
+            limits: LimitPlace::default(),
+            aside: false,
+            rack: None,
         }
     }
 

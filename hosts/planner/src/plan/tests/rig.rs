@@ -66,6 +66,7 @@ impl Rig {
         ClusterState {
             nodes: self.nodes.clone(),
             gone: self.gone.clone(),
+            limits: Vec::new(),
             pods: self.pods.as_ref().map(|pods| PodCounts::of(pods, &self.ignored)),
             now: Stamp::new(Micros::new(self.seconds * 1_000_000)),
             wall_clock: Micros::new(self.seconds * 1_000_000),

@@ -1,0 +1,145 @@
+//! PowerBudget: a limit on the power of a part of the site, written by a person; the operator writes what it counts.
+//!
+//! Budgets form a tree: a budget may name another one as its parent. A node is in the deepest budget of those that select it (of
+//! several, one under an enforced limit comes first), and counts in all budgets above that one, whatever they select.
+
+use crate::condition::Condition;
+use crate::macros::{part, vocabulary};
+use crate::number::{Number, Whole};
+use crate::word::Word;
+use kube::CustomResource;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+vocabulary! {
+    /// What is done about a limit.
+    pub enum BudgetMode {
+        /// It is only computed what would be granted: nothing is written to a node because of this limit.
+        Observe = "observe",
+        /// Nodes are granted power so that the limit is kept.
+        Enforce = "enforce",
+    }
+}
+
+/// The limit of a part of the site.
+#[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, kube::KubeSchema)]
+#[kube(
+    group = "joulie.io",
+    version = "v1alpha1",
+    kind = "PowerBudget",
+    doc = "A limit on the power of a part of the site, and what is counted there.",
+    status = "PowerBudgetStatus",
+    derive = "PartialEq",
+    shortname = "pwb",
+    category = "joulie",
+    printcolumn(name = "Watts", type_ = "number", json_path = ".spec.watts"),
+    printcolumn(name = "Mode", type_ = "string", json_path = ".spec.mode"),
+    printcolumn(name = "Paused", type_ = "boolean", json_path = ".spec.pause"),
+    printcolumn(name = "Nodes", type_ = "integer", json_path = ".status.nodes"),
+    printcolumn(name = "Counted", type_ = "number", json_path = ".status.countedWatts"),
+    printcolumn(name = "Measured", type_ = "number", json_path = ".status.measuredWatts"),
+    printcolumn(
+        name = "Kept",
+        type_ = "string",
+        json_path = ".status.conditions[?(@.type==\"WithinBudget\")].status"
+    ),
+    printcolumn(name = "Room", type_ = "number", json_path = ".status.roomWatts", priority = 1),
+    printcolumn(name = "Short", type_ = "number", json_path = ".status.shortWatts", priority = 1),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct PowerBudgetSpec {
+    /// The PowerBudget that this one is a part of; without one it is at the top.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub parent: Option<String>,
+    /// Which nodes are in it; without a selector every node is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_selector: Option<BudgetSelector>,
+    /// The most that everything in it may draw together.
+    #[schemars(range(min = 0, max = 1_000_000_000))]
+    pub watts: Number,
+    /// What is drawn in it that nobody controls (switches, storage, nodes without an agent), beside the base loads of the budgets
+    /// below it. State an upper bound; it is not measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1_000_000_000))]
+    pub base_watts: Option<Number>,
+    /// `enforce` grants power so that the limit is kept; `observe` only computes and reports it.
+    pub mode: Word<BudgetMode>,
+    /// While it is true, no node in it is raised, released or given another profile. Nodes are still lowered where a limit needs it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<bool>,
+}
+
+part! {
+    /// A label selector, as Kubernetes has it.
+    pub struct BudgetSelector {
+        /// Labels that a node must have.
+        #[schemars(extend("maxProperties" = 64))]
+        match_labels: BTreeMap<String, String>,
+        /// Further conditions on the labels of a node.
+        #[schemars(length(max = 64))]
+        match_expressions: Vec<BudgetSelectorExpression>,
+    }
+}
+
+vocabulary! {
+    /// How a label is compared.
+    pub enum SelectorOperator {
+        /// Its value is one of these.
+        In = "In",
+        /// It has another value, or is not there.
+        NotIn = "NotIn",
+        /// It is there.
+        Exists = "Exists",
+        /// It is not there.
+        DoesNotExist = "DoesNotExist",
+    }
+}
+
+/// A condition on a label.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, kube::KubeSchema)]
+#[serde(rename_all = "camelCase")]
+#[x_kube(validation = kube::core::Rule::new("self.operator in ['In', 'NotIn'] ? has(self.values) && size(self.values) > 0 : !has(self.values) || size(self.values) == 0").message("values: In and NotIn need some, Exists and DoesNotExist take none"))]
+pub struct BudgetSelectorExpression {
+    /// The label.
+    #[schemars(length(min = 1, max = 317))]
+    pub key: String,
+    /// How it is compared.
+    pub operator: Word<SelectorOperator>,
+    /// With what.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1000))]
+    pub values: Option<Vec<String>>,
+}
+
+part! {
+    /// What the operator counts in a budget.
+    pub struct PowerBudgetStatus {
+        /// The generation of the spec that was taken in.
+        observed_generation: Whole,
+        /// The limit that is in use.
+        limit_watts: Number,
+        /// The mode that is in use.
+        mode: Word<BudgetMode>,
+        /// How many nodes are in it, those of the budgets below it included.
+        nodes: Whole,
+        /// The most that can be drawn in it, by the grants and what nodes have read back. Missing while nobody can say.
+        counted_watts: Number,
+        /// What the meters of its nodes show together. Nodes without a measurement are left out.
+        measured_watts: Number,
+        /// The limit less what is counted.
+        room_watts: Number,
+        /// By how much the limit cannot be kept even at the lowest caps.
+        short_watts: Number,
+        /// How many nodes would be lowered if the limit were enforced. Only in mode `observe`.
+        would_lower_nodes: Whole,
+        /// By how much they would be lowered together.
+        would_lower_watts: Number,
+        /// What else is to be known about it.
+        #[schemars(length(max = 16))]
+        conditions: Vec<Condition>,
+        /// When this was last written.
+        updated_at: String,
+    }
+}

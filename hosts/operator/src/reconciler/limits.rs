@@ -1,0 +1,158 @@
+//! Reports on the PowerBudgets in their statuses.
+
+use super::Reconciler;
+use super::budget::of_a_budget;
+use super::jobs::Then;
+use crate::budget;
+use crate::publish::{self, budget_differs};
+use crate::reasons::{
+    ACCEPTED, KEPT, LIMIT_CHANGED, OBSERVED, OVERLAP, PARENT_CYCLE, PARENT_MISSING, PLACE_UNKNOWN,
+};
+use crate::rows::BudgetSeen;
+use crate::site::{Budgets, ParentFault};
+use crate::writes::{How, Job, Target, Write};
+use host_kit::clock::Mono;
+use joulie_api::condition::{self, Condition, ConditionType};
+use joulie_api::number::{Number, Whole};
+use joulie_api::power_budget::{BudgetMode, PowerBudgetStatus};
+use planner::budget::GroupStanding;
+use planner::node::{Node, Presence};
+use power_units::Watts;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Nodes by the index of a budget.
+type Overlaps<'a> = BTreeMap<usize, Vec<&'a Node>>;
+
+/// At most this many nodes are named that two budgets select.
+const NAMED: usize = 3;
+
+impl Reconciler {
+    /// The jobs that write the statuses of the PowerBudgets.
+    pub(super) fn write_budgets(&mut self, now: Mono, jobs: &mut Vec<Job<(u64, Then)>>) {
+        for (key, seen, status) in self.due_budgets(now) {
+            self.say_change(&seen);
+            let document = publish::budget_document(&seen.name, &seen.uid, &status);
+            // Nobody else has a say in a status.
+            let how = How::Apply { document, force: true };
+            let write = Write { target: Target::BudgetStatus, name: seen.name.clone(), how };
+            self.job(key, vec![write], false, Then::Nothing, jobs);
+        }
+    }
+
+    /// The budgets whose statuses are to be written, with their keys and statuses.
+    fn due_budgets(&self, now: Mono) -> Vec<(Arc<str>, Arc<BudgetSeen>, PowerBudgetStatus)> {
+        let overlaps = self.overlaps();
+        let each = self.site.budgets.seen.iter().enumerate().filter_map(|(at, seen)| {
+            let key: Arc<str> = Budgets::key(&seen.name).into();
+            if !self.is_free(&key, now) || self.pending_echoes.contains_key(&key) {
+                return None;
+            }
+            let status = self.budget_status(at, seen, &overlaps)?;
+            budget_differs(&status, &seen.status, self.wall).then(|| (key, seen.clone(), status))
+        });
+        each.collect()
+    }
+
+    /// Reports a limit or a mode that was taken in, where the status still has another.
+    fn say_change(&self, seen: &BudgetSeen) {
+        let BudgetSeen { name, watts, mode, status, .. } = seen;
+        let Some((old_watts, old_mode)) = status.limit_watts.zip(status.mode.as_ref()) else { return };
+        let mode = publish::mode_word(*mode);
+        if publish::same_limit(old_watts, Number::tenths(*watts)) && *old_mode == mode {
+            return;
+        }
+        let (mode, old_mode) = (mode.as_str(), old_mode.as_str());
+        let text = format!("powerbudget/{name}: {mode} {watts} W instead of {old_mode} {old_watts} W");
+        tracing::info!("{text}");
+        self.recorder.say(of_a_budget(seen, LIMIT_CHANGED, text));
+    }
+
+    /// The status of a budget by the last round; `None` if there was none.
+    fn budget_status(
+        &self,
+        at: usize,
+        seen: &BudgetSeen,
+        overlaps: &Overlaps<'_>,
+    ) -> Option<PowerBudgetStatus> {
+        // The first group is that of the settings.
+        let group = self.shown.get(at + 1)?;
+        let trial = self.trial.as_ref().and_then(|trial| trial.standings.get(at + 1));
+        let trial = trial.filter(|_| seen.mode == BudgetMode::Observe);
+        let number = |watts: Watts| Number::tenths(watts);
+        let whole = |count: usize| Whole::from(i64::try_from(count).unwrap_or(i64::MAX));
+        let measured = self.measured.get(at + 1).copied().flatten();
+        Some(PowerBudgetStatus {
+            observed_generation: Some(Whole::from(seen.generation)),
+            limit_watts: Some(number(seen.watts)),
+            mode: Some(publish::mode_word(seen.mode)),
+            nodes: Some(whole(group.nodes)),
+            counted_watts: group.load.map(number),
+            measured_watts: measured.map(number),
+            room_watts: group.load.map(|load| number(seen.watts - load)),
+            short_watts: trial.map_or(group.short, |trial| trial.short).map(number),
+            would_lower_nodes: trial.map(|trial| whole(trial.lowered.nodes)),
+            would_lower_watts: trial.map(|trial| number(trial.lowered.watts)),
+            conditions: Some(self.budget_conditions(seen, group, self.acceptance(at, seen, overlaps))),
+            updated_at: Some(condition::rfc3339(self.wall)),
+        })
+    }
+
+    fn budget_conditions(
+        &self,
+        seen: &BudgetSeen,
+        group: &GroupStanding,
+        acceptance: budget::Said,
+    ) -> Vec<Condition> {
+        let within = match seen.mode {
+            BudgetMode::Enforce if group.is_kept() => budget::said(KEPT, "the limit is kept"),
+            BudgetMode::Enforce => budget::verdict(group),
+            BudgetMode::Observe => budget::said(OBSERVED, OBSERVED.meaning),
+        };
+        let mut conditions = seen.status.conditions.clone().unwrap_or_default();
+        let both = [(ConditionType::Accepted, acceptance), (ConditionType::WithinBudget, within)];
+        for (about, (status, reason, why)) in both {
+            let generation = Some(seen.generation);
+            condition::set(
+                &mut conditions,
+                Condition::new(about, status, reason, why, generation, self.wall),
+            );
+        }
+        conditions
+    }
+
+    /// The nodes and machines that count in a budget without having their place there, by the index of the budget.
+    fn overlaps(&self) -> Overlaps<'_> {
+        let mut overlaps = Overlaps::new();
+        let gone = self.site.cluster.gone.iter().filter(|node| node.granted.grant.is_some());
+        for node in self.site.cluster.nodes.iter().chain(gone) {
+            for at in &node.limits.overlaps {
+                overlaps.entry(*at).or_default().push(node);
+            }
+        }
+        overlaps
+    }
+
+    /// Whether a budget is used as it is written.
+    fn acceptance(&self, at: usize, seen: &BudgetSeen, overlaps: &Overlaps<'_>) -> budget::Said {
+        let overlaps = overlaps.get(&at).map(Vec::as_slice).unwrap_or_default();
+        let (gone, there): (Vec<&Node>, Vec<&Node>) =
+            overlaps.iter().partition(|node| node.presence == Presence::Gone);
+        for (nodes, reason) in [(there, OVERLAP), (gone, PLACE_UNKNOWN)] {
+            let names: Vec<&str> = nodes.iter().take(NAMED).map(|node| &*node.name).collect();
+            if !names.is_empty() {
+                return budget::said(reason, format!("{}: {}", reason.meaning, names.join(", ")));
+            }
+        }
+        match self.site.budgets.faults.get(&at) {
+            Some(ParentFault::Missing(parent)) => {
+                budget::said(PARENT_MISSING, format!("{}: {parent}", PARENT_MISSING.meaning))
+            }
+            Some(ParentFault::Cycle) => {
+                let parent = seen.parent.as_deref().unwrap_or_default();
+                budget::said(PARENT_CYCLE, format!("{}: {parent}", PARENT_CYCLE.meaning))
+            }
+            None => budget::said(ACCEPTED, ACCEPTED.meaning),
+        }
+    }
+}
