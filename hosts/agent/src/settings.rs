@@ -14,6 +14,7 @@ pub use telemetry::{ControlPreference, NodeEndpoint, NodeRouting};
 use host_kit::config::{Listen, Refusals, Values};
 use host_kit::program;
 use host_kit::reflect::HEARD_WITHIN;
+use host_kit::server::{TlsFiles, settings as tls};
 use joulie_core::node::cap::{CapIntent, Floor};
 use joulie_core::node::classic::Classic;
 use kube::core::Selector;
@@ -96,6 +97,8 @@ pub struct Settings {
     pub simulate_only: bool,
     /// Where metrics are served.
     pub metrics: Listen,
+    /// TLS there.
+    pub metrics_tls: Option<TlsFiles>,
     /// Which nodes are managed.
     pub selector: Selector,
     /// Which kind carries the desired state.
@@ -220,6 +223,7 @@ impl Settings {
             period: values.get(&own::PERIOD)?,
             simulate_only: values.get(&own::SIMULATE_ONLY)?,
             metrics: values.get(&own::METRICS_ADDR)?,
+            metrics_tls: tls::metrics_tls(values)?,
             selector: values.get(&own::NODE_SELECTOR)?,
             desired: values.get(&own::DESIRED_SOURCE)?,
             on_exit: values.get(&own::ON_EXIT)?,

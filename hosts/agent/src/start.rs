@@ -22,7 +22,10 @@ use host_kit::metrics::{BuildInfo, MetricDescription, MetricsBuilder as Page, Me
 use host_kit::ops::Ops;
 use host_kit::program::Context;
 use host_kit::reflect::{Reflections, Row};
-use host_kit::server::{Debug, Drain, Guard, HttpServer, LimitError, Port, ServerLimits, ServerMetrics};
+use host_kit::server::{
+    Certificates, Debug, Drain, Guard, HttpServer, LimitError, Port, ServerLimits, ServerMetrics,
+    ServerTlsError,
+};
 use host_kit::shutdown::{self, Stop, Tasks, Trigger};
 use k8s_openapi::api::core::v1::Node;
 use kube::core::{Selector, SelectorExt};
@@ -51,6 +54,8 @@ pub enum StartError {
     Listen(std::io::Error),
     /// The limits of that port are not valid.
     Limits(LimitError),
+    /// The certificate of that port cannot be used.
+    Tls(ServerTlsError),
     /// The control loop cannot be started.
     Machine(host::StartError),
     /// The pool of nodes over HTTP cannot be created.
@@ -66,6 +71,7 @@ impl fmt::Display for StartError {
         match self {
             Self::Listen(error) => write!(f, "METRICS_ADDR: {error}"),
             Self::Limits(error) => error.fmt(f),
+            Self::Tls(error) => error.fmt(f),
             Self::Machine(error) => error.fmt(f),
             Self::Pool(error) => error.fmt(f),
             Self::Claim(error) => write!(f, "POD_NAME: {error}"),
@@ -160,12 +166,17 @@ async fn begin(
         }
     };
     let limits = ServerLimits::new(64 * 1024, 64).map_err(StartError::Limits)?;
+    let files = settings.metrics_tls.clone();
+    let tls =
+        Certificates::start(Port::Metrics, files, &servers, &context.clock, (&mut *tasks, &context.stop));
+    let tls = tls.map_err(StartError::Tls)?;
+    let health = health.ready_if("certificate", tls.as_ref().map(Certificates::check));
     let debug =
         Debug::new(Guard::new(settings.debug_token.clone()), context.shown.clone(), context.logs.clone());
     let ops = Ops::new(page.page(), health, debug);
     let clock = context.clock.clone();
     let server = HttpServer::bind(settings.metrics, Port::Metrics, ops, limits, &servers, clock);
-    let server = server.await.map_err(StartError::Listen)?;
+    let server = server.await.map_err(StartError::Listen)?.with_tls(tls);
     let metrics = server.address().map_err(StartError::Listen)?;
     tracing::info!("metrics and health are served on {metrics}");
     let stop = context.stop.clone();

@@ -4,6 +4,7 @@ use host_kit::clock::micros;
 use host_kit::config::parse;
 use host_kit::config::{ConfigSetting, Listen, Refusals, Retired, SettingsTable, Values, Wrong};
 use host_kit::program;
+use host_kit::server::{TlsFiles, settings as tls};
 use joulie_api::labels;
 use joulie_core::placement::assumed::AssumedRule;
 use joulie_core::placement::estimate::{self, Coefficients};
@@ -186,6 +187,11 @@ pub static TABLE: SettingsTable = SettingsTable {
     settings: &[
         &EXTENDER_ADDR,
         &METRICS_ADDR,
+        &tls::TLS_CERT_FILE,
+        &tls::TLS_KEY_FILE,
+        &tls::TLS_CLIENT_CA_FILE,
+        &tls::METRICS_TLS_CERT_FILE,
+        &tls::METRICS_TLS_KEY_FILE,
         &TWIN_STALENESS_THRESHOLD,
         &MARGINAL_CPU,
         &MARGINAL_GPU,
@@ -233,6 +239,10 @@ pub struct Settings {
     pub work: Listen,
     /// The address for metrics, health and debugging.
     pub metrics: Listen,
+    /// TLS of the first.
+    pub work_tls: Option<TlsFiles>,
+    /// TLS of the second.
+    pub metrics_tls: Option<TlsFiles>,
     /// The namespace of the plan's Lease.
     pub namespace: String,
     /// The token that allows access to /debug from other addresses.
@@ -285,6 +295,8 @@ impl Settings {
         Ok(Self {
             work: values.get(&EXTENDER_ADDR)?,
             metrics: values.get(&METRICS_ADDR)?,
+            work_tls: tls::work_tls(values)?,
+            metrics_tls: tls::metrics_tls(values)?,
             namespace: values.get(&program::NAMESPACE)?,
             debug_token: values.get(&program::DEBUG_TOKEN)?,
             placement: placement(values)?,

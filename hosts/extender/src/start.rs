@@ -15,7 +15,10 @@ use host_kit::metrics::{self, BuildInfo, MetricDescription, MetricsRegistry};
 use host_kit::ops::Ops;
 use host_kit::program::Context;
 use host_kit::reflect::{self, Feed, Reflections, Row, Rows, WatchSource, reflect};
-use host_kit::server::{Debug, Drain, Guard, HttpServer, LimitError, Port, ServerLimits, ServerMetrics};
+use host_kit::server::{
+    Certificates, Debug, Drain, Guard, HttpServer, LimitError, Port, ServerLimits, ServerMetrics,
+    ServerTlsError,
+};
 use host_kit::shutdown::{Apart, Stop, Tasks};
 use joulie_api::labels;
 use std::fmt;
@@ -42,6 +45,8 @@ pub enum StartError {
     Bind(io::Error),
     /// The connection limits are invalid.
     Limits(LimitError),
+    /// Certificates cannot be used.
+    Tls(ServerTlsError),
     /// The thread for the watches cannot be started.
     Thread(io::Error),
 }
@@ -53,6 +58,7 @@ impl fmt::Display for StartError {
                 write!(f, "{error}; set EXTENDER_ADDR and METRICS_ADDR to ports that are free")
             }
             Self::Limits(error) => error.fmt(f),
+            Self::Tls(error) => error.fmt(f),
             Self::Thread(error) => {
                 write!(
                     f,
@@ -117,6 +123,13 @@ pub async fn start_on(
     let series = settings.node_series;
     own.register_nodes(registry.registry(), shown.clone(), placement, series, clock.clone());
 
+    let mut secure = |port, files| {
+        Certificates::start(port, files, &server_metrics, &clock, (&mut *tasks, &stop))
+            .map_err(StartError::Tls)
+    };
+    let work_tls = secure(Port::Work, settings.work_tls.clone())?;
+    let metrics_tls = secure(Port::Metrics, settings.metrics_tls.clone())?;
+
     let parts = (clock.clone(), stop.clone());
     let mut watcher =
         Watcher { client, reflections, clock: parts.0, stop: parts.1, tasks, apart: apart.clone() };
@@ -126,6 +139,8 @@ pub async fn start_on(
             .ready("nodetwins", watched.node_store.twins.check(settings.staleness))
             .ready("nodehardwares", watched.node_store.hardware.check(settings.staleness))
             .ready("snapshot", has_picture(shown.clone()))
+            .ready_if("certificate", work_tls.as_ref().map(Certificates::check))
+            .ready_if("metrics certificate", metrics_tls.as_ref().map(Certificates::check))
             .ready_until(stop.clone())
     };
     let guard = Guard::new(settings.debug_token.clone());
@@ -151,7 +166,7 @@ pub async fn start_on(
         &server_metrics,
         clock.clone(),
     );
-    let work = work.await.map_err(StartError::Bind)?;
+    let work = work.await.map_err(StartError::Bind)?.with_tls(work_tls);
     let inside = HttpServer::bind(
         settings.metrics,
         Port::Metrics,
@@ -160,7 +175,7 @@ pub async fn start_on(
         &server_metrics,
         clock.clone(),
     );
-    let inside = inside.await.map_err(StartError::Bind)?;
+    let inside = inside.await.map_err(StartError::Bind)?.with_tls(metrics_tls);
     let started = Started {
         work: work.address().map_err(StartError::Bind)?,
         metrics: inside.address().map_err(StartError::Bind)?,

@@ -72,6 +72,18 @@ impl Health {
         self
     }
 
+    /// The same, where there is something to check.
+    #[must_use]
+    pub fn ready_if<C>(self, name: &'static str, check: Option<C>) -> Self
+    where
+        C: Fn(Mono) -> CheckResult + Send + Sync + 'static,
+    {
+        match check {
+            Some(check) => self.ready(name, check),
+            None => self,
+        }
+    }
+
     /// Makes the program not ready once it has been asked to stop, so that no new work is sent while it ends.
     #[must_use]
     pub fn ready_until(self, stop: Stop) -> Self {

@@ -16,6 +16,7 @@ mod limits;
 mod meter;
 mod places;
 mod request;
+pub mod settings;
 mod tls;
 
 pub use certificate::CertificateError;
@@ -142,10 +143,10 @@ impl<R: Routes> HttpServer<R> {
         })
     }
 
-    /// Speaks TLS, with these.
+    /// Speaks TLS with these certificates, if there are any.
     #[must_use]
-    pub fn with_tls(self, certificates: Certificates) -> Self {
-        Self { tls: Some(certificates), ..self }
+    pub fn with_tls(self, tls: Option<Certificates>) -> Self {
+        Self { tls, ..self }
     }
 
     /// Where it listens.

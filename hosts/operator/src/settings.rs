@@ -10,6 +10,7 @@ use host_kit::clock::micros;
 use host_kit::config::{ConfigSetting, Listen, Refusals, UrlTemplate, Values};
 use host_kit::leader::Candidate;
 use host_kit::program;
+use host_kit::server::{TlsFiles, settings as tls};
 use planner::budget::BudgetLimits;
 use planner::catalog::Catalog;
 use planner::guard::GuardMode;
@@ -30,6 +31,8 @@ use std::time::Duration;
 pub struct Settings {
     /// Where metrics, health and debugging are served.
     pub(crate) metrics: Listen,
+    /// TLS there.
+    pub(crate) metrics_tls: Option<TlsFiles>,
     /// Who may see /debug from elsewhere.
     pub(crate) debug_token: Option<String>,
     /// Where the Leases and Events are.
@@ -117,6 +120,7 @@ impl Settings {
         };
         Ok(Self {
             metrics: values.get(&table::METRICS_ADDR)?,
+            metrics_tls: tls::metrics_tls(values)?,
             debug_token: values.get(&program::DEBUG_TOKEN)?,
             namespace: values.get(&program::NAMESPACE)?,
             pod_name: values.get(&program::POD_NAME)?,

@@ -13,7 +13,9 @@ use host_kit::metrics::{BuildInfo, MetricDescription, MetricsBuilder, MetricsReg
 use host_kit::ops::Ops;
 use host_kit::program::Context;
 use host_kit::reflect::{Reflections, Row, Rows, WatchSource, reflect};
-use host_kit::server::{Debug, Drain, Guard, HttpServer, Port, ServerLimits, ServerMetrics};
+use host_kit::server::{
+    Certificates, Debug, Drain, Guard, HttpServer, Port, ServerLimits, ServerMetrics, ServerTlsError,
+};
 use host_kit::shutdown::{Stop, Tasks};
 use joulie_api::labels::{LEADER_LEASE, PLAN_LEASE};
 use kube::Client;
@@ -35,6 +37,8 @@ pub struct Started {
 pub enum StartError {
     /// The port cannot be opened.
     Listen(std::io::Error),
+    /// The certificate of the port cannot be used.
+    Tls(ServerTlsError),
     /// Settings that contradict each other, or a defect of the program.
     Settings(String),
 }
@@ -43,6 +47,7 @@ impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Listen(error) => write!(f, "METRICS_ADDR: {error}"),
+            Self::Tls(error) => error.fmt(f),
             Self::Settings(why) => f.write_str(why),
         }
     }
@@ -103,6 +108,9 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let counted = Counted::register(metrics.registry());
     let Counted { stats, elections, reflections, posts, servers: server_metrics } = counted;
 
+    let files = settings.metrics_tls.clone();
+    let tls = Certificates::start(Port::Metrics, files, &server_metrics, &clock, (&mut *tasks, &stop));
+    let tls = tls.map_err(StartError::Tls)?;
     let mut watcher =
         Watcher { client: &client, reflections: &reflections, clock: &clock, stop: &stop, tasks };
     let watches = watcher.watch(&settings.namespace);
@@ -129,6 +137,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
         let (leadership, clock) = (leadership.clone(), clock.clone());
         move || leadership.term(clock.mono()).is_some()
     };
+    let health = health.ready_if("certificate", tls.as_ref().map(Certificates::check));
     let health = health.ready("plan", {
         let planned = planned.clone();
         move |_| {
@@ -147,6 +156,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
         HttpServer::bind(settings.metrics, Port::Metrics, ops, limits, &server_metrics, clock.clone())
             .await
             .map_err(StartError::Listen)?;
+    let server = server.with_tls(tls);
     let address = server.address().map_err(StartError::Listen)?;
     let serving = stop.clone();
     tasks.spawn("metrics", async move {

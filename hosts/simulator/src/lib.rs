@@ -47,7 +47,9 @@ use host_kit::metrics::{BuildInfo, MetricDescription, MetricsBuilder, MetricsReg
 use host_kit::ops::Ops;
 use host_kit::program::Context;
 use host_kit::reflect::{Reflections, WatchSource, reflect};
-use host_kit::server::{Debug, Drain, Guard, HttpServer, Port, ServerLimits, ServerMetrics};
+use host_kit::server::{
+    Certificates, Debug, Drain, Guard, HttpServer, Port, ServerLimits, ServerMetrics, ServerTlsError,
+};
 use host_kit::shutdown::{Stop, Tasks};
 use std::fmt;
 use std::net::SocketAddr;
@@ -87,6 +89,8 @@ pub enum StartError {
     Machine(machine::MachineError),
     /// The port cannot be opened.
     Port(std::io::Error),
+    /// The certificate of the port cannot be used.
+    Tls(ServerTlsError),
     /// The nodes could not be registered.
     Register(kube::Error),
 }
@@ -97,6 +101,7 @@ impl fmt::Display for StartError {
             Self::Fleet(error) => write!(f, "the fleet: {error}"),
             Self::Machine(error) => write!(f, "a machine: {error}"),
             Self::Port(error) => error.fmt(f),
+            Self::Tls(error) => error.fmt(f),
             Self::Register(error) => write!(f, "the nodes could not be registered: {error}"),
         }
     }
@@ -135,7 +140,7 @@ pub fn described_metrics() -> Vec<MetricDescription> {
 /// # Errors
 /// If a setting is invalid, the port is taken, or the API server refuses a node.
 pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> Result<Started, StartError> {
-    let Settings { fleet, listen, speed, seed, heartbeat, checkpoint, workload, debug_token } = settings;
+    let Settings { fleet, listen, speed, seed, heartbeat, checkpoint, workload, debug_token, tls } = settings;
     let Context { client, clock, stop, logs, shown } = context;
     let members = fleet.members().map_err(StartError::Fleet)?;
     let world = SimulatedWorld::new(members, seed, speed, clock.clone()).map_err(StartError::Machine)?;
@@ -153,12 +158,15 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let (rows, follow) = reflect::<BoundPod>(&client, source, &reflections, clock.clone(), stop.clone());
     let health = Health::new(clock.clone()).ready("pods", rows.check(SILENCE_MAX)).ready_until(stop.clone());
 
+    let tls = Certificates::start(Port::Work, tls, &servers, &clock, (&mut *tasks, &stop));
+    let tls = tls.map_err(StartError::Tls)?;
+    let health = health.ready_if("certificate", tls.as_ref().map(Certificates::check));
     let ops = Ops::new(metrics.page(), health, Debug::new(Guard::new(debug_token), shown, logs));
     let limits = ServerLimits::new(BODY_MAX, CONNECTIONS_MAX);
     let limits = limits.map_err(|error| StartError::Port(std::io::Error::other(error)))?;
     let routes = Routes::new(world.clone(), figures.clone(), ops);
     let server = HttpServer::bind(listen, Port::Work, routes, limits, &servers, clock.clone());
-    let server = server.await.map_err(StartError::Port)?;
+    let server = server.await.map_err(StartError::Port)?.with_tls(tls);
     let work = server.address().map_err(StartError::Port)?;
     let drain = Drain::new(Duration::ZERO, DRAIN);
     let serve = server.run(stop.clone(), drain);

@@ -4,6 +4,7 @@ use crate::fleet::Fleet;
 use crate::workload::Mix;
 use host_kit::config::{ConfigSetting, Listen, Refusals, Retired, SettingsTable, Values, Wrong, parse};
 use host_kit::program::{DEBUG_TOKEN, KUBECONFIG, LOG_FORMAT, LOG_LEVEL, SHUTDOWN_TIMEOUT};
+use host_kit::server::{TlsFiles, settings as tls};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -114,6 +115,9 @@ pub const TABLE: SettingsTable = SettingsTable {
         &LOG_LEVEL,
         &LOG_FORMAT,
         &DEBUG_TOKEN,
+        &tls::TLS_CERT_FILE,
+        &tls::TLS_KEY_FILE,
+        &tls::TLS_CLIENT_CA_FILE,
         &SHUTDOWN_TIMEOUT,
     ],
     retired: UPSTREAMS,
@@ -166,6 +170,8 @@ pub struct Settings {
     pub workload: Option<Workload>,
     /// The token that allows access to the pages under /debug from other addresses.
     pub debug_token: Option<String>,
+    /// TLS of the port.
+    pub tls: Option<TlsFiles>,
 }
 
 /// A generated workload.
@@ -192,6 +198,7 @@ impl Settings {
             checkpoint: Some(Duration::from_secs(60)),
             workload: None,
             debug_token: None,
+            tls: None,
         }
     }
 
@@ -224,6 +231,7 @@ impl Settings {
             checkpoint: Some(values.get(&CHECKPOINT)?).filter(|every| !every.is_zero()),
             workload,
             debug_token: values.get(&DEBUG_TOKEN)?,
+            tls: tls::work_tls(values)?,
         })
     }
 }

@@ -3,9 +3,11 @@
 
 use crate::error::ClusterError;
 use crate::folder::Folder;
+use crate::pki::{MutualTls, PemPair};
 use crate::ports::Ports;
 use serde_json::{Value, json};
 use std::fmt;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// A part of the control plane, in the order in which they are stopped: an API server without its etcd hangs.
@@ -192,6 +194,8 @@ pub enum NodeForm {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extender {
     url: String,
+    /// What kube-scheduler shows it, and by which authority it knows it.
+    tls: Option<(PathBuf, PemPair)>,
     /// The form of the nodes that it receives.
     pub nodes: NodeForm,
     /// Its scores are multiplied by this weight and by 10.
@@ -223,6 +227,7 @@ impl Extender {
         }
         Ok(Self {
             url: url.trim_end_matches('/').to_owned(),
+            tls: None,
             nodes,
             weight: 1,
             ignorable: false,
@@ -231,6 +236,13 @@ impl Extender {
             managed_resources: Vec::new(),
             timeout: Duration::from_secs(5),
         })
+    }
+
+    /// The same over mutual TLS.
+    #[must_use]
+    pub fn over_tls(self, tls: &MutualTls) -> Self {
+        let url = self.url.replacen("http://", "https://", 1);
+        Self { url, tls: Some((tls.ca.clone(), tls.client.clone())), ..self }
     }
 
     fn stanza(&self) -> Value {
@@ -249,6 +261,10 @@ impl Extender {
             "httpTimeout": format!("{}ms", self.timeout.as_millis()),
             "managedResources": managed,
         });
+        if let Some((ca, PemPair { certificate, key })) = &self.tls {
+            stanza["enableHTTPS"] = json!(true);
+            stanza["tlsConfig"] = json!({"caFile": ca, "certFile": certificate, "keyFile": key});
+        }
         if self.binds {
             stanza["bindVerb"] = json!("bind");
         }

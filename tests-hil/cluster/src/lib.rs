@@ -30,5 +30,6 @@ pub use component::{Component, Extender, NodeForm, Scheduler};
 pub use control_plane::{ControlPlane, ControlPlaneOptions};
 pub use error::ClusterError;
 pub use ffi::ProcessSignal;
+pub use pki::{MutualTls, PemPair};
 pub use program::Program;
 pub use suite::start_or_skip;

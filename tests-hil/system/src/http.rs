@@ -48,6 +48,15 @@ impl Http {
         Ok(serde_json::from_slice(&self.client.ask(request.body(Bytes::from(body))?).await?)?)
     }
 
+    /// What a path shows, as text.
+    ///
+    /// # Errors
+    /// When nobody answers, or not with text.
+    pub async fn text(&self, path: &str) -> Result<String, SystemError> {
+        let request = Request::get(self.url(path)).body(Bytes::new())?;
+        Ok(String::from_utf8(self.client.ask(request).await?.to_vec())?)
+    }
+
     /// Whether a path answers with success.
     pub async fn answers(&self, path: &str) -> bool {
         let Ok(request) = Request::get(self.url(path)).body(Bytes::new()) else { return false };

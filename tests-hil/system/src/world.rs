@@ -6,7 +6,9 @@ use crate::register::RegisterFiles;
 use crate::rights::{self, ProgramAccount};
 use crate::{SystemError, ports};
 use cluster::life::{FakeNode, Life};
-use cluster::{ControlPlane, ControlPlaneOptions, Extender, NodeForm, Program, Scheduler, start_or_skip};
+use cluster::{
+    ControlPlane, ControlPlaneOptions, Extender, MutualTls, NodeForm, Program, Scheduler, start_or_skip,
+};
 use kube::Client;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -95,14 +97,16 @@ pub struct TestSystem {
     pub registers: RegisterFiles,
     /// The simulator's port.
     pub simulator: Http,
-    /// The extender's port for scheduling requests.
+    /// The extender's port for people and metrics.
     pub extender: Http,
+    /// What the extender and kube-scheduler show each other.
+    pub tls: MutualTls,
     /// The folder for the logs of a failed test.
     keep: PathBuf,
     /// One for each account, written once: a program may be reading it while the next one is started.
     kubeconfigs: BTreeMap<ProgramAccount, PathBuf>,
     shipped: Shipped,
-    ports: [SocketAddr; 2],
+    ports: [SocketAddr; 3],
     _life: Life,
 }
 
@@ -141,13 +145,15 @@ impl TestSystem {
         ] {
             kubeconfigs.insert(account, account.kubeconfig(&control_plane).await?);
         }
-        let ports = [ports::free()?, ports::free()?];
+        let ports = [ports::free()?, ports::free()?, ports::free()?];
+        let tls = MutualTls::create(&control_plane.folder().join("extender-tls"))?;
         Ok(Some(Self {
             control_plane,
             client,
             registers,
             simulator: http::at(ports[0])?,
-            extender: http::at(ports[1])?,
+            extender: http::at(ports[2])?,
+            tls,
             keep: keep.to_owned(),
             kubeconfigs,
             shipped,
@@ -188,7 +194,8 @@ impl TestSystem {
             program = program.variable(&name, value);
         }
         let metrics = "127.0.0.1:0";
-        let [simulator, extender] = self.ports;
+        let [simulator, extender, inside] = self.ports;
+        let file = |path: &Path| path.to_string_lossy().into_owned();
         Ok(match part {
             SystemProcess::Rig => program,
             SystemProcess::Agent => program
@@ -226,7 +233,10 @@ impl TestSystem {
                 .variable("METRICS_ADDR", metrics),
             SystemProcess::Extender => program
                 .variable("EXTENDER_ADDR", extender.to_string())
-                .variable("METRICS_ADDR", metrics)
+                .variable("TLS_CERT_FILE", file(&self.tls.server.certificate))
+                .variable("TLS_KEY_FILE", file(&self.tls.server.key))
+                .variable("TLS_CLIENT_CA_FILE", file(&self.tls.ca))
+                .variable("METRICS_ADDR", inside.to_string())
                 .variable("DRAIN_LINGER", "0s"),
         })
     }
@@ -279,8 +289,15 @@ impl TestSystem {
     /// # Errors
     /// Never, because the address is valid.
     pub fn scheduler(&self) -> Result<Scheduler, SystemError> {
-        let [_, extender] = self.ports;
-        Ok(Scheduler::with(Extender::new(&format!("http://{extender}"), NodeForm::Names)?))
+        let extender = Extender::new(&format!("http://{}", self.work()), NodeForm::Names)?;
+        Ok(Scheduler::with(extender.over_tls(&self.tls)))
+    }
+
+    /// The extender's port for kube-scheduler, which demands a certificate.
+    #[must_use]
+    pub const fn work(&self) -> SocketAddr {
+        let [_, extender, _] = self.ports;
+        extender
     }
 
     /// A part that has failed, with the last lines of its log. Killed or stopped parts do not count.

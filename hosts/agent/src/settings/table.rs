@@ -3,6 +3,7 @@
 use super::{own, pool, telemetry, tuning};
 use host_kit::config::{Retired, SettingsTable};
 use host_kit::program;
+use host_kit::server::settings as tls;
 
 /// All settings of the agent.
 pub static TABLE: SettingsTable = SettingsTable {
@@ -58,6 +59,8 @@ pub static TABLE: SettingsTable = SettingsTable {
         &program::LOG_LEVEL,
         &program::LOG_FORMAT,
         &program::DEBUG_TOKEN,
+        &tls::METRICS_TLS_CERT_FILE,
+        &tls::METRICS_TLS_KEY_FILE,
         &program::NAMESPACE,
         &program::SHUTDOWN_TIMEOUT,
     ],

@@ -95,6 +95,7 @@ label_set! {
     }
 
     struct ByOutcome {
+        port: Port,
         outcome: Reload,
     }
 }
@@ -107,7 +108,7 @@ pub struct ServerMetrics {
     panics: Family<ByPort, Counter>,
     connections: Family<ByPort, Gauge>,
     reloads: Family<ByOutcome, Counter>,
-    not_after: Gauge,
+    not_after: Family<ByPort, Gauge>,
 }
 
 impl ServerMetrics {
@@ -119,26 +120,19 @@ impl ServerMetrics {
             panics: Family::default(),
             connections: Family::default(),
             reloads: Family::default(),
-            not_after: Gauge::default(),
+            not_after: Family::default(),
         };
         registry.register("joulie_http_requests", "Requests answered", all.answers.clone());
         registry.register("joulie_http_refused", "Clients turned away", all.refused.clone());
         registry.register("joulie_http_panics", "Handlers that panicked", all.panics.clone());
         registry.register("joulie_http_connections", "Open connections", all.connections.clone());
         registry.register("joulie_tls_reloads", "Changes of the certificate files", all.reloads.clone());
-        all
-    }
-
-    /// Registers the expiry of the certificate. Without TLS there is no such series.
-    pub(super) fn register_certificate(&self, registry: &mut MetricsRegistry) {
         registry.register(
             "joulie_tls_certificate_not_after_seconds",
             "When the certificate in use expires, Unix time",
-            self.not_after.clone(),
+            all.not_after.clone(),
         );
-        for outcome in Reload::ALL {
-            drop(self.reloads.get_or_create(&ByOutcome { outcome: *outcome }));
-        }
+        all
     }
 
     pub(super) fn of(&self, port: Port) -> Meter {
@@ -153,12 +147,19 @@ impl ServerMetrics {
         Meter { port, all: self.clone() }
     }
 
-    pub(super) fn reloaded(&self, outcome: Reload) {
-        self.reloads.get_or_create(&ByOutcome { outcome }).inc();
+    /// Shows that a port speaks TLS. Without TLS there are no such series.
+    pub(super) fn has_certificate(&self, port: Port) {
+        for outcome in Reload::ALL {
+            drop(self.reloads.get_or_create(&ByOutcome { port, outcome: *outcome }));
+        }
     }
 
-    pub(super) fn certificate_ends(&self, at: jiff::Timestamp) {
-        self.not_after.set(at.as_second());
+    pub(super) fn reloaded(&self, port: Port, outcome: Reload) {
+        self.reloads.get_or_create(&ByOutcome { port, outcome }).inc();
+    }
+
+    pub(super) fn certificate_ends(&self, port: Port, at: jiff::Timestamp) {
+        self.not_after.get_or_create(&ByPort { port }).set(at.as_second());
     }
 }
 

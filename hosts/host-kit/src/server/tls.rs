@@ -6,12 +6,11 @@
 
 use super::certificate::{self, Validity};
 use super::meter::{RejectReason, Reload};
-use super::{CertificateError, ServerMetrics};
+use super::{CertificateError, Port, ServerMetrics};
 use crate::clock::HostClock;
 use crate::config::parse::show_duration;
 use crate::health::CheckResult;
-use crate::metrics::MetricsRegistry;
-use crate::shutdown::Stop;
+use crate::shutdown::{Stop, Tasks};
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use rustls::pki_types::pem::PemObject;
@@ -30,6 +29,8 @@ use tokio_rustls::server::TlsStream;
 /// When less than this is left before it expires, a warning about the certificate is logged once a day.
 const WARN_BEFORE: Duration = Duration::from_secs(7 * 86_400);
 const WARN_EVERY: Duration = Duration::from_secs(86_400);
+/// How often the files are looked at.
+const LOOK: Duration = Duration::from_secs(10);
 
 /// The files with the certificates, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,6 +46,7 @@ pub struct TlsFiles {
 /// The certificates of a server: those in use, and how they are renewed. Clones share them.
 #[derive(Clone)]
 pub struct Certificates {
+    port: Port,
     files: TlsFiles,
     in_use: Arc<ArcSwap<Loaded>>,
     /// The files as they were last read, so that the same bad files are logged once.
@@ -198,17 +200,31 @@ fn certificates(file: &Path, text: &[u8]) -> Result<Vec<CertificateDer<'static>>
 }
 
 impl Certificates {
+    /// Reads the files of a port, if it speaks TLS, and keeps the certificates fresh in a task.
+    pub fn start(
+        port: Port,
+        files: Option<TlsFiles>,
+        metrics: &ServerMetrics,
+        clock: &Arc<dyn HostClock>,
+        (tasks, stop): (&mut Tasks, &Stop),
+    ) -> Result<Option<Self>, ServerTlsError> {
+        let Some(files) = files else { return Ok(None) };
+        let certificates = Self::load(port, files, metrics, clock.clone())?;
+        tasks.spawn("certificates", certificates.clone().keep_fresh(LOOK, stop.clone()));
+        Ok(Some(certificates))
+    }
+
     /// Reads the files. A server does not start with certificates that cannot be used.
     pub fn load(
+        port: Port,
         files: TlsFiles,
         metrics: &ServerMetrics,
-        registry: &mut MetricsRegistry,
         clock: Arc<dyn HostClock>,
     ) -> Result<Self, ServerTlsError> {
         let texts = PemFiles::read(&files)?;
         let loaded = Loaded::build(&files, &texts, clock.wall())?;
-        metrics.register_certificate(registry);
-        metrics.certificate_ends(loaded.validity.not_after);
+        metrics.has_certificate(port);
+        metrics.certificate_ends(port, loaded.validity.not_after);
         tracing::info!(
             "TLS certificate {} is good until {}; clients {} present one",
             files.certificate.display(),
@@ -216,6 +232,7 @@ impl Certificates {
             if files.client_ca.is_some() { "must" } else { "need not" }
         );
         Ok(Self {
+            port,
             files,
             in_use: Arc::new(ArcSwap::from_pointee(loaded)),
             seen: Arc::new(Mutex::new(Seen { texts, refused: None })),
@@ -283,8 +300,8 @@ impl Certificates {
             Err(_) if said => {}
             Ok(loaded) => {
                 let at = loaded.validity.not_after;
-                self.metrics.certificate_ends(at);
-                self.metrics.reloaded(Reload::Applied);
+                self.metrics.certificate_ends(self.port, at);
+                self.metrics.reloaded(self.port, Reload::Applied);
                 self.in_use.store(Arc::new(loaded));
                 tracing::info!(
                     "TLS certificate {} was renewed; it is good until {at}",
@@ -292,7 +309,7 @@ impl Certificates {
                 );
             }
             Err(error) => {
-                self.metrics.reloaded(Reload::Refused);
+                self.metrics.reloaded(self.port, Reload::Refused);
                 let until = self.not_after();
                 tracing::error!(
                     "the new TLS files are refused: {error}; the certificate in use stays, good until {until}"

@@ -6,7 +6,7 @@ use super::wire::{Running, ask, at_once, closed, limits, post, serve_with, times
 use host_kit::clock::{HostClock, ManualClock, SystemClock};
 use host_kit::health::CheckResult;
 use host_kit::metrics::{BuildInfo, MetricsBuilder};
-use host_kit::server::{Certificates, ServerMetrics, ServerTlsError, Times, TlsFiles};
+use host_kit::server::{Certificates, Port, ServerMetrics, ServerTlsError, Times, TlsFiles};
 use host_kit::shutdown;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use rustls::pki_types::pem::PemObject;
@@ -85,7 +85,7 @@ impl House {
 async fn serve(files: TlsFiles, limits_times: Times, clock: Arc<dyn HostClock>) -> (Running, Certificates) {
     let mut metrics = MetricsBuilder::of(&BuildInfo { component: "test", version: "0", revision: "0" });
     let servers = ServerMetrics::register(metrics.registry());
-    let certificates = Certificates::load(files, &servers, metrics.registry(), clock).unwrap();
+    let certificates = Certificates::load(Port::Work, files, &servers, clock).unwrap();
     let tls = Some(certificates.clone());
     (serve_with(limits(limits_times), at_once(), metrics, &servers, tls).await, certificates)
 }
@@ -157,7 +157,7 @@ async fn our_own_certificate_that_expires_is_warned_of_and_then_makes_us_unready
     let (server, certificates) = serve(house.files(false), times(), Arc::new(clock.clone())).await;
     let end = certificates.not_after();
     assert_eq!(
-        server.count("joulie_tls_certificate_not_after_seconds"),
+        server.count("joulie_tls_certificate_not_after_seconds{port=\"work\"}"),
         1_609_459_200.0,
         "2021-01-01T00:00:00Z"
     );
@@ -203,7 +203,7 @@ async fn a_renewed_certificate_is_used_and_a_bad_one_leaves_the_old_one_in_place
     let second = seen(&server, &house).await;
     assert_ne!(first, second);
     lines.wait_for(&["tls.crt was renewed; it is good until 2090-01-01T00:00:00Z"]).await;
-    assert_eq!(server.count("joulie_tls_reloads_total{outcome=\"applied\"}"), 1.0);
+    assert_eq!(server.count("joulie_tls_reloads_total{port=\"work\",outcome=\"applied\"}"), 1.0);
     assert_eq!(ask(&mut open, &post("/echo", "x")).await.0, 200, "an open connection is not troubled");
 
     let good = issue(&house.servers_ca, 2020, 2085);
@@ -227,7 +227,7 @@ async fn a_renewed_certificate_is_used_and_a_bad_one_leaves_the_old_one_in_place
         assert!(line.contains("ERROR") && line.contains("stays, good until 2090-01-01T00:00:00Z"), "{line}");
         let refused = f64::from(u32::try_from(n).unwrap() + 1);
         assert_eq!(
-            server.count("joulie_tls_reloads_total{outcome=\"refused\"}"),
+            server.count("joulie_tls_reloads_total{port=\"work\",outcome=\"refused\"}"),
             refused,
             "the same bad files count once"
         );
@@ -333,7 +333,7 @@ fn a_server_does_not_start_with_certificates_that_cannot_be_used() {
     let load = || {
         let mut metrics = MetricsBuilder::of(&BuildInfo { component: "test", version: "0", revision: "0" });
         let servers = ServerMetrics::register(metrics.registry());
-        Certificates::load(house.files(true), &servers, metrics.registry(), system()).map(|_| ())
+        Certificates::load(Port::Work, house.files(true), &servers, system()).map(|_| ())
     };
     assert!(matches!(load(), Err(ServerTlsError::Read { .. })));
     house.install(&issue(&house.servers_ca, 2020, 2021));

@@ -88,10 +88,7 @@ pub(crate) async fn serve_with(
     let routes = Handlers { gate: gate.clone() };
     let listen = "localhost:0".parse().unwrap();
     let server = HttpServer::bind(listen, Port::Work, routes, limits, servers, clock).await.unwrap();
-    let server = match tls {
-        Some(certificates) => server.with_tls(certificates),
-        None => server,
-    };
+    let server = server.with_tls(tls);
     let address = server.address().unwrap();
     let (trigger, stop) = shutdown::pair();
     Running { address, gate, page: metrics.page(), trigger, ended: tokio::spawn(server.run(stop, drain)) }

@@ -5,8 +5,10 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
+const TLS: &str = "schedulerExtender.tls.enabled=true";
+
 /// Common combinations of values.
-pub(crate) const MATRIX: [(&str, &[&str]); 9] = [
+pub(crate) const MATRIX: [(&str, &[&str]); 11] = [
     ("as it comes", &[]),
     ("everything", &["-f", "everything.yaml"]),
     ("of upstream's chart", &["-f", "upstream.yaml"]),
@@ -18,6 +20,18 @@ pub(crate) const MATRIX: [(&str, &[&str]); 9] = [
     (
         "with a second scheduler",
         &[
+            "--set",
+            "scheduler.enabled=true,scheduler.image.repository=kube-scheduler,scheduler.image.tag=v1.36.3",
+        ],
+    ),
+    ("with TLS", &["--set", TLS]),
+    (
+        "with certificates of cert-manager for a second scheduler",
+        &[
+            "--set",
+            TLS,
+            "--set",
+            "schedulerExtender.tls.certManager.enabled=true,schedulerExtender.tls.certManager.issuerRef.name=ours",
             "--set",
             "scheduler.enabled=true,scheduler.image.repository=kube-scheduler,scheduler.image.tag=v1.36.3",
         ],
@@ -144,6 +158,12 @@ fn a_value_that_cannot_work_is_refused() {
         ("schedulerExtender.nodeName=a", "set schedulerExtender.replicas to 1"),
         ("scheduler.enabled=true", "scheduler.image.repository and"),
         ("networkPolicy.enabled=true", "networkPolicy.schedulerFrom must say"),
+        ("schedulerExtender.tls.certManager.enabled=true", "set schedulerExtender.tls.enabled"),
+        (
+            "schedulerExtender.tls.enabled=true,schedulerExtender.tls.certManager.enabled=true",
+            "issuerRef.name must name an issuer",
+        ),
+        ("scheduler.tls.caFile=ca.crt", "does not match pattern"),
     ] {
         let told = helm.template("chart", &["--set", value]).unwrap_err();
         assert!(told.contains(why), "{value}: {told}");
@@ -178,6 +198,45 @@ fn the_values_of_upstreams_chart_mean_here_what_they_mean_there() {
         let service = find(&all, "Service", name);
         assert_eq!(service["spec"]["ports"][0]["port"], port);
         assert_eq!(service["metadata"]["annotations"]["prometheus.io/scrape"], "true");
+    }
+}
+
+/// The files that the configuration of kube-scheduler names, and those that the extender reads, are those that are mounted.
+#[test]
+fn with_tls_the_extender_and_kube_scheduler_find_their_certificates() {
+    let Some(helm) = Helm::or_skip() else { return };
+    for (what, of) in MATRIX.iter().filter(|(_, of)| of.contains(&TLS)) {
+        let all = rendered(&helm, of);
+        let pod = &find(&all, "Deployment", "joulie-scheduler-extender")["spec"]["template"]["spec"];
+        let extender = &pod["containers"][0];
+        for (name, file) in
+            [("TLS_CERT_FILE", "tls.crt"), ("TLS_KEY_FILE", "tls.key"), ("TLS_CLIENT_CA_FILE", "ca.crt")]
+        {
+            assert_eq!(variable(extender, name), &format!("/etc/joulie-tls/{file}"), "{what}");
+        }
+        assert_eq!(extender["volumeMounts"][0]["mountPath"], "/etc/joulie-tls");
+        assert_eq!(pod["volumes"][0]["secret"]["secretName"], "joulie-scheduler-extender-tls");
+        let config =
+            find(&all, "ConfigMap", "joulie-scheduler-config")["data"]["config.yaml"].as_str().unwrap();
+        assert!(config.contains("https://joulie-scheduler-extender.joulie-system.svc:9876\n"), "{config}");
+        assert!(
+            config.contains("enableHTTPS: true\n")
+                && config.contains("serverName: joulie-scheduler-extender.")
+        );
+        let second = all
+            .iter()
+            .find(|one| one["kind"] == "Deployment" && one["metadata"]["name"] == "joulie-scheduler");
+        let Some(second) = second else {
+            assert!(config.contains("certFile: /etc/kubernetes/joulie/tls.crt\n"), "{config}");
+            continue;
+        };
+        assert!(config.contains("certFile: /etc/joulie-tls/tls.crt\n"), "{config}");
+        let volumes = second["spec"]["template"]["spec"]["volumes"].as_array().unwrap();
+        let tls = volumes.iter().find(|volume| volume["name"] == "tls").unwrap();
+        let client = find(&all, "Certificate", "joulie-scheduler-extender-client");
+        assert_eq!(tls["secret"]["secretName"], client["spec"]["secretName"]);
+        let server = find(&all, "Certificate", "joulie-scheduler-extender");
+        assert_eq!(server["spec"]["secretName"], "joulie-scheduler-extender-tls");
     }
 }
 

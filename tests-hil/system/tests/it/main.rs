@@ -36,6 +36,9 @@ const STORIES: &[Story] = &[
     ("performance pods stay off eco nodes, standard pods prefer them", |world| {
         Box::pin(placement::classes_go_where_they_belong(world))
     }),
+    ("only who has a certificate may ask, and the server's is renewed under load", |world| {
+        Box::pin(placement::a_certificate_is_renewed_under_load(world))
+    }),
     ("a burst spreads by watts", |world| Box::pin(burst::a_burst_spreads(world))),
     ("a killed leader is replaced", |world| Box::pin(outages::a_killed_leader_is_replaced(world))),
     ("a leader that is asked to end hands over", |world| Box::pin(outages::a_leader_hands_over(world))),

@@ -1,11 +1,14 @@
 //! The operator plans, the agents cap, and the real kube-scheduler places pods with the extender.
 
 use crate::support::wait;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use bytes::Bytes;
+use host_kit::http_client::{ClientLimits, HttpClient, Trust};
+use k8s_openapi::api::core::v1::{Event, Node, Pod};
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::time::Duration;
 use system::field::{self, Field};
 use system::objects;
 use system::world::{PATIENCE, RIG, SIMULATED, SystemProcess, TestSystem};
@@ -138,6 +141,53 @@ pub(crate) async fn classes_go_where_they_belong(world: &TestSystem) {
             assert!(there * 3 > count * 2, "{nodes:?}");
         }
     }
+}
+
+const SHORT: ClientLimits = ClientLimits { timeout: Duration::from_secs(5), bytes_max: 1 << 20, idle_max: 1 };
+
+/// A client without a certificate is refused. The server's certificate is replaced while pods are placed, and no request of
+/// kube-scheduler fails.
+pub(crate) async fn a_certificate_is_renewed_under_load(world: &TestSystem) {
+    let work = world.work();
+    assert!(!system::http::at(work).unwrap().answers("/readyz").await, "without TLS");
+    let trusts = HttpClient::new("stranger", SHORT, Trust::File(&world.tls.ca)).unwrap();
+    let request = http::Request::get(format!("https://{work}/readyz")).body(Bytes::new()).unwrap();
+    assert!(trusts.ask(request).await.is_err(), "without a certificate");
+    let page = async || world.extender.text("/metrics").await.unwrap();
+    assert!(
+        page().await.contains("joulie_http_refused_total{port=\"work\",reason=\"no_client_certificate\"} 1")
+    );
+
+    let field = Field::new(&world.client, NAMESPACE).await.unwrap();
+    let pods = async |round: u32| {
+        let mut pod = field::pod(&format!("renewed-{round}"));
+        pod["spec"]["nodeSelector"] = json!({"joulie.io/hw.kind": "epyc"});
+        field.make(&pod, 2).await.unwrap();
+    };
+    let refusals = async || {
+        let events: Api<Event> = Api::namespaced(world.client.clone(), NAMESPACE);
+        let all = events.list(&ListParams::default().fields("reason=FailedScheduling")).await.unwrap();
+        all.items
+            .iter()
+            .filter(|event| event.message.as_deref().unwrap_or_default().contains("https://"))
+            .count()
+    };
+    let before = refusals().await;
+    world.tls.renew().unwrap();
+    let mut rounds = 0;
+    let renewed = async || {
+        pods(rounds).await;
+        rounds += 1;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        page().await.contains("joulie_tls_reloads_total{port=\"work\",outcome=\"applied\"} 1")
+    };
+    system::until("the certificate is renewed", PATIENCE, renewed).await.unwrap();
+    pods(rounds).await;
+    let made = 2 * (rounds + 1);
+    all_run(&field.pods(), "renewed", made).await;
+    assert_eq!(refusals().await, before);
+    system::tell(&format!("  {made} pods were placed meanwhile"));
+    field.clear().await.unwrap();
 }
 
 /// Prints the extender's score of each node before there are pods, for the analysis of a failure.
