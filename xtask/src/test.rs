@@ -33,6 +33,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     }
     println!("\n== tests: cargo test --workspace --locked, two programs at a time");
     // The same commit gives the same verdict, wherever it runs.
+    #[expect(clippy::disallowed_methods, reason = "the variable is proptest's own")]
     let seed = std::env::var(PROPERTY_SEED).unwrap_or_else(|_| "1".to_owned());
     println!("properties: {PROPERTY_SEED}={seed}; another number tries other cases");
     let mut count = Count::default();
