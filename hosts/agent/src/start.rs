@@ -170,7 +170,6 @@ async fn begin(
     let tls =
         Certificates::start(Port::Metrics, files, &servers, &context.clock, (&mut *tasks, &context.stop));
     let tls = tls.map_err(StartError::Tls)?;
-    let health = health.ready_if("certificate", tls.as_ref().map(Certificates::check));
     let debug =
         Debug::new(Guard::new(settings.debug_token.clone()), context.shown.clone(), context.logs.clone());
     let ops = Ops::new(page.page(), health, debug);

@@ -225,7 +225,7 @@ pub static TABLE: SettingsTable = SettingsTable {
         Retired { name: "MARGINAL_REF_NODE_POWER_W", note: "a node is compared with its own cap" },
         Retired { name: "MARGINAL_REF_RACK_CAPACITY_W", note: "a node is compared with its own cap" },
     ],
-    families: &["EXTENDER_", "MARGINAL_", "ASSUMED_", "EXPECTED_"],
+    families: &["EXTENDER_", "MARGINAL_", "ASSUMED_", "EXPECTED_", "TLS_", "METRICS_TLS_"],
 };
 
 fn wrong(error: impl Display) -> Wrong {

@@ -140,7 +140,6 @@ pub async fn start_on(
             .ready("nodehardwares", watched.node_store.hardware.check(settings.staleness))
             .ready("snapshot", has_picture(shown.clone()))
             .ready_if("certificate", work_tls.as_ref().map(Certificates::check))
-            .ready_if("metrics certificate", metrics_tls.as_ref().map(Certificates::check))
             .ready_until(stop.clone())
     };
     let guard = Guard::new(settings.debug_token.clone());

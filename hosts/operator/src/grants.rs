@@ -52,15 +52,15 @@ enum Stage {
 #[derive(Clone, Debug)]
 struct OfNode {
     sent: Vec<Sent>,
-    /// The number of the ticket of a write in progress that grants nothing.
-    touching: Option<u64>,
+    /// The number of the ticket of a deletion in progress.
+    deleting: Option<u64>,
     failures: u32,
     not_before: Mono,
 }
 
 impl Default for OfNode {
     fn default() -> Self {
-        Self { sent: Vec::new(), touching: None, failures: 0, not_before: Mono::START }
+        Self { sent: Vec::new(), deleting: None, failures: 0, not_before: Mono::START }
     }
 }
 
@@ -108,7 +108,7 @@ impl Grants {
             // A failure is remembered until well after its wait, because the next attempt comes only then and must not
             // count as the first.
             let failed = of.failures > 0 && now < of.not_before.plus(MOST);
-            matters || of.touching.is_some() || failed
+            matters || of.deleting.is_some() || failed
         });
     }
 
@@ -125,7 +125,7 @@ impl Grants {
                 Stage::Landed(at) => now < at.plus(ECHO_MAX),
                 Stage::Unknown => false,
             };
-            of.touching.is_none()
+            of.deleting.is_none()
                 && now >= of.not_before
                 && of.sent.len() < SENT_MAX
                 && !of.sent.iter().any(waits)
@@ -146,10 +146,10 @@ impl Grants {
         ticket
     }
 
-    /// Records a write to a node's grant that grants nothing: it is deleted, or gets another label.
-    pub(crate) fn touch(&mut self, node: &Arc<str>) -> Ticket {
+    /// Records that a node's grant is about to be deleted.
+    pub(crate) fn delete(&mut self, node: &Arc<str>) -> Ticket {
         let ticket = self.ticket(node);
-        self.nodes.entry(node.clone()).or_default().touching = Some(ticket.number);
+        self.nodes.entry(node.clone()).or_default().deleting = Some(ticket.number);
         ticket
     }
 
@@ -157,8 +157,8 @@ impl Grants {
     pub(crate) fn ended(&mut self, ticket: Ticket, failed: Option<&Trouble>, now: Mono) -> Option<Duration> {
         let Ticket { node, number } = ticket;
         let of = self.nodes.get_mut(&node)?;
-        if of.touching == Some(number) {
-            of.touching = None;
+        if of.deleting == Some(number) {
+            of.deleting = None;
         }
         let at = of.sent.iter().position(|sent| sent.number == number);
         let Some(trouble) = failed else {

@@ -108,7 +108,7 @@ const fn is_label_value(name: &str) -> bool {
 }
 
 /// A patch that replaces exactly the grant that is seen, and no other.
-pub(crate) fn grant_patch(seen: &GrantSeen, grant: Grant, released: bool, budget: Option<&str>) -> Value {
+pub(crate) fn grant_patch(seen: &GrantSeen, grant: Grant, released: bool) -> Value {
     let mut patch = vec![
         json!({"op": "test", "path": "/metadata/uid", "value": seen.uid}),
         json!({"op": "test", "path": "/spec/serial", "value": seen.serial}),
@@ -119,30 +119,15 @@ pub(crate) fn grant_patch(seen: &GrantSeen, grant: Grant, released: bool, budget
     if released || seen.granted.released {
         patch.push(json!({"op": "add", "path": "/spec/released", "value": released}));
     }
-    patch.extend(budget_label(seen, budget));
     Value::Array(patch)
 }
 
-/// A patch that writes the PowerBudget that a node is in into its grant; `None` if it is there.
-pub(crate) fn grant_label_patch(seen: &GrantSeen, budget: Option<&str>) -> Option<Value> {
-    let label = budget_label(seen, budget)?;
-    Some(json!([{"op": "test", "path": "/metadata/uid", "value": seen.uid}, label]))
-}
-
-fn budget_label(seen: &GrantSeen, budget: Option<&str>) -> Option<Value> {
+/// The label of a grant that says which PowerBudget its node is in; `None` if it says so. It is never written together with
+/// the grant, so that nothing that is wrong with it keeps a node from being lowered.
+pub(crate) fn grant_label(seen: &GrantSeen, budget: Option<&str>) -> Option<Value> {
     let budget = budget.filter(|budget| is_label_value(budget));
-    if budget == seen.budget.as_deref() {
-        return None;
-    }
-    let path = format!("/metadata/labels/{}", labels::object::POWER_BUDGET.replace('/', "~1"));
-    Some(match budget {
-        Some(budget) if seen.labelled => json!({"op": "add", "path": path, "value": budget}),
-        Some(budget) => {
-            let labels = json!({(labels::object::POWER_BUDGET): budget});
-            json!({"op": "add", "path": "/metadata/labels", "value": labels})
-        }
-        None => json!({"op": "remove", "path": path}),
-    })
+    let labels = json!({(labels::object::POWER_BUDGET): budget});
+    (budget != seen.budget.as_deref()).then(|| json!({"metadata": {"uid": seen.uid, "labels": labels}}))
 }
 
 /// The API version of Joulie's kinds.

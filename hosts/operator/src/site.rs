@@ -82,7 +82,7 @@ pub(crate) struct Site {
     /// The objects that cannot be read.
     pub(crate) unread: Unreads,
     /// Whether every node is to be released.
-    releases_all: bool,
+    pub(crate) releases_all: bool,
 }
 
 impl Default for Site {
@@ -468,10 +468,14 @@ impl Site {
         }
     }
 
-    /// The place of a node under the PowerBudgets. A pause holds nobody who is to be released with all others.
+    /// The place of a node under the PowerBudgets. Neither a pause nor an overlap holds a node that is to be released with all
+    /// others.
     fn place(&self, labels: &BTreeMap<String, String>) -> LimitPlace {
         let place = self.budgets.place(labels);
-        LimitPlace { paused: place.paused && !self.releases_all, ..place }
+        match self.releases_all {
+            true => LimitPlace { paused: false, overlaps: Vec::new(), ..place },
+            false => place,
+        }
     }
 
     /// The hardware of a node, as far as the reports about it can be believed.

@@ -137,7 +137,6 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
         let (leadership, clock) = (leadership.clone(), clock.clone());
         move || leadership.term(clock.mono()).is_some()
     };
-    let health = health.ready_if("certificate", tls.as_ref().map(Certificates::check));
     let health = health.ready("plan", {
         let planned = planned.clone();
         move |_| {

@@ -35,6 +35,8 @@ pub(crate) enum Target {
     TwinStatus,
     /// NodePowerGrant.
     Grant,
+    /// The labels of a NodePowerGrant.
+    GrantLabel,
     /// The status of a PowerBudget.
     BudgetStatus,
 }
@@ -50,6 +52,7 @@ impl Target {
             Self::Twin => "twin",
             Self::TwinStatus => "twin-status",
             Self::Grant => "grant",
+            Self::GrantLabel => "grant-label",
             Self::BudgetStatus => "budget-status",
         }
     }
@@ -63,7 +66,7 @@ impl Target {
             Self::ProfileStatus => format!("{joulie}/nodepowerprofiles/{name}/status"),
             Self::Twin => format!("{joulie}/nodetwins/{name}"),
             Self::TwinStatus => format!("{joulie}/nodetwins/{name}/status"),
-            Self::Grant => format!("{joulie}/nodepowergrants/{name}"),
+            Self::Grant | Self::GrantLabel => format!("{joulie}/nodepowergrants/{name}"),
             Self::BudgetStatus => format!("{joulie}/powerbudgets/{name}/status"),
         }
     }

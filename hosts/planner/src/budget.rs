@@ -217,7 +217,11 @@ pub fn round(
         .zip(&places)
         .map(|((stake, key), &place)| stake.row(key, groups.group(place), limits));
     let mut rows = rows.collect::<Result<Vec<Row>, _>>()?;
-    let again = hear(stakes, &mut rows, memory, now, limits.answer_within);
+    let again = hear(stakes, &mut rows, rules, memory, now);
+    let kept: Vec<bool> =
+        stakes.iter().zip(&places).map(|(stake, &place)| groups.holds(stake.node, place)).collect();
+    let held: Vec<bool> = kept.iter().map(|kept| !raises || *kept).collect();
+    want_no_more(&held, &mut rows);
     let count = groups.groups.len();
     let (mut shares, mut targets) = (vec![GroupShare::EMPTY; count], vec![Watts::ZERO; rows.len()]);
     let mut divide =
@@ -233,7 +237,7 @@ pub fn round(
     let impatient = impatient(stakes, &rows, &targets, memory, now, limits.raise_dwell);
     let band = Band(limits.raise_band);
     hysteresis::hold(band, &groups.groups, &rows, &impatient, &mut targets);
-    let_go(stakes, &groups.groups, &rows, &mut targets);
+    let_go(stakes, &groups.groups, &rows, &held, &mut targets);
     let mut states = vec![GroupState::EMPTY; count];
     let (mut queue, mut moves) = (vec![Turn::EMPTY; rows.len()], vec![Move::Keep; rows.len()]);
     next_moves(law, tree, (&rows, &targets), (&mut states, &mut queue), &mut moves)
@@ -242,16 +246,13 @@ pub fn round(
     let mut made = Round { ended, again, trial: rules.trial, ..Round::default() };
     let mut lowered = vec![Watts::ZERO; rows.len()];
     let all = stakes.iter().zip(&rows).zip(&targets).zip(moves.iter().zip(&impatient));
-    for ((((stake, row), &target), (&step, &impatient)), (&place, lowered)) in
-        all.zip(places.iter().zip(&mut lowered))
+    for ((((stake, row), &target), (&step, &impatient)), (&is_kept, lowered)) in
+        all.zip(kept.iter().zip(&mut lowered))
     {
-        let limits_of = &stake.node.limits;
-        // What is not known in a limit may be in its way.
-        let is_held = limits_of.paused || !limits_of.overlaps.is_empty() || groups.is_held(place);
         // A small part of a large raise is not worth a write, just as a small raise is not.
         let short = |cap: Watts| row.account.asked().is_some_and(|from| band.is_within(from, cap));
         let step = match step {
-            Move::Raise(cap) if !raises || is_held || (cap < target && !impatient && short(cap)) => {
+            Move::Raise(cap) if !raises || is_kept || (cap < target && !impatient && short(cap)) => {
                 // What must be written again waits for no raise.
                 let again = row.account.asked().filter(|_| row.account.has_strayed(row.range));
                 again.map_or(Move::Keep, Move::Lower)
@@ -259,7 +260,7 @@ pub fn round(
             Move::Raise(_) | Move::Lower(_) | Move::Keep | Move::Await | Move::Wait(_) => step,
         };
         // A release lifts the caps.
-        let ask = stake.ask(step, row, target, limits).filter(|ask| !(is_held && ask.released));
+        let ask = stake.ask(step, row, target, limits).filter(|ask| !(is_kept && ask.released));
         if let Some(ask) = ask {
             made.count(stake, &ask);
             *lowered = stake.lowered_by(&ask);
@@ -302,14 +303,17 @@ fn ended(
 fn hear(
     stakes: &[Stake<'_>],
     rows: &mut [Row],
+    rules: Rules<'_>,
     memory: &mut BudgetMemory,
     now: Stamp,
-    within: Micros,
 ) -> Option<Stamp> {
+    let within = rules.settings.answer_within;
     let before = std::mem::take(&mut memory.silent);
     let mut again: Option<Stamp> = None;
     for (stake, row) in stakes.iter().zip(rows) {
-        if row.account.is_proven() || stake.is_fixed() {
+        // In a trial most nodes were never sent a grant: there is nothing that they could confirm.
+        let is_asked_nothing = rules.trial && stake.grant().is_none() && stake.node.granted.sent.is_empty();
+        if row.account.is_proven() || stake.is_fixed() || is_asked_nothing {
             continue;
         }
         let since = before.get(&stake.node.name).copied().unwrap_or(now);
@@ -322,6 +326,13 @@ fn hear(
         row.reachable &= is_counted_on;
     }
     again
+}
+
+/// A node that may not be raised wants no more than it has, so that no other one is lowered for it.
+fn want_no_more(held: &[bool], rows: &mut [Row]) {
+    for row in rows.iter_mut().zip(held).filter_map(|(row, held)| held.then_some(row)) {
+        row.desired = row.account.asked().map_or(row.desired, |asked| row.desired.min(asked));
+    }
 }
 
 /// Sets the floor of each leaving node to its present grant. Returns the nodes as they were, if any is leaving.
@@ -339,13 +350,14 @@ fn keep_what_leaves(stakes: &[Stake<'_>], rows: &mut Vec<Row>) -> Option<Vec<Row
 }
 
 /// Gives unclaimed power to the leaving nodes, in order, so that they can be released.
-fn let_go(stakes: &[Stake<'_>], groups: &[Group], rows: &[Row], targets: &mut [Watts]) {
+fn let_go(stakes: &[Stake<'_>], groups: &[Group], rows: &[Row], held: &[bool], targets: &mut [Watts]) {
     if stakes.iter().all(|stake| !stake.leaves) {
         return;
     }
     let mut loads = hysteresis::loads(groups, rows, targets);
-    for ((stake, row), target) in stakes.iter().zip(rows).zip(targets) {
-        let Some(max) = row.range.max().filter(|_| stake.leaves && row.reachable) else { continue };
+    for (((stake, row), target), held) in stakes.iter().zip(rows).zip(targets).zip(held) {
+        let may_rise = stake.leaves && row.reachable && !held;
+        let Some(max) = row.range.max().filter(|_| may_rise) else { continue };
         let path = || std::iter::successors(Some(row.group), |&at| groups.get(at).and_then(Group::parent));
         let room = |at: usize| Some(groups.get(at)?.limit() - loads.get(at).copied().flatten()?);
         let Some(room) = path().map(room).collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().min())

@@ -121,7 +121,7 @@ pub const TABLE: SettingsTable = SettingsTable {
         &SHUTDOWN_TIMEOUT,
     ],
     retired: UPSTREAMS,
-    families: &["SIM_"],
+    families: &["SIM_", "TLS_", "METRICS_TLS_"],
 };
 
 /// The settings of upstream's simulator. Its values files also start this simulator, which uses a different model of

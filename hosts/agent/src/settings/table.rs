@@ -77,5 +77,5 @@ pub static TABLE: SettingsTable = SettingsTable {
             note: "TELEMETRY_CPU_CONTROL and TELEMETRY_GPU_CONTROL say where limits are set",
         },
     ],
-    families: &["DVFS_", "TELEMETRY_", "POOL_", "LEASE_", "SAFE_", "POWER_PUBLISH_"],
+    families: &["DVFS_", "TELEMETRY_", "POOL_", "LEASE_", "SAFE_", "POWER_PUBLISH_", "TLS_", "METRICS_TLS_"],
 };

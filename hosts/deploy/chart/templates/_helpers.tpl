@@ -48,6 +48,9 @@ which would be written with an exponent from a million on. */}}
 {{- define "joulie.env" -}}
 {{- $lines := list }}
 {{- range $name, $value := . }}
+{{- if eq $name "METRICS_TLS_CERT_FILE" }}
+{{- fail "the chart has no value yet for TLS on the ports for metrics: its probes and monitors speak plain HTTP" }}
+{{- end }}
 {{- if not (or (kindIs "invalid" $value) (eq (toString $value) "")) }}
 {{- $text := toString $value }}
 {{- if and (kindIs "float64" $value) (eq (floor $value) $value) }}{{ $text = int64 $value | toString }}{{ end }}

@@ -31,7 +31,7 @@ const fn place(target: Target) -> Option<usize> {
         Target::Node | Target::Taint | Target::BudgetStatus => Some(0),
         Target::Profile | Target::ProfileStatus => Some(1),
         Target::Twin | Target::TwinStatus => Some(2),
-        Target::Grant => None,
+        Target::Grant | Target::GrantLabel => None,
     }
 }
 

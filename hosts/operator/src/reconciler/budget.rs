@@ -3,7 +3,7 @@
 use super::Reconciler;
 use crate::budget::{self, Said};
 use crate::grants::Ticket;
-use crate::publish::{API_VERSION, grant_document, grant_label_patch, grant_patch};
+use crate::publish::{API_VERSION, grant_document, grant_patch};
 use crate::reasons::{
     BUDGET_LOWERS, BUDGET_RAISES, GRANT_DROPPED, LIMIT_CHANGED, LIMIT_EXCEEDED, LIMIT_KEPT, LIMIT_SHORT,
 };
@@ -51,22 +51,7 @@ impl Reconciler {
         let mut jobs: Vec<Job<Ticket>> = Vec::new();
         jobs.extend(asks.iter().filter_map(|ask| self.write_grant(ask, now)));
         jobs.extend(ended.iter().filter_map(|(node, why)| self.delete_grant(node, *why, now)));
-        jobs.extend(self.label_grants(now));
         jobs
-    }
-
-    /// The jobs that write into the grants of nodes which PowerBudget they are in now, where nothing else is written.
-    fn label_grants(&mut self, now: Mono) -> Vec<Job<Ticket>> {
-        let mut others: Vec<(Arc<str>, Write)> = Vec::new();
-        for (node, observed) in self.site.cluster.nodes.iter().zip(&self.site.observed) {
-            let Some(grant) = observed.grant.as_deref() else { continue };
-            let patch = grant_label_patch(grant, self.site.budgets.name_of(&node.limits));
-            if let Some(patch) = patch.filter(|_| self.grants.is_free(&node.name, now)) {
-                let (name, how) = (grant.name.clone(), How::Replace { patch });
-                others.push((node.name.clone(), Write { target: Target::Grant, name, how }));
-            }
-        }
-        others.into_iter().map(|(node, write)| job(&node, write, self.grants.touch(&node))).collect()
     }
 
     fn write_grant(&mut self, ask: &DesiredGrant, now: Mono) -> Option<Job<Ticket>> {
@@ -78,13 +63,11 @@ impl Reconciler {
         let serial = seen.as_ref().map_or(1, |seen| seen.granted.next_serial());
         let grant = Grant { serial, watts: *watts, ceiling: *ceiling };
         let ticket = self.grants.send(node, seen.as_deref(), grant);
-        let budget = self.site.node(node).and_then(|node| self.site.budgets.name_of(&node.limits));
         let (name, how) = match &seen {
-            Some(seen) => {
-                (seen.name.clone(), How::Replace { patch: grant_patch(seen, grant, *released, budget) })
-            }
+            Some(seen) => (seen.name.clone(), How::Replace { patch: grant_patch(seen, grant, *released) }),
             None => {
                 let name = self.site.grant_name(node);
+                let budget = self.site.node(node).and_then(|node| self.site.budgets.name_of(&node.limits));
                 let document = grant_document(&name, node, grant, budget);
                 (name, How::Create { document })
             }
@@ -106,7 +89,7 @@ impl Reconciler {
             tracing::warn!("{text}");
             self.recorder.say(self.of_the_budget(GRANT_DROPPED, text));
         }
-        let ticket = self.grants.touch(node);
+        let ticket = self.grants.delete(node);
         let how = How::Delete { uid: seen.uid.clone() };
         Some(job(node, Write { target: Target::Grant, name: seen.name.clone(), how }, ticket))
     }

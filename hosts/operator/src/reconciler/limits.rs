@@ -125,7 +125,10 @@ impl Reconciler {
     fn overlaps(&self) -> Overlaps<'_> {
         let mut overlaps = Overlaps::new();
         let gone = self.site.cluster.gone.iter().filter(|node| node.granted.grant.is_some());
-        for node in self.site.cluster.nodes.iter().chain(gone) {
+        // A node that is neither planned for nor has an agent has no part in any budget.
+        let has_part =
+            |node: &&Node| node.is_eligible() || node.machine.has_agent || node.granted.grant.is_some();
+        for node in self.site.cluster.nodes.iter().filter(has_part).chain(gone) {
             for at in &node.limits.overlaps {
                 overlaps.entry(*at).or_default().push(node);
             }

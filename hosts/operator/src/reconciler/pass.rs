@@ -4,10 +4,10 @@ use super::jobs::{Then, lane};
 use super::unchanged::Unchanged;
 use super::{Reconciler, stamp};
 use crate::grants::Ticket;
-use crate::publish::{Standing, status_of};
+use crate::publish::{Standing, grant_label, status_of};
 use crate::site::Observed;
 use crate::stats::Shown;
-use crate::writes::{Job, Write};
+use crate::writes::{How, Job, Target, Write};
 use host_kit::clock::Mono;
 use jiff::Timestamp;
 use planner::decide::{ClusterDecision, decide};
@@ -90,6 +90,7 @@ impl Reconciler {
             }
         }
         self.taint_others(&left_alone, &mut jobs);
+        self.label_grants(&left_alone, &mut jobs);
         self.write_budgets(now, &mut jobs);
         Passed { number: self.passes, jobs, grants }
     }
@@ -118,7 +119,7 @@ impl Reconciler {
         known.now = stamp(now);
         known.wall_clock = Micros::new(since_1970);
         // A limit that cannot be read may have been cut.
-        known.raises = now >= self.raises_from && !self.site.budgets.unread;
+        known.raises = now >= self.raises_from && (!self.site.budgets.unread || self.site.releases_all);
     }
 
     /// Sets or removes the taint of nodes for which nothing else is written in this pass.
@@ -141,6 +142,25 @@ impl Reconciler {
         }
         for (node, writes) in others {
             self.job(node, writes, false, Then::Nothing, jobs);
+        }
+    }
+
+    /// Writes into the grants which PowerBudget their nodes are in, of nodes for which nothing else is written in this pass.
+    fn label_grants(&mut self, left_alone: &BTreeSet<usize>, jobs: &mut Vec<Job<(u64, Then)>>) {
+        let mut others = Vec::new();
+        for (at, (node, observed)) in self.site.cluster.nodes.iter().zip(&self.site.observed).enumerate() {
+            let Some(grant) = observed.grant.as_deref() else { continue };
+            let Some(document) = grant_label(grant, self.site.budgets.name_of(&node.limits)) else {
+                continue;
+            };
+            let is_free = !left_alone.contains(&at) && !self.busy.contains_key(&node.name);
+            if is_free && observed.unreadable.grant.is_none() {
+                let (name, how) = (grant.name.clone(), How::Merge { document });
+                others.push((node.name.clone(), Write { target: Target::GrantLabel, name, how }));
+            }
+        }
+        for (node, write) in others {
+            self.job(node, vec![write], false, Then::Nothing, jobs);
         }
     }
 

@@ -19,8 +19,6 @@ pub(crate) struct GrantSeen {
     pub(crate) uid: String,
     /// The serial of the grant in force.
     pub(crate) serial: u64,
-    /// Whether it has any labels.
-    pub(crate) labelled: bool,
     /// The PowerBudget that the node was in when the grant was written.
     pub(crate) budget: Option<String>,
     /// The grant and its receipt.
@@ -56,7 +54,6 @@ impl Row for GrantSeen {
             node: text(&spec["nodeName"]).ok_or("spec.nodeName: expected the name of a node")?,
             uid,
             serial,
-            labelled: object["metadata"]["labels"].is_object(),
             budget: text(&object["metadata"]["labels"][POWER_BUDGET]),
             granted,
         })

@@ -96,7 +96,7 @@ macro_rules! settings {
                 &tls::METRICS_TLS_CERT_FILE, &tls::METRICS_TLS_KEY_FILE, $(&$setting),*
             ],
             retired: RETIRED,
-            families: &["QUEUE_HP_", "STATIC_HP_", "OPERATOR_NODE_POWER_", "BUDGET_"],
+            families: &["QUEUE_HP_", "STATIC_HP_", "OPERATOR_NODE_POWER_", "BUDGET_", "TLS_", "METRICS_TLS_"],
         };
     };
 }

@@ -47,16 +47,16 @@ async fn of_several_grants_over_one_serial_one_lands() {
     rig.write(Target::Grant, create()).await.unwrap();
     assert!(matches!(rig.write(Target::Grant, create()).await, Err(Trouble::Stale(_))), "there is one");
     let seen = rig.grant().await;
-    let over = |watts| How::Replace { patch: grant_patch(&seen, grant(2, watts), false, Some("r2")) };
+    let over = |watts| How::Replace { patch: grant_patch(&seen, grant(2, watts), false) };
     rig.write(Target::Grant, over(300)).await.unwrap();
     // A write of another leader, or an old one of ours that was delayed: both were made over serial 1.
     let late = rig.write(Target::Grant, over(500)).await;
     assert!(matches!(late, Err(Trouble::Refused(_) | Trouble::Stale(_))), "{late:?}");
     assert_eq!(rig.grant().await.granted.grant, Some(grant(2, 300)));
-    let freed = How::Replace { patch: grant_patch(&rig.grant().await, grant(3, 720), true, None) };
+    let freed = How::Replace { patch: grant_patch(&rig.grant().await, grant(3, 720), true) };
     rig.write(Target::Grant, freed).await.unwrap();
     assert!(rig.grant().await.granted.released);
-    let again = How::Replace { patch: grant_patch(&rig.grant().await, grant(4, 300), false, Some("r1")) };
+    let again = How::Replace { patch: grant_patch(&rig.grant().await, grant(4, 300), false) };
     rig.write(Target::Grant, again).await.unwrap();
     assert!(!rig.grant().await.granted.released);
 }

@@ -170,9 +170,14 @@ impl Groups {
         Ok(Self { groups, shown, racks: first, trial: rules.trial })
     }
 
-    /// Whether nothing may be raised there, because a limit on the way up counts a node that has its place elsewhere.
-    pub(super) fn is_held(&self, place: usize) -> bool {
-        self.path(place).any(|at| self.shown.get(at).is_some_and(|group| group.overlapped && group.binds))
+    /// Whether a node may not be raised or released: one of its limits is paused, or what a limit that binds counts is not
+    /// known, because this node or another one in it has its place elsewhere.
+    pub(super) fn holds(&self, node: &Node, place: usize) -> bool {
+        let binds = |at: usize| self.shown.get(at).is_some_and(|group| group.binds);
+        let is_overlapped = |at: usize| self.shown.get(at).is_some_and(|group| group.overlapped);
+        node.limits.paused
+            || node.limits.overlaps.iter().any(|at| binds(at + 1))
+            || self.path(place).any(|at| is_overlapped(at) && binds(at))
     }
 
     /// The group of the tree that a shown group's nodes are in.

@@ -420,9 +420,36 @@ fn a_node_that_two_limits_select_is_not_raised_and_holds_everybody_in_the_other_
     // b is under `other`, and what it draws counts in `one` too: nothing is raised in `one`.
     assert_eq!(asks(true, &[0, 1], 10_000), [None, None, Some(432), Some(432)]);
     // An observed limit takes nobody out of an enforced one, and hinders nobody.
-    let under_one = [Some(250), Some(250), None, Some(432)];
-    assert_eq!(asks(false, &[0, 1], 500)[..2], under_one[..2]);
-    assert_eq!(asks(false, &[0, 1], 10_000)[..2], [Some(432), None], "the node itself waits");
+    assert_eq!(asks(false, &[0, 1], 500)[..2], [Some(250), Some(250)]);
+    assert_eq!(asks(false, &[0, 1], 10_000)[..2], [Some(432), Some(432)]);
+}
+
+#[test]
+fn nobody_is_lowered_for_a_node_that_may_not_be_raised() {
+    let asks = |name: &str| {
+        let tree = [written("site", None, 900, true), written(name, Some(0), 10_000, true)];
+        let fast = |claim: Claim, wanted| Claim { wanted: Some(w(wanted)), ..claim };
+        let a = fast(under("a", &tree, &[1], Some(250)), 720);
+        let nodes = [a, fast(under("b", &tree, &[0], Some(650)), 650)];
+        round_of_written(&nodes, &tree, false).0
+    };
+    // Beyond the lowest caps there are 500 W, of which a wants 520 and b 450: b gets 500 · 450 / 970 = 231.
+    assert_eq!(asks("r1"), [None, Some(431)], "b is lowered before a is raised");
+    assert_eq!(asks("paused"), [None, None]);
+}
+
+#[test]
+fn what_a_limit_would_cost_is_the_same_a_minute_later() {
+    let tree = [written("site", None, 2400, false)];
+    let nodes = ["a", "b", "c", "d"].map(|name| Claim { aside: false, ..under(name, &tree, &[0], None) });
+    let settings = BudgetLimits { answer_within: Micros::new(30_000_000), ..BudgetLimits::none() };
+    let rules = Rules { settings: &settings, limits: &tree, trial: true };
+    let mut memory = BudgetMemory::default();
+    // 4 × 432 W are 1728 W.
+    for second in [1, 60, 120] {
+        let (_, round) = round_under(&nodes, rules, &mut memory, at(second), true);
+        assert_eq!((round.standings[1].lowered.nodes, round.standings[1].short), (0, None), "at {second} s");
+    }
 }
 
 #[test]

@@ -164,6 +164,12 @@ fn a_value_that_cannot_work_is_refused() {
             "issuerRef.name must name an issuer",
         ),
         ("scheduler.tls.caFile=ca.crt", "does not match pattern"),
+        (
+            "schedulerExtender.tls.enabled=true,scheduler.url=http://a:9876",
+            "scheduler.url must begin with https://",
+        ),
+        ("scheduler.url=https://a:9876", "scheduler.url must begin with https://"),
+        ("schedulerExtender.env.METRICS_TLS_CERT_FILE=/a", "no value yet for TLS on the ports for metrics"),
     ] {
         let told = helm.template("chart", &["--set", value]).unwrap_err();
         assert!(told.contains(why), "{value}: {told}");
