@@ -205,7 +205,8 @@ pub(crate) async fn objects_are_found_by_node(client: Client) {
     let mut asked = 0;
     for (example, object) in good() {
         let spec = definition_of(kind(&object)).spec;
-        let fields = spec.versions[0].selectable_fields.clone().unwrap();
+        // A PowerBudget is of no node.
+        let Some(fields) = spec.versions[0].selectable_fields.clone() else { continue };
         for field in fields.iter().map(|field| field.json_path.trim_start_matches('.')) {
             let pointer = format!("/{}", field.replace('.', "/"));
             let Some(node) = object.pointer(&pointer).and_then(Value::as_str) else { continue };

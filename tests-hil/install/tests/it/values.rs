@@ -272,12 +272,12 @@ fn definition(object: Value) -> CustomResourceDefinition {
 fn the_kinds_are_kept_and_anothers_is_left_out() {
     let Some(helm) = Helm::or_skip() else { return };
     let all = objects(&helm.template("chart-crds", &[]).unwrap()).unwrap();
-    assert_eq!(all.len(), 6);
+    assert_eq!(all.len(), 7);
     for kind in &all {
         assert_eq!(kind["metadata"]["annotations"]["helm.sh/resource-policy"], "keep");
         assert_eq!(kind["spec"]["group"], "joulie.io");
     }
-    assert_eq!(objects(&helm.template("chart-crds", &["--set", "gpu=true"]).unwrap()).unwrap().len(), 7);
+    assert_eq!(objects(&helm.template("chart-crds", &["--set", "gpu=true"]).unwrap()).unwrap().len(), 8);
     let bare = objects(&helm.template("chart-crds", &["--set", "keep=false"]).unwrap()).unwrap();
     for kind in &bare {
         let file = format!("joulie.io_{}.yaml", kind["spec"]["names"]["plural"].as_str().unwrap());
