@@ -91,9 +91,9 @@ impl BudgetLimits {
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'a> {
     /// Those of the settings, and how every limit is kept. The site's holds above all others; a rack's holds for nodes that no
-    /// written limit selects.
+    /// enforced one of these selects.
     pub settings: &'a BudgetLimits,
-    /// Those that persons have written.
+    /// Those that persons have written, which may be only observed.
     pub limits: &'a [SiteLimit],
     /// Computes what would be granted if every limit were enforced.
     pub trial: bool,

@@ -208,6 +208,8 @@ impl TestSystem {
                 .variable("AGENT_MODE", "pool")
                 .variable("POD_NAME", "joulie-agent-pool-0")
                 .variable("POOL_SHARDS", "1")
+                // The chart's is a folder of this machine, where grants of a run that broke off would stand.
+                .variable("STATE_DIR", folder.join("pool").to_string_lossy())
                 .variable("POOL_NODE_SELECTOR", "joulie.io/managed=true,joulie.io/simulated=true")
                 .variable("TELEMETRY_CPU_SOURCE", "http")
                 .variable("TELEMETRY_CPU_HTTP_ENDPOINT", format!("http://{simulator}/telemetry/{{node}}"))
