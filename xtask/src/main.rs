@@ -1,5 +1,5 @@
 //! The project's own commands. `cargo xtask` lists them.
-#![expect(clippy::print_stdout, reason = "a command talks to the person who called it")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command talks to the person who called it")]
 
 mod bench;
 mod codegen;
@@ -15,7 +15,7 @@ mod vm;
 
 use anyhow::{Context, Result, bail};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, ExitCode, Output};
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
@@ -31,7 +31,18 @@ usage: cargo xtask COMMAND
                     the container image as an OCI layout (target/image), without a container engine; --check runs the programs in it
   tidy              edges between crates, and what a machine can hold of the style";
 
-fn main() -> Result<()> {
+fn main() -> ExitCode {
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        // Without a backtrace: it would hide what failed.
+        Err(error) => {
+            eprintln!("\nerror: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the repository")?;

@@ -50,13 +50,19 @@ pub(crate) fn run(root: &Path) -> Result<()> {
             for job in &mut jobs {
                 job.set(PROPERTY_SEED, &seed);
             }
+            let mut outputs = Vec::new();
             programs::run(jobs, |ended| {
-                println!("\n-- {}: {} s\n{}", ended.name, ended.took.as_secs(), ended.output.trim_end());
+                println!("\n-- {}: {} s", ended.name, ended.took.as_secs());
                 ended.output.lines().for_each(|line| count.add(line));
+                ended.output.lines().filter(|line| is_result(line)).for_each(|line| println!("{line}"));
                 if !ended.succeeded {
+                    println!("failed; its output is at the end");
+                    outputs.push(format!("\n-- {}\n{}", ended.name, ended.output.trim_end()));
                     failures.push(ended.name.clone());
                 }
             });
+            // Last, so that whoever sees only the end of a log sees why.
+            outputs.iter().for_each(|output| println!("{output}"));
         }
     }
     for reason in &count.reasons {
@@ -86,6 +92,11 @@ fn again(root: &Path, words: &[&str]) -> Result<programs::Job> {
     let mut command = Command::new(std::env::current_exe().context("the path of this program")?);
     command.current_dir(root).args(words);
     Ok(programs::Job::new(&words.join(" "), command))
+}
+
+/// Whether a line of a test program's output says how it went.
+fn is_result(line: &str) -> bool {
+    line.contains("test result: ") || ["SKIP(", "BAR ", "proof: "].iter().any(|word| line.starts_with(word))
 }
 
 impl Count {
