@@ -44,10 +44,10 @@ impl Like {
     }
 
     /// The accepted difference in the number of pods: two points, because points are integers and one of several best
-    /// nodes is offered with one point more; the pod that causes the difference; and one pod that is expected. A
-    /// point is a hundredth of the cap divided by 0.7.
+    /// nodes is offered with one point more; the pod that causes the difference; one pod that is expected; and the
+    /// dead-band of a twin's draw, a twentieth. A point is a hundredth of the cap divided by 0.7.
     fn apart(self) -> f64 {
-        2.0 * self.cap_watts / 70.0 / self.pod_watts + 2.0
+        (2.0 * self.cap_watts / 70.0 + self.idle_watts / 20.0) / self.pod_watts + 2.0
     }
 }
 
