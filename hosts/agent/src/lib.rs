@@ -26,5 +26,6 @@ mod start;
 pub use front::outcome::cap_reasons;
 pub use host::StartError as HostError;
 pub use host::restore::{RESTORE_STATUSES, run as restore};
+pub use metrics::PowerDetail;
 pub use pool::PoolError;
 pub use start::{BUILD, StartError, Started, described_metrics, start, start_over};

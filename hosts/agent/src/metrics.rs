@@ -4,8 +4,10 @@
 mod grants;
 mod labels;
 mod names;
+mod window;
 
 pub(crate) use labels::Written;
+pub use window::PowerDetail;
 
 use crate::front::grants::Ignored;
 use crate::front::outcome::{Outcome, Why};
@@ -14,6 +16,7 @@ use crate::front::receipt::{Receipt, Unkept};
 use crate::front::wanted::{Unknown, Wanted};
 use crate::machine::{LeaseState, MIXED, Means, View};
 use grants::Grants;
+use host_kit::clock::Mono;
 use host_kit::metrics::MetricsRegistry;
 use labels::{
     Move, Node, NodeBackend, NodeCpu, NodeMode, NodeMove, NodePolicy, NodeZone, Object, WhichObject, Write,
@@ -27,6 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use window::PowerWindow;
 
 type Level<L> = Family<L, Gauge<f64, AtomicU64>>;
 
@@ -71,6 +75,7 @@ struct Known {
     zones: Vec<String>,
     cpus: Vec<u16>,
     backends: Vec<&'static str>,
+    power: PowerWindow,
 }
 
 impl Metrics {
@@ -122,23 +127,25 @@ impl Metrics {
     }
 
     /// Records what a machine reports of itself.
-    pub(crate) fn sees(&self, node: &str, view: &View) {
+    pub(crate) fn sees(&self, node: &str, view: &View, (now, detail): (Mono, PowerDetail)) {
         let label = Node { node: node.to_owned() };
         for mode in modes() {
             let labels = NodeMode { node: node.to_owned(), mode };
             self.mode.get_or_create(&labels).set(i64::from(mode == view.details.mode.word()));
         }
         self.unconfirmed.get_or_create(&label).set(i64::from(view.lease != LeaseState::Desired));
-        level(&self.total_power, &label, view.cpu.drawn.watts().map(as_f64));
-        level(&self.gpu_power, &label, view.gpu.drawn.watts().map(as_f64));
-        for device in &view.cpu.devices {
-            let zone = NodeZone { node: node.to_owned(), zone: device.key.clone() };
-            level(&self.energy, &zone, device.energy.map(|energy| whole(energy.get())));
-            level(&self.zone_power, &zone, device.drawn.watts().map(as_f64));
+        if let Some(power) = self.with(node, |known| known.power.take(view, now, detail)) {
+            level(&self.total_power, &label, power.packages);
+            level(&self.gpu_power, &label, power.gpus);
+            level(&self.observed, &label, power.observed);
+            level(&self.ema, &label, power.smoothed);
+            for (zone, watts, energy) in power.zones {
+                let zone = NodeZone { node: node.to_owned(), zone };
+                level(&self.energy, &zone, energy.map(whole));
+                level(&self.zone_power, &zone, watts);
+            }
         }
         let law = view.details.law;
-        level(&self.observed, &label, law.and_then(|law| law.observed).map(as_f64));
-        level(&self.ema, &label, law.and_then(|law| law.smoothed).map(as_f64));
         let counts = law.and_then(|law| law.counts);
         self.above.get_or_create(&label).set(counts.map_or(0, |counts| i64::from(counts.above)));
         self.below.get_or_create(&label).set(counts.map_or(0, |counts| i64::from(counts.below)));

@@ -123,12 +123,14 @@ impl Pool {
             let url = template.for_node("node").map_err(PoolError::Endpoint)?;
             has_tls |= url.as_str().to_ascii_lowercase().starts_with("https:");
         }
-        let trust = match &routing.authorities {
-            Some(file) => Trust::File(file),
-            None if has_tls => Trust::System,
-            None => Trust::Nobody,
-        };
+        let trust = Trust::of(routing.authorities.as_deref(), has_tls);
+        if routing.token.is_some() && !has_tls {
+            tracing::warn!(
+                "TELEMETRY_HTTP_TOKEN_FILE: no endpoint has TLS, so the token is sent in the clear"
+            );
+        }
         let http = http::Http::new(concurrency, routing.timeout, trust, carrier).map_err(PoolError::Tls)?;
+        let http = http.with_token(routing.token.clone());
         let beat = Heartbeat::started(clock.mono());
         let common = Arc::new(Common {
             routing: routing.clone(),

@@ -11,10 +11,11 @@ pub use pool::Shards;
 pub use table::TABLE;
 pub use telemetry::{ControlPreference, NodeEndpoint, NodeRouting};
 
+use crate::metrics::PowerDetail;
 use host_kit::config::{Listen, Refusals, Values};
 use host_kit::program;
 use host_kit::reflect::HEARD_WITHIN;
-use host_kit::server::{TlsFiles, settings as tls};
+use host_kit::server::settings::{self as tls, MetricsPort};
 use joulie_core::node::cap::{CapIntent, Floor};
 use joulie_core::node::classic::Classic;
 use kube::core::Selector;
@@ -95,10 +96,12 @@ pub struct Settings {
     pub period: Duration,
     /// Whether hardware is only read.
     pub simulate_only: bool,
+    /// How exactly the metrics show power.
+    pub power_detail: PowerDetail,
     /// Where metrics are served.
     pub metrics: Listen,
-    /// TLS there.
-    pub metrics_tls: Option<TlsFiles>,
+    /// TLS there, and who may read them.
+    pub metrics_port: MetricsPort,
     /// Which nodes are managed.
     pub selector: Selector,
     /// Which kind carries the desired state.
@@ -222,8 +225,9 @@ impl Settings {
             target: target(values)?,
             period: values.get(&own::PERIOD)?,
             simulate_only: values.get(&own::SIMULATE_ONLY)?,
+            power_detail: values.get(&own::POWER_METRICS)?,
             metrics: values.get(&own::METRICS_ADDR)?,
-            metrics_tls: tls::metrics_tls(values)?,
+            metrics_port: tls::metrics_port(values)?,
             selector: values.get(&own::NODE_SELECTOR)?,
             desired: values.get(&own::DESIRED_SOURCE)?,
             on_exit: values.get(&own::ON_EXIT)?,

@@ -23,7 +23,7 @@ use host_kit::ops::Ops;
 use host_kit::program::Context;
 use host_kit::reflect::{Reflections, Row};
 use host_kit::server::{
-    Certificates, Debug, Drain, Guard, HttpServer, LimitError, Port, ServerLimits, ServerMetrics,
+    Certificates, Debug, Drain, Guard, HttpServer, LimitError, Port, Scrapers, ServerLimits, ServerMetrics,
     ServerTlsError,
 };
 use host_kit::shutdown::{self, Stop, Tasks, Trigger};
@@ -166,13 +166,14 @@ async fn begin(
         }
     };
     let limits = ServerLimits::new(64 * 1024, 64).map_err(StartError::Limits)?;
-    let files = settings.metrics_tls.clone();
+    let files = settings.metrics_port.tls.clone();
     let tls =
         Certificates::start(Port::Metrics, files, &servers, &context.clock, (&mut *tasks, &context.stop));
     let tls = tls.map_err(StartError::Tls)?;
     let debug =
         Debug::new(Guard::new(settings.debug_token.clone()), context.shown.clone(), context.logs.clone());
-    let ops = Ops::new(page.page(), health, debug);
+    let scrapers = Scrapers::new(settings.metrics_port.auth, &context.client, &context.clock, &servers);
+    let ops = Ops::new(page.page(), health, debug).for_scrapers(scrapers);
     let clock = context.clock.clone();
     let server = HttpServer::bind(settings.metrics, Port::Metrics, ops, limits, &servers, clock);
     let server = server.await.map_err(StartError::Listen)?.with_tls(tls);
@@ -326,6 +327,7 @@ fn shared(settings: &Settings, context: &Context, metrics: Metrics) -> Result<Sh
         catalog: Catalog::embedded().map_err(StartError::Catalog)?,
         writer: Writer::new(context.client.clone(), metrics.clone()),
         metrics,
+        power_detail: settings.power_detail,
     })
 }
 

@@ -82,7 +82,7 @@ impl Routes for Inside {
         if request.uri().path() == "/debug/scoring" {
             return self.desk.debug(request, peer);
         }
-        match self.ops.known(&request, peer) {
+        match self.ops.known(&request, peer).await {
             Some(answer) => whole(answer).await,
             None => text(
                 StatusCode::NOT_FOUND,

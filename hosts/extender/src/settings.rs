@@ -4,7 +4,8 @@ use host_kit::clock::micros;
 use host_kit::config::parse;
 use host_kit::config::{ConfigSetting, Listen, Refusals, Retired, SettingsTable, Values, Wrong};
 use host_kit::program;
-use host_kit::server::{TlsFiles, settings as tls};
+use host_kit::server::TlsFiles;
+use host_kit::server::settings::{self as tls, MetricsPort};
 use joulie_api::labels;
 use joulie_core::placement::assumed::AssumedRule;
 use joulie_core::placement::estimate::{self, Coefficients};
@@ -192,6 +193,7 @@ pub static TABLE: SettingsTable = SettingsTable {
         &tls::TLS_CLIENT_CA_FILE,
         &tls::METRICS_TLS_CERT_FILE,
         &tls::METRICS_TLS_KEY_FILE,
+        &tls::METRICS_AUTH,
         &TWIN_STALENESS_THRESHOLD,
         &MARGINAL_CPU,
         &MARGINAL_GPU,
@@ -225,7 +227,7 @@ pub static TABLE: SettingsTable = SettingsTable {
         Retired { name: "MARGINAL_REF_NODE_POWER_W", note: "a node is compared with its own cap" },
         Retired { name: "MARGINAL_REF_RACK_CAPACITY_W", note: "a node is compared with its own cap" },
     ],
-    families: &["EXTENDER_", "MARGINAL_", "ASSUMED_", "EXPECTED_", "TLS_", "METRICS_TLS_"],
+    families: &["EXTENDER_", "MARGINAL_", "ASSUMED_", "EXPECTED_", "TLS_", "METRICS_"],
 };
 
 fn wrong(error: impl Display) -> Wrong {
@@ -241,8 +243,8 @@ pub struct Settings {
     pub metrics: Listen,
     /// TLS of the first.
     pub work_tls: Option<TlsFiles>,
-    /// TLS of the second.
-    pub metrics_tls: Option<TlsFiles>,
+    /// TLS of the second, and who may read the metrics.
+    pub metrics_port: MetricsPort,
     /// The namespace of the plan's Lease.
     pub namespace: String,
     /// The token that allows access to /debug from other addresses.
@@ -296,7 +298,7 @@ impl Settings {
             work: values.get(&EXTENDER_ADDR)?,
             metrics: values.get(&METRICS_ADDR)?,
             work_tls: tls::work_tls(values)?,
-            metrics_tls: tls::metrics_tls(values)?,
+            metrics_port: tls::metrics_port(values)?,
             namespace: values.get(&program::NAMESPACE)?,
             debug_token: values.get(&program::DEBUG_TOKEN)?,
             placement: placement(values)?,

@@ -16,7 +16,7 @@ use host_kit::ops::Ops;
 use host_kit::program::Context;
 use host_kit::reflect::{self, Feed, Reflections, Row, Rows, WatchSource, reflect};
 use host_kit::server::{
-    Certificates, Debug, Drain, Guard, HttpServer, LimitError, Port, ServerLimits, ServerMetrics,
+    Certificates, Debug, Drain, Guard, HttpServer, LimitError, Port, Scrapers, ServerLimits, ServerMetrics,
     ServerTlsError,
 };
 use host_kit::shutdown::{Apart, Stop, Tasks};
@@ -128,8 +128,9 @@ pub async fn start_on(
             .map_err(StartError::Tls)
     };
     let work_tls = secure(Port::Work, settings.work_tls.clone())?;
-    let metrics_tls = secure(Port::Metrics, settings.metrics_tls.clone())?;
+    let metrics_tls = secure(Port::Metrics, settings.metrics_port.tls.clone())?;
 
+    let scrapers = Scrapers::new(settings.metrics_port.auth, &client, &clock, &server_metrics);
     let parts = (clock.clone(), stop.clone());
     let mut watcher =
         Watcher { client, reflections, clock: parts.0, stop: parts.1, tasks, apart: apart.clone() };
@@ -153,7 +154,8 @@ pub async fn start_on(
     };
     let work = Work { desk: desk.clone(), health: health(), body_max: settings.body_max };
     let debug = Debug::new(guard, config, logs);
-    let inside = Inside { desk, ops: Ops::new(registry.page(), health(), debug) };
+    let ops = Ops::new(registry.page(), health(), debug).for_scrapers(scrapers);
+    let inside = Inside { desk, ops };
 
     let limits = |connections| ServerLimits::new(settings.body_max, connections).map_err(StartError::Limits);
     let drain = Drain::new(settings.linger, settings.shutdown.saturating_sub(settings.linger));

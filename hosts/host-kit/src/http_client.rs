@@ -4,6 +4,7 @@
 //! Redirects are not followed, and a status other than success is an error. A certificate is always verified, with its
 //! name; no setting turns that off.
 
+use crate::bearer::TokenFile;
 use crate::config::parse::show_duration;
 use crate::connect::chain;
 use bytes::Bytes;
@@ -48,6 +49,18 @@ pub enum Trust<'a> {
     System,
     /// Those in this file (PEM).
     File(&'a Path),
+}
+
+impl<'a> Trust<'a> {
+    /// The authorities in a file, or without one those of the system if there is TLS at all.
+    #[must_use]
+    pub fn of(file: Option<&'a Path>, has_tls: bool) -> Self {
+        match file {
+            Some(file) => Self::File(file),
+            None if has_tls => Self::System,
+            None => Self::Nobody,
+        }
+    }
 }
 
 /// Why the authorities cannot be used.
@@ -95,6 +108,7 @@ pub struct HttpClient {
     way: Way,
     limits: ClientLimits,
     program: HeaderValue,
+    token: Option<TokenFile>,
 }
 
 impl HttpClient {
@@ -104,12 +118,18 @@ impl HttpClient {
     /// If the authorities cannot be used.
     pub fn new(program: &'static str, limits: ClientLimits, trust: Trust<'_>) -> Result<Self, TrustError> {
         let way = Way::Sockets(sockets(limits, tls(trust)?));
-        Ok(Self { way, limits, program: HeaderValue::from_static(program) })
+        Ok(Self { way, limits, program: HeaderValue::from_static(program), token: None })
     }
 
     /// A client without sockets.
     pub fn carried(program: &'static str, limits: ClientLimits, carrier: Arc<dyn Carrier>) -> Self {
-        Self { way: Way::Carried(carrier), limits, program: HeaderValue::from_static(program) }
+        Self { way: Way::Carried(carrier), limits, program: HeaderValue::from_static(program), token: None }
+    }
+
+    /// Shows this token with each request.
+    #[must_use]
+    pub fn with_token(self, token: Option<TokenFile>) -> Self {
+        Self { token, ..self }
     }
 
     /// Sends a request, whose URI must be absolute, and returns the body of the answer.
@@ -118,6 +138,10 @@ impl HttpClient {
     /// If the status is not a success, or if the answer is too large or too late.
     pub async fn ask(&self, mut request: Request<Bytes>) -> Result<Bytes, NoAnswer> {
         request.headers_mut().entry(header::USER_AGENT).or_insert_with(|| self.program.clone());
+        if let Some(token) = &self.token {
+            let header = token.header().map_err(NoAnswer::Failed)?;
+            request.headers_mut().insert(header::AUTHORIZATION, header);
+        }
         let ClientLimits { timeout, bytes_max, .. } = self.limits;
         let exchange = async {
             match &self.way {

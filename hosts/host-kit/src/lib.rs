@@ -4,6 +4,7 @@
 //! - [`log`]: structured logs, a level that changes at run time, repeated lines logged once with a count.
 //! - [`metrics`]: OpenMetrics with closed label sets, build information and the process itself.
 //! - [`health`]: `/livez` and `/readyz` with a reason per check.
+//! - [`bearer`]: tokens in requests and in files.
 //! - [`http_client`]: questions over HTTP with limits, to what is no API server.
 //! - [`server`]: HTTP with limits, TLS, client certificates, reload of certificates and a graceful end.
 //! - [`shutdown`]: one signal for all tasks, a deadline, and a second signal that ends the program at once.
@@ -16,6 +17,7 @@
 //!
 //! It knows Kubernetes and HTTP, but nothing of power: no planning and no hardware.
 
+pub mod bearer;
 pub mod clock;
 pub mod config;
 pub mod connect;

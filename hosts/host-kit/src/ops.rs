@@ -4,7 +4,7 @@
 
 use crate::health::Health;
 use crate::metrics::Page;
-use crate::server::{Debug, Routes};
+use crate::server::{Debug, Routes, Scrapers};
 use http::{Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Bytes;
@@ -15,21 +15,31 @@ pub struct Ops {
     page: Page,
     health: Health,
     debug: Debug,
+    scrapers: Scrapers,
 }
 
 impl Ops {
     /// Takes a program's metrics, checks and configuration.
     pub fn new(page: Page, health: Health, debug: Debug) -> Self {
-        Self { page, health, debug }
+        Self { page, health, debug, scrapers: Scrapers::default() }
+    }
+
+    /// Shows the metrics only to these.
+    #[must_use]
+    pub fn for_scrapers(self, scrapers: Scrapers) -> Self {
+        Self { scrapers, ..self }
     }
 
     /// The answer for the paths above; `None` for all others.
-    pub fn known(&self, request: &Request<Bytes>, peer: SocketAddr) -> Option<Response<Full<Bytes>>> {
+    pub async fn known(&self, request: &Request<Bytes>, peer: SocketAddr) -> Option<Response<Full<Bytes>>> {
         let path = request.uri().path();
         if path == "/metrics" {
-            return Some(match *request.method() {
-                Method::GET => self.page.answer(),
-                _ => plain(StatusCode::METHOD_NOT_ALLOWED, "use GET\n"),
+            if *request.method() != Method::GET {
+                return Some(plain(StatusCode::METHOD_NOT_ALLOWED, "use GET\n"));
+            }
+            return Some(match self.scrapers.refuse(request.headers()).await {
+                None => self.page.answer(),
+                Some((status, why)) => plain(status, why),
             });
         }
         let query = request.uri().query().unwrap_or_default();
@@ -45,7 +55,7 @@ impl Routes for Ops {
     type Body = Full<Bytes>;
 
     async fn answer(&self, request: Request<Bytes>, peer: SocketAddr) -> Response<Full<Bytes>> {
-        self.known(&request, peer).unwrap_or_else(|| {
+        self.known(&request, peer).await.unwrap_or_else(|| {
             plain(
                 StatusCode::NOT_FOUND,
                 "there are /metrics, /livez, /readyz, /healthz, /debug/config and /debug/log\n",

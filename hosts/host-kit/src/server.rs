@@ -16,6 +16,7 @@ mod limits;
 mod meter;
 mod places;
 mod request;
+mod scrapers;
 pub mod settings;
 mod tls;
 
@@ -23,6 +24,7 @@ pub use certificate::CertificateError;
 pub use debug::{Debug, Guard};
 pub use limits::{Drain, LimitError, ServerLimits, Times};
 pub use meter::{Port, RejectReason, ServerMetrics};
+pub use scrapers::{MetricsAuth, Scrapers};
 pub use tls::{Certificates, ServerTlsError, TlsFiles};
 
 use crate::clock::HostClock;

@@ -103,7 +103,9 @@ impl Lead {
         let (granters, granted) =
             Writers::new(client, leadership, clock, settings.write_timeout, settings.writers);
         let poller = match &settings.power {
-            PowerSource::Http(endpoint, every) => Some(Poller::new(endpoint.clone(), *every)?),
+            PowerSource::Http(endpoint, every) => {
+                Some(Poller::new(endpoint.clone(), *every, &settings.power_access)?)
+            }
             PowerSource::Static | PowerSource::Agent => None,
         };
         let now = parts.clock.mono();

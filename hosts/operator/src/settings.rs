@@ -6,11 +6,12 @@ pub use table::TABLE;
 pub(crate) use table::{DESIRED_SOURCE, NODE_SELECTOR, RESERVED_LABEL_KEY};
 
 use crate::site::Selectors;
+use host_kit::bearer::TokenFile;
 use host_kit::clock::micros;
 use host_kit::config::{ConfigSetting, Listen, Refusals, UrlTemplate, Values};
 use host_kit::leader::Candidate;
 use host_kit::program;
-use host_kit::server::{TlsFiles, settings as tls};
+use host_kit::server::settings::{self as tls, MetricsPort};
 use planner::budget::BudgetLimits;
 use planner::catalog::Catalog;
 use planner::guard::GuardMode;
@@ -24,6 +25,7 @@ use planner::twin::TwinLaw;
 use power_units::{Percent, Ratio, Role, Watts};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The operator's settings.
@@ -31,8 +33,8 @@ use std::time::Duration;
 pub struct Settings {
     /// Where metrics, health and debugging are served.
     pub(crate) metrics: Listen,
-    /// TLS there.
-    pub(crate) metrics_tls: Option<TlsFiles>,
+    /// TLS there, and who may read the metrics.
+    pub(crate) metrics_port: MetricsPort,
     /// Who may see /debug from elsewhere.
     pub(crate) debug_token: Option<String>,
     /// Where the Leases and Events are.
@@ -61,6 +63,8 @@ pub struct Settings {
     pub(crate) writers: usize,
     /// Where measured power comes from.
     pub(crate) power: PowerSource,
+    /// How its endpoint is asked.
+    pub(crate) power_access: PowerAccess,
     /// How long the last sample of a node is valid.
     pub(crate) hold: Duration,
     /// The election.
@@ -120,7 +124,7 @@ impl Settings {
         };
         Ok(Self {
             metrics: values.get(&table::METRICS_ADDR)?,
-            metrics_tls: tls::metrics_tls(values)?,
+            metrics_port: tls::metrics_port(values)?,
             debug_token: values.get(&program::DEBUG_TOKEN)?,
             namespace: values.get(&program::NAMESPACE)?,
             pod_name: values.get(&program::POD_NAME)?,
@@ -135,6 +139,7 @@ impl Settings {
             write_timeout: values.get(&table::WRITE_TIMEOUT)?,
             writers: values.get(&table::WRITERS)?,
             power: power(values)?,
+            power_access: power_access(values)?,
             hold: values.get(&table::POWER_HOLD)?,
             election,
         })
@@ -229,6 +234,22 @@ fn gpu_ranges(text: &str) -> Result<Vec<(String, PowerRange)>, String> {
     map.into_iter().map(range).collect()
 }
 
+/// How the endpoint of [`PowerSource::Http`] is asked.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PowerAccess {
+    /// The certificate authorities; `None`: those of the system.
+    pub(crate) authorities: Option<PathBuf>,
+    /// What is shown to it.
+    pub(crate) token: Option<TokenFile>,
+}
+
+fn power_access(values: &Values) -> Result<PowerAccess, Refusals> {
+    Ok(PowerAccess {
+        authorities: values.get(&table::NODE_POWER_HTTP_CA_FILE)?,
+        token: values.get(&table::NODE_POWER_HTTP_TOKEN_FILE)?,
+    })
+}
+
 fn power(values: &Values) -> Result<PowerSource, Refusals> {
     let endpoint = values.get(&table::NODE_POWER_HTTP_ENDPOINT)?;
     Ok(match values.get(&table::NODE_POWER_SOURCE)? {
@@ -284,4 +305,4 @@ pub(crate) const SOURCES: [(&str, DesiredKind); 2] =
     [("profile", DesiredKind::Profile), ("twin", DesiredKind::Twin)];
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -14,7 +14,8 @@ use host_kit::ops::Ops;
 use host_kit::program::Context;
 use host_kit::reflect::{Reflections, Row, Rows, WatchSource, reflect};
 use host_kit::server::{
-    Certificates, Debug, Drain, Guard, HttpServer, Port, ServerLimits, ServerMetrics, ServerTlsError,
+    Certificates, Debug, Drain, Guard, HttpServer, Port, Scrapers, ServerLimits, ServerMetrics,
+    ServerTlsError,
 };
 use host_kit::shutdown::{Stop, Tasks};
 use joulie_api::labels::{LEADER_LEASE, PLAN_LEASE};
@@ -108,7 +109,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let counted = Counted::register(metrics.registry());
     let Counted { stats, elections, reflections, posts, servers: server_metrics } = counted;
 
-    let files = settings.metrics_tls.clone();
+    let files = settings.metrics_port.tls.clone();
     let tls = Certificates::start(Port::Metrics, files, &server_metrics, &clock, (&mut *tasks, &stop));
     let tls = tls.map_err(StartError::Tls)?;
     let mut watcher =
@@ -149,7 +150,8 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
         }
     });
     let debug = Debug::new(Guard::new(settings.debug_token.clone()), shown, logs);
-    let ops = Ops::new(metrics.page(), health, debug);
+    let scrapers = Scrapers::new(settings.metrics_port.auth, &client, &clock, &server_metrics);
+    let ops = Ops::new(metrics.page(), health, debug).for_scrapers(scrapers);
     let limits = ServerLimits::new(64 * 1024, 64).map_err(|error| StartError::Settings(error.to_string()))?;
     let server =
         HttpServer::bind(settings.metrics, Port::Metrics, ops, limits, &server_metrics, clock.clone())

@@ -18,6 +18,7 @@ use crate::metrics::SimMetrics;
 use crate::telemetry::TelemetryResponse;
 use crate::world::{SimulatedNode, SimulatedState, SimulatedWorld};
 use bytes::Bytes;
+use host_kit::bearer::TokenFile;
 use host_kit::ops::Ops;
 use host_kit::server::Routes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
@@ -35,6 +36,7 @@ pub(crate) struct Port {
     world: Arc<SimulatedWorld>,
     metrics: SimMetrics,
     ops: Ops,
+    token: Option<TokenFile>,
 }
 
 /// The pages of a node.
@@ -70,8 +72,18 @@ impl Path {
 }
 
 impl Port {
-    pub(crate) fn new(world: Arc<SimulatedWorld>, metrics: SimMetrics, ops: Ops) -> Self {
-        Self { world, metrics, ops }
+    /// With a token, whoever asks for a node must show it.
+    pub(crate) fn new(
+        world: Arc<SimulatedWorld>,
+        metrics: SimMetrics,
+        ops: Ops,
+        token: Option<TokenFile>,
+    ) -> Self {
+        Self { world, metrics, ops, token }
+    }
+
+    fn may_ask(&self, request: &Request<Bytes>) -> bool {
+        self.token.as_ref().is_none_or(|token| token.is_shown(request.headers()))
     }
 
     async fn about(&self, path: Path, name: &str, request: &Request<Bytes>) -> Answer {
@@ -166,14 +178,18 @@ impl Routes for Port {
     type Body = Full<Bytes>;
 
     async fn answer(&self, request: Request<Bytes>, peer: SocketAddr) -> Answer {
-        if let Some((path, name)) = Path::read(request.uri().path()) {
+        let path = request.uri().path();
+        if (Path::read(path).is_some() || path == "/nodes") && !self.may_ask(&request) {
+            return told(StatusCode::UNAUTHORIZED, "show the token: Authorization: Bearer TOKEN");
+        }
+        if let Some((path, name)) = Path::read(path) {
             return self.about(path, &name, &request).await;
         }
-        if request.uri().path() == "/nodes" && *request.method() == Method::GET {
+        if path == "/nodes" && *request.method() == Method::GET {
             let names: Vec<&String> = self.world.nodes().keys().collect();
             return json(StatusCode::OK, &json!({"nodes": names}));
         }
-        self.ops.known(&request, peer).unwrap_or_else(|| {
+        self.ops.known(&request, peer).await.unwrap_or_else(|| {
             told(
                 StatusCode::NOT_FOUND,
                 "there are /telemetry/NODE, /control/NODE, /state/NODE, /faults/NODE, /nodes, /healthz and /metrics",

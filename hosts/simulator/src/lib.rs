@@ -140,7 +140,8 @@ pub fn described_metrics() -> Vec<MetricDescription> {
 /// # Errors
 /// If a setting is invalid, the port is taken, or the API server refuses a node.
 pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> Result<Started, StartError> {
-    let Settings { fleet, listen, speed, seed, heartbeat, checkpoint, workload, debug_token, tls } = settings;
+    let Settings { fleet, listen, speed, seed, heartbeat, checkpoint, workload, debug_token, tls, token } =
+        settings;
     let Context { client, clock, stop, logs, shown } = context;
     let members = fleet.members().map_err(StartError::Fleet)?;
     let world = SimulatedWorld::new(members, seed, speed, clock.clone()).map_err(StartError::Machine)?;
@@ -164,7 +165,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let ops = Ops::new(metrics.page(), health, Debug::new(Guard::new(debug_token), shown, logs));
     let limits = ServerLimits::new(BODY_MAX, CONNECTIONS_MAX);
     let limits = limits.map_err(|error| StartError::Port(std::io::Error::other(error)))?;
-    let routes = Routes::new(world.clone(), figures.clone(), ops);
+    let routes = Routes::new(world.clone(), figures.clone(), ops, token);
     let server = HttpServer::bind(listen, Port::Work, routes, limits, &servers, clock.clone());
     let server = server.await.map_err(StartError::Port)?.with_tls(tls);
     let work = server.address().map_err(StartError::Port)?;

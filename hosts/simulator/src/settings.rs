@@ -2,6 +2,7 @@
 
 use crate::fleet::Fleet;
 use crate::workload::Mix;
+use host_kit::bearer::TokenFile;
 use host_kit::config::{ConfigSetting, Listen, Refusals, Retired, SettingsTable, Values, Wrong, parse};
 use host_kit::program::{DEBUG_TOKEN, KUBECONFIG, LOG_FORMAT, LOG_LEVEL, SHUTDOWN_TIMEOUT};
 use host_kit::server::{TlsFiles, settings as tls};
@@ -37,6 +38,13 @@ const ADDR: ConfigSetting<Listen> = ConfigSetting::with_default(
     parse::listen,
     "an address to listen on, as in :18080 or 127.0.0.1:18080",
     "Where telemetry, controls, faults, metrics and health are served",
+);
+
+const TOKEN: ConfigSetting<Option<TokenFile>> = ConfigSetting::optional(
+    "SIM_TOKEN_FILE",
+    TokenFile::parse,
+    "the path of a file with a token",
+    "The bearer token that whoever asks for a node must show; without it everybody may. It is read for each request",
 );
 
 const SPEED: ConfigSetting<f64> = ConfigSetting::with_default(
@@ -104,6 +112,7 @@ pub const TABLE: SettingsTable = SettingsTable {
         &FLEET_FILE,
         &RACKS,
         &ADDR,
+        &TOKEN,
         &SPEED,
         &SEED,
         &HEARTBEAT,
@@ -172,6 +181,8 @@ pub struct Settings {
     pub debug_token: Option<String>,
     /// TLS of the port.
     pub tls: Option<TlsFiles>,
+    /// What whoever asks for a node must show.
+    pub token: Option<TokenFile>,
 }
 
 /// A generated workload.
@@ -199,6 +210,7 @@ impl Settings {
             workload: None,
             debug_token: None,
             tls: None,
+            token: None,
         }
     }
 
@@ -232,6 +244,7 @@ impl Settings {
             workload,
             debug_token: values.get(&DEBUG_TOKEN)?,
             tls: tls::work_tls(values)?,
+            token: values.get(&TOKEN)?,
         })
     }
 }

@@ -18,7 +18,7 @@ struct Part {
     beside: &'static [&'static str],
 }
 
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 7] = [
     Part {
         folder: "base",
         flags: &["--set", "createNamespace=true", "--set", "uninstall.enabled=false", "--skip-tests"],
@@ -38,6 +38,13 @@ const PARTS: [Part; 6] = [
         flags: &["--set", "performanceAffinity.enabled=true"],
         templates: &["performance-affinity.yaml"],
         about: "Performance pods keep off eco nodes while the extender is away too. Kubernetes 1.36 or later.",
+        beside: &[],
+    },
+    Part {
+        folder: "metrics-auth",
+        flags: &["--set", "metricsTls.enabled=true,metricsAuth.enabled=true"],
+        templates: &["metrics-auth.yaml"],
+        about: "The rights that METRICS_AUTH=token needs, which the programs get from you with METRICS_TLS_CERT_FILE and METRICS_TLS_KEY_FILE.",
         beside: &[],
     },
     Part {

@@ -19,7 +19,7 @@ use super::receipt::{Receipts, Unkept};
 use super::rows::NodeRow;
 use super::wanted::{Unknown, Wanted, wanted};
 use crate::machine::{Control, Found, LeaseState, View};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, PowerDetail};
 use host_kit::clock::{HostClock, Mono};
 use joulie_api::condition::rfc3339;
 use joulie_api::number::Number;
@@ -42,6 +42,8 @@ pub(crate) struct Shared {
     pub(crate) catalog: Catalog,
     pub(crate) writer: Writer,
     pub(crate) metrics: Metrics,
+    /// How exactly the metrics show power.
+    pub(crate) power_detail: PowerDetail,
 }
 
 /// One node's front.
@@ -203,7 +205,7 @@ impl Follow {
         let view = views.borrow_and_update();
         let Some(view) = view.as_ref() else { return };
         if is_new {
-            shared.metrics.sees(node, view);
+            shared.metrics.sees(node, view, (shared.clock.mono(), shared.power_detail));
         }
         put(first, memory.receipt(&inputs, view, shared));
         memory.tell_grant(node, shared);

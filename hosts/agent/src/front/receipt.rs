@@ -279,4 +279,4 @@ fn same(a: &Receipt, b: &Receipt) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

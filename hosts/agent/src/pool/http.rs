@@ -3,6 +3,7 @@
 
 use super::wire::{Action, BYTES_MOST, Became, Telemetry};
 use bytes::Bytes;
+use host_kit::bearer::TokenFile;
 use host_kit::config::{Url, UrlTemplate};
 use host_kit::http_client::{Carrier, ClientLimits, HttpClient, NoAnswer, Trust, TrustError};
 use http::{Method, Request, StatusCode, header};
@@ -57,6 +58,12 @@ impl Http {
         };
         let (places, suspects) = (Semaphore::new(concurrency), Semaphore::new(concurrency.div_ceil(4)));
         Ok(Self { client, places, suspects })
+    }
+
+    /// Shows this token to each node.
+    #[must_use]
+    pub(super) fn with_token(self, token: Option<TokenFile>) -> Self {
+        Self { client: self.client.with_token(token), ..self }
     }
 
     /// The telemetry of a node.

@@ -2,6 +2,7 @@
 //! tuning have files of their own.
 
 use super::{AgentMode, DesiredSource, LeaseExpiry, LeaseSource, OnExit};
+use crate::metrics::PowerDetail;
 use host_kit::config::{ConfigSetting, Listen, Wrong, parse};
 use joulie_core::node::cap::{CapIntent, Floor};
 use kube::core::Selector;
@@ -35,6 +36,13 @@ pub(super) const SIMULATE_ONLY: ConfigSetting<bool> = ConfigSetting::with_defaul
     parse::boolean,
     "true or false",
     "Only looks at the hardware and says what is desired; nothing is written to it",
+);
+pub(super) const POWER_METRICS: ConfigSetting<PowerDetail> = ConfigSetting::with_default(
+    "POWER_METRICS",
+    "averaged",
+    |text| parse::one_of(text, &[("averaged", PowerDetail::Averaged), ("exact", PowerDetail::Exact)]),
+    "averaged or exact",
+    "averaged: /metrics shows the mean power of at least a second, in whole watts and joules; exact shows each reading, which can tell what runs on a processor",
 );
 pub(super) const METRICS_ADDR: ConfigSetting<Listen> = ConfigSetting::with_default(
     "METRICS_ADDR",

@@ -4,6 +4,7 @@
 //! and `none`. Here a word means what it says, and incomplete settings are refused. A node with one part over HTTP and
 //! the other on the host is refused too: that would be two machines under one name.
 
+use host_kit::bearer::TokenFile;
 use host_kit::config::{ConfigSetting, Refusals, UrlTemplate, Values, parse};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -107,6 +108,13 @@ pub(super) const AUTHORITIES: ConfigSetting<Option<PathBuf>> = ConfigSetting::op
     "Who signs the certificates of https endpoints; without it the authorities that the system knows. A certificate and its name are always checked",
 );
 
+pub(super) const TOKEN: ConfigSetting<Option<TokenFile>> = ConfigSetting::optional(
+    "TELEMETRY_HTTP_TOKEN_FILE",
+    TokenFile::parse,
+    "the path of a file with a token",
+    "The bearer token that is shown to the endpoints; it is read for each request. Give it to https endpoints only: others send it in the clear",
+);
+
 /// A node's endpoints.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeRouting {
@@ -122,6 +130,8 @@ pub struct NodeRouting {
     pub timeout: Duration,
     /// The certificate authorities of endpoints with TLS; `None`: those of the system.
     pub authorities: Option<PathBuf>,
+    /// What is shown to the endpoints.
+    pub token: Option<TokenFile>,
 }
 
 /// An endpoint of many nodes.
@@ -181,7 +191,7 @@ fn routing(values: &Values, [source, cpu, gpu]: [Part; 3]) -> Result<NodeRouting
     values.get(&GPU_CONTROL_MODE)?;
     let timeout = Duration::from_secs(u64::from(values.get(&TIMEOUT_SECONDS)?));
     let preference = values.get(&CPU_CONTROL_MODE)?;
-    let authorities = values.get(&AUTHORITIES)?;
+    let (authorities, token) = (values.get(&AUTHORITIES)?, values.get(&TOKEN)?);
     Ok(NodeRouting {
         source: source.http(),
         cpu: cpu.http(),
@@ -189,6 +199,7 @@ fn routing(values: &Values, [source, cpu, gpu]: [Part; 3]) -> Result<NodeRouting
         gpu: gpu.http(),
         timeout,
         authorities,
+        token,
     })
 }
 

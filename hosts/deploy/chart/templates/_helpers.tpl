@@ -48,8 +48,8 @@ which would be written with an exponent from a million on. */}}
 {{- define "joulie.env" -}}
 {{- $lines := list }}
 {{- range $name, $value := . }}
-{{- if eq $name "METRICS_TLS_CERT_FILE" }}
-{{- fail "the chart has no value yet for TLS on the ports for metrics: its probes and monitors speak plain HTTP" }}
+{{- if and (hasPrefix "METRICS_TLS_" $name) (not (hasPrefix "/etc/joulie-metrics-tls/" (toString $value))) }}
+{{- fail (printf "%s: set metricsTls.enabled instead, so that probes and monitors speak TLS too" $name) }}
 {{- end }}
 {{- if not (or (kindIs "invalid" $value) (eq (toString $value) "")) }}
 {{- $text := toString $value }}
@@ -76,19 +76,47 @@ which would be written with an exponent from a million on. */}}
 {{ splitList ":" (toString .) | last }}
 {{- end }}
 
+{{/* Whether metricsTls can be used as it is; and the variables, the mount and the volume of it. */}}
+{{- define "joulie.metricsTlsSecret" -}}
+{{ default (printf "%s-metrics-tls" (include "joulie.name" .)) .Values.metricsTls.secretName }}
+{{- end }}
+{{- define "joulie.metricsTlsName" -}}
+{{ include "joulie.name" . }}-metrics.{{ .Release.Namespace }}.svc
+{{- end }}
+{{- define "joulie.metricsTlsEnv" -}}
+{{- if .Values.metricsTls.enabled }}
+METRICS_TLS_CERT_FILE: /etc/joulie-metrics-tls/tls.crt
+METRICS_TLS_KEY_FILE: /etc/joulie-metrics-tls/tls.key
+{{- end }}
+{{- if .Values.metricsAuth.enabled }}
+METRICS_AUTH: token
+{{- end }}
+{{- end }}
+{{- define "joulie.metricsTlsMount" -}}
+# The folder and not its files: a file that is mounted by itself never changes.
+- {name: metrics-tls, mountPath: /etc/joulie-metrics-tls, readOnly: true}
+{{- end }}
+{{- define "joulie.metricsTlsVolume" -}}
+- name: metrics-tls
+  secret: {secretName: {{ include "joulie.metricsTlsSecret" . }}}
+{{- end }}
+
 {{/* /livez fails when the program cannot mend itself; /readyz when its answers would be old. */}}
+{{- define "joulie.scheme" -}}
+{{ if .Values.metricsTls.enabled }}, scheme: HTTPS{{ end }}
+{{- end }}
 {{- define "joulie.probes" -}}
 startupProbe:
-  httpGet: {path: /livez, port: metrics}
+  httpGet: {path: /livez, port: metrics{{ include "joulie.scheme" . }}}
   periodSeconds: 2
   failureThreshold: 60
 livenessProbe:
-  httpGet: {path: /livez, port: metrics}
+  httpGet: {path: /livez, port: metrics{{ include "joulie.scheme" . }}}
   periodSeconds: 10
   timeoutSeconds: 5
   failureThreshold: 6
 readinessProbe:
-  httpGet: {path: /readyz, port: metrics}
+  httpGet: {path: /readyz, port: metrics{{ include "joulie.scheme" . }}}
   periodSeconds: 5
   timeoutSeconds: 3
   failureThreshold: 2
@@ -152,6 +180,9 @@ metadata:
   {{- with .service.annotations }}
   annotations:
     {{- toYaml . | nindent 4 }}
+    {{- if $.root.Values.metricsTls.enabled }}
+    prometheus.io/scheme: https
+    {{- end }}
   {{- end }}
 spec:
   clusterIP: None
@@ -161,4 +192,21 @@ spec:
     - name: metrics
       port: {{ .service.port }}
       targetPort: metrics
+{{- end }}
+
+{{/* How Prometheus asks: all pods have one certificate, whose name is no pod's address. */}}
+{{- define "joulie.scrapeTls" -}}
+{{- if .Values.metricsTls.enabled -}}
+scheme: https
+tlsConfig:
+  serverName: {{ include "joulie.metricsTlsName" . }}
+  ca:
+    secret: {name: {{ include "joulie.metricsTlsSecret" . }}, key: ca.crt}
+{{- with .Values.metricsAuth.tokenSecret }}
+{{- if and $.Values.metricsAuth.enabled .name }}
+authorization:
+  credentials: {name: {{ .name }}, key: {{ .key }}}
+{{- end }}
+{{- end }}
+{{- end }}
 {{- end }}

@@ -57,6 +57,14 @@ closed_label! {
         ClientCertificateBad = "client_certificate_bad",
         /// It refuses ours.
         OurCertificateRefused = "our_certificate_refused",
+        /// It showed no token for the metrics.
+        NoToken = "no_token",
+        /// The API server does not know its token.
+        UnknownToken = "unknown_token",
+        /// Its account may not get the metrics.
+        NoRight = "no_right",
+        /// Its token could not be reviewed.
+        NotReviewed = "not_reviewed",
     }
 }
 

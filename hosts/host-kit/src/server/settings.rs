@@ -1,10 +1,10 @@
-//! The settings for TLS on the ports of a program.
+//! The settings for TLS on the ports of a program, and for who may read its metrics.
 //!
 //! A program with a port for its work lists [`TLS_CERT_FILE`], [`TLS_KEY_FILE`] and [`TLS_CLIENT_CA_FILE`]; every program with a port
 //! for metrics lists [`METRICS_TLS_CERT_FILE`] and [`METRICS_TLS_KEY_FILE`]. The port for metrics asks for no client certificate,
 //! because the kubelet, which probes it, has none.
 
-use super::TlsFiles;
+use super::{MetricsAuth, TlsFiles};
 use crate::config::{ConfigSetting, Refusals, Values, parse};
 use std::path::PathBuf;
 
@@ -34,6 +34,15 @@ pub const METRICS_TLS_CERT_FILE: ConfigSetting<Option<PathBuf>> = file(
 pub const METRICS_TLS_KEY_FILE: ConfigSetting<Option<PathBuf>> =
     file("METRICS_TLS_KEY_FILE", "The key of the certificate in METRICS_TLS_CERT_FILE");
 
+/// Who may read the metrics.
+pub const METRICS_AUTH: ConfigSetting<MetricsAuth> = ConfigSetting::with_default(
+    "METRICS_AUTH",
+    "none",
+    |text| parse::one_of(text, &[("none", MetricsAuth::Nobody), ("token", MetricsAuth::Token)]),
+    "none or token",
+    "token: /metrics is shown to a bearer token whose account may get the path /metrics (TokenReview, SubjectAccessReview); needs METRICS_TLS_CERT_FILE",
+);
+
 /// The files of the work port; `None` without TLS.
 pub fn work_tls(values: &Values) -> Result<Option<TlsFiles>, Refusals> {
     let client_ca = values.get(&TLS_CLIENT_CA_FILE)?;
@@ -48,9 +57,26 @@ pub fn work_tls(values: &Values) -> Result<Option<TlsFiles>, Refusals> {
     }
 }
 
-/// The files of the port for metrics; `None` without TLS.
-pub fn metrics_tls(values: &Values) -> Result<Option<TlsFiles>, Refusals> {
-    pair(values, &METRICS_TLS_CERT_FILE, &METRICS_TLS_KEY_FILE)
+/// The port for metrics.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MetricsPort {
+    /// `None` without TLS.
+    pub tls: Option<TlsFiles>,
+    /// Who may read them.
+    pub auth: MetricsAuth,
+}
+
+/// The files of the port for metrics, and who may read them.
+pub fn metrics_port(values: &Values) -> Result<MetricsPort, Refusals> {
+    let tls = pair(values, &METRICS_TLS_CERT_FILE, &METRICS_TLS_KEY_FILE)?;
+    let auth = values.get(&METRICS_AUTH)?;
+    if auth == MetricsAuth::Token && tls.is_none() {
+        return Err(values.conflict(
+            &[METRICS_AUTH.name(), METRICS_TLS_CERT_FILE.name()],
+            "a token crosses the network only with TLS: set METRICS_TLS_CERT_FILE and METRICS_TLS_KEY_FILE too",
+        ));
+    }
+    Ok(MetricsPort { tls, auth })
 }
 
 fn pair(
@@ -83,6 +109,7 @@ mod tests {
             &TLS_CLIENT_CA_FILE,
             &METRICS_TLS_CERT_FILE,
             &METRICS_TLS_KEY_FILE,
+            &METRICS_AUTH,
         ],
         retired: &[],
         families: &[],
@@ -104,7 +131,7 @@ mod tests {
             files,
             TlsFiles { certificate: "/a".into(), key: "/b".into(), client_ca: Some("/c".into()) }
         );
-        assert_eq!(metrics_tls(&both).unwrap(), None);
+        assert_eq!(metrics_port(&both).unwrap().tls, None);
         assert_eq!(work_tls(&values(&[])).unwrap(), None);
         for (said, named) in [
             (("TLS_CERT_FILE", "/a"), "TLS_KEY_FILE"),
@@ -115,6 +142,16 @@ mod tests {
             assert!(why.contains(named) && why.contains(said.0), "{why}");
         }
         let half = values(&[("METRICS_TLS_KEY_FILE", "/b")]);
-        assert!(metrics_tls(&half).unwrap_err().to_string().contains("METRICS_TLS_CERT_FILE"));
+        assert!(metrics_port(&half).unwrap_err().to_string().contains("METRICS_TLS_CERT_FILE"));
+    }
+
+    #[test]
+    fn a_token_is_asked_for_only_over_tls() {
+        let open = values(&[("METRICS_AUTH", "token")]);
+        assert!(metrics_port(&open).unwrap_err().to_string().contains("only with TLS"));
+        let closed =
+            [("METRICS_AUTH", "token"), ("METRICS_TLS_CERT_FILE", "/a"), ("METRICS_TLS_KEY_FILE", "/b")];
+        assert_eq!(metrics_port(&values(&closed)).unwrap().auth, MetricsAuth::Token);
+        assert_eq!(metrics_port(&values(&[])).unwrap().auth, MetricsAuth::Nobody);
     }
 }

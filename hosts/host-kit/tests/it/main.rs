@@ -18,6 +18,8 @@ mod log;
 #[cfg(test)]
 mod reflect;
 #[cfg(test)]
+mod scrapers;
+#[cfg(test)]
 mod server;
 #[cfg(test)]
 mod shutdown;

@@ -1,6 +1,7 @@
 //! Power over HTTP: each planned node's endpoint is asked again and again, side by side, each within its time. What a
 //! node answers is read within bounds, redirects are not followed, and an answer without a number is no answer of 0 W.
 
+use crate::settings::PowerAccess;
 use bytes::Bytes;
 use futures::StreamExt;
 use host_kit::config::UrlTemplate;
@@ -43,9 +44,16 @@ impl Poller {
     /// Asks this endpoint so often.
     ///
     /// # Errors
-    /// When the library makes no client.
-    pub(crate) fn new(endpoint: Option<UrlTemplate>, every: Duration) -> Result<Self, TrustError> {
-        let client = HttpClient::new("joulie-operator", LIMITS, Trust::Nobody)?;
+    /// If the authorities cannot be used.
+    pub(crate) fn new(
+        endpoint: Option<UrlTemplate>,
+        every: Duration,
+        access: &PowerAccess,
+    ) -> Result<Self, TrustError> {
+        let url = endpoint.as_ref().and_then(|template| template.for_node("node").ok());
+        let has_tls = url.is_some_and(|url| url.as_str().to_ascii_lowercase().starts_with("https:"));
+        let trust = Trust::of(access.authorities.as_deref(), has_tls);
+        let client = HttpClient::new("joulie-operator", LIMITS, trust)?.with_token(access.token.clone());
         let (nodes, follow) = watch::channel(Vec::new());
         let (queue, reads) = mpsc::channel(QUEUE);
         let task = tokio::spawn(ask_all((client, endpoint), every, follow, queue));

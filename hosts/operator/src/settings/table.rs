@@ -2,6 +2,7 @@
 
 use super::{FLOORS, GUARDS, MARKS, SOURCES, fraction, namespaces};
 use crate::rows::is_of_kubernetes;
+use host_kit::bearer::TokenFile;
 use host_kit::clock::micros;
 use host_kit::config::parse::{self, boolean, duration, one_of, percent, watts, whole};
 use host_kit::config::{ConfigSetting, Listen, Retired, SettingsTable, UrlTemplate, Wrong};
@@ -14,6 +15,7 @@ use planner::plan::DrainingLabel;
 use planner::policy::FamilyFloor;
 use power_units::{Micros, Percent, Ratio, Role, Watts};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -93,10 +95,10 @@ macro_rules! settings {
             settings: &[
                 &program::KUBECONFIG, &program::LOG_LEVEL, &program::LOG_FORMAT, &program::DEBUG_TOKEN,
                 &program::NAMESPACE, &program::POD_NAME, &program::SHUTDOWN_TIMEOUT,
-                &tls::METRICS_TLS_CERT_FILE, &tls::METRICS_TLS_KEY_FILE, $(&$setting),*
+                &tls::METRICS_TLS_CERT_FILE, &tls::METRICS_TLS_KEY_FILE, &tls::METRICS_AUTH, $(&$setting),*
             ],
             retired: RETIRED,
-            families: &["QUEUE_HP_", "STATIC_HP_", "OPERATOR_NODE_POWER_", "BUDGET_", "TLS_", "METRICS_TLS_"],
+            families: &["QUEUE_HP_", "STATIC_HP_", "OPERATOR_NODE_POWER_", "BUDGET_", "TLS_", "METRICS_"],
         };
     };
 }
@@ -213,7 +215,13 @@ settings! {
         "agent, http or static", "Where the measured power of nodes comes from");
     NODE_POWER_HTTP_ENDPOINT: Option<UrlTemplate> = optional(
         "OPERATOR_NODE_POWER_HTTP_ENDPOINT", |text| parse::url_template(text).map(Some), "a URL with {node} in it",
-        "http: where the power of a node is read, without TLS");
+        "http: where the power of a node is read");
+    NODE_POWER_HTTP_CA_FILE: Option<PathBuf> = optional(
+        "OPERATOR_NODE_POWER_HTTP_CA_FILE", |text| parse::path(text).map(Some), "the path of a file of certificates (PEM)",
+        "Who signs the certificate of an https endpoint; without it the authorities that the system knows");
+    NODE_POWER_HTTP_TOKEN_FILE: Option<TokenFile> = optional(
+        "OPERATOR_NODE_POWER_HTTP_TOKEN_FILE", TokenFile::parse, "the path of a file with a token",
+        "The bearer token that is shown to the endpoint; it is read for each request");
     POWER_POLL_INTERVAL: Duration = with_default(
         "POWER_POLL_INTERVAL", "10s", |text| duration(text, SECOND / 10..=300 * SECOND), "a duration between 100ms and 5m",
         "http: how often each node is asked");

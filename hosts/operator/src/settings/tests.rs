@@ -11,7 +11,7 @@ fn values(pairs: &[(&str, &str)]) -> Result<Values, Refusals> {
     load(&TABLE, &sources)
 }
 
-fn read(pairs: &[(&str, &str)]) -> Result<Settings, String> {
+pub(crate) fn read(pairs: &[(&str, &str)]) -> Result<Settings, String> {
     values(pairs).and_then(|values| Settings::read(&values)).map_err(|refusals| refusals.to_string())
 }
 

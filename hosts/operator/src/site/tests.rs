@@ -202,6 +202,86 @@ fn a_node_that_had_rebooted_and_is_deleted_may_draw_all_that_it_can_until_its_ag
     assert_eq!(is(&site), (Presence::Gone, Some(3), watts(300)), "it says what it holds");
 }
 
+/// Another version of a program writes fewer fields, or more. Whatever an object does not say, its node counts no less for
+/// it and is granted no more: a field that this side does not know, or does not find, is no consent to a raise.
+#[test]
+fn a_field_that_another_version_does_not_write_is_no_consent_to_a_raise() {
+    let catalog = Catalog::embedded().unwrap();
+    let settings =
+        crate::settings::tests::read(&[("BUDGET_SITE_WATTS", "700"), ("BUDGET_UNKNOWN_NODE_WATTS", "5000")]);
+    let settings = settings.unwrap();
+    let decided = |objects: &[Value; 4]| {
+        let [node, hardware, profile, grant] = objects;
+        let (mut server, mut watches) = server();
+        server.nodes.list([node]);
+        server.hardware.list([hardware]);
+        server.profiles.list([profile]);
+        server.grants.list([grant]);
+        let mut site = Site::default();
+        site.refresh(&mut watches, &settings.selectors, &catalog);
+        site.cluster.raises = true;
+        let mut memory = planner::plan::PlanMemory::default();
+        let round = planner::decide::decide(&site.cluster, &settings.plan, &mut memory).budget.unwrap();
+        let asked = round.asks.iter().map(|ask| ask.watts).max();
+        // What is not known counts as more than everything.
+        (round.standings[0].load.unwrap_or(power_units::Watts::MAX), asked)
+    };
+    let whole = [
+        json!({"metadata": {"name": "n0", "uid": "u", "labels": {"joulie.io/managed": "true"}}, "spec": {},
+            "status": {"nodeInfo": {"bootID": "b"}, "conditions": [{"type": "Ready", "status": "True"}]}}),
+        json!({"metadata": {"name": "n0"}, "spec": {"nodeName": "n0"}, "status": {
+            "cpu": {"rawModel": "AMD EPYC 9654 96-Core Processor", "sockets": 2, "controlAvailable": true,
+                "capRange": {"type": "package", "minWattsPerSocket": 100, "maxWattsPerSocket": 400}},
+            "power": {"cpuWatts": 300, "at": "2026-01-01T00:00:00Z"},
+            "capabilities": {"cpuControl": true}, "quality": {"overall": "exact"}}}),
+        json!({"metadata": {"name": "n0", "uid": "p"}, "spec": {"nodeName": "n0", "profile": "eco",
+                "cpu": {"packagePowerCapWatts": 150}},
+            "status": {"control": {"cpu": {"backend": "rapl", "result": "applied", "capWatts": 150}},
+                "conditions": [{"type": "CapEnforced", "status": "True", "observedGeneration": 1,
+                    "reason": "ReadBack", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}}),
+        json!({"metadata": {"name": "n0", "uid": "g", "resourceVersion": "1"},
+            "spec": {"nodeName": "n0", "serial": 3, "watts": 300, "ceiling": 300},
+            "status": {"serial": 3, "bootID": "b", "nodeUID": "u", "holds": 300, "floor": 200}}),
+    ];
+    let (counted, asked) = decided(&whole);
+    assert_eq!(counted, power_units::Watts::from_int(300), "held by its receipt");
+    let mut seen = 0;
+    for object in 0..whole.len() {
+        for path in paths(&whole[object], String::new()) {
+            // Of whom an object speaks, and that there is a grant at all, no version leaves out.
+            if path.starts_with("/metadata") || path.ends_with("/nodeName") || path == "/spec" {
+                continue;
+            }
+            let mut less = whole.clone();
+            let (parent, name) = path.rsplit_once('/').unwrap();
+            less[object].pointer_mut(parent).and_then(Value::as_object_mut).map(|map| map.remove(name));
+            let mut more = whole.clone();
+            if let Some(map) = more[object].pointer_mut(&path).and_then(Value::as_object_mut) {
+                map.insert("ofAnotherVersion".to_owned(), json!({"watts": 0, "released": true}));
+            }
+            for (what, objects) in [("without", less), ("with more in", more)] {
+                let (now, asks) = decided(&objects);
+                assert!(now >= counted, "{what} {path} of {object}: {now} is counted");
+                assert!(asks <= asked.max(Some(counted)), "{what} {path} of {object}: {asks:?} is granted");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 60, "{seen}");
+}
+
+/// The paths of all fields of an object.
+fn paths(value: &Value, at: String) -> Vec<String> {
+    let fields = value.as_object().into_iter().flatten();
+    let mut all = Vec::new();
+    for (name, value) in fields {
+        let path = format!("{at}/{name}");
+        all.extend(paths(value, path.clone()));
+        all.push(path);
+    }
+    all
+}
+
 proptest! {
     #[test]
     fn what_is_kept_from_look_to_look_is_what_would_be_read_anew(

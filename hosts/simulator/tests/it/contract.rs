@@ -1,6 +1,8 @@
 //! The contract over HTTP.
 
 use super::lab::Lab;
+use host_kit::bearer::TokenFile;
+use simulator::{Fleet, Settings};
 use std::time::Duration;
 
 #[tokio::test]
@@ -134,6 +136,35 @@ async fn every_path_answers_what_the_contract_says() {
     let large = format!("{{\"action\":\"{}\"}}", "x".repeat(100_000));
     assert_eq!(simulator.ask("POST", "/control/sim-xeon-0", &large).await.0, 413);
     simulator.stop().await;
+}
+
+#[tokio::test]
+async fn without_the_token_nobody_learns_of_a_node_or_moves_it() {
+    let lab = Lab::new();
+    let file = std::env::temp_dir().join(format!("joulie-sim-token-{}", std::process::id()));
+    std::fs::write(&file, "secret\n").unwrap();
+    let token = TokenFile::new(&file).unwrap();
+    let settings = Settings { token: Some(token), ..Settings::of(Fleet::parse("xeon:1").unwrap()) };
+    let simulator = lab.start_with(settings).await;
+    let control = r#"{"action":"rapl.set_power_cap_watts","capWatts":200}"#;
+    for (verb, path, body) in [
+        ("GET", "/telemetry/sim-xeon-0", ""),
+        ("POST", "/control/sim-xeon-0", control),
+        ("GET", "/state/sim-xeon-0", ""),
+        ("POST", "/faults/sim-xeon-0", "{}"),
+        ("GET", "/nodes", ""),
+    ] {
+        for line in ["", "Authorization: Bearer secre\r\n", "Authorization: secret\r\n"] {
+            assert_eq!(simulator.ask_with(line, verb, path, body).await.0, 401, "{verb} {path} {line}");
+        }
+        let line = "Authorization: Bearer secret\r\n";
+        assert_eq!(simulator.ask_with(line, verb, path, body).await.0, 200, "{verb} {path}");
+    }
+    for path in ["/healthz", "/readyz", "/metrics"] {
+        assert_eq!(simulator.ask("GET", path, "").await.0, 200, "{path}");
+    }
+    simulator.stop().await;
+    std::fs::remove_file(&file).unwrap();
 }
 
 #[tokio::test]

@@ -113,11 +113,16 @@ impl Lab {
 impl Simulator {
     /// The status and the body of an answer.
     pub(crate) async fn ask(&self, verb: &str, path: &str, body: &str) -> (u16, String) {
+        self.ask_with("", verb, path, body).await
+    }
+
+    /// The same with another line in the head.
+    pub(crate) async fn ask_with(&self, line: &str, verb: &str, path: &str, body: &str) -> (u16, String) {
         let asked = async {
             let mut stream = TcpStream::connect(self.address).await.unwrap();
             let length = body.len();
             let head = format!(
-                "{verb} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+                "{verb} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{line}Content-Length: {length}\r\n\r\n"
             );
             stream.write_all(head.as_bytes()).await.unwrap();
             stream.write_all(body.as_bytes()).await.unwrap();

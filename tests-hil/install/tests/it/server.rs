@@ -61,7 +61,7 @@ async fn a_server_takes_every_object_of_every_combination() {
             assert!(outcome.is_ok(), "{what}: {outcome:?}: {object:#}");
             taken += 1;
         }
-        assert!(taken > 5 && unknown.len() <= 2, "{what}: {taken}, {unknown:?}");
+        assert!(taken > 5 && unknown.len() <= 3, "{what}: {taken}, {unknown:?}");
     }
 }
 

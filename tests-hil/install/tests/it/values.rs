@@ -7,8 +7,16 @@ use std::collections::BTreeSet;
 
 const TLS: &str = "schedulerExtender.tls.enabled=true";
 
+/// Certificates of cert-manager on every port for metrics, and both kinds of monitors.
+const METRICS_TLS: &[&str] = &[
+    "--set",
+    "agent.mode=both,metricsTls.enabled=true,metricsAuth.enabled=true,metricsAuth.tokenSecret.name=scraper,monitoring.podMonitor.enabled=true,monitoring.serviceMonitor.enabled=true",
+    "--set",
+    "metricsTls.certManager.enabled=true,metricsTls.certManager.issuerRef.name=ours",
+];
+
 /// Common combinations of values.
-pub(crate) const MATRIX: [(&str, &[&str]); 11] = [
+pub(crate) const MATRIX: [(&str, &[&str]); 12] = [
     ("as it comes", &[]),
     ("everything", &["-f", "everything.yaml"]),
     ("of upstream's chart", &["-f", "upstream.yaml"]),
@@ -25,6 +33,7 @@ pub(crate) const MATRIX: [(&str, &[&str]); 11] = [
         ],
     ),
     ("with TLS", &["--set", TLS]),
+    ("with TLS on the ports for metrics", METRICS_TLS),
     (
         "with certificates of cert-manager for a second scheduler",
         &[
@@ -169,11 +178,59 @@ fn a_value_that_cannot_work_is_refused() {
             "scheduler.url must begin with https://",
         ),
         ("scheduler.url=https://a:9876", "scheduler.url must begin with https://"),
-        ("schedulerExtender.env.METRICS_TLS_CERT_FILE=/a", "no value yet for TLS on the ports for metrics"),
+        ("schedulerExtender.env.METRICS_TLS_CERT_FILE=/a", "set metricsTls.enabled instead"),
+        ("agent.env.METRICS_TLS_KEY_FILE=/a", "set metricsTls.enabled instead"),
+        ("metricsTls.certManager.enabled=true", "set metricsTls.enabled"),
+        ("metricsTls.enabled=true,metricsTls.certManager.enabled=true", "issuerRef.name must name an issuer"),
+        ("metricsTls.enabled=1", "want boolean"),
+        ("metricsAuth.enabled=true", "set metricsTls.enabled too"),
     ] {
         let told = helm.template("chart", &["--set", value]).unwrap_err();
         assert!(told.contains(why), "{value}: {told}");
     }
+}
+
+#[test]
+fn with_tls_on_the_ports_for_metrics_probes_and_monitors_speak_it_too() {
+    let Some(helm) = Helm::or_skip() else { return };
+    let all = rendered(&helm, METRICS_TLS);
+    for (kind, name) in [
+        ("DaemonSet", "joulie-agent"),
+        ("StatefulSet", "joulie-agent-pool"),
+        ("Deployment", "joulie-operator"),
+        ("Deployment", "joulie-scheduler-extender"),
+    ] {
+        let pod = &find(&all, kind, name)["spec"]["template"]["spec"];
+        let container = &pod["containers"][0];
+        for probe in ["startupProbe", "livenessProbe", "readinessProbe"] {
+            assert_eq!(container[probe]["httpGet"]["scheme"], "HTTPS", "{name}: {probe}");
+        }
+        let (certificate, key) =
+            (variable(container, "METRICS_TLS_CERT_FILE"), variable(container, "METRICS_TLS_KEY_FILE"));
+        let mounts = container["volumeMounts"].as_array().unwrap();
+        let mount = mounts.iter().find(|one| one["name"] == "metrics-tls").unwrap();
+        for (file, entry) in [(certificate, "tls.crt"), (key, "tls.key")] {
+            let folder = mount["mountPath"].as_str().unwrap();
+            assert_eq!(file, &json!(format!("{folder}/{entry}")), "{name}");
+        }
+        assert_eq!(variable(container, "METRICS_AUTH"), "token", "{name}");
+        let volumes = pod["volumes"].as_array().unwrap();
+        let volume = volumes.iter().find(|one| one["name"] == "metrics-tls").unwrap();
+        assert_eq!(volume["secret"]["secretName"], "joulie-metrics-tls", "{name}");
+    }
+    let certificate = find(&all, "Certificate", "joulie-metrics");
+    assert_eq!(certificate["spec"]["secretName"], "joulie-metrics-tls");
+    for (kind, endpoints) in [("PodMonitor", "podMetricsEndpoints"), ("ServiceMonitor", "endpoints")] {
+        let endpoint = &find(&all, kind, "joulie")["spec"][endpoints][0];
+        assert_eq!(endpoint["scheme"], "https");
+        assert_eq!(endpoint["tlsConfig"]["serverName"], certificate["spec"]["dnsNames"][0]);
+        assert_eq!(endpoint["tlsConfig"]["ca"]["secret"]["name"], "joulie-metrics-tls");
+        assert_eq!(endpoint["authorization"]["credentials"], json!({"name": "scraper", "key": "token"}));
+    }
+    let binding = find(&all, "ClusterRoleBinding", "joulie-metrics-auth");
+    assert_eq!(binding["subjects"].as_array().unwrap().len(), 4);
+    let service = find(&all, "Service", "joulie-operator-metrics");
+    assert_eq!(service["metadata"]["annotations"]["prometheus.io/scheme"], "https");
 }
 
 #[test]

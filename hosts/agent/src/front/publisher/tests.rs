@@ -104,6 +104,7 @@ impl Stage {
             catalog: Catalog::embedded().unwrap(),
             writer: Writer::new(kube::Client::new(service, "default"), metrics.clone()),
             metrics,
+            power_detail: crate::metrics::PowerDetail::default(),
         };
         let (docs, seen) = watch::channel(Docs::new());
         let publisher = Publisher::new("node-a", Arc::new(shared), seen);

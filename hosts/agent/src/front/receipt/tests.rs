@@ -36,7 +36,7 @@ fn inputs() -> Inputs {
 }
 
 /// Packages of at most 250 W, each with its limit, its share and what it draws.
-fn packages(all: &[(Option<i32>, i32, Drawn)]) -> Part {
+pub(crate) fn packages(all: &[(Option<i32>, i32, Drawn)]) -> Part {
     let device = |(number, &(limit, share, drawn)): (usize, &(Option<i32>, i32, Drawn))| Device {
         key: format!("package-{number}"),
         limit: limit.map(w),
@@ -60,7 +60,7 @@ fn none() -> Part {
     Part { means: Means::None, report: CapReport::NoIntent, ..packages(&[]) }
 }
 
-fn view(serial: u64, cpu: Part) -> View {
+pub(crate) fn view(serial: u64, cpu: Part) -> View {
     View {
         desire: stands(serial).over(Desire::GONE),
         cpu,
@@ -74,7 +74,7 @@ fn view(serial: u64, cpu: Part) -> View {
     }
 }
 
-fn draws(watts: i32) -> Drawn {
+pub(crate) fn draws(watts: i32) -> Drawn {
     Drawn::Is(w(watts))
 }
 
