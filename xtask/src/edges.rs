@@ -128,7 +128,17 @@ const ALLOWED: &[Allowed] = &[
     },
     Allowed {
         name: "system",
-        ours: &["agent", "cluster", "extender", "host-kit", "judge", "operator", "rig", "simulator"],
+        ours: &[
+            "agent",
+            "cluster",
+            "extender",
+            "host-kit",
+            "install",
+            "judge",
+            "operator",
+            "rig",
+            "simulator",
+        ],
         ours_in_tests: &[],
     },
     Allowed { name: "install", ours: &["cluster"], ours_in_tests: &[] },

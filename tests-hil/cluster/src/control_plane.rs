@@ -26,6 +26,7 @@ use std::time::Duration;
 pub(crate) const PROBE_EVERY: Duration = Duration::from_millis(50);
 /// The most attempts to start if another process takes one of the ports.
 const ATTEMPTS_MAX: u32 = 3;
+const AUDIT_LOG: &str = "audit.log";
 
 /// What to start. etcd and the API server are always included.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub struct ControlPlaneOptions {
     pub controller_manager: bool,
     /// `None` leaves every pod pending; [`ControlPlane::start_scheduler`] can start it later.
     pub scheduler: Option<Scheduler>,
+    /// The API server logs the requests of this group's members to [`ControlPlane::audit_log`].
+    pub audited_group: Option<String>,
     /// Additional flags. They come last, so they take precedence.
     pub flags: Vec<(Component, String)>,
     /// How long each component may take to become ready.
@@ -60,6 +63,7 @@ impl ControlPlaneOptions {
             folder: None,
             controller_manager: false,
             scheduler: None,
+            audited_group: None,
             flags: Vec::new(),
             deadline: Duration::from_secs(90),
         }
@@ -114,9 +118,20 @@ impl ControlPlane {
         by_certificate(pki::CONTROLLER_MANAGER.file)?;
         by_certificate(pki::SCHEDULER.file)?;
         kubeconfig::write(&folder, "etcd", ports.etcd, "etcd-ca", &Login::Certificate("etcd-client"))?;
+        let mut flags = Vec::new();
+        if let Some(group) = &options.audited_group {
+            let policy = folder.write("audit-policy.json", &format!("{:#}\n", audit_policy(group)))?;
+            let file =
+                |flag: &str, path: &Path| (Component::ApiServer, format!("--{flag}={}", path.display()));
+            flags.push(file("audit-policy-file", &policy));
+            flags.push(file("audit-log-path", &folder.path().join(AUDIT_LOG)));
+            // The log of a suite must stay in one file.
+            flags.push((Component::ApiServer, "--audit-log-maxsize=2000".to_owned()));
+        }
+        flags.extend(options.flags.iter().cloned());
         let control_plane = Self {
             binaries,
-            flags: options.flags.clone(),
+            flags,
             deadline: options.deadline,
             ports,
             admin,
@@ -152,6 +167,12 @@ impl ControlPlane {
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// One JSON object for each request of the audited group, if there is one.
+    #[must_use]
+    pub fn audit_log(&self) -> PathBuf {
+        self.folder.join(AUDIT_LOG)
     }
 
     /// The last lines of a component's log.
@@ -312,6 +333,16 @@ impl ControlPlane {
             log: self.log(component),
         }
     }
+}
+
+/// Who asked for what and with which result, but no content of objects.
+fn audit_policy(group: &str) -> Value {
+    json!({
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [{"level": "Metadata", "userGroups": [group]}, {"level": "None"}],
+    })
 }
 
 async fn has_default_account(client: &Client, namespace: &str) -> bool {

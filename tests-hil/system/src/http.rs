@@ -2,10 +2,12 @@
 
 use crate::SystemError;
 use bytes::Bytes;
+use host_kit::bearer::TokenFile;
 use host_kit::http_client::{ClientLimits, HttpClient, Trust};
 use http::Request;
 use serde_json::Value;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,20 +15,38 @@ use std::time::Duration;
 const LIMITS: ClientLimits =
     ClientLimits { timeout: Duration::from_secs(60), bytes_max: 256 * 1024 * 1024, idle_max: 64 };
 
-/// A port that speaks plain HTTP.
+/// A port of a program.
 #[derive(Clone)]
 pub struct Http {
     client: Arc<HttpClient>,
+    scheme: &'static str,
     address: SocketAddr,
 }
 
-/// The port there.
+/// The port there, which speaks plain HTTP.
 ///
 /// # Errors
 /// When the library makes no client.
 pub fn at(address: SocketAddr) -> Result<Http, SystemError> {
-    let client = Arc::new(HttpClient::new("joulie-system", LIMITS, Trust::Nobody)?);
-    Ok(Http { client, address })
+    with_token(address, None)
+}
+
+/// The same, showing a token.
+///
+/// # Errors
+/// When the library makes no client.
+pub fn with_token(address: SocketAddr, token: Option<TokenFile>) -> Result<Http, SystemError> {
+    let client = HttpClient::new("joulie-system", LIMITS, Trust::Nobody)?.with_token(token);
+    Ok(Http { client: Arc::new(client), scheme: "http", address })
+}
+
+/// The port there, which speaks TLS with a certificate of this authority.
+///
+/// # Errors
+/// When the authority cannot be used.
+pub fn over_tls(address: SocketAddr, ca: &Path, token: Option<TokenFile>) -> Result<Http, SystemError> {
+    let client = HttpClient::new("joulie-system", LIMITS, Trust::File(ca))?.with_token(token);
+    Ok(Http { client: Arc::new(client), scheme: "https", address })
 }
 
 impl Http {
@@ -63,7 +83,13 @@ impl Http {
         self.client.ask(request).await.is_ok()
     }
 
+    /// Where it is.
+    #[must_use]
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+        format!("{}://{}{path}", self.scheme, self.address)
     }
 }

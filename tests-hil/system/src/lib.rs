@@ -3,6 +3,7 @@
 //!
 //! - [`world`]: everything as processes, with their own rights, around one control plane;
 //! - [`rights`]: definitions, namespace, accounts and roles, as `hosts/deploy` has them;
+//! - [`audit`]: which of those rights nobody uses;
 //! - [`register`]: the limits of the node on virtual hardware; [`watt_seconds`]: the energy of all nodes;
 //! - [`objects`]: Joulie's kinds as kubectl shows them; [`http`], [`ports`]: the programs' own ports;
 //! - [`field`]: thousands of nodes and pods;
@@ -14,6 +15,7 @@
 //! rights.
 #![forbid(unsafe_code)]
 
+pub mod audit;
 pub mod bench;
 pub mod chaos;
 pub mod echo;

@@ -8,7 +8,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::runtime::wait::{await_condition, conditions};
 use kube::{Api, Client};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -67,7 +67,10 @@ impl ProgramAccount {
 }
 
 /// The folders of `hosts/deploy`, in the order in which they are applied.
-const FOLDERS: [&str; 4] = ["chart-crds/files", "kustomize/base", "kustomize/pool", "kustomize/simulator"];
+const FOLDERS: [&str; 5] =
+    ["chart-crds/files", "kustomize/base", "kustomize/metrics-auth", "kustomize/pool", "kustomize/simulator"];
+/// The account of a Prometheus, which may read the metrics.
+const SCRAPER: &str = "prometheus";
 /// Workloads, whose pods would need a kubelet; the suites start the programs instead.
 const WORKLOADS: [&str; 3] = ["DaemonSet", "Deployment", "StatefulSet"];
 
@@ -78,12 +81,11 @@ const WORKLOADS: [&str; 3] = ["DaemonSet", "Deployment", "StatefulSet"];
 /// If a file cannot be read, or the API refuses its objects.
 pub async fn install(client: &Client) -> Result<(), SystemError> {
     let mut definitions = Vec::new();
-    for folder in FOLDERS {
-        for object in objects(folder)? {
-            apply(client, &object).await?;
-            if object.types.as_ref().is_some_and(|types| types.kind == "CustomResourceDefinition") {
-                definitions.push(object);
-            }
+    for object in installed()? {
+        let object: DynamicObject = serde_json::from_value(object)?;
+        apply(client, &object).await?;
+        if object.types.as_ref().is_some_and(|types| types.kind == "CustomResourceDefinition") {
+            definitions.push(object);
         }
     }
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
@@ -95,30 +97,63 @@ pub async fn install(client: &Client) -> Result<(), SystemError> {
     Ok(())
 }
 
+/// Makes an account that may read the metrics, and returns its token.
+///
+/// # Errors
+/// If the API refuses.
+pub async fn scraper(control_plane: &ControlPlane, client: &Client) -> Result<String, SystemError> {
+    let metadata = json!({"name": SCRAPER, "namespace": NAMESPACE});
+    for object in [
+        json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata}),
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1",
+            "kind": "ClusterRoleBinding",
+            "metadata": {"name": "prometheus-reads-joulie"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "joulie-metrics-reader"},
+            "subjects": [{"kind": "ServiceAccount", "name": SCRAPER, "namespace": NAMESPACE}],
+        }),
+    ] {
+        apply(client, &serde_json::from_value(object)?).await?;
+    }
+    Ok(control_plane.service_account_token(NAMESPACE, SCRAPER).await?)
+}
+
 /// The settings that the chart gives to the program of an account, without those that a kubelet fills in.
 ///
 /// # Errors
 /// If a file cannot be read, or there is no such program.
 pub fn settings(account: ProgramAccount) -> Result<Vec<(String, String)>, SystemError> {
+    settings_in(&installed()?, account)
+}
+
+/// The same in these objects.
+///
+/// # Errors
+/// If there is no such program.
+pub fn settings_in(objects: &[Value], account: ProgramAccount) -> Result<Vec<(String, String)>, SystemError> {
+    let pods = objects.iter().map(|object| &object["spec"]["template"]["spec"]);
+    let pod = pods.into_iter().find(|pod| pod["serviceAccountName"] == account.name());
+    let pod = pod.ok_or_else(|| format!("no program has the account {}", account.name()))?;
+    let variables = pod["containers"][0]["env"].as_array().into_iter().flatten();
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    Ok(variables.filter_map(|one| Some((text(&one["name"])?, text(&one["value"])?))).collect())
+}
+
+/// All objects of an installation.
+///
+/// # Errors
+/// If a file cannot be read.
+pub(crate) fn installed() -> Result<Vec<Value>, SystemError> {
+    let mut all = Vec::new();
     for folder in FOLDERS {
-        for object in objects(folder)? {
-            let pod = &object.data["spec"]["template"]["spec"];
-            if pod["serviceAccountName"] != account.name() {
-                continue;
-            }
-            let variables = pod["containers"][0]["env"].as_array().into_iter().flatten();
-            let text = |value: &Value| value.as_str().map(str::to_owned);
-            return Ok(variables
-                .filter_map(|one| Some((text(&one["name"])?, text(&one["value"])?)))
-                .collect());
-        }
+        all.extend(objects(folder)?);
     }
-    Err(format!("no program has the account {}", account.name()).into())
+    Ok(all)
 }
 
 /// All objects in a folder, in the order of the files' names.
-fn objects(folder: &str) -> Result<Vec<DynamicObject>, SystemError> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../hosts/deploy").join(folder);
+fn objects(folder: &str) -> Result<Vec<Value>, SystemError> {
+    let folder = install::deploy().join(folder);
     let told = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let listed = std::fs::read_dir(&folder).map_err(|error| told(&folder, &error))?;
     let mut files = listed.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, std::io::Error>>()?;
@@ -127,9 +162,7 @@ fn objects(folder: &str) -> Result<Vec<DynamicObject>, SystemError> {
     let mut objects = Vec::new();
     for file in files {
         let text = std::fs::read_to_string(&file).map_err(|error| told(&file, &error))?;
-        for document in text.split("\n---\n") {
-            objects.push(serde_saphyr::from_str(document).map_err(|error| told(&file, &error))?);
-        }
+        objects.extend(install::objects(&text).map_err(|error| told(&file, &error))?);
     }
     Ok(objects)
 }

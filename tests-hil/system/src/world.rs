@@ -4,11 +4,12 @@
 use crate::http::{self, Http};
 use crate::register::RegisterFiles;
 use crate::rights::{self, ProgramAccount};
-use crate::{SystemError, ports};
+use crate::{SystemError, audit, ports};
 use cluster::life::{FakeNode, Life};
 use cluster::{
     ControlPlane, ControlPlaneOptions, Extender, MutualTls, NodeForm, Program, Scheduler, start_or_skip,
 };
+use host_kit::bearer::TokenFile;
 use kube::Client;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -25,6 +26,9 @@ pub const SIMULATED: usize = 20;
 const PROFILE: &str = "xeon-2s";
 /// Generous, because the machine may be busy; no test depends on timing.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The file with the token that the simulated nodes demand.
+const NODE_TOKEN: &str = "nodes.token";
 
 /// The paths of the programs.
 #[derive(Clone, Debug)]
@@ -105,7 +109,8 @@ pub struct TestSystem {
     keep: PathBuf,
     /// One for each account, written once: a program may be reading it while the next one is started.
     kubeconfigs: BTreeMap<ProgramAccount, PathBuf>,
-    shipped: Shipped,
+    /// The programs.
+    pub shipped: Shipped,
     ports: [SocketAddr; 3],
     _life: Life,
 }
@@ -117,12 +122,29 @@ impl TestSystem {
     /// # Errors
     /// If it is possible, but fails.
     pub async fn start(shipped: Shipped, keep: &Path) -> Result<Option<Self>, SystemError> {
+        Self::start_after(shipped, keep, async |_: &Path, _: &Client| {}).await
+    }
+
+    /// The same on a control plane to which something is done first, by its kubeconfig and its client.
+    ///
+    /// # Errors
+    /// As for [`Self::start`].
+    pub async fn start_after(
+        shipped: Shipped,
+        keep: &Path,
+        before: impl AsyncFnOnce(&Path, &Client),
+    ) -> Result<Option<Self>, SystemError> {
         if let Err(why) = ports::fuse() {
             crate::skip(&why);
             return Ok(None);
         }
-        let Some(control_plane) = start_or_skip(&ControlPlaneOptions::whole()) else { return Ok(None) };
+        let options = ControlPlaneOptions {
+            audited_group: Some(audit::GROUP.to_owned()),
+            ..ControlPlaneOptions::whole()
+        };
+        let Some(control_plane) = start_or_skip(&options) else { return Ok(None) };
         let client = control_plane.client().await?;
+        before(control_plane.kubeconfig(), &client).await;
         rights::install(&client).await?;
         let on = control_plane.folder().join("hardware");
         let rig = Program::new(SystemProcess::Rig.name(), &shipped.rig)
@@ -147,12 +169,17 @@ impl TestSystem {
         }
         let ports = [ports::free()?, ports::free()?, ports::free()?];
         let tls = MutualTls::create(&control_plane.folder().join("extender-tls"))?;
+        let scraper = control_plane.folder().join("scraper.token");
+        std::fs::write(&scraper, rights::scraper(&control_plane, &client).await?)?;
+        let nodes = control_plane.folder().join(NODE_TOKEN);
+        std::fs::write(&nodes, "of-the-simulated-nodes\n")?;
+        let node_token = TokenFile::new(&nodes)?;
         Ok(Some(Self {
             control_plane,
             client,
             registers,
-            simulator: http::at(ports[0])?,
-            extender: http::at(ports[2])?,
+            simulator: http::with_token(ports[0], Some(node_token.clone()))?,
+            extender: http::over_tls(ports[2], &tls.ca, Some(TokenFile::new(&scraper)?))?,
             tls,
             keep: keep.to_owned(),
             kubeconfigs,
@@ -167,24 +194,37 @@ impl TestSystem {
     /// # Errors
     /// If the process cannot be started.
     pub fn run(&self, part: SystemProcess, variables: &[(&str, &str)]) -> Result<(), SystemError> {
-        let mut program = self.program(part)?;
+        self.run_of(&self.shipped, part, variables)
+    }
+
+    /// The same with other programs, such as those of another release.
+    ///
+    /// # Errors
+    /// As for [`Self::run`].
+    pub fn run_of(
+        &self,
+        programs: &Shipped,
+        part: SystemProcess,
+        variables: &[(&str, &str)],
+    ) -> Result<(), SystemError> {
+        let mut program = self.program(programs, part)?;
         for (name, value) in variables {
             program = program.variable(name, *value);
         }
         Ok(self.control_plane.start_program(&program)?)
     }
 
-    fn program(&self, part: SystemProcess) -> Result<Program, SystemError> {
+    fn program(&self, programs: &Shipped, part: SystemProcess) -> Result<Program, SystemError> {
         let folder = self.control_plane.folder();
         let (path, account) = match part {
             SystemProcess::Rig => return Err("the virtual hardware is started once".into()),
-            SystemProcess::Agent => (&self.shipped.agent, ProgramAccount::Agent),
-            SystemProcess::Pool => (&self.shipped.agent, ProgramAccount::Pool),
-            SystemProcess::Simulator => (&self.shipped.simulator, ProgramAccount::Simulator),
+            SystemProcess::Agent => (&programs.agent, ProgramAccount::Agent),
+            SystemProcess::Pool => (&programs.agent, ProgramAccount::Pool),
+            SystemProcess::Simulator => (&programs.simulator, ProgramAccount::Simulator),
             SystemProcess::OperatorA | SystemProcess::OperatorB => {
-                (&self.shipped.operator, ProgramAccount::Operator)
+                (&programs.operator, ProgramAccount::Operator)
             }
-            SystemProcess::Extender => (&self.shipped.extender, ProgramAccount::Extender),
+            SystemProcess::Extender => (&programs.extender, ProgramAccount::Extender),
         };
         let kubeconfig = self.kubeconfigs.get(&account).ok_or("an account without a token")?;
         let mut program =
@@ -211,6 +251,7 @@ impl TestSystem {
                 // The chart's is a folder of this machine, where grants of a run that broke off would stand.
                 .variable("STATE_DIR", folder.join("pool").to_string_lossy())
                 .variable("POOL_NODE_SELECTOR", "joulie.io/managed=true,joulie.io/simulated=true")
+                .variable("TELEMETRY_HTTP_TOKEN_FILE", file(&folder.join(NODE_TOKEN)))
                 .variable("TELEMETRY_CPU_SOURCE", "http")
                 .variable("TELEMETRY_CPU_HTTP_ENDPOINT", format!("http://{simulator}/telemetry/{{node}}"))
                 .variable("TELEMETRY_CPU_CONTROL", "http")
@@ -224,9 +265,10 @@ impl TestSystem {
                     format!("http://{simulator}/control/{{node}}"),
                 )
                 .variable("METRICS_ADDR", metrics),
-            SystemProcess::Simulator => {
-                program.variable("SIM_FLEET", FLEET).variable("SIM_ADDR", simulator.to_string())
-            }
+            SystemProcess::Simulator => program
+                .variable("SIM_FLEET", FLEET)
+                .variable("SIM_ADDR", simulator.to_string())
+                .variable("SIM_TOKEN_FILE", file(&folder.join(NODE_TOKEN))),
             // Short times, so that a failover takes seconds.
             SystemProcess::OperatorA | SystemProcess::OperatorB => program
                 .variable("LEADER_LEASE_DURATION", "3s")
@@ -239,6 +281,9 @@ impl TestSystem {
                 .variable("TLS_KEY_FILE", file(&self.tls.server.key))
                 .variable("TLS_CLIENT_CA_FILE", file(&self.tls.ca))
                 .variable("METRICS_ADDR", inside.to_string())
+                .variable("METRICS_TLS_CERT_FILE", file(&self.tls.server.certificate))
+                .variable("METRICS_TLS_KEY_FILE", file(&self.tls.server.key))
+                .variable("METRICS_AUTH", "token")
                 .variable("DRAIN_LINGER", "0s"),
         })
     }
@@ -261,20 +306,31 @@ impl TestSystem {
     /// # Errors
     /// If it does not end, or not successfully.
     pub async fn uninstall(&self) -> Result<(), SystemError> {
-        let name = "uninstall";
+        self.operators_command("uninstall", ("RELEASE_TIMEOUT", "50s")).await
+    }
+
+    /// Runs the operator's command that says what is not as it should be, as `helm test` does.
+    ///
+    /// # Errors
+    /// If something is not, or it does not end.
+    pub async fn check(&self) -> Result<(), SystemError> {
+        self.operators_command("check", ("CHECK_TIMEOUT", "50s")).await
+    }
+
+    async fn operators_command(&self, name: &str, patience: (&str, &str)) -> Result<(), SystemError> {
         let kubeconfig =
             self.kubeconfigs.get(&ProgramAccount::Operator).ok_or("an account without a token")?;
         let program = Program::new(name, &self.shipped.operator)
             .argument(name)
             .variable("KUBECONFIG", kubeconfig.to_string_lossy())
-            .variable("RELEASE_TIMEOUT", "50s");
+            .variable(patience.0, patience.1);
         self.control_plane.start_program(&program)?;
         let mut ended = None;
         let is_over = async || {
             ended = self.control_plane.program_ended(name);
             ended.is_some()
         };
-        crate::until("the uninstall ends", PATIENCE, is_over).await?;
+        crate::until(&format!("joulie-operator {name} ends"), PATIENCE, is_over).await?;
         match ended {
             Some(status) if status.success() => Ok(()),
             _ => Err(self.control_plane.program_log(name).into()),

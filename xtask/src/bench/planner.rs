@@ -2,7 +2,8 @@
 //! state.
 
 use super::{Row, measure};
-use planner::budget::{BudgetLimits, LimitPlace};
+use joulie_core::budget::{Grant, GrantReceipt};
+use planner::budget::{BudgetLimits, LimitPlace, SiteLimit};
 use planner::catalog::Catalog;
 use planner::decide::{ClusterDecision, decide};
 use planner::demand::{
@@ -12,7 +13,7 @@ use planner::guard::GuardMode;
 use planner::intent::{CapSettings, GpuNodeCpus, Intents, UserRanges};
 use planner::inventory::{HardwareFacts, LabelFacts, Reported};
 use planner::node::{
-    Carried, Confirmation, Granted, Labels, MachineFacts, Node, Power, Presence, Published, Theirs,
+    Carried, Confirmation, Granted, Labels, MachineFacts, Node, Power, Presence, Published, Signed, Theirs,
     Visibility,
 };
 use planner::plan::{ClusterState, DrainingLabel, ObjectChange, PlanMemory, Settings, desired, diff};
@@ -20,7 +21,8 @@ use planner::policy::{FamilyFloor, PlacementPolicy, QueueAware};
 use planner::profile::PerProfile;
 use planner::twin::TwinLaw;
 use power_units::{Micros, Percent, Ratio, Stamp, Watts};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 const NODES: usize = 5_000;
 const PODS: usize = 50_000;
@@ -45,9 +47,76 @@ pub(crate) fn rows() -> Vec<Row> {
     let writes: usize = changes.iter().map(Vec::len).sum();
     let what = format!("decide, 5,000 nodes, 50,000 pods, steady, {writes} writes");
     let steady = measure(&what, Some(BAR_NANOS), once, || pass(&cluster, &settings, &mut memory));
+    let mut limited = Vec::new();
+    for (what, enforced) in [("enforced", true), ("half of them observed", false)] {
+        let mut memory = PlanMemory::default();
+        let mut cluster = under_limits(cluster.clone(), enforced);
+        for _ in 0..6 {
+            let (decided, changes) = pass(&cluster, &settings, &mut memory);
+            hand_out(&mut cluster, &decided);
+            carry_out(&mut cluster, &mut memory, &decided, changes);
+        }
+        let (decided, _) = pass(&cluster, &settings, &mut memory);
+        let grants = decided.budget.expect("it can be computed").asks.len();
+        let what = format!("decide, 126 PowerBudgets, {what}, steady, {grants} grants");
+        limited.push(measure(&what, Some(BAR_NANOS), once, || pass(&cluster, &settings, &mut memory)));
+    }
     let (pods, ignored) = (pods(), ignored());
     let count = measure("count 50,000 pods, as at the start", None, once, || PodCounts::of(&pods, &ignored));
-    vec![first, steady, count]
+    let mut rows = vec![first, steady];
+    rows.extend(limited);
+    rows.push(count);
+    rows
+}
+
+/// The racks of the bench, with 40 nodes each.
+const RACKS: usize = 125;
+/// What a rack may draw: less than its nodes can, so that the limit binds.
+const RACK_WATTS: i32 = 60_000;
+
+/// The cluster under a limit for the site and one for each rack. Unless all are enforced, every other rack is observed.
+fn under_limits(mut cluster: ClusterState, all_enforced: bool) -> ClusterState {
+    let limit = |name: String, parent, watts, enforced| SiteLimit {
+        name: name.into(),
+        parent,
+        watts: Watts::from_int(watts),
+        base: Watts::ZERO,
+        enforced,
+        paused: false,
+    };
+    let site = i32::try_from(RACKS).expect("small") * RACK_WATTS;
+    cluster.limits = vec![limit("site".to_owned(), None, site, true)];
+    for rack in 0..RACKS {
+        cluster.limits.push(limit(
+            format!("rack-{rack}"),
+            Some(0),
+            RACK_WATTS,
+            all_enforced || rack % 2 == 0,
+        ));
+    }
+    for (at, node) in cluster.nodes.iter_mut().enumerate() {
+        // A receipt is of a boot and a Node object.
+        (node.uid, node.boot) = (format!("uid-{at}"), "boot".to_owned());
+        node.limits = LimitPlace { limit: Some(1 + at % RACKS), bound: true, ..LimitPlace::default() };
+    }
+    cluster
+}
+
+/// Every grant is written, read, and confirmed.
+fn hand_out(cluster: &mut ClusterState, decided: &ClusterDecision) {
+    let round = decided.budget.as_ref().expect("it can be computed");
+    let places: BTreeMap<Arc<str>, usize> =
+        cluster.nodes.iter().enumerate().map(|(at, node)| (node.name.clone(), at)).collect();
+    for ask in &round.asks {
+        let Some(node) = places.get(&ask.node).and_then(|&at| cluster.nodes.get_mut(at)) else { continue };
+        let serial = node.granted.grant.map_or(0, |grant| grant.serial) + 1;
+        let receipt = GrantReceipt { serial, holds: ask.watts, floor: Watts::ZERO };
+        node.granted = Granted {
+            grant: Some(Grant { serial, watts: ask.watts, ceiling: ask.watts }),
+            signed: Some(Signed { receipt, boot: node.boot.clone(), node_uid: node.uid.clone() }),
+            ..Granted::default()
+        };
+    }
 }
 
 /// Computes the decisions, and the differences from the cluster for each planned node.

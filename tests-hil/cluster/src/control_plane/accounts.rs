@@ -70,12 +70,29 @@ impl ControlPlane {
         self.token_kubeconfig((namespace, account), Some(bound), &format!("pod-{namespace}-{name}")).await
     }
 
+    /// A token of an existing ServiceAccount for one day.
+    ///
+    /// # Errors
+    /// If the API issues none.
+    pub async fn service_account_token(&self, namespace: &str, name: &str) -> Result<String, ClusterError> {
+        self.token((namespace, name), None).await
+    }
+
     async fn token_kubeconfig(
         &self,
-        (namespace, name): (&str, &str),
+        account: (&str, &str),
         bound: Option<BoundObjectReference>,
         file: &str,
     ) -> Result<PathBuf, ClusterError> {
+        let token = self.token(account, bound).await?;
+        kubeconfig::write(&self.folder, file, self.ports.api_server, "ca", &Login::Token(&token))
+    }
+
+    async fn token(
+        &self,
+        (namespace, name): (&str, &str),
+        bound: Option<BoundObjectReference>,
+    ) -> Result<String, ClusterError> {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.client().await?, namespace);
         let spec = TokenRequestSpec {
             expiration_seconds: Some(TOKEN_SECONDS),
@@ -87,7 +104,6 @@ impl ControlPlane {
             .create_token_request(name, &PostParams::default(), &request)
             .await
             .map_err(ClusterError::api("requesting a token for a ServiceAccount"))?;
-        let token = issued.status.map(|status| status.token).unwrap_or_default();
-        kubeconfig::write(&self.folder, file, self.ports.api_server, "ca", &Login::Token(&token))
+        Ok(issued.status.map(|status| status.token).unwrap_or_default())
     }
 }

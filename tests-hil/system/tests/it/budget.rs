@@ -6,15 +6,17 @@
 
 use crate::outages::leader;
 use crate::placement::{NAMESPACE, all_enforced, profiles};
-use crate::support::wait;
+use crate::support::{Sampler, wait};
+use install::Helm;
 use k8s_openapi::api::core::v1::Node;
 use kube::Api;
 use kube::api::ListParams;
 use serde_json::{Value, json};
 use std::time::Duration;
 use system::field::{self, Field};
+use system::rights::{self, ProgramAccount};
 use system::watt_seconds::{EnergySampler, Stretch};
-use system::world::{PATIENCE, RIG, SIMULATED, SystemProcess, TestSystem};
+use system::world::{PATIENCE, RIG, SIMULATED, Shipped, SystemProcess, TestSystem};
 use tokio::time::Instant;
 
 /// The sampling interval.
@@ -67,6 +69,124 @@ pub(crate) async fn a_cut_budget_is_kept(world: &TestSystem) {
     assert!(above <= f64::EPSILON, "{above} Ws above {new} W");
     // The system must use its budget, and not stay at half of it.
     assert!(most > new * 0.6, "{most} of {new} W");
+}
+
+/// The pods of an upgrade, one after the other: each program is ended, and started with what the changed chart gives it.
+/// All nodes are at full load under the budget of the story before, which the upgrade lowers by a twentieth. Agents of
+/// before carry that out for the new operator, and with `PREVIOUS_PROGRAMS` new agents another cut for the old one.
+pub(crate) async fn an_upgrade_lets_no_cap_go(world: &TestSystem) {
+    let Some(helm) = Helm::or_skip() else { return };
+    let rest = rest_watts(world).await;
+    let others = rest * f64::from(u32::try_from(SIMULATED).unwrap() + 1);
+    let mut meter = EnergySampler::new(world).await.unwrap();
+    meter.look(world).await.unwrap();
+    let before = meter.look(world).await.unwrap().unwrap().limits;
+    // The story before has killed a leader.
+    budgeted(world, before + others, rest).await;
+    let sampler = Sampler::start(&world.registers);
+    let cap = world.registers.limits_uw().unwrap().into_iter().fold(0, u64::max);
+    let mut rollout = Rollout { world, meter, most: 0.0 };
+
+    let installed = changes(&helm, before + others, rest);
+    let previous = previous_programs(world);
+    if let Some(previous) = &previous {
+        rollout.of(&OPERATORS, previous, &installed).await;
+        rollout.of(&AGENTS, previous, &installed).await;
+        all_enforced(world).await;
+    }
+    let cut = (before + others) * 0.95;
+    let upgraded = changes(&helm, cut, rest);
+    rollout.of(&OPERATORS, &world.shipped, &upgraded).await;
+    until_limited(world, &mut rollout.meter, cut - others).await;
+    rollout.of(&AGENTS, &world.shipped, &upgraded).await;
+    all_enforced(world).await;
+    let mut end = cut;
+    if let Some(previous) = &previous {
+        end *= 0.95;
+        let back = changes(&helm, end, rest);
+        rollout.of(&OPERATORS, previous, &back).await;
+        until_limited(world, &mut rollout.meter, end - others).await;
+        rollout.of(&OPERATORS, &world.shipped, &back).await;
+        all_enforced(world).await;
+    }
+    let (highest, looks) = sampler.highest().await;
+    let most = rollout.most;
+    system::tell(&format!(
+        "  from {}: limits of {before:.0} W, at most {most:.0} W; the budget {:.0} W → {end:.0} W",
+        if previous.is_some() { "the release before" } else { "the same programs" },
+        before + others
+    ));
+    assert!(looks > 100, "{looks}");
+    assert!(highest <= cap, "{highest} µW above {cap} µW on the virtual hardware");
+    assert!(most <= before + 1.0, "limits of {most} W, and {before} W before");
+}
+
+const OPERATORS: [(SystemProcess, ProgramAccount); 3] = [
+    (SystemProcess::OperatorA, ProgramAccount::Operator),
+    (SystemProcess::OperatorB, ProgramAccount::Operator),
+    (SystemProcess::Extender, ProgramAccount::Extender),
+];
+const AGENTS: [(SystemProcess, ProgramAccount); 2] =
+    [(SystemProcess::Agent, ProgramAccount::Agent), (SystemProcess::Pool, ProgramAccount::Pool)];
+
+/// Replaces programs one after the other, and keeps the highest sum of all limits.
+struct Rollout<'a> {
+    world: &'a TestSystem,
+    meter: EnergySampler,
+    most: f64,
+}
+
+impl Rollout<'_> {
+    /// With the settings that differ from those of the chart as it comes.
+    async fn of(&mut self, parts: &[(SystemProcess, ProgramAccount)], programs: &Shipped, chart: &[Value]) {
+        for &(part, account) in parts {
+            self.world.end(part).await.unwrap();
+            let installed = rights::settings(account).unwrap();
+            let mut changed = rights::settings_in(chart, account).unwrap();
+            changed.retain(|one| !installed.contains(one));
+            assert!(!changed.is_empty(), "{part:?} has no changed value");
+            let changed: Vec<(&str, &str)> =
+                changed.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
+            self.world.run_of(programs, part, &changed).unwrap();
+            for _ in 0..20 {
+                tokio::time::sleep(EVERY).await;
+                let stretch = self.meter.look(self.world).await.unwrap().unwrap();
+                self.most = self.most.max(stretch.limits);
+            }
+        }
+    }
+}
+
+/// The programs of the release before this one, where a folder with them is named.
+#[expect(clippy::disallowed_methods, reason = "what a release is compared with is named from outside")]
+fn previous_programs(world: &TestSystem) -> Option<Shipped> {
+    let folder = std::path::PathBuf::from(std::env::var_os("PREVIOUS_PROGRAMS")?);
+    Some(Shipped {
+        agent: folder.join("joulie-agent"),
+        operator: folder.join("joulie-operator"),
+        extender: folder.join("joulie-extender"),
+        ..world.shipped.clone()
+    })
+}
+
+/// The objects of a chart with values that are changed for each program.
+fn changes(helm: &Helm, watts: f64, rest: f64) -> Vec<Value> {
+    let operator = [
+        "STATIC_HP_FRAC=1".to_owned(),
+        "BUDGET_DEAD_BAND_WATTS=1".to_owned(),
+        format!("BUDGET_SITE_WATTS={watts:.0}"),
+        format!("BUDGET_NODE_REST_WATTS={rest:.0}"),
+    ];
+    let mut flags = vec![
+        "--set".to_owned(),
+        "agent.mode=both,agent.env.RECONCILE_INTERVAL=2s,agent.env.LEASE_SOURCE=plan".to_owned(),
+    ];
+    flags.extend(["--set".to_owned(), "schedulerExtender.env.LOG_FORMAT=json".to_owned()]);
+    for variable in operator {
+        flags.extend(["--set-string".to_owned(), format!("operator.env.{variable}")]);
+    }
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    install::objects(&helm.template("chart", &flags).unwrap()).unwrap()
 }
 
 /// Creates a pod on every simulated node that uses all of it. The node on virtual hardware is always at full load.

@@ -5,6 +5,7 @@
 mod budget;
 mod burst;
 mod grants;
+mod migration;
 mod one_node;
 mod outages;
 mod placement;
@@ -45,6 +46,9 @@ const STORIES: &[Story] = &[
     ("pods wait for a stopped extender", |world| Box::pin(outages::pods_wait_for_the_extender(world))),
     ("the API server is away", |world| Box::pin(outages::the_api_server_is_away(world))),
     ("a budget that is cut is kept", |world| Box::pin(budget::a_cut_budget_is_kept(world))),
+    ("an upgrade with changed values lets no cap go", |world| {
+        Box::pin(budget::an_upgrade_lets_no_cap_go(world))
+    }),
     ("a grant that was refused is sent again", |world| {
         Box::pin(grants::a_refused_grant_is_sent_again(world))
     }),
@@ -61,7 +65,15 @@ const STORIES: &[Story] = &[
     ("a node that is deselected gets its originals back", |world| {
         Box::pin(one_node::a_deselected_node_is_restored(world))
     }),
+    ("the simulator makes a workload of its own", |world| {
+        Box::pin(uninstall::the_simulator_makes_a_workload(world))
+    }),
     ("an uninstall releases every node", |world| Box::pin(uninstall::every_node_is_released(world))),
+    ("our requests have seats of their own", |world| {
+        Box::pin(uninstall::requests_had_seats_of_their_own(world))
+    }),
+    // The last one: all others have used their rights.
+    ("no role has a right that nobody uses", |world| Box::pin(uninstall::each_right_was_used(world))),
 ];
 
 /// The first part that ends unexpectedly.
@@ -74,18 +86,25 @@ async fn an_end(world: &TestSystem) -> String {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_shipped_programs_keep_the_limits_whatever_happens_to_them() {
-    let shipped = Shipped {
+/// Two control planes at once are more than a small machine carries.
+static ONE_SYSTEM: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
+fn shipped() -> Shipped {
+    Shipped {
         agent: env!("CARGO_BIN_EXE_system-agent").into(),
         operator: env!("CARGO_BIN_EXE_system-operator").into(),
         extender: env!("CARGO_BIN_EXE_system-extender").into(),
         simulator: env!("CARGO_BIN_EXE_system-simulator").into(),
         rig: env!("CARGO_BIN_EXE_system-rig").into(),
-    };
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_shipped_programs_keep_the_limits_whatever_happens_to_them() {
+    let _alone = ONE_SYSTEM.lock().await;
     let keep = Path::new(env!("CARGO_TARGET_TMPDIR")).join("system-logs");
     let begun = Instant::now();
-    let Some(world) = TestSystem::start(shipped, &keep).await.unwrap() else { return };
+    let Some(world) = TestSystem::start(shipped(), &keep).await.unwrap() else { return };
     system::tell(&format!("up after {:.1?}", begun.elapsed()));
     for (name, story) in STORIES {
         let begun = Instant::now();

@@ -1,13 +1,16 @@
 //! The command that `helm uninstall` runs before it deletes anything.
 
+use crate::placement::NAMESPACE as STORIES;
 use crate::support::wait;
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, ServiceAccount};
+use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
 use kube::Api;
 use kube::api::ListParams;
-use system::objects;
+use std::collections::BTreeSet;
+use system::field::Field;
 use system::rights::NAMESPACE;
-use system::world::{SIMULATED, TestSystem};
+use system::world::{SIMULATED, SystemProcess, TestSystem};
+use system::{audit, objects};
 
 /// The command runs with the operator's own account. Afterwards no profile and no label of ours is left although all
 /// programs still run, and the account owns both Leases, so that they are deleted with it.
@@ -35,5 +38,59 @@ pub(crate) async fn every_node_is_released(world: &TestSystem) {
     for name in ["joulie-plan", "joulie-operator"] {
         let owners = leases.get(name).await.unwrap().metadata.owner_references.unwrap_or_default();
         assert!(owners.iter().any(|owner| owner.uid == account), "{name}: {owners:?}");
+    }
+}
+
+/// The second Event of a series about an object without a namespace. No story brings one about; host-kit's own tests do.
+const RARE: [&str; 1] = ["patch events [] of \"events.k8s.io\" in default for "];
+
+/// The simulator makes a workload by itself, in a namespace that it makes, and takes finished pods away.
+pub(crate) async fn the_simulator_makes_a_workload(world: &TestSystem) {
+    // The pods of the stories before fill every node.
+    Field::new(&world.client, STORIES).await.unwrap().clear().await.unwrap();
+    let namespace = "made-by-itself";
+    world
+        .run(
+            SystemProcess::Simulator,
+            &[("SIM_WORKLOAD", "500ms/1s"), ("SIM_WORKLOAD_NAMESPACE", namespace), ("SIM_SPEED", "10")],
+        )
+        .unwrap();
+    let pods: Api<Pod> = Api::namespaced(world.client.clone(), namespace);
+    let names = async || -> BTreeSet<String> {
+        let all = pods.list(&ListParams::default()).await.unwrap().items;
+        all.into_iter().filter_map(|pod| pod.metadata.name).collect()
+    };
+    let mut seen = BTreeSet::new();
+    let one_is_gone = async || {
+        let now = names().await;
+        seen.extend(now.iter().cloned());
+        seen.len() > now.len()
+    };
+    wait("a pod is made, runs and is taken away", one_is_gone).await;
+    world.run(SystemProcess::Simulator, &[]).unwrap();
+}
+
+/// The API server has logged the requests of all stories.
+pub(crate) async fn each_right_was_used(world: &TestSystem) {
+    let (unused, all) = audit::unused_rights(&world.control_plane).unwrap();
+    assert!(all > 40, "{all} rights");
+    let unused: Vec<&String> =
+        unused.iter().filter(|right| !RARE.iter().any(|rare| right.starts_with(rare))).collect();
+    assert!(unused.is_empty(), "of {all} rights nobody used these: {unused:#?}");
+}
+
+/// The API server has put the requests of our accounts into our levels of priority.
+pub(crate) async fn requests_had_seats_of_their_own(world: &TestSystem) {
+    let request = http::Request::get("/metrics").body(Vec::new()).unwrap();
+    let metrics = world.client.request_text(request).await.unwrap();
+    for level in ["joulie-control", "joulie-agents"] {
+        let of = |line: &&str| {
+            line.starts_with("apiserver_flowcontrol_dispatched_requests_total{")
+                && line.contains(&format!("priority_level=\"{level}\""))
+        };
+        let line = metrics.lines().find(of).unwrap_or_else(|| panic!("no request in {level}"));
+        let dispatched: f64 = line.rsplit(' ').next().unwrap().parse().unwrap();
+        system::tell(&format!("  {level}: {dispatched} requests"));
+        assert!(dispatched > 100.0, "{line}");
     }
 }

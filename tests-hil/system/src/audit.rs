@@ -1,0 +1,134 @@
+//! Which rights of the installed roles nobody has used, by the API server's log of requests.
+
+use crate::SystemError;
+use crate::rights::{self, NAMESPACE};
+use cluster::ControlPlane;
+use serde_json::Value;
+
+/// The group of all of Joulie's accounts, whose requests are logged.
+pub const GROUP: &str = "system:serviceaccounts:joulie-system";
+
+/// A request that the API server allowed.
+struct Request {
+    account: String,
+    namespace: String,
+    /// The verbs that it needs: an apply that makes its object needs `create` beside `patch`.
+    verbs: Vec<String>,
+    group: String,
+    /// With the part of the object, such as `nodes/status`.
+    resource: String,
+    name: String,
+}
+
+/// What a rule of a role allows, taken apart.
+struct Right {
+    /// Of whom: the accounts that are bound to the role.
+    accounts: Vec<String>,
+    /// `None` for all namespaces.
+    namespace: Option<String>,
+    verb: String,
+    group: String,
+    resource: String,
+    /// One of these; empty for each name.
+    names: Vec<String>,
+}
+
+impl Right {
+    fn is_used_by(&self, request: &Request) -> bool {
+        self.accounts.contains(&request.account)
+            && self.namespace.as_ref().is_none_or(|namespace| *namespace == request.namespace)
+            && request.verbs.contains(&self.verb)
+            && self.group == request.group
+            && self.resource == request.resource
+            && (self.names.is_empty() || self.names.contains(&request.name))
+    }
+}
+
+/// The rights that no allowed request has used since the control plane was started, a line for each, and how many
+/// there are in all.
+///
+/// # Errors
+/// If the log or a manifest cannot be read.
+pub fn unused_rights(control_plane: &ControlPlane) -> Result<(Vec<String>, usize), SystemError> {
+    let log = std::fs::read_to_string(control_plane.audit_log())?;
+    let requests = log.lines().filter_map(|line| request(line).transpose()).collect::<Result<Vec<_>, _>>()?;
+    let rights = rights()?;
+    let unused = rights.iter().filter(|right| !requests.iter().any(|request| right.is_used_by(request)));
+    let line = |right: &Right| {
+        let Right { accounts, namespace, verb, group, resource, names } = right;
+        let namespace = namespace.as_deref().unwrap_or("*");
+        format!("{verb} {resource} {names:?} of {group:?} in {namespace} for {accounts:?}")
+    };
+    Ok((unused.map(line).collect(), rights.len()))
+}
+
+/// The request in a line of the log, if it was allowed.
+fn request(line: &str) -> Result<Option<Request>, SystemError> {
+    let event: Value = serde_json::from_str(line)?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let code = event["responseStatus"]["code"].as_u64().unwrap_or(0);
+    let object = &event["objectRef"];
+    if matches!(code, 401 | 403) || object.is_null() {
+        return Ok(None);
+    }
+    let user = text(&event["user"]["username"]);
+    let prefix = format!("system:serviceaccount:{NAMESPACE}:");
+    let Some(account) = user.strip_prefix(&prefix) else { return Ok(None) };
+    let mut verbs = vec![text(&event["verb"])];
+    if verbs == ["patch"] && code == 201 {
+        verbs.push("create".to_owned());
+    }
+    let mut resource = text(&object["resource"]);
+    if let Some(part) = object["subresource"].as_str() {
+        resource = format!("{resource}/{part}");
+    }
+    Ok(Some(Request {
+        account: account.to_owned(),
+        namespace: text(&object["namespace"]),
+        verbs,
+        group: text(&object["apiGroup"]),
+        resource,
+        name: text(&object["name"]),
+    }))
+}
+
+/// What all installed roles allow.
+fn rights() -> Result<Vec<Right>, SystemError> {
+    let objects = rights::installed()?;
+    let kind = |object: &Value, kind: &str| object["kind"] == kind;
+    let texts = |list: &Value| -> Vec<String> {
+        list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let mut all = Vec::new();
+    for role in objects.iter().filter(|one| kind(one, "Role") || kind(one, "ClusterRole")) {
+        let (name, namespace) = (&role["metadata"]["name"], &role["metadata"]["namespace"]);
+        let bound = |binding: &&Value| {
+            (kind(binding, "RoleBinding") || kind(binding, "ClusterRoleBinding"))
+                && binding["roleRef"]["kind"] == role["kind"]
+                && binding["roleRef"]["name"] == *name
+                && (namespace.is_null() || binding["metadata"]["namespace"] == *namespace)
+        };
+        let subjects =
+            objects.iter().filter(bound).flat_map(|one| one["subjects"].as_array().into_iter().flatten());
+        let accounts: Vec<String> =
+            subjects.filter_map(|one| one["name"].as_str()).map(str::to_owned).collect();
+        for rule in role["rules"].as_array().into_iter().flatten() {
+            let names = texts(&rule["resourceNames"]);
+            for group in texts(&rule["apiGroups"]) {
+                for resource in texts(&rule["resources"]) {
+                    for verb in texts(&rule["verbs"]) {
+                        all.push(Right {
+                            accounts: accounts.clone(),
+                            namespace: namespace.as_str().map(str::to_owned),
+                            verb,
+                            group: group.clone(),
+                            resource: resource.clone(),
+                            names: names.clone(),
+                        });
+                    }
+                }
+            }
+        }
+    }
+    Ok(all)
+}
