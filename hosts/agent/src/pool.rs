@@ -121,14 +121,14 @@ impl Pool {
         let mut has_tls = false;
         for template in [&routing.source, &routing.cpu, &routing.gpu].into_iter().flatten() {
             let url = template.for_node("node").map_err(PoolError::Endpoint)?;
-            has_tls |= url.as_str().to_ascii_lowercase().starts_with("https:");
+            has_tls |= template.has_tls();
+            if routing.token.is_some() && !template.has_tls() {
+                tracing::warn!(
+                    "TELEMETRY_HTTP_TOKEN_FILE: {url} has no TLS, so the token is sent to it in the clear"
+                );
+            }
         }
         let trust = Trust::of(routing.authorities.as_deref(), has_tls);
-        if routing.token.is_some() && !has_tls {
-            tracing::warn!(
-                "TELEMETRY_HTTP_TOKEN_FILE: no endpoint has TLS, so the token is sent in the clear"
-            );
-        }
         let http = http::Http::new(concurrency, routing.timeout, trust, carrier).map_err(PoolError::Tls)?;
         let http = http.with_token(routing.token.clone());
         let beat = Heartbeat::started(clock.mono());
@@ -206,7 +206,7 @@ impl Pool {
                 member.inputs.send_if_modified(|last| {
                     let changed = *last != inputs;
                     if let Some(row) = row.filter(|_| changed) {
-                        member.remote.hint(hints(row));
+                        member.remote.hint(hints(row, selected(row)));
                     }
                     *last = inputs;
                     changed
@@ -353,7 +353,7 @@ fn kept_nodes(settings: &Settings) -> Vec<String> {
     nodes
 }
 
-fn hints(row: &NodeRow) -> Hints {
+fn hints(row: &NodeRow, is_selected: bool) -> Hints {
     let label =
         |key: &str| row.labels.get(key).map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
     let product = || node::GPU_PRODUCTS.iter().find_map(|key| label(key));
@@ -362,6 +362,7 @@ fn hints(row: &NodeRow) -> Hints {
         sockets: row.sockets,
         gpu_model: label(node::GPU_MODEL).or_else(product),
         gpus: row.gpus,
+        is_selected,
         refused: row.refused.clone(),
     }
 }

@@ -47,6 +47,8 @@ pub(crate) struct Hints {
     pub(crate) sockets: Option<u32>,
     pub(crate) gpu_model: Option<String>,
     pub(crate) gpus: u32,
+    /// The pool's selector matches the node.
+    pub(crate) is_selected: bool,
     /// The impossible values in the labels.
     pub(crate) refused: Refused,
 }
@@ -98,6 +100,8 @@ pub(crate) struct Task {
     desires: watch::Receiver<Desire>,
     renewal: Arc<Mutex<Option<UnixTime>>>,
     views: watch::Sender<Option<View>>,
+    /// Its grant was kept on disk: this pool had the node before.
+    is_kept: bool,
     /// The lease of the desired state. It runs since `started`.
     lease: Option<LeaseTerms>,
     started: Stamp,
@@ -144,6 +148,7 @@ pub(crate) fn open(
     desire: Desire,
     lease: Option<LeaseTerms>,
 ) -> (Task, Remote, watch::Receiver<Option<View>>) {
+    let is_kept = desire.grant.is_some();
     let (desires, wanted) = watch::channel(desire);
     let (hints, hinted) = watch::channel(None);
     let (views, seen) = watch::channel(None);
@@ -156,6 +161,7 @@ pub(crate) fn open(
         desires: wanted,
         renewal: renewal.clone(),
         views,
+        is_kept,
         lease,
         started,
         engine: None,

@@ -194,6 +194,20 @@ async fn a_node_that_is_not_managed_is_held_to_its_grant_from_the_start() {
     cluster.receipt("sim-1", 7).await;
 }
 
+/// The nodes of a DaemonSet have grants too, and two agents that speak for one node would undo each other's reports.
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_node_of_another_agent_a_pool_says_nothing() {
+    let (_nodes, cluster, at) = site().await;
+    cluster.node("of-another", json!({"joulie.io/pool": "no"})).await;
+    cluster.grant("of-another", 1, 500).await;
+    cluster.grant("sim-1", 1, 1550).await;
+    let agent = Agent::start(&pool(&cluster, at));
+    cluster.receipt("sim-1", 1).await;
+    agent.until_said("/telemetry/of-another").await;
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(cluster.get("NodePowerGrant", "of-another").await["status"], Value::Null);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_node_that_booted_anew_is_confirmed_anew() {
     // Read-backs survived a reboot.

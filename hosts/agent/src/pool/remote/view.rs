@@ -17,6 +17,11 @@ const RAPL: &str = "rapl";
 impl Task {
     pub(super) fn tell(&mut self, desire: Desire) {
         let Some(engine) = &self.engine else { return };
+        // A node that is here for its grant alone may be another agent's, such as one of the DaemonSet: until its endpoint has
+        // answered, nothing is said of it.
+        if self.described.is_none() && !self.is_kept && !self.hints().is_selected {
+            return;
+        }
         let shape = self.shape();
         let found = found(&self.hints(), self.described.as_ref(), shape, self.reach());
         if *self.found != found {
