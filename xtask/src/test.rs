@@ -42,7 +42,7 @@ pub(crate) fn run(root: &Path) -> Result<()> {
         Some(mut jobs) => {
             let doc = cargo(root, &["test", "--workspace", "--locked", "--doc", "--no-fail-fast"]);
             jobs.extend([programs::Job::new("examples in documentation", doc), again(root, &["proofs"])?]);
-            jobs.push(again(root, &["vm", "--short"])?);
+            jobs.push(again(root, &["vm", "--built", "--short"])?);
             // Tests run each of the programs, so that their build has made all of them.
             let programs = here()?;
             let programs = programs.to_str().context("the folder of the programs has an odd name")?;

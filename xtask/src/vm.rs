@@ -10,10 +10,18 @@ const BUILD: &[&str] = &["build", "--locked", "-p", "joulie", "-p", "hil", "-p",
 
 /// Builds and runs, with the arguments of the command line after `vm`.
 pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
-    let built = Command::new("cargo").current_dir(root).args(BUILD).status().context("starting cargo")?;
-    if !built.success() {
-        bail!("cargo {} failed", BUILD.join(" "));
-    }
+    let words = match words {
+        // The test command has built them, with the features of the whole workspace.
+        ["--built", rest @ ..] => rest,
+        _ => {
+            let built =
+                Command::new("cargo").current_dir(root).args(BUILD).status().context("starting cargo")?;
+            if !built.success() {
+                bail!("cargo {} failed", BUILD.join(" "));
+            }
+            words
+        }
+    };
     // cargo has put the other programs into the folder of this one.
     let here = std::env::current_exe().context("finding the folder of the programs")?;
     let programs = here.parent().context("a program lies in a folder")?;

@@ -10,14 +10,17 @@ pub(crate) const BYTES_MAX: usize = 16 * 1024;
 
 /// The token that a request shows.
 pub(crate) fn shown(headers: &HeaderMap) -> Option<&str> {
-    let text = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
-    let token = text.strip_prefix("Bearer ")?.trim();
+    let token = std::str::from_utf8(raw(headers)?).ok()?;
     (!token.is_empty() && token.len() <= BYTES_MAX).then_some(token)
+}
+
+fn raw(headers: &HeaderMap) -> Option<&[u8]> {
+    Some(headers.get(header::AUTHORIZATION)?.as_bytes().strip_prefix(b"Bearer ")?.trim_ascii())
 }
 
 /// Whether a request shows this token. The time that it takes does not tell how much of it was right.
 pub(crate) fn shows(headers: &HeaderMap, token: &str) -> bool {
-    shown(headers).is_some_and(|shown| shown.as_bytes().ct_eq(token.as_bytes()).into())
+    raw(headers).is_some_and(|shown| shown.ct_eq(token.as_bytes()).into())
 }
 
 /// A token in a file, which is read for each use: a renewed one is used at once.

@@ -37,7 +37,7 @@ impl Ops {
             if *request.method() != Method::GET {
                 return Some(plain(StatusCode::METHOD_NOT_ALLOWED, "use GET\n"));
             }
-            return Some(match self.scrapers.refuse(request.headers()).await {
+            return Some(match self.scrapers.refuse(request.headers(), peer).await {
                 None => self.page.answer(),
                 Some((status, why)) => plain(status, why),
             });

@@ -167,7 +167,8 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let reconciler =
         Reconciler::new(settings.clone(), stats.clone(), recorder).map_err(StartError::Settings)?;
     let parts = Parts { client, clock, watches, leadership, identity, settings, stats, heartbeat, planned };
-    let lead = Lead::new(parts, reconciler).map_err(|error| StartError::Settings(error.to_string()))?;
+    let lead = Lead::new(parts, reconciler)
+        .map_err(|error| StartError::Settings(format!("OPERATOR_NODE_POWER_HTTP_CA_FILE: {error}")))?;
     tasks.spawn("plan", lead.run(stop));
     Ok(Started { metrics: address })
 }

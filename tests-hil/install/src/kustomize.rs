@@ -42,7 +42,7 @@ const PARTS: [Part; 7] = [
     },
     Part {
         folder: "metrics-auth",
-        flags: &["--set", "metricsTls.enabled=true,metricsAuth.enabled=true"],
+        flags: &["--set", "agent.mode=both,metricsTls.enabled=true,metricsAuth.enabled=true"],
         templates: &["metrics-auth.yaml"],
         about: "The rights that METRICS_AUTH=token needs, which the programs get from you with METRICS_TLS_CERT_FILE and METRICS_TLS_KEY_FILE.",
         beside: &[],

@@ -51,7 +51,10 @@ impl Right {
 /// If the log or a manifest cannot be read.
 pub fn unused_rights(control_plane: &ControlPlane) -> Result<(Vec<String>, usize), SystemError> {
     let log = std::fs::read_to_string(control_plane.audit_log())?;
-    let requests = log.lines().filter_map(|line| request(line).transpose()).collect::<Result<Vec<_>, _>>()?;
+    // A line that is being written has no end yet.
+    let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
+    let requests =
+        whole.lines().filter_map(|line| request(line).transpose()).collect::<Result<Vec<_>, _>>()?;
     let rights = rights()?;
     let unused = rights.iter().filter(|right| !requests.iter().any(|request| right.is_used_by(request)));
     let line = |right: &Right| {

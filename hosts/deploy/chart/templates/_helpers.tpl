@@ -76,7 +76,7 @@ which would be written with an exponent from a million on. */}}
 {{ splitList ":" (toString .) | last }}
 {{- end }}
 
-{{/* Whether metricsTls can be used as it is; and the variables, the mount and the volume of it. */}}
+{{/* Of metricsTls: its Secret, the name in its certificate, the variables, the mount and the volume. */}}
 {{- define "joulie.metricsTlsSecret" -}}
 {{ default (printf "%s-metrics-tls" (include "joulie.name" .)) .Values.metricsTls.secretName }}
 {{- end }}
@@ -101,10 +101,10 @@ METRICS_AUTH: token
   secret: {secretName: {{ include "joulie.metricsTlsSecret" . }}}
 {{- end }}
 
-{{/* /livez fails when the program cannot mend itself; /readyz when its answers would be old. */}}
 {{- define "joulie.scheme" -}}
 {{ if .Values.metricsTls.enabled }}, scheme: HTTPS{{ end }}
 {{- end }}
+{{/* /livez fails when the program cannot mend itself; /readyz when its answers would be old. */}}
 {{- define "joulie.probes" -}}
 startupProbe:
   httpGet: {path: /livez, port: metrics{{ include "joulie.scheme" . }}}
@@ -177,12 +177,10 @@ metadata:
   namespace: {{ .root.Release.Namespace }}
   labels:
     {{- include "joulie.labels" . | nindent 4 }}
-  {{- with .service.annotations }}
+  {{- $scheme := ternary (dict "prometheus.io/scheme" "https") dict .root.Values.metricsTls.enabled }}
+  {{- with merge (dict) (.service.annotations | default dict) $scheme }}
   annotations:
     {{- toYaml . | nindent 4 }}
-    {{- if $.root.Values.metricsTls.enabled }}
-    prometheus.io/scheme: https
-    {{- end }}
   {{- end }}
 spec:
   clusterIP: None

@@ -21,6 +21,12 @@ impl Url {
 }
 
 impl UrlTemplate {
+    /// Whether the servers speak TLS.
+    #[must_use]
+    pub fn has_tls(&self) -> bool {
+        self.0.trim().get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"))
+    }
+
     /// The URL for a node. The name must be that of a Kubernetes object, so that it needs no escaping.
     pub fn for_node(&self, node: &str) -> Result<Url, Wrong> {
         self.0.replace("{node}", &super::parse::object_name(node)?).parse()

@@ -16,6 +16,7 @@ use kube::api::PostParams;
 use kube::{Api, Client};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -25,9 +26,12 @@ const ALLOWED_FOR: Duration = Duration::from_secs(60);
 const REFUSED_FOR: Duration = Duration::from_secs(10);
 /// How long it holds while the API server does not answer.
 const ALLOWED_WITHOUT_API: Duration = Duration::from_secs(3600);
-/// The most tokens that are remembered, and reviews at once: somebody who tries tokens must not load the API server.
+/// The most tokens that are remembered. Each of them is reviewed again at most every [`REFUSED_FOR`].
 const TOKENS_MAX: usize = 64;
-const REVIEWS_MAX: usize = 2;
+/// Unknown tokens are reviewed in so many places, each of which is kept for a while: somebody who tries tokens gets 20 a second
+/// reviewed, and everybody who waits gets a turn.
+const PLACES: usize = 2;
+const PLACE_KEPT: Duration = Duration::from_millis(100);
 const TIMEOUT: Duration = Duration::from_secs(5);
 const PATH: &str = "/metrics";
 
@@ -48,7 +52,7 @@ struct Reviewer {
     client: Client,
     clock: Arc<dyn HostClock>,
     metrics: ServerMetrics,
-    reviews: Semaphore,
+    places: Semaphore,
     verdicts: Mutex<BTreeMap<String, Verdict>>,
 }
 
@@ -81,23 +85,27 @@ impl Scrapers {
                 client: client.clone(),
                 clock: clock.clone(),
                 metrics: metrics.clone(),
-                reviews: Semaphore::new(REVIEWS_MAX),
+                places: Semaphore::new(PLACES),
                 verdicts: Mutex::default(),
             }))),
         }
     }
 
     /// Nothing if the request may read the metrics, and the answer otherwise.
-    pub(crate) async fn refuse(&self, headers: &HeaderMap) -> Option<(StatusCode, &'static str)> {
+    pub(crate) async fn refuse(
+        &self,
+        headers: &HeaderMap,
+        peer: SocketAddr,
+    ) -> Option<(StatusCode, &'static str)> {
         let reviewer = self.0.as_ref()?;
-        let why = reviewer.admit(headers).await.err()?;
+        let why = reviewer.admit(headers, peer).await.err()?;
         reviewer.metrics.of(Port::Metrics).refused(why.reason());
         Some(why.answer())
     }
 }
 
 impl Reviewer {
-    async fn admit(&self, headers: &HeaderMap) -> Result<(), Why> {
+    async fn admit(&self, headers: &HeaderMap, peer: SocketAddr) -> Result<(), Why> {
         let token = bearer::shown(headers).ok_or(Why::NoToken)?;
         let known = self.verdicts().get(token).copied();
         let age = known.map(|known| self.clock.mono().since(known.at));
@@ -106,18 +114,23 @@ impl Reviewer {
             (Some(Verdict { is: Err(why), .. }), Some(age)) if age < REFUSED_FOR => return Err(why),
             _ => {}
         }
-        let said = match self.reviews.try_acquire() {
-            Err(_) => Err("too many tokens are being reviewed".to_owned()),
-            Ok(_place) => match tokio::time::timeout(TIMEOUT, self.review(token)).await {
-                Err(_) => Err(format!("the API server did not answer within {} s", TIMEOUT.as_secs())),
-                Ok(said) => said.map_err(|error| error.to_string()),
-            },
+        let reviewed = async {
+            if known.is_some() {
+                return self.review(token).await;
+            }
+            // It is never closed.
+            let _place = self.places.acquire().await;
+            tokio::join!(self.review(token), tokio::time::sleep(PLACE_KEPT)).0
+        };
+        let said = match tokio::time::timeout(TIMEOUT, reviewed).await {
+            Err(_) => Err(format!("no answer of the API server within {} s", TIMEOUT.as_secs())),
+            Ok(said) => said.map_err(|error| error.to_string()),
         };
         match said {
             Ok(is) => {
                 self.remember(token, is);
                 if let Err(why) = is {
-                    tracing::warn!("somebody was not shown the metrics: {why}");
+                    tracing::warn!(%peer, "the metrics were not shown: {why}");
                 }
                 is
             }
@@ -126,6 +139,7 @@ impl Reviewer {
                 _ => {
                     tracing::warn!(
                         error,
+                        %peer,
                         "a token could not be reviewed, so the metrics were not shown; the account of this \
                          program needs the right to create tokenreviews and subjectaccessreviews"
                     );

@@ -70,7 +70,7 @@ fn right(status: &Value) -> Value {
     json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": {}, "status": status})
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn the_metrics_are_shown_to_whom_the_api_server_allows_and_probes_need_nothing() {
     let door = Door::new();
     for (shown, why) in
@@ -104,7 +104,7 @@ async fn the_metrics_are_shown_to_whom_the_api_server_allows_and_probes_need_not
     }
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn what_was_said_holds_for_a_while_and_an_outage_takes_metrics_from_nobody_who_had_them() {
     let door = Door::new();
     door.says([prometheus(), right(&json!({"allowed": true})), token(&json!({"authenticated": false}))]);
@@ -131,12 +131,14 @@ async fn what_was_said_holds_for_a_while_and_an_outage_takes_metrics_from_nobody
     assert_eq!(door.scrape("good").await, 503, "an hour is long enough");
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn whoever_tries_tokens_neither_fills_the_memory_nor_displaces_a_good_one() {
     let door = Door::new();
     door.says([prometheus(), right(&json!({"allowed": true}))]);
     assert_eq!(door.scrape("good").await, 200);
-    for guess in 0..200 {
+    // Their names fall, so that the oldest is not the first by name.
+    for guess in (100..300).rev() {
+        door.clock.advance(Duration::from_millis(1));
         door.says([token(&json!({"authenticated": false}))]);
         assert_eq!(door.scrape(&format!("guess-{guess}")).await, 401);
     }
@@ -144,10 +146,10 @@ async fn whoever_tries_tokens_neither_fills_the_memory_nor_displaces_a_good_one(
     assert_eq!(door.scrape("good").await, 200);
     assert_eq!(door.reviews(), before, "still known");
     // The oldest guesses are forgotten, the newest are not.
-    assert_eq!(door.scrape("guess-199").await, 401);
+    assert_eq!(door.scrape("guess-100").await, 401);
     assert_eq!(door.reviews(), before);
     door.says([token(&json!({"authenticated": false}))]);
-    assert_eq!(door.scrape("guess-0").await, 401);
+    assert_eq!(door.scrape("guess-299").await, 401);
     assert_eq!(door.reviews(), before + 1);
 }
 
@@ -162,4 +164,22 @@ async fn reviews_at_once_are_few_and_none_waits_for_ever() {
     }));
     assert_eq!(all.await, vec![503; 5]);
     assert_eq!(door.reviews(), 2);
+}
+
+/// A right that was taken away ends in time whatever others try, and a token that was allowed goes on.
+#[tokio::test(start_paused = true)]
+async fn who_tries_tokens_prolongs_no_right_and_ends_none() {
+    let door = Door::new();
+    door.says([prometheus(), right(&json!({"allowed": true}))]);
+    assert_eq!(door.scrape("good").await, 200);
+    door.clock.advance(Duration::from_secs(61));
+    // Both places are taken by tokens whose review hangs: no answer is there for them.
+    let tried = futures::future::join(door.scrape("guess-1"), door.scrape("guess-2"));
+    let good = async {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        door.says([prometheus(), right(&json!({"allowed": false}))]);
+        door.scrape("good").await
+    };
+    let ((one, other), good) = futures::future::join(tried, good).await;
+    assert_eq!((one, other, good), (503, 503, 403));
 }

@@ -50,8 +50,12 @@ impl Poller {
         every: Duration,
         access: &PowerAccess,
     ) -> Result<Self, TrustError> {
-        let url = endpoint.as_ref().and_then(|template| template.for_node("node").ok());
-        let has_tls = url.is_some_and(|url| url.as_str().to_ascii_lowercase().starts_with("https:"));
+        let has_tls = endpoint.as_ref().is_some_and(UrlTemplate::has_tls);
+        if access.token.is_some() && endpoint.is_some() && !has_tls {
+            tracing::warn!(
+                "OPERATOR_NODE_POWER_HTTP_TOKEN_FILE: the endpoint has no TLS, so the token is sent in the clear"
+            );
+        }
         let trust = Trust::of(access.authorities.as_deref(), has_tls);
         let client = HttpClient::new("joulie-operator", LIMITS, trust)?.with_token(access.token.clone());
         let (nodes, follow) = watch::channel(Vec::new());

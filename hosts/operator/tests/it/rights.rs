@@ -179,7 +179,7 @@ fn what_a_request_asks_for_is_read_from_its_path() {
 fn a_right_in_one_namespace_is_none_in_another() {
     let rights = Rights::shipped();
     let lease = |namespace: &str, name: &str| Asked {
-        verb: "update",
+        verb: "patch",
         namespace: namespace.to_owned(),
         group: "coordination.k8s.io".to_owned(),
         resource: "leases".to_owned(),

@@ -10,7 +10,7 @@ const TLS: &str = "schedulerExtender.tls.enabled=true";
 /// Certificates of cert-manager on every port for metrics, and both kinds of monitors.
 const METRICS_TLS: &[&str] = &[
     "--set",
-    "agent.mode=both,metricsTls.enabled=true,metricsAuth.enabled=true,metricsAuth.tokenSecret.name=scraper,monitoring.podMonitor.enabled=true,monitoring.serviceMonitor.enabled=true",
+    "agent.mode=both,simulator.enabled=true,metricsTls.enabled=true,metricsAuth.enabled=true,metricsAuth.tokenSecret.name=scraper,monitoring.podMonitor.enabled=true,monitoring.serviceMonitor.enabled=true",
     "--set",
     "metricsTls.certManager.enabled=true,metricsTls.certManager.issuerRef.name=ours",
 ];
@@ -218,10 +218,14 @@ fn with_tls_on_the_ports_for_metrics_probes_and_monitors_speak_it_too() {
         let volume = volumes.iter().find(|one| one["name"] == "metrics-tls").unwrap();
         assert_eq!(volume["secret"]["secretName"], "joulie-metrics-tls", "{name}");
     }
+    let simulator = container(&all, "Deployment", "joulie-simulator");
+    assert_eq!(simulator["livenessProbe"]["httpGet"]["scheme"], Value::Null);
     let certificate = find(&all, "Certificate", "joulie-metrics");
     assert_eq!(certificate["spec"]["secretName"], "joulie-metrics-tls");
     for (kind, endpoints) in [("PodMonitor", "podMetricsEndpoints"), ("ServiceMonitor", "endpoints")] {
-        let endpoint = &find(&all, kind, "joulie")["spec"][endpoints][0];
+        let spec = &find(&all, kind, "joulie")["spec"];
+        assert_eq!(spec["selector"]["matchExpressions"][0]["values"], json!(["simulator"]));
+        let endpoint = &spec[endpoints][0];
         assert_eq!(endpoint["scheme"], "https");
         assert_eq!(endpoint["tlsConfig"]["serverName"], certificate["spec"]["dnsNames"][0]);
         assert_eq!(endpoint["tlsConfig"]["ca"]["secret"]["name"], "joulie-metrics-tls");

@@ -13,7 +13,7 @@ use kube::{Api, ResourceExt};
 use serde_json::{Value, json};
 use std::time::Duration;
 use system::watt_seconds::EnergySampler;
-use system::world::{PATIENCE, SIMULATED, TestSystem};
+use system::world::{PATIENCE, RIG, SIMULATED, TestSystem};
 use tokio::time::Instant;
 
 const EVERY: Duration = Duration::from_millis(200);
@@ -178,7 +178,10 @@ pub(crate) async fn a_limit_that_a_person_writes_needs_no_restart(world: &TestSy
         let within = conditions.as_array().unwrap().iter().find(|one| one["type"] == "WithinBudget");
         within.is_some_and(|within| within["status"] == "True")
     };
-    wait("it is kept", kept).await;
+    if let Err(why) = system::until("it is kept", PATIENCE, kept).await {
+        let hardware = system::objects::get(&world.client, "NodeHardware", RIG).await.unwrap();
+        panic!("{why}: {:#}, and of {RIG} {:#}", status().await, hardware["status"]);
+    }
     budgets.delete("site", &DeleteParams::default()).await.unwrap();
     until_none(&grants).await;
 }

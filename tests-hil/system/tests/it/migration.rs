@@ -103,6 +103,7 @@ async fn a_cluster_of_the_first_implementation_keeps_its_objects_and_its_caps() 
     run(SystemProcess::OperatorA, ProgramAccount::Operator, "twin");
     run(SystemProcess::Extender, ProgramAccount::Extender, "twin");
     wait("a leader", async || crate::outages::leader(&world).await.is_some()).await;
+    wait("the extender is ready", async || world.extender.answers("/readyz").await).await;
     assert_eq!(world.ended(), None);
 }
 

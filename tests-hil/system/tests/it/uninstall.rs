@@ -2,6 +2,7 @@
 
 use crate::placement::NAMESPACE as STORIES;
 use crate::support::wait;
+use install::Helm;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, Pod, ServiceAccount};
 use kube::Api;
@@ -72,6 +73,10 @@ pub(crate) async fn the_simulator_makes_a_workload(world: &TestSystem) {
 
 /// The API server has logged the requests of all stories.
 pub(crate) async fn each_right_was_used(world: &TestSystem) {
+    // Without it there was no story of an upgrade, whose agents read the plan's Lease.
+    if Helm::or_skip().is_none() {
+        return;
+    }
     let (unused, all) = audit::unused_rights(&world.control_plane).unwrap();
     assert!(all > 40, "{all} rights");
     let unused: Vec<&String> =
