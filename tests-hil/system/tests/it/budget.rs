@@ -4,6 +4,7 @@
 //! The limits are lowered when the operator with the new budget leads and has written, and every agent has applied
 //! its limit. From two seconds later, which the power needs to settle, each watt above the budget counts.
 
+use crate::one_node::ORIGINALS;
 use crate::outages::leader;
 use crate::placement::{NAMESPACE, all_enforced, profiles};
 use crate::support::{Sampler, wait};
@@ -119,12 +120,9 @@ pub(crate) async fn an_upgrade_lets_no_cap_go(world: &TestSystem) {
     ));
     assert!(looks > 100, "{looks}");
     // Watts may move between nodes, but no limit is let go.
-    assert!(highest < ORIGINAL_UW, "{highest} µW on the virtual hardware");
+    assert!(highest < ORIGINALS[0], "{highest} µW on the virtual hardware");
     assert!(most <= before + 1.0, "limits of {most} W, and {before} W before");
 }
-
-/// The initial limit of a package of the virtual hardware.
-const ORIGINAL_UW: u64 = 250_000_000;
 
 const OPERATORS: [(SystemProcess, ProgramAccount); 3] = [
     (SystemProcess::OperatorA, ProgramAccount::Operator),

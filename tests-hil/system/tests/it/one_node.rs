@@ -100,4 +100,4 @@ pub(crate) async fn a_deselected_node_is_restored(world: &TestSystem) {
 }
 
 /// The initial limits of the rig's profile `xeon-2s`.
-const ORIGINALS: [u64; 2] = [250_000_000; 2];
+pub(crate) const ORIGINALS: [u64; 2] = [250_000_000; 2];
