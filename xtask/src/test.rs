@@ -49,8 +49,10 @@ pub(crate) fn run(root: &Path) -> Result<()> {
             jobs.push(again(root, &["image", "--programs", programs, "--check"])?);
             for job in &mut jobs {
                 job.set(PROPERTY_SEED, &seed);
+                // The place of a panic is in its message; frames would bury it.
+                job.set("RUST_BACKTRACE", "0");
             }
-            let mut outputs = Vec::new();
+            let (mut outputs, mut panics) = (Vec::new(), Vec::new());
             programs::run(jobs, |ended| {
                 println!("\n-- {}: {} s", ended.name, ended.took.as_secs());
                 ended.output.lines().for_each(|line| count.add(line));
@@ -58,11 +60,16 @@ pub(crate) fn run(root: &Path) -> Result<()> {
                 if !ended.succeeded {
                     println!("failed; its output is at the end");
                     outputs.push(format!("\n-- {}\n{}", ended.name, ended.output.trim_end()));
+                    panics.push(format!(
+                        "\n-- {}, its panics:\n{}",
+                        ended.name,
+                        messages(&ended.output).join("\n")
+                    ));
                     failures.push(ended.name.clone());
                 }
             });
             // Last, so that whoever sees only the end of a log sees why.
-            outputs.iter().for_each(|output| println!("{output}"));
+            outputs.iter().chain(&panics).for_each(|output| println!("{output}"));
         }
     }
     for reason in &count.reasons {
@@ -99,6 +106,21 @@ fn is_result(line: &str) -> bool {
     line.contains("test result: ") || ["SKIP(", "BAR ", "proof: "].iter().any(|word| line.starts_with(word))
 }
 
+/// The messages of panics in a test program's output, without what its programs logged around them.
+fn messages(output: &str) -> Vec<&str> {
+    const LONGEST: usize = 60;
+    let mut messages = Vec::new();
+    let mut lines = output.lines();
+    while let Some(line) = lines.find(|line| line.contains("panicked at ")) {
+        messages.push(line);
+        let ends = |line: &&str| {
+            !line.is_empty() && !line.starts_with("note: ") && !line.starts_with("stack backtrace")
+        };
+        messages.extend(lines.by_ref().take_while(ends).take(LONGEST));
+    }
+    messages
+}
+
 impl Count {
     /// Reads `test result: ok. 27 passed; 0 failed; 0 ignored; ...`, and `SKIP(reason)` where a test could not look.
     fn add(&mut self, line: &str) {
@@ -126,6 +148,17 @@ impl Count {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_message_of_a_panic_is_found_between_what_programs_log() {
+        let output = "WARN a\n\nthread 'x' (7) panicked at tests/it/a.rs:1:2:\nnot in a minute: it goes\n2 rights\n\
+                      note: run with `RUST_BACKTRACE=1`\nWARN b\ntest x ... FAILED\n";
+        assert_eq!(
+            messages(output),
+            ["thread 'x' (7) panicked at tests/it/a.rs:1:2:", "not in a minute: it goes", "2 rights"]
+        );
+        assert!(messages("test x ... ok\n").is_empty());
+    }
 
     #[test]
     fn what_the_runner_reports_is_counted() {
