@@ -208,6 +208,10 @@ impl Control for Host {
             handle.renewed(at);
         }
     }
+
+    fn is_ours(&self) -> bool {
+        true
+    }
 }
 
 impl Host {

@@ -23,6 +23,8 @@ pub(crate) trait Control: Send + Sync + 'static {
     fn desire(&self, desire: Desire);
     /// Reports when the desired state was last confirmed to be current.
     fn renewed(&self, at: UnixTime);
+    /// Whether the node is this agent's, also before its machine has answered.
+    fn is_ours(&self) -> bool;
 }
 
 /// The state of a machine as of its last step.

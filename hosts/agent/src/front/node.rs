@@ -193,9 +193,8 @@ impl Follow {
         let stands = grants::follow(&inputs, &memory.stands);
         if stands != memory.stands {
             tracing::info!(node, "{}", stands.say());
-            memory.stands = stands.clone();
+            memory.stands = stands;
             memory.granted = None;
-            keeper.send_replace(stands);
         }
         memory.count_ignored(node, &inputs, shared);
         let policy = memory.wanted.desire(shared.terms.cpu, shared.terms.gpu);
@@ -203,6 +202,14 @@ impl Follow {
         // An error is the end of the machine, which ends this front too.
         let is_new = views.has_changed().unwrap_or(false);
         let view = views.borrow_and_update();
+        // A grant of another agent's node is not kept: the next start would take the node for ours.
+        if view.is_some() || control.is_ours() {
+            keeper.send_if_modified(|kept| {
+                let changed = *kept != memory.stands;
+                kept.clone_from(&memory.stands);
+                changed
+            });
+        }
         let Some(view) = view.as_ref() else { return };
         if is_new {
             shared.metrics.sees(node, view, (shared.clock.mono(), shared.power_detail));

@@ -59,6 +59,8 @@ pub(crate) struct Remote {
     desires: Arc<watch::Sender<Desire>>,
     renewal: Arc<Mutex<Option<UnixTime>>>,
     hints: Arc<watch::Sender<Option<Hints>>>,
+    /// Its grant was kept on disk: this pool had the node before.
+    is_kept: bool,
 }
 
 impl Remote {
@@ -88,6 +90,10 @@ impl Control for Remote {
 
     fn renewed(&self, at: UnixTime) {
         *self.renewal.lock().unwrap_or_else(PoisonError::into_inner) = Some(at);
+    }
+
+    fn is_ours(&self) -> bool {
+        self.is_kept || self.hints.borrow().as_ref().is_some_and(|hints| hints.is_selected)
     }
 }
 
@@ -173,7 +179,7 @@ pub(crate) fn open(
         trouble: [None, None],
         repeats: Repeats::every(REPEAT_WINDOW),
     };
-    (task, Remote { desires: Arc::new(desires), renewal, hints: Arc::new(hints) }, seen)
+    (task, Remote { desires: Arc::new(desires), renewal, hints: Arc::new(hints), is_kept }, seen)
 }
 
 fn stamp(common: &Common) -> Stamp {

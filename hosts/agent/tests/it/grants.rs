@@ -201,11 +201,18 @@ async fn of_a_node_of_another_agent_a_pool_says_nothing() {
     cluster.node("of-another", json!({"joulie.io/pool": "no"})).await;
     cluster.grant("of-another", 1, 500).await;
     cluster.grant("sim-1", 1, 1550).await;
-    let agent = Agent::start(&pool(&cluster, at));
-    cluster.receipt("sim-1", 1).await;
-    agent.until_said("/telemetry/of-another").await;
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    assert_eq!(cluster.get("NodePowerGrant", "of-another").await["status"], Value::Null);
+    let folder = rig::test_machine::Folder::new();
+    let mut settings = pool(&cluster, at);
+    settings.push(("STATE_DIR", folder.0.display().to_string()));
+    // Nor after a restart, for which the grants of its own nodes are kept on disk.
+    for start in ["first", "second"] {
+        let agent = Agent::start(&settings);
+        cluster.receipt("sim-1", 1).await;
+        agent.until_said("/telemetry/of-another").await;
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        assert_eq!(cluster.get("NodePowerGrant", "of-another").await["status"], Value::Null, "{start} start");
+        agent.kill();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
