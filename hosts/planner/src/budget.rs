@@ -215,7 +215,7 @@ pub fn round(
         .iter()
         .zip(0_u64..)
         .zip(&places)
-        .map(|((stake, key), &place)| stake.row(key, groups.group(place), limits));
+        .map(|((stake, key), &place)| stake.row(key, groups.group_of(stake.node, place), limits));
     let mut rows = rows.collect::<Result<Vec<Row>, _>>()?;
     let again = hear(stakes, &mut rows, rules, memory, now);
     let kept: Vec<bool> =
@@ -244,6 +244,10 @@ pub fn round(
         .map_err(|error| error.to_string())?;
     let ended = ended(stakes, memory, now, limits.gone_hold);
     let mut made = Round { ended, again, trial: rules.trial, ..Round::default() };
+    let fits = |row: &Row| {
+        path(&groups.groups, row.group)
+            .all(|at| matches!(shares.get(at).map(GroupShare::verdict), Some(GroupVerdict::Kept { .. })))
+    };
     let mut lowered = vec![Watts::ZERO; rows.len()];
     let all = stakes.iter().zip(&rows).zip(&targets).zip(moves.iter().zip(&impatient));
     for ((((stake, row), &target), (&step, &impatient)), (&is_kept, lowered)) in
@@ -260,7 +264,7 @@ pub fn round(
             Move::Raise(_) | Move::Lower(_) | Move::Keep | Move::Await | Move::Wait(_) => step,
         };
         // A release lifts the caps.
-        let ask = stake.ask(step, row, target, limits).filter(|ask| !(is_kept && ask.released));
+        let ask = stake.ask(step, row, (target, fits(row)), limits).filter(|ask| !(is_kept && ask.released));
         if let Some(ask) = ask {
             made.count(stake, &ask);
             *lowered = stake.lowered_by(&ask);
@@ -349,6 +353,11 @@ fn keep_what_leaves(stakes: &[Stake<'_>], rows: &mut Vec<Row>) -> Option<Vec<Row
     Some(plain)
 }
 
+/// A group and those above it.
+fn path(groups: &[Group], from: usize) -> impl Iterator<Item = usize> {
+    std::iter::successors(Some(from), |&at| groups.get(at).and_then(Group::parent))
+}
+
 /// Gives unclaimed power to the leaving nodes, in order, so that they can be released.
 fn let_go(stakes: &[Stake<'_>], groups: &[Group], rows: &[Row], held: &[bool], targets: &mut [Watts]) {
     if stakes.iter().all(|stake| !stake.leaves) {
@@ -358,7 +367,7 @@ fn let_go(stakes: &[Stake<'_>], groups: &[Group], rows: &[Row], held: &[bool], t
     for (((stake, row), target), held) in stakes.iter().zip(rows).zip(targets).zip(held) {
         let may_rise = stake.leaves && row.reachable && !held;
         let Some(max) = row.range.max().filter(|_| may_rise) else { continue };
-        let path = || std::iter::successors(Some(row.group), |&at| groups.get(at).and_then(Group::parent));
+        let path = || path(groups, row.group);
         let room = |at: usize| Some(groups.get(at)?.limit() - loads.get(at).copied().flatten()?);
         let Some(room) = path().map(room).collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().min())
         else {

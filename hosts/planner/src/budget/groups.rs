@@ -64,7 +64,7 @@ impl GroupStanding {
 /// that binds.
 pub(super) struct Groups {
     /// The groups of the tree by which power is divided. The first one is the site; without a limit of the site it contains
-    /// what no limit binds.
+    /// what no limit binds. The last one is for nodes of unknown hardware that no limit binds: they hinder nobody.
     pub(super) groups: Vec<Group>,
     /// All groups: the site first, then the written limits in their order, then the limited racks by name.
     shown: Vec<ShownGroup>,
@@ -183,6 +183,13 @@ impl Groups {
     /// The group of the tree that a shown group's nodes are in.
     pub(super) fn group(&self, place: usize) -> usize {
         self.shown.get(place).map_or(0, |shown| shown.group)
+    }
+
+    /// The group of the tree that a node of this shown group is in.
+    pub(super) fn group_of(&self, node: &Node, place: usize) -> usize {
+        let group = self.group(place);
+        let is_bound = self.groups.get(group).is_none_or(|group| group.limit() < Watts::MAX);
+        if is_bound || node.machine.power_model.is_known() { group } else { self.groups.len() - 1 }
     }
 
     /// The shown group of each node.
@@ -317,6 +324,7 @@ fn divided(shown: &mut [ShownGroup]) -> Result<Vec<Group>, GroupError> {
             }
         }
     }
+    tree.push((None, Watts::MAX, Watts::ZERO));
     tree.into_iter().map(|(parent, limit, base)| Group::new(parent, limit, Some(base))).collect()
 }
 

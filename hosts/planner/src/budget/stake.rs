@@ -121,12 +121,13 @@ impl<'a> Stake<'a> {
         })
     }
 
-    /// The grant that it should have after this move; `None` where the present grant stays.
+    /// The grant that it should have after this move; `None` where the present grant stays. `fits`: the limits above it can
+    /// be kept.
     pub(super) fn ask(
         &self,
         step: Move,
         row: &Row,
-        target: Watts,
+        (target, fits): (Watts, bool),
         limits: &BudgetLimits,
     ) -> Option<DesiredGrant> {
         if self.is_fixed() {
@@ -146,7 +147,13 @@ impl<'a> Stake<'a> {
             // There must be enough for its greatest power; it is not enough that no other node was asked for less
             // yet.
             let has_room = row.range.max().is_none_or(|most| target >= most);
-            if has_room && stands.is_some_and(|watts| watts >= whole(max)) {
+            // A node whose devices draw all that they can, whatever they are granted, counts that already and is not raised,
+            // so that there is no higher grant to wait for.
+            let counts_all = || {
+                fits && row.account.is_proven()
+                    && row.count().zip(row.range.max()).is_some_and(|(count, max)| count >= max)
+            };
+            if has_room && stands.is_some_and(|watts| watts >= whole(max) || counts_all()) {
                 return ask(whole(max), max, true);
             }
         }

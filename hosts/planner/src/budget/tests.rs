@@ -234,6 +234,13 @@ fn a_node_that_leaves_is_brought_up_as_there_is_room_and_then_released() {
     // It has its greatest power, and the limit is cut: of the 300 W above both floors it gets its part by
     // what both had there, 200 + 300 · 520 / 752 = 407 W.
     assert_eq!(asked(&[leaves(720), other()], &limits(700))[0], ask(407, 720));
+    // Its devices do not obey: it counts all that it can draw, and needs no higher grant first.
+    let ignores = Claim { receipt: receipt(3, 720), ..leaves(432) };
+    assert_eq!(asked(&[ignores.clone(), other()], &limits(2000))[0], free);
+    assert!(
+        asked(&[ignores, other()], &limits(700))[0].is_none_or(|(.., released)| !released),
+        "there is no room"
+    );
     let released = Claim { grant: None, released: true, ..leaves(720) };
     assert_eq!(asked(&[released.clone(), other()], &limits(2000))[0], None);
     // When it is planned again it has no bound until it confirms one: its ceiling is its greatest power.
@@ -300,6 +307,21 @@ fn what_a_node_draws_beside_its_devices_counts_in_the_limit_and_is_no_part_of_it
     assert_eq!(stands(&limits), (None, None));
     let assumed = BudgetLimits { unknown_node: Some(w(900)), ..limits.clone() };
     assert_eq!(stands(&assumed), (None, Some(w(900))));
+}
+
+#[test]
+fn where_nothing_is_limited_a_node_of_unknown_hardware_keeps_no_other_from_its_release() {
+    let nothing = BudgetLimits { site: None, ..limits(0) };
+    let leaves =
+        |watts| Claim { leaves: true, grant: grant(3, watts), receipt: receipt(3, watts), ..claim("a") };
+    let power_model = NodePowerModel::of(&ResolvedHardware::default(), BOTH);
+    let unknown = || Claim { power_model, wanted: None, leaves: true, aside: true, ..claim("b") };
+    assert_eq!(asked(&[leaves(432), unknown()], &nothing), [ask(720, 720), None]);
+    assert_eq!(asked(&[leaves(720), unknown()], &nothing), [Some((w(720), w(720), true)), None]);
+    // What is shown of the site is unknown all the same, and where it has a limit nobody is raised.
+    let round = round_of(&[leaves(432), unknown()], &nothing, &mut BudgetMemory::default(), at(1), true).1;
+    assert_eq!(round.standings[0].load, None);
+    assert_eq!(asked(&[leaves(432), unknown()], &limits(5000)), [None, None]);
 }
 
 #[test]
