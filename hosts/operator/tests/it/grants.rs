@@ -27,6 +27,16 @@ async fn watts(cluster: &Cluster, node: &str) -> f64 {
     cluster.grant(node).await.and_then(|grant| grant["spec"]["watts"].as_f64()).unwrap_or(f64::NAN)
 }
 
+/// Whether each has half of the limit, and has read it back. Before that a node counts with all that it can draw.
+async fn halves(cluster: &Cluster) -> bool {
+    let mut all = true;
+    for node in ["a", "b"] {
+        let grant = cluster.grant(node).await.unwrap_or_default();
+        all &= grant["spec"]["watts"] == 500.0 && grant["status"]["holds"] == 500.0;
+    }
+    all
+}
+
 async fn boots(cluster: &Cluster, node: &str, boot: &str) {
     let path = format!("/api/v1/nodes/{node}/status");
     cluster.patch(&path, &json!({"status": {"nodeInfo": node_info(boot)}})).await;
@@ -37,8 +47,7 @@ async fn a_node_that_has_rebooted_counts_at_its_maximum_until_it_says_what_it_ho
     let cluster = pair().await;
     let agents = cluster.agents();
     let operator = cluster.operator(&OPTIONS).await;
-    let halves = async || watts(&cluster, "a").await == 500.0 && watts(&cluster, "b").await == 500.0;
-    cluster.until("each has the half", halves).await;
+    cluster.until("each has the half", async || halves(&cluster).await).await;
     cluster.quiet(Duration::from_millis(300)).await;
     // The agents are stopped, and one of the nodes reboots: 1000 − 720 = 280 W are left for the other.
     agents.abort();
@@ -46,7 +55,7 @@ async fn a_node_that_has_rebooted_counts_at_its_maximum_until_it_says_what_it_ho
     cluster.until("b makes room", async || watts(&cluster, "b").await <= 280.0).await;
     // Its agent puts the grant that it has on disk in force, and reports it.
     let agents = cluster.agents();
-    cluster.until("b has it back", halves).await;
+    cluster.until("b has it back", async || halves(&cluster).await).await;
     operator.stop().await;
     agents.abort();
 }
@@ -56,8 +65,7 @@ async fn a_node_that_is_deleted_counts_until_its_agent_is_silent_for_long_enough
     let cluster = pair().await;
     let agents = cluster.agents();
     let operator = cluster.operator(&OPTIONS).await;
-    let halves = async || watts(&cluster, "a").await == 500.0 && watts(&cluster, "b").await == 500.0;
-    cluster.until("each has the half", halves).await;
+    cluster.until("each has the half", async || halves(&cluster).await).await;
     cluster.quiet(Duration::from_millis(300)).await;
     cluster.send("DELETE", "/api/v1/nodes/a", &Value::Null).await.unwrap();
     // By then the time is over in which a new leader raises nothing.
@@ -76,8 +84,7 @@ async fn a_node_that_comes_back_under_its_name_is_another_one() {
     let cluster = pair().await;
     let agents = cluster.agents();
     let operator = cluster.operator(&OPTIONS).await;
-    let halves = async || watts(&cluster, "a").await == 500.0 && watts(&cluster, "b").await == 500.0;
-    cluster.until("each has the half", halves).await;
+    cluster.until("each has the half", async || halves(&cluster).await).await;
     agents.abort();
     // Another machine, which happens to report the same boot.
     cluster.send("DELETE", "/api/v1/nodes/a", &Value::Null).await.unwrap();
@@ -91,8 +98,7 @@ async fn a_node_that_leaves_is_released_when_there_is_room_and_its_grant_goes_wh
     let cluster = pair().await;
     let agents = cluster.agents();
     let operator = cluster.operator(&OPTIONS).await;
-    let halves = async || watts(&cluster, "a").await == 500.0 && watts(&cluster, "b").await == 500.0;
-    cluster.until("each has the half", halves).await;
+    cluster.until("each has the half", async || halves(&cluster).await).await;
     let reserved = |value: Value| json!({"metadata": {"labels": {"joulie.io/reserved": value}}});
     cluster.patch("/api/v1/nodes/a", &reserved(json!("true"))).await;
     // There is no room: a node that leaves gets no power from others, and nothing is lifted.
