@@ -51,6 +51,12 @@ which would be written with an exponent from a million on. */}}
 {{- if and (hasPrefix "METRICS_TLS_" $name) (not (hasPrefix "/etc/joulie-metrics-tls/" (toString $value))) }}
 {{- fail (printf "%s: set metricsTls.enabled instead, so that probes and monitors speak TLS too" $name) }}
 {{- end }}
+{{- if and (hasSuffix "_TOKEN_FILE" $name) (not (hasPrefix "/etc/joulie-node-http/" (toString $value))) }}
+{{- fail (printf "%s: set nodeHttp.tokenSecret instead, so that the file is mounted" $name) }}
+{{- end }}
+{{- if and (hasSuffix "_HTTP_CA_FILE" $name) (not (hasPrefix "/etc/joulie-node-http/" (toString $value))) }}
+{{- fail (printf "%s: set nodeHttp.authoritySecret instead, so that the file is mounted" $name) }}
+{{- end }}
 {{- if not (or (kindIs "invalid" $value) (eq (toString $value) "")) }}
 {{- $text := toString $value }}
 {{- if and (kindIs "float64" $value) (eq (floor $value) $value) }}{{ $text = int64 $value | toString }}{{ end }}
@@ -88,6 +94,11 @@ which would be written with an exponent from a million on. */}}
 METRICS_TLS_CERT_FILE: /etc/joulie-metrics-tls/tls.crt
 METRICS_TLS_KEY_FILE: /etc/joulie-metrics-tls/tls.key
 {{- end }}
+{{- range $where, $env := dict "agent.env" .Values.agent.env "agent.pool.env" .Values.agent.pool.env "operator.env" .Values.operator.env "schedulerExtender.env" .Values.schedulerExtender.env }}
+{{- if hasKey $env "METRICS_AUTH" }}
+{{- fail (printf "%s.METRICS_AUTH: set metricsAuth.enabled instead, so that the accounts may ask for reviews" $where) }}
+{{- end }}
+{{- end }}
 {{- if .Values.metricsAuth.enabled }}
 METRICS_AUTH: token
 {{- end }}
@@ -99,6 +110,22 @@ METRICS_AUTH: token
 {{- define "joulie.metricsTlsVolume" -}}
 - name: metrics-tls
   secret: {secretName: {{ include "joulie.metricsTlsSecret" . }}}
+{{- end }}
+
+{{/* Of nodeHttp: the mount and the volume. */}}
+{{- define "joulie.nodeHttpMount" -}}
+- {name: node-http, mountPath: /etc/joulie-node-http, readOnly: true}
+{{- end }}
+{{- define "joulie.nodeHttpVolume" -}}
+- name: node-http
+  projected:
+    sources:
+      {{- with .Values.nodeHttp.tokenSecret }}
+      - secret: {name: {{ . }}, items: [{key: token, path: token}]}
+      {{- end }}
+      {{- with .Values.nodeHttp.authoritySecret }}
+      - secret: {name: {{ . }}, items: [{key: ca.crt, path: ca.crt}]}
+      {{- end }}
 {{- end }}
 
 {{- define "joulie.scheme" -}}

@@ -15,8 +15,16 @@ const METRICS_TLS: &[&str] = &[
     "metricsTls.certManager.enabled=true,metricsTls.certManager.issuerRef.name=ours",
 ];
 
+/// Nodes over HTTP with a token and an authority of their own.
+const NODE_HTTP: &[&str] = &[
+    "--set",
+    "agent.mode=pool,simulator.enabled=true,nodeHttp.tokenSecret=nodes,nodeHttp.authoritySecret=authority",
+    "--set",
+    "operator.env.OPERATOR_NODE_POWER_HTTP_ENDPOINT=https://nodes/{node}",
+];
+
 /// Common combinations of values.
-pub(crate) const MATRIX: [(&str, &[&str]); 12] = [
+pub(crate) const MATRIX: [(&str, &[&str]); 13] = [
     ("as it comes", &[]),
     ("everything", &["-f", "everything.yaml"]),
     ("of upstream's chart", &["-f", "upstream.yaml"]),
@@ -34,6 +42,7 @@ pub(crate) const MATRIX: [(&str, &[&str]); 12] = [
     ),
     ("with TLS", &["--set", TLS]),
     ("with TLS on the ports for metrics", METRICS_TLS),
+    ("with credentials for nodes over HTTP", NODE_HTTP),
     (
         "with certificates of cert-manager for a second scheduler",
         &[
@@ -184,10 +193,48 @@ fn a_value_that_cannot_work_is_refused() {
         ("metricsTls.enabled=true,metricsTls.certManager.enabled=true", "issuerRef.name must name an issuer"),
         ("metricsTls.enabled=1", "want boolean"),
         ("metricsAuth.enabled=true", "set metricsTls.enabled too"),
+        ("agent.env.METRICS_AUTH=token", "agent.env.METRICS_AUTH: set metricsAuth.enabled instead"),
+        ("schedulerExtender.env.METRICS_AUTH=none", "set metricsAuth.enabled instead"),
+        ("agent.mode=pool,agent.pool.env.TELEMETRY_HTTP_TOKEN_FILE=/a", "set nodeHttp.tokenSecret instead"),
+        ("operator.env.OPERATOR_NODE_POWER_HTTP_CA_FILE=/a", "set nodeHttp.authoritySecret instead"),
     ] {
         let told = helm.template("chart", &["--set", value]).unwrap_err();
         assert!(told.contains(why), "{value}: {told}");
     }
+}
+
+#[test]
+fn credentials_for_nodes_over_http_are_mounted_where_the_variables_say() {
+    let Some(helm) = Helm::or_skip() else { return };
+    let all = rendered(&helm, NODE_HTTP);
+    for (kind, name, variables) in [
+        ("StatefulSet", "joulie-agent-pool", &["TELEMETRY_HTTP_TOKEN_FILE", "TELEMETRY_HTTP_CA_FILE"][..]),
+        (
+            "Deployment",
+            "joulie-operator",
+            &["OPERATOR_NODE_POWER_HTTP_TOKEN_FILE", "OPERATOR_NODE_POWER_HTTP_CA_FILE"],
+        ),
+        ("Deployment", "joulie-simulator", &["SIM_TOKEN_FILE"]),
+    ] {
+        let pod = &find(&all, kind, name)["spec"]["template"]["spec"];
+        let container = &pod["containers"][0];
+        let named = |list: &Value| {
+            list.as_array().unwrap().iter().find(|one| one["name"] == "node-http").unwrap().clone()
+        };
+        let folder = named(&container["volumeMounts"])["mountPath"].as_str().unwrap().to_owned();
+        let sources = named(&pod["volumes"])["projected"]["sources"].as_array().unwrap().clone();
+        for (variable_name, (secret, file)) in
+            variables.iter().zip([("nodes", "token"), ("authority", "ca.crt")])
+        {
+            assert_eq!(variable(container, variable_name), &json!(format!("{folder}/{file}")), "{name}");
+            let source = sources.iter().find(|one| one["secret"]["name"] == secret).unwrap();
+            assert_eq!(source["secret"]["items"], json!([{"key": file, "path": file}]), "{name}");
+        }
+    }
+    // Who reads no node over HTTP is told nothing.
+    let plain = rendered(&helm, &["--set", "nodeHttp.tokenSecret=nodes"]);
+    let operator = container(&plain, "Deployment", "joulie-operator");
+    assert_eq!(variable(operator, "OPERATOR_NODE_POWER_HTTP_TOKEN_FILE"), &Value::Null);
 }
 
 #[test]
