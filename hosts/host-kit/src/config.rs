@@ -154,9 +154,15 @@ impl Retired {
     }
 }
 
+/// Variables of OpenSSL, which are set in many images, and are near to TLS_CERT_FILE.
+const OF_OPENSSL: [&str; 2] = ["SSL_CERT_FILE", "SSL_CERT_DIR"];
+
 /// Others write to the environment as well. Kubernetes adds `JOULIE_OPERATOR_PORT=tcp://…` for every Service of the
 /// namespace. If such variables were refused, creating a Service would stop a program.
 fn belongs_to_us(table: &SettingsTable, given: &Given, near: Option<&str>) -> bool {
+    if OF_OPENSSL.contains(&given.name.as_str()) {
+        return false;
+    }
     let of_a_family = table.families.iter().any(|family| given.name.starts_with(family));
     !given.is_service_link() && (near.is_some() || of_a_family)
 }

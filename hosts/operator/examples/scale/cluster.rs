@@ -29,9 +29,22 @@ pub(crate) fn name(number: usize) -> String {
 /// A node and what its agent publishes.
 async fn machine(client: &Client, number: usize) -> Result<(), Any> {
     let name = name(number);
+    let said = [
+        "architecture",
+        "containerRuntimeVersion",
+        "kernelVersion",
+        "kubeProxyVersion",
+        "kubeletVersion",
+        "machineID",
+        "operatingSystem",
+        "osImage",
+        "systemUUID",
+    ];
+    let mut info: Value = said.into_iter().map(|field| (field.to_owned(), json!("none"))).collect();
+    info["bootID"] = json!(format!("boot-{number}"));
     let node = json!({"apiVersion": "v1", "kind": "Node",
         "metadata": {"name": name, "labels": {"joulie.io/managed": "true", "joulie.io/rack": format!("r{}", number / NODES_PER_RACK)}},
-        "status": {"capacity": {"cpu": "192"}, "allocatable": {"cpu": "192"}, "conditions": [{"type": "Ready", "status": "True"}]}});
+        "status": {"nodeInfo": info, "capacity": {"cpu": "192"}, "allocatable": {"cpu": "192"}, "conditions": [{"type": "Ready", "status": "True"}]}});
     make(client, "/api/v1/nodes", &node).await?;
     patch(client, &format!("/api/v1/nodes/{name}/status"), &json!({"status": node["status"]})).await?;
     let object = format!("node-{number:05}");
@@ -70,18 +83,19 @@ pub(crate) async fn twins_with_status(client: &Client) -> Result<usize, Any> {
 /// The states of everything that the operator writes, except Leases.
 pub(crate) async fn states(client: &Client) -> Result<BTreeSet<String>, Any> {
     let mut states = BTreeSet::new();
-    for path in
-        ["/api/v1/nodes".to_owned(), format!("{JOULIE}/nodepowerprofiles"), format!("{JOULIE}/nodetwins")]
-    {
+    for kind in ["nodepowerprofiles", "nodepowergrants", "nodetwins", "nodes"] {
+        let path = if kind == "nodes" { "/api/v1/nodes".to_owned() } else { format!("{JOULIE}/{kind}") };
         let all = get(client, &path).await?;
         let items = all["items"].as_array().into_iter().flatten();
         states
-            .extend(items.filter_map(|item| item["metadata"]["resourceVersion"].as_str().map(str::to_owned)));
+            .extend(items.filter_map(|item| {
+                Some(format!("{kind} {}", item["metadata"]["resourceVersion"].as_str()?))
+            }));
     }
     Ok(states)
 }
 
-async fn get(client: &Client, path: &str) -> Result<Value, Any> {
+pub(crate) async fn get(client: &Client, path: &str) -> Result<Value, Any> {
     Ok(client.request(http::Request::get(path).body(Vec::new())?).await?)
 }
 

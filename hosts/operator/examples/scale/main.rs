@@ -40,8 +40,9 @@ async fn main() -> Result<(), Any> {
     // Of 720 W a node may draw 600 W where its rack is full, and 500 W where the site is.
     let (site, rack) = ((nodes * 500).to_string(), format!("*={}", NODES_PER_RACK * 600));
     tell("\n### With limits for the site and for each rack\n")?;
-    // Power that one node gives up goes to another after BUDGET_RAISE_DWELL, which is 30 s.
-    let quiet = Duration::from_secs(35);
+    // Power that one node gives up goes to another after BUDGET_RAISE_DWELL, which is 30 s, and what that one gives up again
+    // after that time.
+    let quiet = Duration::from_secs(75);
     let limits = [("BUDGET_SITE_WATTS", site.as_str()), ("BUDGET_RACK_WATTS", rack.as_str())];
     measure("budget", nodes, &limits, quiet, steady).await
 }
@@ -72,7 +73,16 @@ async fn measure(
 
     let (revision, before, spent) = (api.revision(), states(&client).await?, operator.processor_ms()?);
     tokio::time::sleep(steady).await;
-    let objects = states(&client).await?.difference(&before).count();
+    let after = states(&client).await?;
+    let written: Vec<&String> = after.difference(&before).collect();
+    let mut kinds = std::collections::BTreeMap::new();
+    for one in &written {
+        *kinds.entry(one.split(' ').next()).or_insert(0) += 1;
+    }
+    if !kinds.is_empty() {
+        tell(&format!("written while nothing changes, by kind: {kinds:?}"))?;
+    }
+    let objects = written.len();
     tell(&format!(
         "steady for {} s: {objects} objects written, {} renewals of the two Leases, {:.0} ms of processor time",
         steady.as_secs(),

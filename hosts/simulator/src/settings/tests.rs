@@ -53,3 +53,11 @@ fn a_slip_in_one_of_our_own_names_and_an_unknown_flag_are_refused() {
     let flag = values(&["--sim-standalone=true"], &[]).unwrap_err().to_string();
     assert!(flag.contains("there is no such setting"), "{flag}");
 }
+
+/// Images set it for OpenSSL, and it is near to a name of ours.
+#[test]
+fn the_certificates_of_openssl_are_no_slip() {
+    let values =
+        values(&[], &[("SSL_CERT_FILE", "/etc/ssl/cert.pem"), ("SSL_CERT_DIR", "/etc/ssl/certs")]).unwrap();
+    assert_eq!(values.warnings(), [""; 0]);
+}
