@@ -264,7 +264,9 @@ pub fn round(
             Move::Raise(_) | Move::Lower(_) | Move::Keep | Move::Await | Move::Wait(_) => step,
         };
         // A release lifts the caps.
-        let ask = stake.ask(step, row, (target, fits(row)), limits).filter(|ask| !(is_kept && ask.released));
+        let ask = stake
+            .ask(step, row, (target, stake.leaves && fits(row)), limits)
+            .filter(|ask| !(is_kept && ask.released));
         if let Some(ask) = ask {
             made.count(stake, &ask);
             *lowered = stake.lowered_by(&ask);

@@ -121,8 +121,8 @@ impl<'a> Stake<'a> {
         })
     }
 
-    /// The grant that it should have after this move; `None` where the present grant stays. `fits`: the limits above it can
-    /// be kept.
+    /// The grant that it should have after this move; `None` where the present grant stays. `fits`: it leaves, and the
+    /// limits above it can be kept.
     pub(super) fn ask(
         &self,
         step: Move,
