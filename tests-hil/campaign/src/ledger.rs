@@ -78,6 +78,12 @@ fn stops(slot: &ZoneSlot) -> bool {
     slot.zone.constraints.iter().any(|limit| limit.enabled && limit.power_raw == 0)
 }
 
+/// Whether the zone was locked from the start: it has accepted no write, so that the firmware has set its value. A lock
+/// that came later has an original like any other.
+const fn is_the_firmwares(slot: &ZoneSlot) -> bool {
+    matches!(slot.zone.lock, RegisterLock::WindowIgnored | RegisterLock::WindowRefused)
+}
+
 /// The reference against which a scenario is judged.
 pub(crate) struct ControlLedger {
     state: PathBuf,
@@ -217,7 +223,7 @@ impl ControlLedger {
             }
             let was = self.zones[at];
             if let Some(held) = self.journal.zone(slot)
-                && slot.zone.lock == RegisterLock::Open
+                && !is_the_firmwares(slot)
                 && held != was.saved()
             {
                 let id = &slot.zone.id;
@@ -384,8 +390,7 @@ impl ControlLedger {
         self.look();
         for (at, slot) in machine.zones().iter().enumerate() {
             let (before, now) = (zones[at], Limits::of(slot));
-            // A locked zone accepts no write, so the firmware has set its value.
-            if self.journal.zone(slot).is_none() || slot.zone.lock != RegisterLock::Open {
+            if self.journal.zone(slot).is_none() || is_the_firmwares(slot) {
                 (self.zones[at], self.other_zones[at], self.switched_off[at]) = (now, None, false);
                 continue;
             }

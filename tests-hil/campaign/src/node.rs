@@ -64,7 +64,6 @@ fn open(root: &Path, state: PathBuf, time: &Time) -> Result<OpenNode, String> {
         HardwareSources { nvml: Some(none.clone()), rocm: Where::At(none), ..HardwareSources::below(root) };
     let config =
         Config::standard(sources, state, NodeAccess::Control, PERIOD).map_err(|error| error.to_string())?;
-    let config = Config { law: Config::tracking(), ..config };
     let boot = Boot::new(BOOT).ok_or("the boot's id is one")?;
     OpenNode::open_in(config, time.clone(), boot).map_err(|error| error.to_string())
 }

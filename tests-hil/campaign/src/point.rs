@@ -23,6 +23,8 @@ pub enum PointKind {
     Hang,
     /// A package's zone disappears and comes back, disabled, with other limits.
     ZoneAway,
+    /// The firmware locks the limits of a package for a while, after the driver was loaded.
+    LateLock,
     /// The powercap driver is unloaded and loaded again.
     PowercapReload,
     /// The cpufreq driver is reloaded: limits are lost.
@@ -51,7 +53,7 @@ pub enum PointKind {
 
 impl PointKind {
     /// The relative frequency of each kind.
-    const WEIGHTS: [(Self, usize); 21] = [
+    const WEIGHTS: [(Self, usize); 22] = [
         (Self::Cap, 14),
         (Self::Gone, 4),
         (Self::Load, 12),
@@ -61,6 +63,7 @@ impl PointKind {
         (Self::Slow, 3),
         (Self::Hang, 3),
         (Self::ZoneAway, 3),
+        (Self::LateLock, 3),
         (Self::PowercapReload, 2),
         (Self::CpufreqReload, 3),
         (Self::Hotplug, 4),
@@ -88,6 +91,7 @@ impl PointKind {
             Self::Slow => "slow files",
             Self::Hang => "hanging file",
             Self::ZoneAway => "zone away, back disabled",
+            Self::LateLock => "limits locked for a while",
             Self::PowercapReload => "powercap reloaded",
             Self::CpufreqReload => "cpufreq reloaded",
             Self::Hotplug => "CPUs offline, online",

@@ -37,6 +37,7 @@ impl Stage {
             PointKind::Slow => self.slow(),
             PointKind::Hang => self.hang(),
             PointKind::ZoneAway => self.zone_away(),
+            PointKind::LateLock => self.lock_late(),
             PointKind::PowercapReload => self.reload_powercap(),
             PointKind::CpufreqReload => self.reload_cpufreq(),
             PointKind::Hotplug => self.hotplug(),
@@ -307,6 +308,32 @@ impl Stage {
             present(machine, true);
         });
         self.note(format!("zone {at} is back, disabled, with {watts} W"));
+    }
+
+    /// A lock that comes after the driver: Linux 6.1 answers "ok" to every write and changes nothing, 6.12 refuses.
+    fn lock_late(&mut self) {
+        let machine = self.world.machine.clone();
+        let open: Vec<usize> = {
+            let machine = machine.lock();
+            let zones = machine.zones().iter().enumerate();
+            let open = zones.filter(|(_, slot)| is_package(slot) && slot.zone.lock == RegisterLock::Open);
+            open.map(|(at, _)| at).collect()
+        };
+        if open.is_empty() {
+            return self.ticks(2);
+        }
+        let at = *self.world.draw.pick(&open);
+        let lock = *self.world.draw.pick(&[RegisterLock::LateIgnored, RegisterLock::LateRefused]);
+        let set = move |machine: &mut RigMachine, lock| {
+            machine.change(|zones, _, _| zones[at].zone.lock = lock);
+        };
+        if !self.world.change(|machine| set(machine, lock)) {
+            return self.ticks(2);
+        }
+        self.note(format!("zone {at}, {lock:?}"));
+        self.world.lose(Part::Limits, Loss::Silent);
+        self.meanwhile(8);
+        self.world.change_late(|machine| set(machine, RegisterLock::Open));
     }
 
     fn reload_powercap(&mut self) {
