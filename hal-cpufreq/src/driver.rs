@@ -1,6 +1,7 @@
 //! The driver of a policy, and the behaviour that depends on it.
 
 use std::fmt;
+use std::num::NonZeroU32;
 
 /// A scaling driver, by the name in `scaling_driver`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +49,15 @@ impl Driver {
             Self::AmdPstateEpp => "amd-pstate-epp",
             Self::AcpiCpufreq => "acpi-cpufreq",
             Self::Unknown(name) => name,
+        }
+    }
+
+    /// The step, kHz, to which it rounds a limit down, although the limit reads back as it was written.
+    #[must_use]
+    pub const fn step(&self) -> Option<NonZeroU32> {
+        match self {
+            Self::IntelPstate | Self::IntelCpufreq => NonZeroU32::new(100_000),
+            Self::AmdPstate | Self::AmdPstateEpp | Self::AcpiCpufreq | Self::Unknown(_) => None,
         }
     }
 

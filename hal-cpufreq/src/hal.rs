@@ -111,7 +111,8 @@ impl<C: Clock, O: Originals> Cpufreq<C, O> {
                 slot.goes_on(before);
             }
         }
-        let changed = domains != self.domains;
+        let tables = |slots: &[Slot]| slots.iter().map(|slot| slot.grid.clone()).collect::<Vec<_>>();
+        let changed = domains != self.domains || tables(&slots) != tables(&self.slots);
         (self.domains, self.slots, self.complaints) = (domains, slots, complaints);
         Ok(changed)
     }
@@ -133,6 +134,11 @@ impl<C: Clock, O: Originals> PowerHal for Cpufreq<C, O> {
 
     fn domains(&self) -> Domains<'_> {
         Domains::new(self.generation, &self.domains)
+    }
+
+    fn frequency_table(&self, domain: Handle) -> &[u32] {
+        let listed = self.domains().get(domain).and_then(|_| self.slots.get(domain.index()));
+        listed.map_or(&[], |slot| slot.grid.khz())
     }
 
     fn enumerate(&mut self) -> Result<(), CpufreqError> {

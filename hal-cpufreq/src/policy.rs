@@ -108,6 +108,18 @@ impl CpufreqPolicy {
         })
     }
 
+    /// The frequencies that a limit has an effect at: the driver's table, or the steps to which it rounds limits down
+    /// although they read back as they were written.
+    pub(crate) fn grid(&self) -> FrequencyTable {
+        match (self.driver.step(), self.range) {
+            (Some(step), Some((min, max))) if self.table.khz().is_empty() => {
+                let steps = (min.div_ceil(step.get())..=max / step.get()).map(|at| at * step.get());
+                FrequencyTable::new([min].into_iter().chain(steps).chain([max]).collect())
+            }
+            (Some(_) | None, _) => self.table.clone(),
+        }
+    }
+
     /// The limit of the policy, from its range and its table.
     pub(crate) fn limit(&self) -> Option<Result<Limit<KiloHertz>, BadLimit>> {
         let (min, max) = self.range?;

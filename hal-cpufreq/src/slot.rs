@@ -2,7 +2,7 @@
 
 use crate::policy::possible;
 use crate::standing::Wrote;
-use crate::{CpufreqPolicy, LimitStatus};
+use crate::{CpufreqPolicy, FrequencyTable, LimitStatus};
 use hal_files::{Access, Attribute, FileError};
 use power_hal::{ErrorKind, Key};
 use std::path::Path;
@@ -26,6 +26,7 @@ pub(crate) struct Slot {
     /// the last time.
     pub(crate) name: Box<str>,
     pub(crate) policy: CpufreqPolicy,
+    pub(crate) grid: FrequencyTable,
     limit: Attribute,
     /// Why the limit cannot be written, if the file was opened read-only.
     refused: Option<FileError>,
@@ -57,6 +58,7 @@ impl Slot {
         Ok(Self {
             key,
             name: name.into(),
+            grid: policy.grid(),
             policy,
             limit,
             refused,

@@ -6,6 +6,7 @@
 
 mod gpu;
 mod hal;
+mod held_out;
 mod laws;
 mod node;
 mod placement;
@@ -24,6 +25,7 @@ const BENCHES: &[Bench] = &[
     ("core", core),
     ("planner", planner),
     ("laws", laws::run),
+    ("held-out", held_out::run),
     ("hal", hal::run),
     ("api", api),
     ("extender", extender),

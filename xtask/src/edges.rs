@@ -179,6 +179,7 @@ const ALLOWED: &[Allowed] = &[
             "power-hal",
             "joulie-core",
             "hal-files",
+            "hal-cpufreq",
             "hal-rapl",
             "hal-nvidia",
             "node-kit",

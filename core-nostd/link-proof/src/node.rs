@@ -43,7 +43,7 @@ roots! {
         out.is_empty()
     }
 
-    fn throttle_spread(order: &PolicySequence<'_>, target: KiloHertz, grid: &Grid, out: &mut [KiloHertz]) -> bool {
+    fn throttle_spread(order: &PolicySequence<'_>, target: KiloHertz, grid: &Grid<'_>, out: &mut [KiloHertz]) -> bool {
         out.iter_mut().zip(order.spread(target, grid)).for_each(|(slot, limit)| *slot = limit);
         out.is_empty()
     }

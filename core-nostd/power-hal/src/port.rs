@@ -93,6 +93,12 @@ pub trait PowerHal: ErrorType {
     /// as long as the generation does not.
     fn domains(&self) -> Domains<'_>;
 
+    /// The frequencies, kHz, ascending, that this domain can be limited to, if its driver has a table of them; else
+    /// empty: then it can be limited to every multiple of its step. Without an access to the hardware, as `domains`.
+    fn frequency_table(&self, _domain: Handle) -> &[u32] {
+        &[]
+    }
+
     /// Enumerates the hardware again. If the list differs from the last one in anything, it gets a new generation.
     ///
     /// # Errors
@@ -243,6 +249,10 @@ impl<T: PowerHal + ?Sized> PowerHal for &mut T {
 
     fn domains(&self) -> Domains<'_> {
         (**self).domains()
+    }
+
+    fn frequency_table(&self, domain: Handle) -> &[u32] {
+        (**self).frequency_table(domain)
     }
 
     fn enumerate(&mut self) -> Result<(), Self::Error> {

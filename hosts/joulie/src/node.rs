@@ -185,8 +185,8 @@ impl Site {
     fn open(&self, access: NodeAccess, interrupts: &Interrupts) -> Result<OpenNode, Refusal> {
         let config = Config::standard(self.sources.clone(), self.state.clone(), access, self.period);
         let mut config = config.map_err(|error| Refusal::new(Ending::Usage, error.to_string()))?;
-        if self.law == Law::Tracking {
-            config.law = Config::tracking();
+        if self.law == Law::Classic {
+            config.law = Config::classic();
         }
         let mut tries = 1;
         loop {

@@ -85,16 +85,27 @@ pub(crate) fn cap_targets(workers: &[Worker], period: Micros) -> (Vec<CapTarget>
             .filter(|(_, domain, _)| domain.package_number() == Some(number) && is_package(domain))
             .collect();
         let limited: Vec<_> = of_it.iter().filter(|(_, domain, _)| domain.power().is_some()).collect();
-        let metered: Vec<_> = of_it.iter().filter(|(_, domain, _)| domain.meter().is_some()).collect();
+        // A counter of energy is exact over any span, and is refreshed each millisecond: one that answers goes before a
+        // power meter.
+        let counts = |place: &Place, domain: &Domain| {
+            let range = matches!(domain.meter(), Some(Meter::Energy(counter)) if counter.modulus().is_some());
+            let reading = &workers[place.worker].view.readings[place.domain];
+            range && matches!(reading, Ok(power_hal::Sample { meter: Ok(Measured::Energy(_)), .. }))
+        };
+        let has_counter = of_it.iter().any(|(place, domain, _)| counts(place, domain));
+        let measures = |place: &Place, domain: &Domain| {
+            domain.meter().is_some() && (counts(place, domain) || !has_counter)
+        };
+        let metered: Vec<_> = of_it.iter().filter(|(place, domain, _)| measures(place, domain)).collect();
         let chosen = if limited.is_empty() { &metered } else { &limited };
         for &&&(place, domain, backend) in chosen {
             let own = domain.meter().is_some().then_some((place, domain));
-            // A limit without a meter uses that of its package, if the package has no other limit.
-            let borrowed = match (metered.as_slice(), chosen.len()) {
+            // The limit uses the meter of its package, if the package has no other limit.
+            let sole = match (metered.as_slice(), chosen.len()) {
                 (&[&&(meter, of, _)], 1) => Some((meter, of)),
                 _ => None,
             };
-            packages.push(CapTarget::new(place, domain, backend, own.or(borrowed), period));
+            packages.push(CapTarget::new(place, domain, backend, sole.or(own), period));
         }
         if chosen.is_empty() {
             packages.push(CapTarget::bare(Key::package(number, None)));
@@ -251,6 +262,11 @@ impl CapTarget {
         let min = limit.and_then(|limit| limit.min()).map(|min| min.to_watts(Role::Demand));
         let max = limit.and_then(|limit| limit.max()).map(|max| max.to_watts(Role::Limit));
         (min, max)
+    }
+
+    /// Whether its power is the mean since the last reading, however short that span is.
+    pub(crate) const fn is_counted(&self) -> bool {
+        matches!(self.gauge, Gauge::Counter { .. })
     }
 
     /// Reads its meter, once in a period.

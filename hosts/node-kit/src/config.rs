@@ -161,7 +161,7 @@ impl Config {
             preference: BackendPreference::LimitFirst,
         };
         let gpu = GpuLaw { limits, floor: Floor::NONE };
-        let law = LoopLaw::Classic(valid(Classic::new(classic::DEFAULTS)));
+        let law = Self::tracking();
         let frequency_floor = None;
         let (retry, lease, grants) = (backoff, None, NodeParts::ALL);
         Ok(Self { sources, state, access, period, cpu, gpu, law, frequency_floor, retry, lease, grants })
@@ -170,6 +170,12 @@ impl Config {
     /// The laws of the engine.
     pub(crate) const fn laws(&self) -> EngineLaws {
         EngineLaws { cpu: self.cpu, gpu: self.gpu, dvfs: self.law, grants: self.grants, access: self.access }
+    }
+
+    /// The law `classic` with its standard tuning.
+    #[must_use]
+    pub fn classic() -> LoopLaw {
+        LoopLaw::Classic(valid(Classic::new(classic::DEFAULTS)))
     }
 
     /// The law `tracking` with its standard tuning.
@@ -216,6 +222,7 @@ mod tests {
             assert_eq!(config(period).map(|_| ()), Err(ConfigError::Period));
         }
         assert!(matches!(Config::tracking(), LoopLaw::Tracking(_)));
+        assert!(matches!(Config::classic(), LoopLaw::Classic(_)));
     }
 
     #[test]

@@ -32,6 +32,8 @@ pub(crate) trait Device: Send {
     /// Enumerates the hardware again.
     fn look(&mut self) -> Result<(), DriverError>;
     fn domains(&self) -> Domains<'_>;
+    /// The frequencies that this domain can be limited to, if its driver has a table of them.
+    fn frequency_table(&self, domain: Handle) -> &[u32];
     /// Reads a batch, without allocating.
     fn sample(&mut self, readings: &mut [Reading]);
     /// Saves the originals of controls that will be written for the first time, with the settings seen in force, in
@@ -86,6 +88,10 @@ where
 
     fn domains(&self) -> Domains<'_> {
         self.hal.domains()
+    }
+
+    fn frequency_table(&self, domain: Handle) -> &[u32] {
+        self.hal.frequency_table(domain)
     }
 
     fn sample(&mut self, readings: &mut [Reading]) {

@@ -21,11 +21,17 @@ use crate::worker::{Wakeup, Worker, lock};
 use crate::{Config, Desire, Journal, JournalEntry, NodeLock, Time};
 use handle::Inbox;
 use joulie_core::node::energy::{self, MeterReading};
-use joulie_core::node::engine::{EngineFacts, EngineLaws, EngineOrder, MachineEngine, Occasion, TargetId};
+use joulie_core::node::engine::{
+    EngineFacts, EngineLaws, EngineOrder, LoopLaw, MachineEngine, Occasion, TargetId,
+};
 use joulie_core::node::lease::{LeaseEvent, LeasePhase};
 use power_hal::Clock;
+use power_units::Micros;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+
+/// No closed loop of a node steps more often by itself.
+const PACE_LEAST: Micros = Micros::new(500_000);
 
 /// An open node.
 #[derive(Debug)]
@@ -67,7 +73,6 @@ impl OpenNode {
     /// Like [`run`](Self::run), and reports the state of the node after each step, in this thread: the callback is
     /// part of the loop, so it must be fast and must not wait.
     pub fn run_telling(&mut self, mut told: impl FnMut(&NodeReport)) {
-        let period = self.time.lasting(self.config.period);
         let mut due = Deadline::after(Duration::ZERO);
         loop {
             let heard = self.wakeup.count();
@@ -77,16 +82,27 @@ impl OpenNode {
             }
             if changed {
                 self.period();
-                due = Deadline::after(period);
+                due = Deadline::after(self.time.lasting(self.pace()));
             } else if due.is_over() {
                 self.period();
-                due = due.next(period);
+                due = due.next(self.time.lasting(self.pace()));
             } else {
                 self.settle();
             }
             told(&self.report);
             self.wakeup.wait(heard, due);
         }
+    }
+
+    /// The time to the next period: half of the configured one, but at least 0.5 s, while `tracking` holds the cap of
+    /// packages whose energy is counted. A power meter is a mean of a second or so, which more readings do not improve,
+    /// and `classic` counts its readings.
+    fn pace(&self) -> Micros {
+        let period = self.config.period;
+        let counted = self.packages.iter().all(CapTarget::is_counted);
+        let tracks = matches!(self.config.law, LoopLaw::Tracking(_)) && self.engine.law().is_some();
+        let half = Micros::new(period.get() / 2).max(PACE_LEAST);
+        if counted && tracks { half.min(period) } else { period }
     }
 
     /// One period: read, decide, order.

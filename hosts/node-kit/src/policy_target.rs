@@ -9,6 +9,7 @@ use joulie_core::node::engine::{
 use joulie_core::node::throttle;
 use power_hal::{Control, DomainKind, ErrorKind, Key, Setting};
 use power_units::KiloHertz;
+use std::collections::BTreeSet;
 
 /// A policy that has a limit.
 #[derive(Clone, Debug)]
@@ -54,6 +55,17 @@ pub(crate) fn policy_targets(
 }
 
 impl PolicyTarget {
+    /// The frequencies that all of them can be limited to, kHz, ascending; empty if one of them has no table. A policy
+    /// that lacks an entry of another's table takes its own next lower one.
+    pub(crate) fn frequency_table(targets: &[Self], workers: &[Worker]) -> Vec<u32> {
+        let table = |target: &Self| &*workers[target.place.worker].view.tables[target.place.domain];
+        if targets.iter().any(|target| table(target).is_empty()) {
+            return Vec::new();
+        }
+        let all: BTreeSet<u32> = targets.iter().flat_map(|target| table(target).iter().copied()).collect();
+        all.into_iter().collect()
+    }
+
     /// Writes the reading and the outcome of the order into the facts.
     pub(crate) fn tell(&self, facts: &mut FrequencyPolicyFacts, workers: &mut [Worker]) {
         let view = &mut workers[self.place.worker].view;

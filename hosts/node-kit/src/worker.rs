@@ -75,6 +75,7 @@ struct Letters {
     inside: Option<Stamp>,
     epoch: u64,
     domains: Arc<[Domain]>,
+    tables: Arc<[Box<[u32]>]>,
     readings: Vec<Result<Sample, ErrorKind>>,
     outcomes: Vec<Option<Outcome>>,
     complaints: Arc<[String]>,
@@ -105,6 +106,8 @@ pub(crate) struct View {
     pub(crate) answered: u64,
     pub(crate) epoch: u64,
     pub(crate) domains: Arc<[Domain]>,
+    /// The frequencies that each domain can be limited to, kHz, if its driver has a table of them.
+    pub(crate) tables: Arc<[Box<[u32]>]>,
     pub(crate) readings: Vec<Result<Sample, ErrorKind>>,
     pub(crate) outcomes: Vec<Option<Outcome>>,
     pub(crate) complaints: Arc<[String]>,
@@ -136,6 +139,7 @@ impl Worker {
             inside: None,
             epoch: 0,
             domains: none.clone(),
+            tables: Arc::from([]),
             readings: Vec::new(),
             outcomes: Vec::new(),
             complaints: Arc::from([]),
@@ -148,6 +152,7 @@ impl Worker {
             answered: 0,
             epoch: 0,
             domains: none,
+            tables: Arc::from([]),
             readings: Vec::new(),
             outcomes: Vec::new(),
             complaints: Arc::from([]),
@@ -203,6 +208,7 @@ impl Worker {
         if view.epoch != letters.epoch {
             view.epoch = letters.epoch;
             view.domains = letters.domains.clone();
+            view.tables = letters.tables.clone();
             view.complaints = letters.complaints.clone();
             view.readings.resize(letters.readings.len(), Err(ErrorKind::Timeout));
             view.outcomes.resize(letters.outcomes.len(), None);

@@ -100,7 +100,9 @@ impl VirtualPolicy {
     pub fn effective_max(&self) -> u32 {
         let turbo = self.base.filter(|_| self.turbo_off).unwrap_or(u32::MAX);
         let lowest = self.user_max.min(self.others_max).min(turbo);
-        let wanted = lowest.clamp(*self.hardware.start(), *self.hardware.end());
+        // intel_pstate rounds down to a step of the processor's ratio, whatever reads back.
+        let ratio = if self.driver.starts_with("intel_") { lowest - lowest % 100_000 } else { lowest };
+        let wanted = ratio.clamp(*self.hardware.start(), *self.hardware.end());
         self.table.iter().copied().rev().find(|&step| step <= wanted).unwrap_or(wanted)
     }
 

@@ -130,6 +130,12 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
         }
     }
 
+    /// Sets the frequencies that every policy can be limited to, kHz, ascending, where they are not the multiples of the
+    /// policies' step. Otherwise the table is empty.
+    pub fn set_frequency_table(&mut self, table: &[u32]) {
+        self.dvfs.set_table(table);
+    }
+
     /// The packages, whose facts the carrier writes before a step.
     pub fn packages_mut(&mut self) -> &mut [Package] {
         &mut self.packages

@@ -80,11 +80,13 @@ pub struct Seat {
     cores: u64,
     /// How many policies come before this core's.
     before: u64,
+    /// Whether it can be set to a mean that others share.
+    pub(crate) rises: bool,
 }
 
 impl Seat {
     /// A seat before the first use.
-    pub const EMPTY: Self = Self { leader: 0, turn: 0, cores: 0, before: 0 };
+    pub const EMPTY: Self = Self { leader: 0, turn: 0, cores: 0, before: 0, rises: true };
 }
 
 /// The order in which policies are limited.

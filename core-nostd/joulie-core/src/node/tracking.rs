@@ -18,7 +18,8 @@
 //!   the measured noise (`trend`). Within the deadband nothing is written.
 //! - **Anti-windup.** The limit stays in its range, and near the machine's real frequency while the power is near the
 //!   cap. An error that cannot be removed is reported as `NotAchievable` and not accumulated.
-//! - **Blind means safe.** Without readings the limit is held for a few steps and then moved to the safe frequency.
+//! - **Blind means safe.** Without readings the limit is held for a few steps and then moved to the safe frequency. A
+//!   meter that stands still while the clock changes gives no readings.
 //!
 //! It is tuned for a period of 0.5 to 1 s. Its state:
 //!
@@ -38,7 +39,7 @@ pub use tuning::{DEFAULTS, Tuning, TuningError};
 
 use super::law::{
     Actuator, Command, CommandOutcome, Decision, Facts, FrequencyRange, Hold, Landing, Law, LawAction, Look,
-    Reach, Visibility,
+    PowerReading, Reach, Visibility,
 };
 use model::{Exponent, Model, Point};
 use past::Past;
@@ -91,6 +92,18 @@ pub struct Mode {
     model: Model,
     stepped_at: Option<Stamp>,
     moved_at: Option<Stamp>,
+    /// The mean that was asked for where less is in effect, because the hardware has no limit between, kHz; else zero.
+    rounded: u32,
+    /// How many steps ago that was.
+    rounded_for: u8,
+    /// The last limit that was seen to hold a target, kHz, or zero; and the target.
+    held: u32,
+    held_target: Watts,
+    /// The readings were away, and the first of the new ones is not acted on yet.
+    returns: bool,
+    /// The last reading, as 32 bits to recognize it by, and the clock that was measured when it first came, kHz, or zero.
+    reading: u32,
+    clock: u32,
 }
 
 /// One reading, and the values with which it is compared.
@@ -125,11 +138,22 @@ impl Law for Tracking {
             model: Model::new(self.prior),
             stepped_at: None,
             moved_at: None,
+            rounded: 0,
+            rounded_for: 0,
+            held: 0,
+            held_target: Watts::ZERO,
+            returns: false,
+            reading: 0,
+            clock: 0,
         }
     }
 
     fn step(&self, mode: &mut Mode, facts: &Facts) -> Decision {
         let pending = mode.settle(facts) == Landing::Pending;
+        let is_stuck = mode.stands_still(facts);
+        if is_stuck {
+            mode.held = 0;
+        }
         mode.remember_frequency(facts);
         let mut observed = None;
         let plan = match (facts.cap_to_keep(), facts.range) {
@@ -138,22 +162,27 @@ impl Law for Tracking {
                 Plan::Hold(Hold::NoCap)
             }
             (Some(_), None) => Plan::Hold(Hold::NoRange),
-            (Some(cap), Some(range)) => match mode.visibility.look(facts.power) {
-                Look::Fresh { watts, over, after_gap } => {
-                    observed = Some(watts);
-                    if after_gap {
-                        mode.forget_readings();
+            (Some(cap), Some(range)) => {
+                match mode.visibility.look(if is_stuck { PowerReading::Stale } else { facts.power }) {
+                    Look::Fresh { watts, over, after_gap } => {
+                        observed = Some(watts);
+                        if after_gap {
+                            mode.forget_readings();
+                            mode.returns = true;
+                        }
+                        if pending {
+                            Plan::Hold(Hold::Pending)
+                        } else if let Some(plan) = mode.go_back(range, self.target(cap)) {
+                            plan
+                        } else {
+                            self.judge(mode, facts, (cap, range), (watts, over))
+                        }
                     }
-                    if pending {
-                        Plan::Hold(Hold::Pending)
-                    } else {
-                        self.judge(mode, facts, (cap, range), (watts, over))
-                    }
+                    Look::Dark => Plan::Hold(Hold::Blind),
+                    Look::Lost if pending => Plan::Hold(Hold::Pending),
+                    Look::Lost => self.fail_safe(mode, range),
                 }
-                Look::Dark => Plan::Hold(Hold::Blind),
-                Look::Lost if pending => Plan::Hold(Hold::Pending),
-                Look::Lost => self.fail_safe(mode, range),
-            },
+            }
         };
         mode.put(plan, facts, observed)
     }
@@ -169,7 +198,7 @@ impl Tracking {
     ) -> Plan {
         let limit = mode.limit(range);
         let effective = mode.past.mean_over(over).unwrap_or(limit);
-        let target = cap - cap.scale(self.tuning.guard, Role::Demand);
+        let target = self.target(cap);
         let seen = Seen { now: facts.now, target, range, watts, effective, limit };
         if mode.is_in_transit(&seen, over, facts.effective.is_some()) {
             self.catch_up(mode, &seen)
@@ -198,6 +227,9 @@ impl Tracking {
         let base = if binding { seen.limit } else { seen.effective };
         mode.model.learn(Point { watts: seen.watts, frequency: base }, mode.trend.noise());
         mode.trend.take(seen.watts);
+        let holds = binding && (seen.watts - seen.target).abs() <= part(seen.target, HELD_SHIFT);
+        mode.held = if holds { seen.limit.to_whole(Role::Limit) } else { 0 };
+        mode.held_target = seen.target;
         let Some(evidence) = mode.trend.evidence(seen.target, self.deadband(seen)) else {
             return Plan::Hold(Hold::Steady);
         };
@@ -205,19 +237,32 @@ impl Tracking {
         mode.trend.aim(evidence, seen.target);
         mode.model.leave(Point { watts, frequency: base });
         let far = watts < seen.target - part(seen.target, FAR_SHIFT);
-        let near = watts > seen.target - part(seen.target, NEAR_SHIFT);
+        let edge = watts + part(watts, NEAR_SHIFT);
         let next = if far && !binding {
             seen.range.max()
+        } else if seen.target <= edge || !binding || mode.rounded_for > 0 {
+            // Also where a careful step was rounded away: a whole one may reach the next frequency there is.
+            mode.model.down().frequency_for(base, seen.target, watts)
         } else {
-            let exponent = if near || !binding { mode.model.down() } else { mode.model.up() };
-            exponent.frequency_for(base, seen.target, watts)
+            // Never less than for a lower target at that edge.
+            let least = mode.model.down().frequency_for(base, edge, watts);
+            mode.model.up().frequency_for(base, seen.target, watts).max(least)
         };
         // Too much power never raises the limit, and too little never lowers it.
-        seen.move_to(if watts > seen.target {
-            next.min(seen.limit)
-        } else {
-            next.max(seen.limit).min(seen.limit + seen.limit.scale(self.tuning.rise, Role::Limit))
-        })
+        if watts > seen.target {
+            return seen.move_to(next.min(seen.limit));
+        }
+        let next = next.max(seen.limit).min(seen.limit + seen.limit.scale(self.tuning.rise, Role::Limit));
+        // What was rounded down to this very limit would be rounded down again, unless some policies only refused.
+        if next.to_whole(Role::Limit) <= mode.rounded && mode.rounded_for < ROUNDED_STEPS {
+            mode.rounded_for = mode.rounded_for.saturating_add(1);
+            return Plan::Hold(Hold::Steady);
+        }
+        seen.move_to(next)
+    }
+
+    fn target(&self, cap: Watts) -> Watts {
+        cap - cap.scale(self.tuning.guard, Role::Demand)
     }
 
     fn deadband(&self, seen: &Seen) -> Watts {
@@ -228,11 +273,8 @@ impl Tracking {
     fn fail_safe(&self, mode: &mut Mode, range: FrequencyRange) -> Plan {
         mode.forget_readings();
         let to = range.min() + (range.max() - range.min()).scale(self.safe_level, Role::Limit);
-        if mode.limit(range) <= to {
-            Plan::Hold(Hold::AtBound)
-        } else {
-            Plan::Move { action: LawAction::FailSafe, to }
-        }
+        let limit = mode.limit(range);
+        if limit <= to { Plan::Hold(Hold::AtBound) } else { Plan::Move { action: LawAction::FailSafe, to } }
     }
 }
 
@@ -255,6 +297,8 @@ impl Seen {
 const TRANSIT_SHIFT: u32 = 7;
 /// A frequency more than 1/32 below the limit is not held down by it.
 const BINDING_SHIFT: u32 = 5;
+/// Power within 1/32 of the target is held there, where the limit binds.
+const HELD_SHIFT: u32 = 5;
 /// Power that is more than 1/4 below the target, at a frequency that the limit does not bind, is low because the load
 /// is low. Then the limit is lifted, so that a short burst runs at full speed.
 const FAR_SHIFT: u32 = 2;
@@ -265,6 +309,8 @@ const ARRIVED_SHIFT: u32 = 6;
 /// A reading that begins less than 1/64 of its span before a move counts as one from after the move: with halved power
 /// the error is less than 1 %.
 const JITTER_SHIFT: u32 = 6;
+/// For how many steps a mean that was rounded down is not asked for again.
+const ROUNDED_STEPS: u8 = 60;
 /// A change of less than 1/1024 of the limit is not written.
 const MOVE_SHIFT: u32 = 10;
 
@@ -292,6 +338,10 @@ impl Halves for Watts {
 impl Mode {
     fn settle(&mut self, facts: &Facts) -> Landing {
         let landing = self.actuator.settle(facts.outcome);
+        if let (Landing::Applied { .. }, Some((asked, found))) = (landing, Self::means(facts.outcome)) {
+            self.rounded_for = 0;
+            self.rounded = if asked > found { asked.to_whole(Role::Limit) } else { 0 };
+        }
         match landing {
             Landing::Applied { .. } => {
                 // If the outcome came with the next step, this is the time of the decision. If it took longer, the
@@ -308,13 +358,33 @@ impl Mode {
     }
 
     fn is_where_asked(outcome: CommandOutcome) -> bool {
+        Self::means(outcome).is_none_or(|(asked, found)| (asked - found).abs() <= part(asked, TRANSIT_SHIFT))
+    }
+
+    /// The mean frequencies that were asked for and are in effect.
+    const fn means(outcome: CommandOutcome) -> Option<(KiloHertz, KiloHertz)> {
         match outcome {
             CommandOutcome::Applied {
                 asked: Command::MeanFrequency(asked),
                 in_effect: Command::MeanFrequency(found),
-            } => (asked - found).abs() <= part(asked, TRANSIT_SHIFT),
-            CommandOutcome::Applied { .. } | CommandOutcome::Refused { .. } | CommandOutcome::Unknown => true,
+            } => Some((asked, found)),
+            CommandOutcome::Applied { .. } | CommandOutcome::Refused { .. } | CommandOutcome::Unknown => None,
         }
+    }
+
+    /// Whether the meter stands still: it shows to the last bit what it showed at another clock.
+    fn stands_still(&mut self, facts: &Facts) -> bool {
+        let (PowerReading::Fresh { watts, .. }, Some(clock)) = (facts.power, facts.effective) else {
+            return false;
+        };
+        let bits = watts.to_bits();
+        let reading = u32::try_from((bits ^ (bits >> 32)) & i64::from(u32::MAX)).unwrap_or(0);
+        if self.clock == 0 || reading != self.reading {
+            (self.reading, self.clock) = (reading, clock.to_whole(Role::Limit));
+            return false;
+        }
+        let then = past::kilohertz(self.clock);
+        (clock - then).abs() > part(then, BINDING_SHIFT)
     }
 
     fn remember_frequency(&mut self, facts: &Facts) {
@@ -327,6 +397,18 @@ impl Mode {
             (None, _) => self.past = Past::START,
         }
         self.stepped_at = Some(facts.now);
+    }
+
+    /// The readings are back. If the last limit before was seen to hold this target, it is a better start than the safe one,
+    /// less 1/32 for a load that may have changed.
+    fn go_back(&mut self, range: FrequencyRange, target: Watts) -> Option<Plan> {
+        if !core::mem::take(&mut self.returns) {
+            return None;
+        }
+        let limit = past::kilohertz(core::mem::take(&mut self.held));
+        let to = limit - part(limit, BINDING_SHIFT);
+        let is_higher = self.held_target == target && to > self.limit(range);
+        is_higher.then_some(Plan::Move { action: LawAction::ThrottleDown, to })
     }
 
     fn forget_readings(&mut self) {

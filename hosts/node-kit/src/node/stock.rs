@@ -2,7 +2,7 @@
 
 use super::OpenNode;
 use crate::cap_target::{CapTarget, cap_targets};
-use crate::policy_target::policy_targets;
+use crate::policy_target::{PolicyTarget, policy_targets};
 use joulie_core::node::actuation::Actuation;
 use joulie_core::node::backend::Package;
 use joulie_core::node::engine::Beyond;
@@ -42,6 +42,7 @@ impl OpenNode {
         let (targets, policies) = policy_targets(&self.workers, known, (journal, floor));
         self.policies = targets;
         self.engine.list_policies(&policies);
+        self.engine.set_frequency_table(&PolicyTarget::frequency_table(&self.policies, &self.workers));
         self.say_what_does_not_fit();
     }
 

@@ -279,6 +279,7 @@ impl Thread {
         let domains = bench.device.domains();
         bench.batch = domains.iter().map(|(handle, _)| Reading::new(handle)).collect();
         let list: Arc<[Domain]> = Arc::from(domains.as_slice());
+        let tables = domains.iter().map(|(handle, _)| bench.device.frequency_table(handle).into()).collect();
         // The limits in force are known before the first order, which saves them.
         bench.device.sample(&mut bench.batch);
         for key in list.iter().map(Domain::key) {
@@ -302,6 +303,7 @@ impl Thread {
         letters.readings = bench.batch.iter().map(|reading| reading.outcome).collect();
         letters.outcomes = vec![None; list.len()];
         letters.domains = list;
+        letters.tables = tables;
         letters.complaints = complaints;
         drop(letters);
         self.wakeup.notify();

@@ -70,7 +70,7 @@ fn every_profile_holds_a_cap_by_the_backend_that_it_has() {
         ("client", 1, Backend::Rapl),
     ] {
         let Some(room) = TestMachine::profile(profile).map(TestMachine::busy) else { return };
-        let mut node = room.open(room.tracking());
+        let mut node = room.open(room.config());
         room.periods(&mut node, 2);
         assert_eq!(node.report().packages.len(), packages, "{profile}");
         let free = room.packages_draw();
@@ -141,12 +141,12 @@ fn what_cannot_be_a_cap_is_refused_and_nothing_is_written() {
 fn restoring_puts_back_everything_whoever_set_it() {
     let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
     let free = limits(&room);
-    let mut node = room.open(room.tracking());
+    let mut node = room.open(room.config());
     node.handle().desire(watts(120));
     room.periods(&mut node, 5);
     assert_ne!(limits(&room), free);
     drop(node);
-    let mut node = room.open(room.tracking());
+    let mut node = room.open(room.config());
     assert!(!node.journal().is_empty());
     assert_eq!(node.restore(Duration::from_secs(20)), Ok(()));
     assert_eq!(limits(&room), free);

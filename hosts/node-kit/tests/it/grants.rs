@@ -146,7 +146,7 @@ fn what_the_configuration_leaves_alone_counts_with_all_that_it_draws() {
 #[test]
 fn packages_without_a_limit_are_held_by_the_closed_loop() {
     let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
-    let mut node = room.open(room.tracking());
+    let mut node = room.open(room.config());
     room.periods(&mut node, 2);
     let free = room.packages_draw();
     node.handle().desire(granted(1, 300, Desire::GONE));

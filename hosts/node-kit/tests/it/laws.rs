@@ -4,7 +4,7 @@ use crate::test_machine::{TestMachine, watts};
 use joulie_core::node::cap::{CapReport, CapResult};
 use joulie_core::node::classic::{Classic, DEFAULTS, Tuning};
 use joulie_core::node::law::{LawAction, Reach};
-use node_kit::{Config, LoopLaw};
+use node_kit::{Config, Desire, LoopLaw};
 use plant::{Load, SteadyNode, preset};
 use power_units::Micros;
 use rig::machine::VirtualAttribute;
@@ -102,6 +102,62 @@ fn classic_takes_its_golden_trace_through_real_files() {
     }
 }
 
+/// One policy for the processors of two packages, as on machines whose firmware sets one clock: it is listed once, limited
+/// for the power of both, and put back.
+#[test]
+fn a_policy_that_spans_packages_is_limited_for_both() {
+    let room = TestMachine::folder();
+    let root = room.root();
+    for package in 0..2 {
+        let zone = format!("sys/class/powercap/intel-rapl:{package}");
+        put(root, &format!("{zone}/name"), &format!("package-{package}"));
+        put(root, &format!("{zone}/energy_uj"), "0");
+        put(root, &format!("{zone}/max_energy_range_uj"), "262143328850");
+    }
+    let policy = "sys/devices/system/cpu/cpufreq/policy0";
+    for (name, text) in [
+        ("related_cpus", "0 1 2 3"),
+        ("affected_cpus", "0 1 2 3"),
+        ("cpuinfo_min_freq", "1200000"),
+        ("cpuinfo_max_freq", "3200000"),
+        ("scaling_driver", "acpi-cpufreq"),
+        ("scaling_min_freq", "1200000"),
+        ("scaling_max_freq", "3200000"),
+        ("scaling_cur_freq", "3200000"),
+    ] {
+        put(root, &format!("{policy}/{name}"), text);
+    }
+    for cpu in 0..4 {
+        let topology = format!("sys/devices/system/cpu/cpu{cpu}/topology");
+        put(root, &format!("{topology}/physical_package_id"), &(cpu / 2).to_string());
+        put(root, &format!("{topology}/thread_siblings_list"), &cpu.to_string());
+    }
+    let mut node = room.open(room.config());
+    node.period();
+    assert_eq!(node.report().policies.len(), 1);
+    node.handle().desire(watts(100));
+    let limit = || room.read(&format!("{policy}/scaling_max_freq")).parse::<f64>().unwrap() / 3.2e6;
+    let mut energy = [0.0_f64; 2];
+    let mut drawn = [0.0; 2];
+    for _ in 0..30 {
+        room.pass(Duration::from_secs(1));
+        put(root, &format!("{policy}/scaling_cur_freq"), &room.read(&format!("{policy}/scaling_max_freq")));
+        for (package, whole) in [(0, 180.0), (1, 120.0)] {
+            drawn[package] = 20.0 + (whole - 20.0) * limit().powi(2);
+            energy[package] += drawn[package] * 1e6;
+            let zone = format!("sys/class/powercap/intel-rapl:{package}");
+            put(root, &format!("{zone}/energy_uj"), &format!("{:.0}", energy[package]));
+        }
+        node.period();
+        node.settle_within(Duration::from_secs(20));
+    }
+    let total = drawn[0] + drawn[1];
+    assert!((190.0..=200.0).contains(&total), "{drawn:?} at {}", limit());
+    node.handle().desire(Desire::GONE);
+    room.periods(&mut node, 3);
+    assert!((limit() - 1.0).abs() < 1e-9, "{}", limit());
+}
+
 /// Half a second, the period for which the targets are stated.
 const TICK: Duration = Duration::from_millis(500);
 const LOOKS: u32 = 10;
@@ -118,7 +174,7 @@ impl Trial {
     fn new() -> Option<Self> {
         let room = TestMachine::profile("xeon-locked").map(TestMachine::busy)?;
         let period = Micros::new(500_000);
-        let node = room.open(Config { period, ..room.tracking() });
+        let node = room.open(Config { period, ..room.config() });
         let writes = Arc::new(AtomicU64::new(0));
         let counted = writes.clone();
         room.machine.lock().watch(move |on, _, _| {
@@ -241,7 +297,7 @@ fn tracking_is_safe_on_load_steps_and_without_a_sensor() {
 #[test]
 fn a_loop_begins_in_the_period_in_which_the_limits_are_refused() {
     let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
-    let mut node = room.open(room.tracking());
+    let mut node = room.open(room.config());
     room.periods(&mut node, 2);
     let free = room.packages_draw();
     node.handle().desire(watts(120));
@@ -256,7 +312,7 @@ fn a_loop_begins_in_the_period_in_which_the_limits_are_refused() {
 #[test]
 fn what_a_policy_refuses_the_others_make_up_for() {
     let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
-    let mut node = room.open(room.tracking());
+    let mut node = room.open(room.config());
     let refusing = 4;
     for at in 0..refusing {
         room.machine.lock().faults().add(rig::faults::Fault {
@@ -274,6 +330,40 @@ fn what_a_policy_refuses_the_others_make_up_for() {
     room.periods(&mut node, 20);
     let drawn = room.packages_draw();
     assert!((0.97 * 240.0..=1.01 * 240.0).contains(&drawn), "{drawn}");
+}
+
+/// acpi-cpufreq has three frequencies here, whose distances differ. The cores are spread over two of them, so that the
+/// mean uses the cap, and what the table cannot give is not ordered again in each period.
+#[test]
+fn a_cap_between_the_entries_of_a_table_is_used() {
+    let Some(room) = TestMachine::profile("epyc").map(TestMachine::busy) else { return };
+    for socket in 0..2 {
+        room.machine.lock().faults().add(rig::faults::Fault {
+            on: VirtualAttribute::Cap(socket),
+            direction: rig::faults::Direction::Write,
+            effect: rig::faults::Effect::Fails(libc_busy()),
+            times: u32::MAX,
+        });
+    }
+    let mut node = room.open(room.config());
+    room.periods(&mut node, 2);
+    let free = room.packages_draw();
+    let cap = (1..).find(|&cap| f64::from(cap) >= 0.4 * free).unwrap();
+    node.handle().desire(watts(cap));
+    room.periods(&mut node, 40);
+    let drawn = room.packages_draw();
+    let limits: std::collections::BTreeSet<u32> =
+        room.machine.lock().policies().iter().map(|policy| policy.user_max).collect();
+    assert_eq!(limits.len(), 2, "{limits:?}");
+    assert!(limits.iter().all(|limit| [1_500_000, 2_600_000, 3_700_000].contains(limit)), "{limits:?}");
+    let whole = 2.0 * f64::from(cap);
+    assert!((0.97 * whole..=1.01 * whole).contains(&drawn), "{drawn} W of {whole} W, free {free} W");
+    let before = node.report().counts.orders;
+    room.periods(&mut node, 60);
+    // Two moves at most, each of all policies.
+    let orders = node.report().counts.orders - before;
+    let policies = room.machine.lock().policies().len() as u64;
+    assert!(orders <= 2 * policies, "{orders} orders to {policies} policies in a minute");
 }
 
 /// EBUSY, by its number on Linux.

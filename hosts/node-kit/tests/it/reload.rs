@@ -24,7 +24,7 @@ fn a_driver_that_was_away_for_long_is_capped_again_within_two_periods() {
 #[test]
 fn a_new_cap_that_no_limit_takes_while_the_meters_are_away_is_held_at_the_lowest_clock() {
     let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
-    let mut node = room.open(room.tracking());
+    let mut node = room.open(room.config());
     node.handle().desire(watts(120));
     room.periods(&mut node, 3);
     room.machine.lock().load_powercap(false);
@@ -39,7 +39,7 @@ fn a_new_cap_that_no_limit_takes_while_the_meters_are_away_is_held_at_the_lowest
 #[test]
 fn a_policy_that_was_offline_at_the_release_gets_its_original_when_it_is_back() {
     let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
-    let mut node = room.open(room.tracking());
+    let mut node = room.open(room.config());
     node.handle().desire(watts(120));
     room.periods(&mut node, 5);
     let limit = |at: usize| room.machine.lock().policies()[at].user_max;
@@ -60,7 +60,7 @@ fn a_policy_that_was_offline_at_the_release_gets_its_original_when_it_is_back() 
 #[test]
 fn a_socket_whose_limit_goes_away_is_still_one_package() {
     let Some(room) = TestMachine::profile("epyc").map(TestMachine::busy) else { return };
-    let mut node = room.open(room.tracking());
+    let mut node = room.open(room.config());
     node.handle().desire(watts(120));
     room.periods(&mut node, 3);
     let cap = |node: &node_kit::OpenNode| node.report().cpu.unwrap().node_cap;
@@ -87,7 +87,7 @@ fn a_socket_whose_limit_goes_away_is_still_one_package() {
 #[test]
 fn a_node_whose_limits_go_away_is_held_by_its_frequencies_until_they_are_back() {
     let Some(room) = TestMachine::profile("epyc").map(TestMachine::busy) else { return };
-    let mut node = room.open(room.tracking());
+    let mut node = room.open(room.config());
     node.handle().desire(watts(120));
     room.periods(&mut node, 5);
     let present = |present: bool| {

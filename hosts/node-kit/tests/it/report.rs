@@ -60,7 +60,7 @@ fn no_throttle_goes_below_the_floor_of_the_configuration() {
     let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
     let floor = 1_600_000;
     let frequency_floor = Some(KiloHertz::from_int(floor));
-    let mut node = room.open(Config { frequency_floor, ..room.tracking() });
+    let mut node = room.open(Config { frequency_floor, ..room.config() });
     // Less than the machine's power at its lowest clock.
     node.handle().desire(watts(20));
     room.periods(&mut node, 12);

@@ -31,13 +31,13 @@ fn a_cap_survives_a_restart_and_is_adopted() {
 fn a_throttle_survives_a_restart_and_the_loop_goes_on_from_it() {
     let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
     let free = limits(&room);
-    let mut node = room.open(room.tracking());
+    let mut node = room.open(room.config());
     node.handle().desire(watts(120));
     room.periods(&mut node, 8);
     let held = room.drawn();
     assert!(held < 245.0);
     drop(node);
-    let mut node = room.open(room.tracking());
+    let mut node = room.open(room.config());
     node.handle().desire(watts(120));
     for _ in 0..6 {
         room.periods(&mut node, 1);
@@ -59,7 +59,7 @@ fn a_loop_never_raises_a_policy_above_what_its_administrator_set() {
         }
     });
     for cap in [70, 1_000] {
-        let mut node = room.open(room.tracking());
+        let mut node = room.open(room.config());
         node.handle().desire(watts(cap));
         room.periods(&mut node, 12);
         let highest = room.machine.lock().policies().iter().map(|policy| policy.user_max).max();
@@ -77,7 +77,7 @@ fn a_limit_that_cannot_be_read_at_first_is_not_taken_for_none() {
         }
     });
     let count = room.machine.lock().policies().len();
-    let mut node = room.open(room.tracking());
+    let mut node = room.open(room.config());
     for at in 0..count {
         let (on, direction) = (VirtualAttribute::MaxFreq(at), Direction::Read);
         room.machine.lock().faults().add(Fault { on, direction, effect: Effect::Fails(5), times: 4 });
@@ -113,7 +113,7 @@ fn after_a_reboot_what_is_found_is_the_original() {
 #[test]
 fn what_was_refused_leaves_no_original_behind() {
     let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
-    let mut node = room.open(room.tracking());
+    let mut node = room.open(room.config());
     node.handle().desire(watts(120));
     room.periods(&mut node, 5);
     assert!(node.report().policies.iter().all(|policy| policy.asked.is_some()));

@@ -124,7 +124,7 @@ fn a_release_is_complete_when_the_file_says_so_too() {
 #[test]
 fn a_reading_from_before_an_order_is_no_other_writer() {
     let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
-    let mut node = room.open(room.tracking());
+    let mut node = room.open(room.config());
     room.periods(&mut node, 2);
     node.handle().desire(watts(120));
     room.pass(Duration::from_secs(1));
@@ -165,7 +165,7 @@ fn a_refused_write_is_no_other_writer() {
             times: 1000,
         });
     }
-    let mut node = room.open(room.tracking());
+    let mut node = room.open(room.config());
     node.handle().desire(watts(120));
     room.periods(&mut node, 10);
     assert_eq!(node.report().counts.moved, 0);
@@ -174,7 +174,7 @@ fn a_refused_write_is_no_other_writer() {
 #[test]
 fn a_loop_goes_on_after_a_restart_with_a_policy_offline() {
     let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
-    let mut node = room.open(room.tracking());
+    let mut node = room.open(room.config());
     node.handle().desire(watts(120));
     room.periods(&mut node, 10);
     drop(node);
@@ -182,7 +182,7 @@ fn a_loop_goes_on_after_a_restart_with_a_policy_offline() {
     for &cpu in &cpus {
         room.machine.lock().set_online(cpu, false);
     }
-    let mut node = room.open(room.tracking());
+    let mut node = room.open(room.config());
     node.handle().desire(watts(200));
     room.periods(&mut node, 40);
     println!("limit {:?}", limits(&room).iter().rev().take(3).collect::<Vec<_>>());
@@ -193,18 +193,21 @@ fn a_loop_goes_on_after_a_restart_with_a_policy_offline() {
 fn a_policy_that_was_offline_at_a_restart_gets_its_original_back() {
     let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
     let free = limits(&room);
-    let mut node = room.open(room.tracking());
+    let mut node = room.open(room.config());
     node.handle().desire(watts(120));
     room.periods(&mut node, 8);
     drop(node);
     room.machine.lock().set_online(5, false);
-    let mut node = room.open(room.tracking());
+    let mut node = room.open(room.config());
     node.handle().desire(watts(100));
     room.periods(&mut node, 8);
     room.machine.lock().set_online(5, true);
     node.handle().desire(Desire::GONE);
     // An enumeration of all hardware takes real time, which this clock does not count.
-    for _ in 0..40 {
+    for _ in 0..400 {
+        if limits(&room) == free {
+            break;
+        }
         room.periods(&mut node, 5);
         room.rest();
     }
@@ -235,7 +238,7 @@ fn a_policy_that_was_offline_when_a_share_was_set_is_limited_when_it_is_back() {
 #[test]
 fn what_is_lowered_before_the_first_write_is_what_a_loop_may_rise_to() {
     let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
-    let mut node = room.open(room.tracking());
+    let mut node = room.open(room.config());
     room.periods(&mut node, 2);
     std::fs::create_dir(room.state().join("originals.json.new")).unwrap();
     node.handle().desire(watts(120));

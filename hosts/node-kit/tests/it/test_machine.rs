@@ -80,10 +80,6 @@ impl TestMachine {
         Config::standard(sources, self.state(), NodeAccess::Control, period).unwrap()
     }
 
-    pub(crate) fn tracking(&self) -> Config {
-        Config { law: Config::tracking(), ..self.config() }
-    }
-
     pub(crate) fn open(&self, config: Config) -> OpenNode {
         let mut node = OpenNode::open_in(config, self.time.clone(), Boot::new("boot-1").unwrap()).unwrap();
         assert!(node.wait_for_backends(ANSWERS));

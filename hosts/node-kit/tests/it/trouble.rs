@@ -80,7 +80,7 @@ fn somebody_else_who_raises_a_limit_is_counted_and_overruled() {
 #[test]
 fn somebody_else_who_raises_a_frequency_is_counted_and_overruled() {
     let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
-    let mut node = room.open(room.tracking());
+    let mut node = room.open(room.config());
     node.handle().desire(watts(120));
     room.periods(&mut node, 8);
     let held = room.drawn();

@@ -20,15 +20,12 @@ pub(super) const MISSES: &[(&str, &[u8], &str)] = &[
     ),
     (
         "2 % noise",
-        &[1, 3],
-        "In the worst of 20 runs a mean stands 2 % above the cap, 3.3 % below it or 1.1 % off for some seconds: a \
-         reading that is 2 % wrong shows an error of that size only in the mean of many.",
+        &[1, 3, 4],
+        "In the worst of 20 runs a mean stands 2 % above the cap for some seconds, or 8 % below it: a reading that is \
+         2 % wrong cannot be told from a load that rose, and more power than the cap is answered at once (a limit \
+         that waited for the mean of many let bursts stand above the cap).",
     ),
-    (
-        "2 % noise, sensor averages 1 s",
-        &[2, 3],
-        "As above; 0.27 kJ in 600 s is a mean of 0.45 W above the cap, where a reading is off by 6 W.",
-    ),
+    ("2 % noise, sensor averages 1 s", &[1, 3, 4], "As above."),
     (
         "restless load (2 % each second)",
         &[1, 2, 3, 4],

@@ -23,6 +23,8 @@ use tracking::Tracking;
 pub struct DvfsController<const D: usize> {
     policies: Vec<FrequencyPolicy, D>,
     seats: Vec<Seat, D>,
+    /// The frequencies of the driver, kHz, ascending, if they are not the multiples of a step.
+    table: Vec<u32, D>,
     /// The orders on their way, and the ticket of the backend order for them.
     flight: Option<(Ticket, Flight)>,
     running: Option<Running>,
@@ -75,6 +77,7 @@ impl<const D: usize> DvfsController<D> {
         Self {
             policies: Vec::new(),
             seats: Vec::new(),
+            table: Vec::new(),
             flight: None,
             running: None,
             fixed: None,
@@ -109,6 +112,12 @@ impl<const D: usize> DvfsController<D> {
             self.land(ticket, flight, Err(ErrorKind::Gone));
         }
         beyond
+    }
+
+    /// Sets the frequencies that all policies can be limited to, kHz, ascending; none of them if there are more than `D`.
+    /// An engine of a single policy, which cannot dither, needs no room for them.
+    pub(super) fn set_table(&mut self, table: &[u32]) {
+        self.table = Vec::from_slice(table).unwrap_or_default();
     }
 
     pub(super) fn policies(&self) -> &[FrequencyPolicy] {
@@ -224,7 +233,7 @@ impl<const D: usize> DvfsController<D> {
             cap: Some(cap),
             power,
             effective: mean(self.policies.iter().filter_map(|policy| policy.facts.running)),
-            range: self.range(),
+            range: self.mean_range(),
             outcome: core::mem::replace(&mut self.landed, law::CommandOutcome::Unknown),
         };
         let decision = self.decide(law, &facts);
@@ -310,29 +319,59 @@ impl<const D: usize> DvfsController<D> {
     }
 
     fn spread(&mut self, mean: KiloHertz) {
-        let grid = self.range().and_then(|range| Grid::new(range, self.step_size()));
+        let Some(range) = self.range() else { return };
+        let rest = self.level_for(mean).within(range.min(), range.max());
+        let grid = match self.table.as_slice() {
+            [] => Grid::new(range, self.step_size()),
+            table => Some(Grid::of_table(range, table)),
+        };
         let Some(grid) = grid else { return };
-        let rest = self.mean_of_the_rest(mean);
+        let (_, high) = grid.around(rest);
+        for (seat, policy) in self.seats.iter_mut().zip(&self.policies) {
+            seat.rises = !matches!(policy.due, Due::Done(Err(_)))
+                && policy.ceiling.is_none_or(|ceiling| ceiling >= high);
+        }
         let order = throttle::PolicySequence::of_seats(&self.seats);
         for (policy, limit) in self.policies.iter_mut().zip(order.spread(rest, &grid)) {
             let floor = policy.floor();
-            policy.limit(limit.within(floor, policy.ceiling.unwrap_or(floor)));
+            let ceiling = policy.ceiling.unwrap_or(floor);
+            policy.limit(if ceiling < rest { ceiling } else { limit.within(floor, ceiling) });
         }
     }
 
-    /// The mean for the policies that obey, so that the mean of all is `mean`. A policy that refused its last order
-    /// keeps its present frequency; without this correction the loop would settle above the cap. Such a policy gets an
-    /// order all the same.
-    fn mean_of_the_rest(&self, mean: KiloHertz) -> KiloHertz {
-        let stuck = self.policies.iter().filter(|policy| matches!(policy.due, Due::Done(Err(_))));
+    /// The limit for the policies that can be set to it, so that the mean of all is `mean`. A policy that refused its last
+    /// order keeps its present frequency; without this correction the loop would settle above the cap. Such a policy
+    /// gets an order all the same. A policy whose ceiling is below that limit (cores of another kind) stays there.
+    fn level_for(&self, mean: KiloHertz) -> KiloHertz {
+        if self.mean_range().is_some_and(|range| mean >= range.max()) {
+            return self.range().map_or(mean, |range| range.max());
+        }
+        let mut level = self.level_beside(mean, KiloHertz::ZERO);
+        for _ in 0..LEVELS {
+            let next = self.level_beside(mean, level);
+            if next <= level {
+                break;
+            }
+            level = next;
+        }
+        level
+    }
+
+    /// The same, if the policies with a ceiling below `under` stay there.
+    fn level_beside(&self, mean: KiloHertz, under: KiloHertz) -> KiloHertz {
+        let stays = |policy: &FrequencyPolicy| match policy.due {
+            Due::Done(Err(_)) => policy.stands_at(),
+            Due::Nothing | Due::Waiting | Due::Done(Ok(_)) => {
+                policy.ceiling.filter(|&ceiling| ceiling < under)
+            }
+        };
         let (mut left, mut count) = (0_i128, 0_i128);
-        self.policies.iter().for_each(|_| {
+        for policy in &self.policies {
             left = left.saturating_add(i128::from(mean.to_bits()));
-            count = count.saturating_add(1);
-        });
-        for found in stuck.filter_map(FrequencyPolicy::stands_at) {
-            left = left.saturating_sub(i128::from(found.to_bits()));
-            count = count.saturating_sub(1);
+            match stays(policy) {
+                Some(at) => left = left.saturating_sub(i128::from(at.to_bits())),
+                None => count = count.saturating_add(1),
+            }
         }
         let rest = left.checked_div(count).and_then(|rest| i64::try_from(rest.max(0)).ok());
         rest.map_or(mean, KiloHertz::from_bits)
@@ -416,6 +455,14 @@ impl<const D: usize> DvfsController<D> {
         shares.into_iter().find(fits).unwrap_or(ThrottlePercent::NONE)
     }
 
+    /// The range of the mean of all limits.
+    fn mean_range(&self) -> Option<FrequencyRange> {
+        let min = mean(self.policies.iter().map(FrequencyPolicy::floor))?;
+        let max = mean(self.policies.iter().filter_map(|policy| policy.ceiling)).unwrap_or(min);
+        FrequencyRange::new(min, max)
+    }
+
+    /// The range of the limits.
     fn range(&self) -> Option<FrequencyRange> {
         let min = self.policies.iter().map(FrequencyPolicy::floor).min()?;
         let max = self.policies.iter().filter_map(|policy| policy.ceiling).max().unwrap_or(min);
@@ -427,6 +474,9 @@ impl<const D: usize> DvfsController<D> {
         coarsest.unwrap_or(KiloHertz::ZERO).max(KiloHertz::from_int(1))
     }
 }
+
+/// How many kinds of cores can share a mean exactly; with more of them the loop finds it in several steps.
+const LEVELS: u32 = 4;
 
 /// The decision when no law runs.
 const NOTHING: law::Decision = law::Decision {

@@ -85,15 +85,19 @@ impl<const P: usize, const G: usize, const D: usize> Bench<P, G, D> {
         Self { engine, laws: laws(dvfs), now: 0, power, refuses: false, throttle, limits: List::new() }
     }
 
-    fn with_policies(mut self, count: u16) -> Self {
-        let scale = Scale::Frequency { floor: mhz(800), most: mhz(3_000), step: mhz(100) };
-        let policies: List<FrequencyPolicy> = (0..count)
-            .map(|core| {
-                let place = PolicyLocation { package: 0, core: u32::from(core) };
-                FrequencyPolicy::listed(scale, place, FrequencyPolicyFacts::UNKNOWN)
-            })
-            .collect();
-        self.limits = policies.iter().map(|_| mhz(3_000)).collect();
+    fn with_policies(self, count: usize) -> Self {
+        self.with_cores(&std::vec![3_000; count])
+    }
+
+    /// Cores of these highest frequencies, MHz.
+    fn with_cores(mut self, most: &[i32]) -> Self {
+        let listed = |(core, &most)| {
+            let scale = Scale::Frequency { floor: mhz(800), most: mhz(most), step: mhz(100) };
+            let place = PolicyLocation { package: 0, core };
+            FrequencyPolicy::listed(scale, place, FrequencyPolicyFacts::UNKNOWN)
+        };
+        let policies: List<FrequencyPolicy> = (0..).zip(most).map(listed).collect();
+        self.limits = policies.iter().map(FrequencyPolicy::most).collect();
         self.engine.list_policies(&policies);
         self
     }
@@ -117,7 +121,7 @@ impl<const P: usize, const G: usize, const D: usize> Bench<P, G, D> {
         for (policy, limit) in self.engine.policies_mut().iter_mut().zip(&self.limits) {
             policy.facts.read = Some(now);
             policy.facts.limit = Some(PolicyLimit::Frequency(*limit));
-            policy.facts.touched = *limit != mhz(3_000);
+            policy.facts.touched = *limit != policy.most();
         }
         let facts = EngineFacts { now, occasion, desire, power: self.power, has_meter: true, renewal: None };
         self.engine.step(&self.laws, &facts);
@@ -152,7 +156,7 @@ impl<const P: usize, const G: usize, const D: usize> Bench<P, G, D> {
             }
             (TargetId::Policy(at), Instruction::Release | Instruction::Power(_)) => {
                 if let Some(limit) = self.limits.get_mut(at) {
-                    *limit = mhz(3_000);
+                    *limit = self.engine.policies()[at].most();
                 }
                 let policy = &mut self.engine.policies_mut()[at];
                 policy.facts.outcome = PolicyOutcome::Released { ticket, outcome: Ok(()) };
@@ -231,6 +235,35 @@ fn limits_that_are_refused_begin_the_loop_at_once_and_it_spreads_a_mean_over_the
         }
         assert!(node.limits.iter().all(|limit| *limit == mhz(3_000)), "{:?}", node.limits);
         assert_eq!(node.engine.law(), None);
+    }
+}
+
+/// Half of the cores are slower, so that the others need more for the mean that the law asks for.
+#[test]
+fn cores_of_two_kinds_share_a_mean() {
+    let mut node = Small::new(Wiring::EachItsOwn, tracking())
+        .with_cores(&[3_000, 3_000, 3_000, 3_000, 2_000, 2_000, 2_000, 2_000]);
+    node.engine.list_packages(&[package(50, 300); 2]);
+    node.refuses = true;
+    let draws = |node: &Small| {
+        let ghz: f64 = node.limits.iter().map(|limit| limit.to_bits() as f64 / 2_f64.powi(32) / 1e6).sum();
+        // 300 W at 20 GHz, all cores' highest.
+        100.0 + 10.0 * ghz
+    };
+    for (each, large, small) in [(120, 1_700..=1_800, 1_700..=1_800), (145, 2_600..=2_800, 2_000..=2_000)] {
+        for _ in 0..30 {
+            let watts = Watts::from_bits((draws(&node) * 2_f64.powi(32)) as i64);
+            node.power = MeterReading::Fresh { watts, over: seconds(1) };
+            node.period(Desire { cpu: cap(each), ..Desire::UNKNOWN });
+        }
+        let drawn = draws(&node);
+        let whole = f64::from(2 * each);
+        assert!((0.98 * whole..=whole).contains(&drawn), "{drawn} W of {whole}: {:?}", node.limits);
+        for (at, limit) in node.limits.iter().enumerate() {
+            let range = if at < 4 { &large } else { &small };
+            let is_there = mhz(*range.start()) <= *limit && *limit <= mhz(*range.end());
+            assert!(is_there, "{each} W: core {at} at {limit}");
+        }
     }
 }
 

@@ -114,12 +114,12 @@ fn as_many_seats_as_policies_are_needed_and_no_policies_are_no_trouble() {
     assert_eq!(throttled(&[], 100), Vec::<bool>::new());
 }
 
-fn grid(min: i32, max: i32, step: i32) -> Grid {
+fn grid(min: i32, max: i32, step: i32) -> Grid<'static> {
     let range = FrequencyRange::new(KiloHertz::from_int(min), KiloHertz::from_int(max)).unwrap();
     Grid::new(range, KiloHertz::from_int(step)).unwrap()
 }
 
-fn spread(places: &[PolicyLocation], target: i32, grid: &Grid) -> Vec<i64> {
+fn spread(places: &[PolicyLocation], target: i32, grid: &Grid<'_>) -> Vec<i64> {
     let mut seats = vec![Seat::EMPTY; places.len()];
     let order = PolicySequence::new(places, &mut seats).unwrap();
     order.spread(KiloHertz::from_int(target), grid).map(|f| i64::from(f.to_whole(Role::Nearest))).collect()

@@ -63,7 +63,7 @@ impl Past {
     }
 }
 
-fn kilohertz(khz: u32) -> KiloHertz {
+pub(super) fn kilohertz(khz: u32) -> KiloHertz {
     KiloHertz::from_int(i32::try_from(khz).unwrap_or(i32::MAX))
 }
 

@@ -105,8 +105,8 @@ impl Node {
 fn the_first_step_takes_the_root_of_the_missing_power() {
     let mut node = Node::new(300.0);
     let decision = node.see();
-    // 3.2 GHz · (298.5 / 500)^(8/16).
-    assert!((ghz(decision.command) - 3.2 * (298.5_f64 / 500.0).sqrt()).abs() < 1e-4);
+    // 3.2 GHz · (298.5 / 500)^(11/16).
+    assert!((ghz(decision.command) - 3.2 * (298.5_f64 / 500.0).powf(11.0 / 16.0)).abs() < 1e-3);
     assert_eq!((decision.action, decision.observed), (LawAction::ThrottleUp, Some(watts(500.0))));
 }
 
@@ -123,9 +123,10 @@ fn any_exponent_is_below_the_cap_within_three_periods_and_then_left_alone() {
         node.settle();
         let power = node.power();
         assert!((297.0..=300.0).contains(&power), "exponent {exponent}: {power}");
-        for _ in 0..1_000 {
-            assert_eq!(node.see().command, None, "exponent {exponent}");
-        }
+        // The less noise is seen, the smaller is the error that counts: at most one more correction.
+        let moves = |node: &mut Node, steps| (0..steps).filter(|_| node.see().command.is_some()).count();
+        assert!(moves(&mut node, 160) <= 1, "exponent {exponent}");
+        assert_eq!(moves(&mut node, 1_000), 0, "exponent {exponent}");
     }
 }
 
@@ -141,7 +142,7 @@ fn a_new_cap_is_met_at_once_downwards_and_in_bounded_steps_upwards() {
     for _ in 0..20 {
         let before = node.limit;
         node.see();
-        assert!(node.limit <= before * 1.125 + 1.0);
+        assert!(node.limit <= before * 1.25 + 1.0);
         assert!(node.power() <= 450.0, "{}", node.power());
     }
     assert!(node.power() > 440.0, "{}", node.power());
@@ -153,13 +154,70 @@ fn a_limit_that_does_not_bind_is_lowered_from_where_the_machine_is() {
     let mut node = Node { clock: 2.4e6, load: 500.0, ..Node::new(300.0) };
     let power = node.power();
     let next = ghz(node.see().command);
-    assert!((next - 2.4 * (298.5 / power).sqrt()).abs() < 1e-4, "{next}");
+    assert!((next - 2.4 * (298.5 / power).powf(11.0 / 16.0)).abs() < 1e-3, "{next}");
     // It is also not raised far above that frequency while the power is near the cap.
     let mut near = Node { clock: 2.4e6, load: 300.0, ..Node::new(300.0) };
     near.limit = 2.5e6;
     near.mode = near.law.start(Some(Command::MeanFrequency(khz(2.5e6))));
     near.settle();
     assert!(near.limit < 2.4e6 * (298.5 / near.power()), "{}", near.limit);
+}
+
+/// Only a limit that was seen to hold this very cap is gone back to.
+#[test]
+fn after_lost_readings_only_what_held_the_cap_is_gone_back_to() {
+    let lose = |node: &mut Node| {
+        (0..6).for_each(|_| {
+            node.step(PowerReading::Missing);
+        });
+        assert_eq!(node.limit, FLOOR);
+    };
+    let mut node = Node::new(300.0);
+    node.settle();
+    let held = node.limit;
+    lose(&mut node);
+    node.see();
+    assert!((node.limit / held - 31.0 / 32.0).abs() < 1e-3, "{} of {held}", node.limit);
+    // Another cap, a start without a reading, and a limit that did not bind: from the safe frequency, as any raise.
+    let mut lowered = Node::new(300.0);
+    lowered.settle();
+    lowered.step(PowerReading::Missing);
+    lowered.facts.cap = Some(watts(250.0));
+    let begun = Node::new(300.0);
+    let mut idle = Node { load: 100.0, ..Node::new(300.0) };
+    idle.settle();
+    for mut node in [lowered, begun, idle] {
+        lose(&mut node);
+        node.load = 380.0;
+        node.see();
+        assert!(node.limit <= FLOOR * 1.25 + 1.0, "{}", node.limit);
+    }
+}
+
+/// A meter that stands still says that there is room, and the cap says so too: the law raises once and then believes
+/// neither, until the meter moves.
+#[test]
+fn a_meter_that_stands_still_is_no_reading() {
+    let mut node = Node::new(300.0);
+    node.settle();
+    let stuck = PowerReading::Fresh { watts: watts(node.power()), over: Micros::new(PERIOD_US) };
+    node.facts.cap = Some(watts(330.0));
+    let mut highest = 0.0_f64;
+    for _ in 0..10 {
+        node.step(stuck);
+        highest = highest.max(node.power());
+    }
+    assert_eq!(node.limit, FLOOR);
+    assert!(highest < 340.0, "{highest}");
+    node.settle();
+    assert!((320.0..=330.0).contains(&node.power()), "{}", node.power());
+    // Where the clock cannot be read, or stays, the same value twice proves nothing.
+    for measured in [false, true] {
+        let mut node = Node { measured, clock: 1.2e6, load: 1_000.0, ..Node::new(500.0) };
+        for _ in 0..10 {
+            assert_ne!(node.see().action, LawAction::FailSafe);
+        }
+    }
 }
 
 /// A machine with a low load must not be slow when the load rises.
@@ -239,10 +297,23 @@ fn what_was_read_back_is_where_the_next_step_starts() {
     let in_effect = Command::MeanFrequency(khz(2.0e6));
     node.facts.outcome = CommandOutcome::Applied { asked, in_effect };
     node.limit = 2.0e6;
+    node.exponent = 3.0;
+    node.load = 200.0;
     let decision = node.see();
     assert_eq!(decision.in_effect, Some(in_effect));
     assert_eq!(decision.action, LawAction::ThrottleDown);
-    assert!((2.0..2.0 * 1.126).contains(&ghz(decision.command)));
+    let asked = ghz(decision.command);
+    assert!((2.0..=2.0 * 1.25).contains(&asked), "{asked}");
+    // It is rounded down to 2 GHz again: the same is not asked for in each step, only now and then.
+    let mut orders = 0;
+    for _ in 0..300 {
+        if let Some(asked) = node.see().command {
+            orders += 1;
+            node.limit = 2.0e6;
+            node.facts.outcome = CommandOutcome::Applied { asked, in_effect };
+        }
+    }
+    assert!((1..=10).contains(&orders), "{orders} orders in 300 steps");
 }
 
 /// A sensor that averages over two periods shows an old power after a move; the law pairs it with an old frequency.
@@ -250,7 +321,8 @@ fn what_was_read_back_is_where_the_next_step_starts() {
 #[test]
 fn a_reading_that_still_shows_the_time_before_the_move_does_not_repeat_it() {
     for measured in [true, false] {
-        let mut node = Node { exponent: 2.0, idle: 0.0, load: 500.0, measured, ..Node::new(300.0) };
+        let exponent = 16.0 / 11.0;
+        let mut node = Node { exponent, idle: 0.0, load: 500.0, measured, ..Node::new(300.0) };
         let two = Micros::new(2 * PERIOD_US);
         node.step(PowerReading::Fresh { watts: watts(500.0), over: two });
         let (power, limit) = (node.power(), node.limit);
@@ -340,7 +412,7 @@ fn without_a_cap_or_a_range_nothing_is_done() {
 fn a_throttle_that_another_law_left_is_no_frequency() {
     let mut node = Node::new(300.0);
     node.mode = node.law.start(Some(Command::Throttle(ThrottlePercent::TEN)));
-    assert!((ghz(node.see().command) - 3.2 * (298.5_f64 / 500.0).sqrt()).abs() < 1e-4);
+    assert!((ghz(node.see().command) - 3.2 * (298.5_f64 / 500.0).powf(11.0 / 16.0)).abs() < 1e-3);
 }
 
 #[test]
@@ -361,7 +433,7 @@ fn tunables_outside_their_bounds_are_refused_with_what_is_accepted() {
         assert_eq!(Tracking::new(tuning), Err(error), "{tuning:?}");
     }
     assert_eq!(TuningError::Elasticity.to_string(), "the elasticity must lie between 0.75 and 4");
-    assert_eq!(DEFAULTS.elasticity, ratio("1.9"));
+    assert_eq!(DEFAULTS.elasticity, ratio("1.4"));
     assert_eq!(DEFAULTS.guard, Ratio::parse("0.005", Role::Limit).unwrap());
     assert_eq!(DEFAULTS.deadband, Ratio::parse("0.004", Role::Limit).unwrap());
 }

@@ -29,10 +29,14 @@ const NOISE_RISE_SHIFT: u32 = 3;
 const NOISE_FALL_SHIFT: u32 = 5;
 /// A difference counts up to three times the noise plus this: 1/512 of the power.
 const NOISE_LEAST_SHIFT: u32 = 9;
+/// An excess of 1/16 of the target in one reading, or of 1/32 in the last few, counts whatever the noise: the swings of a
+/// load look like noise, and its excess would be ignored.
+const EXCESS_SHIFT: u32 = 4;
+const EXCESS_FEW_SHIFT: u32 = 5;
 /// After a move by less than 1/16 of the power, the difference from the expected power is negligible for the noise.
 const SMALL_MOVE_SHIFT: u32 = 4;
-/// The noise of a sensor without earlier readings: 1/128 of the power.
-const NOISE_UNSEEN_SHIFT: u32 = 7;
+/// The noise of a sensor without earlier readings: 1/256 of the power.
+const NOISE_UNSEEN_SHIFT: u32 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Trend {
@@ -129,9 +133,13 @@ impl Trend {
         let beyond = |watts: Watts| (watts - target).abs() - deadband;
         let noise = self.noise();
         let three = thrice(noise);
-        if beyond(last) > three {
+        let counts = |watts: Watts, clear: Watts, excess: Watts| {
+            beyond(watts) > if watts > target { clear.min(excess) } else { clear }
+        };
+        if counts(last, three, halved(target, EXCESS_SHIFT)) {
             Some(Evidence { watts: last, readings: 1 })
-        } else if self.count >= FEW && beyond(self.recent) > halved(three, 1) {
+        } else if self.count >= FEW && counts(self.recent, halved(three, 1), halved(target, EXCESS_FEW_SHIFT))
+        {
             Some(Evidence { watts: self.recent, readings: FEW })
         } else if self.count >= MANY && beyond(self.mean) > noise.scale(over_root(self.count), Role::Demand) {
             Some(Evidence { watts: self.mean, readings: self.count })
@@ -226,10 +234,10 @@ mod tests {
 
     #[test]
     fn of_a_sensor_that_was_not_watched_yet_a_large_error_is_believed_and_a_small_one_waits() {
-        // 1/128 of 320 W is 2.5 W: one reading must be 8.5 W off.
+        // 1/256 of 304 W is 1.2 W: one reading must be 4.6 W off.
         assert_eq!(evidence(&of([320.0])), Some(320.0));
-        assert_eq!(evidence(&of([305.0])), None);
-        assert_eq!(evidence(&of([305.0; 3])), Some(305.0));
+        assert_eq!(evidence(&of([304.0])), None);
+        assert_eq!(evidence(&of([304.0; 3])), Some(304.0));
     }
 
     #[test]
@@ -262,10 +270,10 @@ mod tests {
 
     #[test]
     fn after_a_small_move_half_of_what_was_known_is_where_the_move_was_aimed() {
-        let mut trend = of([304.0; 10]);
+        let mut trend = of([302.5; 10]);
         let evidence = trend.evidence(TARGET, DEADBAND).unwrap();
         trend.aim(evidence, TARGET);
-        assert_eq!(trend.mean(), Some(watts(304.0)), "a command is not a move");
+        assert_eq!(trend.mean(), Some(watts(302.5)), "a command is not a move");
         let mut refused = trend;
         refused.stayed();
         refused.moved();
@@ -291,8 +299,8 @@ mod tests {
 
     #[test]
     fn after_a_move_to_less_than_half_the_noise_is_that_part_of_the_power_that_it_was() {
-        // 3.125 W at 400 W are 1.25 W at 160 W, and neither more at 800 W nor less at 240 W.
-        for (at, noise) in [(800.0, 3.125), (400.0, 3.125), (240.0, 3.125), (160.0, 1.25)] {
+        // 1.5625 W at 400 W are 0.625 W at 160 W, and neither more at 800 W nor less at 240 W.
+        for (at, noise) in [(800.0, 1.5625), (400.0, 1.5625), (240.0, 1.5625), (160.0, 0.625)] {
             let mut after = of([400.0]);
             after.restart();
             after.take(watts(at));
@@ -307,22 +315,22 @@ mod tests {
             steps.restart();
             steps.take(watts(at));
         }
-        assert!((steps.noise() - watts(1.25)).abs() < watts(1e-3), "{}", steps.noise());
+        assert!((steps.noise() - watts(0.625)).abs() < watts(1e-3), "{}", steps.noise());
         // Between successive readings it follows their difference, and nothing else.
-        trend.take(watts(158.75));
-        assert!((trend.noise() - watts(1.25)).abs() < watts(1e-2), "{}", trend.noise());
+        trend.take(watts(159.375));
+        assert!((trend.noise() - watts(0.625)).abs() < watts(1e-2), "{}", trend.noise());
     }
 
     #[test]
     fn what_a_few_readings_at_less_power_leave_of_the_noise_was_still_learned_at_more() {
-        // 3.125 W at 400 W; two readings of 240 W take 1/32 of it, and of the 160 W between: 3.027 W at 395 W, and at
-        // 150 W 1.15 W.
+        // 1.5625 W at 400 W; two readings of 240 W take 1/32 of it, and of the 160 W between: 1.5137 W at 395 W, and at
+        // 150 W 0.5748 W.
         let mut trend = of([400.0]);
         trend.restart();
         [240.0, 240.0].into_iter().for_each(|reading| trend.take(watts(reading)));
         trend.restart();
         trend.take(watts(150.0));
-        assert!((trend.noise() - watts(1.1496)).abs() < watts(1e-3), "{}", trend.noise());
+        assert!((trend.noise() - watts(0.5748)).abs() < watts(1e-3), "{}", trend.noise());
         // After a hundred it was learned there, and above half of that it is near enough.
         let mut long = of([400.0]);
         long.restart();

@@ -39,6 +39,10 @@ impl Device for Fake {
         Domains::new(self.generation, &self.domains)
     }
 
+    fn frequency_table(&self, _: Handle) -> &[u32] {
+        &[]
+    }
+
     fn sample(&mut self, readings: &mut [Reading]) {
         for (reading, limit) in readings.iter_mut().zip(&self.limit) {
             let sample = Sample { power_limit: Ok(*limit), ..Sample::at(Stamp::new(Micros::ZERO)) };
