@@ -16,14 +16,14 @@ pub(crate) mod restore;
 mod view;
 
 use crate::machine::{Control, View};
-use crate::settings::{DvfsLaw, LeaseExpiry, LeaseSettings, MachineSettings, Settings};
+use crate::settings::{LeaseExpiry, LeaseSettings, MachineSettings, Settings};
 use host_kit::clock::{HostClock, micros};
 use host_kit::health::Heartbeat;
 use joulie_core::node::lease::{LeaseJitter, LeaseLaw, OnExpiry};
 use joulie_core::placement::freshness::UnixTime;
 use node_kit::{
-    Boot, Config, ConfigError, Desire, HardwareSources, LeaseTerms, LockError, LoopLaw, NodeAccess,
-    NodeHandle, NodeParts, OpenError, OpenNode, Time,
+    Boot, Config, ConfigError, Desire, HardwareSources, LeaseTerms, LockError, NodeAccess, NodeHandle,
+    NodeParts, OpenError, OpenNode, Time,
 };
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
@@ -159,10 +159,7 @@ fn config(settings: &Settings, node: &str, machine: &MachineSettings) -> Result<
         Config::standard(sources(machine), machine.state.clone(), access, micros(settings.period))?;
     config.cpu.floor = settings.floors.cpu;
     config.gpu.floor = settings.floors.gpu;
-    config.law = match settings.dvfs.law {
-        DvfsLaw::Classic => LoopLaw::Classic(settings.dvfs.classic),
-        DvfsLaw::Tracking => Config::tracking(),
-    };
+    config.law = settings.dvfs.law;
     config.frequency_floor = settings.dvfs.floor;
     config.lease = lease(&settings.lease, node);
     config.grants = NodeParts { cpu: machine.cpu, gpu: machine.gpu };

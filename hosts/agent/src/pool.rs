@@ -16,9 +16,7 @@ use crate::front::rows::NodeRow;
 use crate::front::watches::Confirmed;
 use crate::host;
 use crate::machine::{Control, View};
-use crate::settings::{
-    AgentTarget, ControlPreference, DvfsLaw, Floors, NodeRouting, OnExit, Settings, Shards,
-};
+use crate::settings::{AgentTarget, ControlPreference, Floors, NodeRouting, OnExit, Settings, Shards};
 use host_kit::clock::{HostClock, micros};
 use host_kit::config::Wrong;
 use host_kit::health::Heartbeat;
@@ -27,7 +25,7 @@ use host_kit::shutdown::Stop;
 use joulie_api::labels::node;
 use joulie_core::node::backend::{BackendLaw, BackendPreference as Order};
 use joulie_core::node::cap::CapReport;
-use joulie_core::node::engine::{EngineLaws, LoopLaw, NodeParts};
+use joulie_core::node::engine::{EngineLaws, NodeParts};
 use joulie_core::node::gpu_cap::GpuLaw;
 use kube::core::SelectorExt;
 use node_kit::{Config, Desire, HardwareSources, NodeAccess};
@@ -315,10 +313,7 @@ fn laws(settings: &Settings, routing: &NodeRouting) -> Result<EngineLaws, node_k
     Ok(EngineLaws {
         cpu: BackendLaw { preference, floor: cpu, ..config.cpu },
         gpu: GpuLaw { floor: gpu, ..config.gpu },
-        dvfs: match settings.dvfs.law {
-            DvfsLaw::Classic => LoopLaw::Classic(settings.dvfs.classic),
-            DvfsLaw::Tracking => Config::tracking(),
-        },
+        dvfs: settings.dvfs.law,
         // A part that no endpoint can cap counts with all that it draws.
         grants: NodeParts { cpu: routing.cpu.is_some(), gpu: routing.gpu.is_some() },
         access: if settings.simulate_only { NodeAccess::Look } else { NodeAccess::Control },

@@ -17,7 +17,7 @@ use host_kit::program;
 use host_kit::reflect::HEARD_WITHIN;
 use host_kit::server::settings::{self as tls, MetricsPort};
 use joulie_core::node::cap::{CapIntent, Floor};
-use joulie_core::node::classic::Classic;
+use joulie_core::node::engine::LoopLaw;
 use kube::core::Selector;
 use power_units::KiloHertz;
 use std::path::PathBuf;
@@ -72,7 +72,7 @@ pub enum LeaseSource {
 
 /// The law of the DVFS fallback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DvfsLaw {
+enum DvfsLaw {
     /// The law with smoothing, hysteresis, trip count, cooldown and steps.
     Classic,
     /// The law that models the machine.
@@ -112,7 +112,7 @@ pub struct Settings {
     pub lease: LeaseSettings,
     /// The lowest caps that are ever set.
     pub floors: Floors,
-    /// The tuning of the closed loop.
+    /// The closed loop.
     pub dvfs: Dvfs,
     /// How often power is published.
     pub power: PowerPublish,
@@ -197,15 +197,15 @@ pub struct LeaseSettings {
     pub safe_gpu: CapIntent,
 }
 
-/// The tuning of the closed loop.
-#[derive(Clone, Copy, Debug)]
+/// The closed loop.
+#[derive(Clone, Debug)]
 pub struct Dvfs {
-    /// Which law.
-    pub law: DvfsLaw,
-    /// The tuning of the classic law.
-    pub classic: Classic,
+    /// Its law, with the law's tuning.
+    pub law: LoopLaw,
     /// The lowest limit that a throttle sets.
     pub floor: Option<KiloHertz>,
+    /// What the log says of it at start: which law was chosen for what reason, or what has no effect.
+    pub note: Option<String>,
 }
 
 /// How often power is published.

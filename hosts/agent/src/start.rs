@@ -130,6 +130,9 @@ async fn begin(
     carrier: Option<Arc<dyn Carrier>>,
     tasks: &mut Tasks,
 ) -> Result<Started, StartError> {
+    if let Some(note) = &settings.dvfs.note {
+        tracing::warn!("configuration: {note}");
+    }
     let mut page = Page::of(&BUILD);
     let Counted { metrics, reflections, servers } = Counted::register(page.registry());
     let shared = Arc::new(shared(&settings, &context, metrics)?);

@@ -197,6 +197,11 @@ impl Values {
         })
     }
 
+    /// Whether somebody has set the setting of this name.
+    pub fn is_given(&self, name: &str) -> bool {
+        self.held.get(name).is_some_and(|held| held.origin != Origin::Default)
+    }
+
     /// A refusal of values that are valid one by one, but not together.
     pub fn conflict(&self, names: &[&str], why: &str) -> Refusals {
         let one = |name: &&str| {

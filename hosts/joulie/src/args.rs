@@ -86,7 +86,7 @@ pub(crate) struct Place {
     #[arg(long, global = true, value_name = "WAY", default_value = "off")]
     pub(crate) registers: Registers,
     /// The closed loop that holds a cap by frequencies where no power limit can be set
-    #[arg(long, global = true, value_name = "LAW", default_value = "classic")]
+    #[arg(long, global = true, value_name = "LAW", default_value = "tracking")]
     pub(crate) law: Law,
     /// How often the hardware is read
     #[arg(long, global = true, value_name = "TIME", default_value = "1s", allow_hyphen_values = true)]
@@ -110,10 +110,10 @@ pub(crate) enum Registers {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Law {
-    /// Thresholds with a cooldown
-    Classic,
-    /// Models the machine; settles faster
+    /// Models the machine
     Tracking,
+    /// Takes steps, with thresholds and a cooldown
+    Classic,
 }
 
 #[derive(Debug, Subcommand)]

@@ -168,3 +168,35 @@ fn a_variable_of_another_version_that_does_nothing_here_is_said_to_do_nothing() 
         assert!(said.starts_with(&format!("{name} (environment) has no effect: ")), "{said}");
     }
 }
+
+#[test]
+fn the_law_is_tracking_unless_classic_or_its_tuning_is_asked_for() {
+    let law = |given: &[(&str, &str)]| {
+        let dvfs = read(&[&[NODE], given].concat()).unwrap().dvfs;
+        let law = match dvfs.law {
+            LoopLaw::Classic(_) => "classic",
+            LoopLaw::Tracking(_) => "tracking",
+        };
+        (law, dvfs.note)
+    };
+    assert_eq!(law(&[]), ("tracking", None));
+    assert_eq!(law(&[("DVFS_LAW", "tracking")]), ("tracking", None));
+    assert_eq!(law(&[("DVFS_LAW", "classic"), ("DVFS_COOLDOWN", "0s")]), ("classic", None));
+    // The floor is of both laws.
+    assert_eq!(law(&[("DVFS_MIN_FREQ_KHZ", "1200000")]), ("tracking", None));
+    for (name, value) in [
+        ("DVFS_EMA_ALPHA", "0.5"),
+        ("DVFS_HIGH_MARGIN_W", "20"),
+        ("DVFS_LOW_MARGIN_W", "20"),
+        ("DVFS_STEP_PCT", "5"),
+        ("DVFS_TRIP_COUNT", "3"),
+        ("DVFS_COOLDOWN", "5s"),
+    ] {
+        let (chosen, note) = law(&[(name, value)]);
+        assert_eq!(chosen, "classic", "{name}");
+        assert!(note.unwrap().contains(name), "{name}");
+        let (chosen, note) = law(&[(name, value), ("DVFS_LAW", "tracking")]);
+        assert_eq!(chosen, "tracking", "{name}");
+        assert!(note.unwrap().contains(&format!("{name}: no effect")), "{name}");
+    }
+}

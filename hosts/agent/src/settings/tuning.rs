@@ -4,37 +4,41 @@ use super::{Dvfs, DvfsLaw};
 use host_kit::clock::micros;
 use host_kit::config::{ConfigSetting, Refusals, Values, Wrong, parse};
 use joulie_core::node::classic::{Classic, Tuning};
+use joulie_core::node::engine::LoopLaw;
 use joulie_core::node::throttle::ThrottlePercent;
 use power_units::{KiloHertz, Ratio, Role, Watts};
 use std::time::Duration;
 
-pub(super) const LAW: ConfigSetting<DvfsLaw> = ConfigSetting::with_default(
+pub(super) const LAW: ConfigSetting<Option<DvfsLaw>> = ConfigSetting::optional(
     "DVFS_LAW",
-    "classic",
-    |text| parse::one_of(text, &[("classic", DvfsLaw::Classic), ("tracking", DvfsLaw::Tracking)]),
-    "classic or tracking",
-    "The law of the fallback: classic has the tuning below; tracking models the machine and is faster",
+    |text| {
+        let words = [("classic", DvfsLaw::Classic), ("tracking", DvfsLaw::Tracking)];
+        parse::one_of(text, &words).map(Some)
+    },
+    "tracking or classic",
+    "The law that holds a cap by frequencies where no power limit does: tracking models the machine; classic takes steps, \
+     by the tuning below. Without it tracking, or classic if a variable of its tuning is set",
 );
 pub(super) const EMA_ALPHA: ConfigSetting<Ratio> = ConfigSetting::with_default(
     "DVFS_EMA_ALPHA",
     "0.30",
     |text| Ratio::parse(text.trim(), Role::Nearest).map_err(|error| Wrong(error.to_string())),
     "a number above 0, up to 1",
-    "The weight of a new reading against the mean of those before",
+    "classic: the weight of a new reading against the mean of those before",
 );
 pub(super) const HIGH_MARGIN: ConfigSetting<Watts> = ConfigSetting::with_default(
     "DVFS_HIGH_MARGIN_W",
     "10",
     |text| parse::watts(text, Role::Nearest, Watts::ZERO..=Watts::from_int(100_000)),
     "watts from 0",
-    "So far above the cap the loop throttles more",
+    "classic: so far above the cap the loop throttles more",
 );
 pub(super) const LOW_MARGIN: ConfigSetting<Watts> = ConfigSetting::with_default(
     "DVFS_LOW_MARGIN_W",
     "15",
     |text| parse::watts(text, Role::Nearest, Watts::ZERO..=Watts::from_int(100_000)),
     "watts from 0",
-    "So far below the cap the loop throttles less",
+    "classic: so far below the cap the loop throttles less",
 );
 pub(super) const STEP: ConfigSetting<ThrottlePercent> = ConfigSetting::with_default(
     "DVFS_STEP_PCT",
@@ -44,7 +48,7 @@ pub(super) const STEP: ConfigSetting<ThrottlePercent> = ConfigSetting::with_defa
         ThrottlePercent::new(percent).ok_or_else(|| Wrong("it is not between 1 and 100".to_owned()))
     },
     "a whole number from 1 to 100",
-    "By how much one step throttles, in percent of the frequency policies",
+    "classic: by how much one step throttles, in percent of the frequency policies",
 );
 pub(super) const MIN_FREQ: ConfigSetting<Option<KiloHertz>> = ConfigSetting::optional(
     "DVFS_MIN_FREQ_KHZ",
@@ -57,14 +61,14 @@ pub(super) const COOLDOWN: ConfigSetting<Duration> = ConfigSetting::with_default
     "20s",
     |text| parse::duration(text, Duration::ZERO..=Duration::from_secs(3600)),
     "a duration up to 1h",
-    "After a step the loop waits for so long",
+    "classic: after a step the loop waits for so long",
 );
 pub(super) const TRIP_COUNT: ConfigSetting<u32> = ConfigSetting::with_default(
     "DVFS_TRIP_COUNT",
     "2",
     |text| parse::whole(text, 1..=1000),
     "a whole number from 1 to 1000",
-    "The loop acts at so many readings in a row beyond a margin",
+    "classic: the loop acts at so many readings in a row beyond a margin",
 );
 
 pub(super) fn read(values: &Values) -> Result<Dvfs, Refusals> {
@@ -82,9 +86,26 @@ pub(super) fn read(values: &Values) -> Result<Dvfs, Refusals> {
         let about: Vec<&str> = names.into_iter().filter(|name| text.contains(name)).collect();
         values.conflict(&about, &text)
     };
-    Ok(Dvfs {
-        law: values.get(&LAW)?,
-        classic: Classic::new(tuning).map_err(wrong)?,
-        floor: values.get(&MIN_FREQ)?,
-    })
+    let classic = Classic::new(tuning).map_err(wrong)?;
+    let given: Vec<&str> =
+        names.into_iter().chain([COOLDOWN.name()]).filter(|name| values.is_given(name)).collect();
+    let given = given.join(", ");
+    let (law, note) = match (values.get(&LAW)?, given.is_empty()) {
+        (Some(DvfsLaw::Classic), _) => (DvfsLaw::Classic, None),
+        (Some(DvfsLaw::Tracking), true) | (None, true) => (DvfsLaw::Tracking, None),
+        (Some(DvfsLaw::Tracking), false) => {
+            (DvfsLaw::Tracking, Some(format!("{given}: no effect, because DVFS_LAW=tracking")))
+        }
+        (None, false) => {
+            let note = format!(
+                "the closed loop is classic, because its tuning is set ({given}); DVFS_LAW says which"
+            );
+            (DvfsLaw::Classic, Some(note))
+        }
+    };
+    let law = match law {
+        DvfsLaw::Classic => LoopLaw::Classic(classic),
+        DvfsLaw::Tracking => node_kit::Config::tracking(),
+    };
+    Ok(Dvfs { law, floor: values.get(&MIN_FREQ)?, note })
 }
