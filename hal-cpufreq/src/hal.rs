@@ -111,8 +111,8 @@ impl<C: Clock, O: Originals> Cpufreq<C, O> {
                 slot.goes_on(before);
             }
         }
-        let tables = |slots: &[Slot]| slots.iter().map(|slot| slot.grid.clone()).collect::<Vec<_>>();
-        let changed = domains != self.domains || tables(&slots) != tables(&self.slots);
+        let grids = self.slots.iter().map(|slot| &slot.grid);
+        let changed = domains != self.domains || grids.ne(slots.iter().map(|slot| &slot.grid));
         (self.domains, self.slots, self.complaints) = (domains, slots, complaints);
         Ok(changed)
     }

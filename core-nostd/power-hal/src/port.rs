@@ -93,8 +93,9 @@ pub trait PowerHal: ErrorType {
     /// as long as the generation does not.
     fn domains(&self) -> Domains<'_>;
 
-    /// The frequencies, kHz, ascending, that this domain can be limited to, if its driver has a table of them; else
-    /// empty: then it can be limited to every multiple of its step. Without an access to the hardware, as `domains`.
+    /// The frequencies, kHz, ascending, at which a limit of this domain has an effect, if its driver has a table of them or
+    /// rounds to steps that a read-back does not show; else empty: then every multiple of its step has one. Without an
+    /// access to the hardware, as `domains`.
     fn frequency_table(&self, _domain: Handle) -> &[u32] {
         &[]
     }

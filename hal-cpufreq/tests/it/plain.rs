@@ -166,6 +166,24 @@ fn a_range_with_nothing_in_it_is_no_limit() {
     assert_eq!(apply(&mut hal, 1, 2_000_000), Err(ErrorKind::NotSupported));
 }
 
+/// intel_pstate reads back every value and runs at multiples of 100 MHz. The limit itself has no step, so that somebody
+/// else's small raise is still seen.
+#[test]
+fn what_the_driver_rounds_to_is_told_as_a_table() {
+    let folder = Folder::new();
+    folder.policy(0, "0");
+    folder.cpu(0, 0, "0");
+    for (name, text) in
+        [("scaling_driver", "intel_pstate"), ("cpuinfo_min_freq", "850000"), ("cpuinfo_max_freq", "1230000")]
+    {
+        folder.put(&format!("cpufreq/policy0/{name}"), format!("{text}\n"));
+    }
+    let hal = open(&folder.0);
+    let (handle, domain) = hal.domains().iter().next().unwrap();
+    assert_eq!(hal.frequency_table(handle), [850_000, 900_000, 1_000_000, 1_100_000, 1_200_000, 1_230_000]);
+    assert_eq!(domain.frequency().unwrap().step(), khz(0));
+}
+
 /// Fix list agent C13: the range is each policy's own, not a fixed number. Fix list agent C12: each reports
 /// its location.
 #[test]

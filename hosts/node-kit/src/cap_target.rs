@@ -85,18 +85,22 @@ pub(crate) fn cap_targets(workers: &[Worker], period: Micros) -> (Vec<CapTarget>
             .filter(|(_, domain, _)| domain.package_number() == Some(number) && is_package(domain))
             .collect();
         let limited: Vec<_> = of_it.iter().filter(|(_, domain, _)| domain.power().is_some()).collect();
-        // A counter of energy is exact over any span, and is refreshed each millisecond: one that answers goes before a
-        // power meter.
-        let counts = |place: &Place, domain: &Domain| {
-            let range = matches!(domain.meter(), Some(Meter::Energy(counter)) if counter.modulus().is_some());
+        let mut metered: Vec<_> = of_it.iter().filter(|(_, domain, _)| domain.meter().is_some()).collect();
+        // A counter of energy is exact over any span, and is refreshed each millisecond: where those of a package answer,
+        // all of them, they go before its power meters.
+        let counter = |domain: &Domain| match domain.meter() {
+            Some(Meter::Energy(counter)) => Some(counter),
+            Some(Meter::Power) | None => None,
+        };
+        let answers = |(place, domain, _): &&&&(Place, &Domain, BackendKind)| {
             let reading = &workers[place.worker].view.readings[place.domain];
-            range && matches!(reading, Ok(power_hal::Sample { meter: Ok(Measured::Energy(_)), .. }))
+            counter(domain).is_some_and(|counter| counter.modulus().is_some())
+                && matches!(reading, Ok(power_hal::Sample { meter: Ok(Measured::Energy(_)), .. }))
         };
-        let has_counter = of_it.iter().any(|(place, domain, _)| counts(place, domain));
-        let measures = |place: &Place, domain: &Domain| {
-            domain.meter().is_some() && (counts(place, domain) || !has_counter)
-        };
-        let metered: Vec<_> = of_it.iter().filter(|(place, domain, _)| measures(place, domain)).collect();
+        let counters = metered.iter().filter(|(_, domain, _)| counter(domain).is_some());
+        if counters.clone().count() > 0 && counters.clone().all(|one| answers(&one)) {
+            metered.retain(|(_, domain, _)| counter(domain).is_some());
+        }
         let chosen = if limited.is_empty() { &metered } else { &limited };
         for &&&(place, domain, backend) in chosen {
             let own = domain.meter().is_some().then_some((place, domain));

@@ -6,7 +6,6 @@
 mod machine;
 
 use anyhow::{Context, Result};
-use joulie_core::node::classic::{self, Classic};
 use joulie_core::node::engine::LoopLaw;
 use machine::{Cell, FREE_WATTS, GRID_S, Machine, Spec, Weather};
 use node_kit::Config;
@@ -223,12 +222,11 @@ pub(crate) fn run() -> Result<()> {
     if one != u64::MAX {
         return trace(seed, one);
     }
-    let classic = LoopLaw::Classic(Classic::new(classic::DEFAULTS).ok().context("the default tuning")?);
     println!("seed {seed}, {plants} machines; quantiles 5, 50, 95 and the worst\n");
     for (name, law, period_s) in [
         ("tracking", Config::tracking(), 1.0),
         ("tracking", Config::tracking(), 0.5),
-        ("classic", classic, 1.0),
+        ("classic", Config::classic(), 1.0),
     ] {
         let mut all = Vec::new();
         for plant in 0..plants {

@@ -130,8 +130,8 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
         }
     }
 
-    /// Sets the frequencies that every policy can be limited to, kHz, ascending, where they are not the multiples of the
-    /// policies' step. Otherwise the table is empty.
+    /// Sets the frequencies that every policy can be limited to, kHz, ascending. If the table is empty they are the
+    /// multiples of the policies' step.
     pub fn set_frequency_table(&mut self, table: &[u32]) {
         self.dvfs.set_table(table);
     }

@@ -3,6 +3,7 @@
 use crate::test_machine::{TestMachine, watts};
 use joulie_core::node::cap::{CapReport, CapResult};
 use joulie_core::node::classic::{Classic, DEFAULTS, Tuning};
+use joulie_core::node::energy::MeterReading;
 use joulie_core::node::law::{LawAction, Reach};
 use node_kit::{Config, Desire, LoopLaw};
 use plant::{Load, SteadyNode, preset};
@@ -156,6 +157,27 @@ fn a_policy_that_spans_packages_is_limited_for_both() {
     node.handle().desire(Desire::GONE);
     room.periods(&mut node, 3);
     assert!((limit() - 1.0).abs() < 1e-9, "{}", limit());
+}
+
+/// A die whose counter does not answer is still a part of its package: what the other one draws is not the whole.
+#[test]
+fn a_die_that_does_not_answer_is_not_left_out_of_the_sum() {
+    let room = TestMachine::folder();
+    let root = room.root();
+    for (die, energy) in [(0, "1000"), (1, "nonsense")] {
+        let zone = format!("sys/class/powercap/intel-rapl:{die}");
+        put(root, &format!("{zone}/name"), &format!("package-0-die-{die}"));
+        put(root, &format!("{zone}/energy_uj"), energy);
+        put(root, &format!("{zone}/max_energy_range_uj"), "262143328850");
+    }
+    let mut node = room.open(room.config());
+    for second in 1..4_u32 {
+        room.pass(Duration::from_secs(1));
+        put(root, "sys/class/powercap/intel-rapl:0/energy_uj", &(second * 100_000_000).to_string());
+        node.period();
+    }
+    assert_eq!(node.report().packages.len(), 2);
+    assert!(!matches!(node.report().power, Some(MeterReading::Fresh { .. })), "{:?}", node.report().power);
 }
 
 /// Half a second, the period for which the targets are stated.

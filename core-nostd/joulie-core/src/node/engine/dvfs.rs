@@ -23,7 +23,7 @@ use tracking::Tracking;
 pub struct DvfsController<const D: usize> {
     policies: Vec<FrequencyPolicy, D>,
     seats: Vec<Seat, D>,
-    /// The frequencies of the driver, kHz, ascending, if they are not the multiples of a step.
+    /// The frequencies that policies can be limited to, kHz, ascending; empty if they are the multiples of a step.
     table: Vec<u32, D>,
     /// The orders on their way, and the ticket of the backend order for them.
     flight: Option<(Ticket, Flight)>,
