@@ -136,7 +136,21 @@ impl HttpClient {
     ///
     /// # Errors
     /// If the status is not a success, or if the answer is too large or too late.
-    pub async fn ask(&self, mut request: Request<Bytes>) -> Result<Bytes, NoAnswer> {
+    pub async fn ask(&self, request: Request<Bytes>) -> Result<Bytes, NoAnswer> {
+        let (status, body) = self.exchange(request, StatusCode::is_success).await?;
+        if status.is_success() { Ok(body) } else { Err(NoAnswer::Refused(status)) }
+    }
+
+    /// Sends a request, and returns the status of the answer and its body. The body of an answer whose status is not
+    /// wanted is not read, and is empty.
+    ///
+    /// # Errors
+    /// If the answer is too large or too late.
+    pub async fn exchange(
+        &self,
+        mut request: Request<Bytes>,
+        wanted: impl Fn(&StatusCode) -> bool,
+    ) -> Result<(StatusCode, Bytes), NoAnswer> {
         request.headers_mut().entry(header::USER_AGENT).or_insert_with(|| self.program.clone());
         if let Some(token) = &self.token {
             let header = token.header().map_err(NoAnswer::Failed)?;
@@ -147,12 +161,13 @@ impl HttpClient {
             match &self.way {
                 Way::Sockets(client) => {
                     let response = client.request(request.map(Full::from)).await;
-                    take(response.map_err(|error| NoAnswer::Failed(chain(&error)))?, bytes_max).await
+                    let response = response.map_err(|error| NoAnswer::Failed(chain(&error)))?;
+                    take(response, bytes_max, wanted).await
                 }
                 Way::Carried(carrier) => {
                     let response = carrier.carry(request).await;
                     let response = response.map_err(|error| NoAnswer::Failed(error.to_string()))?;
-                    take(response.map(Full::from), bytes_max).await
+                    take(response.map(Full::from), bytes_max, wanted).await
                 }
             }
         };
@@ -160,15 +175,20 @@ impl HttpClient {
     }
 }
 
-async fn take<B>(response: Response<B>, bytes_max: usize) -> Result<Bytes, NoAnswer>
+async fn take<B>(
+    response: Response<B>,
+    bytes_max: usize,
+    wanted: impl Fn(&StatusCode) -> bool,
+) -> Result<(StatusCode, Bytes), NoAnswer>
 where
     B: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>>,
 {
-    if !response.status().is_success() {
-        return Err(NoAnswer::Refused(response.status()));
+    let status = response.status();
+    if !wanted(&status) {
+        return Ok((status, Bytes::new()));
     }
     let body = Limited::new(response.into_body(), bytes_max).collect().await;
-    Ok(body.map_err(|error| NoAnswer::Unreadable(chain(&*error)))?.to_bytes())
+    Ok((status, body.map_err(|error| NoAnswer::Unreadable(chain(&*error)))?.to_bytes()))
 }
 
 fn sockets(limits: ClientLimits, tls: ClientConfig) -> Client<HttpsConnector<HttpConnector>, Full<Bytes>> {

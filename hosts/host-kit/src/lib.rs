@@ -6,6 +6,7 @@
 //! - [`health`]: `/livez` and `/readyz` with a reason per check.
 //! - [`bearer`]: tokens in requests and in files.
 //! - [`http_client`]: questions over HTTP with limits, to what is no API server.
+//! - [`prometheus`]: queries to a Prometheus server, and what its answers say.
 //! - [`server`]: HTTP with limits, TLS, client certificates, reload of certificates and a graceful end.
 //! - [`shutdown`]: one signal for all tasks, a deadline, and a second signal that ends the program at once.
 //! - [`leader`]: election by Lease, which compares no clocks of two machines.
@@ -29,6 +30,7 @@ pub mod log;
 pub mod metrics;
 pub mod ops;
 pub mod program;
+pub mod prometheus;
 pub mod reflect;
 pub mod server;
 pub mod shutdown;

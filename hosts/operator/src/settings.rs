@@ -11,6 +11,7 @@ use host_kit::clock::micros;
 use host_kit::config::{ConfigSetting, Listen, Refusals, UrlTemplate, Values};
 use host_kit::leader::Candidate;
 use host_kit::program;
+use host_kit::prometheus::{PrometheusAccess, settings as prometheus};
 use host_kit::server::settings::{self as tls, MetricsPort};
 use planner::budget::BudgetLimits;
 use planner::catalog::Catalog;
@@ -67,6 +68,8 @@ pub struct Settings {
     pub(crate) power_access: PowerAccess,
     /// How long the last sample of a node is valid.
     pub(crate) hold: Duration,
+    /// The Prometheus server, if there is one.
+    pub(crate) prometheus: Option<PrometheusAccess>,
     /// The election.
     pub(crate) election: Election,
 }
@@ -141,6 +144,7 @@ impl Settings {
             power: power(values)?,
             power_access: power_access(values)?,
             hold: values.get(&table::POWER_HOLD)?,
+            prometheus: prometheus(values)?,
             election,
         })
     }
@@ -248,6 +252,11 @@ fn power_access(values: &Values) -> Result<PowerAccess, Refusals> {
         authorities: values.get(&table::NODE_POWER_HTTP_CA_FILE)?,
         token: values.get(&table::NODE_POWER_HTTP_TOKEN_FILE)?,
     })
+}
+
+fn prometheus(values: &Values) -> Result<Option<PrometheusAccess>, Refusals> {
+    let address = values.get(&prometheus::PROMETHEUS_ADDRESS)?;
+    address.map(|address| prometheus::access(values, address)).transpose()
 }
 
 fn power(values: &Values) -> Result<PowerSource, Refusals> {

@@ -19,6 +19,44 @@ pub(crate) struct PodSeen {
     selector: Vec<(String, String)>,
     affinity: Option<Vec<TermSeen>>,
     asked: Asked,
+    /// Whether it says that it may be restarted elsewhere.
+    pub(crate) reschedulable: bool,
+    /// Its controller; `None` if nothing recreates it.
+    pub(crate) owner: Option<OwnerSeen>,
+}
+
+/// The controller of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct OwnerSeen {
+    /// Its kind, such as ReplicaSet.
+    pub(crate) kind: Box<str>,
+    /// Its name.
+    pub(crate) name: Box<str>,
+    /// The name of the Deployment whose ReplicaSet this is. A rollout makes another ReplicaSet of the same Deployment.
+    pub(crate) deployment: Option<Box<str>>,
+}
+
+impl OwnerSeen {
+    fn read(meta: &Value) -> Option<Self> {
+        let mut references = meta["ownerReferences"].as_array()?.iter();
+        let owner = references.find(|reference| reference["controller"].as_bool() == Some(true))?;
+        let (kind, name) = (owner["kind"].as_str()?, owner["name"].as_str()?);
+        // A Deployment names its ReplicaSets after itself and the hash that their pods carry.
+        let hash = meta["labels"]["pod-template-hash"].as_str().filter(|hash| !hash.is_empty());
+        let deployment = hash.filter(|_| kind == "ReplicaSet").and_then(|hash| {
+            let deployment = name.strip_suffix(hash)?.strip_suffix('-')?;
+            (!deployment.is_empty()).then(|| deployment.into())
+        });
+        Some(Self { kind: kind.into(), name: name.into(), deployment })
+    }
+
+    /// The kind and the name of the outermost controller.
+    pub(crate) fn workload(&self) -> (&str, &str) {
+        match &self.deployment {
+            Some(deployment) => ("Deployment", deployment),
+            None => (&self.kind, &self.name),
+        }
+    }
 }
 
 /// A term of required node affinity.
@@ -72,6 +110,8 @@ impl Row for PodSeen {
             class: meta["annotations"][labels::pod::WORKLOAD_CLASS].as_str().map(str::to_owned),
             selector: selector.filter_map(pair).collect(),
             asked: asked(object),
+            reschedulable: labels::is_true(meta["annotations"][labels::pod::RESCHEDULABLE].as_str()),
+            owner: OwnerSeen::read(meta),
             affinity: required.as_array().map(|terms| terms.iter().map(term).collect()),
         })
     }
@@ -156,6 +196,26 @@ mod tests {
         let nothing = Asked { cpu_milli: 250, gpus: 0 };
         assert_eq!(asked(json!({"containers": [{"name": "c"}]})), nothing);
         assert_eq!(asked(json!({"containers": [container("much")]})), nothing);
+    }
+
+    #[test]
+    fn the_controller_of_a_pod_is_the_deployment_behind_its_replica_set() {
+        let owner = |kind: &str, name: &str, controller: bool, hash: Value| {
+            let pod = json!({"metadata": {"name": "p", "labels": {"pod-template-hash": hash}, "ownerReferences": [
+                {"kind": "Other", "name": "first"}, {"kind": kind, "name": name, "controller": controller}]}});
+            let seen = PodSeen::read(&pod).unwrap().owner;
+            seen.map(|owner| { let (kind, name) = owner.workload(); format!("{kind}/{name}") })
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(owner("ReplicaSet", "web-5d4f", true, json!("5d4f")), some("Deployment/web"));
+        // A ReplicaSet without a Deployment, and hashes that do not fit, are taken as they are.
+        for hash in [json!(null), json!(""), json!("9c"), json!("web-5d4f"), json!(7)] {
+            assert_eq!(owner("ReplicaSet", "web-5d4f", true, hash), some("ReplicaSet/web-5d4f"));
+        }
+        assert_eq!(owner("StatefulSet", "db-5d4f", true, json!("5d4f")), some("StatefulSet/db-5d4f"));
+        assert_eq!(owner("ReplicaSet", "web-5d4f", false, json!("5d4f")), None);
+        let bare = PodSeen::read(&json!({"metadata": {"name": "p"}})).unwrap();
+        assert!(bare.owner.is_none() && !bare.reschedulable);
     }
 
     #[test]

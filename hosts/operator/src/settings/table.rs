@@ -7,6 +7,7 @@ use host_kit::clock::micros;
 use host_kit::config::parse::{self, boolean, duration, one_of, percent, watts, whole};
 use host_kit::config::{ConfigSetting, Listen, Retired, SettingsTable, UrlTemplate, Wrong};
 use host_kit::program;
+use host_kit::prometheus::settings as prometheus;
 use host_kit::server::settings as tls;
 use kube::core::Selector;
 use planner::guard::GuardMode;
@@ -95,10 +96,13 @@ macro_rules! settings {
             settings: &[
                 &program::KUBECONFIG, &program::LOG_LEVEL, &program::LOG_FORMAT, &program::DEBUG_TOKEN,
                 &program::NAMESPACE, &program::POD_NAME, &program::SHUTDOWN_TIMEOUT,
-                &tls::METRICS_TLS_CERT_FILE, &tls::METRICS_TLS_KEY_FILE, &tls::METRICS_AUTH, $(&$setting),*
+                &tls::METRICS_TLS_CERT_FILE, &tls::METRICS_TLS_KEY_FILE, &tls::METRICS_AUTH,
+                &prometheus::PROMETHEUS_ADDRESS, &prometheus::PROMETHEUS_CA_FILE, &prometheus::PROMETHEUS_TOKEN_FILE,
+                &prometheus::PROMETHEUS_USER, &prometheus::PROMETHEUS_PASSWORD_FILE, &prometheus::PROMETHEUS_HEADERS,
+                &prometheus::PROMETHEUS_TIMEOUT, $(&$setting),*
             ],
             retired: RETIRED,
-            families: &["QUEUE_HP_", "STATIC_HP_", "OPERATOR_NODE_POWER_", "BUDGET_", "TLS_", "METRICS_"],
+            families: &["QUEUE_HP_", "STATIC_HP_", "OPERATOR_NODE_POWER_", "BUDGET_", "TLS_", "METRICS_", "PROMETHEUS_"],
         };
     };
 }
@@ -113,7 +117,6 @@ const RETIRED: &[Retired] = &[
         note: "the API server's fairness limits; WRITERS bounds what is under way",
     },
     Retired { name: "HARDWARE_CATALOG_PATH", note: "the catalogue is built in" },
-    Retired { name: "PROMETHEUS_ADDRESS", note: NO_CLASSIFIER },
     Retired { name: "KEPLER_AVAILABLE", note: NO_CLASSIFIER },
     Retired { name: "ENABLE_CLASSIFIER", note: NO_CLASSIFIER },
     Retired { name: "CLASSIFY_*", note: NO_CLASSIFIER },

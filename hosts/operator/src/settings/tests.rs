@@ -83,7 +83,6 @@ fn a_variable_of_another_version_that_does_nothing_here_is_said_to_do_nothing() 
         "FACILITY_COOLING_POWER_METRIC",
         "FACILITY_ZONE_AMBIENT_METRIC_TEMPLATE",
         "FACILITY_RACK_POWER_METRIC_TEMPLATE",
-        "PROMETHEUS_ADDRESS",
         "KEPLER_AVAILABLE",
         "ENABLE_CLASSIFIER",
         "CLASSIFY_INTERVAL",

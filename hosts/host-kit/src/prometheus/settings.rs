@@ -1,0 +1,139 @@
+//! The settings by which a program asks a Prometheus server.
+
+use super::{Login, PrometheusAccess};
+use crate::bearer::TokenFile;
+use crate::config::parse::{self, duration};
+use crate::config::{ConfigSetting, Refusals, Url, Values, Wrong};
+use base64::Engine;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The server.
+pub const PROMETHEUS_ADDRESS: ConfigSetting<Option<Url>> = ConfigSetting::optional(
+    "PROMETHEUS_ADDRESS",
+    |text| parse::url(text).map(Some),
+    "a URL such as http://prometheus-operated.monitoring:9090",
+    "The Prometheus server, or what speaks its API, with the prefix of its paths if it has one; without it none is asked",
+);
+/// Its authorities.
+pub const PROMETHEUS_CA_FILE: ConfigSetting<Option<PathBuf>> = ConfigSetting::optional(
+    "PROMETHEUS_CA_FILE",
+    |text| parse::path(text).map(Some),
+    "the path of a file of certificates (PEM)",
+    "Who signs the certificate of Prometheus; without it the authorities that the system knows",
+);
+/// The token that it is shown.
+pub const PROMETHEUS_TOKEN_FILE: ConfigSetting<Option<TokenFile>> = ConfigSetting::optional(
+    "PROMETHEUS_TOKEN_FILE",
+    TokenFile::parse,
+    "the path of a file with a token",
+    "The bearer token that is shown to Prometheus; it is read for each query",
+);
+/// The user of basic authentication.
+pub const PROMETHEUS_USER: ConfigSetting<Option<String>> = ConfigSetting::optional(
+    "PROMETHEUS_USER",
+    user,
+    "a name without a colon",
+    "The user of basic authentication at Prometheus; needs PROMETHEUS_PASSWORD_FILE",
+);
+/// The user's password.
+pub const PROMETHEUS_PASSWORD_FILE: ConfigSetting<Option<PathBuf>> = ConfigSetting::optional(
+    "PROMETHEUS_PASSWORD_FILE",
+    |text| parse::path(text).map(Some),
+    "the path of a file with a password",
+    "The password of PROMETHEUS_USER; it is read for each query",
+);
+/// Further headers.
+pub const PROMETHEUS_HEADERS: ConfigSetting<HeaderMap> = ConfigSetting::with_default(
+    "PROMETHEUS_HEADERS",
+    "",
+    headers,
+    "NAME=VALUE between commas",
+    "Headers of each query, such as X-Scope-OrgID=team for Mimir or THANOS-TENANT=team for Thanos",
+);
+/// How long a query may take.
+pub const PROMETHEUS_TIMEOUT: ConfigSetting<Duration> = ConfigSetting::with_default(
+    "PROMETHEUS_TIMEOUT",
+    "5s",
+    |text| duration(text, Duration::from_millis(100)..=Duration::from_secs(60)),
+    "a duration between 100ms and 1m",
+    "How long a query at Prometheus may take",
+);
+
+/// How a server at this address is asked.
+pub fn access(values: &Values, address: Url) -> Result<PrometheusAccess, Refusals> {
+    let token = values.get(&PROMETHEUS_TOKEN_FILE)?;
+    let basic = (values.get(&PROMETHEUS_USER)?, values.get(&PROMETHEUS_PASSWORD_FILE)?);
+    let login = match (token, basic) {
+        (None, (None, None)) => Login::None,
+        (Some(token), (None, None)) => Login::Token(token),
+        (None, (Some(user), Some(password))) => {
+            basic_header(&user, &password)
+                .map_err(|why| values.conflict(&[PROMETHEUS_PASSWORD_FILE.name()], &why))?;
+            Login::Basic { user, password }
+        }
+        (None, _) => {
+            let names = [PROMETHEUS_USER.name(), PROMETHEUS_PASSWORD_FILE.name()];
+            return Err(values.conflict(&names, "a user and a password go together: set both or neither"));
+        }
+        (Some(_), _) => {
+            let names = [PROMETHEUS_TOKEN_FILE.name(), PROMETHEUS_USER.name()];
+            return Err(values.conflict(&names, "a query shows a token or a password: set one of them"));
+        }
+    };
+    Ok(PrometheusAccess {
+        address,
+        authorities: values.get(&PROMETHEUS_CA_FILE)?,
+        login,
+        headers: values.get(&PROMETHEUS_HEADERS)?,
+        timeout: values.get(&PROMETHEUS_TIMEOUT)?,
+    })
+}
+
+fn user(text: &str) -> Result<Option<String>, Wrong> {
+    let user = text.trim();
+    if user.contains(':') || user.chars().any(char::is_control) {
+        return Err(Wrong("a user's name has no colon".to_owned()));
+    }
+    Ok(Some(user.to_owned()))
+}
+
+/// The headers that a query has of its own.
+const OWN: [HeaderName; 3] =
+    [http::header::AUTHORIZATION, http::header::HOST, http::header::CONTENT_LENGTH];
+
+fn headers(text: &str) -> Result<HeaderMap, Wrong> {
+    let mut headers = HeaderMap::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let wrong = |why: &str| Wrong(format!("{part:?}: {why}"));
+        let (name, value) = part.split_once('=').ok_or_else(|| wrong("there is no = in it"))?;
+        let name: HeaderName = name.trim().parse().map_err(|_| wrong("no header has such a name"))?;
+        let value: HeaderValue = value.trim().parse().map_err(|_| wrong("no header has such a value"))?;
+        if OWN.contains(&name) {
+            return Err(wrong("this header is not set so; a token goes into PROMETHEUS_TOKEN_FILE"));
+        }
+        if headers.insert(name, value).is_some() {
+            return Err(wrong("the header is named twice"));
+        }
+    }
+    Ok(headers)
+}
+
+/// A password is no longer than this.
+const PASSWORD_MAX: usize = 1024;
+
+/// The header of basic authentication.
+pub(super) fn basic_header(user: &str, password: &Path) -> Result<HeaderValue, String> {
+    let told = |why: &str| format!("{}: {why}", password.display());
+    let text = std::fs::read_to_string(password).map_err(|error| told(&error.to_string()))?;
+    let secret = text.trim_end_matches(['\r', '\n']);
+    if secret.is_empty() || secret.len() > PASSWORD_MAX {
+        return Err(told("there is no password in it"));
+    }
+    let encoded = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{secret}"));
+    let header = HeaderValue::from_str(&format!("Basic {encoded}"));
+    let mut header = header.map_err(|_| told("there is no password in it"))?;
+    header.set_sensitive(true);
+    Ok(header)
+}
