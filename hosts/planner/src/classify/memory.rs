@@ -108,6 +108,19 @@ impl<K: Ord + Clone> WorkloadMemory<K> {
         &self.0.entry(key.clone()).or_insert(known).profile
     }
 
+    /// Takes in a profile that another process made from metrics, of which the last were read at `backed`. What is
+    /// known already stays.
+    pub fn adopt(&mut self, key: K, profile: WorkloadProfile, backed: Stamp) {
+        let backed = Some((backed, profile.confidence));
+        self.0.entry(key).or_insert(Known { profile, backed });
+    }
+
+    /// When a workload last had metrics that its profile still rests on.
+    #[must_use]
+    pub fn backed_at(&self, key: &K) -> Option<Stamp> {
+        self.0.get(key).and_then(|known| known.backed).map(|(at, _)| at)
+    }
+
     /// The profile of a workload.
     #[must_use]
     pub fn get(&self, key: &K) -> Option<&WorkloadProfile> {
@@ -253,6 +266,24 @@ mod tests {
         assert!(!run.due(30));
         // A clock that was set back does not delay it.
         assert!(run.due(3));
+    }
+
+    #[test]
+    fn a_profile_of_another_process_is_held_at_a_threshold_and_fades_as_an_own_one() {
+        let mut run = Run::new();
+        let own = run.step(0, Some(metrics(76, 0)));
+        assert_eq!(own.cpu.intensity, Intensity::High);
+        let mut next = Run::new();
+        next.memory.adopt("job", own.clone(), at(0));
+        next.memory.adopt("job", WorkloadProfile { reschedulable: false, ..own.clone() }, at(9));
+        assert_eq!((next.memory.get(&"job"), next.memory.backed_at(&"job")), (Some(&own), Some(at(0))));
+        assert!(!next.due(14) && next.due(15));
+        assert_eq!(next.step(15, None).cpu, own.cpu);
+        assert_eq!(next.step(16, Some(metrics(74, 0))).cpu.intensity, Intensity::High);
+        let mut fading = Run::new();
+        fading.memory.adopt("job", own, at(0));
+        assert_eq!(fading.step(30, None).reason, "hints only: no metrics");
+        assert_eq!(fading.memory.backed_at(&"job"), None);
     }
 
     #[test]
