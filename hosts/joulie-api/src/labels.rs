@@ -67,6 +67,9 @@ pub mod pod {
     pub const WORKLOAD_CLASS: &str = "joulie.io/workload-class";
     /// `true`: the pod may be restarted elsewhere.
     pub const RESCHEDULABLE: &str = "joulie.io/reschedulable";
+    /// What a simulated pod does: its use of processors and of GPUs, and how full its memory is, in percent.
+    pub const SIMULATED: [&str; 3] =
+        ["sim.joulie.io/cpu-util-pct", "sim.joulie.io/gpu-util-pct", "sim.joulie.io/memory-pressure-pct"];
     /// The GPU model that every card of the pod must be of.
     pub const GPU_MODEL: &str = "gpu-extender.mle.com/model";
     /// The VRAM in MB that the pod takes of each card.
@@ -83,12 +86,19 @@ pub mod object {
     pub const BY_AGENT: &str = "agent";
     /// The PowerBudget that the node of a grant is in. It counts where the Node object is gone.
     pub const POWER_BUDGET: &str = "joulie.io/power-budget";
+    /// The pod that a WorkloadProfile is about, if it is about one pod.
+    pub const POD_NAME: &str = "joulie.io/pod-name";
+    /// The node that the workload of a WorkloadProfile runs on, if it is one.
+    pub const NODE_NAME: &str = "joulie.io/node-name";
 }
 
 /// The field managers of server-side apply, one for each component.
 pub mod manager {
     /// The operator.
     pub const OPERATOR: &str = "joulie-operator";
+    /// The classifier in the operator. It has a name of its own, because an apply drops what its manager owned and does
+    /// not repeat: the operator's other writers own other fields of the same objects.
+    pub const CLASSIFIER: &str = "joulie-classifier";
     /// The agents.
     pub const AGENT: &str = "joulie-agent";
     /// The extender.

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
     group = "joulie.io",
     version = "v1alpha1",
     kind = "WorkloadProfile",
-    doc = "What the classifier knows of a workload. No program of this version reads or writes it yet.",
+    doc = "What the classifier knows of a workload: one for each controller of pods, or for a pod without one.",
     namespaced,
     status = "WorkloadProfileStatus",
     derive = "PartialEq",

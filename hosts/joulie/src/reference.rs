@@ -199,7 +199,8 @@ fn conditions(page: &mut Page) {
     page.head(2, "Conditions");
     page.say(
         "The agent writes `CapEnforced` on the NodePowerProfile (with `DESIRED_SOURCE=twin` on the NodeTwin), the operator the\n\
-         others on the NodeTwin, and `Overridden` on the NodePowerProfile too. A condition that is not there says nothing.",
+         others on the NodeTwin, `Overridden` on the NodePowerProfile too, and `TelemetryFresh` and `Overridden` on the\n\
+         WorkloadProfile. A condition that is not there says nothing.",
     );
     let mut reasons: Vec<ConditionReason> = agent::cap_reasons();
     reasons.extend(operator::reasons::CONDITION_REASONS);

@@ -13,6 +13,7 @@
 //! - `reconciler`: one pass, synchronous; `publish`: what is written and when it is worth a write;
 //! - `grants`: what the budget has sent and not seen land yet;
 //! - `writes`: sending, and what came of it; `lead`: the loop; `lease`: the plan's sign of life;
+//! - `classify`: what workloads do with their nodes, in a loop of its own;
 //! - `uninstall`, `check`: commands of their own. The first asks the operators to release all nodes, the second reads in
 //!   the API whether all is in order.
 //!
@@ -22,6 +23,7 @@
 
 mod budget;
 mod check;
+mod classify;
 mod command;
 mod grants;
 mod lead;

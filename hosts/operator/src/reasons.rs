@@ -35,7 +35,7 @@ use ConditionType::{Accepted, HardwareImplausible, Overridden, TelemetryFresh, U
 use Severity::{Normal, Warning};
 
 reasons! {
-    CONDITION_REASONS: [ConditionReason; 18] = {
+    CONDITION_REASONS: [ConditionReason; 23] = {
         SAMPLED: of(TelemetryFresh, ConditionStatus::True, "Sampled", "the power is measured");
         NO_METER: of(TelemetryFresh, ConditionStatus::True, "NoMeter",
             "no meter is configured: the power is estimated, and that is all that was asked for");
@@ -43,6 +43,16 @@ reasons! {
             "no sample for POWER_HOLD, or the last attempt failed: the node is not raised to full power; look at its agent");
         NOT_HEARD_YET: of(TelemetryFresh, ConditionStatus::Unknown, "NotHeardYet",
             "nothing was heard of the meter since the operator began: the agent has not started, or has not measured yet");
+        MEASURED: of(TelemetryFresh, ConditionStatus::True, "Measured",
+            "of a WorkloadProfile: it rests on metrics of its pods, not older than RECLASSIFY_INTERVAL and a fifth");
+        SIMULATED: of(TelemetryFresh, ConditionStatus::True, "Simulated",
+            "of a WorkloadProfile: it rests on the annotations sim.joulie.io of its pods, as CLASSIFY_SIM_ANNOTATION_FALLBACK says");
+        PROMETHEUS_SILENT: of(TelemetryFresh, ConditionStatus::False, "PrometheusSilent",
+            "of a WorkloadProfile: Prometheus gives no answer that can be used, and the message says why; the classes stay, and their confidence fades");
+        NO_SERIES: of(TelemetryFresh, ConditionStatus::False, "NoSeries",
+            "of a WorkloadProfile: Prometheus answers, and has no series of its pods: look at what it scrapes, and at joulie_operator_classifier_series");
+        NO_PROMETHEUS: of(TelemetryFresh, ConditionStatus::False, "NoPrometheus",
+            "of a WorkloadProfile: PROMETHEUS_ADDRESS is not set, so that only annotations are known");
         KEPT: of(WithinBudget, ConditionStatus::True, "Kept", "every limit above the node is kept");
         BUDGET_SHORT: of(WithinBudget, ConditionStatus::False, "BudgetShort",
             "a limit cannot be kept even at the lowest caps: raise the limit, or take load or nodes away");

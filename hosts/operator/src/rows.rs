@@ -1,6 +1,7 @@
 //! What the operator keeps of the objects that it watches. A row holds facts and does not interpret them: what a label
 //! means depends on the settings, which are not known here.
 
+mod bounds;
 mod grant;
 mod hardware;
 mod node;
@@ -9,15 +10,17 @@ mod plan_lease;
 mod pod;
 mod power_budget;
 mod state;
+mod workload_profile;
 
 pub(crate) use grant::GrantSeen;
 pub(crate) use hardware::{HardwareSeen, PowerSeen};
 pub(crate) use node::NodeSeen;
 pub(crate) use owners::is_of_kubernetes;
 pub(crate) use plan_lease::PlanLeaseSeen;
-pub(crate) use pod::PodSeen;
+pub(crate) use pod::{OwnerSeen, PodSeen};
 pub(crate) use power_budget::BudgetSeen;
 pub(crate) use state::{DeviceSeen, ProfileSeen, StateSeen, TwinSeen};
+pub(crate) use workload_profile::{Leaf, WorkloadProfileSeen};
 
 use power_units::{Role, Watts};
 use serde_json::Value;

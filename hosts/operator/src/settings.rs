@@ -3,8 +3,13 @@
 mod table;
 
 pub use table::TABLE;
+pub(crate) use table::{
+    CLASSIFY_INTERVAL, CLASSIFY_METRICS_WINDOW, CLASSIFY_MIN_CONFIDENCE, CLASSIFY_SIM_ANNOTATION_FALLBACK,
+    ENABLE_CLASSIFIER, KEPLER_AVAILABLE, RECLASSIFY_INTERVAL,
+};
 pub(crate) use table::{DESIRED_SOURCE, NODE_SELECTOR, RESERVED_LABEL_KEY};
 
+use crate::classify::ClassifySettings;
 use crate::site::Selectors;
 use host_kit::bearer::TokenFile;
 use host_kit::clock::micros;
@@ -70,6 +75,8 @@ pub struct Settings {
     pub(crate) hold: Duration,
     /// The Prometheus server, if there is one.
     pub(crate) prometheus: Option<PrometheusAccess>,
+    /// The classifier, if there is one.
+    pub(crate) classify: Option<ClassifySettings>,
     /// The election.
     pub(crate) election: Election,
 }
@@ -125,6 +132,7 @@ impl Settings {
             twin: TwinLaw::STANDARD,
             hold: micros(values.get(&table::POWER_HOLD)?),
         };
+        let prometheus = prometheus(values)?;
         Ok(Self {
             metrics: values.get(&table::METRICS_ADDR)?,
             metrics_port: tls::metrics_port(values)?,
@@ -144,7 +152,8 @@ impl Settings {
             power: power(values)?,
             power_access: power_access(values)?,
             hold: values.get(&table::POWER_HOLD)?,
-            prometheus: prometheus(values)?,
+            classify: ClassifySettings::read(values, prometheus.is_some())?,
+            prometheus,
             election,
         })
     }

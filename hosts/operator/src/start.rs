@@ -1,5 +1,6 @@
 //! Starts the operator: ports, watches, election, main loop.
 
+use crate::classify::{Classifier, ClassifyParts, ClassifyStats};
 use crate::lead::{Lead, Parts};
 use crate::reconciler::Reconciler;
 use crate::settings::Settings;
@@ -12,6 +13,7 @@ use host_kit::leader::{self, Candidate, Elections, LeaseName, elect};
 use host_kit::metrics::{BuildInfo, MetricDescription, MetricsBuilder, MetricsRegistry};
 use host_kit::ops::Ops;
 use host_kit::program::Context;
+use host_kit::prometheus::Prometheus;
 use host_kit::reflect::{Reflections, Row, Rows, WatchSource, reflect};
 use host_kit::server::{
     Certificates, Debug, Drain, Guard, HttpServer, Port, Scrapers, ServerLimits, ServerMetrics,
@@ -20,6 +22,7 @@ use host_kit::server::{
 use host_kit::shutdown::{Stop, Tasks};
 use joulie_api::labels::{LEADER_LEASE, PLAN_LEASE};
 use kube::Client;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -68,6 +71,7 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// The metrics of the program's parts.
 struct Counted {
     stats: Stats,
+    classify: ClassifyStats,
     elections: Elections,
     reflections: Reflections,
     posts: Posts,
@@ -78,6 +82,7 @@ impl Counted {
     fn register(registry: &mut MetricsRegistry) -> Self {
         Self {
             stats: Stats::register(registry),
+            classify: ClassifyStats::register(registry),
             elections: Elections::register(registry),
             reflections: Reflections::register(registry),
             posts: Posts::register(registry),
@@ -107,7 +112,8 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let identity = leader::identity("joulie-operator", settings.pod_name.as_deref(), clock.chance());
     let mut metrics = MetricsBuilder::of(&BUILD);
     let counted = Counted::register(metrics.registry());
-    let Counted { stats, elections, reflections, posts, servers: server_metrics } = counted;
+    let Counted { stats, classify: classified, elections, reflections, posts, servers: server_metrics } =
+        counted;
 
     let files = settings.metrics_port.tls.clone();
     let tls = Certificates::start(Port::Metrics, files, &server_metrics, &clock, (&mut *tasks, &stop));
@@ -115,6 +121,8 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let mut watcher =
         Watcher { client: &client, reflections: &reflections, clock: &clock, stop: &stop, tasks };
     let watches = watcher.watch(&settings.namespace);
+    let workload_profiles =
+        settings.classify.map(|_| watcher.all("/apis/joulie.io/v1alpha1/workloadprofiles"));
     let (recorder, posting) = events::record(
         &client,
         Events::of("joulie.io/operator", &identity),
@@ -164,6 +172,24 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
         server.run(serving, Drain::new(Duration::ZERO, DRAIN)).await;
     });
 
+    if let (Some(classify), Some(profiles)) = (settings.classify, workload_profiles) {
+        let parts = ClassifyParts {
+            client: client.clone(),
+            prometheus: prometheus(&settings)?,
+            clock: clock.clone(),
+            leadership: leadership.clone(),
+            pods: watches.pods.clone(),
+            nodes: watches.nodes.clone(),
+            profiles,
+            settings: classify,
+            ignored: ignored(&settings),
+            write_timeout: settings.write_timeout,
+            writers: settings.writers.div_ceil(4),
+            stats: classified,
+        };
+        tasks.spawn("classify", Classifier::new(parts).run(stop.clone()));
+    }
+
     let reconciler =
         Reconciler::new(settings.clone(), stats.clone(), recorder).map_err(StartError::Settings)?;
     let parts = Parts { client, clock, watches, leadership, identity, settings, stats, heartbeat, planned };
@@ -171,6 +197,19 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
         .map_err(|error| StartError::Settings(format!("OPERATOR_NODE_POWER_HTTP_CA_FILE: {error}")))?;
     tasks.spawn("plan", lead.run(stop));
     Ok(Started { metrics: address })
+}
+
+/// The Prometheus server, if there is one.
+fn prometheus(settings: &Settings) -> Result<Option<Prometheus>, StartError> {
+    let access = settings.prometheus.clone();
+    let server = access.map(|access| Prometheus::new("joulie-operator", access)).transpose();
+    server.map_err(|error| StartError::Settings(format!("PROMETHEUS_CA_FILE: {error}")))
+}
+
+/// The namespaces whose pods are no workloads: the operator's own too.
+fn ignored(settings: &Settings) -> BTreeSet<String> {
+    let own = std::iter::once(settings.namespace.clone());
+    settings.selectors.ignored_namespaces.iter().cloned().chain(own).collect()
 }
 
 fn health(

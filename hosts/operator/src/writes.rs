@@ -325,7 +325,8 @@ pub(crate) fn apply_as(
         .body(document.to_string().into_bytes())
 }
 
-fn delete(path: &str, uid: &str) -> http::Result<http::Request<Vec<u8>>> {
+/// The request that deletes the object with this uid.
+pub(crate) fn delete(path: &str, uid: &str) -> http::Result<http::Request<Vec<u8>>> {
     let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}});
     http::Request::delete(path)
         .header(http::header::CONTENT_TYPE, "application/json")

@@ -35,6 +35,8 @@ pub(crate) struct NodeSeen {
     pub(crate) boot: String,
     /// `status.capacity.cpu`, rounded up.
     pub(crate) capacity_cpus: Option<u32>,
+    /// `status.capacity.memory`, in bytes.
+    pub(crate) capacity_memory: Option<u64>,
     /// GPUs in `status.allocatable`.
     pub(crate) allocatable_gpus: u32,
 }
@@ -82,6 +84,7 @@ impl Row for NodeSeen {
             capacity_cpus: whole(&object["status"]["capacity"]["cpu"])
                 .and_then(|cpus| u32::try_from(cpus).ok())
                 .filter(|&cpus| cpus > 0),
+            capacity_memory: whole(&object["status"]["capacity"]["memory"]).filter(|&bytes| bytes > 0),
             allocatable_gpus: gpus(&object["status"]["allocatable"]),
         })
     }

@@ -17,7 +17,7 @@ const LABELS_MAX: usize = 128;
 const KUBERNETES: [&str; 2] = ["kubernetes.io", "k8s.io"];
 
 /// The field managers of operators of other generations: their fields are taken over.
-const FORMER: [&str; 2] = ["operator", manager::OPERATOR];
+pub(super) const FORMER: [&str; 2] = ["operator", manager::OPERATOR];
 
 /// A label that somebody else owns.
 #[derive(Clone, Debug, PartialEq, Eq)]

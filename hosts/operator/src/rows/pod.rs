@@ -1,10 +1,12 @@
 //! A Pod: its node, its phase, and what it requires of the power profiles. Pods are the most numerous objects, so
 //! nothing is stored that the key of the row already contains.
 
+use super::bounds::Bounds;
 use host_kit::reflect::Row;
 use joulie_api::extender::pod::ExtenderPod;
 use joulie_api::labels;
 use joulie_core::placement::demand::DemandSum;
+use planner::classify::metrics::WorkloadMetrics;
 use planner::demand::{Asked, Operator, PodConstraints, PodPhase, PodRow, RawTerm};
 use serde::Deserialize;
 use serde_json::Value;
@@ -19,6 +21,10 @@ pub(crate) struct PodSeen {
     selector: Vec<(String, String)>,
     affinity: Option<Vec<TermSeen>>,
     asked: Asked,
+    /// What its use is measured against.
+    pub(crate) bounds: Bounds,
+    /// What a simulated pod says that it does; `None` for any other.
+    pub(crate) simulated: Option<Box<WorkloadMetrics>>,
     /// Whether it says that it may be restarted elsewhere.
     pub(crate) reschedulable: bool,
     /// Its controller; `None` if nothing recreates it.
@@ -79,6 +85,27 @@ impl TermSeen {
 }
 
 impl PodSeen {
+    /// The node that it is on, while it runs there and is not about to end.
+    pub(crate) fn runs_on(&self) -> Option<&str> {
+        let runs = matches!(self.phase, PodPhase::Running) && !self.terminating;
+        self.node.as_deref().filter(|_| runs)
+    }
+
+    /// Whether it has ended for good.
+    pub(crate) const fn is_over(&self) -> bool {
+        matches!(self.phase, PodPhase::Succeeded | PodPhase::Failed)
+    }
+
+    /// The text of the annotation `joulie.io/workload-class`.
+    pub(crate) fn class(&self) -> Option<&str> {
+        self.class.as_deref()
+    }
+
+    /// The GPUs that it requests.
+    pub(crate) const fn gpus(&self) -> u64 {
+        self.asked.gpus
+    }
+
     /// The pod in the planner's form, given its namespace and the key of the profile label.
     pub(crate) fn row(&self, namespace: &str, key: &str) -> PodRow {
         let selector = self.selector.iter().map(|(of, value)| (of.as_str(), value.as_str()));
@@ -110,6 +137,8 @@ impl Row for PodSeen {
             class: meta["annotations"][labels::pod::WORKLOAD_CLASS].as_str().map(str::to_owned),
             selector: selector.filter_map(pair).collect(),
             asked: asked(object),
+            bounds: Bounds::read(spec),
+            simulated: simulated(&meta["annotations"]),
             reschedulable: labels::is_true(meta["annotations"][labels::pod::RESCHEDULABLE].as_str()),
             owner: OwnerSeen::read(meta),
             affinity: required.as_array().map(|terms| terms.iter().map(term).collect()),
@@ -124,6 +153,11 @@ fn asked(object: &Value) -> Asked {
     let demand = pod.demand().unwrap_or_else(|_| DemandSum::default().total(pod.class().class));
     let gpus = demand.gpus.map_or(0, |gpus| gpus.count);
     Asked { cpu_milli: u64::from(demand.cpu.get()), gpus: u64::from(gpus) }
+}
+
+fn simulated(annotations: &Value) -> Option<Box<WorkloadMetrics>> {
+    let [cpu, gpu, memory] = labels::pod::SIMULATED.map(|key| annotations[key].as_str());
+    WorkloadMetrics::of_annotations(cpu, gpu, memory).map(Box::new)
 }
 
 fn term(term: &Value) -> TermSeen {
@@ -204,7 +238,10 @@ mod tests {
             let pod = json!({"metadata": {"name": "p", "labels": {"pod-template-hash": hash}, "ownerReferences": [
                 {"kind": "Other", "name": "first"}, {"kind": kind, "name": name, "controller": controller}]}});
             let seen = PodSeen::read(&pod).unwrap().owner;
-            seen.map(|owner| { let (kind, name) = owner.workload(); format!("{kind}/{name}") })
+            seen.map(|owner| {
+                let (kind, name) = owner.workload();
+                format!("{kind}/{name}")
+            })
         };
         let some = |text: &str| Some(text.to_owned());
         assert_eq!(owner("ReplicaSet", "web-5d4f", true, json!("5d4f")), some("Deployment/web"));

@@ -102,7 +102,7 @@ macro_rules! settings {
                 &prometheus::PROMETHEUS_TIMEOUT, $(&$setting),*
             ],
             retired: RETIRED,
-            families: &["QUEUE_HP_", "STATIC_HP_", "OPERATOR_NODE_POWER_", "BUDGET_", "TLS_", "METRICS_", "PROMETHEUS_"],
+            families: &["QUEUE_HP_", "STATIC_HP_", "OPERATOR_NODE_POWER_", "BUDGET_", "TLS_", "METRICS_", "PROMETHEUS_", "CLASSIFY_"],
         };
     };
 }
@@ -117,10 +117,10 @@ const RETIRED: &[Retired] = &[
         note: "the API server's fairness limits; WRITERS bounds what is under way",
     },
     Retired { name: "HARDWARE_CATALOG_PATH", note: "the catalogue is built in" },
-    Retired { name: "KEPLER_AVAILABLE", note: NO_CLASSIFIER },
-    Retired { name: "ENABLE_CLASSIFIER", note: NO_CLASSIFIER },
-    Retired { name: "CLASSIFY_*", note: NO_CLASSIFIER },
-    Retired { name: "RECLASSIFY_INTERVAL", note: NO_CLASSIFIER },
+    Retired {
+        name: "CLASSIFY_SIM_NOISE_PCT",
+        note: "CLASSIFY_SIM_ANNOTATION_FALLBACK takes the annotations as they are and adds no noise",
+    },
     Retired { name: "ENABLE_ACTIVE_RESCHEDULING", note: NO_RESCHEDULER },
     Retired { name: "RESCHEDULE_*", note: NO_RESCHEDULER },
     Retired { name: "ENABLE_FACILITY_METRICS", note: NO_FACILITY },
@@ -133,7 +133,6 @@ const RETIRED: &[Retired] = &[
     Retired { name: "PERFORMANCE_INTENT_VALUE", note: NO_INTENT },
 ];
 
-const NO_CLASSIFIER: &str = "this version has no classifier and asks neither Prometheus nor Kepler; pods are of the class that they ask for";
 const NO_RESCHEDULER: &str = "this version moves no pods and recommends no moves";
 const NO_FACILITY: &str = "this version reads no data of the facility";
 const NO_INTENT: &str = "pods are classed by their constraints and the annotation joulie.io/workload-class";
@@ -231,6 +230,25 @@ settings! {
     POWER_HOLD: Duration = with_default(
         "POWER_HOLD", "7m", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h",
         "How long the last sample of a node stands; agents publish an unchanged one every 5m");
+    ENABLE_CLASSIFIER: Option<bool> = optional(
+        "ENABLE_CLASSIFIER", |text| boolean(text).map(Some), "true or false",
+        "Whether workloads are classified and have WorkloadProfiles; not set, they are where PROMETHEUS_ADDRESS is set");
+    CLASSIFY_INTERVAL: Duration = with_default(
+        "CLASSIFY_INTERVAL", "30s", |text| duration(text, SECOND / 10..=3600 * SECOND), "a duration between 100ms and 1h",
+        "How often the classifier looks for new workloads, for changes and for those that are due");
+    RECLASSIFY_INTERVAL: Duration = with_default(
+        "RECLASSIFY_INTERVAL", "15m", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h",
+        "How often a workload is classified again; without metrics its confidence fades by one step in each");
+    CLASSIFY_METRICS_WINDOW: Duration = with_default(
+        "CLASSIFY_METRICS_WINDOW", "10m", |text| duration(text, 30 * SECOND..=DAY), "a duration between 30s and 24h",
+        "Over which time the use of processors, GPUs and energy is averaged; several scrapes must fit in");
+    CLASSIFY_MIN_CONFIDENCE: Ratio = with_default(
+        "CLASSIFY_MIN_CONFIDENCE", "0.5", fraction, A_FRACTION, "A profile with less confidence is shown and not used");
+    KEPLER_AVAILABLE: bool = with_default(
+        "KEPLER_AVAILABLE", "true", boolean, "true or false", "Whether the classifier asks Prometheus for the energy that Kepler measures");
+    CLASSIFY_SIM_ANNOTATION_FALLBACK: bool = with_default(
+        "CLASSIFY_SIM_ANNOTATION_FALLBACK", "false", boolean, "true or false",
+        "Whether the annotations sim.joulie.io/* of pods count where Prometheus has no metrics; a workload that names no class then has the one that its metrics suggest");
     BUDGET_SITE_WATTS: Option<Watts> = optional("BUDGET_SITE_WATTS", limit, SOME_WATTS, "What the site may draw, also above the limits of PowerBudgets; a PowerBudget can be changed without a restart, this cannot");
     BUDGET_SITE_BASE_WATTS: Watts = with_default(
         "BUDGET_SITE_BASE_WATTS", "0", load, "watts, 0 or more", "What the site draws that nobody controls, beside the racks' base loads; state it, it is not measured");

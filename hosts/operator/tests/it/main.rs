@@ -7,6 +7,8 @@ mod budget;
 #[cfg(test)]
 mod check;
 #[cfg(test)]
+mod classify;
+#[cfg(test)]
 mod demand;
 #[cfg(test)]
 mod faults;
@@ -18,6 +20,8 @@ mod leaders;
 mod limits;
 #[cfg(test)]
 mod persons;
+#[cfg(test)]
+mod prometheus;
 #[cfg(test)]
 mod releases;
 #[cfg(test)]

@@ -1,0 +1,292 @@
+//! The classifier: what each workload does with its nodes, by the metrics of its pods, as a WorkloadProfile.
+//!
+//! ```text
+//! pods, nodes ──▶ workloads ──▶ due? ──▶ queries ──▶ round ──▶ changes ──▶ writer ──▶ API server
+//! profiles ───────────────────────────────────────────┘ ▲                     │
+//!                                                        └─── rests, memory ───┘
+//! ```
+//!
+//! It is a loop of its own beside the plan, so that a Prometheus server that is slow or away delays no cap. Only a
+//! leader asks and writes. Metrics that are missing never make a class: the profiles stay as they are, say so in a
+//! condition, and lose confidence with time, until only the annotations count.
+//!
+//! - `signals`: the queries, and whose a series is; `workloads`: pods by their outermost controller;
+//! - `round`: what follows from all of it, synchronous; `document`: what a profile says, and when that is worth a write;
+//! - `writer`: sending, and what came of it; `settings`: what it can be told.
+
+mod document;
+mod round;
+mod settings;
+mod signals;
+mod stats;
+mod workloads;
+mod writer;
+
+pub(crate) use settings::ClassifySettings;
+pub(crate) use stats::ClassifyStats;
+
+use self::round::{Answers, Decided, Law, Memory, RoundFacts};
+use self::stats::{Known, Queried, Signal};
+use self::workloads::{Measured, Workloads};
+use self::writer::{ProfileWriter, Rests};
+use crate::rows::{NodeSeen, PodSeen, WorkloadProfileSeen};
+use crate::site::SILENCE_MAX;
+use host_kit::clock::{HostClock, Mono, micros};
+use host_kit::leader::{Leadership, Term};
+use host_kit::prometheus::{Answer, Prometheus, QueryError};
+use host_kit::reflect::{ObjectKey, Row, Rows};
+use host_kit::shutdown::Stop;
+use kube::Client;
+use power_units::Stamp;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The wait for rows and for leadership.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Above so many pods a round is not made on a thread that others wait for.
+const QUICK_MAX: usize = 1_000;
+/// The memory's time begins so long before the process, so that what was measured before it has a time.
+const PAST: Duration = Duration::from_secs(30 * 86_400);
+
+/// What the loop needs.
+pub(crate) struct ClassifyParts {
+    /// The API server.
+    pub(crate) client: Client,
+    /// The Prometheus server, if there is one.
+    pub(crate) prometheus: Option<Prometheus>,
+    /// Time.
+    pub(crate) clock: Arc<dyn HostClock>,
+    /// Whether this process leads.
+    pub(crate) leadership: Leadership,
+    /// Pods.
+    pub(crate) pods: Rows<PodSeen>,
+    /// Nodes.
+    pub(crate) nodes: Rows<NodeSeen>,
+    /// WorkloadProfiles.
+    pub(crate) profiles: Rows<WorkloadProfileSeen>,
+    /// What it was told.
+    pub(crate) settings: ClassifySettings,
+    /// The namespaces whose pods are no workloads.
+    pub(crate) ignored: BTreeSet<String>,
+    /// How long one request to the API server may take.
+    pub(crate) write_timeout: Duration,
+    /// How many profiles are written at once.
+    pub(crate) writers: usize,
+    /// Its metrics.
+    pub(crate) stats: ClassifyStats,
+}
+
+/// The loop.
+pub(crate) struct Classifier {
+    parts: ClassifyParts,
+    law: Law,
+    writer: ProfileWriter,
+    term: Option<Term>,
+    memory: Memory,
+    rests: Rests,
+    /// Whether the server was away, and how often in a row.
+    away: u32,
+    said: Option<String>,
+    /// Whether the last queries were all without an answer.
+    unanswered: bool,
+}
+
+impl Classifier {
+    /// Nothing has been looked at yet.
+    pub(crate) fn new(parts: ClassifyParts) -> Self {
+        let law = parts.settings.law(parts.prometheus.is_some());
+        let writer = ProfileWriter {
+            client: parts.client.clone(),
+            timeout: parts.write_timeout,
+            at_once: parts.writers,
+            stats: parts.stats.clone(),
+        };
+        let (memory, rests) = (Memory::default(), Rests::default());
+        Self { parts, law, writer, term: None, memory, rests, away: 0, said: None, unanswered: false }
+    }
+
+    /// Runs until asked to stop. What is under way then is left to the next leader.
+    pub(crate) async fn run(mut self, stop: Stop) {
+        loop {
+            let wait = tokio::select! {
+                biased;
+                () = stop.requested() => return,
+                wait = self.look() => wait,
+            };
+            if stop.requested_within(wait).await {
+                return;
+            }
+        }
+    }
+
+    /// Makes a round if one can be made; returns how long to wait for the next.
+    async fn look(&mut self) -> Duration {
+        let now = self.parts.clock.mono();
+        let term = self.parts.leadership.term(now);
+        if term != self.term {
+            // What another leader has written since is in the objects, and not in this memory.
+            (self.memory, self.rests, self.away) = (Memory::default(), Rests::default(), 0);
+            self.term = term;
+            self.show(&[]);
+        }
+        let Some(term) = term else { return PAUSE };
+        if let Some(why) = self.blind(now) {
+            if self.said.as_ref() != Some(&why) {
+                tracing::info!("no workload is classified: {why}");
+                self.said = Some(why);
+            }
+            return PAUSE;
+        }
+        self.said = None;
+        let workloads = Arc::new(self.workloads());
+        let answers = self.ask(&workloads).await;
+        self.tell(&answers);
+        let decided = self.round(workloads, answers).await;
+        self.show(&decided.standing);
+        for (basis, count) in &decided.classified {
+            self.parts.stats.classified(*basis, *count);
+        }
+        let more = decided.more;
+        self.send(decided, term).await;
+        let backoff = PAUSE.saturating_mul(1 << self.away.min(9));
+        let look = self.parts.settings.look;
+        match self.away {
+            0 if more => PAUSE.min(look),
+            0 => look,
+            _ => look.max(backoff),
+        }
+    }
+
+    /// Why no round can be made.
+    fn blind(&self, now: Mono) -> Option<String> {
+        fn blind<R: Row>(rows: &Rows<R>, now: Mono) -> Option<String> {
+            match rows.silence(now) {
+                _ if !rows.is_synced() => Some(format!("{}s are not known yet", R::KIND)),
+                Some(silence) if silence > SILENCE_MAX => {
+                    Some(format!("the API server says nothing of {}s", R::KIND))
+                }
+                Some(_) | None => None,
+            }
+        }
+        let ClassifyParts { pods, nodes, profiles, .. } = &self.parts;
+        blind(pods, now).or_else(|| blind(nodes, now)).or_else(|| blind(profiles, now))
+    }
+
+    fn workloads(&self) -> Workloads {
+        let ignored = &self.parts.ignored;
+        self.parts.pods.with(|rows| Workloads::of(rows, |namespace| ignored.contains(namespace)))
+    }
+
+    /// Asks for all signals at once, if any workload is to be classified.
+    async fn ask(&self, workloads: &Workloads) -> Answers {
+        let Some(prometheus) = &self.parts.prometheus else { return Answers::default() };
+        if !self.memory.asks(&self.law, workloads, self.stamp()) {
+            return Answers::default();
+        }
+        let settings = &self.parts.settings;
+        let one = async |signal: &Signal| (*signal, prometheus.instant(&signal.query(settings.window)).await);
+        let asked = Signal::ALL.iter().filter(|signal| settings.kepler || !signal.is_of_kepler()).map(one);
+        self.read(workloads, futures::future::join_all(asked).await)
+    }
+
+    fn read(&self, workloads: &Workloads, all: Vec<(Signal, Result<Answer, QueryError>)>) -> Answers {
+        let mut measured = Measured::over(micros(self.parts.settings.window));
+        let (stats, mut answers) = (&self.parts.stats, Answers::default());
+        for (signal, answer) in all {
+            match answer {
+                Ok(answer) => {
+                    let empty = answer.series.is_empty();
+                    stats.queried(signal, if empty { Queried::Empty } else { Queried::Answered });
+                    stats.joined(signal, measured.take(signal, &answer, workloads).each());
+                    answers.any = true;
+                }
+                Err(error) => {
+                    stats.queried(signal, Queried::of(&error));
+                    tracing::debug!("{}: {error}", signal.word());
+                    answers.failed.get_or_insert(error.to_string());
+                }
+            }
+        }
+        answers.measured = Some(measured);
+        answers
+    }
+
+    /// Logs when Prometheus falls silent, and when it answers again.
+    fn tell(&mut self, answers: &Answers) {
+        match (&answers.failed, answers.any) {
+            (Some(why), false) if !self.unanswered => {
+                tracing::warn!("Prometheus gives no metrics, and the workloads keep their classes: {why}");
+                self.unanswered = true;
+            }
+            (_, true) if self.unanswered => {
+                tracing::info!("Prometheus answers again");
+                self.unanswered = false;
+            }
+            (Some(_) | None, _) => {}
+        }
+    }
+
+    /// Makes the round, on a thread of its own where it takes long.
+    async fn round(&mut self, workloads: Arc<Workloads>, answers: Answers) -> Decided {
+        let long = workloads.pods() > QUICK_MAX;
+        let (stamp, wall, now) = (self.stamp(), self.parts.clock.wall(), self.parts.clock.mono());
+        let (nodes, profiles) = (self.parts.nodes.all(), self.parts.profiles.all());
+        let (law, clock) = (self.law, self.parts.clock.clone());
+        let (mut memory, rests) = (std::mem::take(&mut self.memory), std::mem::take(&mut self.rests));
+        let make = move || {
+            let facts = RoundFacts {
+                now: stamp,
+                wall,
+                workloads: &workloads,
+                nodes: &nodes,
+                profiles: &profiles,
+                answers: &answers,
+            };
+            let rests_now = |key: &ObjectKey| {
+                let shown = profiles.get(key).map(|cached| cached.row.stamp.version.as_str());
+                rests.rests(key, shown, now)
+            };
+            let decided = memory.round(&law, &facts, rests_now);
+            (memory, rests, decided, clock.mono().since(now))
+        };
+        let made = if long { tokio::task::spawn_blocking(make).await } else { Ok(make()) };
+        let Ok((memory, rests, decided, took)) = made else {
+            tracing::error!("a round of the classifier broke off; the next one begins anew");
+            return Decided::default();
+        };
+        self.parts.stats.took(took);
+        (self.memory, self.rests) = (memory, rests);
+        decided
+    }
+
+    async fn send(&mut self, decided: Decided, term: Term) {
+        let wanted: BTreeSet<_> = decided.changes.iter().map(|(key, _)| key.clone()).collect();
+        let (leadership, clock) = (&self.parts.leadership, &self.parts.clock);
+        let sent = self.writer.send(decided.changes, || leadership.term(clock.mono()) == Some(term)).await;
+        let now = clock.mono();
+        self.rests.take(&sent, now);
+        self.rests.forget(&wanted, now);
+        self.away = match &sent.away {
+            Some(why) => {
+                if self.away == 0 {
+                    tracing::warn!("WorkloadProfiles are not written: {why}");
+                }
+                self.away.saturating_add(1)
+            }
+            None => 0,
+        };
+    }
+
+    fn stamp(&self) -> Stamp {
+        let since_start = self.parts.clock.mono().since(Mono::START);
+        Stamp::new(micros(since_start.saturating_add(PAST)))
+    }
+
+    fn show(&self, standing: &[(Known, usize)]) {
+        for known in Known::ALL {
+            let count = standing.iter().find(|(one, _)| one == known).map_or(0, |(_, count)| *count);
+            self.parts.stats.standing(*known, count);
+        }
+    }
+}
