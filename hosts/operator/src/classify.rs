@@ -25,7 +25,7 @@ mod writer;
 pub(crate) use settings::ClassifySettings;
 pub(crate) use stats::ClassifyStats;
 
-use self::round::{Answers, Decided, Law, Memory, RoundFacts};
+use self::round::{Answers, Decided, Law, Memory, RoundFacts, Tally};
 use self::stats::{Known, Queried, Signal};
 use self::workloads::{Measured, Workloads};
 use self::writer::{ProfileWriter, Rests};
@@ -128,7 +128,7 @@ impl Classifier {
             // What another leader has written since is in the objects, and not in this memory.
             (self.memory, self.rests, self.away) = (Memory::default(), Rests::default(), 0);
             self.term = term;
-            self.show(&[]);
+            self.show(&Tally::default());
         }
         let Some(term) = term else { return PAUSE };
         if let Some(why) = self.blind(now) {
@@ -143,10 +143,7 @@ impl Classifier {
         let answers = self.ask(&workloads).await;
         self.tell(&answers);
         let decided = self.round(workloads, answers).await;
-        self.show(&decided.standing);
-        for (basis, count) in &decided.classified {
-            self.parts.stats.classified(*basis, *count);
-        }
+        self.show(&decided.tally);
         let more = decided.more;
         self.send(decided, term).await;
         let backoff = PAUSE.saturating_mul(1 << self.away.min(9));
@@ -283,10 +280,13 @@ impl Classifier {
         Stamp::new(micros(since_start.saturating_add(PAST)))
     }
 
-    fn show(&self, standing: &[(Known, usize)]) {
+    fn show(&self, tally: &Tally) {
+        let Tally { classified, standing } = tally;
+        for (basis, count) in classified {
+            self.parts.stats.classified(*basis, *count);
+        }
         for known in Known::ALL {
-            let count = standing.iter().find(|(one, _)| one == known).map_or(0, |(_, count)| *count);
-            self.parts.stats.standing(*known, count);
+            self.parts.stats.standing(*known, standing.get(known).copied().unwrap_or_default());
         }
     }
 }

@@ -5,16 +5,19 @@
 //! write that failed is still a difference in the next round. The memory holds what cannot be seen: when a workload was
 //! last measured, and since when it is here or gone. It can be lost: a new leader continues from the objects.
 
-use super::document::{Wanted, profile_of};
+mod adopt;
+mod there;
+
+use self::adopt::adopted;
+use self::there::{Names, There};
+use super::document::Wanted;
 use super::stats::{Basis, Known};
 use super::workloads::{Measured, Seen, WorkloadKey, Workloads};
 use crate::reasons::{MEASURED, NO_PROMETHEUS, NO_SERIES, PROMETHEUS_SILENT, SIMULATED};
 use crate::rows::{NodeSeen, WorkloadProfileSeen};
 use host_kit::reflect::{CachedRow, ObjectKey};
 use jiff::Timestamp;
-use joulie_api::condition::{self, ConditionReason, ConditionStatus, ConditionType};
-use joulie_api::names;
-use joulie_api::word::Vocabulary;
+use joulie_api::condition::ConditionReason;
 use joulie_core::placement::class::{Classified, WorkloadClass};
 use planner::classify::memory::{MemoryLaw, WorkloadMemory};
 use planner::classify::rules::derive_class;
@@ -93,10 +96,8 @@ pub(super) enum Change {
 pub(super) struct Decided {
     /// The changes by object.
     pub(super) changes: Vec<(ObjectKey, Change)>,
-    /// How many workloads were classified, by what that rests on.
-    pub(super) classified: Vec<(Basis, u64)>,
-    /// How many workloads stand how.
-    pub(super) standing: Vec<(Known, usize)>,
+    /// What was counted.
+    pub(super) tally: Tally,
     /// Whether there are more changes than one round makes.
     pub(super) more: bool,
 }
@@ -124,36 +125,10 @@ pub(super) struct Memory {
     silence: Option<String>,
 }
 
-/// The profiles that are there, by workload: the one that counts, and those of ours that are one too many.
-struct There<'a> {
-    of: BTreeMap<WorkloadKey, (&'a ObjectKey, &'a WorkloadProfileSeen)>,
-    surplus: Vec<(&'a ObjectKey, &'a WorkloadProfileSeen)>,
-}
-
-impl<'a> There<'a> {
-    /// Of several profiles of one workload a person's counts; among those of one kind the first by name.
-    fn of(profiles: &'a BTreeMap<ObjectKey, CachedRow<WorkloadProfileSeen>>) -> Self {
-        let (mut of, mut surplus) = (BTreeMap::new(), Vec::new());
-        for persons in [true, false] {
-            for (key, cached) in profiles.iter().filter(|(_, cached)| cached.row.is_ours() != persons) {
-                let Some((kind, name)) = cached.row.workload.clone() else { continue };
-                let workload = WorkloadKey { namespace: key.namespace.clone(), kind, name };
-                let one = (key, &*cached.row);
-                match of.entry(workload) {
-                    std::collections::btree_map::Entry::Vacant(free) => drop(free.insert(one)),
-                    std::collections::btree_map::Entry::Occupied(_) if persons => {}
-                    std::collections::btree_map::Entry::Occupied(_) => surplus.push(one),
-                }
-            }
-        }
-        Self { of, surplus }
-    }
-}
-
 impl Memory {
     /// Whether any workload is to be classified now, so that the signals are asked for.
     pub(super) fn asks(&self, law: &Law, workloads: &Workloads, now: Stamp) -> bool {
-        law.asks && workloads.running().any(|seen| self.profiles.is_due(&law.memory, seen.key, now))
+        law.asks && workloads.keys().any(|key| self.profiles.is_due(&law.memory, key, now))
     }
 
     /// Makes a round. Objects for which `rests` holds are left alone.
@@ -170,18 +145,21 @@ impl Memory {
         }
         let there = There::of(facts.profiles);
         self.take_over(law, facts, &there);
-        let mut tally = Tally::default();
         let mut decided = Decided::default();
-        let free = Names::of(facts, &there);
+        let free = Names::of(facts.workloads.keys(), facts.profiles, &there);
         for seen in facts.workloads.running() {
             let found = there.of.get(seen.key).copied();
-            let profile = self.classify(law, facts, &seen, &mut tally);
+            let profile = self.classify(law, facts, &seen, &mut decided.tally);
             let profile = profile.filter(|_| found.is_some() || !self.awaits(law, seen.key, facts.now));
             let Some(profile) = profile else {
-                tally.standing(Known::Awaited);
+                decided.tally.standing(Known::Awaited);
                 continue;
             };
-            tally.standing(if profile.is_trusted(law.least) { Known::Trusted } else { Known::Doubtful });
+            decided.tally.standing(if profile.is_trusted(law.least) {
+                Known::Trusted
+            } else {
+                Known::Doubtful
+            });
             let (fresh, why) = self.freshness(law, seen.key, facts);
             let overridden = found.and_then(|(_, seen)| overridden(seen));
             let wanted = Wanted { workload: seen.key, node: seen.node, profile, fresh, why, overridden };
@@ -196,49 +174,21 @@ impl Memory {
         decided.changes.truncate(WRITES_MAX);
         self.gone(law, facts, &there, &rests, &mut decided);
         self.forget(facts.workloads);
-        (decided.classified, decided.standing) = tally.counts();
         decided
     }
 
-    /// Takes in what the objects say of workloads that are not remembered. When they were last measured is not written
-    /// there; they count as due now, and those that said that they were not measured as that much older.
+    /// Takes in what the objects say of workloads that are not remembered.
     fn take_over(&mut self, law: &Law, facts: &RoundFacts<'_>, there: &There<'_>) {
-        for seen in facts.workloads.running() {
-            let Some((_, object)) = there.of.get(seen.key).filter(|_| !self.since.contains_key(seen.key))
-            else {
+        for key in facts.workloads.keys() {
+            if self.since.contains_key(key) {
                 continue;
-            };
-            let measured = |reason: &str| {
-                [MEASURED.word, SIMULATED.word, PROMETHEUS_SILENT.word, NO_SERIES.word].contains(&reason)
-            };
-            let conditions = object.status.conditions.as_deref().unwrap_or_default();
-            let fresh = conditions.iter().find(|one| one.type_ == ConditionType::TelemetryFresh.as_str());
-            let Some(fresh) = fresh.filter(|fresh| fresh.reason.as_deref().is_some_and(measured)) else {
-                continue;
-            };
-            let Some(profile) = profile_of(&object.status).filter(|profile| has_metrics(profile)) else {
-                continue;
-            };
-            let told = fresh.last_transition_time.as_deref().and_then(|at| at.parse::<Timestamp>().ok());
-            let is_fresh =
-                condition::find(conditions, ConditionType::TelemetryFresh) == Some(ConditionStatus::True);
-            let late = told
-                .filter(|_| !is_fresh)
-                .map_or(0, |told| u64::try_from(facts.wall.duration_since(told).as_micros()).unwrap_or(0));
-            let age = law.every.get().saturating_add(if is_fresh {
-                0
-            } else {
-                late.saturating_add(law.patience().get())
-            });
-            let backed = facts.now.since_start().get().saturating_sub(age);
-            self.profiles.adopt(seen.key.clone(), profile, Stamp::new(Micros::new(backed)));
-        }
-        for seen in facts.workloads.running() {
-            if !self.since.contains_key(seen.key) {
-                self.since.insert(
-                    seen.key.clone(),
-                    Since { here: facts.now, derived: None, by_annotations: false },
-                );
+            }
+            let since = Since { here: facts.now, derived: None, by_annotations: false };
+            self.since.insert(key.clone(), since);
+            let found =
+                there.of.get(key).and_then(|(_, object)| adopted(law, &object.status, facts.now, facts.wall));
+            if let Some((profile, backed)) = found {
+                self.profiles.adopt(key.clone(), profile, backed);
             }
         }
     }
@@ -376,13 +326,6 @@ fn late(law: &Law) -> Micros {
     Micros::new(law.every.get().saturating_add(law.patience().get()))
 }
 
-/// Whether a published profile rests on metrics, as far as can be seen.
-fn has_metrics(profile: &WorkloadProfile) -> bool {
-    profile.confidence > Confidence::tenths(3)
-        || profile.cpu.utilization.is_some()
-        || profile.gpu.utilization.is_some()
-}
-
 fn overridden(seen: &WorkloadProfileSeen) -> Option<String> {
     let fields: Vec<String> = seen.theirs.iter().map(|leaf| leaf.path().join(".")).collect();
     let who = seen.who.as_deref().filter(|_| !fields.is_empty())?;
@@ -415,46 +358,13 @@ fn difference(
     })
 }
 
-/// The names that new profiles get: the kind and the name of the workload, with a hash where two workloads would share
-/// it or somebody has it.
-struct Names {
-    taken: BTreeSet<ObjectKey>,
-    shared: BTreeSet<ObjectKey>,
-}
-
-fn full(workload: &WorkloadKey) -> String {
-    format!("{}/{}", workload.kind, workload.name)
-}
-
-impl Names {
-    fn of(facts: &RoundFacts<'_>, there: &There<'_>) -> Self {
-        let (mut once, mut shared) = (BTreeSet::new(), BTreeSet::new());
-        for seen in facts.workloads.running().filter(|seen| !there.of.contains_key(seen.key)) {
-            let name =
-                ObjectKey { namespace: seen.key.namespace.clone(), name: names::plain(&full(seen.key)) };
-            if let Some(again) = once.replace(name) {
-                shared.insert(again);
-            }
-        }
-        let taken = once.into_iter().filter(|key| facts.profiles.contains_key(key)).collect();
-        Self { taken, shared }
-    }
-
-    fn name(&self, workload: &WorkloadKey) -> ObjectKey {
-        let full = full(workload);
-        let plain = ObjectKey { namespace: workload.namespace.clone(), name: names::plain(&full) };
-        if self.taken.contains(&plain) || self.shared.contains(&plain) {
-            return ObjectKey { name: names::hashed(&full), ..plain };
-        }
-        plain
-    }
-}
-
 /// The counts of a round.
-#[derive(Debug, Default)]
-struct Tally {
-    classified: BTreeMap<Basis, u64>,
-    standing: BTreeMap<Known, usize>,
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tally {
+    /// How many workloads were classified, by what that rests on.
+    pub(super) classified: BTreeMap<Basis, u64>,
+    /// How many workloads stand how.
+    pub(super) standing: BTreeMap<Known, u64>,
 }
 
 impl Tally {
@@ -464,10 +374,6 @@ impl Tally {
 
     fn standing(&mut self, known: Known) {
         *self.standing.entry(known).or_default() += 1;
-    }
-
-    fn counts(self) -> (Vec<(Basis, u64)>, Vec<(Known, usize)>) {
-        (self.classified.into_iter().collect(), self.standing.into_iter().collect())
     }
 }
 

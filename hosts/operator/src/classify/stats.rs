@@ -210,13 +210,11 @@ impl ClassifyStats {
     }
 
     pub(super) fn classified(&self, basis: Basis, count: u64) {
-        if count > 0 {
-            self.classifications.get_or_create(&ByBasis { basis }).inc_by(count);
-        }
+        self.classifications.get_or_create(&ByBasis { basis }).inc_by(count);
     }
 
     /// Shows how many workloads stand how; zero of each while this process does not lead.
-    pub(super) fn standing(&self, standing: Known, count: usize) {
+    pub(super) fn standing(&self, standing: Known, count: u64) {
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         self.workloads.get_or_create(&ByKnown { standing }).set(count);
     }

@@ -88,6 +88,11 @@ impl Workloads {
         &self.live
     }
 
+    /// The keys of the workloads that run, in order.
+    pub(super) fn keys(&self) -> impl ExactSizeIterator<Item = &WorkloadKey> {
+        self.running.keys()
+    }
+
     /// The workloads that run, in the order of their keys.
     pub(super) fn running(&self) -> impl ExactSizeIterator<Item = Seen<'_>> {
         self.running.iter().map(|(key, places)| {
