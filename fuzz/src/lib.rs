@@ -9,6 +9,7 @@
 //! name in an error. A parser that only a HAL can reach is tested with a tree of files ([`tree`]).
 #![forbid(unsafe_code)]
 
+mod answer;
 mod backend;
 mod cpufreq;
 mod decimal;
@@ -50,6 +51,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "laws", run: laws::run, cases: 5_000 },
     FuzzTarget { name: "backend", run: backend::run, cases: 5_000 },
     FuzzTarget { name: "message", run: message::run, cases: 20_000 },
+    FuzzTarget { name: "answer", run: answer::run, cases: 20_000 },
 ];
 
 /// Runs the target of this name.

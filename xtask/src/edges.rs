@@ -91,6 +91,7 @@ const ALLOWED: &[Allowed] = &[
             "joulie-core",
             "joulie-api",
             "extender",
+            "host-kit",
             "hal-files",
             "hal-rapl",
             "hal-cpufreq",

@@ -21,6 +21,8 @@ vocabulary! {
         HardwareImplausible = "HardwareImplausible",
         /// The telemetry behind a twin's status is recent.
         TelemetryFresh = "TelemetryFresh",
+        /// Two sources of the node's power are far apart; the first one counts.
+        MetersDisagree = "MetersDisagree",
         /// The desired caps are in force: read back from the hardware, and seen in what is drawn.
         CapEnforced = "CapEnforced",
         /// The power budget of every group that the node is in is kept.

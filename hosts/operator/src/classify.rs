@@ -26,7 +26,8 @@ pub(crate) use settings::ClassifySettings;
 pub(crate) use stats::ClassifyStats;
 
 use self::round::{Answers, Decided, Law, Memory, RoundFacts, Tally};
-use self::stats::{Known, Queried, Signal};
+use self::stats::{Known, Signal};
+use crate::queries::Queries;
 use self::workloads::{Measured, Workloads};
 use self::writer::{ProfileWriter, Rests};
 use crate::rows::{NodeSeen, PodSeen, WorkloadProfileSeen};
@@ -73,6 +74,8 @@ pub(crate) struct ClassifyParts {
     pub(crate) write_timeout: Duration,
     /// How many profiles are written at once.
     pub(crate) writers: usize,
+    /// What it asks of Prometheus.
+    pub(crate) queries: Queries,
     /// Its metrics.
     pub(crate) stats: ClassifyStats,
 }
@@ -182,7 +185,10 @@ impl Classifier {
             return Answers::default();
         }
         let settings = &self.parts.settings;
-        let one = async |signal: &Signal| (*signal, prometheus.instant(&signal.query(settings.window)).await);
+        let one = async |signal: &Signal| {
+            let query = signal.query(settings.window);
+            (*signal, self.parts.queries.ask(prometheus, signal.purpose(), &query).await)
+        };
         let asked = Signal::ALL.iter().filter(|signal| settings.kepler || !signal.is_of_kepler()).map(one);
         self.read(workloads, futures::future::join_all(asked).await)
     }
@@ -193,13 +199,10 @@ impl Classifier {
         for (signal, answer) in all {
             match answer {
                 Ok(answer) => {
-                    let empty = answer.series.is_empty();
-                    stats.queried(signal, if empty { Queried::Empty } else { Queried::Answered });
                     stats.joined(signal, measured.take(signal, &answer, workloads).each());
                     answers.any = true;
                 }
                 Err(error) => {
-                    stats.queried(signal, Queried::of(&error));
                     tracing::debug!("{}: {error}", signal.word());
                     answers.failed.get_or_insert(error.to_string());
                 }

@@ -13,9 +13,11 @@
 
 use crate::grants::Ticket;
 use crate::lease;
-use crate::meters::http::{Poller, Read};
+use crate::facility::{self, Sensed, Sensors};
+use crate::meters::poller::{Poller, Read};
+use crate::queries::Queries;
 use crate::reconciler::{Reconciler, Then, stamp};
-use crate::settings::{PowerSource, Settings};
+use crate::settings::Settings;
 use crate::site::Watches;
 use crate::stats::Stats;
 use crate::writes::{Outcome, Trouble, Writers};
@@ -58,6 +60,8 @@ pub(crate) struct Parts {
     pub(crate) settings: Arc<Settings>,
     /// Its metrics.
     pub(crate) stats: Stats,
+    /// What it asks of Prometheus.
+    pub(crate) queries: Queries,
     /// Its heartbeat.
     pub(crate) heartbeat: Heartbeat,
     /// Set once a pass was made, or while another process leads.
@@ -76,6 +80,9 @@ pub(crate) struct Lead {
     granters: Writers<Ticket>,
     granted: mpsc::UnboundedReceiver<Outcome<Ticket>>,
     poller: Option<Poller>,
+    sensors: Option<Sensors>,
+    /// The building's sensors have been read once, or there are none.
+    has_sensed: bool,
     term: Option<Term>,
     /// When the term began.
     since: Mono,
@@ -102,12 +109,9 @@ impl Lead {
             Writers::new(client, leadership, clock, settings.write_timeout, settings.writers);
         let (granters, granted) =
             Writers::new(client, leadership, clock, settings.write_timeout, settings.writers);
-        let poller = match &settings.power {
-            PowerSource::Http(endpoint, every) => {
-                Some(Poller::new(endpoint.clone(), *every, &settings.power_access)?)
-            }
-            PowerSource::Static | PowerSource::Agent => None,
-        };
+        let poller = Poller::new(&settings.power, &parts.queries)?;
+        let sensors = settings.facility.clone().map(|facility| Sensors::new(facility, &parts.queries));
+        let sensors = sensors.transpose()?;
         let now = parts.clock.mono();
         Ok(Self {
             reconciler,
@@ -116,6 +120,8 @@ impl Lead {
             granters,
             granted,
             poller,
+            has_sensed: sensors.is_none(),
+            sensors,
             term: None,
             since: now,
             stirred: None,
@@ -142,7 +148,8 @@ impl Lead {
                 () = stop.requested() => return,
                 Some(outcome) = self.granted.recv() => self.grant_ended(outcome),
                 Some(outcome) = self.outcomes.recv() => self.ended(outcome),
-                Some(read) = read(&mut self.poller) => self.heard(read),
+                Some(reads) = read(&mut self.poller) => self.heard(reads),
+                Some(round) = sense(&mut self.sensors) => self.sensed(&round),
                 alive = self.waiting.changed() => {
                     if !alive && !stop.is_requested() {
                         tracing::error!("a watch has ended although nobody asked it to");
@@ -192,13 +199,18 @@ impl Lead {
         self.dirty.get_or_insert(now);
     }
 
-    fn heard(&mut self, read: Read) {
-        let now = stamp(self.parts.clock.mono());
-        let report = read
-            .watts
-            .and_then(|watts| planner::power::PowerSample::new(planner::power::PowerMeter::Http, watts, now));
-        self.reconciler.meters().record(&read.node, now, report);
-        self.dirty.get_or_insert(self.parts.clock.mono());
+    fn heard(&mut self, reads: Vec<Read>) {
+        let now = self.parts.clock.mono();
+        self.reconciler.heard(reads, stamp(now));
+        self.dirty.get_or_insert(now);
+    }
+
+    fn sensed(&mut self, round: &[Sensed]) {
+        let now = self.parts.clock.mono();
+        self.has_sensed = true;
+        if self.reconciler.sensed(round, stamp(now), self.parts.clock.wall()) {
+            self.dirty.get_or_insert(now);
+        }
     }
 
     /// Notices that a term has begun or ended.
@@ -211,7 +223,7 @@ impl Lead {
         self.reconciler.begin_term(now);
         (self.since, self.renewed, self.last_pass) = (now, None, None);
         if let Some(poller) = &self.poller {
-            poller.follow(if term.is_some() { self.reconciler.planned() } else { Vec::new() });
+            poller.follow(if term.is_some() { self.reconciler.followed() } else { Vec::new() });
         }
         if term.is_some() {
             self.look();
@@ -269,6 +281,8 @@ impl Lead {
                 "NodeHardwares"
             } else if !watches.pods.is_synced() && waited < PODS_PATIENCE {
                 "Pods"
+            } else if !self.has_sensed && waited < facility::PATIENCE {
+                "the building's sensors"
             } else {
                 return None;
             };
@@ -303,7 +317,10 @@ impl Lead {
             self.generation += 1;
         }
         if let Some(poller) = &self.poller {
-            poller.follow(self.reconciler.planned());
+            poller.follow(self.reconciler.followed());
+        }
+        if let Some(sensors) = &self.sensors {
+            sensors.follow(self.reconciler.places());
         }
         for job in passed.grants {
             self.granters.send(job, term);
@@ -344,8 +361,16 @@ impl Lead {
     }
 }
 
-/// The next reading of the poller; waits forever if there is none.
-async fn read(poller: &mut Option<Poller>) -> Option<Read> {
+/// The next values of the building's sensors; waits forever if there are none.
+async fn sense(sensors: &mut Option<Sensors>) -> Option<Vec<Sensed>> {
+    match sensors {
+        Some(sensors) => sensors.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The next readings of the poller; waits forever if there is none.
+async fn read(poller: &mut Option<Poller>) -> Option<Vec<Read>> {
     match poller {
         Some(poller) => poller.next().await,
         None => std::future::pending().await,

@@ -9,7 +9,8 @@
 //!
 //! - [`settings`]: what it can be told;
 //! - `rows`: what is kept of an object; `site`: rows put together node by node;
-//! - `meters`: what nodes draw, with source and age;
+//! - `meters`: what nodes draw, with source and age; `facility`: what the building's sensors say; `queries`: what is asked of
+//!   Prometheus;
 //! - `reconciler`: one pass, synchronous; `publish`: what is written and when it is worth a write;
 //! - `grants`: what the budget has sent and not seen land yet;
 //! - `writes`: sending, and what came of it; `lead`: the loop; `lease`: the plan's sign of life;
@@ -25,11 +26,13 @@ mod budget;
 mod check;
 mod classify;
 mod command;
+mod facility;
 mod grants;
 mod lead;
 mod lease;
 mod meters;
 mod publish;
+mod queries;
 pub mod reasons;
 mod reconciler;
 mod rows;

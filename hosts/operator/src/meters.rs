@@ -1,14 +1,20 @@
 //! The power that nodes draw, as their meters report it: each sample with its source, and its age since this process
 //! received it.
 //!
-//! A failing meter is a failed attempt and never 0 W. A sample that repeats the previous one is not a new one, so that
-//! an agent that has died does not look alive. A sample that is found at the first look was published before: if it is
-//! older by its own timestamp than a sample may be, it is ignored.
+//! A node may have several sources. The first one in the order of the settings that has a value counts; the others stand
+//! in, and are compared: two sources that are far apart are told, and never averaged. A failing meter is a failed attempt
+//! and never 0 W. A sample that repeats the previous one is not a new one, so that an agent that has died does not look
+//! alive. A sample that is found at the first look was published before: if it is older by its own timestamp than a sample
+//! may be, it is ignored.
 
-pub(crate) mod http;
+mod http;
+pub(crate) mod poller;
+mod query;
+
+pub(crate) use query::watts;
 
 use crate::rows::PowerSeen;
-use crate::settings::PowerSource;
+use crate::settings::NodePower;
 use crate::site::Observed;
 use host_kit::clock::micros;
 use jiff::Timestamp;
@@ -16,7 +22,7 @@ use planner::names::Beside;
 use planner::node::Power;
 use planner::power::history::{History, HistoryLaw, WINDOW};
 use planner::power::{MeterResult, NoMeasurement, NodeReading, PowerMeter, PowerSample};
-use power_units::{Stamp, Watts};
+use power_units::{Ratio, Role, Stamp, Watts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,23 +30,32 @@ use std::time::Duration;
 /// What an agent last published: when it measured, and the watts.
 type Said = (Option<String>, Option<Watts>);
 
+/// Sources that differ by less do not disagree, whatever part of the larger value that is.
+const APART_LEAST: Watts = Watts::from_int(30);
+/// Sources that disagree do so until they are nearer than this part of what it took.
+const NEAR: Ratio = Ratio::from_bits(3 << 30);
+
 /// The recent reports of all nodes' meters.
 #[derive(Debug)]
 pub(crate) struct Meters {
     law: HistoryLaw,
     hold: Duration,
-    /// The reading of a meter that has not reported yet.
-    silent: NoMeasurement,
-    by_agents: bool,
-    /// The nodes whose meters have reported anything, including a failure.
+    /// The sources in the order of preference, each with what is said of a node of which it has said nothing yet.
+    sources: Vec<(PowerMeter, NoMeasurement)>,
+    apart: Ratio,
+    /// The nodes of which any source has reported anything, including a failure.
     heard: BTreeMap<Arc<str>, Heard>,
 }
 
-/// The reports of one node's meter.
-#[derive(Debug, Default)]
+/// The reports about one node.
+#[derive(Debug)]
 struct Heard {
-    history: History,
+    /// In the order of the sources; `None` for one that has not reported anything.
+    histories: Vec<Option<History>>,
+    /// What its agent published last.
     said: Option<Said>,
+    /// A source that disagrees with the one that counts.
+    apart: Option<PowerMeter>,
 }
 
 impl Meters {
@@ -48,43 +63,53 @@ impl Meters {
     ///
     /// # Errors
     /// If `hold` is not a valid time for a sample.
-    pub(crate) fn new(source: &PowerSource, hold: Duration) -> Result<Self, String> {
+    pub(crate) fn new(power: &NodePower, hold: Duration) -> Result<Self, String> {
         let law = HistoryLaw::new(WINDOW, micros(hold)).map_err(|error| error.to_string())?;
-        let silent = match source {
-            PowerSource::Static => NoMeasurement::NotConfigured,
-            PowerSource::Agent => NoMeasurement::AgentNoData,
-            PowerSource::Http(None, _) => NoMeasurement::HttpNoEndpoint,
-            PowerSource::Http(Some(_), _) => NoMeasurement::HttpError,
-        };
-        let by_agents = *source == PowerSource::Agent;
-        Ok(Self { law, hold, silent, by_agents, heard: BTreeMap::new() })
+        let sources = power.sources.iter().map(|source| (source.meter(), source.silent())).collect();
+        Ok(Self { law, hold, sources, apart: power.apart, heard: BTreeMap::new() })
+    }
+
+    fn place(&self, meter: PowerMeter) -> Option<usize> {
+        self.sources.iter().position(|&(of, _)| of == meter)
     }
 
     /// Takes in what agents publish of these nodes; `wall` is the time of day. The reports of all other nodes have not
     /// changed.
     pub(crate) fn listen(&mut self, nodes: &[Arc<Observed>], now: Stamp, wall: Timestamp) {
-        if !self.by_agents {
+        if self.place(PowerMeter::Agent).is_none() {
             return;
         }
-        let (law, hold) = (self.law, self.hold);
         for Observed { node, hardware, .. } in nodes.iter().map(|observed| &**observed) {
             let name = &node.name;
             let power = hardware.as_ref().and_then(|hardware| hardware.power.as_ref());
-            if let Some(heard) = self.heard.get_mut(name) {
-                heard.listen(&law, power, now, |_| false);
-            } else if power.is_some() {
-                let heard = self.heard.entry(name.clone()).or_default();
-                heard.listen(&law, power, now, |at| is_old(at, wall, hold));
+            let is_first = self.heard.get(name).is_none_or(|heard| heard.said.is_none());
+            if is_first && power.is_none() {
+                continue;
             }
+            let said = self.heard.entry(name.clone()).or_insert_with(|| Heard::of(self.sources.len())).say(power);
+            let Some((at, watts)) = said else { continue };
+            let is_old = |at: String| is_first && is_old(&at, wall, self.hold);
+            let watts = watts.filter(|_| !at.is_some_and(is_old));
+            let report = watts
+                .ok_or(NoMeasurement::AgentNoData)
+                .and_then(|watts| PowerSample::new(PowerMeter::Agent, watts, now));
+            self.record(name, PowerMeter::Agent, now, report);
         }
     }
 
     /// Takes in the outcome of one attempt to read a node's power.
-    pub(crate) fn record(&mut self, node: &str, now: Stamp, report: MeterResult) {
-        if let Some(heard) = self.heard.get_mut(node) {
-            return heard.history.record(&self.law, now, report);
+    pub(crate) fn record(&mut self, node: &str, meter: PowerMeter, now: Stamp, report: MeterResult) {
+        let Some(place) = self.place(meter) else { return };
+        if !self.heard.contains_key(node) {
+            self.heard.insert(node.into(), Heard::of(self.sources.len()));
         }
-        self.heard.entry(node.into()).or_default().history.record(&self.law, now, report);
+        let Self { law, sources, apart, heard, .. } = self;
+        if let Some(heard) = heard.get_mut(node)
+            && let Some(history) = heard.histories.get_mut(place)
+        {
+            history.get_or_insert_default().record(law, now, report);
+            heard.compare(law, sources, *apart, now);
+        }
     }
 
     /// The reading of each of these nodes' meters at `now`. The nodes must be in the order of their names.
@@ -98,18 +123,23 @@ impl Meters {
     }
 
     fn metering(&self, heard: Option<&Heard>, now: Stamp) -> Power {
-        match heard {
-            Some(Heard { history, .. }) => Power {
-                reading: history.reading(&self.law, now),
-                trend: history.trend(&self.law, now),
-                awaited: false,
-            },
-            None => Power {
-                reading: NodeReading::Absent(self.silent),
-                trend: None,
-                awaited: !matches!(self.silent, NoMeasurement::NotConfigured | NoMeasurement::HttpNoEndpoint),
-            },
+        let best = heard.and_then(|heard| heard.best(&self.law, now));
+        if let (Some((history, reading)), Some(heard)) = (best, heard) {
+            let trend = history.trend(&self.law, now);
+            return Power { reading, trend, awaited: false, apart: heard.apart };
         }
+        let Some(&(_, silent)) = self.sources.first() else { return Power::UNMETERED };
+        Power {
+            reading: NodeReading::Absent(silent),
+            trend: None,
+            awaited: self.sources.iter().any(|&(_, silent)| silent != NoMeasurement::HttpNoEndpoint),
+            apart: None,
+        }
+    }
+
+    /// How many nodes have sources that disagree.
+    pub(crate) fn apart(&self) -> usize {
+        self.heard.values().filter(|heard| heard.apart.is_some()).count()
     }
 
     /// Forgets every node that does not exist any more.
@@ -119,25 +149,49 @@ impl Meters {
 }
 
 impl Heard {
-    /// Takes in what the agent publishes, unless it is the same as before.
-    fn listen(
-        &mut self,
-        law: &HistoryLaw,
-        power: Option<&PowerSeen>,
-        now: Stamp,
-        is_old: impl Fn(&str) -> bool,
-    ) {
+    fn of(sources: usize) -> Self {
+        Self { histories: vec![None; sources], said: None, apart: None }
+    }
+
+    /// What the agent publishes, unless it is the same as before.
+    fn say(&mut self, power: Option<&PowerSeen>) -> Option<Said> {
         let says = power.map_or((None, None), |power| (power.sampled_at.as_deref(), power.watts));
         if self.said.as_ref().map(|(at, watts)| (at.as_deref(), *watts)) == Some(says) {
-            return;
+            return None;
         }
         let (at, watts) = says;
         self.said = Some((at.map(str::to_owned), watts));
-        let watts = watts.filter(|_| !at.is_some_and(is_old));
-        let report = watts
-            .ok_or(NoMeasurement::AgentNoData)
-            .and_then(|watts| PowerSample::new(PowerMeter::Agent, watts, now));
-        self.history.record(law, now, report);
+        self.said.clone()
+    }
+
+    /// The source that counts: the first that is measured, else the first whose last sample is still valid, else the first
+    /// that has reported.
+    fn best(&self, law: &HistoryLaw, now: Stamp) -> Option<(&History, NodeReading)> {
+        let readings = || self.histories.iter().flatten().map(|history| (history, history.reading(law, now)));
+        let of = |wanted: fn(&NodeReading) -> bool| readings().find(|(_, reading)| wanted(reading));
+        of(|reading| matches!(reading, NodeReading::Measured { .. }))
+            .or_else(|| of(|reading| matches!(reading, NodeReading::Held { .. })))
+            .or_else(|| readings().next())
+    }
+
+    /// Compares the source that counts with the others.
+    fn compare(&mut self, law: &HistoryLaw, sources: &[(PowerMeter, NoMeasurement)], apart: Ratio, now: Stamp) {
+        let measured = |history: &Option<History>| match history.as_ref()?.reading(law, now) {
+            NodeReading::Measured { watts, .. } => Some(watts),
+            NodeReading::Held { .. } | NodeReading::Absent(_) => None,
+        };
+        let mut all = sources.iter().zip(self.histories.iter().map(measured));
+        let Some(counts) = all.find_map(|(_, watts)| watts) else {
+            self.apart = None;
+            return;
+        };
+        let was = self.apart;
+        self.apart = all.find_map(|(&(meter, _), watts)| {
+            let watts = watts?;
+            let most = counts.max(watts).scale(apart, Role::Nearest).max(APART_LEAST);
+            let most = if was == Some(meter) { most.scale(NEAR, Role::Nearest) } else { most };
+            ((counts - watts).abs() > most).then_some(meter)
+        });
     }
 }
 

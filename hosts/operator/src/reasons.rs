@@ -31,11 +31,11 @@ const fn event(
     EventReason { word, severity, about, meaning }
 }
 
-use ConditionType::{Accepted, HardwareImplausible, Overridden, TelemetryFresh, Unreadable, WithinBudget};
+use ConditionType::{Accepted, HardwareImplausible, MetersDisagree, Overridden, TelemetryFresh, Unreadable, WithinBudget};
 use Severity::{Normal, Warning};
 
 reasons! {
-    CONDITION_REASONS: [ConditionReason; 23] = {
+    CONDITION_REASONS: [ConditionReason; 24] = {
         SAMPLED: of(TelemetryFresh, ConditionStatus::True, "Sampled", "the power is measured");
         NO_METER: of(TelemetryFresh, ConditionStatus::True, "NoMeter",
             "no meter is configured: the power is estimated, and that is all that was asked for");
@@ -43,6 +43,8 @@ reasons! {
             "no sample for POWER_HOLD, or the last attempt failed: the node is not raised to full power; look at its agent");
         NOT_HEARD_YET: of(TelemetryFresh, ConditionStatus::Unknown, "NotHeardYet",
             "nothing was heard of the meter since the operator began: the agent has not started, or has not measured yet");
+        FAR_APART: of(MetersDisagree, ConditionStatus::True, "FarApart",
+            "two sources of the node's power are further apart than OPERATOR_NODE_POWER_DISAGREE_PCT; the first in OPERATOR_NODE_POWER_SOURCE counts: find out which one is wrong, or what it leaves out");
         MEASURED: of(TelemetryFresh, ConditionStatus::True, "Measured",
             "of a WorkloadProfile: it rests on metrics of its pods, not older than RECLASSIFY_INTERVAL and a fifth");
         SIMULATED: of(TelemetryFresh, ConditionStatus::True, "Simulated",

@@ -15,21 +15,26 @@ mod visibility;
 
 pub(crate) use jobs::Then;
 
+use crate::facility::{Places, Sensed};
 use crate::grants::Grants;
 use crate::meters::Meters;
+use crate::meters::poller::{Followed, Read};
 use crate::reasons::{WRITE_OVERRIDDEN, WRITE_REFUSED};
 use crate::rows::NodeSeen;
-use crate::settings::Settings;
-use crate::site::{Budgets, Changes, Kind, Site, Watches};
+use crate::settings::{FacilitySettings, Settings};
+use crate::site::{Budgets, Changes, Kind, Observed, Site, Watches};
 use crate::stats::{Became as Counted, Stats};
 use crate::writes::{Outcome, SERVER_TIMEOUT, Target, Trouble};
 use absences::Absences;
 use backoffs::{Backoffs, PendingEcho, versions};
-use host_kit::clock::Mono;
+use host_kit::clock::{Mono, micros};
 use host_kit::events::{Note, Recorder};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
+use planner::facility::Facility;
+use planner::node::Node;
 use planner::plan::PlanMemory;
+use planner::power::PowerSample;
 use power_units::{Micros, Stamp, Watts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -100,8 +105,11 @@ impl Reconciler {
     /// If the tuning of the twin is not valid, which would be a defect of the program.
     pub(crate) fn new(settings: Arc<Settings>, stats: Stats, recorder: Recorder) -> Result<Self, String> {
         let meters = Meters::new(&settings.power, settings.hold)?;
+        let mut site = Site::default();
+        let has_thermometer = |facility: &FacilitySettings| facility.ambient.is_some() || facility.zones.is_some();
+        site.cluster.facility = Facility::new(settings.facility.as_ref().is_some_and(has_thermometer));
         Ok(Self {
-            site: Site::default(),
+            site,
             meters,
             absences: Absences::new(settings.not_ready_patience),
             memory: PlanMemory::default(),
@@ -136,15 +144,51 @@ impl Reconciler {
         changes
     }
 
-    /// The reports of the meters.
-    pub(crate) fn meters(&mut self) -> &mut Meters {
-        &mut self.meters
+    /// Takes in what sources of power have answered.
+    pub(crate) fn heard(&mut self, reads: Vec<Read>, now: Stamp) {
+        for Read { node, meter, watts } in reads {
+            let report = watts.and_then(|watts| PowerSample::new(meter, watts, now));
+            self.stats.power(&node, meter, report.ok().map(PowerSample::watts));
+            self.meters.record(&node, meter, now, report);
+        }
     }
 
-    /// The names of the nodes that the plan covers.
-    pub(crate) fn planned(&self) -> Vec<Arc<str>> {
-        let nodes = self.site.cluster.nodes.iter().filter(|node| node.is_eligible());
-        nodes.map(|node| node.name.clone()).collect()
+    /// Takes in what the building's sensors say; `wall` is the time of day. Returns whether anything was said that can be
+    /// used.
+    pub(crate) fn sensed(&mut self, round: &[Sensed], now: Stamp, wall: Timestamp) -> bool {
+        let mut any = false;
+        for sensed in round {
+            // The server's clock may be ahead of this one.
+            let age = Duration::try_from(wall.duration_since(sensed.at)).unwrap_or(Duration::ZERO);
+            let since_start = now.since_start().get().saturating_sub(micros(age).get());
+            let at = Stamp::new(Micros::new(since_start));
+            match self.site.cluster.facility.record(now, at, sensed.observation()) {
+                Ok(()) => any = true,
+                Err(why) => tracing::warn!("{:?} of the building is not believed: {why}", sensed.observation()),
+            }
+        }
+        any
+    }
+
+    /// The nodes that the plan covers, as sources of power are asked for them.
+    pub(crate) fn followed(&self) -> Vec<Followed> {
+        let nodes = self.site.cluster.nodes.iter().zip(&self.site.observed);
+        let planned = nodes.filter(|(node, _)| node.is_eligible());
+        let follow = |(node, observed): (&Node, &Arc<Observed>)| Followed {
+            node: node.name.clone(),
+            addresses: observed.node.addresses.clone(),
+            has_gpus: node.machine.resolved.hardware.gpu.is_some(),
+        };
+        planned.map(follow).collect()
+    }
+
+    /// The zones and racks that nodes are in.
+    pub(crate) fn places(&self) -> Places {
+        let labels = || self.site.cluster.nodes.iter().map(|node| &node.labels);
+        Places {
+            zones: labels().filter_map(|labels| labels.zone.clone()).collect(),
+            racks: labels().filter_map(|labels| labels.rack.clone()).collect(),
+        }
     }
 
     /// Starts a new term: what an earlier one remembered is void.

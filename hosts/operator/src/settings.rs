@@ -1,7 +1,11 @@
 //! The operator's settings: the table, and its values as parts that have been checked together.
 
+mod facility;
+mod power;
 mod table;
 
+pub(crate) use facility::FacilitySettings;
+pub(crate) use power::{NodePower, PowerAccess, PowerSource};
 pub use table::TABLE;
 pub(crate) use table::{
     CLASSIFY_INTERVAL, CLASSIFY_METRICS_WINDOW, CLASSIFY_MIN_CONFIDENCE, CLASSIFY_SIM_ANNOTATION_FALLBACK,
@@ -11,9 +15,8 @@ pub(crate) use table::{DESIRED_SOURCE, NODE_SELECTOR, RESERVED_LABEL_KEY};
 
 use crate::classify::ClassifySettings;
 use crate::site::Selectors;
-use host_kit::bearer::TokenFile;
 use host_kit::clock::micros;
-use host_kit::config::{ConfigSetting, Listen, Refusals, UrlTemplate, Values};
+use host_kit::config::{ConfigSetting, Listen, Refusals, Values};
 use host_kit::leader::Candidate;
 use host_kit::program;
 use host_kit::prometheus::{PrometheusAccess, settings as prometheus};
@@ -27,11 +30,9 @@ use planner::node::DesiredKind;
 use planner::plan::{self, DrainingLabel};
 use planner::policy::{FamilyFloor, PlacementPolicy, PolicyType, QueueAware, RuleSwap, StaticPartition};
 use planner::profile::PerProfile;
-use planner::twin::TwinLaw;
 use power_units::{Percent, Ratio, Role, Watts};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// The operator's settings.
@@ -68,9 +69,9 @@ pub struct Settings {
     /// How many requests may be in progress at once.
     pub(crate) writers: usize,
     /// Where measured power comes from.
-    pub(crate) power: PowerSource,
-    /// How its endpoint is asked.
-    pub(crate) power_access: PowerAccess,
+    pub(crate) power: NodePower,
+    /// How the building's sensors are asked, if they are.
+    pub(crate) facility: Option<FacilitySettings>,
     /// How long the last sample of a node is valid.
     pub(crate) hold: Duration,
     /// The Prometheus server, if there is one.
@@ -90,17 +91,6 @@ pub(crate) struct Election {
     pub(crate) renew: Duration,
     /// The pause between two attempts.
     pub(crate) retry: Duration,
-}
-
-/// Where measured power comes from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum PowerSource {
-    /// Nothing measures; the twins estimate from the caps.
-    Static,
-    /// What the agents publish.
-    Agent,
-    /// An HTTP endpoint for each node, polled this often.
-    Http(Option<UrlTemplate>, Duration),
 }
 
 impl Settings {
@@ -129,8 +119,8 @@ impl Settings {
             release_patience: micros(values.get(&table::RELEASE_PATIENCE)?),
             budget: limits(values)?,
             taint_uncapped: values.get(&table::BUDGET_TAINT_UNCAPPED)?,
-            twin: TwinLaw::STANDARD,
-            hold: micros(values.get(&table::POWER_HOLD)?),
+            twin: facility::twin(values)?,
+            facility_hold: micros(values.get(&table::FACILITY_HOLD)?),
         };
         let prometheus = prometheus(values)?;
         Ok(Self {
@@ -149,8 +139,8 @@ impl Settings {
             twin_refresh: values.get(&table::TWIN_REFRESH)?,
             write_timeout: values.get(&table::WRITE_TIMEOUT)?,
             writers: values.get(&table::WRITERS)?,
-            power: power(values)?,
-            power_access: power_access(values)?,
+            power: power::read(values)?,
+            facility: facility::read(values)?,
             hold: values.get(&table::POWER_HOLD)?,
             classify: ClassifySettings::read(values, prometheus.is_some())?,
             prometheus,
@@ -247,34 +237,9 @@ fn gpu_ranges(text: &str) -> Result<Vec<(String, PowerRange)>, String> {
     map.into_iter().map(range).collect()
 }
 
-/// How the endpoint of [`PowerSource::Http`] is asked.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PowerAccess {
-    /// The certificate authorities; `None`: those of the system.
-    pub(crate) authorities: Option<PathBuf>,
-    /// What is shown to it.
-    pub(crate) token: Option<TokenFile>,
-}
-
-fn power_access(values: &Values) -> Result<PowerAccess, Refusals> {
-    Ok(PowerAccess {
-        authorities: values.get(&table::NODE_POWER_HTTP_CA_FILE)?,
-        token: values.get(&table::NODE_POWER_HTTP_TOKEN_FILE)?,
-    })
-}
-
 fn prometheus(values: &Values) -> Result<Option<PrometheusAccess>, Refusals> {
     let address = values.get(&prometheus::PROMETHEUS_ADDRESS)?;
     address.map(|address| prometheus::access(values, address)).transpose()
-}
-
-fn power(values: &Values) -> Result<PowerSource, Refusals> {
-    let endpoint = values.get(&table::NODE_POWER_HTTP_ENDPOINT)?;
-    Ok(match values.get(&table::NODE_POWER_SOURCE)? {
-        table::Source::Static => PowerSource::Static,
-        table::Source::Agent => PowerSource::Agent,
-        table::Source::Http => PowerSource::Http(endpoint, values.get(&table::POWER_POLL_INTERVAL)?),
-    })
 }
 
 fn limits(values: &Values) -> Result<BudgetLimits, Refusals> {

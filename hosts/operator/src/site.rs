@@ -26,6 +26,7 @@ use objects::{Objects, Touched};
 use planner::budget::LimitPlace;
 use planner::catalog::Catalog;
 use planner::density::Family;
+use planner::facility::Facility;
 use planner::inventory::{self, HardwareFacts, Implausible, LabelFacts, Peers};
 use planner::node::{
     Confirmation, DesiredKind, Granted, Label, Labels, MachineFacts, Node, Power, Presence, Published,
@@ -93,6 +94,7 @@ impl Default for Site {
                 gone: Vec::new(),
                 limits: Vec::new(),
                 pods: None,
+                facility: Facility::default(),
                 now: Stamp::new(Micros::ZERO),
                 wall_clock: Micros::ZERO,
                 raises: false,

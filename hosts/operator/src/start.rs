@@ -2,6 +2,7 @@
 
 use crate::classify::{Classifier, ClassifyParts, ClassifyStats};
 use crate::lead::{Lead, Parts};
+use crate::queries::Queries;
 use crate::reconciler::Reconciler;
 use crate::settings::Settings;
 use crate::site::{SILENCE_MAX, Watches};
@@ -71,6 +72,7 @@ const DRAIN: Duration = Duration::from_secs(2);
 /// The metrics of the program's parts.
 struct Counted {
     stats: Stats,
+    queries: Queries,
     classify: ClassifyStats,
     elections: Elections,
     reflections: Reflections,
@@ -82,6 +84,7 @@ impl Counted {
     fn register(registry: &mut MetricsRegistry) -> Self {
         Self {
             stats: Stats::register(registry),
+            queries: Queries::register(registry),
             classify: ClassifyStats::register(registry),
             elections: Elections::register(registry),
             reflections: Reflections::register(registry),
@@ -112,7 +115,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let identity = leader::identity("joulie-operator", settings.pod_name.as_deref(), clock.chance());
     let mut metrics = MetricsBuilder::of(&BUILD);
     let counted = Counted::register(metrics.registry());
-    let Counted { stats, classify: classified, elections, reflections, posts, servers: server_metrics } =
+    let Counted { stats, queries, classify: classified, elections, reflections, posts, servers: server_metrics } =
         counted;
 
     let files = settings.metrics_port.tls.clone();
@@ -185,6 +188,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
             ignored: ignored(&settings),
             write_timeout: settings.write_timeout,
             writers: settings.writers.div_ceil(4),
+            queries: queries.clone(),
             stats: classified,
         };
         tasks.spawn("classify", Classifier::new(parts).run(stop.clone()));
@@ -192,9 +196,9 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
 
     let reconciler =
         Reconciler::new(settings.clone(), stats.clone(), recorder).map_err(StartError::Settings)?;
-    let parts = Parts { client, clock, watches, leadership, identity, settings, stats, heartbeat, planned };
-    let lead = Lead::new(parts, reconciler)
-        .map_err(|error| StartError::Settings(format!("OPERATOR_NODE_POWER_HTTP_CA_FILE: {error}")))?;
+    let parts =
+        Parts { client, clock, watches, leadership, identity, settings, stats, queries, heartbeat, planned };
+    let lead = Lead::new(parts, reconciler).map_err(|error| StartError::Settings(error.to_string()))?;
     tasks.spawn("plan", lead.run(stop));
     Ok(Started { metrics: address })
 }

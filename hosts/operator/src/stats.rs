@@ -10,11 +10,13 @@ use host_kit::{closed_label, label_set};
 use joulie_api::number::Number;
 use planner::budget::{GroupStanding, Round};
 use planner::density::Density;
+use planner::facility::{Aged, Observation, View};
 use planner::guard::{GuardDecision, StateName};
 use planner::node::Node;
 use planner::plan::{NodeDecision, Plan};
+use planner::power::{MeasurementSource, PowerMeter};
 use planner::profile::Profile;
-use power_units::Watts;
+use power_units::{Micros, Watts};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -113,6 +115,18 @@ label_set! {
 pub(crate) type Level = Gauge<f64, AtomicU64>;
 
 label_set! {
+    struct BySource {
+        node: String,
+        source: &'static str,
+    }
+
+    struct BySensor {
+        what: &'static str,
+        place: String,
+    }
+}
+
+label_set! {
     struct ByGroup {
         group: String,
         what: &'static str,
@@ -136,6 +150,14 @@ pub(crate) struct Stats {
     density: Family<ByComponent, Level>,
     transitions: Family<ByTransition, Counter>,
     budget: Family<ByGroup, Level>,
+    power: Family<BySource, Level>,
+    apart: Gauge,
+    sensors: Family<BySensor, Level>,
+    sensor_ages: Family<BySensor, Level>,
+    /// The nodes and sources of which watts are shown.
+    powers: BTreeSet<(Arc<str>, PowerMeter)>,
+    /// The sensors that are shown.
+    places: BTreeSet<(&'static str, String)>,
     /// The values that are shown for every node.
     shown: BTreeMap<Arc<str>, Shown>,
     /// The nodes that have changed their state.
@@ -194,6 +216,12 @@ impl Stats {
             density: Family::default(),
             transitions: Family::default(),
             budget: Family::default(),
+            power: Family::default(),
+            apart: Gauge::default(),
+            sensors: Family::default(),
+            sensor_ages: Family::default(),
+            powers: BTreeSet::new(),
+            places: BTreeSet::new(),
             shown: BTreeMap::new(),
             changed: BTreeSet::new(),
             groups: BTreeSet::new(),
@@ -238,6 +266,26 @@ impl Stats {
             "joulie_operator_budget_watts",
             "Limit, load and shortage of groups",
             all.budget.clone(),
+        );
+        registry.register(
+            "joulie_operator_node_power_watts",
+            "What a node draws, by a source that the operator asks itself",
+            all.power.clone(),
+        );
+        registry.register(
+            "joulie_operator_meters_disagree_nodes",
+            "Nodes with two sources of power that are far apart",
+            all.apart.clone(),
+        );
+        registry.register(
+            "joulie_operator_facility",
+            "The last good values of the building's sensors, in degrees Celsius and watts, and the PUE that follows",
+            all.sensors.clone(),
+        );
+        registry.register(
+            "joulie_operator_facility_age_seconds",
+            "How old the last good value of a sensor is",
+            all.sensor_ages.clone(),
         );
         registry.register(
             "joulie_operator_would_grant_watts",
@@ -309,6 +357,58 @@ impl Stats {
         self.would_grants = asks;
     }
 
+    /// Shows what a source says of a node; `None` if it says nothing.
+    pub(crate) fn power(&mut self, node: &Arc<str>, meter: PowerMeter, watts: Option<Watts>) {
+        let of = by_source(node, meter);
+        match watts {
+            Some(watts) => {
+                self.power.get_or_create(&of).set(Number::tenths(watts).get());
+                self.powers.insert((node.clone(), meter));
+            }
+            None => {
+                if self.powers.remove(&(node.clone(), meter)) {
+                    self.power.remove(&of);
+                }
+            }
+        }
+    }
+
+    /// Shows how many nodes have sources of power that disagree.
+    pub(crate) fn apart(&self, nodes: usize) {
+        self.apart.set(i64::try_from(nodes).unwrap_or(i64::MAX));
+    }
+
+    /// Shows the building's sensors. Those that are forgotten leave.
+    pub(crate) fn facility(&mut self, facility: &View<'_>) {
+        let mut there = BTreeSet::new();
+        let mut show = |what: &'static str, place: &str, value: f64, age: Micros| {
+            let of = BySensor { what, place: place.to_owned() };
+            self.sensors.get_or_create(&of).set(value);
+            self.sensor_ages.get_or_create(&of).set(Duration::from_micros(age.get()).as_secs_f64());
+            there.insert((what, place.to_owned()));
+        };
+        let number = |text: String| text.parse().unwrap_or(f64::NAN);
+        for Aged { value, age, .. } in facility.values() {
+            match value {
+                Observation::Ambient(degrees) => show("ambient_celsius", "", number(degrees.to_string()), age),
+                Observation::ZoneAmbient(zone, degrees) => {
+                    show("ambient_celsius", zone, number(degrees.to_string()), age);
+                }
+                Observation::ItPower(watts) => show("it_watts", "", Number::tenths(watts).get(), age),
+                Observation::CoolingPower(watts) => show("cooling_watts", "", Number::tenths(watts).get(), age),
+                Observation::RackPower(rack, watts) => show("rack_watts", rack, Number::tenths(watts).get(), age),
+            }
+        }
+        if let Some(pue) = facility.pue() {
+            show("pue", "", number(pue.value.to_string()), pue.age);
+        }
+        for (what, place) in std::mem::replace(&mut self.places, there).difference(&self.places) {
+            let of = BySensor { what, place: place.clone() };
+            self.sensors.remove(&of);
+            self.sensor_ages.remove(&of);
+        }
+    }
+
     /// Shows how many objects of a kind cannot be read.
     pub(crate) fn unread(&self, kind: Kind, count: usize) {
         self.unread.get_or_create(&ByKind { kind }).set(i64::try_from(count).unwrap_or(i64::MAX));
@@ -342,6 +442,14 @@ impl Stats {
 
     /// Removes the counters of nodes that do not exist any more.
     pub(crate) fn keep_only(&mut self, nodes: &BTreeSet<&str>) {
+        let power = &self.power;
+        self.powers.retain(|(node, meter)| {
+            let is_there = nodes.contains(&**node);
+            if !is_there {
+                power.remove(&by_source(node, *meter));
+            }
+            is_there
+        });
         let transitions = &self.transitions;
         self.changed.retain(|node| {
             let is_there = nodes.contains(&**node);
@@ -408,6 +516,10 @@ impl Stats {
         }
         self.shown.remove(node);
     }
+}
+
+fn by_source(node: &str, meter: PowerMeter) -> BySource {
+    BySource { node: node.to_owned(), source: MeasurementSource::Meter(meter).as_str() }
 }
 
 fn by_transition(node: &str, from: StateName, to: StateName, result: &'static str) -> ByTransition {

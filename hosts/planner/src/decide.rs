@@ -4,7 +4,6 @@
 
 use crate::budget::{self, BudgetMemory, Round, Rules, Stake};
 use crate::demand::Asked;
-use crate::facility::Facility;
 use crate::guard::StateName;
 use crate::names::Beside;
 use crate::node::{Node, Presence};
@@ -66,7 +65,6 @@ const fn is_granted(node: &Node) -> bool {
 
 /// The twins of the planned nodes, in the order of the plan.
 fn twins(cluster: &ClusterState, settings: &Settings, plan: &Plan) -> Vec<Twin> {
-    let facility = Facility::default();
     // What pods request of each node, if the pods are known.
     let names = cluster.nodes.iter().map(|node| &*node.name);
     let asked = cluster.pods.as_ref().map(|pods| Beside::new(names, pods.asked()));
@@ -76,8 +74,10 @@ fn twins(cluster: &ClusterState, settings: &Settings, plan: &Plan) -> Vec<Twin> 
         Some(facts(node, decision, asked))
     };
     let facts: Vec<TwinFacts<'_>> = plan.nodes.iter().filter_map(facts).collect();
-    let facility = facility.at(cluster.now, settings.hold);
-    let site = SiteFacts { facility, unmanaged: &BTreeMap::new() };
+    let unmanaged: BTreeMap<String, Option<Watts>> =
+        settings.budget.rack_base.iter().map(|(rack, watts)| (rack.clone(), Some(*watts))).collect();
+    let facility = cluster.facility.at(cluster.now, settings.facility_hold);
+    let site = SiteFacts { facility, unmanaged: &unmanaged };
     twin::twins(&settings.twin, &facts, &site)
 }
 

@@ -1,8 +1,10 @@
 //! The building: ambient temperature, the power of the machines, the power of their cooling, and the real power
 //! usage effectiveness.
 //!
-//! A failed query keeps the last good value, with its age, until it is too old; it never becomes zero. 0 °C is a valid
-//! temperature. Every value has the time stamp of its own source, and its age is checked at each query.
+//! A failed query keeps the last good value, with its age; it never becomes zero. 0 °C is a valid temperature. Every value
+//! has the time stamp of its own source, and its age is checked at each query. A value that is older than the *hold* is
+//! stale: it may still make a node look worse, and never better, so that no node becomes attractive because a sensor fell
+//! silent. After a day it is forgotten.
 
 use power_units::{Celsius, Micros, Ratio, Role, Stamp, Watts};
 use std::collections::BTreeMap;
@@ -51,7 +53,29 @@ pub struct Aged<T> {
     pub value: T,
     /// How long ago it was measured.
     pub age: Micros,
+    /// Whether that is no longer ago than values hold.
+    pub fresh: bool,
 }
+
+impl<T> Aged<T> {
+    fn map<U>(self, with: impl FnOnce(T) -> U) -> Aged<U> {
+        Aged { value: with(self.value), age: self.age, fresh: self.fresh }
+    }
+}
+
+/// What is known of the temperature around a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Room {
+    /// There is no thermometer.
+    Unmetered,
+    /// There is one, and it has said nothing within a day.
+    Unknown,
+    /// The temperature.
+    Known(Aged<Celsius>),
+}
+
+/// A value is forgotten after a day.
+const KEPT: Micros = Micros::new(86_400_000_000);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Dated<T> {
@@ -60,10 +84,10 @@ struct Dated<T> {
 }
 
 impl<T: Copy> Dated<T> {
-    /// The value if it is at most `hold` old, and not dated after `now` because a clock was set back.
+    /// The value if it is not forgotten, and not dated after `now` because a clock was set back.
     fn at(self, now: Stamp, hold: Micros) -> Option<Aged<T>> {
         let age = now.since(self.at)?;
-        (age <= hold).then_some(Aged { value: self.value, age })
+        (age <= KEPT).then_some(Aged { value: self.value, age, fresh: age <= hold })
     }
 }
 
@@ -79,6 +103,7 @@ fn renew<T: Copy + Ord>(standing: &mut Option<Dated<T>>, new: Dated<T>, now: Sta
 /// The last good values of a facility.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facility {
+    has_thermometer: bool,
     ambient: Option<Dated<Celsius>>,
     it_power: Option<Dated<Watts>>,
     cooling_power: Option<Dated<Watts>>,
@@ -90,6 +115,12 @@ const COLDEST: Celsius = Celsius::from_int(-60);
 const HOTTEST: Celsius = Celsius::from_int(100);
 
 impl Facility {
+    /// Without any values; `has_thermometer` says whether a temperature is to be expected.
+    #[must_use]
+    pub fn new(has_thermometer: bool) -> Self {
+        Self { has_thermometer, ..Self::default() }
+    }
+
     /// Records a sensor's value of the time `at`; a time in the future counts as `now`.
     ///
     /// # Errors
@@ -114,13 +145,13 @@ impl Facility {
         Ok(())
     }
 
-    /// Removes zones and racks without a value for `hold`.
-    pub fn expire(&mut self, now: Stamp, hold: Micros) {
-        self.zones.retain(|_, dated| dated.at(now, hold).is_some());
-        self.racks.retain(|_, dated| dated.at(now, hold).is_some());
+    /// Removes the zones and racks that are forgotten.
+    pub fn expire(&mut self, now: Stamp) {
+        self.zones.retain(|_, dated| dated.at(now, KEPT).is_some());
+        self.racks.retain(|_, dated| dated.at(now, KEPT).is_some());
     }
 
-    /// The values at `now` that are at most `hold` old.
+    /// The values at `now`; those that are at most `hold` old are fresh.
     #[must_use]
     pub const fn at(&self, now: Stamp, hold: Micros) -> View<'_> {
         View { facility: self, now, hold }
@@ -157,11 +188,41 @@ pub struct View<'a> {
 }
 
 impl View<'_> {
-    /// The ambient temperature of a zone, or of the building if the zone's is unknown.
+    /// The ambient temperature of a zone, or of the building if the zone's is unknown. While a zone's thermometer is
+    /// silent, the warmer of the two counts.
     #[must_use]
-    pub fn ambient(&self, zone: Option<&str>) -> Option<Aged<Celsius>> {
-        let of_zone = zone.and_then(|zone| self.facility.zones.get(zone)).copied();
-        self.of(of_zone).or_else(|| self.of(self.facility.ambient))
+    pub fn ambient(&self, zone: Option<&str>) -> Room {
+        let of_zone = self.of(zone.and_then(|zone| self.facility.zones.get(zone)).copied());
+        let of_building = self.of(self.facility.ambient);
+        let known = match (of_zone, of_building) {
+            (Some(zone), Some(building)) if !zone.fresh => {
+                Some(Aged { value: zone.value.max(building.value), ..zone })
+            }
+            (Some(zone), _) => Some(zone),
+            (None, building) => building,
+        };
+        match known {
+            Some(known) => Room::Known(known),
+            None if self.facility.has_thermometer => Room::Unknown,
+            None => Room::Unmetered,
+        }
+    }
+
+    /// Every value that is not forgotten.
+    pub fn values(&self) -> impl Iterator<Item = Aged<Observation<'_>>> {
+        let Facility { has_thermometer: _, ambient, it_power, cooling_power, zones, racks } = self.facility;
+        let of_building = [
+            self.of(*ambient).map(|it| it.map(Observation::Ambient)),
+            self.of(*it_power).map(|it| it.map(Observation::ItPower)),
+            self.of(*cooling_power).map(|it| it.map(Observation::CoolingPower)),
+        ];
+        let zones = zones.iter().filter_map(|(zone, dated)| {
+            Some(self.of(Some(*dated))?.map(|degrees| Observation::ZoneAmbient(zone, degrees)))
+        });
+        let racks = racks.iter().filter_map(|(rack, dated)| {
+            Some(self.of(Some(*dated))?.map(|watts| Observation::RackPower(rack, watts)))
+        });
+        of_building.into_iter().flatten().chain(zones).chain(racks)
     }
 
     /// The power of all machines.
@@ -187,7 +248,7 @@ impl View<'_> {
     pub fn pue(&self) -> Option<Aged<Ratio>> {
         let (it, cooling) = (self.it_power()?, self.cooling_power()?);
         let value = Ratio::ONE + cooling.value.ratio_to(it.value, Role::Demand)?;
-        Some(Aged { value, age: it.age.max(cooling.age) })
+        Some(Aged { value, age: it.age.max(cooling.age), fresh: it.fresh && cooling.fresh })
     }
 
     fn of<T: Copy>(&self, dated: Option<Dated<T>>) -> Option<Aged<T>> {
@@ -196,145 +257,4 @@ impl View<'_> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const HOLD: Micros = Micros::new(300_000_000);
-
-    fn at(seconds: u64) -> Stamp {
-        Stamp::new(Micros::new(seconds * 1_000_000))
-    }
-
-    fn facility(observations: &[(u64, Observation<'_>)]) -> Facility {
-        let mut facility = Facility::default();
-        for &(seconds, observation) in observations {
-            facility.record(at(seconds), at(seconds), observation).unwrap();
-        }
-        facility
-    }
-
-    fn celsius(value: i32) -> Observation<'static> {
-        Observation::Ambient(Celsius::from_int(value))
-    }
-
-    #[test]
-    fn a_failed_query_leaves_the_last_good_value_until_it_is_too_old() {
-        // Fix list operator B24.
-        let facility = facility(&[(0, celsius(31))]);
-        let ambient = |now| facility.at(at(now), HOLD).ambient(None);
-        let aged = |age: u64| Some(Aged { value: Celsius::from_int(31), age: Micros::new(age * 1_000_000) });
-        assert_eq!(ambient(0), aged(0));
-        assert_eq!(ambient(300), aged(300));
-        assert_eq!(ambient(301), None);
-    }
-
-    #[test]
-    fn freezing_is_a_temperature() {
-        // Fix list operator B24.
-        for degrees in [0, -5, -40] {
-            let facility = facility(&[(0, celsius(degrees))]);
-            let ambient = facility.at(at(1), HOLD).ambient(None).unwrap();
-            assert_eq!(ambient.value, Celsius::from_int(degrees));
-        }
-    }
-
-    #[test]
-    fn what_no_sensor_says_is_refused_and_changes_nothing() {
-        // Fix list operator B26.
-        let mut facility = facility(&[
-            (0, celsius(25)),
-            (0, Observation::ItPower(Watts::from_int(1_000))),
-            (0, Observation::CoolingPower(Watts::from_int(1))),
-        ]);
-        let before = facility.clone();
-        let mut refused = |observation| facility.record(at(5), at(5), observation).unwrap_err();
-        assert_eq!(refused(celsius(-61)), Impossible::Temperature);
-        assert_eq!(refused(celsius(101)), Impossible::Temperature);
-        assert_eq!(
-            refused(Observation::ZoneAmbient("a", Celsius::from_int(i32::MAX))),
-            Impossible::Temperature
-        );
-        assert_eq!(refused(Observation::ItPower(Watts::ZERO)), Impossible::Power);
-        assert_eq!(refused(Observation::ItPower(Watts::MIN)), Impossible::Power);
-        assert_eq!(refused(Observation::CoolingPower(Watts::ZERO)), Impossible::Power);
-        assert_eq!(refused(Observation::CoolingPower(Watts::from_int(-1))), Impossible::Power);
-        assert_eq!(refused(Observation::RackPower("r", Watts::ZERO)), Impossible::Power);
-        assert_eq!(facility, before);
-    }
-
-    #[test]
-    fn a_zone_has_its_own_climate_and_an_unknown_zone_has_the_buildings() {
-        // Fix list operator B23.
-        let facility =
-            facility(&[(0, celsius(22)), (0, Observation::ZoneAmbient("hot", Celsius::from_int(38)))]);
-        let view = facility.at(at(10), HOLD);
-        let degrees = |zone| view.ambient(zone).map(|aged| aged.value);
-        assert_eq!(degrees(Some("hot")), Some(Celsius::from_int(38)));
-        assert_eq!(degrees(Some("cold")), Some(Celsius::from_int(22)));
-        assert_eq!(degrees(None), Some(Celsius::from_int(22)));
-    }
-
-    #[test]
-    fn a_zone_that_fell_silent_has_the_buildings_climate_again() {
-        let facility =
-            facility(&[(0, Observation::ZoneAmbient("hot", Celsius::from_int(38))), (200, celsius(22))]);
-        let view = facility.at(at(400), HOLD);
-        assert_eq!(view.ambient(Some("hot")).map(|aged| aged.value), Some(Celsius::from_int(22)));
-    }
-
-    #[test]
-    fn the_real_pue_needs_both_powers_and_is_as_old_as_the_older() {
-        let it = Observation::ItPower(Watts::from_int(1_000));
-        let cooling = Observation::CoolingPower(Watts::from_int(400));
-        assert_eq!(facility(&[(0, it)]).at(at(1), HOLD).pue(), None);
-        assert_eq!(facility(&[(0, cooling)]).at(at(1), HOLD).pue(), None);
-        let both = facility(&[(0, it), (60, cooling)]);
-        let pue = both.at(at(90), HOLD).pue().unwrap();
-        assert_eq!(pue.value.to_string().get(..3), Some("1.4"));
-        assert_eq!(pue.age, Micros::new(90_000_000));
-        assert_eq!(both.at(at(301), HOLD).pue(), None);
-    }
-
-    #[test]
-    fn late_values_do_not_replace_younger_ones_and_a_clock_set_back_does_not_freeze_them() {
-        let mut facility =
-            facility(&[(100, celsius(30)), (100, Observation::RackPower("r", Watts::from_int(9)))]);
-        facility.record(at(110), at(50), celsius(10)).unwrap();
-        facility.record(at(110), at(50), Observation::RackPower("r", Watts::from_int(1))).unwrap();
-        let degrees =
-            |facility: &Facility, now| facility.at(at(now), HOLD).ambient(None).map(|aged| aged.value);
-        assert_eq!(degrees(&facility, 110), Some(Celsius::from_int(30)));
-        assert_eq!(
-            facility.at(at(110), HOLD).rack_power("r").map(|aged| aged.value),
-            Some(Watts::from_int(9))
-        );
-        facility.record(at(20), at(20), celsius(12)).unwrap();
-        assert_eq!(degrees(&facility, 20), Some(Celsius::from_int(12)));
-        // A source whose clock is ahead does not keep its value valid forever.
-        facility.record(at(30), at(9_999), celsius(14)).unwrap();
-        assert_eq!(degrees(&facility, 331), None);
-    }
-
-    #[test]
-    fn of_two_values_for_one_moment_the_larger_stands_whichever_came_first() {
-        let rack = |watts| Observation::RackPower("r", Watts::from_int(watts));
-        for order in [[3, 9], [9, 3]] {
-            let both: Vec<_> = order.iter().flat_map(|&v| [(100, celsius(v)), (100, rack(v))]).collect();
-            let facility = facility(&both);
-            let view = facility.at(at(100), HOLD);
-            assert_eq!(view.ambient(None).map(|aged| aged.value), Some(Celsius::from_int(9)));
-            assert_eq!(view.rack_power("r").map(|aged| aged.value), Some(Watts::from_int(9)));
-        }
-    }
-
-    #[test]
-    fn racks_and_zones_that_are_gone_are_forgotten() {
-        let mut facility = facility(&[
-            (0, Observation::RackPower("old", Watts::from_int(9))),
-            (0, Observation::ZoneAmbient("old", Celsius::from_int(9))),
-            (200, Observation::RackPower("new", Watts::from_int(9))),
-        ]);
-        facility.expire(at(400), HOLD);
-        assert_eq!((facility.racks.len(), facility.zones.len()), (1, 0));
-    }
-}
+mod tests;

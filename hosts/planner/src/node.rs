@@ -9,7 +9,7 @@ use crate::hardware::ResolvedHardware;
 use crate::intent::NodeCaps;
 use crate::inventory::{self, HardwareFacts, Resolved};
 use crate::power::estimate::NodeLoad;
-use crate::power::{NoMeasurement, NodeReading};
+use crate::power::{NoMeasurement, NodeReading, PowerMeter};
 use crate::profile::Profile;
 use joulie_core::budget::{Grant, GrantReceipt};
 use power_units::{Watts, WattsPerMinute};
@@ -238,12 +238,19 @@ pub struct Power {
     pub trend: Option<WattsPerMinute>,
     /// A meter is configured but nothing was ever received from it, not even a failure.
     pub awaited: bool,
+    /// Another meter whose value is far from this one.
+    pub apart: Option<PowerMeter>,
 }
 
 impl Power {
     /// No meter is configured.
     pub const UNMETERED: Self =
-        Self { reading: NodeReading::Absent(NoMeasurement::NotConfigured), trend: None, awaited: false };
+        Self {
+            reading: NodeReading::Absent(NoMeasurement::NotConfigured),
+            trend: None,
+            awaited: false,
+            apart: None,
+        };
 }
 
 impl Node {

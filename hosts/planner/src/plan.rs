@@ -23,6 +23,7 @@ pub use release::{Release, ReleaseReason};
 use crate::budget::{BudgetLimits, SiteLimit};
 use crate::demand::{PodCounts, ProfileDemand};
 use crate::density::Family;
+use crate::facility::Facility;
 use crate::guard::{self, CapsOf, GuardDecision, GuardFacts, GuardMode, HoldReason, TransitionState};
 use crate::intent::{Intents, NodeCaps};
 use crate::names::Beside;
@@ -30,7 +31,7 @@ use crate::node::{Confirmation, DesiredState, Node, Presence, Visibility};
 use crate::policy::{Choice, Fallback, FamilyFloor, PlacementPolicy, PlacementPolicyFacts};
 use crate::profile::{PerProfile, Profile};
 use crate::twin::TwinLaw;
-use crate::twin::cooling::MeasuredPower;
+use crate::twin::cooling::Cooling;
 use memory::Planned;
 use power_units::{Micros, Stamp};
 use std::cmp::Reverse;
@@ -48,6 +49,8 @@ pub struct ClusterState {
     pub limits: Vec<SiteLimit>,
     /// The pods in managed scope; `None` when they could not be listed.
     pub pods: Option<PodCounts>,
+    /// What the building's sensors say.
+    pub facility: Facility,
     /// The monotonic clock.
     pub now: Stamp,
     /// The wall clock, since 1970.
@@ -79,9 +82,9 @@ pub struct Settings {
     /// Under limits a node is tainted until it has confirmed its grant.
     pub taint_uncapped: bool,
     /// The settings of the twins.
-    pub twin: TwinLaw<MeasuredPower>,
-    /// How long the last sample of a meter is valid.
-    pub hold: Micros,
+    pub twin: TwinLaw<Cooling>,
+    /// How long a value of the facility is fresh.
+    pub facility_hold: Micros,
 }
 
 /// The decisions of policy and guard.

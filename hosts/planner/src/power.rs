@@ -127,6 +127,12 @@ impl PowerSample {
         };
         if possible { Ok(Self { meter, watts, at }) } else { Err(meter.silent()) }
     }
+
+    /// The power.
+    #[must_use]
+    pub const fn watts(self) -> Watts {
+        self.watts
+    }
 }
 
 /// The outcome of one attempt to read a node's power.

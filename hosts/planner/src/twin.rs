@@ -33,10 +33,10 @@ pub struct TwinLaw<M> {
     pub utilization: UtilizationModel,
 }
 
-impl TwinLaw<cooling::MeasuredPower> {
+impl TwinLaw<cooling::Cooling> {
     /// The default settings.
     pub const STANDARD: Self = Self {
-        cooling: cooling::MeasuredPower,
+        cooling: cooling::Cooling::Measured(cooling::MeasuredPower),
         psu: PsuLimits::STANDARD,
         utilization: UtilizationModel::STANDARD,
     };
@@ -70,8 +70,8 @@ pub struct TwinFacts<'a> {
 pub struct SiteFacts<'a> {
     /// The building.
     pub facility: View<'a>,
-    /// The power of unmanaged machines by rack. A rack that is not named has none; for one that is named without a
-    /// number, or with less than 0 W, the power is unknown.
+    /// The power of unmanaged machines by rack, and by `*` of every rack that is not named. Without either a rack has none;
+    /// for one that is named without a number, or with less than 0 W, the power is unknown.
     pub unmanaged: &'a BTreeMap<String, Option<Watts>>,
 }
 
@@ -180,12 +180,11 @@ fn twin_of<M: CoolingModel>(
     psu: Option<PsuStress>,
 ) -> Twin {
     let cooling = power.node.and_then(|budget| {
-        let ambient = site.facility.ambient(node.zone).map(|aged| aged.value);
         law.cooling.stress(&CoolingFacts {
             draw: power.draw,
             rating: budget.rating,
             capped: budget.capped,
-            ambient,
+            room: site.facility.ambient(node.zone),
         })
     });
     Twin {

@@ -23,6 +23,7 @@ mod pki;
 mod ports;
 mod processes;
 mod program;
+pub mod prometheus;
 mod recipe;
 mod suite;
 
@@ -32,4 +33,5 @@ pub use error::ClusterError;
 pub use ffi::ProcessSignal;
 pub use pki::{MutualTls, PemPair};
 pub use program::Program;
+pub use prometheus::PrometheusServer;
 pub use suite::start_or_skip;

@@ -19,6 +19,7 @@ pub mod audit;
 pub mod bench;
 pub mod chaos;
 pub mod echo;
+pub mod exporter;
 pub mod field;
 pub mod http;
 pub mod objects;

@@ -19,6 +19,7 @@ use planner::node::{
 use planner::plan::{ClusterState, DrainingLabel, ObjectChange, PlanMemory, Settings, desired, diff};
 use planner::policy::{FamilyFloor, PlacementPolicy, QueueAware};
 use planner::profile::PerProfile;
+use planner::facility::Facility;
 use planner::twin::TwinLaw;
 use power_units::{Micros, Percent, Ratio, Stamp, Watts};
 use std::collections::{BTreeMap, BTreeSet};
@@ -194,7 +195,7 @@ fn settings() -> Settings {
         budget: BudgetLimits::none(),
         taint_uncapped: false,
         twin: TwinLaw::STANDARD,
-        hold: Micros::MINUTE,
+        facility_hold: Micros::MINUTE,
     }
 }
 
@@ -213,6 +214,7 @@ fn cluster() -> ClusterState {
         gone: Vec::new(),
         limits: Vec::new(),
         pods: Some(PodCounts::of(&pods(), &ignored())),
+        facility: Facility::default(),
         now: Stamp::new(Micros::ZERO),
         wall_clock: Micros::ZERO,
         raises: true,

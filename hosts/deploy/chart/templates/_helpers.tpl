@@ -51,7 +51,10 @@ which would be written with an exponent from a million on. */}}
 {{- if and (hasPrefix "METRICS_TLS_" $name) (not (hasPrefix "/etc/joulie-metrics-tls/" (toString $value))) }}
 {{- fail (printf "%s: set metricsTls.enabled instead, so that probes and monitors speak TLS too" $name) }}
 {{- end }}
-{{- if and (hasSuffix "_TOKEN_FILE" $name) (not (hasPrefix "/etc/joulie-node-http/" (toString $value))) }}
+{{- if and (hasPrefix "PROMETHEUS_" $name) (hasSuffix "_FILE" $name) (not (hasPrefix "/etc/joulie-prometheus/" (toString $value))) }}
+{{- fail (printf "%s: set prometheus.credentialsSecret or prometheus.authoritySecret instead, so that the file is mounted" $name) }}
+{{- end }}
+{{- if and (hasSuffix "_TOKEN_FILE" $name) (not (hasPrefix "PROMETHEUS_" $name)) (not (hasPrefix "/etc/joulie-node-http/" (toString $value))) }}
 {{- fail (printf "%s: set nodeHttp.tokenSecret instead, so that the file is mounted" $name) }}
 {{- end }}
 {{- if and (hasSuffix "_HTTP_CA_FILE" $name) (not (hasPrefix "/etc/joulie-node-http/" (toString $value))) }}
@@ -125,6 +128,44 @@ METRICS_AUTH: token
       {{- end }}
       {{- with .Values.nodeHttp.authoritySecret }}
       - secret: {name: {{ . }}, items: [{key: ca.crt, path: ca.crt}]}
+      {{- end }}
+{{- end }}
+
+{{/* Of prometheus: the variables, the mount and the volume. */}}
+{{- define "joulie.prometheusEnv" -}}
+{{- with .Values.prometheus }}
+{{- if .address }}
+PROMETHEUS_ADDRESS: {{ .address | quote }}
+{{- if .authoritySecret }}
+PROMETHEUS_CA_FILE: /etc/joulie-prometheus/ca.crt
+{{- end }}
+{{- if .user }}
+PROMETHEUS_USER: {{ .user | quote }}
+PROMETHEUS_PASSWORD_FILE: /etc/joulie-prometheus/password
+{{- if not .credentialsSecret }}{{ fail "prometheus.user: set prometheus.credentialsSecret to the Secret with the password" }}{{ end }}
+{{- else if .credentialsSecret }}
+PROMETHEUS_TOKEN_FILE: /etc/joulie-prometheus/token
+{{- end }}
+{{- else if or .credentialsSecret .user .authoritySecret }}
+{{- fail "prometheus: set prometheus.address too" }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- define "joulie.prometheusMount" -}}
+- {name: prometheus, mountPath: /etc/joulie-prometheus, readOnly: true}
+{{- end }}
+{{- define "joulie.prometheusVolume" -}}
+- name: prometheus
+  projected:
+    sources:
+      {{- with .Values.prometheus }}
+      {{- $file := ternary "password" "token" (ne .user "") }}
+      {{- if .credentialsSecret }}
+      - secret: {name: {{ .credentialsSecret }}, items: [{key: {{ $file }}, path: {{ $file }}}]}
+      {{- end }}
+      {{- if .authoritySecret }}
+      - secret: {name: {{ .authoritySecret }}, items: [{key: ca.crt, path: ca.crt}]}
+      {{- end }}
       {{- end }}
 {{- end }}
 

@@ -69,3 +69,54 @@ fn without_port(text: &str) -> &str {
     }
     host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Answer;
+    use super::*;
+    use http::StatusCode;
+
+    fn belongs(labels: &str, names: &[(&str, &str)]) -> Option<String> {
+        let body = format!(
+            r#"{{"status":"success","data":{{"resultType":"vector","result":[{{"metric":{labels},"value":[1,"1"]}}]}}}}"#
+        );
+        let answer = Answer::read(body.as_bytes(), StatusCode::OK).unwrap();
+        let mut known = NodeNames::default();
+        for (name, node) in names {
+            known.add(name, &Arc::from(*node));
+        }
+        match of_node(&answer.series[0], &known) {
+            Belongs::To(node) => Some(node.to_string()),
+            Belongs::ToNobody => None,
+        }
+    }
+
+    const NAMES: [(&str, &str); 5] =
+        [("a", "a"), ("b", "b"), ("10.0.0.1", "a"), ("fd00::2", "b"), ("b.example.com", "b")];
+
+    #[test]
+    fn a_series_belongs_to_the_node_that_its_first_fitting_label_names() {
+        let of = |labels: &str| belongs(labels, &NAMES);
+        let is = |node: &str| Some(node.to_owned());
+        assert_eq!(of(r#"{"node":"a","instance":"b:9100"}"#), is("a"));
+        assert_eq!(of(r#"{"instance":"b:9100"}"#), is("b"));
+        assert_eq!(of(r#"{"instance":"10.0.0.1:9100"}"#), is("a"));
+        assert_eq!(of(r#"{"instance":"[fd00::2]:9100"}"#), is("b"));
+        assert_eq!(of(r#"{"instance":"fd00::2"}"#), is("b"));
+        assert_eq!(of(r#"{"Hostname":"b.example.com","instance":"10.0.0.1:9400"}"#), is("b"));
+        // A label that names something else does not hide the one that names the node.
+        assert_eq!(of(r#"{"node":"rack 7","exported_instance":"a"}"#), is("a"));
+        for nobody in [r#"{}"#, r#"{"node":""}"#, r#"{"instance":"c:1"}"#, r#"{"pod":"a"}"#, r#"{"instance":"a:port"}"#] {
+            assert_eq!(of(nobody), None, "{nobody}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_two_nodes_have_belongs_to_neither() {
+        let names = [("a", "a"), ("b", "b"), ("10.0.0.1", "a"), ("10.0.0.1", "b"), ("10.0.0.1", "a")];
+        assert_eq!(belongs(r#"{"instance":"10.0.0.1:1"}"#, &names), None);
+        assert_eq!(belongs(r#"{"node":"a"}"#, &names), Some("a".to_owned()));
+        // Said twice by one node, it is still the node's.
+        assert_eq!(belongs(r#"{"node":"a"}"#, &[("a", "a"), ("a", "a")]), Some("a".to_owned()));
+    }
+}

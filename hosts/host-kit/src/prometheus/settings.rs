@@ -137,3 +137,77 @@ pub(super) fn basic_header(user: &str, password: &Path) -> Result<HeaderValue, S
     header.set_sensitive(true);
     Ok(header)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{Invocation, SettingsTable, load};
+    use std::ffi::OsString;
+
+    static TABLE: SettingsTable = SettingsTable {
+        program: "test",
+        about: "asks",
+        settings: &[
+            &PROMETHEUS_ADDRESS,
+            &PROMETHEUS_CA_FILE,
+            &PROMETHEUS_TOKEN_FILE,
+            &PROMETHEUS_USER,
+            &PROMETHEUS_PASSWORD_FILE,
+            &PROMETHEUS_HEADERS,
+            &PROMETHEUS_TIMEOUT,
+        ],
+        retired: &[],
+        families: &[],
+    };
+
+    fn read(said: &[(&str, &str)]) -> Result<PrometheusAccess, String> {
+        let all = said.iter().copied().chain([("PROMETHEUS_ADDRESS", "http://prom:9090")]);
+        let variables = all.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let sources = match Invocation::read(std::iter::empty(), variables) {
+            Invocation::Run(sources) => sources,
+            Invocation::Help | Invocation::Version => panic!("neither was asked for"),
+        };
+        let values = load(&TABLE, &sources).map_err(|why| why.to_string())?;
+        let address = values.get(&PROMETHEUS_ADDRESS).unwrap().unwrap();
+        access(&values, address).map_err(|why| why.to_string())
+    }
+
+    #[test]
+    fn a_login_is_a_token_or_a_user_with_a_password() {
+        let folder = std::env::temp_dir().join(format!("host-kit-prometheus-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("secret");
+        std::fs::write(&file, "open sesame\n").unwrap();
+        let secret = file.to_str().unwrap();
+        assert_eq!(read(&[]).unwrap().login, Login::None);
+        let basic = read(&[("PROMETHEUS_USER", "me"), ("PROMETHEUS_PASSWORD_FILE", secret)]).unwrap();
+        assert_eq!(basic.login, Login::Basic { user: "me".to_owned(), password: file.clone() });
+        // printf 'me:open sesame' | base64
+        assert_eq!(basic_header("me", &file).unwrap(), "Basic bWU6b3BlbiBzZXNhbWU=");
+        for said in [
+            &[("PROMETHEUS_USER", "me")][..],
+            &[("PROMETHEUS_PASSWORD_FILE", secret)],
+            &[("PROMETHEUS_USER", "a:b"), ("PROMETHEUS_PASSWORD_FILE", secret)],
+            &[("PROMETHEUS_USER", "me"), ("PROMETHEUS_PASSWORD_FILE", "/not/there")],
+            &[("PROMETHEUS_TOKEN_FILE", "/not/there")],
+        ] {
+            let why = read(said).unwrap_err();
+            assert!(why.contains("PROMETHEUS_"), "{why}");
+        }
+        std::fs::write(&file, "token").unwrap();
+        assert!(matches!(read(&[("PROMETHEUS_TOKEN_FILE", secret)]).unwrap().login, Login::Token(_)));
+        let both =
+            [("PROMETHEUS_TOKEN_FILE", secret), ("PROMETHEUS_USER", "me"), ("PROMETHEUS_PASSWORD_FILE", secret)];
+        assert!(read(&both).unwrap_err().contains("set one of them"));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn headers_are_read_and_those_of_the_query_itself_are_refused() {
+        let headers = read(&[("PROMETHEUS_HEADERS", "X-Scope-OrgID=team, thanos-tenant = a=b")]).unwrap().headers;
+        assert_eq!((&headers["x-scope-orgid"], &headers["THANOS-TENANT"]), (&"team".parse().unwrap(), &"a=b".parse().unwrap()));
+        for wrong in ["X", "=x", "a b=c", "x=1,X=2", "Authorization=Bearer x", "host=y", "x=\u{7}"] {
+            assert!(read(&[("PROMETHEUS_HEADERS", wrong)]).unwrap_err().contains("PROMETHEUS_HEADERS"), "{wrong}");
+        }
+    }
+}

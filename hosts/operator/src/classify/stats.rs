@@ -1,8 +1,8 @@
 //! The classifier's metrics.
 
+use crate::queries::Purpose;
 use crate::stats::Became;
 use host_kit::metrics::MetricsRegistry;
-use host_kit::prometheus::QueryError;
 use host_kit::{closed_label, label_set};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -28,41 +28,23 @@ closed_label! {
 }
 
 impl Signal {
+    /// What a query for it is for.
+    pub(super) const fn purpose(self) -> Purpose {
+        match self {
+            Self::Cpu => Purpose::PodCpu,
+            Self::Memory => Purpose::PodMemory,
+            Self::Gpu => Purpose::PodGpu,
+            Self::PackageEnergy => Purpose::PodPackageEnergy,
+            Self::DramEnergy => Purpose::PodDramEnergy,
+            Self::GpuEnergy => Purpose::PodGpuEnergy,
+        }
+    }
+
     /// Whether Kepler measures it.
     pub(super) const fn is_of_kepler(self) -> bool {
         match self {
             Self::PackageEnergy | Self::DramEnergy | Self::GpuEnergy => true,
             Self::Cpu | Self::Memory | Self::Gpu => false,
-        }
-    }
-}
-
-closed_label! {
-    /// The outcome of a query.
-    pub(super) enum Queried {
-        /// It was answered with series.
-        Answered = "answered",
-        /// It was answered, and there is no series.
-        Empty = "empty",
-        /// There was no answer.
-        Away = "away",
-        /// The server refused it.
-        Refused = "refused",
-        /// The answer was only a part.
-        Partial = "partial",
-        /// The answer was none of Prometheus'.
-        Malformed = "malformed",
-    }
-}
-
-impl Queried {
-    /// The outcome for a query that failed.
-    pub(super) const fn of(error: &QueryError) -> Self {
-        match error {
-            QueryError::Unsent(_) | QueryError::NoAnswer(_) => Self::Away,
-            QueryError::Refused(_) => Self::Refused,
-            QueryError::Partial(_) => Self::Partial,
-            QueryError::Malformed(_) => Self::Malformed,
         }
     }
 }
@@ -120,11 +102,6 @@ closed_label! {
 }
 
 label_set! {
-    struct BySignal {
-        signal: Signal,
-        result: Queried,
-    }
-
     struct ByFate {
         signal: Signal,
         fate: Fate,
@@ -147,7 +124,6 @@ label_set! {
 /// The classifier's metrics. Clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct ClassifyStats {
-    queries: Family<BySignal, Counter>,
     series: Family<ByFate, Counter>,
     classifications: Family<ByBasis, Counter>,
     workloads: Family<ByKnown, Gauge>,
@@ -159,18 +135,12 @@ impl ClassifyStats {
     /// Registers them.
     pub(crate) fn register(registry: &mut MetricsRegistry) -> Self {
         let all = Self {
-            queries: Family::default(),
             series: Family::default(),
             classifications: Family::default(),
             workloads: Family::default(),
             writes: Family::default(),
             seconds: Histogram::new([0.001, 0.01, 0.1, 0.5, 1.0, 2.0, 5.0]),
         };
-        registry.register(
-            "joulie_operator_classifier_queries",
-            "Queries for the signals of pods, by what became of them",
-            all.queries.clone(),
-        );
         registry.register(
             "joulie_operator_classifier_series",
             "Series of their answers, by what became of them",
@@ -197,10 +167,6 @@ impl ClassifyStats {
             all.seconds.clone(),
         );
         all
-    }
-
-    pub(super) fn queried(&self, signal: Signal, result: Queried) {
-        self.queries.get_or_create(&BySignal { signal, result }).inc();
     }
 
     pub(super) fn joined(&self, signal: Signal, fates: impl Iterator<Item = (Fate, u64)>) {

@@ -1,112 +1,59 @@
 //! Power over HTTP: each planned node's endpoint is asked again and again, side by side, each within its time. What a
 //! node answers is read within bounds, redirects are not followed, and an answer without a number is no answer of 0 W.
 
+use super::poller::{Following, Outcomes, Read, round, timer};
 use crate::settings::PowerAccess;
 use bytes::Bytes;
 use futures::StreamExt;
 use host_kit::config::UrlTemplate;
 use host_kit::http_client::{ClientLimits, HttpClient, Trust, TrustError};
 use http::Request;
-use planner::power::NoMeasurement;
+use planner::power::{NoMeasurement, PowerMeter};
 use power_units::{Role, Watts};
 use serde_json::Value;
-use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
 
 /// Nodes that are asked at once.
 const AT_ONCE: usize = 128;
 /// One answer is waited for as long as by the first implementation, and the simulator's has some 2 KiB.
 const LIMITS: ClientLimits =
     ClientLimits { timeout: Duration::from_secs(5), bytes_max: 64 * 1024, idle_max: AT_ONCE };
-/// Answers that wait to be taken in.
-const QUEUE: usize = 1024;
 
-/// The outcome of one attempt.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Read {
-    /// Of which node.
-    pub(crate) node: Arc<str>,
-    /// What it draws, or why that is not known.
-    pub(crate) watts: Result<Watts, NoMeasurement>,
+/// The client for this endpoint.
+///
+/// # Errors
+/// If the authorities cannot be used.
+pub(super) fn client(endpoint: Option<&UrlTemplate>, access: &PowerAccess) -> Result<HttpClient, TrustError> {
+    let has_tls = endpoint.is_some_and(UrlTemplate::has_tls);
+    if access.token.is_some() && endpoint.is_some() && !has_tls {
+        tracing::warn!(
+            "OPERATOR_NODE_POWER_HTTP_TOKEN_FILE: the endpoint has no TLS, so the token is sent in the clear"
+        );
+    }
+    let trust = Trust::of(access.authorities.as_deref(), has_tls);
+    Ok(HttpClient::new("joulie-operator", LIMITS, trust)?.with_token(access.token.clone()))
 }
 
-/// Asks.
-#[derive(Debug)]
-pub(crate) struct Poller {
-    nodes: watch::Sender<Vec<Arc<str>>>,
-    reads: mpsc::Receiver<Read>,
-    task: JoinHandle<()>,
-}
-
-impl Poller {
-    /// Asks this endpoint so often.
-    ///
-    /// # Errors
-    /// If the authorities cannot be used.
-    pub(crate) fn new(
-        endpoint: Option<UrlTemplate>,
-        every: Duration,
-        access: &PowerAccess,
-    ) -> Result<Self, TrustError> {
-        let has_tls = endpoint.as_ref().is_some_and(UrlTemplate::has_tls);
-        if access.token.is_some() && endpoint.is_some() && !has_tls {
-            tracing::warn!(
-                "OPERATOR_NODE_POWER_HTTP_TOKEN_FILE: the endpoint has no TLS, so the token is sent in the clear"
-            );
-        }
-        let trust = Trust::of(access.authorities.as_deref(), has_tls);
-        let client = HttpClient::new("joulie-operator", LIMITS, trust)?.with_token(access.token.clone());
-        let (nodes, follow) = watch::channel(Vec::new());
-        let (queue, reads) = mpsc::channel(QUEUE);
-        let task = tokio::spawn(ask_all((client, endpoint), every, follow, queue));
-        Ok(Self { nodes, reads, task })
-    }
-
-    /// Whom to ask from now on.
-    pub(crate) fn follow(&self, nodes: Vec<Arc<str>>) {
-        self.nodes.send_if_modified(|before| {
-            let differs = *before != nodes;
-            *before = nodes;
-            differs
-        });
-    }
-
-    /// The next outcome.
-    pub(crate) async fn next(&mut self) -> Option<Read> {
-        self.reads.recv().await
-    }
-}
-
-impl Drop for Poller {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-async fn ask_all(
-    (client, endpoint): (HttpClient, Option<UrlTemplate>),
+/// Asks for all nodes so often. Whoever is new is asked for at once.
+pub(super) async fn ask_all(
+    client: HttpClient,
+    endpoint: Option<UrlTemplate>,
     every: Duration,
-    mut nodes: watch::Receiver<Vec<Arc<str>>>,
-    queue: mpsc::Sender<Read>,
+    mut nodes: Following,
+    queue: Outcomes,
 ) {
-    let mut round = tokio::time::interval(every);
-    round.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            _ = round.tick() => {}
-            // Whoever is new is asked at once.
-            changed = nodes.changed() => if changed.is_err() { return },
-        }
-        let all = nodes.borrow_and_update().clone();
-        let asked = futures::stream::iter(all).map(|node| {
+    let mut timer = timer(every);
+    while let Some(all) = round(&mut timer, &mut nodes).await {
+        let asked = futures::stream::iter(all).map(|followed| {
             let (client, endpoint) = (&client, endpoint.as_ref());
-            async move { Read { watts: ask(client, endpoint, &node).await, node } }
+            async move {
+                let watts = ask(client, endpoint, &followed.node).await;
+                Read { watts, node: followed.node, meter: PowerMeter::Http }
+            }
         });
-        let mut answers = asked.buffer_unordered(AT_ONCE);
-        while let Some(read) = answers.next().await {
-            if queue.send(read).await.is_err() {
+        let mut answers = asked.buffer_unordered(AT_ONCE).ready_chunks(AT_ONCE);
+        while let Some(reads) = answers.next().await {
+            if queue.send(reads).await.is_err() {
                 return;
             }
         }

@@ -1,11 +1,22 @@
 use super::*;
 use crate::rows::{HardwareSeen, NodeSeen};
+use crate::settings::{PowerAccess, PowerSource};
 use crate::site::Unreadable;
 use host_kit::reflect::Row;
-use power_units::Micros;
+use power_units::{Micros, Percent};
 use serde_json::{Value, json};
 
 const HOLD: Duration = Duration::from_secs(60);
+
+fn meters(sources: Vec<PowerSource>) -> Meters {
+    let apart = Percent::from_int(30).to_ratio(Role::Nearest);
+    let power = NodePower { sources, every: HOLD, apart, http: PowerAccess::default() };
+    Meters::new(&power, HOLD).unwrap()
+}
+
+fn agent() -> Meters {
+    meters(vec![PowerSource::Agent])
+}
 
 fn member(power: Value) -> Arc<Observed> {
     let node = NodeSeen::read(&json!({"metadata": {"name": "a"}})).unwrap();
@@ -38,27 +49,27 @@ fn wall() -> Timestamp {
 
 #[test]
 fn a_meter_of_which_nothing_was_heard_yet_is_no_failing_one_and_a_failing_one_was_heard() {
-    let mut meters = Meters::new(&PowerSource::Agent, HOLD).unwrap();
-    meters.listen(&[member(json!(null))], at(1), wall());
-    assert!(awaits(&meters), "the agent has not measured yet");
-    meters.listen(&[member(json!({"cpuWatts": -1}))], at(2), wall());
-    assert!(!awaits(&meters));
-    assert_eq!(metering(&meters, at(2)).reading, NodeReading::Absent(NoMeasurement::AgentNoData));
+    let mut heard = agent();
+    heard.listen(&[member(json!(null))], at(1), wall());
+    assert!(awaits(&heard), "the agent has not measured yet");
+    heard.listen(&[member(json!({"cpuWatts": -1}))], at(2), wall());
+    assert!(!awaits(&heard));
+    assert_eq!(metering(&heard, at(2)).reading, NodeReading::Absent(NoMeasurement::AgentNoData));
     // Without a configured meter nothing is waited for.
-    assert!(!awaits(&Meters::new(&PowerSource::Static, HOLD).unwrap()));
-    let http = |endpoint| Meters::new(&PowerSource::Http(endpoint, HOLD), HOLD).unwrap();
+    assert!(!awaits(&meters(Vec::new())));
+    let http = |endpoint| meters(vec![PowerSource::Http(endpoint)]);
     assert!(!awaits(&http(None)));
     let endpoint = host_kit::config::parse::url_template("http://{node}:9000/power").unwrap();
     let mut asked = http(Some(endpoint));
     assert!(awaits(&asked), "nobody has asked it yet");
-    asked.record("a", at(1), Err(NoMeasurement::HttpError));
+    asked.record("a", PowerMeter::Http, at(1), Err(NoMeasurement::HttpError));
     assert!(!awaits(&asked));
 }
 
 #[test]
 fn what_is_found_at_the_first_look_is_as_old_as_it_says() {
     let of = |sampled: &str| {
-        let mut meters = Meters::new(&PowerSource::Agent, HOLD).unwrap();
+        let mut meters = agent();
         meters.listen(&[member(json!({"cpuWatts": 200, "sampledAt": sampled}))], at(1), wall());
         meters
     };
@@ -71,4 +82,68 @@ fn what_is_found_at_the_first_look_is_as_old_as_it_says() {
     assert!(speaks(&old, at(2)));
     assert!(speaks(&of("yesterday"), at(1)) && speaks(&of("2026-05-01T13:00:00Z"), at(1)));
     assert!(!speaks(&old, at(63)));
+}
+
+fn endpoint() -> PowerSource {
+    PowerSource::Http(Some(host_kit::config::parse::url_template("http://{node}:9000/power").unwrap()))
+}
+
+fn says(meters: &mut Meters, meter: PowerMeter, second: u64, watts: Option<i32>) {
+    let watts = watts.map(Watts::from_int).ok_or(meter.silent());
+    let report = watts.and_then(|watts| PowerSample::new(meter, watts, at(second)));
+    meters.record("a", meter, at(second), report);
+}
+
+fn counts(meters: &Meters, second: u64) -> (Option<PowerMeter>, Option<PowerMeter>) {
+    let power = metering(meters, at(second));
+    let meter = match power.reading {
+        NodeReading::Measured { meter, .. } | NodeReading::Held { meter, .. } => Some(meter),
+        NodeReading::Absent(_) => None,
+    };
+    (meter, power.apart)
+}
+
+#[test]
+fn the_first_source_that_has_a_value_counts_and_none_is_averaged() {
+    use PowerMeter::{Agent, Http};
+    let mut meters = meters(vec![PowerSource::Agent, endpoint()]);
+    assert!(awaits(&meters));
+    says(&mut meters, Http, 1, Some(210));
+    assert_eq!(counts(&meters, 1), (Some(Http), None), "the agent has not said anything");
+    meters.listen(&[member(json!({"cpuWatts": 200, "sampledAt": "2026-05-01T12:00:00Z"}))], at(2), wall());
+    assert_eq!(counts(&meters, 2), (Some(Agent), None));
+    let reading = metering(&meters, at(2)).reading;
+    assert!(matches!(reading, NodeReading::Measured { watts, .. } if watts == Watts::from_int(200)));
+    // The first one fails: what is measured goes before what was.
+    meters.listen(&[member(json!({"cpuWatts": null}))], at(3), wall());
+    assert_eq!(counts(&meters, 3), (Some(Http), None));
+    // Both fail: the last value of the first one is held.
+    says(&mut meters, Http, 4, None);
+    assert_eq!(counts(&meters, 4), (Some(Agent), None));
+    assert_eq!(counts(&meters, 62), (Some(Agent), None));
+    assert_eq!(counts(&meters, 63), (None, None));
+}
+
+#[test]
+fn sources_that_are_far_apart_are_told_until_they_are_near_again() {
+    use PowerMeter::{Agent, Http};
+    let mut meters = meters(vec![endpoint(), PowerSource::Agent]);
+    let mut apart = |second, agent: i32| {
+        says(&mut meters, Http, second, Some(1_000));
+        says(&mut meters, Agent, second, Some(agent));
+        counts(&meters, second)
+    };
+    // 30 % of the larger value: 300 W of 1000 W, 450 W of 1500 W; it ends at three quarters of that.
+    assert_eq!(apart(1, 1_420), (Some(Http), None));
+    assert_eq!(apart(2, 1_440), (Some(Http), Some(Agent)));
+    assert_eq!(apart(3, 1_320), (Some(Http), Some(Agent)));
+    assert_eq!(apart(4, 1_280), (Some(Http), None));
+    assert_eq!(apart(5, 690), (Some(Http), Some(Agent)));
+    // One that says nothing agrees and disagrees with nobody.
+    says(&mut meters, Agent, 6, None);
+    assert_eq!(counts(&meters, 6), (Some(Http), None));
+    // A few watts are no disagreement, however many times more they are.
+    says(&mut meters, Http, 7, Some(5));
+    says(&mut meters, Agent, 7, Some(30));
+    assert_eq!(counts(&meters, 7), (Some(Http), None));
 }

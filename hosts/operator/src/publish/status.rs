@@ -2,7 +2,7 @@
 
 use crate::budget::Said;
 use crate::reasons::{
-    MALFORMED, METER_SILENT, NO_METER, NOT_BELIEVED, NOT_HEARD_YET, OWNED_BY_OTHERS, SAMPLED,
+    FAR_APART, MALFORMED, METER_SILENT, NO_METER, NOT_BELIEVED, NOT_HEARD_YET, OWNED_BY_OTHERS, SAMPLED,
 };
 use crate::rows::TwinSeen;
 use jiff::{SignedDuration, Timestamp};
@@ -12,7 +12,7 @@ use joulie_api::node_twin::{EffectiveCapState, NodeTwinStatus, PowerMeasurement,
 use joulie_api::number::Number;
 use joulie_api::word::{Vocabulary, Word};
 use planner::power::estimate::Basis;
-use planner::power::{MeasurementSource, NodeDraw};
+use planner::power::{MeasurementSource, NodeDraw, PowerMeter};
 use planner::twin::Twin;
 use planner::twin::ratings::CappedRating;
 use power_units::{Role, Watts};
@@ -24,6 +24,8 @@ use std::time::Duration;
 pub(crate) struct Standing {
     /// Its meter has never reported anything, not even a failure.
     pub(crate) awaits_meter: bool,
+    /// A meter whose value is far from that of the one that counts.
+    pub(crate) apart: Option<PowerMeter>,
     /// The objects that cannot be read, in a sentence; `None` if all can be.
     pub(crate) unreadable: Option<String>,
     /// The hardware facts of the node that are not believed, in a sentence; `None` if all are.
@@ -133,6 +135,16 @@ pub(crate) fn conditions_of(
     };
     let (fresh, reason, message) = telemetry(twin.power.draw, standing.awaits_meter);
     say(ConditionType::TelemetryFresh, fresh, reason, &message);
+    if let (Some(other), MeasurementSource::Meter(counts)) = (standing.apart, twin.power.draw.source()) {
+        let word = |meter| MeasurementSource::Meter(meter).as_str();
+        let why = format!(
+            "{} and {} are further apart than OPERATOR_NODE_POWER_DISAGREE_PCT; {} counts",
+            word(counts),
+            word(other),
+            word(counts)
+        );
+        say(ConditionType::MetersDisagree, FAR_APART.status, FAR_APART.word, &why);
+    }
     if let Some(why) = &standing.unreadable {
         say(ConditionType::Unreadable, MALFORMED.status, MALFORMED.word, why);
     }
@@ -174,6 +186,7 @@ fn telemetry(draw: NodeDraw, awaited: bool) -> (ConditionStatus, &'static str, S
 pub(super) fn own(status: &NodeTwinStatus) -> impl Iterator<Item = &Condition> {
     let ours = [
         ConditionType::TelemetryFresh,
+        ConditionType::MetersDisagree,
         ConditionType::Unreadable,
         ConditionType::HardwareImplausible,
         ConditionType::Overridden,

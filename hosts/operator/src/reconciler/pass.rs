@@ -113,6 +113,9 @@ impl Reconciler {
         for node in &mut self.site.cluster.gone {
             node.granted.sent = self.grants.sent(&node.name);
         }
+        self.site.cluster.facility.expire(stamp(now));
+        self.stats.facility(&self.site.cluster.facility.at(stamp(now), self.settings.plan.facility_hold));
+        self.stats.apart(self.meters.apart());
         let since_1970 = u64::try_from(wall.as_microsecond()).unwrap_or(0);
         let known = &mut self.site.cluster;
         known.nodes = cluster;
@@ -195,6 +198,7 @@ impl Reconciler {
     fn standing(&self, observed: &Observed, node: &Node, decision: &NodeDecision) -> Standing {
         Standing {
             awaits_meter: node.power.awaited && !node.machine.has_no_meter,
+            apart: node.power.apart,
             unreadable: observed.unreadable.said(),
             implausible: node.machine.implausible.clone(),
             overridden: self.overridden(observed, node, decision),

@@ -53,11 +53,11 @@ impl Reconciler {
     /// Whether a report of the node's power is expected. A node without an agent has nobody to report it or to have
     /// capped it; an agent that finds no meter will never report.
     fn is_metered(&self, machine: &MachineFacts) -> bool {
-        match &self.settings.power {
-            PowerSource::Static | PowerSource::Http(None, _) => false,
+        self.settings.power.sources.iter().any(|source| match source {
+            PowerSource::Http(None) => false,
             PowerSource::Agent => machine.has_agent && !machine.has_no_meter,
-            PowerSource::Http(Some(_), _) => true,
-        }
+            PowerSource::Http(Some(_)) | PowerSource::Prometheus(..) | PowerSource::Kepler(..) => true,
+        })
     }
 }
 

@@ -39,7 +39,12 @@ pub(crate) struct NodeSeen {
     pub(crate) capacity_memory: Option<u64>,
     /// GPUs in `status.allocatable`.
     pub(crate) allocatable_gpus: u32,
+    /// Its addresses and host names.
+    pub(crate) addresses: Arc<[Box<str>]>,
 }
+
+/// More addresses of a node are not kept.
+const ADDRESSES_MAX: usize = 8;
 
 impl NodeSeen {
     /// A label.
@@ -86,8 +91,15 @@ impl Row for NodeSeen {
                 .filter(|&cpus| cpus > 0),
             capacity_memory: whole(&object["status"]["capacity"]["memory"]).filter(|&bytes| bytes > 0),
             allocatable_gpus: gpus(&object["status"]["allocatable"]),
+            addresses: addresses(object),
         })
     }
+}
+
+fn addresses(object: &Value) -> Arc<[Box<str>]> {
+    let all = object["status"]["addresses"].as_array().into_iter().flatten();
+    let texts = all.filter_map(|address| address["address"].as_str().filter(|text| !text.is_empty()));
+    texts.take(ADDRESSES_MAX).map(Into::into).collect()
 }
 
 fn gpus(allocatable: &Value) -> u32 {

@@ -1,11 +1,13 @@
 //! Every setting of the operator: its name, its default, and the values that are accepted.
 
+use super::facility::CoolingNamed;
+use super::power::{self, Named};
 use super::{FLOORS, GUARDS, MARKS, SOURCES, fraction, namespaces};
 use crate::rows::is_of_kubernetes;
 use host_kit::bearer::TokenFile;
 use host_kit::clock::micros;
 use host_kit::config::parse::{self, boolean, duration, one_of, percent, watts, whole};
-use host_kit::config::{ConfigSetting, Listen, Retired, SettingsTable, UrlTemplate, Wrong};
+use host_kit::config::{ConfigSetting, Listen, Retired, SettingsTable, Url, UrlTemplate, Wrong};
 use host_kit::program;
 use host_kit::prometheus::settings as prometheus;
 use host_kit::server::settings as tls;
@@ -77,14 +79,6 @@ fn rack_loads(text: &str) -> Result<BTreeMap<String, Watts>, Wrong> {
     by_rack(text, load)
 }
 
-/// The source of measured power, as it is written.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Source {
-    Static,
-    Agent,
-    Http,
-}
-
 macro_rules! settings {
     ($($setting:ident: $type:ty = $how:ident($($part:expr),+ $(,)?);)*) => {
         $(pub(crate) const $setting: ConfigSetting<$type> = ConfigSetting::$how($($part),+);)*
@@ -102,7 +96,7 @@ macro_rules! settings {
                 &prometheus::PROMETHEUS_TIMEOUT, $(&$setting),*
             ],
             retired: RETIRED,
-            families: &["QUEUE_HP_", "STATIC_HP_", "OPERATOR_NODE_POWER_", "BUDGET_", "TLS_", "METRICS_", "PROMETHEUS_", "CLASSIFY_"],
+            families: &["QUEUE_HP_", "STATIC_HP_", "OPERATOR_NODE_POWER_", "BUDGET_", "TLS_", "METRICS_", "PROMETHEUS_", "FACILITY_", "CLASSIFY_"],
         };
     };
 }
@@ -123,8 +117,6 @@ const RETIRED: &[Retired] = &[
     },
     Retired { name: "ENABLE_ACTIVE_RESCHEDULING", note: NO_RESCHEDULER },
     Retired { name: "RESCHEDULE_*", note: NO_RESCHEDULER },
-    Retired { name: "ENABLE_FACILITY_METRICS", note: NO_FACILITY },
-    Retired { name: "FACILITY_*", note: NO_FACILITY },
     Retired {
         name: "DRAINING_LABEL",
         note: "the label is joulie.io/draining; DRAINING_LABEL_MODE says when it is there",
@@ -134,7 +126,6 @@ const RETIRED: &[Retired] = &[
 ];
 
 const NO_RESCHEDULER: &str = "this version moves no pods and recommends no moves";
-const NO_FACILITY: &str = "this version reads no data of the facility";
 const NO_INTENT: &str = "pods are classed by their constraints and the annotation joulie.io/workload-class";
 
 settings! {
@@ -211,10 +202,22 @@ settings! {
     GPU_MODEL_CAPS_JSON: String = with_default(
         "GPU_MODEL_CAPS_JSON", "{}", parse::text, "{\"product\": {\"minCapWatts\": 200, \"maxCapWatts\": 350}}",
         "What GPUs can be capped to, before what nodes report and the catalogue knows");
-    NODE_POWER_SOURCE: Source = with_default(
-        "OPERATOR_NODE_POWER_SOURCE", "agent",
-        |text| one_of(text, &[("agent", Source::Agent), ("http", Source::Http), ("static", Source::Static)]),
-        "agent, http or static", "Where the measured power of nodes comes from");
+    NODE_POWER_SOURCE: Vec<Named> = with_default(
+        "OPERATOR_NODE_POWER_SOURCE", "agent", power::named,
+        "agent, kepler, prometheus, http, static or utilization, several of them between commas",
+        "Where the measured power of nodes comes from: the first of them that has a value counts. static and utilization, which are the same, measure nothing: the power is estimated from what pods request and from the caps");
+    NODE_POWER_PROMETHEUS_ADDRESS: Option<Url> = optional(
+        "OPERATOR_NODE_POWER_PROMETHEUS_ADDRESS", |text| parse::url(text).map(Some), "a URL",
+        "prometheus, kepler: the server, where it is not that of PROMETHEUS_ADDRESS");
+    NODE_POWER_PROMETHEUS_QUERY: Option<String> = optional(
+        "OPERATOR_NODE_POWER_PROMETHEUS_QUERY", |text| power::query(text, &["{node}"]).map(Some), "PromQL that yields watts",
+        "prometheus: the query. It answers for all nodes, one series for each; with {node} in it, it is asked for each node");
+    NODE_POWER_KEPLER_WINDOW: Duration = with_default(
+        "OPERATOR_NODE_POWER_KEPLER_WINDOW", "1m", |text| duration(text, 5 * SECOND..=3600 * SECOND), "a duration between 5s and 1h",
+        "kepler: the time over which the power is taken; two scrapes have to lie in it");
+    NODE_POWER_DISAGREE_PCT: Percent = with_default(
+        "OPERATOR_NODE_POWER_DISAGREE_PCT", "30", percent, A_PERCENTAGE,
+        "Two sources whose values for a node are further apart than this disagree, which its twin says");
     NODE_POWER_HTTP_ENDPOINT: Option<UrlTemplate> = optional(
         "OPERATOR_NODE_POWER_HTTP_ENDPOINT", |text| parse::url_template(text).map(Some), "a URL with {node} in it",
         "http: where the power of a node is read");
@@ -226,10 +229,47 @@ settings! {
         "The bearer token that is shown to the endpoint; it is read for each request");
     POWER_POLL_INTERVAL: Duration = with_default(
         "POWER_POLL_INTERVAL", "10s", |text| duration(text, SECOND / 10..=300 * SECOND), "a duration between 100ms and 5m",
-        "http: how often each node is asked");
+        "http, prometheus, kepler: how often they are asked");
     POWER_HOLD: Duration = with_default(
         "POWER_HOLD", "7m", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h",
         "How long the last sample of a node stands; agents publish an unchanged one every 5m");
+    ENABLE_FACILITY_METRICS: bool = with_default(
+        "ENABLE_FACILITY_METRICS", "false", boolean, "true or false",
+        "Whether the building's sensors are read from Prometheus: temperatures for the cooling stress, the power of racks, the real PUE");
+    FACILITY_PROMETHEUS_ADDRESS: Option<Url> = optional(
+        "FACILITY_PROMETHEUS_ADDRESS", |text| parse::url(text).map(Some), "a URL",
+        "The server with the sensors, where it is not that of PROMETHEUS_ADDRESS; without either http://prometheus-operated.monitoring:9090");
+    FACILITY_POLL_INTERVAL: Duration = with_default(
+        "FACILITY_POLL_INTERVAL", "30s", |text| duration(text, SECOND / 10..=3600 * SECOND), "a duration between 100ms and 1h",
+        "How often the sensors are read");
+    FACILITY_HOLD: Duration = with_default(
+        "FACILITY_HOLD", "5m", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h",
+        "How long a value of a sensor is fresh. An older one may make a node look worse, never better, and moves no pod; after a day it is forgotten");
+    FACILITY_AMBIENT_TEMP_METRIC: String = with_default(
+        "FACILITY_AMBIENT_TEMP_METRIC", "datacenter_ambient_temperature_celsius", |text| power::query(text, &[]),
+        "PromQL that yields degrees Celsius, or none", "The temperature of the building; of several series the hottest counts");
+    FACILITY_IT_POWER_METRIC: String = with_default(
+        "FACILITY_IT_POWER_METRIC", "datacenter_total_it_power_watts", |text| power::query(text, &[]),
+        "PromQL that yields watts, or none", "The power of all machines: one series");
+    FACILITY_COOLING_POWER_METRIC: String = with_default(
+        "FACILITY_COOLING_POWER_METRIC", "datacenter_cooling_power_watts", |text| power::query(text, &[]),
+        "PromQL that yields watts, or none", "The power of the cooling: one series");
+    FACILITY_ZONE_AMBIENT_METRIC_TEMPLATE: Option<String> = optional(
+        "FACILITY_ZONE_AMBIENT_METRIC_TEMPLATE", |text| power::query(text, &["{zone}"]).map(Some),
+        "PromQL that yields degrees Celsius, with or without {zone}",
+        "The temperature of each cooling zone (label joulie.io/cooling-zone of nodes): asked for each zone where {zone} is in it, otherwise once, and the label zone or cooling_zone of a series names the zone");
+    FACILITY_RACK_POWER_METRIC_TEMPLATE: Option<String> = optional(
+        "FACILITY_RACK_POWER_METRIC_TEMPLATE", |text| power::query(text, &["{rack}"]).map(Some),
+        "PromQL that yields watts, with or without {rack}",
+        "The power of each rack (label joulie.io/rack of nodes), with all that draws there: asked for each rack where {rack} is in it, otherwise once, and the label rack of a series names the rack");
+    RACK_CAPACITY_WATTS: BTreeMap<String, Watts> = with_default(
+        "RACK_CAPACITY_WATTS", "", rack_limits, "RACK=WATTS between commas, * for every other rack",
+        "What the supply of racks can bear, for the PSU stress; where it says nothing, BUDGET_RACK_WATTS, and without that 50000");
+    COOLING_MODEL: CoolingNamed = with_default(
+        "COOLING_MODEL", "measured", |text| one_of(text, &[("measured", CoolingNamed::Measured), ("linear", CoolingNamed::Linear)]),
+        "measured or linear", "How the cooling stress is computed: from the measured power and the temperature, or from the caps and the temperature as upstream's v0.1.0 does");
+    COOLING_REFERENCE_WATTS: Watts = with_default(
+        "COOLING_REFERENCE_WATTS", "4000", cap, SOME_WATTS, "linear: the capped power of a node that takes 80 % of its cooling");
     ENABLE_CLASSIFIER: Option<bool> = optional(
         "ENABLE_CLASSIFIER", |text| boolean(text).map(Some), "true or false",
         "Whether workloads are classified and have WorkloadProfiles; not set, they are where PROMETHEUS_ADDRESS is set");

@@ -22,7 +22,8 @@ fn a_cluster_that_is_told_nothing_is_planned_as_the_specification_says() {
     assert_eq!((settings.plan.floor, settings.plan.guard), (FamilyFloor::Raise, GuardMode::Soft));
     assert_eq!(settings.selectors.source, DesiredKind::Profile);
     assert!(!settings.plan.budget.any() && !settings.policy_unknown);
-    assert_eq!(settings.power, PowerSource::Agent);
+    assert_eq!(settings.power.sources, [PowerSource::Agent]);
+    assert!(settings.facility.is_none() && settings.prometheus.is_none());
 }
 
 #[test]
@@ -75,14 +76,6 @@ fn an_unknown_policy_is_the_default_with_a_warning() {
 fn a_variable_of_another_version_that_does_nothing_here_is_said_to_do_nothing() {
     // Settings that upstream's operators of v0.0.1 to v0.1.1 read or documented, and this one does not read.
     for name in [
-        "ENABLE_FACILITY_METRICS",
-        "FACILITY_PROMETHEUS_ADDRESS",
-        "FACILITY_POLL_INTERVAL",
-        "FACILITY_AMBIENT_TEMP_METRIC",
-        "FACILITY_IT_POWER_METRIC",
-        "FACILITY_COOLING_POWER_METRIC",
-        "FACILITY_ZONE_AMBIENT_METRIC_TEMPLATE",
-        "FACILITY_RACK_POWER_METRIC_TEMPLATE",
         "CLASSIFY_SIM_NOISE_PCT",
         "ENABLE_ACTIVE_RESCHEDULING",
         "RESCHEDULE_INTERVAL",
@@ -101,4 +94,64 @@ fn a_variable_of_another_version_that_does_nothing_here_is_said_to_do_nothing() 
         assert!(!said.contains("nothing read it"), "seed 001 reads it: {said}");
     }
     assert_eq!(values(&[("FACILITY_SERVICE_HOST", "10.0.0.1")]).unwrap().warnings(), [""; 0]);
+}
+
+#[test]
+fn the_sources_of_power_have_an_order_and_what_they_need() {
+    let address = ("PROMETHEUS_ADDRESS", "http://prom:9090/prefix");
+    let meters = |source: &str| -> Result<Vec<&'static str>, String> {
+        let query = ("OPERATOR_NODE_POWER_PROMETHEUS_QUERY", "ipmi_dcmi_power_consumption_watts");
+        let settings = read(&[("OPERATOR_NODE_POWER_SOURCE", source), address, query])?;
+        let name = |source: &PowerSource| planner::power::MeasurementSource::Meter(source.meter()).as_str();
+        Ok(settings.power.sources.iter().map(name).collect())
+    };
+    assert_eq!(meters("agent, kepler,prometheus,http").unwrap(), ["agent", "kepler", "prometheus", "http"]);
+    assert_eq!(meters("kepler,static").unwrap(), ["kepler"]);
+    assert_eq!(meters("utilization").unwrap(), [""; 0]);
+    for wrong in ["", "agent,agent", "static,agent", "rapl", "agent,,kepler"] {
+        assert!(meters(wrong).is_err() || wrong.is_empty(), "{wrong}");
+    }
+    for (source, missing) in [
+        ("kepler", "PROMETHEUS_ADDRESS"),
+        ("prometheus", "OPERATOR_NODE_POWER_PROMETHEUS_QUERY"),
+    ] {
+        let why = read(&[("OPERATOR_NODE_POWER_SOURCE", source)]).unwrap_err();
+        assert!(why.contains(missing), "{why}");
+    }
+}
+
+#[test]
+fn the_sensors_of_the_building_are_asked_where_a_server_is_named() {
+    let on = ("ENABLE_FACILITY_METRICS", "true");
+    let shared = ("PROMETHEUS_ADDRESS", "http://prom:9090");
+    let own = ("FACILITY_PROMETHEUS_ADDRESS", "http://dcim:9090");
+    let facility = |said: &[(&str, &str)]| read(said).unwrap().facility.unwrap();
+    assert_eq!(facility(&[on]).access.address.as_str(), "http://prometheus-operated.monitoring:9090");
+    assert_eq!(facility(&[on, shared]).access.address.as_str(), "http://prom:9090");
+    let facility = facility(&[on, shared, own, ("FACILITY_AMBIENT_TEMP_METRIC", "none")]);
+    assert_eq!((facility.access.address.as_str(), &facility.ambient), ("http://dcim:9090", &None));
+    assert_eq!(facility.it_power.as_deref(), Some("datacenter_total_it_power_watts"));
+    for (name, value) in [
+        ("FACILITY_ZONE_AMBIENT_METRIC_TEMPLATE", "t{rack}"),
+        ("FACILITY_IT_POWER_METRIC", "p{node}"),
+        ("FACILITY_POLL_INTERVAL", "0"),
+        ("COOLING_MODEL", "magic"),
+        ("COOLING_REFERENCE_WATTS", "0"),
+        ("RACK_CAPACITY_WATTS", "r1=-1"),
+    ] {
+        assert!(read(&[on, shared, (name, value)]).unwrap_err().contains(name), "{name}={value}");
+    }
+}
+
+#[test]
+fn a_rack_can_supply_what_is_said_of_it_and_else_what_its_limit_allows() {
+    use planner::twin::psu::PsuLimits;
+    let w = Watts::from_int;
+    let psu = |said: &[(&str, &str)]| read(said).unwrap().plan.twin.psu;
+    let racks = |racks: &[(&str, i32)]| racks.iter().map(|&(rack, watts)| (rack.to_owned(), w(watts))).collect();
+    assert_eq!(psu(&[]), PsuLimits::STANDARD);
+    let limits = ("BUDGET_RACK_WATTS", "r1=4000,r2=5000,*=6000");
+    assert_eq!(psu(&[limits]), PsuLimits::new(w(6000), racks(&[("r1", 4000), ("r2", 5000)])).unwrap());
+    let both = psu(&[limits, ("RACK_CAPACITY_WATTS", "r2=9000,*=12000")]);
+    assert_eq!(both, PsuLimits::new(w(12_000), racks(&[("r1", 4000), ("r2", 9000)])).unwrap());
 }

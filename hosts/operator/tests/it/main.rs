@@ -11,6 +11,8 @@ mod classify;
 #[cfg(test)]
 mod demand;
 #[cfg(test)]
+mod facility;
+#[cfg(test)]
 mod faults;
 #[cfg(test)]
 mod grants;

@@ -1,6 +1,7 @@
 //! A Prometheus server for a test: it answers each query with the series of the metric that the query names, or
 //! misbehaves as the test says.
 
+use host_kit::clock::{HostClock, SystemClock};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -100,12 +101,14 @@ impl FakePrometheus {
         let mut state = self.state.lock().unwrap();
         state.queries += 1;
         let line = request.lines().next().unwrap_or_default();
+        let now = SystemClock::new().wall().as_second();
         let known = state.series.iter().filter(|(metric, _)| line.contains(metric.as_str()));
         let result: Vec<Value> = known
             .flat_map(|(_, series)| series)
-            .map(|(labels, value)| json!({"metric": labels, "value": [1_700_000_000, value]}))
+            .map(|(labels, value)| json!({"metric": labels, "value": [now, value]}))
             .collect();
-        let mut body = json!({"status": "success", "data": {"resultType": "vector", "result": result}});
+        let mut body =
+            json!({"status": "success", "data": {"resultType": "vector", "result": result}});
         if state.mood == Mood::Partial {
             body["warnings"] = json!(["a store did not answer"]);
         }

@@ -3,6 +3,7 @@
 //! [`MeasuredPower`] is the default: the power divided by the uncapped rating, with the capacity derated by the
 //! room's temperature. [`Linear`] needs no meter: it divides the power that the caps allow by a reference.
 
+use crate::facility::{Aged, Room};
 use crate::power::{Grounds, NodeDraw};
 use crate::share::percent_of;
 use power_units::{Celsius, Kelvins, Percent, Ratio, Role, Watts};
@@ -17,8 +18,22 @@ pub struct CoolingFacts {
     pub rating: Watts,
     /// Its capped rating.
     pub capped: Watts,
-    /// The ambient temperature, if known.
-    pub ambient: Option<Celsius>,
+    /// The temperature around it.
+    pub room: Room,
+}
+
+impl CoolingFacts {
+    /// The temperature, if there is a thermometer, and how far a decision may rely on that: without a thermometer it is
+    /// assumed to be mild, and one that fell silent is good for keeping work away alone. `None` where there is one that
+    /// has not said anything.
+    fn ambient(&self) -> Option<(Option<Celsius>, Grounds)> {
+        match self.room {
+            Room::Unknown => None,
+            Room::Unmetered => Some((None, Grounds::Modelled)),
+            Room::Known(Aged { value, fresh: true, .. }) => Some((Some(value), Grounds::Measured)),
+            Room::Known(Aged { value, fresh: false, .. }) => Some((Some(value), Grounds::WorstCase)),
+        }
+    }
 }
 
 /// The used percentage of the cooling, 0 to 100.
@@ -40,17 +55,17 @@ pub trait CoolingModel {
     fn stress(&self, facts: &CoolingFacts) -> Option<CoolingStress>;
 }
 
-/// measured / rating · m · 100 with m = 1 / max(0.5, 1 − 0.02 · (T − 20 °C)), and m = 1 where T is unknown. With an
-/// unknown temperature the score counts as modelled, even if the power was measured.
+/// measured / rating · m · 100 with m = 1 / max(0.5, 1 − 0.02 · (T − 20 °C)), and m = 1 without a thermometer: then the
+/// score counts as modelled, even if the power was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MeasuredPower;
 
 impl CoolingModel for MeasuredPower {
     fn stress(&self, facts: &CoolingFacts) -> Option<CoolingStress> {
         let (drawn, of_draw) = facts.draw.watts().zip(facts.draw.grounds())?;
-        let of_room = if facts.ambient.is_some() { Grounds::Measured } else { Grounds::Modelled };
+        let (ambient, of_room) = facts.ambient()?;
         let grounds = of_draw.max(of_room);
-        let capacity = facts.rating.scale(facts.ambient.map_or(Ratio::ONE, capacity_at), Role::Limit);
+        let capacity = facts.rating.scale(ambient.map_or(Ratio::ONE, capacity_at), Role::Limit);
         let percent = percent_of(drawn, capacity, Role::Demand)?;
         Some(CoolingStress { percent: percent.within(Percent::ZERO, Percent::HUNDRED), grounds })
     }
@@ -100,11 +115,12 @@ impl Linear {
 impl CoolingModel for Linear {
     fn stress(&self, facts: &CoolingFacts) -> Option<CoolingStress> {
         let of_power = percent_of(facts.capped, self.reference, Role::Demand)?;
-        let warmer = facts.ambient.map_or(Kelvins::ZERO, |ambient| (ambient - MILD).or_zero());
+        let (ambient, of_ambient) = facts.ambient()?;
+        let warmer = ambient.map_or(Kelvins::ZERO, |ambient| (ambient - MILD).or_zero());
         // Half a percent for each degree; both quantities have the same bit scale of 2⁻³².
         let of_room = Percent::from_bits(warmer.to_bits() / 2);
         let percent = of_power.scale(FOUR_FIFTHS, Role::Demand) + of_room;
-        let grounds = Grounds::Modelled;
+        let grounds = of_ambient.max(Grounds::Modelled);
         Some(CoolingStress { percent: percent.within(Percent::ZERO, Percent::HUNDRED), grounds })
     }
 }
@@ -140,7 +156,25 @@ mod tests {
 
     fn facts(drawn: Watts, rating: i32, capped: i32, ambient: Option<Celsius>) -> CoolingFacts {
         let draw = NodeDraw::Measured { meter: PowerMeter::Agent, watts: drawn, age: Micros::ZERO };
-        CoolingFacts { draw, rating: Watts::from_int(rating), capped: Watts::from_int(capped), ambient }
+        let room = ambient.map_or(Room::Unmetered, |value| known(value, true));
+        CoolingFacts { draw, rating: Watts::from_int(rating), capped: Watts::from_int(capped), room }
+    }
+
+    fn known(value: Celsius, fresh: bool) -> Room {
+        Room::Known(Aged { value, age: Micros::ZERO, fresh })
+    }
+
+    #[test]
+    fn a_thermometer_that_fell_silent_keeps_work_away_and_is_no_reason_to_move_any() {
+        let hot = Celsius::from_int(40);
+        for model in models() {
+            let stress = |room| model.stress(&CoolingFacts { room, ..facts(Watts::from_int(350), 700, 700, None) });
+            let (fresh, stale) = (stress(known(hot, true)).unwrap(), stress(known(hot, false)).unwrap());
+            assert_eq!((fresh.percent, stale.grounds), (stale.percent, Grounds::WorstCase));
+            assert!(fresh.grounds < Grounds::WorstCase);
+            // One that never said anything does not count as mild.
+            assert_eq!(stress(Room::Unknown), None);
+        }
     }
 
     fn models() -> [Cooling; 2] {

@@ -1,11 +1,13 @@
 //! PSU stress: "predicted fraction of rack power capacity in use".
 //!
 //! The power of a rack is measured by the facility. Without that it is the sum over its nodes and its unmanaged
-//! machines; a node without a meter counts with its estimate. For a rack with an unknown part, and for a node without
+//! machines; a node without a meter counts with its estimate. While the facility's meter is silent, the larger of the sum
+//! and its last value counts. For a rack with an unknown part, and for a node without
 //! a rack, the power of the whole cluster is compared with the default limit. If that is unknown too, the rack's
 //! stress is unknown, and a node without a rack has none.
 
 use super::SiteFacts;
+use crate::facility::Aged;
 use crate::names::is_same;
 use crate::power::{Grounds, NodeDraw};
 use crate::share::percent_of;
@@ -104,6 +106,12 @@ struct RackLoad {
 }
 
 impl RackLoad {
+    /// What the facility has measured.
+    fn measured(drawn: Aged<Watts>) -> Self {
+        let grounds = if drawn.fresh { Grounds::Measured } else { Grounds::WorstCase };
+        Self { watts: drawn.value, grounds }
+    }
+
     fn stress(self, limit: Watts, scope: PsuScope) -> Option<PsuStress> {
         let percent = percent_of(self.watts, limit, Role::Demand)?.within(Percent::ZERO, Percent::HUNDRED);
         Some(PsuStress { percent, scope, grounds: self.grounds })
@@ -137,13 +145,18 @@ impl Racks {
             of_node.push(last.map(|(_, at)| at));
         }
         let stress = racks.into_iter().map(|(rack, sum)| {
-            let measured = site.facility.rack_power(rack).map(|measured| measured.value);
-            let load = measured.map(|watts| RackLoad { watts, grounds: Grounds::Measured }).or(sum);
+            let load = match site.facility.rack_power(rack) {
+                Some(measured) if measured.fresh => Some(RackLoad::measured(measured)),
+                Some(silent) => {
+                    let watts = sum.map_or(silent.value, |sum| sum.watts.max(silent.value));
+                    Some(RackLoad { watts, grounds: Grounds::WorstCase })
+                }
+                None => sum,
+            };
             load.filter(|load| load.watts > Watts::ZERO)?.stress(limits.of(rack), PsuScope::Rack)
         });
         let cluster = site.facility.it_power().and_then(|drawn| {
-            let load = RackLoad { watts: drawn.value, grounds: Grounds::Measured };
-            load.stress(limits.default, PsuScope::Cluster)
+            RackLoad::measured(drawn).stress(limits.default, PsuScope::Cluster)
         });
         Self { of_node, stress: stress.collect(), cluster }
     }
@@ -160,7 +173,7 @@ impl Racks {
 /// The power of a rack's unmanaged machines: zero if none are configured, unknown if the number is missing or
 /// negative.
 fn base_of(rack: &str, site: &SiteFacts<'_>) -> Option<RackLoad> {
-    let watts = match site.unmanaged.get(rack) {
+    let watts = match site.unmanaged.get(rack).or_else(|| site.unmanaged.get("*")) {
         None => Watts::ZERO,
         Some(base) => base.filter(|&watts| watts >= Watts::ZERO)?,
     };

@@ -197,6 +197,10 @@ fn a_value_that_cannot_work_is_refused() {
         ("schedulerExtender.env.METRICS_AUTH=none", "set metricsAuth.enabled instead"),
         ("agent.mode=pool,agent.pool.env.TELEMETRY_HTTP_TOKEN_FILE=/a", "set nodeHttp.tokenSecret instead"),
         ("operator.env.OPERATOR_NODE_POWER_HTTP_CA_FILE=/a", "set nodeHttp.authoritySecret instead"),
+        ("operator.env.PROMETHEUS_TOKEN_FILE=/a", "set prometheus.credentialsSecret or"),
+        ("prometheus.credentialsSecret=prom", "set prometheus.address too"),
+        ("prometheus.address=http://p,prometheus.user=me", "set prometheus.credentialsSecret"),
+        ("prometheus.adress=http://p", "adress"),
     ] {
         let told = helm.template("chart", &["--set", value]).unwrap_err();
         assert!(told.contains(why), "{value}: {told}");
@@ -235,6 +239,39 @@ fn credentials_for_nodes_over_http_are_mounted_where_the_variables_say() {
     let plain = rendered(&helm, &["--set", "nodeHttp.tokenSecret=nodes"]);
     let operator = container(&plain, "Deployment", "joulie-operator");
     assert_eq!(variable(operator, "OPERATOR_NODE_POWER_HTTP_TOKEN_FILE"), &Value::Null);
+}
+
+#[test]
+fn what_the_operator_shows_to_prometheus_is_mounted_where_the_variables_say() {
+    let Some(helm) = Helm::or_skip() else { return };
+    let operator = |values: &str| {
+        let all = rendered(&helm, &["--set", values]);
+        find(&all, "Deployment", "joulie-operator")["spec"]["template"]["spec"].clone()
+    };
+    let address = "prometheus.address=https://prom:9090";
+    for (values, variables) in [
+        ("prometheus.credentialsSecret=prom", &[("PROMETHEUS_TOKEN_FILE", "prom", "token")][..]),
+        (
+            "prometheus.credentialsSecret=prom,prometheus.user=me,prometheus.authoritySecret=ca",
+            &[("PROMETHEUS_PASSWORD_FILE", "prom", "password"), ("PROMETHEUS_CA_FILE", "ca", "ca.crt")],
+        ),
+    ] {
+        let pod = operator(&format!("{address},{values}"));
+        let container = &pod["containers"][0];
+        assert_eq!(variable(container, "PROMETHEUS_ADDRESS"), "https://prom:9090");
+        let named =
+            |list: &Value| list.as_array().unwrap().iter().find(|one| one["name"] == "prometheus").unwrap().clone();
+        let folder = named(&container["volumeMounts"])["mountPath"].as_str().unwrap().to_owned();
+        let sources = named(&pod["volumes"])["projected"]["sources"].as_array().unwrap().clone();
+        assert_eq!(sources.len(), variables.len());
+        for (name, secret, file) in variables {
+            assert_eq!(variable(container, name), &json!(format!("{folder}/{file}")));
+            let source = sources.iter().find(|one| one["secret"]["name"] == *secret).unwrap();
+            assert_eq!(source["secret"]["items"], json!([{"key": file, "path": file}]));
+        }
+    }
+    let plain = operator("prometheus.address=http://prom:9090");
+    assert!(plain["volumes"].is_null() && plain["containers"][0]["volumeMounts"].is_null());
 }
 
 #[test]

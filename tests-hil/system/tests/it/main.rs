@@ -8,6 +8,7 @@ mod grants;
 mod migration;
 mod one_node;
 mod outages;
+mod pipeline;
 mod placement;
 mod support;
 mod uninstall;
@@ -33,6 +34,9 @@ const STORIES: &[Story] = &[
     ("a released profile brings the originals back", |world| Box::pin(one_node::a_release_restores(world))),
     ("all nodes are planned for, capped and described", |world| {
         Box::pin(placement::all_nodes_are_planned(world))
+    }),
+    ("the building's sensors and Kepler reach the twins through Prometheus", |world| {
+        Box::pin(pipeline::sensors_reach_the_twins(world))
     }),
     ("performance pods stay off eco nodes, standard pods prefer them", |world| {
         Box::pin(placement::classes_go_where_they_belong(world))

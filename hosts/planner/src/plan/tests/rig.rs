@@ -68,6 +68,7 @@ impl Rig {
             gone: self.gone.clone(),
             limits: Vec::new(),
             pods: self.pods.as_ref().map(|pods| PodCounts::of(pods, &self.ignored)),
+            facility: Facility::default(),
             now: Stamp::new(Micros::new(self.seconds * 1_000_000)),
             wall_clock: Micros::new(self.seconds * 1_000_000),
             raises: true,
@@ -253,7 +254,7 @@ pub(super) fn settings(policy: PlacementPolicy) -> Settings {
         budget: BudgetLimits::none(),
         taint_uncapped: false,
         twin: TwinLaw::STANDARD,
-        hold: Micros::MINUTE,
+        facility_hold: Micros::MINUTE,
     }
 }
 

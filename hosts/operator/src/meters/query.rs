@@ -1,0 +1,216 @@
+//! Power from a Prometheus server: by a query of the user's, or from Kepler's counters.
+//!
+//! A node whose series is missing, is there twice, or has no possible value has no measurement from here. Kepler's power
+//! is that of packages, memory and GPUs; a node with GPUs of which Kepler says nothing would look as if they drew nothing,
+//! so that it has no measurement either.
+
+use super::poller::{Followed, Following, Outcomes, Read, round, timer};
+use crate::queries::{Purpose, Queries};
+use futures::StreamExt;
+use host_kit::prometheus::{Answer, Belongs, NODE_LABELS, NodeNames, Prometheus, Series, of_node};
+use planner::power::PowerMeter;
+use power_units::{Role, Watts};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Queries for single nodes that are under way at once.
+const AT_ONCE: usize = 8;
+
+/// What is asked for.
+pub(super) struct Question {
+    server: Prometheus,
+    queries: Queries,
+    asks: Asks,
+}
+
+enum Asks {
+    /// One query for all nodes.
+    All(String),
+    /// A query for each node, whose name replaces `{node}`.
+    Each(String),
+    /// Kepler's counters.
+    Kepler(Vec<(Purpose, String)>),
+}
+
+/// The power of each node of which a source says anything; `None` where that cannot be used.
+type ByNode = BTreeMap<Arc<str>, Option<Watts>>;
+
+impl Question {
+    /// This query.
+    pub(super) fn asked(server: Prometheus, query: &str, queries: &Queries) -> Self {
+        let query = query.to_owned();
+        let asks = if query.contains("{node}") { Asks::Each(query) } else { Asks::All(query) };
+        Self { server, queries: queries.clone(), asks }
+    }
+
+    /// Kepler's counters as rates over `window`: those of Kepler before 0.10, else those since.
+    pub(super) fn of_kepler(server: Prometheus, window: Duration, queries: &Queries) -> Self {
+        let labels = NODE_LABELS.join(", ");
+        let rate = |counter: &str| format!("sum by ({labels}) (rate({counter}[{}ms]))", window.as_millis());
+        let either = |one: &str, other: &str| format!("{} or {}", rate(one), rate(other));
+        let asks = Asks::Kepler(vec![
+            (
+                Purpose::KeplerPackage,
+                either("kepler_node_package_joules_total", "kepler_node_cpu_joules_total{zone=\"package\"}"),
+            ),
+            (
+                Purpose::KeplerDram,
+                either("kepler_node_dram_joules_total", "kepler_node_cpu_joules_total{zone=\"dram\"}"),
+            ),
+            (Purpose::KeplerGpu, rate("kepler_node_gpu_joules_total")),
+        ]);
+        Self { server, queries: queries.clone(), asks }
+    }
+
+    /// Asks for these nodes.
+    async fn ask(&self, nodes: &[Followed]) -> Vec<Read> {
+        match &self.asks {
+            Asks::All(query) => {
+                let found = self.values(Purpose::NodePower, query, nodes).await;
+                reads(nodes, PowerMeter::Prometheus, |node| *found.get(&node.node)?)
+            }
+            Asks::Each(query) => {
+                let names: Vec<Arc<str>> = nodes.iter().map(|node| node.node.clone()).collect();
+                let asked = futures::stream::iter(names).map(|node| async move {
+                    let query = query.replace("{node}", &node);
+                    let answer = self.queries.ask(&self.server, Purpose::NodePower, &query).await;
+                    (node, answer.ok().and_then(|answer| only(&answer).and_then(watts)))
+                });
+                let found: ByNode = asked.buffer_unordered(AT_ONCE).collect().await;
+                reads(nodes, PowerMeter::Prometheus, |node| *found.get(&node.node)?)
+            }
+            Asks::Kepler(parts) => {
+                let mut found = BTreeMap::new();
+                for (purpose, query) in parts {
+                    found.insert(*purpose, self.values(*purpose, query, nodes).await);
+                }
+                let part = |purpose: Purpose, node: &Followed| found.get(&purpose)?.get(&node.node).copied();
+                reads(nodes, PowerMeter::Kepler, |node| {
+                    let mut sum = part(Purpose::KeplerPackage, node)??;
+                    // A machine may have no counter of memory, and one without GPUs has none of them.
+                    if let Some(dram) = part(Purpose::KeplerDram, node) {
+                        sum = sum.checked_add(dram?)?;
+                    }
+                    match part(Purpose::KeplerGpu, node) {
+                        Some(gpus) => sum.checked_add(gpus?),
+                        None => (!node.has_gpus).then_some(sum),
+                    }
+                })
+            }
+        }
+    }
+
+    /// One query's values by the nodes that they are about.
+    async fn values(&self, purpose: Purpose, query: &str, nodes: &[Followed]) -> ByNode {
+        let Ok(answer) = self.queries.ask(&self.server, purpose, query).await else { return ByNode::new() };
+        let (found, unused) = by_node(&answer, nodes);
+        self.queries.unused(purpose, unused);
+        found
+    }
+}
+
+/// The values of an answer by node, and how many series are not used.
+fn by_node(answer: &Answer, nodes: &[Followed]) -> (ByNode, usize) {
+    let mut names = NodeNames::default();
+    for Followed { node, addresses, .. } in nodes {
+        names.add(node, node);
+        addresses.iter().for_each(|address| names.add(address, node));
+    }
+    let (mut found, mut unused) = (ByNode::new(), 0);
+    for series in &answer.series {
+        let Belongs::To(node) = of_node(series, &names) else {
+            unused += 1;
+            continue;
+        };
+        let watts = watts(series);
+        unused += usize::from(watts.is_none());
+        found
+            .entry(node)
+            .and_modify(|known| {
+                // Nobody can say which of two is right.
+                unused += 1 + usize::from(known.is_some());
+                *known = None;
+            })
+            .or_insert(watts);
+    }
+    (found, unused)
+}
+
+fn reads(nodes: &[Followed], meter: PowerMeter, watts: impl Fn(&Followed) -> Option<Watts>) -> Vec<Read> {
+    let read = |node: &Followed| Read {
+        node: node.node.clone(),
+        meter,
+        watts: watts(node).ok_or(meter.silent()),
+    };
+    nodes.iter().map(read).collect()
+}
+
+/// The series of an answer that has only one.
+fn only(answer: &Answer) -> Option<&Series> {
+    match answer.series.as_slice() {
+        [one] => Some(one),
+        _ => None,
+    }
+}
+
+/// A series' value as power; no node draws less than nothing.
+pub(crate) fn watts(series: &Series) -> Option<Watts> {
+    Watts::parse(series.number()?, Role::Demand).ok().filter(|&watts| watts >= Watts::ZERO)
+}
+
+/// Asks so often.
+pub(super) async fn ask_all(question: Question, every: Duration, mut nodes: Following, queue: Outcomes) {
+    let mut timer = timer(every);
+    while let Some(all) = round(&mut timer, &mut nodes).await {
+        if !all.is_empty() && queue.send(question.ask(&all).await).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::StatusCode;
+
+    fn answer(series: &[(&str, &str)]) -> Answer {
+        let one = |(labels, value): &(&str, &str)| format!(r#"{{"metric":{{{labels}}},"value":[1,"{value}"]}}"#);
+        let all: Vec<String> = series.iter().map(one).collect();
+        let body = format!(
+            r#"{{"status":"success","data":{{"resultType":"vector","result":[{}]}}}}"#,
+            all.join(",")
+        );
+        Answer::read(body.as_bytes(), StatusCode::OK).unwrap()
+    }
+
+    fn node(name: &str, address: &str) -> Followed {
+        Followed { node: name.into(), addresses: [address.into()].into(), has_gpus: false }
+    }
+
+    #[test]
+    fn each_node_has_the_one_series_that_names_it() {
+        let nodes = [node("a", "10.0.0.1"), node("b", "10.0.0.2"), node("c", "10.0.0.3"), node("d", "10.0.0.4")];
+        let answer = answer(&[
+            (r#""node":"a""#, "200.5"),
+            (r#""instance":"10.0.0.2:9100""#, "300"),
+            (r#""node":"b""#, "301"),
+            (r#""node":"c""#, "NaN"),
+            (r#""node":"d""#, "-3"),
+            (r#""node":"elsewhere""#, "7"),
+            ("", "7"),
+        ]);
+        let (found, unused) = by_node(&answer, &nodes);
+        assert_eq!(found["a"], Watts::parse("200.5", Role::Demand).ok());
+        // Two series for one node, no number, and less than nothing.
+        assert_eq!((found["b"], found["c"], found["d"]), (None, None, None));
+        assert_eq!(unused, 6);
+    }
+
+    #[test]
+    fn three_series_of_one_node_are_three_that_are_not_used() {
+        let series = [(r#""node":"a""#, "1"), (r#""node":"a""#, "1"), (r#""node":"a""#, "1")];
+        let (found, unused) = by_node(&answer(&series), &[node("a", "x")]);
+        assert_eq!((found["a"], unused), (None, 3));
+    }
+}

@@ -1,0 +1,184 @@
+//! The energy-aware pipeline on a real Prometheus: what exporters show reaches the twins, and while Prometheus is away or
+//! does not answer, no node becomes better for it.
+
+use crate::placement::all_enforced;
+use crate::support::wait;
+use cluster::assets::Environment;
+use cluster::{ClusterError, ProcessSignal, PrometheusServer};
+use k8s_openapi::api::core::v1::Node;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+use std::time::Duration;
+use system::exporter::Exporter;
+use system::objects;
+use system::world::{PATIENCE, RIG, SystemProcess, TestSystem};
+
+/// What the exporters show: temperatures, racks, the building's power, and Kepler's counters of one node after `seconds`.
+fn lines(hot: &str, rack: &str, joules: u64) -> String {
+    let mut text = String::new();
+    let mut line = |line: &str| drop(writeln!(text, "{line}"));
+    line(&format!("zone_temperature_celsius{{zone=\"hot\"}} {hot}"));
+    line("zone_temperature_celsius{zone=\"mild\"} 20");
+    line(&format!("rack_power_watts{{rack=\"r1\"}} {rack}"));
+    line("datacenter_ambient_temperature_celsius 20");
+    line("datacenter_total_it_power_watts 10000");
+    line("datacenter_cooling_power_watts 2500");
+    // Kepler's own label names the node; Prometheus renames it, because the scrape has an `instance` of its own.
+    line("# TYPE kepler_node_package_joules_total counter");
+    for (package, mode) in [("0", "dynamic"), ("0", "idle"), ("1", "dynamic"), ("1", "idle")] {
+        line(&format!(
+            "kepler_node_package_joules_total{{instance=\"{RIG}\",package=\"{package}\",mode=\"{mode}\"}} {joules}"
+        ));
+    }
+    text.push_str(AT_THE_PLUG);
+    text
+}
+
+/// Other exporters' names for the power of this node at its plug.
+const AT_THE_PLUG: &str = "ipmi_dcmi_power_consumption_watts{node=\"rig-0\"} 412\n\
+     redfish_chassis_power_powersupply_power_input_watts{node=\"rig-0\",psu=\"1\"} 300\n\
+     redfish_chassis_power_powersupply_power_input_watts{node=\"rig-0\",psu=\"2\"} 212\n";
+
+/// Asks what docs/OPERATE.md names for other meters.
+async fn other_meters_answer(world: &TestSystem, server: &PrometheusServer) {
+    let address = format!("http://{}", server.address());
+    let asks = "sum by (node) (redfish_chassis_power_powersupply_power_input_watts)";
+    for (query, watts) in [("ipmi_dcmi_power_consumption_watts", 412.0), (asks, 512.0)] {
+        let variables = [
+            ("PROMETHEUS_ADDRESS", address.as_str()),
+            ("OPERATOR_NODE_POWER_SOURCE", "prometheus,agent"),
+            ("OPERATOR_NODE_POWER_PROMETHEUS_QUERY", query),
+            ("POWER_POLL_INTERVAL", "1s"),
+        ];
+        for operator in [SystemProcess::OperatorA, SystemProcess::OperatorB] {
+            world.run(operator, &variables).unwrap();
+        }
+        let mut power = Value::Null;
+        let outcome = system::until(query, PATIENCE, async || {
+            power = twin(world).await["powerMeasurement"].clone();
+            power["source"] == "prometheus" && power["measuredNodePowerW"].as_f64() == Some(watts)
+        })
+        .await;
+        assert!(outcome.is_ok(), "{query}: {power:#}");
+    }
+}
+
+async fn twin(world: &TestSystem) -> Value {
+    objects::get(&world.client, "NodeTwin", RIG).await.map_or(Value::Null, |twin| twin["status"].clone())
+}
+
+async fn label(world: &TestSystem, labels: Value) {
+    let nodes: Api<Node> = Api::all(world.client.clone());
+    let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));
+    nodes.patch(RIG, &PatchParams::default(), &patch).await.unwrap();
+}
+
+const COOLING: &str = "predictedCoolingStressScore";
+
+/// The cooling stress, waited for.
+async fn cooling(world: &TestSystem, what: &str, is: impl Fn(f64) -> bool) -> f64 {
+    let mut found = None;
+    let outcome = system::until(what, PATIENCE, async || {
+        found = twin(world).await[COOLING].as_f64();
+        found.is_some_and(&is)
+    })
+    .await;
+    let log = world.control_plane.program_log(SystemProcess::OperatorA.name());
+    assert!(outcome.is_ok(), "{what}: {found:?}\n{log}");
+    found.unwrap()
+}
+
+pub(crate) async fn sensors_reach_the_twins(world: &TestSystem) {
+    let exporter = Exporter::start().await.unwrap();
+    let targets = [("building", exporter.address())];
+    let server = match PrometheusServer::new(&Environment::of_this_process(), &world.control_plane, &targets) {
+        Ok(server) => server,
+        Err(ClusterError::Absent(why)) => return system::skip(&format!("no Prometheus: {why}")),
+        Err(why) => panic!("{why}"),
+    };
+    exporter.show(&lines("NaN", "900", 0));
+    server.start(&world.control_plane).unwrap();
+    label(world, json!({"joulie.io/cooling-zone": "hot", "joulie.io/rack": "r1"})).await;
+    let address = format!("http://{}", server.address());
+    let settings = [
+        ("PROMETHEUS_ADDRESS", address.as_str()),
+        ("PROMETHEUS_TIMEOUT", "1s"),
+        ("ENABLE_FACILITY_METRICS", "true"),
+        ("FACILITY_POLL_INTERVAL", "500ms"),
+        ("FACILITY_HOLD", "3s"),
+        ("FACILITY_ZONE_AMBIENT_METRIC_TEMPLATE", "zone_temperature_celsius"),
+        ("FACILITY_RACK_POWER_METRIC_TEMPLATE", "max by (rack) (rack_power_watts)"),
+        ("RACK_CAPACITY_WATTS", "r1=1000"),
+        ("OPERATOR_NODE_POWER_SOURCE", "kepler,agent"),
+        ("OPERATOR_NODE_POWER_KEPLER_WINDOW", "5s"),
+        ("POWER_POLL_INTERVAL", "1s"),
+        ("ENABLE_CLASSIFIER", "false"),
+    ];
+    for operator in [SystemProcess::OperatorA, SystemProcess::OperatorB] {
+        world.run(operator, &settings).unwrap();
+    }
+    // A zone whose thermometer says NaN has the building's temperature.
+    let mild = cooling(world, "a thermometer without a number is none", |stress| stress > 0.0).await;
+    assert!(twin(world).await["predictedPsuStressScore"].as_f64().is_some());
+    exporter.show(&lines("40", "900", 0));
+    let hot = cooling(world, "the zone is hot", |stress| stress > mild * 1.3).await;
+    wait("the rack is measured, and the PUE is real", async || {
+        let status = twin(world).await;
+        status["predictedPsuStressScore"].as_f64() == Some(90.0) && status["estimatedPUE"].as_f64() == Some(1.25)
+    })
+    .await;
+
+    // Prometheus is away, then does not answer, for longer than values are fresh.
+    for (what, stopped) in [("away", false), ("mute", true)] {
+        if stopped {
+            world.control_plane.signal_program(PrometheusServer::NAME, ProcessSignal::Stop).unwrap();
+        } else {
+            world.control_plane.kill_program(PrometheusServer::NAME);
+        }
+        for _ in 0..10 {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            let stress = twin(world).await[COOLING].as_f64();
+            assert!(stress.is_some_and(|stress| stress > hot * 0.9), "{what}: {stress:?} of {hot}");
+        }
+        let log = [SystemProcess::OperatorA, SystemProcess::OperatorB]
+            .map(|part| std::fs::read_to_string(world.control_plane.program_log_file(part.name())).unwrap());
+        assert!(log.concat().contains("zone-ambient: "), "it is said");
+        if stopped {
+            world.control_plane.signal_program(PrometheusServer::NAME, ProcessSignal::Continue).unwrap();
+        } else {
+            server.start(&world.control_plane).unwrap();
+        }
+    }
+    exporter.show(&lines("20", "300", 0));
+    cooling(world, "the zone is mild again", |stress| stress < hot * 0.8).await;
+
+    // Kepler's counters go up by 4 x 50 J each second: 200 W.
+    let mut joules = 0;
+    let mut source = Value::Null;
+    let outcome = system::until("Kepler measures the node", PATIENCE, async || {
+        joules += 5;
+        exporter.show(&lines("20", "300", joules));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        source = twin(world).await["powerMeasurement"].clone();
+        source["source"] == "kepler"
+            && source["measuredNodePowerW"].as_f64().is_some_and(|watts| (100.0..300.0).contains(&watts))
+    })
+    .await;
+    assert!(outcome.is_ok(), "{source:#}");
+
+    other_meters_answer(world, &server).await;
+
+    // The stories that follow have the settings of the chart.
+    label(world, json!({"joulie.io/cooling-zone": null, "joulie.io/rack": null})).await;
+    for operator in [SystemProcess::OperatorA, SystemProcess::OperatorB] {
+        world.run(operator, &[]).unwrap();
+    }
+    world.control_plane.kill_program(PrometheusServer::NAME);
+    wait("the agents measure again", async || {
+        twin(world).await["powerMeasurement"]["source"] == "agent"
+    })
+    .await;
+    all_enforced(world).await;
+}
