@@ -230,23 +230,23 @@ impl FrequencyPolicy {
         }
     }
 
-    /// Whether its ceiling is known and cannot have changed since.
-    fn is_settled(&self) -> bool {
+    /// Whether somebody else may have set another ceiling since it was found: nothing of ours is in force, or the last
+    /// write failed.
+    fn is_open(&self) -> bool {
         let refused = match self.due {
             Due::Done(Err(_)) => true,
             Due::Done(Ok(_)) | Due::Nothing | Due::Waiting => false,
         };
-        self.ceiling.is_some() && !refused
+        let is_ours = self.facts.touched || self.asked.is_some();
+        self.ceiling.is_none() || refused || !is_ours
     }
 
     /// The ceiling is the limit in force before the first write, because an administrator may have set less than the
-    /// hardware's maximum. While neither the original nor a reading is available, the ceiling stays unknown. After a
-    /// failed write the limit is read again, since an administrator may have changed it meanwhile.
+    /// hardware's maximum. A loop can run for long before its first write, so until then the limit is read in each step.
+    /// While neither the original nor a reading is available, the ceiling stays as it is.
     pub(super) fn find_ceiling(&mut self) {
-        if self.is_settled() {
-            return;
-        }
-        let found = self.facts.original.or(self.facts.limit).map(PolicyLimit::frequency);
+        let limit = self.facts.limit.filter(|_| self.is_open());
+        let found = self.facts.original.or(limit).map(PolicyLimit::frequency);
         self.ceiling = found.map(|found| found.within(self.floor(), self.most())).or(self.ceiling);
     }
 

@@ -121,7 +121,6 @@ impl<const P: usize, const G: usize, const D: usize> Bench<P, G, D> {
         for (policy, limit) in self.engine.policies_mut().iter_mut().zip(&self.limits) {
             policy.facts.read = Some(now);
             policy.facts.limit = Some(PolicyLimit::Frequency(*limit));
-            policy.facts.touched = *limit != policy.most();
         }
         let facts = EngineFacts { now, occasion, desire, power: self.power, has_meter: true, renewal: None };
         self.engine.step(&self.laws, &facts);
@@ -147,18 +146,25 @@ impl<const P: usize, const G: usize, const D: usize> Bench<P, G, D> {
             }
             (TargetId::Gpu(at), _) => self.engine.gpus_mut()[at].facts.limit.outcome = limit,
             (TargetId::Policy(at), Instruction::Limit(limit)) => {
+                let policy = &mut self.engine.policies_mut()[at];
+                if !policy.facts.touched {
+                    (policy.facts.touched, policy.facts.original) = (true, policy.facts.limit);
+                }
                 match limit {
                     PolicyLimit::Frequency(frequency) => self.limits[at] = frequency,
                     PolicyLimit::Throttle(throttle) => self.throttle = throttle,
                 }
-                let policy = &mut self.engine.policies_mut()[at];
                 policy.facts.outcome = PolicyOutcome::Set { ticket, read_back: Ok(limit) };
             }
             (TargetId::Policy(at), Instruction::Release | Instruction::Power(_)) => {
-                if let Some(limit) = self.limits.get_mut(at) {
-                    *limit = self.engine.policies()[at].most();
-                }
                 let policy = &mut self.engine.policies_mut()[at];
+                let original = policy.facts.original.take();
+                policy.facts.touched = false;
+                if let (Some(limit), Some(PolicyLimit::Frequency(original))) =
+                    (self.limits.get_mut(at), original)
+                {
+                    *limit = original;
+                }
                 policy.facts.outcome = PolicyOutcome::Released { ticket, outcome: Ok(()) };
             }
         }
@@ -236,6 +242,31 @@ fn limits_that_are_refused_begin_the_loop_at_once_and_it_spreads_a_mean_over_the
         assert!(node.limits.iter().all(|limit| *limit == mhz(3_000)), "{:?}", node.limits);
         assert_eq!(node.engine.law(), None);
     }
+}
+
+/// A loop whose cap is far away writes nothing, and an administrator may lower a limit meanwhile.
+#[test]
+fn a_limit_that_is_lowered_while_the_loop_waits_is_what_it_may_rise_to() {
+    let mut node = Small::new(Wiring::EachItsOwn, tracking()).with_policies(8);
+    node.engine.list_packages(&[package(50, 300); 2]);
+    node.refuses = true;
+    let step = |node: &mut Small, each: i32, lowered: usize| {
+        let ghz: f64 = node.limits.iter().map(|limit| limit.to_bits() as f64 / 2_f64.powi(32) / 1e6).sum();
+        let watts = Watts::from_bits(((100.0 + 10.0 * ghz) * 2_f64.powi(32)) as i64);
+        node.power = MeterReading::Fresh { watts, over: seconds(1) };
+        node.period(Desire { cpu: cap(each), ..Desire::UNKNOWN });
+        let above: List<_> = node.limits.iter().take(lowered).filter(|limit| **limit > mhz(800)).collect();
+        assert!(above.is_empty(), "{each} W: {:?}", node.limits);
+    };
+    (0..4).for_each(|_| step(&mut node, 290, 0));
+    assert!(node.engine.law().is_some() && node.limits.iter().all(|limit| *limit == mhz(3_000)));
+    node.limits[..2].fill(mhz(800));
+    (0..4).for_each(|_| step(&mut node, 290, 2));
+    (0..20).for_each(|_| step(&mut node, 100, 2));
+    assert!(node.limits[2..].iter().any(|limit| *limit < mhz(3_000)), "{:?}", node.limits);
+    (0..20).for_each(|_| step(&mut node, 130, 2));
+    node.period(NOBODY);
+    assert_eq!(node.limits, [[mhz(800); 2].as_slice(), &[mhz(3_000); 6]].concat());
 }
 
 /// Half of the cores are slower, so that the others need more for the mean that the law asks for.
