@@ -2,7 +2,8 @@
 //!
 //! The laws command a share of the policies or a mean frequency. The controller turns that into one order for each
 //! policy, and combines what was read back into one outcome. A policy whose CPUs are all offline answers that it is
-//! busy. It draws nothing, its limit is in force again when a CPU comes back, and it does not make the others fail.
+//! busy. It draws nothing, its limit is in force again when a CPU comes back, and it does not make the others fail. Then
+//! it gets the command that it missed, as does a policy that was not listed.
 
 use super::facts::EngineFacts;
 use super::policy::{Due, FrequencyPolicy};
@@ -176,7 +177,7 @@ impl<const D: usize> DvfsController<D> {
     fn verdict(&self) -> Result<(), ErrorKind> {
         let failures = self.policies.iter().filter_map(|policy| match policy.due {
             Due::Done(Err(kind)) if kind != ErrorKind::Busy => Some(kind),
-            Due::Done(_) | Due::Nothing | Due::Waiting => None,
+            Due::Done(_) | Due::New | Due::Nothing | Due::Waiting => None,
         });
         failures.max().map_or(Ok(()), Err)
     }
@@ -212,7 +213,7 @@ impl<const D: usize> DvfsController<D> {
         let stands = self.policies.iter().filter_map(|policy| match policy.due {
             Due::Done(Ok(Some(found))) => Some(found),
             Due::Done(Err(_)) => policy.stands_at(),
-            Due::Done(Ok(None)) | Due::Nothing | Due::Waiting => {
+            Due::Done(Ok(None)) | Due::New | Due::Nothing | Due::Waiting => {
                 Some(policy.asked.or(policy.ceiling).unwrap_or(policy.most()))
             }
         });
@@ -224,7 +225,7 @@ impl<const D: usize> DvfsController<D> {
         self.fixed = None;
         if self.running.is_none() {
             // Between two runs of a loop the originals are restored, and an administrator may have set other limits.
-            self.policies.iter_mut().for_each(|policy| policy.ceiling = None);
+            self.policies.iter_mut().for_each(FrequencyPolicy::begin);
         }
         self.policies.iter_mut().for_each(FrequencyPolicy::find_ceiling);
         let power = PowerReading::from(node.power);
@@ -244,7 +245,7 @@ impl<const D: usize> DvfsController<D> {
         }
         let regulation = Regulation::of(power, &decision);
         self.decision = Some(decision);
-        match decision.command {
+        match decision.command.or_else(|| decision.in_effect.filter(|_| self.owes())) {
             Some(command) => {
                 match command {
                     Command::Throttle(throttle) => self.limit_share(throttle),
@@ -258,6 +259,12 @@ impl<const D: usize> DvfsController<D> {
             }
             None => {}
         }
+    }
+
+    /// Whether a policy has missed the command in effect. A law that is blind gives no other one.
+    fn owes(&self) -> bool {
+        let is_limited = self.policies.iter().any(FrequencyPolicy::is_ours);
+        is_limited && self.flight.is_none() && self.policies.iter().any(FrequencyPolicy::is_owed)
     }
 
     /// Steps the law with its state, or with a new state if the law has changed.
@@ -361,7 +368,7 @@ impl<const D: usize> DvfsController<D> {
     fn level_beside(&self, mean: KiloHertz, under: KiloHertz) -> KiloHertz {
         let stays = |policy: &FrequencyPolicy| match policy.due {
             Due::Done(Err(_)) => policy.stands_at(),
-            Due::Nothing | Due::Waiting | Due::Done(Ok(_)) => {
+            Due::New | Due::Nothing | Due::Waiting | Due::Done(Ok(_)) => {
                 policy.ceiling.filter(|&ceiling| ceiling < under)
             }
         };

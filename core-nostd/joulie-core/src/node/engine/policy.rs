@@ -109,6 +109,8 @@ pub enum PolicyOrder {
 /// Whether an order is on its way, and what came back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
+    /// It was listed while a loop ran, and has got no order yet.
+    New,
     Nothing,
     Waiting,
     Done(Result<Option<KiloHertz>, ErrorKind>),
@@ -150,7 +152,7 @@ impl FrequencyPolicy {
             ceiling: None,
             asked: None,
             ticket: Ticket::NONE,
-            due: Due::Nothing,
+            due: Due::New,
             learned: None,
             order: None,
         }
@@ -164,6 +166,10 @@ impl FrequencyPolicy {
         self.asked = before.asked;
         self.ticket = before.ticket;
         self.learned = before.learned;
+        self.due = match before.due {
+            Due::New => Due::New,
+            Due::Nothing | Due::Waiting | Due::Done(_) => Due::Nothing,
+        };
         self
     }
 
@@ -230,15 +236,27 @@ impl FrequencyPolicy {
         }
     }
 
+    /// A loop begins, from the limits in force.
+    pub(super) fn begin(&mut self) {
+        self.ceiling = None;
+        if self.due == Due::New {
+            self.due = Due::Nothing;
+        }
+    }
+
+    /// Whether a limit of ours is in force, or is ordered.
+    pub(super) const fn is_ours(&self) -> bool {
+        self.facts.touched || self.asked.is_some()
+    }
+
     /// Whether somebody else may have set another ceiling since it was found: nothing of ours is in force, or the last
     /// write failed.
     fn is_open(&self) -> bool {
         let refused = match self.due {
             Due::Done(Err(_)) => true,
-            Due::Done(Ok(_)) | Due::Nothing | Due::Waiting => false,
+            Due::Done(Ok(_)) | Due::New | Due::Nothing | Due::Waiting => false,
         };
-        let is_ours = self.facts.touched || self.asked.is_some();
-        self.ceiling.is_none() || refused || !is_ours
+        self.ceiling.is_none() || refused || !self.is_ours()
     }
 
     /// The ceiling is the limit in force before the first write, because an administrator may have set less than the
@@ -271,6 +289,17 @@ impl FrequencyPolicy {
         // On kernels that round up, the table's entry may be a step above what was asked.
         let raised = self.in_force().is_some_and(|now| now > asked + self.step());
         raised && read.since(learned).is_some()
+    }
+
+    /// Whether it can be written now, and the last order of a loop did not reach it: it was not listed, or its CPUs were
+    /// offline.
+    pub(super) fn is_owed(&self) -> bool {
+        let missed = match self.due {
+            Due::New => true,
+            Due::Done(Err(kind)) => kind == ErrorKind::Busy && self.asked.is_some(),
+            Due::Nothing | Due::Waiting | Due::Done(Ok(_)) => false,
+        };
+        missed && self.in_force().is_some()
     }
 
     /// Throttles this policy. `limited` says whether it is one of the policies that the throttle limits.

@@ -75,6 +75,8 @@ struct Bench<const P: usize, const G: usize, const D: usize> {
     refuses: bool,
     throttle: ThrottlePercent,
     limits: List<KiloHertz>,
+    /// The policy whose processors are offline.
+    offline: Option<usize>,
 }
 
 impl<const P: usize, const G: usize, const D: usize> Bench<P, G, D> {
@@ -82,7 +84,16 @@ impl<const P: usize, const G: usize, const D: usize> Bench<P, G, D> {
         let engine = Box::new(Engine::start(Route::Host, wiring, None, at(0)));
         let power = MeterReading::Fresh { watts: w(200), over: seconds(1) };
         let throttle = ThrottlePercent::NONE;
-        Self { engine, laws: laws(dvfs), now: 0, power, refuses: false, throttle, limits: List::new() }
+        Self {
+            engine,
+            laws: laws(dvfs),
+            now: 0,
+            power,
+            refuses: false,
+            throttle,
+            limits: List::new(),
+            offline: None,
+        }
     }
 
     fn with_policies(self, count: usize) -> Self {
@@ -118,9 +129,11 @@ impl<const P: usize, const G: usize, const D: usize> Bench<P, G, D> {
 
     fn round(&mut self, desire: Desire, occasion: Occasion) -> List<EngineOrder> {
         let now = at(self.now);
-        for (policy, limit) in self.engine.policies_mut().iter_mut().zip(&self.limits) {
-            policy.facts.read = Some(now);
-            policy.facts.limit = Some(PolicyLimit::Frequency(*limit));
+        let policies = self.engine.policies_mut().iter_mut().zip(&self.limits).enumerate();
+        for (at, (policy, limit)) in policies {
+            let answers = self.offline != Some(at);
+            policy.facts.read = answers.then_some(now);
+            policy.facts.limit = answers.then_some(PolicyLimit::Frequency(*limit));
         }
         let facts = EngineFacts { now, occasion, desire, power: self.power, has_meter: true, renewal: None };
         self.engine.step(&self.laws, &facts);
@@ -145,6 +158,10 @@ impl<const P: usize, const G: usize, const D: usize> Bench<P, G, D> {
                 self.engine.packages_mut()[at].facts.limit.outcome = limit;
             }
             (TargetId::Gpu(at), _) => self.engine.gpus_mut()[at].facts.limit.outcome = limit,
+            (TargetId::Policy(at), Instruction::Limit(_)) if self.offline == Some(at) => {
+                let busy = PolicyOutcome::Set { ticket, read_back: Err(ErrorKind::Busy) };
+                self.engine.policies_mut()[at].facts.outcome = busy;
+            }
             (TargetId::Policy(at), Instruction::Limit(limit)) => {
                 let policy = &mut self.engine.policies_mut()[at];
                 if !policy.facts.touched {
@@ -267,6 +284,38 @@ fn a_limit_that_is_lowered_while_the_loop_waits_is_what_it_may_rise_to() {
     (0..20).for_each(|_| step(&mut node, 130, 2));
     node.period(NOBODY);
     assert_eq!(node.limits, [[mhz(800); 2].as_slice(), &[mhz(3_000); 6]].concat());
+}
+
+/// A blind law has nothing to command any more once the policies are at their lowest.
+#[test]
+fn a_policy_that_is_found_or_comes_back_gets_what_a_blind_law_has_ordered() {
+    for dvfs in [eager(), tracking()] {
+        let mut node = Small::new(Wiring::EachItsOwn, dvfs).with_policies(5);
+        node.engine.list_packages(&[package(50, 300); 2]);
+        node.refuses = true;
+        let desire = Desire { cpu: cap(150), ..Desire::UNKNOWN };
+        let scale = Scale::Frequency { floor: mhz(800), most: mhz(3_000), step: mhz(100) };
+        let all = node.engine.policies().to_vec();
+        node.engine.list_policies(&all[..4]);
+        node.power = MeterReading::Fresh { watts: w(290), over: seconds(1) };
+        (0..3).for_each(|_| drop(node.period(desire)));
+        node.power = MeterReading::Missing(Gap::Unread);
+        node.offline = Some(1);
+        (0..10).for_each(|_| drop(node.period(desire)));
+        let rests = [800, 3_000, 800, 800, 3_000].map(mhz);
+        assert_eq!(node.limits, rests, "{dvfs:?}");
+        assert!(node.period(desire).is_empty());
+        node.offline = None;
+        node.period(desire);
+        assert_eq!(node.limits[..4], [mhz(800); 4], "{dvfs:?}");
+        let known = node.engine.policies().to_vec();
+        let listed = |policy: &FrequencyPolicy| FrequencyPolicy::listed(scale, policy.place, policy.facts);
+        let again = known.iter().map(|before| listed(before).after(before));
+        node.engine.list_policies(&again.chain([listed(&all[4])]).collect::<List<_>>());
+        node.period(desire);
+        assert_eq!(node.limits, [mhz(800); 5], "{dvfs:?}");
+        assert!(node.period(desire).is_empty());
+    }
 }
 
 /// Half of the cores are slower, so that the others need more for the mean that the law asks for.
