@@ -256,3 +256,28 @@ fn what_is_lowered_before_the_first_write_is_what_a_loop_may_rise_to() {
     room.periods(&mut node, 3);
     assert_eq!(limits(&room), lowered);
 }
+
+/// A loop whose cap is far away writes nothing.
+#[test]
+fn what_is_lowered_while_a_loop_waits_is_what_it_may_rise_to() {
+    let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
+    let mut node = room.open(room.config());
+    node.handle().desire(watts(400));
+    room.periods(&mut node, 4);
+    assert!(node.report().law.is_some() && node.journal().is_empty());
+    room.machine.lock().change(|_, policies, _| policies[5].user_max = 800_000);
+    let lowered = limits(&room);
+    room.periods(&mut node, 4);
+    for cap in [120, 150] {
+        node.handle().desire(watts(cap));
+        for _ in 0..6 {
+            room.periods(&mut node, 1);
+            let limit = room.machine.lock().policies()[5].user_max;
+            assert!(limit <= 800_000, "{limit} at {cap} W");
+        }
+    }
+    assert!(!node.journal().is_empty());
+    node.handle().desire(Desire::GONE);
+    room.periods(&mut node, 3);
+    assert_eq!(limits(&room), lowered);
+}
