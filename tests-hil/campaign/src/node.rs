@@ -1,7 +1,8 @@
 //! The child process: a node on the rig's files that executes commands, line by line, until it is killed.
 //!
-//! `cap WATTS` (of each package), `gone`, `unknown`, `tick MICROSECONDS WAIT` (in lockstep: this much time has
-//! passed; wait up to WAIT ms for calls that hang), `status`, `restore`, `stop`. Each is answered by a line.
+//! `cap WATTS` (of each package), `gone`, `unknown`, `tick MICROSECONDS WAIT HANGS` (in lockstep: this much time has
+//! passed; wait up to WAIT ms for orders, and for the calls of every backend but HANGS, `-` for none), `status`,
+//! `restore`, `stop`. Each is answered by a line.
 
 use hal_amd::Where;
 use joulie_core::node::cap::{CapIntent, DesiredCap};
@@ -68,14 +69,13 @@ fn open(root: &Path, state: PathBuf, time: &Time) -> Result<OpenNode, String> {
     OpenNode::open_in(config, time.clone(), boot).map_err(|error| error.to_string())
 }
 
-/// A wait of more than this many ms means that no file hangs.
-const PATIENT: u64 = 50;
-
-/// Listing all hardware anew takes real time, and this clock stands still meanwhile: no simulated time may pass.
+/// Listing all hardware anew takes real time, and this clock stands still meanwhile: no simulated time may pass. The
+/// backend whose file hangs is not waited for.
 #[expect(clippy::disallowed_methods, reason = "real time is what is waited for")]
-fn wait_for_the_late(node: &mut OpenNode) {
+fn wait_for_the_late(node: &mut OpenNode, hangs: &str) {
     for _ in 0..2_000 {
-        if node.report().backends.iter().all(|backend| backend.stuck_since.is_none()) {
+        let mut others = node.report().backends.iter().filter(|backend| backend.kind.label() != hangs);
+        if others.all(|backend| backend.stuck_since.is_none()) {
             return;
         }
         std::thread::sleep(Duration::from_millis(5));
@@ -88,14 +88,12 @@ fn run_in_lockstep(node: &mut OpenNode, time: &Time) {
     for line in std::io::stdin().lock().lines().map_while(Result::ok) {
         let words: Vec<&str> = line.split(' ').collect();
         match words.as_slice() {
-            ["tick", micros, wait] => {
+            ["tick", micros, wait, hangs] => {
                 let (Ok(micros), Ok(wait)) = (micros.parse(), wait.parse()) else { return say("what?") };
                 time.advance(Micros::new(micros));
                 node.period();
                 node.settle_within(Duration::from_millis(wait));
-                if wait > PATIENT {
-                    wait_for_the_late(node);
-                }
+                wait_for_the_late(node, hangs);
                 say(&status(node.report()));
             }
             ["restore"] => say(&restore(node)),

@@ -8,7 +8,7 @@ use crate::point::PointKind;
 use crate::process::{self, unfinished_journal};
 use crate::random::Draw;
 use crate::tally::Tally;
-use crate::world::{Wish, World};
+use crate::world::{self, Wish, World};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -259,7 +259,7 @@ impl Stage {
             self.world.say(&format!("cap {watts}"));
         }
         if !self.world.free {
-            self.world.say(&format!("tick {} 5000", PERIOD.get()));
+            self.world.say(&world::tick(PERIOD.get(), None));
         }
         let lag = self.lag(Duration::from_millis(4));
         process::pause(lag);
@@ -281,7 +281,7 @@ impl Stage {
         };
         self.world.say(&line);
         if !self.world.free {
-            self.world.say(&format!("tick {} 5000", PERIOD.get()));
+            self.world.say(&world::tick(PERIOD.get(), None));
         }
         let beside = unfinished_journal(&self.world.state());
         let mut looks = 20_000;

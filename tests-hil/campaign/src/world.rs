@@ -9,6 +9,7 @@ use crate::process::{self, Process, Silence};
 use crate::random::Draw;
 use crate::said::Said;
 use crate::tally::Tally;
+use node_kit::BackendKind;
 use plant::{Load, Plant, PlantDomain, PowerLimitTerm};
 use rig::faults::Gate;
 use rig::fuse::Mounted;
@@ -56,7 +57,8 @@ pub(crate) struct World {
     pub(crate) wish: Wish,
     pub(crate) now_us: u64,
     pub(crate) harms: Harms,
-    pub(crate) gates: Vec<Gate>,
+    /// What hangs, and the backend that uses it.
+    pub(crate) gates: Vec<(BackendKind, Gate)>,
     /// A load that is applied in the middle of the next period.
     pub(crate) load: Option<(usize, Load)>,
     pub(crate) full: Load,
@@ -84,6 +86,14 @@ pub(crate) struct World {
 
 /// The number of lines in that report.
 const RECENT: usize = 200;
+
+/// The command for a period of the node in lockstep.
+pub(crate) fn tick(micros: u64, hangs: Option<BackendKind>) -> String {
+    match hangs {
+        Some(backend) => format!("tick {micros} 20 {}", backend.label()),
+        None => format!("tick {micros} 5000 -"),
+    }
+}
 
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -267,6 +277,11 @@ impl World {
         }
     }
 
+    /// Whether the node may not have listed this policy yet.
+    pub(crate) fn is_unlisted(&self, policy: usize) -> bool {
+        self.unlisted.contains_key(&policy)
+    }
+
     /// Repairs all parts.
     pub(crate) fn heal(&mut self) {
         self.harms.heal(self.now_us);
@@ -319,10 +334,11 @@ impl World {
     /// The node's side of a tick.
     fn step(&mut self, micros: u64) {
         // Do not wait for calls that hang, but wait for slow ones, however busy this machine is. On a busy machine
-        // 300 ms were not enough for a journal of 128 originals and 128 limits.
-        let wait = if self.gates.is_empty() { 5_000 } else { 20 };
+        // 300 ms were not enough for a journal of 128 originals and 128 limits, and in ten waits of 20 ms beside
+        // powercap that hung, 128 policies were not listed anew.
+        let hangs = self.gates.first().map(|(backend, _)| *backend);
         if let Life::Up { process, periods, .. } = &mut self.life {
-            process.say(&format!("tick {micros} {wait}"));
+            process.say(&tick(micros, hangs));
             *periods += 1;
             self.hear();
         }
@@ -529,7 +545,7 @@ impl World {
     }
 
     pub(crate) fn open_gates(&mut self) {
-        self.gates.drain(..).for_each(|gate| gate.open());
+        self.gates.drain(..).for_each(|(_, gate)| gate.open());
     }
 
     /// Ends the scenario and sums up its results.

@@ -7,9 +7,10 @@ use crate::point::PointKind;
 use crate::process::unfinished_journal;
 use crate::said::Said;
 use crate::world::Wish;
+use node_kit::BackendKind;
 use plant::Load;
 use rig::faults::{Direction, Effect, Fault, Gate};
-use rig::machine::{RigMachine, VirtualAttribute};
+use rig::machine::{RigMachine, VirtualAttribute, ZoneSlot};
 use rig::powercap::RegisterLock;
 use std::time::Duration;
 
@@ -19,6 +20,25 @@ const ENODEV: i32 = 19;
 /// Contents that no driver returns.
 const NONSENSE: [&[u8]; 8] =
     [b"", b"\n", b"NaN\n", b"-1\n", b"99999999999999999999999\n", b"0\n", b"\xff\xfe\x00\n", b"12 34\n"];
+/// Whether its limits can be set.
+fn is_open(slot: &ZoneSlot) -> bool {
+    is_package(slot) && slot.zone.lock == RegisterLock::Open
+}
+
+/// The zones of packages that do not hold this cap though they could. A zone and its twin limit the same package, and
+/// the lower limit holds: one of them may be off while the other one is on and holds the cap. A zone that was away when
+/// the original was saved, and came back off, is never changed.
+fn zones_above(zones: &[ZoneSlot], cap_uw: u64) -> impl Iterator<Item = &ZoneSlot> {
+    let in_force = |slot: &ZoneSlot| slot.zone.in_force("long_term").map(|(limit_uw, _)| limit_uw);
+    zones.iter().filter(move |slot| {
+        let twin_holds = || {
+            let twins = zones.iter().filter(|other| is_package(other) && other.zone.name == slot.zone.name);
+            twins.filter_map(in_force).any(|limit_uw| limit_uw <= cap_uw)
+        };
+        is_open(slot) && in_force(slot).map_or_else(|| !twin_holds(), |limit_uw| limit_uw > cap_uw)
+    })
+}
+
 /// The number of periods in a minute.
 const MINUTE: u32 = 120;
 
@@ -179,10 +199,11 @@ impl Stage {
         let files = &files[..files.len().min(1)];
         let was_calm = self.world.periods().is_some_and(|periods| periods > 4) && !self.world.harms.any();
         self.fault(part, files, Direction::Read, &Effect::Hangs(gate.clone()), 1);
-        self.world.gates.push(gate);
         // One thread serves all of powercap, and another one all of cpufreq.
         let of_policies =
             matches!(files.first(), Some(VirtualAttribute::CurFreq(_) | VirtualAttribute::MaxFreq(_)));
+        let backend = if of_policies { BackendKind::Cpufreq } else { BackendKind::Powercap };
+        self.world.gates.push((backend, gate));
         if of_policies {
             self.world.lose(Part::Policies, Loss::Silent);
         } else {
@@ -202,7 +223,7 @@ impl Stage {
         }
     }
 
-    /// While frequency files hang, a new cap must be in every limit two periods later.
+    /// While frequency files hang, a new cap must be in force in every package two periods later.
     fn limits_go_on(&mut self, minute: bool) {
         let before = self.world.said().map_or(0, |said| said.periods);
         self.tell_another_cap();
@@ -214,16 +235,12 @@ impl Stage {
         }
         let machine = self.world.machine.clone();
         let machine = machine.lock();
-        let open = |slot: &&rig::machine::ZoneSlot| is_package(slot) && slot.zone.lock == RegisterLock::Open;
-        let mut above = Vec::new();
-        let mut seen = false;
-        for slot in machine.zones().iter().filter(open) {
-            seen |= !slot.zone.constraints.is_empty();
-            let in_force = slot.zone.in_force("long_term");
-            if in_force.is_none_or(|(limit_uw, _)| limit_uw > u64::from(watts) * 1_000_000) {
-                above.push(format!("{} is limited to {in_force:?}", slot.zone.id));
-            }
-        }
+        let zones = machine.zones();
+        let seen = zones.iter().any(|slot| is_open(slot) && !slot.zone.constraints.is_empty());
+        let above = zones_above(zones, u64::from(watts) * 1_000_000);
+        let above: Vec<String> = above
+            .map(|slot| format!("{} is limited to {:?}", slot.zone.id, slot.zone.in_force("long_term")))
+            .collect();
         drop(machine);
         for what in above {
             let status = self.world.last_status.clone();
@@ -245,17 +262,17 @@ impl Stage {
     }
 
     /// While powercap hangs, a node that holds the cap by the closed loop has no readings, so all policies must be at
-    /// their lowest.
+    /// their lowest, without those that it has not listed yet.
     fn policies_go_on(&mut self, minute: bool, periods: u32) {
         if self.world.kind.has_limits() || periods < 20 || self.world.wish == Wish::Gone {
             return;
         }
         let machine = self.world.machine.clone();
         let machine = machine.lock();
-        let fast = |policy: &&rig::cpufreq::VirtualPolicy| {
-            !policy.inactive && policy.user_max > *policy.hardware.start()
+        let fast = |(at, policy): &(usize, &rig::cpufreq::VirtualPolicy)| {
+            !policy.inactive && policy.user_max > *policy.hardware.start() && !self.world.is_unlisted(*at)
         };
-        let count = machine.policies().iter().filter(fast).count();
+        let count = machine.policies().iter().enumerate().filter(fast).count();
         drop(machine);
         if count > 0 {
             let status = self.world.last_status.clone();
@@ -315,8 +332,7 @@ impl Stage {
         let machine = self.world.machine.clone();
         let open: Vec<usize> = {
             let machine = machine.lock();
-            let zones = machine.zones().iter().enumerate();
-            let open = zones.filter(|(_, slot)| is_package(slot) && slot.zone.lock == RegisterLock::Open);
+            let open = machine.zones().iter().enumerate().filter(|(_, slot)| is_open(slot));
             open.map(|(at, _)| at).collect()
         };
         if open.is_empty() {
@@ -381,8 +397,7 @@ impl Stage {
         let machine = self.world.machine.clone();
         let (zones, policies) = {
             let machine = machine.lock();
-            let open = machine.zones().iter().enumerate();
-            let open = open.filter(|(_, slot)| is_package(slot) && slot.zone.lock == RegisterLock::Open);
+            let open = machine.zones().iter().enumerate().filter(|(_, slot)| is_open(slot));
             (open.map(|(at, _)| at).collect::<Vec<_>>(), machine.policies().len())
         };
         let power_raw = u64::from(self.world.draw.within(200, 400)) * 8;
@@ -462,5 +477,34 @@ impl Stage {
         for at in 0..zones {
             let _taken = machine.write(&VirtualAttribute::PowerLimit(at, 0), 0, b"10000000");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rig::machine::RigTime;
+
+    #[test]
+    fn a_twin_that_holds_the_cap_stands_in_for_a_zone_that_is_off_and_for_nothing_else() {
+        let client = rig::profile::find("client").unwrap()(RigTime::Manual).unwrap();
+        let above = |of: &str, twin: Option<u64>, its_own: Option<u64>| -> Vec<String> {
+            let mut zones = client.zones().to_vec();
+            for slot in zones.iter_mut().filter(|slot| is_package(slot)) {
+                let watts = if slot.control_type == "intel-rapl" { its_own } else { twin };
+                let long = slot.zone.constraints.first_mut().unwrap();
+                long.enabled = watts.is_some();
+                long.power_raw = watts.unwrap_or(10) * 8;
+            }
+            assert_eq!(zones.iter().filter(|slot| is_package(slot)).count(), 2, "{of}");
+            zones_above(&zones, 35_000_000).map(|slot| slot.zone.id.clone()).collect()
+        };
+        let (own, mmio) = ("intel-rapl:0".to_owned(), "intel-rapl-mmio:0".to_owned());
+        assert_eq!(above("both hold", Some(35), Some(35)), Vec::<String>::new());
+        assert_eq!(above("the twin holds", Some(33), None), Vec::<String>::new());
+        assert_eq!(above("it holds", None, Some(33)), Vec::<String>::new());
+        assert_eq!(above("on and above", Some(33), Some(36)), std::slice::from_ref(&own));
+        assert_eq!(above("the twin is above", Some(36), None), [own.clone(), mmio.clone()]);
+        assert_eq!(above("both off", None, None), [own, mmio]);
     }
 }
