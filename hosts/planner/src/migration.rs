@@ -5,9 +5,16 @@
 //! a node whose cooling or PSU stress exceeds the threshold, or that is draining. It is never recommended when it is
 //! of class performance (by its annotation or because its constraints exclude eco), or when it names an unknown
 //! class. A stress that is only the worst case is no reason, because it was not observed. A recommendation moves no
-//! pod; [`eviction`] decides which pods may be moved.
+//! pod; [`eviction`] decides which pods may be moved, and [`Destinations`] names the nodes that can accept them.
+//!
+//! A node that is *marked* with a stress keeps the mark until the stress is known to have eased. So a stress near the
+//! threshold does not change the recommendations in every pass, and a node does not become attractive because its
+//! meter is silent.
 
+mod destinations;
 pub mod eviction;
+
+pub use self::destinations::{Destinations, RELIEF, Site};
 
 use crate::classify::Hints;
 use crate::demand::DemandClass;
@@ -26,6 +33,9 @@ pub struct MigrationLaw {
 
 /// The default threshold.
 pub const THRESHOLD: Percent = Percent::from_int(70);
+
+/// How far a stress must fall below the threshold to be no reason any more.
+pub const EASED: Percent = Percent::from_int(5);
 
 /// A threshold outside its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,16 +62,77 @@ impl MigrationLaw {
     /// Why pods should leave a node. The larger of two stresses is named, or cooling if they are equal.
     #[must_use]
     pub fn reason(&self, node: &NodeConditions<'_>) -> Option<MigrationReason> {
+        self.reason_of_marked(node, None)
+    }
+
+    /// Why pods should leave a node that may be marked with a stress: until its stress is below the threshold by
+    /// [`EASED`], it is still a reason. The marked stress is named unless the other one is larger by more than that.
+    #[must_use]
+    pub fn reason_of_marked(
+        &self,
+        node: &NodeConditions<'_>,
+        mark: Option<StressKind>,
+    ) -> Option<MigrationReason> {
         let exceeds = |stress: Option<Stress>| {
             let stress = stress.filter(|stress| stress.grounds != Grounds::WorstCase)?;
-            (stress.percent > self.threshold).then_some(stress.percent)
+            let over = match mark {
+                None => stress.percent > self.threshold,
+                Some(_) => stress.percent >= self.threshold - EASED,
+            };
+            over.then_some(stress.percent)
         };
         match (exceeds(node.cooling), exceeds(node.psu)) {
-            (Some(cooling), Some(psu)) if psu > cooling => Some(MigrationReason::PsuStress(psu)),
-            (Some(cooling), _) => Some(MigrationReason::CoolingStress(cooling)),
+            (Some(cooling), Some(psu)) => {
+                let is_psu = match mark {
+                    None => psu > cooling,
+                    Some(StressKind::Cooling) => psu > cooling + EASED,
+                    Some(StressKind::Psu) => cooling <= psu + EASED,
+                };
+                let reason = if is_psu { StressKind::Psu.at(psu) } else { StressKind::Cooling.at(cooling) };
+                Some(reason)
+            }
+            (Some(cooling), None) => Some(MigrationReason::CoolingStress(cooling)),
             (None, Some(psu)) => Some(MigrationReason::PsuStress(psu)),
             (None, None) => (node.class == SchedulableClass::Draining).then_some(MigrationReason::Draining),
         }
+    }
+
+    /// The mark of a node after this moment. A node gets one with its first recommendation for a stress, which is
+    /// what `recommends` says. A marked stress that nobody observes any more is not known to have eased.
+    #[must_use]
+    pub fn mark(
+        &self,
+        node: &NodeConditions<'_>,
+        mark: Option<StressKind>,
+        recommends: bool,
+    ) -> Option<StressKind> {
+        let stays = mark.is_some() || recommends;
+        if let Some(kind) = self.reason_of_marked(node, mark).and_then(MigrationReason::stress) {
+            return Some(kind).filter(|_| stays);
+        }
+        let kind = mark?;
+        let stress = match kind {
+            StressKind::Cooling => node.cooling,
+            StressKind::Psu => node.psu,
+        };
+        stress.is_none_or(|stress| stress.grounds == Grounds::WorstCase).then_some(kind)
+    }
+
+    /// Whether a node accepts pods and is better off than the one that they leave for `reason`: its stress must be
+    /// below the threshold by `relief`.
+    #[must_use]
+    pub fn is_destination(&self, site: &Site<'_>, reason: MigrationReason, relief: Percent) -> bool {
+        let most = self.threshold - relief;
+        let low = |stress: Option<Stress>| stress.map(|stress| stress.percent <= most);
+        // The stress that the pod leaves must be known to be lower there; the other stress must at least not be known
+        // to be too high.
+        let (cooling, psu) = (low(site.node.cooling), low(site.node.psu));
+        let (fled, other) = match reason {
+            MigrationReason::CoolingStress(_) | MigrationReason::Draining => (cooling, psu),
+            MigrationReason::PsuStress(_) => (psu, cooling),
+        };
+        let takes_pods = site.open && site.node.class != SchedulableClass::Draining;
+        takes_pods && fled == Some(true) && other != Some(false)
     }
 }
 
@@ -155,7 +226,37 @@ pub enum MigrationReason {
     Draining,
 }
 
+/// The two kinds of stress.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StressKind {
+    /// That of the cooling.
+    Cooling,
+    /// That of the rack's power supply.
+    Psu,
+}
+
+impl StressKind {
+    /// The reason that this stress is.
+    #[must_use]
+    pub const fn at(self, percent: Percent) -> MigrationReason {
+        match self {
+            Self::Cooling => MigrationReason::CoolingStress(percent),
+            Self::Psu => MigrationReason::PsuStress(percent),
+        }
+    }
+}
+
 impl MigrationReason {
+    /// The stress that it is, if it is one.
+    #[must_use]
+    pub const fn stress(self) -> Option<StressKind> {
+        match self {
+            Self::CoolingStress(_) => Some(StressKind::Cooling),
+            Self::PsuStress(_) => Some(StressKind::Psu),
+            Self::Draining => None,
+        }
+    }
+
     /// The word in objects and labels.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

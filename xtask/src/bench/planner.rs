@@ -284,6 +284,6 @@ fn pod(at: usize) -> PodRow {
         phase: if at.is_multiple_of(50) { PodPhase::Pending } else { PodPhase::Running },
         terminating: at.is_multiple_of(97),
         asks,
-        asked: Asked { cpu_milli: 500, gpus: 0 },
+        asked: Asked { cpu_milli: 500, gpus: 0, memory_bytes: 1 << 30, pods: 1 },
     }
 }

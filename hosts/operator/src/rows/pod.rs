@@ -152,7 +152,8 @@ fn asked(object: &Value) -> Asked {
     let pod = ExtenderPod::deserialize(object).unwrap_or_default();
     let demand = pod.demand().unwrap_or_else(|_| DemandSum::default().total(pod.class().class));
     let gpus = demand.gpus.map_or(0, |gpus| gpus.count);
-    Asked { cpu_milli: u64::from(demand.cpu.get()), gpus: u64::from(gpus) }
+    let (cpu_milli, memory_bytes) = (u64::from(demand.cpu.get()), demand.memory_bytes);
+    Asked { cpu_milli, gpus: u64::from(gpus), memory_bytes, pods: 1 }
 }
 
 fn simulated(annotations: &Value) -> Option<Box<WorkloadMetrics>> {
@@ -224,10 +225,10 @@ mod tests {
         let container = |cpu: &str| json!({"name": "c", "resources": {"requests": {"cpu": cpu}, "limits": {"nvidia.com/gpu": "2"}}});
         assert_eq!(
             asked(json!({"containers": [container("1500m"), container("2")]})),
-            Asked { cpu_milli: 3500, gpus: 4 }
+            Asked { cpu_milli: 3500, gpus: 4, memory_bytes: 0, pods: 1 }
         );
         // The extender's default for a standard pod.
-        let nothing = Asked { cpu_milli: 250, gpus: 0 };
+        let nothing = Asked { cpu_milli: 250, gpus: 0, memory_bytes: 0, pods: 1 };
         assert_eq!(asked(json!({"containers": [{"name": "c"}]})), nothing);
         assert_eq!(asked(json!({"containers": [container("much")]})), nothing);
     }

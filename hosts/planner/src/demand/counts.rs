@@ -49,6 +49,10 @@ pub struct Asked {
     pub cpu_milli: u64,
     /// Whole graphics processors.
     pub gpus: u64,
+    /// Bytes of memory.
+    pub memory_bytes: u64,
+    /// The pods themselves.
+    pub pods: u64,
 }
 
 impl Asked {
@@ -56,6 +60,8 @@ impl Asked {
         Self {
             cpu_milli: self.cpu_milli.saturating_add(other.cpu_milli),
             gpus: self.gpus.saturating_add(other.gpus),
+            memory_bytes: self.memory_bytes.saturating_add(other.memory_bytes),
+            pods: self.pods.saturating_add(other.pods),
         }
     }
 
@@ -63,6 +69,8 @@ impl Asked {
         Self {
             cpu_milli: self.cpu_milli.saturating_sub(part.cpu_milli),
             gpus: self.gpus.saturating_sub(part.gpus),
+            memory_bytes: self.memory_bytes.saturating_sub(part.memory_bytes),
+            pods: self.pods.saturating_sub(part.pods),
         }
     }
 }

@@ -32,7 +32,7 @@ fn pod(node: &str, asks: PodConstraints) -> PodRow {
         phase: PodPhase::Running,
         terminating: false,
         asks,
-        asked: Asked { cpu_milli: 250, gpus: 1 },
+        asked: Asked { cpu_milli: 250, gpus: 1, memory_bytes: 64, pods: 1 },
     }
 }
 
@@ -222,7 +222,7 @@ fn a_pod_in_an_ignored_namespace_does_not_count() {
     let ignored = BTreeSet::from(["kube-system".to_owned()]);
     let here = pod("a", annotation("performance"));
     let there = PodRow { namespace: "kube-system".to_owned(), ..here.clone() };
-    let asked = Asked { cpu_milli: 250, gpus: 1 };
+    let asked = Asked { cpu_milli: 250, gpus: 1, memory_bytes: 64, pods: 1 };
     let one = Counted { node: Some("a"), class: Some(PerformanceOnly), unrecognised: false, asked };
     assert_eq!(here.counted(&ignored), Some(one));
     // It still loads its node; a waiting one does not count at all.
@@ -230,7 +230,10 @@ fn a_pod_in_an_ignored_namespace_does_not_count() {
     assert_eq!(PodRow { node: None, ..there.clone() }.counted(&ignored), None);
     let counts = PodCounts::of([&here, &there], &ignored);
     assert_eq!(counts.bound().map(|(_, demand)| demand.performance_only).collect::<Vec<_>>(), [1]);
-    assert_eq!(counts.asked().collect::<Vec<_>>(), [("a", Asked { cpu_milli: 500, gpus: 2 })]);
+    assert_eq!(
+        counts.asked().collect::<Vec<_>>(),
+        [("a", Asked { cpu_milli: 500, gpus: 2, memory_bytes: 128, pods: 2 })]
+    );
 }
 
 proptest! {

@@ -2,8 +2,8 @@
 //!
 //! Opt-in. "It does not trigger during normal operation; only when facility stress exceeds the configured threshold",
 //! so pods stay on a node that is only draining. Conditions: the stress has lasted long enough, the pod's controller
-//! is not in its cooldown, the budgets of the node and the cluster are not spent, and there is a node that can accept
-//! the pod and is not stressed itself. A dry run follows the same rules and spends the same budgets.
+//! is not in its cooldown and has another pod that serves, the budgets of the node, the namespace and the cluster are
+//! not spent, and there is a node that can accept the pod and is not stressed itself. A dry run follows the same rules and spends the same budgets.
 //!
 //! The state of each owner:
 //!
@@ -25,7 +25,8 @@ mod requested_resources;
 pub use self::law::{EvictionLaw, Tuning, TuningError};
 pub use self::requested_resources::RequestedResources;
 
-use super::{MigrationReason, NodeConditions, RunningPod, Stays};
+use super::destinations::Wanted;
+use super::{Destinations, MigrationReason, NodeConditions, RunningPod, Site, Stays};
 use joulie_core::placement::class::SchedulableClass;
 use power_units::{Micros, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +38,8 @@ pub enum Owner<'a> {
     Nobody,
     /// Something that recreates it on the same node: a DaemonSet, or the node itself.
     Pinned,
+    /// A controller of a kind that cannot be told about an eviction.
+    Other,
     /// A controller that recreates it on any node.
     Controller {
         /// The outermost controller, so that a rollout does not look like a new owner.
@@ -55,19 +58,10 @@ pub struct EvictionCandidate<'a> {
     pub owner: Owner<'a>,
     /// The resources it needs elsewhere.
     pub needs: RequestedResources,
+    /// How many other pods of its owner serve.
+    pub others: u32,
     /// It is already being deleted.
     pub leaving: bool,
-}
-
-/// A node that pods might leave or move to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Site<'a> {
-    /// The node.
-    pub node: NodeConditions<'a>,
-    /// It is ready and accepts new pods.
-    pub open: bool,
-    /// Its free resources.
-    pub free: RequestedResources,
 }
 
 /// The outcome of an eviction.
@@ -75,7 +69,8 @@ pub struct Site<'a> {
 pub enum EvictionOutcome {
     /// The pod is being evicted.
     Evicted,
-    /// The API refused it, for example for a disruption budget, or could not be reached.
+    /// Nothing was moved: the API refused it, for example for a disruption budget, or could not be reached, or the
+    /// owner's annotation says that another pod was evicted recently.
     Denied,
     /// The pod no longer existed.
     Gone,
@@ -118,6 +113,8 @@ pub enum EvictionVerdict {
         from_class: SchedulableClass,
         /// The reason: `joulie.io/last-eviction-reason`.
         reason: MigrationReason,
+        /// A node that can accept it.
+        to: String,
         /// Only report it.
         dry_run: bool,
     },
@@ -140,14 +137,22 @@ pub enum Skip {
     NoController,
     /// It would be recreated on the same node.
     Pinned,
+    /// Its controller is of a kind that cannot be told about an eviction.
+    OtherController,
+    /// No other pod of its owner serves.
+    LastReplica,
     /// The node is draining and not stressed.
     NoStress,
+    /// The stress is only modelled where it should be measured: data of the facility are missing or too old.
+    FacilityStale,
     /// The stress has not lasted long enough.
     StressTooShort,
     /// A pod of its owner was evicted recently, or is about to be.
     OwnerCoolingDown,
     /// The node's eviction budget is spent.
     NodeBudgetSpent,
+    /// The namespace's eviction budget is spent.
+    NamespaceBudgetSpent,
     /// The cluster's eviction budget is spent.
     ClusterBudgetSpent,
     /// No node that is not stressed itself can accept it.
@@ -155,6 +160,26 @@ pub enum Skip {
 }
 
 impl Skip {
+    /// All of them.
+    pub const ALL: [Self; 16] = [
+        Self::NotReschedulable,
+        Self::PerformanceClass,
+        Self::UnclearClass,
+        Self::AlreadyLeaving,
+        Self::NoController,
+        Self::Pinned,
+        Self::OtherController,
+        Self::LastReplica,
+        Self::NoStress,
+        Self::FacilityStale,
+        Self::StressTooShort,
+        Self::OwnerCoolingDown,
+        Self::NodeBudgetSpent,
+        Self::NamespaceBudgetSpent,
+        Self::ClusterBudgetSpent,
+        Self::NoDestination,
+    ];
+
     /// The word in metrics.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
@@ -165,10 +190,14 @@ impl Skip {
             Self::AlreadyLeaving => "already_leaving",
             Self::NoController => "no_controller",
             Self::Pinned => "pinned",
+            Self::OtherController => "other_controller",
+            Self::LastReplica => "last_replica",
             Self::NoStress => "no_stress",
+            Self::FacilityStale => "facility_stale",
             Self::StressTooShort => "stress_too_short",
             Self::OwnerCoolingDown => "owner_cooldown",
             Self::NodeBudgetSpent => "rate_limited",
+            Self::NamespaceBudgetSpent => "namespace_rate_limited",
             Self::ClusterBudgetSpent => "cluster_rate_limited",
             Self::NoDestination => "no_destination",
         }
@@ -208,7 +237,17 @@ impl Asked {
 struct Spent {
     at: Stamp,
     node: String,
+    namespace: String,
     owner: String,
+}
+
+/// A pod that is to leave.
+struct Leave<'a> {
+    candidate: &'a EvictionCandidate<'a>,
+    site: &'a Site<'a>,
+    owner: &'a str,
+    reason: MigrationReason,
+    to: &'a str,
 }
 
 /// The state between steps.
@@ -229,32 +268,28 @@ impl Evictor {
         may_run: impl Fn(&EvictionCandidate<'_>, &Site<'_>) -> bool,
     ) -> Vec<EvictionDecision> {
         self.settle(law, facts);
-        let sites: BTreeMap<_, _> = facts.sites.iter().map(|site| (site.node.name, site)).collect();
-        let mut free: BTreeMap<_, _> = sites.values().map(|site| (site.node.name, site.free)).collect();
+        let places: BTreeMap<_, _> =
+            facts.sites.iter().enumerate().map(|(at, site)| (site.node.name, (at, site))).collect();
+        let mut destinations = Destinations::new(law.migration, law.tuning.relief, facts.sites);
         let mut queue: Vec<_> = facts
             .candidates
             .iter()
-            .filter_map(|candidate| sites.get(candidate.pod.node).map(|&site| (site, candidate)))
-            .filter(|(site, _)| law.migration.reason(&site.node).is_some())
+            .filter_map(|candidate| places.get(candidate.pod.node).map(|&(at, site)| (at, site, candidate)))
+            .filter(|(_, site, _)| law.migration.reason(&site.node).is_some())
             .collect();
-        queue.sort_by_key(|(site, candidate)| {
+        queue.sort_by_key(|(_, site, candidate)| {
             let heat = law.strain(&site.node).map(|(_, percent)| percent);
             (std::cmp::Reverse(heat), site.node.name, candidate.pod.namespace, candidate.pod.name)
         });
         let mut decisions = Vec::with_capacity(queue.len());
-        for (site, candidate) in queue {
+        for (from, site, candidate) in queue {
             let verdict = self.allowed(law, facts.now, site, candidate).and_then(|(owner, reason)| {
-                let fits = |other: &&&Site<'_>| {
-                    other.node.name != site.node.name
-                        && law.is_destination(other, reason)
-                        && free.get(other.node.name).is_some_and(|free| free.holds(candidate.needs))
-                        && may_run(candidate, other)
-                };
-                let target = sites.values().find(fits).ok_or(Skip::NoDestination)?;
-                if let Some(free) = free.get_mut(target.node.name) {
-                    *free = free.less(candidate.needs);
-                }
-                Ok(self.evict(law, facts.now, site, owner, reason))
+                let wanted = Wanted { from, reason, needs: candidate.needs, before: None };
+                let may_run = |at: usize| facts.sites.get(at).is_some_and(|other| may_run(candidate, other));
+                let to = destinations.take(&wanted, may_run).and_then(|at| facts.sites.get(at));
+                let to = to.ok_or(Skip::NoDestination)?;
+                let leave = Leave { candidate, site, owner, reason, to: to.node.name };
+                Ok(self.evict(law, facts.now, &leave))
             });
             decisions.push(EvictionDecision {
                 node: site.node.name.to_owned(),
@@ -266,83 +301,26 @@ impl Evictor {
         decisions
     }
 
-    /// Checks all conditions except the destination.
-    fn allowed<'a>(
-        &self,
-        law: &EvictionLaw,
-        now: Stamp,
-        site: &Site<'_>,
-        candidate: &EvictionCandidate<'a>,
-    ) -> Result<(&'a str, MigrationReason), Skip> {
-        candidate.pod.may_leave()?;
-        if candidate.leaving {
-            return Err(Skip::AlreadyLeaving);
-        }
-        let (key, evicted_ago) = match candidate.owner {
-            Owner::Nobody => return Err(Skip::NoController),
-            Owner::Pinned => return Err(Skip::Pinned),
-            Owner::Controller { key, evicted_ago } => (key, evicted_ago),
-        };
-        let (reason, _) = law.strain(&site.node).ok_or(Skip::NoStress)?;
-        let since = self.stressed_since.get(site.node.name);
-        let lasted = since.and_then(|&since| now.since(since)).unwrap_or(Micros::ZERO);
-        if lasted < law.tuning.stressed_for {
-            return Err(Skip::StressTooShort);
-        }
-        if self.owners.contains_key(key) || evicted_ago.is_some_and(|ago| ago < law.tuning.cooldown) {
-            return Err(Skip::OwnerCoolingDown);
-        }
-        let left = self.recent.iter().filter(|spent| spent.node == site.node.name).count();
-        if left >= budget(law.tuning.per_node) {
-            return Err(Skip::NodeBudgetSpent);
-        }
-        if self.recent.len() >= budget(law.tuning.per_cluster) {
-            return Err(Skip::ClusterBudgetSpent);
-        }
-        Ok((key, reason))
-    }
-
-    fn evict(
+    /// Notices which nodes are stressed, without deciding anything: a stress must last without a break.
+    pub fn watch<'a>(
         &mut self,
         law: &EvictionLaw,
         now: Stamp,
-        site: &Site<'_>,
-        owner: &str,
-        reason: MigrationReason,
-    ) -> EvictionVerdict {
-        let dry_run = law.tuning.dry_run;
-        let asked = if dry_run { Asked::CoolingDown { since: now } } else { Asked::Pending { since: now } };
-        self.owners.insert(owner.to_owned(), asked);
-        self.recent.push(Spent { at: now, node: site.node.name.to_owned(), owner: owner.to_owned() });
-        EvictionVerdict::Evict { owner: owner.to_owned(), from_class: site.node.class, reason, dry_run }
-    }
-
-    /// Applies the outcomes of earlier decisions and the states of the nodes, and removes what has expired.
-    fn settle(&mut self, law: &EvictionLaw, facts: &Facts<'_>) {
-        for &(owner, outcome) in facts.outcomes {
-            self.conclude(facts.now, owner, outcome);
-        }
-        let tuning = &law.tuning;
-        let within = |since: Stamp, span: Micros| facts.now.since(since).is_some_and(|age| age < span);
-        self.owners.retain(|_, asked| {
-            let (since, span) = asked.wait(tuning);
-            within(since, span)
-        });
-        self.recent.retain(|spent| within(spent.at, tuning.window));
-        let strained: BTreeSet<_> = facts
-            .sites
-            .iter()
-            .filter(|site| law.strain(&site.node).is_some())
-            .map(|site| site.node.name)
-            .collect();
+        nodes: impl IntoIterator<Item = &'a NodeConditions<'a>>,
+    ) {
+        let strained: BTreeSet<_> =
+            nodes.into_iter().filter(|node| law.strain(node).is_some()).map(|node| node.name).collect();
         // A clock that was set back restarts the count.
-        self.stressed_since.retain(|node, since| strained.contains(node.as_str()) && *since <= facts.now);
+        self.stressed_since.retain(|node, since| strained.contains(node.as_str()) && *since <= now);
         for node in strained {
-            self.stressed_since.entry(node.to_owned()).or_insert(facts.now);
+            if !self.stressed_since.contains_key(node) {
+                self.stressed_since.insert(node.to_owned(), now);
+            }
         }
     }
 
-    fn conclude(&mut self, now: Stamp, owner: &str, outcome: EvictionOutcome) {
+    /// Takes in the outcome of an earlier decision.
+    pub fn conclude(&mut self, now: Stamp, owner: &str, outcome: EvictionOutcome) {
         let Some(asked) = self.owners.get_mut(owner) else { return };
         match (*asked, outcome) {
             (Asked::Pending { since } | Asked::Denied { since }, EvictionOutcome::Evicted) => {
@@ -362,6 +340,79 @@ impl Evictor {
                 EvictionOutcome::Evicted | EvictionOutcome::Denied | EvictionOutcome::Gone,
             ) => {}
         }
+    }
+
+    /// Checks all conditions except the destination.
+    fn allowed<'a>(
+        &self,
+        law: &EvictionLaw,
+        now: Stamp,
+        site: &Site<'_>,
+        candidate: &EvictionCandidate<'a>,
+    ) -> Result<(&'a str, MigrationReason), Skip> {
+        candidate.pod.may_leave()?;
+        if candidate.leaving {
+            return Err(Skip::AlreadyLeaving);
+        }
+        let (key, evicted_ago) = match candidate.owner {
+            Owner::Nobody => return Err(Skip::NoController),
+            Owner::Pinned => return Err(Skip::Pinned),
+            Owner::Other => return Err(Skip::OtherController),
+            Owner::Controller { key, evicted_ago } => (key, evicted_ago),
+        };
+        let Some((reason, _)) = law.strain(&site.node) else {
+            let is_stressed = law.migration.reason(&site.node).and_then(MigrationReason::stress).is_some();
+            return Err(if is_stressed { Skip::FacilityStale } else { Skip::NoStress });
+        };
+        if candidate.others == 0 {
+            return Err(Skip::LastReplica);
+        }
+        let since = self.stressed_since.get(site.node.name);
+        let lasted = since.and_then(|&since| now.since(since)).unwrap_or(Micros::ZERO);
+        if lasted < law.tuning.stressed_for {
+            return Err(Skip::StressTooShort);
+        }
+        if self.owners.contains_key(key) || evicted_ago.is_some_and(|ago| ago < law.tuning.cooldown) {
+            return Err(Skip::OwnerCoolingDown);
+        }
+        let left = self.recent.iter().filter(|spent| spent.node == site.node.name).count();
+        if left >= budget(law.tuning.per_node) {
+            return Err(Skip::NodeBudgetSpent);
+        }
+        if self.recent.len() >= budget(law.tuning.per_cluster) {
+            return Err(Skip::ClusterBudgetSpent);
+        }
+        let left = self.recent.iter().filter(|spent| spent.namespace == candidate.pod.namespace).count();
+        if left >= budget(law.tuning.per_namespace) {
+            return Err(Skip::NamespaceBudgetSpent);
+        }
+        Ok((key, reason))
+    }
+
+    fn evict(&mut self, law: &EvictionLaw, now: Stamp, leave: &Leave<'_>) -> EvictionVerdict {
+        let &Leave { candidate, site, owner, reason, to } = leave;
+        let dry_run = law.tuning.dry_run;
+        let asked = if dry_run { Asked::CoolingDown { since: now } } else { Asked::Pending { since: now } };
+        self.owners.insert(owner.to_owned(), asked);
+        let (node, namespace) = (site.node.name.to_owned(), candidate.pod.namespace.to_owned());
+        self.recent.push(Spent { at: now, node, namespace, owner: owner.to_owned() });
+        let (owner, to) = (owner.to_owned(), to.to_owned());
+        EvictionVerdict::Evict { owner, from_class: site.node.class, reason, to, dry_run }
+    }
+
+    /// Applies the outcomes of earlier decisions and the states of the nodes, and removes what has expired.
+    fn settle(&mut self, law: &EvictionLaw, facts: &Facts<'_>) {
+        for &(owner, outcome) in facts.outcomes {
+            self.conclude(facts.now, owner, outcome);
+        }
+        let tuning = &law.tuning;
+        let within = |since: Stamp, span: Micros| facts.now.since(since).is_some_and(|age| age < span);
+        self.owners.retain(|_, asked| {
+            let (since, span) = asked.wait(tuning);
+            within(since, span)
+        });
+        self.recent.retain(|spent| within(spent.at, tuning.window));
+        self.watch(law, facts.now, facts.sites.iter().map(|site| &site.node));
     }
 }
 

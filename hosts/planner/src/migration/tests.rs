@@ -129,6 +129,42 @@ fn a_stress_that_nobody_saw_is_no_reason_to_move() {
 }
 
 #[test]
+fn a_marked_node_has_its_reason_until_the_stress_has_eased() {
+    let held = |cooling, psu, mark| {
+        law().reason_of_marked(&node("n", cooling, psu), mark).and_then(MigrationReason::stress)
+    };
+    let (cooling, psu) = (Some(StressKind::Cooling), Some(StressKind::Psu));
+    assert_eq!(held(65, 10, None), None);
+    assert_eq!(held(65, 10, cooling), cooling);
+    assert_eq!(held(64, 10, cooling), None);
+    // The other stress takes its place only if it is clearly larger, or the marked one has eased.
+    assert_eq!((held(80, 85, cooling), held(80, 86, cooling)), (cooling, psu));
+    assert_eq!((held(85, 80, psu), held(86, 80, psu)), (psu, cooling));
+    assert_eq!(held(10, 66, cooling), psu);
+    let draining = NodeConditions { class: SchedulableClass::Draining, ..node("n", 10, 10) };
+    assert_eq!(law().reason_of_marked(&draining, cooling), Some(MigrationReason::Draining));
+}
+
+#[test]
+fn a_mark_begins_with_a_recommendation_and_ends_when_the_stress_is_seen_to_have_eased() {
+    let (cooling, hot) = (Some(StressKind::Cooling), node("n", 80, 10));
+    assert_eq!(law().mark(&hot, None, false), None);
+    assert_eq!(law().mark(&hot, None, true), cooling);
+    // Its last pod may have left.
+    assert_eq!(law().mark(&hot, cooling, false), cooling);
+    assert_eq!(law().mark(&node("n", 65, 10), cooling, false), cooling);
+    assert_eq!(law().mark(&node("n", 64, 10), cooling, false), None);
+    let draining = NodeConditions { class: SchedulableClass::Draining, ..node("n", 10, 10) };
+    assert_eq!(law().mark(&draining, None, true), None);
+    // Nobody has seen that it is cool.
+    for stress in [None, Some(Stress { percent: Percent::ZERO, grounds: Grounds::WorstCase })] {
+        let blind = NodeConditions { cooling: stress, ..node("n", 0, 10) };
+        assert_eq!(law().reason_of_marked(&blind, cooling), None);
+        assert_eq!((law().mark(&blind, cooling, false), law().mark(&blind, None, false)), (cooling, None));
+    }
+}
+
+#[test]
 fn a_threshold_is_a_percentage() {
     for percent in [-1, 101] {
         assert_eq!(MigrationLaw::new(Percent::from_int(percent)), Err(ThresholdOutOfRange));

@@ -242,8 +242,9 @@ mod tests {
 
     #[test]
     fn what_pods_ask_for_is_a_part_of_what_there_is() {
-        let load =
-            |cpu_milli, gpus, processors, all| NodeLoad::asked(Asked { cpu_milli, gpus }, processors, all);
+        let load = |cpu_milli, gpus, processors, all| {
+            NodeLoad::asked(Asked { cpu_milli, gpus, ..Asked::default() }, processors, all)
+        };
         let is = |cpu, gpu| Some(NodeLoad { cpu: percent(cpu), gpu: percent(gpu) });
         assert_eq!(load(96_000, 2, Some(192), 8), is(50, 25));
         assert_eq!(load(0, 0, Some(192), 0), is(0, 0));

@@ -1,8 +1,7 @@
 //! How cautious evictions are: the reason for one, a better destination, and the number allowed.
 
 use super::super::{MigrationLaw, MigrationReason, NodeConditions, Stress};
-use super::Site;
-use joulie_core::placement::class::SchedulableClass;
+use crate::power::Grounds;
 use power_units::{Micros, Percent};
 use std::fmt;
 
@@ -20,10 +19,15 @@ pub struct Tuning {
     pub window: Micros,
     /// Evictions from one node in a window.
     pub per_node: u32,
+    /// Evictions from one namespace in a window.
+    pub per_namespace: u32,
     /// Evictions in the cluster in a window.
     pub per_cluster: u32,
     /// How far below the threshold a destination's stress must be.
     pub relief: Percent,
+    /// The weakest grounds of a stress for which pods are evicted. Where the facility is measured, a stress without
+    /// these data is only modelled: they are missing or too old.
+    pub least: Grounds,
     /// Decide and count, but evict nothing.
     pub dry_run: bool,
 }
@@ -59,7 +63,7 @@ impl fmt::Display for TuningError {
                 "the wait after a denied eviction must be from the budgets' window to the cooldown"
             }
             Self::Budget => {
-                "a node's and the cluster's eviction budgets must be at least 1, and the node's not larger"
+                "the eviction budgets of a node, a namespace and the cluster must be at least 1, and the node's not larger than the cluster's"
             }
             Self::Relief => "the relief must lie between 0 and the stress threshold",
         })
@@ -85,7 +89,7 @@ impl EvictionLaw {
         if tuning.retry < tuning.window || tuning.retry > tuning.cooldown {
             return Err(TuningError::Retry);
         }
-        if tuning.per_node == 0 || tuning.per_cluster < tuning.per_node {
+        if tuning.per_node == 0 || tuning.per_namespace == 0 || tuning.per_cluster < tuning.per_node {
             return Err(TuningError::Budget);
         }
         if tuning.relief < Percent::ZERO || tuning.relief > migration.threshold {
@@ -94,28 +98,15 @@ impl EvictionLaw {
         Ok(Self { migration, tuning })
     }
 
-    /// Why pods should be evicted from a node; draining is not a reason.
+    /// Why pods should be evicted from a node; neither draining is a reason, nor a stress on weaker grounds than asked.
     pub(super) fn strain(&self, node: &NodeConditions<'_>) -> Option<(MigrationReason, Percent)> {
-        match self.migration.reason(node)? {
+        let grounded = |stress: Option<Stress>| stress.filter(|stress| stress.grounds <= self.tuning.least);
+        let node = NodeConditions { cooling: grounded(node.cooling), psu: grounded(node.psu), ..*node };
+        match self.migration.reason(&node)? {
             reason @ (MigrationReason::CoolingStress(percent) | MigrationReason::PsuStress(percent)) => {
                 Some((reason, percent))
             }
             MigrationReason::Draining => None,
         }
-    }
-
-    /// Whether a node accepts pods and is better off than the one that they leave for `reason`.
-    pub(super) fn is_destination(&self, site: &Site<'_>, reason: MigrationReason) -> bool {
-        let most = self.migration.threshold - self.tuning.relief;
-        let low = |stress: Option<Stress>| stress.map(|stress| stress.percent <= most);
-        // The stress that the pod leaves must be known to be lower there; the other stress must at least not be known
-        // to be too high.
-        let (cooling, psu) = (low(site.node.cooling), low(site.node.psu));
-        let (fled, other) = match reason {
-            MigrationReason::CoolingStress(_) | MigrationReason::Draining => (cooling, psu),
-            MigrationReason::PsuStress(_) => (psu, cooling),
-        };
-        let takes_pods = site.open && site.node.class != SchedulableClass::Draining;
-        takes_pods && fled == Some(true) && other != Some(false)
     }
 }

@@ -14,14 +14,25 @@ pub struct RequestedResources {
 }
 
 impl RequestedResources {
-    pub(super) const fn holds(self, needs: Self) -> bool {
+    pub(in crate::migration) const fn plus(self, more: Self) -> Self {
+        Self {
+            cpu_milli: self.cpu_milli.saturating_add(more.cpu_milli),
+            memory_bytes: self.memory_bytes.saturating_add(more.memory_bytes),
+            gpus: self.gpus.saturating_add(more.gpus),
+            pods: self.pods.saturating_add(more.pods),
+        }
+    }
+
+    pub(in crate::migration) const fn holds(self, needs: Self) -> bool {
         self.cpu_milli >= needs.cpu_milli
             && self.memory_bytes >= needs.memory_bytes
             && self.gpus >= needs.gpus
             && self.pods >= needs.pods
     }
 
-    pub(super) const fn less(self, needs: Self) -> Self {
+    /// What is left without what pods need; at least nothing.
+    #[must_use]
+    pub const fn less(self, needs: Self) -> Self {
         Self {
             cpu_milli: self.cpu_milli.saturating_sub(needs.cpu_milli),
             memory_bytes: self.memory_bytes.saturating_sub(needs.memory_bytes),

@@ -22,8 +22,10 @@ fn tuning() -> Tuning {
         retry: minutes(5),
         window: minutes(1),
         per_node: 1,
+        per_namespace: 2,
         per_cluster: 2,
         relief: Percent::from_int(10),
+        least: Grounds::Modelled,
         dry_run: false,
     }
 }
@@ -43,7 +45,7 @@ fn site(node: NodeConditions<'_>) -> Site<'_> {
 
 fn candidate<'a>(name: &'a str, on: &'a str) -> EvictionCandidate<'a> {
     let owner = Owner::Controller { key: name, evicted_ago: None };
-    EvictionCandidate { pod: pod(name, on), owner, needs: NEEDS, leaving: false }
+    EvictionCandidate { pod: pod(name, on), owner, needs: NEEDS, others: 1, leaving: false }
 }
 
 /// One stressed and one unstressed node.
@@ -106,6 +108,7 @@ fn a_pod_of_a_node_that_stays_hot_is_evicted_with_its_context() {
         owner: "web".to_owned(),
         from_class: SchedulableClass::Performance,
         reason: MigrationReason::CoolingStress(Percent::from_int(90)),
+        to: "cool".to_owned(),
         dry_run: false,
     };
     assert_eq!(verdict, expected);
@@ -125,6 +128,8 @@ fn every_gate_has_its_own_reason() {
         (EvictionCandidate { leaving: true, ..web }, Skip::AlreadyLeaving),
         (EvictionCandidate { owner: Owner::Nobody, ..web }, Skip::NoController),
         (EvictionCandidate { owner: Owner::Pinned, ..web }, Skip::Pinned),
+        (EvictionCandidate { owner: Owner::Other, ..web }, Skip::OtherController),
+        (EvictionCandidate { others: 0, ..web }, Skip::LastReplica),
     ];
     for (candidate, expected) in cases {
         assert_eq!(skip(&sites(), candidate), EvictionVerdict::Skip(expected));
@@ -250,6 +255,53 @@ fn nodes_and_cluster_have_budgets_for_a_window() {
 }
 
 #[test]
+fn a_namespace_has_a_budget_of_its_own() {
+    let hot = |name| site(node(name, 90, 10));
+    let sites = [hot("h1"), hot("h2"), hot("h3"), site(node("cool", 20, 10))];
+    let other = candidate("d", "h3");
+    let other = EvictionCandidate { pod: RunningPod { namespace: "other", ..other.pod }, ..other };
+    let pods = [candidate("a", "h1"), candidate("b", "h2"), other];
+    let verdicts = Run::settled(Tuning { per_namespace: 1, per_cluster: 3, ..tuning() }, &sites, &pods);
+    assert!(evicts(&verdicts[0]) && evicts(&verdicts[2]));
+    assert_eq!(verdicts[1], EvictionVerdict::Skip(Skip::NamespaceBudgetSpent));
+}
+
+#[test]
+fn a_stress_without_the_data_of_the_facility_moves_nobody_where_these_are_expected() {
+    let modelled = NodeConditions {
+        cooling: stress(90).map(|stress| Stress { grounds: Grounds::Modelled, ..stress }),
+        ..node("hot", 0, 10)
+    };
+    let sites = [site(modelled), site(node("cool", 20, 10))];
+    let web = [candidate("web", "hot")];
+    let least = |least| only(&Run::settled(Tuning { least, ..tuning() }, &sites, &web));
+    assert_eq!(least(Grounds::Measured), EvictionVerdict::Skip(Skip::FacilityStale));
+    assert!(evicts(&least(Grounds::Modelled)));
+    // Once the data are back, the stress must last again.
+    let mut run = Run::new(Tuning { least: Grounds::Measured, ..tuning() });
+    let measured = [site(node("hot", 90, 10)), sites[1]];
+    run.step(0, &measured, &web);
+    run.step(4, &sites, &web);
+    assert_eq!(only(&run.step(6, &measured, &web)), EvictionVerdict::Skip(Skip::StressTooShort));
+    assert!(evicts(&only(&run.step(11, &measured, &web))));
+}
+
+#[test]
+fn a_break_of_the_stress_between_two_rounds_is_noticed() {
+    let web = [candidate("web", "hot")];
+    let mut run = Run::new(tuning());
+    run.step(0, &sites(), &web);
+    run.evictor.watch(&run.law, Stamp::new(minutes(3)), &[node("hot", 60, 10)]);
+    assert_eq!(only(&run.step(6, &sites(), &web)), EvictionVerdict::Skip(Skip::StressTooShort));
+}
+
+#[test]
+fn every_reason_to_stay_has_a_word_of_its_own() {
+    let words: std::collections::BTreeSet<_> = Skip::ALL.iter().map(|skip| skip.as_str()).collect();
+    assert_eq!(words.len(), Skip::ALL.len());
+}
+
+#[test]
 fn a_dry_run_spends_the_same_budgets() {
     let pods = [candidate("a", "hot"), candidate("b", "hot")];
     let dry = Tuning { dry_run: true, ..tuning() };
@@ -354,6 +406,7 @@ fn tuning_that_contradicts_itself_is_refused() {
     assert_eq!(refused(Tuning { retry: Micros::new(MINUTE - 1), ..good }), TuningError::Retry);
     assert_eq!(refused(Tuning { per_node: 0, ..good }), TuningError::Budget);
     assert_eq!(refused(Tuning { per_node: 3, ..good }), TuningError::Budget);
+    assert_eq!(refused(Tuning { per_namespace: 0, ..good }), TuningError::Budget);
     assert_eq!(refused(Tuning { relief: Percent::from_int(-1), ..good }), TuningError::Relief);
     assert_eq!(refused(Tuning { relief: Percent::from_int(71), ..good }), TuningError::Relief);
 }
