@@ -196,6 +196,7 @@ fn terms(known: &Known) -> Value {
         "trendBonus": number(known.trend),
         "profileBonus": number(known.profile),
         "pressureRelief": number(known.relief),
+        "stressMark": number(known.mark),
         "score": number(known.score.exact()),
         "points": known.score.whole(),
     })

@@ -76,6 +76,18 @@ pub mod pod {
     pub const GPU_VRAM_MB: &str = "gpu-extender.mle.com/vram-mb";
 }
 
+/// Annotations on the controllers of pods.
+pub mod owner {
+    /// The class that the node offered from which a pod was last evicted.
+    pub const LAST_EVICTION_FROM_CLASS: &str = "joulie.io/last-eviction-from-class";
+    /// Why it was evicted.
+    pub const LAST_EVICTION_REASON: &str = "joulie.io/last-eviction-reason";
+    /// When, RFC 3339.
+    pub const LAST_EVICTION_TIME: &str = "joulie.io/last-eviction-time";
+    /// The node.
+    pub const LAST_EVICTION_FROM_NODE: &str = "joulie.io/last-eviction-from-node";
+}
+
 /// Labels on objects of Joulie's own.
 pub mod object {
     /// The component that manages the object.

@@ -158,6 +158,11 @@ part! {
         control_status: TwinControlStatuses,
         /// Pods that would better run elsewhere.
         reschedule_recommendations: Vec<RescheduleRecommendation>,
+        /// The same list under its other name.
+        migration_recommendations: Vec<RescheduleRecommendation>,
+        /// The stress for which pods were recommended to leave. It stays until the stress is known to have eased, also
+        /// without any pod that could leave; standard pods are kept away meanwhile.
+        reschedule_cause: Word<RescheduleCause>,
         /// How the node's GPUs would better be divided.
         gpu_slicing_recommendation: GpuSlicingRecommendation,
         /// When this was written, RFC 3339.
@@ -252,8 +257,28 @@ part! {
     pub struct RescheduleRecommendation {
         /// Which.
         workload_ref: TwinWorkloadRef,
-        /// Why.
+        /// Why, in words.
         reason: String,
+        /// Why, in one word.
+        cause: Word<RescheduleCause>,
+        /// The stress in percent, if that is why.
+        #[schemars(range(min = 0.0, max = 100.0))]
+        stress: Number,
+        /// A node that could accept it; absent if none is known.
+        #[schemars(length(max = 253))]
+        target_node: String,
+    }
+}
+
+vocabulary! {
+    /// Why pods would better run elsewhere.
+    pub enum RescheduleCause {
+        /// The node's cooling is stressed.
+        CoolingStress = "cooling_stress",
+        /// The power supply of the rack is stressed.
+        PsuStress = "psu_stress",
+        /// The node becomes an eco node.
+        Draining = "draining",
     }
 }
 
@@ -266,6 +291,17 @@ part! {
         namespace: String,
         /// Its name.
         name: String,
+    }
+}
+
+impl RescheduleCause {
+    /// Whether it is a stress.
+    #[must_use]
+    pub const fn is_stress(self) -> bool {
+        match self {
+            Self::CoolingStress | Self::PsuStress => true,
+            Self::Draining => false,
+        }
     }
 }
 

@@ -55,6 +55,7 @@ fn node(n: u16) -> (TwinStatus, HardwareRecord) {
         psu: Some(Percent::from_int(vary(17, 100))),
         pue: Some(Ratio::ONE + Ratio::from_bits(i64::from(vary(19, 100)) << 24)),
         power: Some(power),
+        marked: false,
     };
     let vendor = [Some(GpuVendor::Nvidia), Some(GpuVendor::Amd), None][usize::from(n % 3)];
     let max = (!n.is_multiple_of(5)).then_some(Watts::from_int(700));

@@ -8,8 +8,10 @@
 //! trendBonus     = −clamp(powerTrend / trendScale, −25, 25)
 //! profileBonus   = 10 for standard pods on eco nodes
 //! pressureRelief = −0.3 · perfPressure for standard pods on performance nodes
+//! stressMark     = −25 for standard pods on nodes marked with a stress
 //!
 //! score = 0.7 · headroomScore + 0.15 · (100 − coolingStress) + trendBonus + profileBonus + pressureRelief
+//!         + stressMark
 //! ```
 //!
 //! clamped to 0..=100 and cut to a whole number. [`Formula::Facility`] weighs 0.4 · headroomScore,
@@ -63,13 +65,15 @@ pub struct TwinStatus {
     pub pue: Option<Ratio>,
     /// `powerMeasurement`
     pub power: Option<TwinPower>,
+    /// `rescheduleCause` names a stress: pods were recommended to leave, and others should not take their place.
+    pub marked: bool,
 }
 
 impl TwinStatus {
     /// A twin that contains nothing but its class.
     #[must_use]
     pub const fn silent(class: SchedulableClass) -> Self {
-        Self { class, headroom: None, cooling: None, psu: None, pue: None, power: None }
+        Self { class, headroom: None, cooling: None, psu: None, pue: None, power: None, marked: false }
     }
 
     /// The predicted headroom, at most 100; zero where the twin has none.

@@ -46,6 +46,24 @@ async fn the_pressure_is_the_mean_of_what_performance_nodes_lack_and_weighs_on_s
 }
 
 #[tokio::test]
+async fn a_node_that_pods_should_leave_is_kept_for_last_by_standard_pods_until_its_mark_is_gone() {
+    let world = World::start(&[]).await;
+    let status = |cause: Value| {
+        json!({"predictedPowerHeadroomScore": 60, "predictedCoolingStressScore": 80, "rescheduleCause": cause,
+            "rescheduleRecommendations": [{"reason": "hot"}]})
+    };
+    world.twin("hot", "eco", status(json!("cooling_stress"))).await;
+    // 0.7 · 60 + 0.15 · 20 + 10 − 25, and for a performance pod 45 of these terms.
+    world.scores_at_last(&pod("standard", "1"), "hot", 30).await;
+    assert_eq!(world.score(&pod("performance", "1"), "hot").await, 45);
+    world.twin("hot", "eco", status(json!("psu_stress"))).await;
+    world.scores_at_last(&pod("standard", "1"), "hot", 30).await;
+    // A node that drains has a rule of its own, and a mere list is that of another generation.
+    world.twin("hot", "eco", status(json!("draining"))).await;
+    world.scores_at_last(&pod("standard", "1"), "hot", 55).await;
+}
+
+#[tokio::test]
 async fn a_falling_node_beats_a_rising_one_and_a_large_one_takes_a_gpu_pod_better() {
     // Rows "trend ±120", "GPU pod", "measurement + hw", "no measurement, different hw". No other pod is expected.
     let world = World::start(&[("EXPECTED_MAX_AGE", "0s")]).await;

@@ -3,10 +3,11 @@
 //! No running node draws zero: some operators write a measurement of 0 W or less when they could not measure, and a
 //! trend beside it is computed from such zeros. Both are treated as unknown.
 
-use super::{NodeTwinStatus, PowerMeasurement};
+use super::{NodeTwinStatus, PowerMeasurement, RescheduleCause};
 use crate::condition::{ConditionStatus, ConditionType, find};
 use crate::field::{FieldError, quantity};
 use crate::labels::PLAN_LEASE;
+use crate::word::Word;
 use jiff::Timestamp;
 use joulie_core::placement::class::SchedulableClass;
 use joulie_core::placement::freshness::{Evidence, TelemetryFreshness, UnixTime};
@@ -33,6 +34,11 @@ impl TryFrom<&NodeTwinStatus> for score::TwinStatus {
             psu: stress("status.predictedPsuStressScore", status.predicted_psu_stress_score)?,
             pue: quantity("status.estimatedPUE", status.estimated_pue, Role::Demand, Ratio::parse)?,
             power: status.power_measurement.as_ref().map(TryInto::try_into).transpose()?,
+            marked: status
+                .reschedule_cause
+                .as_ref()
+                .and_then(Word::known)
+                .is_some_and(RescheduleCause::is_stress),
         })
     }
 }
@@ -121,6 +127,15 @@ mod tests {
         let power = whole.power.unwrap();
         assert_eq!(power.measured, Some(Watts::from_int(200)));
         assert_eq!(power.capped, Some(Watts::from_int(432)));
+    }
+
+    #[test]
+    fn only_a_stress_marks_a_node() {
+        let marked = |cause: Value| twin(json!({"schedulableClass": "eco", "rescheduleCause": cause})).marked;
+        assert!(marked(json!("cooling_stress")) && marked(json!("psu_stress")));
+        assert!(!marked(json!("draining")) && !marked(json!("magic")) && !marked(json!(null)));
+        let list = json!({"rescheduleRecommendations": [{"reason": "hot"}]});
+        assert!(!twin(list).marked);
     }
 
     #[test]

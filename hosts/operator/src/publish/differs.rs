@@ -81,6 +81,8 @@ pub(crate) fn differs(new: &NodeTwinStatus, there: &NodeTwinStatus) -> bool {
         // These belong to the agent, to others, or to the write itself.
         control_status: _,
         reschedule_recommendations: _,
+        migration_recommendations: _,
+        reschedule_cause: _,
         gpu_slicing_recommendation: _,
         last_updated: _,
         observed_generation: _,

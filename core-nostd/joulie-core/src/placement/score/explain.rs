@@ -70,6 +70,8 @@ pub struct Known {
     pub profile: Percent,
     /// pressureRelief, never above zero.
     pub relief: Percent,
+    /// stressMark, never above zero.
+    pub mark: Percent,
     /// The sum of all terms.
     pub score: Score,
 }
@@ -101,9 +103,11 @@ fn known(terms: &Terms, class: WorkloadClass, marginal: Watts, assumed: Watts) -
     let added = terms.pue.weigh(marginal) + assumed.or_zero();
     let headroom = terms.headroom.minus(terms.slope.over(added));
     let none = Percent::ZERO;
-    let (profile, relief) = match class {
-        WorkloadClass::Standard => (terms.bonus.to_points(), terms.relief.to_points()),
-        WorkloadClass::Performance => (none, none),
+    let (profile, relief, mark) = match class {
+        WorkloadClass::Standard => {
+            (terms.bonus.to_points(), terms.relief.to_points(), terms.mark.to_points())
+        }
+        WorkloadClass::Performance => (none, none, none),
     };
     Known {
         budget: match terms.basis {
@@ -122,6 +126,7 @@ fn known(terms: &Terms, class: WorkloadClass, marginal: Watts, assumed: Watts) -
         trend: terms.trend.to_points(),
         profile,
         relief,
+        mark,
         score: Score(terms.sum(class).minus(terms.headroom).plus(headroom)),
     }
 }

@@ -76,6 +76,8 @@ struct Weights {
 
 const RELIEF: u32 = 6;
 const BONUS_POINTS: i64 = 10;
+/// As many as upstream's extender takes off nodes of the class from which a pod was evicted.
+const MARK_POINTS: i64 = -25;
 const TREND_POINTS_MAX: i32 = 25;
 
 impl Formula {
@@ -105,6 +107,8 @@ pub(crate) struct Terms {
     pub(crate) bonus: Twentieths,
     /// For standard pods; never above zero.
     pub(crate) relief: Twentieths,
+    /// For standard pods; never above zero.
+    pub(crate) mark: Twentieths,
     pub(crate) pue: Pue,
     pub(crate) basis: Basis,
 }
@@ -150,6 +154,7 @@ impl Terms {
             trend: trend(weights.trend, twin, cluster),
             bonus,
             relief,
+            mark: if twin.marked { Twentieths::of_points(MARK_POINTS) } else { Twentieths::ZERO },
             pue: if scoring.facility_metrics { Pue::of(twin.pue) } else { Pue::ONE },
             basis,
         }
@@ -165,7 +170,7 @@ impl Terms {
     pub(crate) fn sum(&self, class: WorkloadClass) -> Twentieths {
         let common = self.headroom.plus(self.cooling).plus(self.psu).plus(self.trend);
         match class {
-            WorkloadClass::Standard => common.plus(self.bonus).plus(self.relief),
+            WorkloadClass::Standard => common.plus(self.bonus).plus(self.relief).plus(self.mark),
             WorkloadClass::Performance => common,
         }
     }

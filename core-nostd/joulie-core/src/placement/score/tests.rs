@@ -500,6 +500,7 @@ fn extremes_neither_panic_nor_leave_the_range() {
                     psu: Some(cooling),
                     pue: Some(Ratio::MAX),
                     power: Some(power),
+                    marked: false,
                 };
                 let gpus = Some(NodeGpus { count: Some(cores), max: Some(capped), vendor: None });
                 let hardware = HardwareRecord { cpu_max: Some(measured), cores: Some(cores), gpus };
@@ -582,13 +583,33 @@ fn the_fast_path_equals_its_breakdown() {
             }
             ExplainedTerms::Known(known) => {
                 assert_eq!(Some(known.score), score);
-                let sum =
-                    known.headroom + known.cooling + known.psu + known.trend + known.profile + known.relief;
-                // Each of the six terms and the total was rounded to 2⁻³² once.
+                let of_class = known.profile + known.relief + known.mark;
+                let sum = known.headroom + known.cooling + known.psu + known.trend + of_class;
+                // Each of the terms that are not whole and the total was rounded to 2⁻³² once.
                 assert!((sum - known.score.exact()).abs() <= Percent::from_bits(7), "{known:?}");
             }
         }
     }
+}
+
+#[test]
+fn a_marked_node_has_25_points_less_for_standard_pods_alone() {
+    let (hardware, pod) = fifty_watts();
+    let standard = PodTerms { class: WorkloadClass::Standard, ..pod };
+    let plain = measured(twin(Eco, 99, 20), 270, 600, 0);
+    let marked = TwinStatus { marked: true, ..plain };
+    let score = |node: &TwinStatus, pod: &PodTerms| {
+        let facts = NodeFacts { freshness: FRESH, twin: Some(node), hardware: Some(&hardware) };
+        let breakdown = Breakdown::of(&facts, &cluster(70, 0), &SEEDS, pod, Watts::ZERO);
+        let ExplainedTerms::Known(known) = breakdown.placement else { panic!("a fresh twin is known") };
+        (known.score.exact(), known.mark)
+    };
+    let (of_plain, none) = score(&plain, &standard);
+    let (of_marked, mark) = score(&marked, &standard);
+    assert_eq!((none, mark), (Percent::ZERO, Percent::from_int(-25)));
+    assert_eq!(of_plain - of_marked, Percent::from_int(25));
+    let performance = PodTerms { class: WorkloadClass::Performance, ..pod };
+    assert_eq!(score(&plain, &performance), score(&marked, &performance));
 }
 
 #[test]

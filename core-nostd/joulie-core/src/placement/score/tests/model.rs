@@ -56,6 +56,9 @@ fn model(
     if class == WorkloadClass::Standard && twin.class == Eco {
         score += 10.0;
     }
+    if class == WorkloadClass::Standard && twin.marked {
+        score -= 25.0;
+    }
     if class == WorkloadClass::Standard && twin.class == Performance {
         score -= number(cluster.pressure.unwrap().to_bits()) * 0.3;
     }
