@@ -18,7 +18,7 @@ struct Part {
     beside: &'static [&'static str],
 }
 
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     Part {
         folder: "base",
         flags: &["--set", "createNamespace=true", "--set", "uninstall.enabled=false", "--skip-tests"],
@@ -45,6 +45,13 @@ const PARTS: [Part; 7] = [
         flags: &["--set", "agent.mode=both,metricsTls.enabled=true,metricsAuth.enabled=true"],
         templates: &["metrics-auth.yaml"],
         about: "The rights that METRICS_AUTH=token needs, which the programs get from you with METRICS_TLS_CERT_FILE and METRICS_TLS_KEY_FILE.",
+        beside: &[],
+    },
+    Part {
+        folder: "rescheduling",
+        flags: &["--set", "operator.rescheduling.enabled=true"],
+        templates: &["rescheduling.yaml"],
+        about: "The rights that ENABLE_ACTIVE_RESCHEDULING=true needs, which the operator gets from you.",
         beside: &[],
     },
     Part {
