@@ -131,4 +131,6 @@ macro_rules! everyday {
     };
 }
 
-everyday!(text, decimal, key, lists, powercap, registers, cpufreq, hwmon, hsmp, laws, backend, message);
+everyday!(
+    text, decimal, key, lists, powercap, registers, cpufreq, hwmon, hsmp, laws, backend, message, answer
+);

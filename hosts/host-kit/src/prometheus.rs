@@ -108,7 +108,8 @@ impl Prometheus {
     pub async fn instant(&self, query: &str) -> Result<Answer, QueryError> {
         let request = self.request(query)?;
         // A refused query is answered with 400 or 422 and the reason in the body.
-        let has_reason = |status: &StatusCode| status.is_success() || matches!(status.as_u16(), 400 | 422 | 503);
+        let has_reason =
+            |status: &StatusCode| status.is_success() || matches!(status.as_u16(), 400 | 422 | 503);
         let (status, body) = self.client.exchange(request, has_reason).await.map_err(QueryError::NoAnswer)?;
         if body.is_empty() && !status.is_success() {
             return Err(QueryError::NoAnswer(NoAnswer::Refused(status)));

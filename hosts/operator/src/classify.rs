@@ -27,9 +27,9 @@ pub(crate) use stats::ClassifyStats;
 
 use self::round::{Answers, Decided, Law, Memory, RoundFacts, Tally};
 use self::stats::{Known, Signal};
-use crate::queries::Queries;
 use self::workloads::{Measured, Workloads};
 use self::writer::{ProfileWriter, Rests};
+use crate::queries::Queries;
 use crate::rows::{NodeSeen, PodSeen, WorkloadProfileSeen};
 use crate::site::SILENCE_MAX;
 use host_kit::clock::{HostClock, Mono, micros};
@@ -49,6 +49,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 const QUICK_MAX: usize = 1_000;
 /// The memory's time begins so long before the process, so that what was measured before it has a time.
 const PAST: Duration = Duration::from_secs(30 * 86_400);
+
+/// A signal that was asked for, and what came of it.
+type Asked = (Signal, Result<Answer, QueryError>);
 
 /// What the loop needs.
 pub(crate) struct ClassifyParts {
@@ -142,7 +145,7 @@ impl Classifier {
             return PAUSE;
         }
         self.said = None;
-        let workloads = Arc::new(self.workloads());
+        let workloads = self.workloads();
         let answers = self.ask(&workloads).await;
         self.tell(&answers);
         let decided = self.round(workloads, answers).await;
@@ -179,10 +182,10 @@ impl Classifier {
     }
 
     /// Asks for all signals at once, if any workload is to be classified.
-    async fn ask(&self, workloads: &Workloads) -> Answers {
-        let Some(prometheus) = &self.parts.prometheus else { return Answers::default() };
+    async fn ask(&self, workloads: &Workloads) -> Vec<Asked> {
+        let Some(prometheus) = &self.parts.prometheus else { return Vec::new() };
         if !self.memory.asks(&self.law, workloads, self.stamp()) {
-            return Answers::default();
+            return Vec::new();
         }
         let settings = &self.parts.settings;
         let one = async |signal: &Signal| {
@@ -190,31 +193,14 @@ impl Classifier {
             (*signal, self.parts.queries.ask(prometheus, signal.purpose(), &query).await)
         };
         let asked = Signal::ALL.iter().filter(|signal| settings.kepler || !signal.is_of_kepler()).map(one);
-        self.read(workloads, futures::future::join_all(asked).await)
-    }
-
-    fn read(&self, workloads: &Workloads, all: Vec<(Signal, Result<Answer, QueryError>)>) -> Answers {
-        let mut measured = Measured::over(micros(self.parts.settings.window));
-        let (stats, mut answers) = (&self.parts.stats, Answers::default());
-        for (signal, answer) in all {
-            match answer {
-                Ok(answer) => {
-                    stats.joined(signal, measured.take(signal, &answer, workloads).each());
-                    answers.any = true;
-                }
-                Err(error) => {
-                    tracing::debug!("{}: {error}", signal.word());
-                    answers.failed.get_or_insert(error.to_string());
-                }
-            }
-        }
-        answers.measured = Some(measured);
-        answers
+        futures::future::join_all(asked).await
     }
 
     /// Logs when Prometheus falls silent, and when it answers again.
-    fn tell(&mut self, answers: &Answers) {
-        match (&answers.failed, answers.any) {
+    fn tell(&mut self, answers: &[Asked]) {
+        let failed = answers.iter().find_map(|(_, answer)| answer.as_ref().err());
+        let any = answers.iter().any(|(_, answer)| answer.is_ok());
+        match (failed, any) {
             (Some(why), false) if !self.unanswered => {
                 tracing::warn!("Prometheus gives no metrics, and the workloads keep their classes: {why}");
                 self.unanswered = true;
@@ -228,13 +214,15 @@ impl Classifier {
     }
 
     /// Makes the round, on a thread of its own where it takes long.
-    async fn round(&mut self, workloads: Arc<Workloads>, answers: Answers) -> Decided {
+    async fn round(&mut self, workloads: Workloads, answers: Vec<Asked>) -> Decided {
         let long = workloads.pods() > QUICK_MAX;
         let (stamp, wall, now) = (self.stamp(), self.parts.clock.wall(), self.parts.clock.mono());
         let (nodes, profiles) = (self.parts.nodes.all(), self.parts.profiles.all());
         let (law, clock) = (self.law, self.parts.clock.clone());
+        let (stats, window) = (self.parts.stats.clone(), self.parts.settings.window);
         let (mut memory, rests) = (std::mem::take(&mut self.memory), std::mem::take(&mut self.rests));
         let make = move || {
+            let answers = read(&stats, window, &workloads, answers);
             let facts = RoundFacts {
                 now: stamp,
                 wall,
@@ -292,4 +280,23 @@ impl Classifier {
             self.parts.stats.standing(*known, standing.get(known).copied().unwrap_or_default());
         }
     }
+}
+
+/// Joins the answers to the pods.
+fn read(stats: &ClassifyStats, window: Duration, workloads: &Workloads, all: Vec<Asked>) -> Answers {
+    let (mut measured, mut answers) = (Measured::over(micros(window)), Answers::default());
+    for (signal, answer) in all {
+        match answer {
+            Ok(answer) => {
+                stats.joined(signal, measured.take(signal, &answer, workloads).each());
+                answers.any = true;
+            }
+            Err(error) => {
+                tracing::debug!("{}: {error}", signal.word());
+                answers.failed.get_or_insert(error.to_string());
+            }
+        }
+    }
+    answers.measured = answers.any.then_some(measured);
+    answers
 }

@@ -110,6 +110,9 @@ impl Drop for Sensors {
     }
 }
 
+/// What a query for a power is for, the query, and what its answer is.
+type PowerSensor<'a> = (Purpose, &'a Option<String>, fn(Watts) -> Value);
+
 struct Reader {
     server: Prometheus,
     queries: Queries,
@@ -139,7 +142,7 @@ impl Reader {
             let found = self.hottest(Purpose::Ambient, self.ask(Purpose::Ambient, query).await.as_ref());
             sensed.extend(found.map(|(degrees, at)| Sensed { value: Value::Ambient(degrees), at }));
         }
-        let powers: [(Purpose, &Option<String>, fn(Watts) -> Value); 2] = [
+        let powers: [PowerSensor<'_>; 2] = [
             (Purpose::ItPower, it_power, Value::ItPower),
             (Purpose::CoolingPower, cooling_power, Value::CoolingPower),
         ];
@@ -149,13 +152,19 @@ impl Reader {
             sensed.extend(found.map(|(watts, at)| Sensed { value: value(watts), at }));
         }
         if let Some(query) = zones {
-            for (zone, answer) in self.each(Purpose::ZoneAmbient, query, "{zone}", &ZONE_LABELS, &places.zones).await {
+            for (zone, answer) in
+                self.each(Purpose::ZoneAmbient, query, "{zone}", &ZONE_LABELS, &places.zones).await
+            {
                 let found = self.hottest(Purpose::ZoneAmbient, Some(&answer));
-                sensed.extend(found.map(|(degrees, at)| Sensed { value: Value::ZoneAmbient(zone, degrees), at }));
+                sensed.extend(
+                    found.map(|(degrees, at)| Sensed { value: Value::ZoneAmbient(zone, degrees), at }),
+                );
             }
         }
         if let Some(query) = racks {
-            for (rack, answer) in self.each(Purpose::RackPower, query, "{rack}", &RACK_LABELS, &places.racks).await {
+            for (rack, answer) in
+                self.each(Purpose::RackPower, query, "{rack}", &RACK_LABELS, &places.racks).await
+            {
                 let found = self.only(Purpose::RackPower, Some(&answer));
                 sensed.extend(found.map(|(watts, at)| Sensed { value: Value::RackPower(rack, watts), at }));
             }
@@ -196,7 +205,8 @@ impl Reader {
     /// The hottest of the temperatures.
     fn hottest(&self, purpose: Purpose, answer: Option<&Answer>) -> Option<(Celsius, Timestamp)> {
         let answer = answer?;
-        let degrees = |series: &Series| Some((Celsius::parse(series.number()?, Role::Demand).ok()?, series.at()));
+        let degrees =
+            |series: &Series| Some((Celsius::parse(series.number()?, Role::Demand).ok()?, series.at()));
         let known: Vec<_> = answer.series.iter().filter_map(degrees).collect();
         self.queries.unused(purpose, answer.series.len() - known.len());
         known.into_iter().max_by_key(|(degrees, _)| *degrees)
@@ -215,7 +225,11 @@ impl Reader {
 }
 
 /// The series of an answer by the place that a label names, and how many name no place where nodes are.
-fn by_place(answer: Answer, labels: &[&str], places: &BTreeSet<Arc<str>>) -> (BTreeMap<Arc<str>, Answer>, usize) {
+fn by_place(
+    answer: Answer,
+    labels: &[&str],
+    places: &BTreeSet<Arc<str>>,
+) -> (BTreeMap<Arc<str>, Answer>, usize) {
     let (mut found, mut unused) = (BTreeMap::<Arc<str>, Answer>::new(), 0);
     for series in answer.series {
         let place = labels.iter().find_map(|label| series.label(label)).and_then(|name| places.get(name));

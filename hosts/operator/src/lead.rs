@@ -11,9 +11,10 @@
 //! Consecutive passes are spaced by a multiple of a pass's duration, so that many events use only a part of one
 //! processor.
 
+use crate::evict::{EndedEviction, Evictions};
+use crate::facility::{self, Sensed, Sensors};
 use crate::grants::Ticket;
 use crate::lease;
-use crate::facility::{self, Sensed, Sensors};
 use crate::meters::poller::{Poller, Read};
 use crate::queries::Queries;
 use crate::reconciler::{Reconciler, Then, stamp};
@@ -79,6 +80,8 @@ pub(crate) struct Lead {
     /// Grants have writers of their own, so that no other write delays lowering the power.
     granters: Writers<Ticket>,
     granted: mpsc::UnboundedReceiver<Outcome<Ticket>>,
+    evictions: Evictions,
+    evicted: mpsc::UnboundedReceiver<EndedEviction>,
     poller: Option<Poller>,
     sensors: Option<Sensors>,
     /// The building's sensors have been read once, or there are none.
@@ -112,6 +115,9 @@ impl Lead {
         let poller = Poller::new(&settings.power, &parts.queries)?;
         let sensors = settings.facility.clone().map(|facility| Sensors::new(facility, &parts.queries));
         let sensors = sensors.transpose()?;
+        let cooldown = settings.rescheduling.cooldown;
+        let (evictions, evicted) =
+            Evictions::new(client, leadership, clock, settings.write_timeout, cooldown);
         let now = parts.clock.mono();
         Ok(Self {
             reconciler,
@@ -119,6 +125,8 @@ impl Lead {
             outcomes,
             granters,
             granted,
+            evictions,
+            evicted,
             poller,
             has_sensed: sensors.is_none(),
             sensors,
@@ -148,6 +156,9 @@ impl Lead {
                 () = stop.requested() => return,
                 Some(outcome) = self.granted.recv() => self.grant_ended(outcome),
                 Some(outcome) = self.outcomes.recv() => self.ended(outcome),
+                Some(ended) = self.evicted.recv() => {
+                    self.reconciler.evicted(ended, self.term, self.parts.clock.mono());
+                }
                 Some(reads) = read(&mut self.poller) => self.heard(reads),
                 Some(round) = sense(&mut self.sensors) => self.sensed(&round),
                 alive = self.waiting.changed() => {
@@ -327,6 +338,9 @@ impl Lead {
         }
         for job in passed.jobs {
             self.writers.send(job, term);
+        }
+        for order in passed.evictions {
+            self.evictions.send(order, term);
         }
         self.last_pass = Some((passed.number, now));
         self.not_before = self.parts.clock.mono().plus((took * DISTANCE).min(DISTANCE_MAX));

@@ -13,6 +13,7 @@
 //!   Prometheus;
 //! - `reconciler`: one pass, synchronous; `publish`: what is written and when it is worth a write;
 //! - `grants`: what the budget has sent and not seen land yet;
+//! - `evict`: moving a pod of a stressed node, where that is asked for;
 //! - `writes`: sending, and what came of it; `lead`: the loop; `lease`: the plan's sign of life;
 //! - `classify`: what workloads do with their nodes, in a loop of its own;
 //! - `uninstall`, `check`: commands of their own. The first asks the operators to release all nodes, the second reads in
@@ -26,6 +27,7 @@ mod budget;
 mod check;
 mod classify;
 mod command;
+mod evict;
 mod facility;
 mod grants;
 mod lead;

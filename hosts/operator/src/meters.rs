@@ -86,7 +86,8 @@ impl Meters {
             if is_first && power.is_none() {
                 continue;
             }
-            let said = self.heard.entry(name.clone()).or_insert_with(|| Heard::of(self.sources.len())).say(power);
+            let said =
+                self.heard.entry(name.clone()).or_insert_with(|| Heard::of(self.sources.len())).say(power);
             let Some((at, watts)) = said else { continue };
             let is_old = |at: String| is_first && is_old(&at, wall, self.hold);
             let watts = watts.filter(|_| !at.is_some_and(is_old));
@@ -175,7 +176,13 @@ impl Heard {
     }
 
     /// Compares the source that counts with the others.
-    fn compare(&mut self, law: &HistoryLaw, sources: &[(PowerMeter, NoMeasurement)], apart: Ratio, now: Stamp) {
+    fn compare(
+        &mut self,
+        law: &HistoryLaw,
+        sources: &[(PowerMeter, NoMeasurement)],
+        apart: Ratio,
+        now: Stamp,
+    ) {
         let measured = |history: &Option<History>| match history.as_ref()?.reading(law, now) {
             NodeReading::Measured { watts, .. } => Some(watts),
             NodeReading::Held { .. } | NodeReading::Absent(_) => None,

@@ -4,10 +4,12 @@
 //! A field that somebody else owns is left out of what is applied, so that nothing is ever forced. Its owner's value
 //! stays in force, is taken into account, and is reported in a condition.
 
+mod advice;
 mod differs;
 mod limits;
 mod status;
 
+pub(crate) use advice::{NodeAdvice, PODS_MAX, PodAdvice, ShownReason};
 pub(crate) use differs::differs;
 pub(crate) use limits::{budget_differs, budget_document, mode_word, same_limit};
 pub(crate) use status::{Standing, is_older, overridden, status_of};

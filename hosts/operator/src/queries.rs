@@ -109,8 +109,7 @@ pub(crate) struct Queries {
 impl Queries {
     /// Registers the metrics.
     pub(crate) fn register(registry: &mut MetricsRegistry) -> Self {
-        let all =
-            Self { asked: Family::default(), unused: Family::default(), failing: Arc::default() };
+        let all = Self { asked: Family::default(), unused: Family::default(), failing: Arc::default() };
         registry.register(
             "joulie_operator_prometheus_queries",
             "Queries to Prometheus by their purpose and what came of them",

@@ -31,7 +31,9 @@ const fn event(
     EventReason { word, severity, about, meaning }
 }
 
-use ConditionType::{Accepted, HardwareImplausible, MetersDisagree, Overridden, TelemetryFresh, Unreadable, WithinBudget};
+use ConditionType::{
+    Accepted, HardwareImplausible, MetersDisagree, Overridden, TelemetryFresh, Unreadable, WithinBudget,
+};
 use Severity::{Normal, Warning};
 
 reasons! {
@@ -82,7 +84,7 @@ reasons! {
         OWNED_BY_OTHERS: of(Overridden, ConditionStatus::True, "OwnedByOthers",
             "somebody else owns a field that the operator would write: what they say stands; remove the field to hand it back");
     }
-    EVENT_REASONS: [EventReason; 10] = {
+    EVENT_REASONS: [EventReason; 14] = {
         WRITE_OVERRIDDEN: event(Warning, "Overridden", "Node",
             "a write met a field that somebody else owns; it is left to them");
         WRITE_REFUSED: event(Warning, "WriteRefused", "Node",
@@ -100,6 +102,14 @@ reasons! {
             "one pass lowered grants by a twentieth of the site's limit or more");
         BUDGET_RAISES: event(Normal, "BudgetRaises", "Lease joulie-plan",
             "one pass raised grants by a twentieth of the site's limit or more");
+        RESCHEDULE_ADVISED: event(Normal, "RescheduleAdvised", "Node",
+            "pods of the node would better run elsewhere; status.rescheduleRecommendations of its NodeTwin names them");
+        RESCHEDULE_OVER: event(Normal, "RescheduleOver", "Node",
+            "no pod of the node is recommended to leave any more");
+        POD_EVICTED: event(Normal, "Evicted", "Pod",
+            "the pod was evicted from a stressed node, because it says joulie.io/reschedulable and ENABLE_ACTIVE_RESCHEDULING is on");
+        EVICTION_DENIED: event(Normal, "EvictionDenied", "Pod",
+            "the pod should leave a stressed node and may not; the text has the words of the disruption budget");
         GRANT_DROPPED: event(Warning, "GrantDropped", "Lease joulie-plan",
             "the grant of a deleted Node counts no more: its agent was silent for BUDGET_GONE_HOLD");
     }

@@ -5,8 +5,10 @@
 //! grows with every failure. Neither prevents passes for the other nodes.
 
 mod absences;
+mod advise;
 mod backoffs;
 mod budget;
+mod evictions;
 mod jobs;
 mod limits;
 mod pass;
@@ -27,6 +29,7 @@ use crate::stats::{Became as Counted, Stats};
 use crate::writes::{Outcome, SERVER_TIMEOUT, Target, Trouble};
 use absences::Absences;
 use backoffs::{Backoffs, PendingEcho, versions};
+use evictions::EvictionMemory;
 use host_kit::clock::{Mono, micros};
 use host_kit::events::{Note, Recorder};
 use jiff::Timestamp;
@@ -74,6 +77,10 @@ pub(crate) struct Reconciler {
     raises_from: Mono,
     /// Groups whose limit is not kept, and the reason that was last reported.
     short: BTreeMap<String, &'static str>,
+    /// Whether recommendations were last reported for a node, where that differs from what is published.
+    advice_told: BTreeMap<Arc<str>, bool>,
+    /// What evictions need to remember.
+    evictions: EvictionMemory,
     /// Objects that cannot be read, and the reasons that were last reported.
     unread: BTreeMap<(Kind, String), String>,
     passes: u64,
@@ -106,7 +113,8 @@ impl Reconciler {
     pub(crate) fn new(settings: Arc<Settings>, stats: Stats, recorder: Recorder) -> Result<Self, String> {
         let meters = Meters::new(&settings.power, settings.hold)?;
         let mut site = Site::default();
-        let has_thermometer = |facility: &FacilitySettings| facility.ambient.is_some() || facility.zones.is_some();
+        let has_thermometer =
+            |facility: &FacilitySettings| facility.ambient.is_some() || facility.zones.is_some();
         site.cluster.facility = Facility::new(settings.facility.as_ref().is_some_and(has_thermometer));
         Ok(Self {
             site,
@@ -126,6 +134,8 @@ impl Reconciler {
             cuts: BTreeMap::new(),
             raises_from: Mono::START,
             short: BTreeMap::new(),
+            advice_told: BTreeMap::new(),
+            evictions: EvictionMemory::default(),
             unread: BTreeMap::new(),
             passes: 0,
             wall: Timestamp::UNIX_EPOCH,
@@ -164,7 +174,9 @@ impl Reconciler {
             let at = Stamp::new(Micros::new(since_start));
             match self.site.cluster.facility.record(now, at, sensed.observation()) {
                 Ok(()) => any = true,
-                Err(why) => tracing::warn!("{:?} of the building is not believed: {why}", sensed.observation()),
+                Err(why) => {
+                    tracing::warn!("{:?} of the building is not believed: {why}", sensed.observation())
+                }
             }
         }
         any
@@ -199,6 +211,8 @@ impl Reconciler {
         self.pending_echoes.clear();
         self.backoffs = Backoffs::default();
         self.unchanged.clear();
+        self.advice_told.clear();
+        self.evictions = EvictionMemory::default();
     }
 
     /// Whether every job of the passes up to this one has ended.
@@ -285,6 +299,7 @@ impl Reconciler {
         let keys: Vec<String> =
             self.site.budgets.seen.iter().map(|budget| Budgets::key(&budget.name)).collect();
         let known: BTreeSet<&str> = known.into_iter().chain(keys.iter().map(String::as_str)).collect();
+        self.advice_told.retain(|node, _| known.contains(&**node));
         self.backoffs.keep_only(&known, now);
         self.pending_echoes.retain(|node, _| known.contains(&**node));
     }

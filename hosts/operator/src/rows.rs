@@ -4,6 +4,7 @@
 mod bounds;
 mod grant;
 mod hardware;
+mod moving;
 mod node;
 mod owners;
 mod plan_lease;
@@ -14,6 +15,7 @@ mod workload_profile;
 
 pub(crate) use grant::GrantSeen;
 pub(crate) use hardware::{HardwareSeen, PowerSeen};
+pub(crate) use moving::MovingSeen;
 pub(crate) use node::NodeSeen;
 pub(crate) use owners::is_of_kubernetes;
 pub(crate) use plan_lease::PlanLeaseSeen;
@@ -22,6 +24,7 @@ pub(crate) use power_budget::BudgetSeen;
 pub(crate) use state::{DeviceSeen, ProfileSeen, StateSeen, TwinSeen};
 pub(crate) use workload_profile::{Leaf, WorkloadProfileSeen};
 
+use joulie_api::quantity::Quantity;
 use power_units::{Role, Watts};
 use serde_json::Value;
 
@@ -41,6 +44,13 @@ fn count(value: &Value) -> Option<u32> {
     let text = value.as_number()?.to_string();
     let whole = text.split_once('.').filter(|(_, zeros)| zeros.bytes().all(|zero| zero == b'0'));
     whole.map_or(text.as_str(), |(whole, _)| whole).parse().ok().filter(|&count| count > 0)
+}
+
+/// A quantity in whole units. An API server writes it as text; a test may write it as a number.
+fn whole(value: &Value) -> Option<u64> {
+    let number = value.as_number().map(ToString::to_string);
+    let text = number.as_deref().or_else(|| value.as_str())?;
+    u64::try_from(Quantity::parse(text).ok()?.value()).ok()
 }
 
 /// The name of an object.

@@ -2,10 +2,12 @@
 
 mod facility;
 mod power;
+mod reschedule;
 mod table;
 
 pub(crate) use facility::FacilitySettings;
 pub(crate) use power::{NodePower, PowerAccess, PowerSource};
+pub(crate) use reschedule::Rescheduling;
 pub use table::TABLE;
 pub(crate) use table::{
     CLASSIFY_INTERVAL, CLASSIFY_METRICS_WINDOW, CLASSIFY_MIN_CONFIDENCE, CLASSIFY_SIM_ANNOTATION_FALLBACK,
@@ -29,6 +31,7 @@ use planner::intent::{CapSettings, GpuNodeCpus, Intents, UserRanges};
 use planner::node::DesiredKind;
 use planner::plan::{self, DrainingLabel};
 use planner::policy::{FamilyFloor, PlacementPolicy, PolicyType, QueueAware, RuleSwap, StaticPartition};
+use planner::power::Grounds;
 use planner::profile::PerProfile;
 use power_units::{Percent, Ratio, Role, Watts};
 use serde_json::Value;
@@ -78,6 +81,8 @@ pub struct Settings {
     pub(crate) prometheus: Option<PrometheusAccess>,
     /// The classifier, if there is one.
     pub(crate) classify: Option<ClassifySettings>,
+    /// How pods are moved off stressed nodes.
+    pub(crate) rescheduling: Rescheduling,
     /// The election.
     pub(crate) election: Election,
 }
@@ -123,6 +128,9 @@ impl Settings {
             facility_hold: micros(values.get(&table::FACILITY_HOLD)?),
         };
         let prometheus = prometheus(values)?;
+        let facility = facility::read(values)?;
+        // With sensors, a pod leaves only for what they have measured; without any, a stress is at best modelled.
+        let least = if facility.is_some() { Grounds::Measured } else { Grounds::Modelled };
         Ok(Self {
             metrics: values.get(&table::METRICS_ADDR)?,
             metrics_port: tls::metrics_port(values)?,
@@ -140,10 +148,11 @@ impl Settings {
             write_timeout: values.get(&table::WRITE_TIMEOUT)?,
             writers: values.get(&table::WRITERS)?,
             power: power::read(values)?,
-            facility: facility::read(values)?,
+            facility,
             hold: values.get(&table::POWER_HOLD)?,
             classify: ClassifySettings::read(values, prometheus.is_some())?,
             prometheus,
+            rescheduling: reschedule::rescheduling(values, least)?,
             election,
         })
     }

@@ -4,6 +4,7 @@
 mod budgets;
 mod confirm;
 mod interner;
+mod movable;
 mod objects;
 mod observed;
 mod pods;
@@ -11,6 +12,7 @@ mod unread;
 mod watches;
 
 pub(crate) use budgets::{Budgets, ParentFault};
+pub(crate) use movable::{Movable, owner};
 pub(crate) use observed::Observed;
 pub(crate) use unread::{Kind, Unread, Unreadable, Unreads};
 pub(crate) use watches::{SILENCE_MAX, Watches};
@@ -63,6 +65,8 @@ pub(crate) struct Site {
     /// The objects of each node, in the same order.
     pub(crate) observed: Vec<Arc<Observed>>,
     places: Places,
+    /// The pods that may be moved.
+    pub(crate) movable: Movable,
     /// The NodePowerProfiles.
     pub(crate) profiles: Objects<ProfileSeen>,
     /// The NodeTwins.
@@ -101,6 +105,7 @@ impl Default for Site {
             },
             observed: Vec::new(),
             places: Places::default(),
+            movable: Movable::default(),
             profiles: Objects::default(),
             twins: Objects::default(),
             grants: Objects::default(),
@@ -155,7 +160,7 @@ impl Site {
     ) -> Changes {
         // Read before the changes, so that all known objects are among them.
         let known = watches.hardware.is_synced();
-        let pods = pods::read(&mut self.cluster.pods, &mut watches.pods, selectors);
+        let pods = pods::read(&mut self.cluster.pods, &mut self.movable, &mut watches.pods, selectors);
         let mut changes = Changes { plan: pods, nodes: Vec::new() };
         let unread = self.unread.clone();
         let mut touched = Touched::NOTHING;

@@ -115,8 +115,15 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let identity = leader::identity("joulie-operator", settings.pod_name.as_deref(), clock.chance());
     let mut metrics = MetricsBuilder::of(&BUILD);
     let counted = Counted::register(metrics.registry());
-    let Counted { stats, queries, classify: classified, elections, reflections, posts, servers: server_metrics } =
-        counted;
+    let Counted {
+        stats,
+        queries,
+        classify: classified,
+        elections,
+        reflections,
+        posts,
+        servers: server_metrics,
+    } = counted;
 
     let files = settings.metrics_port.tls.clone();
     let tls = Certificates::start(Port::Metrics, files, &server_metrics, &clock, (&mut *tasks, &stop));

@@ -3,6 +3,10 @@
 //! The metrics of a node are set only when the node changes: a pass over thousands of nodes must not spend its time on
 //! gauges that stay the same.
 
+mod reschedule;
+
+pub(crate) use reschedule::RescheduleStats;
+
 use crate::site::Kind;
 use crate::writes::{Target, Trouble};
 use host_kit::metrics::MetricsRegistry;
@@ -168,6 +172,8 @@ pub(crate) struct Stats {
     /// What is shown of groups that are only observed, and of the grants that nodes would have.
     would_lower: BTreeMap<String, Watts>,
     would_grants: BTreeMap<Arc<str>, Watts>,
+    /// Recommendations and evictions.
+    pub(crate) reschedule: RescheduleStats,
 }
 
 /// The values that are shown for a node.
@@ -228,6 +234,7 @@ impl Stats {
             would_grant: Family::default(),
             would_lower: BTreeMap::new(),
             would_grants: BTreeMap::new(),
+            reschedule: RescheduleStats::register(registry),
         };
         registry.register("joulie_operator_passes", "Passes that were made", all.passes.clone());
         registry.register("joulie_operator_pass_seconds", "How long a pass takes", all.seconds.clone());
@@ -390,13 +397,19 @@ impl Stats {
         let number = |text: String| text.parse().unwrap_or(f64::NAN);
         for Aged { value, age, .. } in facility.values() {
             match value {
-                Observation::Ambient(degrees) => show("ambient_celsius", "", number(degrees.to_string()), age),
+                Observation::Ambient(degrees) => {
+                    show("ambient_celsius", "", number(degrees.to_string()), age)
+                }
                 Observation::ZoneAmbient(zone, degrees) => {
                     show("ambient_celsius", zone, number(degrees.to_string()), age);
                 }
                 Observation::ItPower(watts) => show("it_watts", "", Number::tenths(watts).get(), age),
-                Observation::CoolingPower(watts) => show("cooling_watts", "", Number::tenths(watts).get(), age),
-                Observation::RackPower(rack, watts) => show("rack_watts", rack, Number::tenths(watts).get(), age),
+                Observation::CoolingPower(watts) => {
+                    show("cooling_watts", "", Number::tenths(watts).get(), age)
+                }
+                Observation::RackPower(rack, watts) => {
+                    show("rack_watts", rack, Number::tenths(watts).get(), age)
+                }
             }
         }
         if let Some(pue) = facility.pue() {

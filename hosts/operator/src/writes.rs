@@ -273,7 +273,12 @@ async fn send(client: &Client, write: Write) -> Result<Landed, Trouble> {
 }
 
 /// A request that the server gives up by itself, so that a leader after us need not wait longer for what we sent.
-fn timed(method: &str, path: &str, kind: &str, body: &Value) -> http::Result<http::Request<Vec<u8>>> {
+pub(crate) fn timed(
+    method: &str,
+    path: &str,
+    kind: &str,
+    body: &Value,
+) -> http::Result<http::Request<Vec<u8>>> {
     http::Request::builder()
         .method(method)
         .uri(format!("{path}?fieldManager={MANAGER}&timeout={}s", SERVER_TIMEOUT.as_secs()))
@@ -302,7 +307,11 @@ fn landed(target: Target, object: &Value) -> Landed {
     Landed { target, version }
 }
 
-async fn ask(client: &Client, request: http::Result<http::Request<Vec<u8>>>) -> Result<Value, Trouble> {
+/// Sends a request, and reads the object in the answer.
+pub(crate) async fn ask(
+    client: &Client,
+    request: http::Result<http::Request<Vec<u8>>>,
+) -> Result<Value, Trouble> {
     let request = request.map_err(|error| Trouble::Refused(error.to_string()))?;
     client.request::<Value>(request).await.map_err(trouble)
 }

@@ -14,7 +14,7 @@
 mod destinations;
 pub mod eviction;
 
-pub use self::destinations::{Destinations, RELIEF, Site};
+pub use self::destinations::{Destinations, RELIEF, Site, WantedPlace};
 
 use crate::classify::Hints;
 use crate::demand::DemandClass;
@@ -57,6 +57,12 @@ impl MigrationLaw {
     pub fn new(threshold: Percent) -> Result<Self, ThresholdOutOfRange> {
         let in_range = (Percent::ZERO..=Percent::HUNDRED).contains(&threshold);
         if in_range { Ok(Self { threshold }) } else { Err(ThresholdOutOfRange) }
+    }
+
+    /// The threshold.
+    #[must_use]
+    pub const fn threshold(&self) -> Percent {
+        self.threshold
     }
 
     /// Why pods should leave a node. The larger of two stresses is named, or cooling if they are equal.
@@ -159,6 +165,12 @@ pub struct NodeConditions<'a> {
 }
 
 impl<'a> NodeConditions<'a> {
+    /// A node of which nothing is known.
+    #[must_use]
+    pub const fn unknown(name: &'a str) -> Self {
+        Self { name, class: SchedulableClass::Unknown, cooling: None, psu: None }
+    }
+
     /// The conditions that a node's twin shows.
     #[must_use]
     pub fn of(name: &'a str, twin: &Twin) -> Self {

@@ -244,13 +244,12 @@ pub struct Power {
 
 impl Power {
     /// No meter is configured.
-    pub const UNMETERED: Self =
-        Self {
-            reading: NodeReading::Absent(NoMeasurement::NotConfigured),
-            trend: None,
-            awaited: false,
-            apart: None,
-        };
+    pub const UNMETERED: Self = Self {
+        reading: NodeReading::Absent(NoMeasurement::NotConfigured),
+        trend: None,
+        awaited: false,
+        apart: None,
+    };
 }
 
 impl Node {

@@ -9,6 +9,7 @@ use planner::decide::{ClusterDecision, decide};
 use planner::demand::{
     AffinityTerm, Asked, Expression, Operator, PodConstraints, PodCounts, PodPhase, PodRow,
 };
+use planner::facility::Facility;
 use planner::guard::GuardMode;
 use planner::intent::{CapSettings, GpuNodeCpus, Intents, UserRanges};
 use planner::inventory::{HardwareFacts, LabelFacts, Reported};
@@ -19,7 +20,6 @@ use planner::node::{
 use planner::plan::{ClusterState, DrainingLabel, ObjectChange, PlanMemory, Settings, desired, diff};
 use planner::policy::{FamilyFloor, PlacementPolicy, QueueAware};
 use planner::profile::PerProfile;
-use planner::facility::Facility;
 use planner::twin::TwinLaw;
 use power_units::{Micros, Percent, Ratio, Stamp, Watts};
 use std::collections::{BTreeMap, BTreeSet};

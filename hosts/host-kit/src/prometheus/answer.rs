@@ -124,10 +124,11 @@ impl Answer {
         let mut result = serde_json::Deserializer::from_str(result.get());
         let series = match result_type {
             "vector" => All.deserialize(&mut result),
-            "scalar" => Sample::deserialize(&mut result).map(|Sample { at, value }| {
-                vec![Series { labels: BTreeMap::new(), at, value }]
-            }),
-            other => return Err(malformed(format!("a result of type {other:?} has no value of this moment"))),
+            "scalar" => Sample::deserialize(&mut result)
+                .map(|Sample { at, value }| vec![Series { labels: BTreeMap::new(), at, value }]),
+            other => {
+                return Err(malformed(format!("a result of type {other:?} has no value of this moment")));
+            }
         };
         series.map(|series| Self { series }).map_err(|error| malformed(error.to_string()))
     }
@@ -214,7 +215,9 @@ impl<'de> Deserialize<'de> for Sample {
         let (at, value) = <(serde_json::Number, Box<str>)>::deserialize(deserializer)?;
         let at = time(&at).ok_or_else(|| D::Error::custom("a time that is none"))?;
         let is_number = !value.is_empty()
-            && value.bytes().all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b'+' | b'e' | b'E'));
+            && value
+                .bytes()
+                .all(|byte| byte.is_ascii_digit() || matches!(byte, b'.' | b'-' | b'+' | b'e' | b'E'));
         if !is_number && !matches!(&*value, "NaN" | "+Inf" | "-Inf" | "Inf") {
             return Err(D::Error::custom(format_args!("{:?} is no number", short(&value))));
         }

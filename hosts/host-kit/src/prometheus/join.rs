@@ -106,7 +106,9 @@ mod tests {
         assert_eq!(of(r#"{"Hostname":"b.example.com","instance":"10.0.0.1:9400"}"#), is("b"));
         // A label that names something else does not hide the one that names the node.
         assert_eq!(of(r#"{"node":"rack 7","exported_instance":"a"}"#), is("a"));
-        for nobody in [r#"{}"#, r#"{"node":""}"#, r#"{"instance":"c:1"}"#, r#"{"pod":"a"}"#, r#"{"instance":"a:port"}"#] {
+        for nobody in
+            [r#"{}"#, r#"{"node":""}"#, r#"{"instance":"c:1"}"#, r#"{"pod":"a"}"#, r#"{"instance":"a:port"}"#]
+        {
             assert_eq!(of(nobody), None, "{nobody}");
         }
     }

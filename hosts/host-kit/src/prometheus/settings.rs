@@ -100,8 +100,7 @@ fn user(text: &str) -> Result<Option<String>, Wrong> {
 }
 
 /// The headers that a query has of its own.
-const OWN: [HeaderName; 3] =
-    [http::header::AUTHORIZATION, http::header::HOST, http::header::CONTENT_LENGTH];
+const OWN: [HeaderName; 3] = [http::header::AUTHORIZATION, http::header::HOST, http::header::CONTENT_LENGTH];
 
 fn headers(text: &str) -> Result<HeaderMap, Wrong> {
     let mut headers = HeaderMap::new();
@@ -196,18 +195,28 @@ mod tests {
         }
         std::fs::write(&file, "token").unwrap();
         assert!(matches!(read(&[("PROMETHEUS_TOKEN_FILE", secret)]).unwrap().login, Login::Token(_)));
-        let both =
-            [("PROMETHEUS_TOKEN_FILE", secret), ("PROMETHEUS_USER", "me"), ("PROMETHEUS_PASSWORD_FILE", secret)];
+        let both = [
+            ("PROMETHEUS_TOKEN_FILE", secret),
+            ("PROMETHEUS_USER", "me"),
+            ("PROMETHEUS_PASSWORD_FILE", secret),
+        ];
         assert!(read(&both).unwrap_err().contains("set one of them"));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
     fn headers_are_read_and_those_of_the_query_itself_are_refused() {
-        let headers = read(&[("PROMETHEUS_HEADERS", "X-Scope-OrgID=team, thanos-tenant = a=b")]).unwrap().headers;
-        assert_eq!((&headers["x-scope-orgid"], &headers["THANOS-TENANT"]), (&"team".parse().unwrap(), &"a=b".parse().unwrap()));
+        let headers =
+            read(&[("PROMETHEUS_HEADERS", "X-Scope-OrgID=team, thanos-tenant = a=b")]).unwrap().headers;
+        assert_eq!(
+            (&headers["x-scope-orgid"], &headers["THANOS-TENANT"]),
+            (&"team".parse().unwrap(), &"a=b".parse().unwrap())
+        );
         for wrong in ["X", "=x", "a b=c", "x=1,X=2", "Authorization=Bearer x", "host=y", "x=\u{7}"] {
-            assert!(read(&[("PROMETHEUS_HEADERS", wrong)]).unwrap_err().contains("PROMETHEUS_HEADERS"), "{wrong}");
+            assert!(
+                read(&[("PROMETHEUS_HEADERS", wrong)]).unwrap_err().contains("PROMETHEUS_HEADERS"),
+                "{wrong}"
+            );
         }
     }
 }

@@ -163,7 +163,7 @@ impl ClassifyStats {
         );
         registry.register(
             "joulie_operator_classifier_round_seconds",
-            "How long it takes to classify all workloads, without queries and writes",
+            "How long it takes to join the answers and classify all workloads, without queries and writes",
             all.seconds.clone(),
         );
         all

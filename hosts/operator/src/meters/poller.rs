@@ -65,7 +65,13 @@ impl Poller {
                 PowerSource::Agent => {}
                 PowerSource::Http(endpoint) => {
                     let client = http::client(endpoint.as_ref(), &power.http)?;
-                    tasks.push(tokio::spawn(http::ask_all(client, endpoint.clone(), power.every, follow, queue)));
+                    tasks.push(tokio::spawn(http::ask_all(
+                        client,
+                        endpoint.clone(),
+                        power.every,
+                        follow,
+                        queue,
+                    )));
                 }
                 PowerSource::Prometheus(access, query) => {
                     let server = Prometheus::new("joulie-operator", access.clone())?;
@@ -104,10 +110,7 @@ impl Drop for Poller {
 }
 
 /// Waits for the next round: after `every`, and at once when there are other nodes. Returns the nodes; `None` at the end.
-pub(super) async fn round(
-    timer: &mut tokio::time::Interval,
-    nodes: &mut Following,
-) -> Option<Vec<Followed>> {
+pub(super) async fn round(timer: &mut tokio::time::Interval, nodes: &mut Following) -> Option<Vec<Followed>> {
     tokio::select! {
         _ = timer.tick() => {}
         changed = nodes.changed() => changed.ok()?,

@@ -138,11 +138,8 @@ fn by_node(answer: &Answer, nodes: &[Followed]) -> (ByNode, usize) {
 }
 
 fn reads(nodes: &[Followed], meter: PowerMeter, watts: impl Fn(&Followed) -> Option<Watts>) -> Vec<Read> {
-    let read = |node: &Followed| Read {
-        node: node.node.clone(),
-        meter,
-        watts: watts(node).ok_or(meter.silent()),
-    };
+    let read =
+        |node: &Followed| Read { node: node.node.clone(), meter, watts: watts(node).ok_or(meter.silent()) };
     nodes.iter().map(read).collect()
 }
 
@@ -175,7 +172,8 @@ mod tests {
     use http::StatusCode;
 
     fn answer(series: &[(&str, &str)]) -> Answer {
-        let one = |(labels, value): &(&str, &str)| format!(r#"{{"metric":{{{labels}}},"value":[1,"{value}"]}}"#);
+        let one =
+            |(labels, value): &(&str, &str)| format!(r#"{{"metric":{{{labels}}},"value":[1,"{value}"]}}"#);
         let all: Vec<String> = series.iter().map(one).collect();
         let body = format!(
             r#"{{"status":"success","data":{{"resultType":"vector","result":[{}]}}}}"#,
@@ -190,7 +188,8 @@ mod tests {
 
     #[test]
     fn each_node_has_the_one_series_that_names_it() {
-        let nodes = [node("a", "10.0.0.1"), node("b", "10.0.0.2"), node("c", "10.0.0.3"), node("d", "10.0.0.4")];
+        let nodes =
+            [node("a", "10.0.0.1"), node("b", "10.0.0.2"), node("c", "10.0.0.3"), node("d", "10.0.0.4")];
         let answer = answer(&[
             (r#""node":"a""#, "200.5"),
             (r#""instance":"10.0.0.2:9100""#, "300"),

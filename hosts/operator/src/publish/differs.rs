@@ -4,7 +4,7 @@
 //! that stays within its band keeps each score within its own. Values that do not depend on watts are compared exactly.
 
 use super::status::own;
-use joulie_api::node_twin::{EffectiveCapState, NodeTwinStatus, PowerMeasurement};
+use joulie_api::node_twin::{EffectiveCapState, NodeTwinStatus, PowerMeasurement, RescheduleRecommendation};
 use joulie_api::number::Number;
 
 /// Five watts, or a twentieth if that is more: agents publish changes of that size.
@@ -77,12 +77,12 @@ pub(crate) fn differs(new: &NodeTwinStatus, there: &NodeTwinStatus) -> bool {
         hardware_density_score,
         estimated_pue,
         plan_lease,
+        reschedule_recommendations,
+        migration_recommendations,
+        reschedule_cause,
         conditions: _, // the operator's own are compared below
         // These belong to the agent, to others, or to the write itself.
         control_status: _,
-        reschedule_recommendations: _,
-        migration_recommendations: _,
-        reschedule_cause: _,
         gpu_slicing_recommendation: _,
         last_updated: _,
         observed_generation: _,
@@ -97,6 +97,9 @@ pub(crate) fn differs(new: &NodeTwinStatus, there: &NodeTwinStatus) -> bool {
     let bands = Bands::around(there, was);
     *schedulable_class != there.schedulable_class
         || *plan_lease != there.plan_lease
+        || *reschedule_cause != there.reschedule_cause
+        || other_list(reschedule_recommendations.as_ref(), there.reschedule_recommendations.as_ref())
+        || other_list(migration_recommendations.as_ref(), there.migration_recommendations.as_ref())
         || !same_conditions(new, there)
         || power_differs(power, was, &bands)
         || moved(*predicted_power_headroom_score, there.predicted_power_headroom_score, bands.headroom)
@@ -106,6 +109,15 @@ pub(crate) fn differs(new: &NodeTwinStatus, there: &NodeTwinStatus) -> bool {
         || moved(*gpu_pct, had.gpu_pct, EXACT)
         || moved(*hardware_density_score, there.hardware_density_score, EXACT)
         || moved(*estimated_pue, there.estimated_pue, PUE_MOVE)
+}
+
+/// An empty list is no news where there is none. The figures in a list are those that are published already, unless they
+/// have moved by enough.
+fn other_list(
+    new: Option<&Vec<RescheduleRecommendation>>,
+    there: Option<&Vec<RescheduleRecommendation>>,
+) -> bool {
+    !new.into_iter().flatten().eq(there.into_iter().flatten())
 }
 
 /// They are a set by type: the API server may keep them in another order.
@@ -206,6 +218,9 @@ mod tests {
             ("hardwareDensityScore", json!(12)),
             ("effectiveCapState", json!({"cpuPct": 50})),
             ("conditions", json!([{"type": "HardwareImplausible", "status": "True"}])),
+            ("rescheduleCause", json!("psu_stress")),
+            ("rescheduleRecommendations", json!([{"reason": "hot"}])),
+            ("migrationRecommendations", json!([{"reason": "hot"}])),
         ] {
             let mut new = twin(300.0);
             new[field] = value;
@@ -218,6 +233,7 @@ mod tests {
         for (field, value) in [
             ("lastUpdated", json!("2026-01-01T00:00:00Z")),
             ("controlStatus", json!({"cpu": {"result": "applied"}})),
+            ("rescheduleRecommendations", json!([])),
         ] {
             let mut new = twin(300.0);
             new[field] = value;

@@ -1,5 +1,6 @@
 //! The status of a twin, as its object carries it.
 
+use super::NodeAdvice;
 use crate::budget::Said;
 use crate::reasons::{
     FAR_APART, MALFORMED, METER_SILENT, NO_METER, NOT_BELIEVED, NOT_HEARD_YET, OWNED_BY_OTHERS, SAMPLED,
@@ -34,6 +35,8 @@ pub(crate) struct Standing {
     pub(crate) overridden: Option<String>,
     /// The state of the budget of the node's groups, and why; `None` without a budget.
     pub(crate) budget: Option<Said>,
+    /// Which of its pods would better run elsewhere.
+    pub(crate) advice: NodeAdvice,
 }
 
 /// A number with one decimal, rounded as its role asks.
@@ -113,6 +116,10 @@ pub(crate) fn status_of(
             let thousandths = (i128::from(pue.to_bits()) * 1000) >> 32;
             format!("{}.{:03}", thousandths / 1000, thousandths % 1000).parse().ok().and_then(Number::new)
         }),
+        // An empty list is written too, so that old entries leave.
+        reschedule_recommendations: Some(standing.advice.list()),
+        migration_recommendations: Some(standing.advice.list()),
+        reschedule_cause: standing.advice.cause().map(Word::from),
         last_updated: Some(condition::rfc3339(now)),
         plan_lease: Some(PLAN_LEASE.to_owned()),
         conditions: Some(conditions_of(twin, standing, before, now)),

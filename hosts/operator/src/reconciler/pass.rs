@@ -1,10 +1,12 @@
 //! One pass: decides by what is observed, and returns jobs for the nodes whose objects differ from the decision.
 
+use super::advise::by_place;
 use super::jobs::{Then, lane};
 use super::unchanged::Unchanged;
 use super::{Reconciler, stamp};
+use crate::evict::EvictionOrder;
 use crate::grants::Ticket;
-use crate::publish::{Standing, grant_label, status_of};
+use crate::publish::{NodeAdvice, Standing, grant_label, status_of};
 use crate::site::Observed;
 use crate::stats::Shown;
 use crate::writes::{How, Job, Target, Write};
@@ -26,6 +28,8 @@ pub(crate) struct Passed {
     pub(crate) jobs: Vec<Job<(u64, Then)>>,
     /// The jobs for grants to send.
     pub(crate) grants: Vec<Job<Ticket>>,
+    /// The pods to evict.
+    pub(crate) evictions: Vec<EvictionOrder>,
 }
 
 impl Reconciler {
@@ -42,6 +46,10 @@ impl Reconciler {
         let grants = self.write_grants(budget, trial, now);
         let left_alone = self.left_alone(now);
         let stands_in = plan.fallback.is_some();
+        let by_place = by_place(self.site.observed.len(), &plan, &twins);
+        let mut advised = self.advise(&by_place);
+        self.stats.reschedule.advised(advised.values());
+        let evictions = self.evictions(&by_place, now);
         let mut jobs = Vec::new();
         for (decision, twin) in plan.nodes.iter().zip(twins) {
             let at = decision.place;
@@ -56,11 +64,13 @@ impl Reconciler {
             }
             let objects = plan::desired(node, Some(decision), &self.settings.plan);
             let changes = plan::diff(&objects, node, stands_in);
-            let standing = self.standing(observed, node, decision);
-            let unchanged = |unchanged: &Unchanged| {
-                unchanged.is(observed, twin, &standing, decision.desired.as_ref(), shown)
-            };
+            let advice = advised.remove(&at).unwrap_or_default();
+            let standing = Standing { advice, ..self.standing(observed, node, decision) };
             let observed = observed.clone();
+            self.say_advice(&observed, &standing.advice);
+            let unchanged = |unchanged: &Unchanged| {
+                unchanged.is(&observed, twin, &standing, decision.desired.as_ref(), shown)
+            };
             if changes.is_empty()
                 && !self.is_to_be_refreshed(&observed)
                 && self.unchanged.get(at).and_then(Option::as_ref).is_some_and(unchanged)
@@ -92,7 +102,7 @@ impl Reconciler {
         self.taint_others(&left_alone, &mut jobs);
         self.label_grants(&left_alone, &mut jobs);
         self.write_budgets(now, &mut jobs);
-        Passed { number: self.passes, jobs, grants }
+        Passed { number: self.passes, jobs, grants, evictions }
     }
 
     /// Takes in what is valid for this moment only: the time, the meters' readings, the nodes that are waited for, and
@@ -203,6 +213,7 @@ impl Reconciler {
             implausible: node.machine.implausible.clone(),
             overridden: self.overridden(observed, node, decision),
             budget: self.budget_said(node),
+            advice: NodeAdvice::default(),
         }
     }
 

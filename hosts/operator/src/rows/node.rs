@@ -1,11 +1,12 @@
 //! A Node.
 
+use super::moving::{allocatable, is_gpu};
 use super::owners::{LabelOwner, of_labels, owner_of};
-use super::{Stamp, name};
+use super::{Stamp, name, whole};
 use host_kit::reflect::Row;
 use jiff::Timestamp;
 use joulie_api::labels;
-use joulie_api::quantity::Quantity;
+use planner::migration::eviction::RequestedResources;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,6 +42,10 @@ pub(crate) struct NodeSeen {
     pub(crate) allocatable_gpus: u32,
     /// Its addresses and host names.
     pub(crate) addresses: Arc<[Box<str>]>,
+    /// What it can give to pods in all; nothing of what it does not report.
+    pub(crate) allocatable: RequestedResources,
+    /// The resources by which pods ask for its GPUs.
+    gpu_resources: Vec<Box<str>>,
 }
 
 /// More addresses of a node are not kept.
@@ -55,6 +60,11 @@ impl NodeSeen {
     /// Whether a taint is the one for nodes that are not known to be capped.
     pub(crate) fn is_uncapped(taint: &Value) -> bool {
         taint["key"].as_str() == Some(labels::node::UNCAPPED)
+    }
+
+    /// Whether pods ask for all of its GPUs by this resource.
+    pub(crate) fn offers_only(&self, gpu: &str) -> bool {
+        matches!(self.gpu_resources.as_slice(), [one] if **one == *gpu)
     }
 
     /// Who else set a label, if anybody did.
@@ -75,6 +85,9 @@ impl Row for NodeSeen {
         let ready = condition.is_some_and(|condition| condition["status"].as_str() == Some("True"));
         let turned = condition.and_then(|condition| condition["lastTransitionTime"].as_str()?.parse().ok());
         let (label_owners, former) = of_labels(object);
+        let allocatable_gpus = gpus(&object["status"]["allocatable"]);
+        let resources = object["status"]["allocatable"].as_object().into_iter().flatten();
+        let gpu_resources = resources.filter(|(name, value)| is_gpu(name) && whole(value) != Some(0));
         Ok(Self {
             name: name(object).into(),
             stamp: Stamp::of(object),
@@ -90,8 +103,13 @@ impl Row for NodeSeen {
                 .and_then(|cpus| u32::try_from(cpus).ok())
                 .filter(|&cpus| cpus > 0),
             capacity_memory: whole(&object["status"]["capacity"]["memory"]).filter(|&bytes| bytes > 0),
-            allocatable_gpus: gpus(&object["status"]["allocatable"]),
+            allocatable_gpus,
             addresses: addresses(object),
+            allocatable: RequestedResources {
+                gpus: allocatable_gpus,
+                ..allocatable(&object["status"]["allocatable"])
+            },
+            gpu_resources: gpu_resources.map(|(name, _)| name.as_str().into()).collect(),
         })
     }
 }
@@ -106,13 +124,6 @@ fn gpus(allocatable: &Value) -> u32 {
     let resources = allocatable.as_object().into_iter().flatten();
     let counted = resources.filter_map(|(key, value)| Some((key.as_str(), whole(value)?)));
     planner::inventory::allocatable_gpus(counted)
-}
-
-/// A quantity in whole units. An API server writes it as text; a test may write it as a number.
-fn whole(value: &Value) -> Option<u64> {
-    let number = value.as_number().map(ToString::to_string);
-    let text = number.as_deref().or_else(|| value.as_str())?;
-    u64::try_from(Quantity::parse(text).ok()?.value()).ok()
 }
 
 #[cfg(test)]

@@ -2,12 +2,15 @@
 //! nothing is stored that the key of the row already contains.
 
 use super::bounds::Bounds;
+use super::{MovingSeen, NodeSeen};
 use host_kit::reflect::Row;
 use joulie_api::extender::pod::ExtenderPod;
 use joulie_api::labels;
 use joulie_core::placement::demand::DemandSum;
+use planner::classify::Hints;
 use planner::classify::metrics::WorkloadMetrics;
 use planner::demand::{Asked, Operator, PodConstraints, PodPhase, PodRow, RawTerm};
+use planner::migration::eviction::RequestedResources;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -29,6 +32,8 @@ pub(crate) struct PodSeen {
     pub(crate) reschedulable: bool,
     /// Its controller; `None` if nothing recreates it.
     pub(crate) owner: Option<OwnerSeen>,
+    /// What moving it depends on; `None` unless it has opted in.
+    pub(crate) moving: Option<Box<MovingSeen>>,
 }
 
 /// The controller of a pod.
@@ -67,8 +72,8 @@ impl OwnerSeen {
 
 /// A term of required node affinity.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct TermSeen {
-    expressions: Vec<(String, Operator, Vec<String>)>,
+pub(super) struct TermSeen {
+    pub(super) expressions: Vec<(String, Operator, Vec<String>)>,
     has_fields: bool,
 }
 
@@ -106,6 +111,32 @@ impl PodSeen {
         self.asked.gpus
     }
 
+    /// The node that it is bound to.
+    pub(crate) fn node(&self) -> Option<&str> {
+        self.node.as_deref()
+    }
+
+    /// Whether it runs and is not being deleted.
+    pub(crate) fn runs(&self) -> bool {
+        self.phase == PodPhase::Running && !self.terminating
+    }
+
+    /// Whether it is being deleted.
+    pub(crate) const fn leaves(&self) -> bool {
+        self.terminating
+    }
+
+    /// What its annotations say of it.
+    pub(crate) fn hints(&self) -> Hints {
+        Hints::read(self.class.as_deref(), self.moving.as_ref().map(|_| labels::TRUE))
+    }
+
+    /// Whether the scheduler would put it on a node, as far as its own constraints say.
+    pub(crate) fn may_run_on(&self, node: &NodeSeen) -> bool {
+        let moving = self.moving.as_ref();
+        moving.is_some_and(|moving| moving.may_run_on(node, &self.selector, self.affinity.as_deref()))
+    }
+
     /// The pod in the planner's form, given its namespace and the key of the profile label.
     pub(crate) fn row(&self, namespace: &str, key: &str) -> PodRow {
         let selector = self.selector.iter().map(|(of, value)| (of.as_str(), value.as_str()));
@@ -130,15 +161,23 @@ impl Row for PodSeen {
         let required = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
         let selector = spec["nodeSelector"].as_object().into_iter().flatten();
         let pair = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+        let asked = asked(object);
+        let needs = RequestedResources {
+            cpu_milli: asked.cpu_milli,
+            memory_bytes: asked.memory_bytes,
+            gpus: u32::try_from(asked.gpus).unwrap_or(u32::MAX),
+            pods: 1,
+        };
         Ok(Self {
             node: super::text(&spec["nodeName"]),
             phase: PodPhase::read(object["status"]["phase"].as_str().unwrap_or_default()),
             terminating: !meta["deletionTimestamp"].is_null(),
             class: meta["annotations"][labels::pod::WORKLOAD_CLASS].as_str().map(str::to_owned),
             selector: selector.filter_map(pair).collect(),
-            asked: asked(object),
+            asked,
             bounds: Bounds::read(spec),
             simulated: simulated(&meta["annotations"]),
+            moving: MovingSeen::read(object, needs),
             reschedulable: labels::is_true(meta["annotations"][labels::pod::RESCHEDULABLE].as_str()),
             owner: OwnerSeen::read(meta),
             affinity: required.as_array().map(|terms| terms.iter().map(term).collect()),

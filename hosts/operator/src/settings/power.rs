@@ -50,7 +50,9 @@ impl PowerSource {
     pub(crate) const fn silent(&self) -> NoMeasurement {
         match self {
             Self::Http(None) => NoMeasurement::HttpNoEndpoint,
-            Self::Agent | Self::Http(Some(_)) | Self::Prometheus(..) | Self::Kepler(..) => self.meter().silent(),
+            Self::Agent | Self::Http(Some(_)) | Self::Prometheus(..) | Self::Kepler(..) => {
+                self.meter().silent()
+            }
         }
     }
 }
@@ -158,9 +160,9 @@ pub(super) fn query(text: &str, placeholders: &[&str]) -> Result<String, Wrong> 
         return Err(Wrong(format!("it is longer than {QUERY_MAX} characters")));
     }
     // In PromQL a brace is followed by a label, which a brace never ends without an operator.
-    let named = ["{node}", "{zone}", "{rack}"].into_iter().find(|&other| {
-        query.contains(other) && !placeholders.contains(&other)
-    });
+    let named = ["{node}", "{zone}", "{rack}"]
+        .into_iter()
+        .find(|&other| query.contains(other) && !placeholders.contains(&other));
     match named {
         Some(other) => Err(Wrong(format!("{other} is not filled in here"))),
         None => Ok(query.to_owned()),

@@ -52,6 +52,12 @@ fn load(text: &str) -> Result<Watts, Wrong> {
     watts(text, Role::Demand, Watts::ZERO..=Watts::from_int(2_000_000_000))
 }
 
+fn evictions(text: &str) -> Result<u32, Wrong> {
+    whole(text, 1..=1_000)
+}
+
+const SOME_EVICTIONS: &str = "a whole number from 1 to 1000";
+
 fn counted(text: &str) -> Result<i64, Wrong> {
     whole(text, 0..=1_000_000_000)
 }
@@ -96,7 +102,10 @@ macro_rules! settings {
                 &prometheus::PROMETHEUS_TIMEOUT, $(&$setting),*
             ],
             retired: RETIRED,
-            families: &["QUEUE_HP_", "STATIC_HP_", "OPERATOR_NODE_POWER_", "BUDGET_", "TLS_", "METRICS_", "PROMETHEUS_", "FACILITY_", "CLASSIFY_"],
+            families: &[
+                "QUEUE_HP_", "STATIC_HP_", "OPERATOR_NODE_POWER_", "BUDGET_", "TLS_", "METRICS_", "PROMETHEUS_", "FACILITY_", "CLASSIFY_",
+                "RESCHEDULE_",
+            ],
         };
     };
 }
@@ -115,8 +124,6 @@ const RETIRED: &[Retired] = &[
         name: "CLASSIFY_SIM_NOISE_PCT",
         note: "CLASSIFY_SIM_ANNOTATION_FALLBACK takes the annotations as they are and adds no noise",
     },
-    Retired { name: "ENABLE_ACTIVE_RESCHEDULING", note: NO_RESCHEDULER },
-    Retired { name: "RESCHEDULE_*", note: NO_RESCHEDULER },
     Retired {
         name: "DRAINING_LABEL",
         note: "the label is joulie.io/draining; DRAINING_LABEL_MODE says when it is there",
@@ -125,7 +132,6 @@ const RETIRED: &[Retired] = &[
     Retired { name: "PERFORMANCE_INTENT_VALUE", note: NO_INTENT },
 ];
 
-const NO_RESCHEDULER: &str = "this version moves no pods and recommends no moves";
 const NO_INTENT: &str = "pods are classed by their constraints and the annotation joulie.io/workload-class";
 
 settings! {
@@ -283,7 +289,7 @@ settings! {
         "CLASSIFY_METRICS_WINDOW", "10m", |text| duration(text, 30 * SECOND..=DAY), "a duration between 30s and 24h",
         "Over which time the use of processors, GPUs and energy is averaged; several scrapes must fit in");
     CLASSIFY_MIN_CONFIDENCE: Ratio = with_default(
-        "CLASSIFY_MIN_CONFIDENCE", "0.5", fraction, A_FRACTION, "A profile with less confidence is shown and not used");
+        "CLASSIFY_MIN_CONFIDENCE", "0.5", fraction, A_FRACTION, "A profile with less confidence counts as doubtful (joulie_operator_workloads)");
     KEPLER_AVAILABLE: bool = with_default(
         "KEPLER_AVAILABLE", "true", boolean, "true or false", "Whether the classifier asks Prometheus for the energy that Kepler measures");
     CLASSIFY_SIM_ANNOTATION_FALLBACK: bool = with_default(
@@ -317,6 +323,31 @@ settings! {
     BUDGET_TAINT_UNCAPPED: bool = with_default(
         "BUDGET_TAINT_UNCAPPED", "false", boolean, "true or false",
         "Whether a new or rebooted node under a limit is tainted until it has read its grant back");
+    RESCHEDULE_THRESHOLD: Percent = with_default(
+        "RESCHEDULE_THRESHOLD", "70", percent, A_PERCENTAGE,
+        "Above this cooling or PSU stress of a node, its pods with joulie.io/reschedulable are recommended to leave, until it is 5 points lower");
+    ENABLE_ACTIVE_RESCHEDULING: bool = with_default(
+        "ENABLE_ACTIVE_RESCHEDULING", "false", boolean, "true or false",
+        "Whether pods are evicted from stressed nodes; it needs rights that the chart grants with operator.rescheduling.enabled");
+    RESCHEDULE_INTERVAL: Duration = with_default(
+        "RESCHEDULE_INTERVAL", "60s", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h", "Between two rounds of evictions");
+    RESCHEDULE_STRESSED_FOR: Duration = with_default(
+        "RESCHEDULE_STRESSED_FOR", "5m", |text| duration(text, Duration::ZERO..=DAY), "a duration up to 24h",
+        "How long a node must have been stressed without a break before pods are evicted");
+    RESCHEDULE_WINDOW: Duration = with_default(
+        "RESCHEDULE_WINDOW", "10m", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h",
+        "The time for which evictions are counted; a pod that may not leave is tried once in it");
+    RESCHEDULE_MAX_EVICTIONS_PER_NODE: u32 = with_default(
+        "RESCHEDULE_MAX_EVICTIONS_PER_NODE", "1", evictions, SOME_EVICTIONS, "Evictions from one node in RESCHEDULE_WINDOW");
+    RESCHEDULE_MAX_EVICTIONS_PER_NAMESPACE: u32 = with_default(
+        "RESCHEDULE_MAX_EVICTIONS_PER_NAMESPACE", "2", evictions, SOME_EVICTIONS, "Evictions from one namespace in RESCHEDULE_WINDOW");
+    RESCHEDULE_MAX_EVICTIONS: u32 = with_default(
+        "RESCHEDULE_MAX_EVICTIONS", "5", evictions, SOME_EVICTIONS, "Evictions in the cluster in RESCHEDULE_WINDOW");
+    RESCHEDULE_COOLDOWN: Duration = with_default(
+        "RESCHEDULE_COOLDOWN", "30m", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h",
+        "How long the controller of an evicted pod is left alone; at least RESCHEDULE_WINDOW");
+    RESCHEDULE_DRY_RUN: bool = with_default(
+        "RESCHEDULE_DRY_RUN", "false", boolean, "true or false", "Whether evictions are only logged and counted");
     LEASE_DURATION: Duration = with_default(
         "LEADER_LEASE_DURATION", "10s", |text| duration(text, SECOND..=3600 * SECOND), "whole seconds", "How long replicas wait for a leader that says nothing");
     LEASE_RENEW_DEADLINE: Duration = with_default(

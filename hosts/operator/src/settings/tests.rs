@@ -24,6 +24,7 @@ fn a_cluster_that_is_told_nothing_is_planned_as_the_specification_says() {
     assert!(!settings.plan.budget.any() && !settings.policy_unknown);
     assert_eq!(settings.power.sources, [PowerSource::Agent]);
     assert!(settings.facility.is_none() && settings.prometheus.is_none());
+    assert!(settings.rescheduling.eviction.is_none());
 }
 
 #[test]
@@ -47,6 +48,12 @@ fn what_makes_no_sense_is_refused_before_anything_starts() {
         ("OPERATOR_NODE_POWER_SOURCE", "prometheus"),
         ("NODE_SELECTOR", "a in (b"),
         ("POWER_PROFILE_LABEL", "node.kubernetes.io/power"),
+        ("RESCHEDULE_THRESHOLD", "101"),
+        ("RESCHEDULE_INTERVAL", "0"),
+        ("RESCHEDULE_MAX_EVICTIONS", "0"),
+        ("RESCHEDULE_MAX_EVICTIONS_PER_NODE", "6"),
+        ("RESCHEDULE_WINDOW", "31m"),
+        ("RESCHEDULE_WINDOWS", "10m"),
     ] {
         let refused = read(&[(name, value)]).unwrap_err();
         assert!(refused.contains(name), "{name}={value}: {refused}");
@@ -77,10 +84,6 @@ fn a_variable_of_another_version_that_does_nothing_here_is_said_to_do_nothing() 
     // Settings that upstream's operators of v0.0.1 to v0.1.1 read or documented, and this one does not read.
     for name in [
         "CLASSIFY_SIM_NOISE_PCT",
-        "ENABLE_ACTIVE_RESCHEDULING",
-        "RESCHEDULE_INTERVAL",
-        "RESCHEDULE_MAX_EVICTIONS_PER_NODE",
-        "RESCHEDULE_DRY_RUN",
         "DRAINING_LABEL",
         "WORKLOAD_INTENT_LABEL",
         "PERFORMANCE_INTENT_VALUE",
@@ -111,10 +114,9 @@ fn the_sources_of_power_have_an_order_and_what_they_need() {
     for wrong in ["", "agent,agent", "static,agent", "rapl", "agent,,kepler"] {
         assert!(meters(wrong).is_err() || wrong.is_empty(), "{wrong}");
     }
-    for (source, missing) in [
-        ("kepler", "PROMETHEUS_ADDRESS"),
-        ("prometheus", "OPERATOR_NODE_POWER_PROMETHEUS_QUERY"),
-    ] {
+    for (source, missing) in
+        [("kepler", "PROMETHEUS_ADDRESS"), ("prometheus", "OPERATOR_NODE_POWER_PROMETHEUS_QUERY")]
+    {
         let why = read(&[("OPERATOR_NODE_POWER_SOURCE", source)]).unwrap_err();
         assert!(why.contains(missing), "{why}");
     }
@@ -148,7 +150,8 @@ fn a_rack_can_supply_what_is_said_of_it_and_else_what_its_limit_allows() {
     use planner::twin::psu::PsuLimits;
     let w = Watts::from_int;
     let psu = |said: &[(&str, &str)]| read(said).unwrap().plan.twin.psu;
-    let racks = |racks: &[(&str, i32)]| racks.iter().map(|&(rack, watts)| (rack.to_owned(), w(watts))).collect();
+    let racks =
+        |racks: &[(&str, i32)]| racks.iter().map(|&(rack, watts)| (rack.to_owned(), w(watts))).collect();
     assert_eq!(psu(&[]), PsuLimits::STANDARD);
     let limits = ("BUDGET_RACK_WATTS", "r1=4000,r2=5000,*=6000");
     assert_eq!(psu(&[limits]), PsuLimits::new(w(6000), racks(&[("r1", 4000), ("r2", 5000)])).unwrap());

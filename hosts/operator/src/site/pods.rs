@@ -1,16 +1,53 @@
-//! Counts of the pods. They are kept from look to look, so that of tens of thousands only changed pods are read.
+//! Counts of the pods, and those that may be moved. They are kept from look to look, so that of tens of thousands only
+//! changed pods are read.
 
-use super::Selectors;
+use super::{Movable, Selectors};
 use crate::rows::PodSeen;
 use host_kit::reflect::{CachedRow, ObjectKey, RowChanges, Rows};
 use planner::demand::{PodCounts, PodRow};
 
-/// Takes in changed pods; returns whether that changes any count. The counts are `None` while the pods are not known.
-pub(super) fn read(counts: &mut Option<PodCounts>, pods: &mut Rows<PodSeen>, selectors: &Selectors) -> bool {
+/// Takes in changed pods; returns whether that changes any count or pod that may be moved. The counts are `None` while
+/// the pods are not known.
+pub(super) fn read(
+    counts: &mut Option<PodCounts>,
+    movable: &mut Movable,
+    pods: &mut Rows<PodSeen>,
+    selectors: &Selectors,
+) -> bool {
     if !pods.is_synced() {
+        *movable = Movable::default();
         return counts.take().is_some();
     }
-    pods.news(|news| take(counts, &news, selectors)).unwrap_or(false)
+    let both = |news: RowChanges<'_, PodSeen>| {
+        let counted = take(counts, &news, selectors);
+        index(movable, &news, selectors) | counted
+    };
+    pods.news(both).unwrap_or(false)
+}
+
+fn index(known: &mut Movable, news: &RowChanges<'_, PodSeen>, selectors: &Selectors) -> bool {
+    let ignored = &selectors.ignored_namespaces;
+    let counts = |key: &ObjectKey, held: &&CachedRow<PodSeen>| Movable::counts(key, &held.row, ignored);
+    let Some(changes) = &news.changes else {
+        let mut movable = Movable::default();
+        for (key, held) in news.rows.iter().filter(|(key, held)| counts(key, held)) {
+            movable.put(key, &held.row);
+        }
+        let changed = movable != *known;
+        *known = movable;
+        return changed;
+    };
+    let mut changed = false;
+    for change in changes {
+        let [before, now] =
+            [change.before, change.now].map(|held| held.filter(|held| counts(change.key, held)));
+        if before.map(|held| &held.row) != now.map(|held| &held.row) {
+            changed = true;
+            before.iter().for_each(|held| known.take(change.key, &held.row));
+            now.iter().for_each(|held| known.put(change.key, &held.row));
+        }
+    }
+    changed
 }
 
 fn take(known: &mut Option<PodCounts>, news: &RowChanges<'_, PodSeen>, selectors: &Selectors) -> bool {

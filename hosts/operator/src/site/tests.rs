@@ -59,8 +59,12 @@ impl Server {
                 let mut object = json!({"metadata": meta(format!("p{name}")),
                     "spec": {"nodeName": node}, "status": {"phase": if what % 3 == 0 { "Succeeded" } else { "Running" }}});
                 object["metadata"]["namespace"] = json!(if what % 4 == 3 { "ignored" } else { "default" });
-                object["metadata"]["annotations"] =
-                    json!({"joulie.io/workload-class": if what % 2 == 0 { "performance" } else { "eh" }});
+                object["metadata"]["annotations"] = json!({"joulie.io/workload-class": if what % 2 == 0 { "performance" } else { "eh" },
+                        "joulie.io/reschedulable": if what % 5 < 3 { "true" } else { "no" }});
+                object["metadata"]["ownerReferences"] =
+                    json!([{"kind": "StatefulSet", "name": format!("s{}", name % 2), "controller": true}]);
+                object["status"]["conditions"] =
+                    json!([{"type": "Ready", "status": if what < 2 { "True" } else { "False" }}]);
                 told(&mut self.pods, &object, what, 4);
             }
             2 => {
@@ -303,6 +307,7 @@ proptest! {
                 server.pods.list([]);
             }
             let before = (site.cluster.clone(), site.observed.clone());
+            let before_movable = site.movable.clone();
             let changes = site.refresh(&mut watches, &selectors, &catalog);
             let mut fresh = Site::default();
             fresh.refresh(&mut anew.clone(), &selectors, &catalog);
@@ -313,13 +318,14 @@ proptest! {
             prop_assert_eq!(&site.cluster.limits, &fresh.cluster.limits);
             prop_assert_eq!(&site.budgets.faults, &fresh.budgets.faults);
             prop_assert_eq!(&site.cluster.pods, &fresh.cluster.pods);
+            prop_assert_eq!(&site.movable, &fresh.movable);
             for (at, observed) in site.observed.iter().enumerate() {
                 prop_assert_eq!(site.find(&observed.node.name), Some(at));
                 let told = changes.nodes.iter().chain(&before.1).any(|known| Arc::ptr_eq(known, observed));
                 prop_assert!(told, "{} is told", observed.node.name);
             }
             let is_as_before = before.0.nodes == site.cluster.nodes && before.0.gone == site.cluster.gone;
-            prop_assert!(changes.plan || (is_as_before && before.0.pods == site.cluster.pods));
+            prop_assert!(changes.plan || (is_as_before && before.0.pods == site.cluster.pods && before_movable == site.movable));
         }
     }
 }

@@ -55,7 +55,8 @@ async fn building() -> (Cluster, FakePrometheus) {
     prometheus.says("datacenter_ambient_temperature_celsius", &one("20"));
     prometheus.says("datacenter_total_it_power_watts", &one("1000"));
     prometheus.says("datacenter_cooling_power_watts", &one("300"));
-    let zones = [(json!({"zone": "hot"}), "40"), (json!({"zone": "mild"}), "20"), (json!({"zone": "gone"}), "90")];
+    let zones =
+        [(json!({"zone": "hot"}), "40"), (json!({"zone": "mild"}), "20"), (json!({"zone": "gone"}), "90")];
     prometheus.says("zone_celsius", &zones);
     // One query for each rack; r2 has no meter. The braces and quotes are as they stand in a URL.
     prometheus.says("rack_watts%7Brack%3D%22r1%22%7D", &[(json!({"rack": "r1"}), "500")]);
@@ -96,7 +97,11 @@ async fn an_operator_that_begins_while_nothing_is_measured_takes_no_node_for_coo
     let (cluster, prometheus) = building().await;
     prometheus.is(Mood::Away);
     let operator = cluster.sensing(&prometheus).await;
-    cluster.until("there are twins", async || cluster.status("a").await["predictedPowerHeadroomScore"].is_number()).await;
+    cluster
+        .until("there are twins", async || {
+            cluster.status("a").await["predictedPowerHeadroomScore"].is_number()
+        })
+        .await;
     assert_eq!(cluster.score("a", COOLING).await, None);
     prometheus.is(Mood::Well);
     cluster.until("a is in the hot zone", async || cluster.has("a", COOLING, 69.4).await).await;
@@ -108,7 +113,8 @@ async fn kepler_measures_first_and_the_agent_stands_in_and_both_are_compared() {
     let (cluster, prometheus) = (Cluster::new().await, FakePrometheus::start().await);
     cluster.placed("a", "r1", "x").await;
     let kepler = |part: &str, watts: &str| {
-        prometheus.says(&format!("kepler_node_{part}_joules_total"), &[(json!({"instance": "a:28282"}), watts)]);
+        prometheus
+            .says(&format!("kepler_node_{part}_joules_total"), &[(json!({"instance": "a:28282"}), watts)]);
     };
     kepler("package", "210");
     kepler("dram", "30");

@@ -147,8 +147,12 @@ async fn a_node_that_was_written_to_is_left_alone_until_the_watches_tell_of_it()
         cluster.api.faults().stall_watches(Matching::any().resource(kind));
     }
     cluster.pod("busy", Some("a"), "performance").await;
-    let drains =
-        async || cluster.twin("a").await.is_some_and(|twin| twin["status"]["schedulableClass"] == "draining");
+    // The status comes before the spec, in one job.
+    let drains = async || {
+        cluster.twin("a").await.is_some_and(|twin| {
+            twin["status"]["schedulableClass"] == "draining" && twin["spec"]["scheduling"]["draining"] == true
+        })
+    };
     cluster.until("a drains", drains).await;
     let version = async || cluster.twin("a").await.unwrap()["metadata"]["resourceVersion"].clone();
     let written = version().await;

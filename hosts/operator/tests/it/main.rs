@@ -27,6 +27,8 @@ mod prometheus;
 #[cfg(test)]
 mod releases;
 #[cfg(test)]
+mod reschedule;
+#[cfg(test)]
 mod rig;
 #[cfg(test)]
 mod rights;

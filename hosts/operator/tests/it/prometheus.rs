@@ -107,8 +107,7 @@ impl FakePrometheus {
             .flat_map(|(_, series)| series)
             .map(|(labels, value)| json!({"metric": labels, "value": [now, value]}))
             .collect();
-        let mut body =
-            json!({"status": "success", "data": {"resultType": "vector", "result": result}});
+        let mut body = json!({"status": "success", "data": {"resultType": "vector", "result": result}});
         if state.mood == Mood::Partial {
             body["warnings"] = json!(["a store did not answer"]);
         }

@@ -1,6 +1,6 @@
 //! A cluster for a test: an API server in memory, nodes, agents that apply what is requested, and operators.
 
-use super::rights::{Forbidden, Rights, limited};
+use super::rights::{ACCOUNT, Forbidden, Rights, limited};
 use embedded_api::{ApiOptions, EmbeddedApi};
 use host_kit::clock::{HostClock, SystemClock};
 use host_kit::config::{Invocation, load};
@@ -103,7 +103,7 @@ impl Cluster {
             "joulie.io/hw.cpu-sockets": "2"});
         all.as_object_mut().unwrap().extend(labels.as_object().unwrap().clone());
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": all},
-            "status": {"nodeInfo": node_info(&format!("boot-{name}")), "capacity": {"cpu": "192"}, "allocatable": {"cpu": "192"},
+            "status": {"nodeInfo": node_info(&format!("boot-{name}")), "capacity": {"cpu": "192"}, "allocatable": {"cpu": "192", "memory": "512Gi", "pods": "110"},
                 "conditions": [{"type": "Ready", "status": "True"}]}});
         self.create("/api/v1/nodes", &node).await;
         self.patch(&format!("/api/v1/nodes/{name}/status"), &json!({"status": node["status"]})).await;
@@ -294,7 +294,13 @@ pub(crate) fn settings(variables: &[(&str, &str)]) -> Settings {
 
 impl Operator {
     pub(crate) async fn start(client: Client, variables: &[(&str, &str)]) -> Self {
-        let (client, forbidden) = limited(client, Rights::shipped());
+        let evicts = variables.contains(&("ENABLE_ACTIVE_RESCHEDULING", "true"));
+        let rights = if evicts {
+            Rights::of(&["base/operator.yaml", "rescheduling/rescheduling.yaml"], ACCOUNT)
+        } else {
+            Rights::shipped()
+        };
+        let (client, forbidden) = limited(client, rights);
         let (trigger, stop) = shutdown::pair();
         let mut tasks = Tasks::new();
         let clock = Arc::new(SystemClock::new());

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-const ACCOUNT: &str = "joulie-operator";
+pub(crate) const ACCOUNT: &str = "joulie-operator";
 
 /// The right that one request needs.
 #[derive(Debug, Default, PartialEq, Eq)]

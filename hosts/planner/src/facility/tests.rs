@@ -30,9 +30,8 @@ fn a_failed_query_leaves_the_last_good_value_which_turns_stale_and_is_forgotten_
     // Fix list operator B24.
     let facility = facility(&[(0, celsius(31))]);
     let degrees = Celsius::from_int(31);
-    let aged = |age: u64, fresh| {
-        Room::Known(Aged { value: degrees, age: Micros::new(age * 1_000_000), fresh })
-    };
+    let aged =
+        |age: u64, fresh| Room::Known(Aged { value: degrees, age: Micros::new(age * 1_000_000), fresh });
     let ambient = |now| facility.at(at(now), HOLD).ambient(None);
     assert_eq!(ambient(0), aged(0, true));
     assert_eq!(ambient(300), aged(300, true));
@@ -72,10 +71,7 @@ fn what_no_sensor_says_is_refused_and_changes_nothing() {
     let mut refused = |observation| facility.record(at(5), at(5), observation).unwrap_err();
     assert_eq!(refused(celsius(-61)), Impossible::Temperature);
     assert_eq!(refused(celsius(101)), Impossible::Temperature);
-    assert_eq!(
-        refused(Observation::ZoneAmbient("a", Celsius::from_int(i32::MAX))),
-        Impossible::Temperature
-    );
+    assert_eq!(refused(Observation::ZoneAmbient("a", Celsius::from_int(i32::MAX))), Impossible::Temperature);
     assert_eq!(refused(Observation::ItPower(Watts::ZERO)), Impossible::Power);
     assert_eq!(refused(Observation::ItPower(Watts::MIN)), Impossible::Power);
     assert_eq!(refused(Observation::CoolingPower(Watts::ZERO)), Impossible::Power);
@@ -134,10 +130,7 @@ fn late_values_do_not_replace_younger_ones_and_a_clock_set_back_does_not_freeze_
     facility.record(at(110), at(50), Observation::RackPower("r", Watts::from_int(1))).unwrap();
     let degrees = |facility: &Facility, now| known(facility, now, None).map(|(degrees, _)| degrees);
     assert_eq!(degrees(&facility, 110), Some(Celsius::from_int(30)));
-    assert_eq!(
-        facility.at(at(110), HOLD).rack_power("r").map(|aged| aged.value),
-        Some(Watts::from_int(9))
-    );
+    assert_eq!(facility.at(at(110), HOLD).rack_power("r").map(|aged| aged.value), Some(Watts::from_int(9)));
     facility.record(at(20), at(20), celsius(12)).unwrap();
     assert_eq!(degrees(&facility, 20), Some(Celsius::from_int(12)));
     // A source whose clock is ahead does not keep its value fresh forever.

@@ -1,7 +1,7 @@
 //! The nodes that can accept pods of stressed nodes.
 //!
 //! The least stressed node comes first. A place is given away once: what a pod takes of a node is not free for the
-//! next pod. The work is bounded: after [`CHECKS_MAX`] comparisons no node is found any more, so that a thousand pods
+//! next pod. The work is bounded: after `CHECKS_MAX` comparisons no node is found any more, so that a thousand pods
 //! that fit nowhere do not cost a pass its time.
 
 use super::eviction::RequestedResources;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 pub const RELIEF: Percent = Percent::from_int(10);
 
 /// The most comparisons of a pod with a node in one round.
-pub const CHECKS_MAX: u32 = 20_000;
+const CHECKS_MAX: u32 = 20_000;
 
 /// A node that pods might leave or move to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Site<'a> {
 
 /// What is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted {
+pub struct WantedPlace {
     /// The index of the node that the pod leaves.
     pub from: usize,
     /// Why.
@@ -63,14 +63,14 @@ impl<'a> Destinations<'a> {
 
     /// Finds a node for a pod, and gives the place away. Returns its index. `may_run` says whether the scheduler would
     /// put the pod on the node with this index at all.
-    pub fn take(&mut self, wanted: &Wanted, may_run: impl Fn(usize) -> bool) -> Option<usize> {
+    pub fn take(&mut self, wanted: &WantedPlace, may_run: impl Fn(usize) -> bool) -> Option<usize> {
         let at = self.find(wanted, may_run)?;
         let taken = self.taken.entry(at).or_default();
         *taken = taken.plus(wanted.needs);
         Some(at)
     }
 
-    fn find(&mut self, wanted: &Wanted, may_run: impl Fn(usize) -> bool) -> Option<usize> {
+    fn find(&mut self, wanted: &WantedPlace, may_run: impl Fn(usize) -> bool) -> Option<usize> {
         let (law, relief, sites, taken) = (&self.law, self.relief, self.sites, &self.taken);
         let mut left = CHECKS_MAX.saturating_sub(self.checks);
         let mut fits = |at: usize| {
@@ -111,9 +111,9 @@ mod tests {
         Site { node: node(name, cooling, 10), open: true, free: ROOM }
     }
 
-    fn wanted(before: Option<usize>) -> Wanted {
+    fn wanted(before: Option<usize>) -> WantedPlace {
         let reason = MigrationReason::CoolingStress(Percent::from_int(90));
-        Wanted { from: 0, reason, needs: NEEDS, before }
+        WantedPlace { from: 0, reason, needs: NEEDS, before }
     }
 
     #[test]

@@ -25,8 +25,7 @@ mod requested_resources;
 pub use self::law::{EvictionLaw, Tuning, TuningError};
 pub use self::requested_resources::RequestedResources;
 
-use super::destinations::Wanted;
-use super::{Destinations, MigrationReason, NodeConditions, RunningPod, Site, Stays};
+use super::{Destinations, MigrationReason, NodeConditions, RunningPod, Site, Stays, WantedPlace};
 use joulie_core::placement::class::SchedulableClass;
 use power_units::{Micros, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -284,7 +283,7 @@ impl Evictor {
         let mut decisions = Vec::with_capacity(queue.len());
         for (from, site, candidate) in queue {
             let verdict = self.allowed(law, facts.now, site, candidate).and_then(|(owner, reason)| {
-                let wanted = Wanted { from, reason, needs: candidate.needs, before: None };
+                let wanted = WantedPlace { from, reason, needs: candidate.needs, before: None };
                 let may_run = |at: usize| facts.sites.get(at).is_some_and(|other| may_run(candidate, other));
                 let to = destinations.take(&wanted, may_run).and_then(|at| facts.sites.get(at));
                 let to = to.ok_or(Skip::NoDestination)?;

@@ -168,7 +168,8 @@ mod tests {
     fn a_thermometer_that_fell_silent_keeps_work_away_and_is_no_reason_to_move_any() {
         let hot = Celsius::from_int(40);
         for model in models() {
-            let stress = |room| model.stress(&CoolingFacts { room, ..facts(Watts::from_int(350), 700, 700, None) });
+            let stress =
+                |room| model.stress(&CoolingFacts { room, ..facts(Watts::from_int(350), 700, 700, None) });
             let (fresh, stale) = (stress(known(hot, true)).unwrap(), stress(known(hot, false)).unwrap());
             assert_eq!((fresh.percent, stale.grounds), (stale.percent, Grounds::WorstCase));
             assert!(fresh.grounds < Grounds::WorstCase);

@@ -155,9 +155,10 @@ impl Racks {
             };
             load.filter(|load| load.watts > Watts::ZERO)?.stress(limits.of(rack), PsuScope::Rack)
         });
-        let cluster = site.facility.it_power().and_then(|drawn| {
-            RackLoad::measured(drawn).stress(limits.default, PsuScope::Cluster)
-        });
+        let cluster = site
+            .facility
+            .it_power()
+            .and_then(|drawn| RackLoad::measured(drawn).stress(limits.default, PsuScope::Cluster));
         Self { of_node, stress: stress.collect(), cluster }
     }
 

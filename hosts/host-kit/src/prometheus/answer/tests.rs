@@ -37,7 +37,8 @@ fn what_is_no_number_is_missing_and_not_zero() {
         let answer = vector(&format!(r#"{{"metric":{{}},"value":[1,"{text}"]}}"#)).unwrap();
         assert_eq!(numbers(&answer), [None], "{text}");
     }
-    let histogram = r#"{"metric":{"a":"b"},"histogram":[1,{"count":"3","sum":"4","buckets":[[0,"1","2","3"]]}]}"#;
+    let histogram =
+        r#"{"metric":{"a":"b"},"histogram":[1,{"count":"3","sum":"4","buckets":[[0,"1","2","3"]]}]}"#;
     assert_eq!(numbers(&vector(histogram).unwrap()), [None]);
     for wrong in ["", "1e", "0x1", "one", " 1"] {
         let answer = vector(&format!(r#"{{"metric":{{}},"value":[1,"{wrong}"]}}"#));

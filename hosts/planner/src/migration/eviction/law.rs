@@ -98,6 +98,12 @@ impl EvictionLaw {
         Ok(Self { migration, tuning })
     }
 
+    /// Why pods should leave a node, for whatever reason they stay then.
+    #[must_use]
+    pub fn reason(&self, node: &NodeConditions<'_>) -> Option<MigrationReason> {
+        self.migration.reason(node)
+    }
+
     /// Why pods should be evicted from a node; neither draining is a reason, nor a stress on weaker grounds than asked.
     pub(super) fn strain(&self, node: &NodeConditions<'_>) -> Option<(MigrationReason, Percent)> {
         let grounded = |stress: Option<Stress>| stress.filter(|stress| stress.grounds <= self.tuning.least);
