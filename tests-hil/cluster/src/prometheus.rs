@@ -49,7 +49,8 @@ fn unpack(new: &Path, folder: &Path) -> Result<(), ClusterError> {
     };
     let download = ["-q", "-o", "APT::Sandbox::User=root", "download", NAME];
     run(Command::new("apt-get").args(download).current_dir(new)).map_err(absent)?;
-    run(Command::new("sh").args(["-c", "dpkg-deb -x *.deb . && rm *.deb"]).current_dir(new)).map_err(absent)?;
+    run(Command::new("sh").args(["-c", "dpkg-deb -x *.deb . && rm *.deb"]).current_dir(new))
+        .map_err(absent)?;
     std::fs::rename(new, folder).map_err(ClusterError::file("moving the package to", folder))
 }
 

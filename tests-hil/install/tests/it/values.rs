@@ -259,8 +259,9 @@ fn what_the_operator_shows_to_prometheus_is_mounted_where_the_variables_say() {
         let pod = operator(&format!("{address},{values}"));
         let container = &pod["containers"][0];
         assert_eq!(variable(container, "PROMETHEUS_ADDRESS"), "https://prom:9090");
-        let named =
-            |list: &Value| list.as_array().unwrap().iter().find(|one| one["name"] == "prometheus").unwrap().clone();
+        let named = |list: &Value| {
+            list.as_array().unwrap().iter().find(|one| one["name"] == "prometheus").unwrap().clone()
+        };
         let folder = named(&container["volumeMounts"])["mountPath"].as_str().unwrap().to_owned();
         let sources = named(&pod["volumes"])["projected"]["sources"].as_array().unwrap().clone();
         assert_eq!(sources.len(), variables.len());

@@ -5,20 +5,23 @@ use crate::placement::all_enforced;
 use crate::support::wait;
 use cluster::assets::Environment;
 use cluster::{ClusterError, ProcessSignal, PrometheusServer};
-use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
-use std::fmt::Write as _;
 use std::time::Duration;
 use system::exporter::Exporter;
 use system::objects;
 use system::world::{PATIENCE, RIG, SystemProcess, TestSystem};
+use tokio::time::Instant;
 
-/// What the exporters show: temperatures, racks, the building's power, and Kepler's counters of one node after `seconds`.
-fn lines(hot: &str, rack: &str, joules: u64) -> String {
+/// What the exporters show: temperatures, racks, the building's power, and Kepler's counters of one node.
+fn lines(hot: &str, rack: &str, joules: f64) -> String {
     let mut text = String::new();
-    let mut line = |line: &str| drop(writeln!(text, "{line}"));
+    let mut line = |line: &str| {
+        text.push_str(line);
+        text.push('\n');
+    };
     line(&format!("zone_temperature_celsius{{zone=\"hot\"}} {hot}"));
     line("zone_temperature_celsius{zone=\"mild\"} 20");
     line(&format!("rack_power_watts{{rack=\"r1\"}} {rack}"));
@@ -34,6 +37,40 @@ fn lines(hot: &str, rack: &str, joules: u64) -> String {
     }
     text.push_str(AT_THE_PLUG);
     text
+}
+
+/// A pod that uses 3.6 of the 4 cores that it requests is bound by its processors, and its profile leaves with it.
+async fn a_busy_pod_is_classified(world: &TestSystem, exporter: &Exporter) {
+    let pods: Api<Pod> = Api::namespaced(world.client.clone(), "default");
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "busy", "annotations":
+        {"joulie.io/reschedulable": "true"}}, "spec": {"nodeName": RIG, "containers": [{"name": "main", "image": "none",
+        "resources": {"requests": {"cpu": "4"}, "limits": {"memory": "1Gi"}}}]}});
+    pods.create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
+    let profile = async || {
+        let all = objects::list(&world.client, "WorkloadProfile").await.unwrap();
+        all.into_iter().find(|object| object["spec"]["workloadRef"]["name"] == "busy")
+    };
+    let begun = Instant::now();
+    let mut seen = None;
+    let outcome = system::until("the busy pod is classified", PATIENCE, async || {
+        let cores = 3.6 * begun.elapsed().as_secs_f64();
+        exporter.show(&format!(
+            "{}container_cpu_usage_seconds_total{{namespace=\"default\",pod=\"busy\",container=\"main\"}} {cores}\n\
+             container_cpu_usage_seconds_total{{namespace=\"default\",pod=\"busy\",container=\"\"}} {cores}\n\
+             container_memory_working_set_bytes{{namespace=\"default\",pod=\"busy\",container=\"main\"}} 104857600\n",
+            lines("20", "300", 0.0)
+        ));
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        seen = profile().await;
+        seen.as_ref().is_some_and(|profile| {
+            let status = &profile["status"];
+            status["cpu"]["bound"] == "compute" && status["migratability"]["reschedulable"] == true
+        })
+    })
+    .await;
+    assert!(outcome.is_ok(), "{seen:#?}");
+    pods.delete("busy", &DeleteParams::default().grace_period(0)).await.unwrap();
+    wait("the profile leaves with its pod", async || profile().await.is_none()).await;
 }
 
 /// Other exporters' names for the power of this node at its plug.
@@ -93,12 +130,13 @@ async fn cooling(world: &TestSystem, what: &str, is: impl Fn(f64) -> bool) -> f6
 pub(crate) async fn sensors_reach_the_twins(world: &TestSystem) {
     let exporter = Exporter::start().await.unwrap();
     let targets = [("building", exporter.address())];
-    let server = match PrometheusServer::new(&Environment::of_this_process(), &world.control_plane, &targets) {
+    let server = match PrometheusServer::new(&Environment::of_this_process(), &world.control_plane, &targets)
+    {
         Ok(server) => server,
         Err(ClusterError::Absent(why)) => return system::skip(&format!("no Prometheus: {why}")),
         Err(why) => panic!("{why}"),
     };
-    exporter.show(&lines("NaN", "900", 0));
+    exporter.show(&lines("NaN", "900", 0.0));
     server.start(&world.control_plane).unwrap();
     label(world, json!({"joulie.io/cooling-zone": "hot", "joulie.io/rack": "r1"})).await;
     let address = format!("http://{}", server.address());
@@ -114,7 +152,9 @@ pub(crate) async fn sensors_reach_the_twins(world: &TestSystem) {
         ("OPERATOR_NODE_POWER_SOURCE", "kepler,agent"),
         ("OPERATOR_NODE_POWER_KEPLER_WINDOW", "5s"),
         ("POWER_POLL_INTERVAL", "1s"),
-        ("ENABLE_CLASSIFIER", "false"),
+        ("CLASSIFY_INTERVAL", "1s"),
+        ("RECLASSIFY_INTERVAL", "5s"),
+        ("CLASSIFY_METRICS_WINDOW", "30s"),
     ];
     for operator in [SystemProcess::OperatorA, SystemProcess::OperatorB] {
         world.run(operator, &settings).unwrap();
@@ -122,11 +162,12 @@ pub(crate) async fn sensors_reach_the_twins(world: &TestSystem) {
     // A zone whose thermometer says NaN has the building's temperature.
     let mild = cooling(world, "a thermometer without a number is none", |stress| stress > 0.0).await;
     assert!(twin(world).await["predictedPsuStressScore"].as_f64().is_some());
-    exporter.show(&lines("40", "900", 0));
+    exporter.show(&lines("40", "900", 0.0));
     let hot = cooling(world, "the zone is hot", |stress| stress > mild * 1.3).await;
     wait("the rack is measured, and the PUE is real", async || {
         let status = twin(world).await;
-        status["predictedPsuStressScore"].as_f64() == Some(90.0) && status["estimatedPUE"].as_f64() == Some(1.25)
+        status["predictedPsuStressScore"].as_f64() == Some(90.0)
+            && status["estimatedPUE"].as_f64() == Some(1.25)
     })
     .await;
 
@@ -151,15 +192,16 @@ pub(crate) async fn sensors_reach_the_twins(world: &TestSystem) {
             server.start(&world.control_plane).unwrap();
         }
     }
-    exporter.show(&lines("20", "300", 0));
+    exporter.show(&lines("20", "300", 0.0));
     cooling(world, "the zone is mild again", |stress| stress < hot * 0.8).await;
 
+    a_busy_pod_is_classified(world, &exporter).await;
+
     // Kepler's counters go up by 4 x 50 J each second: 200 W.
-    let mut joules = 0;
+    let begun = Instant::now();
     let mut source = Value::Null;
     let outcome = system::until("Kepler measures the node", PATIENCE, async || {
-        joules += 5;
-        exporter.show(&lines("20", "300", joules));
+        exporter.show(&lines("20", "300", 50.0 * begun.elapsed().as_secs_f64()));
         tokio::time::sleep(Duration::from_millis(100)).await;
         source = twin(world).await["powerMeasurement"].clone();
         source["source"] == "kepler"
@@ -176,9 +218,7 @@ pub(crate) async fn sensors_reach_the_twins(world: &TestSystem) {
         world.run(operator, &[]).unwrap();
     }
     world.control_plane.kill_program(PrometheusServer::NAME);
-    wait("the agents measure again", async || {
-        twin(world).await["powerMeasurement"]["source"] == "agent"
-    })
-    .await;
+    wait("the agents measure again", async || twin(world).await["powerMeasurement"]["source"] == "agent")
+        .await;
     all_enforced(world).await;
 }
