@@ -115,15 +115,15 @@ pub struct PowerSample {
 }
 
 impl PowerSample {
-    /// A measurement, if it is possible: no node draws negative power, and Prometheus answers 0 for a query without
-    /// matching data.
+    /// A measurement, if it is possible: no node draws negative power, Prometheus answers 0 for a query without matching
+    /// data, and Kepler's counters stand still where it has stopped to measure.
     ///
     /// # Errors
     /// The absence that the number means.
     pub fn new(meter: PowerMeter, watts: Watts, at: Stamp) -> Result<Self, NoMeasurement> {
         let possible = match meter {
-            PowerMeter::Prometheus => watts > Watts::ZERO,
-            PowerMeter::Kepler | PowerMeter::Http | PowerMeter::Agent => watts >= Watts::ZERO,
+            PowerMeter::Prometheus | PowerMeter::Kepler => watts > Watts::ZERO,
+            PowerMeter::Http | PowerMeter::Agent => watts >= Watts::ZERO,
         };
         if possible { Ok(Self { meter, watts, at }) } else { Err(meter.silent()) }
     }
@@ -343,6 +343,7 @@ mod tests {
             PowerSample::new(PowerMeter::Prometheus, Watts::ZERO, AT),
             Err(NoMeasurement::PrometheusNoData)
         );
+        assert_eq!(PowerSample::new(PowerMeter::Kepler, Watts::ZERO, AT), Err(NoMeasurement::KeplerNoData));
         assert!(PowerSample::new(PowerMeter::Http, Watts::ZERO, AT).is_ok());
         assert!(PowerSample::new(PowerMeter::Agent, Watts::MAX, AT).is_ok());
     }
