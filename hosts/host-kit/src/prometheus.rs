@@ -15,7 +15,7 @@ pub use join::{Belongs, NODE_LABELS, NodeNames, of_node};
 
 use crate::bearer::TokenFile;
 use crate::config::Url;
-use crate::http_client::{Carrier, ClientLimits, HttpClient, NoAnswer, Trust, TrustError};
+use crate::http_client::{ClientLimits, HttpClient, NoAnswer, Trust, TrustError};
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode, header};
 use std::path::PathBuf;
@@ -80,11 +80,6 @@ impl Prometheus {
         let trust = Trust::of(access.authorities.as_deref(), has_tls);
         let client = HttpClient::new(program, limits(&access), trust)?;
         Ok(Self::with(client, access))
-    }
-
-    /// A client without sockets.
-    pub fn carried(program: &'static str, access: PrometheusAccess, carrier: Arc<dyn Carrier>) -> Self {
-        Self::with(HttpClient::carried(program, limits(&access), carrier), access)
     }
 
     fn with(client: HttpClient, access: PrometheusAccess) -> Self {

@@ -28,7 +28,7 @@ pub(crate) struct PodSeen {
     pub(crate) bounds: Bounds,
     /// What a simulated pod says that it does; `None` for any other.
     pub(crate) simulated: Option<Box<WorkloadMetrics>>,
-    /// Whether it says that it may be restarted elsewhere.
+    /// Whether it says that it may be restarted elsewhere: with the very word `true`.
     pub(crate) reschedulable: bool,
     /// Its controller; `None` if nothing recreates it.
     pub(crate) owner: Option<OwnerSeen>,
@@ -116,11 +116,6 @@ impl PodSeen {
         self.node.as_deref()
     }
 
-    /// Whether it runs and is not being deleted.
-    pub(crate) fn runs(&self) -> bool {
-        self.phase == PodPhase::Running && !self.terminating
-    }
-
     /// Whether it is being deleted.
     pub(crate) const fn leaves(&self) -> bool {
         self.terminating
@@ -178,7 +173,7 @@ impl Row for PodSeen {
             bounds: Bounds::read(spec),
             simulated: simulated(&meta["annotations"]),
             moving: MovingSeen::read(object, needs),
-            reschedulable: labels::is_true(meta["annotations"][labels::pod::RESCHEDULABLE].as_str()),
+            reschedulable: meta["annotations"][labels::pod::RESCHEDULABLE].as_str() == Some(labels::TRUE),
             owner: OwnerSeen::read(meta),
             affinity: required.as_array().map(|terms| terms.iter().map(term).collect()),
         })

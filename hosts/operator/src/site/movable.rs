@@ -17,7 +17,7 @@ pub(crate) struct Movable {
 impl Movable {
     /// Whether a pod belongs here: it runs on a node, has opted in, and its namespace is in managed scope.
     pub(super) fn counts(key: &ObjectKey, pod: &PodSeen, ignored: &BTreeSet<String>) -> bool {
-        pod.moving.is_some() && pod.runs() && pod.node().is_some() && !ignored.contains(&key.namespace)
+        pod.moving.is_some() && pod.runs_on().is_some() && !ignored.contains(&key.namespace)
     }
 
     pub(super) fn put(&mut self, key: &ObjectKey, pod: &Arc<PodSeen>) {
@@ -67,7 +67,7 @@ impl Movable {
 
 /// Whether it could stand in for another pod of its controller.
 fn serves(pod: &PodSeen) -> bool {
-    pod.runs() && pod.moving.as_ref().is_some_and(|moving| moving.ready)
+    pod.runs_on().is_some() && pod.moving.as_ref().is_some_and(|moving| moving.ready)
 }
 
 /// The controller of a pod as `namespace/Kind/name`.
