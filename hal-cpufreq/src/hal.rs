@@ -10,7 +10,7 @@ use power_hal::{
     Clock, Control, Domain, Domains, ErrorKind, ErrorType, Generation, Handle, Original, Originals,
     PortError, PowerHal, Refusal, Released, Sample, Setting,
 };
-use power_units::Role;
+use power_units::{KiloHertz, Role};
 
 /// The limit that was in force and the driver's highest frequency, in kHz. A limit equal to the highest frequency was
 /// no limit: under another driver it becomes that driver's highest frequency.
@@ -29,6 +29,12 @@ fn limit_of(original: &Original, range: Option<(u32, u32)>) -> Option<u32> {
         }
         _ => None,
     }
+}
+
+/// The limit in an original, as it was in force when the original was saved. `None` if it cannot be read.
+#[must_use]
+pub fn limit_in(original: &Original) -> Option<KiloHertz> {
+    limit_of(original, None).map(khz)
 }
 
 /// The frequency policies of a machine.

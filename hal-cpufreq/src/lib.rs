@@ -61,7 +61,7 @@ mod topology;
 
 pub use driver::Driver;
 pub use error::{CpufreqError, CpufreqFault};
-pub use hal::Cpufreq;
+pub use hal::{Cpufreq, limit_in};
 pub use policy::CpufreqPolicy;
 pub use standing::LimitStatus;
 pub use table::FrequencyTable;

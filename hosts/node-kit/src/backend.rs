@@ -9,7 +9,7 @@ mod rows;
 use crate::driver::{Device, Driver, DriverError};
 use crate::journal::JournalShare;
 use crate::{HardwareSources, NodeAccess, RegisterAccess, Time};
-use power_hal::{ErrorType, Originals, PowerHal};
+use power_hal::{ErrorType, Original, Originals, PowerHal, Setting};
 use std::fmt::Display;
 
 /// What a HAL caps.
@@ -78,6 +78,12 @@ pub trait HalRow {
 
     /// The problems of its last enumeration.
     fn complaints<O: Originals + Send + 'static>(hal: &Self::Hal<O>) -> Vec<String>;
+
+    /// The setting in an original that was saved while its reading failed, if a single value says it.
+    fn was(original: &Original) -> Option<Setting> {
+        let _has_more_values = original;
+        None
+    }
 
     /// What was searched for, if it has no domains.
     fn absent<O: Originals + Send + 'static>(sources: &HardwareSources, hal: &Self::Hal<O>) -> String;
@@ -158,6 +164,11 @@ impl BackendKind {
         Self::ALL.into_iter().find(|kind| kind.label() == label)
     }
 
+    /// The setting in an original, if a single value says it.
+    pub(crate) fn was(self, original: &Original) -> Option<Setting> {
+        self.visit(Was(original))
+    }
+
     /// Whether a node opens it; an opt-in backend only if the sources allow it.
     pub(crate) fn is_wanted(self, sources: &HardwareSources) -> bool {
         self.facts().opt_in.is_none() || sources.registers != RegisterAccess::Off
@@ -175,6 +186,17 @@ impl Wanted {
     /// Opens it. For absent hardware it returns a device without domains.
     pub(crate) fn open(&self, time: &Time, share: JournalShare) -> Result<Box<dyn Device>, DriverError> {
         self.kind.visit(Opening { wanted: self, time: time.clone(), share })
+    }
+}
+
+/// The setting in an original.
+struct Was<'a>(&'a Original);
+
+impl Visit for Was<'_> {
+    type Out = Option<Setting>;
+
+    fn row<R: HalRow>(self, _: BackendKind) -> Self::Out {
+        R::was(self.0)
     }
 }
 

@@ -113,10 +113,13 @@ impl Journal {
         self.lock().find(backend, domain, control).is_some()
     }
 
-    /// The original, if it is a single value.
+    /// The original, if it is a single value. Where its reading failed when it was saved, the saved words tell it: a
+    /// limit that is not known to be a person's would be exceeded.
     #[must_use]
     pub fn was(&self, backend: BackendKind, domain: &Key, control: Control) -> Option<Setting> {
-        self.lock().find(backend, domain, control).and_then(|held| held.entry.was)
+        let book = self.lock();
+        let held = book.find(backend, domain, control)?;
+        held.entry.was.or_else(|| backend.was(&held.original))
     }
 
     /// The number of entries of an earlier boot.

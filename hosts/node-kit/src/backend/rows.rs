@@ -6,7 +6,7 @@ use hal_amd::{Amd, AmdError, DeviceSelection, Hwmon, Where};
 use hal_nvidia::{Library, NvidiaError};
 use hal_rapl::msr::{DeviceKind, MsrDevices, MsrIo, Msru};
 use hal_rapl::{MsrRapl, RaplError};
-use power_hal::Originals;
+use power_hal::{Original, Originals, Setting};
 use std::fmt::Display;
 
 fn texts<T: Display>(all: &[T]) -> Vec<String> {
@@ -138,6 +138,10 @@ impl HalRow for Cpufreq {
 
     fn complaints<O: Originals + Send + 'static>(hal: &Self::Hal<O>) -> Vec<String> {
         texts(hal.complaints())
+    }
+
+    fn was(original: &Original) -> Option<Setting> {
+        hal_cpufreq::limit_in(original).map(Setting::Frequency)
     }
 
     fn absent<O: Originals + Send + 'static>(sources: &HardwareSources, _: &Self::Hal<O>) -> String {

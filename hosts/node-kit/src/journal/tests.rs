@@ -77,6 +77,21 @@ fn a_person_can_read_what_was_in_force() {
 }
 
 #[test]
+fn an_original_whose_reading_failed_is_known_from_its_words() {
+    let (folder, journal) = held();
+    let policy = |cpu| (Key::policy(cpu), Control::Frequency);
+    let was = |journal: &Journal, cpu| journal.was(BackendKind::Cpufreq, &policy(cpu).0, policy(cpu).1);
+    let unread = |cpu, words: &[u64]| (policy(cpu).0, policy(cpu).1, original(words), None);
+    // A limit below the driver's highest frequency, and words that are none.
+    let saved = [unread(3, &[2_600_000, 3_600_000]), unread(4, &[0, 0])];
+    journal.of(BackendKind::Cpufreq).keep_all(&saved).unwrap();
+    let frequency = Some(Setting::Frequency(KiloHertz::from_int(2_600_000)));
+    for journal in [&journal, &Journal::open(&folder.0, boot("a")).unwrap()] {
+        assert_eq!((was(journal, 3), was(journal, 4)), (frequency, None));
+    }
+}
+
+#[test]
 fn the_first_original_stays_and_each_backend_has_its_own() {
     let (folder, journal) = held();
     let (mut files, mut registers) = (journal.of(BackendKind::Powercap), journal.of(BackendKind::Msr));
