@@ -382,8 +382,12 @@ impl Office {
         });
     }
 
-    /// Publishes the leadership that follows from `mode`.
+    /// Publishes the leadership that follows from `mode`. Who leads has no rival: the former leader is cleared before
+    /// the term is published, because a caller that leads and sees a rival ends.
     fn show(&self, candidate: &Candidate, mode: &LeadershipState, clock: &dyn HostClock) {
+        if matches!(mode, LeadershipState::Leading { .. }) {
+            self.respect(None);
+        }
         let (leads, before) = match (candidate.leads_until(mode), mode) {
             (Some(until), LeadershipState::Leading { held, .. }) => {
                 self.transitions.store(held.record.transitions, Ordering::Release);

@@ -214,7 +214,6 @@ impl Driver {
         match change {
             LeadershipChange::Same => {}
             LeadershipChange::Won => {
-                self.office.respect(None);
                 self.led_by = None;
                 self.elections.won.inc();
                 self.elections.leading.set(1);

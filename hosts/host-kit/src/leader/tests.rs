@@ -243,6 +243,17 @@ fn whoever_found_the_term_to_be_over_is_told_when_a_late_renewal_makes_it_go_on(
 }
 
 #[test]
+fn who_leads_has_no_rival() {
+    let clock = ManualClock::at(wall(0));
+    let (office, leadership) = Office::open();
+    let (us, mut mode) = (candidate("a"), standby());
+    office.respect(Some("b"));
+    us.succeeded(&mut mode, at(0), lease("a", 0, "v1"));
+    office.show(&us, &mode, &clock);
+    assert_eq!((leadership.term(clock.mono()), leadership.rival()), (Some(Term(4)), None));
+}
+
+#[test]
 fn times_that_leave_no_room_are_refused() {
     assert_eq!(Candidate::new(" ", 15 * SECOND, 10 * SECOND, SECOND).unwrap_err(), CandidateError::Nameless);
     for (lease, renew, retry) in [(10, 10, 2), (15, 4, 2), (15, 10, 0), (0, 0, 0), (7200, 10, 2)] {
