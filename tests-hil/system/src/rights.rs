@@ -67,8 +67,14 @@ impl ProgramAccount {
 }
 
 /// The folders of `hosts/deploy`, in the order in which they are applied.
-const FOLDERS: [&str; 5] =
-    ["chart-crds/files", "kustomize/base", "kustomize/metrics-auth", "kustomize/pool", "kustomize/simulator"];
+const FOLDERS: [&str; 6] = [
+    "chart-crds/files",
+    "kustomize/base",
+    "kustomize/metrics-auth",
+    "kustomize/pool",
+    "kustomize/rescheduling",
+    "kustomize/simulator",
+];
 /// The account of a Prometheus, which may read the metrics.
 const SCRAPER: &str = "prometheus";
 /// Workloads, whose pods would need a kubelet; the suites start the programs instead.

@@ -6,6 +6,7 @@ mod budget;
 mod burst;
 mod grants;
 mod migration;
+mod moves;
 mod one_node;
 mod outages;
 mod pipeline;
@@ -45,6 +46,7 @@ const STORIES: &[Story] = &[
         Box::pin(placement::a_certificate_is_renewed_under_load(world))
     }),
     ("a burst spreads by watts", |world| Box::pin(burst::a_burst_spreads(world))),
+    ("a hot zone moves pods elsewhere", |world| Box::pin(moves::a_hot_zone_moves_pods(world))),
     ("a killed leader is replaced", |world| Box::pin(outages::a_killed_leader_is_replaced(world))),
     ("a leader that is asked to end hands over", |world| Box::pin(outages::a_leader_hands_over(world))),
     ("pods wait for a stopped extender", |world| Box::pin(outages::pods_wait_for_the_extender(world))),
