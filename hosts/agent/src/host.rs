@@ -15,7 +15,7 @@ mod identity;
 pub(crate) mod restore;
 mod view;
 
-use crate::machine::{Control, View};
+use crate::machine::View;
 use crate::settings::{LeaseExpiry, LeaseSettings, MachineSettings, Settings};
 use host_kit::clock::{HostClock, micros};
 use host_kit::health::Heartbeat;
@@ -89,7 +89,6 @@ const RESTORE_WITHIN: Duration = Duration::from_secs(10);
 pub(crate) struct Started {
     pub(crate) host: Host,
     pub(crate) views: watch::Receiver<Option<View>>,
-    pub(crate) beat: Heartbeat,
 }
 
 /// Starts the thread.
@@ -98,13 +97,13 @@ pub(crate) fn start(
     node: &str,
     machine: &MachineSettings,
     clock: Arc<dyn HostClock>,
+    beat: Heartbeat,
 ) -> Result<Started, StartError> {
     let config = config(settings, node, machine).map_err(StartError::Config)?;
     if let Some(missing) = machine.root.as_deref().and_then(identity::missing) {
         tracing::warn!("{missing}");
     }
     let (views, seen) = watch::channel(None);
-    let beat = Heartbeat::started(clock.mono());
     let (ends, asked) = std::sync::mpsc::channel();
     let shared = Arc::new(Mutex::new(Shared {
         handle: None,
@@ -118,12 +117,12 @@ pub(crate) fn start(
         found: identity::Identity::read(machine.root.as_deref()),
         config,
         views,
-        beat: beat.clone(),
+        beat,
         clock,
     };
     let thread = std::thread::Builder::new().name("control".to_owned());
     thread.spawn(move || runner.run()).map_err(StartError::Thread)?;
-    Ok(Started { host: Host { shared, ends }, views: seen, beat })
+    Ok(Started { host: Host { shared, ends }, views: seen })
 }
 
 /// Why the thread cannot be started.
@@ -191,8 +190,9 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Control for Host {
-    fn desire(&self, desire: Desire) {
+impl Host {
+    /// Sets what is desired. Repeating it changes nothing.
+    pub(crate) fn desire(&self, desire: Desire) {
         let mut shared = lock(&self.shared);
         shared.desire = desire;
         if let Some(handle) = &shared.handle {
@@ -200,18 +200,13 @@ impl Control for Host {
         }
     }
 
-    fn renewed(&self, at: UnixTime) {
+    /// Reports when the desired state was last confirmed to be current.
+    pub(crate) fn renewed(&self, at: UnixTime) {
         if let Some(handle) = &lock(&self.shared).handle {
             handle.renewed(at);
         }
     }
 
-    fn is_ours(&self) -> bool {
-        true
-    }
-}
-
-impl Host {
     /// The state of the thread.
     pub(crate) fn standing(&self) -> Standing {
         lock(&self.shared).standing.clone()

@@ -19,11 +19,13 @@ mod front;
 mod host;
 mod machine;
 mod metrics;
+mod own;
 mod pool;
+mod route;
 pub mod settings;
 mod start;
 
-pub use front::outcome::cap_reasons;
+pub use front::outcome::{cap_reasons, route_reasons};
 pub use host::StartError as HostError;
 pub use host::restore::{RESTORE_STATUSES, run as restore};
 pub use metrics::PowerDetail;

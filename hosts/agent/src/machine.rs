@@ -9,6 +9,7 @@
 //! desire is never taken for that of the next. The front decides nothing about hardware; a machine knows no API
 //! objects.
 
+use crate::route::Standing;
 use joulie_core::node::cap::{Backend, CapRange, CapReport};
 use joulie_core::node::law;
 use joulie_core::node::lease::LeasePhase;
@@ -25,6 +26,8 @@ pub(crate) trait Control: Send + Sync + 'static {
     fn renewed(&self, at: UnixTime);
     /// Whether the node is this agent's, also before its machine has answered.
     fn is_ours(&self) -> bool;
+    /// Through what the machine is reached now.
+    fn route(&self) -> Arc<Standing>;
 }
 
 /// The state of a machine as of its last step.

@@ -64,6 +64,8 @@ pub(crate) struct Metrics {
     troubles: Family<NodeBackend, Counter>,
     writes: Family<Write, Counter>,
     put_back: Family<WhichObject, Counter>,
+    route_refused: Family<Node, Gauge>,
+    route_changes: Family<Node, Counter>,
     grants: Grants,
     /// Which series exist, so that they can be removed.
     known: Arc<Mutex<BTreeMap<String, Known>>>,
@@ -215,6 +217,20 @@ impl Metrics {
     /// Counts a status that somebody else had overwritten and that was written again.
     pub(crate) fn put_back(&self, kind: Kind) {
         self.put_back.get_or_create(&WhichObject { object: Object::of(kind) }).inc();
+    }
+
+    /// Records whether the TelemetryProfile of a node is refused, and whether the node is reached in another way now.
+    pub(crate) fn routes(&self, node: &str, is_refused: bool, is_moved: bool) {
+        let label = Node { node: node.to_owned() };
+        self.route_refused.get_or_create(&label).set(i64::from(is_refused));
+        self.route_changes.get_or_create(&label).inc_by(u64::from(is_moved));
+    }
+
+    /// Removes the series of the route of a node. They outlive a machine to which the node is not routed any more.
+    pub(crate) fn forget_routes(&self, node: &str) {
+        let label = Node { node: node.to_owned() };
+        self.route_refused.remove(&label);
+        self.route_changes.remove(&label);
     }
 
     /// Removes the series of a node that does not belong to this agent any more.

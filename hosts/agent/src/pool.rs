@@ -5,25 +5,26 @@
 //! Watches show which nodes exist; the disk shows which of them were under a grant before the start.
 
 mod engine;
-mod http;
+pub(crate) mod http;
 mod remote;
 mod wire;
 
 use crate::front::grants::Stands;
-use crate::front::inputs::{Inputs, Watched};
+use crate::front::inputs::{ByNode, Inputs, Watched};
 use crate::front::node::{Front, Shared};
 use crate::front::rows::NodeRow;
 use crate::front::watches::Confirmed;
 use crate::host;
 use crate::machine::{Control, View};
-use crate::settings::{AgentTarget, ControlPreference, Floors, NodeRouting, OnExit, Settings, Shards};
-use host_kit::clock::{HostClock, micros};
-use host_kit::config::Wrong;
+use crate::metrics::Metrics;
+use crate::route::{Base, Standing};
+use crate::settings::{AgentTarget, Floors, OnExit, Settings, Shards};
+use host_kit::clock::micros;
 use host_kit::health::Heartbeat;
-use host_kit::http_client::{Carrier, Trust, TrustError};
+use host_kit::http_client::TrustError;
 use host_kit::shutdown::Stop;
 use joulie_api::labels::node;
-use joulie_core::node::backend::{BackendLaw, BackendPreference as Order};
+use joulie_core::node::backend::BackendLaw;
 use joulie_core::node::cap::CapReport;
 use joulie_core::node::engine::{EngineLaws, NodeParts};
 use joulie_core::node::gpu_cap::GpuLaw;
@@ -42,6 +43,7 @@ use tokio::task::JoinSet;
 pub(crate) struct Pool {
     settings: Settings,
     shards: Shards,
+    routes: Routes,
     common: Arc<Common>,
     shared: Arc<Shared>,
     confirmed: Confirmed,
@@ -58,6 +60,7 @@ struct Member {
     inputs: watch::Sender<Inputs>,
     views: watch::Receiver<Option<View>>,
     remote: Remote,
+    route: Arc<Standing>,
     /// Dropped when the member leaves, which ends its task.
     _stays: tokio::sync::oneshot::Sender<()>,
 }
@@ -71,8 +74,6 @@ const RESTORE_WITHIN: Duration = Duration::from_secs(10);
 /// Why the pool cannot be created.
 #[derive(Debug)]
 pub enum PoolError {
-    /// An endpoint is not valid.
-    Endpoint(Wrong),
     /// TLS cannot be set up.
     Tls(TrustError),
     /// The period is not valid.
@@ -82,7 +83,6 @@ pub enum PoolError {
 impl std::fmt::Display for PoolError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Endpoint(wrong) => wrong.fmt(f),
             Self::Tls(error @ TrustError::File { .. }) => write!(f, "TELEMETRY_HTTP_CA_FILE={error}"),
             Self::Tls(error @ TrustError::System(_)) => write!(
                 f,
@@ -96,52 +96,42 @@ impl std::fmt::Display for PoolError {
 }
 
 /// Which nodes a pool has, and how it reaches them.
-pub(crate) struct PoolNodes<'a> {
-    pub(crate) routing: &'a NodeRouting,
+pub(crate) struct PoolNodes {
+    pub(crate) routes: Routes,
     pub(crate) shards: Shards,
-    /// How many are asked at once.
-    pub(crate) concurrency: usize,
-    /// What takes the place of sockets.
-    pub(crate) carrier: Option<Arc<dyn Carrier>>,
+    pub(crate) http: Arc<http::Http>,
+}
+
+/// Who says through what a node is reached.
+pub(crate) enum Routes {
+    /// The pool, for each of its nodes.
+    Each(Box<Base>),
+    /// Somebody else, for the only one.
+    One(watch::Receiver<Arc<Standing>>),
 }
 
 impl Pool {
     /// Creates a pool for the nodes of these shards.
     pub(crate) fn new(
         settings: &Settings,
-        nodes: PoolNodes<'_>,
+        PoolNodes { routes, shards, http }: PoolNodes,
         shared: Arc<Shared>,
         catalog: Catalog,
         confirmed: Confirmed,
-        clock: Arc<dyn HostClock>,
+        beat: Heartbeat,
     ) -> Result<Self, PoolError> {
-        let PoolNodes { routing, shards, concurrency, carrier } = nodes;
-        let mut has_tls = false;
-        for template in [&routing.source, &routing.cpu, &routing.gpu].into_iter().flatten() {
-            let url = template.for_node("node").map_err(PoolError::Endpoint)?;
-            has_tls |= template.has_tls();
-            if routing.token.is_some() && !template.has_tls() {
-                tracing::warn!(
-                    "TELEMETRY_HTTP_TOKEN_FILE: {url} has no TLS, so the token is sent to it in the clear"
-                );
-            }
-        }
-        let trust = Trust::of(routing.authorities.as_deref(), has_tls);
-        let http = http::Http::new(concurrency, routing.timeout, trust, carrier).map_err(PoolError::Tls)?;
-        let http = http.with_token(routing.token.clone());
-        let beat = Heartbeat::started(clock.mono());
         let common = Arc::new(Common {
-            routing: routing.clone(),
             http,
-            laws: laws(settings, routing).map_err(PoolError::Period)?,
+            laws: laws(settings).map_err(PoolError::Period)?,
             period: settings.period,
-            clock,
+            clock: shared.clock.clone(),
             catalog,
         });
         let settings = settings.clone();
         let (members, tasks) = (BTreeMap::new(), JoinSet::new());
         let kept = kept_nodes(&settings);
-        Ok(Self { settings, shards, common, shared, confirmed, beat, members, tasks, kept, said: false })
+        let said = false;
+        Ok(Self { settings, shards, routes, common, shared, confirmed, beat, members, tasks, kept, said })
     }
 
     pub(crate) fn beat(&self) -> Heartbeat {
@@ -165,6 +155,7 @@ impl Pool {
                 () = stop.requested() => break,
                 Some(_) = self.tasks.join_next(), if !self.tasks.is_empty() => {}
                 alive = watched.changed() => if !alive { return },
+                () = self.routes.changed() => {}
                 () = tokio::time::sleep(LOOK_EVERY) => {}
             }
             tokio::time::sleep(TOGETHER).await;
@@ -191,6 +182,10 @@ impl Pool {
                 self.members.insert(name.to_owned(), member);
             }
         }
+        // First of all: nothing is desired of a machine that is not the node's any more.
+        for (name, member) in &mut self.members {
+            member.follow(name, &self.routes, &all, &self.shared.metrics);
+        }
         let synced = watched.nodes.is_synced();
         self.members.retain(|name, member| {
             let row = there.get(name.as_str());
@@ -212,6 +207,7 @@ impl Pool {
             } else {
                 tracing::info!(node = name, "the node leaves the pool");
                 shared.metrics.forget(name);
+                shared.metrics.forget_routes(name);
             }
             stays
         });
@@ -232,7 +228,12 @@ impl Pool {
         let lease = host::lease(&self.settings.lease, name);
         let stands = self.settings.kept_grant(name).as_deref().map_or(Stands::Nothing, Stands::of_file);
         let desire = stands.over(Desire::UNKNOWN);
-        let (mut task, remote, views) = remote::open(name, self.common.clone(), desire, lease);
+        let route = match &self.routes {
+            Routes::Each(base) => Arc::new(base.start()),
+            Routes::One(route) => route.borrow().clone(),
+        };
+        let (mut task, remote, views) =
+            remote::open(name, self.common.clone(), (desire, route.clone()), lease);
         let (inputs, seen) = watch::channel(Inputs::default());
         let front = Front {
             node: name.to_owned(),
@@ -254,7 +255,7 @@ impl Pool {
                 () = async { front.run().await; std::future::pending().await } => {}
             }
         });
-        Member { inputs, views, remote, _stays: stays }
+        Member { inputs, views, remote, route, _stays: stays }
     }
 
     /// Restores the originals of all members, as far as time allows. The end of a process does not end a grant.
@@ -283,7 +284,39 @@ impl Pool {
     }
 }
 
+impl Routes {
+    /// Waits for a change that is not one of the watches.
+    async fn changed(&mut self) {
+        match self {
+            Self::Each(_) => std::future::pending().await,
+            Self::One(route) => {
+                // Whoever says it lives as long as the pool.
+                if route.changed().await.is_err() {
+                    std::future::pending().await
+                }
+            }
+        }
+    }
+}
+
 impl Member {
+    /// Takes in through what the node is reached now.
+    fn follow(&mut self, name: &str, routes: &Routes, all: &ByNode, metrics: &Metrics) {
+        let route = match routes {
+            Routes::Each(base) => {
+                let route = base.choose(name, &all.routes(name), &self.route);
+                if route == *self.route {
+                    return;
+                }
+                tell_route(name, &self.route, &route, metrics);
+                Arc::new(route)
+            }
+            Routes::One(route) => route.borrow().clone(),
+        };
+        self.route = route.clone();
+        self.remote.set_route(route);
+    }
+
     /// Whether the member is under a grant, or was until its last step.
     fn is_granted(&self) -> bool {
         let before = self.views.borrow().as_ref().is_some_and(|view| view.desire.grant.is_some());
@@ -301,27 +334,37 @@ fn view_is_free(view: &View) -> bool {
         && view.gpu.report == CapReport::NoIntent
 }
 
+/// Says in the log and the metrics that a node is reached in another way, or why it is not.
+pub(crate) fn tell_route(node: &str, before: &Standing, now: &Standing, metrics: &Metrics) {
+    metrics.routes(node, now.refused.is_some(), before.reached != now.reached);
+    match (&now.refused, &before.refused) {
+        (Some(_), _) => tracing::warn!(node, "{}", now.say()),
+        // Nothing has changed when the profiles are read for the first time and none is for this node.
+        (None, None) if before.reached == now.reached && before.by == now.by && now.rivals.is_empty() => {}
+        (None, _) => tracing::info!(node, "{}", now.say()),
+    }
+}
+
 /// The laws of node-kit with its tuning; only the access to the devices differs.
-fn laws(settings: &Settings, routing: &NodeRouting) -> Result<EngineLaws, node_kit::ConfigError> {
+fn laws(settings: &Settings) -> Result<EngineLaws, node_kit::ConfigError> {
     let period = micros(settings.period);
     let config = Config::standard(HardwareSources::machine(), PathBuf::new(), NodeAccess::Look, period)?;
-    let preference = match routing.preference {
-        ControlPreference::LimitFirst => Order::LimitFirst,
-        ControlPreference::ThrottleOnly => Order::ThrottleOnly,
-    };
     let Floors { cpu, gpu } = settings.floors;
     Ok(EngineLaws {
-        cpu: BackendLaw { preference, floor: cpu, ..config.cpu },
+        cpu: BackendLaw { floor: cpu, ..config.cpu },
         gpu: GpuLaw { floor: gpu, ..config.gpu },
         dvfs: settings.dvfs.law,
-        // A part that no endpoint can cap counts with all that it draws.
-        grants: NodeParts { cpu: routing.cpu.is_some(), gpu: routing.gpu.is_some() },
+        grants: NodeParts::ALL,
         access: if settings.simulate_only { NodeAccess::Look } else { NodeAccess::Control },
     })
 }
 
 /// The nodes whose grants are on disk: those of the pool, or the one that is reached over HTTP.
 fn kept_nodes(settings: &Settings) -> Vec<String> {
+    if let AgentTarget::Host { node, .. } = &settings.target {
+        let there = settings.kept_grant(node).is_some_and(|file| file.exists());
+        return Vec::from_iter(there.then(|| node.clone()));
+    }
     let Some(folder) = settings.kept_grants() else { return Vec::new() };
     let named = |file: &std::ffi::OsStr| file.to_str()?.strip_suffix(".json").map(str::to_owned);
     let read = || -> std::io::Result<Vec<String>> {

@@ -9,7 +9,7 @@ mod tuning;
 
 pub use pool::Shards;
 pub use table::TABLE;
-pub use telemetry::{ControlPreference, NodeEndpoint, NodeRouting};
+pub use telemetry::{ControlPreference, HttpTerms, NodeEndpoint, NodeRouting};
 
 use crate::metrics::PowerDetail;
 use host_kit::config::{Listen, Refusals, Values};
@@ -92,6 +92,8 @@ const _: () = assert!(
 pub struct Settings {
     /// For which nodes it works.
     pub target: AgentTarget,
+    /// What applies to every endpoint of a node.
+    pub http: HttpTerms,
     /// How often machines are read.
     pub period: Duration,
     /// Whether hardware is only read.
@@ -140,6 +142,8 @@ pub enum AgentTarget {
         node: String,
         /// Its endpoints.
         routing: NodeRouting,
+        /// Its hardware, to which a TelemetryProfile may send the agent.
+        machine: MachineSettings,
     },
     /// Many nodes, over HTTP.
     Pool {
@@ -223,6 +227,7 @@ impl Settings {
         let heartbeat = values.get(&own::POWER_PUBLISH_HEARTBEAT)?;
         Ok(Self {
             target: target(values)?,
+            http: HttpTerms::read(values)?,
             period: values.get(&own::PERIOD)?,
             simulate_only: values.get(&own::SIMULATE_ONLY)?,
             power_detail: values.get(&own::POWER_METRICS)?,
@@ -286,7 +291,9 @@ fn target(values: &Values) -> Result<AgentTarget, Refusals> {
                 telemetry::Host::Own { cpu, gpu } => {
                     Ok(AgentTarget::Host { node, machine: MachineSettings { cpu, gpu, ..machine(values)? } })
                 }
-                telemetry::Host::Remote(routing) => Ok(AgentTarget::Remote { node, routing }),
+                telemetry::Host::Remote(routing) => {
+                    Ok(AgentTarget::Remote { node, routing, machine: machine(values)? })
+                }
             }
         }
     }

@@ -1,41 +1,36 @@
 //! Starts the agent's tasks in order, and ends them.
 
 use crate::claim::{Claim, candidate};
-use crate::front::grants::Stands;
-use crate::front::inputs::{Inputs, Watched};
-use crate::front::node::{Front, Shared};
+use crate::front::inputs::Watched;
+use crate::front::node::Shared;
 use crate::front::outcome::Terms;
 use crate::front::pace::Pace;
 use crate::front::publish::Writer;
-use crate::front::rows::NodeRow;
-use crate::front::watches::{self, Confirmed, Watches};
-use crate::host::{self, Ending, Host, Standing};
-use crate::machine::{Control, View};
+use crate::front::watches::{self, Watches};
+use crate::host;
 use crate::metrics::Metrics;
-use crate::pool::{Pool, PoolError, PoolNodes};
-use crate::settings::{AgentTarget, LeaseExpiry, MachineSettings, OnExit, Settings, Shards};
-use host_kit::clock::HostClock;
-use host_kit::health::{CheckResult, Health};
+use crate::own::{MachineError, OwnNode, Present};
+use crate::pool::http::Http;
+use crate::pool::{Pool, PoolError, PoolNodes, Routes};
+use crate::route::{Base as RouteBase, Place, Reached};
+use crate::settings::{AgentTarget, LeaseExpiry, MachineSettings, Settings, Shards};
+use host_kit::health::{Health, Heartbeat};
 use host_kit::http_client::Carrier;
 use host_kit::leader::{self, CandidateError, Elections, LeaseName, elect};
 use host_kit::metrics::{BuildInfo, MetricDescription, MetricsBuilder as Page, MetricsRegistry};
 use host_kit::ops::Ops;
 use host_kit::program::Context;
-use host_kit::reflect::{Reflections, Row};
+use host_kit::reflect::Reflections;
 use host_kit::server::{
     Certificates, Debug, Drain, Guard, HttpServer, LimitError, Port, Scrapers, ServerLimits, ServerMetrics,
     ServerTlsError,
 };
 use host_kit::shutdown::{self, Stop, Tasks, Trigger};
-use k8s_openapi::api::core::v1::Node;
-use kube::core::{Selector, SelectorExt};
-use kube::{Api, Client};
 use planner::catalog::{Catalog, CatalogError};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// The build information of this program.
 pub const BUILD: BuildInfo = BuildInfo::of("agent", env!("CARGO_PKG_VERSION"));
@@ -140,26 +135,15 @@ async fn begin(
     let base = Base { settings: &settings, context: &context, shared: &shared, reflections: &reflections };
     let health = match &settings.target {
         AgentTarget::Host { node, machine } => {
-            let began = host::start(&settings, node, machine, context.clock.clone());
-            let began = began.map_err(StartError::Machine)?;
-            let watches = base.watch(Some(node), tasks);
-            let health = health
-                .live("loop", began.beat.check("the control loop", loop_most(settings.period)))
-                .ready("machine", machine_check(began.host.clone()))
-                .ready("watches", watches.watched.check());
-            base.own_node(node, began, watches, tasks);
-            health
+            let reached = Reached::Host { cpu: machine.cpu, gpu: machine.gpu };
+            base.own_node((node, machine), reached, carrier, tasks)?.health(health)
         }
-        AgentTarget::Remote { node, routing } => {
-            let nodes = PoolNodes { routing, shards: Shards::WHOLE, concurrency: 8, carrier };
-            let begun = base.over_http(Some(node), nodes, tasks)?;
-            let health = begun.health(health);
-            tasks.spawn("pool", begun.pool.run(begun.watched, context.stop.clone()));
-            health
+        AgentTarget::Remote { node, routing, machine } => {
+            base.own_node((node, machine), Reached::Http(routing.clone()), carrier, tasks)?.health(health)
         }
         AgentTarget::Pool { routing, shards, concurrency, pod } => {
-            let nodes = PoolNodes { routing, shards: *shards, concurrency: *concurrency, carrier };
-            let begun = base.over_http(None, nodes, tasks)?;
+            let routes = base.routes(Place::Elsewhere, Reached::Http(routing.clone()));
+            let begun = base.pool(routes, *shards, (*concurrency, carrier), tasks)?;
             let elections = Elections::register(page.registry());
             let lease = LeaseName { namespace: settings.namespace.clone(), name: shards.lease_name() };
             let (claim, ended) = claim(lease, pod.as_deref(), elections, &context, tasks)?;
@@ -207,52 +191,106 @@ impl Base<'_> {
         watches::begin(self.settings, node, self.context, self.reflections, tasks)
     }
 
-    /// Nodes over HTTP: one, or all.
-    fn over_http(
+    /// What the settings say of how nodes are reached.
+    fn routes(&self, place: Place, reached: Reached) -> RouteBase {
+        if let Reached::Http(routing) = &reached {
+            for endpoint in routing.endpoints().filter(|at| at.shows_token && !at.url.has_tls()) {
+                tracing::warn!(
+                    "TELEMETRY_HTTP_TOKEN_FILE: {} has no TLS, so the token is sent to it in the clear",
+                    endpoint.url
+                );
+            }
+        }
+        RouteBase { place, reached, http: self.settings.http.clone() }
+    }
+
+    /// The client of all endpoints.
+    fn http(
         &self,
-        node: Option<&str>,
-        nodes: PoolNodes<'_>,
+        reached: &Reached,
+        (concurrency, carrier): (usize, Option<Arc<dyn Carrier>>),
+    ) -> Result<Arc<Http>, StartError> {
+        let has_tls = match reached {
+            Reached::Http(routing) => routing.endpoints().any(|endpoint| endpoint.url.has_tls()),
+            Reached::Host { .. } => false,
+        };
+        let http = Http::new(concurrency, &self.settings.http, has_tls, carrier);
+        Ok(Arc::new(http.map_err(|error| StartError::Pool(PoolError::Tls(error)))?))
+    }
+
+    /// The nodes of a shard, over HTTP.
+    fn pool(
+        &self,
+        routes: RouteBase,
+        shards: Shards,
+        how: (usize, Option<Arc<dyn Carrier>>),
         tasks: &mut Tasks,
     ) -> Result<OverHttp, StartError> {
-        let Watches { watched, confirmed } = self.watch(node, tasks);
+        let http = self.http(&routes.reached, how)?;
+        let Watches { watched, confirmed } = self.watch(None, tasks);
         let catalog = Catalog::embedded().map_err(StartError::Catalog)?;
-        let clock = self.context.clock.clone();
-        let pool = Pool::new(self.settings, nodes, self.shared.clone(), catalog, confirmed, clock);
+        let beat = Heartbeat::started(self.context.clock.mono());
+        let nodes = PoolNodes { routes: Routes::Each(Box::new(routes)), shards, http };
+        let pool = Pool::new(self.settings, nodes, self.shared.clone(), catalog, confirmed, beat);
         Ok(OverHttp { pool: pool.map_err(StartError::Pool)?, watched })
     }
 
-    /// The tasks for the node that the agent runs on.
-    fn own_node(&self, node: &str, began: host::Started, watches: Watches, tasks: &mut Tasks) {
-        let (sender, inputs) = watch::channel(Inputs::default());
-        let Watches { watched, confirmed } = watches;
-        let stop = self.context.stop.clone();
-        let (name, until) = (node.to_owned(), stop.clone());
-        tasks.spawn("inputs", async move {
-            tokio::select! { () = route(watched, name, sender) => {}, () = until.requested() => {} }
-        });
-        let (host, clock) = (began.host.clone(), self.context.clock.clone());
-        tasks.spawn("lease", renew(confirmed, Arc::new(host), clock, stop.clone()));
-        let kept = self.settings.kept_grant(node);
-        let front = Front {
+    /// The node that the agent runs on.
+    fn own_node(
+        &self,
+        (node, machine): (&str, &MachineSettings),
+        reached: Reached,
+        carrier: Option<Arc<dyn Carrier>>,
+        tasks: &mut Tasks,
+    ) -> Result<Own, StartError> {
+        let base = self.routes(Place::OnNode, reached);
+        let own = OwnNode {
+            settings: self.settings.clone(),
             node: node.to_owned(),
+            machine: machine.clone(),
+            http: self.http(&base.reached, (OWN_CONCURRENCY, carrier))?,
+            base,
             shared: self.shared.clone(),
-            control: Arc::new(began.host.clone()),
-            inputs,
-            views: began.views.clone(),
-            stands: kept.as_deref().map_or(Stands::Nothing, Stands::of_file),
-            kept,
-        };
-        let until = stop.clone();
-        tasks.spawn("front", async move {
-            tokio::select! { () = front.run() => {}, () = until.requested() => {} }
-        });
-        let exit = Exit {
-            on_exit: self.settings.on_exit,
+            catalog: Catalog::embedded().map_err(StartError::Catalog)?,
             client: self.context.client.clone(),
-            node: node.to_owned(),
-            selector: self.settings.selector.clone(),
+            beat: Heartbeat::started(self.context.clock.mono()),
+            stop: self.context.stop.clone(),
+            now: Present::default(),
         };
-        tasks.spawn("machine", exit.supervise(began.host, began.views, stop));
+        let watches = self.watch(Some(node), tasks);
+        let (sender, routes) = own.route();
+        let machine = own.start(&routes, &watches.confirmed).map_err(|error| match error {
+            MachineError::Host(error) => StartError::Machine(error),
+            MachineError::Http(error) => StartError::Pool(error),
+        })?;
+        let began = Own {
+            beat: own.beat.clone(),
+            now: own.now.clone(),
+            watched: watches.watched.clone(),
+            most: loop_most(self.settings.period),
+        };
+        tasks.spawn("machine", own.run(machine, watches, (sender, routes)));
+        Ok(began)
+    }
+}
+
+/// How many requests to the agent's own node run at once.
+const OWN_CONCURRENCY: usize = 8;
+
+/// The agent's own node, with what is watched of it.
+struct Own {
+    beat: Heartbeat,
+    now: Present,
+    watched: Watched,
+    most: Duration,
+}
+
+impl Own {
+    fn health(&self, health: Health) -> Health {
+        health
+            .live("loop", self.beat.check("the control loop", self.most))
+            .ready("machine", self.now.check())
+            .ready("watches", self.watched.check())
     }
 }
 
@@ -308,20 +346,14 @@ fn loop_most(period: Duration) -> Duration {
 }
 
 fn shared(settings: &Settings, context: &Context, metrics: Metrics) -> Result<Shared, StartError> {
-    let (cpu, gpu) = match &settings.target {
-        AgentTarget::Host { machine: MachineSettings { cpu, gpu, .. }, .. } => (*cpu, *gpu),
-        AgentTarget::Remote { routing, .. } | AgentTarget::Pool { routing, .. } => {
-            (routing.cpu.is_some(), routing.gpu.is_some())
-        }
-    };
     // The third period after a cap was written may be the first full one under it.
     let patience = settings.period.saturating_mul(3).max(Duration::from_secs(5));
     Ok(Shared {
         clock: context.clock.clone(),
         selector: settings.selector.clone(),
         terms: Terms {
-            cpu,
-            gpu,
+            cpu: true,
+            gpu: true,
             simulate_only: settings.simulate_only,
             patience,
             relax: settings.lease.expiry == LeaseExpiry::Relax,
@@ -332,83 +364,4 @@ fn shared(settings: &Settings, context: &Context, metrics: Metrics) -> Result<Sh
         metrics,
         power_detail: settings.power_detail,
     })
-}
-
-fn machine_check(host: Host) -> impl Fn(host_kit::clock::Mono) -> CheckResult + Send + Sync + 'static {
-    move |_| match host.standing() {
-        Standing::Running => CheckResult::Pass,
-        Standing::Waiting(why) => CheckResult::Fail(why),
-        Standing::Ended => CheckResult::Fail("the control loop has ended".to_owned()),
-    }
-}
-
-/// What the watches say of the node goes to its front, as long as anybody watches.
-async fn route(mut watched: Watched, node: String, sender: watch::Sender<Inputs>) {
-    loop {
-        let inputs = watched.by_node().of(&node);
-        sender.send_if_modified(|last| {
-            let changed = *last != inputs;
-            *last = inputs;
-            changed
-        });
-        if !watched.changed().await {
-            return;
-        }
-    }
-}
-
-/// How often the lease is checked.
-const RENEW_EVERY: Duration = Duration::from_secs(2);
-
-/// Tells the machine when the desired state was last confirmed.
-async fn renew(confirmed: Confirmed, control: Arc<dyn Control>, clock: Arc<dyn HostClock>, stop: Stop) {
-    while !stop.requested_within(RENEW_EVERY).await {
-        if let Some(mark) = confirmed.mark(clock.mono()) {
-            control.renewed(mark);
-        }
-    }
-}
-
-/// What ends the machine's thread.
-struct Exit {
-    on_exit: OnExit,
-    client: Client,
-    node: String,
-    selector: Selector,
-}
-
-const LAST_LOOK: Duration = Duration::from_secs(2);
-
-impl Exit {
-    /// Returns when the thread has ended: after it was asked to, or by itself, and then the program ends too.
-    async fn supervise(self, host: Host, mut views: watch::Receiver<Option<View>>, stop: Stop) {
-        let ended = async { while views.changed().await.is_ok() {} };
-        tokio::select! {
-            () = ended => return,
-            () = stop.requested() => {}
-        }
-        let ending = match self.on_exit {
-            OnExit::Restore => Ending::Restore,
-            OnExit::Keep if self.is_deselected().await => {
-                tracing::info!(
-                    node = self.node,
-                    "the node is not managed any more, so its originals come back"
-                );
-                Ending::Restore
-            }
-            OnExit::Keep => Ending::Keep,
-        };
-        host.end(ending);
-        while views.changed().await.is_ok() {}
-    }
-
-    /// Whoever removes the label of a node also ends its pod at the same moment, and the watch may not have shown it
-    /// yet.
-    async fn is_deselected(&self) -> bool {
-        let nodes: Api<Node> = Api::all(self.client.clone());
-        let look = tokio::time::timeout(LAST_LOOK, nodes.get(&self.node)).await;
-        let node = look.ok().and_then(Result::ok).and_then(|node| serde_json::to_value(node).ok());
-        let row = node.and_then(|node| NodeRow::read(&node).ok());
-        row.is_some_and(|row| !self.selector.matches(&row.labels))
-    }
 }

@@ -40,6 +40,15 @@ pub struct ClientLimits {
     pub idle_max: usize,
 }
 
+/// How one request is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asking {
+    /// From the request to the last byte of the body.
+    pub timeout: Duration,
+    /// Whether the token of the client is shown, if it has one.
+    pub shows_token: bool,
+}
+
 /// The authorities by which a server's certificate is verified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust<'a> {
@@ -137,7 +146,15 @@ impl HttpClient {
     /// # Errors
     /// If the status is not a success, or if the answer is too large or too late.
     pub async fn ask(&self, request: Request<Bytes>) -> Result<Bytes, NoAnswer> {
-        let (status, body) = self.exchange(request, StatusCode::is_success).await?;
+        self.ask_by(request, Asking { timeout: self.limits.timeout, shows_token: true }).await
+    }
+
+    /// The same with a time of its own, and with or without the token. A connection must still be there within the time of the client.
+    ///
+    /// # Errors
+    /// If the status is not a success, or if the answer is too large or too late.
+    pub async fn ask_by(&self, request: Request<Bytes>, asking: Asking) -> Result<Bytes, NoAnswer> {
+        let (status, body) = self.exchange_by(request, asking, StatusCode::is_success).await?;
         if status.is_success() { Ok(body) } else { Err(NoAnswer::Refused(status)) }
     }
 
@@ -148,15 +165,25 @@ impl HttpClient {
     /// If the answer is too large or too late.
     pub async fn exchange(
         &self,
+        request: Request<Bytes>,
+        wanted: impl Fn(&StatusCode) -> bool,
+    ) -> Result<(StatusCode, Bytes), NoAnswer> {
+        let asking = Asking { timeout: self.limits.timeout, shows_token: true };
+        self.exchange_by(request, asking, wanted).await
+    }
+
+    async fn exchange_by(
+        &self,
         mut request: Request<Bytes>,
+        Asking { timeout, shows_token }: Asking,
         wanted: impl Fn(&StatusCode) -> bool,
     ) -> Result<(StatusCode, Bytes), NoAnswer> {
         request.headers_mut().entry(header::USER_AGENT).or_insert_with(|| self.program.clone());
-        if let Some(token) = &self.token {
+        if let Some(token) = self.token.as_ref().filter(|_| shows_token) {
             let header = token.header().map_err(NoAnswer::Failed)?;
             request.headers_mut().insert(header::AUTHORIZATION, header);
         }
-        let ClientLimits { timeout, bytes_max, .. } = self.limits;
+        let bytes_max = self.limits.bytes_max;
         let exchange = async {
             match &self.way {
                 Way::Sockets(client) => {

@@ -203,6 +203,7 @@ fn conditions(page: &mut Page) {
          WorkloadProfile. A condition that is not there says nothing.",
     );
     let mut reasons: Vec<ConditionReason> = agent::cap_reasons();
+    reasons.extend(agent::route_reasons());
     reasons.extend(operator::reasons::CONDITION_REASONS);
     for about in ConditionType::ALL {
         page.head(3, about.as_str());

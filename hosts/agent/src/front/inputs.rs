@@ -1,8 +1,10 @@
 //! Everything that the watches say of one node, at one moment.
 
-use super::rows::{GoalRow, GrantRow, HardwareRow, NodeRow, ProfileRow, TwinRow};
+use super::rows::{GoalRow, GrantRow, HardwareRow, NodeRow, ProfileRow, RouteRow, TwinRow};
+use crate::route::Profiles;
 use host_kit::reflect::{CachedRow, ObjectKey, Rows};
 use joulie_api::caps::DesiredSpec;
+use joulie_api::telemetry_profile::Audience;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -25,6 +27,8 @@ pub(crate) struct Inputs {
     pub(crate) grants: Vec<(String, Arc<GrantRow>)>,
     /// Whether the list above is all there are.
     pub(crate) grants_known: bool,
+    /// The TelemetryProfiles that may hold for it.
+    pub(crate) routes: Profiles,
 }
 
 /// An object of either kind that carries a desired state.
@@ -66,6 +70,9 @@ pub(crate) struct Watched {
     pub(crate) grants: Rows<GrantRow>,
     /// Whether the server does not know the kind of the grants. Then there are none.
     pub(crate) no_grants: watch::Receiver<bool>,
+    pub(crate) routes: Rows<RouteRow>,
+    /// Whether the server does not know the kind TelemetryProfile. Then there are none.
+    pub(crate) no_routes: watch::Receiver<bool>,
 }
 
 /// The rows of every node, sorted by node.
@@ -79,21 +86,26 @@ pub(crate) struct ByNode {
     hardware: BTreeMap<String, Vec<(String, Arc<HardwareRow>)>>,
     grants: BTreeMap<String, Vec<(String, Arc<GrantRow>)>>,
     grants_known: bool,
+    /// The TelemetryProfiles of single nodes.
+    routes: BTreeMap<String, Vec<(String, Arc<RouteRow>)>>,
+    /// Those of the cluster, and those for a target that cannot be read.
+    routes_of_all: Vec<(String, Arc<RouteRow>)>,
+    routes_known: bool,
 }
 
 impl Watched {
     /// Waits for the next change of any row; returns false once the watches have ended.
     pub(crate) async fn changed(&mut self) -> bool {
-        let Self { nodes, profiles, twins, hardware, grants, no_grants } = self;
+        let Self { nodes, profiles, twins, hardware, grants, no_grants, routes, no_routes } = self;
         let profile = async {
             match profiles {
                 Some(profiles) => profiles.changed().await,
                 None => std::future::pending().await,
             }
         };
-        let kind = async {
+        let kind = async |absent: &mut watch::Receiver<bool>| {
             // The task that looks for the kind ends with the program.
-            if no_grants.changed().await.is_err() {
+            if absent.changed().await.is_err() {
                 std::future::pending().await
             }
         };
@@ -105,19 +117,25 @@ impl Watched {
             alive = twins.changed() => alive,
             alive = hardware.changed() => alive,
             alive = grants.changed() => alive,
-            () = kind => true,
+            alive = routes.changed() => alive,
+            () = kind(no_grants) => true,
+            () = kind(no_routes) => true,
         }
     }
 
-    /// Whether the desired states, the nodes that they are for and the grants have been read. Objects that are only
-    /// compared with are not waited for.
+    /// Whether the desired states, the nodes that they are for, the grants and the routes have been read. Objects that are
+    /// only compared with are not waited for.
     pub(crate) fn is_synced(&self) -> bool {
         let goals = self.profiles.as_ref().map_or_else(|| self.twins.is_synced(), Rows::is_synced);
-        self.nodes.is_synced() && goals && self.grants_known()
+        self.nodes.is_synced() && goals && self.grants_known() && self.routes_known()
     }
 
     fn grants_known(&self) -> bool {
         self.grants.is_synced() || *self.no_grants.borrow()
+    }
+
+    fn routes_known(&self) -> bool {
+        self.routes.is_synced() || *self.no_routes.borrow()
     }
 
     pub(crate) fn by_node(&self) -> ByNode {
@@ -125,6 +143,7 @@ impl Watched {
             synced: self.is_synced(),
             hardware_known: self.hardware.is_synced(),
             grants_known: self.grants_known(),
+            routes_known: self.routes_known(),
             nodes: self.nodes.all(),
             ..ByNode::default()
         };
@@ -150,6 +169,15 @@ impl Watched {
             for (key, held) in rows {
                 let one = (key.name.clone(), held.row.clone());
                 all.grants.entry(held.row.node.clone()).or_default().push(one);
+            }
+        });
+        self.routes.with(|rows| {
+            for (key, held) in rows {
+                let one = (key.name.clone(), held.row.clone());
+                match &held.row.audience {
+                    Ok(Audience::Node(node)) => all.routes.entry(node.clone()).or_default().push(one),
+                    Ok(Audience::Cluster) | Err(_) => all.routes_of_all.push(one),
+                }
             }
         });
         self.hardware.with(|rows| {
@@ -189,6 +217,14 @@ impl ByNode {
             hardware: self.hardware.get(node).cloned().unwrap_or_default(),
             grants: self.grants.get(node).cloned().unwrap_or_default(),
             grants_known: self.grants_known,
+            routes: self.routes(node),
         }
+    }
+
+    /// The TelemetryProfiles that may hold for a node.
+    pub(crate) fn routes(&self, node: &str) -> Profiles {
+        let own = self.routes.get(node).into_iter().flatten();
+        let all = own.chain(&self.routes_of_all).cloned().collect();
+        Profiles { known: self.routes_known, all }
     }
 }

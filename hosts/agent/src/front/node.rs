@@ -11,18 +11,20 @@
 use super::grants::{self, Ignored, Stands};
 use super::hardware::{self, Sampled};
 use super::inputs::Inputs;
-use super::outcome::{Outcome, Outcomes, Terms, Verdict, Why};
+use super::outcome::{Outcome, Outcomes, RouteOutcome, RouteWhy, Terms, Verdict, Why};
 use super::pace::{Pace, Pacer, Power};
 use super::publish::{Content, Doc, Kind, Writer};
 use super::publisher::{Docs, Publisher};
 use super::receipt::{Receipts, Unkept};
-use super::rows::NodeRow;
+use super::rows::{NodeRow, RouteRow};
 use super::wanted::{Unknown, Wanted, wanted};
 use crate::machine::{Control, Found, LeaseState, View};
 use crate::metrics::{Metrics, PowerDetail};
+use crate::route::Standing;
 use host_kit::clock::{HostClock, Mono};
 use joulie_api::condition::rfc3339;
 use joulie_api::number::Number;
+use joulie_api::telemetry_profile::Audience;
 use kube::core::Selector;
 use planner::catalog::Catalog;
 use serde_json::Value;
@@ -36,6 +38,7 @@ use tokio::sync::watch;
 pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn HostClock>,
     pub(crate) selector: Selector,
+    /// The terms of a node whose parts are all controlled.
     pub(crate) terms: Terms,
     pub(crate) pace: Pace,
     /// The catalogue of hardware models.
@@ -44,6 +47,14 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     /// How exactly the metrics show power.
     pub(crate) power_detail: PowerDetail,
+}
+
+impl Shared {
+    /// The terms of a node that is reached in this way.
+    fn terms(&self, route: &Standing) -> Terms {
+        let (cpu, gpu) = route.reached.controls();
+        Terms { cpu, gpu, ..self.terms }
+    }
 }
 
 /// One node's front.
@@ -197,7 +208,9 @@ impl Follow {
             memory.granted = None;
         }
         memory.count_ignored(node, &inputs, shared);
-        let policy = memory.wanted.desire(shared.terms.cpu, shared.terms.gpu);
+        let route = control.route();
+        let terms = shared.terms(&route);
+        let policy = memory.wanted.desire(terms.cpu, terms.gpu);
         control.desire(memory.stands.over(policy));
         // An error is the end of the machine, which ends this front too.
         let is_new = views.has_changed().unwrap_or(false);
@@ -214,9 +227,9 @@ impl Follow {
         if is_new {
             shared.metrics.sees(node, view, (shared.clock.mono(), shared.power_detail));
         }
-        put(first, memory.receipt(&inputs, view, shared));
+        put(first, memory.receipt(&inputs, view, (shared, &terms)));
         memory.tell_grant(node, shared);
-        put(sender, memory.docs(node, &inputs, view, shared));
+        put(sender, memory.docs(node, &inputs, (view, &*route), (shared, &terms)));
     }
 }
 
@@ -257,9 +270,9 @@ impl Memory {
     }
 
     /// The receipt to publish for the grant.
-    fn receipt(&mut self, inputs: &Inputs, view: &View, shared: &Shared) -> Docs {
+    fn receipt(&mut self, inputs: &Inputs, view: &View, (shared, terms): (&Shared, &Terms)) -> Docs {
         let now = shared.clock.mono();
-        let receipt = self.receipts.of(&self.stands, inputs, view, &shared.terms, now);
+        let receipt = self.receipts.of(&self.stands, inputs, view, terms, now);
         let followed = self.stands.followed().map(|kept| kept.uid.as_str());
         let object =
             grants::object(inputs, &self.stands).filter(|(_, row)| Some(row.uid.as_str()) == followed);
@@ -271,20 +284,20 @@ impl Memory {
     }
 
     /// The outcome of the desired state. A grant that cannot be read keeps the desired state from the machine.
-    fn outcome(&mut self, view: &View, shared: &Shared) -> Outcome {
+    fn outcome(&mut self, view: &View, shared: &Shared, terms: &Terms) -> Outcome {
         let said = match &self.stands {
             Stands::Unreadable(_) => {
                 let generation = self.wanted.goal().and_then(|goal| goal.object.generation);
                 let verdict = Verdict { why: Why::Failed, message: self.stands.say(), generation };
                 return Outcome { verdict: Some(verdict), ..Outcome::default() };
             }
-            Stands::Grant(_) if view.lease != LeaseState::Desired && shared.terms.relax => {
+            Stands::Grant(_) if view.lease != LeaseState::Desired && terms.relax => {
                 "; LEASE_EXPIRY=relax is refused while a grant stands"
             }
             Stands::Nothing | Stands::Grant(_) | Stands::Released(_) => "",
         };
         let now = shared.clock.mono();
-        let mut outcome = self.outcomes.of(&self.wanted, view, &shared.terms, now);
+        let mut outcome = self.outcomes.of(&self.wanted, view, terms, now);
         if let Some(verdict) = &mut outcome.verdict {
             verdict.message.push_str(said);
             verdict.exceeded_by(&self.unkept.above);
@@ -292,10 +305,17 @@ impl Memory {
         outcome
     }
 
-    fn docs(&mut self, node: &str, inputs: &Inputs, view: &View, shared: &Shared) -> Docs {
+    fn docs(
+        &mut self,
+        node: &str,
+        inputs: &Inputs,
+        (view, route): (&View, &Standing),
+        (shared, terms): (&Shared, &Terms),
+    ) -> Docs {
         let now = shared.clock.mono();
         let mut docs = Docs::new();
-        let outcome = self.outcome(view, shared);
+        let outcome = self.outcome(view, shared, terms);
+        docs.extend(route_doc(node, inputs, route, &outcome).map(|doc| (Kind::Route, doc)));
         shared.metrics.concludes(node, &outcome);
         let subject = match &self.wanted {
             Wanted::Goal(goal) => Some(goal.object.uid.as_str()),
@@ -377,6 +397,24 @@ impl Memory {
 
 fn power(view: &View) -> Power {
     Power { cpu: view.cpu.drawn.watts(), gpu: view.gpu.drawn.watts(), node: view.node_power }
+}
+
+/// What is published in the TelemetryProfile of the node. One for the cluster has no outcome: each of its agents would overwrite that
+/// of the others, and all have a NodePowerProfile or a NodeTwin to write to.
+fn route_doc(node: &str, inputs: &Inputs, route: &Standing, outcome: &Outcome) -> Option<Doc> {
+    let (profile, why, message) = match (&route.refused, &route.by) {
+        (Some((profile, why)), _) => (profile, RouteWhy::Refused, why.clone()),
+        (None, by) => (by.as_ref()?, RouteWhy::Followed, format!("the node is {}", route.reached.say())),
+    };
+    let is_own = |row: &RouteRow| match &row.audience {
+        Ok(audience) => *audience == Audience::Node(node.to_owned()),
+        Err(_) => false,
+    };
+    let (name, row) = inputs.routes.all.iter().find(|(_, row)| row.uid == profile.uid && is_own(row))?;
+    let Outcome { cpu, gpu, .. } = outcome.clone();
+    let (node, generation) = (node.to_owned(), profile.generation);
+    let content = Content::Route(RouteOutcome { node, why, message, generation, cpu, gpu });
+    Some(Doc { object: Some((name.clone(), row.uid.clone())), seen: row.seen.clone(), content })
 }
 
 fn say(wanted: &Wanted) -> String {

@@ -6,8 +6,8 @@
 mod why;
 mod words;
 
-pub(crate) use why::Why;
-pub use why::cap_reasons;
+pub(crate) use why::{RouteWhy, Why};
+pub use why::{cap_reasons, route_reasons};
 
 use super::proof::{Measured, Proof};
 use super::wanted::{Goal, Nothing, Unknown, Wanted};
@@ -61,12 +61,24 @@ pub(crate) struct Outcome {
     pub(crate) verdict: Option<Verdict>,
 }
 
-/// Settings that do not change while the agent runs.
+/// What is reported about a TelemetryProfile.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RouteOutcome {
+    /// The node that it was found on.
+    pub(crate) node: String,
+    pub(crate) why: RouteWhy,
+    pub(crate) message: String,
+    pub(crate) generation: Option<i64>,
+    pub(crate) cpu: Option<Said>,
+    pub(crate) gpu: Option<Said>,
+}
+
+/// What holds for a node besides what is wanted of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// Whether the configuration allows the processors to be controlled.
+    /// Whether the route of the node lets the processors be controlled.
     pub(crate) cpu: bool,
-    /// Whether the configuration allows the GPUs to be controlled.
+    /// Whether the route of the node lets the GPUs be controlled.
     pub(crate) gpu: bool,
     /// Whether hardware is only read.
     pub(crate) simulate_only: bool,

@@ -4,7 +4,7 @@
 //! agent alone knows what it read back, so it takes over its own fields from any previous writer, such as an agent of
 //! another generation. It never applies a field of anybody else.
 
-use super::outcome::{Outcome, Said, Verdict};
+use super::outcome::{Outcome, RouteOutcome, Said, Verdict};
 use super::receipt::Receipt;
 use super::rows::Seen;
 use crate::metrics::{Metrics, Written};
@@ -17,6 +17,7 @@ use joulie_api::node_power_grant::NodePowerGrant;
 use joulie_api::node_power_profile::NodePowerProfile;
 use joulie_api::node_twin::NodeTwin;
 use joulie_api::number::Number;
+use joulie_api::telemetry_profile::TelemetryProfile;
 use joulie_api::word::Vocabulary;
 use kube::api::{ApiResource, DynamicObject, Patch, PatchParams};
 use kube::{Api, Client, Resource};
@@ -33,6 +34,7 @@ pub(crate) enum Kind {
     Profile,
     Twin,
     Hardware,
+    Route,
 }
 
 impl Kind {
@@ -42,13 +44,14 @@ impl Kind {
             Self::Profile => ApiResource::erase::<NodePowerProfile>(&()),
             Self::Twin => ApiResource::erase::<NodeTwin>(&()),
             Self::Hardware => ApiResource::erase::<NodeHardware>(&()),
+            Self::Route => ApiResource::erase::<TelemetryProfile>(&()),
         }
     }
 
     /// The field of the status that holds the outcome.
     const fn control(self) -> &'static str {
         match self {
-            Self::Grant | Self::Profile | Self::Hardware => super::rows::CONTROL_OF_PROFILE,
+            Self::Grant | Self::Profile | Self::Hardware | Self::Route => super::rows::CONTROL_OF_PROFILE,
             Self::Twin => super::rows::CONTROL_OF_TWIN,
         }
     }
@@ -57,6 +60,7 @@ impl Kind {
     fn published(self, status: &Value) -> Value {
         match self {
             Self::Profile | Self::Twin => super::rows::published(status, self.control()),
+            Self::Route => super::rows::published_route(status),
             Self::Grant | Self::Hardware => status.clone(),
         }
     }
@@ -79,6 +83,8 @@ pub(crate) enum Content {
     Outcome(Outcome),
     /// The receipt of a grant.
     Receipt(Receipt),
+    /// Whether a TelemetryProfile is followed, and the outcome where it leads.
+    Route(RouteOutcome),
     /// The whole status of a NodeHardware.
     Hardware {
         /// The node's name and uid, for an object that is still to be created.
@@ -96,6 +102,7 @@ impl Content {
         let mut status = match self {
             Self::Outcome(outcome) => outcome_status(kind, outcome, base)?,
             Self::Receipt(receipt) => receipt_status(receipt),
+            Self::Route(outcome) => route_status(outcome, base),
             Self::Hardware { status, .. } => Value::clone(status),
         };
         if says_the_same(&status, base) {
@@ -128,6 +135,34 @@ fn outcome_status(kind: Kind, outcome: &Outcome, base: &Value) -> Option<Value> 
     let conditions = conditions.or_else(|| base.get("conditions").cloned());
     status.extend(conditions.map(|conditions| ("conditions".to_owned(), conditions)));
     Some(Value::Object(status))
+}
+
+/// The status of a TelemetryProfile. A part about which there is nothing new keeps its present value.
+fn route_status(outcome: &RouteOutcome, base: &Value) -> Value {
+    let RouteOutcome { node, why, message, generation, cpu, gpu } = outcome;
+    let part = |name: &str, said: &Option<Said>| match said {
+        Some(said) => route_said(node, said),
+        None => base[super::rows::CONTROL_OF_PROFILE][name].clone(),
+    };
+    let condition = json!({
+        "type": ConditionType::Accepted.as_str(),
+        "status": why.status().as_str(),
+        "reason": why.word(),
+        "message": message,
+        "observedGeneration": generation,
+    });
+    without_nulls(json!({
+        "control": {"cpu": part("cpu", cpu), "gpu": part("gpu", gpu)},
+        "conditions": [condition],
+        "observedGeneration": generation,
+    }))
+}
+
+fn route_said(node: &str, said: &Said) -> Value {
+    let Said { backend, result, message, generation: _, requested, cap } = said;
+    let watts = |watts: &Option<Watts>| watts.map(Number::from);
+    let observed = json!({"node": node, "requestedWatts": watts(requested), "capWatts": watts(cap)});
+    json!({"backend": backend.word(), "result": result, "message": message, "observed": observed})
 }
 
 fn receipt_status(receipt: &Receipt) -> Value {
@@ -307,7 +342,7 @@ impl Writer {
     ) -> Result<T, WriteError> {
         let turns = match kind {
             Kind::Grant => &self.first,
-            Kind::Profile | Kind::Twin | Kind::Hardware => &self.turns,
+            Kind::Profile | Kind::Twin | Kind::Hardware | Kind::Route => &self.turns,
         };
         // The semaphores are never closed.
         let _turn = turns.acquire().await;

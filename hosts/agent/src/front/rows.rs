@@ -13,6 +13,7 @@ use joulie_api::node_power_profile::NodePowerProfile;
 use joulie_api::node_twin::NodeTwin;
 use joulie_api::object;
 use joulie_api::quantity::Quantity;
+use joulie_api::telemetry_profile::{Audience, TelemetryProfile, TelemetryProfileSpec, TelemetryRouting};
 use joulie_api::word::Vocabulary;
 use node_kit::NodeGrant;
 use planner::inventory::{GPUS_MAX, PROCESSORS_MAX, SOCKETS_MAX};
@@ -166,6 +167,10 @@ fn goal(value: &Value, desired: Result<DesiredSpec, String>, control: &str) -> R
 
 /// The part of a status that the agent writes: the outcome, and its condition.
 pub(crate) fn published(status: &Value, control: &str) -> Value {
+    published_about(status, control, ConditionType::CapEnforced)
+}
+
+fn published_about(status: &Value, control: &str, about: ConditionType) -> Value {
     let mut ours = Map::new();
     let mut take = |key: &str, value: Option<&Value>| {
         if let Some(value) = value {
@@ -173,7 +178,7 @@ pub(crate) fn published(status: &Value, control: &str) -> Value {
         }
     };
     take(control, status.get(control));
-    let about = |condition: &&Value| condition["type"] == ConditionType::CapEnforced.as_str();
+    let about = |condition: &&Value| condition["type"] == about.as_str();
     let condition = status["conditions"].as_array().and_then(|all| all.iter().find(about));
     let list = condition.map(|condition| Value::Array(vec![condition.clone()]));
     take("conditions", list.as_ref());
@@ -235,6 +240,50 @@ impl Row for GrantRow {
             seen: Arc::new(Seen { version: version(value), status: value["status"].clone() }),
         })
     }
+}
+
+/// A TelemetryProfile.
+#[derive(Debug, PartialEq)]
+pub(crate) struct RouteRow {
+    pub(crate) uid: String,
+    pub(crate) generation: Option<i64>,
+    /// Whom it is for, or why that cannot be read.
+    pub(crate) audience: Result<Audience, String>,
+    /// What it asks for, or why that cannot be read.
+    pub(crate) routing: Result<TelemetryRouting, String>,
+    /// What an agent published there.
+    pub(crate) seen: Arc<Seen>,
+}
+
+impl Row for RouteRow {
+    const KIND: &'static str = "TelemetryProfile";
+    const OWNERS: bool = false;
+
+    fn read(value: &Value) -> Result<Self, String> {
+        let object = object::parse::<TelemetryProfile>(&spec_alone(value)).map_err(|bad| bad.to_string());
+        let read = |spec: &TelemetryProfileSpec| TelemetryRouting::try_from(spec);
+        let routing = object.and_then(|it| read(&it.spec).map_err(|error| error.to_string()));
+        // An error elsewhere does not hide whom the profile is for.
+        let target = json!({"target": value["spec"]["target"]});
+        let target = serde_json::from_value::<TelemetryProfileSpec>(target).map_err(|error| error.to_string());
+        let target = target.and_then(|spec| read(&spec).map_err(|error| error.to_string()));
+        Ok(Self {
+            uid: text(value, "/metadata/uid").unwrap_or_default(),
+            generation: value["metadata"]["generation"].as_i64(),
+            audience: target.map(|routing| routing.audience),
+            routing,
+            seen: Arc::new(Seen { version: version(value), status: published_route(&value["status"]) }),
+        })
+    }
+}
+
+/// The part of the status of a TelemetryProfile that the agent writes.
+pub(crate) fn published_route(status: &Value) -> Value {
+    let mut ours = published_about(status, CONTROL_OF_PROFILE, ConditionType::Accepted);
+    if let (Some(ours), Some(generation)) = (ours.as_object_mut(), status.get("observedGeneration")) {
+        ours.insert("observedGeneration".to_owned(), generation.clone());
+    }
+    ours
 }
 
 /// The plan's Lease, which its leader renews after each complete pass.

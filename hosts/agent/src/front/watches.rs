@@ -1,7 +1,7 @@
 //! Chooses which objects are watched: those of one node, or those of all.
 
 use super::inputs::Watched;
-use super::rows::{GrantRow, HardwareRow, LeaseRow, NodeRow, ProfileRow, TwinRow};
+use super::rows::{GrantRow, HardwareRow, LeaseRow, NodeRow, ProfileRow, RouteRow, TwinRow};
 use crate::settings::{DesiredSource, LeaseSource, Settings};
 use host_kit::clock::Mono;
 use host_kit::health::CheckResult;
@@ -57,8 +57,18 @@ pub(crate) fn begin(
     let twins = begin.rows::<TwinRow>("nodetwins", joulie("nodetwins"));
     let hardware = begin.rows::<HardwareRow>("nodehardwares", joulie("nodehardwares"));
     let grants = begin.rows::<GrantRow>("nodepowergrants", joulie("nodepowergrants"));
-    let (absent, no_grants) = watch::channel(false);
-    begin.tasks.spawn("grants", look_for_kind(context.client.clone(), absent, context.stop.clone()));
+    // One agent watches them all: a profile for the cluster holds for each node, and they are few.
+    let routes = WatchSource { fields: None, ..joulie("telemetryprofiles") };
+    let routes = begin.rows::<RouteRow>("telemetryprofiles", routes);
+    let mut look_for = |task, plural, what| {
+        let (absent, known) = watch::channel(false);
+        let look = look_for_kind(context.client.clone(), (plural, what), absent, context.stop.clone());
+        begin.tasks.spawn(task, look);
+        known
+    };
+    let no_grants = look_for("grants", "nodepowergrants", "NodePowerGrant, so no grant is followed");
+    let no_routes =
+        look_for("routes", "telemetryprofiles", "TelemetryProfile, so the settings say how nodes are reached");
     let profiles = match settings.desired {
         DesiredSource::Profile => {
             Some(begin.rows::<ProfileRow>("nodepowerprofiles", joulie("nodepowerprofiles")))
@@ -77,16 +87,21 @@ pub(crate) fn begin(
             Confirmed::Plan(begin.rows_within::<LeaseRow>("leases", source, settings.lease.term))
         }
     };
-    Watches { watched: Watched { nodes, profiles, twins, hardware, grants, no_grants }, confirmed }
+    Watches { watched: Watched { nodes, profiles, twins, hardware, grants, no_grants, routes, no_routes }, confirmed }
 }
 
-/// How long to wait between two checks for the kind of the grants.
+/// How long to wait between two checks for a kind.
 const KIND_AGAIN: Duration = Duration::from_secs(10);
 
-/// Reports whether the server does not know the kind of the grants, until it does. Such a cluster has no grants, so
-/// nothing waits for them. A server that refuses, or is away, has given no answer.
-async fn look_for_kind(client: Client, absent: watch::Sender<bool>, stop: Stop) {
-    let path = format!("/apis/{}/v1alpha1/nodepowergrants", labels::GROUP);
+/// Reports whether the server does not know a kind, until it does. Such a cluster has no objects of it, so nothing waits
+/// for them. A server that refuses, or is away, has given no answer.
+async fn look_for_kind(
+    client: Client,
+    (plural, what): (&'static str, &'static str),
+    absent: watch::Sender<bool>,
+    stop: Stop,
+) {
+    let path = format!("/apis/{}/v1alpha1/{plural}", labels::GROUP);
     loop {
         let params = ListParams::default().limit(1);
         let Ok(request) = Request::new(&path).list(&params) else { break };
@@ -97,9 +112,7 @@ async fn look_for_kind(client: Client, absent: watch::Sender<bool>, stop: Stop) 
             }
             Err(kube::Error::Api(status)) if status.code == 404 => {
                 if !absent.send_replace(true) {
-                    tracing::warn!(
-                        "the API server does not know NodePowerGrant, so no grant is followed; install the CRDs"
-                    );
+                    tracing::warn!("the API server does not know {what}; install the CRDs");
                 }
             }
             Err(_) => {}
@@ -158,12 +171,12 @@ impl Watched {
         let nodes = self.nodes.check(SILENCE_MOST);
         let twins = self.twins.check(SILENCE_MOST);
         let profiles = self.profiles.as_ref().map(|profiles| profiles.check(SILENCE_MOST));
+        let (routes, no_routes) = (self.routes.check(SILENCE_MOST), self.no_routes.clone());
         move |now| {
             let goals = profiles.as_ref().map_or_else(|| twins(now), |profiles| profiles(now));
-            match nodes(now) {
-                CheckResult::Pass => goals,
-                failed @ CheckResult::Fail(_) => failed,
-            }
+            let routes = if *no_routes.borrow() { CheckResult::Pass } else { routes(now) };
+            let failed = |check: &CheckResult| matches!(check, CheckResult::Fail(_));
+            [nodes(now), goals, routes].into_iter().find(failed).unwrap_or(CheckResult::Pass)
         }
     }
 }

@@ -78,6 +78,8 @@ closed_label! {
         Twin = "nodetwin",
         /// A NodeHardware.
         Hardware = "nodehardware",
+        /// The status of a TelemetryProfile.
+        Route = "telemetryprofile",
     }
 }
 
@@ -88,6 +90,7 @@ impl Object {
             Kind::Profile => Self::Profile,
             Kind::Twin => Self::Twin,
             Kind::Hardware => Self::Hardware,
+            Kind::Route => Self::Route,
         }
     }
 }

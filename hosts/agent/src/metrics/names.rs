@@ -60,5 +60,15 @@ impl Metrics {
             "Statuses of ours that somebody else had overwritten, put back",
             self.put_back.clone(),
         );
+        r.register(
+            "joulie_route_refused",
+            "1 where a TelemetryProfile is refused, so that the node is reached as before",
+            self.route_refused.clone(),
+        );
+        r.register(
+            "joulie_route_changes",
+            "Times that a TelemetryProfile changed how a node is reached",
+            self.route_changes.clone(),
+        );
     }
 }

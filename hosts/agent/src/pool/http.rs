@@ -3,13 +3,12 @@
 
 use super::wire::{Action, BYTES_MOST, Became, Telemetry};
 use bytes::Bytes;
-use host_kit::bearer::TokenFile;
-use host_kit::config::{Url, UrlTemplate};
-use host_kit::http_client::{Carrier, ClientLimits, HttpClient, NoAnswer, Trust, TrustError};
+use crate::settings::{HttpTerms, NodeEndpoint};
+use host_kit::config::Url;
+use host_kit::http_client::{Asking, Carrier, ClientLimits, HttpClient, NoAnswer, Trust, TrustError};
 use http::{Method, Request, StatusCode, header};
 use power_hal::ErrorKind;
-use std::sync::Arc;
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 use tokio::sync::Semaphore;
 
 /// What the agent calls itself.
@@ -36,8 +35,13 @@ pub(super) enum Standing {
 }
 
 /// A client of the nodes' endpoints.
-pub(super) struct Http {
+pub(crate) struct Http {
     client: HttpClient,
+    /// The client for endpoints with TLS where the settings have none: the authorities of the system are read once a profile names one.
+    late: OnceLock<Result<HttpClient, String>>,
+    trusts: bool,
+    limits: ClientLimits,
+    terms: HttpTerms,
     places: Semaphore,
     suspects: Semaphore,
 }
@@ -45,35 +49,47 @@ pub(super) struct Http {
 impl Http {
     /// # Errors
     /// When there is nobody to trust.
-    pub(super) fn new(
+    pub(crate) fn new(
         concurrency: usize,
-        timeout: Duration,
-        trust: Trust<'_>,
+        terms: &HttpTerms,
+        has_tls: bool,
         carrier: Option<Arc<dyn Carrier>>,
     ) -> Result<Self, TrustError> {
-        let limits = ClientLimits { timeout, bytes_max: BYTES_MOST, idle_max: concurrency.min(64) };
+        let HttpTerms { timeout, authorities, token } = terms;
+        let limits = ClientLimits { timeout: *timeout, bytes_max: BYTES_MOST, idle_max: concurrency.min(64) };
+        let trusts = has_tls || authorities.is_some() || carrier.is_some();
         let client = match carrier {
-            None => HttpClient::new(PROGRAM, limits, trust)?,
+            None => HttpClient::new(PROGRAM, limits, Trust::of(authorities.as_deref(), has_tls))?,
             Some(carrier) => HttpClient::carried(PROGRAM, limits, carrier),
         };
+        let client = client.with_token(token.clone());
         let (places, suspects) = (Semaphore::new(concurrency), Semaphore::new(concurrency.div_ceil(4)));
-        Ok(Self { client, places, suspects })
+        let late = OnceLock::new();
+        Ok(Self { client, late, trusts, limits, terms: terms.clone(), places, suspects })
     }
 
-    /// Shows this token to each node.
-    #[must_use]
-    pub(super) fn with_token(self, token: Option<TokenFile>) -> Self {
-        Self { client: self.client.with_token(token), ..self }
+    fn client(&self, has_tls: bool) -> Result<&HttpClient, Trouble> {
+        if self.trusts || !has_tls {
+            return Ok(&self.client);
+        }
+        let late = self.late.get_or_init(|| {
+            let client = HttpClient::new(PROGRAM, self.limits, Trust::System);
+            let client = client.map_err(|error| {
+                format!("{error}; set TELEMETRY_HTTP_CA_FILE to a file with those of the endpoints")
+            });
+            Ok(client?.with_token(self.terms.token.clone()))
+        });
+        late.as_ref().map_err(|why| Trouble::new(ErrorKind::Io, why.clone()))
     }
 
     /// The telemetry of a node.
     pub(super) async fn telemetry(
         &self,
-        template: &UrlTemplate,
+        endpoint: &NodeEndpoint,
         node: &str,
         standing: Standing,
     ) -> Result<Telemetry, Trouble> {
-        let body = self.ask(Method::GET, &url(template, node)?, Bytes::new(), standing).await?;
+        let body = self.ask(Method::GET, (endpoint, node), Bytes::new(), standing).await?;
         Telemetry::read(&body)
             .map_err(|why| Trouble::new(ErrorKind::BadData, format!("the telemetry of {node}: {why}")))
     }
@@ -81,13 +97,13 @@ impl Http {
     /// Tells a node's control something, and returns what was read back.
     pub(super) async fn control(
         &self,
-        template: &UrlTemplate,
+        endpoint: &NodeEndpoint,
         node: &str,
         (action, now): (Action, String),
         standing: Standing,
     ) -> Result<Option<power_units::Watts>, Trouble> {
         let body = Bytes::from(action.body(node, &now).to_string());
-        let answer = self.ask(Method::POST, &url(template, node)?, body, standing).await?;
+        let answer = self.ask(Method::POST, (endpoint, node), body, standing).await?;
         match Became::read(action, &answer) {
             Became::Applied(read_back) => Ok(read_back),
             Became::Blocked(why) => Err(Trouble::new(ErrorKind::NotSupported, why)),
@@ -98,10 +114,12 @@ impl Http {
     async fn ask(
         &self,
         method: Method,
-        url: &Url,
+        (endpoint, node): (&NodeEndpoint, &str),
         body: Bytes,
         standing: Standing,
     ) -> Result<Bytes, Trouble> {
+        let url = url(endpoint, node)?;
+        let client = self.client(endpoint.url.has_tls())?;
         let request = Request::builder()
             .method(method)
             .uri(url.as_str())
@@ -113,7 +131,8 @@ impl Http {
             Standing::Sound => self.places.acquire().await,
             Standing::Suspect => self.suspects.acquire().await,
         };
-        let answer = self.client.ask(request).await;
+        let asking = Asking { timeout: endpoint.timeout, shows_token: endpoint.shows_token };
+        let answer = client.ask_by(request, asking).await;
         answer.map_err(|why| Trouble::new(kind(&why), format!("{url}: {why}")))
     }
 }
@@ -127,6 +146,6 @@ fn kind(why: &NoAnswer) -> ErrorKind {
     }
 }
 
-fn url(template: &UrlTemplate, node: &str) -> Result<Url, Trouble> {
-    template.for_node(node).map_err(|wrong| Trouble::new(ErrorKind::BadData, format!("{node}: {wrong}")))
+fn url(endpoint: &NodeEndpoint, node: &str) -> Result<Url, Trouble> {
+    endpoint.url.for_node(node).map_err(|wrong| Trouble::new(ErrorKind::BadData, format!("{node}: {wrong}")))
 }

@@ -17,11 +17,13 @@ use super::http::{Http, Standing, Trouble};
 use super::wire::{Action, Telemetry};
 use crate::counts::Refused;
 use crate::machine::{Control, Found, View};
-use crate::settings::NodeRouting;
+use crate::route::{Reached, Standing as RouteStanding};
+use crate::settings::{ControlPreference, NodeRouting};
 use host_kit::clock::HostClock;
 use host_kit::log::Repeats;
 use joulie_api::condition::rfc3339;
-use joulie_core::node::engine::{Beyond, EngineLaws, LeaseTerms, Occasion};
+use joulie_core::node::backend::{BackendLaw, BackendPreference};
+use joulie_core::node::engine::{Beyond, EngineLaws, LeaseTerms, NodeParts, Occasion};
 use joulie_core::placement::freshness::UnixTime;
 use node_kit::Desire;
 use planner::catalog::Catalog;
@@ -32,8 +34,8 @@ use tokio::sync::watch;
 
 /// What all nodes share.
 pub(crate) struct Common {
-    pub(super) routing: NodeRouting,
-    pub(super) http: Http,
+    pub(super) http: Arc<Http>,
+    /// The laws of a node whose parts are all controlled.
     pub(super) laws: EngineLaws,
     pub(super) period: Duration,
     pub(super) clock: Arc<dyn HostClock>,
@@ -59,11 +61,21 @@ pub(crate) struct Remote {
     desires: Arc<watch::Sender<Desire>>,
     renewal: Arc<Mutex<Option<UnixTime>>>,
     hints: Arc<watch::Sender<Option<Hints>>>,
+    routes: Arc<watch::Sender<Arc<RouteStanding>>>,
     /// Its grant was kept on disk: this pool had the node before.
     is_kept: bool,
 }
 
 impl Remote {
+    /// Sets through what the node is reached.
+    pub(crate) fn set_route(&self, route: Arc<RouteStanding>) {
+        self.routes.send_if_modified(|last| {
+            let changed = *last != route;
+            *last = route;
+            changed
+        });
+    }
+
     /// Whether the machine is to keep to a grant.
     pub(crate) fn is_granted(&self) -> bool {
         self.desires.borrow().grant.is_some()
@@ -95,6 +107,10 @@ impl Control for Remote {
     fn is_ours(&self) -> bool {
         self.is_kept || self.hints.borrow().as_ref().is_some_and(|hints| hints.is_selected)
     }
+
+    fn route(&self) -> Arc<RouteStanding> {
+        self.routes.borrow().clone()
+    }
 }
 
 /// The task of one node.
@@ -104,6 +120,10 @@ pub(crate) struct Task {
     /// `None` until a Node object was seen.
     hints: watch::Receiver<Option<Hints>>,
     desires: watch::Receiver<Desire>,
+    routes: watch::Receiver<Arc<RouteStanding>>,
+    /// The endpoints that are used, and the laws of a node with them.
+    routing: NodeRouting,
+    laws: EngineLaws,
     renewal: Arc<Mutex<Option<UnixTime>>>,
     views: watch::Sender<Option<View>>,
     /// Its grant was kept on disk: this pool had the node before.
@@ -151,12 +171,15 @@ fn wait(period: Duration, failures: u32) -> Duration {
 pub(crate) fn open(
     node: &str,
     common: Arc<Common>,
-    desire: Desire,
+    (desire, route): (Desire, Arc<RouteStanding>),
     lease: Option<LeaseTerms>,
 ) -> (Task, Remote, watch::Receiver<Option<View>>) {
     let is_kept = desire.grant.is_some();
     let (desires, wanted) = watch::channel(desire);
     let (hints, hinted) = watch::channel(None);
+    let routing = endpoints(&route.reached);
+    let laws = laws(&common.laws, &routing);
+    let (routes, routed) = watch::channel(route);
     let (views, seen) = watch::channel(None);
     let renewal = Arc::new(Mutex::new(None));
     let started = stamp(&common);
@@ -165,6 +188,9 @@ pub(crate) fn open(
         common,
         hints: hinted,
         desires: wanted,
+        routes: routed,
+        routing,
+        laws,
         renewal: renewal.clone(),
         views,
         is_kept,
@@ -179,7 +205,37 @@ pub(crate) fn open(
         trouble: [None, None],
         repeats: Repeats::every(REPEAT_WINDOW),
     };
-    (task, Remote { desires: Arc::new(desires), renewal, hints: Arc::new(hints), is_kept }, seen)
+    let (desires, hints, routes) = (Arc::new(desires), Arc::new(hints), Arc::new(routes));
+    (task, Remote { desires, renewal, hints, routes, is_kept }, seen)
+}
+
+/// The endpoints of a route; none if it is not over HTTP.
+fn endpoints(reached: &Reached) -> NodeRouting {
+    match reached {
+        Reached::Http(routing) => routing.clone(),
+        Reached::Host { .. } => NodeRouting::NOWHERE,
+    }
+}
+
+fn laws(all: &EngineLaws, routing: &NodeRouting) -> EngineLaws {
+    let preference = match routing.preference {
+        ControlPreference::LimitFirst => BackendPreference::LimitFirst,
+        ControlPreference::ThrottleOnly => BackendPreference::ThrottleOnly,
+    };
+    EngineLaws {
+        cpu: BackendLaw { preference, ..all.cpu },
+        // A part that no endpoint can cap counts with all that it draws.
+        grants: NodeParts { cpu: routing.cpu.is_some(), gpu: routing.gpu.is_some() },
+        ..*all
+    }
+}
+
+/// Whether these are the same endpoints, told the same: only their times or tokens may differ.
+fn is_same_machine(one: &NodeRouting, other: &NodeRouting) -> bool {
+    let urls = |routing: &NodeRouting| {
+        [&routing.source, &routing.cpu, &routing.gpu].map(|at| at.as_ref().map(|at| at.url.clone()))
+    };
+    one.preference == other.preference && urls(one) == urls(other)
 }
 
 fn stamp(common: &Common) -> Stamp {
@@ -194,20 +250,49 @@ impl Task {
             let failed = self.period().await;
             self.counts.failures = if failed { self.counts.failures.saturating_add(1) } else { 0 };
             let wait = wait(self.common.period, self.counts.failures);
-            let changed = tokio::time::timeout(wait, self.desires.changed()).await;
-            if matches!(changed, Ok(Err(_))) {
+            // The order delays nothing: the next period looks at everything.
+            let alive = tokio::select! {
+                biased;
+                changed = self.desires.changed() => changed.is_ok(),
+                changed = self.routes.changed() => changed.is_ok(),
+                () = tokio::time::sleep(wait) => true,
+            };
+            if !alive {
                 return;
             }
         }
     }
 
+    /// Takes in the present route. Another endpoint is another machine, as it is for an agent that starts anew: its limits are adopted
+    /// as they are found, and those of the previous one stay as they are.
+    fn follow_route(&mut self) {
+        let routing = endpoints(&self.routes.borrow_and_update().reached);
+        let before = std::mem::replace(&mut self.routing, routing);
+        if is_same_machine(&before, &self.routing) {
+            return;
+        }
+        self.laws = laws(&self.common.laws, &self.routing);
+        self.engine = None;
+        (self.telemetry, self.described) = (None, None);
+        self.trouble = [None, None];
+        self.counts.failures = 0;
+        self.started = stamp(&self.common);
+        // What was said of the previous machine does not answer what is desired of this one.
+        self.views.send_if_modified(|view| view.as_mut().is_some_and(|view| {
+            let changed = view.desire != Desire::UNKNOWN;
+            view.desire = Desire::UNKNOWN;
+            changed
+        }));
+    }
+
     /// Runs one period; returns whether the node did not answer.
     async fn period(&mut self) -> bool {
+        self.follow_route();
         let desire = *self.desires.borrow_and_update();
         let (common, node) = (self.common.clone(), self.node.clone());
         let mut failed = false;
-        if let Some(source) = &common.routing.source {
-            let telemetry = common.http.telemetry(source, &node, self.standing()).await;
+        if let Some(source) = self.routing.source.clone() {
+            let telemetry = common.http.telemetry(&source, &node, self.standing()).await;
             failed = telemetry.is_err();
             self.note(0, telemetry.as_ref().err());
             self.telemetry = telemetry.ok();
@@ -270,7 +355,7 @@ impl Task {
                 turn.occasion = Occasion::Period;
                 turn.renewal = self.renewal.lock().unwrap_or_else(PoisonError::into_inner).take();
             }
-            let (orders, event) = engine.step(&common.laws, turn, desire);
+            let (orders, event) = engine.step(&self.laws, turn, desire);
             if let Some(event) = event {
                 tracing::warn!(node = self.node, "the lease of the desired state: {event:?}");
             }
@@ -291,15 +376,15 @@ impl Task {
     }
 
     async fn post(&self, order: Order) -> Result<Option<Watts>, Trouble> {
-        let Common { routing, http, clock, .. } = &*self.common;
-        let template = match order.action {
-            Action::Cap(_) | Action::Throttle { .. } => &routing.cpu,
-            Action::GpuCap(_) => &routing.gpu,
+        let Common { http, clock, .. } = &*self.common;
+        let endpoint = match order.action {
+            Action::Cap(_) | Action::Throttle { .. } => &self.routing.cpu,
+            Action::GpuCap(_) => &self.routing.gpu,
         };
         let nowhere = || Trouble { kind: power_hal::ErrorKind::NotSupported, text: "no endpoint".to_owned() };
-        let template = template.as_ref().ok_or_else(nowhere)?;
+        let endpoint = endpoint.as_ref().ok_or_else(nowhere)?;
         let told = (order.action, rfc3339(clock.wall()));
-        http.control(template, &self.node, told, self.standing()).await
+        http.control(endpoint, &self.node, told, self.standing()).await
     }
 
     const fn standing(&self) -> Standing {
@@ -337,7 +422,7 @@ impl Task {
     }
 
     fn reach(&self) -> Reach {
-        let NodeRouting { source, cpu, gpu, .. } = &self.common.routing;
+        let NodeRouting { source, cpu, gpu, .. } = &self.routing;
         Reach { meter: source.is_some(), cpu: cpu.is_some(), gpu: gpu.is_some() }
     }
 }

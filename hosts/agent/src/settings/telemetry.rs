@@ -126,7 +126,34 @@ pub struct NodeRouting {
     pub preference: ControlPreference,
     /// Where its GPUs are controlled.
     pub gpu: Option<NodeEndpoint>,
+}
+
+impl NodeRouting {
+    /// No endpoint: the node is neither read nor controlled.
+    pub const NOWHERE: Self =
+        Self { source: None, cpu: None, preference: ControlPreference::LimitFirst, gpu: None };
+
+    /// The endpoints.
+    pub fn endpoints(&self) -> impl Iterator<Item = &NodeEndpoint> {
+        [&self.source, &self.cpu, &self.gpu].into_iter().flatten()
+    }
+}
+
+/// An endpoint of many nodes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NodeEndpoint {
+    /// Its URL.
+    pub url: UrlTemplate,
     /// How long an answer may take.
+    pub timeout: Duration,
+    /// Whether the token is shown to it.
+    pub shows_token: bool,
+}
+
+/// What applies to all endpoints, also to those that a TelemetryProfile names.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HttpTerms {
+    /// How long an answer may take where nothing else says it.
     pub timeout: Duration,
     /// The certificate authorities of endpoints with TLS; `None`: those of the system.
     pub authorities: Option<PathBuf>,
@@ -134,8 +161,15 @@ pub struct NodeRouting {
     pub token: Option<TokenFile>,
 }
 
-/// An endpoint of many nodes.
-pub type NodeEndpoint = UrlTemplate;
+impl HttpTerms {
+    pub(super) fn read(values: &Values) -> Result<Self, Refusals> {
+        Ok(Self {
+            timeout: Duration::from_secs(u64::from(values.get(&TIMEOUT_SECONDS)?)),
+            authorities: values.get(&AUTHORITIES)?,
+            token: values.get(&TOKEN)?,
+        })
+    }
+}
 
 /// How the host of mode daemonset is reached.
 pub(super) enum Host {
@@ -189,17 +223,15 @@ fn parts(values: &Values) -> Result<[Part; 3], Refusals> {
 
 fn routing(values: &Values, [source, cpu, gpu]: [Part; 3]) -> Result<NodeRouting, Refusals> {
     values.get(&GPU_CONTROL_MODE)?;
-    let timeout = Duration::from_secs(u64::from(values.get(&TIMEOUT_SECONDS)?));
-    let preference = values.get(&CPU_CONTROL_MODE)?;
-    let (authorities, token) = (values.get(&AUTHORITIES)?, values.get(&TOKEN)?);
+    let HttpTerms { timeout, token, .. } = HttpTerms::read(values)?;
+    let endpoint = |part: Part| {
+        part.http().map(|url| NodeEndpoint { url, timeout, shows_token: token.is_some() })
+    };
     Ok(NodeRouting {
-        source: source.http(),
-        cpu: cpu.http(),
-        preference,
-        gpu: gpu.http(),
-        timeout,
-        authorities,
-        token,
+        source: endpoint(source),
+        cpu: endpoint(cpu),
+        preference: values.get(&CPU_CONTROL_MODE)?,
+        gpu: endpoint(gpu),
     })
 }
 

@@ -91,10 +91,11 @@ fn endpoints_are_kept_as_they_are_written() {
     let mut all = vec![NODE];
     all.extend(HTTP);
     let AgentTarget::Remote { routing, .. } = read(&all).unwrap().target else { panic!() };
-    assert_eq!(routing.source.unwrap().to_string(), "http://sim/telemetry/{node}");
-    assert_eq!(routing.cpu.unwrap().to_string(), "http://sim/control/{node}");
+    let cpu = routing.cpu.unwrap();
+    assert_eq!(routing.source.unwrap().url.to_string(), "http://sim/telemetry/{node}");
+    assert_eq!(cpu.url.to_string(), "http://sim/control/{node}");
     assert_eq!(
-        (routing.preference, routing.timeout),
+        (routing.preference, cpu.timeout),
         (ControlPreference::ThrottleOnly, Duration::from_secs(5))
     );
     assert_eq!(routing.gpu, None);

@@ -16,6 +16,8 @@ mod pool;
 #[path = "../../../operator/tests/it/rights.rs"]
 mod rights;
 #[cfg(test)]
+mod route;
+#[cfg(test)]
 mod shard;
 #[cfg(test)]
 mod status;

@@ -27,6 +27,14 @@ impl UrlTemplate {
         self.0.trim().get(..6).is_some_and(|scheme| scheme.eq_ignore_ascii_case("https:"))
     }
 
+    /// The scheme, the user and the server: all that comes before the path.
+    #[must_use]
+    pub fn server(&self) -> &str {
+        let after = self.0.find("://").map_or(0, |at| at + 3);
+        let end = self.0[after..].find(['/', '?', '#']).map_or(self.0.len(), |at| after + at);
+        &self.0[..end]
+    }
+
     /// The URL for a node. The name must be that of a Kubernetes object, so that it needs no escaping.
     pub fn for_node(&self, node: &str) -> Result<Url, Wrong> {
         self.0.replace("{node}", &super::parse::object_name(node)?).parse()
@@ -126,6 +134,8 @@ mod tests {
     fn a_template_is_filled_with_the_name_of_a_node_and_nothing_else() {
         let template: UrlTemplate = "http://{node}.power:80/{node}".parse().unwrap();
         assert_eq!(template.for_node("rack-1.a").unwrap().as_str(), "http://rack-1.a.power:80/rack-1.a");
+        assert_eq!(template.server(), "http://{node}.power:80");
+        assert_eq!("https://a?b/c".parse::<UrlTemplate>().unwrap().server(), "https://a");
         assert!(template.for_node("a/../b").is_err());
         assert!("http://{host}/".parse::<UrlTemplate>().unwrap_err().0.contains("only {node}"));
         assert!("http://x/{node}".parse::<Url>().is_err());

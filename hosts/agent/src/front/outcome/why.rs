@@ -1,4 +1,4 @@
-//! Why the condition `CapEnforced` is as it is.
+//! Why the conditions `CapEnforced`, and `Accepted` of a TelemetryProfile, are as they are.
 
 use joulie_api::condition::{ConditionReason, ConditionStatus, ConditionType};
 
@@ -122,6 +122,47 @@ impl Why {
             | Self::LeaseExpired
             | Self::Deselected
             | Self::SimulateOnly => ConditionStatus::False,
+        }
+    }
+}
+
+/// The reason of the condition `Accepted` of a TelemetryProfile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RouteWhy {
+    /// The node is reached as it says.
+    Followed,
+    /// It cannot be followed, and the node is reached as before.
+    Refused,
+}
+
+/// The reasons of the condition `Accepted` of a TelemetryProfile, for the reference.
+#[must_use]
+pub fn route_reasons() -> Vec<ConditionReason> {
+    [RouteWhy::Followed, RouteWhy::Refused].map(RouteWhy::reason).to_vec()
+}
+
+impl RouteWhy {
+    const fn reason(self) -> ConditionReason {
+        let meaning = match self {
+            Self::Followed => "of a TelemetryProfile: its node is read and controlled as it says",
+            Self::Refused => {
+                "of a TelemetryProfile: it cannot be followed, and the node is reached as before; mend the field that the message names"
+            }
+        };
+        ConditionReason { about: ConditionType::Accepted, status: self.status(), word: self.word(), meaning }
+    }
+
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Followed => "Followed",
+            Self::Refused => "Refused",
+        }
+    }
+
+    pub(crate) const fn status(self) -> ConditionStatus {
+        match self {
+            Self::Followed => ConditionStatus::True,
+            Self::Refused => ConditionStatus::False,
         }
     }
 }

@@ -27,7 +27,7 @@ impl Task {
         let gpu_names = [told.and_then(|it| it.gpu_product.as_deref()), hints.gpu_model.as_deref()];
         let gpu = gpu_names.into_iter().flatten().find_map(|name| catalog.gpu(name));
         // Before the first answer.
-        let is_unheard = told.is_none() && self.common.routing.source.is_some();
+        let is_unheard = told.is_none() && self.routing.source.is_some();
         let by_model = cpu.map(|model| (model.least(), Some(model.most())));
         let gpu_by_model = gpu.map(|model| (model.min, Some(model.max)));
         Shape {

@@ -93,7 +93,7 @@ impl Task {
     }
 
     fn drawn(&self, watts: Option<Watts>) -> Drawn {
-        match (watts, &self.common.routing.source) {
+        match (watts, &self.routing.source) {
             (Some(watts), _) => Drawn::Is(watts),
             (None, Some(_)) => Drawn::Unknown,
             (None, None) => Drawn::Unmetered,
