@@ -25,6 +25,7 @@ mod route;
 pub mod settings;
 mod start;
 
+pub use front::events::EVENT_REASONS;
 pub use front::outcome::{cap_reasons, route_reasons};
 pub use host::StartError as HostError;
 pub use host::restore::{RESTORE_STATUSES, run as restore};

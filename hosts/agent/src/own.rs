@@ -325,7 +325,7 @@ async fn follow(
         let before = sender.borrow().clone();
         let now = base.choose(node, &profiles, &before);
         if now != *before {
-            tell_route(node, &before, &now, &shared.metrics);
+            tell_route(node, (&before, &now), &profiles, shared);
             sender.send_replace(Arc::new(now));
         }
         if !watched.changed().await {

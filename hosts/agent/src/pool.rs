@@ -9,6 +9,7 @@ pub(crate) mod http;
 mod remote;
 mod wire;
 
+use crate::front::events;
 use crate::front::grants::Stands;
 use crate::front::inputs::{ByNode, Inputs, Watched};
 use crate::front::node::{Front, Shared};
@@ -16,8 +17,7 @@ use crate::front::rows::NodeRow;
 use crate::front::watches::Confirmed;
 use crate::host;
 use crate::machine::{Control, View};
-use crate::metrics::Metrics;
-use crate::route::{Base, Standing};
+use crate::route::{Base, Profiles, Standing};
 use crate::settings::{AgentTarget, Floors, OnExit, Settings, Shards};
 use host_kit::clock::micros;
 use host_kit::health::Heartbeat;
@@ -184,7 +184,7 @@ impl Pool {
         }
         // First of all: nothing is desired of a machine that is not the node's any more.
         for (name, member) in &mut self.members {
-            member.follow(name, &self.routes, &all, &self.shared.metrics);
+            member.follow(name, &self.routes, &all, &self.shared);
         }
         let synced = watched.nodes.is_synced();
         self.members.retain(|name, member| {
@@ -301,14 +301,15 @@ impl Routes {
 
 impl Member {
     /// Takes in through what the node is reached now.
-    fn follow(&mut self, name: &str, routes: &Routes, all: &ByNode, metrics: &Metrics) {
+    fn follow(&mut self, name: &str, routes: &Routes, all: &ByNode, shared: &Shared) {
         let route = match routes {
             Routes::Each(base) => {
-                let route = base.choose(name, &all.routes(name), &self.route);
+                let profiles = all.routes(name);
+                let route = base.choose(name, &profiles, &self.route);
                 if route == *self.route {
                     return;
                 }
-                tell_route(name, &self.route, &route, metrics);
+                tell_route(name, (&self.route, &route), &profiles, shared);
                 Arc::new(route)
             }
             Routes::One(route) => route.borrow().clone(),
@@ -334,9 +335,17 @@ fn view_is_free(view: &View) -> bool {
         && view.gpu.report == CapReport::NoIntent
 }
 
-/// Says in the log and the metrics that a node is reached in another way, or why it is not.
-pub(crate) fn tell_route(node: &str, before: &Standing, now: &Standing, metrics: &Metrics) {
-    metrics.routes(node, now.refused.is_some(), before.reached != now.reached);
+/// Says in the log, the metrics and an Event that a node is reached in another way, or why it is not.
+pub(crate) fn tell_route(
+    node: &str,
+    (before, now): (&Standing, &Standing),
+    profiles: &Profiles,
+    shared: &Shared,
+) {
+    shared.metrics.routes(node, now.refused.is_some(), before.reached != now.reached);
+    if let Some(what) = events::of_route(before, now, profiles) {
+        shared.events.say(events::note(node, what));
+    }
     match (&now.refused, &before.refused) {
         (Some(_), _) => tracing::warn!(node, "{}", now.say()),
         // Nothing has changed when the profiles are read for the first time and none is for this node.

@@ -104,6 +104,11 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
+    /// Whether it was chosen with the profiles at hand.
+    pub(crate) const fn is_chosen(&self) -> bool {
+        self.chosen
+    }
+
     pub(crate) fn say(&self) -> String {
         let by = match &self.by {
             Some(by) => format!("TelemetryProfile {}", by.name),

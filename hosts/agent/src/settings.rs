@@ -252,6 +252,15 @@ impl Settings {
         })
     }
 
+    /// Which agent this is, for people: its node, or the pod of a pool.
+    #[must_use]
+    pub fn instance(&self) -> &str {
+        match &self.target {
+            AgentTarget::Host { node, .. } | AgentTarget::Remote { node, .. } => node,
+            AgentTarget::Pool { pod, .. } => pod.as_deref().unwrap_or("joulie-agent-pool"),
+        }
+    }
+
     /// The file in which the last grant of a node is kept.
     #[must_use]
     pub fn kept_grant(&self, node: &str) -> Option<PathBuf> {

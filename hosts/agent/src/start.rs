@@ -14,6 +14,7 @@ use crate::pool::http::Http;
 use crate::pool::{Pool, PoolError, PoolNodes, Routes};
 use crate::route::{Base as RouteBase, Place, Reached};
 use crate::settings::{AgentTarget, LeaseExpiry, MachineSettings, Settings, Shards};
+use host_kit::events::{self, Events, Posts, Recorder};
 use host_kit::health::{Health, Heartbeat};
 use host_kit::http_client::Carrier;
 use host_kit::leader::{self, CandidateError, Elections, LeaseName, elect};
@@ -81,6 +82,7 @@ impl std::error::Error for StartError {}
 struct Counted {
     metrics: Metrics,
     reflections: Reflections,
+    posts: Posts,
     servers: ServerMetrics,
 }
 
@@ -89,6 +91,7 @@ impl Counted {
         Self {
             metrics: Metrics::register(registry),
             reflections: Reflections::register(registry),
+            posts: Posts::register(registry),
             servers: ServerMetrics::register(registry),
         }
     }
@@ -129,8 +132,12 @@ async fn begin(
         tracing::warn!("configuration: {note}");
     }
     let mut page = Page::of(&BUILD);
-    let Counted { metrics, reflections, servers } = Counted::register(page.registry());
-    let shared = Arc::new(shared(&settings, &context, metrics)?);
+    let Counted { metrics, reflections, posts, servers } = Counted::register(page.registry());
+    let instance = Events::of("joulie.io/agent", settings.instance());
+    let (events, posting) =
+        events::record(&context.client, instance, &posts, context.clock.clone(), context.stop.clone());
+    tasks.spawn("events", posting);
+    let shared = Arc::new(shared(&settings, &context, metrics, events)?);
     let health = Health::new(context.clock.clone()).ready_until(context.stop.clone());
     let base = Base { settings: &settings, context: &context, shared: &shared, reflections: &reflections };
     let health = match &settings.target {
@@ -345,7 +352,12 @@ fn loop_most(period: Duration) -> Duration {
     period.saturating_mul(5).max(Duration::from_secs(30))
 }
 
-fn shared(settings: &Settings, context: &Context, metrics: Metrics) -> Result<Shared, StartError> {
+fn shared(
+    settings: &Settings,
+    context: &Context,
+    metrics: Metrics,
+    events: Recorder,
+) -> Result<Shared, StartError> {
     // The third period after a cap was written may be the first full one under it.
     let patience = settings.period.saturating_mul(3).max(Duration::from_secs(5));
     Ok(Shared {
@@ -362,6 +374,7 @@ fn shared(settings: &Settings, context: &Context, metrics: Metrics) -> Result<Sh
         catalog: Catalog::embedded().map_err(StartError::Catalog)?,
         writer: Writer::new(context.client.clone(), metrics.clone()),
         metrics,
+        events,
         power_detail: settings.power_detail,
     })
 }

@@ -68,6 +68,19 @@ pub struct Note {
     pub text: String,
 }
 
+/// The reference to a Node in Events.
+#[must_use]
+pub fn about_node(name: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some("v1".to_owned()),
+        kind: Some("Node".to_owned()),
+        name: Some(name.to_owned()),
+        // As the kubelet does: the Events of a node are found by its name.
+        uid: Some(name.to_owned()),
+        ..ObjectReference::default()
+    }
+}
+
 /// What to do about a note.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Post {

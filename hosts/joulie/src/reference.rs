@@ -4,6 +4,7 @@
 mod flags;
 mod markdown;
 
+use host_kit::events::EventReason;
 use host_kit::config::{AnySetting, FILE_VARIABLE, SettingDefault, SettingsTable};
 use host_kit::metrics::MetricDescription;
 use host_kit::shutdown::status::{EndStatus, OF_PROGRAMS};
@@ -198,7 +199,8 @@ fn statuses(page: &mut Page, all: &[EndStatus]) {
 fn conditions(page: &mut Page) {
     page.head(2, "Conditions");
     page.say(
-        "The agent writes `CapEnforced` on the NodePowerProfile (with `DESIRED_SOURCE=twin` on the NodeTwin), the operator the\n\
+        "The agent writes `CapEnforced` on the NodePowerProfile (with `DESIRED_SOURCE=twin` on the NodeTwin) and `Accepted` on the\n\
+         TelemetryProfile of its node, the operator the\n\
          others on the NodeTwin, `Overridden` on the NodePowerProfile too, and `TelemetryFresh` and `Overridden` on the\n\
          WorkloadProfile. A condition that is not there says nothing.",
     );
@@ -218,12 +220,17 @@ fn conditions(page: &mut Page) {
 fn events(page: &mut Page) {
     page.head(2, "Events");
     page.say(
-        "The operator posts Events; those about the Lease `joulie-plan` are in the namespace `JOULIE_NAMESPACE`, those about\n\
-         objects without a namespace in `default`. The agent and the extender post none.",
+        "The operator and the agents post Events; those about the Lease `joulie-plan` are in the namespace `JOULIE_NAMESPACE`, those\n\
+         about objects without a namespace in `default`. The extender posts none.",
     );
-    let rows = operator::reasons::EVENT_REASONS.iter().map(|event| {
+    let row = |by: &str, event: &EventReason| {
         let severity = format!("{:?}", event.severity);
-        vec![code(event.word), severity, event.about.to_owned(), event.meaning.to_owned()]
-    });
-    page.table(&["reason", "type", "about", "what it means"], rows.collect());
+        vec![code(event.word), severity, by.to_owned(), event.about.to_owned(), event.meaning.to_owned()]
+    };
+    let of_operator = operator::reasons::EVENT_REASONS.iter().map(|event| row("operator", event));
+    let of_agent = agent::EVENT_REASONS.iter().map(|event| row("agent", event));
+    page.table(
+        &["reason", "type", "by", "about", "what it means"],
+        of_operator.chain(of_agent).collect(),
+    );
 }

@@ -31,7 +31,7 @@ use absences::Absences;
 use backoffs::{Backoffs, PendingEcho, versions};
 use evictions::EvictionMemory;
 use host_kit::clock::{Mono, micros};
-use host_kit::events::{Note, Recorder};
+use host_kit::events::{Note, Recorder, about_node};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use planner::facility::Facility;
@@ -329,12 +329,5 @@ impl Reconciler {
 
 /// The reference to a node in Events.
 pub(crate) fn reference(node: &NodeSeen) -> ObjectReference {
-    ObjectReference {
-        api_version: Some("v1".to_owned()),
-        kind: Some("Node".to_owned()),
-        name: Some(node.name.to_string()),
-        // As the kubelet does: the Events of a node are found by its name.
-        uid: Some(node.name.to_string()),
-        ..ObjectReference::default()
-    }
+    about_node(node.name.as_ref())
 }

@@ -1,6 +1,6 @@
 //! Everything that the watches say of one node, at one moment.
 
-use super::rows::{GoalRow, GrantRow, HardwareRow, NodeRow, ProfileRow, RouteRow, TwinRow};
+use super::rows::{CONTROL_OF_PROFILE, CONTROL_OF_TWIN, GoalRow, GrantRow, HardwareRow, NodeRow, ProfileRow, RouteRow, TwinRow};
 use crate::route::Profiles;
 use host_kit::reflect::{CachedRow, ObjectKey, Rows};
 use joulie_api::caps::DesiredSpec;
@@ -43,6 +43,14 @@ impl GoalOf {
         match self {
             Self::Profile(row) => &row.0,
             Self::Twin(row) => &row.0,
+        }
+    }
+
+    /// The field of its status that holds the outcome.
+    pub(crate) const fn control(&self) -> &'static str {
+        match self {
+            Self::Profile(_) => CONTROL_OF_PROFILE,
+            Self::Twin(_) => CONTROL_OF_TWIN,
         }
     }
 

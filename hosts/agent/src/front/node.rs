@@ -8,6 +8,7 @@
 //! The path from the watches to the machine waits for nothing. The publisher is a future of its own, which takes the
 //! newest documents when the API has answered. An API that is away delays only statuses.
 
+use super::events::{self, Look, Teller};
 use super::grants::{self, Ignored, Stands};
 use super::hardware::{self, Sampled};
 use super::inputs::Inputs;
@@ -22,6 +23,7 @@ use crate::machine::{Control, Found, LeaseState, View};
 use crate::metrics::{Metrics, PowerDetail};
 use crate::route::Standing;
 use host_kit::clock::{HostClock, Mono};
+use host_kit::events::Recorder;
 use joulie_api::condition::rfc3339;
 use joulie_api::number::Number;
 use joulie_api::telemetry_profile::Audience;
@@ -45,6 +47,8 @@ pub(crate) struct Shared {
     pub(crate) catalog: Catalog,
     pub(crate) writer: Writer,
     pub(crate) metrics: Metrics,
+    /// Takes in what is to be posted as Events.
+    pub(crate) events: Recorder,
     /// How exactly the metrics show power.
     pub(crate) power_detail: PowerDetail,
 }
@@ -126,6 +130,7 @@ struct Memory {
     ignored: BTreeSet<(String, u64, Ignored)>,
     unkept: Unkept,
     receipts: Receipts,
+    teller: Teller,
     pacer: Pacer,
     sampled: Option<Sampled>,
     described: Option<Described>,
@@ -151,6 +156,7 @@ impl Default for Memory {
             ignored: BTreeSet::new(),
             unkept: Unkept::default(),
             receipts: Receipts::default(),
+            teller: Teller::default(),
             pacer: Pacer::default(),
             sampled: None,
             described: None,
@@ -317,6 +323,7 @@ impl Memory {
         let outcome = self.outcome(view, shared, terms);
         docs.extend(route_doc(node, inputs, route, &outcome).map(|doc| (Kind::Route, doc)));
         shared.metrics.concludes(node, &outcome);
+        self.post_events(node, inputs, (view, &outcome), (shared, terms));
         let subject = match &self.wanted {
             Wanted::Goal(goal) => Some(goal.object.uid.as_str()),
             Wanted::Unknown(Unknown::Malformed { object, .. }) => Some(object.uid.as_str()),
@@ -341,6 +348,21 @@ impl Memory {
         }
         docs.extend(self.hardware(node, inputs, view, shared, now).map(|doc| (Kind::Hardware, doc)));
         docs
+    }
+
+    /// Posts what has happened since the last look.
+    fn post_events(
+        &mut self,
+        node: &str,
+        inputs: &Inputs,
+        (view, outcome): (&View, &Outcome),
+        (shared, terms): (&Shared, &Terms),
+    ) {
+        let published = inputs.goals.first().map(|(_, goal)| (&*goal.row().seen, goal.control()));
+        let look = Look { outcome, view, published, patience: terms.patience };
+        for what in self.teller.look(&look, shared.clock.mono()) {
+            shared.events.say(events::note(node, what));
+        }
     }
 
     fn hardware(

@@ -93,6 +93,11 @@ impl Why {
         }
     }
 
+    /// The first one with this word.
+    pub(crate) fn of_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|why| why.word() == word)
+    }
+
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::NoCap => "NoCap",

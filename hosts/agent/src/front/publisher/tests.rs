@@ -5,6 +5,8 @@ use crate::front::publish::Writer;
 use crate::metrics::Metrics;
 use bytes::Bytes;
 use host_kit::clock::HostClock;
+use host_kit::events::{Events, Posts};
+use host_kit::metrics::MetricsBuilder;
 use http::{Method, Request, Response};
 use http_body_util::Full;
 use kube::client::Body;
@@ -94,16 +96,22 @@ impl Stage {
                 Ok::<_, Infallible>(Response::builder().status(code).body(body).unwrap())
             }
         });
-        let metrics = Metrics::default();
+        let (metrics, client) = (Metrics::default(), kube::Client::new(service, "default"));
+        let clock: Arc<dyn HostClock> = Arc::new(Virtual(tokio::time::Instant::now()));
+        let posts = Posts::register(MetricsBuilder::of(&crate::BUILD).registry());
+        let (_, stop) = host_kit::shutdown::pair();
+        let (events, _) =
+            host_kit::events::record(&client, Events::of("agent", "test"), &posts, clock.clone(), stop);
         let patience = Duration::from_secs(5);
         let shared = Shared {
-            clock: Arc::new(Virtual(tokio::time::Instant::now())),
+            clock,
             selector: Selector::default(),
             terms: Terms { cpu: true, gpu: true, simulate_only: false, relax: false, patience },
             pace: PowerPace { interval: patience, heartbeat: None },
             catalog: Catalog::embedded().unwrap(),
-            writer: Writer::new(kube::Client::new(service, "default"), metrics.clone()),
+            writer: Writer::new(client, metrics.clone()),
             metrics,
+            events,
             power_detail: crate::metrics::PowerDetail::default(),
         };
         let (docs, seen) = watch::channel(Docs::new());
