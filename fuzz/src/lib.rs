@@ -11,6 +11,7 @@
 
 mod answer;
 mod backend;
+mod catalog;
 mod cpufreq;
 mod decimal;
 mod feed;
@@ -52,6 +53,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "backend", run: backend::run, cases: 5_000 },
     FuzzTarget { name: "message", run: message::run, cases: 20_000 },
     FuzzTarget { name: "answer", run: answer::run, cases: 20_000 },
+    FuzzTarget { name: "catalog", run: catalog::run, cases: 5_000 },
 ];
 
 /// Runs the target of this name.

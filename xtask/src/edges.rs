@@ -23,12 +23,21 @@ const ALLOWED: &[Allowed] = &[
     Allowed { name: "host-kit", ours: &["power-units"], ours_in_tests: &[] },
     Allowed {
         name: "agent",
-        ours: &["power-units", "power-hal", "joulie-core", "node-kit", "planner", "joulie-api", "host-kit"],
+        ours: &[
+            "power-units",
+            "power-hal",
+            "joulie-core",
+            "node-kit",
+            "planner",
+            "catalog-file",
+            "joulie-api",
+            "host-kit",
+        ],
         ours_in_tests: &["embedded-api", "rig", "plant", "cluster"],
     },
     Allowed {
         name: "operator",
-        ours: &["power-units", "joulie-core", "planner", "joulie-api", "host-kit"],
+        ours: &["power-units", "joulie-core", "planner", "catalog-file", "joulie-api", "host-kit"],
         ours_in_tests: &["embedded-api", "cluster"],
     },
     Allowed {
@@ -41,6 +50,7 @@ const ALLOWED: &[Allowed] = &[
         ours: &["power-units", "joulie-core", "planner", "plant", "joulie-api", "host-kit"],
         ours_in_tests: &["embedded-api", "cluster"],
     },
+    Allowed { name: "catalog-file", ours: &["power-units", "planner"], ours_in_tests: &[] },
     Allowed { name: "planner", ours: &["power-units", "joulie-core"], ours_in_tests: &[] },
     Allowed { name: "embedded-api", ours: &[], ours_in_tests: &["conformance"] },
     Allowed {
@@ -89,6 +99,8 @@ const ALLOWED: &[Allowed] = &[
             "power-units",
             "power-hal",
             "joulie-core",
+            "planner",
+            "catalog-file",
             "joulie-api",
             "extender",
             "host-kit",

@@ -132,5 +132,5 @@ macro_rules! everyday {
 }
 
 everyday!(
-    text, decimal, key, lists, powercap, registers, cpufreq, hwmon, hsmp, laws, backend, message, answer
+    text, decimal, key, lists, powercap, registers, cpufreq, hwmon, hsmp, laws, backend, message, answer, catalog
 );

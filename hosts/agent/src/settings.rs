@@ -19,6 +19,7 @@ use host_kit::server::settings::{self as tls, MetricsPort};
 use joulie_core::node::cap::{CapIntent, Floor};
 use joulie_core::node::engine::LoopLaw;
 use kube::core::Selector;
+use planner::catalog::Catalog;
 use power_units::KiloHertz;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -118,6 +119,8 @@ pub struct Settings {
     pub dvfs: Dvfs,
     /// How often power is published.
     pub power: PowerPublish,
+    /// The known models of hardware.
+    pub catalog: Catalog,
     /// Who may see the pages under /debug.
     pub debug_token: Option<String>,
     /// Where Leases are.
@@ -246,6 +249,7 @@ impl Settings {
                 interval: values.get(&own::POWER_PUBLISH_INTERVAL)?,
                 heartbeat: Some(heartbeat).filter(|heartbeat| *heartbeat > Duration::ZERO),
             },
+            catalog: catalog(values)?,
             debug_token: values.get(&program::DEBUG_TOKEN)?,
             namespace: values.get(&program::NAMESPACE)?,
             state: values.get(&own::STATE_DIR)?,
@@ -306,6 +310,12 @@ fn target(values: &Values) -> Result<AgentTarget, Refusals> {
             }
         }
     }
+}
+
+fn catalog(values: &Values) -> Result<Catalog, Refusals> {
+    let file = values.get(&own::HARDWARE_CATALOG_PATH)?;
+    let catalog = catalog_file::load(file.as_deref());
+    catalog.map_err(|error| values.conflict(&[own::HARDWARE_CATALOG_PATH.name()], &error.to_string()))
 }
 
 /// The host's own hardware, as `restore` needs it too.

@@ -27,7 +27,6 @@ use host_kit::server::{
     ServerTlsError,
 };
 use host_kit::shutdown::{self, Stop, Tasks, Trigger};
-use planner::catalog::{Catalog, CatalogError};
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -58,8 +57,6 @@ pub enum StartError {
     Pool(PoolError),
     /// The candidate for the election among the agents of a shard is not valid.
     Claim(CandidateError),
-    /// The built-in catalogue is not valid.
-    Catalog(CatalogError),
 }
 
 impl fmt::Display for StartError {
@@ -71,7 +68,6 @@ impl fmt::Display for StartError {
             Self::Machine(error) => error.fmt(f),
             Self::Pool(error) => error.fmt(f),
             Self::Claim(error) => write!(f, "POD_NAME: {error}"),
-            Self::Catalog(error) => write!(f, "the built-in catalogue is not valid: {error}"),
         }
     }
 }
@@ -235,7 +231,7 @@ impl Base<'_> {
     ) -> Result<OverHttp, StartError> {
         let http = self.http(&routes.reached, how)?;
         let Watches { watched, confirmed } = self.watch(None, tasks);
-        let catalog = Catalog::embedded().map_err(StartError::Catalog)?;
+        let catalog = self.settings.catalog.clone();
         let beat = Heartbeat::started(self.context.clock.mono());
         let nodes = PoolNodes { routes: Routes::Each(Box::new(routes)), shards, http };
         let pool = Pool::new(self.settings, nodes, self.shared.clone(), catalog, confirmed, beat);
@@ -258,7 +254,7 @@ impl Base<'_> {
             http: self.http(&base.reached, (OWN_CONCURRENCY, carrier))?,
             base,
             shared: self.shared.clone(),
-            catalog: Catalog::embedded().map_err(StartError::Catalog)?,
+            catalog: self.settings.catalog.clone(),
             client: self.context.client.clone(),
             beat: Heartbeat::started(self.context.clock.mono()),
             stop: self.context.stop.clone(),
@@ -371,7 +367,7 @@ fn shared(
             relax: settings.lease.expiry == LeaseExpiry::Relax,
         },
         pace: Pace { interval: settings.power.interval, heartbeat: settings.power.heartbeat },
-        catalog: Catalog::embedded().map_err(StartError::Catalog)?,
+        catalog: settings.catalog.clone(),
         writer: Writer::new(context.client.clone(), metrics.clone()),
         metrics,
         events,

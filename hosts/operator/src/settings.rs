@@ -101,9 +101,10 @@ pub(crate) struct Election {
 impl Settings {
     /// Reads the settings, and checks them together.
     pub fn read(values: &Values) -> Result<Self, Refusals> {
-        let catalog = Catalog::embedded().map_err(|error| {
-            values.conflict(&[], &format!("the built-in catalogue is not valid: {error}"))
-        })?;
+        let file = values.get(&table::HARDWARE_CATALOG_PATH)?;
+        let catalog = catalog_file::load(file.as_deref());
+        let catalog = catalog
+            .map_err(|error| values.conflict(&[table::HARDWARE_CATALOG_PATH.name()], &error.to_string()))?;
         let (policy, policy_unknown) = policy(values)?;
         let election = Election {
             lease: values.get(&table::LEASE_DURATION)?,

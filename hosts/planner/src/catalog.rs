@@ -225,6 +225,12 @@ pub(crate) fn normal(name: &str) -> impl Iterator<Item = char> {
     Normal { rest: name, gap: false, begun: false }
 }
 
+/// Whether two names are the same to the catalogue.
+#[must_use]
+pub fn is_same_name(a: &str, b: &str) -> bool {
+    compare(a, b) == Ordering::Equal
+}
+
 /// Compares two names as the catalogue does.
 pub(crate) fn compare(a: &str, b: &str) -> Ordering {
     if a == b { Ordering::Equal } else { normal(a).cmp(normal(b)) }

@@ -167,6 +167,12 @@ pub(super) const ROCM_SMI_PATH: ConfigSetting<Option<PathBuf>> = ConfigSetting::
     "the path of a file",
     "AMD's library librocm_smi64, where the loader does not find it, or where HOST_ROOT is set",
 );
+pub(super) const HARDWARE_CATALOG_PATH: ConfigSetting<Option<PathBuf>> = ConfigSetting::optional(
+    "HARDWARE_CATALOG_PATH",
+    |text| parse::path(text).map(Some),
+    "the path of a hardware catalogue (YAML)",
+    "Models that are added to the built-in catalogue, or take the place of one of it; read once at start, and refused as a whole if one figure is",
+);
 pub(super) const POWER_PUBLISH_INTERVAL: ConfigSetting<Duration> = ConfigSetting::with_default(
     "POWER_PUBLISH_INTERVAL",
     "5s",

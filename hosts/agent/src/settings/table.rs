@@ -32,6 +32,7 @@ pub static TABLE: SettingsTable = SettingsTable {
         &own::REGISTERS,
         &own::NVML_PATH,
         &own::ROCM_SMI_PATH,
+        &own::HARDWARE_CATALOG_PATH,
         &own::POWER_PUBLISH_INTERVAL,
         &own::POWER_PUBLISH_HEARTBEAT,
         &tuning::LAW,
@@ -70,10 +71,6 @@ pub static TABLE: SettingsTable = SettingsTable {
     retired: &[
         Retired { name: "KUBE_CLIENT_QPS", note: "the agent watches, and writes only what has changed" },
         Retired { name: "KUBE_CLIENT_BURST", note: "the agent watches, and writes only what has changed" },
-        Retired {
-            name: "HARDWARE_CATALOG_PATH",
-            note: "the catalogue is the one that the agent is built with",
-        },
         Retired { name: "JOULIE_TELEMETRY_*", note: "TELEMETRY_CPU_SOURCE says where power is read" },
         Retired {
             name: "JOULIE_CONTROL_*",

@@ -159,7 +159,6 @@ fn a_variable_of_another_version_that_does_nothing_here_is_said_to_do_nothing() 
     for name in [
         "KUBE_CLIENT_QPS",
         "KUBE_CLIENT_BURST",
-        "HARDWARE_CATALOG_PATH",
         "JOULIE_TELEMETRY_SOURCE_TYPE",
         "JOULIE_TELEMETRY_HTTP_ENDPOINT",
         "JOULIE_CONTROL_TYPE",

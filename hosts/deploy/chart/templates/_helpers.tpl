@@ -115,6 +115,20 @@ METRICS_AUTH: token
   secret: {secretName: {{ include "joulie.metricsTlsSecret" . }}}
 {{- end }}
 
+{{/* Of hardwareCatalog: the variable, the mount and the volume. */}}
+{{- define "joulie.catalogEnv" -}}
+{{- with .Values.hardwareCatalog }}{{ if .enabled }}
+HARDWARE_CATALOG_PATH: {{ printf "%s/%s" .mountPath .key | quote }}
+{{- end }}{{ end }}
+{{- end }}
+{{- define "joulie.catalogMount" -}}
+- {name: hardware-catalog, mountPath: {{ .Values.hardwareCatalog.mountPath | quote }}, readOnly: true}
+{{- end }}
+{{- define "joulie.catalogVolume" -}}
+- name: hardware-catalog
+  configMap: {name: {{ .Values.hardwareCatalog.configMapName | quote }}}
+{{- end }}
+
 {{/* Of nodeHttp: the mount and the volume. */}}
 {{- define "joulie.nodeHttpMount" -}}
 - {name: node-http, mountPath: /etc/joulie-node-http, readOnly: true}

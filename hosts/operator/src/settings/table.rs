@@ -119,7 +119,6 @@ const RETIRED: &[Retired] = &[
         name: "KUBE_CLIENT_BURST",
         note: "the API server's fairness limits; WRITERS bounds what is under way",
     },
-    Retired { name: "HARDWARE_CATALOG_PATH", note: "the catalogue is built in" },
     Retired {
         name: "CLASSIFY_SIM_NOISE_PCT",
         note: "CLASSIFY_SIM_ANNOTATION_FALLBACK takes the annotations as they are and adds no noise",
@@ -161,6 +160,9 @@ settings! {
     GPU_PRODUCT_LABEL_KEYS: Vec<String> = with_default(
         "GPU_PRODUCT_LABEL_KEYS", "joulie.io/gpu.product,nvidia.com/gpu.product,amd.com/gpu.product,amd.com/gpu.family",
         parse::list, "keys of labels between commas", "Where a node's GPU product may be named, in this order");
+    HARDWARE_CATALOG_PATH: Option<PathBuf> = optional(
+        "HARDWARE_CATALOG_PATH", |text| parse::path(text).map(Some), "the path of a hardware catalogue (YAML)",
+        "Models that are added to the built-in catalogue, or take the place of one of it; read once at start, and refused as a whole if one figure is");
     DESIRED_SOURCE: DesiredKind = with_default(
         "DESIRED_SOURCE", "profile", |text| one_of(text, &SOURCES), "profile or twin",
         "Which kind the agents obey: NodePowerProfile, or NodeTwin as those of v0.1 do");

@@ -87,7 +87,6 @@ fn a_variable_of_another_version_that_does_nothing_here_is_said_to_do_nothing() 
         "DRAINING_LABEL",
         "WORKLOAD_INTENT_LABEL",
         "PERFORMANCE_INTENT_VALUE",
-        "HARDWARE_CATALOG_PATH",
         "KUBE_CLIENT_QPS",
         "KUBE_CLIENT_BURST",
     ] {
