@@ -27,7 +27,7 @@ vocabulary! {
         CapEnforced = "CapEnforced",
         /// The power budget of every group that the node is in is kept.
         WithinBudget = "WithinBudget",
-        /// A PowerBudget is used as it is written.
+        /// A PowerBudget or a TelemetryProfile is used as it is written.
         Accepted = "Accepted",
     }
 }

@@ -93,7 +93,7 @@ vocabulary! {
     group = "joulie.io",
     version = "v1alpha1",
     kind = "TelemetryProfile",
-    doc = "Where the readings of a node come from and through what it is controlled. No program of this version reads or writes it yet.",
+    doc = "Where the readings of a node come from and through what it is controlled.",
     status = "TelemetryProfileStatus",
     derive = "PartialEq",
     shortname = "tp",

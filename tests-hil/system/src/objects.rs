@@ -41,15 +41,29 @@ pub async fn list(client: &Client, kind: &str) -> Result<Vec<Value>, SystemError
 /// # Errors
 /// If the API refuses.
 pub async fn want(client: &Client, node: &str, watts: u32) -> Result<i64, SystemError> {
+    let spec = json!({"nodeName": node, "profile": "eco", "cpu": {"packagePowerCapWatts": watts}});
+    write(client, "NodePowerProfile", node, spec).await
+}
+
+/// Writes an object as a person does, and returns its generation.
+///
+/// # Errors
+/// If the API refuses.
+pub async fn write(client: &Client, kind: &str, name: &str, spec: Value) -> Result<i64, SystemError> {
     let object = json!({
-        "apiVersion": "joulie.io/v1alpha1",
-        "kind": "NodePowerProfile",
-        "metadata": {"name": node},
-        "spec": {"nodeName": node, "profile": "eco", "cpu": {"packagePowerCapWatts": watts}},
+        "apiVersion": "joulie.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec,
     });
     let how = PatchParams::apply(PERSON).force();
-    let written = api(client, "NodePowerProfile").patch(node, &how, &Patch::Apply(&object)).await?;
+    let written = api(client, kind).patch(name, &how, &Patch::Apply(&object)).await?;
     Ok(written.metadata.generation.unwrap_or_default())
+}
+
+/// Deletes an object.
+///
+/// # Errors
+/// If the API refuses.
+pub async fn delete(client: &Client, kind: &str, name: &str) -> Result<(), SystemError> {
+    Ok(api(client, kind).delete(name, &DeleteParams::default()).await.map(drop)?)
 }
 
 /// Deletes a person's cap.
@@ -57,7 +71,7 @@ pub async fn want(client: &Client, node: &str, watts: u32) -> Result<i64, System
 /// # Errors
 /// If the API refuses.
 pub async fn release(client: &Client, node: &str) -> Result<(), SystemError> {
-    Ok(api(client, "NodePowerProfile").delete(node, &DeleteParams::default()).await.map(drop)?)
+    delete(client, "NodePowerProfile", node).await
 }
 
 /// The status of a condition; null if it does not exist.

@@ -26,6 +26,9 @@ type Story = (&'static str, for<'a> fn(&'a TestSystem) -> LocalBoxFuture<'a, ()>
 const STORIES: &[Story] = &[
     ("a wish becomes limits, and is reported", |world| Box::pin(one_node::a_wish_becomes_limits(world))),
     ("200 changes reach the hardware", |world| Box::pin(one_node::changes_reach_the_hardware(world))),
+    ("a TelemetryProfile is followed, and one that cannot be is refused", |world| {
+        Box::pin(one_node::a_route_is_followed_or_refused(world))
+    }),
     ("a rollout of the agent never lets the cap go", |world| {
         Box::pin(one_node::a_rollout_keeps_the_cap(world))
     }),

@@ -3,8 +3,9 @@
 
 use crate::support::{Sampler, limited, reported, uw, wait};
 use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::events::v1::Event;
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{ListParams, Patch, PatchParams};
 use serde_json::json;
 use std::time::Duration;
 use system::objects;
@@ -55,6 +56,39 @@ pub(crate) async fn changes_reach_the_hardware(world: &TestSystem) {
     let generation = objects::want(&world.client, RIG, SETTLED_WATTS).await.unwrap();
     limited(world, SETTLED_WATTS).await;
     reported(world, generation, SETTLED_WATTS).await;
+}
+
+/// The profile of the node says what holds anyway, and then half of something else: the limits stay, and the profile and an Event say it.
+pub(crate) async fn a_route_is_followed_or_refused(world: &TestSystem) {
+    let mark = world.registers.mark();
+    let mut spec = json!({
+        "target": {"scope": "node", "nodeName": RIG},
+        "sources": {"cpu": {"type": "host"}}, "controls": {"cpu": {"type": "host"}},
+    });
+    let write = async |spec| objects::write(&world.client, "TelemetryProfile", RIG, spec).await.unwrap();
+    let told = async |generation: i64, status: &str| {
+        let profile = objects::get(&world.client, "TelemetryProfile", RIG).await.unwrap();
+        let accepted = objects::condition(&profile, "Accepted");
+        accepted["status"] == status && accepted["observedGeneration"] == generation
+    };
+    let generation = write(spec.clone()).await;
+    wait("it is followed", async || told(generation, "True").await).await;
+    let profile = objects::get(&world.client, "TelemetryProfile", RIG).await.unwrap();
+    assert_eq!(profile["status"]["control"]["cpu"]["result"], "applied", "{profile:#}");
+    spec["controls"]["gpu"] = json!({"type": "http", "http": {"endpoint": "http://127.0.0.1:9/{node}"}});
+    let generation = write(spec).await;
+    wait("it is refused", async || told(generation, "False").await).await;
+    // Events about a Node are in this namespace.
+    let events: Api<Event> = Api::namespaced(world.client.clone(), "default");
+    wait("an Event says so", async || {
+        let all = events.list(&ListParams::default()).await.unwrap().items;
+        all.iter().any(|event| event.reason.as_deref() == Some("RouteRefused"))
+    })
+    .await;
+    objects::delete(&world.client, "TelemetryProfile", RIG).await.unwrap();
+    assert_eq!(world.registers.limits_uw().unwrap(), [uw(SETTLED_WATTS); 2]);
+    let written = world.registers.written_since(mark);
+    assert!(written.iter().all(|&written| written <= uw(SETTLED_WATTS)), "{written:?}");
 }
 
 pub(crate) async fn a_rollout_keeps_the_cap(world: &TestSystem) {
