@@ -14,6 +14,7 @@ use crate::pool::http::Http;
 use crate::pool::{Pool, PoolError, PoolNodes, Routes};
 use crate::route::{Base as RouteBase, Place, Reached};
 use crate::settings::{AgentTarget, LeaseExpiry, MachineSettings, Settings, Shards};
+use host_kit::config::ConfigMetrics;
 use host_kit::events::{self, Events, Posts, Recorder};
 use host_kit::health::{Health, Heartbeat};
 use host_kit::http_client::Carrier;
@@ -80,6 +81,7 @@ struct Counted {
     reflections: Reflections,
     posts: Posts,
     servers: ServerMetrics,
+    config: ConfigMetrics,
 }
 
 impl Counted {
@@ -89,6 +91,7 @@ impl Counted {
             reflections: Reflections::register(registry),
             posts: Posts::register(registry),
             servers: ServerMetrics::register(registry),
+            config: ConfigMetrics::register(registry),
         }
     }
 }
@@ -128,7 +131,8 @@ async fn begin(
         tracing::warn!("configuration: {note}");
     }
     let mut page = Page::of(&BUILD);
-    let Counted { metrics, reflections, posts, servers } = Counted::register(page.registry());
+    let Counted { metrics, reflections, posts, servers, config } = Counted::register(page.registry());
+    context.config.start(config, context.logs.clone(), &context.clock, (&mut *tasks, &context.stop));
     let instance = Events::of("joulie.io/agent", settings.instance());
     let (events, posting) =
         events::record(&context.client, instance, &posts, context.clock.clone(), context.stop.clone());
@@ -161,7 +165,7 @@ async fn begin(
         Certificates::start(Port::Metrics, files, &servers, &context.clock, (&mut *tasks, &context.stop));
     let tls = tls.map_err(StartError::Tls)?;
     let debug =
-        Debug::new(Guard::new(settings.debug_token.clone()), context.shown.clone(), context.logs.clone());
+        Debug::new(Guard::new(settings.debug_token.clone()), context.config.clone(), context.logs.clone());
     let scrapers = Scrapers::new(settings.metrics_port.auth, &context.client, &context.clock, &servers);
     let ops = Ops::new(page.page(), health, debug).for_scrapers(scrapers);
     let clock = context.clock.clone();

@@ -10,6 +10,7 @@ use crate::snapshot::Snapshot;
 use crate::snapshot_builder::{Shown, SnapshotBuilder, Watched};
 use arc_swap::ArcSwap;
 use host_kit::clock::{HostClock, Mono};
+use host_kit::config::ConfigMetrics;
 use host_kit::health::{CheckResult, Health};
 use host_kit::metrics::{self, BuildInfo, MetricDescription, MetricsRegistry};
 use host_kit::ops::Ops;
@@ -75,6 +76,7 @@ impl std::error::Error for StartError {}
 struct Counted {
     reflections: Reflections,
     servers: ServerMetrics,
+    config: ConfigMetrics,
     own: Metrics,
 }
 
@@ -83,6 +85,7 @@ impl Counted {
         Self {
             reflections: Reflections::register(registry),
             servers: ServerMetrics::register(registry),
+            config: ConfigMetrics::register(registry),
             own: Metrics::register(registry),
         }
     }
@@ -114,9 +117,10 @@ pub async fn start_on(
     context: Context,
     tasks: &mut Tasks,
 ) -> Result<Started, StartError> {
-    let Context { client, clock, stop, logs, shown: config } = context;
+    let Context { client, clock, stop, logs, config } = context;
     let mut registry = metrics::MetricsBuilder::of(&BUILD);
-    let Counted { reflections, servers: server_metrics, own } = Counted::register(registry.registry());
+    let Counted { reflections, servers: server_metrics, config: config_metrics, own } = Counted::register(registry.registry());
+    config.start(config_metrics, logs.clone(), &clock, (&mut *tasks, &stop));
     let shown: Shown = Arc::new(ArcSwap::from_pointee(Snapshot::nothing()));
     let expected = Expected::new(settings.expected_max);
     let placement = settings.placement;

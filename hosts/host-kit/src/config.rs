@@ -8,8 +8,11 @@
 //! `--reconcile-interval` as a flag. An empty value means that it is not set. The file holds `NAME=VALUE` lines (see
 //! [`SettingSources`]). It has the names and rules of the environment, so there is no second vocabulary to learn and no
 //! other parser to trust.
+//!
+//! What is declared [`ConfigSetting::live`] may change in the file while the program runs; [`LiveConfig`] follows it.
 
 mod listen;
+mod live;
 mod nearest;
 pub mod parse;
 mod selector;
@@ -18,6 +21,7 @@ mod sources;
 mod url;
 
 pub use listen::Listen;
+pub use live::{ConfigChange, ConfigMetrics, ConfigNews, ConfigOutcome, Live, LiveConfig};
 pub use setting::{AnySetting, ConfigSetting, SettingDefault, Wrong};
 pub use sources::{FILE_VARIABLE, Invocation, Origin, SettingSources};
 pub use url::{Url, UrlTemplate};
@@ -27,6 +31,7 @@ use sources::Given;
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 /// All settings of one program.
 pub struct SettingsTable {
@@ -59,9 +64,11 @@ pub struct Values {
     warnings: Vec<String>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Held {
-    value: Box<dyn Any + Send + Sync>,
+    value: Arc<dyn Any + Send + Sync>,
+    /// As it was written, or the default; `None` if neither.
+    text: Option<String>,
     shown: String,
     origin: Origin,
 }
@@ -74,7 +81,10 @@ pub fn load(table: &SettingsTable, sources: &SettingSources) -> Result<Values, R
     let mut held = BTreeMap::new();
     for setting in table.settings {
         match hold(*setting, sources) {
-            Ok(one) => drop(held.insert(setting.name(), one)),
+            Ok(one) => {
+                warn_overridden(*setting, sources, &one.origin, &mut warnings);
+                held.insert(setting.name(), one);
+            }
             Err(why) => refused.push(why),
         }
     }
@@ -82,6 +92,23 @@ pub fn load(table: &SettingsTable, sources: &SettingSources) -> Result<Values, R
         Ok(Values { program: table.program, held, warnings })
     } else {
         Err(Refusals(refused))
+    }
+}
+
+/// Tells that a line of the file has no effect, because a flag or a variable wins.
+fn warn_overridden(
+    setting: &dyn AnySetting,
+    sources: &SettingSources,
+    wins: &Origin,
+    warnings: &mut Vec<String>,
+) {
+    if matches!(wins, Origin::File { .. }) {
+        return;
+    }
+    let lines = sources.all().filter(|given| matches!(given.origin, Origin::File { .. }));
+    for line in lines.filter(|line| setting.is_called(&line.name) && !line.value.trim().is_empty()) {
+        let Given { name, origin, .. } = line;
+        warnings.push(format!("{name} ({origin}) has no effect: the {wins} says it"));
     }
 }
 
@@ -93,10 +120,17 @@ fn hold(setting: &dyn AnySetting, sources: &SettingSources) -> Result<Held, Refu
             origin: Origin::Default,
             why: format!("it is required and not set; {what_to_do}; accepted: {}", setting.accepts()),
         })?;
-        return Ok(Held { value, shown, origin: Origin::Default });
+        let text = match setting.default() {
+            SettingDefault::Text(text) => Some(text.to_owned()),
+            SettingDefault::Required | SettingDefault::None => None,
+        };
+        return Ok(Held { value, text, shown, origin: Origin::Default });
     };
     match setting.parse(&given.value) {
-        Ok(Parsed { value, shown }) => Ok(Held { value, shown, origin: given.origin.clone() }),
+        Ok(Parsed { value, shown }) => {
+            let text = Some(given.value.trim().to_owned());
+            Ok(Held { value, text, shown, origin: given.origin.clone() })
+        }
         Err(Wrong(why)) => Err(refusal(setting, given, &why)),
     }
 }
@@ -243,7 +277,8 @@ impl SettingsTable {
     pub fn help(&self) -> String {
         let mut text = format!(
             "{}: {}\n\nA setting is a flag (--name VALUE), a variable (NAME=VALUE) or a line NAME=VALUE of the file\n\
-             named by --config or JOULIE_CONFIG. A flag wins over a variable, a variable over the file.\n\n",
+             named by --config or JOULIE_CONFIG. A flag wins over a variable, a variable over the file.\n\
+             What is live is followed in the file while the program runs; the rest waits for a restart.\n\n",
             self.program, self.about
         );
         for setting in self.settings {
@@ -281,10 +316,17 @@ impl fmt::Display for Refused {
     }
 }
 
+impl Refusals {
+    /// Everything, one by one.
+    pub fn each(&self) -> impl Iterator<Item = &Refused> {
+        self.0.iter()
+    }
+}
+
 impl fmt::Display for Refusals {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the configuration is refused, nothing was started:")?;
-        self.0.iter().try_for_each(|one| write!(f, "\n  {one}"))
+        self.each().try_for_each(|one| write!(f, "\n  {one}"))
     }
 }
 

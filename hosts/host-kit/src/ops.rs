@@ -74,6 +74,7 @@ fn plain(status: StatusCode, text: &'static str) -> Response<Full<Bytes>> {
 mod tests {
     use super::*;
     use crate::clock::SystemClock;
+    use crate::config::LiveConfig;
     use crate::metrics::{BuildInfo, MetricsBuilder};
     use crate::server::Guard;
     use std::sync::Arc;
@@ -81,7 +82,7 @@ mod tests {
     async fn status(method: &str, path: &str) -> u16 {
         let page = MetricsBuilder::of(&BuildInfo { component: "test", version: "0", revision: "0" }).page();
         let health = Health::new(Arc::new(SystemClock::new()));
-        let debug = Debug::new(Guard::new(None), "A=1 (flag)\n".to_owned(), None);
+        let debug = Debug::new(Guard::new(None), LiveConfig::fixed("A=1 (flag)\n".to_owned()), None);
         let request = Request::builder().method(method).uri(path).body(Bytes::new()).unwrap();
         let peer = SocketAddr::from(([127, 0, 0, 1], 1));
         Ops::new(page, health, debug).answer(request, peer).await.status().as_u16()

@@ -4,7 +4,9 @@
 //! The work itself is a library function that takes a [`Context`], so that several programs can also run in one process.
 
 use crate::clock::{HostClock, SystemClock};
-use crate::config::{self, ConfigSetting, Invocation, Refusals, SettingsTable, Values, Wrong, parse};
+use crate::config::{
+    self, ConfigSetting, Invocation, LiveConfig, Refusals, SettingsTable, Values, Wrong, parse,
+};
 use crate::connect;
 use crate::log::{self, Format, Levels, Logs};
 use crate::metrics::BuildInfo;
@@ -34,7 +36,8 @@ pub const LOG_LEVEL: ConfigSetting<Levels> = ConfigSetting::with_default(
     |text| text.parse::<Levels>().map_err(|wrong| Wrong(wrong.to_string())),
     "a level (error, warn, info, debug, trace), then PART=LEVEL, as in info,kube=debug",
     "What is logged; PUT /debug/log changes it while the program runs",
-);
+)
+.live();
 
 /// How log lines look.
 pub const LOG_FORMAT: ConfigSetting<Format> = ConfigSetting::with_default(
@@ -92,20 +95,20 @@ pub struct Context {
     pub stop: Stop,
     /// Changes the log level, if this program owns the logs.
     pub logs: Option<Logs>,
-    /// The effective configuration without its secrets, for /debug/config.
-    pub shown: String,
+    /// The configuration, for /debug/config, and how it follows its file.
+    pub config: LiveConfig,
 }
 
 /// Runs a program from its command line and environment. Returns its exit status, one of
 /// [`OF_PROGRAMS`](crate::shutdown::status::OF_PROGRAMS).
 ///
 /// The table must contain [`KUBECONFIG`], [`LOG_LEVEL`], [`LOG_FORMAT`] and [`SHUTDOWN_TIMEOUT`]. `read` converts the
-/// values into the program's own settings; `start` starts its tasks and returns.
-pub fn run<S, E: Into<Box<dyn Error>>>(
-    table: &SettingsTable,
+/// values into the program's own settings, also when the file changes; `start` starts its tasks and returns.
+pub fn run<S: Send + Sync + 'static, E: Into<Box<dyn Error>>>(
+    table: &'static SettingsTable,
     build: &BuildInfo,
     arguments: impl IntoIterator<Item = OsString>,
-    read: impl FnOnce(&Values) -> Result<S, Refusals>,
+    read: impl Fn(&Values) -> Result<S, Refusals> + Send + Sync + 'static,
     start: impl AsyncFnOnce(S, Context, &mut Tasks) -> Result<(), E>,
 ) -> ExitCode {
     let sources = match Invocation::read(arguments, std::env::vars_os()) {
@@ -138,13 +141,9 @@ pub fn run<S, E: Into<Box<dyn Error>>>(
         let signals = shutdown::signals()?;
         let (trigger, stop) = shutdown::pair();
         let mut tasks = Tasks::new();
-        let context = Context {
-            client,
-            clock: Arc::new(SystemClock::new()),
-            stop,
-            logs: Some(logs),
-            shown: values.render(),
-        };
+        let clock = SystemClock::new();
+        let config = LiveConfig::new(table, sources, values, read, clock.wall());
+        let context = Context { client, clock: Arc::new(clock), stop, logs: Some(logs), config };
         start(settings, context, &mut tasks).await.map_err(Into::into)?;
         Ok::<_, Box<dyn Error>>(tasks.run(trigger, signals, common.deadline).await.code())
     });

@@ -87,9 +87,10 @@ fn of_all(page: &mut Page, programs: &[Program]) {
     page.say(
         "A setting is a flag (`--reconcile-interval 1s`), a variable of the environment (`RECONCILE_INTERVAL=1s`) or a line\n\
          `NAME=VALUE` of a file. A flag wins over a variable, a variable over the file. A value that cannot be used, a name\n\
-         that does not exist and a name that is nearly one end the start with status 2 and a list of every mistake. An empty\n\
-         value means that the setting is not set. `--help` prints the same lists as this page, `--version` the version and\n\
-         the commit. A duration is numbers with their units, the largest first: `1h30m`, `90s`, `250ms`, `1.5h`, `2d`.",
+         that does not exist and a name that is nearly one end the start with status 2 and a list of every mistake. The file is\n\
+         followed while the program runs: what is marked as live takes effect within ten seconds, everything else in it waits for a\n\
+         restart, and a file with a mistake is refused as a whole. An empty value means that the setting is not set. `--help`\n\
+         prints the same lists as this page, `--version` the version and the commit. A duration is numbers with their units, the largest first: `1h30m`, `90s`, `250ms`, `1.5h`, `2d`.",
     );
     let mut rows = vec![setting_row_of_file()];
     rows.extend(
@@ -139,7 +140,7 @@ fn of_one(page: &mut Page, program: &Program, programs: &[Program]) {
     }
 }
 
-const SETTING_HEAD: [&str; 4] = ["setting", "default", "accepted", "what it does"];
+const SETTING_HEAD: [&str; 5] = ["setting", "default", "at run time", "accepted", "what it does"];
 
 fn row_of(setting: &dyn AnySetting) -> Vec<String> {
     let names: Vec<String> = setting.names().into_iter().map(code).collect();
@@ -148,12 +149,14 @@ fn row_of(setting: &dyn AnySetting) -> Vec<String> {
         SettingDefault::None | SettingDefault::Text("") => "none".to_owned(),
         SettingDefault::Text(text) => code(text),
     };
-    vec![names.join(" or "), default, setting.accepts().to_owned(), setting.help().to_owned()]
+    let live = if setting.live() { "live" } else { "" };
+    vec![names.join(" or "), default, live.to_owned(), setting.accepts().to_owned(), setting.help().to_owned()]
 }
 
 fn setting_row_of_file() -> Vec<String> {
     let name = format!("{} or {}", code(FILE_VARIABLE), code("--config"));
-    vec![name, "none".to_owned(), "the path of a file".to_owned(), "The file of settings".to_owned()]
+    let help = "The file of settings, which is followed while the program runs";
+    [&*name, "none", "", "the path of a file", help].map(str::to_owned).to_vec()
 }
 
 /// Whether every program has exactly this setting.

@@ -31,8 +31,10 @@ use self::workloads::{Measured, Workloads};
 use self::writer::{ProfileWriter, Rests};
 use crate::queries::Queries;
 use crate::rows::{NodeSeen, PodSeen, WorkloadProfileSeen};
+use crate::settings::Settings;
 use crate::site::SILENCE_MAX;
 use host_kit::clock::{HostClock, Mono, micros};
+use host_kit::config::Live;
 use host_kit::leader::{Leadership, Term};
 use host_kit::prometheus::{Answer, Prometheus, QueryError};
 use host_kit::reflect::{ObjectKey, Row, Rows};
@@ -69,8 +71,10 @@ pub(crate) struct ClassifyParts {
     pub(crate) nodes: Rows<NodeSeen>,
     /// WorkloadProfiles.
     pub(crate) profiles: Rows<WorkloadProfileSeen>,
-    /// What it was told.
-    pub(crate) settings: ClassifySettings,
+    /// What the operator is told.
+    pub(crate) settings: Live<Settings>,
+    /// What the classifier is told.
+    pub(crate) told: ClassifySettings,
     /// The namespaces whose pods are no workloads.
     pub(crate) ignored: BTreeSet<String>,
     /// How long one request to the API server may take.
@@ -101,7 +105,7 @@ pub(crate) struct Classifier {
 impl Classifier {
     /// Nothing has been looked at yet.
     pub(crate) fn new(parts: ClassifyParts) -> Self {
-        let law = parts.settings.law(parts.prometheus.is_some());
+        let law = parts.told.law(parts.prometheus.is_some());
         let writer = ProfileWriter {
             client: parts.client.clone(),
             timeout: parts.write_timeout,
@@ -137,6 +141,7 @@ impl Classifier {
             self.show(&Tally::default());
         }
         let Some(term) = term else { return PAUSE };
+        self.configure();
         if let Some(why) = self.blind(now) {
             if self.said.as_ref() != Some(&why) {
                 tracing::info!("no workload is classified: {why}");
@@ -153,11 +158,19 @@ impl Classifier {
         let more = decided.more;
         self.send(decided, term).await;
         let backoff = PAUSE.saturating_mul(1 << self.away.min(9));
-        let look = self.parts.settings.look;
+        let look = self.parts.told.look;
         match self.away {
             0 if more => PAUSE.min(look),
             0 => look,
             _ => look.max(backoff),
+        }
+    }
+
+    /// Takes over what has changed in the settings.
+    fn configure(&mut self) {
+        if let Some(told) = self.parts.settings.refresh().classify {
+            self.parts.told = told;
+            self.law = told.law(self.parts.prometheus.is_some());
         }
     }
 
@@ -187,7 +200,7 @@ impl Classifier {
         if !self.memory.asks(&self.law, workloads, self.stamp()) {
             return Vec::new();
         }
-        let settings = &self.parts.settings;
+        let settings = &self.parts.told;
         let one = async |signal: &Signal| {
             let query = signal.query(settings.window);
             (*signal, self.parts.queries.ask(prometheus, signal.purpose(), &query).await)
@@ -219,7 +232,7 @@ impl Classifier {
         let (stamp, wall, now) = (self.stamp(), self.parts.clock.wall(), self.parts.clock.mono());
         let (nodes, profiles) = (self.parts.nodes.all(), self.parts.profiles.all());
         let (law, clock) = (self.law, self.parts.clock.clone());
-        let (stats, window) = (self.parts.stats.clone(), self.parts.settings.window);
+        let (stats, window) = (self.parts.stats.clone(), self.parts.told.window);
         let (mut memory, rests) = (std::mem::take(&mut self.memory), std::mem::take(&mut self.rests));
         let make = move || {
             let answers = read(&stats, window, &workloads, answers);

@@ -134,7 +134,7 @@ pub(crate) struct EndedEviction {
 
 /// Carries out orders.
 pub(crate) struct Evictions {
-    orders: mpsc::UnboundedSender<(EvictionOrder, Term)>,
+    orders: mpsc::UnboundedSender<(EvictionOrder, Term, Duration)>,
 }
 
 impl Evictions {
@@ -145,13 +145,12 @@ impl Evictions {
         leadership: &Leadership,
         clock: &Arc<dyn HostClock>,
         timeout: Duration,
-        cooldown: Duration,
     ) -> (Self, mpsc::UnboundedReceiver<EndedEviction>) {
-        let (orders, mut waiting) = mpsc::unbounded_channel::<(EvictionOrder, Term)>();
+        let (orders, mut waiting) = mpsc::unbounded_channel::<(EvictionOrder, Term, Duration)>();
         let (ended, receiver) = mpsc::unbounded_channel();
         let (client, leadership, clock) = (client.clone(), leadership.clone(), clock.clone());
         tokio::spawn(async move {
-            while let Some((order, term)) = waiting.recv().await {
+            while let Some((order, term, cooldown)) = waiting.recv().await {
                 let leads = || leadership.term(clock.mono()) == Some(term);
                 let evicting = Evicting { client: &client, order: &order, leads, timeout, cooldown };
                 let became = evicting.carry_out(clock.wall()).await;
@@ -162,10 +161,10 @@ impl Evictions {
         (Self { orders }, receiver)
     }
 
-    /// Gives an order in the given term of leadership.
-    pub(crate) fn send(&self, order: EvictionOrder, term: Term) {
+    /// Gives an order in the given term of leadership, unless the owner was evicted from within `cooldown`.
+    pub(crate) fn send(&self, order: EvictionOrder, term: Term, cooldown: Duration) {
         // Without the task the program is ending.
-        let _ = self.orders.send((order, term));
+        let _ = self.orders.send((order, term, cooldown));
     }
 }
 

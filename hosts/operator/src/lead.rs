@@ -1,7 +1,7 @@
 //! The main loop: waits for events, takes them in, plans, sends jobs, renews the plan's Lease.
 //!
 //! ```text
-//!          rows changed, a job ended, a meter spoke, time passed
+//!          rows changed, a job ended, a meter spoke, the file of settings changed, time passed
 //! wait ────────────────────────────────────────────────────────▶ take in ──▶ due, leading and not blind? ──▶ pass
 //!  ▲                                                                │ no                                      │
 //!  └────────────────────────────────────────────────────────────────┴─────────────────────────────────────────┘
@@ -23,6 +23,7 @@ use crate::site::Watches;
 use crate::stats::Stats;
 use crate::writes::{Outcome, Trouble, Writers};
 use host_kit::clock::{HostClock, Mono};
+use host_kit::config::{ConfigNews, Live};
 use host_kit::health::Heartbeat;
 use host_kit::http_client::TrustError;
 use host_kit::leader::{Leadership, Term};
@@ -57,8 +58,8 @@ pub(crate) struct Parts {
     pub(crate) leadership: Leadership,
     /// The identity of this process.
     pub(crate) identity: String,
-    /// Its settings.
-    pub(crate) settings: Arc<Settings>,
+    /// Its settings. They are taken over between passes.
+    pub(crate) live: Live<Settings>,
     /// Its metrics.
     pub(crate) stats: Stats,
     /// What it asks of Prometheus.
@@ -106,7 +107,7 @@ impl Lead {
     /// # Errors
     /// When what reads the power of the nodes cannot be made.
     pub(crate) fn new(parts: Parts, reconciler: Reconciler) -> Result<Self, TrustError> {
-        let settings = &parts.settings;
+        let settings = parts.live.in_force();
         let Parts { client, leadership, clock, .. } = &parts;
         let (writers, outcomes) =
             Writers::new(client, leadership, clock, settings.write_timeout, settings.writers);
@@ -115,9 +116,7 @@ impl Lead {
         let poller = Poller::new(&settings.power, &parts.queries)?;
         let sensors = settings.facility.clone().map(|facility| Sensors::new(facility, &parts.queries));
         let sensors = sensors.transpose()?;
-        let cooldown = settings.rescheduling.cooldown;
-        let (evictions, evicted) =
-            Evictions::new(client, leadership, clock, settings.write_timeout, cooldown);
+        let (evictions, evicted) = Evictions::new(client, leadership, clock, settings.write_timeout);
         let now = parts.clock.mono();
         Ok(Self {
             reconciler,
@@ -161,6 +160,7 @@ impl Lead {
                 }
                 Some(reads) = read(&mut self.poller) => self.heard(reads),
                 Some(round) = sense(&mut self.sensors) => self.sensed(&round),
+                news = self.parts.live.changed() => self.configured(&news),
                 alive = self.waiting.changed() => {
                     if !alive && !stop.is_requested() {
                         tracing::error!("a watch has ended although nobody asked it to");
@@ -180,6 +180,21 @@ impl Lead {
             }
             self.renew(now).await;
         }
+    }
+
+    fn settings(&self) -> &Settings {
+        self.parts.live.in_force()
+    }
+
+    /// Takes over the settings of a changed file: the next pass decides by them, with the memory of the passes before, so
+    /// that the guard holds what it held.
+    fn configured(&mut self, news: &ConfigNews) {
+        let now = self.parts.clock.mono();
+        self.reconciler.configure(self.parts.live.in_force().clone());
+        if self.term.is_some() {
+            self.reconciler.say_config(news);
+        }
+        self.dirty.get_or_insert(now);
     }
 
     fn look(&mut self) {
@@ -247,7 +262,7 @@ impl Lead {
     /// When the next pass is due.
     fn due(&self) -> Mono {
         let regular = self.last_pass.map_or(self.since, |(_, at)| {
-            at.plus(self.parts.settings.interval.min(self.parts.settings.renew_plan))
+            at.plus(self.settings().interval.min(self.settings().renew_plan))
         });
         let retry = self.next_try().map(|at| at.plus(TOGETHER));
         let changed = self.dirty.into_iter().chain(self.stirred).map(|since| since.plus(TOGETHER));
@@ -261,7 +276,7 @@ impl Lead {
 
     /// Whether a pass is due although no row has changed.
     fn is_due_anyway(&self, now: Mono) -> bool {
-        let every = self.parts.settings.interval.min(self.parts.settings.renew_plan);
+        let every = self.settings().interval.min(self.settings().renew_plan);
         let regular = self.last_pass.is_none_or(|(_, at)| now >= at.plus(every));
         self.dirty.is_some() || regular || self.next_try().is_some_and(|at| now >= at)
     }
@@ -273,7 +288,7 @@ impl Lead {
             // A standby reads the rows too, but less often.
             None => match self.stirred {
                 Some(since) => since.plus(DISTANCE_MAX).max(self.not_before),
-                None => self.parts.clock.mono().plus(self.parts.settings.interval),
+                None => self.parts.clock.mono().plus(self.settings().interval),
             },
         }
     }
@@ -285,7 +300,7 @@ impl Lead {
             }
             return;
         };
-        let has_budget = self.parts.settings.plan.budget.any();
+        let has_budget = self.settings().plan.budget.any();
         let blind = self.parts.watches.blind(now, has_budget).or_else(|| {
             let (watches, waited) = (&self.parts.watches, now.since(self.since));
             let kind = if !watches.hardware.is_synced() && waited < HARDWARE_PATIENCE {
@@ -339,8 +354,9 @@ impl Lead {
         for job in passed.jobs {
             self.writers.send(job, term);
         }
+        let cooldown = self.settings().rescheduling.cooldown;
         for order in passed.evictions {
-            self.evictions.send(order, term);
+            self.evictions.send(order, term, cooldown);
         }
         self.last_pass = Some((passed.number, now));
         self.not_before = self.parts.clock.mono().plus((took * DISTANCE).min(DISTANCE_MAX));
@@ -351,11 +367,12 @@ impl Lead {
     async fn renew(&mut self, now: Mono) {
         let (Some(_), Some((pass, _))) = (self.term, self.last_pass) else { return };
         let due =
-            self.renewed.is_none_or(|(of, at)| of < pass && now.since(at) >= self.parts.settings.renew_plan);
+            self.renewed.is_none_or(|(of, at)| of < pass && now.since(at) >= self.settings().renew_plan);
         if !due || self.blind.is_some() || !self.reconciler.is_complete(pass) {
             return;
         }
-        let Parts { client, settings, identity, clock, .. } = &self.parts;
+        let Parts { client, live, identity, clock, .. } = &self.parts;
+        let settings = live.in_force();
         // At once tried again it would hold up the loop while the server is away.
         self.renewed = Some((pass, now));
         let timeout = settings.write_timeout.min(Duration::from_secs(2));

@@ -84,7 +84,7 @@ reasons! {
         OWNED_BY_OTHERS: of(Overridden, ConditionStatus::True, "OwnedByOthers",
             "somebody else owns a field that the operator would write: what they say stands; remove the field to hand it back");
     }
-    EVENT_REASONS: [EventReason; 14] = {
+    EVENT_REASONS: [EventReason; 16] = {
         WRITE_OVERRIDDEN: event(Warning, "Overridden", "Node",
             "a write met a field that somebody else owns; it is left to them");
         WRITE_REFUSED: event(Warning, "WriteRefused", "Node",
@@ -110,6 +110,10 @@ reasons! {
             "the pod was evicted from a stressed node, because it says joulie.io/reschedulable and ENABLE_ACTIVE_RESCHEDULING is on");
         EVICTION_DENIED: event(Normal, "EvictionDenied", "Pod",
             "the pod should leave a stressed node and may not; the text has the words of the disruption budget");
+        CONFIG_APPLIED: event(Normal, "ConfigApplied", "Lease joulie-plan",
+            "the file of settings has changed; the text says what is other now, and what waits for a restart");
+        CONFIG_REFUSED: event(Warning, "ConfigRefused", "Lease joulie-plan",
+            "the file of settings is refused as a whole, and what was in force stays; the text has every mistake, and a restart would refuse it too");
         GRANT_DROPPED: event(Warning, "GrantDropped", "Lease joulie-plan",
             "the grant of a deleted Node counts no more: its agent was silent for BUDGET_GONE_HOLD");
     }

@@ -21,7 +21,7 @@ use crate::facility::{Places, Sensed};
 use crate::grants::Grants;
 use crate::meters::Meters;
 use crate::meters::poller::{Followed, Read};
-use crate::reasons::{WRITE_OVERRIDDEN, WRITE_REFUSED};
+use crate::reasons::{CONFIG_APPLIED, CONFIG_REFUSED, WRITE_OVERRIDDEN, WRITE_REFUSED};
 use crate::rows::NodeSeen;
 use crate::settings::{FacilitySettings, Settings};
 use crate::site::{Budgets, Changes, Kind, Observed, Site, Watches};
@@ -31,6 +31,7 @@ use absences::Absences;
 use backoffs::{Backoffs, PendingEcho, versions};
 use evictions::EvictionMemory;
 use host_kit::clock::{Mono, micros};
+use host_kit::config::{ConfigNews, ConfigOutcome};
 use host_kit::events::{Note, Recorder, about_node};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -143,6 +144,24 @@ impl Reconciler {
             stats,
             recorder,
         })
+    }
+
+    /// Decides by these settings from the next pass on. What is not live in them is as it was.
+    pub(crate) fn configure(&mut self, settings: Arc<Settings>) {
+        if settings.policy_unknown && !self.settings.policy_unknown {
+            tracing::warn!("POLICY_TYPE is not a known policy; static_partition is used");
+        }
+        self.settings = settings;
+    }
+
+    /// Posts what became of a changed file of settings.
+    pub(crate) fn say_config(&self, news: &ConfigNews) {
+        let reason = match news.outcome {
+            ConfigOutcome::Applied => CONFIG_APPLIED,
+            ConfigOutcome::Refused => CONFIG_REFUSED,
+        };
+        let note = self.of_the_budget(reason, news.text.clone());
+        self.recorder.say(Note { action: "Configure", ..note });
     }
 
     /// Takes in what has changed in the rows. A follower does so too, so that it can lead at once.

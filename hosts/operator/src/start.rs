@@ -8,6 +8,7 @@ use crate::settings::Settings;
 use crate::site::{SILENCE_MAX, Watches};
 use crate::stats::Stats;
 use host_kit::clock::HostClock;
+use host_kit::config::ConfigMetrics;
 use host_kit::events::{self, Events, Posts};
 use host_kit::health::{CheckResult, Health, Heartbeat};
 use host_kit::leader::{self, Candidate, Elections, LeaseName, elect};
@@ -78,6 +79,7 @@ struct Counted {
     reflections: Reflections,
     posts: Posts,
     servers: ServerMetrics,
+    config: ConfigMetrics,
 }
 
 impl Counted {
@@ -90,6 +92,7 @@ impl Counted {
             reflections: Reflections::register(registry),
             posts: Posts::register(registry),
             servers: ServerMetrics::register(registry),
+            config: ConfigMetrics::register(registry),
         }
     }
 }
@@ -102,8 +105,9 @@ pub fn described_metrics() -> Vec<MetricDescription> {
 
 /// Starts the operator's tasks.
 pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> Result<Started, StartError> {
-    let Context { client, clock, stop, logs, shown } = context;
-    let settings = Arc::new(settings);
+    let Context { client, clock, stop, logs, config } = context;
+    let live = config.settings(settings);
+    let settings = live.in_force().clone();
     if settings.policy_unknown {
         tracing::warn!("POLICY_TYPE is not a known policy; static_partition is used");
     }
@@ -123,7 +127,9 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
         reflections,
         posts,
         servers: server_metrics,
+        config: config_metrics,
     } = counted;
+    config.start(config_metrics, logs.clone(), &clock, (&mut *tasks, &stop));
 
     let files = settings.metrics_port.tls.clone();
     let tls = Certificates::start(Port::Metrics, files, &server_metrics, &clock, (&mut *tasks, &stop));
@@ -167,7 +173,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
             }
         }
     });
-    let debug = Debug::new(Guard::new(settings.debug_token.clone()), shown, logs);
+    let debug = Debug::new(Guard::new(settings.debug_token.clone()), config, logs);
     let scrapers = Scrapers::new(settings.metrics_port.auth, &client, &clock, &server_metrics);
     let ops = Ops::new(metrics.page(), health, debug).for_scrapers(scrapers);
     let limits = ServerLimits::new(64 * 1024, 64).map_err(|error| StartError::Settings(error.to_string()))?;
@@ -191,7 +197,8 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
             pods: watches.pods.clone(),
             nodes: watches.nodes.clone(),
             profiles,
-            settings: classify,
+            settings: live.clone(),
+            told: classify,
             ignored: ignored(&settings),
             write_timeout: settings.write_timeout,
             writers: settings.writers.div_ceil(4),
@@ -204,7 +211,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let reconciler =
         Reconciler::new(settings.clone(), stats.clone(), recorder).map_err(StartError::Settings)?;
     let parts =
-        Parts { client, clock, watches, leadership, identity, settings, stats, queries, heartbeat, planned };
+        Parts { client, clock, watches, leadership, identity, live, stats, queries, heartbeat, planned };
     let lead = Lead::new(parts, reconciler).map_err(|error| StartError::Settings(error.to_string()))?;
     tasks.spawn("plan", lead.run(stop));
     Ok(Started { metrics: address })

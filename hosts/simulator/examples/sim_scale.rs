@@ -7,6 +7,7 @@
 
 use embedded_api::{ApiOptions, EmbeddedApi};
 use host_kit::clock::{HostClock, SystemClock};
+use host_kit::config::LiveConfig;
 use host_kit::program::Context;
 use host_kit::shutdown::{self, Tasks};
 use k8s_openapi::api::core::v1::Pod;
@@ -30,8 +31,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let api = EmbeddedApi::new(&ApiOptions::with(Vec::new()))?;
     let clock = Arc::new(SystemClock::new());
     let (_trigger, stop) = shutdown::pair();
-    let shown = String::new();
-    let context = Context { client: api.client(), clock: clock.clone(), stop, logs: None, shown };
+    let config = LiveConfig::fixed(String::new());
+    let context = Context { client: api.client(), clock: clock.clone(), stop, logs: None, config };
     let mut tasks = Tasks::new();
     let empty = memory_kib()?;
     let began = clock.mono();

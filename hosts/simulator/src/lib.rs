@@ -42,6 +42,7 @@ use crate::metrics::SimMetrics;
 use crate::pods::BoundPod;
 use crate::world::SimulatedWorld;
 use futures::FutureExt;
+use host_kit::config::ConfigMetrics;
 use host_kit::health::Health;
 use host_kit::metrics::{BuildInfo, MetricDescription, MetricsBuilder, MetricsRegistry};
 use host_kit::ops::Ops;
@@ -116,6 +117,7 @@ pub const BUILD: BuildInfo = BuildInfo::of("simulator", env!("CARGO_PKG_VERSION"
 struct Counted {
     reflections: Reflections,
     servers: ServerMetrics,
+    config: ConfigMetrics,
     figures: SimMetrics,
 }
 
@@ -124,6 +126,7 @@ impl Counted {
         Self {
             reflections: Reflections::register(registry),
             servers: ServerMetrics::register(registry),
+            config: ConfigMetrics::register(registry),
             figures: SimMetrics::register(registry),
         }
     }
@@ -142,13 +145,14 @@ pub fn described_metrics() -> Vec<MetricDescription> {
 pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> Result<Started, StartError> {
     let Settings { fleet, listen, speed, seed, heartbeat, checkpoint, workload, debug_token, tls, token } =
         settings;
-    let Context { client, clock, stop, logs, shown } = context;
+    let Context { client, clock, stop, logs, config } = context;
     let members = fleet.members().map_err(StartError::Fleet)?;
     let world = SimulatedWorld::new(members, seed, speed, clock.clone()).map_err(StartError::Machine)?;
     let world = Arc::new(world);
 
     let mut metrics = MetricsBuilder::of(&BUILD);
-    let Counted { reflections, servers, figures } = Counted::register(metrics.registry());
+    let Counted { reflections, servers, config: config_metrics, figures } = Counted::register(metrics.registry());
+    config.start(config_metrics, logs.clone(), &clock, (&mut *tasks, &stop));
 
     // All bound pods; pods of other nodes are dropped when they arrive.
     let source = WatchSource {
@@ -162,7 +166,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let tls = Certificates::start(Port::Work, tls, &servers, &clock, (&mut *tasks, &stop));
     let tls = tls.map_err(StartError::Tls)?;
     let health = health.ready_if("certificate", tls.as_ref().map(Certificates::check));
-    let ops = Ops::new(metrics.page(), health, Debug::new(Guard::new(debug_token), shown, logs));
+    let ops = Ops::new(metrics.page(), health, Debug::new(Guard::new(debug_token), config, logs));
     let limits = ServerLimits::new(BODY_MAX, CONNECTIONS_MAX);
     let limits = limits.map_err(|error| StartError::Port(std::io::Error::other(error)))?;
     let routes = Routes::new(world.clone(), figures.clone(), ops, token);

@@ -29,6 +29,8 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The file with the token that the simulated nodes demand.
 const NODE_TOKEN: &str = "nodes.token";
+/// The operators' file of settings, in the folder of the control plane.
+const OPERATOR_CONFIG: &str = "operator.conf";
 
 /// The paths of the programs.
 #[derive(Clone, Debug)]
@@ -173,6 +175,7 @@ impl TestSystem {
         std::fs::write(&scraper, rights::scraper(&control_plane, &client).await?)?;
         let nodes = control_plane.folder().join(NODE_TOKEN);
         std::fs::write(&nodes, "of-the-simulated-nodes\n")?;
+        std::fs::write(control_plane.folder().join(OPERATOR_CONFIG), "")?;
         let node_token = TokenFile::new(&nodes)?;
         Ok(Some(Self {
             control_plane,
@@ -212,6 +215,14 @@ impl TestSystem {
             program = program.variable(name, *value);
         }
         Ok(self.control_plane.start_program(&program)?)
+    }
+
+    /// Writes the file of settings of the operators, which follow it while they run.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn configure_operators(&self, text: &str) -> Result<(), SystemError> {
+        Ok(std::fs::write(self.control_plane.folder().join(OPERATOR_CONFIG), text)?)
     }
 
     fn program(&self, programs: &Shipped, part: SystemProcess) -> Result<Program, SystemError> {
@@ -274,6 +285,7 @@ impl TestSystem {
                 .variable("LEADER_LEASE_DURATION", "3s")
                 .variable("LEADER_RENEW_DEADLINE", "2s")
                 .variable("LEADER_RETRY_PERIOD", "500ms")
+                .variable("JOULIE_CONFIG", file(&folder.join(OPERATOR_CONFIG)))
                 .variable("METRICS_ADDR", metrics),
             SystemProcess::Extender => program
                 .variable("EXTENDER_ADDR", extender.to_string())

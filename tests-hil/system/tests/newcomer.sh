@@ -76,7 +76,7 @@ environment() {
     k get pod "$1" -o go-template='{{range (index .spec.containers 0).env}}{{.name}}={{if .value}}{{.value}}{{else}}{{with .valueFrom}}{{.fieldRef.fieldPath}}{{end}}{{end}}{{"\n"}}{{end}}' |
         sed -e "s/=metadata.name\$/=$1/" -e "s/=metadata.namespace\$/=joulie-system/" -e "s/=spec.nodeName\$/=node-0/" \
             -e "s|^HOST_ROOT=.*|HOST_ROOT=$folder/machine|" -e "s|^STATE_DIR=.*|STATE_DIR=$folder/state|" \
-            -e "s/^METRICS_ADDR=.*/METRICS_ADDR=127.0.0.1:0/"
+            -e "s/^METRICS_ADDR=.*/METRICS_ADDR=127.0.0.1:0/" -e "s|^JOULIE_CONFIG=.*|JOULIE_CONFIG=$folder/operator.conf|"
 }
 
 # What a container runtime does: the pod's command, its environment, and a token of the pod.
@@ -92,7 +92,10 @@ container() {
     set -- "KUBECONFIG=$folder/$pod.kubeconfig"
     while read -r line; do [ -z "$line" ] || set -- "$@" "$line"; done <"$folder/$pod.env"
     case "$command" in
-    joulie-operator) exec env -i "PATH=$PATH" "$@" "$OPERATOR" ;;
+    joulie-operator)
+        k get configmap joulie-operator-config -o "jsonpath={.data.operator\.conf}" >"$folder/operator.conf"
+        exec env -i "PATH=$PATH" "$@" "$OPERATOR"
+        ;;
     "joulie-operator check") exec env -i "PATH=$PATH" "$@" "$OPERATOR" check ;;
     joulie-agent) exec env -i "PATH=$PATH" "$@" "$AGENT" ;;
     *) fail "no container for $command" ;;

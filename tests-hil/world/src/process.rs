@@ -7,7 +7,7 @@ use crate::draw::Draw;
 use crate::network::{Alive, Line, Road, client};
 use crate::scene::Scene;
 use embedded_api::EmbeddedApi;
-use host_kit::config::{Invocation, SettingsTable, Values, load};
+use host_kit::config::{Invocation, LiveConfig, SettingsTable, Values, load};
 use host_kit::program::Context;
 use host_kit::shutdown::{self, Apart, Tasks, Trigger};
 use std::ffi::OsString;
@@ -86,7 +86,7 @@ impl Process {
             clock: Arc::new(Virtual::new(start.scene.hour(), chance)),
             stop,
             logs: None,
-            shown: String::new(),
+            config: LiveConfig::fixed(String::new()),
         };
         let mut tasks = Tasks::new();
         match who {

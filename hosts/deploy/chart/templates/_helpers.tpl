@@ -69,6 +69,22 @@ which would be written with an exponent from a million on. */}}
 {{- join "\n" $lines }}
 {{- end }}
 
+{{/* Settings as the lines of a file, sorted by name; one without a value is left out. Argument: a map. What joulie.env refuses is refused
+here too. */}}
+{{- define "joulie.configLines" -}}
+{{- $_ := include "joulie.env" . }}
+{{- $lines := list }}
+{{- range $name, $value := . }}
+{{- if not (or (kindIs "invalid" $value) (eq (toString $value) "")) }}
+{{- $text := toString $value }}
+{{- if and (kindIs "float64" $value) (eq (floor $value) $value) }}{{ $text = int64 $value | toString }}{{ end }}
+{{- if contains "\n" $text }}{{ fail (printf "%s: a setting in a file is one line" $name) }}{{ end }}
+{{- $lines = append $lines (printf "%s=%s" $name $text) }}
+{{- end }}
+{{- end }}
+{{- join "\n" $lines }}
+{{- end }}
+
 {{- define "joulie.fieldEnv" -}}
 - name: POD_NAME
   valueFrom:

@@ -4,7 +4,7 @@ use embedded_api::{ApiOptions, EmbeddedApi};
 use extender::Started;
 use extender::settings::{Settings, TABLE};
 use host_kit::clock::SystemClock;
-use host_kit::config::{self, Invocation};
+use host_kit::config::{self, Invocation, LiveConfig};
 use host_kit::program::Context;
 use host_kit::shutdown::{self, Tasks, Trigger};
 use jiff::Timestamp;
@@ -66,7 +66,7 @@ impl World {
             clock: Arc::new(SystemClock::new()),
             stop,
             logs: None,
-            shown: String::new(),
+            config: LiveConfig::fixed(String::new()),
         };
         let started = extender::start(settings, context, &mut tasks).await.unwrap();
         Self { api, client, started, trigger, tasks }

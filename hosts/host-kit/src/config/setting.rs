@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
+use std::sync::Arc;
 
 /// Why a text is not a valid value: a clause without a full stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +22,7 @@ pub struct ConfigSetting<T: 'static> {
     accepts: &'static str,
     unset: Unset<T>,
     secret: bool,
+    live: bool,
     help: &'static str,
 }
 
@@ -42,7 +44,7 @@ impl<T> ConfigSetting<T> {
         accepts: &'static str,
         help: &'static str,
     ) -> Self {
-        Self { name, aliases: &[], parse, accepts, unset: Unset::Refuse(otherwise), secret: false, help }
+        Self { name, aliases: &[], parse, accepts, unset: Unset::Refuse(otherwise), secret: false, live: false, help }
     }
 
     /// A setting with a default: when nothing is written, the value is as if `default` had been.
@@ -53,7 +55,7 @@ impl<T> ConfigSetting<T> {
         accepts: &'static str,
         help: &'static str,
     ) -> Self {
-        Self { name, aliases: &[], parse, accepts, unset: Unset::Text(default), secret: false, help }
+        Self { name, aliases: &[], parse, accepts, unset: Unset::Text(default), secret: false, live: false, help }
     }
 
     /// Adds other names for the same setting. Two names with different values are refused.
@@ -67,6 +69,13 @@ impl<T> ConfigSetting<T> {
     #[must_use]
     pub const fn secret(mut self) -> Self {
         self.secret = true;
+        self
+    }
+
+    /// Lets the setting change in the file while the program runs. Whoever uses it must then read it again each time.
+    #[must_use]
+    pub const fn live(mut self) -> Self {
+        self.live = true;
         self
     }
 
@@ -84,13 +93,13 @@ impl<T> ConfigSetting<Option<T>> {
         accepts: &'static str,
         help: &'static str,
     ) -> Self {
-        Self { name, aliases: &[], parse, accepts, unset: Unset::Absent(|| None), secret: false, help }
+        Self { name, aliases: &[], parse, accepts, unset: Unset::Absent(|| None), secret: false, live: false, help }
     }
 }
 
 /// A value whose type the table does not know, and the text that may be shown of it.
 pub struct Parsed {
-    pub(super) value: Box<dyn Any + Send + Sync>,
+    pub(super) value: Arc<dyn Any + Send + Sync>,
     pub(super) shown: String,
 }
 
@@ -115,6 +124,8 @@ pub trait AnySetting: Sync {
     fn accepts(&self) -> &'static str;
     /// Whether the value must not be shown.
     fn secret(&self) -> bool;
+    /// Whether it may change while the program runs.
+    fn live(&self) -> bool;
     /// Parses a text.
     fn parse(&self, text: &str) -> Result<Parsed, Wrong>;
     /// The value when it is not set; or what a person should do if it must be set.
@@ -137,7 +148,8 @@ pub trait AnySetting: Sync {
             [_, aliases @ ..] => format!(" (also {})", aliases.join(", ")),
         };
         let (name, help, accepts) = (self.name(), self.help(), self.accepts());
-        format!("{name}{aliases} ({default})\n    {help}\n    accepted: {accepts}\n")
+        let live = if self.live() { "; live" } else { "" };
+        format!("{name}{aliases} ({default}{live})\n    {help}\n    accepted: {accepts}\n")
     }
 
     /// Whether `name` is one of its names.
@@ -163,10 +175,14 @@ impl<T: Clone + Send + Sync + 'static> AnySetting for ConfigSetting<T> {
         self.secret
     }
 
+    fn live(&self) -> bool {
+        self.live
+    }
+
     fn parse(&self, text: &str) -> Result<Parsed, Wrong> {
         let value = (self.parse)(text)?;
         let shown = if self.secret { hide(text) } else { shorten(&super::url::redact(text)) };
-        Ok(Parsed { value: Box::new(value), shown })
+        Ok(Parsed { value: Arc::new(value), shown })
     }
 
     fn unset(&self) -> Result<Parsed, String> {
@@ -174,7 +190,7 @@ impl<T: Clone + Send + Sync + 'static> AnySetting for ConfigSetting<T> {
             Unset::Refuse(what_to_do) => Err(what_to_do.to_owned()),
             Unset::Text(text) => AnySetting::parse(self, text)
                 .map_err(|Wrong(why)| format!("its default {text:?} is a defect of the program: {why}")),
-            Unset::Absent(value) => Ok(Parsed { value: Box::new(value()), shown: "(none)".to_owned() }),
+            Unset::Absent(value) => Ok(Parsed { value: Arc::new(value()), shown: "(none)".to_owned() }),
         }
     }
 

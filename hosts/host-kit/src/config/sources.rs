@@ -79,7 +79,20 @@ pub struct SettingSources {
     /// In order of precedence, the highest first.
     given: Vec<Given>,
     refused: Vec<Refused>,
+    file: Option<NamedFile>,
 }
+
+/// The file of settings, as it was read.
+#[derive(Clone, Debug)]
+pub(super) struct NamedFile {
+    /// Who names it.
+    by: Given,
+    pub(super) path: PathBuf,
+    pub(super) content: FileContent,
+}
+
+/// The text of a file of settings, or why it cannot be read.
+pub(super) type FileContent = Result<String, String>;
 
 impl Invocation {
     /// Reads a command line (without the program's name) and an environment, and the file that they name.
@@ -87,7 +100,7 @@ impl Invocation {
         arguments: impl IntoIterator<Item = OsString>,
         environment: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Self {
-        let mut sources = SettingSources { given: Vec::new(), refused: Vec::new() };
+        let mut sources = SettingSources { given: Vec::new(), refused: Vec::new(), file: None };
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
             let text = argument.to_string_lossy();
@@ -147,12 +160,37 @@ impl SettingSources {
 
     fn file(&mut self) {
         let named = self.given.iter().find(|given| given.names_the_file() && !given.value.trim().is_empty());
-        let Some(given) = named.cloned() else { return };
-        let path = PathBuf::from(given.value.trim());
-        match read_text(&path) {
-            Ok(text) => self.lines(&path, &text),
-            Err(why) => self.refuse(given.origin.spell(&given.name), given.origin, &why),
+        let Some(by) = named.cloned() else { return };
+        let path = PathBuf::from(by.value.trim());
+        let content = read_text(&path);
+        self.take(NamedFile { by, path, content });
+    }
+
+    fn take(&mut self, file: NamedFile) {
+        match &file.content {
+            Ok(text) => self.lines(&file.path, text),
+            Err(why) => self.refuse(file.by.origin.spell(&file.by.name), file.by.origin.clone(), why),
         }
+        self.file = Some(file);
+    }
+
+    /// The file that they name.
+    pub(super) fn named_file(&self) -> Option<&NamedFile> {
+        self.file.as_ref()
+    }
+
+    /// The same flags and variables, with another content of the file.
+    pub(super) fn with_file(&self, content: FileContent) -> Self {
+        let of_file = |origin: &Origin| matches!(origin, Origin::File { .. });
+        let mut sources = Self {
+            given: self.given.iter().filter(|given| !of_file(&given.origin)).cloned().collect(),
+            refused: Vec::new(),
+            file: None,
+        };
+        if let Some(file) = self.file.clone() {
+            sources.take(NamedFile { content, ..file });
+        }
+        sources
     }
 
     fn lines(&mut self, path: &Path, text: &str) {
@@ -219,7 +257,7 @@ fn same_place(a: &Origin, b: &Origin) -> bool {
     )
 }
 
-fn read_text(path: &Path) -> Result<String, String> {
+pub(super) fn read_text(path: &Path) -> FileContent {
     let shown = path.display();
     let size =
         std::fs::metadata(path).map_err(|error| format!("the file {shown} cannot be read: {error}"))?.len();

@@ -3,6 +3,7 @@
 //! Only for clients on the same machine, or with the token.
 
 use crate::bearer;
+use crate::config::LiveConfig;
 use crate::log::{Levels, Logs};
 use http::request::Parts;
 use http::{Method, Response, StatusCode};
@@ -33,14 +34,14 @@ impl Guard {
 #[derive(Clone)]
 pub struct Debug {
     guard: Guard,
-    /// From [`crate::config::Values::render`], without secrets.
-    config: String,
+    /// Shown without secrets.
+    config: LiveConfig,
     logs: Option<Logs>,
 }
 
 impl Debug {
     /// Shows `config`, and changes the level of `logs` if they are given.
-    pub fn new(guard: Guard, config: String, logs: Option<Logs>) -> Self {
+    pub fn new(guard: Guard, config: LiveConfig, logs: Option<Logs>) -> Self {
         Self { guard, config, logs }
     }
 
@@ -54,7 +55,7 @@ impl Debug {
             (StatusCode::FORBIDDEN, "only from this machine, or with the token\n".to_owned())
         } else {
             match (path, &head.method, &self.logs) {
-                ("/debug/config", &Method::GET, _) => (StatusCode::OK, self.config.clone()),
+                ("/debug/config", &Method::GET, _) => (StatusCode::OK, self.config.page()),
                 ("/debug/log", &Method::GET, Some(logs)) => (StatusCode::OK, format!("{}\n", logs.levels())),
                 ("/debug/log", &Method::PUT, Some(logs)) => turn(logs, body),
                 _ => (StatusCode::METHOD_NOT_ALLOWED, "use GET, and PUT for /debug/log\n".to_owned()),

@@ -3,6 +3,7 @@
 use crate::fake::{Answer, Fake};
 use bytes::Bytes;
 use host_kit::clock::{HostClock, ManualClock};
+use host_kit::config::LiveConfig;
 use host_kit::health::Health;
 use host_kit::metrics::{BuildInfo, MetricsBuilder};
 use host_kit::ops::Ops;
@@ -27,7 +28,7 @@ impl Door {
         let servers = ServerMetrics::register(metrics.registry());
         let shared: Arc<dyn HostClock> = Arc::new(clock.clone());
         let scrapers = Scrapers::new(MetricsAuth::Token, &api.client(), &shared, &servers);
-        let debug = Debug::new(Guard::new(None), String::new(), None);
+        let debug = Debug::new(Guard::new(None), LiveConfig::fixed(String::new()), None);
         let ops = Ops::new(metrics.page(), Health::new(shared), debug).for_scrapers(scrapers);
         Self { api, clock, ops }
     }

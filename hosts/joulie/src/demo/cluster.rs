@@ -15,6 +15,7 @@ use super::state::Placement;
 use super::web::Web;
 use embedded_api::{ApiOptions, EmbeddedApi, Serving, Tls, Token};
 use host_kit::clock::{HostClock, Mono};
+use host_kit::config::LiveConfig;
 use host_kit::metrics::{BuildInfo, MetricsBuilder};
 use host_kit::program::Context;
 use host_kit::reflect::{Reflections, Row, Rows, WatchSource, reflect};
@@ -64,7 +65,8 @@ impl DemoContext {
 
     /// The context with which a host is started.
     fn context(&self, name: &str, stop: Stop, shown: String) -> Context {
-        Context { client: self.client(name), clock: self.clock.clone(), stop, logs: None, shown }
+        let config = LiveConfig::fixed(shown);
+        Context { client: self.client(name), clock: self.clock.clone(), stop, logs: None, config }
     }
 }
 

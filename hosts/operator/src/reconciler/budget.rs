@@ -219,7 +219,7 @@ impl Reconciler {
         )
     }
 
-    fn of_the_budget(&self, reason: EventReason, text: String) -> Note {
+    pub(super) fn of_the_budget(&self, reason: EventReason, text: String) -> Note {
         Note {
             regarding: ObjectReference {
                 api_version: Some("coordination.k8s.io/v1".to_owned()),

@@ -40,7 +40,11 @@ struct MovablePod<'a> {
 impl Reconciler {
     /// The pods to evict now.
     pub(super) fn evictions(&mut self, twins: &[Option<Twin>], now: Mono) -> Vec<EvictionOrder> {
-        let Some(law) = self.settings.rescheduling.eviction else { return Vec::new() };
+        let Some(law) = self.settings.rescheduling.eviction else {
+            // Once evictions are asked for again, a stress must last anew.
+            self.evictions.evictor.look_away();
+            return Vec::new();
+        };
         let mut memory = std::mem::take(&mut self.evictions);
         let nodes: Vec<NodeConditions<'_>> = self
             .site

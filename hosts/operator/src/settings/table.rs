@@ -86,8 +86,8 @@ fn rack_loads(text: &str) -> Result<BTreeMap<String, Watts>, Wrong> {
 }
 
 macro_rules! settings {
-    ($($setting:ident: $type:ty = $how:ident($($part:expr),+ $(,)?);)*) => {
-        $(pub(crate) const $setting: ConfigSetting<$type> = ConfigSetting::$how($($part),+);)*
+    ($($setting:ident: $type:ty = $how:ident($($part:expr),+ $(,)?)$(.$more:ident())*;)*) => {
+        $(pub(crate) const $setting: ConfigSetting<$type> = ConfigSetting::$how($($part),+)$(.$more())*;)*
 
         /// All settings of the operator.
         pub const TABLE: SettingsTable = SettingsTable {
@@ -168,26 +168,26 @@ settings! {
         "Which kind the agents obey: NodePowerProfile, or NodeTwin as those of v0.1 do");
     POLICY_TYPE: String = with_default(
         "POLICY_TYPE", "static_partition", parse::text, "static_partition, queue_aware_v1 or rule_swap_v1",
-        "How many nodes run at full power; another word is static_partition, with a warning");
-    STATIC_HP_FRAC: Ratio = with_default("STATIC_HP_FRAC", "0.50", fraction, A_FRACTION, "static_partition: the part of the nodes at full power");
-    QUEUE_HP_BASE_FRAC: Ratio = with_default("QUEUE_HP_BASE_FRAC", "0.60", fraction, A_FRACTION, "queue_aware_v1: that part without pressure");
-    QUEUE_HP_MIN: i64 = with_default("QUEUE_HP_MIN", "1", counted, A_COUNT, "queue_aware_v1: the least nodes at full power");
-    QUEUE_HP_MAX: i64 = with_default("QUEUE_HP_MAX", "1000000", counted, A_COUNT, "queue_aware_v1: the most; 0 sets no bound");
+        "How many nodes run at full power; another word is static_partition, with a warning").live();
+    STATIC_HP_FRAC: Ratio = with_default("STATIC_HP_FRAC", "0.50", fraction, A_FRACTION, "static_partition: the part of the nodes at full power").live();
+    QUEUE_HP_BASE_FRAC: Ratio = with_default("QUEUE_HP_BASE_FRAC", "0.60", fraction, A_FRACTION, "queue_aware_v1: that part without pressure").live();
+    QUEUE_HP_MIN: i64 = with_default("QUEUE_HP_MIN", "1", counted, A_COUNT, "queue_aware_v1: the least nodes at full power").live();
+    QUEUE_HP_MAX: i64 = with_default("QUEUE_HP_MAX", "1000000", counted, A_COUNT, "queue_aware_v1: the most; 0 sets no bound").live();
     QUEUE_PERF_PER_HP_NODE: i64 = with_default(
         "QUEUE_PERF_PER_HP_NODE", "10", |text| whole(text, 1..=1_000_000), "a whole number, 1 or more",
-        "queue_aware_v1: performance pods for each node at full power");
+        "queue_aware_v1: performance pods for each node at full power").live();
     FAMILY_FLOOR: FamilyFloor = with_default(
         "FAMILY_FLOOR", "raise", |text| one_of(text, &FLOORS), "raise, within-count or off",
-        "Whether each hardware family keeps a node at full power");
+        "Whether each hardware family keeps a node at full power").live();
     GUARD_MODE: GuardMode = with_default(
         "GUARD_MODE", "soft", |text| one_of(text, &GUARDS), "soft or hard",
-        "Whether a node that drains has the caps of eco at once, or when it has drained");
+        "Whether a node that drains has the caps of eco at once, or when it has drained").live();
     DRAINING_LABEL_MODE: DrainingLabel = with_default(
         "DRAINING_LABEL_MODE", "always", |text| one_of(text, &MARKS), "always or while-draining",
-        "Whether nodes that do not drain carry joulie.io/draining=false");
+        "Whether nodes that do not drain carry joulie.io/draining=false").live();
     PERFORMANCE_DWELL: Option<Micros> = optional(
         "PERFORMANCE_DWELL", |text| duration(text, SECOND..=DAY).map(|dwell| Some(micros(dwell))),
-        "a duration between 1s and 24h", "How long a node stays at full power at least");
+        "a duration between 1s and 24h", "How long a node stays at full power at least").live();
     NOT_READY_PATIENCE: Duration = with_default(
         "NOT_READY_PATIENCE", "5m", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h",
         "How long a node that is not Ready keeps its place in the plan");
@@ -197,19 +197,19 @@ settings! {
     IGNORED_NAMESPACES: BTreeSet<String> = with_default(
         "IGNORED_NAMESPACES", "kube-system,kube-public,kube-node-lease", |text| Ok(namespaces(text)), "names between commas",
         "Pods in these namespaces are neither pressure nor a reason to wait");
-    PERFORMANCE_CAP_WATTS: Watts = with_default("PERFORMANCE_CAP_WATTS", "5000", cap, SOME_WATTS, "The cap of each package at full power, with CPU_WRITE_ABSOLUTE_CAPS");
-    ECO_CAP_WATTS: Watts = with_default("ECO_CAP_WATTS", "120", cap, SOME_WATTS, "The cap of each package in eco, with CPU_WRITE_ABSOLUTE_CAPS");
-    CPU_PERFORMANCE_CAP_PCT_OF_MAX: Percent = with_default("CPU_PERFORMANCE_CAP_PCT_OF_MAX", "100", percent, A_PERCENTAGE, "The cap of packages at full power");
-    CPU_ECO_CAP_PCT_OF_MAX: Percent = with_default("CPU_ECO_CAP_PCT_OF_MAX", "60", percent, A_PERCENTAGE, "The cap of packages in eco");
-    CPU_WRITE_ABSOLUTE_CAPS: bool = with_default("CPU_WRITE_ABSOLUTE_CAPS", "false", boolean, "true or false", "Whether packages are capped in watts");
-    GPU_NODE_CPU_CAPS: bool = with_default("GPU_NODE_CPU_CAPS", "false", boolean, "true or false", "Whether the packages of GPU nodes are capped too");
+    PERFORMANCE_CAP_WATTS: Watts = with_default("PERFORMANCE_CAP_WATTS", "5000", cap, SOME_WATTS, "The cap of each package at full power, with CPU_WRITE_ABSOLUTE_CAPS").live();
+    ECO_CAP_WATTS: Watts = with_default("ECO_CAP_WATTS", "120", cap, SOME_WATTS, "The cap of each package in eco, with CPU_WRITE_ABSOLUTE_CAPS").live();
+    CPU_PERFORMANCE_CAP_PCT_OF_MAX: Percent = with_default("CPU_PERFORMANCE_CAP_PCT_OF_MAX", "100", percent, A_PERCENTAGE, "The cap of packages at full power").live();
+    CPU_ECO_CAP_PCT_OF_MAX: Percent = with_default("CPU_ECO_CAP_PCT_OF_MAX", "60", percent, A_PERCENTAGE, "The cap of packages in eco").live();
+    CPU_WRITE_ABSOLUTE_CAPS: bool = with_default("CPU_WRITE_ABSOLUTE_CAPS", "false", boolean, "true or false", "Whether packages are capped in watts").live();
+    GPU_NODE_CPU_CAPS: bool = with_default("GPU_NODE_CPU_CAPS", "false", boolean, "true or false", "Whether the packages of GPU nodes are capped too").live();
     GPU_PERFORMANCE_CAP_PCT_OF_MAX: Percent = with_default(
-        "GPU_PERFORMANCE_CAP_PCT_OF_MAX", "100", percent, A_PERCENTAGE, "The cap of GPUs at full power; 0 leaves them alone");
-    GPU_ECO_CAP_PCT_OF_MAX: Percent = with_default("GPU_ECO_CAP_PCT_OF_MAX", "60", percent, A_PERCENTAGE, "The cap of GPUs in eco; 0 leaves them alone");
-    GPU_WRITE_ABSOLUTE_CAPS: bool = with_default("GPU_WRITE_ABSOLUTE_CAPS", "false", boolean, "true or false", "Whether GPUs are capped in watts too");
+        "GPU_PERFORMANCE_CAP_PCT_OF_MAX", "100", percent, A_PERCENTAGE, "The cap of GPUs at full power; 0 leaves them alone").live();
+    GPU_ECO_CAP_PCT_OF_MAX: Percent = with_default("GPU_ECO_CAP_PCT_OF_MAX", "60", percent, A_PERCENTAGE, "The cap of GPUs in eco; 0 leaves them alone").live();
+    GPU_WRITE_ABSOLUTE_CAPS: bool = with_default("GPU_WRITE_ABSOLUTE_CAPS", "false", boolean, "true or false", "Whether GPUs are capped in watts too").live();
     GPU_MODEL_CAPS_JSON: String = with_default(
         "GPU_MODEL_CAPS_JSON", "{}", parse::text, "{\"product\": {\"minCapWatts\": 200, \"maxCapWatts\": 350}}",
-        "What GPUs can be capped to, before what nodes report and the catalogue knows");
+        "What GPUs can be capped to, before what nodes report and the catalogue knows").live();
     NODE_POWER_SOURCE: Vec<Named> = with_default(
         "OPERATOR_NODE_POWER_SOURCE", "agent", power::named,
         "agent, kepler, prometheus, http, static or utilization, several of them between commas",
@@ -252,7 +252,7 @@ settings! {
         "How often the sensors are read");
     FACILITY_HOLD: Duration = with_default(
         "FACILITY_HOLD", "5m", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h",
-        "How long a value of a sensor is fresh. An older one may make a node look worse, never better, and moves no pod; after a day it is forgotten");
+        "How long a value of a sensor is fresh. An older one may make a node look worse, never better, and moves no pod; after a day it is forgotten").live();
     FACILITY_AMBIENT_TEMP_METRIC: String = with_default(
         "FACILITY_AMBIENT_TEMP_METRIC", "datacenter_ambient_temperature_celsius", |text| power::query(text, &[]),
         "PromQL that yields degrees Celsius, or none", "The temperature of the building; of several series the hottest counts");
@@ -272,26 +272,26 @@ settings! {
         "The power of each rack (label joulie.io/rack of nodes), with all that draws there: asked for each rack where {rack} is in it, otherwise once, and the label rack of a series names the rack");
     RACK_CAPACITY_WATTS: BTreeMap<String, Watts> = with_default(
         "RACK_CAPACITY_WATTS", "", rack_limits, "RACK=WATTS between commas, * for every other rack",
-        "What the supply of racks can bear, for the PSU stress; where it says nothing, BUDGET_RACK_WATTS, and without that 50000");
+        "What the supply of racks can bear, for the PSU stress; where it says nothing, BUDGET_RACK_WATTS, and without that 50000").live();
     COOLING_MODEL: CoolingNamed = with_default(
         "COOLING_MODEL", "measured", |text| one_of(text, &[("measured", CoolingNamed::Measured), ("linear", CoolingNamed::Linear)]),
-        "measured or linear", "How the cooling stress is computed: from the measured power and the temperature, or from the caps and the temperature as upstream's v0.1.0 does");
+        "measured or linear", "How the cooling stress is computed: from the measured power and the temperature, or from the caps and the temperature as upstream's v0.1.0 does").live();
     COOLING_REFERENCE_WATTS: Watts = with_default(
-        "COOLING_REFERENCE_WATTS", "4000", cap, SOME_WATTS, "linear: the capped power of a node that takes 80 % of its cooling");
+        "COOLING_REFERENCE_WATTS", "4000", cap, SOME_WATTS, "linear: the capped power of a node that takes 80 % of its cooling").live();
     ENABLE_CLASSIFIER: Option<bool> = optional(
         "ENABLE_CLASSIFIER", |text| boolean(text).map(Some), "true or false",
         "Whether workloads are classified and have WorkloadProfiles; not set, they are where PROMETHEUS_ADDRESS is set");
     CLASSIFY_INTERVAL: Duration = with_default(
         "CLASSIFY_INTERVAL", "30s", |text| duration(text, SECOND / 10..=3600 * SECOND), "a duration between 100ms and 1h",
-        "How often the classifier looks for new workloads, for changes and for those that are due");
+        "How often the classifier looks for new workloads, for changes and for those that are due").live();
     RECLASSIFY_INTERVAL: Duration = with_default(
         "RECLASSIFY_INTERVAL", "15m", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h",
-        "How often a workload is classified again; without metrics its confidence fades by one step in each");
+        "How often a workload is classified again; without metrics its confidence fades by one step in each").live();
     CLASSIFY_METRICS_WINDOW: Duration = with_default(
         "CLASSIFY_METRICS_WINDOW", "10m", |text| duration(text, 30 * SECOND..=DAY), "a duration between 30s and 24h",
-        "Over which time the use of processors, GPUs and energy is averaged; several scrapes must fit in");
+        "Over which time the use of processors, GPUs and energy is averaged; several scrapes must fit in").live();
     CLASSIFY_MIN_CONFIDENCE: Ratio = with_default(
-        "CLASSIFY_MIN_CONFIDENCE", "0.5", fraction, A_FRACTION, "A profile with less confidence counts as doubtful (joulie_operator_workloads)");
+        "CLASSIFY_MIN_CONFIDENCE", "0.5", fraction, A_FRACTION, "A profile with less confidence counts as doubtful (joulie_operator_workloads)").live();
     KEPLER_AVAILABLE: bool = with_default(
         "KEPLER_AVAILABLE", "true", boolean, "true or false", "Whether the classifier asks Prometheus for the energy that Kepler measures");
     CLASSIFY_SIM_ANNOTATION_FALLBACK: bool = with_default(
@@ -327,29 +327,29 @@ settings! {
         "Whether a new or rebooted node under a limit is tainted until it has read its grant back");
     RESCHEDULE_THRESHOLD: Percent = with_default(
         "RESCHEDULE_THRESHOLD", "70", percent, A_PERCENTAGE,
-        "Above this cooling or PSU stress of a node, its pods with joulie.io/reschedulable are recommended to leave, until it is 5 points lower");
+        "Above this cooling or PSU stress of a node, its pods with joulie.io/reschedulable are recommended to leave, until it is 5 points lower").live();
     ENABLE_ACTIVE_RESCHEDULING: bool = with_default(
         "ENABLE_ACTIVE_RESCHEDULING", "false", boolean, "true or false",
-        "Whether pods are evicted from stressed nodes; it needs rights that the chart grants with operator.rescheduling.enabled");
+        "Whether pods are evicted from stressed nodes; it needs rights that the chart grants with operator.rescheduling.enabled").live();
     RESCHEDULE_INTERVAL: Duration = with_default(
-        "RESCHEDULE_INTERVAL", "60s", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h", "Between two rounds of evictions");
+        "RESCHEDULE_INTERVAL", "60s", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h", "Between two rounds of evictions").live();
     RESCHEDULE_STRESSED_FOR: Duration = with_default(
         "RESCHEDULE_STRESSED_FOR", "5m", |text| duration(text, Duration::ZERO..=DAY), "a duration up to 24h",
-        "How long a node must have been stressed without a break before pods are evicted");
+        "How long a node must have been stressed without a break before pods are evicted").live();
     RESCHEDULE_WINDOW: Duration = with_default(
         "RESCHEDULE_WINDOW", "10m", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h",
-        "The time for which evictions are counted; a pod that may not leave is tried once in it");
+        "The time for which evictions are counted; a pod that may not leave is tried once in it").live();
     RESCHEDULE_MAX_EVICTIONS_PER_NODE: u32 = with_default(
-        "RESCHEDULE_MAX_EVICTIONS_PER_NODE", "1", evictions, SOME_EVICTIONS, "Evictions from one node in RESCHEDULE_WINDOW");
+        "RESCHEDULE_MAX_EVICTIONS_PER_NODE", "1", evictions, SOME_EVICTIONS, "Evictions from one node in RESCHEDULE_WINDOW").live();
     RESCHEDULE_MAX_EVICTIONS_PER_NAMESPACE: u32 = with_default(
-        "RESCHEDULE_MAX_EVICTIONS_PER_NAMESPACE", "2", evictions, SOME_EVICTIONS, "Evictions from one namespace in RESCHEDULE_WINDOW");
+        "RESCHEDULE_MAX_EVICTIONS_PER_NAMESPACE", "2", evictions, SOME_EVICTIONS, "Evictions from one namespace in RESCHEDULE_WINDOW").live();
     RESCHEDULE_MAX_EVICTIONS: u32 = with_default(
-        "RESCHEDULE_MAX_EVICTIONS", "5", evictions, SOME_EVICTIONS, "Evictions in the cluster in RESCHEDULE_WINDOW");
+        "RESCHEDULE_MAX_EVICTIONS", "5", evictions, SOME_EVICTIONS, "Evictions in the cluster in RESCHEDULE_WINDOW").live();
     RESCHEDULE_COOLDOWN: Duration = with_default(
         "RESCHEDULE_COOLDOWN", "30m", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h",
-        "How long the controller of an evicted pod is left alone; at least RESCHEDULE_WINDOW");
+        "How long the controller of an evicted pod is left alone; at least RESCHEDULE_WINDOW").live();
     RESCHEDULE_DRY_RUN: bool = with_default(
-        "RESCHEDULE_DRY_RUN", "false", boolean, "true or false", "Whether evictions are only logged and counted");
+        "RESCHEDULE_DRY_RUN", "false", boolean, "true or false", "Whether evictions are only logged and counted").live();
     LEASE_DURATION: Duration = with_default(
         "LEADER_LEASE_DURATION", "10s", |text| duration(text, SECOND..=3600 * SECOND), "whole seconds", "How long replicas wait for a leader that says nothing");
     LEASE_RENEW_DEADLINE: Duration = with_default(

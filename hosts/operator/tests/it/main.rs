@@ -9,6 +9,8 @@ mod check;
 #[cfg(test)]
 mod classify;
 #[cfg(test)]
+mod config;
+#[cfg(test)]
 mod demand;
 #[cfg(test)]
 mod facility;

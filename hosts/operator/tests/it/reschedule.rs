@@ -1,6 +1,7 @@
 //! A hot node: its pods are recommended to leave, and where that is asked for, evicted.
 
-use super::rig::{Cluster, JOULIE, Operator};
+use super::rights::{ACCOUNT, Rights};
+use super::rig::{Cluster, Configured, JOULIE, Operator};
 use embedded_api::{InjectedResponse, Matching, Verb};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -229,6 +230,36 @@ async fn a_dry_run_writes_nothing() {
     rounds(&cluster).await;
     assert!(!has_left(&cluster, "web-0").await && told(&cluster, "web").await[TIME].is_null());
     operator.stop().await;
+}
+
+/// The lines of a file with these settings.
+fn lines(settings: &[(&str, &str)]) -> String {
+    settings.iter().map(|(name, value)| format!("{name}={value}\n")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn evictions_are_switched_on_and_off_while_the_operator_runs() {
+    let cluster = hot_and_cool().await;
+    for name in ["web", "data"] {
+        set(&cluster, name, &["hot", "cool"]).await;
+    }
+    let rights = Rights::of(&["base/operator.yaml", "rescheduling/rescheduling.yaml"], ACCOUNT);
+    let off = lines(&[("STATIC_HP_FRAC", "1"), ("RESCHEDULE_INTERVAL", "1s")]);
+    let configured = Configured::start(&cluster, "evictions", &off, rights).await;
+    rounds(&cluster).await;
+    let gone = async || {
+        usize::from(has_left(&cluster, "web-0").await) + usize::from(has_left(&cluster, "data-0").await)
+    };
+    assert_eq!(gone().await, 0);
+    let on = [ON.as_slice(), &[("RESCHEDULE_MAX_EVICTIONS_PER_NAMESPACE", "1")]].concat();
+    configured.write(&lines(&on));
+    cluster.until("a pod is evicted", async || gone().await == 1).await;
+    // What was counted is not forgotten: the namespace has had its eviction.
+    configured.write(&off);
+    configured.write(&lines(&on));
+    rounds(&cluster).await;
+    assert_eq!(gone().await, 1);
+    configured.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,7 +3,8 @@
 use super::rights::{ACCOUNT, Forbidden, Rights, limited};
 use embedded_api::{ApiOptions, EmbeddedApi};
 use host_kit::clock::{HostClock, SystemClock};
-use host_kit::config::{Invocation, load};
+use host_kit::config::{ConfigMetrics, ConfigNews, Invocation, LiveConfig, SettingSources, load};
+use host_kit::metrics::MetricsBuilder;
 use host_kit::program::Context;
 use host_kit::shutdown::{self, Tasks, Trigger};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -14,6 +15,7 @@ use operator::settings::TABLE;
 use operator::{Settings, Started, start};
 use serde_json::{Value, json};
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -275,7 +277,7 @@ pub(crate) struct Operator {
     _signals: mpsc::Sender<shutdown::ShutdownSignal>,
 }
 
-pub(crate) fn settings(variables: &[(&str, &str)]) -> Settings {
+fn sources(variables: &[(&str, &str)]) -> SettingSources {
     let quick = [
         ("METRICS_ADDR", "127.0.0.1:0"),
         ("LEADER_LEASE_DURATION", "6s"),
@@ -287,8 +289,53 @@ pub(crate) fn settings(variables: &[(&str, &str)]) -> Settings {
     let all = quick.iter().filter(|(name, _)| !said(name)).chain(variables);
     let variables = all.map(|(name, value)| (OsString::from(name), OsString::from(value)));
     match Invocation::read(std::iter::empty(), variables) {
-        Invocation::Run(sources) => Settings::read(&load(&TABLE, &sources).unwrap()).unwrap(),
+        Invocation::Run(sources) => sources,
         Invocation::Help | Invocation::Version => panic!("neither was asked for"),
+    }
+}
+
+pub(crate) fn settings(variables: &[(&str, &str)]) -> Settings {
+    Settings::read(&load(&TABLE, &sources(variables)).unwrap()).unwrap()
+}
+
+/// An operator with a file of settings. The test says when the program looks at it.
+pub(crate) struct Configured {
+    pub(crate) operator: Operator,
+    file: PathBuf,
+    config: LiveConfig,
+    metrics: ConfigMetrics,
+}
+
+impl Configured {
+    /// Starts it with this text in its file.
+    pub(crate) async fn start(cluster: &Cluster, name: &str, text: &str, rights: Rights) -> Self {
+        let file = std::env::temp_dir().join(format!("operator-{}-{name}.conf", std::process::id()));
+        std::fs::write(&file, text).unwrap();
+        let sources = sources(&[("JOULIE_CONFIG", file.to_str().unwrap())]);
+        let values = load(&TABLE, &sources).unwrap();
+        let settings = Settings::read(&values).unwrap();
+        let config = LiveConfig::new(&TABLE, sources, values, Settings::read, SystemClock::new().wall());
+        let client = cluster.api.client_as("operator");
+        let operator = Operator::begin(client, rights, settings, config.clone()).await;
+        let metrics = ConfigMetrics::register(MetricsBuilder::of(&operator::BUILD).registry());
+        Self { operator, file, config, metrics }
+    }
+
+    /// Writes another text, and lets the program look at it twice; returns what became of it.
+    pub(crate) fn write(&self, text: &str) -> ConfigNews {
+        std::fs::write(&self.file, text).unwrap();
+        let now = SystemClock::new().wall();
+        assert_eq!(self.config.look(&self.metrics, now), None);
+        self.config.look(&self.metrics, now).expect("the file is judged").news
+    }
+
+    pub(crate) fn page(&self) -> String {
+        self.config.page()
+    }
+
+    pub(crate) async fn stop(self) {
+        std::fs::remove_file(&self.file).unwrap();
+        self.operator.stop().await;
     }
 }
 
@@ -300,12 +347,16 @@ impl Operator {
         } else {
             Rights::shipped()
         };
+        Self::begin(client, rights, settings(variables), LiveConfig::fixed(String::new())).await
+    }
+
+    async fn begin(client: Client, rights: Rights, settings: Settings, config: LiveConfig) -> Self {
         let (client, forbidden) = limited(client, rights);
         let (trigger, stop) = shutdown::pair();
         let mut tasks = Tasks::new();
         let clock = Arc::new(SystemClock::new());
-        let context = Context { client, clock, stop, logs: None, shown: String::new() };
-        let _: Started = start(settings(variables), context, &mut tasks).await.unwrap();
+        let context = Context { client, clock, stop, logs: None, config };
+        let _: Started = start(settings, context, &mut tasks).await.unwrap();
         let (signals, receiver) = mpsc::channel(1);
         let ended = tokio::spawn(tasks.run(trigger.clone(), receiver, Duration::from_secs(10)));
         Self { trigger, ended, forbidden, _signals: signals }

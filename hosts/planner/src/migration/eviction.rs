@@ -318,6 +318,11 @@ impl Evictor {
         }
     }
 
+    /// Forgets which nodes are stressed, while nobody watches them.
+    pub fn look_away(&mut self) {
+        self.stressed_since.clear();
+    }
+
     /// Takes in the outcome of an earlier decision.
     pub fn conclude(&mut self, now: Stamp, owner: &str, outcome: EvictionOutcome) {
         let Some(asked) = self.owners.get_mut(owner) else { return };

@@ -2,6 +2,7 @@
 
 use embedded_api::{ApiOptions, EmbeddedApi};
 use host_kit::clock::ManualClock;
+use host_kit::config::LiveConfig;
 use host_kit::program::Context;
 use host_kit::shutdown::{self, Tasks, Trigger};
 use jiff::Timestamp;
@@ -65,7 +66,7 @@ impl Lab {
             clock: Arc::new(self.clock.clone()),
             stop,
             logs: None,
-            shown: String::new(),
+            config: LiveConfig::fixed(String::new()),
         };
         let mut tasks = Tasks::new();
         let started = simulator::start(settings, context, &mut tasks).await.unwrap();

@@ -142,7 +142,7 @@ fn closed(values: &Value, path: &str, found: &mut Vec<String>) {
     let Some(map) = values.as_object() else { return };
     found.push(path.to_owned());
     for (key, value) in map {
-        if !FREE.contains(&key.as_str()) {
+        if !FREE.contains(&key.as_str()) && format!("{path}{key}") != "operator.config" {
             closed(value, &format!("{path}{key}."), found);
         }
     }
@@ -172,6 +172,8 @@ fn a_value_that_cannot_work_is_refused() {
         ("operator.replicas=two", "want integer"),
         ("image.digest=sha256:1", "does not match pattern"),
         ("operator.env.budget=1", "does not match pattern"),
+        ("operator.config.budget=1", "does not match pattern"),
+        ("operator.config.METRICS_TLS_CERT_FILE=/a", "set metricsTls.enabled instead"),
         ("agent.mode=pool,agent.pool.shards=3", "agent.pool.shards must be"),
         ("schedulerExtender.nodeName=a", "set schedulerExtender.replicas to 1"),
         ("scheduler.enabled=true", "scheduler.image.repository and"),
@@ -272,7 +274,38 @@ fn what_the_operator_shows_to_prometheus_is_mounted_where_the_variables_say() {
         }
     }
     let plain = operator("prometheus.address=http://prom:9090");
-    assert!(plain["volumes"].is_null() && plain["containers"][0]["volumeMounts"].is_null());
+    assert!(!plain.to_string().contains("joulie-prometheus"), "{plain}");
+}
+
+#[test]
+fn the_operators_file_of_settings_is_mounted_where_the_variable_says_and_its_change_rolls_no_pod() {
+    let Some(helm) = Helm::or_skip() else { return };
+    let plain = rendered(&helm, &[]);
+    let values = "operator.config.STATIC_HP_FRAC=0.25,operator.config.BUDGET_NODE_REST_WATTS=2000000,operator.config.GUARD_MODE=";
+    let evicts = "operator.rescheduling.enabled=true,operator.config.ENABLE_ACTIVE_RESCHEDULING=false";
+    let (set, off) = (rendered(&helm, &["--set", values]), rendered(&helm, &["--set", evicts]));
+    let on = rendered(&helm, &["--set", "operator.rescheduling.enabled=true"]);
+    let deployment = find(&plain, "Deployment", "joulie-operator");
+    for (what, all, lines) in [
+        ("nothing", &plain, ""),
+        ("settings", &set, "BUDGET_NODE_REST_WATTS=2000000\nSTATIC_HP_FRAC=0.25\n"),
+        ("evictions on", &on, "ENABLE_ACTIVE_RESCHEDULING=true\n"),
+        ("evictions off", &off, "ENABLE_ACTIVE_RESCHEDULING=false\n"),
+    ] {
+        assert_eq!(find(all, "Deployment", "joulie-operator"), deployment, "{what}");
+        let text = find(all, "ConfigMap", "joulie-operator-config")["data"]["operator.conf"].as_str().unwrap();
+        let text = text.lines().filter(|line| !line.starts_with('#'));
+        assert_eq!(text.map(|line| format!("{line}\n")).collect::<String>(), lines, "{what}");
+    }
+    let pod = &deployment["spec"]["template"]["spec"];
+    let named = |list: &Value| {
+        list.as_array().unwrap().iter().find(|one| one["name"] == "config").unwrap().clone()
+    };
+    let mount = named(&pod["containers"][0]["volumeMounts"]);
+    assert_eq!((&mount["mountPath"], &mount["subPath"]), (&json!("/etc/joulie-config"), &Value::Null));
+    assert_eq!(named(&pod["volumes"])["configMap"]["name"], "joulie-operator-config");
+    let file = variable(&pod["containers"][0], "JOULIE_CONFIG");
+    assert_eq!(file, "/etc/joulie-config/operator.conf");
 }
 
 #[test]

@@ -39,6 +39,9 @@ const STORIES: &[Story] = &[
     ("all nodes are planned for, capped and described", |world| {
         Box::pin(placement::all_nodes_are_planned(world))
     }),
+    ("a changed file of settings changes the caps without a restart", |world| {
+        Box::pin(placement::a_changed_file_changes_the_caps(world))
+    }),
     ("the building's sensors and Kepler reach the twins through Prometheus", |world| {
         Box::pin(pipeline::sensors_reach_the_twins(world))
     }),

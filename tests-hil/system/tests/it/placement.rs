@@ -34,6 +34,37 @@ pub(crate) async fn all_nodes_are_planned(world: &TestSystem) {
     world.check().await.unwrap();
 }
 
+/// 60 % in eco become 55 % at the machines themselves while the same operators run; a file with a mistake changes nothing.
+pub(crate) async fn a_changed_file_changes_the_caps(world: &TestSystem) {
+    let before = profiles(world).await;
+    let eco_at = async |percent: f64| {
+        let wishes = objects::list(&world.client, "NodePowerProfile").await.unwrap();
+        let mut wishes = wishes.iter().filter(|wish| wish["spec"]["profile"] == "eco");
+        wishes.all(|wish| {
+            wish["spec"]["cpu"]["packagePowerCapPctOfMax"].as_f64().is_none_or(|cap| cap == percent)
+        })
+    };
+    let told = async |reason: &str| {
+        let events: Api<Event> = Api::namespaced(world.client.clone(), "joulie-system");
+        let events = events.list(&ListParams::default()).await.unwrap();
+        events.items.iter().any(|event| event.reason.as_deref() == Some(reason))
+    };
+    assert!(eco_at(60.0).await);
+    world.configure_operators("CPU_ECO_CAP_PCT_OF_MAX=55\n").unwrap();
+    wait("the caps of eco are those of the file", async || eco_at(55.0).await).await;
+    all_enforced(world).await;
+    caps_are_what_the_profiles_say(world).await;
+    wait("it is told", async || told("ConfigApplied").await).await;
+    world.configure_operators("CPU_ECO_CAP_PCT_OF_MAX=50\nSTATIC_HP_FRAC=2\n").unwrap();
+    wait("the file is refused", async || told("ConfigRefused").await).await;
+    assert!(eco_at(55.0).await, "the last good file stays");
+    world.configure_operators("").unwrap();
+    wait("the caps of eco are those of before", async || eco_at(60.0).await).await;
+    all_enforced(world).await;
+    assert_eq!(profiles(world).await, before);
+    assert_eq!(world.ended(), None);
+}
+
 /// Checks that each twin contains its node's profile, its headroom and the agent's report on its caps.
 async fn every_twin_tells(world: &TestSystem) {
     let tells = |twin: &Value, profiles: &BTreeMap<String, String>| {
