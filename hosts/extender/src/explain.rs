@@ -2,6 +2,8 @@
 //!
 //! `GET` lists every node, with the fields of upstream's page and some more. `POST` with a request of
 //! kube-scheduler's shows how that pod would be judged on each of its candidates, term by term.
+//!
+//! `/debug/explain?pod=NAMESPACE/NAME` shows the same for a pod of the cluster and every node that is known.
 
 use crate::decide::{self, Asked, candidates};
 use crate::scan::{Malformed, Message, text};
@@ -10,7 +12,7 @@ use crate::snapshot::{Node, View};
 use joulie_core::placement::estimate::CoefficientSetting;
 use joulie_core::placement::filter::PowerFit;
 use joulie_core::placement::freshness::Freshness;
-use joulie_core::placement::score::{Breakdown, ExplainedTerms as Why, HeadroomSource, Known};
+use joulie_core::placement::score::{Breakdown, ExplainedTerms as Why, HeadroomSource, Known, Points};
 use power_units::Watts;
 use serde_json::{Map, Value, json};
 use std::fmt::Display;
@@ -121,11 +123,61 @@ fn because(freshness: Freshness) -> Option<String> {
     }
 }
 
+/// So many nodes are explained for a pod of the cluster.
+const NODES_MAX: usize = 200;
+
+/// How a pod of the cluster would be judged on this node, or on all that are known: the best first, and no more than
+/// `NODES_MAX`.
+pub(crate) fn pod(
+    view: &View<'_>,
+    placement: &PlacementSettings,
+    pod: &Value,
+    node: Option<&str>,
+) -> Result<Value, Malformed> {
+    let mut names: Vec<&str> = match node {
+        Some(node) => vec![node],
+        None => view.snapshot.fleet.known().map(|(_, node)| &*node.name).collect(),
+    };
+    names.sort_unstable();
+    let body = json!({"Pod": pod, "NodeNames": names}).to_string();
+    let mut page = judged(view, placement, body.as_bytes(), NODES_MAX)?;
+    page["nodesLeftOut"] = names.len().saturating_sub(NODES_MAX).into();
+    for (key, value) in [("pod", &pod["metadata"]["name"]), ("boundTo", &pod["spec"]["nodeName"])] {
+        page[key] = value.clone();
+    }
+    if let Some(nodes) = page["nodes"].as_array_mut() {
+        nodes.sort_by_key(|node| std::cmp::Reverse(node["answer"].as_i64()));
+    }
+    Ok(page)
+}
+
 /// How a request would be answered.
 pub(crate) fn request(
     view: &View<'_>,
     placement: &PlacementSettings,
     body: &[u8],
+) -> Result<Value, Malformed> {
+    judged(view, placement, body, usize::MAX)
+}
+
+/// The positions of the `most` best points.
+fn best(points: &[Points], most: usize) -> Vec<bool> {
+    let mut order: Vec<usize> = (0..points.len()).collect();
+    order.sort_by_key(|&at| std::cmp::Reverse(points.get(at).map(|points| points.get())));
+    let mut is_best = vec![false; points.len()];
+    for at in order.into_iter().take(most) {
+        if let Some(one) = is_best.get_mut(at) {
+            *one = true;
+        }
+    }
+    is_best
+}
+
+fn judged(
+    view: &View<'_>,
+    placement: &PlacementSettings,
+    body: &[u8],
+    most: usize,
 ) -> Result<Value, Malformed> {
     let message = Message::read(body)?;
     let (pod, asked) = decide::asked(&message, placement)?;
@@ -136,7 +188,9 @@ pub(crate) fn request(
     let power = (placement.power_fit == PowerFit::Filter).then(|| snapshot.fleet.kinds.weigh(&asked.terms));
     let points = decide::scored(view, placement, &message, pod, &asked).points;
     let listed = candidates(&message.candidates);
-    let all = listed.clone().zip(points).enumerate().map(|(at, (candidate, points))| {
+    let is_best = best(&points, most);
+    let shown = listed.clone().zip(points).enumerate().zip(is_best).filter(|(_, is_best)| *is_best);
+    let all = shown.map(|((at, (candidate, points)), _)| {
         let place = candidate.number(&snapshot.fleet.index, message.body);
         let object = || listed.object(at, message.body);
         let verdict = decide::judge(snapshot, asked.class, place, power.as_ref(), object);

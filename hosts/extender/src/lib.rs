@@ -12,7 +12,7 @@
 //!   yet;
 //! - `scan`: parses the request in its body without a copy;
 //! - `decide`, `reply`: filter and prioritize;
-//! - `routes`, `explain`, `metrics`: what the two ports serve.
+//! - `routes`, `explain`, `pods_by_name`, `metrics`: what the two ports serve.
 //!
 //! A request takes no lock, makes no API call and waits for nothing: it loads the snapshot, and answers. The extender
 //! never writes to the cluster.
@@ -30,6 +30,7 @@ mod kinds;
 mod metrics;
 mod node_store;
 #[doc(hidden)]
+mod pods_by_name;
 pub mod probe;
 mod queue;
 mod reply;

@@ -4,6 +4,7 @@ use crate::decide::{self, Outcome};
 use crate::expected::Expected;
 use crate::explain;
 use crate::metrics::{Metrics, Refusal, Verb};
+use crate::pods_by_name::{NoPod, PodQuestion};
 use crate::reply::Reply;
 use crate::scan::Malformed;
 use crate::settings::PlacementSettings;
@@ -14,8 +15,11 @@ use host_kit::clock::HostClock;
 use host_kit::health::Health;
 use host_kit::ops::Ops;
 use host_kit::server::{Guard, Routes};
+use http::request::Parts;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt, Full};
+use kube::Client;
+use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -40,6 +44,8 @@ pub(crate) struct Work {
 /// The port for the people who run the extender.
 pub(crate) struct Inside {
     pub(crate) desk: Desk,
+    /// For pods that are asked about by their names.
+    pub(crate) client: Client,
     pub(crate) ops: Ops,
 }
 
@@ -79,15 +85,39 @@ impl Routes for Inside {
     type Body = Reply;
 
     async fn answer(&self, request: Request<Bytes>, peer: SocketAddr) -> Response<Reply> {
-        if request.uri().path() == "/debug/scoring" {
-            return self.desk.debug(request, peer);
+        match request.uri().path() {
+            "/debug/scoring" => return self.desk.debug(request, peer),
+            "/debug/explain" => return self.explain(&request.into_parts().0, peer).await,
+            _ => {}
         }
         match self.ops.known(&request, peer).await {
             Some(answer) => whole(answer).await,
             None => text(
                 StatusCode::NOT_FOUND,
-                "there are /metrics, /livez, /readyz, /healthz, /debug/config, /debug/log and /debug/scoring\n",
+                "there are /metrics, /livez, /readyz, /healthz, /debug/config, /debug/log, /debug/scoring and /debug/explain\n",
             ),
+        }
+    }
+}
+
+impl Inside {
+    /// Explains the scores of a pod of the cluster.
+    async fn explain(&self, head: &Parts, peer: SocketAddr) -> Response<Reply> {
+        if !self.desk.guard.admits(head, peer) {
+            return text(StatusCode::FORBIDDEN, NOT_ADMITTED);
+        }
+        if head.method != Method::GET {
+            return text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n");
+        }
+        let question = match PodQuestion::read(head.uri.query().unwrap_or_default()) {
+            Ok(question) => question,
+            Err(why) => return refused(why),
+        };
+        match question.fetch(&self.client).await {
+            Ok(pod) => self.desk.page(|view, placement| {
+                explain::pod(view, placement, &pod, question.node.as_deref())
+            }),
+            Err(why) => refused(why),
         }
     }
 }
@@ -131,29 +161,38 @@ impl Desk {
     fn debug(&self, request: Request<Bytes>, peer: SocketAddr) -> Response<Reply> {
         let (head, body) = request.into_parts();
         if !self.guard.admits(&head, peer) {
-            return text(StatusCode::FORBIDDEN, "only from this machine, or with the token\n");
+            return text(StatusCode::FORBIDDEN, NOT_ADMITTED);
         }
-        let (expected, snapshot) = (self.expected.load(), self.shown.load_full());
-        let view = View { snapshot: &snapshot, expected: &expected, now: self.clock.mono() };
-        let page = match head.method {
-            Method::GET => Ok(explain::nodes(&view, &self.placement)),
-            Method::POST => explain::request(&view, &self.placement, &body),
-            _ => {
-                return text(
-                    StatusCode::METHOD_NOT_ALLOWED,
-                    "use GET, or POST with a request of kube-scheduler's\n",
-                );
-            }
-        };
-        match page {
-            Ok(page) => json(Reply::from(format!("{page:#}\n"))),
-            Err(malformed) => {
-                let mut refused = Response::new(Reply::from(format!("{malformed}\n")));
-                *refused.status_mut() = StatusCode::BAD_REQUEST;
-                refused
-            }
+        match head.method {
+            Method::GET => self.page(|view, placement| Ok(explain::nodes(view, placement))),
+            Method::POST => self.page(|view, placement| explain::request(view, placement, &body)),
+            _ => text(
+                StatusCode::METHOD_NOT_ALLOWED,
+                "use GET, or POST with a request of kube-scheduler's\n",
+            ),
         }
     }
+
+    /// A page of what is known now.
+    fn page(
+        &self,
+        explain: impl FnOnce(&View<'_>, &PlacementSettings) -> Result<Value, Malformed>,
+    ) -> Response<Reply> {
+        let (expected, snapshot) = (self.expected.load(), self.shown.load_full());
+        let view = View { snapshot: &snapshot, expected: &expected, now: self.clock.mono() };
+        match explain(&view, &self.placement) {
+            Ok(page) => json(Reply::from(format!("{page:#}\n"))),
+            Err(malformed) => refused((StatusCode::BAD_REQUEST, format!("{malformed}\n"))),
+        }
+    }
+}
+
+const NOT_ADMITTED: &str = "only from this machine, or with the token\n";
+
+fn refused((status, why): NoPod) -> Response<Reply> {
+    let mut response = Response::new(Reply::from(why));
+    *response.status_mut() = status;
+    response
 }
 
 fn json(reply: Reply) -> Response<Reply> {

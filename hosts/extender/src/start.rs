@@ -135,7 +135,7 @@ pub async fn start_on(
     let metrics_tls = secure(Port::Metrics, settings.metrics_port.tls.clone())?;
 
     let scrapers = Scrapers::new(settings.metrics_port.auth, &client, &clock, &server_metrics);
-    let parts = (clock.clone(), stop.clone());
+    let (parts, asking) = ((clock.clone(), stop.clone()), client.clone());
     let mut watcher =
         Watcher { client, reflections, clock: parts.0, stop: parts.1, tasks, apart: apart.clone() };
     let watched = watcher.watch(&settings.namespace, &settings.profile_key);
@@ -159,7 +159,7 @@ pub async fn start_on(
     let work = Work { desk: desk.clone(), health: health(), body_max: settings.body_max };
     let debug = Debug::new(guard, config, logs);
     let ops = Ops::new(registry.page(), health(), debug).for_scrapers(scrapers);
-    let inside = Inside { desk, ops };
+    let inside = Inside { desk, client: asking, ops };
 
     let limits = |connections| ServerLimits::new(settings.body_max, connections).map_err(StartError::Limits);
     let drain = Drain::new(settings.linger, settings.shutdown.saturating_sub(settings.linger));

@@ -156,3 +156,63 @@ async fn every_term_is_shown_for_every_node_and_for_a_pod() {
     assert_eq!(terms["points"], json!(21));
     assert_eq!(page["nodes"][1]["scoring"]["unknown"], json!("nothing is known of this node"));
 }
+
+#[tokio::test]
+async fn a_pod_of_the_cluster_is_explained_by_its_name_the_best_nodes_first() {
+    let world = World::start(&[]).await;
+    let inside = |path: &str| {
+        let (address, path) = (world.started.metrics, path.to_owned());
+        async move { call(address, "GET", &path, b"").await }
+    };
+    // 10 W of 600 are a better node than 500 W of 600.
+    for (name, watts) in [("busy", 500), ("idle", 10)] {
+        world.hardware(name, 56, 800).await;
+        world.twin(name, "performance", json!({"predictedPowerHeadroomScore": 40, "predictedCoolingStressScore": 20,
+            "powerMeasurement": {"source": "http", "measuredNodePowerW": watts, "nodeCappedPowerW": 600}})).await;
+    }
+    for node in 0..250 {
+        world.twin(&format!("n{node}"), "performance", json!({})).await;
+    }
+    let mut asked = pod("performance", "5");
+    asked["metadata"]["name"] = json!("web-0");
+    let path = "/api/v1/namespaces/default/pods";
+    let request = http::Request::post(path).header("content-type", "application/json");
+    let request = request.body(asked.to_string().into_bytes()).unwrap();
+    world.client.request::<Value>(request).await.unwrap();
+    let page = async || {
+        let (status, page) = inside("/debug/explain?pod=default/web-0").await;
+        assert_eq!(status, 200, "{page}");
+        serde_json::from_str::<Value>(&page).unwrap()
+    };
+    world
+        .until("all is seen", async || {
+            let page = page().await;
+            page["nodes"][0]["scoring"]["marginalCpuW"].as_f64().is_some_and(|watts| watts > 0.0)
+                && page["nodesLeftOut"] == json!(52)
+        })
+        .await;
+    let all = page().await;
+    assert_eq!((&all["pod"], &all["workloadClass"]), (&json!("web-0"), &json!("performance")));
+    let nodes = all["nodes"].as_array().unwrap();
+    assert_eq!((nodes.len(), &nodes[0]["nodeName"]), (200, &json!("idle")));
+    let answers: Vec<_> = nodes.iter().map(|node| node["answer"].as_i64().unwrap()).collect();
+    assert!(answers.is_sorted_by(|one, next| one >= next), "{answers:?}");
+    assert!(nodes[0]["scoring"]["terms"]["headroom"].is_number());
+    // It says what kube-scheduler would be told.
+    let told = world.post("/debug/scoring", &json!({"Pod": asked, "NodeNames": ["busy", "idle"]})).await;
+    let (_, one) = inside("/debug/explain?pod=default%2Fweb-0&node=busy").await;
+    let one: Value = serde_json::from_str(&one).unwrap();
+    assert_eq!(one["nodes"].as_array().unwrap().len(), 1);
+    assert_eq!(one["nodes"][0]["scoring"]["terms"]["score"], told["nodes"][0]["scoring"]["terms"]["score"]);
+    for (path, status, why) in [
+        ("/debug/explain", 400, "no pod is named"),
+        ("/debug/explain?pod=web-0", 400, "the pod has no namespace"),
+        ("/debug/explain?pod=default/web-1", 404, "there is no pod default/web-1"),
+        ("/debug/explain?pod=other/web-0", 404, "there is no pod other/web-0"),
+    ] {
+        let (answered, text) = inside(path).await;
+        assert!(answered == status && text.contains(why), "{path}: {answered} {text}");
+    }
+    assert_eq!(call(world.started.metrics, "POST", "/debug/explain?pod=default/web-0", b"").await.0, 405);
+    assert_eq!(world.get("/debug/explain?pod=default/web-0").await.0, 404, "not at kube-scheduler's port");
+}
