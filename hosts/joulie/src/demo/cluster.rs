@@ -130,6 +130,7 @@ impl DemoCluster {
             machines: watcher.rows("joulie-demo", "/api/v1/nodes"),
             profiles: watcher.rows("joulie-demo", &group("nodepowerprofiles")),
             twins: watcher.rows("joulie-demo", &group("nodetwins")),
+            grants: watcher.rows("joulie-demo", &group("nodepowergrants")),
             hardware: watcher.rows("joulie-demo", &group("nodehardwares")),
             pods: watcher.rows("joulie-demo", "/api/v1/pods"),
             leases: watcher

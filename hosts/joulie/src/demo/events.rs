@@ -71,7 +71,7 @@ impl Told {
             let (count, first) = (recapped.len(), recapped.first().cloned().unwrap_or_default());
             lines.push((
                 Tone::Good,
-                format!("{count} nodes have other caps, all read back as asked; {first}"),
+                format!("{count} nodes have other caps, all read back as asked or granted; {first}"),
             ));
         } else {
             lines.extend(recapped.into_iter().map(|text| (Tone::Good, text)));

@@ -3,7 +3,7 @@
 
 mod rows;
 
-pub(super) use rows::{Hardware, Lease, Machine, Pod, Profile, Twin};
+pub(super) use rows::{Grant, Hardware, Lease, Machine, Pod, Profile, Twin};
 
 use super::events::standing;
 use super::state::{Device, Node, Offer, Placement, Plan, Pods, State, Telemetry};
@@ -41,6 +41,7 @@ pub(super) struct Watched {
     pub(super) machines: Rows<Machine>,
     pub(super) profiles: Rows<Profile>,
     pub(super) twins: Rows<Twin>,
+    pub(super) grants: Rows<Grant>,
     pub(super) hardware: Rows<Hardware>,
     pub(super) pods: Rows<Pod>,
     pub(super) leases: Rows<Lease>,
@@ -134,6 +135,7 @@ impl Observer {
         let profiles = by_node(&self.watched.profiles, |row| &row.node);
         let twins = by_node(&self.watched.twins, |row| &row.node);
         let hardware = by_node(&self.watched.hardware, |row| &row.node);
+        let grants = by_node(&self.watched.grants, |row| &row.node);
         let probed = self.probed.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut nodes = BTreeMap::new();
         for (ObjectKey { name, .. }, held) in self.watched.machines.all() {
@@ -141,6 +143,7 @@ impl Observer {
             let hardware = hardware.get(&name).map(|row| &**row);
             let mut node = assemble(&held.row, profile, twin, hardware);
             node.power = self.power(&name, hardware, now);
+            node.hold_by(grants.get(&name).and_then(|grant| grant.watts));
             node.score = probed.scores.get(&name).copied();
             node.temperature = probed.temperatures.get(&name).copied();
             nodes.insert(name, node);
@@ -244,6 +247,7 @@ fn assemble(
         cpu,
         gpu,
         telemetry: twin.map_or(Telemetry::Unknown, |twin| twin.telemetry.clone()),
+        advice: twin.and_then(|twin| twin.advice.clone()),
         ..Node::default()
     }
 }

@@ -41,12 +41,27 @@ pub(crate) struct Node {
     pub(crate) cpu: Device,
     pub(crate) gpu: Device,
     pub(crate) temperature: Option<Celsius>,
+    /// The most that its packages and GPUs may be allowed together, by its grant under the budget.
+    pub(crate) grant: Option<Watts>,
+    /// Why its pods would better run elsewhere, and which.
+    pub(crate) advice: Option<Advice>,
     pub(crate) telemetry: Telemetry,
     /// The extender's score for a standard pod.
     pub(crate) score: Option<i64>,
     pub(crate) running: u32,
     /// How many of the running pods are performance pods.
     pub(crate) performance: u32,
+}
+
+/// The recommendation of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Advice {
+    /// The reason, in words.
+    pub(crate) why: String,
+    /// How many pods are named.
+    pub(crate) pods: usize,
+    /// The first of them, and a node that could take it.
+    pub(crate) first: Option<(String, Option<String>)>,
 }
 
 /// What a node offers to pods.
@@ -93,6 +108,8 @@ pub(crate) enum Standing {
     InForce,
     /// The device holds another value than requested, which was read back.
     Clamped,
+    /// The node's grant allows less than requested, and that was read back.
+    Granted,
     /// Not in force, with the reason.
     Refused(String),
 }
@@ -162,6 +179,17 @@ impl State {
 }
 
 impl Node {
+    /// Notes the grant of the node. Where less is in force than was asked, it is the grant that holds it: hardware that
+    /// does not take a cap takes a higher one.
+    pub(crate) fn hold_by(&mut self, grant: Option<Watts>) {
+        self.grant = grant;
+        for device in [&mut self.cpu, &mut self.gpu] {
+            if device.standing == Standing::Clamped && grant.is_some() && device.in_force < device.asked {
+                device.standing = Standing::Granted;
+            }
+        }
+    }
+
     /// The kinds of devices that the node has, with their names.
     pub(crate) fn devices(&self) -> impl Iterator<Item = (&'static str, &Device)> {
         [("package", &self.cpu), ("GPU", &self.gpu)].into_iter().filter(|(_, device)| device.count > 0)

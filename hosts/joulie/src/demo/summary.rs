@@ -108,7 +108,7 @@ impl RunSummary {
         }
         for ((_, device), before) in node.devices().zip(&mut counted.caps) {
             let is = match device.standing {
-                Standing::InForce | Standing::Clamped => device.in_force,
+                Standing::InForce | Standing::Clamped | Standing::Granted => device.in_force,
                 Standing::Free | Standing::Asked | Standing::Refused(_) => None,
             };
             if is.is_some() && is != *before {

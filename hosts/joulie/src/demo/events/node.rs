@@ -2,7 +2,7 @@
 //! reported once.
 
 use super::{Told, Tone, seconds};
-use crate::demo::state::{Node, Offer, Standing, Telemetry};
+use crate::demo::state::{Advice, Node, Offer, Standing, Telemetry};
 use power_units::Watts;
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ pub(super) struct Seen {
     /// Since when it has had no fresh readings: since the last fresh one, or since it was first seen.
     stale_since: Option<Duration>,
     ready: bool,
+    /// Whether it was told that pods would better run elsewhere.
+    advised: bool,
 }
 
 /// A change whose outcome is not known yet.
@@ -48,12 +50,14 @@ impl Seen {
             stale: false,
             stale_since: Some(at),
             ready: true,
+            advised: false,
         }
     }
 
     /// Reports the changes since the last call.
     pub(super) fn follow(&mut self, name: &str, node: &Node, at: Duration, told: &mut Told) {
         self.whereabouts(name, node, told);
+        self.advice(name, node, told);
         self.readings(name, node, at, told);
         if node.offer != self.offer || asked(node) != self.asked {
             let offer = node.offer != self.offer || self.change.as_ref().is_some_and(|change| change.offer);
@@ -118,6 +122,29 @@ impl Seen {
         }
     }
 
+    /// A recommendation is told once, and again when it is over.
+    fn advice(&mut self, name: &str, node: &Node, told: &mut Told) {
+        match &node.advice {
+            Some(Advice { why, pods, first }) if !self.advised => {
+                let better = match (pods, first) {
+                    (0, _) | (_, None) => "none of its pods may be moved".to_owned(),
+                    (_, Some((pod, Some(to)))) => format!("{pod} would better run on {to}"),
+                    (_, Some((pod, None))) => format!("{pod} would better run elsewhere"),
+                };
+                let others = match pods {
+                    0 | 1 => String::new(),
+                    more => format!(", and {} more", more - 1),
+                };
+                told.say(Tone::Warn, format!("{name}: {why}; {better}{others}"));
+            }
+            None if self.advised => {
+                told.say(Tone::Good, format!("{name}: no pod is recommended to leave any more"));
+            }
+            Some(_) | None => {}
+        }
+        self.advised = node.advice.is_some();
+    }
+
     /// A loss of readings is reported at once; a new node has some time before it is reported.
     fn readings(&mut self, name: &str, node: &Node, at: Duration, told: &mut Told) {
         match &node.telemetry {
@@ -168,6 +195,10 @@ fn outcome(node: &Node) -> Option<(Tone, String)> {
         match (&device.standing, device.asked, device.in_force) {
             (Standing::Free, None, _) => {}
             (Standing::InForce, Some(asked), Some(is)) => parts.push(caps(one, node, asked, is)),
+            (Standing::Granted, Some(asked), Some(is)) => {
+                let grant = node.grant.map_or_else(String::new, |grant| format!(" of {grant:.0} W"));
+                parts.push(format!("{}: held by its grant{grant}", caps(one, node, asked, is)));
+            }
             (Standing::Clamped, Some(asked), Some(is)) => {
                 tone = Tone::Warn;
                 parts.push(format!("{}, which is what the {one} takes", caps(one, node, asked, is)));
@@ -197,7 +228,7 @@ fn trouble(node: &Node) -> String {
                 return format!("cap {asked:.0} W asked of each {one}, not in force: {why}");
             }
             Standing::Asked => return format!("cap {asked:.0} W asked of each {one}, nothing read back yet"),
-            Standing::Free | Standing::InForce | Standing::Clamped => {}
+            Standing::Free | Standing::InForce | Standing::Clamped | Standing::Granted => {}
         }
     }
     "its old caps are still in force".to_owned()

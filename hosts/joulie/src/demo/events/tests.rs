@@ -1,5 +1,5 @@
 use super::*;
-use crate::demo::state::{Node, Telemetry};
+use crate::demo::state::{Advice, Node, Telemetry};
 
 fn node(offer: Offer, asked: Option<i32>, is: Option<i32>) -> Node {
     let mut cpu = Device {
@@ -207,7 +207,51 @@ fn many_other_caps_at_once_are_one_line() {
     assert_eq!(
         told(&mut events, &all(100, 200)),
         [
-            "3 nodes have other caps, all read back as asked; node-1 has another cap: cap 200 W asked, 200 W read back"
+            "3 nodes have other caps, all read back as asked or granted; node-1 has another cap: cap 200 W asked, 200 W read back"
         ]
+    );
+}
+
+#[test]
+fn what_a_grant_holds_is_told_as_such_and_not_as_what_the_device_takes() {
+    let mut held = node(Offer::Performance, Some(360), Some(250));
+    held.hold_by(Some(Watts::from_int(500)));
+    assert_eq!(held.cpu.standing, Standing::Granted);
+    let mut events = EventLog::default();
+    let lines = events.go_on(&at(0, held));
+    assert_eq!(
+        (lines[0].tone, lines[0].text.as_str()),
+        (Tone::Good, "node-7 became performance: cap 360 W asked, 250 W read back: held by its grant of 500 W")
+    );
+    // More than was asked is what the device takes, whatever the grant.
+    let mut clamped = node(Offer::Eco, Some(100), Some(126));
+    clamped.hold_by(Some(Watts::from_int(500)));
+    assert_eq!(clamped.cpu.standing, Standing::Clamped);
+}
+
+#[test]
+fn a_hot_node_is_told_once_with_a_pod_that_would_better_run_elsewhere() {
+    let advice = |pods, first: Option<(&str, Option<&str>)>| {
+        let first = first.map(|(pod, to)| (pod.to_owned(), to.map(str::to_owned)));
+        let mut hot = node(Offer::Performance, None, None);
+        hot.advice = Some(Advice { why: "83 % of its cooling is used".to_owned(), pods, first });
+        hot
+    };
+    let mut events = EventLog::default();
+    let cool = node(Offer::Performance, None, None);
+    told(&mut events, &at(0, cool.clone()));
+    let hot = advice(3, Some(("web-0", Some("node-2"))));
+    assert_eq!(
+        told(&mut events, &at(500, hot)),
+        ["node-7: 83 % of its cooling is used; web-0 would better run on node-2, and 2 more"]
+    );
+    assert_eq!(told(&mut events, &at(600, advice(1, Some(("web-0", None))))), NOTHING);
+    assert_eq!(
+        told(&mut events, &at(700, cool)),
+        ["node-7: no pod is recommended to leave any more"]
+    );
+    assert_eq!(
+        told(&mut events, &at(800, advice(0, None))),
+        ["node-7: 83 % of its cooling is used; none of its pods may be moved"]
     );
 }

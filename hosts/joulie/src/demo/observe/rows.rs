@@ -1,13 +1,14 @@
 //! The data that is kept of each object in the view.
 
-use crate::demo::state::{Offer, Telemetry, clean};
+use crate::demo::state::{Advice, Offer, Telemetry, clean};
 use host_kit::reflect::Row;
 use joulie_api::caps::DesiredSpec;
 use joulie_api::condition::{Condition, ConditionStatus, ConditionType, find};
 use joulie_api::labels::{self, is_true};
 use joulie_api::node_hardware::NodeHardware;
+use joulie_api::node_power_grant::NodePowerGrant;
 use joulie_api::node_power_profile::NodePowerProfile;
-use joulie_api::node_twin::{ControlStatus, NodeTwin};
+use joulie_api::node_twin::{ControlStatus, NodeTwin, NodeTwinStatus, RescheduleCause};
 use joulie_api::number::Number;
 use joulie_api::object::parse;
 use joulie_api::word::Vocabulary;
@@ -56,6 +57,15 @@ pub(crate) struct Twin {
     pub(crate) draining: bool,
     pub(crate) most: Option<Watts>,
     pub(crate) telemetry: Telemetry,
+    pub(crate) advice: Option<Advice>,
+}
+
+/// A NodePowerGrant.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Grant {
+    pub(crate) node: String,
+    /// `None` if the node is released from the budget.
+    pub(crate) watts: Option<Watts>,
 }
 
 /// A NodeHardware.
@@ -172,6 +182,7 @@ impl Row for Twin {
     fn read(object: &Value) -> Result<Self, String> {
         let twin: NodeTwin = parse(object).map_err(|bad| bad.to_string())?;
         let status = twin.status.unwrap_or_default();
+        let advice = advice(&status);
         let class = status.schedulable_class.and_then(|class| class.known());
         let conditions = status.conditions.unwrap_or_default();
         Ok(Self {
@@ -179,7 +190,40 @@ impl Row for Twin {
             draining: class == Some(SchedulableClass::Draining),
             most: watts(status.power_measurement.and_then(|power| power.node_tdp_w)),
             telemetry: telemetry(&conditions),
+            advice,
         })
+    }
+}
+
+/// The recommendation of a twin, unless the node only drains, which is told anyway.
+fn advice(status: &NodeTwinStatus) -> Option<Advice> {
+    let score = |number: Option<Number>| number.map_or_else(|| "?".to_owned(), |number| number.to_string());
+    let why = match status.reschedule_cause.as_ref()?.known()? {
+        RescheduleCause::CoolingStress => {
+            format!("{} % of its cooling is used", score(status.predicted_cooling_stress_score))
+        }
+        RescheduleCause::PsuStress => {
+            format!("{} % of its power supply is used", score(status.predicted_psu_stress_score))
+        }
+        RescheduleCause::Draining => return None,
+    };
+    let all = status.reschedule_recommendations.as_deref().unwrap_or_default();
+    let first = all.first().and_then(|one| {
+        let pod = one.workload_ref.as_ref()?.name.as_deref()?;
+        Some((clean(pod), one.target_node.as_deref().map(clean)))
+    });
+    Some(Advice { why, pods: all.len(), first })
+}
+
+impl Row for Grant {
+    const KIND: &'static str = "NodePowerGrant";
+    const OWNERS: bool = false;
+
+    fn read(object: &Value) -> Result<Self, String> {
+        let grant: NodePowerGrant = parse(object).map_err(|bad| bad.to_string())?;
+        let spec = grant.spec;
+        let is_released = spec.released == Some(true);
+        Ok(Self { node: spec.node_name, watts: watts(Some(spec.watts)).filter(|_| !is_released) })
     }
 }
 

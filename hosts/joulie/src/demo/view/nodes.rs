@@ -144,6 +144,8 @@ fn read_back(node: &Node, glyphs: Glyphs) -> Row {
     let watts = device.in_force.map_or_else(|| "    ?".to_owned(), |watts| format!("{watts:>5.0}"));
     match &device.standing {
         Standing::InForce => Row::of(Ink::Good, &format!("{watts} W {}", glyphs.yes())),
+        // The budget holds it, as it should.
+        Standing::Granted => Row::of(Ink::Good, &format!("{watts} W")),
         Standing::Clamped => Row::of(Ink::Warn, &format!("{watts} W")),
         Standing::Asked => Row::of(Ink::Warn, &format!("{watts} W {}", glyphs.soon())),
         Standing::Refused(_) => Row::of(Ink::Bad, &format!("{watts} W {}", glyphs.no())),
