@@ -15,10 +15,11 @@ mod identity;
 pub(crate) mod restore;
 mod view;
 
-use crate::machine::View;
+use crate::energy::SharedMeters;
+use crate::machine::{Control, View};
 use crate::settings::{LeaseExpiry, LeaseSettings, MachineSettings, Settings};
 use host_kit::clock::{HostClock, micros};
-use host_kit::health::Heartbeat;
+use host_kit::health::{CheckResult, Heartbeat};
 use joulie_core::node::lease::{LeaseJitter, LeaseLaw, OnExpiry};
 use joulie_core::placement::freshness::UnixTime;
 use node_kit::{
@@ -76,6 +77,7 @@ struct Runner {
     views: watch::Sender<Option<View>>,
     beat: Heartbeat,
     clock: Arc<dyn HostClock>,
+    meters: Option<SharedMeters>,
 }
 
 /// How long to wait between two attempts to open the machine: the previous process may take a while to end.
@@ -97,7 +99,7 @@ pub(crate) fn start(
     node: &str,
     machine: &MachineSettings,
     clock: Arc<dyn HostClock>,
-    beat: Heartbeat,
+    (beat, meters): (Heartbeat, Option<SharedMeters>),
 ) -> Result<Started, StartError> {
     let config = config(settings, node, machine).map_err(StartError::Config)?;
     if let Some(missing) = machine.root.as_deref().and_then(identity::missing) {
@@ -119,6 +121,7 @@ pub(crate) fn start(
         views,
         beat,
         clock,
+        meters,
     };
     let thread = std::thread::Builder::new().name("control".to_owned());
     thread.spawn(move || runner.run()).map_err(StartError::Thread)?;
@@ -212,6 +215,15 @@ impl Host {
         lock(&self.shared).standing.clone()
     }
 
+    /// For `/readyz`.
+    pub(crate) fn check(&self) -> CheckResult {
+        match self.standing() {
+            Standing::Running => CheckResult::Pass,
+            Standing::Waiting(why) => CheckResult::Fail(why),
+            Standing::Ended => CheckResult::Fail("the control loop has ended".to_owned()),
+        }
+    }
+
     /// Asks the loop to end; only the first request counts.
     pub(crate) fn end(&self, ending: Ending) {
         let mut shared = lock(&self.shared);
@@ -277,6 +289,9 @@ impl Runner {
         let mut memory = view::Memory::default();
         node.run_telling(|report| {
             self.beat.beat(self.clock.mono());
+            if let Some(meters) = &self.meters {
+                meters.lock().unwrap_or_else(PoisonError::into_inner).take(report);
+            }
             let view = memory.view(report, &self.found);
             self.views.send_if_modified(|last| {
                 let changed = last.as_ref() != Some(&view);

@@ -15,6 +15,7 @@
 
 mod claim;
 mod counts;
+mod energy;
 mod front;
 mod host;
 mod machine;
@@ -25,6 +26,7 @@ mod route;
 pub mod settings;
 mod start;
 
+pub use energy::{EnergyPrices, EnergySettings};
 pub use front::events::EVENT_REASONS;
 pub use front::outcome::{cap_reasons, route_reasons};
 pub use host::StartError as HostError;

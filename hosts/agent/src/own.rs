@@ -9,12 +9,13 @@
 //! journal, and the other one's limits are adopted as they are found. So nothing is lifted in between. The two are never
 //! controlled at the same time, and an endpoint that fails never leads back to the hardware.
 
+use crate::energy::SharedMeters;
 use crate::front::grants::Stands;
 use crate::front::inputs::{Inputs, Watched};
 use crate::front::node::{Front, Shared};
 use crate::front::rows::NodeRow;
 use crate::front::watches::{Confirmed, Watches};
-use crate::host::{self, Ending, Host, Standing as Loop};
+use crate::host::{self, Ending, Host};
 use crate::machine::{Control, View};
 use crate::pool::http::Http;
 use crate::pool::{Pool, PoolError, PoolNodes, Routes, tell_route};
@@ -39,6 +40,8 @@ pub(crate) struct OwnNode {
     pub(crate) settings: Settings,
     pub(crate) node: String,
     pub(crate) machine: MachineSettings,
+    /// What the energy ledger reads, while the hardware is controlled.
+    pub(crate) meters: Option<SharedMeters>,
     pub(crate) base: Base,
     pub(crate) shared: Arc<Shared>,
     pub(crate) catalog: Catalog,
@@ -63,11 +66,7 @@ impl Present {
         let here = self.clone();
         move |_| {
             let host = here.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            match host.map(|host| host.standing()) {
-                None | Some(Loop::Running) => CheckResult::Pass,
-                Some(Loop::Waiting(why)) => CheckResult::Fail(why),
-                Some(Loop::Ended) => CheckResult::Fail("the control loop has ended".to_owned()),
-            }
+            host.map_or(CheckResult::Pass, |host| host.check())
         }
     }
 }
@@ -142,12 +141,18 @@ impl OwnNode {
         routes: &watch::Receiver<Arc<Standing>>,
         confirmed: &Confirmed,
     ) -> Result<Machine, MachineError> {
-        let Self { settings, node, machine, shared, catalog, http, beat, now, .. } = self;
+        let Self { settings, node, machine, meters, shared, catalog, http, beat, now, .. } = self;
         let reached = routes.borrow().reached.clone();
         match &*reached {
             &Reached::Host { cpu, gpu } => {
                 let machine = MachineSettings { cpu, gpu, ..machine.clone() };
-                let started = host::start(settings, node, &machine, shared.clock.clone(), beat.clone());
+                let started = host::start(
+                    settings,
+                    node,
+                    &machine,
+                    shared.clock.clone(),
+                    (beat.clone(), meters.clone()),
+                );
                 let started = started.map_err(MachineError::Host)?;
                 now.set(Some(started.host.clone()));
                 Ok(Machine::Host(started, reached))

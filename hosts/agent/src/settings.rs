@@ -1,6 +1,7 @@
 //! The agent's settings. The names are those of the first implementation, where it had them. Values that it silently
 //! took for something else (a typo for the host's own hardware, a bad duration for a default) are refused here.
 
+mod energy;
 mod own;
 mod pool;
 mod table;
@@ -11,6 +12,7 @@ pub use pool::Shards;
 pub use table::TABLE;
 pub use telemetry::{ControlPreference, HttpTerms, NodeEndpoint, NodeRouting};
 
+use crate::energy::EnergySettings;
 use crate::metrics::PowerDetail;
 use host_kit::config::{Listen, Refusals, Values};
 use host_kit::program;
@@ -121,6 +123,8 @@ pub struct Settings {
     pub power: PowerPublish,
     /// The known models of hardware.
     pub catalog: Catalog,
+    /// The energy ledger, if there is to be one.
+    pub energy: Option<EnergySettings>,
     /// Who may see the pages under /debug.
     pub debug_token: Option<String>,
     /// Where Leases are.
@@ -228,9 +232,17 @@ impl Settings {
     /// Interprets the values of [`TABLE`].
     pub fn read(values: &Values) -> Result<Self, Refusals> {
         let heartbeat = values.get(&own::POWER_PUBLISH_HEARTBEAT)?;
+        let (target, energy) = (target(values)?, energy::read(values)?);
+        if energy.is_some() && !matches!(target, AgentTarget::Host { .. }) {
+            return Err(values.conflict(
+                &[energy::LEDGER.name(), own::MODE.name()],
+                "processor time of pods is read from the machine itself: the ledger is for mode daemonset and the host's own hardware",
+            ));
+        }
         Ok(Self {
-            target: target(values)?,
+            target,
             http: HttpTerms::read(values)?,
+            energy,
             period: values.get(&own::PERIOD)?,
             simulate_only: values.get(&own::SIMULATE_ONLY)?,
             power_detail: values.get(&own::POWER_METRICS)?,

@@ -1,6 +1,7 @@
 //! Starts the agent's tasks in order, and ends them.
 
 use crate::claim::{Claim, candidate};
+use crate::energy::{self, NodeLedger, SharedMeters};
 use crate::front::inputs::Watched;
 use crate::front::node::Shared;
 use crate::front::outcome::Terms;
@@ -21,8 +22,8 @@ use host_kit::http_client::Carrier;
 use host_kit::leader::{self, CandidateError, Elections, LeaseName, elect};
 use host_kit::metrics::{BuildInfo, MetricDescription, MetricsBuilder as Page, MetricsRegistry};
 use host_kit::ops::Ops;
-use host_kit::program::Context;
-use host_kit::reflect::Reflections;
+use host_kit::program::{Context, LocalContext};
+use host_kit::reflect::{Reflections, WatchSource, reflect};
 use host_kit::server::{
     Certificates, Debug, Drain, Guard, HttpServer, LimitError, Port, Scrapers, ServerLimits, ServerMetrics,
     ServerTlsError,
@@ -101,6 +102,7 @@ impl Counted {
 pub fn described_metrics() -> Vec<MetricDescription> {
     Page::descriptions(|registry| {
         drop(Counted::register(registry));
+        energy::describe_metrics(registry);
         // The metrics of mode pool, where the agents of a shard elect the one that works.
         drop(Elections::register(registry));
     })
@@ -143,10 +145,14 @@ async fn begin(
     let health = match &settings.target {
         AgentTarget::Host { node, machine } => {
             let reached = Reached::Host { cpu: machine.cpu, gpu: machine.gpu };
-            base.own_node((node, machine), reached, carrier, tasks)?.health(health)
+            let meters = energy::meters(&settings);
+            if let Some(ledger) = base.ledger(node, machine, meters.clone(), tasks) {
+                ledger.start(page.registry(), tasks, &context.stop);
+            }
+            base.own_node((node, machine, meters), reached, carrier, tasks)?.health(health)
         }
         AgentTarget::Remote { node, routing, machine } => {
-            base.own_node((node, machine), Reached::Http(routing.clone()), carrier, tasks)?.health(health)
+            base.own_node((node, machine, None), Reached::Http(routing.clone()), carrier, tasks)?.health(health)
         }
         AgentTarget::Pool { routing, shards, concurrency, pod } => {
             let routes = base.routes(Place::Elsewhere, Reached::Http(routing.clone()));
@@ -159,29 +165,51 @@ async fn begin(
             health
         }
     };
-    let limits = ServerLimits::new(64 * 1024, 64).map_err(StartError::Limits)?;
-    let files = settings.metrics_port.tls.clone();
-    let tls =
-        Certificates::start(Port::Metrics, files, &servers, &context.clock, (&mut *tasks, &context.stop));
-    let tls = tls.map_err(StartError::Tls)?;
-    let debug =
-        Debug::new(Guard::new(settings.debug_token.clone()), context.config.clone(), context.logs.clone());
     let scrapers = Scrapers::new(settings.metrics_port.auth, &context.client, &context.clock, &servers);
-    let ops = Ops::new(page.page(), health, debug).for_scrapers(scrapers);
-    let clock = context.clock.clone();
-    let server = HttpServer::bind(settings.metrics, Port::Metrics, ops, limits, &servers, clock);
-    let server = server.await.map_err(StartError::Listen)?.with_tls(tls);
-    let metrics = server.address().map_err(StartError::Listen)?;
-    tracing::info!("metrics and health are served on {metrics}");
-    let stop = context.stop.clone();
-    let drain = Drain::new(Duration::ZERO, Duration::from_secs(2));
-    tasks.spawn("metrics", async move {
-        let cut_off = server.run(stop, drain).await;
-        if cut_off > 0 {
-            tracing::debug!("{cut_off} connections were cut off");
-        }
-    });
-    Ok(Started { metrics })
+    let port = OpsPort { settings: &settings, page, health, servers, scrapers };
+    Ok(Started { metrics: port.open(&context.local(), tasks).await? })
+}
+
+/// The port of metrics and health, before it is opened.
+pub(crate) struct OpsPort<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) page: Page,
+    pub(crate) health: Health,
+    pub(crate) servers: ServerMetrics,
+    pub(crate) scrapers: Scrapers,
+}
+
+impl OpsPort<'_> {
+    /// Opens it, and serves it until the program ends.
+    pub(crate) async fn open(
+        self,
+        context: &LocalContext,
+        tasks: &mut Tasks,
+    ) -> Result<SocketAddr, StartError> {
+        let Self { settings, page, health, servers, scrapers } = self;
+        let limits = ServerLimits::new(64 * 1024, 64).map_err(StartError::Limits)?;
+        let files = settings.metrics_port.tls.clone();
+        let stop = &context.stop;
+        let tls = Certificates::start(Port::Metrics, files, &servers, &context.clock, (&mut *tasks, stop));
+        let tls = tls.map_err(StartError::Tls)?;
+        let guard = Guard::new(settings.debug_token.clone());
+        let debug = Debug::new(guard, context.config.clone(), context.logs.clone());
+        let ops = Ops::new(page.page(), health, debug).for_scrapers(scrapers);
+        let clock = context.clock.clone();
+        let server = HttpServer::bind(settings.metrics, Port::Metrics, ops, limits, &servers, clock);
+        let server = server.await.map_err(StartError::Listen)?.with_tls(tls);
+        let address = server.address().map_err(StartError::Listen)?;
+        tracing::info!("metrics and health are served on {address}");
+        let stop = stop.clone();
+        let drain = Drain::new(Duration::ZERO, Duration::from_secs(2));
+        tasks.spawn("metrics", async move {
+            let cut_off = server.run(stop, drain).await;
+            if cut_off > 0 {
+                tracing::debug!("{cut_off} connections were cut off");
+            }
+        });
+        Ok(address)
+    }
 }
 
 /// What the tasks of every target begin with.
@@ -242,10 +270,38 @@ impl Base<'_> {
         Ok(OverHttp { pool: pool.map_err(StartError::Pool)?, watched })
     }
 
+    /// The energy ledger of the node that the agent runs on, if there is to be one.
+    fn ledger(
+        &self,
+        node: &str,
+        machine: &MachineSettings,
+        meters: Option<SharedMeters>,
+        tasks: &mut Tasks,
+    ) -> Option<NodeLedger> {
+        let (settings, meters) = self.settings.energy.clone().zip(meters)?;
+        let source = WatchSource {
+            path: "/api/v1/pods".to_owned(),
+            labels: None,
+            fields: Some(format!("spec.nodeName={node}")),
+        };
+        let Context { client, clock, stop, .. } = self.context;
+        let (pods, follow) = reflect(client, source, self.reflections, clock.clone(), stop.clone());
+        tasks.spawn("pods", follow);
+        Some(NodeLedger {
+            node: node.to_owned(),
+            settings,
+            detail: self.settings.power_detail,
+            root: energy::root(machine.root.as_deref()),
+            meters,
+            pods,
+            clock: clock.clone(),
+        })
+    }
+
     /// The node that the agent runs on.
     fn own_node(
         &self,
-        (node, machine): (&str, &MachineSettings),
+        (node, machine, meters): (&str, &MachineSettings, Option<SharedMeters>),
         reached: Reached,
         carrier: Option<Arc<dyn Carrier>>,
         tasks: &mut Tasks,
@@ -253,6 +309,7 @@ impl Base<'_> {
         let base = self.routes(Place::OnNode, reached);
         let own = OwnNode {
             settings: self.settings.clone(),
+            meters,
             node: node.to_owned(),
             machine: machine.clone(),
             http: self.http(&base.reached, (OWN_CONCURRENCY, carrier))?,
@@ -348,8 +405,16 @@ async fn part(claim: Claim, begun: OverHttp, stop: Stop, _ended: Trigger) {
 }
 
 /// The control loop completes a round at least this often unless it is dead: a driver that hangs does not block it.
-fn loop_most(period: Duration) -> Duration {
+pub(crate) fn loop_most(period: Duration) -> Duration {
     period.saturating_mul(5).max(Duration::from_secs(30))
+}
+
+/// What does not change while the agent runs, if these parts are controlled.
+pub(crate) fn terms(settings: &Settings, (cpu, gpu): (bool, bool)) -> Terms {
+    // The third period after a cap was written may be the first full one under it.
+    let patience = settings.period.saturating_mul(3).max(Duration::from_secs(5));
+    let relax = settings.lease.expiry == LeaseExpiry::Relax;
+    Terms { cpu, gpu, simulate_only: settings.simulate_only, patience, relax }
 }
 
 fn shared(
@@ -358,18 +423,11 @@ fn shared(
     metrics: Metrics,
     events: Recorder,
 ) -> Result<Shared, StartError> {
-    // The third period after a cap was written may be the first full one under it.
-    let patience = settings.period.saturating_mul(3).max(Duration::from_secs(5));
     Ok(Shared {
         clock: context.clock.clone(),
         selector: settings.selector.clone(),
-        terms: Terms {
-            cpu: true,
-            gpu: true,
-            simulate_only: settings.simulate_only,
-            patience,
-            relax: settings.lease.expiry == LeaseExpiry::Relax,
-        },
+        // The route of a node says which of its parts are controlled.
+        terms: terms(settings, (true, true)),
         pace: Pace { interval: settings.power.interval, heartbeat: settings.power.heartbeat },
         catalog: settings.catalog.clone(),
         writer: Writer::new(context.client.clone(), metrics.clone()),

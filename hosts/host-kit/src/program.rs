@@ -99,6 +99,28 @@ pub struct Context {
     pub config: LiveConfig,
 }
 
+/// What the work of a program uses that has no cluster.
+#[derive(Clone)]
+pub struct LocalContext {
+    /// Time.
+    pub clock: Arc<dyn HostClock>,
+    /// Tells when to end.
+    pub stop: Stop,
+    /// Changes the log level, if this program owns the logs.
+    pub logs: Option<Logs>,
+    /// The configuration, for /debug/config, and how it follows its file.
+    pub config: LiveConfig,
+}
+
+impl Context {
+    /// All of it but the API server.
+    #[must_use]
+    pub fn local(&self) -> LocalContext {
+        let Self { client: _, clock, stop, logs, config } = self.clone();
+        LocalContext { clock, stop, logs, config }
+    }
+}
+
 /// Runs a program from its command line and environment. Returns its exit status, one of
 /// [`OF_PROGRAMS`](crate::shutdown::status::OF_PROGRAMS).
 ///
@@ -111,6 +133,39 @@ pub fn run<S: Send + Sync + 'static, E: Into<Box<dyn Error>>>(
     read: impl Fn(&Values) -> Result<S, Refusals> + Send + Sync + 'static,
     start: impl AsyncFnOnce(S, Context, &mut Tasks) -> Result<(), E>,
 ) -> ExitCode {
+    let kubeconfig = |values: &Values| values.get(&KUBECONFIG);
+    begin(table, build, arguments, (kubeconfig, read), async |(kubeconfig, settings), local, tasks| {
+        let client = connect::connect(kubeconfig.as_deref()).await?;
+        let LocalContext { clock, stop, logs, config } = local;
+        let context = Context { client, clock, stop, logs, config };
+        start(settings, context, tasks).await.map_err(Into::<Box<dyn Error>>::into)
+    })
+}
+
+/// Like [`run`], without a cluster: the table needs no [`KUBECONFIG`].
+pub fn run_alone<S: Send + Sync + 'static, E: Into<Box<dyn Error>>>(
+    table: &'static SettingsTable,
+    build: &BuildInfo,
+    arguments: impl IntoIterator<Item = OsString>,
+    read: impl Fn(&Values) -> Result<S, Refusals> + Send + Sync + 'static,
+    start: impl AsyncFnOnce(S, LocalContext, &mut Tasks) -> Result<(), E>,
+) -> ExitCode {
+    begin(table, build, arguments, (|_: &Values| Ok(()), read), async |((), settings), local, tasks| {
+        start(settings, local, tasks).await
+    })
+}
+
+/// What is read once at the start comes before what is read again when the file changes.
+fn begin<F, S: Send + Sync + 'static, E: Into<Box<dyn Error>>>(
+    table: &'static SettingsTable,
+    build: &BuildInfo,
+    arguments: impl IntoIterator<Item = OsString>,
+    (once, read): (
+        impl FnOnce(&Values) -> Result<F, Refusals>,
+        impl Fn(&Values) -> Result<S, Refusals> + Send + Sync + 'static,
+    ),
+    start: impl AsyncFnOnce((F, S), LocalContext, &mut Tasks) -> Result<(), E>,
+) -> ExitCode {
     let sources = match Invocation::read(arguments, std::env::vars_os()) {
         Invocation::Run(sources) => sources,
         Invocation::Help => return say(&table.help()),
@@ -120,7 +175,7 @@ pub fn run<S: Send + Sync + 'static, E: Into<Box<dyn Error>>>(
     };
     let loaded = config::load(table, &sources).and_then(|values| {
         let common = Common::read(&values)?;
-        let settings = read(&values)?;
+        let settings = (once(&values)?, read(&values)?);
         Ok((values, common, settings))
     });
     let (values, common, settings) = match loaded {
@@ -137,13 +192,12 @@ pub fn run<S: Send + Sync + 'static, E: Into<Box<dyn Error>>>(
         Err(error) => return fail(FAILED, &format!("the threads of the program cannot be started: {error}")),
     };
     let code = runtime.block_on(async {
-        let client = connect::connect(common.kubeconfig.as_deref()).await?;
         let signals = shutdown::signals()?;
         let (trigger, stop) = shutdown::pair();
         let mut tasks = Tasks::new();
         let clock = SystemClock::new();
         let config = LiveConfig::new(table, sources, values, read, clock.wall());
-        let context = Context { client, clock: Arc::new(clock), stop, logs: Some(logs), config };
+        let context = LocalContext { clock: Arc::new(clock), stop, logs: Some(logs), config };
         start(settings, context, &mut tasks).await.map_err(Into::into)?;
         Ok::<_, Box<dyn Error>>(tasks.run(trigger, signals, common.deadline).await.code())
     });
@@ -160,7 +214,6 @@ pub fn run<S: Send + Sync + 'static, E: Into<Box<dyn Error>>>(
 
 /// The settings that `run` itself needs.
 struct Common {
-    kubeconfig: Option<PathBuf>,
     levels: Levels,
     format: Format,
     deadline: Duration,
@@ -169,7 +222,6 @@ struct Common {
 impl Common {
     fn read(values: &Values) -> Result<Self, Refusals> {
         Ok(Self {
-            kubeconfig: values.get(&KUBECONFIG)?,
             levels: values.get(&LOG_LEVEL)?,
             format: values.get(&LOG_FORMAT)?,
             deadline: values.get(&SHUTDOWN_TIMEOUT)?,

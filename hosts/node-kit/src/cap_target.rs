@@ -273,6 +273,14 @@ impl CapTarget {
         matches!(self.gauge, Gauge::Counter { .. })
     }
 
+    /// The counter that its power is taken from.
+    pub(crate) const fn counter(&self) -> Option<Counter> {
+        match &self.gauge {
+            Gauge::Counter { meter, .. } => Some(meter.counter()),
+            Gauge::None | Gauge::Power { .. } => None,
+        }
+    }
+
     /// Reads its meter, once in a period.
     pub(crate) fn measure(&mut self, workers: &[Worker], now: Stamp) {
         let found = self.meter.map(|place| &workers[place.worker].view.readings[place.domain]);

@@ -7,7 +7,7 @@ use joulie_core::node::engine::Beyond;
 use joulie_core::node::gpu_cap::GpuDecision;
 use joulie_core::node::law;
 use joulie_core::node::lease::{LeaseEvent, LeasePhase};
-use power_hal::{Domain, Key};
+use power_hal::{Counter, Domain, Key};
 use power_units::{KiloHertz, MicroJoules, Stamp, Watts};
 use std::sync::Arc;
 
@@ -73,6 +73,8 @@ pub struct DeviceReport {
     pub described: Option<Domain>,
     /// Its power.
     pub power: MeterReading,
+    /// Its energy counter, if its energy is counted.
+    pub counter: Option<Counter>,
     /// The value of its energy counter, if it has one that could be read.
     pub energy: Option<MicroJoules>,
     /// The limit in force, whoever set it.

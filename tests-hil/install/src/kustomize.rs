@@ -18,7 +18,7 @@ struct Part {
     beside: &'static [&'static str],
 }
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 9] = [
     Part {
         folder: "base",
         flags: &["--set", "createNamespace=true", "--set", "uninstall.enabled=false", "--skip-tests"],
@@ -52,6 +52,13 @@ const PARTS: [Part; 8] = [
         flags: &["--set", "operator.rescheduling.enabled=true"],
         templates: &["rescheduling.yaml"],
         about: "The rights that ENABLE_ACTIVE_RESCHEDULING=true needs, which the operator gets from you.",
+        beside: &[],
+    },
+    Part {
+        folder: "energy-ledger",
+        flags: &["--set", "agent.energyLedger.enabled=true"],
+        templates: &["energy-ledger.yaml"],
+        about: "The rights that ENERGY_LEDGER=on needs, which the agent gets from you with a mount of the kubelet's pod-resources.",
         beside: &[],
     },
     Part {

@@ -150,6 +150,12 @@ impl EnergyMeter {
         Ok(Self { counter, power_max, span_min, stale_after })
     }
 
+    /// The counter that it describes.
+    #[must_use]
+    pub const fn counter(&self) -> Counter {
+        self.counter
+    }
+
     /// What the meter reports at `now`, given the newest sample.
     #[must_use]
     pub fn step(&self, baseline: &mut Baseline, now: Stamp, sample: Option<CounterSample>) -> MeterReading {

@@ -266,6 +266,7 @@ mod tests {
             backend: Some(kind),
             described: Some(bare.with_power_meter().with_power(limit)),
             power: MeterReading::Missing(Gap::Unread),
+            counter: None,
             energy: None,
             limit: max.and_then(|max| i32::try_from(max).ok()).map(Watts::from_int),
             owners: None,

@@ -1,6 +1,6 @@
 //! The list of all settings, in the order in which `--help` shows them.
 
-use super::{own, pool, telemetry, tuning};
+use super::{energy, own, pool, telemetry, tuning};
 use host_kit::config::{Retired, SettingsTable};
 use host_kit::program;
 use host_kit::server::settings as tls;
@@ -35,6 +35,10 @@ pub static TABLE: SettingsTable = SettingsTable {
         &own::HARDWARE_CATALOG_PATH,
         &own::POWER_PUBLISH_INTERVAL,
         &own::POWER_PUBLISH_HEARTBEAT,
+        &energy::LEDGER,
+        &energy::SOCKET,
+        &energy::PRICE,
+        &energy::CO2,
         &tuning::LAW,
         &tuning::EMA_ALPHA,
         &tuning::HIGH_MARGIN,
@@ -77,5 +81,15 @@ pub static TABLE: SettingsTable = SettingsTable {
             note: "TELEMETRY_CPU_CONTROL and TELEMETRY_GPU_CONTROL say where limits are set",
         },
     ],
-    families: &["DVFS_", "TELEMETRY_", "POOL_", "LEASE_", "SAFE_", "POWER_PUBLISH_", "TLS_", "METRICS_"],
+    families: &[
+        "DVFS_",
+        "TELEMETRY_",
+        "POOL_",
+        "LEASE_",
+        "SAFE_",
+        "POWER_PUBLISH_",
+        "ENERGY_",
+        "TLS_",
+        "METRICS_",
+    ],
 };

@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod devices;
 #[cfg(test)]
+mod energy;
+#[cfg(test)]
 mod grants;
 #[cfg(test)]
 mod host;

@@ -74,6 +74,7 @@ fn device(target: &CapTarget, share: Option<Watts>, journal: &Journal) -> Device
         backend: target.backend,
         described: target.described,
         power: target.power,
+        counter: target.counter(),
         energy: target.energy,
         limit: target.in_force,
         owners: target.owners_limit(journal),

@@ -1,0 +1,295 @@
+//! The metrics of the ledger, computed from its accounts when they are read: an account that has left has no series any more.
+
+use super::ledger::{Energy, Ledger};
+use super::pod_resources::{LastAnswer, Look};
+use crate::metrics::PowerDetail;
+use host_kit::clock::HostClock;
+use host_kit::metrics::{LabelSet, MetricDescription, MetricsRegistry};
+use host_kit::{closed_label, label_set};
+use power_units::Watts;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+closed_label! {
+    /// Whom energy is charged to.
+    pub(super) enum AccountLabel {
+        /// A workload of pods.
+        Workload = "workload",
+        /// Whatever runs on the node and is no pod.
+        System = "system",
+        /// Nobody: the idle floor of the packages, and GPUs that no pod holds.
+        Idle = "idle",
+        /// It is not known whom: gaps of meters, pods that came and went unseen, sources that do not answer.
+        Unknown = "unknown",
+        /// Pods beyond the bounds of the ledger.
+        Other = "other",
+    }
+}
+
+closed_label! {
+    /// What has drawn it.
+    pub(super) enum PartLabel {
+        /// Packages.
+        Cpu = "cpu",
+        /// GPUs.
+        Gpu = "gpu",
+    }
+}
+
+label_set! {
+    struct ByAccount {
+        node: String,
+        account: AccountLabel,
+        namespace: String,
+        workload: String,
+        part: PartLabel,
+    }
+
+    struct ByPart {
+        node: String,
+        part: PartLabel,
+    }
+
+    struct ByNode {
+        node: String,
+    }
+
+    struct ByLook {
+        outcome: Look,
+    }
+}
+
+const JOULES: MetricDescription = MetricDescription::counter(
+    "joulie_energy_joules",
+    "Energy that is charged to an account; a workload's series goes ten minutes after its last pod",
+)
+.with(ByAccount::LABELS);
+const COST: MetricDescription =
+    MetricDescription::counter("joulie_energy_cost", "Its price, by ENERGY_PRICE_PER_KWH")
+        .with(ByAccount::LABELS);
+const CO2: MetricDescription =
+    MetricDescription::counter("joulie_energy_co2_grams", "Its emissions, by ENERGY_CO2_GRAMS_PER_KWH")
+        .with(ByAccount::LABELS);
+const DRAWN: MetricDescription = MetricDescription::counter(
+    "joulie_energy_drawn_joules",
+    "Energy that the packages and GPUs have drawn: the sum of all accounts and of those that have left",
+)
+.with(ByPart::LABELS);
+const LEFT: MetricDescription =
+    MetricDescription::counter("joulie_energy_left_joules", "Energy of workloads whose series have gone")
+        .with(ByPart::LABELS);
+const GAPS: MetricDescription = MetricDescription::counter(
+    "joulie_energy_gap_seconds",
+    "For how long meters were silent or not credible; what was drawn then is unknown's",
+)
+.with(ByPart::LABELS);
+const FLOOR: MetricDescription = MetricDescription::gauge(
+    "joulie_energy_idle_floor_watts",
+    "What the packages draw together when the node is idle; absent until it was",
+)
+.with(ByNode::LABELS);
+const PODS: MetricDescription =
+    MetricDescription::gauge("joulie_energy_pods", "Pods that have an account").with(ByNode::LABELS);
+const BEYOND: MetricDescription = MetricDescription::counter(
+    "joulie_energy_charges_beyond_bounds",
+    "Charges to account other, for want of a place for the pod, its workload or its namespace",
+)
+.with(ByNode::LABELS);
+const CGROUPS: MetricDescription = MetricDescription::gauge(
+    "joulie_energy_cgroups_read",
+    "1 where the processor time of pods is read; 0: what packages draw above the floor is unknown's",
+)
+.with(ByNode::LABELS);
+const AGE: MetricDescription = MetricDescription::gauge(
+    "joulie_pod_resources_age_seconds",
+    "Since the kubelet last said who holds GPUs; after 60 s what GPUs draw is unknown's",
+)
+.with(ByNode::LABELS);
+
+/// All that are computed.
+const ALL: [MetricDescription; 11] =
+    [JOULES, COST, CO2, DRAWN, LEFT, GAPS, FLOOR, PODS, BEYOND, CGROUPS, AGE];
+
+const KWH_JOULES: f64 = 3_600_000.0;
+
+/// What is shown of the ledger.
+#[derive(Debug)]
+pub(super) struct Books {
+    pub(super) ledger: Ledger,
+    pub(super) floor: Option<Watts>,
+    /// Whether the last reading of the cgroups succeeded.
+    pub(super) cgroups: bool,
+    /// Whether the node has GPUs.
+    pub(super) gpus: bool,
+    pub(super) answer: LastAnswer,
+}
+
+/// The books, shared by those who write them and by the scrapes.
+#[derive(Clone, Debug)]
+pub(super) struct SharedBooks(Arc<Mutex<Books>>);
+
+impl SharedBooks {
+    pub(super) fn new(ledger: Ledger) -> Self {
+        let answer = LastAnswer::default();
+        Self(Arc::new(Mutex::new(Books { ledger, floor: None, cgroups: false, gpus: false, answer })))
+    }
+
+    pub(super) fn open(&self) -> MutexGuard<'_, Books> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Counts what the kubelet answers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Looks(Family<ByLook, Counter>);
+
+impl Looks {
+    pub(super) fn register(registry: &mut MetricsRegistry) -> Self {
+        let looks = Self::default();
+        registry.register(
+            "joulie_pod_resources_looks",
+            "What asking the kubelet who holds GPUs gave",
+            looks.0.clone(),
+        );
+        looks
+    }
+
+    pub(super) fn count(&self, outcome: Look) {
+        self.0.get_or_create(&ByLook { outcome }).inc();
+    }
+}
+
+/// Prices, if they are configured.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct EnergyPrices {
+    /// Of a kilowatt-hour, in whatever currency.
+    pub cost: Option<f64>,
+    /// Grams of CO2 for a kilowatt-hour.
+    pub co2_grams: Option<f64>,
+}
+
+/// Computes the series.
+pub(super) struct Scrape {
+    pub(super) node: String,
+    pub(super) books: SharedBooks,
+    pub(super) prices: EnergyPrices,
+    pub(super) detail: PowerDetail,
+    pub(super) clock: Arc<dyn HostClock>,
+}
+
+/// Describes what a [`Scrape`] shows.
+pub(super) fn describe(registry: &mut MetricsRegistry) {
+    registry.describe(&ALL);
+}
+
+impl fmt::Debug for Scrape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Scrape")
+    }
+}
+
+impl Collector for Scrape {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let books = self.books.open();
+        let ledger = &books.ledger;
+        self.accounts(&JOULES, |joules| joules, ledger, &mut encoder)?;
+        if let Some(price) = self.prices.cost {
+            self.accounts(&COST, |joules| joules / KWH_JOULES * price, ledger, &mut encoder)?;
+        }
+        if let Some(grams) = self.prices.co2_grams {
+            self.accounts(&CO2, |joules| joules / KWH_JOULES * grams, ledger, &mut encoder)?;
+        }
+        for (about, energy) in [(&DRAWN, ledger.drawn), (&LEFT, ledger.left), (&GAPS, ledger.gap_micros)] {
+            let mut family = about.begin(&mut encoder)?;
+            for (part, count) in parts(energy) {
+                let labels = ByPart { node: self.node.clone(), part };
+                ConstCounter::new(self.shown(count)).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        self.one(&PODS, whole(u64::try_from(ledger.pods()).unwrap_or(u64::MAX)), &mut encoder)?;
+        self.one(&CGROUPS, if books.cgroups { 1.0 } else { 0.0 }, &mut encoder)?;
+        if let Some(floor) = books.floor {
+            self.one(&FLOOR, joulie_api::number::Number::tenths(floor).get(), &mut encoder)?;
+        }
+        if let Some(age) = books.answer.age(self.clock.mono()) {
+            self.one(&AGE, age.as_secs_f64(), &mut encoder)?;
+        }
+        let mut family = BEYOND.begin(&mut encoder)?;
+        let labels = ByNode { node: self.node.clone() };
+        ConstCounter::new(ledger.beyond).encode(family.encode_family(&labels)?)
+    }
+}
+
+impl Scrape {
+    pub(super) fn register(self, registry: &mut MetricsRegistry) {
+        registry.register_collector(Box::new(self), &ALL);
+    }
+
+    fn one(
+        &self,
+        about: &MetricDescription,
+        value: f64,
+        encoder: &mut DescriptorEncoder<'_>,
+    ) -> Result<(), fmt::Error> {
+        let labels = ByNode { node: self.node.clone() };
+        ConstGauge::new(value).encode(about.begin(encoder)?.encode_family(&labels)?)
+    }
+
+    fn accounts(
+        &self,
+        about: &MetricDescription,
+        value: impl Fn(f64) -> f64,
+        ledger: &Ledger,
+        encoder: &mut DescriptorEncoder<'_>,
+    ) -> Result<(), fmt::Error> {
+        let mut family = about.begin(encoder)?;
+        let mut show = |account, namespace: &str, workload: &str, energy| -> Result<(), fmt::Error> {
+            for (part, count) in parts(energy) {
+                // A workload that never held a GPU has no series that says so.
+                if account == AccountLabel::Workload && count == 0 {
+                    continue;
+                }
+                let (node, namespace, workload) =
+                    (self.node.clone(), namespace.to_owned(), workload.to_owned());
+                let labels = ByAccount { node, account, namespace, workload, part };
+                encode(&mut family, &labels, value(self.shown(count)))?;
+            }
+            Ok(())
+        };
+        show(AccountLabel::System, "", "", ledger.system)?;
+        show(AccountLabel::Idle, "", "", ledger.idle)?;
+        show(AccountLabel::Unknown, "", "", ledger.unknown)?;
+        show(AccountLabel::Other, "", "", ledger.other)?;
+        for (workload, energy) in ledger.workloads() {
+            show(AccountLabel::Workload, &workload.namespace, &workload.name, energy)?;
+        }
+        Ok(())
+    }
+
+    /// Joules, or seconds of gaps. Whole ones, unless exact power is to be shown: see `POWER_METRICS`.
+    fn shown(&self, micro: u64) -> f64 {
+        match self.detail {
+            PowerDetail::Averaged => whole(micro / 1_000_000),
+            PowerDetail::Exact => whole(micro) / 1e6,
+        }
+    }
+}
+
+fn encode(family: &mut MetricEncoder<'_>, labels: &ByAccount, value: f64) -> Result<(), fmt::Error> {
+    ConstCounter::new(value).encode(family.encode_family(labels)?)
+}
+
+const fn parts(energy: Energy) -> [(PartLabel, u64); 2] {
+    [(PartLabel::Cpu, energy.cpu), (PartLabel::Gpu, energy.gpu)]
+}
+
+/// Exact below 2^53 µJ, which is 9 GJ.
+#[expect(clippy::cast_precision_loss, reason = "a metric is a float")]
+fn whole(count: u64) -> f64 {
+    count as f64
+}

@@ -1,0 +1,174 @@
+//! The pods of a node: whose the UID of a cgroup and the name in an answer of the kubelet are.
+
+use host_kit::clock::Mono;
+use host_kit::reflect::{ObjectKey, Row, Rows};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// For how long a pod that the API has forgotten is still known: its cgroup goes some seconds later.
+const KEPT: Duration = Duration::from_secs(300);
+/// The most pods that are known at once, those of the last minutes included; more are unknown.
+const PODS_MOST: usize = 8_192;
+/// Where kubelet writes the name that the cgroup of a static pod has.
+const STATIC: &str = "kubernetes.io/config.hash";
+
+/// The workload that a pod belongs to: its outermost controller that its own metadata names, or itself.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Workload {
+    pub(crate) namespace: Arc<str>,
+    /// Its kind and name, as in `Deployment/web`.
+    pub(crate) name: Arc<str>,
+}
+
+/// What is kept of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct PodOwner {
+    /// The UID in the name of its cgroup.
+    uid: String,
+    workload: Workload,
+    /// Whether it has ended for good, and so holds no device any more.
+    over: bool,
+}
+
+impl Row for PodOwner {
+    const KIND: &'static str = "Pod";
+    const OWNERS: bool = false;
+
+    fn read(object: &Value) -> Result<Self, String> {
+        let meta = &object["metadata"];
+        let text = |field: &str| meta[field].as_str().filter(|text| !text.is_empty());
+        let name = text("name").ok_or("it has no name")?;
+        let uid = meta["annotations"][STATIC].as_str().or_else(|| text("uid")).ok_or("it has no UID")?;
+        let phase = object["status"]["phase"].as_str();
+        let workload = Workload {
+            namespace: text("namespace").unwrap_or_default().into(),
+            name: controller(meta).unwrap_or_else(|| format!("Pod/{name}")).into(),
+        };
+        Ok(Self { uid: uid.to_owned(), workload, over: matches!(phase, Some("Succeeded" | "Failed")) })
+    }
+}
+
+/// The controller's kind and name. A Deployment names its ReplicaSets after itself and the hash that their pods carry. Whatever runs as
+/// a static pod is owned by its Node, and is a workload of its own.
+fn controller(meta: &Value) -> Option<String> {
+    let mut references = meta["ownerReferences"].as_array()?.iter();
+    let owner = references.find(|reference| reference["controller"].as_bool() == Some(true))?;
+    let (kind, name) = (owner["kind"].as_str()?, owner["name"].as_str()?);
+    let hash = meta["labels"]["pod-template-hash"].as_str().filter(|hash| !hash.is_empty());
+    let of_deployment =
+        |hash: &str| name.strip_suffix(hash)?.strip_suffix('-').filter(|name| !name.is_empty());
+    match (kind, hash.and_then(of_deployment)) {
+        ("ReplicaSet", Some(deployment)) => Some(format!("Deployment/{deployment}")),
+        ("Node", _) => None,
+        _ => Some(format!("{kind}/{name}")),
+    }
+}
+
+/// A pod that energy is charged to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Pod {
+    pub(crate) uid: String,
+    pub(crate) workload: Workload,
+}
+
+/// The pods that are known, and those of the last minutes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Pods {
+    by_uid: BTreeMap<String, (Workload, Mono)>,
+    /// Those that the API has now, by namespace and name, and whether they have ended.
+    by_name: BTreeMap<(String, String), (String, bool)>,
+}
+
+impl Pods {
+    /// Takes in what the watch says now.
+    pub(crate) fn take(&mut self, rows: &Rows<PodOwner>, now: Mono) {
+        rows.with(|rows| self.refresh(rows.iter().map(|(key, held)| (key, &*held.row)), now));
+    }
+
+    fn refresh<'a>(&mut self, rows: impl Iterator<Item = (&'a ObjectKey, &'a PodOwner)>, now: Mono) {
+        self.by_name.clear();
+        for (key, row) in rows {
+            self.by_name.insert((key.namespace.clone(), key.name.clone()), (row.uid.clone(), row.over));
+            if self.by_uid.len() < PODS_MOST || self.by_uid.contains_key(&row.uid) {
+                self.by_uid.insert(row.uid.clone(), (row.workload.clone(), now));
+            }
+        }
+        self.by_uid.retain(|_, (_, seen)| now.since(*seen) <= KEPT);
+    }
+
+    /// The pod whose cgroup has this UID in its name.
+    pub(crate) fn of_uid(&self, uid: &str) -> Option<Pod> {
+        let (workload, _) = self.by_uid.get(uid)?;
+        Some(Pod { uid: uid.to_owned(), workload: workload.clone() })
+    }
+
+    /// The pod that has this name now.
+    pub(crate) fn of_name(&self, namespace: &str, name: &str) -> Option<Pod> {
+        self.of_uid(&self.named(namespace, name)?.0)
+    }
+
+    /// Whether the pod of this name has ended for good.
+    pub(crate) fn has_ended(&self, namespace: &str, name: &str) -> bool {
+        self.named(namespace, name).is_some_and(|(_, over)| *over)
+    }
+
+    fn named(&self, namespace: &str, name: &str) -> Option<&(String, bool)> {
+        self.by_name.get(&(namespace.to_owned(), name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn workload(meta: &Value) -> String {
+        let object = json!({"metadata": meta});
+        PodOwner::read(&object).map_or_else(|why| why, |row| row.workload.name.to_string())
+    }
+
+    fn owned(kind: &str, name: &str, hash: &str) -> Value {
+        json!({"name": "p", "uid": "u", "labels": {"pod-template-hash": hash}, "ownerReferences": [
+            {"kind": "Other", "name": "x"}, {"kind": kind, "name": name, "controller": true},
+        ]})
+    }
+
+    #[test]
+    fn a_pod_belongs_to_its_outermost_controller() {
+        assert_eq!(workload(&owned("ReplicaSet", "web-5d4f", "5d4f")), "Deployment/web");
+        assert_eq!(workload(&owned("ReplicaSet", "web-5d4f", "")), "ReplicaSet/web-5d4f");
+        assert_eq!(workload(&owned("ReplicaSet", "-5d4f", "5d4f")), "ReplicaSet/-5d4f");
+        assert_eq!(workload(&owned("Job", "train", "")), "Job/train");
+        assert_eq!(workload(&owned("Node", "n1", "")), "Pod/p");
+        assert_eq!(workload(&json!({"name": "p", "uid": "u"})), "Pod/p");
+        assert_eq!(workload(&json!({"name": "p"})), "it has no UID");
+        assert_eq!(workload(&json!({"uid": "u"})), "it has no name");
+    }
+
+    #[test]
+    fn a_pod_is_known_for_a_while_after_it_has_gone_and_one_that_has_ended_holds_nothing() {
+        let at = |seconds| Mono::at(Duration::from_secs(seconds));
+        let pod = |uid: &str, phase: &str, hash: Value| {
+            let meta = json!({"name": "p", "namespace": "shop", "uid": uid, "annotations": {STATIC: hash}});
+            PodOwner::read(&json!({"metadata": meta, "status": {"phase": phase}})).unwrap()
+        };
+        let key = ObjectKey { namespace: "shop".to_owned(), name: "p".to_owned() };
+        let mut pods = Pods::default();
+        let row = pod("u1", "Running", Value::Null);
+        pods.refresh([(&key, &row)].into_iter(), at(0));
+        assert_eq!(pods.of_name("shop", "p").unwrap().uid, "u1");
+        pods.refresh(std::iter::empty(), at(300));
+        assert_eq!(pods.of_name("shop", "p"), None, "its name may be that of another pod now");
+        assert_eq!(pods.of_uid("u1").unwrap().workload.name.as_ref(), "Pod/p");
+        pods.refresh(std::iter::empty(), at(301));
+        assert_eq!(pods.of_uid("u1"), None);
+        // The mirror of a static pod has another UID than the pod's cgroup.
+        let row = pod("u2", "Succeeded", json!("5f4dcc3b"));
+        pods.refresh([(&key, &row)].into_iter(), at(302));
+        assert_eq!(pods.of_uid("u2"), None);
+        assert_eq!(pods.of_name("shop", "p").unwrap().uid, "5f4dcc3b");
+        assert!(pods.has_ended("shop", "p") && !pods.has_ended("shop", "q"));
+    }
+}
