@@ -24,6 +24,7 @@ mod own;
 mod pool;
 mod route;
 pub mod settings;
+mod standalone;
 mod start;
 
 pub use energy::{EnergyPrices, EnergySettings};
@@ -33,4 +34,5 @@ pub use host::StartError as HostError;
 pub use host::restore::{RESTORE_STATUSES, run as restore};
 pub use metrics::PowerDetail;
 pub use pool::PoolError;
+pub use standalone::run as standalone;
 pub use start::{BUILD, StartError, Started, described_metrics, start, start_over};

@@ -10,6 +10,9 @@ fn main() -> ExitCode {
     if arguments.next_if(|first| first == "restore").is_some() {
         return agent::restore(arguments);
     }
+    if arguments.next_if(|first| first == "--standalone").is_some() {
+        return agent::standalone(arguments);
+    }
     program::run(&TABLE, &BUILD, arguments, Settings::read, async |settings, context, tasks| {
         agent::start(settings, context, tasks).await.map(drop)
     })

@@ -4,11 +4,13 @@
 mod energy;
 mod own;
 mod pool;
+pub(crate) mod standalone;
 mod table;
 mod telemetry;
 mod tuning;
 
 pub use pool::Shards;
+pub use standalone::STANDALONE_TABLE;
 pub use table::TABLE;
 pub use telemetry::{ControlPreference, HttpTerms, NodeEndpoint, NodeRouting};
 

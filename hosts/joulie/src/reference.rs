@@ -128,6 +128,10 @@ fn of_one(page: &mut Page, program: &Program, programs: &[Program]) {
     if table.program == agent::settings::TABLE.program {
         page.head(3, "Exit statuses of `joulie-agent restore`");
         statuses(page, &agent::RESTORE_STATUSES);
+        let alone = &agent::settings::STANDALONE_TABLE;
+        page.head(3, &format!("`{}`", alone.program));
+        page.say(&format!("It {}. It has these settings and no others:", alone.about));
+        page.table(&SETTING_HEAD, alone.settings.iter().map(|one| row_of(*one)).collect());
     }
     if table.program == operator::settings::TABLE.program {
         let uninstall = (&operator::UNINSTALL_TABLE, operator::UNINSTALL_STATUSES);

@@ -188,7 +188,7 @@ pub(super) const POWER_PUBLISH_HEARTBEAT: ConfigSetting<Duration> = ConfigSettin
     "Measured power is published at the latest after this time",
 );
 
-fn percent_intent(percent: power_units::Percent) -> Result<CapIntent, Wrong> {
+pub(super) fn percent_intent(percent: power_units::Percent) -> Result<CapIntent, Wrong> {
     if percent > power_units::Percent::ZERO {
         Ok(CapIntent::of_percent(percent))
     } else {

@@ -9,7 +9,7 @@ use host_kit::server::settings as tls;
 pub static TABLE: SettingsTable = SettingsTable {
     program: "joulie-agent",
     about: "caps CPUs and GPUs as the desired state says, and reports what really happened; `joulie-agent restore` puts \
-            the originals back and ends",
+            the originals back and ends; `joulie-agent --standalone FILE` works without a cluster",
     settings: &[
         &own::MODE,
         &own::NODE_NAME,

@@ -22,6 +22,8 @@ mod route;
 #[cfg(test)]
 mod shard;
 #[cfg(test)]
+mod standalone;
+#[cfg(test)]
 mod status;
 #[cfg(test)]
 mod test_machine;

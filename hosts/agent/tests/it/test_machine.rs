@@ -252,7 +252,11 @@ fn command(arguments: &[&str], settings: &[(&'static str, String)]) -> Command {
 
 impl Agent {
     pub(crate) fn start(settings: &[(&'static str, String)]) -> Self {
-        let mut child = command(&[], settings).stderr(Stdio::piped()).spawn().unwrap();
+        Self::start_with(&[], settings)
+    }
+
+    pub(crate) fn start_with(arguments: &[&str], settings: &[(&'static str, String)]) -> Self {
+        let mut child = command(arguments, settings).stderr(Stdio::piped()).spawn().unwrap();
         let lines = Arc::new(Mutex::new(Vec::new()));
         let (reader, into) = (BufReader::new(child.stderr.take().unwrap()), lines.clone());
         std::thread::spawn(move || {
