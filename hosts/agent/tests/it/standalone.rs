@@ -84,19 +84,19 @@ async fn the_machine_follows_the_file_and_a_broken_one_lifts_no_cap() {
 
     // Empty, cut off, garbage, gone: each is told, and the caps stay.
     for (text, says) in [
-        (Some(""), "CPU_CAP"),
-        (Some("CPU_CAP=60%\n"), "GPU_CAP"),
-        (Some("CPU_CAP=-5W\nGPU_CAP=none\n"), "CPU_CAP"),
-        (Some("CPU_CAP=100\nGPU_CAP=none\n"), "unit"),
+        (Some(""), "CPU_CAP: it is required"),
+        (Some("CPU_CAP=60%\n"), "GPU_CAP: it is required"),
+        (Some("CPU_CAP=-5W\nGPU_CAP=none\n"), "CPU_CAP=\"-5W\""),
+        (Some("CPU_CAP=100\nGPU_CAP=none\n"), "CPU_CAP=\"100\""),
         (Some("CPU_CAP=60%\nGPU_CAP=none\nCPU_CAPS=1W\n"), "CPU_CAPS"),
-        (None, "cannot be read"),
+        (None, "it cannot be read"),
     ] {
         match text {
             Some(text) => desk.write(text),
             None => std::fs::remove_file(desk.file()).unwrap(),
         }
         let told =
-            |status: &Value| status["file"]["error"].as_str().is_some_and(|error| error.contains(says));
+            |status: &Value| status["file"]["error"].as_str().is_some_and(|error| error.starts_with(says));
         let status = desk.until(told).await;
         assert_eq!(
             (status["file"]["inForce"].as_bool(), reason(&status)),
