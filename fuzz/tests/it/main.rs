@@ -132,5 +132,6 @@ macro_rules! everyday {
 }
 
 everyday!(
-    text, decimal, key, lists, powercap, registers, cpufreq, hwmon, hsmp, laws, backend, message, answer, catalog
+    text, decimal, key, lists, powercap, registers, cpufreq, hwmon, hsmp, laws, backend, message, answer,
+    catalog
 );

@@ -16,7 +16,7 @@ pub(crate) mod restore;
 mod view;
 
 use crate::energy::SharedMeters;
-use crate::machine::{Control, View};
+use crate::machine::View;
 use crate::settings::{LeaseExpiry, LeaseSettings, MachineSettings, Settings};
 use host_kit::clock::{HostClock, micros};
 use host_kit::health::{CheckResult, Heartbeat};

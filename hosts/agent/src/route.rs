@@ -115,10 +115,9 @@ impl Standing {
             None => "the settings of the agent".to_owned(),
         };
         let refused = match &self.refused {
-            Some((profile, why)) => format!(
-                "; TelemetryProfile {} is refused, so the route stays as it was: {why}",
-                profile.name
-            ),
+            Some((profile, why)) => {
+                format!("; TelemetryProfile {} is refused, so the route stays as it was: {why}", profile.name)
+            }
             None => String::new(),
         };
         let rivals = match self.rivals.as_slice() {
@@ -174,8 +173,7 @@ impl Base {
             profiles.all.iter().filter(|(_, row)| row.audience.as_ref().is_ok_and(wanted)).collect()
         };
         let own = of(&|audience| matches!(audience, Audience::Node(name) if name == node));
-        let matching =
-            if own.is_empty() { of(&|audience| *audience == Audience::Cluster) } else { own };
+        let matching = if own.is_empty() { of(&|audience| *audience == Audience::Cluster) } else { own };
         let Some((first, others)) = matching.split_first() else {
             return Standing { chosen: true, ..self.start() };
         };

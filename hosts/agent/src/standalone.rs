@@ -16,7 +16,7 @@ use crate::front::grants::Stands;
 use crate::front::outcome::{Outcome, Outcomes, Terms};
 use crate::front::wanted::{Goal, Subject, Unknown, Wanted};
 use crate::host::{self, Ending, Host};
-use crate::machine::{Control, View};
+use crate::machine::View;
 use crate::metrics::{Metrics, PowerDetail};
 use crate::settings::OnExit;
 use crate::settings::standalone::{self as settings, Caps, STANDALONE_TABLE, Standalone};
@@ -24,7 +24,7 @@ use crate::start::{self, BUILD, StartError};
 use file::Settling;
 use host_kit::clock::HostClock;
 use host_kit::config::{self, Invocation};
-use host_kit::health::{CheckResult, Health};
+use host_kit::health::{CheckResult, Health, Heartbeat};
 use host_kit::metrics::MetricsBuilder as Page;
 use host_kit::program::{self, LocalContext};
 use host_kit::server::{Scrapers, ServerMetrics};
@@ -84,12 +84,15 @@ async fn begin(
     let mut page = Page::of(&BUILD);
     let metrics = Metrics::register(page.registry());
     let servers = ServerMetrics::register(page.registry());
-    let began =
-        host::start(&settings, &node, &machine, context.clock.clone()).map_err(StartError::Machine)?;
+    let beat = Heartbeat::started(context.clock.mono());
+    let clock = context.clock.clone();
+    let began = host::start(&settings, &node, &machine, clock, (beat.clone(), None));
+    let began = began.map_err(StartError::Machine)?;
+    let here = began.host.clone();
     let health = Health::new(context.clock.clone()).ready_until(context.stop.clone());
     let health = health
-        .live("loop", began.beat.check("the control loop", start::loop_most(settings.period)))
-        .ready("machine", start::machine_check(began.host.clone()));
+        .live("loop", beat.check("the control loop", start::loop_most(settings.period)))
+        .ready("machine", move |_| here.check());
     let (state, states) = watch::channel(None::<Option<String>>);
     let health = health.ready("file", move |_| match states.borrow().as_ref() {
         None => CheckResult::Fail("the file has not been read twice yet".to_owned()),
@@ -107,7 +110,7 @@ async fn begin(
         fixed,
         status,
         stands,
-        terms: start::terms(&settings),
+        terms: start::terms(&settings, (machine.cpu, machine.gpu)),
         detail: settings.power_detail,
         metrics,
         clock: context.clock.clone(),

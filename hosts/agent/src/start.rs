@@ -151,9 +151,9 @@ async fn begin(
             }
             base.own_node((node, machine, meters), reached, carrier, tasks)?.health(health)
         }
-        AgentTarget::Remote { node, routing, machine } => {
-            base.own_node((node, machine, None), Reached::Http(routing.clone()), carrier, tasks)?.health(health)
-        }
+        AgentTarget::Remote { node, routing, machine } => base
+            .own_node((node, machine, None), Reached::Http(routing.clone()), carrier, tasks)?
+            .health(health),
         AgentTarget::Pool { routing, shards, concurrency, pod } => {
             let routes = base.routes(Place::Elsewhere, Reached::Http(routing.clone()));
             let begun = base.pool(routes, *shards, (*concurrency, carrier), tasks)?;

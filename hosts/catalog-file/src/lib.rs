@@ -111,8 +111,7 @@ pub fn parse(bytes: &[u8]) -> Result<Catalog, ContentError> {
     if document.catalog_version.trim().is_empty() {
         return Err(refused("catalogVersion", "expected a version, found nothing"));
     }
-    for (field, count) in
-        [("cpuModels", document.cpu_models.len()), ("gpuModels", document.gpu_models.len())]
+    for (field, count) in [("cpuModels", document.cpu_models.len()), ("gpuModels", document.gpu_models.len())]
     {
         if count > MODELS_MAX {
             return Err(refused(field, &format!("expected at most {MODELS_MAX} models, found {count}")));
@@ -210,13 +209,11 @@ fn within(field: &str, number: f64, (unit, most): (&str, f64)) -> Result<f64, Co
 }
 
 /// The decimal text of a number, which is the shortest that is this number.
-fn decimal<Q>(
-    field: &str,
-    number: f64,
-    parse: impl FnOnce(&str) -> Option<Q>,
-) -> Result<Q, ContentError> {
+fn decimal<Q>(field: &str, number: f64, parse: impl FnOnce(&str) -> Option<Q>) -> Result<Q, ContentError> {
     let text = number.to_string();
-    parse(&text).ok_or_else(|| refused(field, &format!("expected a number that can be kept exactly enough, found {text}")))
+    parse(&text).ok_or_else(|| {
+        refused(field, &format!("expected a number that can be kept exactly enough, found {text}"))
+    })
 }
 
 fn watts(field: &str, number: f64) -> Result<Watts, ContentError> {

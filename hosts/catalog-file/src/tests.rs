@@ -36,7 +36,11 @@ fn the_range_is_read_in_each_form() {
 #[test]
 fn what_cannot_be_is_refused_with_its_line_or_field() {
     for (from, to, words) in [
-        ("tdpW: 360", "tdpW: -1", "cpuModels.AMD_EPYC_9654.official.tdpW: expected a number of watts above 0"),
+        (
+            "tdpW: 360",
+            "tdpW: -1",
+            "cpuModels.AMD_EPYC_9654.official.tdpW: expected a number of watts above 0",
+        ),
         ("tdpW: 360", "tdpW: .nan", "AMD_EPYC_9654.official.tdpW"),
         ("tdpW: 360", "tdpW: 1e9", "up to 100000, found 1000000000"),
         ("tdpW: 360", "tdpW: lots", "line 11"),
@@ -74,9 +78,8 @@ fn a_file_that_is_none_is_refused_before_it_is_kept() {
     assert!(parse(b"").is_err() && parse(b"[]").is_err() && parse(b"3").is_err());
     let deep = format!("catalogVersion: v1\ncpuModels: {}", "[".repeat(10_000));
     assert!(parse(deep.as_bytes()).is_err());
-    let many: String = (0..=MODELS_MAX)
-        .map(|at| format!("  G{at}: {{official: {{maxBoardPowerW: 1}}}}\n"))
-        .collect();
+    let many: String =
+        (0..=MODELS_MAX).map(|at| format!("  G{at}: {{official: {{maxBoardPowerW: 1}}}}\n")).collect();
     let said = parse(format!("catalogVersion: v1\ngpuModels:\n{many}").as_bytes()).unwrap_err();
     assert!(said.to_string().contains("expected at most 1000 models, found 1001"), "{said}");
     let missing = load(Some(Path::new("/nonexistent/hardware.yaml"))).unwrap_err().to_string();

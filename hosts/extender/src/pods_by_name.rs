@@ -87,8 +87,20 @@ mod tests {
         assert_eq!(PodQuestion::read("pod=a%2Fb&node=n.1"), Ok(of("a", "b", Some("n.1"))));
         let long = format!("pod=a/{}", "b".repeat(300));
         for query in [
-            "", "pod=", "pod=web-0", "pod=a/b/c", "pod=a/", "pod=/b", "pod=a/b&pod=a/c", "pod=a/B", "pods=a/b",
-            "pod=a/b&node=", "pod=a/b%26limit=9", "pod=a/b%3Fx", "pod=../b", &long,
+            "",
+            "pod=",
+            "pod=web-0",
+            "pod=a/b/c",
+            "pod=a/",
+            "pod=/b",
+            "pod=a/b&pod=a/c",
+            "pod=a/B",
+            "pods=a/b",
+            "pod=a/b&node=",
+            "pod=a/b%26limit=9",
+            "pod=a/b%3Fx",
+            "pod=../b",
+            &long,
         ] {
             let (status, why) = PodQuestion::read(query).unwrap_err();
             assert!(status == 400 && why.contains("use /debug/explain?pod=NAMESPACE/NAME"), "{query}: {why}");

@@ -114,9 +114,9 @@ impl Inside {
             Err(why) => return refused(why),
         };
         match question.fetch(&self.client).await {
-            Ok(pod) => self.desk.page(|view, placement| {
-                explain::pod(view, placement, &pod, question.node.as_deref())
-            }),
+            Ok(pod) => self
+                .desk
+                .page(|view, placement| explain::pod(view, placement, &pod, question.node.as_deref())),
             Err(why) => refused(why),
         }
     }
@@ -166,10 +166,9 @@ impl Desk {
         match head.method {
             Method::GET => self.page(|view, placement| Ok(explain::nodes(view, placement))),
             Method::POST => self.page(|view, placement| explain::request(view, placement, &body)),
-            _ => text(
-                StatusCode::METHOD_NOT_ALLOWED,
-                "use GET, or POST with a request of kube-scheduler's\n",
-            ),
+            _ => {
+                text(StatusCode::METHOD_NOT_ALLOWED, "use GET, or POST with a request of kube-scheduler's\n")
+            }
         }
     }
 

@@ -119,7 +119,8 @@ pub async fn start_on(
 ) -> Result<Started, StartError> {
     let Context { client, clock, stop, logs, config } = context;
     let mut registry = metrics::MetricsBuilder::of(&BUILD);
-    let Counted { reflections, servers: server_metrics, config: config_metrics, own } = Counted::register(registry.registry());
+    let Counted { reflections, servers: server_metrics, config: config_metrics, own } =
+        Counted::register(registry.registry());
     config.start(config_metrics, logs.clone(), &clock, (&mut *tasks, &stop));
     let shown: Shown = Arc::new(ArcSwap::from_pointee(Snapshot::nothing()));
     let expected = Expected::new(settings.expected_max);

@@ -4,8 +4,8 @@
 mod flags;
 mod markdown;
 
-use host_kit::events::EventReason;
 use host_kit::config::{AnySetting, FILE_VARIABLE, SettingDefault, SettingsTable};
+use host_kit::events::EventReason;
 use host_kit::metrics::MetricDescription;
 use host_kit::shutdown::status::{EndStatus, OF_PROGRAMS};
 use joulie_api::condition::{ConditionReason, ConditionType};
@@ -154,7 +154,13 @@ fn row_of(setting: &dyn AnySetting) -> Vec<String> {
         SettingDefault::Text(text) => code(text),
     };
     let live = if setting.live() { "live" } else { "" };
-    vec![names.join(" or "), default, live.to_owned(), setting.accepts().to_owned(), setting.help().to_owned()]
+    vec![
+        names.join(" or "),
+        default,
+        live.to_owned(),
+        setting.accepts().to_owned(),
+        setting.help().to_owned(),
+    ]
 }
 
 fn setting_row_of_file() -> Vec<String> {
@@ -236,8 +242,5 @@ fn events(page: &mut Page) {
     };
     let of_operator = operator::reasons::EVENT_REASONS.iter().map(|event| row("operator", event));
     let of_agent = agent::EVENT_REASONS.iter().map(|event| row("agent", event));
-    page.table(
-        &["reason", "type", "by", "about", "what it means"],
-        of_operator.chain(of_agent).collect(),
-    );
+    page.table(&["reason", "type", "by", "about", "what it means"], of_operator.chain(of_agent).collect());
 }

@@ -261,9 +261,9 @@ impl Lead {
 
     /// When the next pass is due.
     fn due(&self) -> Mono {
-        let regular = self.last_pass.map_or(self.since, |(_, at)| {
-            at.plus(self.settings().interval.min(self.settings().renew_plan))
-        });
+        let regular = self
+            .last_pass
+            .map_or(self.since, |(_, at)| at.plus(self.settings().interval.min(self.settings().renew_plan)));
         let retry = self.next_try().map(|at| at.plus(TOGETHER));
         let changed = self.dirty.into_iter().chain(self.stirred).map(|since| since.plus(TOGETHER));
         let first = changed.chain(retry).fold(regular, Mono::min);

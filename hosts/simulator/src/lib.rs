@@ -151,7 +151,8 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let world = Arc::new(world);
 
     let mut metrics = MetricsBuilder::of(&BUILD);
-    let Counted { reflections, servers, config: config_metrics, figures } = Counted::register(metrics.registry());
+    let Counted { reflections, servers, config: config_metrics, figures } =
+        Counted::register(metrics.registry());
     config.start(config_metrics, logs.clone(), &clock, (&mut *tasks, &stop));
 
     // All bound pods; pods of other nodes are dropped when they arrive.

@@ -29,15 +29,21 @@ const CAP_CLIPPED: EventReason = event(
     "CapClipped",
     "another cap is in force than the one that is asked for, because the hardware or its owner's limit allows no other; the text has both",
 );
-const BACKEND_CHANGED: EventReason =
-    event(Severity::Normal, "BackendChanged", "caps are enforced by other means than before; the text names both");
+const BACKEND_CHANGED: EventReason = event(
+    Severity::Normal,
+    "BackendChanged",
+    "caps are enforced by other means than before; the text names both",
+);
 const OTHER_WRITER: EventReason = event(
     Severity::Warning,
     "OtherWriter",
     "another program changed a limit of the node that is Joulie's; it is set again. Find the program, or label the node reserved",
 );
-const RESTORED: EventReason =
-    event(Severity::Normal, "Restored", "no cap of Joulie's is in force any more, and the originals are back");
+const RESTORED: EventReason = event(
+    Severity::Normal,
+    "Restored",
+    "no cap of Joulie's is in force any more, and the originals are back",
+);
 const BLIND: EventReason = event(
     Severity::Warning,
     "Blind",
@@ -55,16 +61,8 @@ const ROUTE_REFUSED: EventReason = event(
 );
 
 /// The reasons of the agent's Events, for the reference.
-pub const EVENT_REASONS: [EventReason; 8] = [
-    CAP_REFUSED,
-    CAP_CLIPPED,
-    BACKEND_CHANGED,
-    OTHER_WRITER,
-    RESTORED,
-    BLIND,
-    ROUTE_CHANGED,
-    ROUTE_REFUSED,
-];
+pub const EVENT_REASONS: [EventReason; 8] =
+    [CAP_REFUSED, CAP_CLIPPED, BACKEND_CHANGED, OTHER_WRITER, RESTORED, BLIND, ROUTE_CHANGED, ROUTE_REFUSED];
 
 /// How the caps of a node stand, as far as Events tell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,11 +85,7 @@ impl Stage {
             Why::Enforced | Why::Unmeasured | Why::Exceeded => Some(Self::Capped),
             Why::Clamped | Why::ClampedAbove => Some(Self::Clipped),
             Why::Blocked | Why::Failed => Some(Self::Refused),
-            Why::Pending
-            | Why::Malformed
-            | Why::LeaseExpired
-            | Why::Deselected
-            | Why::SimulateOnly => None,
+            Why::Pending | Why::Malformed | Why::LeaseExpired | Why::Deselected | Why::SimulateOnly => None,
         }
     }
 }
@@ -193,7 +187,10 @@ impl Teller {
             (Measured::Until(then), false) if now.since(then) >= look.patience => {
                 self.measured = Measured::Said;
                 let trouble = look.view.cpu.trouble.as_deref().unwrap_or("no backend says why");
-                return Some((&BLIND, format!("the power of the processors is not measured any more: {trouble}")));
+                return Some((
+                    &BLIND,
+                    format!("the power of the processors is not measured any more: {trouble}"),
+                ));
             }
             (before @ (Measured::Until(_) | Measured::Said), false) => before,
         };

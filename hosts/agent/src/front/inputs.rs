@@ -1,6 +1,9 @@
 //! Everything that the watches say of one node, at one moment.
 
-use super::rows::{CONTROL_OF_PROFILE, CONTROL_OF_TWIN, GoalRow, GrantRow, HardwareRow, NodeRow, ProfileRow, RouteRow, TwinRow};
+use super::rows::{
+    CONTROL_OF_PROFILE, CONTROL_OF_TWIN, GoalRow, GrantRow, HardwareRow, NodeRow, ProfileRow, RouteRow,
+    TwinRow,
+};
 use crate::route::Profiles;
 use host_kit::reflect::{CachedRow, ObjectKey, Rows};
 use joulie_api::caps::DesiredSpec;

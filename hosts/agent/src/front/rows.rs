@@ -265,7 +265,8 @@ impl Row for RouteRow {
         let routing = object.and_then(|it| read(&it.spec).map_err(|error| error.to_string()));
         // An error elsewhere does not hide whom the profile is for.
         let target = json!({"target": value["spec"]["target"]});
-        let target = serde_json::from_value::<TelemetryProfileSpec>(target).map_err(|error| error.to_string());
+        let target =
+            serde_json::from_value::<TelemetryProfileSpec>(target).map_err(|error| error.to_string());
         let target = target.and_then(|spec| read(&spec).map_err(|error| error.to_string()));
         Ok(Self {
             uid: text(value, "/metadata/uid").unwrap_or_default(),

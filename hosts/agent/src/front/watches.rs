@@ -67,8 +67,11 @@ pub(crate) fn begin(
         known
     };
     let no_grants = look_for("grants", "nodepowergrants", "NodePowerGrant, so no grant is followed");
-    let no_routes =
-        look_for("routes", "telemetryprofiles", "TelemetryProfile, so the settings say how nodes are reached");
+    let no_routes = look_for(
+        "routes",
+        "telemetryprofiles",
+        "TelemetryProfile, so the settings say how nodes are reached",
+    );
     let profiles = match settings.desired {
         DesiredSource::Profile => {
             Some(begin.rows::<ProfileRow>("nodepowerprofiles", joulie("nodepowerprofiles")))
@@ -87,7 +90,10 @@ pub(crate) fn begin(
             Confirmed::Plan(begin.rows_within::<LeaseRow>("leases", source, settings.lease.term))
         }
     };
-    Watches { watched: Watched { nodes, profiles, twins, hardware, grants, no_grants, routes, no_routes }, confirmed }
+    Watches {
+        watched: Watched { nodes, profiles, twins, hardware, grants, no_grants, routes, no_routes },
+        confirmed,
+    }
 }
 
 /// How long to wait between two checks for a kind.

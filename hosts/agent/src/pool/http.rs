@@ -2,8 +2,8 @@
 //! their own, so that they do not take those of the nodes that do.
 
 use super::wire::{Action, BYTES_MOST, Became, Telemetry};
-use bytes::Bytes;
 use crate::settings::{HttpTerms, NodeEndpoint};
+use bytes::Bytes;
 use host_kit::config::Url;
 use host_kit::http_client::{Asking, Carrier, ClientLimits, HttpClient, NoAnswer, Trust, TrustError};
 use http::{Method, Request, StatusCode, header};

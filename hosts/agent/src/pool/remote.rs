@@ -278,11 +278,13 @@ impl Task {
         self.counts.failures = 0;
         self.started = stamp(&self.common);
         // What was said of the previous machine does not answer what is desired of this one.
-        self.views.send_if_modified(|view| view.as_mut().is_some_and(|view| {
-            let changed = view.desire != Desire::UNKNOWN;
-            view.desire = Desire::UNKNOWN;
-            changed
-        }));
+        self.views.send_if_modified(|view| {
+            view.as_mut().is_some_and(|view| {
+                let changed = view.desire != Desire::UNKNOWN;
+                view.desire = Desire::UNKNOWN;
+                changed
+            })
+        });
     }
 
     /// Runs one period; returns whether the node did not answer.

@@ -1,7 +1,7 @@
 //! The settings of an agent without a cluster: the caps, and those of the agent's that are about the machine itself.
 
 use super::{AgentTarget, DesiredSource, Floors, LeaseExpiry, LeaseSettings, LeaseSource, MachineSettings};
-use super::{PowerPublish, Settings, own, telemetry, tuning};
+use super::{HttpTerms, PowerPublish, Settings, own, telemetry, tuning};
 use host_kit::config::{ConfigSetting, Refusals, SettingsTable, Values, Wrong, parse};
 use host_kit::program;
 use host_kit::server::MetricsAuth;
@@ -72,6 +72,7 @@ pub static STANDALONE_TABLE: SettingsTable = SettingsTable {
         &own::POWER_METRICS,
         &own::METRICS_ADDR,
         &own::ON_EXIT,
+        &own::HARDWARE_CATALOG_PATH,
         &own::CPU_CAP_FLOOR_WATTS,
         &own::GPU_CAP_FLOOR_WATTS,
         &own::STATE_DIR,
@@ -160,6 +161,8 @@ pub(crate) fn read(values: &Values) -> Result<Standalone, Refusals> {
     let node = values.get(&own::NODE_NAME)?.unwrap_or_else(|| "this-machine".to_owned());
     let settings = Settings {
         target: AgentTarget::Host { node: node.clone(), machine: machine.clone() },
+        http: HttpTerms::NONE,
+        catalog: super::catalog(values)?,
         period: values.get(&own::PERIOD)?,
         simulate_only: values.get(&own::SIMULATE_ONLY)?,
         power_detail: values.get(&own::POWER_METRICS)?,

@@ -162,6 +162,9 @@ pub struct HttpTerms {
 }
 
 impl HttpTerms {
+    /// For an agent that reaches no endpoint.
+    pub(super) const NONE: Self = Self { timeout: Duration::ZERO, authorities: None, token: None };
+
     pub(super) fn read(values: &Values) -> Result<Self, Refusals> {
         Ok(Self {
             timeout: Duration::from_secs(u64::from(values.get(&TIMEOUT_SECONDS)?)),
@@ -224,9 +227,8 @@ fn parts(values: &Values) -> Result<[Part; 3], Refusals> {
 fn routing(values: &Values, [source, cpu, gpu]: [Part; 3]) -> Result<NodeRouting, Refusals> {
     values.get(&GPU_CONTROL_MODE)?;
     let HttpTerms { timeout, token, .. } = HttpTerms::read(values)?;
-    let endpoint = |part: Part| {
-        part.http().map(|url| NodeEndpoint { url, timeout, shows_token: token.is_some() })
-    };
+    let endpoint =
+        |part: Part| part.http().map(|url| NodeEndpoint { url, timeout, shows_token: token.is_some() });
     Ok(NodeRouting {
         source: endpoint(source),
         cpu: endpoint(cpu),

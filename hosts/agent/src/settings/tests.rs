@@ -94,10 +94,7 @@ fn endpoints_are_kept_as_they_are_written() {
     let cpu = routing.cpu.unwrap();
     assert_eq!(routing.source.unwrap().url.to_string(), "http://sim/telemetry/{node}");
     assert_eq!(cpu.url.to_string(), "http://sim/control/{node}");
-    assert_eq!(
-        (routing.preference, cpu.timeout),
-        (ControlPreference::ThrottleOnly, Duration::from_secs(5))
-    );
+    assert_eq!((routing.preference, cpu.timeout), (ControlPreference::ThrottleOnly, Duration::from_secs(5)));
     assert_eq!(routing.gpu, None);
     all.push(("TELEMETRY_GPU_CONTROL", "host"));
     refused(&all, "not half and half");

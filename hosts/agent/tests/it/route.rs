@@ -7,9 +7,7 @@ use std::net::SocketAddr;
 
 /// A profile that sends a node over HTTP.
 fn over_http(at: SocketAddr, node: &str) -> Value {
-    let http = |what: &str| {
-        json!({"type": "http", "http": {"endpoint": format!("http://{at}/{what}/{{node}}"), "timeoutSeconds": 5}})
-    };
+    let http = |what: &str| json!({"type": "http", "http": {"endpoint": format!("http://{at}/{what}/{{node}}"), "timeoutSeconds": 5}});
     json!({
         "target": {"scope": "node", "nodeName": node},
         "sources": {"cpu": http("telemetry")},
@@ -56,7 +54,11 @@ async fn a_node_of_a_pool_moves_to_other_endpoints_and_no_limit_is_lifted() {
     cluster.profile("sim-1", "sim-1", 120).await;
     second.until("sim-1", |node| node.cap == 120.0).await;
     assert_eq!(second.get("sim-1").peak, 240.0, "no limit above the one that was found");
-    assert_eq!((first.get("sim-1").cap, first.get("sim-1").posts.len()), (150.0, before), "it is left as it is");
+    assert_eq!(
+        (first.get("sim-1").cap, first.get("sim-1").posts.len()),
+        (150.0, before),
+        "it is left as it is"
+    );
     assert_eq!(first.get("sim-2").posts.len(), posts, "nobody else moved");
 
     // What cannot be followed changes nothing, and is told.

@@ -167,8 +167,14 @@ async fn a_pod_of_the_cluster_is_explained_by_its_name_the_best_nodes_first() {
     // 10 W of 600 are a better node than 500 W of 600.
     for (name, watts) in [("busy", 500), ("idle", 10)] {
         world.hardware(name, 56, 800).await;
-        world.twin(name, "performance", json!({"predictedPowerHeadroomScore": 40, "predictedCoolingStressScore": 20,
-            "powerMeasurement": {"source": "http", "measuredNodePowerW": watts, "nodeCappedPowerW": 600}})).await;
+        world
+            .twin(
+                name,
+                "performance",
+                json!({"predictedPowerHeadroomScore": 40, "predictedCoolingStressScore": 20,
+            "powerMeasurement": {"source": "http", "measuredNodePowerW": watts, "nodeCappedPowerW": 600}}),
+            )
+            .await;
     }
     for node in 0..250 {
         world.twin(&format!("n{node}"), "performance", json!({})).await;

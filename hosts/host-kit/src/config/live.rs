@@ -63,8 +63,7 @@ pub struct ConfigMetrics {
 impl ConfigMetrics {
     /// Registers them.
     pub fn register(registry: &mut MetricsRegistry) -> Self {
-        let all =
-            Self { changes: Family::default(), refused: Gauge::default(), waiting: Gauge::default() };
+        let all = Self { changes: Family::default(), refused: Gauge::default(), waiting: Gauge::default() };
         for outcome in ConfigOutcome::ALL {
             drop(all.changes.get_or_create(&ByOutcome { outcome: *outcome }));
         }

@@ -44,7 +44,16 @@ impl<T> ConfigSetting<T> {
         accepts: &'static str,
         help: &'static str,
     ) -> Self {
-        Self { name, aliases: &[], parse, accepts, unset: Unset::Refuse(otherwise), secret: false, live: false, help }
+        Self {
+            name,
+            aliases: &[],
+            parse,
+            accepts,
+            unset: Unset::Refuse(otherwise),
+            secret: false,
+            live: false,
+            help,
+        }
     }
 
     /// A setting with a default: when nothing is written, the value is as if `default` had been.
@@ -55,7 +64,16 @@ impl<T> ConfigSetting<T> {
         accepts: &'static str,
         help: &'static str,
     ) -> Self {
-        Self { name, aliases: &[], parse, accepts, unset: Unset::Text(default), secret: false, live: false, help }
+        Self {
+            name,
+            aliases: &[],
+            parse,
+            accepts,
+            unset: Unset::Text(default),
+            secret: false,
+            live: false,
+            help,
+        }
     }
 
     /// Adds other names for the same setting. Two names with different values are refused.
@@ -93,7 +111,16 @@ impl<T> ConfigSetting<Option<T>> {
         accepts: &'static str,
         help: &'static str,
     ) -> Self {
-        Self { name, aliases: &[], parse, accepts, unset: Unset::Absent(|| None), secret: false, live: false, help }
+        Self {
+            name,
+            aliases: &[],
+            parse,
+            accepts,
+            unset: Unset::Absent(|| None),
+            secret: false,
+            live: false,
+            help,
+        }
     }
 }
 

@@ -81,7 +81,11 @@ async fn the_level_changes_at_run_time_for_both_facades_and_lines_are_json() {
         log::debug!(target: "host_kit_test", "log {word}");
     };
     say("before");
-    let debug = Debug::new(Guard::new(Some("t0ken".to_owned())), LiveConfig::fixed("A=1 (default)\n".to_owned()), Some(logs.clone()));
+    let debug = Debug::new(
+        Guard::new(Some("t0ken".to_owned())),
+        LiveConfig::fixed("A=1 (default)\n".to_owned()),
+        Some(logs.clone()),
+    );
     let put = |body: &'static str| ask(&debug, ("PUT", "/debug/log"), None, body, LOOPBACK);
     let (status, why) = text(put("loud")).await;
     assert_eq!(status, 400);

@@ -1,7 +1,7 @@
 //! A hot node: its pods are recommended to leave, and where that is asked for, evicted.
 
-use super::rights::{ACCOUNT, Rights};
 use super::rig::{Cluster, Configured, JOULIE, Operator};
+use super::rights::{ACCOUNT, Rights};
 use embedded_api::{InjectedResponse, Matching, Verb};
 use serde_json::{Value, json};
 use std::sync::Arc;

@@ -293,14 +293,14 @@ fn the_operators_file_of_settings_is_mounted_where_the_variable_says_and_its_cha
         ("evictions off", &off, "ENABLE_ACTIVE_RESCHEDULING=false\n"),
     ] {
         assert_eq!(find(all, "Deployment", "joulie-operator"), deployment, "{what}");
-        let text = find(all, "ConfigMap", "joulie-operator-config")["data"]["operator.conf"].as_str().unwrap();
+        let text =
+            find(all, "ConfigMap", "joulie-operator-config")["data"]["operator.conf"].as_str().unwrap();
         let text = text.lines().filter(|line| !line.starts_with('#'));
         assert_eq!(text.map(|line| format!("{line}\n")).collect::<String>(), lines, "{what}");
     }
     let pod = &deployment["spec"]["template"]["spec"];
-    let named = |list: &Value| {
-        list.as_array().unwrap().iter().find(|one| one["name"] == "config").unwrap().clone()
-    };
+    let named =
+        |list: &Value| list.as_array().unwrap().iter().find(|one| one["name"] == "config").unwrap().clone();
     let mount = named(&pod["containers"][0]["volumeMounts"]);
     assert_eq!((&mount["mountPath"], &mount["subPath"]), (&json!("/etc/joulie-config"), &Value::Null));
     assert_eq!(named(&pod["volumes"])["configMap"]["name"], "joulie-operator-config");

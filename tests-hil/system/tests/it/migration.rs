@@ -85,15 +85,8 @@ async fn a_cluster_of_the_first_implementation_keeps_its_objects_and_its_caps() 
         let mut settings = rights::settings_in(&chart, account).unwrap();
         // Those of the machine stay the suite's.
         settings.retain(|(name, _)| {
-            ![
-                "METRICS_ADDR",
-                "EXTENDER_ADDR",
-                "HOST_ROOT",
-                "STATE_DIR",
-                "DESIRED_SOURCE",
-                "JOULIE_CONFIG",
-            ]
-            .contains(&name.as_str())
+            !["METRICS_ADDR", "EXTENDER_ADDR", "HOST_ROOT", "STATE_DIR", "DESIRED_SOURCE", "JOULIE_CONFIG"]
+                .contains(&name.as_str())
         });
         settings.push(("DESIRED_SOURCE".to_owned(), desired.to_owned()));
         let settings: Vec<(&str, &str)> =

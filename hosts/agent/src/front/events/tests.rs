@@ -83,7 +83,11 @@ fn a_transition_is_said_once_and_a_state_that_lasts_is_not() {
     assert_eq!(new.whys(&[Failed, Failed, Pending, Failed, Blocked]), ["CapRefused"]);
     assert_eq!(new.whys(&[Enforced, Clamped, ClampedAbove, Enforced]), ["CapClipped"]);
     assert_eq!(new.whys(&[Pending, NoCap, NoCap]), ["Restored"]);
-    assert_eq!(Stage::new(None).whys(&[Failed]), ["CapRefused"], "an agent that begins with a refusal says so");
+    assert_eq!(
+        Stage::new(None).whys(&[Failed]),
+        ["CapRefused"],
+        "an agent that begins with a refusal says so"
+    );
 }
 
 #[test]

@@ -5,11 +5,18 @@ use std::ffi::OsString;
 use std::path::Path;
 
 static LOW: ConfigSetting<u32> =
-    ConfigSetting::with_default("LOW", "1", |text| parse::whole(text, 0..=100), "0 to 100", "The least.").live();
+    ConfigSetting::with_default("LOW", "1", |text| parse::whole(text, 0..=100), "0 to 100", "The least.")
+        .live();
 static HIGH: ConfigSetting<u32> =
-    ConfigSetting::with_default("HIGH", "9", |text| parse::whole(text, 0..=100), "0 to 100", "The most.").live();
-static PORT: ConfigSetting<u32> =
-    ConfigSetting::with_default("PORT", "80", |text| parse::whole(text, 1..=99_999), "1 to 99999", "The port.");
+    ConfigSetting::with_default("HIGH", "9", |text| parse::whole(text, 0..=100), "0 to 100", "The most.")
+        .live();
+static PORT: ConfigSetting<u32> = ConfigSetting::with_default(
+    "PORT",
+    "80",
+    |text| parse::whole(text, 1..=99_999),
+    "1 to 99999",
+    "The port.",
+);
 static TOKEN: ConfigSetting<Option<String>> =
     ConfigSetting::optional("TOKEN", |text| parse::text(text).map(Some), "any text", "Opens it.").secret();
 
@@ -56,8 +63,7 @@ impl Room {
     fn at(path: PathBuf, environment: &[(&str, &str)]) -> Self {
         let file = [("JOULIE_CONFIG", path.to_str().unwrap())];
         let environment = environment.iter().chain(&file);
-        let environment =
-            environment.map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let environment = environment.map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let Invocation::Run(sources) = Invocation::read([], environment) else { panic!("a run") };
         let values = load(&TABLE, &sources).unwrap();
         let at_start = read(&values).unwrap();
@@ -141,7 +147,10 @@ fn a_mistake_refuses_the_whole_file_and_every_mistake_is_told() {
     assert!(!room.config.page().contains("s3cret"));
     assert_eq!(room.in_force(), (2, 9, 80), "the last good one stays");
     let page = room.config.page();
-    assert!(page.contains("refused as a whole at 1970-01-01T00:00:10Z; what is below stays in force\n#   "), "{page}");
+    assert!(
+        page.contains("refused as a whole at 1970-01-01T00:00:10Z; what is below stays in force\n#   "),
+        "{page}"
+    );
     assert!(page.contains("LOW=2 ("), "{page}");
     assert!(room.has_metric("joulie_config_refused 1"));
     // Valid one by one, and not together.
@@ -168,7 +177,11 @@ fn a_setting_that_is_not_live_waits_for_a_restart() {
     let page = room.config.page();
     let waits = "PORT=80 (default, since 1970-01-01T00:00:00Z); the file says 90, which waits for a restart";
     assert!(page.lines().any(|line| line == waits), "{page}");
-    assert_eq!(room.write("LOW=4\nPORT=90\nTOKEN=s3cret\n").news.text, "LOW was 3 and is 4", "it is told once");
+    assert_eq!(
+        room.write("LOW=4\nPORT=90\nTOKEN=s3cret\n").news.text,
+        "LOW was 3 and is 4",
+        "it is told once"
+    );
     room.write("LOW=4\n");
     assert!(room.has_metric("joulie_config_waiting 0") && !room.config.page().contains("waits"));
     // It is valid for a restart, and not beside the port that is in force.

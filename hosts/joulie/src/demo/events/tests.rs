@@ -221,7 +221,10 @@ fn what_a_grant_holds_is_told_as_such_and_not_as_what_the_device_takes() {
     let lines = events.go_on(&at(0, held));
     assert_eq!(
         (lines[0].tone, lines[0].text.as_str()),
-        (Tone::Good, "node-7 became performance: cap 360 W asked, 250 W read back: held by its grant of 500 W")
+        (
+            Tone::Good,
+            "node-7 became performance: cap 360 W asked, 250 W read back: held by its grant of 500 W"
+        )
     );
     // More than was asked is what the device takes, whatever the grant.
     let mut clamped = node(Offer::Eco, Some(100), Some(126));
@@ -246,10 +249,7 @@ fn a_hot_node_is_told_once_with_a_pod_that_would_better_run_elsewhere() {
         ["node-7: 83 % of its cooling is used; web-0 would better run on node-2, and 2 more"]
     );
     assert_eq!(told(&mut events, &at(600, advice(1, Some(("web-0", None))))), NOTHING);
-    assert_eq!(
-        told(&mut events, &at(700, cool)),
-        ["node-7: no pod is recommended to leave any more"]
-    );
+    assert_eq!(told(&mut events, &at(700, cool)), ["node-7: no pod is recommended to leave any more"]);
     assert_eq!(
         told(&mut events, &at(800, advice(0, None))),
         ["node-7: 83 % of its cooling is used; none of its pods may be moved"]
