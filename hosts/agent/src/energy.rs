@@ -179,12 +179,20 @@ impl Keeper {
         let mut books = self.books.open();
         (books.cgroups, books.gpus) = (cpu.is_some(), !totals.gpus.is_empty());
         let held = books.answer.held(now);
-        let interval = self.state.interval(now, totals, cpu, self.processors, pods, held);
+        let interval =
+            self.state.interval(now, Seen { totals, cpu, processors: self.processors }, pods, held);
         books.floor = self.state.floor.watts();
         if let Some(interval) = interval {
             books.ledger.take(&interval);
         }
     }
+}
+
+/// What was read of the machine.
+struct Seen {
+    totals: Totals,
+    cpu: Option<CpuTotals>,
+    processors: Option<u64>,
 }
 
 /// What is remembered from one second to the next.
@@ -200,9 +208,7 @@ impl State {
     fn interval(
         &mut self,
         now: Mono,
-        totals: Totals,
-        cpu: Option<CpuTotals>,
-        processors: Option<u64>,
+        Seen { totals, cpu, processors }: Seen,
         pods: &Pods,
         held: Option<&Held>,
     ) -> Option<Interval> {

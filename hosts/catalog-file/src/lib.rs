@@ -27,7 +27,7 @@ const DENSITY_MAX: f64 = 1e9;
 
 /// Why a file is refused.
 #[derive(Debug)]
-pub enum FileError {
+pub enum CatalogFileError {
     /// It cannot be read.
     Read(PathBuf, std::io::Error),
     /// What it says is refused.
@@ -52,7 +52,7 @@ pub enum ContentError {
     Models(CatalogError),
 }
 
-impl fmt::Display for FileError {
+impl fmt::Display for CatalogFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Read(path, error) => write!(f, "{}: {error}", path.display()),
@@ -61,7 +61,7 @@ impl fmt::Display for FileError {
     }
 }
 
-impl std::error::Error for FileError {}
+impl std::error::Error for CatalogFileError {}
 
 impl fmt::Display for ContentError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -80,10 +80,10 @@ impl std::error::Error for ContentError {}
 ///
 /// # Errors
 /// If the file cannot be read, or is refused.
-pub fn load(path: Option<&Path>) -> Result<Catalog, FileError> {
+pub fn load(path: Option<&Path>) -> Result<Catalog, CatalogFileError> {
     let Some(path) = path else {
         return Catalog::embedded()
-            .map_err(|error| FileError::Content(PathBuf::new(), ContentError::Models(error)));
+            .map_err(|error| CatalogFileError::Content(PathBuf::new(), ContentError::Models(error)));
     };
     let read = || -> std::io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
@@ -91,8 +91,8 @@ pub fn load(path: Option<&Path>) -> Result<Catalog, FileError> {
         File::open(path)?.take(most).read_to_end(&mut bytes)?;
         Ok(bytes)
     };
-    let bytes = read().map_err(|error| FileError::Read(path.to_owned(), error))?;
-    parse(&bytes).map_err(|error| FileError::Content(path.to_owned(), error))
+    let bytes = read().map_err(|error| CatalogFileError::Read(path.to_owned(), error))?;
+    parse(&bytes).map_err(|error| CatalogFileError::Content(path.to_owned(), error))
 }
 
 /// The catalogue of these bytes on top of the built-in one.

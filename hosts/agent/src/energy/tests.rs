@@ -146,8 +146,9 @@ impl Process {
         // For a minute the kubelet has not answered for too long.
         let answer = Some(&held).filter(|_| !(1_000..1_060).contains(&machine.second));
         let now = Mono::at(Duration::from_secs(machine.second));
-        let cpu = Some(machine.cpu.clone());
-        let interval = self.state.interval(now, self.meters.totals(), cpu, Some(CORES), pods, answer);
+        let (totals, cpu) = (self.meters.totals(), Some(machine.cpu.clone()));
+        let seen = Seen { totals, cpu, processors: Some(CORES) };
+        let interval = self.state.interval(now, seen, pods, answer);
         self.ledger.take(&interval.unwrap());
         assert_eq!(self.ledger.sum(), self.ledger.drawn, "second {}", machine.second);
     }

@@ -160,25 +160,22 @@ async fn serve(mut stream: UnixStream, does: Does) {
 
 async fn answer(does: Does, request: http::Request<Incoming>) -> http::Response<tonic::body::Body> {
     assert_eq!((request.method(), request.uri().path()), (&http::Method::POST, LIST));
-    match does {
-        Does::AnswerGarbage => {
+    let answer = match does {
+        Does::Answer(list) => Ok(Response::new(list)),
+        Does::Refuse(code) => Err(Status::new(code, "not today")),
+        Does::AnswerGarbage | Does::SayNothing | Does::Write(_) | Does::HangUp => {
             let service = tower::service_fn(|_: Request<proto::ListPodResourcesRequest>| async {
                 Ok::<_, Status>(Response::new(sent::Garbage { number: 7 }))
             });
-            tonic::server::Grpc::new(ProstCodec::default()).unary(service, request).await
+            return tonic::server::Grpc::new(ProstCodec::default()).unary(service, request).await;
         }
-        does => {
-            let service = tower::service_fn(|_: Request<proto::ListPodResourcesRequest>| {
-                let answer = match &does {
-                    Does::Answer(list) => Ok(Response::new(list.clone())),
-                    Does::Refuse(code) => Err(Status::new(*code, "not today")),
-                    Does::AnswerGarbage | Does::SayNothing | Does::Write(_) | Does::HangUp => unreachable!(),
-                };
-                std::future::ready(answer)
-            });
-            tonic::server::Grpc::new(ProstCodec::default()).unary(service, request).await
-        }
-    }
+    };
+    let service = tower::service_fn(move |_: Request<proto::ListPodResourcesRequest>| {
+        std::future::ready(
+            answer.as_ref().map(|list| Response::new(list.get_ref().clone())).map_err(Clone::clone),
+        )
+    });
+    tonic::server::Grpc::new(ProstCodec::default()).unary(service, request).await
 }
 
 const UUID: &str = "GPU-8f1e2b30-0000-4000-8000-000000000001";
