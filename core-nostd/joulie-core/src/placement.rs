@@ -9,6 +9,7 @@ pub mod filter;
 pub mod freshness;
 pub mod gpu;
 pub mod score;
+pub mod sensitivity;
 
 mod wide;
 

@@ -12,12 +12,14 @@ use crate::scan::{Candidates, Item, Malformed, Message, Span, text};
 use crate::settings::PlacementSettings;
 use crate::snapshot::{Admission, Snapshot, View};
 use bytes::Bytes;
-use joulie_api::extender::PodSummary;
+use joulie_api::extender::{PodSummary, PodWorkload};
 use joulie_core::placement::assumed::{NodeKey, PodUid};
 use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::demand::{MilliCores, PodDemand};
 use joulie_core::placement::score::PodTerms;
+use joulie_core::placement::sensitivity::CapSensitivity;
 use power_units::Watts;
+use serde_json::value::RawValue;
 
 /// What a decision needs to know of a pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,7 +49,7 @@ pub(crate) fn filter(
     body: &Bytes,
 ) -> Result<(Reply, Outcome), Malformed> {
     let message = Message::read(body)?;
-    let (pod, asked) = asked(&message, placement)?;
+    let (pod, asked) = asked(view.snapshot, &message, placement)?;
     Ok(filter::answer(view.snapshot, placement, body, &message, pod, &asked))
 }
 
@@ -58,12 +60,13 @@ pub(crate) fn prioritize(
     body: &Bytes,
 ) -> Result<(Reply, Outcome), Malformed> {
     let message = Message::read(body)?;
-    let (pod, asked) = asked(&message, placement)?;
+    let (pod, asked) = asked(view.snapshot, &message, placement)?;
     Ok(prioritize::answer(view, placement, &message, pod, &asked))
 }
 
 /// The pod's class and terms. A request without a pod requests nothing and is standard.
 pub(crate) fn asked(
+    snapshot: &Snapshot,
     message: &Message<'_>,
     placement: &PlacementSettings,
 ) -> Result<(Option<PodUid>, Asked), Malformed> {
@@ -75,8 +78,17 @@ pub(crate) fn asked(
         return Ok((None, Asked { class, recognised: true, terms }));
     };
     let PodSummary { uid, class, demand } = PodSummary::read(pod).map_err(Malformed::new)?;
-    let terms = PodTerms::of(&demand, coefficients);
+    let terms = PodTerms::of(&demand, coefficients).sensitive(sensitivity(snapshot, pod));
     Ok((uid, Asked { class: class.class, recognised: class.recognised, terms }))
+}
+
+/// How much caps would hurt the pod, as far as a trusted profile of its workload says.
+fn sensitivity(snapshot: &Snapshot, pod: &RawValue) -> CapSensitivity {
+    if snapshot.workloads.is_empty() {
+        return CapSensitivity::NONE;
+    }
+    let said = PodWorkload::read(pod).and_then(|workload| snapshot.workloads.find(workload.names()));
+    said.map_or(CapSensitivity::NONE, CapSensitivity::from)
 }
 
 /// An offer of this node to the pod, unless the pod is known to add nothing there.

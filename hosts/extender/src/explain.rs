@@ -13,6 +13,7 @@ use joulie_core::placement::estimate::CoefficientSetting;
 use joulie_core::placement::filter::PowerFit;
 use joulie_core::placement::freshness::Freshness;
 use joulie_core::placement::score::{Breakdown, ExplainedTerms as Why, HeadroomSource, Known, Points};
+use joulie_core::placement::sensitivity::SensitivityLevel;
 use power_units::Watts;
 use serde_json::{Map, Value, json};
 use std::fmt::Display;
@@ -53,6 +54,7 @@ fn head(view: &View<'_>, placement: &PlacementSettings) -> Map<String, Value> {
             "queuedPods": snapshot.queue.len(),
             "expectedPods": view.expected.of_others(None, view.now).count(),
             "unknownPods": view.expected.unknown(view.now),
+            "trustedProfiles": snapshot.workloads.len(),
         }),
     );
     head.insert("synced".to_owned(), snapshot.fleet.synced.into());
@@ -85,7 +87,7 @@ fn entry(view: &View<'_>, placement: &PlacementSettings, place: usize, unseen: W
     let base = |class: &str| {
         let body =
             format!(r#"{{"Pod":{{"metadata":{{"annotations":{{"joulie.io/workload-class":"{class}"}}}}}}}}"#);
-        let (_, asked) = decide::asked(&Message::read(body.as_bytes()).ok()?, placement).ok()?;
+        let (_, asked) = decide::asked(snapshot, &Message::read(body.as_bytes()).ok()?, placement).ok()?;
         let score = snapshot.fleet.terms.get(place)?.score(asked.class, Watts::ZERO, unseen)?;
         Some(number(score.exact()))
     };
@@ -113,6 +115,15 @@ fn entry(view: &View<'_>, placement: &PlacementSettings, place: usize, unseen: W
         "stale": !node.freshness.is_fresh(),
         "staleBecause": because(node.freshness),
     })
+}
+
+/// A sensitivity, in the words of WorkloadProfiles.
+const fn word(sensitivity: SensitivityLevel) -> &'static str {
+    match sensitivity {
+        SensitivityLevel::Low => "low",
+        SensitivityLevel::Medium => "medium",
+        SensitivityLevel::High => "high",
+    }
 }
 
 fn because(freshness: Freshness) -> Option<String> {
@@ -180,11 +191,14 @@ fn judged(
     most: usize,
 ) -> Result<Value, Malformed> {
     let message = Message::read(body)?;
-    let (pod, asked) = decide::asked(&message, placement)?;
+    let (pod, asked) = decide::asked(view.snapshot, &message, placement)?;
     let (snapshot, unseen) = (view.snapshot, view.unseen(pod));
     let mut page = head(view, placement);
     let class = if asked.recognised { format!("{:?}", asked.class) } else { "unrecognised".to_owned() };
     page.insert("workloadClass".to_owned(), class.to_lowercase().into());
+    let hurt = asked.terms.sensitivity();
+    let levels = json!({"cpu": word(hurt.cpu), "gpu": word(hurt.gpu)});
+    page.insert("capSensitivity".to_owned(), levels);
     let power = (placement.power_fit == PowerFit::Filter).then(|| snapshot.fleet.kinds.weigh(&asked.terms));
     let points = decide::scored(view, placement, &message, pod, &asked).points;
     let listed = candidates(&message.candidates);
@@ -251,6 +265,7 @@ fn terms(known: &Known) -> Value {
         "profileBonus": number(known.profile),
         "pressureRelief": number(known.relief),
         "stressMark": number(known.mark),
+        "capSensitivity": number(known.caps),
         "score": number(known.score.exact()),
         "points": known.score.whole(),
     })

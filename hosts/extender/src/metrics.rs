@@ -18,6 +18,7 @@ use arc_swap::ArcSwapOption;
 use host_kit::clock::HostClock;
 use host_kit::metrics::MetricsRegistry;
 use host_kit::{closed_label, label_set};
+use joulie_api::workload_profile::{Distrust, TrustedProfiles};
 use joulie_core::placement::assumed::Swept;
 use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::filter::Rejection;
@@ -63,6 +64,35 @@ closed_label! {
         Twin = "NodeTwin",
         /// NodeHardware.
         Hardware = "NodeHardware",
+        /// WorkloadProfile.
+        Profile = "WorkloadProfile",
+    }
+}
+
+closed_label! {
+    /// Whether the profile of a workload is trusted, and if not, why.
+    pub(crate) enum Trust {
+        /// It is.
+        Trusted = "trusted",
+        /// It says no confidence.
+        Unsaid = "unsaid",
+        /// A value of it makes no sense.
+        Malformed = "malformed",
+        /// Its metrics are not fresh.
+        Stale = "stale",
+        /// Its confidence is too low.
+        Doubtful = "doubtful",
+    }
+}
+
+impl Trust {
+    const fn of(why: Distrust) -> Self {
+        match why {
+            Distrust::Unsaid => Self::Unsaid,
+            Distrust::Malformed => Self::Malformed,
+            Distrust::Stale => Self::Stale,
+            Distrust::Doubtful => Self::Doubtful,
+        }
     }
 }
 
@@ -105,6 +135,10 @@ label_set! {
         kind: Kind,
     }
 
+    struct ByTrust {
+        trust: Trust,
+    }
+
     struct ByReason {
         reason: &'static str,
     }
@@ -135,7 +169,8 @@ struct All {
     dropped: Counter,
     shown: Counter,
     never_ran: Counter,
-    unreadable: [Gauge; 2],
+    unreadable: [Gauge; 3],
+    profiles: Family<ByTrust, Gauge>,
     /// In the order of [`Fate::ALL`].
     fates: [Counter; 5],
     /// A pod like the last one of each class.
@@ -158,6 +193,12 @@ impl Metrics {
             "joulie_scheduler_unreadable_objects",
             "Objects that are there and cannot be read",
             unreadable.clone(),
+        );
+        let profiles = Family::<ByTrust, Gauge>::default();
+        registry.register(
+            "joulie_scheduler_workload_profiles",
+            "Workloads that have a WorkloadProfile, by whether it is trusted",
+            profiles.clone(),
         );
         let fates = Family::<ByFate, Counter>::default();
         registry.register(
@@ -192,8 +233,9 @@ impl Metrics {
                 "joulie_scheduler_assumed_never_ran",
                 "Assumed pods that did not run in time",
             ),
-            unreadable: [Kind::Twin, Kind::Hardware]
+            unreadable: [Kind::Twin, Kind::Hardware, Kind::Profile]
                 .map(|kind| unreadable.get_or_create(&ByKind { kind }).clone()),
+            profiles,
             fates: [Fate::Met, Fate::Elsewhere, Fate::Expired, Fate::Displaced, Fate::Unknown]
                 .map(|fate| fates.get_or_create(&ByFate { fate }).clone()),
             last: Default::default(),
@@ -271,8 +313,17 @@ impl Metrics {
 
     /// Sets how many objects of a kind exist and cannot be read. The log names them.
     pub(crate) fn unreadable(&self, kind: Kind, count: usize) {
-        let at = usize::from(kind == Kind::Hardware);
-        if let Some(gauge) = self.0.unreadable.get(at) {
+        let at = Kind::ALL.iter().position(|one| *one == kind);
+        if let Some(gauge) = at.and_then(|at| self.0.unreadable.get(at)) {
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+    }
+
+    /// Sets how many workloads have a profile that is trusted, or is not.
+    pub(crate) fn profiles(&self, read: &TrustedProfiles) {
+        let untrusted = Distrust::ALL.map(|why| (Trust::of(why), read.distrusted(why)));
+        for (trust, count) in untrusted.into_iter().chain([(Trust::Trusted, read.len())]) {
+            let gauge = self.0.profiles.get_or_create(&ByTrust { trust });
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
     }

@@ -105,7 +105,8 @@ impl Picture {
     /// If the body is no valid request; the text says why.
     pub fn with_pod_of(mut self, body: &[u8]) -> Result<Self, String> {
         let message = Message::read(body).map_err(|why| why.to_string())?;
-        let (pod, asked) = decide::asked(&message, &self.placement).map_err(|why| why.to_string())?;
+        let (pod, asked) =
+            decide::asked(&self.snapshot, &message, &self.placement).map_err(|why| why.to_string())?;
         self.snapshot.queue = Arc::new(pod.map(|pod| (pod, asked.terms)).into_iter().collect());
         Ok(self)
     }

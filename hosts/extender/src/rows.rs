@@ -6,6 +6,7 @@ use joulie_api::extender::pod::{self, ExtenderPod};
 use joulie_api::node_hardware::NodeHardware;
 use joulie_api::node_twin::{NodeTwin, NodeTwinStatus};
 use joulie_api::object;
+use joulie_api::workload_profile::{WorkloadProfile, WorkloadProfileStatus};
 use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::demand::PodDemand;
 use joulie_core::placement::estimate::HardwareRecord;
@@ -115,6 +116,25 @@ impl Row for EcoLabel {
 
     fn read(_: &Value) -> Result<Self, String> {
         Ok(Self)
+    }
+}
+
+/// A WorkloadProfile.
+#[derive(Clone, Debug)]
+pub(crate) struct ProfileRow {
+    /// The namespace, the kind and the name of its workload; `None` if it says none.
+    pub(crate) workload: Option<[String; 3]>,
+    pub(crate) status: WorkloadProfileStatus,
+}
+
+impl Row for ProfileRow {
+    const KIND: &'static str = "workloadprofiles";
+    const OWNERS: bool = false;
+
+    fn read(object: &Value) -> Result<Self, String> {
+        let read: WorkloadProfile = object::parse(object).map_err(|error| error.to_string())?;
+        let workload = read.workload().map(|workload| workload.map(str::to_owned));
+        Ok(Self { workload, status: read.status.unwrap_or_default() })
     }
 }
 

@@ -7,11 +7,13 @@ use host_kit::program;
 use host_kit::server::TlsFiles;
 use host_kit::server::settings::{self as tls, MetricsPort};
 use joulie_api::labels;
+use joulie_api::workload_profile::TrustRule;
 use joulie_core::placement::assumed::AssumedRule;
 use joulie_core::placement::estimate::{self, Coefficients};
 use joulie_core::placement::filter::PowerFit;
 use joulie_core::placement::freshness::FreshnessRule;
 use joulie_core::placement::score::{Formula, ScoreMax, Scoring, UnknownScore};
+use power_units::{Ratio, Role};
 use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,6 +111,28 @@ const UNKNOWN_SCORE: ConfigSetting<UnknownScore> = ConfigSetting::with_default(
     "What an unknown node scores: cautious is 50 and at most what the lowest known candidate does, neutral is 50",
 );
 
+const USE_WORKLOAD_PROFILES: ConfigSetting<bool> = ConfigSetting::with_default(
+    "USE_WORKLOAD_PROFILES",
+    "true",
+    parse::boolean,
+    "true or false",
+    "Whether a pod scores lower on capped nodes as far as the WorkloadProfile of its workload says that caps hurt it",
+);
+
+const CLASSIFY_MIN_CONFIDENCE: ConfigSetting<Ratio> = ConfigSetting::with_default(
+    "CLASSIFY_MIN_CONFIDENCE",
+    TrustRule::LEAST_DEFAULT,
+    |text| {
+        let ratio = Ratio::parse(text.trim(), Role::Nearest).map_err(wrong)?;
+        match (Ratio::ZERO..=Ratio::ONE).contains(&ratio) {
+            true => Ok(ratio),
+            false => Err(Wrong("it is not between 0 and 1".to_owned())),
+        }
+    },
+    "a fraction from 0 to 1",
+    "A WorkloadProfile with less confidence is not trusted: it changes nothing; as the operator has it",
+);
+
 const POWER_FIT: ConfigSetting<PowerFit> = ConfigSetting::with_default(
     "POWER_FIT",
     "score",
@@ -203,6 +227,8 @@ pub static TABLE: SettingsTable = SettingsTable {
         &SCORING_FORMULA,
         &EXTENDER_SCORE_MAX,
         &UNKNOWN_SCORE,
+        &USE_WORKLOAD_PROFILES,
+        &CLASSIFY_MIN_CONFIDENCE,
         &POWER_FIT,
         &ASSUMED_SETTLE,
         &ASSUMED_MAX_AGE,
@@ -227,7 +253,7 @@ pub static TABLE: SettingsTable = SettingsTable {
         Retired { name: "MARGINAL_REF_NODE_POWER_W", note: "a node is compared with its own cap" },
         Retired { name: "MARGINAL_REF_RACK_CAPACITY_W", note: "a node is compared with its own cap" },
     ],
-    families: &["EXTENDER_", "MARGINAL_", "ASSUMED_", "EXPECTED_", "TLS_", "METRICS_"],
+    families: &["EXTENDER_", "MARGINAL_", "ASSUMED_", "EXPECTED_", "TLS_", "METRICS_", "CLASSIFY_"],
 };
 
 fn wrong(error: impl Display) -> Wrong {
@@ -253,6 +279,8 @@ pub struct Settings {
     pub placement: PlacementSettings,
     /// The key of the profile label.
     pub profile_key: Arc<str>,
+    /// Which profiles of workloads are trusted; `None` if none is used.
+    pub trust: Option<TrustRule>,
     /// When a twin counts as fresh.
     pub freshness: FreshnessRule,
     /// The staleness threshold as it was given.
@@ -294,6 +322,7 @@ impl Settings {
             .map_err(|error| values.conflict(&["TWIN_STALENESS_THRESHOLD"], &error.to_string()))?;
         let assumed = AssumedRule::new(micros(settle), micros(age))
             .map_err(|error| values.conflict(&["ASSUMED_SETTLE", "ASSUMED_MAX_AGE"], &error.to_string()))?;
+        let least = values.get(&CLASSIFY_MIN_CONFIDENCE)?;
         Ok(Self {
             work: values.get(&EXTENDER_ADDR)?,
             metrics: values.get(&METRICS_ADDR)?,
@@ -303,6 +332,7 @@ impl Settings {
             debug_token: values.get(&program::DEBUG_TOKEN)?,
             placement: placement(values)?,
             profile_key: values.get(&POWER_PROFILE_LABEL)?.into(),
+            trust: values.get(&USE_WORKLOAD_PROFILES)?.then_some(TrustRule::new(least)),
             freshness,
             staleness,
             assumed,

@@ -6,6 +6,7 @@ use crate::index::{Index, Registry};
 use crate::kinds::Kinds;
 use crate::queue::Queue;
 use host_kit::clock::Mono;
+use joulie_api::workload_profile::TrustedProfiles;
 use joulie_core::placement::assumed::{NodeKey, PodUid};
 use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::cluster::ClusterAggregates;
@@ -13,6 +14,7 @@ use joulie_core::placement::estimate::HardwareRecord;
 use joulie_core::placement::filter::{FilterTerms, Rejection};
 use joulie_core::placement::freshness::{Evidence, Freshness, FreshnessRule, Now, PlanLease, UnixTime};
 use joulie_core::placement::score::{NodeFacts, NodeTerms, Scoring, TwinStatus};
+use joulie_core::placement::sensitivity::CapDepth;
 use power_units::Watts;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -29,6 +31,8 @@ pub(crate) struct Snapshot {
     pub(crate) waiting_pods: usize,
     /// The pods that wait for a node.
     pub(crate) queue: Arc<Queue>,
+    /// What trusted profiles say of workloads.
+    pub(crate) workloads: Arc<TrustedProfiles>,
     pub(crate) at: Mono,
 }
 
@@ -43,6 +47,8 @@ pub(crate) struct Fleet {
     /// By node number.
     pub(crate) terms: Box<[NodeTerms]>,
     pub(crate) filters: Box<[FilterTerms]>,
+    /// By how much the caps are below the ratings.
+    pub(crate) depths: Box<[CapDepth]>,
     pub(crate) admissions: Box<[Admission]>,
     /// The key of the profile label, for requests that have nodes with labels.
     pub(crate) profile_key: Arc<str>,
@@ -152,9 +158,11 @@ impl Fleet {
         let kinds = Kinds::of(hardware, &rules.scoring.coefficients);
         let terms = nodes.iter().map(|node| NodeTerms::of(&node.facts(), &cluster, rules.scoring)).collect();
         let filters = nodes.iter().map(|node| FilterTerms::of(&node.facts(), node.eco_label)).collect();
+        let depths = nodes.iter().map(|node| node.twin.map(|twin| twin.cap_depth()).unwrap_or_default());
+        let depths = depths.collect();
         let admissions = nodes.iter().map(Admission::of).collect();
         let (profile_key, cluster) = (rules.profile_key.clone(), Some(cluster));
-        Self { synced, index, kinds, terms, filters, admissions, profile_key, nodes, cluster }
+        Self { synced, index, kinds, terms, filters, depths, admissions, profile_key, nodes, cluster }
     }
 
     /// The nodes that exist, with their numbers.
@@ -172,6 +180,7 @@ impl Snapshot {
             assumed_pods: 0,
             waiting_pods: 0,
             queue: Arc::default(),
+            workloads: Arc::default(),
             at: Mono::START,
         }
     }

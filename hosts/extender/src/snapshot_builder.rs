@@ -9,13 +9,14 @@ use crate::expected::Expected;
 use crate::index::{Index, Registry};
 use crate::metrics::{Kind, Metrics};
 use crate::node_store::NodeStore;
-use crate::rows::{LeaseRow, PodRow};
+use crate::rows::{LeaseRow, PodRow, ProfileRow};
 use crate::settings::Settings;
 use crate::snapshot::{Fleet, Node, Rules, Snapshot};
 use arc_swap::ArcSwap;
 use host_kit::clock::{HostClock, micros};
-use host_kit::reflect::{Feed, ReflectEvent, Rows};
+use host_kit::reflect::{Feed, ReflectEvent, Row, Rows};
 use host_kit::shutdown::Stop;
+use joulie_api::workload_profile::TrustedProfiles;
 use joulie_core::placement::assumed::NodeKey;
 use joulie_core::placement::freshness::{Now, PlanLease, UnixTime};
 use power_units::{Stamp, Watts};
@@ -32,6 +33,8 @@ const ROUND_EVERY: Duration = Duration::from_secs(1);
 pub(crate) struct Watched {
     pub(crate) node_store: NodeStore,
     pub(crate) lease: Rows<LeaseRow>,
+    /// WorkloadProfiles, if they are used.
+    pub(crate) profiles: Option<Rows<ProfileRow>>,
     pub(crate) pods: Feed<PodRow>,
 }
 
@@ -51,6 +54,7 @@ pub(crate) struct SnapshotBuilder {
     ledger: AssumedLedger,
     lease: PlanLease,
     fleet: Arc<Fleet>,
+    workloads: Arc<TrustedProfiles>,
 }
 
 /// Why the builder woke up.
@@ -87,6 +91,7 @@ impl SnapshotBuilder {
             ledger: AssumedLedger::new(settings.assumed, settings.assumed_pods_max, coefficients),
             lease: PlanLease::Unseen,
             fleet: Arc::new(Fleet::default()),
+            workloads: Arc::default(),
         }
     }
 
@@ -114,7 +119,7 @@ impl SnapshotBuilder {
     async fn wait(&mut self, pause: Duration, listen: bool, stop: &Stop) -> Word {
         // Pods are weighed by their nodes' hardware, so pod events wait until the nodes were read.
         let weighs = self.fleet.synced;
-        let Watched { node_store: NodeStore { twins, hardware, labels, .. }, lease, pods } =
+        let Watched { node_store: NodeStore { twins, hardware, labels, .. }, lease, profiles, pods } =
             &mut self.watched;
         // The order matters. After a change of the nodes, further node events are ignored until it was applied, so
         // that pods get their turn. Pods may arrive without a pause, so all other events take precedence over them.
@@ -125,6 +130,7 @@ impl SnapshotBuilder {
             true = hardware.changed(), if listen => Word::Fleet,
             true = labels.changed(), if listen => Word::Fleet,
             true = lease.changed(), if listen => Word::Fleet,
+            true = changed(profiles), if listen => Word::Fleet,
             () = tokio::time::sleep(pause) => Word::Time,
             Some(event) = pods.next(), if weighs => Word::Pod(event),
         }
@@ -141,6 +147,7 @@ impl SnapshotBuilder {
         if let Some(renewed) = renewed {
             self.lease.observe(renewed, now.own);
         }
+        self.read_profiles();
         let synced = self.watched.node_store.is_synced();
         let nodes = self.nodes();
         if self.index.0 != self.registry.revision() {
@@ -160,6 +167,23 @@ impl SnapshotBuilder {
         self.metrics.rebuilt();
         self.show(&round);
         self.metrics.expired(self.expected.sweep(self.clock.mono()));
+    }
+
+    /// Takes in changed profiles of workloads. Of these, one half of what is known is better than none.
+    fn read_profiles(&mut self) {
+        let (Some(rule), Some(rows)) = (self.settings.trust, &mut self.watched.profiles) else { return };
+        let read = rows.news(|news| {
+            let rows = news.rows.values();
+            TrustedProfiles::of(rows.filter_map(|held| {
+                let workload = held.row.workload.as_ref()?.each_ref().map(String::as_str);
+                Some((workload, rule.read(&held.row.status)))
+            }))
+        });
+        if let Some(read) = read {
+            self.metrics.profiles(&read);
+            self.workloads = Arc::new(read);
+        }
+        self.metrics.unreadable(Kind::Profile, rows.malformed().len());
     }
 
     /// All data of every node, by number.
@@ -205,6 +229,7 @@ impl SnapshotBuilder {
             assumed_pods: self.ledger.pods(),
             waiting_pods: self.ledger.waiting(),
             queue: self.ledger.queue(),
+            workloads: self.workloads.clone(),
             at: self.clock.mono(),
         });
         self.shown.store(snapshot.clone());
@@ -215,5 +240,13 @@ impl SnapshotBuilder {
         // After the snapshot is published: a bound pod counts in the new snapshot, and must be counted somewhere
         // until then.
         self.metrics.settled(self.expected.settle(&round.bound));
+    }
+}
+
+/// Waits until a row has changed; forever where there are none.
+async fn changed<R: Row>(rows: &mut Option<Rows<R>>) -> bool {
+    match rows {
+        Some(rows) => rows.changed().await,
+        None => std::future::pending().await,
     }
 }

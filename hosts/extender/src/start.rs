@@ -139,7 +139,7 @@ pub async fn start_on(
     let (parts, asking) = ((clock.clone(), stop.clone()), client.clone());
     let mut watcher =
         Watcher { client, reflections, clock: parts.0, stop: parts.1, tasks, apart: apart.clone() };
-    let watched = watcher.watch(&settings.namespace, &settings.profile_key);
+    let watched = watcher.watch(&settings.namespace, &settings.profile_key, settings.trust.is_some());
     let health = || {
         Health::new(clock.clone())
             .ready("nodetwins", watched.node_store.twins.check(settings.staleness))
@@ -218,7 +218,7 @@ struct Watcher<'t> {
 }
 
 impl Watcher<'_> {
-    fn watch(&mut self, namespace: &str, profile_key: &str) -> Watched {
+    fn watch(&mut self, namespace: &str, profile_key: &str, profiles: bool) -> Watched {
         let plain = |path: &str| WatchSource { path: path.to_owned(), labels: None, fields: None };
         let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
         let eco = WatchSource { labels: Some(EcoLabel::selector(profile_key)), ..plain("/api/v1/nodes") };
@@ -235,6 +235,8 @@ impl Watcher<'_> {
                     ..plain(&leases)
                 },
             ),
+            profiles: profiles
+                .then(|| self.follow("workloadprofiles", plain("/apis/joulie.io/v1alpha1/workloadprofiles"))),
             pods: self.feed(
                 "pods",
                 WatchSource {

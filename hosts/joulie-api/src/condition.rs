@@ -25,6 +25,8 @@ vocabulary! {
         MetersDisagree = "MetersDisagree",
         /// The desired caps are in force: read back from the hardware, and seen in what is drawn.
         CapEnforced = "CapEnforced",
+        /// Performance pods have kept the node from becoming an eco node for longer than they may.
+        DrainOverdue = "DrainOverdue",
         /// The power budget of every group that the node is in is kept.
         WithinBudget = "WithinBudget",
         /// A PowerBudget or a TelemetryProfile is used as it is written.

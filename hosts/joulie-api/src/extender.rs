@@ -11,10 +11,12 @@ pub mod pod;
 pub mod preempt;
 pub mod reply;
 pub mod summary;
+pub mod workload;
 
 pub use pod::ExtenderPod;
 pub use reply::Keys;
 pub use summary::PodSummary;
+pub use workload::PodWorkload;
 
 use serde::Deserialize;
 use std::borrow::Cow;

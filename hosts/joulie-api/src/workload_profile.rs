@@ -1,5 +1,11 @@
 //! WorkloadProfile: what the classifier knows of a workload.
 
+mod trust;
+mod trusted;
+
+pub use trust::{Distrust, NO_PROMETHEUS, TrustRule, TrustedProfile};
+pub use trusted::TrustedProfiles;
+
 use crate::condition::Condition;
 use crate::field::FieldError;
 use crate::macros::{part, vocabulary};

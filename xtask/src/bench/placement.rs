@@ -12,6 +12,7 @@ use joulie_core::placement::score::{
     Formula, NodeCandidate, NodeFacts, NodeTerms, PodTerms, Points, ScoreMax, Scoring, TwinPower, TwinStatus,
     UnknownScore, score_all,
 };
+use joulie_core::placement::sensitivity::PointsLost;
 use power_units::{Micros, Percent, Ratio, Watts, WattsPerMinute};
 use std::hint::black_box;
 
@@ -104,7 +105,7 @@ pub(crate) fn rows() -> Vec<Row> {
                 let nodes = fleet.terms.iter().zip(&fleet.hardware).zip(&fleet.assumed);
                 let candidates = nodes.map(|((terms, hardware), &assumed)| {
                     let added = pod.on(hardware).total();
-                    NodeCandidate { terms: Some(terms), added, assumed }
+                    NodeCandidate { terms: Some(terms), added, assumed, lost: PointsLost::NONE }
                 });
                 score_all(&SCORING, pod.class(), candidates, black_box(&mut points))
             },

@@ -92,6 +92,7 @@ impl Dice {
             psu,
             pue: self.maybe(pue),
             power: self.maybe(power),
+            caps: [None; 2],
             marked: self.below(8) == 0,
         }
     }

@@ -9,9 +9,10 @@
 //! profileBonus   = 10 for standard pods on eco nodes
 //! pressureRelief = −0.3 · perfPressure for standard pods on performance nodes
 //! stressMark     = −25 for standard pods on nodes marked with a stress
+//! capSensitivity = what the node's caps cost a pod that they would hurt (sensitivity.rs)
 //!
 //! score = 0.7 · headroomScore + 0.15 · (100 − coolingStress) + trendBonus + profileBonus + pressureRelief
-//!         + stressMark
+//!         + stressMark − capSensitivity
 //! ```
 //!
 //! clamped to 0..=100 and cut to a whole number. [`Formula::Facility`] weighs 0.4 · headroomScore,
@@ -37,6 +38,7 @@ use super::cluster::ClusterAggregates;
 use super::demand::PodDemand;
 use super::estimate::{Coefficients, DemandTerms, HardwareRecord, HardwareTerms, PodEstimate};
 use super::freshness::Freshness;
+use super::sensitivity::{CapDepth, CapSensitivity, PointsLost};
 use power_units::{Percent, Ratio, Watts, WattsPerMinute};
 use terms::{ScoreTerms, Terms};
 
@@ -65,6 +67,8 @@ pub struct TwinStatus {
     pub pue: Option<Ratio>,
     /// `powerMeasurement`
     pub power: Option<TwinPower>,
+    /// `effectiveCapState`: the caps of the processors and of the GPUs, as percentages of the ratings.
+    pub caps: [Option<Percent>; 2],
     /// `rescheduleCause` names a stress: pods were recommended to leave, and others should not take their place.
     pub marked: bool,
 }
@@ -73,7 +77,15 @@ impl TwinStatus {
     /// A twin that contains nothing but its class.
     #[must_use]
     pub const fn silent(class: SchedulableClass) -> Self {
-        Self { class, headroom: None, cooling: None, psu: None, pue: None, power: None, marked: false }
+        let caps = [None; 2];
+        Self { class, headroom: None, cooling: None, psu: None, pue: None, power: None, caps, marked: false }
+    }
+
+    /// By how much its caps are below the ratings.
+    #[must_use]
+    pub fn cap_depth(&self) -> CapDepth {
+        let [cpu, gpu] = self.caps;
+        CapDepth::of(self.class, cpu, gpu)
     }
 
     /// The predicted headroom, at most 100; zero where the twin has none.
@@ -115,13 +127,27 @@ impl NodeFacts<'_> {
 pub struct PodTerms {
     class: WorkloadClass,
     demand: DemandTerms,
+    sensitivity: CapSensitivity,
 }
 
 impl PodTerms {
     /// Compiles a pod.
     #[must_use]
     pub fn of(demand: &PodDemand, coefficients: &Coefficients) -> Self {
-        Self { class: demand.class, demand: DemandTerms::of(demand, coefficients) }
+        let terms = DemandTerms::of(demand, coefficients);
+        Self { class: demand.class, demand: terms, sensitivity: CapSensitivity::NONE }
+    }
+
+    /// The same pod, which caps would hurt this much.
+    #[must_use]
+    pub const fn sensitive(self, sensitivity: CapSensitivity) -> Self {
+        Self { sensitivity, ..self }
+    }
+
+    /// How much caps would hurt it.
+    #[must_use]
+    pub const fn sensitivity(&self) -> CapSensitivity {
+        self.sensitivity
     }
 
     /// Its class.
@@ -178,6 +204,13 @@ impl Score {
     pub fn whole(self) -> u8 {
         self.0.whole()
     }
+
+    /// With these points taken off.
+    #[must_use]
+    #[inline]
+    pub fn less(self, lost: PointsLost) -> Self {
+        Self(self.0.minus(terms::Twentieths::lost(lost)))
+    }
 }
 
 /// One node of a request.
@@ -189,6 +222,8 @@ pub struct NodeCandidate<'a> {
     pub added: Watts,
     /// Watts assumed for pods that no sample includes yet.
     pub assumed: Watts,
+    /// The points that the pod loses by the node's caps, see [`CapSensitivity::lost`].
+    pub lost: PointsLost,
 }
 
 /// A candidate's points, in the configured range.
@@ -235,7 +270,7 @@ pub fn score_all<'a>(
     let mut filled = 0_usize;
     for (candidate, slot) in candidates.into_iter().zip(out.iter_mut()) {
         let score = candidate.terms.and_then(|terms| terms.score(class, candidate.added, candidate.assumed));
-        *slot = match score.map(Score::whole) {
+        *slot = match score.map(|score| score.less(candidate.lost).whole()) {
             Some(whole) => {
                 outcome.known = outcome.known.saturating_add(1);
                 outcome.lowest = Some(outcome.lowest.map_or(whole, |lowest| lowest.min(whole)));

@@ -14,6 +14,7 @@ use crate::snapshot::{Snapshot, View};
 use bytes::Bytes;
 use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::score::{self, Points, score_all};
+use joulie_core::placement::sensitivity::{CapSensitivity, PointsLost};
 use power_units::Watts;
 
 pub(super) fn answer(
@@ -61,8 +62,9 @@ pub(crate) fn scored(
     let mut points = vec![Points::Unknown(0); candidates(&message.candidates).len()];
     let unseen = view.unseen(pod);
     let weighed = view.snapshot.fleet.kinds.weigh(&asked.terms);
+    let hurt = asked.terms.sensitivity();
     let looked_up = Numbered::of(view.snapshot, message)
-        .map(|number| looked_up(view.snapshot, &unseen, &weighed, number));
+        .map(|number| looked_up(view.snapshot, &unseen, &weighed, hurt, number));
     let unknown = score_all(&placement.scoring, asked.class, looked_up, &mut points).unknown;
     let drawn = pod.and_then(|pod| draw(message, pod, &points));
     let offer = drawn.and_then(|(_, candidate)| {
@@ -106,13 +108,19 @@ fn looked_up<'s>(
     snapshot: &'s Snapshot,
     unseen: &[Watts],
     weighed: &Weighed<'_>,
+    hurt: CapSensitivity,
     number: Option<usize>,
 ) -> score::NodeCandidate<'s> {
     let Some(number) = number else {
-        return score::NodeCandidate { terms: None, added: Watts::ZERO, assumed: Watts::ZERO };
+        let (added, assumed) = (Watts::ZERO, Watts::ZERO);
+        return score::NodeCandidate { terms: None, added, assumed, lost: PointsLost::NONE };
     };
     let assumed = unseen.get(number).copied().unwrap_or(Watts::ZERO);
-    score::NodeCandidate { terms: snapshot.fleet.terms.get(number), added: weighed.on(number), assumed }
+    let lost = match hurt == CapSensitivity::NONE {
+        true => PointsLost::NONE,
+        false => snapshot.fleet.depths.get(number).map_or(PointsLost::NONE, |depth| hurt.lost(*depth)),
+    };
+    score::NodeCandidate { terms: snapshot.fleet.terms.get(number), added: weighed.on(number), assumed, lost }
 }
 
 /// The total length of all names.

@@ -13,6 +13,8 @@ mod ops;
 #[cfg(test)]
 mod outage;
 #[cfg(test)]
+mod profiles;
+#[cfg(test)]
 mod rows;
 #[cfg(test)]
 mod world;

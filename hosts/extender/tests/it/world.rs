@@ -156,6 +156,22 @@ impl World {
         self.put("NodeHardware", "nodehardwares", node, json!({"nodeName": node}), status).await;
     }
 
+    /// What a classifier says of a workload in `default`: the status of its WorkloadProfile.
+    pub(crate) async fn profile(&self, kind: &str, name: &str, status: Value) {
+        let resource = ApiResource::from_gvk_with_plural(
+            &GroupVersionKind::gvk("joulie.io", "v1alpha1", "WorkloadProfile"),
+            "workloadprofiles",
+        );
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), "default", &resource);
+        let by = PatchParams::apply("test").force();
+        let head = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "WorkloadProfile", "metadata": {"name": name}});
+        let (mut whole, mut said) = (head.clone(), head);
+        whole["spec"] = json!({"workloadRef": {"kind": kind, "name": name}});
+        said["status"] = status;
+        api.patch(name, &by, &Patch::Apply(&whole)).await.unwrap();
+        api.patch_status(name, &by, &Patch::Apply(&said)).await.unwrap();
+    }
+
     /// A node with labels.
     pub(crate) async fn node(&self, name: &str, labels: Value) {
         let api: Api<DynamicObject> = self.kind("", "v1", "Node", "nodes");

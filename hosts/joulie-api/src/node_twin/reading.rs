@@ -7,6 +7,7 @@ use super::{NodeTwinStatus, PowerMeasurement, RescheduleCause};
 use crate::condition::{ConditionStatus, ConditionType, find};
 use crate::field::{FieldError, quantity};
 use crate::labels::PLAN_LEASE;
+use crate::number::Number;
 use crate::word::Word;
 use jiff::Timestamp;
 use joulie_core::placement::class::SchedulableClass;
@@ -21,6 +22,9 @@ impl TryFrom<&NodeTwinStatus> for score::TwinStatus {
     fn try_from(status: &NodeTwinStatus) -> Result<Self, FieldError> {
         let class = status.schedulable_class.as_ref();
         let stress = |field, number| quantity(field, number, Role::Demand, Percent::parse);
+        let caps = status.effective_cap_state.as_ref();
+        // A cap that cannot be read is unknown; it makes no twin unreadable.
+        let cap = |number: Option<Number>| Percent::parse(&number?.to_string(), Role::Limit).ok();
         Ok(Self {
             // The class decides where a pod may not go, so an unknown word counts as an unknown class.
             class: class.map_or(SchedulableClass::Unknown, |class| SchedulableClass::read(class.as_str())),
@@ -34,6 +38,7 @@ impl TryFrom<&NodeTwinStatus> for score::TwinStatus {
             psu: stress("status.predictedPsuStressScore", status.predicted_psu_stress_score)?,
             pue: quantity("status.estimatedPUE", status.estimated_pue, Role::Demand, Ratio::parse)?,
             power: status.power_measurement.as_ref().map(TryInto::try_into).transpose()?,
+            caps: [cap(caps.and_then(|caps| caps.cpu_pct)), cap(caps.and_then(|caps| caps.gpu_pct))],
             marked: status
                 .reschedule_cause
                 .as_ref()

@@ -1,11 +1,12 @@
 //! The score of one pod on one node, term by term, for display.
 
-use super::terms::{Basis, Terms};
+use super::terms::{Basis, Terms, Twentieths};
 use super::{Against, NodeFacts, PodTerms, Score, Scoring};
 use crate::placement::class::WorkloadClass;
 use crate::placement::cluster::ClusterAggregates;
 use crate::placement::estimate::{HardwareTerms, PodEstimate};
 use crate::placement::freshness::Freshness;
+use crate::placement::sensitivity::PointsLost;
 use power_units::{Percent, Ratio, Watts};
 
 /// Why a node scores as it does.
@@ -72,6 +73,8 @@ pub struct Known {
     pub relief: Percent,
     /// stressMark, never above zero.
     pub mark: Percent,
+    /// capSensitivity, never above zero.
+    pub caps: Percent,
     /// The sum of all terms.
     pub score: Score,
 }
@@ -91,7 +94,8 @@ impl Breakdown {
         let placement = match node.fresh_twin() {
             Some(twin) => {
                 let terms = Terms::of(twin, node.hardware, cluster, scoring);
-                ExplainedTerms::Known(known(&terms, pod.class(), estimate.total(), assumed))
+                let lost = pod.sensitivity().lost(twin.cap_depth());
+                ExplainedTerms::Known(known(&terms, pod.class(), estimate.total(), assumed, lost))
             }
             None => ExplainedTerms::Unknown(node.freshness),
         };
@@ -99,7 +103,7 @@ impl Breakdown {
     }
 }
 
-fn known(terms: &Terms, class: WorkloadClass, marginal: Watts, assumed: Watts) -> Known {
+fn known(terms: &Terms, class: WorkloadClass, marginal: Watts, assumed: Watts, lost: PointsLost) -> Known {
     let added = terms.pue.weigh(marginal) + assumed.or_zero();
     let headroom = terms.headroom.minus(terms.slope.over(added));
     let none = Percent::ZERO;
@@ -127,6 +131,7 @@ fn known(terms: &Terms, class: WorkloadClass, marginal: Watts, assumed: Watts) -
         profile,
         relief,
         mark,
-        score: Score(terms.sum(class).minus(terms.headroom).plus(headroom)),
+        caps: Percent::ZERO - Twentieths::lost(lost).to_points(),
+        score: Score(terms.sum(class).minus(terms.headroom).plus(headroom)).less(lost),
     }
 }

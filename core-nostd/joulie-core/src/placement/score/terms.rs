@@ -5,6 +5,7 @@ use super::{Against, Drawn, Formula, Scoring, TwinStatus};
 use crate::placement::class::{SchedulableClass, WorkloadClass};
 use crate::placement::cluster::ClusterAggregates;
 use crate::placement::estimate::HardwareRecord;
+use crate::placement::sensitivity::PointsLost;
 use crate::placement::wide::{quotient, scaled};
 use core::num::NonZeroU64;
 use power_units::{Percent, Ratio, Role, Watts};
@@ -28,6 +29,11 @@ impl Twentieths {
 
     fn of_points(points: i64) -> Self {
         Self(points.saturating_mul(PER_POINT << 40))
+    }
+
+    #[inline]
+    pub(crate) fn lost(points: PointsLost) -> Self {
+        Self(i64::from(points.twentieths()) << 40)
     }
 
     /// `weight` twentieths for each point.

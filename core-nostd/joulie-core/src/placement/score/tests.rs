@@ -78,7 +78,7 @@ fn score_of(
 
 /// A node on which a pod without requests is scored.
 fn candidate(terms: Option<&NodeTerms>) -> NodeCandidate<'_> {
-    NodeCandidate { terms, added: Watts::ZERO, assumed: Watts::ZERO }
+    NodeCandidate { terms, added: Watts::ZERO, assumed: Watts::ZERO, lost: PointsLost::NONE }
 }
 
 fn whole(twin: &TwinStatus) -> u8 {
