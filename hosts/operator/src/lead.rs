@@ -18,6 +18,7 @@ use crate::lease;
 use crate::meters::poller::{Poller, Read};
 use crate::queries::Queries;
 use crate::reconciler::{Reconciler, Then, stamp};
+use crate::routes::PlanQuestion;
 use crate::settings::Settings;
 use crate::site::Watches;
 use crate::stats::Stats;
@@ -66,6 +67,8 @@ pub(crate) struct Parts {
     pub(crate) queries: Queries,
     /// Its heartbeat.
     pub(crate) heartbeat: Heartbeat,
+    /// Questions about the plan.
+    pub(crate) questions: mpsc::Receiver<PlanQuestion>,
     /// Set once a pass was made, or while another process leads.
     pub(crate) planned: Arc<AtomicBool>,
 }
@@ -161,6 +164,7 @@ impl Lead {
                 Some(reads) = read(&mut self.poller) => self.heard(reads),
                 Some(round) = sense(&mut self.sensors) => self.sensed(&round),
                 news = self.parts.live.changed() => self.configured(&news),
+                Some(question) = self.parts.questions.recv() => self.explain(question),
                 alive = self.waiting.changed() => {
                     if !alive && !stop.is_requested() {
                         tracing::error!("a watch has ended although nobody asked it to");
@@ -195,6 +199,13 @@ impl Lead {
             self.reconciler.say_config(news);
         }
         self.dirty.get_or_insert(now);
+    }
+
+    fn explain(&self, PlanQuestion { node, answer }: PlanQuestion) {
+        let now = self.parts.clock.mono();
+        let said = self.reconciler.explain(node.as_deref(), &self.parts.watches, now);
+        // Whoever asked may have gone.
+        let _ = answer.send(said);
     }
 
     fn look(&mut self) {

@@ -14,6 +14,7 @@
 //! - `reconciler`: one pass, synchronous; `publish`: what is written and when it is worth a write;
 //! - `grants`: what the budget has sent and not seen land yet;
 //! - `evict`: moving a pod of a stressed node, where that is asked for;
+//! - `routes`: the port, with `/debug/plan`;
 //! - `writes`: sending, and what came of it; `lead`: the loop; `lease`: the plan's sign of life;
 //! - `classify`: what workloads do with their nodes, in a loop of its own;
 //! - `uninstall`, `check`: commands of their own. The first asks the operators to release all nodes, the second reads in
@@ -37,6 +38,7 @@ mod publish;
 mod queries;
 pub mod reasons;
 mod reconciler;
+mod routes;
 mod rows;
 pub mod settings;
 mod site;

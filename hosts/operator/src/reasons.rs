@@ -3,6 +3,7 @@
 
 use host_kit::events::{EventReason, Severity};
 use joulie_api::condition::{ConditionReason, ConditionStatus, ConditionType};
+use joulie_api::workload_profile;
 
 macro_rules! reasons {
     ($($list:ident: [$type:ty; $count:literal] = { $($name:ident: $reason:expr;)+ })+) => {$(
@@ -32,12 +33,13 @@ const fn event(
 }
 
 use ConditionType::{
-    Accepted, HardwareImplausible, MetersDisagree, Overridden, TelemetryFresh, Unreadable, WithinBudget,
+    Accepted, DrainOverdue, HardwareImplausible, MetersDisagree, Overridden, TelemetryFresh, Unreadable,
+    WithinBudget,
 };
 use Severity::{Normal, Warning};
 
 reasons! {
-    CONDITION_REASONS: [ConditionReason; 24] = {
+    CONDITION_REASONS: [ConditionReason; 25] = {
         SAMPLED: of(TelemetryFresh, ConditionStatus::True, "Sampled", "the power is measured");
         NO_METER: of(TelemetryFresh, ConditionStatus::True, "NoMeter",
             "no meter is configured: the power is estimated, and that is all that was asked for");
@@ -55,8 +57,10 @@ reasons! {
             "of a WorkloadProfile: Prometheus gives no answer that can be used, and the message says why; the classes stay, and their confidence fades");
         NO_SERIES: of(TelemetryFresh, ConditionStatus::False, "NoSeries",
             "of a WorkloadProfile: Prometheus answers, and has no series of its pods: look at what it scrapes, and at joulie_operator_classifier_series");
-        NO_PROMETHEUS: of(TelemetryFresh, ConditionStatus::False, "NoPrometheus",
+        NO_PROMETHEUS: of(TelemetryFresh, ConditionStatus::False, workload_profile::NO_PROMETHEUS,
             "of a WorkloadProfile: PROMETHEUS_ADDRESS is not set, so that only annotations are known");
+        PODS_STAY: of(DrainOverdue, ConditionStatus::True, "PodsStay",
+            "the node is to become an eco node, and performance pods have stayed on it for DRAIN_DEADLINE: move them, or take the class from them; DRAIN_OVERDUE says what becomes of its caps");
         KEPT: of(WithinBudget, ConditionStatus::True, "Kept", "every limit above the node is kept");
         BUDGET_SHORT: of(WithinBudget, ConditionStatus::False, "BudgetShort",
             "a limit cannot be kept even at the lowest caps: raise the limit, or take load or nodes away");
@@ -84,7 +88,7 @@ reasons! {
         OWNED_BY_OTHERS: of(Overridden, ConditionStatus::True, "OwnedByOthers",
             "somebody else owns a field that the operator would write: what they say stands; remove the field to hand it back");
     }
-    EVENT_REASONS: [EventReason; 16] = {
+    EVENT_REASONS: [EventReason; 19] = {
         WRITE_OVERRIDDEN: event(Warning, "Overridden", "Node",
             "a write met a field that somebody else owns; it is left to them");
         WRITE_REFUSED: event(Warning, "WriteRefused", "Node",
@@ -106,6 +110,12 @@ reasons! {
             "pods of the node would better run elsewhere; status.rescheduleRecommendations of its NodeTwin names them");
         RESCHEDULE_OVER: event(Normal, "RescheduleOver", "Node",
             "no pod of the node is recommended to leave any more");
+        PERFORMANCE_NOT_ALLOWED: event(Warning, "PerformanceNotAllowed", "Pod",
+            "the pod asks for performance from a namespace that is not in PERFORMANCE_NAMESPACES, and counts as standard: no node is raised or kept at full power for it");
+        PERFORMANCE_BOUND: event(Warning, "PerformanceBound", "Pod",
+            "the pods of its namespace hold as many nodes as PERFORMANCE_NODES_MAX says, and the pod counts as standard: no node is raised or kept at full power for it");
+        DRAIN_LATE: event(Warning, "DrainOverdue", "Node",
+            "performance pods have kept the node from becoming an eco node for DRAIN_DEADLINE");
         POD_EVICTED: event(Normal, "Evicted", "Pod",
             "the pod was evicted from a stressed node, because it says joulie.io/reschedulable and ENABLE_ACTIVE_RESCHEDULING is on");
         EVICTION_DENIED: event(Normal, "EvictionDenied", "Pod",

@@ -7,8 +7,10 @@
 mod absences;
 mod advise;
 mod backoffs;
+mod bounded;
 mod budget;
 mod evictions;
+mod explain;
 mod jobs;
 mod limits;
 mod pass;
@@ -29,7 +31,9 @@ use crate::stats::{Became as Counted, Stats};
 use crate::writes::{Outcome, SERVER_TIMEOUT, Target, Trouble};
 use absences::Absences;
 use backoffs::{Backoffs, PendingEcho, versions};
+use bounded::BoundMemory;
 use evictions::EvictionMemory;
+use explain::Decided;
 use host_kit::clock::{Mono, micros};
 use host_kit::config::{ConfigNews, ConfigOutcome};
 use host_kit::events::{Note, Recorder, about_node};
@@ -80,10 +84,16 @@ pub(crate) struct Reconciler {
     short: BTreeMap<String, &'static str>,
     /// Whether recommendations were last reported for a node, where that differs from what is published.
     advice_told: BTreeMap<Arc<str>, bool>,
+    /// The nodes whose drain was told to be overdue.
+    overdue_told: BTreeSet<Arc<str>>,
+    /// What was told of pods past the bound on performance.
+    bounded: BoundMemory,
     /// What evictions need to remember.
     evictions: EvictionMemory,
     /// Objects that cannot be read, and the reasons that were last reported.
     unread: BTreeMap<(Kind, String), String>,
+    /// What the last pass of this term decided.
+    decided: Option<Decided>,
     passes: u64,
     /// The time of day of the last pass.
     wall: Timestamp,
@@ -136,8 +146,11 @@ impl Reconciler {
             raises_from: Mono::START,
             short: BTreeMap::new(),
             advice_told: BTreeMap::new(),
+            overdue_told: BTreeSet::new(),
+            bounded: BoundMemory::default(),
             evictions: EvictionMemory::default(),
             unread: BTreeMap::new(),
+            decided: None,
             passes: 0,
             wall: Timestamp::UNIX_EPOCH,
             settings,
@@ -232,6 +245,9 @@ impl Reconciler {
         self.unchanged.clear();
         self.advice_told.clear();
         self.evictions = EvictionMemory::default();
+        self.decided = None;
+        self.bounded = BoundMemory::default();
+        self.overdue_told.clear();
     }
 
     /// Whether every job of the passes up to this one has ended.

@@ -19,7 +19,7 @@ pub(crate) use moving::MovingSeen;
 pub(crate) use node::NodeSeen;
 pub(crate) use owners::is_of_kubernetes;
 pub(crate) use plan_lease::PlanLeaseSeen;
-pub(crate) use pod::{OwnerSeen, PodSeen};
+pub(crate) use pod::PodSeen;
 pub(crate) use power_budget::BudgetSeen;
 pub(crate) use state::{DeviceSeen, ProfileSeen, StateSeen, TwinSeen};
 pub(crate) use workload_profile::{Leaf, WorkloadProfileSeen};

@@ -23,13 +23,15 @@ use host_kit::leader::Candidate;
 use host_kit::program;
 use host_kit::prometheus::{PrometheusAccess, settings as prometheus};
 use host_kit::server::settings::{self as tls, MetricsPort};
+use joulie_api::workload_profile::TrustRule;
 use planner::budget::BudgetLimits;
 use planner::catalog::Catalog;
+use planner::demand::DemandBound;
 use planner::guard::GuardMode;
 use planner::hardware::PowerRange;
 use planner::intent::{CapSettings, GpuNodeCpus, Intents, UserRanges};
 use planner::node::DesiredKind;
-use planner::plan::{self, DrainingLabel};
+use planner::plan::{self, DrainLaw, DrainOverdue, DrainingLabel};
 use planner::policy::{FamilyFloor, PlacementPolicy, PolicyType, QueueAware, RuleSwap, StaticPartition};
 use planner::power::Grounds;
 use planner::profile::PerProfile;
@@ -122,6 +124,10 @@ impl Settings {
             draining_label: values.get(&table::DRAINING_LABEL_MODE)?,
             intents: intents(values, &catalog)?,
             dwell: values.get(&table::PERFORMANCE_DWELL)?,
+            drain: DrainLaw {
+                deadline: micros(values.get(&table::DRAIN_DEADLINE)?),
+                then: values.get(&table::DRAIN_OVERDUE)?,
+            },
             release_patience: micros(values.get(&table::RELEASE_PATIENCE)?),
             budget: limits(values)?,
             taint_uncapped: values.get(&table::BUDGET_TAINT_UNCAPPED)?,
@@ -167,6 +173,17 @@ fn selectors(values: &Values) -> Result<Selectors, Refusals> {
         ignored_namespaces: values.get(&table::IGNORED_NAMESPACES)?,
         gpu_product_keys: values.get(&table::GPU_PRODUCT_LABEL_KEYS)?,
         source: values.get(&table::DESIRED_SOURCE)?,
+        trust: TrustRule::new(values.get(&table::CLASSIFY_MIN_CONFIDENCE)?),
+        bound: DemandBound {
+            namespaces: values.get(&table::PERFORMANCE_NAMESPACES)?,
+            nodes_max: values.get(&table::PERFORMANCE_NODES_MAX)?,
+            pods_per_node: match PolicyType::read(&values.get(&table::POLICY_TYPE)?).0 {
+                PolicyType::QueueAware => {
+                    u32::try_from(values.get(&table::QUEUE_PERF_PER_HP_NODE)?).unwrap_or(u32::MAX)
+                }
+                PolicyType::StaticPartition | PolicyType::RuleSwap => 1,
+            },
+        },
     })
 }
 
@@ -290,6 +307,9 @@ pub(crate) const GUARDS: [(&str, GuardMode); 2] = [("soft", GuardMode::Soft), ("
 /// Which floor the families have, by its word.
 pub(crate) const FLOORS: [(&str, FamilyFloor); 3] =
     [("raise", FamilyFloor::Raise), ("within-count", FamilyFloor::WithinCount), ("off", FamilyFloor::Off)];
+/// What follows when a drain is overdue, by its word.
+pub(crate) const OVERDUE: [(&str, DrainOverdue); 2] =
+    [("tell", DrainOverdue::Tell), ("hold", DrainOverdue::Hold)];
 /// When nodes carry the draining label, by its word.
 pub(crate) const MARKS: [(&str, DrainingLabel); 2] =
     [("always", DrainingLabel::Always), ("while-draining", DrainingLabel::OnlyWhileDraining)];

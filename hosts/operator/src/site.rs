@@ -1,6 +1,7 @@
 //! The cluster as one pass sees it: the objects combined for each node. It is kept from pass to pass, so that what has
 //! not changed is not read again.
 
+mod asking;
 mod budgets;
 mod confirm;
 mod interner;
@@ -8,9 +9,11 @@ mod movable;
 mod objects;
 mod observed;
 mod pods;
+mod profiles;
 mod unread;
 mod watches;
 
+pub(crate) use asking::Asking;
 pub(crate) use budgets::{Budgets, ParentFault};
 pub(crate) use movable::{Movable, owner};
 pub(crate) use observed::Observed;
@@ -23,10 +26,12 @@ use confirm::confirmation;
 use host_kit::reflect::RowChanges;
 use interner::Interner;
 use joulie_api::labels::{self, PLAN_LEASE};
+use joulie_api::workload_profile::{TrustRule, TrustedProfiles};
 use kube::core::{Selector, SelectorExt};
 use objects::{Objects, Touched};
 use planner::budget::LimitPlace;
 use planner::catalog::Catalog;
+use planner::demand::DemandBound;
 use planner::density::Family;
 use planner::facility::Facility;
 use planner::inventory::{self, HardwareFacts, Implausible, LabelFacts, Peers};
@@ -36,6 +41,7 @@ use planner::node::{
 };
 use planner::places::Places;
 use planner::plan::ClusterState;
+use pods::PodReader;
 use power_units::{Micros, Stamp, Watts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -55,6 +61,10 @@ pub(crate) struct Selectors {
     pub(crate) gpu_product_keys: Vec<String>,
     /// Which kind carries the desired state.
     pub(crate) source: DesiredKind,
+    /// Which profiles of workloads are trusted.
+    pub(crate) trust: TrustRule,
+    /// Who may ask for performance, and for how much.
+    pub(crate) bound: DemandBound,
 }
 
 /// The cluster.
@@ -67,6 +77,10 @@ pub(crate) struct Site {
     places: Places,
     /// The pods that may be moved.
     pub(crate) movable: Movable,
+    /// The pods that ask for performance, where that is bounded.
+    pub(crate) asking: Asking,
+    /// What trusted profiles say of workloads.
+    pub(crate) workloads: TrustedProfiles,
     /// The NodePowerProfiles.
     pub(crate) profiles: Objects<ProfileSeen>,
     /// The NodeTwins.
@@ -106,6 +120,8 @@ impl Default for Site {
             observed: Vec::new(),
             places: Places::default(),
             movable: Movable::default(),
+            asking: Asking::default(),
+            workloads: TrustedProfiles::default(),
             profiles: Objects::default(),
             twins: Objects::default(),
             grants: Objects::default(),
@@ -160,7 +176,10 @@ impl Site {
     ) -> Changes {
         // Read before the changes, so that all known objects are among them.
         let known = watches.hardware.is_synced();
-        let pods = pods::read(&mut self.cluster.pods, &mut self.movable, &mut watches.pods, selectors);
+        let work_differs = profiles::read(&mut self.workloads, watches.workloads.as_mut(), selectors.trust);
+        let read = PodReader { selectors, workloads: &self.workloads, anew: work_differs };
+        let pods = (&mut self.cluster.pods, &mut self.movable, &mut self.asking);
+        let pods = read.read(pods, &mut watches.pods);
         let mut changes = Changes { plan: pods, nodes: Vec::new() };
         let unread = self.unread.clone();
         let mut touched = Touched::NOTHING;

@@ -4,6 +4,7 @@ use crate::classify::{Classifier, ClassifyParts, ClassifyStats};
 use crate::lead::{Lead, Parts};
 use crate::queries::Queries;
 use crate::reconciler::Reconciler;
+use crate::routes;
 use crate::settings::Settings;
 use crate::site::{SILENCE_MAX, Watches};
 use crate::stats::Stats;
@@ -136,9 +137,8 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let tls = tls.map_err(StartError::Tls)?;
     let mut watcher =
         Watcher { client: &client, reflections: &reflections, clock: &clock, stop: &stop, tasks };
-    let watches = watcher.watch(&settings.namespace);
-    let workload_profiles =
-        settings.classify.map(|_| watcher.all("/apis/joulie.io/v1alpha1/workloadprofiles"));
+    let watches = watcher.watch(&settings.namespace, settings.classify.is_some());
+    let workload_profiles = watches.workloads.clone();
     let (recorder, posting) = events::record(
         &client,
         Events::of("joulie.io/operator", &identity),
@@ -173,12 +173,14 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
             }
         }
     });
-    let debug = Debug::new(Guard::new(settings.debug_token.clone()), config, logs);
+    let guard = Guard::new(settings.debug_token.clone());
+    let debug = Debug::new(guard.clone(), config, logs);
     let scrapers = Scrapers::new(settings.metrics_port.auth, &client, &clock, &server_metrics);
     let ops = Ops::new(metrics.page(), health, debug).for_scrapers(scrapers);
+    let (port, questions) = routes::Port::new(ops, guard);
     let limits = ServerLimits::new(64 * 1024, 64).map_err(|error| StartError::Settings(error.to_string()))?;
     let server =
-        HttpServer::bind(settings.metrics, Port::Metrics, ops, limits, &server_metrics, clock.clone())
+        HttpServer::bind(settings.metrics, Port::Metrics, port, limits, &server_metrics, clock.clone())
             .await
             .map_err(StartError::Listen)?;
     let server = server.with_tls(tls);
@@ -210,8 +212,19 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
 
     let reconciler =
         Reconciler::new(settings.clone(), stats.clone(), recorder).map_err(StartError::Settings)?;
-    let parts =
-        Parts { client, clock, watches, leadership, identity, live, stats, queries, heartbeat, planned };
+    let parts = Parts {
+        client,
+        clock,
+        watches,
+        leadership,
+        identity,
+        live,
+        stats,
+        queries,
+        heartbeat,
+        questions,
+        planned,
+    };
     let lead = Lead::new(parts, reconciler).map_err(|error| StartError::Settings(error.to_string()))?;
     tasks.spawn("plan", lead.run(stop));
     Ok(Started { metrics: address })
@@ -257,7 +270,7 @@ struct Watcher<'w> {
 }
 
 impl Watcher<'_> {
-    fn watch(&mut self, namespace: &str) -> Watches {
+    fn watch(&mut self, namespace: &str, classifies: bool) -> Watches {
         let joulie = "/apis/joulie.io/v1alpha1";
         let plan = WatchSource {
             path: format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"),
@@ -273,6 +286,7 @@ impl Watcher<'_> {
             grants: self.all(&format!("{joulie}/nodepowergrants")),
             budgets: self.all(&format!("{joulie}/powerbudgets")),
             plan: self.rows(plan),
+            workloads: classifies.then(|| self.all(&format!("{joulie}/workloadprofiles"))),
         }
     }
 

@@ -74,7 +74,21 @@ closed_label! {
     }
 }
 
+closed_label! {
+    /// Why a pod that asks for performance counts as standard.
+    pub(crate) enum Past {
+        /// PERFORMANCE_NAMESPACES.
+        Namespace = "namespace",
+        /// PERFORMANCE_NODES_MAX.
+        Nodes = "nodes",
+    }
+}
+
 label_set! {
+    struct ByPast {
+        reason: Past,
+    }
+
     struct ByPlace {
         place: Place,
     }
@@ -147,6 +161,8 @@ pub(crate) struct Stats {
     implausible: Gauge,
     stands_in: Gauge,
     pods_known: Gauge,
+    past_bound: Family<ByPast, Gauge>,
+    overdue: Gauge,
     eligible: Gauge,
     not_ready: Family<ByPlace, Gauge>,
     state: Family<ByState, Gauge>,
@@ -215,6 +231,8 @@ impl Stats {
             implausible: Gauge::default(),
             stands_in: Gauge::default(),
             pods_known: Gauge::default(),
+            past_bound: Family::default(),
+            overdue: Gauge::default(),
             eligible: Gauge::default(),
             not_ready: Family::default(),
             state: Family::default(),
@@ -255,6 +273,16 @@ impl Stats {
             all.stands_in.clone(),
         );
         registry.register("joulie_operator_pods_known", "1 while the pods are known", all.pods_known.clone());
+        registry.register(
+            "joulie_operator_past_bound_pods",
+            "Pods that ask for performance and count as standard, by the bound that they are past",
+            all.past_bound.clone(),
+        );
+        registry.register(
+            "joulie_operator_drain_overdue_nodes",
+            "Nodes that performance pods keep from becoming eco nodes for longer than DRAIN_DEADLINE",
+            all.overdue.clone(),
+        );
         registry.register("joulie_operator_planned_nodes", "Ready nodes in the plan", all.eligible.clone());
         registry.register(
             "joulie_operator_not_ready_nodes",
@@ -300,6 +328,19 @@ impl Stats {
             all.would_grant.clone(),
         );
         all
+    }
+
+    /// Shows how many drains are overdue.
+    pub(crate) fn overdue(&self, nodes: usize) {
+        self.overdue.set(i64::try_from(nodes).unwrap_or(i64::MAX));
+    }
+
+    /// Shows how many pods are past the bounds on performance, in the order of the labels.
+    pub(crate) fn past_bound(&self, counts: [usize; 2]) {
+        for (reason, count) in Past::ALL.iter().zip(counts) {
+            let gauge = self.past_bound.get_or_create(&ByPast { reason: *reason });
+            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        }
     }
 
     /// Shows the state of the budget's groups. A load that is not known is NaN; a group that does not exist any more

@@ -3,7 +3,7 @@
 //! ([`plan::desired`], [`plan::diff`]).
 
 use crate::budget::{self, BudgetMemory, Round, Rules, Stake};
-use crate::demand::Asked;
+use crate::demand::DeviceWork;
 use crate::guard::StateName;
 use crate::names::Beside;
 use crate::node::{Node, Presence};
@@ -65,13 +65,13 @@ const fn is_granted(node: &Node) -> bool {
 
 /// The twins of the planned nodes, in the order of the plan.
 fn twins(cluster: &ClusterState, settings: &Settings, plan: &Plan) -> Vec<Twin> {
-    // What pods request of each node, if the pods are known.
+    // How hard pods work each node, if the pods are known.
     let names = cluster.nodes.iter().map(|node| &*node.name);
-    let asked = cluster.pods.as_ref().map(|pods| Beside::new(names, pods.asked()));
+    let work = cluster.pods.as_ref().map(|pods| Beside::new(names, pods.work()));
     let facts = |decision: &NodeDecision| {
         let node = cluster.nodes.get(decision.place)?;
-        let asked = asked.as_ref().map(|asked| asked.at(decision.place).unwrap_or_default());
-        Some(facts(node, decision, asked))
+        let work = work.as_ref().map(|work| work.at(decision.place).unwrap_or_default());
+        Some(facts(node, decision, work))
     };
     let facts: Vec<TwinFacts<'_>> = plan.nodes.iter().filter_map(facts).collect();
     let unmanaged: BTreeMap<String, Option<Watts>> =
@@ -82,7 +82,7 @@ fn twins(cluster: &ClusterState, settings: &Settings, plan: &Plan) -> Vec<Twin> 
 }
 
 /// The input of a node's twin.
-fn facts<'a>(node: &'a Node, decision: &NodeDecision, asked: Option<Asked>) -> TwinFacts<'a> {
+fn facts<'a>(node: &'a Node, decision: &NodeDecision, work: Option<DeviceWork>) -> TwinFacts<'a> {
     // The present caps; those of the plan where none exist yet.
     let stands = node.published.obeyed().map(|there| there.desired.caps);
     let planned = || decision.desired.as_ref().map(|desired| desired.caps);
@@ -94,7 +94,7 @@ fn facts<'a>(node: &'a Node, decision: &NodeDecision, asked: Option<Asked>) -> T
         gpu_cap: caps.gpu.into(),
         reading: node.power.reading,
         trend: node.power.trend,
-        load: asked.and_then(|asked| node.load(asked)),
+        load: work.and_then(|work| node.load(work)),
         rack: node.labels.rack.as_deref(),
         zone: node.labels.zone.as_deref(),
     }

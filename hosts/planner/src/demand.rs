@@ -11,9 +11,11 @@
 //! The annotation `joulie.io/workload-class` requires performance on its own, whatever the constraints are. It cannot
 //! lift a constraint, because the scheduler would still apply it.
 
+mod bound;
 mod counts;
 
-pub use counts::{Asked, Counted, PodCounts, ProfileDemand};
+pub use bound::{DemandBound, PastBound};
+pub use counts::{Asked, Counted, DeviceWork, Intensities, PodCounts, ProfileDemand};
 
 use crate::profile::Profile;
 use joulie_core::placement::class::WorkloadClass;
@@ -89,6 +91,7 @@ impl PodRow {
             class: managed.then(|| self.asks.class()),
             unrecognised: managed && self.asks.is_unrecognised(),
             asked: self.asked,
+            intensities: Intensities::default(),
         })
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::budget::{LimitPlace, NodePowerModel};
 use crate::catalog::Catalog;
-use crate::demand::Asked;
+use crate::demand::DeviceWork;
 use crate::density::{Density, Family};
 use crate::hardware::ResolvedHardware;
 use crate::intent::NodeCaps;
@@ -296,12 +296,12 @@ impl Node {
         grant.map_or(caps, |grant| self.machine.power_model.under_grant(&caps, grant.watts))
     }
 
-    /// Its load from the resource requests of its pods.
+    /// Its load from the work of its pods.
     #[must_use]
-    pub fn load(&self, asked: Asked) -> Option<NodeLoad> {
+    pub fn load(&self, work: DeviceWork) -> Option<NodeLoad> {
         let ResolvedHardware { cpu, gpu } = &self.machine.resolved.hardware;
         let processors = self.machine.processors.or(cpu.total_cores);
-        NodeLoad::asked(asked, processors, gpu.as_ref().map_or(0, |gpus| gpus.count))
+        NodeLoad::of(work, processors, gpu.as_ref().map_or(0, |gpus| gpus.count))
     }
 }
 

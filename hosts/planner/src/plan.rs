@@ -24,7 +24,9 @@ use crate::budget::{BudgetLimits, SiteLimit};
 use crate::demand::{PodCounts, ProfileDemand};
 use crate::density::Family;
 use crate::facility::Facility;
-use crate::guard::{self, CapsOf, GuardDecision, GuardFacts, GuardMode, HoldReason, TransitionState};
+use crate::guard::{
+    self, CapsOf, GuardDecision, GuardFacts, GuardMode, HoldReason, StateName, TransitionState,
+};
 use crate::intent::{Intents, NodeCaps};
 use crate::names::Beside;
 use crate::node::{Confirmation, DesiredState, Node, Presence, Visibility};
@@ -75,6 +77,8 @@ pub struct Settings {
     /// A node that became a performance node stays one for at least this long, even above the policy's count, so that
     /// pressure around a threshold does not make nodes flap. Without it a node may change with the next plan.
     pub dwell: Option<Micros>,
+    /// How long performance pods may keep a node from becoming an eco node, and what follows then.
+    pub drain: DrainLaw,
     /// How long a release waits for an agent to confirm that the caps are lifted.
     pub release_patience: Micros,
     /// The limits to keep.
@@ -85,6 +89,25 @@ pub struct Settings {
     pub twin: TwinLaw<Cooling>,
     /// How long a value of the facility is fresh.
     pub facility_hold: Micros,
+}
+
+/// How long a drain may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DrainLaw {
+    /// After so long a drain is overdue.
+    pub deadline: Micros,
+    /// What follows then.
+    pub then: DrainOverdue,
+}
+
+/// What follows when a drain is overdue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DrainOverdue {
+    /// It is told, and goes on.
+    Tell,
+    /// It is told, and the node's caps, label and mark stay as they are until its performance pods have left, or it is
+    /// planned for performance again.
+    Hold,
 }
 
 /// The decisions of policy and guard.
@@ -117,6 +140,8 @@ pub struct NodeDecision {
     pub planned: Profile,
     /// Performance pods that run on it; `None` when the pods are unknown.
     pub blocking: Option<u32>,
+    /// Performance pods have kept it from becoming an eco node for longer than they may.
+    pub overdue: bool,
     /// The guard's decision: the state, why it waits, and the transitions to count when this is committed.
     pub guard: GuardDecision,
     /// The desired state, unless too little is known to publish one.
@@ -140,7 +165,7 @@ pub fn plan(cluster: &ClusterState, settings: &Settings, memory: &PlanMemory) ->
     // The names are sorted already, and the sort is stable.
     order.sort_by_cached_key(|seat| (seat.is_passed_over(), Reverse(seat.node.machine.density.order)));
     let families = number_families(&order);
-    let pressure = demand.map(|demand: ProfileDemand| demand.performance_only);
+    let pressure = demand.map(ProfileDemand::pressure);
     let facts = PlacementPolicyFacts { families: &families, pressure, wall_clock: cluster.wall_clock };
     let Choice { profiles, name, fallback } = settings.policy.choose(settings.floor, &facts);
 
@@ -275,6 +300,16 @@ impl Pass<'_> {
             true => guard::paused(state),
             false => guard::step(state, self.settings.guard, &facts),
         };
+        let drains = planned == Profile::Eco
+            && blocking.is_some_and(|pods| pods > 0)
+            && guard.state.name() == StateName::DrainingPerformance;
+        let draining_since = remembered.and_then(|node| node.draining_since).unwrap_or(self.now);
+        let draining_since = drains.then_some(draining_since);
+        let so_far = draining_since.and_then(|since| self.now.since(since));
+        let overdue = so_far.is_some_and(|so_far| so_far >= self.settings.drain.deadline);
+        if overdue && self.settings.drain.then == DrainOverdue::Hold {
+            guard = GuardDecision { held: Some(HoldReason::Draining), ..guard::paused(guard.state) };
+        }
         if dwells && guard.held.is_none() {
             guard.held = Some(HoldReason::Dwell);
         }
@@ -294,13 +329,14 @@ impl Pass<'_> {
             place,
             planned,
             blocking,
+            overdue,
             guard,
             desired,
             remember: match (node.visibility, remembered) {
                 // An object that cannot be read now may become readable with its former content.
                 (Visibility::Unreadable, Some(_)) => None,
                 (Visibility::Unreadable, None) | (Visibility::Clear | Visibility::Blind, _) => {
-                    let now = Planned { state: guard.state, performance_since };
+                    let now = Planned { state: guard.state, performance_since, draining_since };
                     (remembered != Some(&now)).then_some(NodeMemory::Planned(now))
                 }
             },

@@ -6,35 +6,53 @@
 mod mig;
 
 use self::mig::Slice;
-use crate::classify::{Confidence, Intensity, WorkloadProfile};
+use crate::classify::{Confidence, Intensity};
 use crate::hardware::GpuInventory;
 use power_units::Percent;
 
-/// The workloads with graphics processors on a node, by intensity.
+/// The pods with graphics processors on a node, by the intensity of their workloads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GpuIntensities {
-    /// Workloads of low intensity.
+    /// Of low intensity.
     pub low: u32,
-    /// Workloads of medium intensity.
+    /// Of medium intensity.
     pub medium: u32,
-    /// Workloads of high intensity.
+    /// Of high intensity.
     pub high: u32,
+    /// Of which nothing is known.
+    pub unknown: u32,
 }
 
 impl GpuIntensities {
-    /// Counts the profiles with enough confidence; those without graphics processors do not count.
+    /// One pod with graphics processors. A workload that is known not to use them does not count.
     #[must_use]
-    pub fn of<'a>(profiles: impl IntoIterator<Item = &'a WorkloadProfile>, least: Confidence) -> Self {
-        let mut demand = Self::default();
-        for profile in profiles.into_iter().filter(|profile| profile.is_trusted(least)) {
-            match profile.gpu.intensity {
-                Intensity::None => {}
-                Intensity::Low => demand.low += 1,
-                Intensity::Medium => demand.medium += 1,
-                Intensity::High => demand.high += 1,
-            }
+    pub const fn one(intensity: Option<Intensity>) -> Self {
+        let none = Self { low: 0, medium: 0, high: 0, unknown: 0 };
+        match intensity {
+            Some(Intensity::None) => none,
+            Some(Intensity::Low) => Self { low: 1, ..none },
+            Some(Intensity::Medium) => Self { medium: 1, ..none },
+            Some(Intensity::High) => Self { high: 1, ..none },
+            None => Self { unknown: 1, ..none },
         }
-        demand
+    }
+
+    pub(crate) const fn plus(self, other: Self) -> Self {
+        Self {
+            low: self.low.saturating_add(other.low),
+            medium: self.medium.saturating_add(other.medium),
+            high: self.high.saturating_add(other.high),
+            unknown: self.unknown.saturating_add(other.unknown),
+        }
+    }
+
+    pub(crate) const fn less(self, part: Self) -> Self {
+        Self {
+            low: self.low.saturating_sub(part.low),
+            medium: self.medium.saturating_sub(part.medium),
+            high: self.high.saturating_sub(part.high),
+            unknown: self.unknown.saturating_sub(part.unknown),
+        }
     }
 
     const fn total(self) -> u32 {
@@ -84,8 +102,9 @@ pub struct Advice {
     pub reason: String,
 }
 
-/// The advice for the workloads of a node. `None` for a node without graphics processors, for one that reports
-/// that it cannot slice them, and for one that does not report it and is not of a make that always can.
+/// The advice for the pods of a node. `None` for a node without graphics processors, for one that reports that it cannot
+/// slice them, for one that does not report it and is not of a make that always can, and for one whose pods use them in
+/// a way that is not known of any.
 #[must_use]
 pub fn advise(
     gpus: &GpuInventory,
@@ -98,7 +117,10 @@ pub fn advise(
         return None;
     }
     let workloads = demand.total();
-    let GpuIntensities { low, medium, high } = demand;
+    let GpuIntensities { low, medium, high, unknown } = demand;
+    if workloads == 0 && unknown > 0 {
+        return None;
+    }
     let plan = if workloads == 0 {
         Plan { gain: 10, ..BY_TURNS }
     } else if low > medium && low > high {
@@ -119,7 +141,9 @@ pub fn advise(
         total: plan.per_gpu.saturating_mul(gpus.count),
         gain: Percent::from_int(plan.gain),
         confidence,
-        reason: format!("{workloads} GPU workloads: {low} low, {medium} medium, {high} high intensity"),
+        reason: format!(
+            "{workloads} pods use GPUs: {low} with low, {medium} with medium, {high} with high intensity; of {unknown} more nothing is known"
+        ),
     })
 }
 
@@ -142,14 +166,13 @@ impl Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::classify::{Hints, metrics::WorkloadMetrics, rules::classify};
 
     fn gpus(model: &str, count: u32) -> GpuInventory {
         GpuInventory { model: Some(model.into()), count, min: None, max: None }
     }
 
     fn demand(low: u32, medium: u32, high: u32) -> GpuIntensities {
-        GpuIntensities { low, medium, high }
+        GpuIntensities { low, medium, high, unknown: 0 }
     }
 
     fn h100(count: u32, (low, medium, high): (u32, u32, u32)) -> Advice {
@@ -223,18 +246,18 @@ mod tests {
     }
 
     #[test]
-    fn only_backed_profiles_with_graphics_processors_count() {
+    fn pods_of_which_nothing_is_known_are_no_advice() {
         // Fix list operator B-C1: the least confidence was configured but never checked.
-        let profile = |cpu, gpu| {
-            let metrics = WorkloadMetrics {
-                cpu: Some(Percent::from_int(cpu)),
-                gpu: Some(Percent::from_int(gpu)),
-                ..WorkloadMetrics::default()
-            };
-            classify(&Hints::read(None, None), Some(&metrics))
+        let of = |all: &[Option<Intensity>]| {
+            let pods = all.iter().map(|one| GpuIntensities::one(*one));
+            pods.fold(GpuIntensities::default(), GpuIntensities::plus)
         };
-        let profiles = [profile(10, 10), profile(10, 50), profile(10, 90), profile(10, 0), profile(0, 90)];
-        assert_eq!(GpuIntensities::of(&profiles, Confidence::tenths(5)), demand(1, 1, 1));
-        assert_eq!(GpuIntensities::of(&profiles, Confidence::tenths(0)), demand(1, 1, 2));
+        let (low, none, unknown) = (Some(Intensity::Low), Some(Intensity::None), None);
+        let h100 = |pods: &[Option<Intensity>]| advise(&gpus("NVIDIA_H100_SXM", 1), Some(true), of(pods));
+        assert_eq!(h100(&[unknown]), None);
+        assert_eq!(h100(&[unknown, none]), None);
+        assert_eq!(h100(&[unknown, low]).map(|advice| advice.mode), Some(SlicingMethod::Mig));
+        assert_eq!(h100(&[none]).map(|advice| advice.confidence), Some(Confidence::tenths(3)));
+        assert_eq!(of(&[low, unknown, none]).less(of(&[unknown])), demand(1, 0, 0));
     }
 }

@@ -17,7 +17,9 @@ use planner::node::{
     Carried, Confirmation, Granted, Labels, MachineFacts, Node, Power, Presence, Published, Signed, Theirs,
     Visibility,
 };
-use planner::plan::{ClusterState, DrainingLabel, ObjectChange, PlanMemory, Settings, desired, diff};
+use planner::plan::{
+    ClusterState, DrainLaw, DrainOverdue, DrainingLabel, ObjectChange, PlanMemory, Settings, desired, diff,
+};
 use planner::policy::{FamilyFloor, PlacementPolicy, QueueAware};
 use planner::profile::PerProfile;
 use planner::twin::TwinLaw;
@@ -191,6 +193,7 @@ fn settings() -> Settings {
         draining_label: DrainingLabel::Always,
         intents: Intents::new(caps, UserRanges::default()).expect("in range"),
         dwell: None,
+        drain: DrainLaw { deadline: Micros::new(3_600_000_000), then: DrainOverdue::Tell },
         release_patience: Micros::new(120_000_000),
         budget: BudgetLimits::none(),
         taint_uncapped: false,

@@ -4,11 +4,12 @@
 //! it: they are written when a class, the confidence or a condition changes, or when a utilisation has moved by more
 //! than [`DEAD_BAND`] points.
 
-use super::workloads::{POD, WorkloadKey};
+use super::workloads::WorkloadKey;
 use crate::reasons::OWNED_BY_OTHERS;
 use crate::rows::{Leaf, WorkloadProfileSeen};
 use jiff::Timestamp;
 use joulie_api::condition::{self, Condition, ConditionReason};
+use joulie_api::extender::workload::POD;
 use joulie_api::labels::object;
 use joulie_api::number::{Number, Whole};
 use joulie_api::word::{Vocabulary, Word};

@@ -2,7 +2,7 @@
 
 use super::signals;
 use super::stats::Signal;
-use crate::rows::{NodeSeen, OwnerSeen, PodSeen};
+use crate::rows::{NodeSeen, PodSeen};
 use host_kit::prometheus::Answer;
 use host_kit::reflect::{CachedRow, ObjectKey};
 use joulie_core::placement::class::{Classified, WorkloadClass};
@@ -20,13 +20,10 @@ pub(super) struct WorkloadKey {
     pub(super) name: String,
 }
 
-/// The kind of a pod.
-pub(super) const POD: &str = "Pod";
-
 impl WorkloadKey {
-    fn of(key: &ObjectKey, owner: Option<&OwnerSeen>) -> Self {
-        let (kind, name) = owner.map_or((POD, key.name.as_str()), OwnerSeen::workload);
-        Self { namespace: key.namespace.clone(), kind: kind.to_owned(), name: name.to_owned() }
+    fn of(key: &ObjectKey, pod: &PodSeen) -> Self {
+        let [namespace, kind, name] = pod.workload(key).map(str::to_owned);
+        Self { namespace, kind, name }
     }
 }
 
@@ -68,7 +65,7 @@ impl Workloads {
             if row.is_over() {
                 continue;
             }
-            let workload = WorkloadKey::of(key, row.owner.as_ref());
+            let workload = WorkloadKey::of(key, row);
             if let Some(node) = row.runs_on() {
                 all.running.entry(workload.clone()).or_default().push(all.pods.len());
                 all.pods.push(RunningPod { key: key.clone(), node: node.into(), row: row.clone() });

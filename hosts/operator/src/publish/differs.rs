@@ -4,7 +4,9 @@
 //! that stays within its band keeps each score within its own. Values that do not depend on watts are compared exactly.
 
 use super::status::own;
-use joulie_api::node_twin::{EffectiveCapState, NodeTwinStatus, PowerMeasurement, RescheduleRecommendation};
+use joulie_api::node_twin::{
+    EffectiveCapState, GpuSlicingRecommendation, NodeTwinStatus, PowerMeasurement, RescheduleRecommendation,
+};
 use joulie_api::number::Number;
 
 /// Five watts, or a twentieth if that is more: agents publish changes of that size.
@@ -80,10 +82,10 @@ pub(crate) fn differs(new: &NodeTwinStatus, there: &NodeTwinStatus) -> bool {
         reschedule_recommendations,
         migration_recommendations,
         reschedule_cause,
+        gpu_slicing_recommendation,
         conditions: _, // the operator's own are compared below
         // These belong to the agent, to others, or to the write itself.
         control_status: _,
-        gpu_slicing_recommendation: _,
         last_updated: _,
         observed_generation: _,
     } = new;
@@ -100,6 +102,7 @@ pub(crate) fn differs(new: &NodeTwinStatus, there: &NodeTwinStatus) -> bool {
         || *reschedule_cause != there.reschedule_cause
         || other_list(reschedule_recommendations.as_ref(), there.reschedule_recommendations.as_ref())
         || other_list(migration_recommendations.as_ref(), there.migration_recommendations.as_ref())
+        || other_slicing(gpu_slicing_recommendation.as_ref(), there.gpu_slicing_recommendation.as_ref())
         || !same_conditions(new, there)
         || power_differs(power, was, &bands)
         || moved(*predicted_power_headroom_score, there.predicted_power_headroom_score, bands.headroom)
@@ -118,6 +121,23 @@ fn other_list(
     there: Option<&Vec<RescheduleRecommendation>>,
 ) -> bool {
     !new.into_iter().flatten().eq(there.into_iter().flatten())
+}
+
+/// How many pods the advice rests on is no news by itself.
+fn other_slicing(new: Option<&GpuSlicingRecommendation>, there: Option<&GpuSlicingRecommendation>) -> bool {
+    let said = |advice: &GpuSlicingRecommendation| {
+        let GpuSlicingRecommendation {
+            mode,
+            slice_type,
+            slices_per_gpu,
+            total_slices,
+            reason: _,
+            estimated_utilization_gain: _,
+            confidence: _,
+        } = advice;
+        (mode.clone(), slice_type.clone(), *slices_per_gpu, *total_slices)
+    };
+    new.map(said) != there.map(said)
 }
 
 /// They are a set by type: the API server may keep them in another order.

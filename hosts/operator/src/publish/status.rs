@@ -3,17 +3,21 @@
 use super::NodeAdvice;
 use crate::budget::Said;
 use crate::reasons::{
-    FAR_APART, MALFORMED, METER_SILENT, NO_METER, NOT_BELIEVED, NOT_HEARD_YET, OWNED_BY_OTHERS, SAMPLED,
+    FAR_APART, MALFORMED, METER_SILENT, NO_METER, NOT_BELIEVED, NOT_HEARD_YET, OWNED_BY_OTHERS, PODS_STAY,
+    SAMPLED,
 };
 use crate::rows::TwinSeen;
 use jiff::{SignedDuration, Timestamp};
 use joulie_api::condition::{self, Condition, ConditionStatus, ConditionType};
 use joulie_api::labels::PLAN_LEASE;
-use joulie_api::node_twin::{EffectiveCapState, NodeTwinStatus, PowerMeasurement, PowerSource};
-use joulie_api::number::Number;
+use joulie_api::node_twin::{
+    EffectiveCapState, GpuSlicingRecommendation, NodeTwinStatus, PowerMeasurement, PowerSource, SlicingMode,
+};
+use joulie_api::number::{Number, Whole};
 use joulie_api::word::{Vocabulary, Word};
 use planner::power::estimate::Basis;
 use planner::power::{MeasurementSource, NodeDraw, PowerMeter};
+use planner::slicing;
 use planner::twin::Twin;
 use planner::twin::ratings::CappedRating;
 use power_units::{Role, Watts};
@@ -35,8 +39,12 @@ pub(crate) struct Standing {
     pub(crate) overridden: Option<String>,
     /// The state of the budget of the node's groups, and why; `None` without a budget.
     pub(crate) budget: Option<Said>,
+    /// Performance pods keep it from becoming an eco node for too long.
+    pub(crate) overdue: bool,
     /// Which of its pods would better run elsewhere.
     pub(crate) advice: NodeAdvice,
+    /// How its GPUs would better be divided; `None` if that is not known.
+    pub(crate) slicing: Option<slicing::Advice>,
 }
 
 /// A number with one decimal, rounded as its role asks.
@@ -120,10 +128,24 @@ pub(crate) fn status_of(
         reschedule_recommendations: Some(standing.advice.list()),
         migration_recommendations: Some(standing.advice.list()),
         reschedule_cause: standing.advice.cause().map(Word::from),
+        gpu_slicing_recommendation: standing.slicing.as_ref().map(recommendation),
         last_updated: Some(condition::rfc3339(now)),
         plan_lease: Some(PLAN_LEASE.to_owned()),
         conditions: Some(conditions_of(twin, standing, before, now)),
         ..NodeTwinStatus::default()
+    }
+}
+
+fn recommendation(advice: &slicing::Advice) -> GpuSlicingRecommendation {
+    let tenths_of = |ratio: power_units::Ratio| tenths(ratio.to_bits(), Role::Nearest);
+    GpuSlicingRecommendation {
+        mode: SlicingMode::read(advice.mode.as_str()).map(Word::from),
+        slice_type: (!advice.slice.is_empty()).then(|| advice.slice.to_owned()),
+        slices_per_gpu: Some(Whole::from(i64::from(advice.per_gpu))),
+        total_slices: Some(Whole::from(i64::from(advice.total))),
+        reason: Some(advice.reason.clone()),
+        estimated_utilization_gain: tenths(advice.gain.to_bits(), Role::Nearest),
+        confidence: tenths_of(advice.confidence.to_ratio()),
     }
 }
 
@@ -160,6 +182,9 @@ pub(crate) fn conditions_of(
     }
     if let Some(why) = &standing.overridden {
         say(ConditionType::Overridden, OWNED_BY_OTHERS.status, OWNED_BY_OTHERS.word, why);
+    }
+    if standing.overdue {
+        say(ConditionType::DrainOverdue, PODS_STAY.status, PODS_STAY.word, PODS_STAY.meaning);
     }
     if let Some((kept, reason, message)) = &standing.budget {
         say(ConditionType::WithinBudget, *kept, reason, message);
@@ -198,6 +223,7 @@ pub(super) fn own(status: &NodeTwinStatus) -> impl Iterator<Item = &Condition> {
         ConditionType::HardwareImplausible,
         ConditionType::Overridden,
         ConditionType::WithinBudget,
+        ConditionType::DrainOverdue,
     ];
     let of_us = move |one: &&Condition| ours.iter().any(|about| about.as_str() == one.type_);
     status.conditions.iter().flatten().filter(of_us)

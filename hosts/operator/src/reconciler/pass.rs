@@ -1,6 +1,7 @@
 //! One pass: decides by what is observed, and returns jobs for the nodes whose objects differ from the decision.
 
 use super::advise::by_place;
+use super::explain::Decided;
 use super::jobs::{Then, lane};
 use super::unchanged::Unchanged;
 use super::{Reconciler, stamp};
@@ -13,8 +14,10 @@ use crate::writes::{How, Job, Target, Write};
 use host_kit::clock::Mono;
 use jiff::Timestamp;
 use planner::decide::{ClusterDecision, decide};
+use planner::names::Beside;
 use planner::node::{DesiredState, Node};
 use planner::plan::{self, NodeDecision, Release};
+use planner::slicing::{self, GpuIntensities};
 use power_units::Micros;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -39,6 +42,7 @@ impl Reconciler {
         self.wall = wall;
         self.forget_gone(now);
         self.say_unread();
+        self.say_past_bound(now);
         self.observe(now, wall);
         let ClusterDecision { plan, twins, budget, trial } =
             decide(&self.site.cluster, &self.settings.plan, &mut self.memory);
@@ -51,7 +55,12 @@ impl Reconciler {
         self.stats.reschedule.advised(advised.values());
         let evictions = self.evictions(&by_place, now);
         let mut jobs = Vec::new();
-        for (decision, twin) in plan.nodes.iter().zip(twins) {
+        // Without a classifier nothing is known of how GPUs are used.
+        let pods = self.site.cluster.pods.as_ref().filter(|_| self.settings.classify.is_some());
+        let names = || self.site.cluster.nodes.iter().map(|node| &*node.name);
+        let used: Option<Vec<GpuIntensities>> = pods
+            .map(|pods| Beside::new(names(), pods.gpus()).each().map(Option::unwrap_or_default).collect());
+        for (decision, &twin) in plan.nodes.iter().zip(&twins) {
             let at = decision.place;
             let (Some(node), Some(observed)) = (self.site.cluster.nodes.get(at), self.site.observed.get(at))
             else {
@@ -65,7 +74,9 @@ impl Reconciler {
             let objects = plan::desired(node, Some(decision), &self.settings.plan);
             let changes = plan::diff(&objects, node, stands_in);
             let advice = advised.remove(&at).unwrap_or_default();
-            let standing = Standing { advice, ..self.standing(observed, node, decision) };
+            let used = used.as_ref().and_then(|used| used.get(at).copied());
+            let slicing = slicing_of(observed, node, used);
+            let standing = Standing { advice, slicing, ..self.standing(observed, node, decision) };
             let observed = observed.clone();
             self.say_advice(&observed, &standing.advice);
             let unchanged = |unchanged: &Unchanged| {
@@ -93,15 +104,18 @@ impl Reconciler {
             self.job(decision.node.clone(), writes, is_reclassed, then, &mut jobs);
         }
         self.stats.forget_others(&plan);
-        for release in plan.releases {
-            if self.may_release(&release, &left_alone, now) {
-                let writes = self.release_writes(&release);
-                self.job(release.node.clone(), writes, false, Then::Released(Box::new(release)), &mut jobs);
+        for release in &plan.releases {
+            if self.may_release(release, &left_alone, now) {
+                let writes = self.release_writes(release);
+                let then = Then::Released(Box::new(release.clone()));
+                self.job(release.node.clone(), writes, false, then, &mut jobs);
             }
         }
         self.taint_others(&left_alone, &mut jobs);
         self.label_grants(&left_alone, &mut jobs);
         self.write_budgets(now, &mut jobs);
+        self.say_overdue(&plan);
+        self.decided = Some(Decided { plan, twins, at: now });
         Passed { number: self.passes, jobs, grants, evictions }
     }
 
@@ -213,7 +227,9 @@ impl Reconciler {
             implausible: node.machine.implausible.clone(),
             overridden: self.overridden(observed, node, decision),
             budget: self.budget_said(node),
+            overdue: decision.overdue,
             advice: NodeAdvice::default(),
+            slicing: None,
         }
     }
 
@@ -240,4 +256,13 @@ impl Reconciler {
         }
         (!theirs.is_empty()).then(|| format!("{}; what they say stands", theirs.join(", ")))
     }
+}
+
+/// How a node's GPUs would better be divided, by what it reports of them and by how its pods use them. Without a report,
+/// and where somebody else says it, there is no advice.
+fn slicing_of(observed: &Observed, node: &Node, used: Option<GpuIntensities>) -> Option<slicing::Advice> {
+    let hardware = observed.hardware.as_deref().filter(|hardware| hardware.has_gpus)?;
+    let is_theirs = observed.twin.as_deref().is_some_and(|twin| twin.slicing_theirs);
+    let gpus = node.machine.resolved.hardware.gpu.as_ref().filter(|_| !is_theirs)?;
+    slicing::advise(gpus, hardware.gpu_slicing, used?)
 }

@@ -19,6 +19,10 @@ pub(crate) struct HardwareSeen {
     pub(crate) cpu_control: Option<bool>,
     /// Whether the GPUs can be capped, if reported.
     pub(crate) gpu_control: Option<bool>,
+    /// Whether it reports GPUs.
+    pub(crate) has_gpus: bool,
+    /// Whether they can be divided, if reported.
+    pub(crate) gpu_slicing: Option<bool>,
     /// Whether its devices can be metered, if reported; false means that the node has no meter.
     pub(crate) metered: Option<bool>,
     /// The power of the node, if reported.
@@ -76,6 +80,8 @@ impl Row for HardwareSeen {
             reported,
             cpu_control: control(cpu, "cpuControl"),
             gpu_control: control(gpu, "gpuControl"),
+            has_gpus,
+            gpu_slicing: gpu["slicing"]["supported"].as_bool(),
             power: power(&object["status"]["power"], has_gpus),
         })
     }

@@ -68,6 +68,14 @@ fn others(object: &Value) -> (Vec<Entry<'_>>, bool, bool) {
     (others, ours, former)
 }
 
+/// Whether somebody else owns the advice on dividing a node's GPUs.
+pub(super) fn is_slicing_theirs(twin: &Value) -> bool {
+    twin["metadata"]["managedFields"].as_array().into_iter().flatten().any(|entry| {
+        let is_ours = entry["manager"].as_str().is_some_and(|who| FORMER.contains(&who));
+        !is_ours && !entry["fieldsV1"]["f:status"]["f:gpuSlicingRecommendation"].is_null()
+    })
+}
+
 /// The ownership of an object that carries a desired state.
 pub(super) fn of_state(object: &Value) -> Owners {
     let (others, ours, former) = others(object);

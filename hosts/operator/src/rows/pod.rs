@@ -3,8 +3,10 @@
 
 use super::bounds::Bounds;
 use super::{MovingSeen, NodeSeen};
-use host_kit::reflect::Row;
+use host_kit::reflect::{ObjectKey, Row};
+use jiff::Timestamp;
 use joulie_api::extender::pod::ExtenderPod;
+use joulie_api::extender::workload;
 use joulie_api::labels;
 use joulie_core::placement::demand::DemandSum;
 use planner::classify::Hints;
@@ -32,8 +34,27 @@ pub(crate) struct PodSeen {
     pub(crate) reschedulable: bool,
     /// Its controller; `None` if nothing recreates it.
     pub(crate) owner: Option<OwnerSeen>,
+    /// What is kept of a pod that may ask for performance.
+    pub(crate) asking: Option<Box<AskingSeen>>,
     /// What moving it depends on; `None` unless it has opted in.
     pub(crate) moving: Option<Box<MovingSeen>>,
+}
+
+/// What is kept of a pod with an annotation or a constraint by which it may ask for performance.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct AskingSeen {
+    /// When it was created, in seconds since 1970.
+    pub(crate) created: Option<i64>,
+    /// Its identity, for Events.
+    pub(crate) uid: Box<str>,
+}
+
+impl AskingSeen {
+    fn read(meta: &Value) -> Self {
+        let created = meta["creationTimestamp"].as_str().and_then(|text| text.parse::<Timestamp>().ok());
+        let uid = meta["uid"].as_str().unwrap_or_default().into();
+        Self { created: created.map(Timestamp::as_second), uid }
+    }
 }
 
 /// The controller of a pod.
@@ -52,12 +73,8 @@ impl OwnerSeen {
         let mut references = meta["ownerReferences"].as_array()?.iter();
         let owner = references.find(|reference| reference["controller"].as_bool() == Some(true))?;
         let (kind, name) = (owner["kind"].as_str()?, owner["name"].as_str()?);
-        // A Deployment names its ReplicaSets after itself and the hash that their pods carry.
-        let hash = meta["labels"]["pod-template-hash"].as_str().filter(|hash| !hash.is_empty());
-        let deployment = hash.filter(|_| kind == "ReplicaSet").and_then(|hash| {
-            let deployment = name.strip_suffix(hash)?.strip_suffix('-')?;
-            (!deployment.is_empty()).then(|| deployment.into())
-        });
+        let hash = meta["labels"]["pod-template-hash"].as_str();
+        let deployment = workload::deployment(kind, name, hash).map(Box::from);
         Some(Self { kind: kind.into(), name: name.into(), deployment })
     }
 
@@ -94,6 +111,13 @@ impl PodSeen {
     pub(crate) fn runs_on(&self) -> Option<&str> {
         let runs = matches!(self.phase, PodPhase::Running) && !self.terminating;
         self.node.as_deref().filter(|_| runs)
+    }
+
+    /// The namespace, the kind and the name of its workload: of its outermost controller, or of the pod itself.
+    pub(crate) fn workload<'a>(&'a self, key: &'a ObjectKey) -> [&'a str; 3] {
+        let (kind, name) =
+            self.owner.as_ref().map_or((workload::POD, key.name.as_str()), OwnerSeen::workload);
+        [&key.namespace, kind, name]
     }
 
     /// Whether it has ended for good.
@@ -163,13 +187,17 @@ impl Row for PodSeen {
             gpus: u32::try_from(asked.gpus).unwrap_or(u32::MAX),
             pods: 1,
         };
+        let class = meta["annotations"][labels::pod::WORKLOAD_CLASS].as_str().map(str::to_owned);
+        let selector: Vec<_> = selector.filter_map(pair).collect();
+        let may_ask = class.is_some() || !selector.is_empty() || required.is_array();
         Ok(Self {
             node: super::text(&spec["nodeName"]),
             phase: PodPhase::read(object["status"]["phase"].as_str().unwrap_or_default()),
             terminating: !meta["deletionTimestamp"].is_null(),
-            class: meta["annotations"][labels::pod::WORKLOAD_CLASS].as_str().map(str::to_owned),
-            selector: selector.filter_map(pair).collect(),
+            class,
+            selector,
             asked,
+            asking: may_ask.then(|| Box::new(AskingSeen::read(meta))),
             bounds: Bounds::read(spec),
             simulated: simulated(&meta["annotations"]),
             moving: MovingSeen::read(object, needs),

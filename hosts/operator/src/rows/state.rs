@@ -1,6 +1,6 @@
 //! The two kinds that carry a desired state: NodePowerProfile and NodeTwin, with the outcome that the agent reports.
 
-use super::owners::{Owners, of_state};
+use super::owners::{self, Owners, of_state};
 use super::{Stamp, name, text, watts};
 use host_kit::reflect::Row;
 use joulie_api::caps;
@@ -94,6 +94,8 @@ pub(crate) struct TwinSeen {
     pub(crate) state: StateSeen,
     /// The status that the operator wrote.
     pub(crate) status: Box<NodeTwinStatus>,
+    /// Somebody else owns the advice on dividing its GPUs.
+    pub(crate) slicing_theirs: bool,
 }
 
 /// The outcome of a desired state for each kind of device, as the agent reports it.
@@ -164,9 +166,13 @@ impl Row for TwinSeen {
         let desired = caps::DesiredSpec::try_from(&spec).map_err(|error| error.to_string())?;
         // A status that cannot be read is written again.
         let status = NodeTwinStatus::deserialize(&object["status"]).unwrap_or_default();
+        let slicing_theirs = owners::is_slicing_theirs(object);
+        let slicing = status.gpu_slicing_recommendation.filter(|_| !slicing_theirs);
+        let status = NodeTwinStatus { control_status: None, gpu_slicing_recommendation: slicing, ..status };
         Ok(Self {
             state: StateSeen::of(object, desired, &object["status"]["controlStatus"]),
-            status: Box::new(NodeTwinStatus { control_status: None, ..status }),
+            status: Box::new(status),
+            slicing_theirs,
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::facility::CoolingNamed;
 use super::power::{self, Named};
-use super::{FLOORS, GUARDS, MARKS, SOURCES, fraction, namespaces};
+use super::{FLOORS, GUARDS, MARKS, OVERDUE, SOURCES, fraction, namespaces};
 use crate::rows::is_of_kubernetes;
 use host_kit::bearer::TokenFile;
 use host_kit::clock::micros;
@@ -11,10 +11,11 @@ use host_kit::config::{ConfigSetting, Listen, Retired, SettingsTable, Url, UrlTe
 use host_kit::program;
 use host_kit::prometheus::settings as prometheus;
 use host_kit::server::settings as tls;
+use joulie_api::workload_profile::TrustRule;
 use kube::core::Selector;
 use planner::guard::GuardMode;
 use planner::node::DesiredKind;
-use planner::plan::DrainingLabel;
+use planner::plan::{DrainOverdue, DrainingLabel};
 use planner::policy::FamilyFloor;
 use power_units::{Micros, Percent, Ratio, Role, Watts};
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,6 +76,26 @@ fn by_rack(text: &str, one: impl Fn(&str) -> Result<Watts, Wrong>) -> Result<BTr
         }
     }
     Ok(racks)
+}
+
+/// Parses `batch=4,team-a=10,*=2`
+fn by_namespace(text: &str) -> Result<BTreeMap<String, u32>, Wrong> {
+    let mut counts = BTreeMap::new();
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let Some((name, count)) = part.split_once('=') else {
+            return Err(Wrong(format!("{part:?} is not NAMESPACE=COUNT")));
+        };
+        let (name, count) = (name.trim(), whole(count, 0..=1_000_000)?);
+        if name.is_empty() || counts.insert(name.to_owned(), count).is_some() {
+            return Err(Wrong(format!("the namespace {name:?} is named twice, or has no name")));
+        }
+    }
+    Ok(counts)
+}
+
+fn some_namespaces(text: &str) -> Result<Option<BTreeSet<String>>, Wrong> {
+    let all = namespaces(text);
+    if all.is_empty() { Err(Wrong("it names no namespace".to_owned())) } else { Ok(Some(all)) }
 }
 
 fn rack_limits(text: &str) -> Result<BTreeMap<String, Watts>, Wrong> {
@@ -182,6 +203,12 @@ settings! {
     GUARD_MODE: GuardMode = with_default(
         "GUARD_MODE", "soft", |text| one_of(text, &GUARDS), "soft or hard",
         "Whether a node that drains has the caps of eco at once, or when it has drained").live();
+    DRAIN_DEADLINE: Duration = with_default(
+        "DRAIN_DEADLINE", "1h", |text| duration(text, SECOND..=7 * DAY), "a duration between 1s and 168h",
+        "How long performance pods may keep a node from becoming an eco node before that is told").live();
+    DRAIN_OVERDUE: DrainOverdue = with_default(
+        "DRAIN_OVERDUE", "tell", |text| one_of(text, &OVERDUE), "tell or hold",
+        "What follows then: tell goes on as before, hold leaves the caps and labels of the node as they are until the pods have left").live();
     DRAINING_LABEL_MODE: DrainingLabel = with_default(
         "DRAINING_LABEL_MODE", "always", |text| one_of(text, &MARKS), "always or while-draining",
         "Whether nodes that do not drain carry joulie.io/draining=false").live();
@@ -197,6 +224,12 @@ settings! {
     IGNORED_NAMESPACES: BTreeSet<String> = with_default(
         "IGNORED_NAMESPACES", "kube-system,kube-public,kube-node-lease", |text| Ok(namespaces(text)), "names between commas",
         "Pods in these namespaces are neither pressure nor a reason to wait");
+    PERFORMANCE_NAMESPACES: Option<BTreeSet<String>> = optional(
+        "PERFORMANCE_NAMESPACES", some_namespaces, "names between commas",
+        "Only pods in these namespaces may ask for performance; those in others count as standard. Without it all may").live();
+    PERFORMANCE_NODES_MAX: BTreeMap<String, u32> = with_default(
+        "PERFORMANCE_NODES_MAX", "", by_namespace, "NAMESPACE=COUNT between commas, * for every other namespace",
+        "How many nodes the performance pods of a namespace may hold; the youngest past that count as standard").live();
     PERFORMANCE_CAP_WATTS: Watts = with_default("PERFORMANCE_CAP_WATTS", "5000", cap, SOME_WATTS, "The cap of each package at full power, with CPU_WRITE_ABSOLUTE_CAPS").live();
     ECO_CAP_WATTS: Watts = with_default("ECO_CAP_WATTS", "120", cap, SOME_WATTS, "The cap of each package in eco, with CPU_WRITE_ABSOLUTE_CAPS").live();
     CPU_PERFORMANCE_CAP_PCT_OF_MAX: Percent = with_default("CPU_PERFORMANCE_CAP_PCT_OF_MAX", "100", percent, A_PERCENTAGE, "The cap of packages at full power").live();
@@ -291,7 +324,8 @@ settings! {
         "CLASSIFY_METRICS_WINDOW", "10m", |text| duration(text, 30 * SECOND..=DAY), "a duration between 30s and 24h",
         "Over which time the use of processors, GPUs and energy is averaged; several scrapes must fit in").live();
     CLASSIFY_MIN_CONFIDENCE: Ratio = with_default(
-        "CLASSIFY_MIN_CONFIDENCE", "0.5", fraction, A_FRACTION, "A profile with less confidence counts as doubtful (joulie_operator_workloads)").live();
+        "CLASSIFY_MIN_CONFIDENCE", TrustRule::LEAST_DEFAULT, fraction, A_FRACTION,
+        "A WorkloadProfile with less confidence is not trusted: it changes nothing, and counts as doubtful (joulie_operator_workloads); the extender has the same setting").live();
     KEPLER_AVAILABLE: bool = with_default(
         "KEPLER_AVAILABLE", "true", boolean, "true or false", "Whether the classifier asks Prometheus for the energy that Kepler measures");
     CLASSIFY_SIM_ANNOTATION_FALLBACK: bool = with_default(

@@ -1,28 +1,148 @@
 //! Counts of the pods, and those that may be moved. They are kept from look to look, so that of tens of thousands only
 //! changed pods are read.
 
-use super::{Movable, Selectors};
+use super::profiles::intensities;
+use super::{Asking, Movable, Selectors};
 use crate::rows::PodSeen;
 use host_kit::reflect::{CachedRow, ObjectKey, RowChanges, Rows};
-use planner::demand::{PodCounts, PodRow};
+use joulie_api::workload_profile::TrustedProfiles;
+use planner::demand::{Counted, DemandClass, Intensities, PodCounts, PodRow};
+use std::collections::BTreeMap;
 
-/// Takes in changed pods; returns whether that changes any count or pod that may be moved. The counts are `None` while
-/// the pods are not known.
-pub(super) fn read(
-    counts: &mut Option<PodCounts>,
-    movable: &mut Movable,
-    pods: &mut Rows<PodSeen>,
-    selectors: &Selectors,
-) -> bool {
-    if !pods.is_synced() {
-        *movable = Movable::default();
-        return counts.take().is_some();
+/// How pods are read.
+pub(super) struct PodReader<'a> {
+    pub(super) selectors: &'a Selectors,
+    /// What trusted profiles say of their workloads.
+    pub(super) workloads: &'a TrustedProfiles,
+    /// Whether that has changed, so that every pod is counted anew.
+    pub(super) anew: bool,
+}
+
+impl PodReader<'_> {
+    /// Takes in changed pods; returns whether that changes any count or pod that may be moved. The counts are `None`
+    /// while the pods are not known.
+    pub(super) fn read(
+        &self,
+        (counts, movable, asking): (&mut Option<PodCounts>, &mut Movable, &mut Asking),
+        pods: &mut Rows<PodSeen>,
+    ) -> bool {
+        if !pods.is_synced() {
+            (*movable, *asking) = Default::default();
+            return counts.take().is_some();
+        }
+        let all = |news: RowChanges<'_, PodSeen>| {
+            let judged = self.judge(asking, &news, counts.is_some());
+            let counted = self.take(counts, &news, asking, self.anew || judged);
+            index(movable, &news, self.selectors) | counted
+        };
+        match pods.news(all) {
+            Some(changed) => changed,
+            None if self.anew => pods.with(|rows| self.count_all(counts, rows, asking)),
+            None => false,
+        }
     }
-    let both = |news: RowChanges<'_, PodSeen>| {
-        let counted = take(counts, &news, selectors);
-        index(movable, &news, selectors) | counted
-    };
-    pods.news(both).unwrap_or(false)
+
+    /// Keeps the pods that ask for performance, where that is bounded. Returns whether others are past the bound now.
+    fn judge(&self, asking: &mut Asking, news: &RowChanges<'_, PodSeen>, known: bool) -> bool {
+        let bound = &self.selectors.bound;
+        if !bound.any() {
+            return false;
+        }
+        let asks = |key: &ObjectKey, held: &&CachedRow<PodSeen>| {
+            held.row.asking.is_some()
+                && held
+                    .row
+                    .row(&key.namespace, &self.selectors.profile_key)
+                    .counted(&self.selectors.ignored_namespaces)
+                    .is_some_and(|pod| pod.class == Some(DemandClass::PerformanceOnly))
+        };
+        let changes = news.changes.as_ref().filter(|_| known);
+        let Some(changes) = changes else {
+            let mut all = Asking::default();
+            for (key, held) in news.rows.iter().filter(|(key, held)| asks(key, held)) {
+                all.put(key, &held.row);
+            }
+            all.judge(bound);
+            let changed = all.past() != asking.past();
+            *asking = all;
+            return changed;
+        };
+        for change in changes {
+            change
+                .before
+                .filter(|held| asks(change.key, held))
+                .iter()
+                .for_each(|held| asking.take(change.key, &held.row));
+            change
+                .now
+                .filter(|held| asks(change.key, held))
+                .iter()
+                .for_each(|held| asking.put(change.key, &held.row));
+        }
+        asking.judge(bound)
+    }
+
+    fn take(
+        &self,
+        known: &mut Option<PodCounts>,
+        news: &RowChanges<'_, PodSeen>,
+        asking: &Asking,
+        anew: bool,
+    ) -> bool {
+        let (Some(changes), Some(counts), false) = (&news.changes, &mut *known, anew) else {
+            return self.count_all(known, news.rows, asking);
+        };
+        let mut changed = false;
+        for change in changes {
+            let rows = [change.before, change.now].map(|held| held.map(|held| self.row(change.key, held)));
+            let [before, now] = rows.each_ref().map(|row| {
+                row.as_ref().and_then(|(row, works)| self.counted(change.key, row, *works, asking))
+            });
+            if before != now {
+                changed = true;
+                before.iter().for_each(|pod| counts.take_back(pod));
+                now.iter().for_each(|pod| counts.count(pod));
+            }
+        }
+        changed
+    }
+
+    fn count_all(
+        &self,
+        known: &mut Option<PodCounts>,
+        rows: &BTreeMap<ObjectKey, CachedRow<PodSeen>>,
+        asking: &Asking,
+    ) -> bool {
+        let mut counts = PodCounts::default();
+        for (key, held) in rows {
+            let (row, works) = self.row(key, held);
+            self.counted(key, &row, works, asking).iter().for_each(|pod| counts.count(pod));
+        }
+        let changed = known.as_ref() != Some(&counts);
+        *known = Some(counts);
+        changed
+    }
+
+    /// A pod, and how hard its workload works.
+    fn row(&self, key: &ObjectKey, held: &CachedRow<PodSeen>) -> (PodRow, Intensities) {
+        let works = match self.workloads.is_empty() {
+            true => None,
+            false => self.workloads.find(held.row.workload(key)).map(intensities),
+        };
+        (held.row.row(&key.namespace, &self.selectors.profile_key), works.unwrap_or_default())
+    }
+
+    fn counted<'r>(
+        &self,
+        key: &ObjectKey,
+        row: &'r PodRow,
+        works: Intensities,
+        asking: &Asking,
+    ) -> Option<Counted<'r>> {
+        let pod = row.counted(&self.selectors.ignored_namespaces)?.working(works);
+        let is_past = !asking.past().is_empty() && asking.past().contains_key(key);
+        Some(if is_past { pod.past_bound() } else { pod })
+    }
 }
 
 fn index(known: &mut Movable, news: &RowChanges<'_, PodSeen>, selectors: &Selectors) -> bool {
@@ -47,33 +167,5 @@ fn index(known: &mut Movable, news: &RowChanges<'_, PodSeen>, selectors: &Select
             now.iter().for_each(|held| known.put(change.key, &held.row));
         }
     }
-    changed
-}
-
-fn take(known: &mut Option<PodCounts>, news: &RowChanges<'_, PodSeen>, selectors: &Selectors) -> bool {
-    let row =
-        |key: &ObjectKey, held: &CachedRow<PodSeen>| held.row.row(&key.namespace, &selectors.profile_key);
-    if let (Some(changes), Some(counts)) = (&news.changes, &mut *known) {
-        let mut changed = false;
-        for change in changes {
-            let rows = [change.before, change.now].map(|held| held.map(|held| row(change.key, held)));
-            let [before, now] = rows
-                .each_ref()
-                .map(|row| row.as_ref().and_then(|row| row.counted(&selectors.ignored_namespaces)));
-            if before != now {
-                changed = true;
-                before.iter().for_each(|pod| counts.take_back(pod));
-                now.iter().for_each(|pod| counts.count(pod));
-            }
-        }
-        return changed;
-    }
-    let mut counts = PodCounts::default();
-    for (key, held) in news.rows {
-        let row: PodRow = row(key, held);
-        row.counted(&selectors.ignored_namespaces).iter().for_each(|pod| counts.count(pod));
-    }
-    let changed = known.as_ref() != Some(&counts);
-    *known = Some(counts);
     changed
 }

@@ -13,6 +13,7 @@ struct Server {
     grants: ByHand<GrantSeen>,
     budgets: ByHand<crate::rows::BudgetSeen>,
     plan: ByHand<crate::rows::PlanLeaseSeen>,
+    workloads: ByHand<crate::rows::WorkloadProfileSeen>,
 }
 
 fn server() -> (Server, Watches) {
@@ -24,6 +25,7 @@ fn server() -> (Server, Watches) {
     let (grants, seen_grants) = by_hand();
     let (budgets, seen_budgets) = by_hand();
     let (plan, seen_plan) = by_hand();
+    let (workloads, seen_workloads) = by_hand();
     let watches = Watches {
         nodes: seen_nodes,
         pods: seen_pods,
@@ -33,8 +35,9 @@ fn server() -> (Server, Watches) {
         grants: seen_grants,
         budgets: seen_budgets,
         plan: seen_plan,
+        workloads: Some(seen_workloads),
     };
-    (Server { nodes, pods, hardware, profiles, twins, grants, budgets, plan }, watches)
+    (Server { nodes, pods, hardware, profiles, twins, grants, budgets, plan, workloads }, watches)
 }
 
 /// An event: the kind, the object's name, its node, and its content.
@@ -101,6 +104,15 @@ impl Server {
                 };
                 told(&mut self.plan, &object, what, 11);
             }
+            8 => {
+                let mut metadata = meta(format!("w{name}"));
+                metadata["namespace"] = json!("default");
+                let level = ["low", "medium", "high", "vast"][usize::from(what % 4)];
+                let object = json!({"metadata": metadata,
+                    "spec": {"workloadRef": {"kind": "StatefulSet", "name": format!("s{}", name % 3)}},
+                    "status": {"confidence": 0.1 * f64::from(what), "cpu": {"intensity": level}}});
+                told(&mut self.workloads, &object, what, 11);
+            }
             _ => {
                 let mut object = json!({"metadata": meta(format!("s{name}")), "spec": {"nodeName": node,
                     "profile": if what == 3 { "broken" } else { "eco" }, "policy": {"name": format!("p{what}")}}});
@@ -131,6 +143,8 @@ fn selectors(source: DesiredKind) -> Selectors {
         ignored_namespaces: BTreeSet::from(["ignored".to_owned()]),
         gpu_product_keys: Vec::new(),
         source,
+        trust: TrustRule::new(power_units::Ratio::from_bits(1 << 31)),
+        bound: DemandBound::NONE,
     }
 }
 
@@ -289,11 +303,14 @@ fn paths(value: &Value, at: String) -> Vec<String> {
 proptest! {
     #[test]
     fn what_is_kept_from_look_to_look_is_what_would_be_read_anew(
-        looks in prop::collection::vec(prop::collection::vec((0_u8..8, 0_u8..9, 0_u8..9, 0_u8..12), 0..10), 1..16),
-        listed in 0_usize..4, by_twin in any::<bool>(),
+        looks in prop::collection::vec(prop::collection::vec((0_u8..9, 0_u8..9, 0_u8..9, 0_u8..12), 0..10), 1..16),
+        listed in 0_usize..4, (by_twin, bounded) in any::<(bool, bool)>(),
     ) {
         let catalog = Catalog::embedded().unwrap();
-        let selectors = selectors(if by_twin { DesiredKind::Twin } else { DesiredKind::Profile });
+        let mut selectors = selectors(if by_twin { DesiredKind::Twin } else { DesiredKind::Profile });
+        if bounded {
+            selectors.bound.nodes_max = BTreeMap::from([("*".to_owned(), 2)]);
+        }
         let (mut server, mut watches) = server();
         let anew = watches.clone();
         let mut site = Site::default();
@@ -319,6 +336,8 @@ proptest! {
             prop_assert_eq!(&site.budgets.faults, &fresh.budgets.faults);
             prop_assert_eq!(&site.cluster.pods, &fresh.cluster.pods);
             prop_assert_eq!(&site.movable, &fresh.movable);
+            prop_assert_eq!(&site.asking, &fresh.asking);
+            prop_assert_eq!(&site.workloads, &fresh.workloads);
             for (at, observed) in site.observed.iter().enumerate() {
                 prop_assert_eq!(site.find(&observed.node.name), Some(at));
                 let told = changes.nodes.iter().chain(&before.1).any(|known| Arc::ptr_eq(known, observed));

@@ -2,9 +2,10 @@
 
 use crate::rows::{
     BudgetSeen, GrantSeen, HardwareSeen, NodeSeen, PlanLeaseSeen, PodSeen, ProfileSeen, TwinSeen,
+    WorkloadProfileSeen,
 };
 use host_kit::clock::Mono;
-use host_kit::reflect::Rows;
+use host_kit::reflect::{Row, Rows};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -27,6 +28,9 @@ pub(crate) struct Watches {
     pub(crate) budgets: Rows<BudgetSeen>,
     /// The plan's Lease. No pass waits for it.
     pub(crate) plan: Rows<PlanLeaseSeen>,
+    /// WorkloadProfiles, where there is a classifier. No pass waits for them: without them nothing is known of any
+    /// workload.
+    pub(crate) workloads: Option<Rows<WorkloadProfileSeen>>,
 }
 
 /// How long a watch may be silent before its content is not used for planning. The server gives a sign of life each
@@ -47,6 +51,7 @@ impl Watches {
             alive = self.grants.changed() => alive,
             alive = self.budgets.changed() => alive,
             alive = self.plan.changed() => alive,
+            alive = changed(&mut self.workloads) => alive,
         }
     }
 
@@ -76,6 +81,14 @@ impl Watches {
         // Until pods have been listed, the planner knows that they are unknown; but an old list would look like a new
         // one.
         needed.or_else(|| silent(PODS, self.pods.silence(now).filter(|_| self.pods.is_synced())))
+    }
+}
+
+/// Waits until a row has changed; forever where there are none.
+async fn changed<R: Row>(rows: &mut Option<Rows<R>>) -> bool {
+    match rows {
+        Some(rows) => rows.changed().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -25,6 +25,8 @@ mod limits;
 #[cfg(test)]
 mod persons;
 #[cfg(test)]
+mod profiles;
+#[cfg(test)]
 mod prometheus;
 #[cfg(test)]
 mod releases;

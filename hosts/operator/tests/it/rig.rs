@@ -15,6 +15,7 @@ use operator::settings::TABLE;
 use operator::{Settings, Started, start};
 use serde_json::{Value, json};
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -271,6 +272,8 @@ pub(crate) fn node_info(boot: &str) -> Value {
 
 /// A running operator.
 pub(crate) struct Operator {
+    /// Where its metrics and its debug pages are.
+    pub(crate) metrics: SocketAddr,
     trigger: Trigger,
     ended: JoinHandle<shutdown::Ending>,
     forbidden: Forbidden,
@@ -356,10 +359,10 @@ impl Operator {
         let mut tasks = Tasks::new();
         let clock = Arc::new(SystemClock::new());
         let context = Context { client, clock, stop, logs: None, config };
-        let _: Started = start(settings, context, &mut tasks).await.unwrap();
+        let Started { metrics, .. } = start(settings, context, &mut tasks).await.unwrap();
         let (signals, receiver) = mpsc::channel(1);
         let ended = tokio::spawn(tasks.run(trigger.clone(), receiver, Duration::from_secs(10)));
-        Self { trigger, ended, forbidden, _signals: signals }
+        Self { metrics, trigger, ended, forbidden, _signals: signals }
     }
 
     /// Asks it to end, and waits until it has. Checks that it requested nothing that its roles do not grant.

@@ -3,6 +3,9 @@
 //! others.
 
 use super::{DemandClass, PodRow};
+use crate::classify::{CPU_GRADES, GPU_GRADES, Intensity};
+use crate::power::estimate::upper_end;
+use crate::slicing::GpuIntensities;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -17,9 +20,18 @@ pub struct ProfileDemand {
     pub general: u32,
     /// Pods whose annotation is not a known class; each is also counted in its class.
     pub unrecognised: u32,
+    /// Performance pods that are known to work their devices hard; each is also counted in its class.
+    pub hard: u32,
 }
 
 impl ProfileDemand {
+    /// The pressure on performance supply. A pod that is known to work hard counts twice, and no pod counts less than
+    /// once: a profile that is not trusted changes nothing, and none takes supply from a performance pod.
+    #[must_use]
+    pub const fn pressure(self) -> u32 {
+        self.performance_only.saturating_add(self.hard)
+    }
+
     /// The sum of the two.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
@@ -28,6 +40,7 @@ impl ProfileDemand {
             eco_only: self.eco_only.saturating_add(other.eco_only),
             general: self.general.saturating_add(other.general),
             unrecognised: self.unrecognised.saturating_add(other.unrecognised),
+            hard: self.hard.saturating_add(other.hard),
         }
     }
 
@@ -38,6 +51,7 @@ impl ProfileDemand {
             eco_only: self.eco_only.saturating_sub(part.eco_only),
             general: self.general.saturating_sub(part.general),
             unrecognised: self.unrecognised.saturating_sub(part.unrecognised),
+            hard: self.hard.saturating_sub(part.hard),
         }
     }
 }
@@ -75,6 +89,60 @@ impl Asked {
     }
 }
 
+/// How much pods are known to work the processors and the graphics processors that they request. What is not known
+/// counts in full, so that it never makes a node look emptier.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct DeviceWork {
+    /// Thousandths of a processor.
+    pub cpu_milli: u64,
+    /// Thousandths of a graphics processor.
+    pub gpu_milli: u64,
+}
+
+impl DeviceWork {
+    /// Of a pod with these requests, whose workload has these intensities.
+    #[must_use]
+    pub fn of(asked: Asked, by: Intensities) -> Self {
+        let part = |of: u64, percent: u32| {
+            let wide = (u128::from(of) * u128::from(percent)).div_ceil(100);
+            u64::try_from(wide).unwrap_or(u64::MAX)
+        };
+        Self {
+            cpu_milli: part(asked.cpu_milli, upper_end(by.cpu, &CPU_GRADES)),
+            gpu_milli: part(asked.gpus.saturating_mul(1000), upper_end(by.gpu, &GPU_GRADES)),
+        }
+    }
+
+    const fn plus(self, other: Self) -> Self {
+        Self {
+            cpu_milli: self.cpu_milli.saturating_add(other.cpu_milli),
+            gpu_milli: self.gpu_milli.saturating_add(other.gpu_milli),
+        }
+    }
+
+    const fn less(self, part: Self) -> Self {
+        Self {
+            cpu_milli: self.cpu_milli.saturating_sub(part.cpu_milli),
+            gpu_milli: self.gpu_milli.saturating_sub(part.gpu_milli),
+        }
+    }
+}
+
+/// How hard a workload works its devices, as far as its trusted profile says.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Intensities {
+    /// Processors.
+    pub cpu: Option<Intensity>,
+    /// Graphics processors.
+    pub gpu: Option<Intensity>,
+}
+
+impl Intensities {
+    fn is_hard(self) -> bool {
+        [self.cpu, self.gpu].contains(&Some(Intensity::High))
+    }
+}
+
 /// What a pod counts as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counted<'a> {
@@ -86,9 +154,38 @@ pub struct Counted<'a> {
     pub unrecognised: bool,
     /// Its resource requests.
     pub asked: Asked,
+    /// How hard it works.
+    pub intensities: Intensities,
 }
 
 impl Counted<'_> {
+    /// The same pod, whose workload works like this.
+    #[must_use]
+    pub fn working(self, intensities: Intensities) -> Self {
+        Self { intensities, ..self }
+    }
+
+    /// The same pod, which counts as a standard one where it asks for performance.
+    #[must_use]
+    pub fn past_bound(self) -> Self {
+        let class = match self.class {
+            Some(DemandClass::PerformanceOnly) => Some(DemandClass::General),
+            other => other,
+        };
+        Self { class, ..self }
+    }
+
+    fn gpus(&self) -> GpuIntensities {
+        match self.asked.gpus {
+            0 => GpuIntensities::default(),
+            1.. => GpuIntensities::one(self.intensities.gpu),
+        }
+    }
+
+    fn work(&self) -> DeviceWork {
+        DeviceWork::of(self.asked, self.intensities)
+    }
+
     fn demand(&self) -> ProfileDemand {
         let of = |class| u32::from(self.class == Some(class));
         ProfileDemand {
@@ -96,6 +193,7 @@ impl Counted<'_> {
             eco_only: of(DemandClass::EcoOnly),
             general: of(DemandClass::General),
             unrecognised: u32::from(self.unrecognised),
+            hard: u32::from(self.class == Some(DemandClass::PerformanceOnly) && self.intensities.is_hard()),
         }
     }
 }
@@ -112,6 +210,8 @@ pub struct PodCounts {
 struct Bound {
     demand: ProfileDemand,
     asked: Asked,
+    work: DeviceWork,
+    gpus: GpuIntensities,
 }
 
 impl PodCounts {
@@ -132,6 +232,8 @@ impl PodCounts {
         let counts = |bound: Bound| Bound {
             demand: bound.demand.plus(pod.demand()),
             asked: bound.asked.plus(pod.asked),
+            work: bound.work.plus(pod.work()),
+            gpus: bound.gpus.plus(pod.gpus()),
         };
         match self.bound.get_mut(node) {
             Some(bound) => *bound = counts(*bound),
@@ -145,10 +247,12 @@ impl PodCounts {
             self.waiting = self.waiting.less(pod.demand());
             return;
         };
-        if let Some(Bound { demand, asked }) = self.bound.get_mut(node) {
-            *demand = demand.less(pod.demand());
-            *asked = asked.less(pod.asked);
-            if (*demand, *asked) == (ProfileDemand::default(), Asked::default()) {
+        if let Some(bound) = self.bound.get_mut(node) {
+            bound.demand = bound.demand.less(pod.demand());
+            bound.asked = bound.asked.less(pod.asked);
+            bound.work = bound.work.less(pod.work());
+            bound.gpus = bound.gpus.less(pod.gpus());
+            if *bound == Bound::default() {
                 self.bound.remove(node);
             }
         }
@@ -168,5 +272,15 @@ impl PodCounts {
     /// The resource requests of the pods on each node, those outside managed scope too, by node name.
     pub fn asked(&self) -> impl Iterator<Item = (&str, Asked)> {
         self.bound.iter().map(|(node, bound)| (&**node, bound.asked))
+    }
+
+    /// The pods with graphics processors on each node, by node name.
+    pub fn gpus(&self) -> impl Iterator<Item = (&str, GpuIntensities)> {
+        self.bound.iter().map(|(node, bound)| (&**node, bound.gpus))
+    }
+
+    /// How hard the pods on each node work, those outside managed scope too, by node name.
+    pub fn work(&self) -> impl Iterator<Item = (&str, DeviceWork)> {
+        self.bound.iter().map(|(node, bound)| (&**node, bound.work))
     }
 }

@@ -114,7 +114,7 @@ fn a_slip_of_the_pen_in_the_annotation_is_still_performance_and_nonsense_is_coun
     assert!(!PodConstraints::default().is_unrecognised());
     let pods =
         [annotation("best-effort"), annotation("Performance"), selector("eco")].map(|asks| pod("", asks));
-    let expected = ProfileDemand { performance_only: 1, eco_only: 1, general: 1, unrecognised: 1 };
+    let expected = ProfileDemand { performance_only: 1, eco_only: 1, general: 1, unrecognised: 1, hard: 0 };
     assert_eq!(PodCounts::of(&pods, &BTreeSet::new()).waiting(), expected);
 }
 
@@ -223,7 +223,13 @@ fn a_pod_in_an_ignored_namespace_does_not_count() {
     let here = pod("a", annotation("performance"));
     let there = PodRow { namespace: "kube-system".to_owned(), ..here.clone() };
     let asked = Asked { cpu_milli: 250, gpus: 1, memory_bytes: 64, pods: 1 };
-    let one = Counted { node: Some("a"), class: Some(PerformanceOnly), unrecognised: false, asked };
+    let one = Counted {
+        node: Some("a"),
+        class: Some(PerformanceOnly),
+        unrecognised: false,
+        asked,
+        intensities: Intensities::default(),
+    };
     assert_eq!(here.counted(&ignored), Some(one));
     // It still loads its node; a waiting one does not count at all.
     assert_eq!(there.counted(&ignored), Some(Counted { class: None, ..one }));
@@ -236,24 +242,59 @@ fn a_pod_in_an_ignored_namespace_does_not_count() {
     );
 }
 
+#[test]
+fn a_hard_worker_counts_more_than_an_idle_one() {
+    let ignored = BTreeSet::new();
+    let asked = Asked { cpu_milli: 1_001, gpus: 2, memory_bytes: 0, pods: 1 };
+    let row = PodRow { asked, ..pod("a", annotation("performance")) };
+    let counted = |cpu, gpu| {
+        let mut counts = PodCounts::default();
+        counts.count(&row.counted(&ignored).unwrap().working(Intensities { cpu, gpu }));
+        let demand = counts.bound().next().unwrap().1;
+        (counts.work().next().unwrap().1, demand.pressure(), demand.performance_only)
+    };
+    let work = |cpu_milli, gpu_milli| DeviceWork { cpu_milli, gpu_milli };
+    // The upper ends of the classes, rounded up: 1001 · 0.30 = 300.3, 1001 · 0.75 = 750.75, 2000 · 0.25 and 2000 · 0.70.
+    assert_eq!(counted(Some(Intensity::Low), Some(Intensity::Low)), (work(301, 500), 1, 1));
+    assert_eq!(counted(Some(Intensity::Medium), Some(Intensity::Medium)), (work(751, 1_400), 1, 1));
+    assert_eq!(counted(Some(Intensity::High), Some(Intensity::None)), (work(1_001, 0), 2, 1));
+    assert_eq!(counted(Some(Intensity::Low), Some(Intensity::High)), (work(301, 2_000), 2, 1));
+    // What nothing is known of loads its node in full, and is no more demand than before.
+    assert_eq!(counted(None, None), (work(1_001, 2_000), 1, 1));
+    // A standard pod is no pressure, however hard it works.
+    let standard = pod("a", PodConstraints::default());
+    let hard = Intensities { cpu: Some(Intensity::High), gpu: None };
+    let mut counts = PodCounts::default();
+    counts.count(&standard.counted(&ignored).unwrap().working(hard));
+    assert_eq!(counts.bound().next().unwrap().1.pressure(), 0);
+}
+
 proptest! {
     #[test]
     fn what_was_counted_and_taken_back_leaves_the_counts_of_the_others(
-        pods in prop::collection::vec((0_usize..4, 0_usize..4, any::<bool>()), 0..40)
+        pods in prop::collection::vec((0_usize..4, 0_usize..4, 0_usize..5, any::<bool>()), 0..40)
     ) {
         let ignored = BTreeSet::new();
-        let pods: Vec<(PodRow, bool)> = pods
+        let pods: Vec<(PodRow, Intensities, bool)> = pods
             .into_iter()
-            .map(|(node, class, goes)| {
+            .map(|(node, class, works, goes)| {
                 let asks = [annotation("performance"), selector("eco"), annotation("sloppy"), PodConstraints::default()];
-                (pod(["", "a", "b", "c"][node], asks[class].clone()), goes)
+                let levels = [None, Some(Intensity::None), Some(Intensity::Low), Some(Intensity::Medium), Some(Intensity::High)];
+                let works = Intensities { cpu: levels[works], gpu: levels[4 - works] };
+                (pod(["", "a", "b", "c"][node], asks[class].clone()), works, goes)
             })
             .collect();
-        let mut counts = PodCounts::of(pods.iter().map(|(pod, _)| pod), &ignored);
-        for (pod, _) in pods.iter().filter(|(_, goes)| *goes) {
-            counts.take_back(&pod.counted(&ignored).unwrap());
+        let counts_of = |stays: &dyn Fn(bool) -> bool| {
+            let mut counts = PodCounts::default();
+            for (pod, works, _) in pods.iter().filter(|(.., goes)| stays(*goes)) {
+                counts.count(&pod.counted(&ignored).unwrap().working(*works));
+            }
+            counts
+        };
+        let mut counts = counts_of(&|_| true);
+        for (pod, works, _) in pods.iter().filter(|(.., goes)| *goes) {
+            counts.take_back(&pod.counted(&ignored).unwrap().working(*works));
         }
-        let stays = pods.iter().filter(|(_, goes)| !goes).map(|(pod, _)| pod);
-        prop_assert_eq!(counts, PodCounts::of(stays, &ignored));
+        prop_assert_eq!(counts, counts_of(&|goes| !goes));
     }
 }

@@ -38,6 +38,8 @@ pub struct Planned {
     pub(super) state: TransitionState,
     /// Since when it has been a performance node, or was first known as one.
     pub(super) performance_since: Option<Stamp>,
+    /// Since when performance pods have kept it from becoming an eco node, or were first known to.
+    pub(super) draining_since: Option<Stamp>,
 }
 
 impl NodeMemory {

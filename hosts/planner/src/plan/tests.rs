@@ -666,6 +666,33 @@ fn a_performance_node_dwells_when_the_cluster_asks_for_it() {
 }
 
 #[test]
+fn a_drain_that_takes_too_long_is_overdue_and_may_hold_what_the_node_has() {
+    for then in [DrainOverdue::Tell, DrainOverdue::Hold] {
+        let mut cluster = Rig::of(&[("a", "", 0), ("b", "", 0)]);
+        let law = DrainLaw { deadline: Micros::new(600_000_000), then };
+        let settings = Settings { drain: law, ..hard(static_partition("0.5")) };
+        cluster.add_pods("b", PodPhase::Running, "performance", 1);
+        cluster.put_label("b", "performance");
+        cluster.settle(&settings);
+        let begun = cluster.seconds;
+        cluster.seconds = begun + 590;
+        assert!(!node(&cluster.pass(&settings), "b").overdue);
+        cluster.seconds = begun + 601;
+        let plan = cluster.pass(&settings);
+        assert!(node(&plan, "b").overdue && !node(&plan, "a").overdue, "{then:?}");
+        assert_eq!(node(&plan, "b").guard.held, Some(HoldReason::Draining));
+        // Other caps for performance: only a node that is held keeps those that it has.
+        let other = Settings { intents: cpu_intents(90, 60), ..settings.clone() };
+        assert_eq!(cluster.pass(&other).changes("b").is_empty(), then == DrainOverdue::Hold, "{then:?}");
+        // Without the pods it becomes an eco node, whatever follows when it is overdue.
+        cluster.pods.as_mut().unwrap().clear();
+        cluster.settle(&settings);
+        assert_eq!((cluster.label("b"), cluster.caps("b")), (Some("eco"), cpu_caps(60)), "{then:?}");
+        assert!(!node(&cluster.pass(&settings), "b").overdue);
+    }
+}
+
+#[test]
 fn a_node_whose_meter_is_silent_is_passed_over_and_the_next_is_raised() {
     // The densest of three nodes becomes blind while it is eco; then two more performance nodes are needed.
     let mut cluster = Rig::of(&[("a", "NVIDIA_L40S", 8), ("b", "NVIDIA_L40S", 4), ("c", "NVIDIA_L40S", 2)]);

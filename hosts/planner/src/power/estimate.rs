@@ -4,8 +4,8 @@
 //! allow. The *static* estimate is what the caps allow: the most that the node can draw. It is deliberately a worst
 //! case: an unmeasured node must not look emptier than a measured one.
 
-use crate::classify::{CPU_GRADES, GPU_GRADES, Grades, Intensity};
-use crate::demand::Asked;
+use crate::classify::{Grades, Intensity};
+use crate::demand::DeviceWork;
 use power_units::{Ratio, Role, Watts};
 use std::fmt;
 
@@ -103,58 +103,30 @@ pub struct NodeLoad {
     pub gpu: Ratio,
 }
 
-/// A workload's share of a node, and how hard it is known to work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct WorkloadShare {
-    /// Its share of the node's processors, if it requested any.
-    pub cpu: Option<Ratio>,
-    /// Its share of the node's graphics processors, which are always requested.
-    pub gpu: Ratio,
-    /// The class of its processor use, if it has been classified.
-    pub cpu_intensity: Option<Intensity>,
-    /// The class of its graphics use, if it has been classified.
-    pub gpu_intensity: Option<Intensity>,
-}
-
 impl NodeLoad {
-    /// The load of a node with this many logical processors and GPUs whose pods make these requests; `None` when the
-    /// number of processors is unknown. A requested processor counts as fully used, as [`NodeLoad::of`] counts an
-    /// unclassified workload.
+    /// The load of a node with this many logical processors and GPUs whose pods work it like this; `None` when the number
+    /// of processors is unknown.
     #[must_use]
-    pub fn asked(asked: Asked, processors: Option<u32>, gpus: u32) -> Option<Self> {
-        let part = |of: u64, all: u64| {
-            let bits = (u128::from(of) << 32).checked_div(u128::from(all))?;
+    pub fn of(work: DeviceWork, processors: Option<u32>, gpus: u32) -> Option<Self> {
+        let part = |of: u64, all: u32| {
+            let bits = (u128::from(of) << 32).checked_div(u128::from(all) * 1000)?;
             Some(Ratio::from_bits(i64::try_from(bits).unwrap_or(i64::MAX)).min(Ratio::ONE))
         };
-        let cpu = part(asked.cpu_milli, u64::from(processors?) * 1000)?;
-        Some(Self { cpu, gpu: part(asked.gpus, u64::from(gpus)).unwrap_or(Ratio::ZERO) })
-    }
-
-    /// The load of all workloads of a node. Each counts with the upper end of its intensity class; an unclassified one
-    /// counts in full. A workload without a request may use anything: then the load is unknown, as it is with a
-    /// negative share.
-    #[must_use]
-    pub fn of(workloads: impl IntoIterator<Item = WorkloadShare>) -> Option<Self> {
-        let mut load = Self { cpu: Ratio::ZERO, gpu: Ratio::ZERO };
-        for share in workloads {
-            let cpu = share.cpu.filter(|&cpu| cpu >= Ratio::ZERO)?;
-            let gpu = Some(share.gpu).filter(|&gpu| gpu >= Ratio::ZERO)?;
-            load.cpu += cpu.scale(weight(share.cpu_intensity, &CPU_GRADES), Role::Demand);
-            load.gpu += gpu.scale(weight(share.gpu_intensity, &GPU_GRADES), Role::Demand);
-        }
-        Some(load)
+        let cpu = part(work.cpu_milli, processors?)?;
+        Some(Self { cpu, gpu: part(work.gpu_milli, gpus).unwrap_or(Ratio::ZERO) })
     }
 }
 
-/// The upper end of a class: the start of the next class, by the classifier's grades.
-fn weight(intensity: Option<Intensity>, grades: &Grades) -> Ratio {
+/// The upper end of a class in percent: the start of the next class, by the classifier's grades. What is not classified
+/// counts in full.
+pub(crate) fn upper_end(intensity: Option<Intensity>, grades: &Grades) -> u32 {
     let percent = match intensity {
         Some(Intensity::None) => 0,
         Some(Intensity::Low) => grades.medium,
         Some(Intensity::Medium) => grades.high,
         Some(Intensity::High) | None => 100,
     };
-    power_units::Percent::from_int(percent).to_ratio(Role::Demand)
+    percent.unsigned_abs()
 }
 
 #[cfg(test)]
@@ -202,48 +174,9 @@ mod tests {
     }
 
     #[test]
-    fn a_hard_worker_counts_more_than_an_idle_one() {
-        let share = |cpu, gpu, cpu_intensity, gpu_intensity| WorkloadShare {
-            cpu: Some(percent(cpu)),
-            gpu: percent(gpu),
-            cpu_intensity,
-            gpu_intensity,
-        };
-        let load = NodeLoad::of([
-            share(50, 50, Some(Intensity::Low), Some(Intensity::High)),
-            share(20, 25, Some(Intensity::Medium), Some(Intensity::Low)),
-            share(10, 0, None, Some(Intensity::None)),
-        ])
-        .unwrap();
-        // cpu 50·0.30 + 20·0.75 + 10 = 40 %, gpu 50 + 25·0.25 = 56.25 %
-        assert_eq!(load.cpu.to_percent().round(), 40);
-        assert_eq!(load.gpu.to_percent().round(), 56);
-        assert_eq!(NodeLoad::of([]), Some(NodeLoad { cpu: Ratio::ZERO, gpu: Ratio::ZERO }));
-    }
-
-    #[test]
-    fn a_pod_that_did_not_say_what_it_needs_is_no_idle_pod() {
-        // Fix list operator B-C1: a pod without requests has been counted with 0.
-        let share =
-            |cpu, gpu| WorkloadShare { cpu, gpu, cpu_intensity: Some(Intensity::Low), gpu_intensity: None };
-        let known = share(Some(percent(10)), Ratio::ZERO);
-        for unknown in [
-            share(None, Ratio::ZERO),
-            share(Some(percent(-1)), Ratio::ZERO),
-            share(Some(Ratio::ZERO), percent(-1)),
-        ] {
-            let load = NodeLoad::of([known, unknown]);
-            assert_eq!(load, None);
-            let estimate = model().estimate(rated(720, 3_200, 2_352), load);
-            assert_eq!(estimate, DrawEstimate { basis: Basis::Static, watts: Watts::from_int(2_352) });
-        }
-        assert!(NodeLoad::of([known, share(Some(Ratio::ZERO), Ratio::ZERO)]).is_some());
-    }
-
-    #[test]
     fn what_pods_ask_for_is_a_part_of_what_there_is() {
-        let load = |cpu_milli, gpus, processors, all| {
-            NodeLoad::asked(Asked { cpu_milli, gpus, ..Asked::default() }, processors, all)
+        let load = |cpu_milli, gpus: u64, processors, all| {
+            NodeLoad::of(DeviceWork { cpu_milli, gpu_milli: gpus.saturating_mul(1000) }, processors, all)
         };
         let is = |cpu, gpu| Some(NodeLoad { cpu: percent(cpu), gpu: percent(gpu) });
         assert_eq!(load(96_000, 2, Some(192), 8), is(50, 25));

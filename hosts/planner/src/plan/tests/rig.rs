@@ -250,6 +250,7 @@ pub(super) fn settings(policy: PlacementPolicy) -> Settings {
         draining_label: DrainingLabel::Always,
         intents: cpu_intents(100, 60),
         dwell: None,
+        drain: DrainLaw { deadline: Micros::new(3_600_000_000), then: DrainOverdue::Tell },
         release_patience: Micros::new(120_000_000),
         budget: BudgetLimits::none(),
         taint_uncapped: false,
