@@ -56,6 +56,7 @@ fn node(n: u16) -> (TwinStatus, HardwareRecord) {
         psu: Some(Percent::from_int(vary(17, 100))),
         pue: Some(Ratio::ONE + Ratio::from_bits(i64::from(vary(19, 100)) << 24)),
         power: Some(power),
+        caps: [None; 2],
         marked: false,
     };
     let vendor = [Some(GpuVendor::Nvidia), Some(GpuVendor::Amd), None][usize::from(n % 3)];

@@ -1,4 +1,5 @@
 use super::*;
+use crate::classify::Intensity;
 use DemandClass::{EcoOnly, General, PerformanceOnly};
 use Operator::{DoesNotExist, Exists, Gt, In, Lt, NotIn};
 use proptest::prelude::*;

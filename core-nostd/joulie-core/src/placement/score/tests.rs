@@ -500,6 +500,7 @@ fn extremes_neither_panic_nor_leave_the_range() {
                     psu: Some(cooling),
                     pue: Some(Ratio::MAX),
                     power: Some(power),
+                    caps: [Some(headroom), Some(cooling)],
                     marked: false,
                 };
                 let gpus = Some(NodeGpus { count: Some(cores), max: Some(capped), vendor: None });
