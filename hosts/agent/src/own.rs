@@ -146,6 +146,9 @@ impl OwnNode {
         match &*reached {
             &Reached::Host { cpu, gpu } => {
                 let machine = MachineSettings { cpu, gpu, ..machine.clone() };
+                if let Some(meters) = meters {
+                    meters.lock().unwrap_or_else(PoisonError::into_inner).begin_anew();
+                }
                 let started = host::start(
                     settings,
                     node,
@@ -250,8 +253,9 @@ impl OwnNode {
         tokio::select! {
             biased;
             () = supervise => return Over::Ended,
-            () = work => {}
+            // Before the front, which would tell this machine what is meant for the other one.
             () = moved => {}
+            () = work => {}
         }
         tracing::info!(node = self.node, "this machine is not controlled any more, and its limits stay");
         host.end(Ending::Keep);
@@ -262,7 +266,7 @@ impl OwnNode {
 
     async fn over_http(
         &self,
-        pool: Pool,
+        mut pool: Pool,
         watched: &Watched,
         routes: &mut watch::Receiver<Arc<Standing>>,
     ) -> Over {
@@ -272,14 +276,16 @@ impl OwnNode {
                 std::future::pending().await
             }
         };
-        tokio::select! {
+        let over = tokio::select! {
             biased;
             () = pool.run(watched.clone(), self.stop.clone()) => Over::Ended,
-            () = moved => {
-                tracing::info!(node = self.node, "the endpoints are not used any more, and their limits stay");
-                Over::Moved
-            }
+            () = moved => Over::Moved,
+        };
+        if matches!(over, Over::Moved) {
+            tracing::info!(node = self.node, "the endpoints are not used any more, and their limits stay");
+            pool.leave().await;
         }
+        over
     }
 
     /// Returns when the thread has ended: after it was asked to, or by itself, and then the program ends too.

@@ -139,7 +139,7 @@ impl Pool {
     }
 
     /// Runs until asked to stop, or until the watches have ended.
-    pub(crate) async fn run(mut self, mut watched: Watched, stop: Stop) {
+    pub(crate) async fn run(&mut self, mut watched: Watched, stop: Stop) {
         loop {
             self.beat.beat(self.common.clock.mono());
             self.look(&watched);
@@ -163,6 +163,11 @@ impl Pool {
         if self.settings.on_exit == OnExit::Restore {
             self.restore().await;
         }
+        self.tasks.shutdown().await;
+    }
+
+    /// Ends the work for all nodes, so that no request of it is sent any more.
+    pub(crate) async fn leave(mut self) {
         self.tasks.shutdown().await;
     }
 

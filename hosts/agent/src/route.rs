@@ -109,6 +109,11 @@ impl Standing {
         self.chosen
     }
 
+    /// Whether it is known of which machine anything is desired: a profile was followed or refused, or there is none.
+    pub(crate) const fn is_decided(&self) -> bool {
+        self.chosen || self.refused.is_some()
+    }
+
     pub(crate) fn say(&self) -> String {
         let by = match &self.by {
             Some(by) => format!("TelemetryProfile {}", by.name),

@@ -394,7 +394,7 @@ fn claim(
 
 /// Works for a shard as long as no other agent does. If another one takes over, the process ends; when it is restarted,
 /// it waits. Dropping the trigger ends the election.
-async fn part(claim: Claim, begun: OverHttp, stop: Stop, _ended: Trigger) {
+async fn part(claim: Claim, mut begun: OverHttp, stop: Stop, _ended: Trigger) {
     let beat = begun.pool.beat();
     if claim.wait(&beat, &stop).await {
         tokio::select! {

@@ -118,15 +118,19 @@ pub fn parse(bytes: &[u8]) -> Result<Catalog, ContentError> {
         }
     }
     let (mut cpus, mut gpus) = Catalog::embedded_models();
+    // Models of the file take the place of built-in ones alone: two of one name in the file are refused.
+    let (mut more_cpus, mut more_gpus) = (Vec::new(), Vec::new());
     for (key, entry) in &document.cpu_models {
         let at = cpus.iter().position(|known| planner::catalog::is_same_name(&known.key, key));
         let before = at.map(|at| cpus.remove(at));
-        cpus.push(cpu(key, entry, before.as_ref())?);
+        more_cpus.push(cpu(key, entry, before.as_ref())?);
     }
     for (key, entry) in &document.gpu_models {
         gpus.retain(|known| !planner::catalog::is_same_name(&known.key, key));
-        gpus.push(gpu(key, entry)?);
+        more_gpus.push(gpu(key, entry)?);
     }
+    cpus.append(&mut more_cpus);
+    gpus.append(&mut more_gpus);
     Catalog::new(cpus, gpus).map_err(ContentError::Models)
 }
 

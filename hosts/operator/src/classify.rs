@@ -124,7 +124,12 @@ impl Classifier {
                 () = stop.requested() => return,
                 wait = self.look() => wait,
             };
-            if stop.requested_within(wait).await {
+            let ends = tokio::select! {
+                ends = stop.requested_within(wait) => ends,
+                // A shorter interval does not wait for the end of a longer one.
+                _ = self.parts.settings.changed() => false,
+            };
+            if ends {
                 return;
             }
         }

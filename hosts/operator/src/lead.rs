@@ -164,7 +164,6 @@ impl Lead {
                 Some(reads) = read(&mut self.poller) => self.heard(reads),
                 Some(round) = sense(&mut self.sensors) => self.sensed(&round),
                 news = self.parts.live.changed() => self.configured(&news),
-                Some(question) = self.parts.questions.recv() => self.explain(question),
                 alive = self.waiting.changed() => {
                     if !alive && !stop.is_requested() {
                         tracing::error!("a watch has ended although nobody asked it to");
@@ -172,6 +171,8 @@ impl Lead {
                     }
                     self.stirred.get_or_insert(self.parts.clock.mono());
                 }
+                // A page of thousands of nodes comes after what the plan needs.
+                Some(question) = self.parts.questions.recv() => self.explain(question),
                 // It is always ready once the election has ended, so it comes late; the term is checked below anyway.
                 _ = self.parts.leadership.changed() => {}
                 () = tokio::time::sleep(wait) => {}

@@ -45,6 +45,7 @@ use planner::plan::PlanMemory;
 use planner::power::PowerSample;
 use power_units::{Micros, Stamp, Watts};
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 use unchanged::Unchanged;
@@ -164,7 +165,9 @@ impl Reconciler {
         if settings.policy_unknown && !self.settings.policy_unknown {
             tracing::warn!("POLICY_TYPE is not a known policy; static_partition is used");
         }
-        self.settings = settings;
+        // The catalogue is read at a start alone, because nodes that nothing changes would be rated by the old one.
+        let catalog = self.settings.catalog.clone();
+        self.settings = Arc::new(Settings { catalog, ..Arc::unwrap_or_clone(settings) });
     }
 
     /// Posts what became of a changed file of settings.
@@ -173,8 +176,12 @@ impl Reconciler {
             ConfigOutcome::Applied => CONFIG_APPLIED,
             ConfigOutcome::Refused => CONFIG_REFUSED,
         };
-        let note = self.of_the_budget(reason, news.text.clone());
-        self.recorder.say(Note { action: "Configure", ..note });
+        let mut note = Note { action: "Configure", ..self.of_the_budget(reason, news.text.clone()) };
+        // Each text is a series of its own: a repeated Event shows the text of the first.
+        let mut hasher = DefaultHasher::new();
+        news.text.hash(&mut hasher);
+        note.regarding.resource_version = Some(format!("{:x}", hasher.finish()));
+        self.recorder.say(note);
     }
 
     /// Takes in what has changed in the rows. A follower does so too, so that it can lead at once.

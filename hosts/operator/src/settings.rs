@@ -179,9 +179,9 @@ fn selectors(values: &Values) -> Result<Selectors, Refusals> {
             nodes_max: values.get(&table::PERFORMANCE_NODES_MAX)?,
             pods_per_node: match PolicyType::read(&values.get(&table::POLICY_TYPE)?).0 {
                 PolicyType::QueueAware => {
-                    u32::try_from(values.get(&table::QUEUE_PERF_PER_HP_NODE)?).unwrap_or(u32::MAX)
+                    Some(u32::try_from(values.get(&table::QUEUE_PERF_PER_HP_NODE)?).unwrap_or(u32::MAX))
                 }
-                PolicyType::StaticPartition | PolicyType::RuleSwap => 1,
+                PolicyType::StaticPartition | PolicyType::RuleSwap => None,
             },
         },
     })

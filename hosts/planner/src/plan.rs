@@ -308,7 +308,7 @@ impl Pass<'_> {
         let so_far = draining_since.and_then(|since| self.now.since(since));
         let overdue = so_far.is_some_and(|so_far| so_far >= self.settings.drain.deadline);
         if overdue && self.settings.drain.then == DrainOverdue::Hold {
-            guard = GuardDecision { held: Some(HoldReason::Draining), ..guard::paused(guard.state) };
+            guard = GuardDecision { held: Some(HoldReason::Draining), ..guard::paused(state) };
         }
         if dwells && guard.held.is_none() {
             guard.held = Some(HoldReason::Dwell);

@@ -189,6 +189,15 @@ impl Meters {
         Self { gap_after, period: 0, at: None, packages: BTreeMap::new(), gpus: BTreeMap::new() }
     }
 
+    /// The control loop begins anew, with a time of its own: what was drawn meanwhile is not counted, as after a restart
+    /// of the process.
+    pub(crate) fn begin_anew(&mut self) {
+        self.period = 0;
+        for meter in self.packages.values_mut().chain(self.gpus.values_mut()) {
+            meter.last = None;
+        }
+    }
+
     /// Takes a report in. Between two periods nothing is measured.
     pub(crate) fn take(&mut self, report: &NodeReport) {
         let Some(at) = report.at.filter(|_| report.counts.periods != self.period) else { return };
@@ -236,6 +245,22 @@ mod tests {
         }
         let Drawn { metered, gap, gap_micros } = meter.total;
         (metered, gap, gap_micros)
+    }
+
+    #[test]
+    fn a_control_loop_that_begins_anew_has_a_time_of_its_own() {
+        let mut meters = Meters::new(Micros::new(1_000_000));
+        let key = Key::package(0, None);
+        let read = |meters: &mut Meters, millis, energy| {
+            meters.packages.entry(key).or_default().take(at(millis), counter(energy), GAP);
+        };
+        read(&mut meters, 60_000, 0);
+        read(&mut meters, 61_000, 100_000_000);
+        meters.begin_anew();
+        // 40 J that nobody saw, then 60 J.
+        read(&mut meters, 500, 140_000_000);
+        read(&mut meters, 1_500, 200_000_000);
+        assert_eq!(meters.totals().packages.metered, 160_000_000);
     }
 
     #[test]

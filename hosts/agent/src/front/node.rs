@@ -200,7 +200,10 @@ impl Follow {
     fn step(&mut self) {
         let Self { front: Front { node, shared, control, inputs, views, .. }, sender, first, keeper, memory } =
             self;
-        let inputs = inputs.borrow_and_update().clone();
+        let route = control.route();
+        let mut inputs = inputs.borrow_and_update().clone();
+        // Nothing is desired before it is decided of which machine.
+        inputs.synced &= route.is_decided();
         let now_wanted = wanted(&inputs, &shared.selector, &memory.wanted);
         if now_wanted != memory.wanted {
             shared.metrics.wants(node, &now_wanted);
@@ -214,7 +217,6 @@ impl Follow {
             memory.granted = None;
         }
         memory.count_ignored(node, &inputs, shared);
-        let route = control.route();
         let terms = shared.terms(&route);
         let policy = memory.wanted.desire(terms.cpu, terms.gpu);
         control.desire(memory.stands.over(policy));

@@ -137,12 +137,16 @@ fn outcome_status(kind: Kind, outcome: &Outcome, base: &Value) -> Option<Value> 
     Some(Value::Object(status))
 }
 
-/// The status of a TelemetryProfile. A part about which there is nothing new keeps its present value.
+/// The status of a TelemetryProfile. A part about which there is nothing new keeps what is said of this generation.
 fn route_status(outcome: &RouteOutcome, base: &Value) -> Value {
     let RouteOutcome { node, why, message, generation, cpu, gpu } = outcome;
     let part = |name: &str, said: &Option<Said>| match said {
         Some(said) => route_said(node, said),
-        None => base[super::rows::CONTROL_OF_PROFILE][name].clone(),
+        None if base["observedGeneration"].as_i64() == *generation => {
+            base[super::rows::CONTROL_OF_PROFILE][name].clone()
+        }
+        // What is there is about the route of before.
+        None => Value::Null,
     };
     let condition = json!({
         "type": ConditionType::Accepted.as_str(),

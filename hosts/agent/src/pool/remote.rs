@@ -275,7 +275,8 @@ impl Task {
         self.engine = None;
         (self.telemetry, self.described) = (None, None);
         self.trouble = [None, None];
-        self.counts.failures = 0;
+        // An endpoint that has not answered yet takes the place of no sound one.
+        self.counts.failures = 1;
         self.started = stamp(&self.common);
         // What was said of the previous machine does not answer what is desired of this one.
         self.views.send_if_modified(|view| {

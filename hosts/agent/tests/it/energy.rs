@@ -3,6 +3,7 @@
 use crate::rights::{Rights, limited};
 use crate::test_machine::{Agent, Cluster, TestMachine};
 use serde_json::json;
+use std::time::Duration;
 
 /// The value of a series.
 fn value(page: &str, series: &str) -> f64 {
@@ -27,9 +28,13 @@ async fn without_cgroups_all_that_is_drawn_is_unknown_and_it_is_told() {
     let drawn = "joulie_energy_drawn_joules_total{node=\"node-a\",part=\"cpu\"}";
     let page = agent.until_page("/metrics", &format!("{drawn} ")).await;
     let mut page = page;
-    while value(&page, drawn) < 100.0 {
-        page = agent.page("/metrics").await;
-    }
+    let is_drawn = async {
+        while value(&page, drawn) < 100.0 {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            page = agent.page("/metrics").await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), is_drawn).await.unwrap();
     let account = |name: &str, of: &str| {
         format!(
             "joulie_energy_{name}_total{{node=\"node-a\",account=\"{of}\",namespace=\"\",workload=\"\",part=\"cpu\"}}"

@@ -46,8 +46,9 @@ impl<'a> PodWorkload<'a> {
             Some(controller) => controller,
             None => (POD.into(), name?),
         };
-        let hash = labels.and_then(|all| Members::of(all)?.find_value(|key| key == "pod-template-hash"));
-        Some(Self { namespace: namespace?, kind, name, hash: hash.and_then(text) })
+        let hash = labels.and_then(|all| Members::of(all)?.find(|(key, _)| key == "pod-template-hash"));
+        let hash = hash.and_then(|(_, value)| text(value));
+        Some(Self { namespace: namespace?, kind, name, hash })
     }
 
     /// Its namespace, kind and name.

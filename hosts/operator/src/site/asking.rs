@@ -14,6 +14,8 @@ pub(crate) struct Asking {
     /// By namespace, the oldest first.
     all: BTreeMap<Box<str>, BTreeMap<Age, AskingPod>>,
     past: BTreeMap<ObjectKey, PastPod>,
+    /// The bound by which they were judged.
+    judged: Option<DemandBound>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +64,16 @@ impl Asking {
         }
         let changed = now != self.past;
         self.past = now;
+        self.judged = Some(bound.clone());
         changed
+    }
+
+    /// Whether they were judged by another bound than this one.
+    pub(super) fn is_of_another(&self, bound: &DemandBound) -> bool {
+        match &self.judged {
+            Some(judged) => judged != bound,
+            None => bound.any(),
+        }
     }
 
     /// The pods past the bound, by name.

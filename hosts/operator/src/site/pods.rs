@@ -30,14 +30,16 @@ impl PodReader<'_> {
             (*movable, *asking) = Default::default();
             return counts.take().is_some();
         }
-        let all = |news: RowChanges<'_, PodSeen>| {
+        let anew = self.anew || asking.is_of_another(&self.selectors.bound);
+        let mut all = |news: RowChanges<'_, PodSeen>| {
             let judged = self.judge(asking, &news, counts.is_some());
-            let counted = self.take(counts, &news, asking, self.anew || judged);
+            let counted = self.take(counts, &news, asking, anew || judged);
             index(movable, &news, self.selectors) | counted
         };
-        match pods.news(all) {
+        match pods.news(&mut all) {
             Some(changed) => changed,
-            None if self.anew => pods.with(|rows| self.count_all(counts, rows, asking)),
+            // What has changed since is taken in with all others, so that it is not counted twice.
+            None if anew => pods.catch_up(|rows| all(RowChanges { rows, changes: None })),
             None => false,
         }
     }
@@ -46,7 +48,7 @@ impl PodReader<'_> {
     fn judge(&self, asking: &mut Asking, news: &RowChanges<'_, PodSeen>, known: bool) -> bool {
         let bound = &self.selectors.bound;
         if !bound.any() {
-            return false;
+            return !std::mem::take(asking).past().is_empty();
         }
         let asks = |key: &ObjectKey, held: &&CachedRow<PodSeen>| {
             held.row.asking.is_some()

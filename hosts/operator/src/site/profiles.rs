@@ -33,11 +33,12 @@ pub(super) fn intensities(said: TrustedProfile) -> Intensities {
         CpuLevel::Medium => Intensity::Medium,
         CpuLevel::Low => Intensity::Low,
     });
-    let gpu = said.gpu_intensity.map(|level| match level {
-        GpuLevel::High => Intensity::High,
-        GpuLevel::Medium => Intensity::Medium,
-        GpuLevel::Low => Intensity::Low,
-        GpuLevel::None => Intensity::None,
+    let gpu = said.gpu_intensity.and_then(|level| match level {
+        GpuLevel::High => Some(Intensity::High),
+        GpuLevel::Medium => Some(Intensity::Medium),
+        GpuLevel::Low => Some(Intensity::Low),
+        // It may only be that nobody measures the GPUs.
+        GpuLevel::None => None,
     });
     Intensities { cpu, gpu }
 }

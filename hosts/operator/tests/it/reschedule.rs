@@ -256,6 +256,12 @@ async fn evictions_are_switched_on_and_off_while_the_operator_runs() {
     cluster.until("a pod is evicted", async || gone().await == 1).await;
     // What was counted is not forgotten: the namespace has had its eviction.
     configured.write(&off);
+    let is_off = async || {
+        let events = cluster.list("/apis/events.k8s.io/v1/namespaces/joulie-system/events").await;
+        let text = "ENABLE_ACTIVE_RESCHEDULING was true and is false";
+        events.iter().any(|event| event["note"].as_str().is_some_and(|note| note.contains(text)))
+    };
+    cluster.until("they are off", is_off).await;
     configured.write(&lines(&on));
     rounds(&cluster).await;
     assert_eq!(gone().await, 1);

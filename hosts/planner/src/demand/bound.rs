@@ -14,8 +14,8 @@ pub struct DemandBound {
     pub namespaces: Option<BTreeSet<String>>,
     /// The most nodes that the pods of a namespace may hold; `*` is for every other one.
     pub nodes_max: BTreeMap<String, u32>,
-    /// So many pods that wait for a node count as one more node, as the policy counts them.
-    pub pods_per_node: u32,
+    /// So many pods count as one node, where the policy counts pods.
+    pub pods_per_node: Option<u32>,
 }
 
 /// Why a pod that asks for performance counts as a standard one.
@@ -29,7 +29,7 @@ pub enum PastBound {
 
 impl DemandBound {
     /// No bound.
-    pub const NONE: Self = Self { namespaces: None, nodes_max: BTreeMap::new(), pods_per_node: 1 };
+    pub const NONE: Self = Self { namespaces: None, nodes_max: BTreeMap::new(), pods_per_node: None };
 
     /// Whether there is any.
     #[must_use]
@@ -50,15 +50,20 @@ impl DemandBound {
         let Some(&most) = self.nodes_max.get(namespace).or_else(|| self.nodes_max.get("*")) else {
             return Vec::new();
         };
-        let (mut nodes, mut waiting, mut past) = (BTreeSet::new(), 0_u32, Vec::new());
+        let of = |pods: u32| pods.div_ceil(self.pods_per_node.unwrap_or(1).max(1));
+        let (mut nodes, mut waiting, mut counted, mut past) = (BTreeSet::new(), 0_u32, 0_u32, Vec::new());
         for (pod, node) in pods {
             let held = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
-            let of = |waiting: u32| waiting.div_ceil(self.pods_per_node.max(1));
             let fits = match node {
                 Some(node) if nodes.contains(node) => true,
                 Some(_) => held.saturating_add(1).saturating_add(of(waiting)) <= most,
                 None => held.saturating_add(of(waiting.saturating_add(1))) <= most,
             };
+            // A policy that counts pods raises nodes for those on one node too.
+            let fits = fits && (self.pods_per_node.is_none() || of(counted.saturating_add(1)) <= most);
+            if fits {
+                counted = counted.saturating_add(1);
+            }
             match (fits, node) {
                 (false, _) => past.push((pod, PastBound::Nodes)),
                 (true, Some(node)) => drop(nodes.insert(node)),
@@ -75,7 +80,11 @@ mod tests {
 
     fn bound(nodes_max: &[(&str, u32)], pods_per_node: u32) -> DemandBound {
         let nodes_max = nodes_max.iter().map(|(name, most)| ((*name).to_owned(), *most)).collect();
-        DemandBound { namespaces: None, nodes_max, pods_per_node }
+        DemandBound {
+            namespaces: None,
+            nodes_max,
+            pods_per_node: (pods_per_node > 1).then_some(pods_per_node),
+        }
     }
 
     fn past(bound: &DemandBound, namespace: &str, nodes: &[&'static str]) -> Vec<(usize, PastBound)> {
@@ -95,6 +104,11 @@ mod tests {
         let waits = [""; 25];
         assert_eq!(
             past(&bound(&[("a", 2)], 10), "a", &waits),
+            (20..25).map(|at| (at, Nodes)).collect::<Vec<_>>()
+        );
+        // It raises two nodes for twenty of them wherever they are.
+        assert_eq!(
+            past(&bound(&[("a", 2)], 10), "a", &["x"; 25]),
             (20..25).map(|at| (at, Nodes)).collect::<Vec<_>>()
         );
         assert_eq!(past(&bound(&[("*", 0)], 10), "a", &["x", ""]), [(0, Nodes), (1, Nodes)]);
