@@ -250,7 +250,7 @@ fn who_leads_has_no_rival() {
     office.respect(Some("b"));
     us.succeeded(&mut mode, at(0), lease("a", 0, "v1"));
     office.show(&us, &mode, &clock);
-    assert_eq!((leadership.term(clock.mono()), leadership.rival()), (Some(Term(4)), None));
+    assert_eq!((leadership.term(clock.mono()), leadership.rival()), (Some(Term(3)), None));
 }
 
 #[test]
