@@ -43,7 +43,7 @@ fn what_cannot_be_is_refused_with_its_line_or_field() {
         ),
         ("tdpW: 360", "tdpW: .nan", "AMD_EPYC_9654.official.tdpW"),
         ("tdpW: 360", "tdpW: 1e9", "up to 100000, found 1000000000"),
-        ("tdpW: 360", "tdpW: lots", "line 11"),
+        ("tdpW: 360", "tdpW: lots", "line 12"),
         ("tdpW: 360", "tdpW: 0.0000000000001", "expected a design power above 0"),
         ("baseGHz: 2.4", "baseGHz: 0", "official.baseGHz: expected a number of GHz"),
         ("[320, 380]", "[380, 320]", "expected a configurable design power whose lower end"),

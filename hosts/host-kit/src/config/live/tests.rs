@@ -183,7 +183,7 @@ fn a_setting_that_is_not_live_waits_for_a_restart() {
         "it is told once"
     );
     room.write("LOW=4\n");
-    assert!(room.has_metric("joulie_config_waiting 0") && !room.config.page().contains("waits"));
+    assert!(room.has_metric("joulie_config_waiting 0") && !room.config.page().contains("waits for"));
     // It is valid for a restart, and not beside the port that is in force.
     let change = room.write("LOW=85\nHIGH=99\nPORT=90\n");
     assert!(change.news.text.ends_with("a restart takes the whole file"), "{}", change.news.text);
