@@ -88,6 +88,10 @@ async fn a_cluster_of_the_first_implementation_keeps_its_objects_and_its_caps() 
             !["METRICS_ADDR", "EXTENDER_ADDR", "HOST_ROOT", "STATE_DIR", "DESIRED_SOURCE", "JOULIE_CONFIG"]
                 .contains(&name.as_str())
         });
+        // What the ConfigMap of the chart's values would hold.
+        for (_, path) in settings.iter_mut().filter(|(name, _)| name == "HARDWARE_CATALOG_PATH") {
+            *path = format!("{}/../../hosts/catalog-file/examples/hardware.yaml", env!("CARGO_MANIFEST_DIR"));
+        }
         settings.push(("DESIRED_SOURCE".to_owned(), desired.to_owned()));
         let settings: Vec<(&str, &str)> =
             settings.iter().map(|(name, value)| (name.as_str(), value.as_str())).collect();
