@@ -82,6 +82,8 @@ closed_label! {
         Stale = "stale",
         /// Its confidence is too low.
         Doubtful = "doubtful",
+        /// Another profile says something else of the same workload.
+        Contradicted = "contradicted",
     }
 }
 
@@ -92,6 +94,7 @@ impl Trust {
             Distrust::Malformed => Self::Malformed,
             Distrust::Stale => Self::Stale,
             Distrust::Doubtful => Self::Doubtful,
+            Distrust::Contradicted => Self::Contradicted,
         }
     }
 }

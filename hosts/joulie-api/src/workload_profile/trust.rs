@@ -42,11 +42,14 @@ pub enum Distrust {
     Stale,
     /// Its confidence is below the least one.
     Doubtful,
+    /// Another profile says something else of the same workload, or is not trusted.
+    Contradicted,
 }
 
 impl Distrust {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Unsaid, Self::Malformed, Self::Stale, Self::Doubtful];
+    pub const ALL: [Self; 5] =
+        [Self::Unsaid, Self::Malformed, Self::Stale, Self::Doubtful, Self::Contradicted];
 }
 
 impl From<TrustedProfile> for CapSensitivity {

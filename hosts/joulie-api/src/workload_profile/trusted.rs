@@ -14,14 +14,16 @@ pub struct TrustedProfiles {
 
 impl TrustedProfiles {
     /// Of these profiles: the namespace, the kind and the name of each workload, and what its profile says. Where two
-    /// are about one workload, the later one counts.
+    /// are about one workload and do not say the same, neither is trusted, so that their names decide nothing.
     pub fn of<'a>(
         profiles: impl IntoIterator<Item = ([&'a str; 3], Result<TrustedProfile, Distrust>)>,
     ) -> Self {
         let (mut by, mut distrusted) = (BTreeMap::new(), BTreeMap::new());
         for (workload, said) in profiles {
-            // One that is not trusted must not leave another one standing that it contradicts.
-            by.insert(workload, said);
+            let first = *by.entry(workload).or_insert(said);
+            if first != said {
+                by.insert(workload, Err(Distrust::Contradicted));
+            }
         }
         let all = by.into_iter().filter_map(|(workload, said)| match said {
             Ok(said) => Some((workload.map(Box::from), said)),
@@ -73,14 +75,24 @@ mod tests {
             (["a", "Job", "x"], Ok(said(CpuLevel::High))),
             (["a", "Job", "y"], Ok(said(CpuLevel::High))),
             (["a", "Job", "y"], Err(Distrust::Stale)),
-            (["b", "Job", "x"], Ok(said(CpuLevel::Medium))),
+            (["a", "Job", "x"], Ok(said(CpuLevel::High))),
+            (["a", "Job", "z"], Err(Distrust::Doubtful)),
         ]);
         assert_eq!(all.find(["a", "Job", "x"]), Some(said(CpuLevel::High)));
-        assert_eq!(all.find(["b", "Job", "x"]), Some(said(CpuLevel::Medium)));
+        assert_eq!(all.find(["b", "Job", "x"]), Some(said(CpuLevel::Low)));
         assert_eq!((all.find(["a", "Job", "y"]), all.find(["a", "Pod", "x"])), (None, None));
-        assert_eq!(
-            (all.len(), all.distrusted(Distrust::Stale), all.distrusted(Distrust::Doubtful)),
-            (2, 1, 0)
-        );
+        let distrusted = [Distrust::Stale, Distrust::Doubtful, Distrust::Contradicted];
+        assert_eq!((all.len(), distrusted.map(|why| all.distrusted(why))), (2, [0, 1, 1]));
+    }
+
+    #[test]
+    fn of_two_profiles_that_differ_neither_counts_in_whatever_order_they_are_read() {
+        let said = |level| Ok(TrustedProfile { cpu_intensity: Some(level), ..TrustedProfile::default() });
+        let workload = ["a", "Job", "x"];
+        let both = [(workload, said(CpuLevel::Low)), (workload, said(CpuLevel::High))];
+        for both in [both, [both[1], both[0]]] {
+            let all = TrustedProfiles::of(both.into_iter().chain([both[0]]));
+            assert_eq!((all.find(workload), all.distrusted(Distrust::Contradicted)), (None, 1));
+        }
     }
 }
