@@ -8,15 +8,18 @@
 //!
 //! The owner is annotated first, with the version that was read: of two leaders only one succeeds, and a later one sees
 //! the time. An eviction without an answer may have happened, so the annotation stays. Orders are carried out one at a
-//! time, and a process that does not lead at that moment sends nothing.
+//! time. A process that does not lead at that moment sends nothing, nor does one whose settings do not ask for evictions
+//! any more.
 
 mod owner;
 
 pub(crate) use owner::OwnerKind;
 
+use crate::settings::Settings;
 use crate::writes::{Trouble, ask, timed};
 use host_kit::clock::HostClock;
 use host_kit::closed_label;
+use host_kit::config::Live;
 use host_kit::leader::{Leadership, Term};
 use jiff::Timestamp;
 use joulie_core::placement::class::SchedulableClass;
@@ -68,8 +71,8 @@ pub(crate) enum EvictionEnd {
     Failed(String),
     /// It was asked for, and there was no answer.
     Unknown(String),
-    /// This process does not lead any more.
-    NotLeading,
+    /// This process does not lead any more, or evictions are not asked for any more.
+    Withdrawn,
 }
 
 closed_label! {
@@ -87,8 +90,8 @@ closed_label! {
         Failed = "failed",
         /// There was no answer.
         Unknown = "unknown",
-        /// This process did not lead any more.
-        NotLeading = "not_leading",
+        /// This process did not lead any more, or evictions were not asked for any more.
+        Withdrawn = "withdrawn",
         /// It would have been asked for.
         DryRun = "dry_run",
     }
@@ -104,7 +107,7 @@ impl EvictionEnd {
             Self::CoolingDown(_) => EvictionResult::CoolingDown,
             Self::Failed(_) => EvictionResult::Failed,
             Self::Unknown(_) => EvictionResult::Unknown,
-            Self::NotLeading => EvictionResult::NotLeading,
+            Self::Withdrawn => EvictionResult::Withdrawn,
         }
     }
 
@@ -112,7 +115,7 @@ impl EvictionEnd {
     pub(crate) const fn outcome(&self) -> Option<EvictionOutcome> {
         match self {
             Self::Evicted => Some(EvictionOutcome::Evicted),
-            Self::Denied(_) | Self::CoolingDown(_) | Self::Failed(_) | Self::NotLeading => {
+            Self::Denied(_) | Self::CoolingDown(_) | Self::Failed(_) | Self::Withdrawn => {
                 Some(EvictionOutcome::Denied)
             }
             Self::Gone => Some(EvictionOutcome::Gone),
@@ -144,15 +147,20 @@ impl Evictions {
         client: &Client,
         leadership: &Leadership,
         clock: &Arc<dyn HostClock>,
-        timeout: Duration,
+        live: &Live<Settings>,
     ) -> (Self, mpsc::UnboundedReceiver<EndedEviction>) {
         let (orders, mut waiting) = mpsc::unbounded_channel::<(EvictionOrder, Term, Duration)>();
         let (ended, receiver) = mpsc::unbounded_channel();
         let (client, leadership, clock) = (client.clone(), leadership.clone(), clock.clone());
+        let live = live.clone();
+        let timeout = live.in_force().write_timeout;
         tokio::spawn(async move {
             while let Some((order, term, cooldown)) = waiting.recv().await {
                 let leads = || leadership.term(clock.mono()) == Some(term);
-                let evicting = Evicting { client: &client, order: &order, leads, timeout, cooldown };
+                // The settings may have changed since the order.
+                let asked_for = || live.newest().rescheduling.eviction.is_some_and(|law| law.moves_pods());
+                let evicting =
+                    Evicting { client: &client, order: &order, leads, asked_for, timeout, cooldown };
                 let became = evicting.carry_out(clock.wall()).await;
                 // If there is no receiver, the program is ending.
                 let _ = ended.send(EndedEviction { order, term, became });
@@ -171,30 +179,40 @@ impl Evictions {
 /// The annotation of an owner is tried again this often where its object changes all the time.
 const ATTEMPTS: u32 = 3;
 
-struct Evicting<'a, L> {
+struct Evicting<'a, L, A> {
     client: &'a Client,
     order: &'a EvictionOrder,
+    /// Whether this process leads.
     leads: L,
+    /// Whether evictions are asked for.
+    asked_for: A,
     timeout: Duration,
     cooldown: Duration,
 }
 
-impl<L: Fn() -> bool> Evicting<'_, L> {
+impl<L: Fn() -> bool, A: Fn() -> bool> Evicting<'_, L, A> {
     async fn carry_out(&self, now: Timestamp) -> EvictionEnd {
+        if !self.is_wanted() {
+            return EvictionEnd::Withdrawn;
+        }
         let before = match self.annotate(now).await {
             Ok(before) => before,
             Err(became) => return became,
         };
-        let became = if (self.leads)() { self.evict().await } else { EvictionEnd::NotLeading };
+        let became = if self.is_wanted() { self.evict().await } else { EvictionEnd::Withdrawn };
         match became {
             EvictionEnd::Evicted | EvictionEnd::Unknown(_) => {}
             EvictionEnd::Denied(_)
             | EvictionEnd::Gone
             | EvictionEnd::CoolingDown(_)
             | EvictionEnd::Failed(_)
-            | EvictionEnd::NotLeading => self.restore(&before).await,
+            | EvictionEnd::Withdrawn => self.restore(&before).await,
         }
         became
+    }
+
+    fn is_wanted(&self) -> bool {
+        (self.leads)() && (self.asked_for)()
     }
 
     /// Tells the owner, and returns what its annotations said before.
@@ -294,6 +312,54 @@ fn became(status: &kube::core::Status) -> EvictionEnd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use kube::client::Body;
+    use std::sync::Mutex;
+
+    /// What is asked for, when evictions are switched off after so many requests; and what becomes of the order.
+    async fn switched_off_after(requests: usize) -> (Vec<String>, EvictionEnd) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = asked.clone();
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            let line = format!("{} {}", request.method(), request.uri().path());
+            log.lock().unwrap().push(line);
+            let owner = json!({"metadata": {"resourceVersion": "7", "annotations": {}}});
+            let answer = http::Response::new(Body::from(owner.to_string().into_bytes()));
+            std::future::ready(Ok::<_, std::convert::Infallible>(answer))
+        });
+        let client = Client::new(service, "default");
+        let order = EvictionOrder {
+            namespace: "shop".to_owned(),
+            name: "web-0".to_owned(),
+            uid: "u".to_owned(),
+            node: "hot".to_owned(),
+            from_class: SchedulableClass::Performance,
+            reason: "its cooling is used".to_owned(),
+            to: "cool".to_owned(),
+            owner_kind: OwnerKind::read("StatefulSet").unwrap(),
+            owner_name: "web".to_owned(),
+            owner: "shop/StatefulSet/web".to_owned(),
+        };
+        let asked_for = || asked.lock().unwrap().len() < requests;
+        let (timeout, cooldown) = (Duration::from_secs(60), Duration::from_secs(600));
+        let evicting =
+            Evicting { client: &client, order: &order, leads: || true, asked_for, timeout, cooldown };
+        let became = evicting.carry_out(Timestamp::UNIX_EPOCH).await;
+        let asked = asked.lock().unwrap().clone();
+        (asked, became)
+    }
+
+    #[tokio::test]
+    async fn an_order_that_waits_is_withdrawn_when_evictions_are_switched_off() {
+        const OWNER: &str = "/apis/apps/v1/namespaces/shop/statefulsets/web";
+        let (asked, became) = switched_off_after(0).await;
+        assert_eq!((asked.len(), became), (0, EvictionEnd::Withdrawn));
+        let (asked, became) = switched_off_after(2).await;
+        let (get, patch) = (format!("GET {OWNER}"), format!("PATCH {OWNER}"));
+        assert_eq!((asked, became), (vec![get, patch.clone(), patch], EvictionEnd::Withdrawn));
+        let (asked, became) = switched_off_after(usize::MAX).await;
+        assert_eq!(asked.last().unwrap(), "POST /api/v1/namespaces/shop/pods/web-0/eviction");
+        assert_eq!(became, EvictionEnd::Evicted);
+    }
 
     fn status(code: u16, causes: &Value) -> EvictionEnd {
         let status = json!({"status": "Failure", "message": "no", "reason": "x", "code": code, "details": {"causes": causes}});

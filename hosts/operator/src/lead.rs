@@ -119,7 +119,7 @@ impl Lead {
         let poller = Poller::new(&settings.power, &parts.queries)?;
         let sensors = settings.facility.clone().map(|facility| Sensors::new(facility, &parts.queries));
         let sensors = sensors.transpose()?;
-        let (evictions, evicted) = Evictions::new(client, leadership, clock, settings.write_timeout);
+        let (evictions, evicted) = Evictions::new(client, leadership, clock, &parts.live);
         let now = parts.clock.mono();
         Ok(Self {
             reconciler,

@@ -116,6 +116,12 @@ impl<S> Live<S> {
         &self.in_force
     }
 
+    /// What is in force now, whether it was taken over here or not.
+    pub fn newest(&self) -> Arc<S> {
+        let taken = self.changes.as_ref().and_then(|changes| changes.borrow().clone());
+        taken.and_then(|taken| taken.settings).unwrap_or_else(|| self.in_force.clone())
+    }
+
     /// Takes over what is in force now, without waiting.
     pub fn refresh(&mut self) -> &Arc<S> {
         let taken = self.changes.as_mut().and_then(|changes| changes.borrow_and_update().clone());

@@ -193,7 +193,7 @@ impl Reconciler {
             EvictionEnd::Unknown(why) => {
                 tracing::warn!("it is not known whether {namespace}/{name} was evicted from {node}: {why}");
             }
-            EvictionEnd::NotLeading => {}
+            EvictionEnd::Withdrawn => {}
         }
         if let Some(outcome) = became.outcome().filter(|_| term == Some(of)) {
             self.evictions.evictor.conclude(stamp(now), &order.owner, outcome);

@@ -98,6 +98,12 @@ impl EvictionLaw {
         Ok(Self { migration, tuning })
     }
 
+    /// Whether it evicts, and does not only say what it would evict.
+    #[must_use]
+    pub const fn moves_pods(&self) -> bool {
+        !self.tuning.dry_run
+    }
+
     /// Why pods should leave a node, for whatever reason they stay then.
     #[must_use]
     pub fn reason(&self, node: &NodeConditions<'_>) -> Option<MigrationReason> {
