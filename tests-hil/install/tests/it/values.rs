@@ -18,7 +18,7 @@ const METRICS_TLS: &[&str] = &[
 /// Nodes over HTTP with a token and an authority of their own.
 const NODE_HTTP: &[&str] = &[
     "--set",
-    "agent.mode=pool,simulator.enabled=true,nodeHttp.tokenSecret=nodes,nodeHttp.authoritySecret=authority",
+    "agent.mode=both,simulator.enabled=true,nodeHttp.tokenSecret=nodes,nodeHttp.authoritySecret=authority",
     "--set",
     "operator.env.OPERATOR_NODE_POWER_HTTP_ENDPOINT=https://nodes/{node}",
 ];
@@ -215,6 +215,7 @@ fn credentials_for_nodes_over_http_are_mounted_where_the_variables_say() {
     let all = rendered(&helm, NODE_HTTP);
     for (kind, name, variables) in [
         ("StatefulSet", "joulie-agent-pool", &["TELEMETRY_HTTP_TOKEN_FILE", "TELEMETRY_HTTP_CA_FILE"][..]),
+        ("DaemonSet", "joulie-agent", &["TELEMETRY_HTTP_TOKEN_FILE", "TELEMETRY_HTTP_CA_FILE"]),
         (
             "Deployment",
             "joulie-operator",
