@@ -8,12 +8,14 @@
 //! ```
 //!
 //! The four hosts are the programs that ship. Only the demo has the replacement for kube-scheduler, the shortened
-//! times (`cluster`), and the actions of `--chaos`. The view shows only what is available through the API and over
+//! times (`cluster`), zones that get hot (`heat`), and the actions of `--chaos`. The view shows only what is available through the API and over
 //! HTTP.
 
+mod act;
 mod chaos;
 mod cluster;
 mod events;
+mod heat;
 mod home;
 mod host;
 mod observe;
@@ -30,9 +32,11 @@ mod web;
 use crate::args::Demo;
 use crate::node::Ending;
 use crate::out::Out;
-use chaos::{Act, Chaos};
+use act::Act;
+use chaos::Chaos;
 use cluster::{DemoCluster, DemoContext};
 use events::{Line, Tone};
+use heat::Heat;
 use home::Home;
 use host_kit::clock::{HostClock, SystemClock};
 use host_kit::log::{Format, Levels};
@@ -49,7 +53,7 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 pub(crate) const LEADER_LEASE: &str = "joulie-operator";
 /// How often the state is read and drawn.
 const LOOK: Duration = Duration::from_millis(250);
-/// The length of a round of `--chaos` if the demo has no end.
+/// The length of a round of hot zones and of `--chaos` if the demo has no end.
 const ROUND: Duration = Duration::from_secs(100);
 /// How long the demo's own tasks may take to stop.
 const END_WITHIN: Duration = Duration::from_secs(2);
@@ -117,7 +121,8 @@ async fn perform(args: &Demo, home: &Home) -> Result<(), Failure> {
     let (placed, placements) = mpsc::unbounded_channel();
     let observer = cluster.watch(placed, (&mut tasks, &stop)).map_err(failed)?;
     let chaos = args.chaos.then(|| Chaos::over(lasting.unwrap_or(ROUND)));
-    let mut run = Run { cluster, observer, placements, chaos, show };
+    let heat = Heat::over(lasting.unwrap_or(ROUND));
+    let mut run = Run { cluster, observer, placements, chaos, heat, show };
     let ended = tokio::select! {
         ended = run.on(lasting) => ended,
         Some(_) = signals.recv() => Ok(()),
@@ -146,6 +151,7 @@ struct Run {
     observer: Observer,
     placements: UnboundedReceiver<Placement>,
     chaos: Option<Chaos>,
+    heat: Heat,
     show: Show,
 }
 
@@ -161,6 +167,9 @@ impl Run {
             while let Some(act) = self.chaos.as_mut().and_then(|chaos| chaos.due(&state)) {
                 self.do_it(&act, state.at).await;
             }
+            if let Some(act) = self.heat.due(&state) {
+                self.do_it(&act, state.at).await;
+            }
             self.show.go_on(&state, &placed);
             if let Some(why) = self.cluster.failure() {
                 return Err(why);
@@ -171,11 +180,11 @@ impl Run {
         }
     }
 
-    /// A failed chaos action is reported as an event too.
+    /// An action that failed is reported as an event too.
     async fn do_it(&mut self, act: &Act, at: Duration) {
         self.show.tell(Line { at, tone: Tone::Chaos, text: act.told() });
         if let Err(why) = self.cluster.act(act).await {
-            let text = format!("chaos: that could not be done: {}", state::clean(&why));
+            let text = format!("that could not be done: {}", state::clean(&why));
             self.show.tell(Line { at, tone: Tone::Bad, text });
         }
     }

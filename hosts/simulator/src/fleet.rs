@@ -34,6 +34,8 @@ pub struct Fleet {
     pub kinds: Vec<(NodeKind, u32)>,
     /// The number of racks over which the nodes are spread in turn.
     pub racks: u32,
+    /// The number of cooling zones over which the racks are spread in turn.
+    pub zones: u32,
     /// The prefix of the node names.
     pub prefix: String,
 }
@@ -87,7 +89,7 @@ impl Fleet {
             };
             kinds.push((kind, count));
         }
-        let fleet = Self { kinds, racks: 3, prefix: "sim".to_owned() };
+        let fleet = Self { kinds, racks: 3, zones: 1, prefix: "sim".to_owned() };
         fleet.members()?;
         Ok(fleet)
     }
@@ -111,6 +113,9 @@ impl Fleet {
         if self.racks == 0 {
             return refuse("a fleet in 0 racks; accepted: at least 1");
         }
+        if self.zones == 0 {
+            return refuse("a fleet in 0 cooling zones; accepted: at least 1");
+        }
         let catalog = Catalog::embedded().map_err(|error| FleetError(error.to_string()))?;
         let mut members = Vec::new();
         let mut names = BTreeSet::new();
@@ -126,7 +131,8 @@ impl Fleet {
                     ));
                 }
                 let rack = place % self.racks;
-                members.push(member(name, rack, kind, hardware.clone()));
+                let site = (rack, rack % self.zones);
+                members.push(member(name, site, kind, hardware.clone()));
                 place += 1;
             }
         }
@@ -134,8 +140,9 @@ impl Fleet {
     }
 }
 
-fn member(name: String, rack: u32, kind: &NodeKind, hardware: SimulatedHardware) -> Member {
-    let labels = labels(&name, rack, kind, &hardware);
+/// A node in this rack and cooling zone.
+fn member(name: String, site: (u32, u32), kind: &NodeKind, hardware: SimulatedHardware) -> Member {
+    let labels = labels(&name, site, kind, &hardware);
     let mut capacity: BTreeMap<String, String> = [
         ("cpu", hardware.cpus().to_string()),
         ("memory", format!("{}Gi", kind.memory_gib)),
@@ -151,7 +158,12 @@ fn member(name: String, rack: u32, kind: &NodeKind, hardware: SimulatedHardware)
     Member { name, labels, capacity, hardware }
 }
 
-fn labels(name: &str, rack: u32, kind: &NodeKind, hardware: &SimulatedHardware) -> BTreeMap<String, String> {
+fn labels(
+    name: &str,
+    (rack, zone): (u32, u32),
+    kind: &NodeKind,
+    hardware: &SimulatedHardware,
+) -> BTreeMap<String, String> {
     let mut labels: BTreeMap<String, String> = [
         ("kubernetes.io/hostname", name.to_owned()),
         ("kubernetes.io/os", "linux".to_owned()),
@@ -160,7 +172,7 @@ fn labels(name: &str, rack: u32, kind: &NodeKind, hardware: &SimulatedHardware) 
         (KIND, kind.name.clone()),
         (node::MANAGED, TRUE.to_owned()),
         (node::RACK, format!("rack-{rack}")),
-        (node::COOLING_ZONE, "zone-0".to_owned()),
+        (node::COOLING_ZONE, format!("zone-{zone}")),
         (node::CPU_MODEL, hardware.cpu_model.clone()),
         (node::CPU_SOCKETS, hardware.sockets.to_string()),
         (CPU_CORES, hardware.cores().to_string()),

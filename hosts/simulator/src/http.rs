@@ -7,6 +7,7 @@
 //! | `/state/{node}` | GET | everything about the node, its pods included; true also while its telemetry lies |
 //! | `/faults/{node}` | GET, POST, DELETE | what is broken; a POST replaces all of it |
 //! | `/nodes` | GET | the names of all nodes |
+//! | `/site`, `/site/{zone}`, `/api/v1/query` | | the building around them ([`crate::site`]) |
 //! | `/healthz`, `/livez`, `/readyz`, `/metrics`, `/debug/…` | GET | as every program's |
 //!
 //! An unknown node is answered with 404, a missing name with 400, another verb with 405. No answer is delayed except
@@ -15,11 +16,14 @@
 use crate::control;
 use crate::faults::{ControlFault, NodeFaults, TelemetryFault as Broken};
 use crate::metrics::SimMetrics;
+use crate::pods::BoundPod;
+use crate::site;
 use crate::telemetry::TelemetryResponse;
 use crate::world::{SimulatedNode, SimulatedState, SimulatedWorld};
 use bytes::Bytes;
 use host_kit::bearer::TokenFile;
 use host_kit::ops::Ops;
+use host_kit::reflect::Rows;
 use host_kit::server::Routes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
@@ -34,6 +38,7 @@ type Answer = Response<Full<Bytes>>;
 /// The handler of the port.
 pub(crate) struct Port {
     world: Arc<SimulatedWorld>,
+    pods: Rows<BoundPod>,
     metrics: SimMetrics,
     ops: Ops,
     token: Option<TokenFile>,
@@ -74,12 +79,12 @@ impl Path {
 impl Port {
     /// With a token, whoever asks for a node must show it.
     pub(crate) fn new(
-        world: Arc<SimulatedWorld>,
+        (world, pods): (Arc<SimulatedWorld>, Rows<BoundPod>),
         metrics: SimMetrics,
         ops: Ops,
         token: Option<TokenFile>,
     ) -> Self {
-        Self { world, metrics, ops, token }
+        Self { world, pods, metrics, ops, token }
     }
 
     fn may_ask(&self, request: &Request<Bytes>) -> bool {
@@ -118,6 +123,38 @@ impl Port {
                 }
             }
         }
+    }
+
+    /// What is asked about the building; `None` if it is about something else.
+    fn about_the_site(&self, request: &Request<Bytes>) -> Option<Answer> {
+        let (path, verb) = (request.uri().path(), request.method());
+        if *verb == Method::GET && path == "/api/v1/query" {
+            let asked = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
+            let query = asked.into_iter().find(|(name, _)| name == "query").map(|(_, query)| query);
+            let query = query.unwrap_or_default();
+            return Some(json(StatusCode::OK, &site::answer(&query, &self.world, &self.pods)));
+        }
+        let site = self.world.site();
+        if *verb == Method::GET && path == "/site" {
+            return Some(json(StatusCode::OK, &site.shown()));
+        }
+        let zone = percent_decode_str(path.strip_prefix("/site/")?).decode_utf8_lossy();
+        if site.zone(&zone).is_none() {
+            let why = format!("there is no zone {zone:?} here; GET /site lists them");
+            return Some(told(StatusCode::NOT_FOUND, &why));
+        }
+        match *verb {
+            Method::GET => {}
+            Method::POST => {
+                if let Err(why) = site.set(&zone, request.body()) {
+                    return Some(told(StatusCode::BAD_REQUEST, &why));
+                }
+                tracing::info!(zone = &*zone, "the temperature was set");
+            }
+            Method::DELETE => site.calm(&zone),
+            _ => return Some(told(StatusCode::METHOD_NOT_ALLOWED, "use GET, POST, DELETE")),
+        }
+        Some(json(StatusCode::OK, &site.zone(&zone)))
     }
 
     fn telemetry(&self, node: &SimulatedNode) -> Answer {
@@ -179,11 +216,18 @@ impl Routes for Port {
 
     async fn answer(&self, request: Request<Bytes>, peer: SocketAddr) -> Answer {
         let path = request.uri().path();
-        if (Path::read(path).is_some() || path == "/nodes") && !self.may_ask(&request) {
+        let is_guarded = |path: &str| {
+            let ours = ["/nodes", "/site", "/api/v1/query"];
+            Path::read(path).is_some() || path.starts_with("/site/") || ours.contains(&path)
+        };
+        if is_guarded(path) && !self.may_ask(&request) {
             return told(StatusCode::UNAUTHORIZED, "show the token: Authorization: Bearer TOKEN");
         }
         if let Some((path, name)) = Path::read(path) {
             return self.about(path, &name, &request).await;
+        }
+        if let Some(answer) = self.about_the_site(&request) {
+            return answer;
         }
         if path == "/nodes" && *request.method() == Method::GET {
             let names: Vec<&String> = self.world.nodes().keys().collect();
@@ -192,7 +236,7 @@ impl Routes for Port {
         self.ops.known(&request, peer).await.unwrap_or_else(|| {
             told(
                 StatusCode::NOT_FOUND,
-                "there are /telemetry/NODE, /control/NODE, /state/NODE, /faults/NODE, /nodes, /healthz and /metrics",
+                "there are /telemetry/NODE, /control/NODE, /state/NODE, /faults/NODE, /nodes, /site, /site/ZONE, /healthz and /metrics",
             )
         })
     }

@@ -28,6 +28,7 @@ pub mod metrics;
 pub mod nodes;
 pub mod pods;
 mod settings;
+pub mod site;
 pub mod telemetry;
 pub mod work;
 pub mod workload;
@@ -170,7 +171,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let ops = Ops::new(metrics.page(), health, Debug::new(Guard::new(debug_token), config, logs));
     let limits = ServerLimits::new(BODY_MAX, CONNECTIONS_MAX);
     let limits = limits.map_err(|error| StartError::Port(std::io::Error::other(error)))?;
-    let routes = Routes::new(world.clone(), figures.clone(), ops, token);
+    let routes = Routes::new((world.clone(), rows.clone()), figures.clone(), ops, token);
     let server = HttpServer::bind(listen, Port::Work, routes, limits, &servers, clock.clone());
     let server = server.await.map_err(StartError::Port)?.with_tls(tls);
     let work = server.address().map_err(StartError::Port)?;

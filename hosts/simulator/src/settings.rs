@@ -32,6 +32,14 @@ const RACKS: ConfigSetting<u32> = ConfigSetting::with_default(
     "Over how many racks the nodes of SIM_FLEET are spread (label joulie.io/rack)",
 );
 
+const ZONES: ConfigSetting<u32> = ConfigSetting::with_default(
+    "SIM_ZONES",
+    "1",
+    |text| parse::whole(text, 1..=1_000),
+    "a whole number from 1 to 1000",
+    "Over how many cooling zones the racks of SIM_FLEET are spread (label joulie.io/cooling-zone)",
+);
+
 const ADDR: ConfigSetting<Listen> = ConfigSetting::with_default(
     "SIM_ADDR",
     ":18080",
@@ -111,6 +119,7 @@ pub const TABLE: SettingsTable = SettingsTable {
         &FLEET,
         &FLEET_FILE,
         &RACKS,
+        &ZONES,
         &ADDR,
         &TOKEN,
         &SPEED,
@@ -220,7 +229,7 @@ impl Settings {
     /// If the named file cannot be read or contains no valid fleet.
     pub fn read(values: &Values) -> Result<Self, Refusals> {
         let fleet = match values.get(&FLEET_FILE)? {
-            None => Fleet { racks: values.get(&RACKS)?, ..values.get(&FLEET)? },
+            None => Fleet { racks: values.get(&RACKS)?, zones: values.get(&ZONES)?, ..values.get(&FLEET)? },
             Some(path) => {
                 let text = std::fs::read_to_string(&path);
                 let text = text.map_err(|error| format!("the file cannot be read: {error}"));

@@ -8,6 +8,7 @@ use crate::faults::NodeFaults;
 use crate::fleet::Member;
 use crate::machine::{MachineError, SimulatedMachine};
 use crate::pods::quantities;
+use crate::site::Site;
 use crate::telemetry::TelemetryResponse;
 use host_kit::clock::{HostClock, Mono, micros};
 use power_units::Micros;
@@ -17,6 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The machines.
 pub struct SimulatedWorld {
     nodes: BTreeMap<String, SimulatedNode>,
+    site: Site,
     clock: Arc<dyn HostClock>,
     since: Mono,
     speed: f64,
@@ -58,6 +60,7 @@ impl SimulatedWorld {
         clock: Arc<dyn HostClock>,
     ) -> Result<Self, MachineError> {
         let now = clock.wall();
+        let site = Site::of(members.iter().map(|member| &member.labels));
         let mut nodes = BTreeMap::new();
         for (number, member) in (0_u64..).zip(members) {
             let boot = format!("sim-{:x}-{number}", now.as_nanosecond());
@@ -72,7 +75,7 @@ impl SimulatedWorld {
             let room = quantities(&serde_json::json!(member.capacity)).unwrap_or_default();
             nodes.insert(member.name.clone(), SimulatedNode { member, boot, room, state: Mutex::new(state) });
         }
-        Ok(Self { nodes, since: clock.mono(), clock, speed })
+        Ok(Self { nodes, site, since: clock.mono(), clock, speed })
     }
 
     /// A node by its name.
@@ -85,6 +88,12 @@ impl SimulatedWorld {
     #[must_use]
     pub const fn nodes(&self) -> &BTreeMap<String, SimulatedNode> {
         &self.nodes
+    }
+
+    /// The building around them.
+    #[must_use]
+    pub const fn site(&self) -> &Site {
+        &self.site
     }
 
     /// The host's clock.

@@ -1,32 +1,8 @@
 //! Decides what `--chaos` does to the system, when, and to which node. `cluster` executes it.
 
+use super::act::Act;
 use super::state::{Offer, State};
 use std::time::Duration;
-
-/// An action on the system, with the node's name if it affects one node.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Act {
-    /// The node's telemetry answers 500.
-    Blind(String),
-    /// The telemetry works again.
-    See(String),
-    /// A person reserves the node, which excludes it from every plan.
-    Reserve(String),
-    /// The reservation ends.
-    Return(String),
-    /// A person sets the node's caps, as with kubectl.
-    CapByHand(String),
-    /// The person gives the caps back to the operator.
-    HandBack(String),
-    /// The operator is killed.
-    KillOperator,
-    /// It is started again.
-    StartOperator,
-    /// The extender is killed.
-    KillExtender,
-    /// It is started again.
-    StartExtender,
-}
 
 /// A step of the script, before its node is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,9 +32,6 @@ const SCRIPT: [(u32, Step); 10] = [
     (82, Step::StartExtender),
     (88, Step::HandBack),
 ];
-
-/// The package cap that a person sets, in watts. It is in the range of every kind of package in the demo.
-pub(super) const BY_HAND_WATTS: u32 = 210;
 
 /// The script and its current position.
 #[derive(Debug)]
@@ -128,36 +101,6 @@ impl Chaos {
             node.offer == offer && node.gpu.count == 0 && !node.reserved && !node.by_hand && free(name)
         });
         fits.map(|(name, _)| name.clone())
-    }
-}
-
-impl Act {
-    /// The action and its expected effect, in words.
-    pub(super) fn told(&self) -> String {
-        match self {
-            Self::Blind(node) => {
-                format!(
-                    "chaos: the telemetry of {node} answers 500; its cap must hold, its score becomes that of an unknown node"
-                )
-            }
-            Self::See(node) => format!("chaos: the telemetry of {node} works again"),
-            Self::Reserve(node) => {
-                format!("chaos: kubectl label node {node} joulie.io/reserved=true; its caps must be released")
-            }
-            Self::Return(node) => format!("chaos: kubectl label node {node} joulie.io/reserved-"),
-            Self::CapByHand(node) => format!(
-                "chaos: a person caps {node} at {BY_HAND_WATTS} W a package with kubectl; the operator must leave that alone"
-            ),
-            Self::HandBack(node) => format!("chaos: the person gives the cap of {node} back"),
-            Self::KillOperator => {
-                "chaos: kill -9 of the operator; caps and labels must stay as they are".to_owned()
-            }
-            Self::StartOperator => "chaos: the operator is started again".to_owned(),
-            Self::KillExtender => {
-                "chaos: kill -9 of the extender; pods must wait and not be placed blindly".to_owned()
-            }
-            Self::StartExtender => "chaos: the extender is started again".to_owned(),
-        }
     }
 }
 

@@ -76,6 +76,8 @@ pub(super) struct DemoCluster {
     serving: Serving,
     hosts: BTreeMap<Part, Host>,
     simulator: Web,
+    /// Where the simulator answers.
+    site: SocketAddr,
     work: SocketAddr,
 }
 
@@ -97,7 +99,7 @@ impl DemoCluster {
         act::send(&demo.client("kubectl"), act::Verb::Create, "/api/v1/namespaces", &namespace).await?;
         let (simulator, telemetry) = parts::simulator(&demo).await?;
         let (extender, work) = parts::extender(&demo, ANY_PORT).await?;
-        let operator = parts::operator(&demo).await?;
+        let operator = parts::operator(&demo, telemetry).await?;
         let agent = parts::agent(&demo, telemetry).await?;
         let hosts = BTreeMap::from([
             (Part::Simulator, simulator),
@@ -105,7 +107,9 @@ impl DemoCluster {
             (Part::Operator, operator),
             (Part::Agent, agent),
         ]);
-        Ok(Self { demo, serving, hosts, simulator: Web::at("simulator", telemetry)?, work })
+        act::shop(&demo.client("kubectl")).await?;
+        let simulator = Web::at("simulator", telemetry)?;
+        Ok(Self { demo, serving, hosts, simulator, site: telemetry, work })
     }
 
     /// Starts the scheduler and the watches of the view.
@@ -133,6 +137,7 @@ impl DemoCluster {
             grants: watcher.rows("joulie-demo", &group("nodepowergrants")),
             hardware: watcher.rows("joulie-demo", &group("nodehardwares")),
             pods: watcher.rows("joulie-demo", "/api/v1/pods"),
+            workloads: watcher.rows("joulie-demo", &group("workloadprofiles")),
             leases: watcher
                 .rows("joulie-demo", &format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases")),
         };

@@ -6,7 +6,7 @@
 
 mod node;
 
-use super::state::{Device, Offer, Plan, Standing, State};
+use super::state::{Device, Offer, Plan, Standing, State, Workload};
 use node::Seen;
 use power_units::Watts;
 use std::collections::BTreeMap;
@@ -50,6 +50,7 @@ struct Told {
 #[derive(Debug, Default)]
 pub(crate) struct EventLog {
     nodes: BTreeMap<String, Seen>,
+    workloads: BTreeMap<String, Workload>,
     leader: Option<String>,
     silent_since: Option<Duration>,
     above: bool,
@@ -103,11 +104,28 @@ impl EventLog {
             }
             stays
         });
+        self.workloads(&state.workloads, &mut told);
         self.plan(&state.plan, state.at, &mut told);
         self.extender(state.extender_silent.as_deref(), &mut told);
         self.budget(state, &mut told);
         self.waiting(state, &mut told);
         told.into_iter().map(|(tone, text)| Line { at: state.at, tone, text }).collect()
+    }
+
+    fn workloads(&mut self, now: &BTreeMap<String, Workload>, told: &mut Vec<(Tone, String)>) {
+        for (name, workload) in now {
+            if self.workloads.get(name) == Some(workload) {
+                continue;
+            }
+            let Workload { intensity, sensitivity } = workload;
+            told.push((
+                Tone::Plain,
+                format!(
+                    "{name} is classified: it works processors with {intensity} intensity, and its sensitivity to caps is {sensitivity}"
+                ),
+            ));
+            self.workloads.insert(name.clone(), workload.clone());
+        }
     }
 
     fn plan(&mut self, plan: &Plan, at: Duration, told: &mut Vec<(Tone, String)>) {

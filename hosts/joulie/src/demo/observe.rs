@@ -3,10 +3,10 @@
 
 mod rows;
 
-pub(super) use rows::{Grant, Hardware, Lease, Machine, Pod, Profile, Twin};
+pub(super) use rows::{Classified, Grant, Hardware, Lease, Machine, Pod, Profile, Twin};
 
 use super::events::standing;
-use super::state::{Device, Node, Offer, Placement, Plan, Pods, State, Telemetry};
+use super::state::{Device, Node, Offer, Placement, Plan, Pods, State, Telemetry, Workload};
 use host_kit::clock::{HostClock, Mono, ObservedRenewal};
 use host_kit::reflect::{ObjectKey, Rows};
 use joulie_api::labels;
@@ -44,6 +44,7 @@ pub(super) struct Watched {
     pub(super) grants: Rows<Grant>,
     pub(super) hardware: Rows<Hardware>,
     pub(super) pods: Rows<Pod>,
+    pub(super) workloads: Rows<Classified>,
     pub(super) leases: Rows<Lease>,
 }
 
@@ -125,6 +126,7 @@ impl Observer {
             budget: self.budget,
             nodes,
             pods,
+            workloads: self.workloads(),
             plan: self.plan(now),
             extender_silent,
             placements: self.placements.clone(),
@@ -157,6 +159,11 @@ impl Observer {
         let receipt = self.readings.entry(name.to_owned()).or_insert(ObservedRenewal::NOTHING);
         receipt.hear(hardware.sampled_at.as_deref()?, now);
         hardware.power.filter(|_| receipt.age(now).is_some_and(|age| age <= READING_STALE))
+    }
+
+    fn workloads(&self) -> BTreeMap<String, Workload> {
+        let about = |row: &Classified| row.about.clone();
+        self.watched.workloads.with(|rows| rows.values().filter_map(|held| about(&held.row)).collect())
     }
 
     fn plan(&mut self, now: Mono) -> Plan {
@@ -236,6 +243,7 @@ fn assemble(
     });
     Node {
         kind: machine.kind.clone(),
+        zone: machine.zone.clone(),
         offer: match (machine.offer, twin.is_some_and(|twin| twin.draining)) {
             (Offer::Eco, true) => Offer::Draining,
             (offer, _) => offer,

@@ -16,6 +16,8 @@ pub(crate) struct State {
     /// By name.
     pub(crate) nodes: BTreeMap<String, Node>,
     pub(crate) pods: Pods,
+    /// What is known of workloads with a controller, by namespace, kind and name.
+    pub(crate) workloads: BTreeMap<String, Workload>,
     pub(crate) plan: Plan,
     /// Why the extender did not answer the last request.
     pub(crate) extender_silent: Option<String>,
@@ -28,6 +30,8 @@ pub(crate) struct State {
 pub(crate) struct Node {
     /// Its hardware in words.
     pub(crate) kind: String,
+    /// Its cooling zone.
+    pub(crate) zone: Option<String>,
     pub(crate) offer: Offer,
     /// Whether a person excludes it from every plan.
     pub(crate) reserved: bool,
@@ -51,6 +55,15 @@ pub(crate) struct Node {
     pub(crate) running: u32,
     /// How many of the running pods are performance pods.
     pub(crate) performance: u32,
+}
+
+/// What the classifier says of a workload that it trusts, each in a word.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Workload {
+    /// How hard it works processors.
+    pub(crate) intensity: String,
+    /// How much a cap of the processors would hurt it.
+    pub(crate) sensitivity: String,
 }
 
 /// The recommendation of a node.

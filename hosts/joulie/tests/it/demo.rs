@@ -235,6 +235,9 @@ fn what_chaos_breaks_is_noticed_and_what_it_mends_is_too() {
         "somebody plans again",
         "the extender does not answer, pods wait",
         "the extender answers again",
+        "the cooling of zone-",
+        " % of its cooling is used; web-5d4f-",
+        "Deployment shop/web is classified: it works processors with high intensity",
         "0 performance pods placed on eco nodes",
         " 0 failed",
     ] {

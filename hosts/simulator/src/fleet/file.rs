@@ -10,6 +10,8 @@ struct File {
     kinds: Vec<FileKind>,
     #[serde(default = "racks")]
     racks: u32,
+    #[serde(default = "zones")]
+    zones: u32,
     #[serde(default = "prefix")]
     prefix: String,
 }
@@ -41,6 +43,10 @@ struct FileGpus {
 
 const fn racks() -> u32 {
     3
+}
+
+const fn zones() -> u32 {
+    1
 }
 
 const fn two() -> u32 {
@@ -81,7 +87,8 @@ impl Fleet {
             };
             (kind, count)
         });
-        let fleet = Self { kinds: kinds.collect(), racks: file.racks, prefix: file.prefix };
+        let fleet =
+            Self { kinds: kinds.collect(), racks: file.racks, zones: file.zones, prefix: file.prefix };
         fleet.members()?;
         Ok(fleet)
     }

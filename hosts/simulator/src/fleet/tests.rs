@@ -35,7 +35,7 @@ fn a_list_that_is_no_fleet_is_refused_with_the_reason() {
 #[test]
 fn a_file_says_kinds_of_ones_own() {
     let fleet = Fleet::from_json(
-        r#"{"racks": 2, "prefix": "lab", "kinds": [
+        r#"{"racks": 2, "zones": 2, "prefix": "lab", "kinds": [
             {"name": "nvl", "count": 2, "cpuModel": "AMD EPYC 9655 96-Core Processor", "sockets": 1,
              "coresPerSocket": 48, "threadsPerCore": 1, "memoryGiB": 512,
              "gpus": {"model": "AMD_INSTINCT_MI300X", "count": 4}, "labels": {"team": "a"}}]}"#,
@@ -43,6 +43,8 @@ fn a_file_says_kinds_of_ones_own() {
     .unwrap();
     let members = fleet.members().unwrap();
     assert_eq!(members[1].name, "lab-nvl-1");
+    let zone = |at: usize| members[at].labels[node::COOLING_ZONE].as_str();
+    assert_eq!((zone(0), zone(1)), ("zone-0", "zone-1"));
     assert_eq!(members[1].capacity["cpu"], "48");
     assert_eq!(members[1].capacity["amd.com/gpu"], "4");
     assert_eq!(
@@ -71,6 +73,10 @@ fn a_file_with_a_typo_or_an_impossible_kind_is_refused() {
         ),
         (kind(r#""cpuModel": "AMD_EPYC_9654""#).replace("\"a\"", "\"A/b\""), "a kind called"),
         (kind(r#""cpuModel": "AMD_EPYC_9654""#).replace("{\"kinds\"", "{\"racks\": 0, \"kinds\""), "0 racks"),
+        (
+            kind(r#""cpuModel": "AMD_EPYC_9654""#).replace("{\"kinds\"", "{\"zones\": 0, \"kinds\""),
+            "0 cooling zones",
+        ),
     ] {
         let said = Fleet::from_json(&text).unwrap_err().to_string();
         assert!(said.contains(why), "{text}: {said}");

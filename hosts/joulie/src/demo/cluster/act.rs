@@ -1,11 +1,12 @@
 //! Executes the actions of `--chaos`: as a person with kubectl would, as a broken machine would, or as a kill does.
 
-use super::super::chaos::{Act, BY_HAND_WATTS};
+use super::super::act::{Act, BY_HAND_WATTS, HOT_CELSIUS};
 use super::parts::{self, Part};
 use super::{Client, DemoCluster};
 use joulie_api::labels;
 use joulie_api::names;
 use serde_json::{Value, json};
+use simulator::work::{CPU_CLASS, CPU_UTIL};
 
 /// The field manager of the person.
 const BY_HAND: &str = "kubectl";
@@ -32,10 +33,18 @@ impl DemoCluster {
                 self.cap(node, json!({"cpu": {"packagePowerCapWatts": BY_HAND_WATTS}})).await
             }
             Act::HandBack(node) => self.cap(node, json!({})).await,
+            Act::Heat(zone) => {
+                let hot = json!({"ambientCelsius": HOT_CELSIUS});
+                self.simulator.post(&format!("/site/{zone}"), &hot).await.map(drop)
+            }
+            Act::Cool(zone) => {
+                let mild = json!({"ambientCelsius": simulator::site::MILD_C});
+                self.simulator.post(&format!("/site/{zone}"), &mild).await.map(drop)
+            }
             Act::KillOperator => self.kill(Part::Operator),
             Act::KillExtender => self.kill(Part::Extender),
             Act::StartOperator => {
-                let host = parts::operator(&self.demo).await?;
+                let host = parts::operator(&self.demo, self.site).await?;
                 self.hosts.insert(Part::Operator, host);
                 Ok(())
             }
@@ -73,6 +82,31 @@ impl DemoCluster {
         let path = format!("/apis/{version}/nodepowerprofiles/{name}?fieldManager={BY_HAND}&force=true");
         send(&self.demo.client(BY_HAND), Verb::Apply, &path, &body).await
     }
+}
+
+/// The namespace of the workload that a person deployed.
+const SHOP: &str = "shop";
+/// Enough pods that some are in every zone.
+const REPLICAS: usize = 6;
+
+/// Creates the pods of a Deployment, as its controllers would: they run until the demo ends, and may be moved.
+pub(super) async fn shop(client: &Client) -> Result<(), String> {
+    let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SHOP}});
+    send(client, Verb::Create, "/api/v1/namespaces", &namespace).await?;
+    let resources = json!({"cpu": "16", "memory": "16Gi"});
+    for _ in 0..REPLICAS {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "generateName": "web-5d4f-",
+                "labels": {"app": "web", "pod-template-hash": "5d4f"},
+                "annotations": {labels::pod::RESCHEDULABLE: labels::TRUE, CPU_CLASS: "compute_bound", CPU_UTIL: "95"},
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d4f", "uid": "web",
+                    "controller": true}],
+            },
+            "spec": {"containers": [{"name": "web", "image": "web", "resources": {"requests": resources}}]}});
+        send(client, Verb::Create, &format!("/api/v1/namespaces/{SHOP}/pods"), &pod).await?;
+    }
+    Ok(())
 }
 
 /// Sends a request with a body.

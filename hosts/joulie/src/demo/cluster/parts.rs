@@ -38,12 +38,15 @@ fn read<S>(
     Ok((settings, values.render()))
 }
 
+/// Each rack is a cooling zone of its own.
+const ZONES: u32 = 3;
+
 /// Twelve nodes of three kinds.
 fn fleet() -> Option<Fleet> {
     let gpus = Some(GpuKind { model: "NVIDIA_L40S".to_owned(), count: 4 });
     let gpu = NodeKind { gpus, ..NodeKind::built_in("gpu")? };
     let kinds = vec![(NodeKind::built_in("xeon")?, 5), (NodeKind::built_in("epyc")?, 4), (gpu, 3)];
-    Some(Fleet { kinds, racks: 3, prefix: "sim".to_owned() })
+    Some(Fleet { kinds, racks: 3, zones: ZONES, prefix: "sim".to_owned() })
 }
 
 /// The simulator: machines, kubelets and a workload. Returns its address for telemetry.
@@ -94,8 +97,9 @@ pub(super) async fn extender(demo: &DemoContext, work: SocketAddr) -> Result<(Ho
     Host::start("extender", begin).await
 }
 
-/// The operator.
-pub(super) async fn operator(demo: &DemoContext) -> Result<Host, String> {
+/// The operator. The simulator answers it as a Prometheus would: temperatures of the zones, and what pods use.
+pub(super) async fn operator(demo: &DemoContext, site: SocketAddr) -> Result<Host, String> {
+    let site = format!("http://{site}");
     let budget = demo.budget.to_string();
     let given = [
         ("METRICS_ADDR", "127.0.0.1:0"),
@@ -115,6 +119,16 @@ pub(super) async fn operator(demo: &DemoContext) -> Result<Host, String> {
         // For this time after a start no cap is raised: writes of an earlier operator may still arrive.
         ("WRITE_TIMEOUT", "2s"),
         // Long enough that the restart of a killed operator is visible.
+        ("PROMETHEUS_ADDRESS", &site),
+        ("KEPLER_AVAILABLE", "false"),
+        ("CLASSIFY_INTERVAL", "1s"),
+        ("CLASSIFY_METRICS_WINDOW", "30s"),
+        ("RECLASSIFY_INTERVAL", "10s"),
+        ("ENABLE_FACILITY_METRICS", "true"),
+        ("FACILITY_COOLING_POWER_METRIC", "none"),
+        ("FACILITY_ZONE_AMBIENT_METRIC_TEMPLATE", "datacenter_zone_ambient_temperature_celsius"),
+        ("FACILITY_POLL_INTERVAL", "1s"),
+        ("FACILITY_HOLD", "6s"),
         ("LEADER_LEASE_DURATION", "4s"),
         ("LEADER_RENEW_DEADLINE", "3s"),
         ("LEADER_RETRY_PERIOD", "500ms"),

@@ -255,3 +255,22 @@ fn a_hot_node_is_told_once_with_a_pod_that_would_better_run_elsewhere() {
         ["node-7: 83 % of its cooling is used; none of its pods may be moved"]
     );
 }
+
+#[test]
+fn what_is_known_of_a_workload_is_told_once_and_again_when_it_changes() {
+    let mut events = EventLog::default();
+    let of = |level: &str| {
+        let workload = Workload { intensity: level.to_owned(), sensitivity: "medium".to_owned() };
+        let workloads = BTreeMap::from([("Deployment shop/web".to_owned(), workload)]);
+        State { workloads, ..State::default() }
+    };
+    let line = |level: &str| {
+        format!(
+            "Deployment shop/web is classified: it works processors with {level} intensity, and its sensitivity to caps is medium"
+        )
+    };
+    assert_eq!(told(&mut events, &of("low")), [line("low")]);
+    assert!(told(&mut events, &of("low")).is_empty());
+    assert!(told(&mut events, &State::default()).is_empty());
+    assert_eq!(told(&mut events, &of("high")), [line("high")]);
+}

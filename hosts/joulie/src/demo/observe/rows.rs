@@ -1,6 +1,6 @@
 //! The data that is kept of each object in the view.
 
-use crate::demo::state::{Advice, Offer, Telemetry, clean};
+use crate::demo::state::{Advice, Offer, Telemetry, Workload, clean};
 use host_kit::reflect::Row;
 use joulie_api::caps::DesiredSpec;
 use joulie_api::condition::{Condition, ConditionStatus, ConditionType, find};
@@ -12,15 +12,17 @@ use joulie_api::node_twin::{ControlStatus, NodeTwin, NodeTwinStatus, RescheduleC
 use joulie_api::number::Number;
 use joulie_api::object::parse;
 use joulie_api::word::Vocabulary;
+use joulie_api::workload_profile::{TrustRule, WorkloadProfile};
 use joulie_core::node::cap::CapIntent;
 use joulie_core::placement::class::SchedulableClass;
-use power_units::{Role, Watts};
+use power_units::{Ratio, Role, Watts};
 use serde_json::Value;
 
 /// A Node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Machine {
     pub(crate) kind: String,
+    pub(crate) zone: Option<String>,
     pub(crate) offer: Offer,
     pub(crate) reserved: bool,
     pub(crate) ready: bool,
@@ -89,6 +91,13 @@ pub(crate) struct Pod {
     pub(crate) performance: bool,
 }
 
+/// A WorkloadProfile.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Classified {
+    /// The workload, if it has a controller and its profile is trusted.
+    pub(crate) about: Option<(String, Workload)>,
+}
+
 /// A Lease.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Lease {
@@ -121,6 +130,7 @@ impl Row for Machine {
         };
         Ok(Self {
             kind,
+            zone: label(labels::node::COOLING_ZONE).map(str::to_owned),
             offer: match label(labels::node::POWER_PROFILE) {
                 Some("performance") => Offer::Performance,
                 Some("eco") => Offer::Eco,
@@ -283,6 +293,25 @@ impl Row for Pod {
             phase: text(&object["status"]["phase"]).unwrap_or_default(),
             performance: class.is_some_and(|class| class.trim().eq_ignore_ascii_case("performance")),
         })
+    }
+}
+
+impl Row for Classified {
+    const KIND: &'static str = "WorkloadProfile";
+    const OWNERS: bool = false;
+
+    fn read(object: &Value) -> Result<Self, String> {
+        let profile: WorkloadProfile = parse(object).map_err(|bad| bad.to_string())?;
+        // A pod of its own is soon gone.
+        let workload = profile.workload().filter(|[_, kind, _]| *kind != "Pod");
+        let name = workload.map(|[namespace, kind, name]| clean(&format!("{kind} {namespace}/{name}")));
+        let rule = TrustRule::new(Ratio::from_bits(1 << 31));
+        let trusted = rule.read(&profile.status.unwrap_or_default()).ok();
+        let said = trusted.and_then(|said| {
+            let (intensity, sensitivity) = (said.cpu_intensity?, said.cpu_sensitivity?);
+            Some(Workload { intensity: intensity.as_str().into(), sensitivity: sensitivity.as_str().into() })
+        });
+        Ok(Self { about: name.zip(said) })
     }
 }
 
