@@ -127,7 +127,7 @@ const ALLOWED: &[Allowed] = &[
             "extender",
             "simulator",
         ],
-        ours_in_tests: &["rig"],
+        ours_in_tests: &["cluster", "rig"],
     },
     Allowed {
         name: "campaign",

@@ -93,6 +93,11 @@ impl Health {
         })
     }
 
+    /// Whether every check of `/readyz` passes now.
+    pub fn is_ready(&self) -> bool {
+        self.ready.report(self.clock.mono(), None, "").0 == StatusCode::OK
+    }
+
     /// The answer for `/livez`, `/readyz`, `/healthz` and one check of theirs (`/readyz/NAME`); `None` for all other
     /// paths. The query takes `verbose` and `exclude=NAME`.
     pub fn answer(&self, method: &Method, path: &str, query: &str) -> Option<Response<Full<Bytes>>> {
@@ -241,7 +246,9 @@ mod tests {
         let (clock, health) = health();
         let failed = "[+]ping ok\n[-]caches failed: nodes are not synced\nreadyz check failed\n";
         assert_eq!(ask(&health, "/readyz", "").await, (503, failed.to_owned()));
+        assert!(!health.is_ready());
         clock.advance(Duration::from_secs(10));
+        assert!(health.is_ready());
         assert_eq!(ask(&health, "/readyz", "").await, (200, "ok".to_owned()));
         let all = "[+]ping ok\n[+]caches ok\nreadyz check passed\n";
         assert_eq!(ask(&health, "/readyz", "verbose").await, (200, all.to_owned()));

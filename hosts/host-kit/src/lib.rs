@@ -2,7 +2,7 @@
 //!
 //! - [`config`]: settings from flags, environment and file into validated types; a typo never silently means a default.
 //! - [`log`]: structured logs, a level that changes at run time, repeated lines logged once with a count.
-//! - [`metrics`]: OpenMetrics with closed label sets, build information and the process itself.
+//! - [`metrics`]: metrics with closed label sets, build information and the process itself.
 //! - [`health`]: `/livez` and `/readyz` with a reason per check.
 //! - [`bearer`]: tokens in requests and in files.
 //! - [`http_client`]: questions over HTTP with limits, to what is no API server.

@@ -1,8 +1,9 @@
-//! OpenMetrics with closed label sets.
+//! Metrics with closed label sets.
 //!
 //! A label's values come from an enum made by [`closed_label!`](crate::closed_label), or from names whose number the
 //! cluster bounds (nodes). A label must never contain text from an error, a request, or an object's annotation.
 
+mod exposition;
 mod process;
 mod registry;
 
@@ -11,9 +12,11 @@ pub use registry::{
     MetricsRegistry,
 };
 
-use http::{HeaderValue, Response, StatusCode, header};
+use exposition::TextFormat;
+use http::{HeaderMap, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Bytes;
+use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use std::path::Path;
 use std::sync::Arc;
@@ -59,14 +62,18 @@ const BUILD_INFO: MetricDescription = MetricDescription {
 /// The metrics of one program while they are being registered.
 pub struct MetricsBuilder {
     registry: MetricsRegistry,
+    ready: Gauge,
 }
 
 /// The metrics of one program, ready to be rendered.
 #[derive(Clone)]
-pub struct Page(Arc<MetricsRegistry>);
+pub struct Page {
+    registry: Arc<MetricsRegistry>,
+    ready: Gauge,
+}
 
 impl MetricsBuilder {
-    /// Starts with `joulie_build_info` and the metrics of the process.
+    /// Starts with `joulie_build_info`, `joulie_ready` and the metrics of the process.
     pub fn of(build: &BuildInfo) -> Self {
         let mut registry = MetricsRegistry::default();
         let values = [build.component, build.version, build.revision];
@@ -74,8 +81,10 @@ impl MetricsBuilder {
         let info = Info::new(labels.collect::<Vec<_>>());
         registry.describe(&[BUILD_INFO]);
         registry.inner().register(BUILD_INFO.name, BUILD_INFO.help, info);
+        let ready = Gauge::default();
+        registry.register("joulie_ready", "1 while /readyz answers with success", ready.clone());
         registry.register_collector(Box::new(process::Process::at(Path::new("/proc"))), &process::ALL);
-        Self { registry }
+        Self { registry, ready }
     }
 
     /// Where the parts register their metrics, by the full name.
@@ -92,27 +101,32 @@ impl MetricsBuilder {
 
     /// Ends the registration.
     pub fn page(self) -> Page {
-        Page(Arc::new(self.registry))
+        Page { registry: Arc::new(self.registry), ready: self.ready }
     }
 }
 
 impl Page {
-    /// The text of `/metrics`.
+    /// The metrics as OpenMetrics.
+    ///
+    /// # Errors
+    /// When the text cannot be written.
     pub fn render(&self) -> Result<String, std::fmt::Error> {
-        self.0.render()
+        Ok(TextFormat::OpenMetrics.written(&self.registry.render()?))
     }
 
-    /// The answer of `/metrics`.
-    pub fn answer(&self) -> Response<Full<Bytes>> {
-        let Ok(text) = self.render() else {
+    /// Says whether the program is ready, for the next answer.
+    pub fn shows_ready(&self, ready: bool) {
+        self.ready.set(i64::from(ready));
+    }
+
+    /// The answer of `/metrics` to a request with these headers.
+    pub fn answer(&self, headers: &HeaderMap) -> Response<Full<Bytes>> {
+        let Ok(text) = self.registry.render() else {
             let mut failed = Response::new(Full::from("the metrics cannot be written\n"));
             *failed.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
             return failed;
         };
-        let mut response = Response::new(Full::from(text));
-        let kind = HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
-        response.headers_mut().insert(header::CONTENT_TYPE, kind);
-        response
+        exposition::answer(headers, &text)
     }
 }
 
@@ -253,6 +267,8 @@ mod tests {
             "joulie_requests_total{verb=\"filter\"} 1",
             "joulie_requests_total{verb=\"bind\"} 1",
             "# TYPE process_resident_memory_bytes gauge",
+            "# UNIT process_resident_memory_bytes bytes",
+            "joulie_ready 0",
         ] {
             assert!(text.lines().any(|one| one == line), "{line} is not in\n{text}");
         }

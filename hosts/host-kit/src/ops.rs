@@ -38,7 +38,10 @@ impl Ops {
                 return Some(plain(StatusCode::METHOD_NOT_ALLOWED, "use GET\n"));
             }
             return Some(match self.scrapers.refuse(request.headers(), peer).await {
-                None => self.page.answer(),
+                None => {
+                    self.page.shows_ready(self.health.is_ready());
+                    self.page.answer(request.headers())
+                }
                 Some((status, why)) => plain(status, why),
             });
         }
