@@ -49,6 +49,9 @@ pub(crate) struct Demo {
     /// Where to write the logs of all parts; without it they are not kept
     #[arg(long, value_name = "FILE")]
     pub(crate) log: Option<PathBuf>,
+    /// Where to write the addresses of all metrics, for file_sd_configs of a Prometheus; the file goes with the demo
+    #[arg(long, value_name = "FILE")]
+    pub(crate) targets: Option<PathBuf>,
     /// Where to write a picture (SVG) of the live view as it is at the end
     #[arg(long, value_name = "FILE")]
     pub(crate) picture: Option<PathBuf>,

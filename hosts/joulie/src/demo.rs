@@ -25,6 +25,7 @@ mod scheduler;
 mod show;
 mod state;
 mod summary;
+mod targets;
 mod terminal;
 mod view;
 mod web;
@@ -47,6 +48,7 @@ use state::Placement;
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
+use targets::Targets;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 /// The Lease for the leader election of the operators.
@@ -115,6 +117,11 @@ async fn perform(args: &Demo, home: &Home) -> Result<(), Failure> {
     let cluster = tokio::select! {
         cluster = starting => cluster.map_err(failed)?,
         Some(_) = signals.recv() => return Ok(()),
+    };
+    // Dropped, and so removed, at the end.
+    let _targets = match args.targets.as_deref() {
+        Some(path) => Some(Targets::write(path, cluster.metrics()).map_err(|why| (Ending::Usage, why))?),
+        None => None,
     };
     let (trigger, stop) = shutdown::pair();
     let mut tasks = Tasks::new();

@@ -21,7 +21,7 @@ use host_kit::program::Context;
 use host_kit::reflect::{Reflections, Row, Rows, WatchSource, reflect};
 use host_kit::shutdown::{Stop, Tasks};
 use kube::Client;
-use parts::Part;
+use parts::{ExtenderPorts, Part};
 use power_units::Watts;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -76,9 +76,9 @@ pub(super) struct DemoCluster {
     serving: Serving,
     hosts: BTreeMap<Part, Host>,
     simulator: Web,
-    /// Where the simulator answers.
-    site: SocketAddr,
     work: SocketAddr,
+    /// Where each part shows its metrics, also after a restart.
+    metrics: BTreeMap<Part, SocketAddr>,
 }
 
 impl DemoCluster {
@@ -98,9 +98,16 @@ impl DemoCluster {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
         act::send(&demo.client("kubectl"), act::Verb::Create, "/api/v1/namespaces", &namespace).await?;
         let (simulator, telemetry) = parts::simulator(&demo).await?;
-        let (extender, work) = parts::extender(&demo, ANY_PORT).await?;
-        let operator = parts::operator(&demo, telemetry).await?;
-        let agent = parts::agent(&demo, telemetry).await?;
+        let any = ExtenderPorts { work: ANY_PORT, metrics: ANY_PORT };
+        let (extender, ports) = parts::extender(&demo, any).await?;
+        let (operator, of_operator) = parts::operator(&demo, telemetry, ANY_PORT).await?;
+        let (agent, of_agent) = parts::agent(&demo, telemetry).await?;
+        let metrics = BTreeMap::from([
+            (Part::Simulator, telemetry),
+            (Part::Extender, ports.metrics),
+            (Part::Operator, of_operator),
+            (Part::Agent, of_agent),
+        ]);
         let hosts = BTreeMap::from([
             (Part::Simulator, simulator),
             (Part::Extender, extender),
@@ -109,7 +116,7 @@ impl DemoCluster {
         ]);
         act::shop(&demo.client("kubectl")).await?;
         let simulator = Web::at("simulator", telemetry)?;
-        Ok(Self { demo, serving, hosts, simulator, site: telemetry, work })
+        Ok(Self { demo, serving, hosts, simulator, work: ports.work, metrics })
     }
 
     /// Starts the scheduler and the watches of the view.
@@ -147,6 +154,11 @@ impl DemoCluster {
         tasks.spawn("scheduler", scheduler.run(stop.clone()));
         let time = (self.demo.clock.clone(), self.demo.began);
         Ok(Observer::new(watched, probed, time, Some(self.demo.budget)))
+    }
+
+    /// Where the metrics of each part are, by the name of its job.
+    pub(super) fn metrics(&self) -> impl Iterator<Item = (&'static str, SocketAddr)> {
+        self.metrics.iter().map(|(part, address)| (part.job(), *address))
     }
 
     /// Why a part has ended without a request.

@@ -1,12 +1,13 @@
 //! Executes the actions of `--chaos`: as a person with kubectl would, as a broken machine would, or as a kill does.
 
 use super::super::act::{Act, BY_HAND_WATTS, HOT_CELSIUS};
-use super::parts::{self, Part};
-use super::{Client, DemoCluster};
+use super::parts::{self, ExtenderPorts, Part};
+use super::{ANY_PORT, Client, DemoCluster};
 use joulie_api::labels;
 use joulie_api::names;
 use serde_json::{Value, json};
 use simulator::work::{CPU_CLASS, CPU_UTIL};
+use std::net::SocketAddr;
 
 /// The field manager of the person.
 const BY_HAND: &str = "kubectl";
@@ -44,17 +45,24 @@ impl DemoCluster {
             Act::KillOperator => self.kill(Part::Operator),
             Act::KillExtender => self.kill(Part::Extender),
             Act::StartOperator => {
-                let host = parts::operator(&self.demo, self.site).await?;
+                // At the address where its metrics were before.
+                let site = self.metrics_of(Part::Simulator);
+                let (host, _) = parts::operator(&self.demo, site, self.metrics_of(Part::Operator)).await?;
                 self.hosts.insert(Part::Operator, host);
                 Ok(())
             }
             Act::StartExtender => {
                 // At the address that the scheduler already uses.
-                let (host, _) = parts::extender(&self.demo, self.work).await?;
+                let ports = ExtenderPorts { work: self.work, metrics: self.metrics_of(Part::Extender) };
+                let (host, _) = parts::extender(&self.demo, ports).await?;
                 self.hosts.insert(Part::Extender, host);
                 Ok(())
             }
         }
+    }
+
+    fn metrics_of(&self, part: Part) -> SocketAddr {
+        self.metrics.get(&part).copied().unwrap_or(ANY_PORT)
     }
 
     fn kill(&mut self, part: Part) -> Result<(), String> {

@@ -17,6 +17,18 @@ pub(crate) enum Part {
     Agent,
 }
 
+impl Part {
+    /// The job of its metrics.
+    pub(crate) const fn job(self) -> &'static str {
+        match self {
+            Self::Simulator => "joulie-simulator",
+            Self::Extender => "joulie-extender",
+            Self::Operator => "joulie-operator",
+            Self::Agent => "joulie-agent",
+        }
+    }
+}
+
 /// Simulated seconds per real second: machines warm up and pods end within the demo.
 const SPEED: &str = "4";
 /// In real time, a pod or two a second that run for a quarter of a minute. GPUs are sometimes scarce, and performance
@@ -71,12 +83,23 @@ pub(super) async fn simulator(demo: &DemoContext) -> Result<(Host, SocketAddr), 
     Host::start("simulator", begin).await
 }
 
-/// The extender. Returns its address for the scheduler.
-pub(super) async fn extender(demo: &DemoContext, work: SocketAddr) -> Result<(Host, SocketAddr), String> {
-    let work = work.to_string();
+/// The ports of the extender.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ExtenderPorts {
+    /// The address for the scheduler.
+    pub(super) work: SocketAddr,
+    pub(super) metrics: SocketAddr,
+}
+
+/// The extender.
+pub(super) async fn extender(
+    demo: &DemoContext,
+    ports: ExtenderPorts,
+) -> Result<(Host, ExtenderPorts), String> {
+    let (work, metrics) = (ports.work.to_string(), ports.metrics.to_string());
     let given = [
         ("EXTENDER_ADDR", work.as_str()),
-        ("METRICS_ADDR", "127.0.0.1:0"),
+        ("METRICS_ADDR", metrics.as_str()),
         ("JOULIE_NAMESPACE", NAMESPACE),
         ("TWIN_STALENESS_THRESHOLD", "30s"),
         // In the demo, measurements are published every second or two.
@@ -92,17 +115,22 @@ pub(super) async fn extender(demo: &DemoContext, work: SocketAddr) -> Result<(Ho
         let context = demo.context("joulie-extender", stop, shown);
         let started = extender::start(settings, context, &mut tasks).await;
         let started = started.map_err(|error| error.to_string())?;
-        Ok((started.work, tasks))
+        Ok((ExtenderPorts { work: started.work, metrics: started.metrics }, tasks))
     };
     Host::start("extender", begin).await
 }
 
-/// The operator. The simulator answers it as a Prometheus would: temperatures of the zones, and what pods use.
-pub(super) async fn operator(demo: &DemoContext, site: SocketAddr) -> Result<Host, String> {
+/// The operator. The simulator at `site` answers it as a Prometheus would: temperatures of the zones, and what pods use.
+/// Returns its address for metrics.
+pub(super) async fn operator(
+    demo: &DemoContext,
+    site: SocketAddr,
+    metrics: SocketAddr,
+) -> Result<(Host, SocketAddr), String> {
     let site = format!("http://{site}");
-    let budget = demo.budget.to_string();
+    let (budget, metrics) = (demo.budget.to_string(), metrics.to_string());
     let given = [
-        ("METRICS_ADDR", "127.0.0.1:0"),
+        ("METRICS_ADDR", metrics.as_str()),
         ("JOULIE_NAMESPACE", NAMESPACE),
         ("RECONCILE_INTERVAL", "2s"),
         ("PLAN_RENEW_INTERVAL", "1s"),
@@ -141,11 +169,12 @@ pub(super) async fn operator(demo: &DemoContext, site: SocketAddr) -> Result<Hos
         let started = started.map_err(|error| error.to_string())?;
         Ok((started.metrics, tasks))
     };
-    Host::start("operator", begin).await.map(|(host, _)| host)
+    Host::start("operator", begin).await
 }
 
-/// The agent of all nodes, in mode pool: it reads and caps them through the simulator's HTTP port.
-pub(super) async fn agent(demo: &DemoContext, telemetry: SocketAddr) -> Result<Host, String> {
+/// The agent of all nodes, in mode pool: it reads and caps them through the simulator's HTTP port. Returns its address
+/// for metrics.
+pub(super) async fn agent(demo: &DemoContext, telemetry: SocketAddr) -> Result<(Host, SocketAddr), String> {
     let source = format!("http://{telemetry}/telemetry/{{node}}");
     let control = format!("http://{telemetry}/control/{{node}}");
     let metrics = ANY_PORT.to_string();
@@ -171,7 +200,7 @@ pub(super) async fn agent(demo: &DemoContext, telemetry: SocketAddr) -> Result<H
         let started = agent::start(settings, context, &mut tasks).await.map_err(|error| error.to_string())?;
         Ok((started.metrics, tasks))
     };
-    Host::start("agent", begin).await.map(|(host, _)| host)
+    Host::start("agent", begin).await
 }
 
 #[cfg(test)]
