@@ -39,6 +39,18 @@ pub fn obtain(environment: &Environment) -> Result<PathBuf, ClusterError> {
     Ok(program)
 }
 
+/// The program that tests rules, which comes with the server.
+///
+/// # Errors
+/// [`ClusterError::Absent`] if it is not beside the server, or there is no server.
+pub fn promtool(environment: &Environment) -> Result<PathBuf, ClusterError> {
+    let program = obtain(environment)?.with_file_name("promtool");
+    if program.is_file() {
+        return Ok(program);
+    }
+    Err(ClusterError::Absent(format!("there is no {}", program.display())))
+}
+
 /// Downloads the package, and puts what is in it at its place by a rename.
 fn unpack(new: &Path, folder: &Path) -> Result<(), ClusterError> {
     // Remove what a killed download left.

@@ -357,6 +357,39 @@ fn with_tls_on_the_ports_for_metrics_probes_and_monitors_speak_it_too() {
 }
 
 #[test]
+fn alerts_and_dashboards_are_the_files_of_the_chart() {
+    let Some(helm) = Helm::or_skip() else { return };
+    let of = [
+        "-f",
+        "everything.yaml",
+        "--set",
+        "monitoring.prometheusRule.runbooksUrl=https://wiki.example/joulie/,monitoring.prometheusRule.grafanaUrl=https://grafana.example",
+    ];
+    let all = rendered(&helm, &of);
+    let text = std::fs::read_to_string(deploy().join("chart/alerts/joulie.yaml")).unwrap();
+    let text = text.replace("docs/runbooks/", "https://wiki.example/joulie/");
+    let file: Value = serde_saphyr::from_str(&text.replace("'/d/", "'https://grafana.example/d/")).unwrap();
+    let rule = find(&all, "PrometheusRule", "joulie");
+    // Both links are absolute, and nothing of the texts for Prometheus is lost.
+    assert_eq!(rule["spec"]["groups"], file["groups"]);
+    assert_eq!(rule["metadata"]["labels"]["release"], "telemetry");
+    for kind in ["PodMonitor", "ServiceMonitor"] {
+        let spec = &find(&all, kind, "joulie")["spec"];
+        let endpoints = if kind == "PodMonitor" { "podMetricsEndpoints" } else { "endpoints" };
+        assert_eq!(spec[endpoints][0]["honorLabels"], true, "{kind}");
+    }
+    for uid in ["joulie-overview", "joulie-on-call", "joulie-facility", "joulie-tenant"] {
+        let config = find(&all, "ConfigMap", &format!("joulie-dashboard-{uid}"));
+        let shown: Value =
+            serde_json::from_str(config["data"][format!("{uid}.json")].as_str().unwrap()).unwrap();
+        assert_eq!(shown["uid"], uid);
+        assert_eq!(config["metadata"]["labels"]["grafana_dashboard"], "1");
+    }
+    let refused = helm.template("chart", &["--set", "monitoring.prometheusRule.grafanaUrl=grafana.example"]);
+    assert!(refused.is_err_and(|why| why.contains("grafanaUrl")));
+}
+
+#[test]
 fn the_values_of_upstreams_chart_mean_here_what_they_mean_there() {
     let Some(helm) = Helm::or_skip() else { return };
     let all = rendered(&helm, &["-f", "upstream.yaml"]);
