@@ -1,7 +1,7 @@
 //! The generated files: the definitions of the Kubernetes kinds in `hosts/deploy/chart-crds`, `docs/REFERENCE.md`,
-//! and the rendered chart for users without helm in `hosts/deploy/kustomize`.
+//! the dashboards of the chart, and the rendered chart for users without helm in `hosts/deploy/kustomize`.
 //!
-//! A test of `joulie-api`, one of `joulie` and one of `install` generate the files and compare them, or write them if
+//! A test of `joulie-api`, two of `joulie` and one of `install` generate the files and compare them, or write them if
 //! a variable is set. So this command needs no Kubernetes libraries of its own, and `cargo xtask test` checks the
 //! files by running the tests.
 
@@ -26,7 +26,7 @@ struct Maker {
     write: &'static str,
 }
 
-const MAKERS: [Maker; 3] = [
+const MAKERS: [Maker; 4] = [
     Maker {
         files: "hosts/deploy/chart-crds/files",
         package: ["--package", "joulie-api", "--test", "it"],
@@ -38,6 +38,12 @@ const MAKERS: [Maker; 3] = [
         package: ["--package", "joulie", "--bin", "joulie"],
         test: "reference::the_reference_is_what_the_programs_define",
         write: "JOULIE_WRITE_REFERENCE",
+    },
+    Maker {
+        files: "hosts/deploy/chart/dashboards",
+        package: ["--package", "joulie", "--bin", "joulie"],
+        test: "dashboards::the_dashboards_are_those_of_the_tables",
+        write: "JOULIE_WRITE_DASHBOARDS",
     },
     Maker {
         files: "hosts/deploy/kustomize",

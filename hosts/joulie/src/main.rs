@@ -11,6 +11,8 @@
 #![forbid(unsafe_code)]
 
 mod args;
+#[cfg(test)]
+mod dashboards;
 mod demo;
 mod diary;
 mod node;

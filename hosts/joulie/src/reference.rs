@@ -18,12 +18,12 @@ use std::path::Path;
 const WRITE: &str = "JOULIE_WRITE_REFERENCE";
 
 /// A program with its settings and metrics.
-struct Program {
+pub(crate) struct Program {
     table: &'static SettingsTable,
-    metrics: Vec<MetricDescription>,
+    pub(crate) metrics: Vec<MetricDescription>,
 }
 
-fn programs() -> [Program; 4] {
+pub(crate) fn programs() -> [Program; 4] {
     [
         Program { table: &agent::settings::TABLE, metrics: agent::described_metrics() },
         Program { table: &operator::settings::TABLE, metrics: operator::described_metrics() },
@@ -101,9 +101,10 @@ fn of_all(page: &mut Page, programs: &[Program]) {
     statuses(page, &OF_PROGRAMS);
     page.head(3, "Metrics");
     page.say(
-        "`METRICS_ADDR` (of the simulator: `SIM_ADDR`) serves `/metrics` in the OpenMetrics format, `/livez`, `/readyz`\n\
-         (`/readyz?verbose` gives a reason for each check), `/debug/config` and `/debug/log`. A series of what is not known\n\
-         is not there: there is no zero for it.",
+        "`METRICS_ADDR` (of the simulator: `SIM_ADDR`) serves `/metrics`, `/livez`, `/readyz`\n\
+         (`/readyz?verbose` gives a reason for each check), `/debug/config` and `/debug/log`. `/metrics` is OpenMetrics with units for a\n\
+         client that asks for it (`Accept`), else the classic text, and packed with gzip for one that takes that. A series of what is not\n\
+         known is not there: there is no zero for it.",
     );
     let common: Vec<_> =
         programs[0].metrics.iter().filter(|one| is_everywhere(one, programs)).copied().collect();

@@ -1,4 +1,5 @@
-//! `joulie` on virtual hardware: the built binary as a separate process, on a machine that this process provides.
+//! `joulie` on virtual hardware: the built binary as a separate process, on a machine that this process provides; and what a
+//! Prometheus makes of the demo.
 
 #[cfg(test)]
 mod cap;
@@ -6,6 +7,8 @@ mod cap;
 mod demo;
 #[cfg(test)]
 mod line;
+#[cfg(test)]
+mod prometheus;
 #[cfg(test)]
 mod service;
 #[cfg(test)]

@@ -1,0 +1,405 @@
+//! For who is on call: is a limit exceeded, is a cap not in force, is something silent, and where. Alerts lead here.
+
+use super::grafana::{Dashboard, Panel, Row, Shape, Steps, Variable};
+
+pub(super) static DASHBOARD: Dashboard = Dashboard {
+    uid: "joulie-on-call",
+    title: "Joulie: on call",
+    about: "Is a limit exceeded, is a cap not in force, is something silent, and where. Alerts lead here.",
+    variables: &[
+        Variable { name: "node", query: "joulie_operator_node_state", label: "node" },
+        Variable { name: "group", query: "joulie_operator_budget_watts", label: "group" },
+    ],
+    rows: &[
+        Row { title: "Now", closed: false, panels: NOW },
+        Row { title: "Budgets", closed: false, panels: BUDGETS },
+        Row { title: "Caps and agents", closed: false, panels: CAPS_AND_AGENTS },
+        Row { title: "Placements", closed: false, panels: PLACEMENTS },
+        Row { title: "Programs", closed: false, panels: PROGRAMS },
+    ],
+};
+
+const NOW: &[Panel] = &[
+    Panel {
+        title: "Above the budgets",
+        about: "Watts that are counted above a limit, the worst budget. Anything above 0 is an alert.",
+        shape: Shape::Number,
+        unit: "watt",
+        width: 4,
+        queries: &[(
+            r#"max(joulie_operator_budget_watts{what="exceeded",group=~"$group"} and on (instance) joulie_leader == 1)"#,
+            "exceeded",
+        )],
+        steps: Steps::BadFrom(1.0),
+    },
+    Panel {
+        title: "Missing at the lowest caps",
+        about: "Watts by which a limit cannot be kept even when every node is at its lowest cap.",
+        shape: Shape::Number,
+        unit: "watt",
+        width: 4,
+        queries: &[(
+            r#"max(joulie_operator_budget_watts{what="short",group=~"$group"} and on (instance) joulie_leader == 1)"#,
+            "short",
+        )],
+        steps: Steps::BadFrom(1.0),
+    },
+    Panel {
+        title: "Caps not in force",
+        about: "Nodes whose agent says that what is asked is not in force.",
+        shape: Shape::Number,
+        unit: "short",
+        width: 4,
+        queries: &[(r#"count(joulie_cap_enforced{node=~"$node"} == 0) or vector(0)"#, "nodes")],
+        steps: Steps::BadFrom(1.0),
+    },
+    Panel {
+        title: "Nodes without an agent",
+        about: "Nodes of the plan of which no agent has metrics.",
+        shape: Shape::Number,
+        unit: "short",
+        width: 4,
+        queries: &[(
+            r#"count(max by (node) (joulie_operator_node_state{node=~"$node"} == 1) unless on (node) joulie_desired_state_unconfirmed) or vector(0)"#,
+            "nodes",
+        )],
+        steps: Steps::BadFrom(1.0),
+    },
+    Panel {
+        title: "Leading operators",
+        about: "There must be one.",
+        shape: Shape::Number,
+        unit: "short",
+        width: 4,
+        queries: &[(
+            r#"sum(joulie_leader and on (instance) joulie_build_info{component="operator"})"#,
+            "leading",
+        )],
+        steps: Steps::BadBelow(1.0),
+    },
+    Panel {
+        title: "Programs that are not ready",
+        about: "Programs whose /readyz fails.",
+        shape: Shape::Number,
+        unit: "short",
+        width: 4,
+        queries: &[("count(joulie_ready == 0) or vector(0)", "programs")],
+        steps: Steps::BadFrom(1.0),
+    },
+    Panel {
+        title: "Alerts that fire",
+        about: "What Prometheus says now, by its rules. A runbook for each is in docs/runbooks.",
+        shape: Shape::Bars,
+        unit: "short",
+        width: 24,
+        queries: &[(
+            r#"count by (alertname, severity) (ALERTS{alertname=~"Joulie.*",alertstate="firing"}) or vector(0)"#,
+            "{{alertname}} {{severity}}",
+        )],
+        steps: Steps::BadFrom(1.0),
+    },
+];
+
+const BUDGETS: &[Panel] = &[
+    Panel {
+        title: "Power against the limit",
+        about: "The limit, what counts against it (the most that can be drawn by grants and receipts), and what meters show.",
+        shape: Shape::Lines,
+        unit: "watt",
+        width: 12,
+        queries: &[(
+            r#"max by (group, what) (joulie_operator_budget_watts{what=~"limit|load|measured",group=~"$group"} and on (instance) joulie_leader == 1)"#,
+            "{{group}} {{what}}",
+        )],
+        steps: Steps::None,
+    },
+    Panel {
+        title: "Use of the limit",
+        about: "What counts, and what is measured, as a part of the limit.",
+        shape: Shape::Lines,
+        unit: "percentunit",
+        width: 6,
+        queries: &[
+            (
+                r#"max by (group) (joulie_operator_budget_watts{what="load",group=~"$group"} and on (instance) joulie_leader == 1) / on (group) max by (group) (joulie_operator_budget_watts{what="limit",group=~"$group"} and on (instance) joulie_leader == 1)"#,
+                "{{group}} counted",
+            ),
+            (
+                r#"max by (group) (joulie_operator_budget_watts{what="measured",group=~"$group"} and on (instance) joulie_leader == 1) / on (group) max by (group) (joulie_operator_budget_watts{what="limit",group=~"$group"} and on (instance) joulie_leader == 1)"#,
+                "{{group}} measured",
+            ),
+        ],
+        steps: Steps::WarnFrom(0.97, 1.0001),
+    },
+    Panel {
+        title: "Exceeded and short",
+        about: "Watts above the limit, and watts that are missing at the lowest caps.",
+        shape: Shape::Lines,
+        unit: "watt",
+        width: 6,
+        queries: &[(
+            r#"max by (group, what) (joulie_operator_budget_watts{what=~"exceeded|short",group=~"$group"} and on (instance) joulie_leader == 1)"#,
+            "{{group}} {{what}}",
+        )],
+        steps: Steps::BadFrom(1.0),
+    },
+    Panel {
+        title: "Grants of nodes",
+        about: "The most that a node may be allowed, the most that its devices draw by what was read back, and the least that they can be held to.",
+        shape: Shape::Lines,
+        unit: "watt",
+        width: 12,
+        queries: &[(r#"max by (node, what) (joulie_grant_watts{node=~"$node"})"#, "{{node}} {{what}}")],
+        steps: Steps::None,
+    },
+    Panel {
+        title: "Grants that are not in force",
+        about: "How many grants an agent is behind.",
+        shape: Shape::Lines,
+        unit: "short",
+        width: 6,
+        queries: &[(
+            r#"max by (node) (joulie_grant_serial{what="granted",node=~"$node"}) - on (node) max by (node) (joulie_grant_serial{what="held",node=~"$node"})"#,
+            "{{node}}",
+        )],
+        steps: Steps::BadFrom(1.0),
+    },
+    Panel {
+        title: "Devices that do not keep to the grant",
+        about: "Packages and GPUs that refuse their share or draw above their limit.",
+        shape: Shape::Lines,
+        unit: "short",
+        width: 6,
+        queries: &[(
+            r#"sum by (node, what) (joulie_grant_devices_unkept{node=~"$node"})"#,
+            "{{node}} {{what}}",
+        )],
+        steps: Steps::BadFrom(1.0),
+    },
+];
+
+const CAPS_AND_AGENTS: &[Panel] = &[
+    Panel {
+        title: "Is the cap in force",
+        about: "The condition CapEnforced of each node: 1 it is, 0 it is not, -1 nobody knows.",
+        shape: Shape::Lines,
+        unit: "short",
+        width: 8,
+        queries: &[(r#"min by (node) (joulie_cap_enforced{node=~"$node"})"#, "{{node}}")],
+        steps: Steps::BadBelow(1.0),
+    },
+    Panel {
+        title: "Agents that hear no plan",
+        about: "Nodes whose desired state nobody confirms; LEASE_EXPIRY says what follows.",
+        shape: Shape::Lines,
+        unit: "short",
+        width: 8,
+        queries: &[(r#"sum(joulie_desired_state_unconfirmed{node=~"$node"})"#, "nodes")],
+        steps: Steps::BadFrom(1.0),
+    },
+    Panel {
+        title: "Limits that others moved",
+        about: "How often each minute another program moved a limit of ours.",
+        shape: Shape::Lines,
+        unit: "cpm",
+        width: 8,
+        queries: &[(
+            r#"60 * sum by (node) (rate(joulie_limits_moved_total{node=~"$node"}[5m]))"#,
+            "{{node}}",
+        )],
+        steps: Steps::BadFrom(0.2),
+    },
+    Panel {
+        title: "Periods without a known power",
+        about: "How often each second the power of the processors was not known.",
+        shape: Shape::Lines,
+        unit: "cps",
+        width: 8,
+        queries: &[(r#"sum by (node) (rate(joulie_blind_periods_total{node=~"$node"}[5m]))"#, "{{node}}")],
+        steps: Steps::BadFrom(0.01),
+    },
+    Panel {
+        title: "Drivers",
+        about: "1 while a driver or an endpoint of a node answers.",
+        shape: Shape::Lines,
+        unit: "short",
+        width: 8,
+        queries: &[(
+            r#"min by (node, backend) (joulie_backend_ready{node=~"$node"})"#,
+            "{{node}} {{backend}}",
+        )],
+        steps: Steps::BadBelow(1.0),
+    },
+    Panel {
+        title: "Limits that are ours",
+        about: "Devices whose original limit is in the journal; with a node over HTTP none is.",
+        shape: Shape::Lines,
+        unit: "short",
+        width: 8,
+        queries: &[(r#"max by (node) (joulie_journal_originals{node=~"$node"})"#, "{{node}}")],
+        steps: Steps::None,
+    },
+];
+
+const PLACEMENTS: &[Panel] = &[
+    Panel {
+        title: "Twins that are believed",
+        about: "Twins that the extender believes, and nodes in the plan. They should be the same.",
+        shape: Shape::Lines,
+        unit: "short",
+        width: 8,
+        queries: &[
+            ("max(joulie_scheduler_fresh_twins)", "twins"),
+            ("max(joulie_operator_planned_nodes and on (instance) joulie_leader == 1)", "nodes in the plan"),
+            (
+                "sum(joulie_operator_not_ready_nodes and on (instance) joulie_leader == 1)",
+                "nodes that are not ready",
+            ),
+        ],
+        steps: Steps::None,
+    },
+    Panel {
+        title: "Candidates",
+        about: "Candidates each second that were scored as unknown.",
+        shape: Shape::Lines,
+        unit: "cps",
+        width: 8,
+        queries: &[("sum(rate(joulie_scheduler_unknown_candidates_total[5m]))", "scored as unknown")],
+        steps: Steps::None,
+    },
+    Panel {
+        title: "Pods expected where they scored best",
+        about: "What became of them each second: elsewhere in large numbers says that the score is outweighed.",
+        shape: Shape::Lines,
+        unit: "cps",
+        width: 8,
+        queries: &[("sum by (fate) (rate(joulie_scheduler_expectations_total[5m]))", "{{fate}}")],
+        steps: Steps::None,
+    },
+];
+
+const PROGRAMS: &[Panel] = &[
+    Panel {
+        title: "Ready",
+        about: "1 while /readyz of a program answers with success.",
+        shape: Shape::Lines,
+        unit: "short",
+        width: 8,
+        queries: &[(
+            "min by (component, instance) (joulie_ready * on (instance) group_left (component) joulie_build_info)",
+            "{{component}} {{instance}}",
+        )],
+        steps: Steps::BadBelow(1.0),
+    },
+    Panel {
+        title: "What runs",
+        about: "Programs by version and commit.",
+        shape: Shape::Table,
+        unit: "short",
+        width: 16,
+        queries: &[("count by (component, version, revision) (joulie_build_info)", "")],
+        steps: Steps::None,
+    },
+    Panel {
+        title: "Writes of the operator",
+        about: "Writes each second, by what came of them.",
+        shape: Shape::Lines,
+        unit: "cps",
+        width: 8,
+        queries: &[("sum by (result) (rate(joulie_operator_writes_total[5m]))", "{{result}}")],
+        steps: Steps::None,
+    },
+    Panel {
+        title: "Writes of the agents",
+        about: "Writes of statuses each second, by what came of them.",
+        shape: Shape::Lines,
+        unit: "cps",
+        width: 8,
+        queries: &[(
+            "sum by (object, outcome) (rate(joulie_agent_writes_total[5m]))",
+            "{{object}} {{outcome}}",
+        )],
+        steps: Steps::None,
+    },
+    Panel {
+        title: "Time of a pass, 99th percentile",
+        about: "How long the operator takes for a pass over all nodes.",
+        shape: Shape::Lines,
+        unit: "s",
+        width: 8,
+        queries: &[(
+            "histogram_quantile(0.99, sum by (le) (rate(joulie_operator_pass_seconds_bucket[5m])))",
+            "pass",
+        )],
+        steps: Steps::WarnFrom(0.5, 1.0),
+    },
+    Panel {
+        title: "Objects that cannot be read",
+        about: "Objects that are there and make no sense, by their kind.",
+        shape: Shape::Lines,
+        unit: "short",
+        width: 8,
+        queries: &[(
+            "max by (kind) (joulie_operator_unreadable_objects or joulie_scheduler_unreadable_objects)",
+            "{{kind}}",
+        )],
+        steps: Steps::BadFrom(1.0),
+    },
+    Panel {
+        title: "Lists and watches that fail",
+        about: "Failures each second, by what was listed or watched.",
+        shape: Shape::Lines,
+        unit: "cps",
+        width: 8,
+        queries: &[("sum by (kind) (rate(joulie_reflector_failures_total[5m]))", "{{kind}}")],
+        steps: Steps::BadFrom(0.1),
+    },
+    Panel {
+        title: "Certificates",
+        about: "How long the certificates in use are still good. Without TLS there are none.",
+        shape: Shape::Lines,
+        unit: "s",
+        width: 8,
+        queries: &[(
+            "min by (instance, port) (joulie_tls_certificate_not_after_seconds) - time()",
+            "{{instance}} {{port}}",
+        )],
+        steps: Steps::BadBelow(604800.0),
+    },
+    Panel {
+        title: "Processor time",
+        about: "Processors that each program uses.",
+        shape: Shape::Lines,
+        unit: "short",
+        width: 8,
+        queries: &[(
+            "sum by (component, instance) (rate(process_cpu_seconds_total[1m]) * on (instance) group_left (component) joulie_build_info)",
+            "{{component}} {{instance}}",
+        )],
+        steps: Steps::None,
+    },
+    Panel {
+        title: "Memory",
+        about: "Resident memory of each program.",
+        shape: Shape::Lines,
+        unit: "bytes",
+        width: 8,
+        queries: &[(
+            "max by (component, instance) (process_resident_memory_bytes * on (instance) group_left (component) joulie_build_info)",
+            "{{component}} {{instance}}",
+        )],
+        steps: Steps::None,
+    },
+    Panel {
+        title: "Settings",
+        about: "1 while the file of settings is refused; and how many settings wait for a restart.",
+        shape: Shape::Lines,
+        unit: "short",
+        width: 8,
+        queries: &[
+            ("max by (instance) (joulie_config_refused)", "{{instance}} refused"),
+            ("max by (instance) (joulie_config_waiting)", "{{instance}} waits"),
+        ],
+        steps: Steps::BadFrom(1.0),
+    },
+];
