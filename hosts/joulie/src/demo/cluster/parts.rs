@@ -146,7 +146,6 @@ pub(super) async fn operator(
         ("POWER_HOLD", "6s"),
         // For this time after a start no cap is raised: writes of an earlier operator may still arrive.
         ("WRITE_TIMEOUT", "2s"),
-        // Long enough that the restart of a killed operator is visible.
         ("PROMETHEUS_ADDRESS", &site),
         ("KEPLER_AVAILABLE", "false"),
         ("CLASSIFY_INTERVAL", "1s"),
@@ -157,6 +156,7 @@ pub(super) async fn operator(
         ("FACILITY_ZONE_AMBIENT_METRIC_TEMPLATE", "datacenter_zone_ambient_temperature_celsius"),
         ("FACILITY_POLL_INTERVAL", "1s"),
         ("FACILITY_HOLD", "6s"),
+        // Long enough that the restart of a killed operator is visible.
         ("LEADER_LEASE_DURATION", "4s"),
         ("LEADER_RENEW_DEADLINE", "3s"),
         ("LEADER_RETRY_PERIOD", "500ms"),
