@@ -77,7 +77,7 @@ fn fleet(nodes: u32) -> Result<Fleet, Box<dyn Error>> {
     let (xeon, epyc) = (nodes.div_ceil(2), nodes / 3);
     let of = |name: &str| NodeKind::built_in(name).ok_or("a kind is missing");
     let kinds = vec![(of("xeon")?, xeon), (of("epyc")?, epyc), (of("gpu")?, nodes - xeon - epyc)];
-    Ok(Fleet { kinds, racks: 3, prefix: "sim".to_owned() })
+    Ok(Fleet { kinds, racks: 3, zones: 1, prefix: "sim".to_owned() })
 }
 
 fn pod(name: &str, node: &str) -> Result<Pod, serde_json::Error> {

@@ -84,6 +84,7 @@ fn state() -> State {
         at: Duration::from_secs(23),
         budget: watts(8000),
         nodes: nodes(),
+        workloads: BTreeMap::new(),
         pods: Pods { waiting: 3, waiting_performance: 1, running: 34, ended: 87, failed: 0, misplaced: 0 },
         plan: Plan {
             leader: Some("operator-0".to_owned()),
