@@ -28,7 +28,7 @@ const RANGE_C: (f64, f64) = (-60.0, 120.0);
 
 /// The zones.
 #[derive(Debug)]
-pub struct Site {
+pub struct SimulatedSite {
     /// By zone, °C. There are never others than at the start.
     ambient: Mutex<BTreeMap<String, f64>>,
 }
@@ -66,7 +66,7 @@ impl SiteSeries {
     }
 }
 
-impl Site {
+impl SimulatedSite {
     /// The zones of these nodes' labels, all mild.
     pub(crate) fn of<'a>(labels: impl Iterator<Item = &'a BTreeMap<String, String>>) -> Self {
         let zones = labels.filter_map(|labels| labels.get(COOLING_ZONE));
@@ -168,9 +168,9 @@ fn by_pod(
 mod tests {
     use super::*;
 
-    fn site() -> Site {
+    fn site() -> SimulatedSite {
         let labels = |zone: &str| BTreeMap::from([(COOLING_ZONE.to_owned(), zone.to_owned())]);
-        Site::of([labels("a"), labels("b"), labels("a"), BTreeMap::new()].iter())
+        SimulatedSite::of([labels("a"), labels("b"), labels("a"), BTreeMap::new()].iter())
     }
 
     #[test]

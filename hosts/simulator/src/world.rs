@@ -8,7 +8,7 @@ use crate::faults::NodeFaults;
 use crate::fleet::Member;
 use crate::machine::{MachineError, SimulatedMachine};
 use crate::pods::quantities;
-use crate::site::Site;
+use crate::site::SimulatedSite;
 use crate::telemetry::TelemetryResponse;
 use host_kit::clock::{HostClock, Mono, micros};
 use power_units::Micros;
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// The machines.
 pub struct SimulatedWorld {
     nodes: BTreeMap<String, SimulatedNode>,
-    site: Site,
+    site: SimulatedSite,
     clock: Arc<dyn HostClock>,
     since: Mono,
     speed: f64,
@@ -60,7 +60,7 @@ impl SimulatedWorld {
         clock: Arc<dyn HostClock>,
     ) -> Result<Self, MachineError> {
         let now = clock.wall();
-        let site = Site::of(members.iter().map(|member| &member.labels));
+        let site = SimulatedSite::of(members.iter().map(|member| &member.labels));
         let mut nodes = BTreeMap::new();
         for (number, member) in (0_u64..).zip(members) {
             let boot = format!("sim-{:x}-{number}", now.as_nanosecond());
@@ -92,7 +92,7 @@ impl SimulatedWorld {
 
     /// The building around them.
     #[must_use]
-    pub const fn site(&self) -> &Site {
+    pub const fn site(&self) -> &SimulatedSite {
         &self.site
     }
 
