@@ -1,5 +1,5 @@
 //! Property: whatever the files of a GPU and a socket contain, a power is the content of its file or bad data, no
-//! value is larger than a device can have, an accepted cap is in the range, a refusal has changed nothing, and a
+//! value is larger than a device can have, the state of a GPU is possible, an accepted cap is in the range, a refusal has changed nothing, and a
 //! release restores the original.
 
 use crate::port::{check_domains, check_file, check_names, clock, microwatts, sample};
@@ -29,7 +29,18 @@ const FILES: &[File] = &[
     file("sys/class/hwmon/hwmon4/power1_cap_max", "400000000\n"),
     file("sys/class/hwmon/hwmon4/power1_input", "123456000\n"),
     file("sys/devices/platform/AMDI0097:00/firmware_node/uid", "ID01\n"),
+    file("sys/class/hwmon/hwmon3/temp2_label", "junction\n"),
+    file("sys/class/hwmon/hwmon3/temp2_input", "45000\n"),
+    file("sys/devices/pci0000:00/0000:c1:00.0/gpu_busy_percent", "12\n"),
+    file("sys/devices/pci0000:00/0000:c1:00.0/mem_info_vram_used", "1073741824\n"),
+    file("sys/devices/pci0000:00/0000:c1:00.0/mem_info_vram_total", "206158430208\n"),
+    file("sys/devices/pci0000:00/0000:c1:00.0/gpu_metrics", METRICS),
 ];
+
+/// A table of version 1.6: 1656 bytes by its header, then 28 bytes that are not used here, then the counted periods, those
+/// of PROCHOT, and those of the power limit.
+const METRICS: &str =
+    "x\u{6}\u{1}\u{6}                            \u{40}\u{1}\0\0\0\0\0\0\u{9}\0\0\0            ";
 
 const LINKS: [(&str, &str); 2] = [
     ("sys/class/hwmon/hwmon3/device", "../../../devices/pci0000:00/0000:c1:00.0"),

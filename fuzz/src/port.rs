@@ -1,7 +1,10 @@
 //! Properties of the domains and samples of every HAL, and of the names in its errors.
 
 use hal_files::FileError;
-use power_hal::{Control, Domains, ErrorKind, Key, Measured, Meter, Reading, Sample, Setting};
+use power_hal::{
+    Control, Domain, Domains, ErrorKind, Key, Measured, Meter, Reading, Sample, Setting, StateReading,
+    possible_temperature, possible_utilisation,
+};
 use power_units::{Micros, Stamp};
 use std::collections::BTreeSet;
 use std::fmt::Display;
@@ -36,6 +39,7 @@ pub(crate) fn sample<H: power_hal::PowerHal>(hal: &mut H) -> Vec<Reading> {
     for reading in &batch {
         let domain = hal.domains().get(reading.domain).copied();
         let (Some(domain), Ok(sample)) = (domain, reading.outcome) else { continue };
+        check_state(&domain, &sample);
         let Sample { meter, power_limit, frequency_limit, throttle, .. } = sample;
         assert_eq!(lacks(meter.map(drop)), domain.meter().is_none(), "{domain:?}: {sample:?}");
         assert_eq!(lacks(power_limit.map(drop)), !domain.has(Control::Power), "{domain:?}: {sample:?}");
@@ -54,6 +58,28 @@ pub(crate) fn sample<H: power_hal::PowerHal>(hal: &mut H) -> Vec<Reading> {
         }
     }
     batch
+}
+
+/// What a domain reports of its state is what it lists, and possible.
+fn check_state(domain: &Domain, sample: &Sample) {
+    let lacks = |said: Result<(), ErrorKind>| said == Err(ErrorKind::NotSupported);
+    let has = |kind| domain.readings().has(kind);
+    let Sample { dram, temperature, utilisation, memory, slowdowns, throttled, .. } = *sample;
+    assert_eq!(lacks(dram.map(drop)), domain.dram().is_none(), "{domain:?}: {sample:?}");
+    assert_eq!(lacks(throttled.map(drop)), domain.throttled().is_none(), "{domain:?}: {sample:?}");
+    for (kind, said) in [
+        (StateReading::Temperature, temperature.map(drop)),
+        (StateReading::Utilisation, utilisation.map(drop)),
+        (StateReading::Memory, memory.map(drop)),
+        (StateReading::Slowdown, slowdowns.map(drop)),
+    ] {
+        assert_eq!(lacks(said), !has(kind), "{kind:?} of {domain:?}: {sample:?}");
+    }
+    assert!(temperature.ok().is_none_or(|it| possible_temperature(it).is_some()), "{sample:?}");
+    assert!(utilisation.ok().is_none_or(|it| possible_utilisation(it).is_some()), "{sample:?}");
+    assert!(memory.ok().is_none_or(|it| it.used_bytes() <= it.total_bytes()), "{sample:?}");
+    let shown = domain.throttled().zip(throttled.ok());
+    assert!(shown.is_none_or(|(meter, value)| meter.can_show(value)), "{domain:?}: {sample:?}");
 }
 
 /// An error names a place: a path below the root, or a domain by its key.

@@ -15,7 +15,7 @@ use power_units::{MicroJoules, MicroWatts, Stamp};
 use std::cell::RefCell;
 use std::path::Path;
 
-/// Two packages, the first with a second zone for the same package, and psys beside them.
+/// Two packages, the first with memory and with a second zone for the same package, and psys beside them.
 const FILES: &[File] = &[
     file("sys/class/powercap/intel-rapl:0/name", "package-0\n"),
     file("sys/class/powercap/intel-rapl:0/energy_uj", "123456789\n"),
@@ -40,6 +40,9 @@ const FILES: &[File] = &[
     file("sys/class/powercap/intel-rapl:2/name", "psys\n"),
     file("sys/class/powercap/intel-rapl:2/constraint_0_name", "long_term\n"),
     setting("sys/class/powercap/intel-rapl:2/constraint_0_power_limit_uw", "400000000\n"),
+    file("sys/class/powercap/intel-rapl:0/intel-rapl:0:0/name", "dram\n"),
+    file("sys/class/powercap/intel-rapl:0/intel-rapl:0:0/energy_uj", "4567890\n"),
+    file("sys/class/powercap/intel-rapl:0/intel-rapl:0:0/max_energy_range_uj", "65712999613\n"),
 ];
 
 /// The files that are required to open the first zone.

@@ -27,14 +27,16 @@ const PLACES: [usize; 4] = [1, 2, 3, 4];
 
 const UNIT: u32 = 0x606;
 const LIMIT: u32 = 0x610;
-/// A server's values: 1/8 W, 61 µJ, 976 µs; 250 W over 28 s and 300 W; a count; 250 W and a minimum.
-const HEALTHY: [(u32, u64); 6] = [
+/// A server's values: 1/8 W, 61 µJ, 976 µs; 250 W over 28 s and 300 W; a count; 250 W and a minimum; and the
+/// time for which the limit held the package back.
+const HEALTHY: [(u32, u64); 7] = [
     (UNIT, 0x000a_0e03),
     (LIMIT, 0x0003_8960_00dd_87d0),
     (0x611, 0x1234_5678),
     (0x614, 0x0258_07d0),
     (0xc001_0299, 0x000a_1003),
     (0xc001_029b, 0x1_0000),
+    (0x613, 0x4000),
 ];
 const CPUS: u16 = 2;
 

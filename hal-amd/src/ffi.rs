@@ -26,6 +26,8 @@ type Init = unsafe extern "C" fn(u64) -> u32;
 type Count = unsafe extern "C" fn(*mut u32) -> u32;
 type Get = unsafe extern "C" fn(u32, *mut u64) -> u32;
 type GetAt = unsafe extern "C" fn(u32, u32, *mut u64) -> u32;
+type GetShort = unsafe extern "C" fn(u32, *mut u32) -> u32;
+type GetSensor = unsafe extern "C" fn(u32, u32, u32, *mut i64) -> u32;
 type GetTwo = unsafe extern "C" fn(u32, u32, *mut u64, *mut u64) -> u32;
 type GetKind = unsafe extern "C" fn(u32, *mut u64, *mut u32) -> u32;
 type SetAt = unsafe extern "C" fn(u32, u32, u64) -> u32;
@@ -45,12 +47,19 @@ pub(crate) struct RocmSmi {
     cap_default: Option<Get>,
     power: Option<GetKind>,
     power_average: Option<GetAt>,
+    temperature: Option<GetSensor>,
+    busy: Option<GetShort>,
+    memory_total: Option<GetAt>,
+    memory_used: Option<GetAt>,
     /// Keeps the code behind the functions in memory; the last field, so that it is dropped last.
     _library: Library,
 }
 
 /// Each GPU has one sensor for its whole power.
 const SENSOR: u32 = 0;
+
+/// `RSMI_MEM_TYPE_VRAM`.
+const VRAM: u32 = 0;
 
 /// The result of a call: the written value if the status is success.
 fn outcome<T>(status: u32, value: T) -> Result<T, RsmiStatus> {
@@ -84,6 +93,15 @@ impl RocmSmi {
         let power = unsafe { library.get::<GetKind>(b"rsmi_dev_power_get\0") }.ok().map(|f| *f);
         // SAFETY: `rsmi_status_t rsmi_dev_power_ave_get(uint32_t, uint32_t, uint64_t *)`.
         let power_average = unsafe { library.get::<GetAt>(b"rsmi_dev_power_ave_get\0") }.ok().map(|f| *f);
+        // SAFETY: `rsmi_status_t rsmi_dev_temp_metric_get(uint32_t, uint32_t, rsmi_temperature_metric_t, int64_t *)`, an
+        // enum of 32 bits.
+        let temperature = unsafe { library.get::<GetSensor>(b"rsmi_dev_temp_metric_get\0") }.ok().map(|f| *f);
+        // SAFETY: `rsmi_status_t rsmi_dev_busy_percent_get(uint32_t, uint32_t *)`.
+        let busy = unsafe { library.get::<GetShort>(b"rsmi_dev_busy_percent_get\0") }.ok().map(|f| *f);
+        // SAFETY: `rsmi_status_t rsmi_dev_memory_total_get(uint32_t, rsmi_memory_type_t, uint64_t *)`, an enum of 32 bits.
+        let memory_total = unsafe { library.get::<GetAt>(b"rsmi_dev_memory_total_get\0") }.ok().map(|f| *f);
+        // SAFETY: `rsmi_status_t rsmi_dev_memory_usage_get(uint32_t, rsmi_memory_type_t, uint64_t *)`, as above.
+        let memory_used = unsafe { library.get::<GetAt>(b"rsmi_dev_memory_usage_get\0") }.ok().map(|f| *f);
         Ok(Self {
             init,
             shut_down,
@@ -95,6 +113,10 @@ impl RocmSmi {
             cap_default,
             power,
             power_average,
+            temperature,
+            busy,
+            memory_total,
+            memory_used,
             _library: library,
         })
     }
@@ -161,6 +183,37 @@ impl RocmSmi {
         // SAFETY: as for `pci_id`, with two integers of the pointers' own sizes.
         let status = unsafe { get(gpu, &raw mut power, &raw mut kind) };
         outcome(status, power)
+    }
+
+    /// The present temperature of a sensor, in thousandths of a degree.
+    pub(crate) fn temperature(&self, gpu: u32, sensor: u32) -> Result<i64, RsmiStatus> {
+        let get = self.temperature.ok_or(RsmiStatus::NOT_SUPPORTED)?;
+        let mut temperature = 0;
+        // SAFETY: as for `pci_id`; metric 0 is the present value.
+        let status = unsafe { get(gpu, sensor, 0, &raw mut temperature) };
+        outcome(status, temperature)
+    }
+
+    /// For which part of the time it computes, in percent.
+    pub(crate) fn busy(&self, gpu: u32) -> Result<u32, RsmiStatus> {
+        let get = self.busy.ok_or(RsmiStatus::NOT_SUPPORTED)?;
+        let mut busy = 0;
+        // SAFETY: as for `pci_id`, with an integer of the pointer's own size.
+        let status = unsafe { get(gpu, &raw mut busy) };
+        outcome(status, busy)
+    }
+
+    /// The memory in use and the whole of it, in bytes.
+    pub(crate) fn memory(&self, gpu: u32) -> Result<(u64, u64), RsmiStatus> {
+        let used = self.memory_used.ok_or(RsmiStatus::NOT_SUPPORTED)?;
+        let total = self.memory_total.ok_or(RsmiStatus::NOT_SUPPORTED)?;
+        let (mut used_bytes, mut total_bytes) = (0, 0);
+        // SAFETY: as for `pci_id`; type 0 is the memory of the GPU.
+        let status = unsafe { used(gpu, VRAM, &raw mut used_bytes) };
+        outcome(status, ())?;
+        // SAFETY: as above.
+        let status = unsafe { total(gpu, VRAM, &raw mut total_bytes) };
+        outcome(status, (used_bytes, total_bytes))
     }
 
     pub(crate) fn power_average(&self, gpu: u32) -> Result<u64, RsmiStatus> {

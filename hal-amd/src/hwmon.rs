@@ -14,11 +14,13 @@
 
 mod device;
 mod find;
+mod metrics;
+mod state;
 
 use crate::{AmdError, DeviceBackend};
 use device::Device;
 use hal_files::Root;
-use power_hal::{Domain, Key, Measured};
+use power_hal::{Domain, Key, Measured, Sample};
 use power_units::MicroWatts;
 use std::collections::BTreeSet;
 
@@ -114,6 +116,12 @@ impl DeviceBackend for Hwmon {
 
     fn measured(&self, at: usize) -> Result<Measured, AmdError> {
         self.device(at)?.power().map(Measured::Power)
+    }
+
+    fn state(&self, at: usize, sample: &mut Sample) {
+        if let Some(device) = self.found.get(at) {
+            device.state(sample);
+        }
     }
 
     fn cap(&self, at: usize) -> Result<MicroWatts, AmdError> {

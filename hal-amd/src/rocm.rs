@@ -11,6 +11,7 @@
 //! The library does not distinguish a GPU in reset from a missing privilege; both are
 //! [`PermissionDenied`](power_hal::ErrorKind::PermissionDenied) here.
 
+mod state;
 mod status;
 
 pub use status::{Call, RsmiStatus};
@@ -21,7 +22,7 @@ use crate::watts::{self, Told};
 use crate::{AmdError, DeviceBackend};
 use hal_files::hwmon::sleeps;
 use hal_files::{Access, Attribute, Root};
-use power_hal::{Domain, Error, ErrorKind, Key, Measured};
+use power_hal::{Domain, Error, ErrorKind, Key, Measured, Sample};
 use power_units::MicroWatts;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -188,6 +189,7 @@ impl Rocm {
             }
         }
         let something = domain.meter().is_some() || domain.power().is_some();
+        let domain = state::described(library, index, domain);
         something.then_some(Gpu { index, domain, told, runtime_status })
     }
 }
@@ -261,6 +263,12 @@ impl DeviceBackend for Rocm {
         let raw = raw.map_err(|status| AmdError::Rocm(Some(gpu.key()), Call::Power, status))?;
         let power = watts::possible(MicroWatts::new(raw)).ok_or(AmdError::Impossible(gpu.key(), Call::Power));
         power.map(Measured::Power)
+    }
+
+    fn state(&self, at: usize, sample: &mut Sample) {
+        if let Ok((library, gpu)) = self.gpu(at) {
+            state::fill(library, gpu.index, sample);
+        }
     }
 
     fn cap(&self, at: usize) -> Result<MicroWatts, AmdError> {

@@ -110,6 +110,16 @@ impl Attribute {
         }
     }
 
+    /// Reads the beginning of a binary attribute: as much as there is, and no more than the buffer takes.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn read_beginning<'a>(&self, buffer: &'a mut [u8]) -> Result<&'a [u8], FileError> {
+        let length =
+            self.file.read_at(buffer, 0).map_err(|error| self.failed(FileOperation::Read, &error))?;
+        buffer.get(..length).ok_or_else(|| FileError::bad_data(&self.path))
+    }
+
     /// Reads one whole number.
     ///
     /// # Errors

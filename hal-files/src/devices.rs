@@ -67,6 +67,9 @@ pub trait DeviceBackend {
     /// When it cannot be read.
     fn measured(&self, at: usize) -> Result<Measured, Self::Error>;
 
+    /// Fills in what it reports of its state beside its power, as far as its domain lists it.
+    fn state(&self, _at: usize, _sample: &mut Sample) {}
+
     /// The cap in force, above zero.
     ///
     /// # Errors
@@ -192,7 +195,10 @@ impl<B: DeviceBackend, C: Clock, O: Originals> PowerHal for CappedDevices<B, C, 
         // If nothing of a device can be read, the whole read fails.
         match failure {
             Some(error) if !answered => Err(error),
-            _ => Ok(sample),
+            _ => {
+                self.backend.state(at, &mut sample);
+                Ok(sample.of_state(&described))
+            }
         }
     }
 

@@ -2,7 +2,8 @@
 //! drivers.
 
 use crate::{Access, Attribute, FileError, FileOperation, Root, TEXT_MAX, text};
-use power_hal::{ErrorKind, Surface};
+use power_hal::{ErrorKind, Surface, possible_temperature};
+use power_units::Celsius;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::Arc;
@@ -107,6 +108,22 @@ impl Settable {
             None => self.file.write_whole(value),
         }
     }
+}
+
+/// A temperature, which hwmon writes in thousandths of a degree.
+///
+/// # Errors
+/// When it cannot be read, or no device can have it.
+pub fn temperature(file: &Attribute) -> Result<Celsius, FileError> {
+    let mut buffer = [0; TEXT_MAX];
+    let line = text::line(file.read(&mut buffer)?).and_then(|line| line.parse::<i32>().ok());
+    let degrees = line.and_then(|thousandths| possible_temperature(millicelsius(thousandths)));
+    degrees.ok_or_else(|| FileError::bad_data(file.path()))
+}
+
+/// Thousandths of a degree, rounded down to the resolution of the type.
+fn millicelsius(thousandths: i32) -> Celsius {
+    Celsius::from_bits((i64::from(thousandths) << 32) / 1_000)
 }
 
 /// Whether the device behind `power/runtime_status` is asleep, or about to be. A device without that file is

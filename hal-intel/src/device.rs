@@ -2,10 +2,14 @@
 
 use crate::IntelError;
 use crate::find::{Driver, Place};
+use crate::slow::SlowFiles;
 use hal_files::devices::{in_force, possible};
 use hal_files::hwmon::{self, Settable};
 use hal_files::{Attribute, FileError, FileOperation};
-use power_hal::{Counter, Domain, ErrorKind, Key, Limit, Measured, Span};
+use power_hal::{
+    Counter, Domain, ErrorKind, Key, Limit, Measured, Sample, Slowdown, Span, StateReading, Throttled,
+    ThrottledMeter,
+};
 use power_units::{MicroJoules, MicroWatts};
 use std::path::Path;
 
@@ -52,6 +56,8 @@ pub(crate) struct Device {
     /// The largest limit ever read, since the rated limit of some cards follows the limit in force.
     largest: Option<MicroWatts>,
     energy: Option<Attribute>,
+    temperature: Option<Attribute>,
+    slow: SlowFiles,
     runtime_status: Option<Attribute>,
 }
 
@@ -83,9 +89,16 @@ impl Device {
                 complaints.push(IntelError::Narrow(key));
             }
         }
+        let mut complain = |error| complaints.push(IntelError::File(Some(key), error));
+        // The channel of the package: i915 numbers it 1, and xe 2.
+        let sensor = if place.driver == Driver::I915 { "temp1_input" } else { "temp2_input" };
+        let temperature = hwmon::open(&place.folder.join(sensor), &mut complain);
+        let slow = SlowFiles::open(&place.device, &mut complain);
         let runtime_status = status(&place.device, key, complaints);
         let largest = before.and_then(|before| before.largest).max(kept.filter(|kept| *kept < OFF));
-        let mut device = Self { key, driver: place.driver, limit, rated, largest, energy, runtime_status };
+        let driver = place.driver;
+        let mut device =
+            Self { key, driver, limit, rated, largest, energy, temperature, slow, runtime_status };
         if !device.sleeps() || before.is_none() {
             device.learn(complaints);
         }
@@ -109,6 +122,13 @@ impl Device {
 
     /// The GPU and its controls; `None` if it can neither be measured nor capped.
     pub(crate) fn describe(&self, bare: Domain, complaints: &mut Vec<IntelError>) -> Option<Domain> {
+        let bare =
+            if self.temperature.is_some() { bare.with_reading(StateReading::Temperature) } else { bare };
+        let bare = if self.slow.is_empty() {
+            bare
+        } else {
+            bare.with_reading(StateReading::Slowdown).with_throttled(ThrottledMeter::Instant)
+        };
         let metered = match &self.energy {
             Some(_) => bare.with_counter(Counter::new(COUNTER)),
             None => bare,
@@ -134,6 +154,18 @@ impl Device {
         match file.read_whole().map_err(|error| self.failed(error))? {
             0 => Err(self.failed(FileError::bad_data(file.path()))),
             sum => Ok(Measured::Energy(MicroJoules::new(sum % COUNTER.get()))),
+        }
+    }
+
+    /// Fills in what it reports beside its power. Neither driver shows its utilisation or its memory in files.
+    pub(crate) fn state(&self, sample: &mut Sample) {
+        if let Some(file) = &self.temperature {
+            sample.temperature = hwmon::temperature(file).map_err(|error| error.kind);
+        }
+        if !self.slow.is_empty() {
+            let slowdowns = self.slow.read().map_err(|error| error.kind);
+            sample.slowdowns = slowdowns;
+            sample.throttled = slowdowns.map(|causes| Throttled::Instant(causes.has(Slowdown::PowerLimit)));
         }
     }
 

@@ -4,7 +4,7 @@ use crate::device::Device;
 use crate::{IntelError, find};
 use hal_files::Root;
 use hal_files::devices::DeviceBackend;
-use power_hal::{Domain, Key, Measured};
+use power_hal::{Domain, Key, Measured, Sample};
 use power_units::MicroWatts;
 use std::collections::BTreeSet;
 
@@ -62,6 +62,12 @@ impl DeviceBackend for IntelHwmon {
 
     fn measured(&self, at: usize) -> Result<Measured, IntelError> {
         self.device(at)?.measured()
+    }
+
+    fn state(&self, at: usize, sample: &mut Sample) {
+        if let Some(device) = self.found.get(at) {
+            device.state(sample);
+        }
     }
 
     fn cap(&self, at: usize) -> Result<MicroWatts, IntelError> {

@@ -36,6 +36,10 @@
 //! within [`COUNTER`], the smallest range of the register, so that a law knows when a wrap may have been missed. The
 //! driver uses a reading of 0 to report a failure.
 //!
+//! Beside power: the temperature of the package (`temp1_input` of i915, `temp2_input` of xe), and what slows the GPU at
+//! the instant of the reading (`throttle_reason_…` of i915, the folder `throttle` of xe). The drivers count no time for
+//! which a limit held it back, and show no utilisation and no memory in files.
+//!
 //! A read would wake a GPU that is asleep, so a sample of it is [`Busy`](power_hal::ErrorKind::Busy).
 #![forbid(unsafe_code)]
 
@@ -43,6 +47,7 @@ mod device;
 mod error;
 mod find;
 mod hwmon;
+mod slow;
 
 pub use device::{COUNTER, OFF};
 pub use error::IntelError;

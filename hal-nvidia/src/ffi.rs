@@ -40,6 +40,7 @@ unsafe impl Sync for Card {}
 static SESSIONS: AtomicU64 = AtomicU64::new(0);
 
 /// The scope of a power limit or a field, by nvml.h (`NVML_POWER_SCOPE_…`).
+pub(crate) const SCOPE_GPU: u8 = 0;
 pub(crate) const SCOPE_MODULE: u8 = 1;
 
 /// `NVML_STRUCT_VERSION(PowerValue, 2)` of nvml.h: the size, and the version in the highest byte. Its comment states

@@ -2,10 +2,12 @@
 //! function that the library lacks; that error occurs in the survey, but not in `sample` and `apply`.
 
 use crate::error::NvmlFault;
-use crate::ffi::{Card, SCOPE_MODULE, Session};
+use crate::ffi::{Card, SCOPE_GPU, SCOPE_MODULE, Session};
+use crate::state;
 use nvml_wrapper::Device;
-use power_hal::{Measured, Meter};
-use power_units::{MicroJoules, MicroWatts};
+use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
+use power_hal::{Measured, MemoryUse, Meter, Slowdowns};
+use power_units::{Celsius, MicroJoules, MicroWatts, Micros, Percent};
 
 /// The scope of a power limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +43,7 @@ impl Source {
 
 /// The fields of nvml.h.
 mod field {
+    pub(super) const THROTTLED_BY_POWER: u32 = 74;
     pub(super) const AVERAGE: u32 = 185;
     pub(super) const INSTANT: u32 = 186;
     pub(super) const MIN: u32 = 187;
@@ -152,9 +155,35 @@ impl<'s> Gauge<'s> {
         self.power(source).map(|power| Measured::Power(micro_watts(power)))
     }
 
+    /// The temperature of the die.
+    pub(crate) fn temperature(&self) -> Result<Celsius, NvmlFault> {
+        state::celsius(self.device.temperature(TemperatureSensor::Gpu)?)
+    }
+
+    /// For which part of the last sampling period of the driver it computed.
+    pub(crate) fn utilisation(&self) -> Result<Percent, NvmlFault> {
+        state::percent(self.device.utilization_rates()?.gpu)
+    }
+
+    /// How much of its memory is in use.
+    pub(crate) fn memory(&self) -> Result<MemoryUse, NvmlFault> {
+        let memory = self.device.memory_info()?;
+        state::memory(memory.used, memory.total)
+    }
+
+    /// What slows it at this instant.
+    pub(crate) fn slowdowns(&self) -> Result<Slowdowns, NvmlFault> {
+        Ok(state::causes(self.device.current_throttle_reasons()?.bits()))
+    }
+
+    /// For how long its power limit has held it back since the driver was loaded.
+    pub(crate) fn throttled_time(&self) -> Result<Micros, NvmlFault> {
+        state::nanoseconds(self.session.field(self.card, SCOPE_GPU, field::THROTTLED_BY_POWER)?)
+    }
+
     fn field(&self, field: u32) -> Result<u64, NvmlFault> {
         let scope = match self.scope {
-            LimitScope::Gpu => 0,
+            LimitScope::Gpu => SCOPE_GPU,
             LimitScope::Module => SCOPE_MODULE,
         };
         self.session.field(self.card, scope, field)

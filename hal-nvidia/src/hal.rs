@@ -5,6 +5,7 @@ use crate::facts::NvidiaFacts;
 use crate::ffi::Session;
 use crate::gauge::{Gauge, LimitScope, Source, micro_watts};
 use crate::library::{Absent, Library, Unopened};
+use crate::state;
 use crate::survey::{ReadBack, Slot, Survey};
 use power_hal::{
     Clock, Control, Domain, Domains, Error, ErrorKind, ErrorType, Generation, Handle, Original, Originals,
@@ -170,7 +171,7 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
         answer
     }
 
-    fn read_slot(&self, slot: &Slot, at: Stamp) -> Result<Sample, NvidiaError> {
+    fn read_slot(&self, slot: &Slot, described: &Domain, at: Stamp) -> Result<Sample, NvidiaError> {
         let gauge = self.gauge(slot, self.scope, NvmlOperation::Meter)?;
         let mut sample = Sample::at(at);
         let meter = slot.source.map(|source| gauge.measured(source));
@@ -196,7 +197,8 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
                 if let Some(limit) = limit {
                     sample.power_limit = limit.map(micro_watts).map_err(|fault| kind(slot, fault));
                 }
-                Ok(sample)
+                state::fill(&gauge, described, |fault| kind(slot, fault), &mut sample);
+                Ok(sample.of_state(described))
             }
         }
     }
@@ -294,7 +296,9 @@ impl<C: Clock, O: Originals> PowerHal for Nvidia<C, O> {
 
     fn read(&mut self, domain: Handle) -> Result<Sample, NvidiaError> {
         let slot = self.slot(domain)?;
-        let sample = self.read_slot(&slot, self.clock.now());
+        let described = Self::domains(self).get(domain).copied();
+        let described = described.ok_or(NvidiaError::all(NvmlOperation::Find, NvmlFault::Stale))?;
+        let sample = self.read_slot(&slot, &described, self.clock.now());
         self.noted(sample)
     }
 

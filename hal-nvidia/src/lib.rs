@@ -33,6 +33,13 @@
 //! law uses power over a second or more. Without a counter, the power of the last second is used, else the value of
 //! `nvmlDeviceGetPowerUsage`, else the instantaneous power.
 //!
+//! # What is reported beside power
+//!
+//! Temperature, utilisation, memory in use, what slows the card (clock event reasons), and for how long its power limit
+//! has held it back: the violation counter of the power policy, which only the power limit advances. A card without that
+//! counter says so for the instant, by the reason "software power cap". What a card or a library does not have is not
+//! listed: in MIG mode that is the utilisation.
+//!
 //! # Module scope
 //!
 //! On Grace Hopper and Grace Blackwell the CPU and the GPU of a module share a limit. With [`LimitScope::Module`] the
@@ -54,6 +61,7 @@ mod gauge;
 mod hal;
 mod islands;
 mod library;
+mod state;
 mod survey;
 
 pub use error::{NvidiaError, NvmlFault, NvmlOperation};

@@ -3,6 +3,7 @@
 use crate::error::{NvidiaError, NvmlFault, NvmlOperation};
 use crate::ffi::{Card, Session};
 use crate::gauge::{Gauge, LimitScope, Source, meter, micro_watts};
+use crate::state;
 use nvml_wrapper::Device;
 use power_hal::{BadLimit, Domain, Key, Limit, Span};
 use power_units::MicroWatts;
@@ -117,6 +118,8 @@ fn describe(
             power_hal::Meter::Power => domain.with_power_meter(),
         };
     }
+    domain = state::described(&gauge, domain)
+        .map_err(|fault| NvidiaError::at(key, NvmlOperation::Meter, fault))?;
     let mut read_back = None;
     match limited(&gauge) {
         Ok((limit, by)) => {

@@ -26,9 +26,9 @@ use hal_files::{Access, Root};
 use packages::Package;
 use power_hal::{
     Clock, Control, Counter, Domain, Domains, Error, ErrorKind, ErrorType, Generation, Handle, Limit,
-    Original, Originals, PowerHal, Sample, Setting, Span,
+    Original, Originals, PowerHal, Sample, Setting, Span, Throttled, ThrottledMeter,
 };
-use power_units::{MicroJoules, MicroWatts};
+use power_units::{MicroJoules, MicroWatts, Micros};
 use register::{PackageInfo, PackageLimit};
 use std::fmt;
 
@@ -173,7 +173,7 @@ fn describe(
     package.units = units;
     package.set = set;
     let whole = Counter::new(MicroJoules::new(units.energy_modulus_uj()));
-    let domain = Domain::package(package.number, package.die).with_counter(whole);
+    let mut domain = Domain::package(package.number, package.die).with_counter(whole);
     let Some(limit) = set.limit else { return Ok(Some(domain)) };
     let register = match io.read(package.cpu, limit) {
         Ok(bits) => PackageLimit::from_bits(bits),
@@ -183,6 +183,12 @@ fn describe(
     };
     let info =
         io.read(package.cpu, register::PKG_POWER_INFO).map_or(PackageInfo::UNKNOWN, PackageInfo::from_bits);
+    // A part without this register faults, or a hypervisor answers for it; then nothing is known of it.
+    if io.read(package.cpu, register::PKG_PERF_STATUS).is_ok() {
+        package.set.status = Some(register::PKG_PERF_STATUS);
+        let modulus = Micros::new(units.time_modulus_us()).non_zero();
+        domain = domain.with_throttled(ThrottledMeter::Time { modulus });
+    }
     // A maximum below a limit in use is not valid, and our own lower limit must not make it credible again.
     let in_use = kept.unwrap_or(register).long().power().max(register.long().power());
     package.max_refuted |= info.thermal() != 0 && in_use > info.thermal();
@@ -245,7 +251,13 @@ impl<I: MsrIo, C: Clock, O: Originals> PowerHal for MsrRapl<I, C, O> {
         let at = self.clock.now();
         let in_force = |io: &mut I, package: &Package| Ok(package.limit(io)?.in_force_uw(package.units));
         let limit = limited.then(|| self.access(domain, in_force));
-        reading::sample(at, Some(energy), limit)
+        let mut sample = reading::sample(at, Some(energy), limit)?;
+        if self.domains().get(domain).is_some_and(|domain| domain.throttled().is_some()) {
+            let time = self.access(domain, |io, package| package.throttled_us(io));
+            let time = time.map(|us| Throttled::Time(Micros::new(us)));
+            sample.throttled = time.map_err(|error| reading::why(error.kind()));
+        }
+        Ok(sample)
     }
 
     fn save(&mut self, domain: Handle, control: Control) -> Result<Original, RaplError> {

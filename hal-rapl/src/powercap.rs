@@ -10,6 +10,9 @@
 //! a twin both zones get the cap, since the lower limit holds: a cap that one of them refuses is in force if the
 //! other accepted it. A release needs each zone that was written.
 //!
+//! The counter of a package's memory is in the sub-zone `dram`. It is read with the package and never added to it: the
+//! package's own counter does not contain it. powercap shows no time for which a limit held a package back.
+//!
 //! `enabled` switches both limits and reads as the long-term one. So a short-term limit of 0 W that was off by itself
 //! cannot be switched off again alone after somebody has switched off its zone: it is set to the largest value, which
 //! limits nothing. And a short-term limit that is on by itself, in a zone that reads as off, cannot be distinguished
@@ -27,7 +30,7 @@ use power_hal::{
     Clock, Control, Domain, Domains, Error, ErrorKind, ErrorType, Generation, Handle, Key, Original,
     Originals, PowerHal, Sample, Setting,
 };
-use power_units::MicroWatts;
+use power_units::{MicroJoules, MicroWatts};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -144,7 +147,12 @@ impl<C: Clock, O: Originals> PowerHal for Powercap<C, O> {
         let energy = self.package(domain)?.energy();
         // Power is the difference of two counts over the time between them, so the time is that of the counter.
         let at = self.clock.now();
-        self.access(domain, |package| reading::sample(at, energy, package.limit()))
+        let dram = self.package(domain)?.dram();
+        let mut sample = self.access(domain, |package| reading::sample(at, energy, package.limit()))?;
+        if let Some(read) = dram {
+            sample.dram = read.map(MicroJoules::new).map_err(|error| reading::why(error.kind));
+        }
+        Ok(sample)
     }
 
     fn save(&mut self, domain: Handle, control: Control) -> Result<Original, RaplError> {

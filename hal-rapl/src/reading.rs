@@ -21,18 +21,18 @@ pub(crate) fn sample(at: Stamp, energy_uj: Value, limit_uw: Value) -> Result<Sam
     }
     let mut sample = Sample::at(at);
     if let Some(read) = energy_uj {
-        sample.meter = read.map(|uj| Measured::Energy(MicroJoules::new(uj))).map_err(|error| why(&error));
+        sample.meter =
+            read.map(|uj| Measured::Energy(MicroJoules::new(uj))).map_err(|error| why(error.kind()));
     }
     if let Some(read) = limit_uw {
-        sample.power_limit = read.map(MicroWatts::new).map_err(|error| why(&error));
+        sample.power_limit = read.map(MicroWatts::new).map_err(|error| why(error.kind()));
     }
     Ok(sample)
 }
 
 /// Why a value is missing. An unsupported file operation does not mean that the domain lacks the value.
-fn why(error: &RaplError) -> ErrorKind {
-    let kind = error.kind();
-    if kind == ErrorKind::NotSupported { ErrorKind::Io } else { kind }
+pub(crate) const fn why(kind: ErrorKind) -> ErrorKind {
+    if matches!(kind, ErrorKind::NotSupported) { ErrorKind::Io } else { kind }
 }
 
 #[cfg(test)]

@@ -72,7 +72,11 @@ const ALLOWED: &[Allowed] = &[
         ours: &["power-units", "power-hal", "hal-files"],
         ours_in_tests: &["plant", "rig", "rocm-stub"],
     },
-    Allowed { name: "hal-intel", ours: &["power-units", "power-hal", "hal-files"], ours_in_tests: &["rig"] },
+    Allowed {
+        name: "hal-intel",
+        ours: &["power-units", "power-hal", "hal-files"],
+        ours_in_tests: &["plant", "rig"],
+    },
     Allowed {
         name: "node-kit",
         ours: &[

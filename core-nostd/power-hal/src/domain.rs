@@ -1,6 +1,9 @@
 //! A domain and its controls, and the handles by which the hot path names it.
 
-use crate::{Control, Counter, Covers, Key, Limit, Meter, Refusal, Setting, Throttle};
+use crate::{
+    Control, Counter, Covers, Key, Limit, Meter, Refusal, Setting, StateReading, StateReadings, Throttle,
+    ThrottledMeter,
+};
 use power_units::{KiloHertz, MicroWatts};
 
 /// A piece of hardware that is measured or limited as one unit.
@@ -10,6 +13,9 @@ pub struct Domain {
     package: Option<u16>,
     covers: Option<Covers>,
     meter: Option<Meter>,
+    dram: Option<Counter>,
+    readings: StateReadings,
+    throttled: Option<ThrottledMeter>,
     power: Option<Limit<MicroWatts>>,
     frequency: Option<Limit<KiloHertz>>,
     throttle: Option<Throttle>,
@@ -43,7 +49,18 @@ impl Domain {
     }
 
     const fn bare(key: Key, package: Option<u16>) -> Self {
-        Self { key, package, covers: None, meter: None, power: None, frequency: None, throttle: None }
+        Self {
+            key,
+            package,
+            covers: None,
+            meter: None,
+            dram: None,
+            readings: StateReadings::NONE,
+            throttled: None,
+            power: None,
+            frequency: None,
+            throttle: None,
+        }
     }
 
     /// With a counter of its energy.
@@ -56,6 +73,24 @@ impl Domain {
     #[must_use]
     pub const fn with_power_meter(self) -> Self {
         Self { meter: Some(Meter::Power), ..self }
+    }
+
+    /// With a counter of the energy of its memory (DRAM), which its own meter does not contain.
+    #[must_use]
+    pub const fn with_dram(self, counter: Counter) -> Self {
+        Self { dram: Some(counter), ..self }
+    }
+
+    /// With one more kind of reading of its state.
+    #[must_use]
+    pub const fn with_reading(self, kind: StateReading) -> Self {
+        Self { readings: self.readings.with(kind), ..self }
+    }
+
+    /// With a meter of how long its power limit holds it back.
+    #[must_use]
+    pub const fn with_throttled(self, meter: ThrottledMeter) -> Self {
+        Self { throttled: Some(meter), ..self }
     }
 
     /// With a power limit.
@@ -102,6 +137,25 @@ impl Domain {
     #[must_use]
     pub const fn meter(&self) -> Option<Meter> {
         self.meter
+    }
+
+    /// The counter of its memory's energy. It is never part of [`meter`](Self::meter), and a sum over packages does not
+    /// contain it.
+    #[must_use]
+    pub const fn dram(&self) -> Option<Counter> {
+        self.dram
+    }
+
+    /// The kinds of readings of its state.
+    #[must_use]
+    pub const fn readings(&self) -> StateReadings {
+        self.readings
+    }
+
+    /// How it measures that its power limit holds it back; `None` where it does not: then that is unknown, not zero.
+    #[must_use]
+    pub const fn throttled(&self) -> Option<ThrottledMeter> {
+        self.throttled
     }
 
     /// Its power limit.

@@ -82,6 +82,7 @@ mod originals;
 mod port;
 mod sample;
 mod setting;
+mod state;
 
 pub use cpus::{BadCpus, Covers, CpuSet, couple};
 pub use domain::{Domain, Domains, Generation, Handle};
@@ -94,3 +95,7 @@ pub use originals::{Original, Originals, OriginalsInMemory};
 pub use port::PowerHal;
 pub use sample::{Clock, Reading, Sample};
 pub use setting::{Applied, ApplyOutcome, Control, Released, Setting};
+pub use state::{
+    MemoryUse, Slowdown, Slowdowns, StateReading, StateReadings, Throttled, ThrottledMeter,
+    possible_temperature, possible_utilisation,
+};

@@ -83,6 +83,10 @@ use crate::{
 /// 6. **A missing library or device is absent, not an error.** The HAL then describes no domain, so that everything
 ///    builds, runs and is tested without a GPU.
 ///
+/// 7. **What a device reports beside its power is read in the same batch.** Its domain lists it; what it lacks is not
+///    supported, what cannot be read is an error, and neither is ever a zero. The energy of a package's memory is in no
+///    other meter. [`Throttled`](crate::Throttled) is advanced by the power limit alone, never by heat.
+///
 /// In addition: the failure of one domain never fails a batch; a handle of an older enumeration is [`ErrorKind::Gone`]
 /// and changes nothing; every call may be repeated.
 pub trait PowerHal: ErrorType {

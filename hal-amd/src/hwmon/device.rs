@@ -1,11 +1,12 @@
 //! One device's files, kept open.
 
 use super::find::{Driver, Place};
+use super::state::StateFiles;
 use crate::AmdError;
 use crate::watts::{self, Told};
 use hal_files::hwmon::{self, Settable};
 use hal_files::{Attribute, FileError, FileOperation};
-use power_hal::{Domain, ErrorKind, Key};
+use power_hal::{Domain, ErrorKind, Key, Sample};
 use power_units::MicroWatts;
 
 /// amdgpu's unit is whole watts.
@@ -23,6 +24,8 @@ pub(crate) struct Device {
     told: Told,
     /// `power1_average` and `power1_input`; kernels and devices have one, the other, or both.
     meters: [Option<Attribute>; 2],
+    /// What it reports beside its power; nothing for a socket.
+    state: StateFiles,
     runtime_status: Option<Attribute>,
 }
 
@@ -48,7 +51,13 @@ impl Device {
         let runtime_status = hwmon::open(&place.device.join("power/runtime_status"), &mut complain);
         let cap = Settable::open(&place.folder.join("power1_cap"), &mut complain);
         let told = Told::default();
-        let mut device = Self { key, driver: place.driver, cap, bounds, told, meters, runtime_status };
+        let state = StateFiles::default();
+        let mut device = Self { key, driver: place.driver, cap, bounds, told, meters, state, runtime_status };
+        if place.driver == Driver::Amdgpu {
+            let asleep = before.filter(|_| device.sleeps()).map(|before| &before.state);
+            let mut complain = |error| complaints.push(AmdError::File(Some(key), error));
+            device.state = StateFiles::open(&place.folder, &place.device, asleep, &mut complain);
+        }
         device.learn(before, complaints);
         device
     }
@@ -95,6 +104,7 @@ impl Device {
             return None;
         }
         let has_meter = self.meters.iter().any(Option::is_some);
+        let bare = self.state.describe(bare);
         let domain = if has_meter { bare.with_power_meter() } else { bare };
         let step = if self.driver == Driver::Amdgpu { WATT } else { MILLIWATT };
         match (&self.cap, self.told.limit(step)) {
@@ -120,6 +130,11 @@ impl Device {
             }
         }
         Err(failure.map_or(AmdError::Lacking, |error| self.fault(error)))
+    }
+
+    /// Fills in what it reports beside its power.
+    pub(crate) fn state(&self, sample: &mut Sample) {
+        self.state.fill(sample);
     }
 
     pub(crate) fn cap(&self) -> Result<MicroWatts, AmdError> {

@@ -1,11 +1,13 @@
 //! The documented behaviour of the drivers, each row on virtual hardware that answers as they do.
 
 use crate::support::{TestMachine, apply, effective, keys, mi300x, release, sample, w};
-use power_hal::{ApplyOutcome, Error, ErrorKind, Key, PowerHal, Released, Setting};
-use power_units::MicroWatts;
+use plant::Load;
+use power_hal::{ApplyOutcome, Error, ErrorKind, Key, PowerHal, Released, Setting, ThrottledMeter};
+use power_units::{Celsius, MicroWatts, Micros, Percent};
 use rig::faults::{Direction, Effect, Fault};
 use rig::hwmon;
 use rig::machine::{PowerFile, VirtualAttribute};
+use std::time::Duration;
 
 /// hwmon: W truncation.
 #[test]
@@ -238,4 +240,45 @@ fn a_burst_of_errors_passes_and_a_lost_device_is_gone_until_it_is_back() {
     room.device(&mi300x(), |_, slot| slot.present = true);
     hal.describe().unwrap();
     assert_eq!(effective(&mut hal, &mi300x(), w(400)), w(400));
+}
+
+/// amdgpu: the sensors, the shares and the table `gpu_metrics` of an MI300.
+#[test]
+fn a_gpu_reports_its_state_and_for_how_long_its_limit_holds_it_back() {
+    let Some(room) = TestMachine::profile("mi300x") else { return };
+    room.machine.lock().plant().set_gpu_load(0, Load::busy(1.0)).unwrap();
+    let mut hal = room.open();
+    apply(&mut hal, &mi300x(), w(350)).unwrap();
+    let pass = |seconds| room.machine.lock().advance(Duration::from_secs(seconds));
+    pass(5);
+    let before = sample(&mut hal, &mi300x()).unwrap();
+    assert_eq!(before.utilisation, Ok(Percent::HUNDRED));
+    assert_eq!(before.memory.map(|it| (it.used_bytes() >> 30, it.total_bytes() >> 30)), Ok((96, 192)));
+    let celsius = before.temperature.unwrap();
+    assert!(Celsius::from_int(30) < celsius && celsius < Celsius::from_int(120), "{celsius}");
+    assert_eq!(before.slowdowns, Err(ErrorKind::NotSupported), "its table counts, and shows no instant");
+    pass(1);
+    let after = sample(&mut hal, &mi300x()).unwrap();
+    // The clock of this HAL stands still; the firmware counts its own periods.
+    let share = ThrottledMeter::Periods.share(
+        (before.at, before.throttled.unwrap()),
+        (before.at + Micros::new(1), after.throttled.unwrap()),
+    );
+    assert_eq!(share, Some(Percent::HUNDRED));
+    // A socket has none of it.
+    let socket = sample(&mut hal, &Key::socket(0)).unwrap();
+    assert_eq!(
+        (socket.temperature.err(), socket.throttled.err()),
+        (Some(ErrorKind::NotSupported), Some(ErrorKind::NotSupported))
+    );
+}
+
+#[test]
+fn a_gpu_that_sleeps_is_not_woken_to_learn_what_it_reports() {
+    let Some(room) = TestMachine::profile("mi300x") else { return };
+    let mut hal = room.open();
+    let before: Vec<_> = hal.domains().as_slice().to_vec();
+    room.device(&mi300x(), |_, slot| slot.hwmon.asleep = true);
+    assert_eq!(hal.describe().unwrap().as_slice(), before);
+    assert!(room.device(&mi300x(), |_, slot| slot.hwmon.asleep), "it still sleeps");
 }

@@ -10,7 +10,7 @@ use power_hal::contract::{ContractMode, ContractWorld, DomainFault, RefusableOri
 use power_hal::{
     ApplyOutcome, Control, Error, ErrorKind, Key, Measured, OriginalsInMemory, PowerHal, Released, Setting,
 };
-use power_units::{MicroWatts, Micros};
+use power_units::{Celsius, MicroWatts, Micros, Percent};
 use std::path::PathBuf;
 
 /// A machine with the library and these GPUs.
@@ -432,4 +432,26 @@ mod on_the_rig {
         });
         assert_eq!(effective(&mut hal, &first(), w(600)), w(500));
     }
+}
+
+#[test]
+fn the_library_reports_what_a_gpu_has_and_nothing_of_what_slows_it() {
+    let machine = Machine::two();
+    for (file, value) in [("temp", 68_500), ("busy", 97), ("vram_used", 64 << 30), ("vram_total", 192 << 30)]
+    {
+        machine.put(machine.index(&first()).unwrap(), file, value);
+    }
+    let mut hal = machine.open();
+    let told = sample(&mut hal, &first()).unwrap();
+    assert_eq!(told.temperature, Ok(Celsius::from_bits(137 << 31)), "68.5 °C");
+    assert_eq!(told.utilisation, Ok(Percent::from_int(97)));
+    assert_eq!(told.memory.map(|it| (it.used_bytes() >> 30, it.total_bytes() >> 30)), Ok((64, 192)));
+    assert_eq!(
+        (told.slowdowns, told.throttled),
+        (Err(ErrorKind::NotSupported), Err(ErrorKind::NotSupported))
+    );
+    machine.put(machine.index(&first()).unwrap(), "busy", 65_535);
+    machine.put(machine.index(&first()).unwrap(), "vram_used", 193 << 30);
+    let told = sample(&mut hal, &first()).unwrap();
+    assert_eq!((told.utilisation, told.memory), (Err(ErrorKind::BadData), Err(ErrorKind::BadData)));
 }

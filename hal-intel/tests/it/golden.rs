@@ -4,13 +4,18 @@ use crate::support::{
     Hal, TestMachine, apply, card, device, effective, find, keys, mailbox, most, open, open_with, package,
     release, sample, w,
 };
+use plant::Load;
 use power_hal::contract::RefusableOriginals;
-use power_hal::{ApplyOutcome, Error, ErrorKind, Key, OriginalsInMemory, PowerHal, Released, Setting};
-use power_units::MicroWatts;
+use power_hal::{
+    ApplyOutcome, Error, ErrorKind, Key, OriginalsInMemory, PowerHal, Released, Setting, Slowdown, Slowdowns,
+    Throttled,
+};
+use power_units::{Celsius, MicroWatts};
 use rig::faults::{Direction, Effect, Fault};
 use rig::hwmon::{self, IntelGpu, Switch};
 use rig::machine::{PowerFile, VirtualAttribute};
 use std::path::Path;
+use std::time::Duration;
 
 fn intel(room: &TestMachine, key: &Key, change: impl FnOnce(&mut IntelGpu)) {
     device(room, key, |_, slot| match &mut slot.hwmon.device {
@@ -178,4 +183,27 @@ fn the_counter_moves_with_what_the_plant_draws() {
     room.machine.lock().advance(std::time::Duration::from_secs(1));
     let drawn = energy(&mut hal) - before;
     assert!((500_000_000..=700_000_000).contains(&drawn), "{drawn} µJ in a second at full load");
+}
+
+/// i915 and xe show what slows a GPU as files of the instant, at different places.
+#[test]
+fn a_gpu_reports_its_temperature_and_whether_its_limit_holds_it_back() {
+    let Some(room) = TestMachine::profile("max1550") else { return };
+    room.machine.lock().plant().set_gpu_load(0, Load::busy(1.0)).unwrap();
+    let mut hal = open(&room.folder.0);
+    for key in [card(), package(), mailbox()] {
+        let idle = sample(&mut hal, &key).unwrap();
+        assert!(idle.temperature.unwrap() > Celsius::from_int(10));
+        assert!(idle.slowdowns.is_ok() && idle.throttled.is_ok());
+        assert_eq!(
+            (idle.utilisation, idle.memory),
+            (Err(ErrorKind::NotSupported), Err(ErrorKind::NotSupported))
+        );
+    }
+    let fed = hal.domains().as_slice()[0].key().to_owned();
+    apply(&mut hal, &fed, w(200)).unwrap();
+    room.machine.lock().advance(Duration::from_secs(5));
+    let told = sample(&mut hal, &fed).unwrap();
+    assert_eq!(told.slowdowns, Ok(Slowdowns::NONE.with(Slowdown::PowerLimit)));
+    assert_eq!(told.throttled, Ok(Throttled::Instant(true)));
 }

@@ -5,9 +5,9 @@ use hal_nvidia::{Absent, Library, LimitScope, Nvidia, NvmlFault, NvmlOperation};
 use power_hal::contract::RefusableOriginals;
 use power_hal::{
     ApplyOutcome, Control, Error, ErrorKind, Handle, Measured, OriginalsInMemory, PortError, PowerHal,
-    Reading, Released, Sample, Setting,
+    Reading, Released, Sample, Setting, Slowdown, Slowdowns, Throttled, ThrottledMeter,
 };
-use power_units::{MicroJoules, MicroWatts};
+use power_units::{Celsius, MicroJoules, MicroWatts, Micros, Percent};
 
 fn sample(hal: &mut Hal, domain: Handle) -> Result<Sample, ErrorKind> {
     let mut batch = [Reading::new(domain)];
@@ -382,4 +382,74 @@ fn a_missing_library_is_absent_and_says_why() {
     assert_eq!(bench.open().absent(), Some(&Absent::Gpu));
     std::fs::write(bench.path(), "not a library").unwrap();
     assert!(matches!(bench.open().absent(), Some(Absent::Library { .. })));
+}
+
+/// What a card reports beside its power is what the library says of it, and what it does not have is not listed.
+#[test]
+fn what_a_card_reports_is_listed_and_what_it_lacks_is_not_supported() {
+    let bench = Bench::two();
+    for (file, text) in [
+        ("celsius", "71"),
+        ("busy_percent", "88"),
+        ("vram_used_mib", "40000"),
+        ("reasons", "36"),
+        ("throttled_ns", "250000000"),
+    ] {
+        bench.put(&format!("gpus/b/{file}"), text).unwrap();
+    }
+    let mut hal = bench.open();
+    let (first, second) = (find(&hal, &FIRST), find(&hal, &SECOND));
+    let told = sample(&mut hal, first).unwrap();
+    assert_eq!(told.temperature, Ok(Celsius::from_int(71)));
+    assert_eq!(told.utilisation, Ok(Percent::from_int(88)));
+    assert_eq!(told.memory.map(|it| (it.used_bytes() >> 20, it.total_bytes() >> 20)), Ok((40_000, 81_559)));
+    // 36 is 0x20, the driver's limit of heat, and 0x04, its limit of power.
+    assert_eq!(told.slowdowns, Ok(Slowdowns::NONE.with(Slowdown::PowerLimit).with(Slowdown::Heat)));
+    assert_eq!(told.throttled, Ok(Throttled::Time(Micros::new(250_000))));
+    // The other card has only a memory, none of which is in use.
+    let bare = sample(&mut hal, second).unwrap();
+    let lacking = ErrorKind::NotSupported;
+    assert_eq!((bare.temperature, bare.utilisation), (Err(lacking), Err(lacking)));
+    assert_eq!((bare.slowdowns, bare.throttled), (Err(lacking), Err(lacking)));
+    assert_eq!(bare.memory.map(|it| it.used_bytes()), Ok(0));
+    assert!(bare.meter.is_ok() && bare.dram == Err(lacking));
+}
+
+#[test]
+fn a_reading_that_fails_is_an_error_of_its_own_and_one_that_cannot_be_is_bad_data() {
+    let bench = Bench::two();
+    for (file, text) in [("celsius", "71"), ("busy_percent", "88"), ("throttled_ns", "1000")] {
+        bench.put(&format!("gpus/b/{file}"), text).unwrap();
+    }
+    let mut hal = bench.open();
+    let first = find(&hal, &FIRST);
+    bench.put("gpus/b/celsius", "4294967295").unwrap();
+    bench.put("gpus/b/busy_percent", "101").unwrap();
+    bench.put("gpus/b/vram_used_mib", "90000").unwrap();
+    bench.put("gpus/b/throttled_ns", "18446744073709551615").unwrap();
+    let told = sample(&mut hal, first).unwrap();
+    let bad = ErrorKind::BadData;
+    assert_eq!((told.temperature, told.utilisation), (Err(bad), Err(bad)));
+    assert_eq!((told.memory, told.throttled), (Err(bad), Err(bad)));
+    assert!(told.meter.is_ok() && told.power_limit.is_ok(), "the power is not touched by that");
+    // The card was put into MIG mode: it has no utilisation any more, and that is no zero.
+    bench.put("gpus/b/errors", "nvmlDeviceGetUtilizationRates 3").unwrap();
+    assert_eq!(sample(&mut hal, first).unwrap().utilisation, Err(ErrorKind::Io));
+    hal.describe().unwrap();
+    let first = find(&hal, &FIRST);
+    assert_eq!(sample(&mut hal, first).unwrap().utilisation, Err(ErrorKind::NotSupported));
+}
+
+/// A card or a library without the counter of violations.
+#[test]
+fn without_a_counter_the_reason_of_the_instant_says_whether_the_limit_holds_a_card_back() {
+    let bench = Bench::two();
+    bench.put("gpus/b/reasons", "4").unwrap();
+    let mut hal = bench.open();
+    let first = find(&hal, &FIRST);
+    assert_eq!(Hal::domains(&hal).get(first).unwrap().throttled(), Some(ThrottledMeter::Instant));
+    assert_eq!(sample(&mut hal, first).unwrap().throttled, Ok(Throttled::Instant(true)));
+    // Heat is no power limit.
+    bench.put("gpus/b/reasons", "64").unwrap();
+    assert_eq!(sample(&mut hal, first).unwrap().throttled, Ok(Throttled::Instant(false)));
 }

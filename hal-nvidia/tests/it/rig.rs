@@ -14,8 +14,9 @@ use plant::{Load, PlantDomain};
 use power_hal::contract::{ContractMode, ContractWorld, DomainFault, RefusableOriginals, Rule, check};
 use power_hal::{
     Control, Error, ErrorKind, Handle, Key, Measured, OriginalsInMemory, PowerHal, Reading, Sample, Setting,
+    Slowdown,
 };
-use power_units::{MicroWatts, Micros};
+use power_units::{Celsius, MicroWatts, Micros, Percent};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -264,4 +265,34 @@ fn the_other_process() {
     let limits = keys.iter().map(|key| sample(&mut hal, key).unwrap().power_limit.unwrap());
     let lowest = limits.min().unwrap();
     println!("{} cards, one of {} µW", keys.len(), lowest.get());
+}
+
+/// The plant's limiter counts for how long it holds a GPU back, and the library shows that as the violation time.
+#[test]
+fn the_counter_of_throttling_advances_while_the_limit_bites_and_only_then() {
+    let Some(bench) = Bench::new() else { return };
+    bench.room.machine.lock().plant().set_gpu_load(0, Load::busy(1.0)).unwrap();
+    let (mut hal, key) = (bench.open(), bench.key(0));
+    let meter = hal.domains().get(find(&hal, &key)).unwrap().throttled().unwrap();
+    let share = |hal: &mut Hal| {
+        let mut told = || sample(hal, &key).map(|it| (it.at, it.throttled.unwrap())).unwrap();
+        let before = told();
+        bench.pass(1_000);
+        meter.share(before, told()).unwrap()
+    };
+    bench.pass(5_000);
+    assert_eq!(share(&mut hal), Percent::ZERO, "700 W are enough for it");
+    set(&mut hal, &key, w(400)).unwrap();
+    bench.pass(2_000);
+    assert_eq!(share(&mut hal), Percent::HUNDRED);
+    let told = sample(&mut hal, &key).unwrap();
+    assert!(told.slowdowns.unwrap().has(Slowdown::PowerLimit));
+    assert_eq!(told.utilisation, Ok(Percent::HUNDRED));
+    assert!(told.temperature.unwrap() > Celsius::from_int(20));
+    // The counter starts at zero with the driver: that is unknown, and not a share.
+    let before = (told.at, told.throttled.unwrap());
+    bench.room.machine.lock().reload_nvidia();
+    hal.describe().unwrap();
+    let after = sample(&mut hal, &key).unwrap();
+    assert_eq!(meter.share(before, (after.at, after.throttled.unwrap())), None);
 }

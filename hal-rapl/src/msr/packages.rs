@@ -47,6 +47,12 @@ impl Package {
         Ok(self.units.energy_uj(io.read(self.cpu, self.set.energy)?))
     }
 
+    /// For how long its limit has held the package back, in microseconds.
+    pub(super) fn throttled_us(&self, io: &mut impl MsrIo) -> Result<u64, RaplError> {
+        let register = self.set.status.ok_or(RaplError::NotAPowerLimit)?;
+        Ok(self.units.time_us(io.read(self.cpu, register)?))
+    }
+
     pub(super) fn limit(&self, io: &mut impl MsrIo) -> Result<PackageLimit, RaplError> {
         let register = self.set.limit.ok_or(RaplError::NotAPowerLimit)?;
         Ok(PackageLimit::from_bits(io.read(self.cpu, register)?))
@@ -103,7 +109,7 @@ pub(super) fn list(root: &Root) -> Result<Vec<Package>, RaplError> {
         }
         leads = packages;
     }
-    let none = Set { energy: 0, limit: None };
+    let none = Set { energy: 0, limit: None, status: None };
     Ok(leads
         .into_iter()
         .map(|((number, die), cpu)| Package {

@@ -8,6 +8,7 @@ use power_hal::ErrorKind;
 pub(super) const RAPL_POWER_UNIT: u32 = 0x606;
 pub(super) const PKG_POWER_LIMIT: u32 = 0x610;
 pub(super) const PKG_ENERGY_STATUS: u32 = 0x611;
+pub(super) const PKG_PERF_STATUS: u32 = 0x613;
 pub(super) const PKG_POWER_INFO: u32 = 0x614;
 /// AMD's registers: a counter, and no limits.
 pub(super) const AMD_POWER_UNIT: u32 = 0xC001_0299;
@@ -21,14 +22,16 @@ pub(super) const POWER_MAX: u16 = 0x7fff;
 pub(super) struct Set {
     pub(super) energy: u32,
     pub(super) limit: Option<u32>,
+    /// The counter of the time for which the limit held the package back. Not every part has it.
+    pub(super) status: Option<u32>,
 }
 
 /// The units and registers of a processor's part, by which of them can be read; `None` if none can, or if a hypervisor
 /// returns zero for all registers.
 pub(super) fn find(io: &mut impl MsrIo, cpu: u16) -> Result<Option<(Units, Set)>, MsrFault> {
     let parts = [
-        (RAPL_POWER_UNIT, Set { energy: PKG_ENERGY_STATUS, limit: Some(PKG_POWER_LIMIT) }),
-        (AMD_POWER_UNIT, Set { energy: AMD_PKG_ENERGY, limit: None }),
+        (RAPL_POWER_UNIT, Set { energy: PKG_ENERGY_STATUS, limit: Some(PKG_POWER_LIMIT), status: None }),
+        (AMD_POWER_UNIT, Set { energy: AMD_PKG_ENERGY, limit: None, status: None }),
     ];
     for (unit, set) in parts {
         match io.read(cpu, unit) {
@@ -80,6 +83,16 @@ impl Units {
     /// The modulus of the counter in microjoules.
     pub(super) fn energy_modulus_uj(self) -> u64 {
         ((1 << 32) * 1_000_000) >> self.energy
+    }
+
+    /// A counter of 32 bits of time in microseconds, rounded down.
+    pub(super) fn time_us(self, raw: u64) -> u64 {
+        ((raw & u64::from(u32::MAX)) * 1_000_000) >> self.time
+    }
+
+    /// The modulus of such a counter in microseconds.
+    pub(super) fn time_modulus_us(self) -> u64 {
+        ((1 << 32) * 1_000_000) >> self.time
     }
 
     /// A window field in microseconds, rounded down: 2^y · (1 + f/4) units, y the lower five bits and f the upper two.

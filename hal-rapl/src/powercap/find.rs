@@ -135,6 +135,9 @@ fn build(
     if let Some(zone) = zones.iter().find(|zone| zone.energy.is_some()) {
         domain = domain.with_counter(Counter::of_range(Some(MicroJoules::new(zone.energy_range_uj))));
     }
+    if let Some(dram) = zones.iter().find_map(|zone| zone.dram.as_ref()) {
+        domain = domain.with_dram(Counter::of_range(Some(MicroJoules::new(dram.range_uj))));
+    }
     let max_uw = zones.iter().find_map(|zone| zone.limits.as_ref()).map(|limits| limits.max_uw);
     let max_refuted = max_uw.is_some_and(|max_uw| refuted(max_uw, domain.key(), &zones, old, originals));
     let known = max_uw.filter(|_| !max_refuted).map(MicroWatts::new);

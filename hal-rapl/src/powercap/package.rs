@@ -1,7 +1,7 @@
 //! One package: its zone, and its twin if it has one, read and written as one domain.
 
 use super::saved::{self, Saved};
-use super::zone::{Limits, State, Zone};
+use super::zone::{Dram, Limits, State, Zone};
 use crate::RaplError;
 use crate::aim::{self, CEILING_UW, STEP_UW, WINDOW_MAX_US};
 use crate::reading::Value;
@@ -70,6 +70,12 @@ impl Package {
             if possible { Ok(value) } else { Err(FileError::bad_data(file.path())) }
         });
         Some(read.map_err(RaplError::File))
+    }
+
+    /// Reads the counter of the package's memory, if it has one. That the sub-zone is gone does not mean that the package
+    /// is.
+    pub(super) fn dram(&self) -> Option<Result<u64, FileError>> {
+        self.zones.iter().find_map(|zone| zone.dram.as_ref()).map(Dram::read)
     }
 
     /// The limit in force, if the domain has one.

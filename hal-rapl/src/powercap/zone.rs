@@ -4,7 +4,7 @@ use crate::RaplError;
 use crate::aim::CEILING_UW;
 use hal_files::{Access, Attribute, FileError, FileOperation};
 use power_hal::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The driver of a zone.
@@ -77,11 +77,79 @@ pub(super) struct Zone {
     pub(super) energy: Option<Result<Attribute, FileError>>,
     /// The counter's largest value; zero if the driver does not know it.
     pub(super) energy_range_uj: u64,
+    /// The counter of the memory behind the package, in a sub-zone of its own.
+    pub(super) dram: Option<Dram>,
     pub(super) limits: Option<Limits>,
     /// Whether a write has shown that the firmware locks the limits. Such a zone reads as not enabled although its
     /// limits are in force; only a write reveals the difference.
     pub(super) held: bool,
 }
+
+/// The counter of a package's memory. The package's own counter does not contain it.
+#[derive(Debug)]
+pub(super) struct Dram {
+    energy: Attribute,
+    /// The counter's largest value; zero if the driver does not know it.
+    pub(super) range_uj: u64,
+}
+
+impl Dram {
+    /// Opens the sub-zone that is named `dram`, if the package has one. A part of it that cannot be opened is reported,
+    /// and the memory is then not measured.
+    fn open(folder: &Path, problems: &mut Vec<RaplError>) -> Option<Self> {
+        let opened = Self::find(folder).and_then(|zone| {
+            let Some(zone) = zone else { return Ok(None) };
+            let energy = if_there(Attribute::powercap(zone.join("energy_uj"), Access::Read))?;
+            Ok(energy.map(|energy| (zone, energy)))
+        });
+        match opened {
+            Ok(None) => None,
+            Ok(Some((zone, energy))) => {
+                let range_uj = number_or_zero(&zone, "max_energy_range_uj", problems);
+                Some(Self { energy, range_uj: if range_uj < RANGE_MIN_UJ { 0 } else { range_uj } })
+            }
+            // A process that may not read the package's counter is told so there.
+            Err(error) if error.kind == ErrorKind::PermissionDenied => None,
+            Err(error) => {
+                problems.push(error.into());
+                None
+            }
+        }
+    }
+
+    /// The folder of the sub-zone: it is in the folder of its package, whose id begins its own.
+    fn find(folder: &Path) -> Result<Option<PathBuf>, FileError> {
+        let Some(id) = folder.file_name().and_then(|name| name.to_str()) else { return Ok(None) };
+        let Ok(listing) = std::fs::read_dir(folder) else { return Ok(None) };
+        let mut zones: Vec<PathBuf> = listing
+            .filter_map(|entry| {
+                let name = entry.ok()?.file_name().into_string().ok()?;
+                let is_part = name.strip_prefix(id).is_some_and(|rest| rest.starts_with(':'));
+                is_part.then(|| folder.join(name))
+            })
+            .collect();
+        zones.sort_unstable();
+        for zone in zones.into_iter().take(SUB_ZONES_MAX) {
+            let name = if_there(Attribute::powercap(zone.join("name"), Access::Read))?;
+            if let Some(name) = name
+                && name.read_line()? == "dram"
+            {
+                return Ok(Some(zone));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Reads the counter.
+    pub(super) fn read(&self) -> Result<u64, FileError> {
+        let value = self.energy.read_whole()?;
+        let possible = self.range_uj == 0 || value <= self.range_uj;
+        if possible { Ok(value) } else { Err(FileError::bad_data(self.energy.path())) }
+    }
+}
+
+/// More sub-zones than any package has.
+const SUB_ZONES_MAX: usize = 16;
 
 /// The files of a zone's limits.
 #[derive(Debug)]
@@ -178,8 +246,9 @@ impl Zone {
         // A missing or invalid range makes wraps unknown, and has no other effect.
         let range_uj = number_or_zero(&folder, "max_energy_range_uj", problems);
         let energy_range_uj = if range_uj < RANGE_MIN_UJ { 0 } else { range_uj };
+        let dram = Dram::open(&folder, problems);
         let limits = Limits::open(&folder, problems)?;
-        Ok(Self { folder, control_type, energy, energy_range_uj, limits, held: false })
+        Ok(Self { folder, control_type, energy, energy_range_uj, dram, limits, held: false })
     }
 
     /// Reads the limits.

@@ -1,12 +1,12 @@
 //! The rows of the hardware facts, section 11, one test each: the behaviour of the real driver, and how the HAL
 //! handles it.
 
-use crate::bench::{Bench, CEILING_UW, Files, Write};
+use crate::bench::{Bench, CEILING_UW, Files, Registers, Write};
 use power_hal::{
     Applied, ApplyOutcome, Control, Domain, ErrorKind, Handle, Measured, Meter, PortError, PowerHal, Reading,
     Released, Sample, Setting,
 };
-use power_units::{MicroJoules, MicroWatts, Micros};
+use power_units::{MicroJoules, MicroWatts, Micros, Percent};
 use rig::faults::{Direction, Effect};
 use rig::machine::VirtualAttribute;
 use rig::powercap::RegisterLock;
@@ -435,4 +435,58 @@ fn a_capped_package_draws_its_cap() {
     bench.tick(Micros::new(3_000_000));
     let capped = watts(&mut hal);
     assert!((115..=121).contains(&capped), "{capped} W");
+}
+
+/// The memory of a package has a zone of its own. The rig's memory draws a part of its package's power.
+#[test]
+fn the_memory_of_a_package_is_counted_for_itself_and_in_no_package() {
+    let Some((bench, mut hal)) = open("xeon-2s") else { return };
+    assert_eq!(hal.domains().len(), 2, "a memory is no package");
+    let domain = find(&hal, "package-1").1;
+    let (Some(Meter::Energy(counter)), Some(dram)) = (domain.meter(), domain.dram()) else {
+        panic!("{domain:?}")
+    };
+    let read = |hal: &mut Files| {
+        let told = sample(hal, "package-1").unwrap();
+        let Ok(Measured::Energy(energy)) = told.meter else { panic!("{told:?}") };
+        (energy, told.dram.unwrap())
+    };
+    let before = read(&mut hal);
+    bench.tick(Micros::new(10_000_000));
+    let after = read(&mut hal);
+    let (package, memory) =
+        (counter.between(before.0, after.0).unwrap(), dram.between(before.1, after.1).unwrap());
+    assert!(memory > MicroJoules::new(1_000_000) && memory < package, "{memory} of {package}");
+    // The sub-zone disappears: the package stays, and its memory is not measured any more.
+    bench.zone("intel-rapl:2:0", |slot| slot.present = false);
+    assert_eq!(sample(&mut hal, "package-1").unwrap().dram, Err(ErrorKind::Gone));
+    assert!(sample(&mut hal, "package-1").unwrap().meter.is_ok());
+    hal.describe().unwrap();
+    assert_eq!(find(&hal, "package-1").1.dram(), None);
+    assert_eq!(sample(&mut hal, "package-1").unwrap().dram, Err(ErrorKind::NotSupported));
+}
+
+/// PKG_PERF_STATUS by its register; powercap shows no such time.
+#[test]
+fn a_register_counts_for_how_long_the_limit_holds_a_package_back() {
+    let Some((_, hal)) = open("xeon-2s") else { return };
+    assert_eq!(find(&hal, "package-0").1.throttled(), None, "unknown by powercap");
+    let Some(bench) = Bench::of("xeon-2s", |machine| machine.boot_without_powercap()) else { return };
+    let mut hal = bench.registers().unwrap();
+    let meter = find(&hal, "package-0").1.throttled().unwrap();
+    let share = |hal: &mut Registers| {
+        let told =
+            |hal: &mut Registers| sample(hal, "package-0").map(|it| (it.at, it.throttled.unwrap())).unwrap();
+        let before = told(hal);
+        bench.tick(Micros::new(1_000_000));
+        meter.share(before, told(hal)).unwrap()
+    };
+    effective(&mut hal, "package-0", w(100));
+    bench.tick(Micros::new(5_000_000));
+    // The register counts in units of 2⁻¹⁰ s.
+    assert!(share(&mut hal) > Percent::from_int(99));
+    hal.release(find(&hal, "package-0").0).unwrap();
+    effective(&mut hal, "package-0", w(2_000));
+    bench.tick(Micros::new(5_000_000));
+    assert_eq!(share(&mut hal), Percent::ZERO);
 }

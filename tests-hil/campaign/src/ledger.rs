@@ -294,6 +294,8 @@ impl ControlLedger {
             | VirtualAttribute::HsmpMessage(..)
             | VirtualAttribute::Nvml(..)
             | VirtualAttribute::NvmlCall(..)
+            | VirtualAttribute::GpuState(..)
+            | VirtualAttribute::GpuMetrics(_)
             | VirtualAttribute::RocmCall(..) => self.accuse(format!("{text:?} was written to {on:?}")),
         }
         self.count_down();

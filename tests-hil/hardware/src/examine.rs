@@ -183,6 +183,7 @@ fn why_unseen(rule: Rule, mode: ContractMode) -> &'static str {
         | Rule::DescribeStable
         | Rule::SampleComplete
         | Rule::SampleStamped
-        | Rule::MeterForward => "no domain could be read",
+        | Rule::MeterForward
+        | Rule::StatePossible => "no domain could be read",
     }
 }

@@ -163,6 +163,7 @@ pub(crate) fn scope(machine: &StubMachine, folder: String, scope: u32) -> Result
 pub(crate) fn field(machine: &StubMachine, folder: &str, field: u32) -> Result<(u64, bool), u32> {
     let milliwatts = |file: &str| machine.number(&format!("{folder}/{file}_mw")).map(|value| (value, false));
     match field {
+        74 => machine.number(&format!("{folder}/throttled_ns")).map(|value| (value, true)),
         83 | 191 => machine.number(&format!("{folder}/energy_mj")).map(|value| (value, true)),
         185 => milliwatts("average"),
         186 => milliwatts("instant"),

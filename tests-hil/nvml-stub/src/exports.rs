@@ -184,6 +184,7 @@ numbers! {
     nvmlDeviceGetEnforcedPowerLimit: c_uint = answers::enforced,
     nvmlDeviceGetPowerUsage: c_uint = |m, f| m.number(&format!("{f}/power_mw")),
     nvmlDeviceGetTotalEnergyConsumption: c_ulonglong = |m, f| m.number(&format!("{f}/energy_mj")),
+    nvmlDeviceGetCurrentClocksThrottleReasons: c_ulonglong = |m, f| m.number(&format!("{f}/reasons")),
     nvmlDeviceGetPersistenceMode: c_uint = |m, f| m.number(&format!("{f}/persistence")),
     nvmlDeviceGetUtilizationRates: Utilization = |m, f| {
         Ok(Utilization { gpu: m.number(&format!("{f}/busy_percent"))?, memory: 0 })
@@ -251,7 +252,8 @@ unsafe extern "C" fn nvmlDeviceGetMemoryInfo_v2(handle: Handle, out: *mut Memory
     let answer = card(&machine, handle, "nvmlDeviceGetMemoryInfo_v2").and_then(|folder| {
         answers::versioned(version, MEMORY_V2)?;
         let total = machine.number::<u64>(&format!("{folder}/vram_mib"))? << 20;
-        Ok(Memory { version, total, reserved: 0, free: total, used: 0 })
+        let used = machine.number::<u64>(&format!("{folder}/vram_used_mib")).unwrap_or(0) << 20;
+        Ok(Memory { version, total, reserved: 0, free: total.saturating_sub(used), used })
     });
     // SAFETY: the caller keeps the promise at the head of this file.
     unsafe { give(out, answer) }

@@ -67,7 +67,8 @@ pub const OF_THE_MACHINE: [&str; 5] = [
 ];
 
 /// The functions that refer to one card, including the two that find it.
-pub const OF_A_CARD: [&str; 24] = [
+pub const OF_A_CARD: [&str; 25] = [
+    "nvmlDeviceGetCurrentClocksThrottleReasons",
     "nvmlDeviceGetDeviceHandleFromMigDeviceHandle",
     "nvmlDeviceGetEnforcedPowerLimit",
     "nvmlDeviceGetFieldValues",

@@ -18,6 +18,9 @@ use std::str::FromStr;
 /// | `gpus/NAME/{min,max,default,limit}_mw` | its power limit |
 /// | `gpus/NAME/oob_mw` | a limit that was set out of band |
 /// | `gpus/NAME/{energy_mj,power_mw,instant_mw,average_mw}` | what it measures |
+/// | `gpus/NAME/vram_used_mib` | how much of its memory is in use; none without the file |
+/// | `gpus/NAME/reasons` | what slows it now, in the bits of nvml.h |
+/// | `gpus/NAME/throttled_ns` | for how long its power limit has held it back |
 /// | `gpus/NAME/{celsius,busy_percent}` | its temperature, and for how much of the time it computes |
 /// | `gpus/NAME/module/{min,max,default,limit,oob,…}` | the same of the module that it sits on |
 /// | `gpus/NAME/persistence`, `mig` | `0` or `1` |

@@ -2,7 +2,7 @@
 
 use crate::hwmon::{HwmonChip, IntelGpu};
 use crate::library::{NVML, ROCM};
-use crate::machine::{CpuLocation, HwmonSlot, PowerFile, RigMachine, VirtualAttribute};
+use crate::machine::{CpuLocation, GpuFile, HwmonSlot, PowerFile, RigMachine, VirtualAttribute};
 use crate::nvidia::{self, CardFile};
 use crate::rocm::{self, is_gpu};
 use crate::tree::FileTree;
@@ -168,6 +168,7 @@ fn hwmon(machine: &RigMachine, tree: &mut FileTree) {
         tree.text(&format!("{folder}/name"), format!("{}\n", slot.name));
         if let HwmonChip::Intel(intel) = slot.hwmon.device {
             intel_gpu(at, intel, &folder, tree);
+            intel_state(at, slot, &folder, tree);
             continue;
         }
         tree.text(&format!("{folder}/power1_label"), "PPT\n");
@@ -176,6 +177,7 @@ fn hwmon(machine: &RigMachine, tree: &mut FileTree) {
         tree.file(&format!("{folder}/{reading}"), READ, VirtualAttribute::Power(at, PowerFile::Average));
         tree.file(&format!("{folder}/power1_cap_max"), READ, VirtualAttribute::Power(at, PowerFile::Max));
         if slot.name == "amdgpu" {
+            amd_state(at, slot, &folder, tree);
             tree.file(&format!("{folder}/power1_cap_min"), READ, VirtualAttribute::Power(at, PowerFile::Min));
             tree.file(
                 &format!("{folder}/power1_cap_default"),
@@ -204,6 +206,52 @@ fn intel_gpu(at: usize, intel: IntelGpu, folder: &str, tree: &mut FileTree) {
         READ,
         VirtualAttribute::Power(at, PowerFile::Energy),
     );
+}
+
+/// The files of amdgpu that report a GPU's state beside its power.
+fn amd_state(at: usize, slot: &HwmonSlot, folder: &str, tree: &mut FileTree) {
+    tree.text(&format!("{folder}/temp1_label"), "edge\n");
+    tree.text(&format!("{folder}/temp2_label"), "junction\n");
+    let device = &slot.device_path;
+    for (path, file) in [
+        (format!("{folder}/temp1_input"), GpuFile::Temperature),
+        (format!("{folder}/temp2_input"), GpuFile::Temperature),
+        (format!("{device}/gpu_busy_percent"), GpuFile::Busy),
+        (format!("{device}/mem_info_vram_used"), GpuFile::MemoryUsed),
+        (format!("{device}/mem_info_vram_total"), GpuFile::MemoryTotal),
+    ] {
+        tree.file(&path, READ, VirtualAttribute::GpuState(at, file));
+    }
+    tree.file(&format!("{device}/gpu_metrics"), READ, VirtualAttribute::GpuMetrics(at));
+}
+
+/// The files of i915 and xe that report a GPU's state beside its power.
+fn intel_state(at: usize, slot: &HwmonSlot, folder: &str, tree: &mut FileTree) {
+    let device = &slot.device_path;
+    let (sensor, causes) = if slot.name == "xe" {
+        (2, format!("{device}/tile0/gt0/freq0/throttle/"))
+    } else {
+        (1, format!("{device}/drm/card0/gt/gt0/throttle_reason_"))
+    };
+    let reason = if slot.name == "xe" { "reason_" } else { "" };
+    tree.file(
+        &format!("{folder}/temp{sensor}_input"),
+        READ,
+        VirtualAttribute::GpuState(at, GpuFile::Temperature),
+    );
+    tree.file(&format!("{causes}status"), READ, VirtualAttribute::GpuState(at, GpuFile::Slowed));
+    for (name, file) in [
+        ("pl1", GpuFile::SlowedByPower),
+        ("pl2", GpuFile::SlowedByNothing),
+        ("pl4", GpuFile::SlowedByNothing),
+        ("thermal", GpuFile::SlowedByHeat),
+        ("prochot", GpuFile::SlowedByNothing),
+        ("ratl", GpuFile::SlowedByNothing),
+        ("vr_thermalert", GpuFile::SlowedByNothing),
+        ("vr_tdc", GpuFile::SlowedByNothing),
+    ] {
+        tree.file(&format!("{causes}{reason}{name}"), READ, VirtualAttribute::GpuState(at, file));
+    }
 }
 
 /// The GPUs on their bus, also if nothing else of them is visible.
@@ -257,6 +305,9 @@ fn nvidia(machine: &RigMachine, tree: &mut FileTree) {
             ("instant_mw", READ, CardFile::Instant),
             ("celsius", READ, CardFile::Celsius),
             ("busy_percent", READ, CardFile::Busy),
+            ("reasons", READ, CardFile::Reasons),
+            ("throttled_ns", READ, CardFile::Throttled),
+            ("vram_used_mib", READ, CardFile::MemoryUsed),
         ] {
             tree.file(&file(name), mode, VirtualAttribute::Nvml(at, number));
         }
@@ -300,6 +351,14 @@ fn rocm(machine: &RigMachine, tree: &mut FileTree) {
             ("power", PowerFile::Average),
         ] {
             tree.file(&file(name), READ, VirtualAttribute::Power(at, number));
+        }
+        for (name, reading) in [
+            ("temp", GpuFile::Temperature),
+            ("busy", GpuFile::Busy),
+            ("vram_used", GpuFile::MemoryUsed),
+            ("vram_total", GpuFile::MemoryTotal),
+        ] {
+            tree.file(&file(name), READ, VirtualAttribute::GpuState(at, reading));
         }
     }
 }

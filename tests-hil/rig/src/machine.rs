@@ -58,6 +58,10 @@ pub enum VirtualAttribute {
     /// A message of `/dev/hsmp` to the socket of a hwmon device. It is not a file, but faults can be set on it:
     /// messages that read count as reads, the one that sets as a write.
     HsmpMessage(usize, u32),
+    /// What a hwmon device of a GPU reports beside its power.
+    GpuState(usize, GpuFile),
+    /// The table `gpu_metrics` of an AMD GPU.
+    GpuMetrics(usize),
     /// A changing number of an NVIDIA card.
     Nvml(usize, CardFile),
     /// A function of the NVIDIA library, for a card or for all of them: the code that it returns before it does
@@ -83,6 +87,30 @@ pub enum PowerFile {
     /// `energyN_input`.
     Energy,
 }
+
+/// What a GPU reports beside its power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GpuFile {
+    /// Its temperature, in thousandths of a degree.
+    Temperature,
+    /// The percentage of time in which it computes.
+    Busy,
+    /// The memory in use, in bytes, which follows the utilisation.
+    MemoryUsed,
+    /// Its memory, in bytes.
+    MemoryTotal,
+    /// Whether anything slows it.
+    Slowed,
+    /// Whether its power limit slows it.
+    SlowedByPower,
+    /// Whether heat slows it.
+    SlowedByHeat,
+    /// A cause that the plant does not have.
+    SlowedByNothing,
+}
+
+/// The memory of a GPU of hwmon, in bytes.
+const GPU_MEMORY: u64 = 192 << 30;
 
 /// The part of the plant that a zone measures and limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -479,12 +507,14 @@ impl RigMachine {
                 Ok(if self.hwmon(*at)?.hwmon.asleep { "suspended\n" } else { "active\n" }.to_owned())
             }
             VirtualAttribute::Power(at, file) => self.power_file(*at, *file),
+            VirtualAttribute::GpuState(at, file) => self.gpu_state(*at, *file),
             VirtualAttribute::Nvml(at, file) => self.card_text(*at, *file),
             VirtualAttribute::NvmlCall(card, _) => Ok(line(self.nvml_code(*card).into())),
             VirtualAttribute::RocmCall(..) => Ok(line(0)),
-            VirtualAttribute::Msr(_) | VirtualAttribute::Hsmp | VirtualAttribute::HsmpMessage(..) => {
-                Err(EINVAL)
-            }
+            VirtualAttribute::Msr(_)
+            | VirtualAttribute::GpuMetrics(_)
+            | VirtualAttribute::Hsmp
+            | VirtualAttribute::HsmpMessage(..) => Err(EINVAL),
         }
     }
 
@@ -494,7 +524,10 @@ impl RigMachine {
 
     /// Reading or writing a number of a device wakes it.
     fn wake(&mut self, attribute: &VirtualAttribute) {
-        if let VirtualAttribute::Cap(at) | VirtualAttribute::Power(at, _) = attribute
+        if let VirtualAttribute::Cap(at)
+        | VirtualAttribute::Power(at, _)
+        | VirtualAttribute::GpuState(at, _)
+        | VirtualAttribute::GpuMetrics(at) = attribute
             && let Some(slot) = self.hwmons.get_mut(*at)
         {
             slot.hwmon.asleep = false;
@@ -519,6 +552,56 @@ impl RigMachine {
             PowerFile::Max => hwmon.max_uw,
             PowerFile::Default => hwmon.default_uw,
         }))
+    }
+
+    fn gpu_state(&self, at: usize, file: GpuFile) -> Result<String, Errno> {
+        let slot = self.hwmon(at)?;
+        let whole = |value: f64| format!("{:.0}", value.max(0.0)).parse::<u64>().unwrap_or(0);
+        let busy = match slot.feeds {
+            PlantDomain::Gpu(gpu) => self.plant.gpu_utilisation(gpu).unwrap_or(0.0),
+            PlantDomain::Node | PlantDomain::Package(_) => 0.0,
+        };
+        let why = self.plant.throttle(slot.feeds).unwrap_or_default();
+        Ok(slot.hwmon.number(match file {
+            GpuFile::Temperature => whole(self.plant.celsius(slot.feeds).unwrap_or(0.0) * 1_000.0),
+            GpuFile::Busy => whole(busy * 100.0),
+            GpuFile::MemoryUsed => {
+                if busy > 0.0 {
+                    GPU_MEMORY / 2
+                } else {
+                    0
+                }
+            }
+            GpuFile::MemoryTotal => GPU_MEMORY,
+            GpuFile::Slowed => u64::from(why.power || why.thermal),
+            GpuFile::SlowedByPower => u64::from(why.power),
+            GpuFile::SlowedByHeat => u64::from(why.thermal),
+            GpuFile::SlowedByNothing => 0,
+        }))
+    }
+
+    /// The table of an MI300 (version 1.6): the firmware counts a period each millisecond.
+    fn gpu_metrics(&self, at: usize) -> Result<Vec<u8>, Errno> {
+        const SIZE: u16 = 1_664;
+        let slot = self.hwmon(at)?;
+        let counted = |time: Micros| u32::try_from((time.get() / 1_000) & u64::from(u32::MAX)).unwrap_or(0);
+        let held = self.plant.throttled_for(slot.feeds).unwrap_or(Micros::ZERO);
+        let mut table = vec![0; SIZE.into()];
+        table[..2].copy_from_slice(&SIZE.to_le_bytes());
+        table[2..4].copy_from_slice(&[1, 6]);
+        table[32..36].copy_from_slice(&counted(self.plant.now()).to_le_bytes());
+        table[40..44].copy_from_slice(&counted(held).to_le_bytes());
+        Ok(table)
+    }
+
+    /// For how long the power limit of a processor's package has held it back.
+    fn package_held(&self, slot: &ZoneSlot) -> Micros {
+        match slot.feeds {
+            Feeds::Package(package) | Feeds::Share(package, _) => {
+                self.plant.throttled_for(PlantDomain::Package(package)).unwrap_or(Micros::ZERO)
+            }
+            Feeds::Platform => Micros::ZERO,
+        }
     }
 
     fn store(&mut self, attribute: &VirtualAttribute, offset: u64, data: &[u8]) -> Result<(), Errno> {
@@ -563,6 +646,8 @@ impl RigMachine {
             | VirtualAttribute::CurFreq(_)
             | VirtualAttribute::AvgFreq(_)
             | VirtualAttribute::Power(..)
+            | VirtualAttribute::GpuState(..)
+            | VirtualAttribute::GpuMetrics(_)
             | VirtualAttribute::RuntimeStatus(_) => Err(EACCES),
             VirtualAttribute::Hsmp | VirtualAttribute::HsmpMessage(..) => Err(EINVAL),
         }
@@ -620,9 +705,17 @@ impl Shared {
         machine.wake(attribute);
         if let VirtualAttribute::Msr(cpu) = *attribute {
             let slot = &machine.zones[machine.package_zone(cpu)?];
-            return msr::read(&slot.zone, machine.energy_uj(slot), offset, size);
+            let counters =
+                msr::PackageCounters { energy_uj: machine.energy_uj(slot), held: machine.package_held(slot) };
+            return msr::read(&slot.zone, counters, offset, size);
         }
-        let text = scripted.map_or_else(|| machine.text(attribute).map(String::into_bytes), Ok)?;
+        let current = || {
+            if let VirtualAttribute::GpuMetrics(at) = *attribute {
+                return machine.gpu_metrics(at);
+            }
+            machine.text(attribute).map(String::into_bytes)
+        };
+        let text = scripted.map_or_else(current, Ok)?;
         if let VirtualAttribute::MaxFreq(at) = *attribute
             && let Some(policy) = machine.policies.get_mut(at).filter(|policy| policy.coming.is_some())
         {

@@ -3,11 +3,14 @@
 use crate::number::Errno;
 use crate::powercap::{RegisterLock, Zone};
 use libc::{EINVAL, EIO, EPERM};
+use power_units::Micros;
 
 /// RAPL_POWER_UNIT, PKG_POWER_LIMIT, PKG_ENERGY_STATUS and PKG_POWER_INFO.
 const POWER_UNIT: u64 = 0x606;
 const PACKAGE_LIMIT: u64 = 0x610;
 const PACKAGE_ENERGY: u64 = 0x611;
+/// PKG_PERF_STATUS.
+const PACKAGE_STATUS: u64 = 0x613;
 const PACKAGE_INFO: u64 = 0x614;
 const LOCK_BIT: u64 = 1 << 63;
 
@@ -22,11 +25,20 @@ pub enum Writes {
     Refused,
 }
 
+/// The counters of a package.
+#[derive(Clone, Copy, Debug)]
+pub struct PackageCounters {
+    /// Its energy, as powercap shows it.
+    pub energy_uj: u64,
+    /// For how long its power limit has held it back.
+    pub held: Micros,
+}
+
 /// Reads registers, starting at `offset`.
 ///
 /// # Errors
 /// `EINVAL` if the size is not a multiple of eight; `EIO` for a register that does not exist.
-pub fn read(zone: &Zone, energy_uj: u64, offset: u64, size: usize) -> Result<Vec<u8>, Errno> {
+pub fn read(zone: &Zone, counters: PackageCounters, offset: u64, size: usize) -> Result<Vec<u8>, Errno> {
     if size == 0 || !size.is_multiple_of(8) {
         return Err(EINVAL);
     }
@@ -34,7 +46,9 @@ pub fn read(zone: &Zone, energy_uj: u64, offset: u64, size: usize) -> Result<Vec
         // Power in 1/8 W, energy in 2⁻¹⁴ J, time in 976 µs.
         POWER_UNIT => 0xa_0e03,
         PACKAGE_LIMIT => limit_register(zone),
-        PACKAGE_ENERGY => u64::from(u32::MAX) & (energy_uj * 1000 / zone.units.energy_nj),
+        PACKAGE_ENERGY => u64::from(u32::MAX) & (counters.energy_uj * 1000 / zone.units.energy_nj),
+        // In units of 2⁻¹⁰ s.
+        PACKAGE_STATUS => u64::from(u32::MAX) & (counters.held.get() * 1024 / 1_000_000),
         PACKAGE_INFO => {
             zone.constraints.first().map_or(0, |long| (long.max_uw / zone.units.power_uw) & 0x7fff)
         }
@@ -114,8 +128,10 @@ mod tests {
         }
     }
 
+    const NONE: PackageCounters = PackageCounters { energy_uj: 0, held: Micros::ZERO };
+
     fn register(zone: &Zone, number: u64) -> Result<u64, Errno> {
-        read(zone, 0, number, 8).map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap()))
+        read(zone, NONE, number, 8).map(|bytes| u64::from_le_bytes(bytes.try_into().unwrap()))
     }
 
     #[test]
@@ -147,7 +163,7 @@ mod tests {
     #[test]
     fn what_the_device_refuses() {
         let mut open = zone(RegisterLock::Open);
-        assert_eq!(read(&open, 0, POWER_UNIT, 4), Err(EINVAL));
+        assert_eq!(read(&open, NONE, POWER_UNIT, 4), Err(EINVAL));
         assert_eq!(register(&open, 0x123), Err(EIO));
         assert_eq!(write(&mut open, Writes::Pass, PACKAGE_LIMIT, &[0; 4]), Err(EINVAL));
         assert_eq!(write(&mut open, Writes::Refused, PACKAGE_LIMIT, &[0; 8]), Err(EPERM));

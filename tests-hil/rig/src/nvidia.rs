@@ -57,6 +57,8 @@ pub struct NvidiaGpu {
     pub present: bool,
     /// The energy at the last load of the driver, where its counter starts.
     counted_from_uj: u64,
+    /// Likewise the time for which its limit had held it back.
+    throttled_from: Micros,
 }
 
 impl NvidiaGpu {
@@ -80,6 +82,7 @@ impl NvidiaGpu {
             links: 18,
             present: true,
             counted_from_uj: 0,
+            throttled_from: Micros::ZERO,
         }
     }
 
@@ -110,6 +113,12 @@ pub enum CardFile {
     Celsius,
     /// The percentage of time in which it computes.
     Busy,
+    /// What slows it, in the bits of nvml.h.
+    Reasons,
+    /// For how long its power limit has held it back, in nanoseconds.
+    Throttled,
+    /// The memory in use, which follows the utilisation.
+    MemoryUsed,
 }
 
 /// The driver and its cards.
@@ -171,9 +180,11 @@ impl RigMachine {
     fn forget_nvidia(&mut self) {
         for at in 0..self.nvidia.cards.len() {
             let counted = self.counted_uj(at);
+            let throttled = self.held_back(at);
             let card = &mut self.nvidia.cards[at];
             card.limit_mw = card.default_mw;
             card.counted_from_uj = counted;
+            card.throttled_from = throttled;
         }
         self.nvidia.epoch += 1;
         self.settle();
@@ -190,6 +201,12 @@ impl RigMachine {
         let Some(card) = self.nvidia.cards.get(at) else { return 0 };
         let counter = EnergyCounter::new(PlantDomain::Gpu(card.feeds), ENERGY_EVERY, Noise::NONE, 0, 0);
         counter.ok().and_then(|mut counter| counter.read(&self.plant)).map_or(0, |energy| energy.get())
+    }
+
+    /// For how long the limit has held a card back, since the plant's start.
+    fn held_back(&self, at: usize) -> Micros {
+        let feeds = self.nvidia.cards.get(at).map(|card| PlantDomain::Gpu(card.feeds));
+        feeds.and_then(|gpu| self.plant.throttled_for(gpu)).unwrap_or(Micros::ZERO)
     }
 
     /// The content of a card's file.
@@ -210,6 +227,17 @@ impl RigMachine {
             CardFile::Instant => line(self.plant.watts(gpu).ok_or(EIO)? * 1_000.0),
             CardFile::Celsius => line(self.plant.celsius(gpu).ok_or(EIO)?),
             CardFile::Busy => line(self.plant.gpu_utilisation(card.feeds).ok_or(EIO)? * 100.0),
+            CardFile::Reasons => {
+                let why = self.plant.throttle(gpu).ok_or(EIO)?;
+                format!("{}\n", if why.power { 0x4 } else { 0 } | if why.thermal { 0x20 } else { 0 })
+            }
+            CardFile::Throttled => {
+                format!("{}\n", (self.held_back(at) - card.throttled_from).get().saturating_mul(1_000))
+            }
+            CardFile::MemoryUsed => {
+                let busy = self.plant.gpu_utilisation(card.feeds).ok_or(EIO)?;
+                format!("{}\n", if busy > 0.0 { card.vram_mib / 2 } else { 0 })
+            }
         })
     }
 

@@ -4,7 +4,8 @@
 //! A GPU is a folder `gpus/<index>` in the folder that the environment variable `JOULIE_ROCM_STUB` names; without it,
 //! in the folder `rocm` beside the library; if there is none, beside the library itself. The files of a GPU contain
 //! whole numbers: `pci` (in the library's own encoding), `cap`, `cap_max`, `cap_min`, `cap_default` and `power`, in
-//! microwatts. A file `fail_<function>` (`fail_power_cap_set`) makes that function return the status in the file,
+//! microwatts; `temp` (of the hottest point, in thousandths of a degree), `busy` (in percent), `vram_total` and
+//! `vram_used` (in bytes). A missing file is a reading that the GPU does not have. A file `fail_<function>` (`fail_power_cap_set`) makes that function return the status in the file,
 //! which is read once for each call; 0 lets the function continue. A missing folder is a missing GPU. A test copies
 //! the library into a folder of its own.
 //!
@@ -38,13 +39,17 @@ const UNKNOWN_ERROR: Status = u32::MAX;
 
 /// The functions that a file `fail_<function>` of a GPU can make fail, by the ends of their names; the file of `init`
 /// is beside the GPUs' folders.
-pub const FUNCTIONS: [&str; 6] = [
+pub const FUNCTIONS: [&str; 10] = [
     "pci_id_get",
     "power_cap_range_get",
     "power_cap_get",
     "power_cap_default_get",
     "power_cap_set",
     "power_get",
+    "temp_metric_get",
+    "busy_percent_get",
+    "memory_total_get",
+    "memory_usage_get",
 ];
 
 /// The folder that contains `gpus`.
@@ -291,4 +296,59 @@ pub unsafe extern "C" fn rsmi_dev_power_get(index: u32, power: *mut u64, kind: *
     }
     // SAFETY: the caller's promise. An average.
     unsafe { give(kind, Ok(0)) }
+}
+
+/// A temperature, in thousandths of a degree: of the junction (sensor 1), at this moment (metric 0).
+///
+/// # Safety
+/// As above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rsmi_dev_temp_metric_get(
+    index: u32,
+    sensor: u32,
+    metric: u32,
+    temperature: *mut i64,
+) -> Status {
+    let answer = match (sensor, metric) {
+        (1, 0) => {
+            read(index, "temp_metric_get", "temp").map(|value| i64::try_from(value).unwrap_or(i64::MAX))
+        }
+        _ => Err(NOT_SUPPORTED),
+    };
+    // SAFETY: the caller's promise.
+    unsafe { give(temperature, answer) }
+}
+
+/// For which part of the time the GPU computes, in percent.
+///
+/// # Safety
+/// As above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rsmi_dev_busy_percent_get(index: u32, busy: *mut u32) -> Status {
+    let answer =
+        read(index, "busy_percent_get", "busy").map(|value| u32::try_from(value).unwrap_or(u32::MAX));
+    // SAFETY: the caller's promise.
+    unsafe { give(busy, answer) }
+}
+
+/// The memory of the GPU (type 0), in bytes.
+///
+/// # Safety
+/// As above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rsmi_dev_memory_total_get(index: u32, kind: u32, total: *mut u64) -> Status {
+    let answer = if kind == 0 { read(index, "memory_total_get", "vram_total") } else { Err(NOT_SUPPORTED) };
+    // SAFETY: the caller's promise.
+    unsafe { give(total, answer) }
+}
+
+/// The memory of the GPU (type 0) that is in use, in bytes.
+///
+/// # Safety
+/// As above.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rsmi_dev_memory_usage_get(index: u32, kind: u32, used: *mut u64) -> Status {
+    let answer = if kind == 0 { read(index, "memory_usage_get", "vram_used") } else { Err(NOT_SUPPORTED) };
+    // SAFETY: the caller's promise.
+    unsafe { give(used, answer) }
 }

@@ -3,8 +3,11 @@
 use super::rule::{ContractBreach, Rule};
 use super::session::{Session, Target, mix};
 use super::world::{ContractWorld, RefusableOriginals};
-use crate::{Domain, Error, ErrorKind, Measured, Meter, Originals, PowerHal, Sample};
-use power_units::{MicroWatts, Micros, Role};
+use crate::{
+    Counter, Domain, Error, ErrorKind, Measured, Meter, Originals, PowerHal, Sample, StateReading,
+    ThrottledMeter, possible_temperature, possible_utilisation,
+};
+use power_units::{MicroJoules, MicroWatts, Micros, Role};
 
 /// A generous bound on the draw of one domain: it only has to distinguish a reset counter from energy.
 const DRAW_MAX: MicroWatts = MicroWatts::new(20_000_000_000);
@@ -54,7 +57,17 @@ fn digest(list: &[Domain]) -> u64 {
         });
         let throttle = domain.throttle().map_or(0, |throttle| throttle.max().to_bits().cast_unsigned());
         let group = domain.covers().map_or(0, |covers| u64::from(covers.group()).saturating_add(1));
-        [power, frequency, throttle, group].into_iter().fold(named, mix)
+        let throttled = match domain.throttled() {
+            None => 0,
+            Some(ThrottledMeter::Time { modulus }) => {
+                modulus.map_or(1, |modulus| modulus.get().saturating_add(1))
+            }
+            Some(ThrottledMeter::Periods) => 2,
+            Some(ThrottledMeter::Instant) => 3,
+        };
+        let dram = domain.dram().map_or(0, |dram| dram.modulus().map_or(1, MicroJoules::get));
+        let readings = u64::from(domain.readings().to_bits());
+        [power, frequency, throttle, group, throttled, dram, readings].into_iter().fold(named, mix)
     })
 }
 
@@ -71,6 +84,8 @@ where
         let Ok(sample) = s.sample(target.handle) else { continue };
         s.hold(ContractBreach::at(Rule::SampleComplete, target.key()), is_complete(&target.domain, &sample))?;
         s.hold(ContractBreach::at(Rule::MeterForward, target.key()), is_possible(&target.domain, &sample))?;
+        let possible = is_state_possible(&target.domain, before.as_ref(), &sample);
+        s.hold(ContractBreach::at(Rule::StatePossible, target.key()), possible)?;
         if let Some(before) = before {
             let elapsed = sample.at.since(before.at);
             s.hold(ContractBreach::at(Rule::SampleStamped, target.key()), elapsed.is_some())?;
@@ -105,10 +120,17 @@ fn is_complete(domain: &Domain, sample: &Sample) -> bool {
         && answers(domain.power().is_some(), sample.power_limit.err())
         && answers(domain.frequency().is_some(), sample.frequency_limit.err())
         && answers(domain.throttle().is_some(), sample.throttle.err())
+        && answers(domain.dram().is_some(), sample.dram.err())
+        && answers(domain.throttled().is_some(), sample.throttled.err())
+        && answers(domain.readings().has(StateReading::Temperature), sample.temperature.err())
+        && answers(domain.readings().has(StateReading::Utilisation), sample.utilisation.err())
+        && answers(domain.readings().has(StateReading::Memory), sample.memory.err())
+        && answers(domain.readings().has(StateReading::Slowdown), sample.slowdowns.err())
 }
 
 fn is_possible(domain: &Domain, sample: &Sample) -> bool {
-    match (domain.meter(), sample.meter) {
+    let dram = domain.dram().zip(sample.dram.ok()).is_none_or(|(counter, energy)| counter.can_show(energy));
+    dram && match (domain.meter(), sample.meter) {
         (Some(Meter::Energy(counter)), Ok(Measured::Energy(energy))) => counter.can_show(energy),
         (_, Ok(Measured::Power(power))) => power <= DRAW_MAX,
         (_, Ok(Measured::Energy(_)) | Err(_)) => true,
@@ -116,13 +138,37 @@ fn is_possible(domain: &Domain, sample: &Sample) -> bool {
 }
 
 fn is_forward(domain: &Domain, before: &Sample, sample: &Sample) -> bool {
-    match (domain.meter(), before.meter, sample.meter) {
+    let Some(span) = sample.at.since(before.at) else { return false };
+    let dram = match (domain.dram(), before.dram, sample.dram) {
+        (Some(counter), Ok(earlier), Ok(later)) => has_grown(counter, (earlier, later), span),
+        (_, Ok(_) | Err(_), Ok(_) | Err(_)) => true,
+    };
+    dram && match (domain.meter(), before.meter, sample.meter) {
         (Some(Meter::Energy(counter)), Ok(Measured::Energy(earlier)), Ok(Measured::Energy(later))) => {
-            // A wait so long that a wrap may be hidden in it proves nothing, in either direction.
-            let Some(span) = sample.at.since(before.at) else { return false };
-            let most = DRAW_MAX.to_watts(Role::Demand).during(span + UPDATE);
-            span > SPAN + SPAN + SPAN || counter.between(earlier, later).is_ok_and(|energy| energy <= most)
+            has_grown(counter, (earlier, later), span)
         }
         (_, Ok(_) | Err(_), Ok(_) | Err(_)) => true,
     }
+}
+
+/// Whether a counter has advanced by what a domain can draw in a span. A wait so long that a wrap may be hidden in it
+/// proves nothing, in either direction.
+fn has_grown(counter: Counter, (earlier, later): (MicroJoules, MicroJoules), span: Micros) -> bool {
+    let most = DRAW_MAX.to_watts(Role::Demand).during(span + UPDATE);
+    span > SPAN + SPAN + SPAN || counter.between(earlier, later).is_ok_and(|energy| energy <= most)
+}
+
+fn is_state_possible(domain: &Domain, before: Option<&Sample>, sample: &Sample) -> bool {
+    let meter = domain.throttled().zip(sample.throttled.ok());
+    let throttled = meter.is_none_or(|(meter, now)| {
+        let earlier = before.and_then(|before| Some((before.at, before.throttled.ok()?)));
+        let goes_on = |(at, earlier)| {
+            let share = meter.share((at, earlier), (sample.at, now));
+            earlier == now || sample.at <= at || share.is_some()
+        };
+        meter.can_show(now) && earlier.is_none_or(goes_on)
+    });
+    throttled
+        && sample.temperature.ok().is_none_or(|it| possible_temperature(it).is_some())
+        && sample.utilisation.ok().is_none_or(|it| possible_utilisation(it).is_some())
 }

@@ -33,6 +33,7 @@ rules! {
     SampleComplete: "A sample answers for everything that its domain has, and for nothing else.",
     SampleStamped: "A sample is stamped with a time that never goes backwards.",
     MeterForward: "A meter never goes backwards, except by its wrap, and never gives an impossible value.",
+    StatePossible: "What a domain reports of its state is possible, and the time for which its limit held it never shrinks.",
     BatchSurvives: "A domain that cannot be read reports that, and leaves the others of the batch readable.",
     SampleSeesOthers: "A sample shows the limit that is in force, whoever set it.",
     LackingRefused: "A setting that a domain does not have is not supported, and changes nothing.",

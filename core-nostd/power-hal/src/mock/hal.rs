@@ -130,6 +130,7 @@ impl<O: Originals, const N: usize> PowerHal for Mock<'_, O, N> {
         if let Some(measured) = device.measured() {
             sample.meter = Ok(measured);
         }
+        device.report(&mut sample);
         for setting in Control::ALL.into_iter().filter_map(|control| device.in_force(control)) {
             match setting {
                 Setting::Power(limit) => sample.power_limit = Ok(limit),

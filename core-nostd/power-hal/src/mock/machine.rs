@@ -1,9 +1,12 @@
 //! The hardware of the mock.
 
 use crate::contract::{DomainFault, DomainLimits, Instants};
-use crate::{Control, Domain, ErrorKind, Key, Measured, Meter, Setting};
+use crate::{
+    Control, Counter, Domain, ErrorKind, Key, Measured, MemoryUse, Meter, Sample, Setting, Slowdown,
+    Slowdowns, StateReading, Throttled, ThrottledMeter,
+};
 use core::cell::Cell;
-use power_units::{KiloHertz, MicroJoules, MicroWatts, Micros, Percent, Stamp};
+use power_units::{Celsius, KiloHertz, MicroJoules, MicroWatts, Micros, Percent, Stamp};
 
 /// One device.
 #[derive(Clone, Copy, Debug)]
@@ -20,11 +23,19 @@ pub struct MockDevice {
     stricter: Option<Setting>,
     counted: MicroJoules,
     draw: MicroWatts,
+    dram: MicroJoules,
+    /// Whether its power limit holds it back, and for how long it has.
+    held: bool,
+    throttled: Micros,
+    passed: Micros,
+    temperature: Celsius,
+    utilisation: Percent,
+    memory: Option<MemoryUse>,
     instants: Instants,
 }
 
 impl MockDevice {
-    /// A device without limits by anybody, drawing 100 W.
+    /// A device without limits by anybody, drawing 100 W, at 40 °C and half busy, with 1 of 16 GiB in use.
     #[must_use]
     pub fn new(domain: Domain) -> Self {
         let power = domain.power().map_or(MicroWatts::ZERO, |limit| limit.default().unwrap_or(limit.upper()));
@@ -40,6 +51,13 @@ impl MockDevice {
             stricter: None,
             counted: MicroJoules::ZERO,
             draw: MicroWatts::new(100_000_000),
+            dram: MicroJoules::ZERO,
+            held: false,
+            throttled: Micros::ZERO,
+            passed: Micros::ZERO,
+            temperature: Celsius::from_int(40),
+            utilisation: Percent::from_int(50),
+            memory: MemoryUse::new(1 << 30, 16 << 30),
             instants: Instants::new(side_by_side(limits)),
         }
     }
@@ -75,6 +93,18 @@ impl MockDevice {
         Self { counted, ..self }
     }
 
+    /// Held back by its power limit.
+    #[must_use]
+    pub const fn held_back(self) -> Self {
+        Self { held: true, ..self }
+    }
+
+    /// At this temperature.
+    #[must_use]
+    pub const fn warm(self, temperature: Celsius) -> Self {
+        Self { temperature, ..self }
+    }
+
     /// With a limit of another writer, for example a management controller; the device keeps to it if it is the
     /// stricter one.
     #[must_use]
@@ -107,6 +137,37 @@ impl MockDevice {
         match self.domain.meter()? {
             Meter::Energy(_) => Some(Measured::Energy(self.counted)),
             Meter::Power => Some(Measured::Power(self.draw)),
+        }
+    }
+
+    /// Fills in what the domain reports of its state.
+    pub(super) fn report(&self, sample: &mut Sample) {
+        let readings = self.domain.readings();
+        if readings.has(StateReading::Temperature) {
+            sample.temperature = Ok(self.temperature);
+        }
+        if readings.has(StateReading::Utilisation) {
+            sample.utilisation = Ok(self.utilisation);
+        }
+        if readings.has(StateReading::Memory) {
+            sample.memory = self.memory.ok_or(ErrorKind::BadData);
+        }
+        if readings.has(StateReading::Slowdown) {
+            let none = Slowdowns::NONE;
+            sample.slowdowns = Ok(if self.held { none.with(Slowdown::PowerLimit) } else { none });
+        }
+        if self.domain.dram().is_some() {
+            sample.dram = Ok(self.dram);
+        }
+        let milliseconds = |time: Micros| u32::try_from(time.get() / 1_000).unwrap_or(u32::MAX);
+        if let Some(meter) = self.domain.throttled() {
+            sample.throttled = Ok(match meter {
+                ThrottledMeter::Time { .. } => Throttled::Time(self.throttled),
+                ThrottledMeter::Periods => {
+                    Throttled::Periods { held: milliseconds(self.throttled), of: milliseconds(self.passed) }
+                }
+                ThrottledMeter::Instant => Throttled::Instant(self.held),
+            });
         }
     }
 
@@ -158,17 +219,29 @@ impl MockDevice {
     }
 
     fn pass(&mut self, span: Micros) {
-        let seconds_e6 = u128::from(span.get());
-        let drawn =
-            seconds_e6.saturating_mul(u128::from(self.draw.get())).checked_div(1_000_000).unwrap_or(0);
-        let counted = u128::from(self.counted.get()).saturating_add(drawn);
-        let modulus = match self.domain.meter() {
-            Some(Meter::Energy(counter)) => counter.modulus().map(MicroJoules::get),
+        let counter = match self.domain.meter() {
+            Some(Meter::Energy(counter)) => Some(counter),
             Some(Meter::Power) | None => None,
         };
-        let left = modulus.and_then(|modulus| counted.checked_rem(u128::from(modulus))).unwrap_or(counted);
-        self.counted = MicroJoules::new(u64::try_from(left).unwrap_or(u64::MAX));
+        self.counted = counted_on(self.counted, self.draw, span, counter);
+        // The memory of a package draws an eighth of the package's power.
+        let memory = MicroWatts::new(self.draw.get() >> 3);
+        self.dram = counted_on(self.dram, memory, span, self.domain.dram());
+        self.passed = self.passed + span;
+        if self.held {
+            self.throttled = self.throttled + span;
+        }
     }
+}
+
+/// The state of a counter after a span.
+fn counted_on(counted: MicroJoules, draw: MicroWatts, span: Micros, counter: Option<Counter>) -> MicroJoules {
+    let seconds_e6 = u128::from(span.get());
+    let drawn = seconds_e6.saturating_mul(u128::from(draw.get())).checked_div(1_000_000).unwrap_or(0);
+    let counted = u128::from(counted.get()).saturating_add(drawn);
+    let modulus = counter.and_then(|counter| counter.modulus()).map(MicroJoules::get);
+    let left = modulus.and_then(|modulus| counted.checked_rem(u128::from(modulus))).unwrap_or(counted);
+    MicroJoules::new(u64::try_from(left).unwrap_or(u64::MAX))
 }
 
 const fn side_by_side(limits: (MicroWatts, MicroWatts)) -> DomainLimits {

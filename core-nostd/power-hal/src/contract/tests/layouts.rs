@@ -4,7 +4,7 @@ use crate::contract::{
 use crate::mock::{Mock, MockDevice, MockMachine};
 use crate::{
     Control, Counter, Covers, CpuSet, Domain, Key, Limit, Originals, OriginalsInMemory, PowerHal, Setting,
-    Span, Throttle,
+    Span, StateReading, Throttle, ThrottledMeter,
 };
 use crate::{ErrorKind, Original};
 use power_units::{KiloHertz, MicroJoules, MicroWatts, Micros, Percent};
@@ -46,6 +46,11 @@ fn gpu(address: &str, min: u64, max: u64) -> Domain {
     Domain::gpu(address).unwrap().with_power_meter().with_power(limit)
 }
 
+/// A domain that reports everything of its state.
+pub(super) fn reporting(domain: Domain) -> Domain {
+    StateReading::ALL.into_iter().fold(domain, Domain::with_reading)
+}
+
 fn passes<const N: usize>(devices: [MockDevice; N]) -> ContractReport {
     let machine = MockMachine::new(devices);
     let mut hal = Mock::open(&machine, RefusableOriginals::new(OriginalsInMemory::<32>::new()));
@@ -69,12 +74,19 @@ fn a_machine_of_every_kind_keeps_every_rule() {
         MockDevice::new(package(1)).limited(w(180), w(200)).drawing(w(250)),
         policy(0),
         policy(1).limited_to(khz(2_000_000)),
-        MockDevice::new(gpu("0000:c1:00.0", 200, 700)),
+        MockDevice::new(reporting(gpu("0000:c1:00.0", 200, 700)).with_throttled(ThrottledMeter::Periods))
+            .held_back(),
         MockDevice::new(gpu("0000:41:00.0", 290, 294)),
         MockDevice::new(Domain::socket(0).with_power_meter().with_power(register()))
             .held_at(Setting::Power(w(240))),
         MockDevice::new(Domain::socket(1).with_throttle(throttle)),
-        MockDevice::new(Domain::package(2, Some(1)).with_counter(Counter::endless())),
+        MockDevice::new(
+            Domain::package(2, Some(1))
+                .with_counter(Counter::endless())
+                .with_dram(counter())
+                .with_throttled(ThrottledMeter::Time { modulus: None }),
+        )
+        .held_back(),
     ]);
     assert_eq!(
         (report.domains, report.controls, report.blocked, report.blind, report.in_use),
@@ -161,7 +173,8 @@ fn a_read_only_run_writes_nothing_at_any_instant() {
             Rule::DescribeStable,
             Rule::SampleComplete,
             Rule::SampleStamped,
-            Rule::MeterForward
+            Rule::MeterForward,
+            Rule::StatePossible
         ]
     );
 }

@@ -4,7 +4,7 @@
 
 mod fault;
 
-use super::layouts::{counter, khz, package, policy, w};
+use super::layouts::{counter, khz, package, policy, reporting, w};
 use crate::contract::{
     ContractBreach, ContractMode, ContractReport, ContractWorld, DomainFault, Instants, RefusableOriginals,
     check,
@@ -15,9 +15,10 @@ use crate::{
 };
 use crate::{
     Measured, Original, Originals, OriginalsInMemory, PowerHal, Reading, Refusal, Released, Sample, Setting,
+    Throttled, ThrottledMeter,
 };
 use fault::Fault;
-use power_units::{KiloHertz, MicroJoules, MicroWatts, Micros, Stamp};
+use power_units::{Celsius, KiloHertz, MicroJoules, MicroWatts, Micros, Percent, Stamp};
 use std::vec::Vec;
 
 type Inner<'g> = Mock<'g, RefusableOriginals<OriginalsInMemory<16>>, 4>;
@@ -37,14 +38,18 @@ struct Mutant<'g> {
     machine: &'g MockMachine<4>,
 }
 
-/// Two packages, a policy, and a package that only has a meter. The long-term limit of the first can rise while
+/// Two packages, a policy, and a package that only has meters and reports its state. The long-term limit of the first can rise while
 /// its short-term limit is high, so that the order of writing is visible.
 fn machine() -> MockMachine<4> {
     MockMachine::new([
         MockDevice::new(package(0)).limited(w(100), w(250)),
         MockDevice::new(package(1)).limited(w(180), w(200)),
         policy(0).limited_to(khz(2_400_000)),
-        MockDevice::new(Domain::package(2, None).with_counter(counter())),
+        MockDevice::new(
+            reporting(Domain::package(2, None).with_counter(counter()).with_dram(counter()))
+                .with_throttled(ThrottledMeter::Time { modulus: None }),
+        )
+        .held_back(),
     ])
 }
 
@@ -224,6 +229,26 @@ impl PowerHal for Mutant<'_> {
             }
             Fault::CounterBeyondItsModulus if described.meter().is_some() => {
                 sample.meter = Ok(Measured::Energy(MicroJoules::new(1 << 40)));
+            }
+            Fault::CallsAnUnknownTemperatureZero if described.dram().is_none() => {
+                sample.temperature = Ok(Celsius::from_int(0));
+            }
+            Fault::LeavesOutItsDram => sample.dram = Err(ErrorKind::NotSupported),
+            Fault::DramJumpsBack if described.dram().is_some() && self.reads.is_multiple_of(3) => {
+                sample.dram = Ok(MicroJoules::new(1));
+            }
+            Fault::LeavesOutWhetherItIsThrottled => sample.throttled = Err(ErrorKind::NotSupported),
+            Fault::ThrottledTimeRunsBack if described.throttled().is_some() => {
+                sample.throttled = Ok(Throttled::Time(Micros::new(1_000_000 - self.reads.min(1_000_000))));
+            }
+            Fault::CountsInstantsAsTime if described.throttled().is_some() => {
+                sample.throttled = Ok(Throttled::Instant(true));
+            }
+            Fault::SaysAllOnesForATemperature if described.dram().is_some() => {
+                sample.temperature = Ok(Celsius::from_int(65_535));
+            }
+            Fault::IsBusierThanTheWhole if described.dram().is_some() => {
+                sample.utilisation = Ok(Percent::from_int(65_535));
             }
             Fault::SaysWhatItWroteLast => {
                 if let Some(Setting::Power(limit)) = self.last_written.filter(|_| described.power().is_some())
