@@ -14,7 +14,7 @@ use joulie_core::node::cap::{Backend, CapRange, CapReport};
 use joulie_core::node::law;
 use joulie_core::node::lease::LeasePhase;
 use joulie_core::placement::freshness::UnixTime;
-use node_kit::Desire;
+use node_kit::{Desire, DeviceState};
 use power_units::{KiloHertz, MicroJoules, Watts};
 use std::sync::Arc;
 
@@ -83,6 +83,26 @@ pub(crate) struct Device {
     pub(crate) drawn: Drawn,
     /// The value of its energy counter.
     pub(crate) energy: Option<MicroJoules>,
+    /// What is measured of it beside its power.
+    pub(crate) beside: Beside,
+}
+
+/// What is measured of a device beside its power.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Beside {
+    /// What the memory of a package draws, which the package's own power does not contain.
+    pub(crate) dram: Drawn,
+    /// The value of that counter.
+    pub(crate) dram_energy: Option<MicroJoules>,
+    /// What it reports of itself.
+    pub(crate) state: DeviceState,
+}
+
+impl Default for Beside {
+    /// Of a device that says nothing more.
+    fn default() -> Self {
+        Self { dram: Drawn::Unmetered, dram_energy: None, state: DeviceState::default() }
+    }
 }
 
 /// The drawn power, as far as it is measured.

@@ -1,6 +1,7 @@
 //! The agent's metrics. The names and labels that dashboards query are those of the first implementation. When a node
 //! leaves, its series are removed.
 
+mod devices;
 mod grants;
 mod labels;
 mod names;
@@ -15,6 +16,7 @@ use crate::front::publish::Kind;
 use crate::front::receipt::{Receipt, Unkept};
 use crate::front::wanted::{Unknown, Wanted};
 use crate::machine::{LeaseState, MIXED, Means, View};
+use devices::{Devices, KnownDevices};
 use grants::Grants;
 use host_kit::clock::Mono;
 use host_kit::metrics::MetricsRegistry;
@@ -67,6 +69,7 @@ pub(crate) struct Metrics {
     route_refused: Family<Node, Gauge>,
     route_changes: Family<Node, Counter>,
     grants: Grants,
+    devices: Devices,
     /// Which series exist, so that they can be removed.
     known: Arc<Mutex<BTreeMap<String, Known>>>,
 }
@@ -77,6 +80,7 @@ struct Known {
     zones: Vec<String>,
     cpus: Vec<u16>,
     backends: Vec<&'static str>,
+    devices: KnownDevices,
     power: PowerWindow,
 }
 
@@ -86,6 +90,7 @@ impl Metrics {
         all.register_kept(registry);
         all.register_own(registry);
         all.grants.register(registry);
+        all.devices.register(registry);
         all
     }
 
@@ -146,6 +151,7 @@ impl Metrics {
                 level(&self.energy, &zone, energy.map(whole));
                 level(&self.zone_power, &zone, watts);
             }
+            self.devices.draw(node, power.devices);
         }
         let law = view.details.law;
         let counts = law.and_then(|law| law.counts);
@@ -167,7 +173,14 @@ impl Metrics {
         }
         self.count(node, view, &label);
         self.with(node, |known| {
-            known.zones = view.cpu.devices.iter().map(|device| device.key.clone()).collect();
+            let zones = view.cpu.devices.iter().map(|device| device.key.clone()).collect();
+            let gone = std::mem::replace(&mut known.zones, zones);
+            for zone in gone.into_iter().filter(|zone| !known.zones.contains(zone)) {
+                let zone = NodeZone { node: node.to_owned(), zone };
+                self.energy.remove(&zone);
+                self.zone_power.remove(&zone);
+            }
+            self.devices.see(node, view, &mut known.devices);
             known.cpus = view.details.policies.iter().map(|(cpu, _, _)| *cpu).collect();
             known.backends = view.details.troubles.iter().map(|(backend, _, _)| *backend).collect();
         });
@@ -238,6 +251,7 @@ impl Metrics {
         let known =
             self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(node).unwrap_or_default();
         self.grants.forget(node);
+        self.devices.forget(node, known.devices);
         let owned = || node.to_owned();
         let label = Node { node: owned() };
         for mode in modes() {

@@ -77,6 +77,8 @@ part! {
         gpu_watts: Number,
         /// The whole node, where a meter of the node says it.
         node_watts: Number,
+        /// The memory of all packages together; cpuWatts does not contain it.
+        dram_watts: Number,
         /// When it was measured, RFC 3339.
         sampled_at: String,
         /// Who measured: rapl, hsmp, http and the like.

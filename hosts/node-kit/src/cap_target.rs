@@ -5,6 +5,8 @@
 //! closed loop knows them. A package of which only frequency policies are known is a target with neither: caps are per
 //! package.
 
+mod state;
+
 use crate::worker::{Order, Outcome, Worker, setting_of};
 use crate::{BackendKind, Journal};
 use joulie_core::node::backend::PackageFacts;
@@ -13,8 +15,11 @@ use joulie_core::node::energy::{Baseline, CounterSample, EnergyMeter, Gap, Meter
 use joulie_core::node::engine::{EngineOrder, Instruction};
 use joulie_core::node::gpu_cap::{GpuFacts, GpuLimits};
 use joulie_core::node::limiter::{LimitFacts, LimitOutcome, LimitReading};
-use power_hal::{Control, Counter, Domain, DomainKind, ErrorKind, Key, Measured, Meter, Setting};
+use power_hal::{
+    Control, Counter, Domain, DomainKind, ErrorKind, Key, Measured, Meter, Setting, StateReadings,
+};
 use power_units::{MicroJoules, Micros, Role, Stamp, Watts};
+use state::{DramTarget, StateTarget};
 use std::collections::BTreeSet;
 
 /// A domain of a backend.
@@ -46,6 +51,10 @@ pub(crate) struct CapTarget {
     pub(crate) energy: Option<MicroJoules>,
     /// The last known power, and its time.
     last_fresh: Option<(Stamp, MeterReading)>,
+    /// The counter of its memory, if it has one.
+    pub(crate) dram: Option<DramTarget>,
+    /// What it reports beside its power.
+    pub(crate) state: Option<StateTarget>,
     pub(crate) in_force: Option<Watts>,
 }
 
@@ -109,7 +118,12 @@ pub(crate) fn cap_targets(workers: &[Worker], period: Micros) -> (Vec<CapTarget>
                 (&[&&(meter, of, _)], 1) => Some((meter, of)),
                 _ => None,
             };
-            packages.push(CapTarget::new(place, domain, backend, sole.or(own), period));
+            let mut target = CapTarget::new(place, domain, backend, sole.or(own), period);
+            // As for its meter: what another backend reports of the package is of this one, if it is the only one.
+            for &&(other, of, _) in of_it.iter().filter(|_| chosen.len() == 1) {
+                target.report_from(other, of, period);
+            }
+            packages.push(target);
         }
         if chosen.is_empty() {
             packages.push(CapTarget::bare(Key::package(number, None)));
@@ -132,14 +146,13 @@ impl CapTarget {
         period: Micros,
     ) -> Self {
         let has_limit = domain.power().is_some();
-        let stale_after = period.max(Micros::new(500_000));
-        let stale_after = stale_after + stale_after + stale_after;
+        let stale_after = stale_after(period);
         let gauge = match meter.and_then(|(_, of)| of.meter()) {
             None => Gauge::None,
             Some(Meter::Power) => Gauge::Power { stale_after },
-            Some(Meter::Energy(counter)) => Gauge::of_counter(counter, domain, period, stale_after),
+            Some(Meter::Energy(counter)) => Gauge::of_counter(counter, most(domain), period, stale_after),
         };
-        Self {
+        let mut target = Self {
             key: *domain.key(),
             backend: Some(backend),
             limit: has_limit.then_some(place),
@@ -150,7 +163,22 @@ impl CapTarget {
             power: MeterReading::Missing(Gap::NoMeter),
             energy: None,
             last_fresh: None,
+            dram: None,
+            state: None,
             in_force: None,
+        };
+        target.report_from(place, domain, period);
+        target
+    }
+
+    /// Takes what a domain reports beside its power, unless another one reports it already.
+    fn report_from(&mut self, place: Place, domain: &Domain, period: Micros) {
+        if self.dram.is_none() {
+            self.dram = DramTarget::new(place, domain, period, stale_after(period));
+        }
+        let reports = domain.throttled().is_some() || domain.readings() != StateReadings::NONE;
+        if self.state.is_none() && reports {
+            self.state = Some(StateTarget::new(place, domain, stale_after(period)));
         }
     }
 
@@ -166,6 +194,8 @@ impl CapTarget {
             power: MeterReading::Missing(Gap::NoMeter),
             energy: None,
             last_fresh: None,
+            dram: None,
+            state: None,
             in_force: None,
         }
     }
@@ -177,12 +207,12 @@ impl CapTarget {
 
     /// Takes over the state of the same target from before the hardware was listed again.
     pub(crate) fn goes_on(&mut self, before: &Self) {
-        let baseline = match before.gauge {
-            Gauge::Counter { baseline, .. } => Some(baseline),
-            Gauge::None | Gauge::Power { .. } => None,
-        };
-        if let (Gauge::Counter { baseline: mine, .. }, Some(theirs)) = (&mut self.gauge, baseline) {
-            *mine = theirs;
+        self.gauge.goes_on(&before.gauge);
+        if let (Some(mine), Some(theirs)) = (&mut self.dram, &before.dram) {
+            mine.goes_on(theirs);
+        }
+        if let (Some(mine), Some(theirs)) = (&mut self.state, &before.state) {
+            mine.goes_on(theirs);
         }
         self.power = before.power;
         self.last_fresh = before.last_fresh;
@@ -193,6 +223,9 @@ impl CapTarget {
     pub(crate) fn gone(mut self) -> Self {
         self.limit = None;
         self.meter = None;
+        // What is no longer there reports nothing.
+        self.dram = None;
+        self.state = None;
         self
     }
 
@@ -205,6 +238,7 @@ impl CapTarget {
     pub(crate) fn metered_by(mut self, other: &Self) -> Self {
         (self.meter, self.gauge) = (other.meter, other.gauge);
         (self.power, self.last_fresh) = (other.power, other.last_fresh);
+        (self.dram, self.state) = (other.dram.clone(), other.state.clone());
         self
     }
 
@@ -308,21 +342,12 @@ impl CapTarget {
                 (Ok(Measured::Energy(_)) | Err(_), _) => MeterReading::Missing(Gap::Unread),
             },
         };
-        self.bridge(now);
-    }
-
-    /// Two readings in quick succession, as after a change of the cap, use the same value of the counter: the power of
-    /// the first still holds.
-    fn bridge(&mut self, now: Stamp) {
-        match self.power {
-            MeterReading::Fresh { .. } => self.last_fresh = Some((now, self.power)),
-            MeterReading::Missing(Gap::TooSoon) => {
-                let recent = |(at, _): &(Stamp, MeterReading)| {
-                    now.since(*at).is_some_and(|age| age < Micros::new(1_000_000))
-                };
-                self.power = self.last_fresh.filter(recent).map_or(self.power, |(_, power)| power);
-            }
-            MeterReading::Stale { .. } | MeterReading::Missing(_) | MeterReading::Impossible(_) => {}
+        self.power = bridged(self.power, &mut self.last_fresh, now);
+        if let Some(dram) = &mut self.dram {
+            dram.measure(workers, now);
+        }
+        if let Some(state) = &mut self.state {
+            state.measure(workers, now);
         }
     }
 
@@ -376,11 +401,45 @@ fn watts_of(setting: Setting) -> Option<Watts> {
     }
 }
 
+/// Two readings in quick succession, as after a change of the cap, use the same value of the counter: the power of the
+/// first still holds.
+fn bridged(power: MeterReading, last_fresh: &mut Option<(Stamp, MeterReading)>, now: Stamp) -> MeterReading {
+    match power {
+        MeterReading::Fresh { .. } => {
+            *last_fresh = Some((now, power));
+            power
+        }
+        MeterReading::Missing(Gap::TooSoon) => {
+            let recent = |(at, _): &(Stamp, MeterReading)| {
+                now.since(*at).is_some_and(|age| age < Micros::new(1_000_000))
+            };
+            last_fresh.filter(recent).map_or(power, |(_, power)| power)
+        }
+        MeterReading::Stale { .. } | MeterReading::Missing(_) | MeterReading::Impossible(_) => power,
+    }
+}
+
+/// How old a reading may be: three periods, at least of half a second.
+fn stale_after(period: Micros) -> Micros {
+    let each = period.max(Micros::new(500_000));
+    each + each + each
+}
+
+/// Short bursts are far above the rated power of a part; a reading above twice that belongs to another counter.
+fn most(domain: &Domain) -> Watts {
+    let rated = domain.power().and_then(|limit| limit.max()).map(|max| max.to_watts(Role::Demand));
+    rated.map_or(POWER_MOST, |rated| (rated + rated).max(Watts::from_int(500)))
+}
+
 impl Gauge {
-    fn of_counter(counter: Counter, domain: &Domain, period: Micros, stale_after: Micros) -> Self {
-        // Short bursts are far above the rated power of a part; a reading above twice that belongs to another counter.
-        let rated = domain.power().and_then(|limit| limit.max()).map(|max| max.to_watts(Role::Demand));
-        let most = rated.map_or(POWER_MOST, |rated| (rated + rated).max(Watts::from_int(500)));
+    /// Takes over the state of the same meter from before the hardware was listed again.
+    fn goes_on(&mut self, before: &Self) {
+        if let (Self::Counter { baseline, .. }, Self::Counter { baseline: theirs, .. }) = (self, before) {
+            *baseline = *theirs;
+        }
+    }
+
+    fn of_counter(counter: Counter, most: Watts, period: Micros, stale_after: Micros) -> Self {
         let span_min = Micros::new(50_000).min(Micros::new(period.get() / 4));
         match EnergyMeter::new(counter, most, span_min, stale_after) {
             Ok(meter) => Self::Counter { meter, baseline: Baseline::Nothing },

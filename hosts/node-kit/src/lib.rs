@@ -45,6 +45,8 @@ pub use joulie_core::node::engine::{Desire, LeaseTerms, LoopLaw, NodeAccess, Nod
 pub use journal::{Boot, Journal, JournalEntry, JournalError, JournalShare};
 pub use lock::{LockError, NodeLock};
 pub use node::{Left, NodeHandle, OpenError, OpenNode};
-pub use report::{BackendReport, DeviceReport, NodeCounters, NodeReport, PolicyReport};
+pub use report::{
+    BackendReport, DeviceReport, DeviceState, DeviceValue, NodeCounters, NodeReport, PolicyReport,
+};
 pub use time::Time;
 pub use worker::BackendState;

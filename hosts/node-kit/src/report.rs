@@ -7,8 +7,8 @@ use joulie_core::node::engine::Beyond;
 use joulie_core::node::gpu_cap::GpuDecision;
 use joulie_core::node::law;
 use joulie_core::node::lease::{LeaseEvent, LeasePhase};
-use power_hal::{Counter, Domain, Key};
-use power_units::{KiloHertz, MicroJoules, Stamp, Watts};
+use power_hal::{Counter, Domain, ErrorKind, Key, MemoryUse, Slowdowns};
+use power_units::{Celsius, KiloHertz, MicroJoules, Percent, Stamp, Watts};
 use std::sync::Arc;
 
 /// A node as of its last step.
@@ -77,6 +77,12 @@ pub struct DeviceReport {
     pub counter: Option<Counter>,
     /// The value of its energy counter, if it has one that could be read.
     pub energy: Option<MicroJoules>,
+    /// The power of its memory (DRAM), of a package that has a counter of it. It is not in `power`, and in no sum.
+    pub dram: MeterReading,
+    /// The value of that counter.
+    pub dram_energy: Option<MicroJoules>,
+    /// What it reports beside its power.
+    pub state: DeviceState,
     /// The limit in force, whoever set it.
     pub limit: Option<Watts>,
     /// The limit that its owner has set, if it is known; no cap is above it.
@@ -85,6 +91,46 @@ pub struct DeviceReport {
     pub ours: bool,
     /// Its share of the node's grant, if the node has one and it can be capped.
     pub share: Option<Watts>,
+}
+
+/// A value that a device reports, if it does. What it lacks is not the same as what could not be read, and neither is
+/// zero.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceValue<T> {
+    /// The device, its driver or its library has no such value.
+    #[default]
+    Lacking,
+    /// It could not be read.
+    Unknown(ErrorKind),
+    /// This value.
+    Is(T),
+}
+
+impl<T> DeviceValue<T> {
+    /// The value, if it is known.
+    #[must_use]
+    pub fn known(self) -> Option<T> {
+        match self {
+            Self::Is(value) => Some(value),
+            Self::Lacking | Self::Unknown(_) => None,
+        }
+    }
+}
+
+/// The state of a device beside its power.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceState {
+    /// Its temperature.
+    pub temperature: DeviceValue<Celsius>,
+    /// For which part of the time it computes.
+    pub utilisation: DeviceValue<Percent>,
+    /// How much of its memory is in use.
+    pub memory: DeviceValue<MemoryUse>,
+    /// What slows it at the instant of the reading.
+    pub slowdowns: DeviceValue<Slowdowns>,
+    /// In which part of the time since the last reading its power limit held it back; where the device only reports
+    /// instants, all or nothing.
+    pub throttled: DeviceValue<Percent>,
 }
 
 /// A frequency policy.

@@ -168,6 +168,7 @@ impl Sampled {
         let watts = |watts: Option<Watts>| watts.map(Number::from);
         json!({
             "cpuWatts": watts(power.cpu), "gpuWatts": watts(power.gpu), "nodeWatts": watts(power.node),
+            "dramWatts": watts(power.dram),
             "sampledAt": at, "source": source,
         })
     }

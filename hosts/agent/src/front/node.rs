@@ -19,7 +19,7 @@ use super::publisher::{Docs, Publisher};
 use super::receipt::{Receipts, Unkept};
 use super::rows::{NodeRow, RouteRow};
 use super::wanted::{Unknown, Wanted, wanted};
-use crate::machine::{Control, Found, LeaseState, View};
+use crate::machine::{Control, Drawn, Found, LeaseState, View};
 use crate::metrics::{Metrics, PowerDetail};
 use crate::route::Standing;
 use host_kit::clock::{HostClock, Mono};
@@ -420,7 +420,13 @@ impl Memory {
 }
 
 fn power(view: &View) -> Power {
-    Power { cpu: view.cpu.drawn.watts(), gpu: view.gpu.drawn.watts(), node: view.node_power }
+    let dram = Drawn::sum(view.cpu.devices.iter().map(|device| device.beside.dram));
+    Power {
+        cpu: view.cpu.drawn.watts(),
+        gpu: view.gpu.drawn.watts(),
+        node: view.node_power,
+        dram: dram.watts(),
+    }
 }
 
 /// What is published in the TelemetryProfile of the node. One for the cluster has no outcome: each of its agents would overwrite that

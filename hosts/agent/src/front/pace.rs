@@ -20,6 +20,8 @@ pub(crate) struct Power {
     pub(crate) cpu: Option<Watts>,
     pub(crate) gpu: Option<Watts>,
     pub(crate) node: Option<Watts>,
+    /// The memory of all packages, which `cpu` does not contain.
+    pub(crate) dram: Option<Watts>,
 }
 
 /// What was last published, and when.
@@ -65,7 +67,7 @@ fn moved(from: Power, to: Power) -> bool {
         (None, None) => false,
         (Some(_), None) | (None, Some(_)) => true,
     };
-    far(from.cpu, to.cpu) || far(from.gpu, to.gpu) || far(from.node, to.node)
+    far(from.cpu, to.cpu) || far(from.gpu, to.gpu) || far(from.node, to.node) || far(from.dram, to.dram)
 }
 
 #[cfg(test)]
@@ -89,6 +91,25 @@ mod tests {
         assert!(due(70, None), "that it is not known any more is news");
         assert!(!due(80, None));
         assert!(due(370, None), "five minutes");
+    }
+
+    #[test]
+    fn the_memory_of_the_packages_moves_by_the_same_band() {
+        let pace = Pace { interval: Duration::ZERO, heartbeat: None };
+        let mut pacer = Pacer::default();
+        let mut due = |second, dram: Option<i32>| {
+            let power = Power {
+                cpu: Some(Watts::from_int(200)),
+                dram: dram.map(Watts::from_int),
+                ..Power::default()
+            };
+            pacer.is_due(power, Mono::at(Duration::from_secs(second)), pace)
+        };
+        assert!(due(0, Some(30)));
+        assert!(!due(1, Some(35)), "5 W are not beyond the band");
+        assert!(due(2, Some(36)));
+        assert!(due(3, None), "that it is not measured any more is news");
+        assert!(!due(4, None));
     }
 
     #[test]

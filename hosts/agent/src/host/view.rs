@@ -1,7 +1,9 @@
 //! Builds the front's view from node-kit's report.
 
 use super::identity::Identity;
-use crate::machine::{Details, Device, Drawn, Found, FoundGpus, LeaseState, MIXED, Means, Part, View};
+use crate::machine::{
+    Beside, Details, Device, Drawn, Found, FoundGpus, LeaseState, MIXED, Means, Part, View,
+};
 use joulie_core::node::cap::{CapRange, CapReport};
 use joulie_core::node::energy::{Gap, MeterReading};
 use joulie_core::node::law::{Command, LawAction};
@@ -140,6 +142,7 @@ fn device(device: &DeviceReport) -> Device {
         share: device.share,
         drawn: drawn(device.power),
         energy: device.energy,
+        beside: Beside { dram: drawn(device.dram), dram_energy: device.dram_energy, state: device.state },
     }
 }
 
@@ -268,6 +271,9 @@ mod tests {
             power: MeterReading::Missing(Gap::Unread),
             counter: None,
             energy: None,
+            dram: MeterReading::Missing(Gap::NoMeter),
+            dram_energy: None,
+            state: node_kit::DeviceState::default(),
             limit: max.and_then(|max| i32::try_from(max).ok()).map(Watts::from_int),
             owners: None,
             ours: false,

@@ -2,6 +2,7 @@
 
 use crate::front::publish::Kind;
 use host_kit::{closed_label, label_set};
+use power_hal::Slowdown;
 
 closed_label! {
     /// What a closed loop did.
@@ -22,6 +23,34 @@ closed_label! {
         Gone = "gone",
         /// It failed, and is tried again.
         Failed = "failed",
+    }
+}
+
+closed_label! {
+    /// What holds the clocks of a GPU down.
+    pub(crate) enum Cause {
+        /// Its power limit.
+        PowerLimit = "power_limit",
+        /// The largest current of its supply.
+        Current = "current",
+        /// Heat.
+        Heat = "heat",
+        /// A signal from outside, or an emergency stop of the hardware.
+        Hardware = "hardware",
+        /// A clock that somebody has fixed.
+        Setting = "setting",
+    }
+}
+
+impl Cause {
+    pub(super) const fn slowdown(self) -> Slowdown {
+        match self {
+            Self::PowerLimit => Slowdown::PowerLimit,
+            Self::Current => Slowdown::Current,
+            Self::Heat => Slowdown::Heat,
+            Self::Hardware => Slowdown::Hardware,
+            Self::Setting => Slowdown::Setting,
+        }
     }
 }
 
@@ -113,6 +142,22 @@ label_set! {
     pub(super) struct NodeZone {
         pub(super) node: String,
         pub(super) zone: String,
+    }
+
+    pub(super) struct NodeGpu {
+        pub(super) node: String,
+        pub(super) gpu: String,
+    }
+
+    pub(super) struct NodeGpuCause {
+        pub(super) node: String,
+        pub(super) gpu: String,
+        pub(super) cause: Cause,
+    }
+
+    pub(super) struct NodeDevice {
+        pub(super) node: String,
+        pub(super) device: String,
     }
 
     pub(super) struct NodeCpu {

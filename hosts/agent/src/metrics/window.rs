@@ -3,6 +3,7 @@
 //! Power at the resolution of the hardware tells what runs on a processor, down to the bits of keys (PLATYPUS), and metrics
 //! are read by more people than may read the counters. `POWER_METRICS=exact` shows what was read.
 
+use super::devices::ShownDevices;
 use crate::machine::View;
 use host_kit::clock::Mono;
 use power_units::Watts;
@@ -31,6 +32,8 @@ pub(super) struct ShownPower {
     pub(super) smoothed: Option<f64>,
     /// The power and the energy counter of each zone.
     pub(super) zones: Vec<(String, Option<f64>, Option<u64>)>,
+    /// Each GPU, and the memory of each package.
+    pub(super) devices: ShownDevices,
 }
 
 /// The readings since values were last shown.
@@ -42,6 +45,8 @@ pub(super) struct PowerWindow {
     observed: Mean,
     smoothed: Mean,
     zones: BTreeMap<String, Mean>,
+    drams: BTreeMap<String, Mean>,
+    each_gpu: BTreeMap<String, Mean>,
 }
 
 #[derive(Debug, Default)]
@@ -76,6 +81,10 @@ impl PowerWindow {
         self.smoothed.add(view.details.law.and_then(|law| law.smoothed));
         for device in &view.cpu.devices {
             self.zones.entry(device.key.clone()).or_default().add(device.drawn.watts());
+            self.drams.entry(device.key.clone()).or_default().add(device.beside.dram.watts());
+        }
+        for device in &view.gpu.devices {
+            self.each_gpu.entry(device.key.clone()).or_default().add(device.drawn.watts());
         }
         let is_due = self.since.is_none_or(|since| now.since(since) >= WINDOW);
         if detail == PowerDetail::Averaged && !is_due {
@@ -89,12 +98,24 @@ impl PowerWindow {
             let power = self.zones.get(&device.key).and_then(|mean| mean.value(detail));
             (device.key.clone(), power, device.energy.map(|energy| whole(energy.get())))
         };
+        let mean =
+            |of: &BTreeMap<String, Mean>, key: &String| of.get(key).and_then(|mean| mean.value(detail));
+        let dram = |device: &crate::machine::Device| {
+            let energy = device.beside.dram_energy.map(|energy| whole(energy.get()));
+            (device.key.clone(), mean(&self.drams, &device.key), energy)
+        };
+        let gpu = |device: &crate::machine::Device| (device.key.clone(), mean(&self.each_gpu, &device.key));
+        let devices = ShownDevices {
+            drams: view.cpu.devices.iter().map(dram).collect(),
+            gpus: view.gpu.devices.iter().map(gpu).collect(),
+        };
         let shown = ShownPower {
             packages: self.packages.value(detail),
             gpus: self.gpus.value(detail),
             observed: self.observed.value(detail),
             smoothed: self.smoothed.value(detail),
             zones: view.cpu.devices.iter().map(zone).collect(),
+            devices,
         };
         *self = Self { since: Some(now), ..Self::default() };
         Some(shown)

@@ -45,6 +45,21 @@ async fn gpus_are_capped_by_the_profile_through_a_crash_and_get_their_own_limits
     let found = &hardware["status"]["gpu"];
     assert_eq!((found["vendor"].as_str(), found["controlAvailable"].as_bool()), (Some("nvidia"), Some(true)));
     assert_eq!(found["capRangePerGpu"], json!({"minWatts": 200, "maxWatts": 700, "defaultWatts": 700}));
+    // What each GPU reports is in metrics, and it changes no object.
+    let gpu = "{node=\"node-a\",gpu=\"gpu-00000003-0b1c-4d7e-9a55-0123456789ab\"";
+    let all = format!("joulie_gpu_power_watts{gpu}}}");
+    let metrics = agent.until_page("/metrics", &all).await;
+    for series in [
+        format!("joulie_gpu_temperature_celsius{gpu}}} "),
+        format!("joulie_gpu_utilization_ratio{gpu}}} "),
+        format!("joulie_gpu_memory_total_bytes{gpu}}} 85520809984"),
+        format!("joulie_gpu_slowed{gpu},cause=\"heat\"}} 0"),
+    ] {
+        assert!(metrics.contains(&series), "{series} is not in\n{metrics}");
+    }
+    let throttled =
+        "joulie_throttled_ratio{node=\"node-a\",device=\"gpu-00000003-0b1c-4d7e-9a55-0123456789ab\"}";
+    agent.until_page("/metrics", throttled).await;
     agent.kill();
     assert_eq!(room.gpus(), [420; 8]);
     // 100 W are less than a card accepts: the status reports both values, and no success.

@@ -30,7 +30,14 @@ async fn a_cap_goes_from_the_object_to_the_register_and_the_status_says_what_was
     assert_eq!(hardware["spec"]["nodeName"], "node-a");
     assert_eq!(hardware["status"]["cpu"]["capRange"]["maxWattsPerSocket"], 250);
     assert_eq!(hardware["status"]["cpu"]["sockets"], 2);
+    // The memory is beside the packages: 12 hundredths of them in this machine, and in none of their sums.
+    let measured = |it: &serde_json::Value| it["status"]["power"]["dramWatts"].is_number();
+    let power = cluster.until("NodeHardware", "node-a", measured).await["status"]["power"].clone();
+    let (memory, packages) = (power["dramWatts"].as_f64().unwrap(), power["cpuWatts"].as_f64().unwrap());
+    assert!(0.0 < memory && memory < packages / 4.0, "{power}");
+    agent.until_page("/metrics", "joulie_dram_power_watts{node=\"node-a\",zone=\"package-1\"}").await;
     let metrics = agent.page("/metrics").await;
+    assert!(!metrics.contains("joulie_throttled_ratio{"), "powercap does not say it: {metrics}");
     for line in [
         "joulie_backend_mode{node=\"node-a\",mode=\"rapl\"} 1",
         "joulie_backend_mode{node=\"node-a\",mode=\"dvfs\"} 0",

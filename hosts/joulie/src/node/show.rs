@@ -42,6 +42,10 @@ fn lines(view: &View) -> Vec<String> {
     };
     part("packages", devices(&view.packages, "no CPU package was found"));
     part("gpus", devices(&view.gpus, "none was found"));
+    let beside = state(view);
+    if !beside.is_empty() {
+        part("beside power", beside);
+    }
     part("frequency", frequencies(&view.policies, view.fallback));
     part("backends", backends(view));
     part("who writes", writers(view));
@@ -66,6 +70,37 @@ fn devices(all: &[Device], none: &str) -> Vec<String> {
         ]
     });
     table(&std::iter::once(head).chain(rows).collect::<Vec<_>>())
+}
+
+/// What the devices report beside their power; nothing of a device that reports nothing.
+fn state(view: &View) -> Vec<String> {
+    let all = view.packages.iter().chain(&view.gpus);
+    let told: Vec<&Device> = all.filter(|it| it.state.is_told() || it.dram != Fact::None).collect();
+    if told.is_empty() {
+        return Vec::new();
+    }
+    let head = [
+        "device",
+        "memory's power",
+        "temperature",
+        "utilisation",
+        "memory",
+        "slowed by",
+        "held by its limit",
+    ];
+    let rows = told.into_iter().map(|device| {
+        let state = &device.state;
+        vec![
+            device.key.clone(),
+            device.dram.say(|&(power, _)| words::watts(power)),
+            state.temperature.say(|it| words::degrees(*it)),
+            state.utilisation.say(|it| words::percent(*it)),
+            state.memory.say(|it| words::memory(*it)),
+            state.slowdowns.say(|it| words::causes(*it)),
+            state.throttled.say(|it| format!("{} of the time", words::percent(*it))),
+        ]
+    });
+    table(&std::iter::once(head.map(str::to_owned).to_vec()).chain(rows).collect::<Vec<_>>())
 }
 
 fn range(device: &Device) -> String {

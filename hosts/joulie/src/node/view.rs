@@ -4,9 +4,11 @@ use super::Site;
 use super::words::{Fact, power, standing};
 use joulie_core::node::energy::{Gap, MeterReading};
 use node_kit::{
-    BackendReport, BackendState, Boot, DeviceReport, Journal, JournalEntry, NodeLock, NodeReport,
+    BackendReport, BackendState, Boot, DeviceReport, DeviceState, DeviceValue, Journal, JournalEntry,
+    NodeLock, NodeReport,
 };
-use power_units::{KiloHertz, Micros, Role, Watts};
+use power_hal::{MemoryUse, Slowdowns};
+use power_units::{Celsius, KiloHertz, Micros, Percent, Role, Watts};
 
 /// The data of a node at one moment.
 #[derive(Debug)]
@@ -36,6 +38,48 @@ pub(super) struct Device {
     /// Whether Joulie has set the limit.
     pub(super) ours: Fact<bool>,
     pub(super) power: Fact<(Watts, Micros)>,
+    /// The memory of a package, which `power` does not contain.
+    pub(super) dram: Fact<(Watts, Micros)>,
+    pub(super) state: State,
+}
+
+/// What a device reports beside its power.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) temperature: Fact<Celsius>,
+    pub(super) utilisation: Fact<Percent>,
+    pub(super) memory: Fact<MemoryUse>,
+    pub(super) slowdowns: Fact<Slowdowns>,
+    /// In which part of the time between the two readings its power limit held it back.
+    pub(super) throttled: Fact<Percent>,
+}
+
+impl State {
+    fn of(state: &DeviceState) -> Self {
+        Self {
+            temperature: reported(state.temperature),
+            utilisation: reported(state.utilisation),
+            memory: reported(state.memory),
+            slowdowns: reported(state.slowdowns),
+            throttled: reported(state.throttled),
+        }
+    }
+
+    /// Whether the device reports any of it.
+    pub(super) const fn is_told(&self) -> bool {
+        !matches!(
+            (&self.temperature, &self.utilisation, &self.memory, &self.slowdowns, &self.throttled),
+            (Fact::None, Fact::None, Fact::None, Fact::None, Fact::None)
+        )
+    }
+}
+
+fn reported<T>(value: DeviceValue<T>) -> Fact<T> {
+    match value {
+        DeviceValue::Is(value) => Fact::Is(value),
+        DeviceValue::Lacking => Fact::None,
+        DeviceValue::Unknown(kind) => Fact::Unknown(kind.to_string()),
+    }
 }
 
 /// All frequency policies together.
@@ -138,6 +182,12 @@ impl Device {
             limit: in_force,
             ours,
             power: power(device.power),
+            dram: if device.dram == MeterReading::Missing(Gap::NoMeter) {
+                Fact::None
+            } else {
+                power(device.dram)
+            },
+            state: State::of(&device.state),
         }
     }
 }

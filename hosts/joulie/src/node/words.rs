@@ -2,8 +2,8 @@
 
 use joulie_core::node::energy::{Gap, MeterReading, Oddity};
 use node_kit::{BackendReport, BackendState};
-use power_hal::ErrorKind;
-use power_units::{KiloHertz, Micros, Role, Watts};
+use power_hal::{ErrorKind, MemoryUse, Slowdown, Slowdowns};
+use power_units::{Celsius, KiloHertz, Micros, Percent, Role, Watts};
 
 /// A value that is known, absent, or unknown.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +29,37 @@ impl<T> Fact<T> {
 pub(super) fn watts(watts: Watts) -> String {
     let text = format!("{watts:.1}");
     format!("{} W", text.strip_suffix(".0").unwrap_or(&text))
+}
+
+/// To a tenth of a degree; a zero after the point is left out.
+pub(super) fn degrees(temperature: Celsius) -> String {
+    let text = format!("{temperature:.1}");
+    format!("{} °C", text.strip_suffix(".0").unwrap_or(&text))
+}
+
+pub(super) fn percent(share: Percent) -> String {
+    format!("{} %", share.round())
+}
+
+/// In whole mebibytes, as the vendors' tools show it.
+pub(super) fn memory(memory: MemoryUse) -> String {
+    format!("{} of {} MiB", memory.used_bytes() >> 20, memory.total_bytes() >> 20)
+}
+
+/// What slows a device.
+pub(super) fn causes(causes: Slowdowns) -> String {
+    let all: Vec<&str> = causes.iter().map(cause).collect();
+    if all.is_empty() { "nothing".to_owned() } else { all.join(", ") }
+}
+
+const fn cause(cause: Slowdown) -> &'static str {
+    match cause {
+        Slowdown::PowerLimit => "its power limit",
+        Slowdown::Current => "current",
+        Slowdown::Heat => "heat",
+        Slowdown::Hardware => "a signal of the hardware",
+        Slowdown::Setting => "a setting",
+    }
 }
 
 pub(super) fn frequency(frequency: KiloHertz) -> String {
@@ -116,6 +147,13 @@ mod tests {
         assert_eq!(watts(Watts::parse("119.96", Role::Nearest).unwrap()), "120 W");
         assert_eq!(watts(Watts::parse("0.26", Role::Nearest).unwrap()), "0.3 W");
         assert_eq!(frequency(KiloHertz::from_int(2_419_000)), "2.41 GHz");
+        assert_eq!(degrees(Celsius::from_int(71)), "71 °C");
+        assert_eq!(memory(MemoryUse::new(1 << 30, 2 << 30).unwrap()), "1024 of 2048 MiB");
+        assert_eq!(causes(Slowdowns::NONE), "nothing");
+        assert_eq!(
+            causes(Slowdowns::NONE.with(Slowdown::Heat).with(Slowdown::PowerLimit)),
+            "its power limit, heat"
+        );
         assert_eq!(seconds(Micros::new(1_049_999)), "1.0 s");
     }
 

@@ -49,6 +49,28 @@ fn a_module_of_two_dies_is_one_gpu() {
 }
 
 #[test]
+fn what_is_measured_beside_power_is_shown_where_there_is_any() {
+    let Some(room) = TestMachine::profile("mi300x") else { return };
+    let text = room.run(&["show", "--json"]).ended(0);
+    let shown: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let gpu = &shown["gpus"][0];
+    assert_eq!(gpu["memory_total_bytes"], 192_u64 << 30, "{text}");
+    assert!(gpu["temperature_celsius"].as_f64().unwrap() > 10.0, "{text}");
+    assert!(gpu["throttled_percent"].as_f64().is_some(), "{text}");
+    // An MI300 counts, and shows no causes of the instant: absent, with no reason and no empty list.
+    assert!(gpu["slowed_by"].is_null() && gpu["unknown"]["slowed_by"].is_null(), "{text}");
+    let lines = room.run(&["show"]).ended(0);
+    assert!(lines.contains("beside power") && lines.contains("of 196608 MiB"), "{lines}");
+    let Some(room) = TestMachine::profile("xeon-2s") else { return };
+    let text = room.run(&["show", "--json"]).ended(0);
+    let shown: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let package = &shown["packages"][0];
+    let (memory, whole) = (package["dram_watts"].as_f64().unwrap(), package["power_watts"].as_f64().unwrap());
+    assert!(0.0 < memory && memory < whole, "{text}");
+    assert!(package["temperature_celsius"].is_null(), "{text}");
+}
+
+#[test]
 fn the_document_has_the_fields_that_are_documented() {
     let Some(room) = TestMachine::profile("client") else { return };
     let text = room.run(&["show", "--json"]).ended(0);
@@ -64,7 +86,8 @@ fn the_document_has_the_fields_that_are_documented() {
     );
     assert_eq!(
         names(&shown["packages"][0]),
-        "backend key limit_watts max_watts min_watts ours power_over_seconds power_watts unknown"
+        "backend dram_watts key limit_watts max_watts memory_total_bytes memory_used_bytes min_watts ours \
+         power_over_seconds power_watts slowed_by temperature_celsius throttled_percent unknown utilisation_percent"
     );
     assert_eq!(names(&shown["policies"]), "count highest_limit_khz lowest_limit_khz max_khz min_khz unknown");
     assert_eq!(names(&shown["backends"][0]), "complaints domains name standing");

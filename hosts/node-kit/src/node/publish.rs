@@ -6,6 +6,7 @@ use crate::cap_target::CapTarget;
 use crate::report::{BackendReport, DeviceReport, PolicyReport};
 use crate::worker::{Worker, lock};
 use joulie_core::node::backend::Package;
+use joulie_core::node::energy::{Gap, MeterReading};
 use joulie_core::node::gpu_cap::CappedGpu;
 use power_units::{Stamp, Watts};
 
@@ -76,6 +77,9 @@ fn device(target: &CapTarget, share: Option<Watts>, journal: &Journal) -> Device
         power: target.power,
         counter: target.counter(),
         energy: target.energy,
+        dram: target.dram.as_ref().map_or(MeterReading::Missing(Gap::NoMeter), |dram| dram.power),
+        dram_energy: target.dram.as_ref().and_then(|dram| dram.energy),
+        state: target.state.as_ref().map(|state| state.reported).unwrap_or_default(),
         limit: target.in_force,
         owners: target.owners_limit(journal),
         ours: target.is_touched(journal),

@@ -2,8 +2,9 @@
 
 use crate::test_machine::TestMachine;
 use joulie_core::node::cap::{CapIntent, CapReport, CapResult, DesiredCap};
-use node_kit::{Config, Desire, HardwareSources};
+use node_kit::{Config, Desire, DeviceValue, HardwareSources};
 use nvml_stub::{StubGpu, StubMachine};
+use plant::Load;
 use power_units::{Percent, Watts};
 
 const CARDS: [StubGpu; 2] = [
@@ -57,4 +58,33 @@ fn each_gpu_is_capped_by_its_own_range_and_gets_its_own_limit_back() {
     let limits: Vec<_> = node.report().gpus.iter().map(|gpu| gpu.limit).collect();
     assert_eq!(limits, [Some(Watts::from_int(700)), Some(Watts::from_int(400))]);
     assert!(node.journal().is_empty());
+}
+
+/// The plant's own counter says how long its limiter holds a GPU back.
+#[test]
+fn a_report_says_what_a_gpu_reports_and_in_which_part_of_the_time_its_limit_bites() {
+    let Some(room) = TestMachine::profile("mi300x") else { return };
+    room.machine.lock().plant().set_gpu_load(0, Load::busy(1.0)).unwrap();
+    let mut node = room.open(room.config());
+    room.periods(&mut node, 1);
+    let throttled = |node: &node_kit::OpenNode| node.report().gpus[0].state.throttled;
+    assert!(matches!(throttled(&node), DeviceValue::Unknown(_)), "one reading of a counter says nothing");
+    room.periods(&mut node, 2);
+    assert_eq!(throttled(&node), DeviceValue::Is(Percent::ZERO), "750 W are enough for it");
+    let cap = CapIntent::of_watts(Watts::from_int(350));
+    node.handle().desire(Desire { gpu: DesiredCap::Cap(cap), ..Desire::UNKNOWN });
+    room.periods(&mut node, 4);
+    assert_eq!(throttled(&node), DeviceValue::Is(Percent::HUNDRED));
+    let state = node.report().gpus[0].state;
+    assert_eq!(state.utilisation, DeviceValue::Is(Percent::HUNDRED));
+    assert!(state.temperature.known().is_some() && state.memory.known().is_some());
+    assert_eq!(state.slowdowns, DeviceValue::Lacking, "its table counts, and shows no instant");
+    // While its backend does not answer, what it said before is not repeated for ever.
+    room.machine.lock().change(|_, _, hwmons| hwmons.iter_mut().for_each(|slot| slot.present = false));
+    room.periods(&mut node, 4);
+    assert_eq!(
+        node.report().gpus[0].state,
+        node_kit::DeviceState::default(),
+        "and what is gone reports nothing"
+    );
 }

@@ -1,8 +1,9 @@
 //! A node's report of itself, and the floor that its configuration sets.
 
 use crate::test_machine::{TestMachine, watts};
+use joulie_core::node::energy::{Gap, MeterReading};
 use node_kit::{Config, Desire};
-use power_units::{KiloHertz, Micros};
+use power_units::{KiloHertz, Micros, Role, Watts};
 
 #[test]
 fn a_report_names_the_wish_that_its_outcome_is_of() {
@@ -66,4 +67,38 @@ fn no_throttle_goes_below_the_floor_of_the_configuration() {
     room.periods(&mut node, 12);
     let limits: Vec<u32> = room.machine.lock().policies().iter().map(|policy| policy.user_max).collect();
     assert!(limits.iter().all(|limit| *limit == floor.unsigned_abs()), "{limits:?}");
+}
+
+/// The rig's memory draws 12 hundredths of its package's power, in a counter of its own.
+#[test]
+fn the_memory_of_a_package_is_reported_beside_it_and_in_no_sum() {
+    let Some(room) = TestMachine::profile("xeon-2s").map(TestMachine::busy) else { return };
+    let mut node = room.open(room.config());
+    room.periods(&mut node, 6);
+    let report = node.report();
+    let watts = |reading: MeterReading| {
+        let MeterReading::Fresh { watts, .. } = reading else { panic!("{reading:?}") };
+        watts
+    };
+    let (mut packages, mut memory) = (Watts::ZERO, Watts::ZERO);
+    for package in &report.packages {
+        packages += watts(package.power);
+        memory += watts(package.dram);
+        assert!(package.dram_energy.is_some() && package.dram_energy != package.energy);
+        assert_eq!(package.state, node_kit::DeviceState::default(), "powercap reports nothing else");
+    }
+    assert_eq!(watts(report.power.unwrap()), packages, "the memory is not in the sum");
+    let part = memory.ratio_to(packages, Role::Nearest).unwrap().to_percent().round();
+    assert_eq!(part, 12);
+}
+
+#[test]
+fn a_machine_whose_memory_is_not_counted_has_no_memory_power() {
+    let Some(room) = TestMachine::profile("epyc").map(TestMachine::busy) else { return };
+    let mut node = room.open(room.config());
+    room.periods(&mut node, 3);
+    assert!(!node.report().packages.is_empty());
+    for package in &node.report().packages {
+        assert_eq!((package.dram, package.dram_energy), (MeterReading::Missing(Gap::NoMeter), None));
+    }
 }

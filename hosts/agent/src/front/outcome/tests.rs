@@ -1,6 +1,6 @@
 use super::*;
 use crate::front::wanted::Subject;
-use crate::machine::{Details, Device, Drawn, Found};
+use crate::machine::{Beside, Details, Device, Drawn, Found};
 use joulie_api::condition::ConditionStatus;
 use joulie_core::node::cap::Blocked;
 use joulie_core::node::cap::{CapRange, DesiredCap};
@@ -35,6 +35,7 @@ fn part(means: Means, report: CapReport, limit: Option<i32>, drawn: i32) -> Part
         share: None,
         drawn: Drawn::Is(watts(drawn / 2)),
         energy: None,
+        beside: Beside::default(),
     };
     Part { means, report, devices: vec![device(0), device(1)], drawn: Drawn::Is(watts(drawn)), trouble: None }
 }

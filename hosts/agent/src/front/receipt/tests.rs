@@ -1,6 +1,6 @@
 use super::*;
 use crate::front::rows::NodeRow;
-use crate::machine::{Details, Found, LeaseState};
+use crate::machine::{Beside, Details, Found, LeaseState};
 use joulie_core::node::cap::CapRange;
 use node_kit::{Desire, Kept, NodeGrant};
 use std::collections::BTreeMap;
@@ -44,6 +44,7 @@ pub(crate) fn packages(all: &[(Option<i32>, i32, Drawn)]) -> Part {
         share: Some(w(share)),
         drawn,
         energy: None,
+        beside: Beside::default(),
     };
     let drawn = Drawn::sum(all.iter().map(|(_, _, drawn)| *drawn));
     let report = CapReport::Cap(CapResult::Applied { effective: w(0) });

@@ -3,7 +3,7 @@
 use super::super::engine::{NodeEngine, Reach, Shape};
 use super::super::wire::Telemetry;
 use super::{Hints, Task};
-use crate::machine::{Details, Device, Drawn, Found, FoundGpus, LeaseState, Means, Part, View};
+use crate::machine::{Beside, Details, Device, Drawn, Found, FoundGpus, LeaseState, Means, Part, View};
 use joulie_core::node::backend::Package;
 use joulie_core::node::cap::{CapRange, CapReport};
 use joulie_core::node::gpu_cap::CappedGpu;
@@ -57,6 +57,7 @@ impl Task {
             share: node.engine().packages().first().and_then(Package::share),
             drawn: self.drawn(told.and_then(|it| it.packages.get(at)).and_then(|said| said.watts())),
             energy: None,
+            beside: Beside::default(),
         };
         Part {
             means: Means::of_packages(status.map(|status| status.backend), RAPL),
@@ -79,6 +80,7 @@ impl Task {
             share: node.engine().gpus().first().and_then(CappedGpu::share),
             drawn: Drawn::Unknown,
             energy: None,
+            beside: Beside::default(),
         };
         Part {
             means: if shape.gpus > 0 { Means::Http } else { Means::None },

@@ -46,6 +46,14 @@ fn device(device: &Device) -> Value {
     fields.fact("ours", &device.ours, |ours| json!(ours));
     fields.fact("power_watts", &device.power, |&(power, _)| watts(power));
     fields.fact("power_over_seconds", &device.power, |&(_, over)| seconds(over));
+    fields.fact("dram_watts", &device.dram, |&(power, _)| watts(power));
+    let state = &device.state;
+    fields.fact("temperature_celsius", &state.temperature, |it| number(&format!("{it:.3}")));
+    fields.fact("utilisation_percent", &state.utilisation, |it| number(&format!("{it:.3}")));
+    fields.fact("memory_used_bytes", &state.memory, |it| json!(it.used_bytes()));
+    fields.fact("memory_total_bytes", &state.memory, |it| json!(it.total_bytes()));
+    fields.fact("slowed_by", &state.slowdowns, |it| it.iter().map(|cause| json!(cause.label())).collect());
+    fields.fact("throttled_percent", &state.throttled, |it| number(&format!("{it:.3}")));
     fields.end()
 }
 
