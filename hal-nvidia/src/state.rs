@@ -22,22 +22,29 @@ const REASONS: [(u64, Slowdown); 8] = [
     (0x100, Slowdown::Setting),
 ];
 
-/// The domain with what the card reports. A reading that fails temporarily is not lacking.
+/// The domain with what the card reports. Whether a card has a reading that fails temporarily is known from before: `known`
+/// is the same card in the last list; a new card has it.
 ///
 /// # Errors
 /// A fault that ends the session.
-pub(crate) fn described(gauge: &Gauge<'_>, mut domain: Domain) -> Result<Domain, NvmlFault> {
-    for (kind, lacks) in [
-        (StateReading::Temperature, is_lacking(gauge.temperature())?),
-        (StateReading::Utilisation, is_lacking(gauge.utilisation())?),
-        (StateReading::Memory, is_lacking(gauge.memory())?),
-        (StateReading::Slowdown, is_lacking(gauge.slowdowns())?),
+pub(crate) fn described(
+    gauge: &Gauge<'_>,
+    mut domain: Domain,
+    known: Option<&Domain>,
+) -> Result<Domain, NvmlFault> {
+    let had = |kind| known.is_none_or(|known| known.readings().has(kind));
+    for (kind, there) in [
+        (StateReading::Temperature, is_there(gauge.temperature(), had(StateReading::Temperature))?),
+        (StateReading::Utilisation, is_there(gauge.utilisation(), had(StateReading::Utilisation))?),
+        (StateReading::Memory, is_there(gauge.memory(), had(StateReading::Memory))?),
+        (StateReading::Slowdown, is_there(gauge.slowdowns(), had(StateReading::Slowdown))?),
     ] {
-        if !lacks {
+        if there {
             domain = domain.with_reading(kind);
         }
     }
-    if !is_lacking(gauge.throttled_time())? {
+    let counted = known.is_none_or(|known| matches!(known.throttled(), Some(ThrottledMeter::Time { .. })));
+    if is_there(gauge.throttled_time(), counted)? {
         domain = domain.with_throttled(ThrottledMeter::Time { modulus: None });
     } else if domain.readings().has(StateReading::Slowdown) {
         domain = domain.with_throttled(ThrottledMeter::Instant);
@@ -45,11 +52,11 @@ pub(crate) fn described(gauge: &Gauge<'_>, mut domain: Domain) -> Result<Domain,
     Ok(domain)
 }
 
-fn is_lacking<T>(answer: Result<T, NvmlFault>) -> Result<bool, NvmlFault> {
+fn is_there<T>(answer: Result<T, NvmlFault>, before: bool) -> Result<bool, NvmlFault> {
     match answer {
         Err(fault) if fault.ends_session() => Err(fault),
-        Err(fault) => Ok(fault.is_lack()),
-        Ok(_) => Ok(false),
+        Err(fault) => Ok(!fault.is_lack() && before),
+        Ok(_) => Ok(true),
     }
 }
 

@@ -118,7 +118,7 @@ fn describe(
             power_hal::Meter::Power => domain.with_power_meter(),
         };
     }
-    domain = state::described(&gauge, domain)
+    domain = state::described(&gauge, domain, known)
         .map_err(|fault| NvidiaError::at(key, NvmlOperation::Meter, fault))?;
     let mut read_back = None;
     match limited(&gauge) {

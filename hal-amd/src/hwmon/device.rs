@@ -54,9 +54,9 @@ impl Device {
         let state = StateFiles::default();
         let mut device = Self { key, driver: place.driver, cap, bounds, told, meters, state, runtime_status };
         if place.driver == Driver::Amdgpu {
-            let asleep = before.filter(|_| device.sleeps()).map(|before| &before.state);
+            let known = (before.map(|before| &before.state), device.sleeps());
             let mut complain = |error| complaints.push(AmdError::File(Some(key), error));
-            device.state = StateFiles::open(&place.folder, &place.device, asleep, &mut complain);
+            device.state = StateFiles::open(&place.folder, &place.device, known, &mut complain);
         }
         device.learn(before, complaints);
         device

@@ -24,26 +24,31 @@ pub(super) struct StateFiles {
 }
 
 impl StateFiles {
-    /// Opens the files of a GPU. `asleep` is what is known of it from before, while it sleeps: then nothing is read.
+    /// Opens the files of a GPU. `before` is the same GPU in the last list. While it sleeps nothing is read, and what is
+    /// known of it stays.
     pub(super) fn open(
         folder: &Path,
         device: &Path,
-        asleep: Option<&Self>,
+        (before, sleeps): (Option<&Self>, bool),
         complain: &mut dyn FnMut(FileError),
     ) -> Self {
+        let asleep = before.filter(|_| sleeps);
         let temperature = sensor(folder, complain);
         let busy = hwmon::open(&device.join("gpu_busy_percent"), complain);
         let used = hwmon::open(&device.join("mem_info_vram_used"), complain);
         let memory = used.zip(hwmon::open(&device.join("mem_info_vram_total"), complain));
         let table = hwmon::open(&device.join("gpu_metrics"), complain);
         let metrics = table.and_then(|file| {
-            let (meter, says_causes) = match asleep {
-                Some(before) => before.metrics.as_ref().map(|(_, meter, says)| (*meter, *says))?,
-                None => {
-                    read_table(&file).ok().flatten().map(|told| (told.meter(), told.slowdowns.is_some()))?
-                }
+            let known = before.and_then(|before| before.metrics.as_ref());
+            let known = known.map(|(_, meter, says_causes)| (*meter, *says_causes));
+            let told = match asleep {
+                Some(_) => known,
+                // A table that cannot be read just now is not one without a content.
+                None => read_table(&file).map_or(known, |told| {
+                    told.map(|told| (told.meter(), told.slowdowns.is_some()))
+                }),
             };
-            Some((file, meter, says_causes))
+            told.map(|(meter, says_causes)| (file, meter, says_causes))
         });
         let mut files = Self { temperature, busy, memory, metrics };
         files.leave_out(asleep);

@@ -255,7 +255,7 @@ fn a_gpu_reports_its_state_and_for_how_long_its_limit_holds_it_back() {
     assert_eq!(before.utilisation, Ok(Percent::HUNDRED));
     assert_eq!(before.memory.map(|it| (it.used_bytes() >> 30, it.total_bytes() >> 30)), Ok((96, 192)));
     let celsius = before.temperature.unwrap();
-    assert!(Celsius::from_int(30) < celsius && celsius < Celsius::from_int(120), "{celsius}");
+    assert!(Celsius::from_int(20) < celsius && celsius < Celsius::from_int(120), "{celsius}");
     assert_eq!(before.slowdowns, Err(ErrorKind::NotSupported), "its table counts, and shows no instant");
     pass(1);
     let after = sample(&mut hal, &mi300x()).unwrap();

@@ -485,8 +485,4 @@ fn a_register_counts_for_how_long_the_limit_holds_a_package_back() {
     bench.tick(Micros::new(5_000_000));
     // The register counts in units of 2⁻¹⁰ s.
     assert!(share(&mut hal) > Percent::from_int(99));
-    hal.release(find(&hal, "package-0").0).unwrap();
-    effective(&mut hal, "package-0", w(2_000));
-    bench.tick(Micros::new(5_000_000));
-    assert_eq!(share(&mut hal), Percent::ZERO);
 }

@@ -64,7 +64,7 @@ fn each_gpu_is_capped_by_its_own_range_and_gets_its_own_limit_back() {
 #[test]
 fn a_report_says_what_a_gpu_reports_and_in_which_part_of_the_time_its_limit_bites() {
     let Some(room) = TestMachine::profile("mi300x") else { return };
-    room.machine.lock().plant().set_gpu_load(0, Load::busy(1.0)).unwrap();
+    room.machine.lock().plant().set_gpu_load(0, Load::busy(0.5)).unwrap();
     let mut node = room.open(room.config());
     room.periods(&mut node, 1);
     let throttled = |node: &node_kit::OpenNode| node.report().gpus[0].state.throttled;
@@ -76,7 +76,7 @@ fn a_report_says_what_a_gpu_reports_and_in_which_part_of_the_time_its_limit_bite
     room.periods(&mut node, 4);
     assert_eq!(throttled(&node), DeviceValue::Is(Percent::HUNDRED));
     let state = node.report().gpus[0].state;
-    assert_eq!(state.utilisation, DeviceValue::Is(Percent::HUNDRED));
+    assert_eq!(state.utilisation, DeviceValue::Is(Percent::from_int(50)));
     assert!(state.temperature.known().is_some() && state.memory.known().is_some());
     assert_eq!(state.slowdowns, DeviceValue::Lacking, "its table counts, and shows no instant");
     // While its backend does not answer, what it said before is not repeated for ever.
