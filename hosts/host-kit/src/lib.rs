@@ -5,6 +5,7 @@
 //! - [`metrics`]: metrics with closed label sets, build information and the process itself.
 //! - [`health`]: `/livez` and `/readyz` with a reason per check.
 //! - [`bearer`]: tokens in requests and in files.
+//! - [`login`]: who asks a server over HTTP.
 //! - [`http_client`]: questions over HTTP with limits, to what is no API server.
 //! - [`prometheus`]: queries to a Prometheus server, and what its answers say.
 //! - [`server`]: HTTP with limits, TLS, client certificates, reload of certificates and a graceful end.
@@ -27,6 +28,7 @@ pub mod health;
 pub mod http_client;
 pub mod leader;
 pub mod log;
+pub mod login;
 pub mod metrics;
 pub mod ops;
 pub mod program;

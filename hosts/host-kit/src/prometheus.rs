@@ -10,10 +10,10 @@ mod answer;
 mod join;
 pub mod settings;
 
+pub use crate::login::Login;
 pub use answer::{Answer, QueryError, SERIES_MAX, Series};
 pub use join::{Belongs, NODE_LABELS, NodeNames, of_node};
 
-use crate::bearer::TokenFile;
 use crate::config::Url;
 use crate::http_client::{ClientLimits, HttpClient, NoAnswer, Trust, TrustError};
 use bytes::Bytes;
@@ -44,22 +44,6 @@ pub struct PrometheusAccess {
     pub timeout: Duration,
 }
 
-/// Who asks.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Login {
-    /// Nobody says so.
-    None,
-    /// The holder of a token.
-    Token(TokenFile),
-    /// A user, whose password is in a file that is read for each query.
-    Basic {
-        /// The user.
-        user: String,
-        /// The file of the password.
-        password: PathBuf,
-    },
-}
-
 /// A client of one server. Clones share its connections.
 #[derive(Clone)]
 pub struct Prometheus {
@@ -83,10 +67,7 @@ impl Prometheus {
     }
 
     fn with(client: HttpClient, access: PrometheusAccess) -> Self {
-        let token = match &access.login {
-            Login::Token(token) => Some(token.clone()),
-            Login::None | Login::Basic { .. } => None,
-        };
+        let token = access.login.token().cloned();
         Self { client: Arc::new(client.with_token(token)), access: Arc::new(access) }
     }
 
@@ -124,8 +105,7 @@ impl Prometheus {
         let mut request =
             request.body(Bytes::new()).map_err(|error| QueryError::Unsent(error.to_string()))?;
         request.headers_mut().extend(self.access.headers.clone());
-        if let Login::Basic { user, password } = &self.access.login {
-            let value = settings::basic_header(user, password).map_err(QueryError::Unsent)?;
+        if let Some(value) = self.access.login.basic().map_err(QueryError::Unsent)? {
             request.headers_mut().insert(header::AUTHORIZATION, value);
         }
         Ok(request)

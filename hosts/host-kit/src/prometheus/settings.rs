@@ -1,12 +1,12 @@
 //! The settings by which a program asks a Prometheus server.
 
-use super::{Login, PrometheusAccess};
+use super::PrometheusAccess;
 use crate::bearer::TokenFile;
 use crate::config::parse::{self, duration};
 use crate::config::{ConfigSetting, Refusals, Url, Values, Wrong};
-use base64::Engine;
+use crate::login::{LoginSettings, user};
 use http::{HeaderMap, HeaderName, HeaderValue};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The server.
@@ -63,25 +63,12 @@ pub const PROMETHEUS_TIMEOUT: ConfigSetting<Duration> = ConfigSetting::with_defa
 
 /// How a server at this address is asked.
 pub fn access(values: &Values, address: Url) -> Result<PrometheusAccess, Refusals> {
-    let token = values.get(&PROMETHEUS_TOKEN_FILE)?;
-    let basic = (values.get(&PROMETHEUS_USER)?, values.get(&PROMETHEUS_PASSWORD_FILE)?);
-    let login = match (token, basic) {
-        (None, (None, None)) => Login::None,
-        (Some(token), (None, None)) => Login::Token(token),
-        (None, (Some(user), Some(password))) => {
-            basic_header(&user, &password)
-                .map_err(|why| values.conflict(&[PROMETHEUS_PASSWORD_FILE.name()], &why))?;
-            Login::Basic { user, password }
-        }
-        (None, _) => {
-            let names = [PROMETHEUS_USER.name(), PROMETHEUS_PASSWORD_FILE.name()];
-            return Err(values.conflict(&names, "a user and a password go together: set both or neither"));
-        }
-        (Some(_), _) => {
-            let names = [PROMETHEUS_TOKEN_FILE.name(), PROMETHEUS_USER.name()];
-            return Err(values.conflict(&names, "a query shows a token or a password: set one of them"));
-        }
+    let login = LoginSettings {
+        token: &PROMETHEUS_TOKEN_FILE,
+        user: &PROMETHEUS_USER,
+        password: &PROMETHEUS_PASSWORD_FILE,
     };
+    let login = login.read(values)?;
     Ok(PrometheusAccess {
         address,
         authorities: values.get(&PROMETHEUS_CA_FILE)?,
@@ -89,14 +76,6 @@ pub fn access(values: &Values, address: Url) -> Result<PrometheusAccess, Refusal
         headers: values.get(&PROMETHEUS_HEADERS)?,
         timeout: values.get(&PROMETHEUS_TIMEOUT)?,
     })
-}
-
-fn user(text: &str) -> Result<Option<String>, Wrong> {
-    let user = text.trim();
-    if user.contains(':') || user.chars().any(char::is_control) {
-        return Err(Wrong("a user's name has no colon".to_owned()));
-    }
-    Ok(Some(user.to_owned()))
 }
 
 /// The headers that a query has of its own.
@@ -119,28 +98,11 @@ fn headers(text: &str) -> Result<HeaderMap, Wrong> {
     Ok(headers)
 }
 
-/// A password is no longer than this.
-const PASSWORD_MAX: usize = 1024;
-
-/// The header of basic authentication.
-pub(super) fn basic_header(user: &str, password: &Path) -> Result<HeaderValue, String> {
-    let told = |why: &str| format!("{}: {why}", password.display());
-    let text = std::fs::read_to_string(password).map_err(|error| told(&error.to_string()))?;
-    let secret = text.trim_end_matches(['\r', '\n']);
-    if secret.is_empty() || secret.len() > PASSWORD_MAX {
-        return Err(told("there is no password in it"));
-    }
-    let encoded = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{secret}"));
-    let header = HeaderValue::from_str(&format!("Basic {encoded}"));
-    let mut header = header.map_err(|_| told("there is no password in it"))?;
-    header.set_sensitive(true);
-    Ok(header)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::config::{Invocation, SettingsTable, load};
+    use crate::login::Login;
     use std::ffi::OsString;
 
     static TABLE: SettingsTable = SettingsTable {
@@ -182,7 +144,7 @@ mod tests {
         let basic = read(&[("PROMETHEUS_USER", "me"), ("PROMETHEUS_PASSWORD_FILE", secret)]).unwrap();
         assert_eq!(basic.login, Login::Basic { user: "me".to_owned(), password: file.clone() });
         // printf 'me:open sesame' | base64
-        assert_eq!(basic_header("me", &file).unwrap(), "Basic bWU6b3BlbiBzZXNhbWU=");
+        assert_eq!(basic.login.basic().unwrap().unwrap(), "Basic bWU6b3BlbiBzZXNhbWU=");
         for said in [
             &[("PROMETHEUS_USER", "me")][..],
             &[("PROMETHEUS_PASSWORD_FILE", secret)],
