@@ -21,6 +21,7 @@ mod key;
 mod laws;
 mod lists;
 mod message;
+mod plug;
 mod port;
 mod powercap;
 mod registers;
@@ -54,6 +55,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "message", run: message::run, cases: 20_000 },
     FuzzTarget { name: "answer", run: answer::run, cases: 20_000 },
     FuzzTarget { name: "catalog", run: catalog::run, cases: 5_000 },
+    FuzzTarget { name: "plug", run: plug::run, cases: 20_000 },
 ];
 
 /// Runs the target of this name.

@@ -28,6 +28,7 @@ const ALLOWED: &[Allowed] = &[
             "power-hal",
             "joulie-core",
             "node-kit",
+            "hal-plug",
             "planner",
             "catalog-file",
             "joulie-api",
@@ -77,6 +78,7 @@ const ALLOWED: &[Allowed] = &[
         ours: &["power-units", "power-hal", "hal-files"],
         ours_in_tests: &["plant", "rig"],
     },
+    Allowed { name: "hal-plug", ours: &["power-units", "power-hal", "hal-files"], ours_in_tests: &["rig"] },
     Allowed {
         name: "node-kit",
         ours: &[
@@ -112,6 +114,8 @@ const ALLOWED: &[Allowed] = &[
             "hal-rapl",
             "hal-cpufreq",
             "hal-amd",
+            "hal-plug",
+            "agent",
         ],
         ours_in_tests: &[],
     },
@@ -123,6 +127,7 @@ const ALLOWED: &[Allowed] = &[
             "power-hal",
             "joulie-core",
             "node-kit",
+            "hal-plug",
             "joulie-api",
             "host-kit",
             "embedded-api",

@@ -17,6 +17,7 @@ mod view;
 
 use crate::energy::SharedMeters;
 use crate::machine::View;
+use crate::plug::Plug;
 use crate::settings::{LeaseExpiry, LeaseSettings, MachineSettings, Settings};
 use host_kit::clock::{HostClock, micros};
 use host_kit::health::{CheckResult, Heartbeat};
@@ -78,6 +79,7 @@ struct Runner {
     beat: Heartbeat,
     clock: Arc<dyn HostClock>,
     meters: Option<SharedMeters>,
+    plug: Option<Plug>,
 }
 
 /// How long to wait between two attempts to open the machine: the previous process may take a while to end.
@@ -99,7 +101,7 @@ pub(crate) fn start(
     node: &str,
     machine: &MachineSettings,
     clock: Arc<dyn HostClock>,
-    (beat, meters): (Heartbeat, Option<SharedMeters>),
+    (beat, meters, plug): (Heartbeat, Option<SharedMeters>, Option<Plug>),
 ) -> Result<Started, StartError> {
     let config = config(settings, node, machine).map_err(StartError::Config)?;
     if let Some(missing) = machine.root.as_deref().and_then(identity::missing) {
@@ -122,6 +124,7 @@ pub(crate) fn start(
         beat,
         clock,
         meters,
+        plug,
     };
     let thread = std::thread::Builder::new().name("control".to_owned());
     thread.spawn(move || runner.run()).map_err(StartError::Thread)?;
@@ -292,7 +295,9 @@ impl Runner {
             if let Some(meters) = &self.meters {
                 meters.lock().unwrap_or_else(PoisonError::into_inner).take(report);
             }
-            let view = memory.view(report, &self.found);
+            let plug = self.plug.as_ref();
+            let plug = plug.and_then(|plug| plug.look(view::devices(report), self.clock.mono()));
+            let view = memory.view(report, &self.found, plug);
             self.views.send_if_modified(|last| {
                 let changed = last.as_ref() != Some(&view);
                 if changed {

@@ -7,6 +7,7 @@
 //!
 //! - [`settings`]: the settings;
 //! - `front`: what is wanted, its outcome, and how that is published: the same in both modes;
+//! - `plug`: what the whole node draws, by its own meter;
 //! - `machine`: the interface between the front and a machine; `host` and `pool` implement it.
 //!
 //! It plans nothing: it enforces the desired state of its nodes, and reports what was read back. Its control loops run
@@ -21,6 +22,7 @@ mod host;
 mod machine;
 mod metrics;
 mod own;
+mod plug;
 mod pool;
 mod route;
 pub mod settings;
@@ -33,6 +35,8 @@ pub use front::outcome::{cap_reasons, route_reasons};
 pub use host::StartError as HostError;
 pub use host::restore::{RESTORE_STATUSES, run as restore};
 pub use metrics::PowerDetail;
+pub use plug::document as redfish;
+pub use plug::{PlugSettings, PlugSource, PlugStartError, RedfishSettings};
 pub use pool::PoolError;
 pub use standalone::run as standalone;
 pub use start::{BUILD, StartError, Started, described_metrics, start, start_over};

@@ -9,6 +9,7 @@
 //! desire is never taken for that of the next. The front decides nothing about hardware; a machine knows no API
 //! objects.
 
+use crate::plug::PlugView;
 use crate::route::Standing;
 use joulie_core::node::cap::{Backend, CapRange, CapReport};
 use joulie_core::node::law;
@@ -41,6 +42,8 @@ pub(crate) struct View {
     pub(crate) gpu: Part,
     /// What the whole machine draws, if it has a meter of the whole.
     pub(crate) node_power: Option<Watts>,
+    /// What is known of the machine's own meter, if it has one.
+    pub(crate) plug: Option<PlugView>,
     /// The word for the source of the measurements.
     pub(crate) source: &'static str,
     /// The hardware of the machine.

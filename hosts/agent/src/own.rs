@@ -17,6 +17,7 @@ use crate::front::rows::NodeRow;
 use crate::front::watches::{Confirmed, Watches};
 use crate::host::{self, Ending, Host};
 use crate::machine::{Control, View};
+use crate::plug::Plug;
 use crate::pool::http::Http;
 use crate::pool::{Pool, PoolError, PoolNodes, Routes, tell_route};
 use crate::route::{Base, Reached, Standing};
@@ -42,6 +43,8 @@ pub(crate) struct OwnNode {
     pub(crate) machine: MachineSettings,
     /// What the energy ledger reads, while the hardware is controlled.
     pub(crate) meters: Option<SharedMeters>,
+    /// The node's own meter, which is shown while the hardware is controlled.
+    pub(crate) plug: Option<Plug>,
     pub(crate) base: Base,
     pub(crate) shared: Arc<Shared>,
     pub(crate) catalog: Catalog,
@@ -141,7 +144,7 @@ impl OwnNode {
         routes: &watch::Receiver<Arc<Standing>>,
         confirmed: &Confirmed,
     ) -> Result<Machine, MachineError> {
-        let Self { settings, node, machine, meters, shared, catalog, http, beat, now, .. } = self;
+        let Self { settings, node, machine, meters, plug, shared, catalog, http, beat, now, .. } = self;
         let reached = routes.borrow().reached.clone();
         match &*reached {
             &Reached::Host { cpu, gpu } => {
@@ -154,7 +157,7 @@ impl OwnNode {
                     node,
                     &machine,
                     shared.clock.clone(),
-                    (beat.clone(), meters.clone()),
+                    (beat.clone(), meters.clone(), plug.clone()),
                 );
                 let started = started.map_err(MachineError::Host)?;
                 now.set(Some(started.host.clone()));

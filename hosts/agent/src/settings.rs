@@ -2,6 +2,7 @@
 //! took for something else (a typo for the host's own hardware, a bad duration for a default) are refused here.
 
 mod energy;
+mod meter;
 mod own;
 mod pool;
 pub(crate) mod standalone;
@@ -16,6 +17,7 @@ pub use telemetry::{ControlPreference, HttpTerms, NodeEndpoint, NodeRouting};
 
 use crate::energy::EnergySettings;
 use crate::metrics::PowerDetail;
+use crate::plug::PlugSettings;
 use host_kit::config::{Listen, Refusals, Values};
 use host_kit::program;
 use host_kit::reflect::HEARD_WITHIN;
@@ -127,6 +129,8 @@ pub struct Settings {
     pub catalog: Catalog,
     /// The energy ledger, if there is to be one.
     pub energy: Option<EnergySettings>,
+    /// The node's own meter, for the host's own hardware.
+    pub plug: PlugSettings,
     /// Who may see the pages under /debug.
     pub debug_token: Option<String>,
     /// Where Leases are.
@@ -241,10 +245,18 @@ impl Settings {
                 "processor time of pods is read from the machine itself: the ledger is for mode daemonset and the host's own hardware",
             ));
         }
+        let plug = meter::read(values)?;
+        if plug.redfish.is_some() && !matches!(target, AgentTarget::Host { .. }) {
+            return Err(values.conflict(
+                &[meter::ORDER.name(), own::MODE.name()],
+                "the meter of the whole node is read for mode daemonset and the host's own hardware",
+            ));
+        }
         Ok(Self {
             target,
             http: HttpTerms::read(values)?,
             energy,
+            plug,
             period: values.get(&own::PERIOD)?,
             simulate_only: values.get(&own::SIMULATE_ONLY)?,
             power_detail: values.get(&own::POWER_METRICS)?,

@@ -18,6 +18,7 @@ use crate::front::wanted::{Goal, Subject, Unknown, Wanted};
 use crate::host::{self, Ending, Host};
 use crate::machine::View;
 use crate::metrics::{Metrics, PowerDetail};
+use crate::plug::PlugParts;
 use crate::settings::OnExit;
 use crate::settings::standalone::{self as settings, Caps, STANDALONE_TABLE, Standalone};
 use crate::start::{self, BUILD, StartError};
@@ -85,8 +86,17 @@ async fn begin(
     let metrics = Metrics::register(page.registry());
     let servers = ServerMetrics::register(page.registry());
     let beat = Heartbeat::started(context.clock.mono());
+    let plug = PlugParts {
+        settings: &settings.plug,
+        node: &node,
+        root: machine.root.as_deref(),
+        detail: settings.power_detail,
+        clock: context.clock.clone(),
+        stop: context.stop.clone(),
+    };
+    let plug = plug.start(page.registry(), tasks).map_err(StartError::Plug)?;
     let clock = context.clock.clone();
-    let began = host::start(&settings, &node, &machine, clock, (beat.clone(), None));
+    let began = host::start(&settings, &node, &machine, clock, (beat.clone(), None, plug));
     let began = began.map_err(StartError::Machine)?;
     let here = began.host.clone();
     let health = Health::new(context.clock.clone()).ready_until(context.stop.clone());

@@ -11,6 +11,7 @@ use crate::front::watches::{self, Watches};
 use crate::host;
 use crate::metrics::Metrics;
 use crate::own::{MachineError, OwnNode, Present};
+use crate::plug::{self, Plug, PlugParts, PlugStartError};
 use crate::pool::http::Http;
 use crate::pool::{Pool, PoolError, PoolNodes, Routes};
 use crate::route::{Base as RouteBase, Place, Reached};
@@ -55,6 +56,8 @@ pub enum StartError {
     Tls(ServerTlsError),
     /// The control loop cannot be started.
     Machine(host::StartError),
+    /// The node's own meter cannot be followed.
+    Plug(PlugStartError),
     /// The pool of nodes over HTTP cannot be created.
     Pool(PoolError),
     /// The candidate for the election among the agents of a shard is not valid.
@@ -68,6 +71,7 @@ impl fmt::Display for StartError {
             Self::Limits(error) => error.fmt(f),
             Self::Tls(error) => error.fmt(f),
             Self::Machine(error) => error.fmt(f),
+            Self::Plug(error) => error.fmt(f),
             Self::Pool(error) => error.fmt(f),
             Self::Claim(error) => write!(f, "POD_NAME: {error}"),
         }
@@ -103,6 +107,7 @@ pub fn described_metrics() -> Vec<MetricDescription> {
     Page::descriptions(|registry| {
         drop(Counted::register(registry));
         energy::describe_metrics(registry);
+        plug::describe_metrics(registry);
         // The metrics of mode pool, where the agents of a shard elect the one that works.
         drop(Elections::register(registry));
     })
@@ -149,10 +154,19 @@ async fn begin(
             if let Some(ledger) = base.ledger(node, machine, meters.clone(), tasks) {
                 ledger.start(page.registry(), tasks, &context.stop);
             }
-            base.own_node((node, machine, meters), reached, carrier, tasks)?.health(health)
+            let plug = PlugParts {
+                settings: &settings.plug,
+                node,
+                root: machine.root.as_deref(),
+                detail: settings.power_detail,
+                clock: context.clock.clone(),
+                stop: context.stop.clone(),
+            };
+            let plug = plug.start(page.registry(), tasks).map_err(StartError::Plug)?;
+            base.own_node((node, machine), (meters, plug), (reached, carrier), tasks)?.health(health)
         }
         AgentTarget::Remote { node, routing, machine } => base
-            .own_node((node, machine, None), Reached::Http(routing.clone()), carrier, tasks)?
+            .own_node((node, machine), (None, None), (Reached::Http(routing.clone()), carrier), tasks)?
             .health(health),
         AgentTarget::Pool { routing, shards, concurrency, pod } => {
             let routes = base.routes(Place::Elsewhere, Reached::Http(routing.clone()));
@@ -301,15 +315,16 @@ impl Base<'_> {
     /// The node that the agent runs on.
     fn own_node(
         &self,
-        (node, machine, meters): (&str, &MachineSettings, Option<SharedMeters>),
-        reached: Reached,
-        carrier: Option<Arc<dyn Carrier>>,
+        (node, machine): (&str, &MachineSettings),
+        (meters, plug): (Option<SharedMeters>, Option<Plug>),
+        (reached, carrier): (Reached, Option<Arc<dyn Carrier>>),
         tasks: &mut Tasks,
     ) -> Result<Own, StartError> {
         let base = self.routes(Place::OnNode, reached);
         let own = OwnNode {
             settings: self.settings.clone(),
             meters,
+            plug,
             node: node.to_owned(),
             machine: machine.clone(),
             http: self.http(&base.reached, (OWN_CONCURRENCY, carrier))?,

@@ -21,7 +21,8 @@ vocabulary! {
         HardwareImplausible = "HardwareImplausible",
         /// The telemetry behind a twin's status is recent.
         TelemetryFresh = "TelemetryFresh",
-        /// Two sources of the node's power are far apart; the first one counts.
+        /// Two sources of the node's power are far apart, and the first one counts; of a PowerBudget: its meters show more than is
+        /// counted.
         MetersDisagree = "MetersDisagree",
         /// The desired caps are in force: read back from the hardware, and seen in what is drawn.
         CapEnforced = "CapEnforced",

@@ -68,6 +68,9 @@ part! {
     }
 }
 
+/// In `status.power.nodeSource`: there was a meter of the whole node, and it says nothing now.
+pub const METER_SILENT: &str = "silent";
+
 part! {
     /// What a node draws, as its agent measured it.
     pub struct PowerStatus {
@@ -75,10 +78,16 @@ part! {
         cpu_watts: Number,
         /// All GPUs together.
         gpu_watts: Number,
-        /// The whole node, where a meter of the node says it.
+        /// The whole node at its plug, where a meter of the node says it. Packages and GPUs are contained in it.
         node_watts: Number,
         /// The memory of all packages together; cpuWatts does not contain it.
         dram_watts: Number,
+        /// Which meter of the node that was (acpi, dcmi, redfish). It is silent where there was one that says nothing now.
+        node_source: String,
+        /// When the meter of the node was read, RFC 3339.
+        node_sampled_at: String,
+        /// What the node draws beside packages and GPUs, by its meter.
+        rest_watts: Number,
         /// When it was measured, RFC 3339.
         sampled_at: String,
         /// Who measured: rapl, hsmp, http and the like.

@@ -2,6 +2,7 @@
 //! simulated plant.
 #![forbid(unsafe_code)]
 
+pub mod bmc;
 pub mod cpufreq;
 pub mod faults;
 pub mod fuse;

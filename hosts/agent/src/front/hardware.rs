@@ -8,7 +8,12 @@ use super::pace::Power;
 use super::publish::without_nulls;
 use super::rows::NodeRow;
 use crate::machine::{Found, FoundGpus};
+use crate::plug::PlugView;
+use host_kit::clock::Mono;
+use jiff::Timestamp;
+use joulie_api::condition::rfc3339;
 use joulie_api::labels::node;
+use joulie_api::node_hardware::METER_SILENT;
 use joulie_api::number::Number;
 use joulie_core::node::cap::CapRange;
 use planner::catalog::Catalog;
@@ -55,6 +60,24 @@ pub(crate) struct Sampled {
     pub(crate) power: Power,
     pub(crate) at: String,
     pub(crate) source: &'static str,
+    pub(crate) plug: Option<PlugSaid>,
+}
+
+/// What is published of the node's own meter.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PlugSaid {
+    /// The meter, or [`METER_SILENT`].
+    source: &'static str,
+    at: String,
+}
+
+impl PlugSaid {
+    pub(crate) fn of(plug: PlugView, (now, wall): (Mono, Timestamp)) -> Self {
+        let PlugView { source, watts, at, rest: _ } = plug;
+        let source = if watts.is_some() { source.word() } else { METER_SILENT };
+        let at = wall.checked_sub(now.since(at)).unwrap_or(wall);
+        Self { source, at: rfc3339(at) }
+    }
 }
 
 /// Builds the status, without the time at which it is written.
@@ -164,11 +187,13 @@ fn gpu_value(gpus: Option<&FoundGpus>, named: &Named) -> Value {
 impl Sampled {
     /// The measurement in the format of the status.
     pub(crate) fn value(&self) -> Value {
-        let Self { power, at, source } = self;
+        let Self { power, at, source, plug } = self;
+        let (plug_source, plug_at) = plug.as_ref().map(|plug| (plug.source, &plug.at)).unzip();
         let watts = |watts: Option<Watts>| watts.map(Number::from);
         json!({
             "cpuWatts": watts(power.cpu), "gpuWatts": watts(power.gpu), "nodeWatts": watts(power.node),
             "dramWatts": watts(power.dram),
+            "nodeSource": plug_source, "nodeSampledAt": plug_at, "restWatts": watts(power.rest),
             "sampledAt": at, "source": source,
         })
     }

@@ -10,7 +10,7 @@
 
 use super::events::{self, Look, Teller};
 use super::grants::{self, Ignored, Stands};
-use super::hardware::{self, Sampled};
+use super::hardware::{self, PlugSaid, Sampled};
 use super::inputs::Inputs;
 use super::outcome::{Outcome, Outcomes, RouteOutcome, RouteWhy, Terms, Verdict, Why};
 use super::pace::{Pace, Pacer, Power};
@@ -378,8 +378,9 @@ impl Memory {
         let row = inputs.node.as_ref().filter(|_| inputs.hardware_known)?;
         let power = power(view);
         if self.pacer.is_due(power, now, shared.pace) {
-            let at = rfc3339(shared.clock.wall());
-            self.sampled = Some(Sampled { power, at, source: view.source });
+            let wall = shared.clock.wall();
+            let plug = view.plug.map(|plug| PlugSaid::of(plug, (now, wall)));
+            self.sampled = Some(Sampled { power, at: rfc3339(wall), source: view.source, plug });
         }
         let there = inputs.hardware.first();
         // The measurement that the previous process published stays until there is a new one.
@@ -426,6 +427,7 @@ fn power(view: &View) -> Power {
         gpu: view.gpu.drawn.watts(),
         node: view.node_power,
         dram: dram.watts(),
+        rest: view.plug.and_then(|plug| plug.rest),
     }
 }
 

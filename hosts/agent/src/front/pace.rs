@@ -22,6 +22,8 @@ pub(crate) struct Power {
     pub(crate) node: Option<Watts>,
     /// The memory of all packages, which `cpu` does not contain.
     pub(crate) dram: Option<Watts>,
+    /// What the node draws beside packages and GPUs.
+    pub(crate) rest: Option<Watts>,
 }
 
 /// What was last published, and when.
@@ -67,7 +69,14 @@ fn moved(from: Power, to: Power) -> bool {
         (None, None) => false,
         (Some(_), None) | (None, Some(_)) => true,
     };
-    far(from.cpu, to.cpu) || far(from.gpu, to.gpu) || far(from.node, to.node) || far(from.dram, to.dram)
+    let pairs = [
+        (from.cpu, to.cpu),
+        (from.gpu, to.gpu),
+        (from.node, to.node),
+        (from.dram, to.dram),
+        (from.rest, to.rest),
+    ];
+    pairs.into_iter().any(|(from, to)| far(from, to))
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use super::identity::Identity;
 use crate::machine::{
     Beside, Details, Device, Drawn, Found, FoundGpus, LeaseState, MIXED, Means, Part, View,
 };
+use crate::plug::PlugView;
 use joulie_core::node::cap::{CapRange, CapReport};
 use joulie_core::node::energy::{Gap, MeterReading};
 use joulie_core::node::law::{Command, LawAction};
@@ -21,7 +22,7 @@ pub(super) struct Memory {
 
 impl Memory {
     /// Builds the view.
-    pub(super) fn view(&mut self, report: &NodeReport, identity: &Identity) -> View {
+    pub(super) fn view(&mut self, report: &NodeReport, identity: &Identity, plug: Option<PlugView>) -> View {
         let found = found(report, identity);
         if *self.found != found {
             self.found = Arc::new(found);
@@ -31,7 +32,8 @@ impl Memory {
             desire: report.desire,
             cpu: cpu(report),
             gpu: gpu(report),
-            node_power: None,
+            node_power: plug.and_then(|plug| plug.watts),
+            plug,
             source: class(&report.packages),
             found: self.found.clone(),
             lease: LeaseState::of(report.lease.map(|(phase, _)| phase), report.desire.grant.is_some()),
@@ -118,6 +120,15 @@ fn gpu(report: &NodeReport) -> Part {
         drawn: Drawn::sum(report.gpus.iter().map(|gpu| drawn(gpu.power))),
         trouble: trouble(report, |caps| caps == HalTarget::Gpu),
     }
+}
+
+/// What packages and GPUs draw together, if that is known of each.
+pub(super) fn devices(report: &NodeReport) -> Option<Watts> {
+    let cpu = report.power.map_or(Drawn::Unknown, drawn).watts()?;
+    if report.gpus.is_empty() {
+        return Some(cpu);
+    }
+    cpu.checked_add(Drawn::sum(report.gpus.iter().map(|gpu| drawn(gpu.power))).watts()?)
 }
 
 /// What node-kit's table says of these devices, if it says the same of all; `None` if it says it of none.

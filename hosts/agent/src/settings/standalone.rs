@@ -1,7 +1,7 @@
 //! The settings of an agent without a cluster: the caps, and those of the agent's that are about the machine itself.
 
 use super::{AgentTarget, DesiredSource, Floors, LeaseExpiry, LeaseSettings, LeaseSource, MachineSettings};
-use super::{HttpTerms, PowerPublish, Settings, own, telemetry, tuning};
+use super::{HttpTerms, PowerPublish, Settings, meter, own, telemetry, tuning};
 use host_kit::config::{ConfigSetting, Refusals, SettingsTable, Values, Wrong, parse};
 use host_kit::program;
 use host_kit::server::MetricsAuth;
@@ -73,6 +73,13 @@ pub static STANDALONE_TABLE: SettingsTable = SettingsTable {
         &own::METRICS_ADDR,
         &own::ON_EXIT,
         &own::HARDWARE_CATALOG_PATH,
+        &meter::ORDER,
+        &meter::INTERVAL,
+        &meter::REDFISH_URL,
+        &meter::REDFISH_CA,
+        &meter::REDFISH_TOKEN,
+        &meter::REDFISH_USER,
+        &meter::REDFISH_PASSWORD,
         &own::CPU_CAP_FLOOR_WATTS,
         &own::GPU_CAP_FLOOR_WATTS,
         &own::STATE_DIR,
@@ -108,7 +115,7 @@ pub static STANDALONE_TABLE: SettingsTable = SettingsTable {
         &program::SHUTDOWN_TIMEOUT,
     ],
     retired: &[],
-    families: &["DVFS_", "TELEMETRY_", "TLS_", "METRICS_"],
+    families: &["NODE_METER", "DVFS_", "TELEMETRY_", "TLS_", "METRICS_"],
 };
 
 fn cap(text: &str) -> Result<CapIntent, Wrong> {
@@ -186,6 +193,7 @@ pub(crate) fn read(values: &Values) -> Result<Standalone, Refusals> {
         dvfs: tuning::read(values)?,
         power: PowerPublish { interval: Duration::ZERO, heartbeat: None },
         energy: None,
+        plug: meter::read(values)?,
         debug_token: values.get(&program::DEBUG_TOKEN)?,
         namespace: String::new(),
         state: None,

@@ -1,6 +1,6 @@
 //! The list of all settings, in the order in which `--help` shows them.
 
-use super::{energy, own, pool, telemetry, tuning};
+use super::{energy, meter, own, pool, telemetry, tuning};
 use host_kit::config::{Retired, SettingsTable};
 use host_kit::program;
 use host_kit::server::settings as tls;
@@ -35,6 +35,13 @@ pub static TABLE: SettingsTable = SettingsTable {
         &own::HARDWARE_CATALOG_PATH,
         &own::POWER_PUBLISH_INTERVAL,
         &own::POWER_PUBLISH_HEARTBEAT,
+        &meter::ORDER,
+        &meter::INTERVAL,
+        &meter::REDFISH_URL,
+        &meter::REDFISH_CA,
+        &meter::REDFISH_TOKEN,
+        &meter::REDFISH_USER,
+        &meter::REDFISH_PASSWORD,
         &energy::LEDGER,
         &energy::SOCKET,
         &energy::PRICE,
@@ -88,6 +95,7 @@ pub static TABLE: SettingsTable = SettingsTable {
         "LEASE_",
         "SAFE_",
         "POWER_PUBLISH_",
+        "NODE_METER",
         "ENERGY_",
         "TLS_",
         "METRICS_",

@@ -30,6 +30,11 @@ pub(super) fn document(node: &str, file: &FileState, outcome: &Outcome, view: Op
         "capEnforced": verdict,
         "cpu": view.map(|view| part(&view.cpu, outcome.cpu.as_ref())),
         "gpu": view.map(|view| part(&view.gpu, outcome.gpu.as_ref())),
+        "plug": view.and_then(|view| view.plug).map(|plug| json!({
+            "source": plug.source.word(),
+            "powerWatts": plug.watts.map(|watts| Number::tenths(watts).get()),
+            "restWatts": plug.rest.map(|watts| Number::tenths(watts).get()),
+        })),
     })
 }
 

@@ -13,6 +13,8 @@ mod lease;
 #[cfg(test)]
 mod nodes;
 #[cfg(test)]
+mod plug;
+#[cfg(test)]
 mod pool;
 #[cfg(test)]
 #[path = "../../../operator/tests/it/rights.rs"]

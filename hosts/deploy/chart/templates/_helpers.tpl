@@ -54,7 +54,10 @@ which would be written with an exponent from a million on. */}}
 {{- if and (hasPrefix "PROMETHEUS_" $name) (hasSuffix "_FILE" $name) (not (hasPrefix "/etc/joulie-prometheus/" (toString $value))) }}
 {{- fail (printf "%s: set prometheus.credentialsSecret or prometheus.authoritySecret instead, so that the file is mounted" $name) }}
 {{- end }}
-{{- if and (hasSuffix "_TOKEN_FILE" $name) (not (hasPrefix "PROMETHEUS_" $name)) (not (hasPrefix "/etc/joulie-node-http/" (toString $value))) }}
+{{- if and (hasPrefix "NODE_METER_" $name) (hasSuffix "_FILE" $name) (not (hasPrefix "/etc/joulie-redfish/" (toString $value))) }}
+{{- fail (printf "%s: set agent.redfish.credentialsSecret or agent.redfish.authoritySecret instead, so that the file is mounted" $name) }}
+{{- end }}
+{{- if and (hasSuffix "_TOKEN_FILE" $name) (not (hasPrefix "PROMETHEUS_" $name)) (not (hasPrefix "NODE_METER_" $name)) (not (hasPrefix "/etc/joulie-node-http/" (toString $value))) }}
 {{- fail (printf "%s: set nodeHttp.tokenSecret instead, so that the file is mounted" $name) }}
 {{- end }}
 {{- if and (hasSuffix "_HTTP_CA_FILE" $name) (not (hasPrefix "/etc/joulie-node-http/" (toString $value))) }}
@@ -189,6 +192,45 @@ PROMETHEUS_TOKEN_FILE: /etc/joulie-prometheus/token
   projected:
     sources:
       {{- with .Values.prometheus }}
+      {{- $file := ternary "password" "token" (ne .user "") }}
+      {{- if .credentialsSecret }}
+      - secret: {name: {{ .credentialsSecret }}, items: [{key: {{ $file }}, path: {{ $file }}}]}
+      {{- end }}
+      {{- if .authoritySecret }}
+      - secret: {name: {{ .authoritySecret }}, items: [{key: ca.crt, path: ca.crt}]}
+      {{- end }}
+      {{- end }}
+{{- end }}
+
+{{/* Of agent.redfish: the variables, the mount and the volume. */}}
+{{- define "joulie.redfishEnv" -}}
+{{- with .Values.agent.redfish }}
+{{- if .url }}
+NODE_METER: acpi,dcmi,redfish
+NODE_METER_REDFISH_URL: {{ .url | quote }}
+{{- if .authoritySecret }}
+NODE_METER_REDFISH_CA_FILE: /etc/joulie-redfish/ca.crt
+{{- end }}
+{{- if .user }}
+NODE_METER_REDFISH_USER: {{ .user | quote }}
+NODE_METER_REDFISH_PASSWORD_FILE: /etc/joulie-redfish/password
+{{- if not .credentialsSecret }}{{ fail "agent.redfish.user: set agent.redfish.credentialsSecret to the Secret with the password" }}{{ end }}
+{{- else if .credentialsSecret }}
+NODE_METER_REDFISH_TOKEN_FILE: /etc/joulie-redfish/token
+{{- end }}
+{{- else if or .credentialsSecret .user .authoritySecret }}
+{{- fail "agent.redfish: set agent.redfish.url too" }}
+{{- end }}
+{{- end }}
+{{- end }}
+{{- define "joulie.redfishMount" -}}
+- {name: redfish, mountPath: /etc/joulie-redfish, readOnly: true}
+{{- end }}
+{{- define "joulie.redfishVolume" -}}
+- name: redfish
+  projected:
+    sources:
+      {{- with .Values.agent.redfish }}
       {{- $file := ternary "password" "token" (ne .user "") }}
       {{- if .credentialsSecret }}
       - secret: {name: {{ .credentialsSecret }}, items: [{key: {{ $file }}, path: {{ $file }}}]}

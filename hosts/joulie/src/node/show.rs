@@ -6,9 +6,10 @@ mod document;
 use super::view::{Device, Policies, View};
 use super::words::{self, Fact, frequency, seconds, table};
 use super::{Desk, Ending, Refusal};
+use hal_plug::{AcpiMeter, DcmiMeter, DevIpmi, PlugError, PlugReading, Root};
 use node_kit::{BackendKind, JournalEntry, NodeAccess};
 use power_hal::{DomainKind, Setting};
-use power_units::Watts;
+use power_units::{Role, Watts};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -23,17 +24,39 @@ pub(super) fn show(desk: &mut Desk, json: bool) -> Result<Ending, Refusal> {
     }
     node.period();
     let view = View::of(&desk.site, node.report());
+    let plug = plug(&desk.site.sources.root);
     if json {
-        desk.out.text(&document::of(&view));
+        desk.out.text(&document::of(&view, &plug));
     } else {
-        for line in lines(&view) {
+        for line in lines(&view, &plug) {
             desk.out.line(line);
         }
     }
     Ok(Ending::Done)
 }
 
-fn lines(view: &View) -> Vec<String> {
+/// The meter of the whole machine, and what it says.
+pub(super) type AtPlug = Fact<(&'static str, Watts)>;
+
+/// A controller that takes longer is not waited for.
+const PLUG_PATIENCE: Duration = Duration::from_secs(8);
+
+/// What the whole machine draws, by the first meter that it has.
+fn plug(root: &Root) -> AtPlug {
+    let watts = |reading: PlugReading| reading.power.to_watts(Role::Demand);
+    let acpi = match AcpiMeter::new(root.clone()).read() {
+        Ok(reading) => return Fact::Is(("acpi", watts(reading))),
+        Err(error) => error,
+    };
+    match DcmiMeter::over(DevIpmi::new(root.clone(), PLUG_PATIENCE)).read() {
+        Ok(reading) => Fact::Is(("dcmi", watts(reading))),
+        Err(PlugError::Absent) if acpi == PlugError::Absent => Fact::None,
+        Err(PlugError::Absent) => Fact::Unknown(format!("acpi: {acpi}")),
+        Err(error) => Fact::Unknown(format!("dcmi: {error}")),
+    }
+}
+
+fn lines(view: &View, plug: &AtPlug) -> Vec<String> {
     let mut lines = vec![view.machine.clone()];
     let mut part = |title: &str, body: Vec<String>| {
         lines.push(String::new());
@@ -47,6 +70,11 @@ fn lines(view: &View) -> Vec<String> {
         part("beside power", beside);
     }
     part("frequency", frequencies(&view.policies, view.fallback));
+    if !matches!(plug, Fact::None) {
+        let said = plug
+            .say(|(name, power)| format!("{} by {name}, packages and GPUs included", words::watts(*power)));
+        part("plug", vec![format!("  {said}")]);
+    }
     part("backends", backends(view));
     part("who writes", writers(view));
     lines
@@ -215,7 +243,7 @@ pub(super) fn entries(all: &[JournalEntry]) -> Vec<String> {
 
 pub(super) fn setting(setting: Setting) -> String {
     match setting {
-        Setting::Power(power) => words::watts(power.to_watts(power_units::Role::Nearest)),
+        Setting::Power(power) => words::watts(power.to_watts(Role::Nearest)),
         Setting::Frequency(limit) => frequency(limit),
         Setting::Throttle(share) => format!("{share} %"),
     }

@@ -82,7 +82,7 @@ fn the_document_has_the_fields_that_are_documented() {
     };
     assert_eq!(
         names(&shown),
-        "backends fallback format gpus journal machine packages policies power_watts unknown version writer"
+        "backends fallback format gpus journal machine packages plug_source plug_watts policies power_watts unknown version writer"
     );
     assert_eq!(
         names(&shown["packages"][0]),

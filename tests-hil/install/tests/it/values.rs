@@ -203,6 +203,9 @@ fn a_value_that_cannot_work_is_refused() {
         ("prometheus.credentialsSecret=prom", "set prometheus.address too"),
         ("prometheus.address=http://p,prometheus.user=me", "set prometheus.credentialsSecret"),
         ("prometheus.adress=http://p", "adress"),
+        ("agent.redfish.credentialsSecret=bmc", "set agent.redfish.url too"),
+        ("agent.redfish.url=https://b,agent.redfish.user=me", "set agent.redfish.credentialsSecret"),
+        ("agent.env.NODE_METER_REDFISH_TOKEN_FILE=/a", "set agent.redfish.credentialsSecret or"),
     ] {
         let told = helm.template("chart", &["--set", value]).unwrap_err();
         assert!(told.contains(why), "{value}: {told}");
@@ -276,6 +279,38 @@ fn what_the_operator_shows_to_prometheus_is_mounted_where_the_variables_say() {
     }
     let plain = operator("prometheus.address=http://prom:9090");
     assert!(!plain.to_string().contains("joulie-prometheus"), "{plain}");
+}
+
+#[test]
+fn what_the_agent_shows_to_redfish_is_mounted_where_the_variables_say() {
+    let Some(helm) = Helm::or_skip() else { return };
+    let agent = |values: &str| {
+        let all = rendered(&helm, &["--set", values]);
+        find(&all, "DaemonSet", "joulie-agent")["spec"]["template"]["spec"].clone()
+    };
+    let values = "agent.redfish.url=https://bmc,agent.redfish.user=me,agent.redfish.credentialsSecret=bmc,agent.redfish.authoritySecret=ca";
+    let pod = agent(values);
+    let container = &pod["containers"][0];
+    assert_eq!(variable(container, "NODE_METER"), "acpi,dcmi,redfish");
+    let named =
+        |list: &Value| list.as_array().unwrap().iter().find(|one| one["name"] == "redfish").unwrap().clone();
+    let folder = named(&container["volumeMounts"])["mountPath"].as_str().unwrap().to_owned();
+    let sources = named(&pod["volumes"])["projected"]["sources"].as_array().unwrap().clone();
+    for (name, secret, file) in [
+        ("NODE_METER_REDFISH_PASSWORD_FILE", "bmc", "password"),
+        ("NODE_METER_REDFISH_CA_FILE", "ca", "ca.crt"),
+    ] {
+        assert_eq!(variable(container, name), &json!(format!("{folder}/{file}")));
+        let source = sources.iter().find(|one| one["secret"]["name"] == secret).unwrap();
+        assert_eq!(source["secret"]["items"], json!([{"key": file, "path": file}]));
+    }
+    let token = agent("agent.redfish.url=https://bmc,agent.redfish.credentialsSecret=bmc");
+    assert_eq!(
+        variable(&token["containers"][0], "NODE_METER_REDFISH_TOKEN_FILE"),
+        "/etc/joulie-redfish/token"
+    );
+    let plain = agent("agent.redfish.url=http://bmc");
+    assert!(!plain.to_string().contains("joulie-redfish"), "{plain}");
 }
 
 #[test]

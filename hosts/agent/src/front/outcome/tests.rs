@@ -56,6 +56,7 @@ fn view(wanted: &Wanted, cpu: Part, gpu: Part) -> View {
         cpu,
         gpu,
         node_power: None,
+        plug: None,
         source: "rapl",
         found: Arc::new(Found::default()),
         lease: LeaseState::Desired,

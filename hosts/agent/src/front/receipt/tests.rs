@@ -67,6 +67,7 @@ pub(crate) fn view(serial: u64, cpu: Part) -> View {
         cpu,
         gpu: none(),
         node_power: None,
+        plug: None,
         source: "rapl",
         found: Arc::new(Found::default()),
         lease: LeaseState::Desired,

@@ -32,6 +32,7 @@ impl Task {
             cpu: self.cpu_part(engine, shape),
             gpu: self.gpu_part(engine, shape),
             node_power: self.telemetry.as_ref().and_then(|it| it.node.watts()),
+            plug: None,
             source: "http",
             found: self.found.clone(),
             lease: LeaseState::of(engine.engine().lease(), desire.grant.is_some()),

@@ -2,13 +2,13 @@
 //! added. A null means absent or unknown. If it is unknown, the object `unknown` beside it has the field's name and
 //! the reason.
 
-use crate::node::show::setting;
+use crate::node::show::{AtPlug, setting};
 use crate::node::view::{Device, Policies, View};
 use crate::node::words::Fact;
 use power_units::{KiloHertz, Micros, Role, Watts};
 use serde_json::{Map, Number, Value, json};
 
-pub(super) fn of(view: &View) -> String {
+pub(super) fn of(view: &View, plug: &AtPlug) -> String {
     let mut root = Fields::new();
     root.put("format", json!("joulie node"));
     root.put("version", json!(1));
@@ -18,6 +18,8 @@ pub(super) fn of(view: &View) -> String {
     root.put("policies", policies(&view.policies));
     root.put("fallback", json!({ "possible": view.fallback.is_ok(), "why_not": view.fallback.err() }));
     root.fact("power_watts", &view.power, |&(power, _)| watts(power));
+    root.fact("plug_watts", plug, |&(_, power)| watts(power));
+    root.put("plug_source", if let Fact::Is((name, _)) = plug { json!(name) } else { Value::Null });
     let backends = view.backends.iter().map(|backend| {
         json!({
             "name": backend.name,
