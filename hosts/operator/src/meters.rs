@@ -5,7 +5,8 @@
 //! in, and are compared: two sources that are far apart are told, and never averaged. A failing meter is a failed attempt
 //! and never 0 W. A sample that repeats the previous one is not a new one, so that an agent that has died does not look
 //! alive. A sample that is found at the first look was published before: if it is older by its own timestamp than a sample
-//! may be, it is ignored.
+//! may be, it is ignored. While the meter of a whole node is silent, what it last showed beside packages and GPUs is added
+//! to what these draw: a node does not look emptier because a meter failed.
 
 mod http;
 pub(crate) mod poller;
@@ -13,7 +14,7 @@ mod query;
 
 pub(crate) use query::watts;
 
-use crate::rows::PowerSeen;
+use crate::rows::{NodeMeter, PowerSeen};
 use crate::settings::NodePower;
 use crate::site::Observed;
 use host_kit::clock::micros;
@@ -56,6 +57,9 @@ struct Heard {
     said: Option<Said>,
     /// A source that disagrees with the one that counts.
     apart: Option<PowerMeter>,
+    /// What the node draws beside packages and GPUs, by its own meter, and the most of it that there was, rounded up.
+    rest: Option<Watts>,
+    rest_most: Option<Watts>,
 }
 
 impl Meters {
@@ -86,9 +90,10 @@ impl Meters {
             if is_first && power.is_none() {
                 continue;
             }
-            let said =
-                self.heard.entry(name.clone()).or_insert_with(|| Heard::of(self.sources.len())).say(power);
-            let Some((at, watts)) = said else { continue };
+            let heard = self.heard.entry(name.clone()).or_insert_with(|| Heard::of(self.sources.len()));
+            let held = heard.rest(power);
+            let Some((at, watts)) = heard.say(power) else { continue };
+            let watts = watts.and_then(|watts| watts.checked_add(held));
             let is_old = |at: String| is_first && is_old(&at, wall, self.hold);
             let watts = watts.filter(|_| !at.is_some_and(is_old));
             let report = watts
@@ -127,7 +132,14 @@ impl Meters {
         let best = heard.and_then(|heard| heard.best(&self.law, now));
         if let (Some((history, reading)), Some(heard)) = (best, heard) {
             let trend = history.trend(&self.law, now);
-            return Power { reading, trend, awaited: false, apart: heard.apart };
+            let is_own = match reading {
+                NodeReading::Measured { meter, .. } | NodeReading::Held { meter, .. } => {
+                    meter == PowerMeter::Agent
+                }
+                NodeReading::Absent(_) => false,
+            };
+            let (rest, rest_most) = (heard.rest.filter(|_| is_own), heard.rest_most);
+            return Power { reading, trend, awaited: false, apart: heard.apart, rest, rest_most };
         }
         let Some(&(_, silent)) = self.sources.first() else { return Power::UNMETERED };
         Power {
@@ -135,6 +147,8 @@ impl Meters {
             trend: None,
             awaited: self.sources.iter().any(|&(_, silent)| silent != NoMeasurement::HttpNoEndpoint),
             apart: None,
+            rest: None,
+            rest_most: heard.and_then(|heard| heard.rest_most),
         }
     }
 
@@ -151,7 +165,7 @@ impl Meters {
 
 impl Heard {
     fn of(sources: usize) -> Self {
-        Self { histories: vec![None; sources], said: None, apart: None }
+        Self { histories: vec![None; sources], said: None, apart: None, rest: None, rest_most: None }
     }
 
     /// What the agent publishes, unless it is the same as before.
@@ -163,6 +177,24 @@ impl Heard {
         let (at, watts) = says;
         self.said = Some((at.map(str::to_owned), watts));
         self.said.clone()
+    }
+
+    /// Takes in what the node draws beside packages and GPUs. Returns what of it is to be added to what is published: what its
+    /// meter last showed, while that is silent.
+    fn rest(&mut self, power: Option<&PowerSeen>) -> Watts {
+        let meter = power.and_then(|power| power.meter);
+        let rest = power.and_then(|power| power.rest);
+        self.rest = match (meter, rest) {
+            (Some(_), Some(rest)) => Some(rest),
+            // A meter that has begun anew has not said it yet.
+            (Some(_), None) => self.rest,
+            (None, _) => None,
+        };
+        if let Some(rest) = rest {
+            let rounded = tens(rest);
+            self.rest_most = Some(self.rest_most.map_or(rounded, |most| most.max(rounded)));
+        }
+        self.rest.filter(|_| meter == Some(NodeMeter::Silent)).unwrap_or(Watts::ZERO)
     }
 
     /// The source that counts: the first that is measured, else the first whose last sample is still valid, else the first
@@ -200,6 +232,13 @@ impl Heard {
             ((counts - watts).abs() > most).then_some(meter)
         });
     }
+}
+
+/// Rounded up to ten watts, so that a grant does not follow a fan.
+fn tens(watts: Watts) -> Watts {
+    const TEN: i64 = 10 << 32;
+    let bits = watts.or_zero().to_bits();
+    Watts::from_bits(bits.saturating_add((TEN - bits % TEN) % TEN))
 }
 
 /// Whether a sample is older by its own timestamp than a sample may be. A sample without a readable timestamp is not.

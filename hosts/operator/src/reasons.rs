@@ -39,7 +39,7 @@ use ConditionType::{
 use Severity::{Normal, Warning};
 
 reasons! {
-    CONDITION_REASONS: [ConditionReason; 25] = {
+    CONDITION_REASONS: [ConditionReason; 29] = {
         SAMPLED: of(TelemetryFresh, ConditionStatus::True, "Sampled", "the power is measured");
         NO_METER: of(TelemetryFresh, ConditionStatus::True, "NoMeter",
             "no meter is configured: the power is estimated, and that is all that was asked for");
@@ -49,6 +49,14 @@ reasons! {
             "nothing was heard of the meter since the operator began: the agent has not started, or has not measured yet");
         FAR_APART: of(MetersDisagree, ConditionStatus::True, "FarApart",
             "two sources of the node's power are further apart than OPERATOR_NODE_POWER_DISAGREE_PCT; the first in OPERATOR_NODE_POWER_SOURCE counts: find out which one is wrong, or what it leaves out");
+        MEASURED_ABOVE: of(MetersDisagree, ConditionStatus::True, "MeasuredAbove",
+            "of a PowerBudget: the meters of its nodes show more than is counted of them, by more than BUDGET_DRIFT_PCT: what draws power there is not counted, such as what nodes draw beside packages and GPUs; raise BUDGET_NODE_REST_WATTS, or set BUDGET_NODE_REST_MEASURED");
+        MEASURED_WITHIN: of(MetersDisagree, ConditionStatus::False, "MeasuredWithin",
+            "of a PowerBudget: the meters of its nodes show no more than is counted of them");
+        COUNTED_FAR_ABOVE: of(MetersDisagree, ConditionStatus::False, "CountedFarAbove",
+            "of a PowerBudget: its nodes draw less than half of what is counted, which is the most that they may draw: they have little to do, or their grants are larger than their devices need");
+        NOT_MEASURED: of(MetersDisagree, ConditionStatus::Unknown, "NotMeasured",
+            "of a PowerBudget: not every node there has a measurement now, or what is counted is not known, so that the two cannot be compared");
         MEASURED: of(TelemetryFresh, ConditionStatus::True, "Measured",
             "of a WorkloadProfile: it rests on metrics of its pods, not older than RECLASSIFY_INTERVAL and a fifth");
         SIMULATED: of(TelemetryFresh, ConditionStatus::True, "Simulated",

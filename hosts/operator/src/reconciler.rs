@@ -19,6 +19,7 @@ mod visibility;
 
 pub(crate) use jobs::Then;
 
+use crate::budget::Metered;
 use crate::facility::{Places, Sensed};
 use crate::grants::Grants;
 use crate::meters::Meters;
@@ -77,6 +78,10 @@ pub(crate) struct Reconciler {
     shown: Vec<planner::budget::GroupStanding>,
     /// The measured power of each of them, if any node there is measured.
     measured: Vec<Option<Watts>>,
+    /// The same with samples that are held, and of how many nodes it is.
+    metered: Vec<Metered>,
+    /// Since when the meters of a group show more than is counted there.
+    above: BTreeMap<String, Mono>,
     /// When large cuts and raises of power were last reported.
     cuts: BTreeMap<&'static str, Mono>,
     /// Nothing is raised before this time: grants of the previous leader may still land.
@@ -143,6 +148,8 @@ impl Reconciler {
             trial: None,
             shown: Vec::new(),
             measured: Vec::new(),
+            metered: Vec::new(),
+            above: BTreeMap::new(),
             cuts: BTreeMap::new(),
             raises_from: Mono::START,
             short: BTreeMap::new(),

@@ -14,7 +14,7 @@ mod state;
 mod workload_profile;
 
 pub(crate) use grant::GrantSeen;
-pub(crate) use hardware::{HardwareSeen, PowerSeen};
+pub(crate) use hardware::{HardwareSeen, NodeMeter, PowerSeen};
 pub(crate) use moving::MovingSeen;
 pub(crate) use node::NodeSeen;
 pub(crate) use owners::is_of_kubernetes;

@@ -276,6 +276,7 @@ fn limits(values: &Values) -> Result<BudgetLimits, Refusals> {
         racks: values.get(&table::BUDGET_RACK_WATTS)?,
         rack_base: values.get(&table::BUDGET_RACK_BASE_WATTS)?,
         node_rest: values.get(&table::BUDGET_NODE_REST_WATTS)?,
+        rest_measured: values.get(&table::BUDGET_NODE_REST_MEASURED)?,
         unknown_node: values.get(&table::BUDGET_UNKNOWN_NODE_WATTS)?,
         dead_band: values.get(&table::BUDGET_DEAD_BAND_WATTS)?,
         raise_band: values.get(&table::BUDGET_RAISE_PCT)?.to_ratio(Role::Limit),

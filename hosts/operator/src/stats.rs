@@ -216,6 +216,8 @@ const ENDS: [StateName; 4] =
 const RESULTS: [&str; 2] = ["applied", "deferred"];
 const OF_GROUPS: [&str; 4] = ["limit", "load", "short", "exceeded"];
 const MEASURED: &str = "measured";
+/// What is measured less what is counted of the same nodes.
+const DRIFT: &str = "drift";
 const WOULD_LOWER: &str = "would_lower";
 const PROFILES: [Profile; 2] = [Profile::Performance, Profile::Eco];
 
@@ -299,7 +301,7 @@ impl Stats {
         registry.register("joulie_operator_state_transitions", "Changes of state", all.transitions.clone());
         registry.register(
             "joulie_operator_budget_watts",
-            "Limit, load and shortage of groups",
+            "Limit, load and shortage of groups; measured: what the meters of its nodes show; drift: measured less counted, without base loads, where every node is measured",
             all.budget.clone(),
         );
         registry.register(
@@ -364,7 +366,7 @@ impl Stats {
         }
         let there = groups.iter().map(|group| group.name.clone()).collect();
         for gone in std::mem::replace(&mut self.groups, there).difference(&self.groups) {
-            for what in OF_GROUPS.into_iter().chain([MEASURED]) {
+            for what in OF_GROUPS.into_iter().chain([MEASURED, DRIFT]) {
                 self.budget.remove(&ByGroup { group: gone.clone(), what });
             }
         }
@@ -374,6 +376,15 @@ impl Stats {
     pub(crate) fn measured(&self, group: &str, watts: Watts) {
         let value = Number::tenths(watts).get();
         self.budget.get_or_create(&ByGroup { group: group.to_owned(), what: MEASURED }).set(value);
+    }
+
+    /// Shows by how much more is measured in a group than is counted, if both are known.
+    pub(crate) fn drift(&self, group: &str, watts: Option<Watts>) {
+        let of = ByGroup { group: group.to_owned(), what: DRIFT };
+        match watts {
+            Some(watts) => drop(self.budget.get_or_create(&of).set(Number::tenths(watts).get())),
+            None => drop(self.budget.remove(&of)),
+        }
     }
 
     /// Shows by how much the nodes of groups would be lowered, and what each node would be granted, if every limit were
@@ -616,6 +627,7 @@ mod tests {
             nodes: 0,
             lowered: planner::budget::Sum::default(),
             load: None,
+            base: Watts::ZERO,
             short: None,
             unknown: true,
             exceeded: None,

@@ -46,6 +46,8 @@ pub struct BudgetLimits {
     pub rack_base: BTreeMap<String, Watts>,
     /// The power that a node draws besides its processors and GPUs.
     pub node_rest: Watts,
+    /// A node whose meter has shown more beside them counts with that.
+    pub rest_measured: bool,
     /// The power that a node counts with while its greatest power is unknown; `None` leaves it unknown.
     pub unknown_node: Option<Watts>,
     /// A smaller change of a node's grant is not written.
@@ -71,6 +73,7 @@ impl BudgetLimits {
             racks: BTreeMap::new(),
             rack_base: BTreeMap::new(),
             node_rest: Watts::ZERO,
+            rest_measured: false,
             unknown_node: None,
             dead_band: Watts::ZERO,
             raise_band: Ratio::ZERO,

@@ -94,6 +94,7 @@ fn facts<'a>(node: &'a Node, decision: &NodeDecision, work: Option<DeviceWork>) 
         gpu_cap: caps.gpu.into(),
         reading: node.power.reading,
         trend: node.power.trend,
+        rest: node.power.rest,
         load: work.and_then(|work| node.load(work)),
         rack: node.labels.rack.as_deref(),
         zone: node.labels.zone.as_deref(),

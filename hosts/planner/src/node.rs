@@ -240,6 +240,10 @@ pub struct Power {
     pub awaited: bool,
     /// Another meter whose value is far from this one.
     pub apart: Option<PowerMeter>,
+    /// What of it is drawn beside packages and GPUs, if the reading is that of a meter of the whole node.
+    pub rest: Option<Watts>,
+    /// The most that was drawn beside packages and GPUs since the host began, if it was ever measured.
+    pub rest_most: Option<Watts>,
 }
 
 impl Power {
@@ -249,6 +253,8 @@ impl Power {
         trend: None,
         awaited: false,
         apart: None,
+        rest: None,
+        rest_most: None,
     };
 }
 

@@ -57,6 +57,8 @@ pub struct TwinFacts<'a> {
     pub reading: NodeReading,
     /// The trend of its power.
     pub trend: Option<WattsPerMinute>,
+    /// What of its reading is drawn beside packages and GPUs: no cap is on it.
+    pub rest: Option<Watts>,
     /// Its load, used without a meter.
     pub load: Option<NodeLoad>,
     /// Its rack, from its label.
@@ -95,7 +97,7 @@ pub struct NodePower {
     pub cpu: Option<CappedRating>,
     /// The rating of the graphics processors (zero if there are none), uncapped and capped.
     pub gpu: Option<CappedRating>,
-    /// The sum of both.
+    /// The sum of both, and what a meter of the whole node shows beside them: what caps leave is compared with what is measured.
     pub node: Option<CappedRating>,
     /// The measured power is many times the rating, as when a counter of joules is read as watts.
     pub suspect: bool,
@@ -159,12 +161,16 @@ fn power_of(utilization: &UtilizationModel, node: &TwinFacts<'_>, ratings: Ratin
             _,
         ) => false,
     };
+    let whole = match draw {
+        NodeDraw::Measured { .. } | NodeDraw::Held { .. } => sum.map(|sum| sum.with_rest(node.rest)),
+        NodeDraw::Estimated { .. } | NodeDraw::Unknown { .. } => sum,
+    };
     // A trend belongs to the meter that showed it, and does not apply to an estimate.
     let trend = match draw {
         NodeDraw::Measured { .. } | NodeDraw::Held { .. } => node.trend,
         NodeDraw::Estimated { .. } | NodeDraw::Unknown { .. } => None,
     };
-    NodePower { draw, trend, cpu, gpu, node: sum, suspect }
+    NodePower { draw, trend, cpu, gpu, node: whole, suspect }
 }
 
 /// A node's memory, fans and losses at most double the power of its processors, and a rating that was estimated from

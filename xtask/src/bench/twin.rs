@@ -99,6 +99,7 @@ impl Fleet {
                     },
                 },
                 trend: None,
+                rest: None,
                 load: Some(NodeLoad { cpu: Ratio::from_bits(1 << 31), gpu: Ratio::from_bits(1 << 30) }),
                 rack: Some(rack),
                 zone: None,

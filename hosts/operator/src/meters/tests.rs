@@ -10,7 +10,7 @@ const HOLD: Duration = Duration::from_secs(60);
 
 fn meters(sources: Vec<PowerSource>) -> Meters {
     let apart = Percent::from_int(30).to_ratio(Role::Nearest);
-    let power = NodePower { sources, every: HOLD, apart, http: PowerAccess::default() };
+    let power = NodePower { sources, every: HOLD, apart, drift: apart, http: PowerAccess::default() };
     Meters::new(&power, HOLD).unwrap()
 }
 
@@ -146,4 +146,29 @@ fn sources_that_are_far_apart_are_told_until_they_are_near_again() {
     says(&mut meters, Http, 7, Some(5));
     says(&mut meters, Agent, 7, Some(30));
     assert_eq!(counts(&meters, 7), (Some(Http), None));
+}
+
+#[test]
+fn while_the_meter_of_a_whole_node_is_silent_what_it_showed_beside_the_devices_still_counts() {
+    let mut meters = agent();
+    let mut tell = |second: u64, power: Value| {
+        let mut power = power;
+        power["sampledAt"] = json!(format!("2026-05-01T12:00:{second:02}Z"));
+        meters.listen(&[member(power)], at(second), wall());
+        let Power { reading, rest, rest_most, .. } = metering(&meters, at(second));
+        let NodeReading::Measured { watts, .. } = reading else { panic!("{reading:?}") };
+        (watts, rest, rest_most)
+    };
+    let w = Watts::from_int;
+    let at_plug = |node: i32, rest: i32| json!({"cpuWatts": 500, "nodeWatts": node, "nodeSource": "dcmi", "restWatts": rest});
+    assert_eq!(tell(1, at_plug(640, 141)), (w(640), Some(w(141)), Some(w(150))));
+    assert_eq!(tell(2, at_plug(630, 130)), (w(630), Some(w(130)), Some(w(150))), "the most stays");
+    // 400 W of the packages, and the 130 W of before.
+    let silent = json!({"cpuWatts": 400, "nodeSource": "silent"});
+    assert_eq!(tell(3, silent), (w(530), Some(w(130)), Some(w(150))));
+    // The agent has begun anew, and has not compared the two yet.
+    let fresh = json!({"cpuWatts": 400, "nodeWatts": 560, "nodeSource": "dcmi"});
+    assert_eq!(tell(4, fresh), (w(560), Some(w(130)), Some(w(150))));
+    // It has no such meter any more.
+    assert_eq!(tell(5, json!({"cpuWatts": 400})), (w(400), None, Some(w(150))));
 }

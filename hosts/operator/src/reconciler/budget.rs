@@ -1,7 +1,7 @@
 //! Writes the budget's decision to the grants, and reports limits that cannot be kept.
 
 use super::Reconciler;
-use crate::budget::{self, Said};
+use crate::budget::{self, Metered, Said};
 use crate::grants::Ticket;
 use crate::publish::{API_VERSION, grant_document, grant_patch};
 use crate::reasons::{
@@ -27,6 +27,9 @@ const TOLD_FROM: Duration = Duration::from_secs(1);
 /// How often cuts and raises are reported if the watts go up and down all the time.
 const TELL_AGAIN: Duration = Duration::from_secs(30);
 
+/// Meters that show more than is counted are told after this time.
+const ABOVE_FOR: Duration = Duration::from_secs(60);
+
 impl Reconciler {
     /// The jobs that write the grants as decided.
     pub(super) fn write_grants(
@@ -45,7 +48,7 @@ impl Reconciler {
         self.stats.trial(self.trial.as_ref());
         self.say_shortages();
         self.say_cuts(now);
-        self.measure();
+        self.measure(now);
         let asks = std::mem::take(&mut self.round.asks);
         let ended = std::mem::take(&mut self.round.ended);
         let mut jobs: Vec<Job<Ticket>> = Vec::new();
@@ -124,18 +127,26 @@ impl Reconciler {
     }
 
     /// Publishes the measured power of each group.
-    fn measure(&mut self) {
+    fn measure(&mut self, now: Mono) {
         let mut sums: Vec<Option<Watts>> = vec![None; self.shown.len()];
+        let mut metered = vec![Metered::default(); self.shown.len()];
         let rounds = [Some(&self.round), self.trial.as_ref()];
         // The trial shows what the groups have that are only observed.
         let has_trial = self.trial.is_some();
         for node in &self.site.cluster.nodes {
-            let NodeReading::Measured { watts, .. } = node.power.reading else { continue };
+            let (watts, is_measured) = match node.power.reading {
+                NodeReading::Measured { watts, .. } => (watts, true),
+                NodeReading::Held { watts, .. } => (watts, false),
+                NodeReading::Absent(_) => continue,
+            };
             for round in rounds.into_iter().flatten() {
                 let of_this = |group: &GroupStanding| (has_trial && is_observed(group)) == round.trial;
                 for (at, _) in round.groups_of(node).filter(|(_, group)| of_this(group)) {
-                    if let Some(sum) = sums.get_mut(at) {
-                        *sum = Some(sum.unwrap_or(Watts::ZERO) + watts);
+                    if let Some((sum, metered)) = sums.get_mut(at).zip(metered.get_mut(at)) {
+                        if is_measured {
+                            *sum = Some(sum.unwrap_or(Watts::ZERO) + watts);
+                        }
+                        metered.add(watts);
                     }
                 }
             }
@@ -143,7 +154,17 @@ impl Reconciler {
         for (group, watts) in self.shown.iter().zip(&sums) {
             self.stats.measured(&group.name, watts.unwrap_or(Watts::ZERO));
         }
-        self.measured = sums;
+        let before = std::mem::take(&mut self.above);
+        for (group, metered) in self.shown.iter().zip(&mut metered) {
+            self.stats.drift(&group.name, metered.drift(group));
+            if metered.is_above(group, self.settings.power.drift) {
+                // Where grants fall, what is drawn is heard of a little later.
+                let since = before.get(&group.name).copied().unwrap_or(now);
+                metered.lasts = now.since(since) >= ABOVE_FOR;
+                self.above.insert(group.name.clone(), since);
+            }
+        }
+        (self.measured, self.metered) = (sums, metered);
     }
 
     /// Reports once when a limit is not kept, and once when it is kept again.

@@ -15,6 +15,7 @@ use host_kit::clock::Mono;
 use joulie_api::condition::{self, Condition, ConditionType};
 use joulie_api::number::{Number, Whole};
 use joulie_api::power_budget::{BudgetMode, PowerBudgetStatus};
+use joulie_api::word::Vocabulary;
 use planner::budget::GroupStanding;
 use planner::node::{Node, Presence};
 use power_units::Watts;
@@ -93,7 +94,11 @@ impl Reconciler {
             short_watts: trial.map_or(group.short, |trial| trial.short).map(number),
             would_lower_nodes: trial.map(|trial| whole(trial.lowered.nodes)),
             would_lower_watts: trial.map(|trial| number(trial.lowered.watts)),
-            conditions: Some(self.budget_conditions(seen, group, self.acceptance(at, seen, overlaps))),
+            conditions: Some(self.budget_conditions(
+                seen,
+                group,
+                [self.acceptance(at, seen, overlaps), self.drift(at + 1, seen, group)],
+            )),
             updated_at: Some(condition::rfc3339(self.wall)),
         })
     }
@@ -102,7 +107,7 @@ impl Reconciler {
         &self,
         seen: &BudgetSeen,
         group: &GroupStanding,
-        acceptance: budget::Said,
+        [acceptance, drift]: [budget::Said; 2],
     ) -> Vec<Condition> {
         let within = match seen.mode {
             BudgetMode::Enforce if group.is_kept() => budget::said(KEPT, "the limit is kept"),
@@ -110,8 +115,12 @@ impl Reconciler {
             BudgetMode::Observe => budget::said(OBSERVED, OBSERVED.meaning),
         };
         let mut conditions = seen.status.conditions.clone().unwrap_or_default();
-        let both = [(ConditionType::Accepted, acceptance), (ConditionType::WithinBudget, within)];
-        for (about, (status, reason, why)) in both {
+        let all = [
+            (ConditionType::Accepted, acceptance),
+            (ConditionType::WithinBudget, within),
+            (ConditionType::MetersDisagree, drift),
+        ];
+        for (about, (status, reason, why)) in all {
             let generation = Some(seen.generation);
             condition::set(
                 &mut conditions,
@@ -119,6 +128,15 @@ impl Reconciler {
             );
         }
         conditions
+    }
+
+    /// Whether the meters of a group's nodes show what is counted of them.
+    fn drift(&self, at: usize, seen: &BudgetSeen, group: &GroupStanding) -> budget::Said {
+        let about = ConditionType::MetersDisagree.as_str();
+        let said = seen.status.conditions.iter().flatten().find(|condition| condition.type_ == about);
+        let was = said.and_then(|condition| condition.reason.as_deref());
+        let metered = self.metered.get(at).copied().unwrap_or_default();
+        budget::drift(group, metered, self.settings.power.drift, was)
     }
 
     /// The nodes and machines that count in a budget without having their place there, by the index of the budget.

@@ -2,6 +2,7 @@
 
 use super::{Stamp, count, text, watts};
 use host_kit::reflect::Row;
+use joulie_api::node_hardware::METER_SILENT;
 use planner::inventory::Reported;
 use power_units::{Role, Watts};
 use serde_json::Value;
@@ -34,8 +35,21 @@ pub(crate) struct HardwareSeen {
 pub(crate) struct PowerSeen {
     /// The whole node if a meter measures it, else packages and GPUs; `None` if a number is missing or impossible.
     pub(crate) watts: Option<Watts>,
+    /// What that has beside packages and GPUs, if a meter of the whole node measures it.
+    pub(crate) rest: Option<Watts>,
+    /// What that meter says of itself, if there is one.
+    pub(crate) meter: Option<NodeMeter>,
     /// When it was measured, as the agent wrote it.
     pub(crate) sampled_at: Option<String>,
+}
+
+/// The meter of a whole node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NodeMeter {
+    /// It measures.
+    Speaks,
+    /// It says nothing now, and packages and GPUs are what is known.
+    Silent,
 }
 
 impl Row for HardwareSeen {
@@ -98,7 +112,14 @@ fn power(power: &Value, has_gpus: bool) -> Option<PowerSeen> {
         // If one part does not report, the power of the node as a whole is not known.
         (Some(_), None) | (None, _) => None,
     };
-    Some(PowerSeen { watts: part("nodeWatts").or(devices), sampled_at: text(&power["sampledAt"]) })
+    let node = part("nodeWatts");
+    let meter = power["nodeSource"].as_str().map(|source| match node {
+        Some(_) if source != METER_SILENT => NodeMeter::Speaks,
+        Some(_) | None => NodeMeter::Silent,
+    });
+    // A rest is a part of the whole.
+    let rest = part("restWatts").filter(|rest| node.is_some_and(|node| *rest <= node));
+    Some(PowerSeen { watts: node.or(devices), rest, meter, sampled_at: text(&power["sampledAt"]) })
 }
 
 #[cfg(test)]
@@ -152,6 +173,23 @@ mod tests {
         assert_eq!(silent(json!({"cpuWatts": 200, "nodeWatts": 900})), Some(Watts::from_int(900)));
         assert_eq!(drawn(json!({"cpuWatts": "200"})), None);
         assert_eq!(read(json!({})).power, None);
+    }
+
+    #[test]
+    fn the_meter_of_a_whole_node_says_what_is_beside_its_devices_or_that_it_is_silent() {
+        let read = |power: Value| {
+            let power = read(json!({"power": power})).power.unwrap();
+            (power.watts, power.rest, power.meter)
+        };
+        let w = |watts| Some(Watts::from_int(watts));
+        let speaks = json!({"cpuWatts": 500, "nodeWatts": 640, "nodeSource": "dcmi", "restWatts": 140});
+        assert_eq!(read(speaks), (w(640), w(140), Some(NodeMeter::Speaks)));
+        let silent = json!({"cpuWatts": 500, "nodeSource": "silent", "restWatts": 140});
+        assert_eq!(read(silent), (w(500), None, Some(NodeMeter::Silent)), "a rest without a whole is none");
+        assert_eq!(read(json!({"cpuWatts": 500})), (w(500), None, None));
+        // More than the whole is no part of it.
+        let wrong = json!({"nodeWatts": 100, "nodeSource": "acpi", "restWatts": 140});
+        assert_eq!(read(wrong), (w(100), None, Some(NodeMeter::Speaks)));
     }
 
     #[test]

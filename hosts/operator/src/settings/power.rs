@@ -18,6 +18,8 @@ pub(crate) struct NodePower {
     pub(crate) every: Duration,
     /// Two sources that differ by more than this part of the larger value disagree.
     pub(crate) apart: Ratio,
+    /// The meters of a group may show this part of what is counted there more.
+    pub(crate) drift: Ratio,
     /// How the endpoint of [`PowerSource::Http`] is asked.
     pub(crate) http: PowerAccess,
 }
@@ -143,6 +145,7 @@ pub(super) fn read(values: &Values) -> Result<NodePower, Refusals> {
         sources,
         every: values.get(&table::POWER_POLL_INTERVAL)?,
         apart: values.get(&table::NODE_POWER_DISAGREE_PCT)?.to_ratio(Role::Nearest),
+        drift: values.get(&table::BUDGET_DRIFT_PCT)?.to_ratio(Role::Nearest),
         http: PowerAccess {
             authorities: values.get(&table::NODE_POWER_HTTP_CA_FILE)?,
             token: values.get(&table::NODE_POWER_HTTP_TOKEN_FILE)?,

@@ -340,6 +340,12 @@ settings! {
         "BUDGET_RACK_BASE_WATTS", "", rack_loads, "RACK=WATTS between commas, * for every other rack", "What racks draw that nobody controls");
     BUDGET_NODE_REST_WATTS: Watts = with_default(
         "BUDGET_NODE_REST_WATTS", "0", load, "watts, 0 or more", "What a node draws at most beside its packages and GPUs");
+    BUDGET_NODE_REST_MEASURED: bool = with_default(
+        "BUDGET_NODE_REST_MEASURED", "false", boolean, "true or false",
+        "Whether a node whose own meter has shown more beside its packages and GPUs counts with that, in place of BUDGET_NODE_REST_WATTS; it never counts with less");
+    BUDGET_DRIFT_PCT: Percent = with_default(
+        "BUDGET_DRIFT_PCT", "10", percent, A_PERCENTAGE,
+        "Meters that show this much more in a group than is counted there are told: condition MetersDisagree of its PowerBudget");
     BUDGET_UNKNOWN_NODE_WATTS: Option<Watts> = optional(
         "BUDGET_UNKNOWN_NODE_WATTS", limit, SOME_WATTS,
         "What a node counts with while its hardware is not known; without it nothing beside such a node is raised");

@@ -38,6 +38,8 @@ pub struct GroupStanding {
     pub lowered: Sum,
     /// The power it counts with; `None` when unknown.
     pub load: Option<Watts>,
+    /// What of it is base load: no meter of a node shows it.
+    pub base: Watts,
     /// By how much its limit is exceeded even when all nodes hold their targets.
     pub short: Option<Watts>,
     /// Its power is unknown.
@@ -244,7 +246,7 @@ impl Groups {
             }
         }
         let each = self.shown.iter().zip(sums).enumerate().map(|(at, (group, counts))| {
-            let Counts { load, nodes, lowered } = counts;
+            let Counts { load, base, nodes, lowered } = counts;
             let load = load.filter(|_| !group.overlapped);
             let over = group.limit.zip(load).map(|(limit, load)| load - limit);
             let over = over.filter(|over| group.binds && *over > Watts::ZERO);
@@ -263,6 +265,7 @@ impl Groups {
                 nodes,
                 lowered,
                 load,
+                base,
                 short: share.and_then(|share| short(share.verdict())),
                 unknown: load.is_none() && group.limit.is_some(),
                 exceeded: over.filter(|_| lasts),
@@ -332,22 +335,24 @@ fn divided(shown: &mut [ShownGroup]) -> Result<Vec<Group>, GroupError> {
 #[derive(Clone, Debug)]
 struct Counts {
     load: Option<Watts>,
+    base: Watts,
     nodes: usize,
     lowered: Sum,
 }
 
 impl Counts {
     fn of(base: Watts) -> Self {
-        Self { load: Some(base), nodes: 0, lowered: Sum::default() }
+        Self { load: Some(base), base, nodes: 0, lowered: Sum::default() }
     }
 
     fn of_node(load: Option<Watts>, lowered: Watts) -> Self {
         let is_lowered = usize::from(lowered > Watts::ZERO);
-        Self { load, nodes: 1, lowered: Sum { watts: lowered, nodes: is_lowered } }
+        Self { load, base: Watts::ZERO, nodes: 1, lowered: Sum { watts: lowered, nodes: is_lowered } }
     }
 
     fn add(&mut self, part: &Self) {
         self.load = self.load.zip(part.load).and_then(|(load, part)| load.checked_add(part));
+        self.base += part.base;
         self.nodes += part.nodes;
         self.lowered.watts += part.lowered.watts;
         self.lowered.nodes += part.lowered.nodes;

@@ -29,6 +29,8 @@ pub(super) struct Claim {
     pub(super) aside: bool,
     /// Its rack.
     pub(super) rack: Option<Arc<str>>,
+    /// The most that its meter has shown beside its devices.
+    pub(super) rest_most: Option<Watts>,
 }
 
 impl Claim {
@@ -36,6 +38,7 @@ impl Claim {
         let mut node = rig::node(&self.node, &HardwareFacts::default());
         node.presence = Presence::Ready;
         node.machine.power_model = self.power_model;
+        node.power.rest_most = self.rest_most;
         let signed = |receipt| Signed { receipt, boot: node.boot.clone(), node_uid: node.uid.clone() };
         node.granted.signed = self.receipt.map(signed);
         if self.gone {

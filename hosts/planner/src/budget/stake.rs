@@ -66,6 +66,12 @@ impl<'a> Stake<'a> {
         (whole(self.wanted.map_or(stands, |wanted| wanted.min(stands))) - ask.watts).or_zero()
     }
 
+    /// What it draws beside its packages and GPUs: the most that the settings say, and its meter if it has shown more.
+    fn rest(&self, limits: &BudgetLimits) -> Watts {
+        let shown = self.node.power.rest_most.filter(|_| limits.rest_measured);
+        shown.map_or(limits.node_rest, |shown| shown.max(limits.node_rest))
+    }
+
     /// The observed state of its grant, with the node's other power added.
     fn account(&self, rest: Watts) -> GrantAccount {
         let plus = |watts: Watts| watts + rest;
@@ -89,7 +95,7 @@ impl<'a> Stake<'a> {
 
     /// The node as a row of the core's budget, which does not know [`Node`]: the only place where this row is made.
     pub(super) fn row(&self, key: u64, group: usize, limits: &BudgetLimits) -> Result<Row, String> {
-        let rest = limits.node_rest;
+        let rest = self.rest(limits);
         let power_model = &self.node.machine.power_model;
         let account = self.account(rest);
         let max = power_model.max().map(|max| max + rest).or(limits.unknown_node);
@@ -161,14 +167,15 @@ impl<'a> Stake<'a> {
             Move::Lower(cap) | Move::Raise(cap) => cap,
             Move::Keep | Move::Await | Move::Wait(_) => return None,
         };
-        let watts = whole(cap - limits.node_rest);
+        let rest = self.rest(limits);
+        let watts = whole(cap - rest);
         if stands == Some(watts) && !row.account.has_strayed(row.range) {
             return None;
         }
         // A grant that releases the node does not bound its devices.
         let ceiling = match released {
             true => max.max(watts),
-            false => row.account.ceiling_of(watts + limits.node_rest, row.range) - limits.node_rest,
+            false => row.account.ceiling_of(watts + rest, row.range) - rest,
         };
         ask(watts, ceiling, false)
     }

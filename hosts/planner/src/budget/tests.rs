@@ -29,6 +29,7 @@ fn limits(site: i32) -> BudgetLimits {
         racks: BTreeMap::new(),
         rack_base: BTreeMap::new(),
         node_rest: Watts::ZERO,
+        rest_measured: false,
         unknown_node: None,
         dead_band: w(5),
         raise_band: Ratio::ZERO,
@@ -63,6 +64,7 @@ fn claim(name: &str) -> Claim {
         limits: LimitPlace::default(),
         aside: false,
         rack: None,
+        rest_most: None,
     }
 }
 
@@ -307,6 +309,24 @@ fn what_a_node_draws_beside_its_devices_counts_in_the_limit_and_is_no_part_of_it
     assert_eq!(stands(&limits), (None, None));
     let assumed = BudgetLimits { unknown_node: Some(w(900)), ..limits.clone() };
     assert_eq!(stands(&assumed), (None, Some(w(900))));
+}
+
+#[test]
+fn a_meter_that_shows_more_beside_the_devices_counts_where_it_is_asked_for_and_one_that_shows_less_never_does()
+ {
+    let limits = BudgetLimits { node_rest: w(50), ..limits(400) };
+    let measured = BudgetLimits { rest_measured: true, ..limits.clone() };
+    let shows = |rest| Claim { rest_most: rest, ..claim("a") };
+    // 400 − 90 = 310 W for the packages.
+    assert_eq!(asked(&[shows(Some(w(90)))], &measured), [ask(310, 720)]);
+    for (rest, limits) in [(Some(w(90)), &limits), (Some(w(20)), &measured), (None, &measured)] {
+        assert_eq!(asked(&[shows(rest)], limits), [ask(350, 720)], "{rest:?}");
+    }
+    // Its grant and what it holds count with it: 250 + 90 W, of which 10 W are too much.
+    let stands = Claim { grant: grant(1, 250), receipt: receipt(1, 250), ..shows(Some(w(90))) };
+    let tight = BudgetLimits { site: Some(w(330)), ..measured };
+    let (_, round) = round_of(&[stands], &tight, &mut BudgetMemory::default(), at(1), true);
+    assert_eq!((round.standings[0].load, round.standings[0].base), (Some(w(340)), Watts::ZERO));
 }
 
 #[test]

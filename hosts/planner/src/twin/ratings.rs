@@ -108,6 +108,15 @@ impl CappedRating {
     }
 }
 
+impl CappedRating {
+    /// With what is drawn beside the devices, on which there is no cap.
+    #[must_use]
+    pub fn with_rest(self, rest: Option<Watts>) -> Self {
+        let rest = rest.map(|rest| Self { rating: rest.or_zero(), capped: rest.or_zero() });
+        rest.and_then(|rest| self.checked_add(rest)).unwrap_or(self)
+    }
+}
+
 /// The devices of a node, as far as their ratings are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ratings {

@@ -39,6 +39,7 @@ pub(super) fn node(hardware: &ResolvedHardware) -> TwinFacts<'_> {
         gpu_cap: CapValue::Open,
         reading: measured(0),
         trend: None,
+        rest: None,
         load: None,
         rack: None,
         zone: None,
@@ -458,4 +459,25 @@ fn a_counter_that_is_read_as_watts_is_suspected() {
     assert!(absurd.headroom.unwrap() < Percent::ZERO);
     close(cooling(&absurd), "100");
     assert!(!twin(big_at(&big, 39_200, caps(100, 100)), &[]).power.suspect);
+}
+
+#[test]
+fn what_no_cap_is_on_counts_on_both_sides_of_the_headroom() {
+    let hardware = hardware((2, 250), None);
+    // Two packages of 250 W at 50 % are 250 W. They draw 200 W, and the plug shows 140 W more.
+    let at_plug = TwinFacts { rest: Some(w(140)), ..big_at(&hardware, 340, caps(50, 100)) };
+    let twin_at_plug = twin(at_plug, &[]);
+    let node = twin_at_plug.power.node.unwrap();
+    assert_eq!((node.capped, node.rating), (w(390), w(640)));
+    // (390 − 340) ÷ 390 = 12.8205 %; the 50 W that are left are those of the devices.
+    let headroom = twin_at_plug.headroom.unwrap();
+    let off = (headroom - Percent::parse("12.820512", Role::Nearest).unwrap()).abs();
+    assert!(off < Percent::parse("0.0001", Role::Nearest).unwrap(), "{headroom}");
+    // An estimate is one of the devices, and is compared with them.
+    let absent = NodeReading::Absent(NoMeasurement::AgentNoData);
+    let estimated = twin(TwinFacts { reading: absent, ..at_plug }, &[]);
+    assert_eq!(estimated.power.node.unwrap().capped, w(250));
+    // A rest below nothing is none.
+    let wrong = twin(TwinFacts { rest: Some(w(-5)), ..at_plug }, &[]);
+    assert_eq!(wrong.power.node.unwrap().capped, w(250));
 }

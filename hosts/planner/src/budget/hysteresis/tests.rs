@@ -45,6 +45,7 @@ impl Cluster {
             racks: Default::default(),
             rack_base: Default::default(),
             node_rest: Watts::ZERO,
+            rest_measured: false,
             unknown_node: None,
             dead_band: watts(5),
             raise_band: Percent::from_int(5).to_ratio(Role::Limit),
@@ -83,6 +84,7 @@ impl Cluster {
             limits: LimitPlace::default(),
             aside: false,
             rack: None,
+            rest_most: None,
         }
     }
 
