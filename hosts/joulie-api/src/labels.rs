@@ -76,6 +76,16 @@ pub mod pod {
     pub const GPU_VRAM_MB: &str = "gpu-extender.mle.com/vram-mb";
 }
 
+/// Annotations on a NodePowerProfile whose caps a person has set for a time, by `kubectl joulie cap`.
+pub mod cap {
+    /// When the caps end, RFC 3339: the operator then takes them off. What is no time means no end.
+    pub const UNTIL: &str = "joulie.io/cap-until";
+    /// Who asked for them, as the API server knows them.
+    pub const BY: &str = "joulie.io/cap-by";
+    /// Why, in the person's own words.
+    pub const REASON: &str = "joulie.io/cap-reason";
+}
+
 /// Annotations on the controllers of pods.
 pub mod owner {
     /// The class that the node offered from which a pod was last evicted.
@@ -115,6 +125,8 @@ pub mod manager {
     pub const AGENT: &str = "joulie-agent";
     /// The extender.
     pub const EXTENDER: &str = "joulie-extender";
+    /// A person, by `kubectl joulie`.
+    pub const KUBECTL: &str = "kubectl-joulie";
 }
 
 /// Whether a label or annotation is `true`. Case and surrounding space do not matter: a typing mistake must not put a

@@ -96,7 +96,7 @@ reasons! {
         OWNED_BY_OTHERS: of(Overridden, ConditionStatus::True, "OwnedByOthers",
             "somebody else owns a field that the operator would write: what they say stands; remove the field to hand it back");
     }
-    EVENT_REASONS: [EventReason; 19] = {
+    EVENT_REASONS: [EventReason; 20] = {
         WRITE_OVERRIDDEN: event(Warning, "Overridden", "Node",
             "a write met a field that somebody else owns; it is left to them");
         WRITE_REFUSED: event(Warning, "WriteRefused", "Node",
@@ -132,6 +132,8 @@ reasons! {
             "the file of settings has changed; the text says what is other now, and what waits for a restart");
         CONFIG_REFUSED: event(Warning, "ConfigRefused", "Lease joulie-plan",
             "the file of settings is refused as a whole, and what was in force stays; the text has every mistake, and a restart would refuse it too");
+        CAP_ENDED: event(Normal, "CapEnded", "Node",
+            "the time of a person's caps is over, and the plan's caps follow");
         GRANT_DROPPED: event(Warning, "GrantDropped", "Lease joulie-plan",
             "the grant of a deleted Node counts no more: its agent was silent for BUDGET_GONE_HOLD");
     }

@@ -11,6 +11,7 @@ mod bounded;
 mod budget;
 mod evictions;
 mod explain;
+mod hand_back;
 mod jobs;
 mod limits;
 mod pass;

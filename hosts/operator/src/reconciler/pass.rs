@@ -48,13 +48,14 @@ impl Reconciler {
             decide(&self.site.cluster, &self.settings.plan, &mut self.memory);
         self.stats.planned(&plan);
         let grants = self.write_grants(budget, trial, now);
-        let left_alone = self.left_alone(now);
+        let mut left_alone = self.left_alone(now);
         let stands_in = plan.fallback.is_some();
         let by_place = by_place(self.site.observed.len(), &plan, &twins);
         let mut advised = self.advise(&by_place);
         self.stats.reschedule.advised(advised.values());
         let evictions = self.evictions(&by_place, now);
         let mut jobs = Vec::new();
+        left_alone.extend(self.hand_back(&left_alone, wall, &mut jobs));
         // Without a classifier nothing is known of how GPUs are used.
         let pods = self.site.cluster.pods.as_ref().filter(|_| self.settings.classify.is_some());
         let names = || self.site.cluster.nodes.iter().map(|node| &*node.name);

@@ -39,6 +39,8 @@ pub(crate) struct Owners {
     pub(crate) theirs: Theirs,
     /// The owner of those; the first one by name.
     pub(crate) who: Option<String>,
+    /// The caps that somebody else owns were all set by `kubectl joulie`, which may have set an end to them.
+    pub(crate) by_plugin: bool,
 }
 
 struct Entry<'a> {
@@ -80,9 +82,13 @@ pub(super) fn is_slicing_theirs(twin: &Value) -> bool {
 pub(super) fn of_state(object: &Value) -> Owners {
     let (others, ours, former) = others(object);
     let (mut theirs, mut first) = (Theirs::default(), None);
+    let (mut by_plugin, mut by_others) = (false, false);
     for Entry { who, fields } in others {
         let spec = &fields["f:spec"];
         let has = |field: &str| spec.get(field).is_some();
+        if has("f:cpu") || has("f:gpu") {
+            *(if who == manager::KUBECTL { &mut by_plugin } else { &mut by_others }) = true;
+        }
         let Theirs { profile, cpu, gpu, policy, scheduling } = &mut theirs;
         let found = [
             (profile, has("f:profile")),
@@ -100,7 +106,7 @@ pub(super) fn of_state(object: &Value) -> Owners {
             first = Some(who);
         }
     }
-    Owners { ours, former, theirs, who: first.map(str::to_owned) }
+    Owners { ours, former, theirs, who: first.map(str::to_owned), by_plugin: by_plugin && !by_others }
 }
 
 /// Whether a label with this key belongs to Kubernetes.
@@ -161,7 +167,7 @@ mod tests {
         ]));
         let theirs = Theirs { cpu: true, ..Theirs::default() };
         let who = Some("kubectl-edit".to_owned());
-        assert_eq!(owners, Owners { ours: true, former: false, theirs, who });
+        assert_eq!(owners, Owners { ours: true, former: false, theirs, who, by_plugin: false });
     }
 
     #[test]
@@ -172,6 +178,16 @@ mod tests {
         let persons = of_state(&object(&[entry("kubectl-create", "Update", "", spec)]));
         assert_eq!((persons.ours, persons.former, persons.theirs.any()), (false, false, true));
         assert_eq!(of_state(&json!({})), Owners::default());
+    }
+
+    #[test]
+    fn caps_have_an_end_only_while_nobody_but_the_plugin_has_set_them() {
+        let cap = |who: &str, field: &str| entry(who, "Update", "", json!({"f:spec": {field: {}}}));
+        let by_plugin = |entries: &[Value]| of_state(&object(entries)).by_plugin;
+        assert!(by_plugin(&[cap("kubectl-joulie", "f:cpu"), cap("kubectl-edit", "f:policy")]));
+        assert!(!by_plugin(&[cap("kubectl-joulie", "f:cpu"), cap("kubectl-edit", "f:gpu")]));
+        assert!(!by_plugin(&[cap("joulie-operator", "f:cpu")]));
+        assert!(!by_plugin(&[]));
     }
 
     #[test]

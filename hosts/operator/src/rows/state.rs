@@ -3,8 +3,10 @@
 use super::owners::{self, Owners, of_state};
 use super::{Stamp, name, text, watts};
 use host_kit::reflect::Row;
+use jiff::Timestamp;
 use joulie_api::caps;
 use joulie_api::condition::Condition;
+use joulie_api::labels;
 use joulie_api::node_power_profile::NodePowerProfileSpec;
 use joulie_api::node_twin::{NodeTwinSpec, NodeTwinStatus};
 use joulie_core::node::cap::CapIntent;
@@ -35,6 +37,8 @@ pub(crate) struct StateSeen {
     pub(crate) carried: Carried,
     /// The owner of those parts; the first one by name.
     pub(crate) who: Option<String>,
+    /// When the caps of a person end, if an end was set to them.
+    pub(crate) until: Option<Timestamp>,
     /// The outcome that the agent reports.
     pub(crate) control: ControlSeen,
 }
@@ -42,7 +46,9 @@ pub(crate) struct StateSeen {
 impl StateSeen {
     fn of(object: &Value, desired: caps::DesiredSpec, control: &Value) -> Self {
         let caps::DesiredSpec { node, profile, cpu, gpu, policy, draining } = desired;
-        let Owners { ours, former, theirs, who } = of_state(object);
+        let Owners { ours, former, theirs, who, by_plugin } = of_state(object);
+        // What is no time sets no end: the person's caps stay.
+        let until = object["metadata"]["annotations"][labels::cap::UNTIL].as_str().filter(|_| by_plugin);
         let carried = Carried {
             desired: DesiredState {
                 profile: match profile {
@@ -65,6 +71,7 @@ impl StateSeen {
             former,
             carried,
             who,
+            until: until.and_then(|text| text.parse().ok()),
             control: ControlSeen::read(control),
         }
     }
