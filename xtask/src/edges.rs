@@ -134,9 +134,15 @@ const ALLOWED: &[Allowed] = &[
             "agent",
             "operator",
             "extender",
+            "kubectl-joulie",
             "simulator",
         ],
         ours_in_tests: &["cluster", "rig"],
+    },
+    Allowed {
+        name: "kubectl-joulie",
+        ours: &["joulie-api", "host-kit", "extender"],
+        ours_in_tests: &["embedded-api"],
     },
     Allowed {
         name: "campaign",

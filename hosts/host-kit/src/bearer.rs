@@ -8,6 +8,10 @@ use subtle::ConstantTimeEq;
 /// No token of Kubernetes is longer.
 pub(crate) const BYTES_MAX: usize = 16 * 1024;
 
+/// Where a request through the API server's proxy shows the token of the debugging pages: the API server takes the header
+/// `Authorization` off what it passes on.
+pub const DEBUG_TOKEN_HEADER: &str = "joulie-debug-token";
+
 /// The token that a request shows.
 pub(crate) fn shown(headers: &HeaderMap) -> Option<&str> {
     let token = std::str::from_utf8(raw(headers)?).ok()?;
@@ -21,6 +25,11 @@ fn raw(headers: &HeaderMap) -> Option<&[u8]> {
 /// Whether a request shows this token. The time that it takes does not tell how much of it was right.
 pub(crate) fn shows(headers: &HeaderMap, token: &str) -> bool {
     raw(headers).is_some_and(|shown| shown.ct_eq(token.as_bytes()).into())
+}
+
+/// Whether a request shows this token in the header of its own, in the same time.
+pub(crate) fn shows_apart(headers: &HeaderMap, token: &str) -> bool {
+    headers.get(DEBUG_TOKEN_HEADER).is_some_and(|shown| shown.as_bytes().ct_eq(token.as_bytes()).into())
 }
 
 /// A token in a file, which is read for each use: a renewed one is used at once.
@@ -80,6 +89,21 @@ impl TokenFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn behind_the_proxy_of_the_api_server_a_token_is_in_a_header_of_its_own() {
+        let headers = |token: &'static str| {
+            HeaderMap::from_iter([(
+                http::HeaderName::from_static(DEBUG_TOKEN_HEADER),
+                HeaderValue::from_static(token),
+            )])
+        };
+        assert!(shows_apart(&headers("secret"), "secret"));
+        assert!(
+            !shows_apart(&headers("secre"), "secret") && !shows_apart(&headers("Bearer secret"), "secret")
+        );
+        assert!(!shows_apart(&request("Bearer secret"), "secret") && !shows(&headers("secret"), "secret"));
+    }
 
     fn request(authorization: &str) -> HeaderMap {
         HeaderMap::from_iter([(header::AUTHORIZATION, HeaderValue::from_str(authorization).unwrap())])

@@ -2,6 +2,8 @@
 
 use crate::value::{Budget, Cap, Period, Span};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use kubectl_joulie::args::PluginCli;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
@@ -27,6 +29,19 @@ pub(crate) enum Command {
     Demo(Demo),
     /// This one machine: look at its power, cap it, put it back.
     Node(Node),
+    /// What kubectl joulie does, for where the plugin is not installed
+    Kubectl(PluginCli),
+    /// The completions of a shell, to standard output
+    Completion {
+        /// Which shell
+        shell: Shell,
+    },
+    /// The man pages, into a folder
+    Man {
+        /// The folder
+        #[arg(value_name = "DIR")]
+        folder: PathBuf,
+    },
 }
 
 #[derive(Clone, Debug, Args)]
@@ -135,6 +150,8 @@ pub(crate) enum Verb {
         #[arg(long = "for", value_name = "TIME", allow_hyphen_values = true)]
         lasting: Option<Span>,
     },
+    /// Look for what is wrong with this machine, and say what to do. Writes nothing; exit code 1 if there is anything
+    Doctor,
     /// Put back what was in force before the first cap
     Restore,
 }

@@ -23,7 +23,9 @@ mod signals;
 mod value;
 
 use args::{Cli, Command};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
+use std::io::Write;
+use std::path::Path;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -31,6 +33,28 @@ fn main() -> ExitCode {
     match command {
         Some(Command::Node(command)) => node::run(&command).into(),
         Some(Command::Demo(demo)) => demo::run(&demo).into(),
+        Some(Command::Kubectl(plugin)) => kubectl_joulie::start(plugin),
+        Some(Command::Completion { shell }) => {
+            say(&kubectl_joulie::completion_of(Cli::command(), "joulie", shell))
+        }
+        Some(Command::Man { folder }) => man(&folder),
         None => demo::run(&demo).into(),
     }
+}
+
+fn man(folder: &Path) -> ExitCode {
+    match kubectl_joulie::write_man(Cli::command(), folder) {
+        Ok(written) => say(&written),
+        Err(error) => {
+            // If standard error is closed, the exit code still tells.
+            let _told = writeln!(std::io::stderr(), "joulie: {}: {error}", folder.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn say(text: &str) -> ExitCode {
+    let mut out = out::Out::new();
+    out.text(text);
+    if out.failure().is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }

@@ -3,6 +3,7 @@
 //! [`Site`] describes the node and opens it; each verb has a file of its own.
 
 mod cap;
+mod doctor;
 mod hold;
 mod restore;
 mod show;
@@ -137,6 +138,7 @@ fn carry_out(command: &Command) -> Result<Ending, Refusal> {
         Verb::Show { json } => show::show(&mut desk, *json),
         Verb::Cap(args) => cap::cap(&mut desk, args),
         Verb::Watch { lasting } => watch::watch(&mut desk, *lasting),
+        Verb::Doctor => doctor::doctor(&mut desk),
         Verb::Restore => restore::restore(&mut desk),
     }?;
     match desk.out.failure() {
@@ -149,7 +151,7 @@ fn carry_out(command: &Command) -> Result<Ending, Refusal> {
 const fn level(command: &Command) -> LevelFilter {
     match (&command.verb, command.place.verbose) {
         (_, true) => LevelFilter::Info,
-        (Verb::Show { .. } | Verb::Watch { .. }, false) => LevelFilter::Error,
+        (Verb::Show { .. } | Verb::Watch { .. } | Verb::Doctor, false) => LevelFilter::Error,
         (Verb::Cap(_) | Verb::Restore, false) => LevelFilter::Warn,
     }
 }

@@ -26,7 +26,9 @@ impl Guard {
     /// Whether this request is allowed.
     pub fn admits(&self, head: &Parts, peer: SocketAddr) -> bool {
         let loopback = peer.ip().to_canonical().is_loopback();
-        loopback || self.token.as_ref().is_some_and(|token| bearer::shows(&head.headers, token))
+        let shown =
+            |token: &String| bearer::shows(&head.headers, token) || bearer::shows_apart(&head.headers, token);
+        loopback || self.token.as_ref().is_some_and(shown)
     }
 }
 

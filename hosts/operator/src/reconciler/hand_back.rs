@@ -22,11 +22,16 @@ impl Reconciler {
         jobs: &mut Vec<Job<(u64, Then)>>,
     ) -> BTreeSet<usize> {
         let is_over = |observed: &Observed| {
-            observed.profile.as_deref().is_some_and(|profile| {
-                profile.state.until.is_some_and(|until| until <= wall)
-            })
+            observed
+                .profile
+                .as_deref()
+                .is_some_and(|profile| profile.state.until.is_some_and(|until| until <= wall))
         };
-        let over: Vec<(usize, Arc<Observed>)> = self.site.observed.iter().enumerate()
+        let over: Vec<(usize, Arc<Observed>)> = self
+            .site
+            .observed
+            .iter()
+            .enumerate()
             .filter(|(at, observed)| !left_alone.contains(at) && is_over(observed))
             .map(|(at, observed)| (at, observed.clone()))
             .collect();
@@ -34,7 +39,10 @@ impl Reconciler {
         for (at, observed) in over {
             let Some(profile) = observed.profile.as_deref() else { continue };
             let state = &profile.state;
-            let text = format!("the caps that kubectl joulie had set on {} are over, and the plan's follow", state.name);
+            let text = format!(
+                "the caps that kubectl joulie had set on {} are over, and the plan's follow",
+                state.name
+            );
             tracing::info!(node = %observed.node.name, "{text}");
             self.recorder.say(Note {
                 regarding: reference(&observed.node),
@@ -56,8 +64,11 @@ impl Reconciler {
 fn without_caps(state: &StateSeen) -> Value {
     let theirs = state.carried.theirs;
     let fields = [("cpu", theirs.cpu), ("gpu", theirs.gpu)];
-    let spec: Map<String, Value> =
-        fields.into_iter().filter(|(_, theirs)| *theirs).map(|(field, _)| (field.to_owned(), Value::Null)).collect();
+    let spec: Map<String, Value> = fields
+        .into_iter()
+        .filter(|(_, theirs)| *theirs)
+        .map(|(field, _)| (field.to_owned(), Value::Null))
+        .collect();
     json!({
         "metadata": {
             "uid": state.stamp.uid,

@@ -50,23 +50,23 @@ async fn a_cap_for_a_time_ends_also_under_another_operator_and_one_without_a_rea
     for node in ["a", "b", "c"] {
         cluster.node(node).await;
     }
-    let first = cluster.operator(&[("STATIC_HP_FRAC", "0")]).await;
+    let first = cluster.operator(&[("STATIC_HP_FRAC", "0.5")]).await;
     for node in ["a", "b", "c"] {
         cluster.until("it is published", async || cluster.profile(node).await.is_some()).await;
     }
     first.stop().await;
     // The operator that reads the end is not the one under which it was set.
-    let ends = [("a", "2026-01-01T00:00:00Z"), ("b", "9999-01-01T00:00:00Z"), ("c", "soon\u{1b}[2J")];
+    let ends = [("c", "2000-01-01T00:00:00Z"), ("b", "9999-01-01T00:00:00Z"), ("a", "soon\u{1b}[2J")];
     for (node, until) in ends {
         let annotations = json!({"joulie.io/cap-until": until, "joulie.io/cap-by": "anna"});
         let cpu = json!({"packagePowerCapWatts": 200, "packagePowerCapPctOfMax": null});
         let path = format!("{JOULIE}/nodepowerprofiles/{node}?fieldManager=kubectl-joulie");
         cluster.patch(&path, &json!({"metadata": {"annotations": annotations}, "spec": {"cpu": cpu}})).await;
     }
-    let second = cluster.operator(&[("STATIC_HP_FRAC", "0")]).await;
+    let second = cluster.operator(&[("STATIC_HP_FRAC", "0.5")]).await;
     cluster
         .until("the plan's cap is back", async || {
-            let profile = cluster.profile("a").await.unwrap();
+            let profile = cluster.profile("c").await.unwrap();
             let annotations = &profile["metadata"]["annotations"];
             profile["spec"]["cpu"] == json!({"packagePowerCapPctOfMax": 60})
                 && annotations["joulie.io/cap-until"].is_null()
@@ -74,7 +74,7 @@ async fn a_cap_for_a_time_ends_also_under_another_operator_and_one_without_a_rea
         })
         .await;
     cluster.quiet(Duration::from_millis(300)).await;
-    for node in ["b", "c"] {
+    for node in ["a", "b"] {
         let profile = cluster.profile(node).await.unwrap();
         assert_eq!(profile["spec"]["cpu"], json!({"packagePowerCapWatts": 200}), "{node}");
     }

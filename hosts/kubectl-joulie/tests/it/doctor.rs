@@ -1,0 +1,273 @@
+//! Every finding has a cluster that is broken in that way, and a healthy cluster has none.
+
+use super::world::{JOULIE, PODS, World, condition, enforced};
+use serde_json::{Value, json};
+use std::pin::Pin;
+
+type Break = for<'w> fn(&'w World) -> Pin<Box<dyn Future<Output = ()> + 'w>>;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_healthy_cluster_is_silent() {
+    let world = World::healthy().await;
+    assert_eq!(World::text(world.ask(&["doctor"]).await), "nothing wrong, 16 checks\n");
+}
+
+/// Each breakage, the check that finds it, and a part of what is seen.
+const BROKEN: &[(&str, &str, Break)] = &[
+    ("rights", "nodes is forbidden", |world| {
+        Box::pin(async move {
+            let refused = json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "nodes is forbidden"});
+            world.can("/api/v1/nodes", 403, &refused.to_string());
+        })
+    }),
+    ("definitions", "powerbudgets.joulie.io is not there", |world| {
+        Box::pin(async move {
+            world.can("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/powerbudgets.joulie.io", 404,
+            &json!({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404, "message": "no"}).to_string());
+        })
+    }),
+    ("definitions", "has no field", |world| {
+        Box::pin(async move {
+            let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/nodepowergrants.joulie.io";
+            let mut older = world.get(path).await;
+            let spec = &mut older["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
+            spec.as_object_mut().unwrap().remove("ceiling");
+            world.can(path, 200, &older.to_string());
+        })
+    }),
+    ("versions", "several versions", |world| {
+        Box::pin(async move {
+            world
+                .merge(
+                    &format!("{PODS}/joulie-agent-a"),
+                    "helm",
+                    json!({"metadata": {"labels": {"app.kubernetes.io/version": "0.0.9"}}}),
+                )
+                .await;
+        })
+    }),
+    ("versions", "this plugin of", |world| {
+        Box::pin(async move {
+            for pod in ["joulie-agent-a", "joulie-agent-b", "joulie-operator-0", "joulie-extender-0"] {
+                world
+                    .merge(
+                        &format!("{PODS}/{pod}"),
+                        "helm",
+                        json!({"metadata": {"labels": {"app.kubernetes.io/version": "9.0.0"}}}),
+                    )
+                    .await;
+            }
+        })
+    }),
+    ("programs", "joulie-agent-b on node b is not ready", |world| {
+        Box::pin(world.ready("joulie-agent-b", "False"))
+    }),
+    ("programs", "no operator is ready", |world| {
+        Box::pin(world.delete("/api/v1/namespaces/joulie-system/pods/joulie-operator-0?gracePeriodSeconds=0"))
+    }),
+    ("plan", "joulie-plan was last renewed 10m ago by joulie-operator-0_1", |world| {
+        Box::pin(world.lease("joulie-plan", "joulie-operator-0_1", "2026-11-27T19:50:00Z"))
+    }),
+    ("plan", "nobody has ever renewed the Lease joulie-operator", |world| {
+        Box::pin(world.delete("/apis/coordination.k8s.io/v1/namespaces/joulie-system/leases/joulie-operator"))
+    }),
+    ("reports", "node b has no NodeHardware", |world| {
+        Box::pin(world.delete("/apis/joulie.io/v1alpha1/nodehardwares/b"))
+    }),
+    ("reports", "no node is managed", |world| {
+        Box::pin(async move {
+            for node in ["a", "b"] {
+                world
+                    .merge(
+                        &format!("/api/v1/nodes/{node}"),
+                        "person",
+                        json!({"metadata": {"labels": {"joulie.io/managed": null}}}),
+                    )
+                    .await;
+            }
+        })
+    }),
+    ("twins", "node b has no NodeTwin", |world| {
+        Box::pin(world.delete("/apis/joulie.io/v1alpha1/nodetwins/b"))
+    }),
+    ("twins", "MeterSilent", |world| {
+        Box::pin(status(
+            world,
+            "nodetwins",
+            json!([condition("TelemetryFresh", "False", "MeterSilent", "no sample")]),
+        ))
+    }),
+    ("caps", "nothing is asked of it", |world| {
+        Box::pin(world.delete("/apis/joulie.io/v1alpha1/nodepowerprofiles/b"))
+    }),
+    ("caps", "SimulateOnly", |world| {
+        Box::pin(status(world, "nodepowerprofiles", json!([enforced("False", "SimulateOnly", "")])))
+    }),
+    ("caps", "Failed", |world| {
+        Box::pin(status(
+            world,
+            "nodepowerprofiles",
+            json!([enforced("False", "Failed", "permission denied")]),
+        ))
+    }),
+    ("caps", "does not say", |world| Box::pin(status(world, "nodepowerprofiles", json!([])))),
+    ("caps", "has not answered", |world| {
+        Box::pin(async move {
+            let mut old = enforced("True", "Enforced", "");
+            old["observedGeneration"] = json!(99);
+            status(world, "nodepowerprofiles", json!([old])).await;
+        })
+    }),
+    ("grants", "grant 8 is not read back", |world| {
+        Box::pin(async move {
+            world
+                .merge(
+                    &format!("{JOULIE}/nodepowergrants/b"),
+                    "joulie-operator",
+                    json!({"spec": {"serial": 8}}),
+                )
+                .await;
+        })
+    }),
+    ("budgets", "BudgetShort", |world| {
+        Box::pin(world.budget(json!({"conditions":
+        [condition("Accepted", "True", "Accepted", ""), condition("WithinBudget", "False", "BudgetShort", "")]})))
+    }),
+    ("budgets", "has not taken it in", |world| {
+        Box::pin(async move {
+            world
+                .merge(&format!("{JOULIE}/powerbudgets/site"), "person", json!({"spec": {"watts": 1600}}))
+                .await;
+        })
+    }),
+    ("one-agent", "reported twice", |world| {
+        Box::pin(world.ours(
+            "nodehardwares",
+            "NodeHardware",
+            "other-b",
+            json!({"nodeName": "b"}),
+            json!({"cpu": {"model": "x"}}),
+        ))
+    }),
+    ("one-agent", "run on node b", |world| Box::pin(world.program("joulie-agent-c", "agent", "b"))),
+    ("writers", "package-0 was moved", |world| {
+        Box::pin(world.event("e1", "OtherWriter", "package-0 was moved", "b"))
+    }),
+    ("writers", "mallory has written the status of b", |world| {
+        Box::pin(async move {
+            world
+                .merge(
+                    &format!("{JOULIE}/nodehardwares/b/status"),
+                    "mallory",
+                    json!({"status": {"cpu": {"model": "y"}}}),
+                )
+                .await;
+        })
+    }),
+    ("writers", "mallory has written the grant of b", |world| {
+        Box::pin(async move {
+            world
+                .merge(&format!("{JOULIE}/nodepowergrants/b"), "mallory", json!({"spec": {"watts": 400}}))
+                .await;
+        })
+    }),
+    ("persons-caps", "has no end", |world| Box::pin(capped(world, Value::Null))),
+    ("persons-caps", "is no time", |world| Box::pin(capped(world, json!("tomorrow")))),
+    ("persons-caps", "was to end at 2026-11-27T19:00:00Z, and stands", |world| {
+        Box::pin(capped(world, json!("2026-11-27T19:00:00Z")))
+    }),
+    ("owners-limits", "Clamped", |world| {
+        Box::pin(status(world, "nodepowerprofiles", json!([enforced("True", "Clamped", "to 200 W")])))
+    }),
+    ("scraped", "no PodMonitor", |world| {
+        Box::pin(async move {
+            world.cannot("/api/v1/namespaces/joulie-system/services");
+        })
+    }),
+    ("scheduler", "weight 5: its scores count up to 5000 beside the 1200", |world| {
+        Box::pin(stanza(world, "weight: 1", "weight: 5"))
+    }),
+    ("scheduler", "nodeCacheCapable is not true", |world| {
+        Box::pin(stanza(world, "nodeCacheCapable: true", "nodeCacheCapable: false"))
+    }),
+    ("scheduler", "HTTPS without an authority", |world| {
+        Box::pin(stanza(world, "urlPrefix: 'http:", "enableHTTPS: true, urlPrefix: 'https:"))
+    }),
+    ("scheduler", "the scheme of urlPrefix differ", |world| {
+        Box::pin(stanza(world, "urlPrefix: 'http:", "urlPrefix: 'https:"))
+    }),
+    ("scheduler", "httpTimeout is 5 s", |world| Box::pin(stanza(world, "httpTimeout: 1s, ", ""))),
+    ("scheduler", "ignorable is not true", |world| {
+        Box::pin(stanza(world, "ignorable: true", "ignorable: false"))
+    }),
+    ("scheduler", "prioritizeVerb is not prioritize", |world| {
+        Box::pin(stanza(world, "prioritizeVerb: prioritize, ", ""))
+    }),
+    ("scheduler", "no extender of Joulie's", |world| {
+        Box::pin(world.scheduler("kind: KubeSchedulerConfiguration\n"))
+    }),
+    ("scheduler", "it is no YAML", |world| {
+        Box::pin(world.scheduler("kind: KubeSchedulerConfiguration\n\t- [\n"))
+    }),
+];
+
+async fn status(world: &World, plural: &str, conditions: Value) {
+    let who = if plural == "nodetwins" { "joulie-operator" } else { "joulie-agent" };
+    world
+        .merge(&format!("{JOULIE}/{plural}/b/status"), who, json!({"status": {"conditions": conditions}}))
+        .await;
+}
+
+async fn capped(world: &World, until: Value) {
+    // The generation moves with the spec, and the agent has answered to it.
+    world.merge(&format!("{JOULIE}/nodepowerprofiles/b"), "kubectl-joulie",
+        json!({"metadata": {"annotations": {"joulie.io/cap-until": until}}, "spec": {"cpu": {"packagePowerCapPctOfMax": 55}}})).await;
+    let mut answered = enforced("True", "Enforced", "");
+    answered["observedGeneration"] = json!(2);
+    status(world, "nodepowerprofiles", json!([answered])).await;
+}
+
+async fn stanza(world: &World, part: &str, other: &str) {
+    let path = "/api/v1/namespaces/joulie-system/configmaps/joulie-scheduler-config";
+    let text = world.get(path).await["data"]["config.yaml"].as_str().unwrap().to_owned();
+    assert!(text.contains(part), "{part:?} is not in {text}");
+    world.scheduler(&text.replace(part, other)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_breakage_is_found_by_its_check_and_no_other() {
+    for (check, seen, breaks) in BROKEN {
+        let world = World::healthy().await;
+        breaks(&world).await;
+        let reply = world.ask(&["doctor", "-o", "json"]).await;
+        let found: Value = serde_json::from_str(&reply.text).unwrap();
+        let findings = found["findings"].as_array().unwrap();
+        assert_eq!(reply.code, 1, "{check}: {seen}");
+        let is_it = |one: &Value| one["check"] == *check && one["seen"].as_str().unwrap().contains(seen);
+        assert!(findings.iter().any(is_it), "{check}: {seen:?} is not in {found:#}");
+        // Without an operator or a list of nodes more than one thing is wrong; else the breakage is the only finding.
+        let alone = !matches!(*check, "rights" | "programs");
+        assert!(!alone || findings.iter().all(|one| one["check"] == *check), "{check}: {seen}: {found:#}");
+        for one in findings {
+            assert!(
+                one["why"].as_str().unwrap().len() > 10 && one["do"].as_str().unwrap().len() > 10,
+                "{one}"
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_of_the_scheduler_is_read_and_one_that_is_not_there_is_said() {
+    let world = World::healthy().await;
+    let file = std::env::temp_dir().join(format!("kubectl-joulie-scheduler-{}.yaml", std::process::id()));
+    std::fs::write(&file, "extenders:\n- {urlPrefix: 'http://x:9876', filterVerb: filter, prioritizeVerb: prioritize, weight: 5, nodeCacheCapable: true, httpTimeout: 1s, ignorable: true}\n").unwrap();
+    let reply = world.ask(&["doctor", "--scheduler-config", file.to_str().unwrap()]).await;
+    assert!(reply.code == 1 && reply.text.contains("weight 5"), "{reply:?}");
+    std::fs::remove_file(&file).unwrap();
+    let reply = world.ask(&["doctor", "--scheduler-config", file.to_str().unwrap()]).await;
+    assert!(
+        reply.text.starts_with("nothing wrong, 15 checks\nnot looked at: kube-scheduler's configuration: "),
+        "{reply:?}"
+    );
+}
