@@ -193,10 +193,10 @@ pub struct CapOrder {
     pub node: String,
     /// The cap of each package: 120W, 0.5kW, or 80% of its maximum
     #[arg(long, value_name = "CAP", required_unless_present_any = ["gpu", "off"])]
-    pub package: Option<CapValue>,
+    pub package: Option<CapFlag>,
     /// The cap of each GPU: 300W, or 80% of its maximum
     #[arg(long, value_name = "CAP")]
-    pub gpu: Option<CapValue>,
+    pub gpu: Option<CapFlag>,
     /// When it ends: the operator then hands the node back to the plan
     #[arg(long = "for", value_name = "TIME", value_parser = span)]
     pub lasting: Option<Duration>,
@@ -257,7 +257,7 @@ pub struct DoctorOrder {
 
 /// A cap on the command line.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum CapValue {
+pub enum CapFlag {
     /// Watts of each device.
     Watts(f64),
     /// A percentage of the device's maximum.
@@ -267,7 +267,7 @@ pub enum CapValue {
 /// More than any package or GPU accepts: a higher value has a wrong unit.
 const WATTS_MAX: f64 = 10_000.0;
 
-impl std::str::FromStr for CapValue {
+impl std::str::FromStr for CapFlag {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -307,10 +307,10 @@ mod tests {
 
     #[test]
     fn a_cap_has_a_unit_and_a_range() {
-        let read = |text: &str| text.parse::<CapValue>();
-        assert_eq!(read("200W"), Ok(CapValue::Watts(200.0)));
-        assert_eq!(read("0.5kW"), Ok(CapValue::Watts(500.0)));
-        assert_eq!(read("80%"), Ok(CapValue::Percent(80.0)));
+        let read = |text: &str| text.parse::<CapFlag>();
+        assert_eq!(read("200W"), Ok(CapFlag::Watts(200.0)));
+        assert_eq!(read("0.5kW"), Ok(CapFlag::Watts(500.0)));
+        assert_eq!(read("80%"), Ok(CapFlag::Percent(80.0)));
         for bad in
             ["200", "", "W", "-5W", "1e3W", "NaNW", "infW", "0W", "11kW", "0%", "101%", "8 %", "1.2.3W"]
         {

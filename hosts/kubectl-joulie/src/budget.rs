@@ -5,7 +5,7 @@ use crate::args::{BudgetOrder, OneBudget};
 use crate::clean::clean;
 use crate::fleet;
 use crate::object::{condition, condition_words, label, name, number, text};
-use crate::run::{Asked, Reply};
+use crate::run::{PluginSession, Reply};
 use crate::show::{Sheet, watts};
 use host_kit::config::parse::object_name;
 use joulie_api::labels::object::POWER_BUDGET;
@@ -26,7 +26,7 @@ struct Idle {
     watts: f64,
 }
 
-pub(crate) async fn list(asked: &Asked) -> Result<Reply, Reply> {
+pub(crate) async fn list(asked: &PluginSession) -> Result<Reply, Reply> {
     let api = &asked.api;
     let (budgets, grants, twins) = tokio::join!(
         api.list(path::BUDGETS, &[], Some),
@@ -145,7 +145,7 @@ fn row(budget: &Value, idle: &[Idle]) -> (Vec<String>, Value) {
     (cells, document)
 }
 
-pub(crate) async fn change(asked: &Asked, order: &BudgetOrder) -> Result<Reply, Reply> {
+pub(crate) async fn change(asked: &PluginSession, order: &BudgetOrder) -> Result<Reply, Reply> {
     let (OneBudget { name, yes }, spec, means) = match order {
         BudgetOrder::Enforce(one) => {
             (one, json!({"mode": "enforce"}), "nodes are granted power so that the limit is kept")

@@ -3,11 +3,11 @@
 //! end lets it hand them back. A grant stays above it: a cap of a person never lifts what a budget allows.
 
 use crate::api::{ApiError, path};
-use crate::args::{CapOrder, CapValue};
+use crate::args::{CapFlag, CapOrder};
 use crate::clean::clean;
 use crate::fleet;
 use crate::object::{annotation, name, owners, text};
-use crate::run::{Asked, Reply};
+use crate::run::{PluginSession, Reply};
 use crate::show::lines;
 use host_kit::config::parse::object_name;
 use joulie_api::condition::rfc3339;
@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 /// A reason is a sentence.
 const REASON_MAX: usize = 200;
 
-pub(crate) async fn cap(asked: &Asked, order: &CapOrder) -> Result<Reply, Reply> {
+pub(crate) async fn cap(asked: &PluginSession, order: &CapOrder) -> Result<Reply, Reply> {
     let usage = |why: String| Reply { code: 2, ..Reply::not_done(why) };
     let CapOrder { node, package, gpu, lasting, reason, off, yes } = order;
     object_name(node).map_err(|wrong| usage(format!("{node:?} is no name of a node: {wrong}")))?;
@@ -108,10 +108,10 @@ fn others(profile: &Value) -> Vec<String> {
     others
 }
 
-const fn numbers(cap: CapValue) -> (Option<f64>, Option<f64>) {
+const fn numbers(cap: CapFlag) -> (Option<f64>, Option<f64>) {
     match cap {
-        CapValue::Watts(watts) => (Some(watts), None),
-        CapValue::Percent(percent) => (None, Some(percent)),
+        CapFlag::Watts(watts) => (Some(watts), None),
+        CapFlag::Percent(percent) => (None, Some(percent)),
     }
 }
 
@@ -158,7 +158,7 @@ fn shown(part: &Value) -> String {
 }
 
 /// Who asks, as the API server knows them.
-async fn who(asked: &Asked) -> String {
+async fn who(asked: &PluginSession) -> String {
     let body = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
     let answer = asked.api.post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &body).await;
     let user = answer.map(|answer| text(&answer, "/status/userInfo/username").to_owned()).unwrap_or_default();

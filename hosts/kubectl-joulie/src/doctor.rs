@@ -10,7 +10,7 @@ use crate::args::DoctorOrder;
 use crate::clean::clean;
 use crate::fleet::{self, ByNode};
 use crate::remote::{self, ProgramPod};
-use crate::run::{Asked, Reply};
+use crate::run::{PluginSession, Reply};
 use crate::show::{document, lines};
 use jiff::Timestamp;
 use joulie_api::labels;
@@ -132,7 +132,7 @@ pub(crate) struct Seen {
     pub(crate) leader_lease: Option<Value>,
 }
 
-pub(crate) async fn doctor(asked: &Asked, order: &DoctorOrder) -> Result<Reply, Reply> {
+pub(crate) async fn doctor(asked: &PluginSession, order: &DoctorOrder) -> Result<Reply, Reply> {
     let mut found = Findings::default();
     let seen = look(asked, order, &mut found).await;
     found.made(Check::Rights);
@@ -146,7 +146,7 @@ pub(crate) async fn doctor(asked: &Asked, order: &DoctorOrder) -> Result<Reply, 
     Ok(reply(asked, found))
 }
 
-async fn look(asked: &Asked, order: &DoctorOrder, found: &mut Findings) -> Seen {
+async fn look(asked: &PluginSession, order: &DoctorOrder, found: &mut Findings) -> Seen {
     let api = &asked.api;
     let selector = [("labelSelector", order.node_selector.as_str())];
     let space = &asked.common.joulie_namespace;
@@ -188,7 +188,7 @@ async fn look(asked: &Asked, order: &DoctorOrder, found: &mut Findings) -> Seen 
     }
 }
 
-fn reply(asked: &Asked, mut found: Findings) -> Reply {
+fn reply(asked: &PluginSession, mut found: Findings) -> Reply {
     found.wrong.sort();
     found.wrong.dedup();
     let code = u8::from(!found.wrong.is_empty());

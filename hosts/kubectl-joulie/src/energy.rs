@@ -3,7 +3,7 @@
 
 use crate::args::EnergyBy;
 use crate::remote::{self, ProgramPod};
-use crate::run::{Asked, Reply};
+use crate::run::{PluginSession, Reply};
 use crate::show::Sheet;
 use futures::{StreamExt, stream};
 use serde_json::json;
@@ -32,7 +32,7 @@ struct Joules {
     gpu: f64,
 }
 
-pub(crate) async fn energy(asked: &Asked, by: EnergyBy, most: usize) -> Result<Reply, Reply> {
+pub(crate) async fn energy(asked: &PluginSession, by: EnergyBy, most: usize) -> Result<Reply, Reply> {
     let pods = remote::programs(asked).await.map_err(|error| {
         Reply::not_done(format!("the agents in {} cannot be listed: {error}", asked.common.joulie_namespace))
     })?;

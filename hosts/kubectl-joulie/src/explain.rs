@@ -8,7 +8,7 @@ use crate::object::{
     FieldOwner, age, annotation, condition, condition_words, items, label, name, number, owners, text, time,
 };
 use crate::remote;
-use crate::run::{Asked, Reply};
+use crate::run::{PluginSession, Reply};
 use crate::score;
 use crate::show::{document, lines, percent, watts};
 use host_kit::config::parse::object_name;
@@ -47,7 +47,7 @@ impl Explanation {
         self.document[field] = value;
     }
 
-    fn reply(self, asked: &Asked) -> Reply {
+    fn reply(self, asked: &PluginSession) -> Reply {
         let text = if asked.format().is_some() {
             document(asked.format(), self.document)
         } else {
@@ -67,7 +67,7 @@ pub(crate) struct NodeObjects {
 }
 
 impl NodeObjects {
-    async fn of(asked: &Asked, name: &str) -> Result<Self, ApiError> {
+    async fn of(asked: &PluginSession, name: &str) -> Result<Self, ApiError> {
         let api = &asked.api;
         let node = format!("{}/{name}", path::NODES);
         let (node, profile, twin, grant, hardware) = tokio::join!(
@@ -92,7 +92,7 @@ impl NodeObjects {
     }
 }
 
-pub(crate) async fn node(asked: &Asked, name: &str) -> Result<Reply, Reply> {
+pub(crate) async fn node(asked: &PluginSession, name: &str) -> Result<Reply, Reply> {
     object_name(name).map_err(|wrong| Reply::not_done(format!("{name:?} is no name of a node: {wrong}")))?;
     let objects = NodeObjects::of(asked, name).await?;
     let NodeObjects { node, profile, twin, grant, hardware } = &objects;
@@ -364,7 +364,7 @@ fn labels_of(node: &Value) -> Vec<String> {
 
 /// The newest Events about an object, the newest first.
 pub(crate) async fn events(
-    asked: &Asked,
+    asked: &PluginSession,
     namespace: &str,
     kind: &str,
     name: &str,
@@ -420,7 +420,7 @@ fn plain(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-pub(crate) async fn pod(asked: &Asked, name: &str) -> Result<Reply, Reply> {
+pub(crate) async fn pod(asked: &PluginSession, name: &str) -> Result<Reply, Reply> {
     let (namespace, name) = name.split_once('/').unwrap_or((asked.namespace.as_str(), name));
     for part in [namespace, name] {
         object_name(part).map_err(|wrong| Reply::not_done(format!("{part:?} is no name: {wrong}")))?;

@@ -34,4 +34,4 @@ mod status;
 mod top;
 
 pub use pages::{completion_of, write_man};
-pub use run::{Asked, Reply, run, start};
+pub use run::{PluginSession, Reply, run, start};

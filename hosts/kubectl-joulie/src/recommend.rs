@@ -2,14 +2,14 @@
 
 use crate::api::path;
 use crate::object::{items, number, text};
-use crate::run::{Asked, Reply};
+use crate::run::{PluginSession, Reply};
 use crate::show::{Sheet, percent};
 use serde_json::json;
 
 const COLUMNS: [&str; 5] = ["NODE", "WHAT", "ADVICE", "TO", "WHY"];
 const WIDE: [&str; 1] = ["STRESS"];
 
-pub(crate) async fn recommend(asked: &Asked) -> Result<Reply, Reply> {
+pub(crate) async fn recommend(asked: &PluginSession) -> Result<Reply, Reply> {
     let twins = asked.api.list(path::TWINS, &[], Some).await?;
     let mut sheet = Sheet::new("RecommendationList", &COLUMNS, &WIDE);
     for twin in &twins {

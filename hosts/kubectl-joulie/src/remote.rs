@@ -5,7 +5,7 @@
 
 use crate::api::{ApiError, path};
 use crate::object::{items, label, name, text};
-use crate::run::Asked;
+use crate::run::PluginSession;
 use host_kit::bearer;
 use serde_json::Value;
 use std::path::Path;
@@ -29,7 +29,7 @@ pub(crate) struct ProgramPod {
 }
 
 /// The pods of agents, operator and extender.
-pub(crate) async fn programs(asked: &Asked) -> Result<Vec<ProgramPod>, ApiError> {
+pub(crate) async fn programs(asked: &PluginSession) -> Result<Vec<ProgramPod>, ApiError> {
     let selector = format!("{COMPONENT} in (agent,agent-pool,operator,scheduler-extender)");
     let of = path::pods_of(&asked.common.joulie_namespace);
     asked.api.list(&of, &[("labelSelector", &selector)], |pod| Some(program(&pod))).await
@@ -52,7 +52,7 @@ fn program(pod: &Value) -> ProgramPod {
 }
 
 /// A page of a pod; `page` begins with a slash.
-pub(crate) async fn page(asked: &Asked, pod: &ProgramPod, page: &str) -> Result<String, String> {
+pub(crate) async fn page(asked: &PluginSession, pod: &ProgramPod, page: &str) -> Result<String, String> {
     let port = pod.port.ok_or_else(|| format!("pod {} names no port metrics", pod.name))?;
     let scheme = if pod.tls { "https:" } else { "" };
     let pods = path::pods_of(&asked.common.joulie_namespace);
@@ -63,7 +63,7 @@ pub(crate) async fn page(asked: &Asked, pod: &ProgramPod, page: &str) -> Result<
 }
 
 /// A debugging page of the first pod of this component that answers, as a document; or why there is none.
-pub(crate) async fn debug(asked: &Asked, component: &str, of: &str) -> Result<Value, String> {
+pub(crate) async fn debug(asked: &PluginSession, component: &str, of: &str) -> Result<Value, String> {
     if asked.debug_token.is_none() {
         return Err("not asked: --debug-token-file is not given".to_owned());
     }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Who asks, and where.
-pub struct Asked {
+pub struct PluginSession {
     pub(crate) api: ClusterApi,
     pub(crate) clock: Arc<dyn HostClock>,
     pub(crate) common: Common,
@@ -24,7 +24,7 @@ pub struct Asked {
     pub(crate) debug_token: Option<String>,
 }
 
-impl Asked {
+impl PluginSession {
     /// Asks through this client.
     ///
     /// # Errors
@@ -68,7 +68,7 @@ impl From<ApiError> for Reply {
 }
 
 /// Carries a command out. `top` and `status --watch` say what they see once.
-pub async fn run(asked: &Asked, command: &PluginCommand) -> Reply {
+pub async fn run(asked: &PluginSession, command: &PluginCommand) -> Reply {
     let said = match command {
         PluginCommand::Status { .. } => status::status(asked).await,
         PluginCommand::Top { nodes, .. } => top::once(asked, usize::from(*nodes)).await,
@@ -137,7 +137,7 @@ pub fn start(cli: PluginCli) -> ExitCode {
 /// How often `status --watch` lists, as upstream does.
 const AGAIN: Duration = Duration::from_secs(2);
 
-async fn watch(asked: &Asked, command: &PluginCommand) -> ExitCode {
+async fn watch(asked: &PluginSession, command: &PluginCommand) -> ExitCode {
     loop {
         let reply = run(asked, command).await;
         // Clears the screen.
@@ -166,7 +166,7 @@ fn say(reply: &Reply) -> ExitCode {
     }
 }
 
-async fn connect(common: Common) -> Result<Asked, String> {
+async fn connect(common: Common) -> Result<PluginSession, String> {
     for name in [Some(&common.joulie_namespace), common.namespace.as_ref()].into_iter().flatten() {
         object_name(name).map_err(|wrong| format!("{name:?} is no name of a namespace: {wrong}"))?;
     }
@@ -188,5 +188,5 @@ async fn connect(common: Common) -> Result<Asked, String> {
         config.root_cert = Some(Vec::new());
     }
     let client = Client::try_from(config).map_err(|error| chain(&error))?;
-    Asked::through(client, Arc::new(SystemClock::new()), common)
+    PluginSession::through(client, Arc::new(SystemClock::new()), common)
 }

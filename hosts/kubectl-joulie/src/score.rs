@@ -2,7 +2,7 @@
 //! a cluster, and is asked on loopback what it would answer to kube-scheduler. It writes nothing.
 
 use crate::object::{items, number, text};
-use crate::run::Asked;
+use crate::run::PluginSession;
 use crate::show::watts;
 use bytes::Bytes;
 use extender::settings::{Settings, TABLE};
@@ -21,7 +21,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 const SHOWN: usize = 5;
 
 /// The page of the extender about this pod on these nodes, the best first.
-pub(crate) async fn judged(asked: &Asked, pod: &Value, names: Vec<String>) -> Result<Value, String> {
+pub(crate) async fn judged(asked: &PluginSession, pod: &Value, names: Vec<String>) -> Result<Value, String> {
     let namespace = &asked.common.joulie_namespace;
     let given = [
         ("EXTENDER_ADDR", "127.0.0.1:0"),

@@ -5,7 +5,7 @@ use crate::args::{PodClass, PodShape};
 use crate::clean::clean;
 use crate::fleet::{self, Room};
 use crate::object::{items, number, text};
-use crate::run::{Asked, Reply};
+use crate::run::{PluginSession, Reply};
 use crate::score;
 use crate::show::{document, lines, watts};
 use joulie_api::labels::pod::WORKLOAD_CLASS;
@@ -19,7 +19,7 @@ const MANIFEST_MAX: u64 = 1 << 20;
 
 const NOT_SIMULATED: &str = "not simulated: affinity, topology spread, volumes, ports, and the scores of kube-scheduler's own plugins";
 
-pub(crate) async fn simulate(asked: &Asked, shape: &PodShape) -> Result<Reply, Reply> {
+pub(crate) async fn simulate(asked: &PluginSession, shape: &PodShape) -> Result<Reply, Reply> {
     let pod = pod_of(shape).map_err(|why| Reply { code: 2, ..Reply::not_done(why) })?;
     let (nodes, pods) = tokio::join!(fleet::nodes(&asked.api, &[]), fleet::pods(&asked.api));
     let (nodes, pods) = (nodes?, pods?);

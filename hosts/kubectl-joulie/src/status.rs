@@ -3,7 +3,7 @@
 use crate::api::{ApiError, path};
 use crate::fleet::{self, ByNode, PodUse, Room};
 use crate::object::{condition, name, number, text};
-use crate::run::{Asked, Reply};
+use crate::run::{PluginSession, Reply};
 use crate::show::{Sheet, percent, watts};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ const WIDE: [&str; 6] = ["POWER", "ALLOWED", "GRANTED", "ENFORCED", "REASON", "M
 /// The order of the classes in the summary.
 const CLASSES: [&str; 3] = ["eco", "performance", "draining"];
 
-pub(crate) async fn status(asked: &Asked) -> Result<Reply, Reply> {
+pub(crate) async fn status(asked: &PluginSession) -> Result<Reply, Reply> {
     let api = &asked.api;
     let (twins, nodes, pods) =
         tokio::join!(api.list(path::TWINS, &[], Some), fleet::nodes(api, &[]), fleet::pods(api));

@@ -3,7 +3,7 @@
 use crate::api::path;
 use crate::clean::clean;
 use crate::object::{condition, name, number, text};
-use crate::run::{Asked, Reply};
+use crate::run::{PluginSession, Reply};
 use crate::show::{Sheet, percent, watts};
 use host_kit::clock::HostClock;
 use host_kit::metrics::{BuildInfo, MetricsBuilder};
@@ -99,7 +99,7 @@ fn picture(mut nodes: Vec<Drawing>, budgets: Vec<String>, most: usize) -> Sheet 
 }
 
 /// What is to be seen now.
-pub(crate) async fn once(asked: &Asked, most: usize) -> Result<Reply, Reply> {
+pub(crate) async fn once(asked: &PluginSession, most: usize) -> Result<Reply, Reply> {
     let read = |object: Value| Drawing::read(&object).ok();
     let line = |object: Value| BudgetLine::read(&object).ok();
     let (nodes, budgets) =
@@ -109,7 +109,7 @@ pub(crate) async fn once(asked: &Asked, most: usize) -> Result<Reply, Reply> {
 }
 
 /// Shows it once a second until interrupted, or for a time. Nothing is drawn while nothing has changed.
-pub(crate) async fn live(asked: &Asked, most: usize, lasting: Option<Duration>) -> Result<(), Reply> {
+pub(crate) async fn live(asked: &PluginSession, most: usize, lasting: Option<Duration>) -> Result<(), Reply> {
     // A watch that cannot begin would only wait: ask once, to say why.
     once(asked, 1).await?;
     let (trigger, stop) = shutdown::pair();

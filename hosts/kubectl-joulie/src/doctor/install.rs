@@ -3,7 +3,7 @@
 use super::{Check, Findings, Seen};
 use crate::api::{ApiError, path};
 use crate::object::{age, age_seconds, condition, items, name, text, time};
-use crate::run::Asked;
+use crate::run::PluginSession;
 use serde_json::Value;
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 const PLAN_OLD_SECONDS: i64 = 60;
 
 /// The kinds as the server has them, against those of this program.
-pub(super) async fn definitions(asked: &Asked, found: &mut Findings) {
+pub(super) async fn definitions(asked: &PluginSession, found: &mut Findings) {
     found.made(Check::Definitions);
     for own in joulie_api::crd::all() {
         let kind = own.metadata.name.clone().unwrap_or_default();
@@ -184,7 +184,7 @@ pub(super) fn budgets(seen: &Seen, found: &mut Findings) {
 }
 
 /// Whether anything points a Prometheus at the programs.
-pub(super) async fn scraped(asked: &Asked, found: &mut Findings) {
+pub(super) async fn scraped(asked: &PluginSession, found: &mut Findings) {
     let space = &asked.common.joulie_namespace;
     let part = [("labelSelector", "app.kubernetes.io/part-of=joulie")];
     let mut any = false;

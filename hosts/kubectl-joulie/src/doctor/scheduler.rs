@@ -4,7 +4,7 @@
 use super::{Check, Findings};
 use crate::api::ApiError;
 use crate::object::{items, name, text};
-use crate::run::Asked;
+use crate::run::PluginSession;
 use serde_json::Value;
 use std::io::Read;
 use std::path::Path;
@@ -19,7 +19,7 @@ const SCORE_MOST: i64 = 100;
 const TIMEOUT_DEFAULT: f64 = 5.0;
 const TIMEOUT_MOST: f64 = 2.0;
 
-pub(super) async fn check(asked: &Asked, file: Option<&Path>, found: &mut Findings) {
+pub(super) async fn check(asked: &PluginSession, file: Option<&Path>, found: &mut Findings) {
     let configs = match file {
         Some(file) => match read(file) {
             Ok(text) => vec![(file.display().to_string(), text)],
@@ -78,7 +78,7 @@ fn read(file: &Path) -> std::io::Result<String> {
 }
 
 /// ConfigMaps with a configuration of kube-scheduler, where Joulie is and where the control plane is.
-async fn in_cluster(asked: &Asked) -> Result<Vec<(String, String)>, ApiError> {
+async fn in_cluster(asked: &PluginSession) -> Result<Vec<(String, String)>, ApiError> {
     let mut all = Vec::new();
     for space in [asked.common.joulie_namespace.as_str(), "kube-system"] {
         let take = |object: Value| {

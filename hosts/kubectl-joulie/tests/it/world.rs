@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
 use kubectl_joulie::args::PluginCli;
-use kubectl_joulie::{Asked, Reply, run};
+use kubectl_joulie::{PluginSession, Reply, run};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -125,7 +125,9 @@ impl World {
     /// What a person sees who types this after `kubectl joulie`.
     pub(crate) async fn ask(&self, words: &[&str]) -> Reply {
         let cli = PluginCli::try_parse_from([&["kubectl-joulie"][..], words].concat()).unwrap();
-        let asked = Asked::through(self.person(), Arc::new(Noon(SystemClock::new())), cli.common.clone()).unwrap();
+        let asked =
+            PluginSession::through(self.person(), Arc::new(Noon(SystemClock::new())), cli.common.clone())
+                .unwrap();
         run(&asked, &cli.command).await
     }
 
