@@ -9,6 +9,7 @@ use crate::expected::{Expected, Forgotten};
 use crate::index::{Index, Registry};
 use crate::rows::PodRow;
 use crate::settings::PlacementSettings;
+use crate::shortlist::ShortlistRule;
 use crate::snapshot::{Fleet, Node, Rules, Snapshot, View, places};
 use bytes::Bytes;
 use host_kit::clock::Mono;
@@ -64,7 +65,7 @@ pub(crate) fn placement() -> PlacementSettings {
         max: ScoreMax::Hundred,
         coefficients: Coefficients::REFERENCE,
     };
-    PlacementSettings { scoring, power_fit: PowerFit::Score }
+    PlacementSettings { scoring, power_fit: PowerFit::Score, shortlist: ShortlistRule::OFF }
 }
 
 fn pod(number: usize) -> Value {

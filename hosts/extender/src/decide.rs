@@ -3,13 +3,14 @@
 mod filter;
 pub(crate) use filter::judge;
 mod prioritize;
-pub(crate) use prioritize::scored;
+pub(crate) use prioritize::{points, scored};
 
 use crate::expected::Offer;
 use crate::index::{AT_ONCE, Index, Numbers};
 use crate::reply::Reply;
 use crate::scan::{Candidates, Item, Malformed, Message, Span, text};
 use crate::settings::PlacementSettings;
+use crate::shortlist::{ListAnswer, Wanted};
 use crate::snapshot::{Admission, Snapshot, View};
 use bytes::Bytes;
 use joulie_api::extender::{PodSummary, PodWorkload};
@@ -40,6 +41,8 @@ pub(crate) struct Outcome {
     pub(crate) unknown: u32,
     /// The node on which kube-scheduler is likely to put the pod after this answer, if it can be predicted.
     pub(crate) offer: Option<Offer>,
+    /// Whether filter answered with a shortlist, or why it did not; `None` where none was due.
+    pub(crate) list: Option<ListAnswer>,
 }
 
 /// Answers filter.
@@ -50,7 +53,7 @@ pub(crate) fn filter(
 ) -> Result<(Reply, Outcome), Malformed> {
     let message = Message::read(body)?;
     let (pod, asked) = asked(view.snapshot, &message, placement)?;
-    Ok(filter::answer(view.snapshot, placement, body, &message, pod, &asked))
+    Ok(filter::answer(view, placement, body, &message, Wanted { pod, asked: &asked }))
 }
 
 /// Answers prioritize.

@@ -8,6 +8,7 @@
 use crate::decide::{self, Asked, candidates};
 use crate::scan::{Malformed, Message, text};
 use crate::settings::PlacementSettings;
+use crate::shortlist::{ListAnswer, ShortlistPods};
 use crate::snapshot::{Node, View};
 use joulie_core::placement::estimate::CoefficientSetting;
 use joulie_core::placement::filter::PowerFit;
@@ -199,6 +200,7 @@ fn judged(
     let hurt = asked.terms.sensitivity();
     let levels = json!({"cpu": word(hurt.cpu), "gpu": word(hurt.gpu)});
     page.insert("capSensitivity".to_owned(), levels);
+    page.insert("shortlist".to_owned(), shortlist(view, placement, &message).into());
     let power = (placement.power_fit == PowerFit::Filter).then(|| snapshot.fleet.kinds.weigh(&asked.terms));
     let points = decide::scored(view, placement, &message, pod, &asked).points;
     let listed = candidates(&message.candidates);
@@ -220,6 +222,18 @@ fn judged(
     });
     page.insert("nodes".to_owned(), all.collect());
     Ok(Value::Object(page))
+}
+
+/// Whether filter may answer a pod with the best candidates only; and if not, why.
+fn shortlist(view: &View<'_>, placement: &PlacementSettings, message: &Message<'_>) -> &'static str {
+    match placement.shortlist.pods {
+        ShortlistPods::Nobody => "off",
+        ShortlistPods::All => ListAnswer::Short.word(),
+        ShortlistPods::Safe => match view.snapshot.other_scores.indifferent(message.pod) {
+            Ok(()) => ListAnswer::Short.word(),
+            Err(why) => why.word(),
+        },
+    }
 }
 
 fn explained(

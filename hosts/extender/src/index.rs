@@ -180,7 +180,7 @@ fn place(fingerprint: u64, slots: usize) -> usize {
 
 /// Mixes sixteen bytes at a time; the last sixteen may overlap the ones before.
 #[inline]
-fn fingerprint(bytes: &[u8]) -> u64 {
+pub(crate) fn fingerprint(bytes: &[u8]) -> u64 {
     let length = u64::try_from(bytes.len()).unwrap_or(0);
     let mut state = (KEYS[2] ^ length.wrapping_mul(KEYS[0]), KEYS[1]);
     let last = match bytes.last_chunk::<16>() {

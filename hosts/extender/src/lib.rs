@@ -12,6 +12,8 @@
 //!   yet;
 //! - `scan`: parses the request in its body without a copy;
 //! - `decide`, `reply`: filter and prioritize;
+//! - `shortlist`: filter's answer with the best candidates only;
+//! - `request_log`, `offline`: a log of sampled requests, and answers from a saved cluster;
 //! - `routes`, `explain`, `pods_by_name`, `metrics`: what the two ports serve.
 //!
 //! A request takes no lock, makes no API call and waits for nothing: it loads the snapshot, and answers. The extender
@@ -29,15 +31,18 @@ mod index;
 mod kinds;
 mod metrics;
 mod node_store;
+pub mod offline;
 #[doc(hidden)]
 mod pods_by_name;
 pub mod probe;
 mod queue;
 mod reply;
+pub mod request_log;
 mod routes;
 mod rows;
 mod scan;
 pub mod settings;
+pub mod shortlist;
 mod snapshot;
 mod snapshot_builder;
 mod start;

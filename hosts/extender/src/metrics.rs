@@ -13,6 +13,7 @@ use crate::assumed_ledger::Round;
 use crate::decide::{Asked, Outcome};
 use crate::expected::{BoundCounts, Forgotten};
 use crate::settings::PlacementSettings;
+use crate::shortlist::ListAnswer;
 use crate::snapshot_builder::Shown;
 use arc_swap::ArcSwapOption;
 use host_kit::clock::HostClock;
@@ -53,6 +54,22 @@ closed_label! {
         Malformed = "malformed",
         /// The extender has not read the cluster yet.
         NotSynced = "not_synced",
+    }
+}
+
+closed_label! {
+    /// What became of a sampled request.
+    pub(crate) enum Logged {
+        /// It is in the log.
+        Written = "written",
+        /// Too many waited to be written.
+        Dropped = "dropped",
+        /// It was too long.
+        TooLong = "too_long",
+        /// The log is as long as it may be.
+        Full = "full",
+        /// It could not be written.
+        Failed = "failed",
     }
 }
 
@@ -150,6 +167,14 @@ label_set! {
         fate: Fate,
     }
 
+    struct ByLogged {
+        logged: Logged,
+    }
+
+    struct ByList {
+        list: ListAnswer,
+    }
+
     struct ByRefusal {
         verb: Verb,
         reason: Refusal,
@@ -176,6 +201,9 @@ struct All {
     profiles: Family<ByTrust, Gauge>,
     /// In the order of [`Fate::ALL`].
     fates: [Counter; 5],
+    logged: Family<ByLogged, Counter>,
+    /// In the order of [`ListAnswer::ALL`].
+    lists: Box<[Counter]>,
     /// A pod like the last one of each class.
     last: [ArcSwapOption<Asked>; 3],
 }
@@ -209,6 +237,18 @@ impl Metrics {
             "Pods that were expected where they scored best",
             fates.clone(),
         );
+        let logged = Family::<ByLogged, Counter>::default();
+        registry.register(
+            "joulie_scheduler_logged_requests",
+            "Requests that were sampled for REQUEST_LOG",
+            logged.clone(),
+        );
+        let lists = Family::<ByList, Counter>::default();
+        registry.register(
+            "joulie_scheduler_shortlists",
+            "Filter requests with more candidates than a shortlist has",
+            lists.clone(),
+        );
         let counter = |registry: &mut MetricsRegistry, name: &'static str, help: &'static str| {
             let counter = Counter::default();
             registry.register(name, help, counter.clone());
@@ -241,6 +281,11 @@ impl Metrics {
             profiles,
             fates: [Fate::Met, Fate::Elsewhere, Fate::Expired, Fate::Displaced, Fate::Unknown]
                 .map(|fate| fates.get_or_create(&ByFate { fate }).clone()),
+            logged,
+            lists: ListAnswer::ALL
+                .iter()
+                .map(|&list| lists.get_or_create(&ByList { list }).clone())
+                .collect(),
             last: Default::default(),
         });
         Self(all)
@@ -270,6 +315,10 @@ impl Metrics {
         }
         for (counter, &count) in self.0.rejected.iter().zip(&outcome.rejected) {
             counter.inc_by(u64::from(count));
+        }
+        let list = outcome.list.and_then(|list| ListAnswer::ALL.iter().position(|one| *one == list));
+        if let Some(counter) = list.and_then(|at| self.0.lists.get(at)) {
+            counter.inc();
         }
         self.0.unknown.inc_by(u64::from(outcome.unknown));
         if let Some(last) = self.0.last.get(class).filter(|_| verb == Verb::Prioritize) {
@@ -329,6 +378,11 @@ impl Metrics {
             let gauge = self.0.profiles.get_or_create(&ByTrust { trust });
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
+    }
+
+    /// Counts a request that was sampled for the log.
+    pub(crate) fn logged(&self, logged: Logged) {
+        self.0.logged.get_or_create(&ByLogged { logged }).inc();
     }
 
     pub(crate) fn rebuilt(&self) {

@@ -6,11 +6,13 @@ use crate::index::{Index, Registry};
 use crate::reply::Reply;
 use crate::scan::{Candidates, Malformed, Message, text};
 use crate::settings::PlacementSettings;
+use crate::shortlist::Remembered;
 use crate::snapshot::{Fleet, Node, Rules, Snapshot, View, places};
 use bytes::Bytes;
 use host_kit::clock::Mono;
 use hyper::body::Body;
 use joulie_api::labels;
+use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::estimate::HardwareRecord;
 use joulie_core::placement::freshness::{Evidence, FreshnessRule, Now, PlanLease, UnixTime};
 use joulie_core::placement::score::TwinStatus;
@@ -70,6 +72,8 @@ pub struct Picture {
     snapshot: Snapshot,
     expected: Expected,
     placement: PlacementSettings,
+    /// A pod that asks as if it never had before.
+    pod: Option<PodUid>,
 }
 
 impl Picture {
@@ -94,9 +98,10 @@ impl Picture {
             let rules = Rules { scoring, profile_key, freshness, lease: PlanLease::Unseen, now };
             let fleet = Arc::new(Fleet::of(all, index, &rules, true));
             let assumed = vec![Watts::ZERO; registry.len()].into_boxed_slice();
-            Snapshot { fleet, assumed, ..Snapshot::nothing() }
+            let remembered = Arc::new(Remembered::new());
+            Snapshot { fleet, assumed, remembered, ..Snapshot::nothing() }
         });
-        Self { snapshot, expected: Expected::new(EXPECTED), placement }
+        Self { snapshot, expected: Expected::new(EXPECTED), placement, pod: None }
     }
 
     /// Adds the pod of this request to the pods that wait for a node.
@@ -107,6 +112,7 @@ impl Picture {
         let message = Message::read(body).map_err(|why| why.to_string())?;
         let (pod, asked) =
             decide::asked(&self.snapshot, &message, &self.placement).map_err(|why| why.to_string())?;
+        self.pod = pod;
         self.snapshot.queue = Arc::new(pod.map(|pod| (pod, asked.terms)).into_iter().collect());
         Ok(self)
     }
@@ -116,6 +122,7 @@ impl Picture {
     /// # Errors
     /// If the body is no valid request; the text says why.
     pub fn filter(&self, body: &Bytes) -> Result<ProbeResponse, String> {
+        self.pod.into_iter().for_each(|pod| self.snapshot.remembered.forget(pod));
         self.decide(decide::filter, body)
     }
 
@@ -148,7 +155,6 @@ pub struct ProbeResponse(Reply);
 
 impl ProbeResponse {
     /// These pieces.
-    #[cfg(test)]
     pub(crate) fn of(reply: Reply) -> Self {
         Self(reply)
     }

@@ -22,6 +22,11 @@ impl Reply {
         let left = pieces.iter().fold(0_u64, |sum, piece| sum.saturating_add(length(piece)));
         Self { first: None, more: pieces.into_iter(), left }
     }
+
+    /// The pieces that are not sent yet.
+    pub(crate) fn pieces(&self) -> Vec<Bytes> {
+        self.first.iter().chain(self.more.as_slice()).cloned().collect()
+    }
 }
 
 impl From<Bytes> for Reply {

@@ -6,6 +6,7 @@ use crate::explain;
 use crate::metrics::{Metrics, Refusal, Verb};
 use crate::pods_by_name::{NoPod, PodQuestion};
 use crate::reply::Reply;
+use crate::request_log::{RequestLog, Sample};
 use crate::scan::Malformed;
 use crate::settings::PlacementSettings;
 use crate::snapshot::View;
@@ -32,6 +33,7 @@ pub(crate) struct Desk {
     pub(crate) metrics: Metrics,
     pub(crate) clock: Arc<dyn HostClock>,
     pub(crate) guard: Guard,
+    pub(crate) log: Option<RequestLog>,
 }
 
 /// kube-scheduler's port.
@@ -146,6 +148,11 @@ impl Desk {
                     self.metrics.displaced(self.expected.offer(offer, began));
                 }
                 self.metrics.answered(verb, &outcome, self.clock.mono().since(began));
+                if let Some(log) = self.log.as_ref().filter(|log| log.is_due()) {
+                    let sample = Sample::of(verb, self.clock.wall(), request.body(), &reply, &outcome);
+                    let expected = expected.of_others(None, began).count();
+                    log.offer(Sample { expected, ..sample });
+                }
                 json(reply)
             }
             Err(malformed) => {

@@ -1,5 +1,6 @@
 //! The data that is kept from the watched objects.
 
+use crate::shortlist::AffinityReach;
 use host_kit::reflect::Row;
 use jiff::Timestamp;
 use joulie_api::extender::pod::{self, ExtenderPod};
@@ -166,6 +167,8 @@ pub(crate) struct PodRow {
     /// When it was bound, if the object says so.
     pub(crate) bound: Option<UnixTime>,
     pub(crate) stage: Stage,
+    /// For which other pods its affinity counts.
+    pub(crate) reach: AffinityReach,
 }
 
 /// The stage of a pod's life.
@@ -199,6 +202,7 @@ impl Row for PodRow {
                 Some("Running") => Stage::Runs(started(status)),
                 Some(_) | None => Stage::Waits,
             },
+            reach: AffinityReach::read(object),
         })
     }
 }

@@ -1,5 +1,7 @@
 //! The extender's settings, and which values are accepted.
 
+use crate::request_log::RequestLogRule;
+use crate::shortlist::{ShortlistPods, ShortlistRule};
 use host_kit::clock::micros;
 use host_kit::config::parse;
 use host_kit::config::{ConfigSetting, Listen, Refusals, Retired, SettingsTable, Values, Wrong};
@@ -15,6 +17,7 @@ use joulie_core::placement::freshness::FreshnessRule;
 use joulie_core::placement::score::{Formula, ScoreMax, Scoring, UnknownScore};
 use power_units::{Ratio, Role};
 use std::fmt::Display;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -141,6 +144,26 @@ const POWER_FIT: ConfigSetting<PowerFit> = ConfigSetting::with_default(
     "Whether a pod that would take a node over its cap, assumed watts included, is scored lower (score) or the node refused (filter)",
 );
 
+const SHORTLIST: ConfigSetting<ShortlistPods> = ConfigSetting::with_default(
+    "SHORTLIST",
+    "off",
+    |text| {
+        let words =
+            [("off", ShortlistPods::Nobody), ("safe", ShortlistPods::Safe), ("all", ShortlistPods::All)];
+        parse::one_of(text, &words)
+    },
+    "off, safe or all",
+    "Which pods' filter requests are answered with the best candidates only: safe means pods whose other scores cannot be turned by it",
+);
+
+const SHORTLIST_SIZE: ConfigSetting<u32> = ConfigSetting::with_default(
+    "SHORTLIST_SIZE",
+    "64",
+    |text| parse::whole(text, 2..=4096),
+    "a whole number from 2 to 4096",
+    "How many candidates such an answer has, if as many fit",
+);
+
 const ASSUMED_SETTLE: ConfigSetting<Duration> = ConfigSetting::with_default(
     "ASSUMED_SETTLE",
     "30s",
@@ -197,6 +220,29 @@ const NODE_SERIES: ConfigSetting<bool> = ConfigSetting::with_default(
     "Whether /metrics has the scores of every node; four series each",
 );
 
+const REQUEST_LOG: ConfigSetting<Option<PathBuf>> = ConfigSetting::optional(
+    "REQUEST_LOG",
+    |text| parse::path(text).map(Some),
+    "the path of a file",
+    "Where sampled requests and their answers are added, for joulie-extender replay; without it none are",
+);
+
+const REQUEST_LOG_EVERY: ConfigSetting<u64> = ConfigSetting::with_default(
+    "REQUEST_LOG_EVERY",
+    "100",
+    |text| parse::whole(text, 1..=1_000_000),
+    "a whole number from 1 to 1000000",
+    "One of so many requests is added to REQUEST_LOG",
+);
+
+const REQUEST_LOG_BYTES_MAX: ConfigSetting<u64> = ConfigSetting::with_default(
+    "REQUEST_LOG_BYTES_MAX",
+    "67108864",
+    |text| parse::whole(text, 1 << 16..=1 << 40),
+    "a number of bytes from 65536 to 1099511627776",
+    "REQUEST_LOG grows no further",
+);
+
 const DRAIN_LINGER: ConfigSetting<Duration> = ConfigSetting::with_default(
     "DRAIN_LINGER",
     "3s",
@@ -230,6 +276,8 @@ pub static TABLE: SettingsTable = SettingsTable {
         &USE_WORKLOAD_PROFILES,
         &CLASSIFY_MIN_CONFIDENCE,
         &POWER_FIT,
+        &SHORTLIST,
+        &SHORTLIST_SIZE,
         &ASSUMED_SETTLE,
         &ASSUMED_MAX_AGE,
         &ASSUMED_PODS_MAX,
@@ -237,6 +285,9 @@ pub static TABLE: SettingsTable = SettingsTable {
         &EXTENDER_BODY_MAX,
         &EXTENDER_CONNECTIONS_MAX,
         &NODE_SERIES,
+        &REQUEST_LOG,
+        &REQUEST_LOG_EVERY,
+        &REQUEST_LOG_BYTES_MAX,
         &DRAIN_LINGER,
         &program::NAMESPACE,
         &program::KUBECONFIG,
@@ -253,7 +304,17 @@ pub static TABLE: SettingsTable = SettingsTable {
         Retired { name: "MARGINAL_REF_NODE_POWER_W", note: "a node is compared with its own cap" },
         Retired { name: "MARGINAL_REF_RACK_CAPACITY_W", note: "a node is compared with its own cap" },
     ],
-    families: &["EXTENDER_", "MARGINAL_", "ASSUMED_", "EXPECTED_", "TLS_", "METRICS_", "CLASSIFY_"],
+    families: &[
+        "EXTENDER_",
+        "MARGINAL_",
+        "ASSUMED_",
+        "EXPECTED_",
+        "TLS_",
+        "METRICS_",
+        "CLASSIFY_",
+        "SHORTLIST_",
+        "REQUEST_LOG_",
+    ],
 };
 
 fn wrong(error: impl Display) -> Wrong {
@@ -295,6 +356,8 @@ pub struct Settings {
     pub body_max: usize,
     /// The most connections.
     pub connections_max: usize,
+    /// Which requests are logged, if any.
+    pub request_log: Option<RequestLogRule>,
     /// Whether each node has series of its own.
     pub node_series: bool,
     /// How long requests are still accepted after a stop was requested.
@@ -310,6 +373,8 @@ pub struct PlacementSettings {
     pub scoring: Scoring,
     /// Whether a node is rejected if a pod would take it over its cap.
     pub power_fit: PowerFit,
+    /// Which pods are given a shortlist.
+    pub shortlist: ShortlistRule,
 }
 
 impl Settings {
@@ -323,6 +388,9 @@ impl Settings {
         let assumed = AssumedRule::new(micros(settle), micros(age))
             .map_err(|error| values.conflict(&["ASSUMED_SETTLE", "ASSUMED_MAX_AGE"], &error.to_string()))?;
         let least = values.get(&CLASSIFY_MIN_CONFIDENCE)?;
+        let every = values.get(&REQUEST_LOG_EVERY)?;
+        let bytes_max = values.get(&REQUEST_LOG_BYTES_MAX)?;
+        let request_log = values.get(&REQUEST_LOG)?;
         Ok(Self {
             work: values.get(&EXTENDER_ADDR)?,
             metrics: values.get(&METRICS_ADDR)?,
@@ -340,6 +408,7 @@ impl Settings {
             expected_max: values.get(&EXPECTED_MAX_AGE)?,
             body_max: values.get(&EXTENDER_BODY_MAX)?,
             connections_max: values.get(&EXTENDER_CONNECTIONS_MAX)?,
+            request_log: request_log.map(|path| RequestLogRule { path, every, bytes_max }),
             node_series: values.get(&NODE_SERIES)?,
             linger: values.get(&DRAIN_LINGER)?,
             shutdown: values.get(&program::SHUTDOWN_TIMEOUT)?,
@@ -365,5 +434,6 @@ fn placement(values: &Values) -> Result<PlacementSettings, Refusals> {
         max: values.get(&EXTENDER_SCORE_MAX)?,
         coefficients,
     };
-    Ok(PlacementSettings { scoring, power_fit: values.get(&POWER_FIT)? })
+    let shortlist = ShortlistRule { pods: values.get(&SHORTLIST)?, size: values.get(&SHORTLIST_SIZE)? };
+    Ok(PlacementSettings { scoring, power_fit: values.get(&POWER_FIT)?, shortlist })
 }

@@ -5,6 +5,7 @@ use crate::expected::Expectations;
 use crate::index::{Index, Registry};
 use crate::kinds::Kinds;
 use crate::queue::Queue;
+use crate::shortlist::{OtherScores, Remembered};
 use host_kit::clock::Mono;
 use joulie_api::workload_profile::TrustedProfiles;
 use joulie_core::placement::assumed::{NodeKey, PodUid};
@@ -33,6 +34,10 @@ pub(crate) struct Snapshot {
     pub(crate) queue: Arc<Queue>,
     /// What trusted profiles say of workloads.
     pub(crate) workloads: Arc<TrustedProfiles>,
+    /// What kube-scheduler's other scores depend on, for the shortlist.
+    pub(crate) other_scores: Arc<OtherScores>,
+    /// The pods that were given a shortlist. All snapshots of a program share it, and requests change it.
+    pub(crate) remembered: Arc<Remembered>,
     pub(crate) at: Mono,
 }
 
@@ -181,7 +186,22 @@ impl Snapshot {
             waiting_pods: 0,
             queue: Arc::default(),
             workloads: Arc::default(),
+            other_scores: Arc::default(),
+            remembered: Arc::default(),
             at: Mono::START,
+        }
+    }
+
+    /// A copy of what it knows, with no pod remembered.
+    pub(crate) fn alike(&self) -> Self {
+        Self {
+            fleet: self.fleet.clone(),
+            assumed: self.assumed.clone(),
+            queue: self.queue.clone(),
+            workloads: self.workloads.clone(),
+            other_scores: self.other_scores.clone(),
+            remembered: Arc::default(),
+            ..*self
         }
     }
 

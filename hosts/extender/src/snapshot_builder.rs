@@ -11,6 +11,7 @@ use crate::metrics::{Kind, Metrics};
 use crate::node_store::NodeStore;
 use crate::rows::{LeaseRow, PodRow, ProfileRow};
 use crate::settings::Settings;
+use crate::shortlist::{OtherScoresBuilder, Remembered};
 use crate::snapshot::{Fleet, Node, Rules, Snapshot};
 use arc_swap::ArcSwap;
 use host_kit::clock::{HostClock, micros};
@@ -36,6 +37,8 @@ pub(crate) struct Watched {
     /// WorkloadProfiles, if they are used.
     pub(crate) profiles: Option<Rows<ProfileRow>>,
     pub(crate) pods: Feed<PodRow>,
+    /// What the shortlist looks at.
+    pub(crate) other_scores: OtherScoresBuilder,
 }
 
 /// The published snapshot.
@@ -55,6 +58,7 @@ pub(crate) struct SnapshotBuilder {
     lease: PlanLease,
     fleet: Arc<Fleet>,
     workloads: Arc<TrustedProfiles>,
+    remembered: Arc<Remembered>,
 }
 
 /// Why the builder woke up.
@@ -92,6 +96,10 @@ impl SnapshotBuilder {
             lease: PlanLease::Unseen,
             fleet: Arc::new(Fleet::default()),
             workloads: Arc::default(),
+            remembered: Arc::new(match settings.placement.shortlist.is_on() {
+                true => Remembered::new(),
+                false => Remembered::default(),
+            }),
         }
     }
 
@@ -119,7 +127,7 @@ impl SnapshotBuilder {
     async fn wait(&mut self, pause: Duration, listen: bool, stop: &Stop) -> Word {
         // Pods are weighed by their nodes' hardware, so pod events wait until the nodes were read.
         let weighs = self.fleet.synced;
-        let Watched { node_store: NodeStore { twins, hardware, labels, .. }, lease, profiles, pods } =
+        let Watched { node_store: NodeStore { twins, hardware, labels, .. }, lease, profiles, pods, .. } =
             &mut self.watched;
         // The order matters. After a change of the nodes, further node events are ignored until it was applied, so
         // that pods get their turn. Pods may arrive without a pause, so all other events take precedence over them.
@@ -153,6 +161,7 @@ impl SnapshotBuilder {
         if self.index.0 != self.registry.revision() {
             self.index = (self.registry.revision(), Arc::new(Index::of(&self.registry)));
         }
+        self.watched.other_scores.renew(&self.registry);
         let scoring = &self.settings.placement.scoring;
         let (profile_key, freshness) = (&self.settings.profile_key, self.settings.freshness);
         let rules = Rules { scoring, profile_key, freshness, lease: self.lease, now };
@@ -211,10 +220,12 @@ impl SnapshotBuilder {
         let (mut round, mut next) = (Round::default(), Some(first));
         for _ in 0..PODS_AT_ONCE {
             let Some(event) = next else { break };
+            watched.other_scores.follow(&event);
             ledger.follow(event, scales, &mut round);
             next = watched.pods.ready();
         }
         if let Some(event) = next {
+            watched.other_scores.follow(&event);
             ledger.follow(event, scales, &mut round);
         }
         self.show(&round);
@@ -230,9 +241,12 @@ impl SnapshotBuilder {
             waiting_pods: self.ledger.waiting(),
             queue: self.ledger.queue(),
             workloads: self.workloads.clone(),
+            other_scores: self.watched.other_scores.shown(),
+            remembered: self.remembered.clone(),
             at: self.clock.mono(),
         });
         self.shown.store(snapshot.clone());
+        round.bound.keys().for_each(|pod| self.remembered.forget(*pod));
         self.metrics.assumed(round);
         // After the snapshot is published: an answer that is given in between is found by the next round at the
         // latest.

@@ -3,9 +3,11 @@
 use crate::expected::Expected;
 use crate::metrics::{Metrics, OF_NODES};
 use crate::node_store::NodeStore;
+use crate::request_log;
 use crate::routes::{Desk, Inside, Work};
 use crate::rows::EcoLabel;
 use crate::settings::Settings;
+use crate::shortlist::{OtherScoresBuilder, ShortlistPods};
 use crate::snapshot::Snapshot;
 use crate::snapshot_builder::{Shown, SnapshotBuilder, Watched};
 use arc_swap::ArcSwap;
@@ -50,6 +52,8 @@ pub enum StartError {
     Tls(ServerTlsError),
     /// The thread for the watches cannot be started.
     Thread(io::Error),
+    /// The log of requests cannot be opened.
+    RequestLog(String),
 }
 
 impl fmt::Display for StartError {
@@ -60,6 +64,7 @@ impl fmt::Display for StartError {
             }
             Self::Limits(error) => error.fmt(f),
             Self::Tls(error) => error.fmt(f),
+            Self::RequestLog(why) => f.write_str(why),
             Self::Thread(error) => {
                 write!(
                     f,
@@ -139,7 +144,7 @@ pub async fn start_on(
     let (parts, asking) = ((clock.clone(), stop.clone()), client.clone());
     let mut watcher =
         Watcher { client, reflections, clock: parts.0, stop: parts.1, tasks, apart: apart.clone() };
-    let watched = watcher.watch(&settings.namespace, &settings.profile_key, settings.trust.is_some());
+    let watched = watcher.watch(&settings);
     let health = || {
         Health::new(clock.clone())
             .ready("nodetwins", watched.node_store.twins.check(settings.staleness))
@@ -147,6 +152,16 @@ pub async fn start_on(
             .ready("snapshot", has_picture(shown.clone()))
             .ready_if("certificate", work_tls.as_ref().map(Certificates::check))
             .ready_until(stop.clone())
+    };
+    let log = match &settings.request_log {
+        Some(rule) => {
+            let opened = request_log::open(rule, settings.profile_key.clone(), own.clone()).await;
+            let (log, writer) =
+                opened.map_err(|error| StartError::RequestLog(request_log::refused(&rule.path, &error)))?;
+            watcher.tasks.spawn("request log", writer.run(stop.clone()));
+            Some(log)
+        }
+        None => None,
     };
     let guard = Guard::new(settings.debug_token.clone());
     let desk = Desk {
@@ -156,6 +171,7 @@ pub async fn start_on(
         metrics: own.clone(),
         clock: clock.clone(),
         guard: guard.clone(),
+        log,
     };
     let work = Work { desk: desk.clone(), health: health(), body_max: settings.body_max };
     let debug = Debug::new(guard, config, logs);
@@ -218,10 +234,16 @@ struct Watcher<'t> {
 }
 
 impl Watcher<'_> {
-    fn watch(&mut self, namespace: &str, profile_key: &str, profiles: bool) -> Watched {
+    fn watch(&mut self, settings: &Settings) -> Watched {
+        let (namespace, profile_key) = (&settings.namespace, &settings.profile_key);
         let plain = |path: &str| WatchSource { path: path.to_owned(), labels: None, fields: None };
         let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
         let eco = WatchSource { labels: Some(EcoLabel::selector(profile_key)), ..plain("/api/v1/nodes") };
+        let shortlist = settings.placement.shortlist;
+        let nodes = shortlist.is_on().then(|| self.follow("sites", plain("/api/v1/nodes")));
+        let is_safe = shortlist.pods == ShortlistPods::Safe;
+        let services = is_safe.then(|| self.follow("services", plain("/api/v1/services")));
+        let other_scores = OtherScoresBuilder::new(nodes, services);
         Watched {
             node_store: NodeStore::new(
                 self.follow("nodetwins", plain("/apis/joulie.io/v1alpha1/nodetwins")),
@@ -235,7 +257,9 @@ impl Watcher<'_> {
                     ..plain(&leases)
                 },
             ),
-            profiles: profiles
+            profiles: settings
+                .trust
+                .is_some()
                 .then(|| self.follow("workloadprofiles", plain("/apis/joulie.io/v1alpha1/workloadprofiles"))),
             pods: self.feed(
                 "pods",
@@ -244,6 +268,7 @@ impl Watcher<'_> {
                     ..plain("/api/v1/pods")
                 },
             ),
+            other_scores,
         }
     }
 

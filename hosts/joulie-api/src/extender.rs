@@ -9,11 +9,13 @@ mod fields;
 pub mod members;
 pub mod pod;
 pub mod preempt;
+pub mod preferences;
 pub mod reply;
 pub mod summary;
 pub mod workload;
 
 pub use pod::ExtenderPod;
+pub use preferences::{IndifferentPod, PodPreference};
 pub use reply::Keys;
 pub use summary::PodSummary;
 pub use workload::PodWorkload;

@@ -122,6 +122,7 @@ fn kinds(generator: &mut SchemaGenerator) -> Vec<Kind> {
         namespaced::<core::Pod>(generator, "pods", "po", Flavour::Pod),
         namespaced::<core::Event>(generator, "events", "ev", Flavour::Event),
         namespaced::<core::ConfigMap>(generator, "configmaps", "cm", Flavour::Plain),
+        namespaced::<core::Service>(generator, "services", "svc", Flavour::Plain),
         namespaced::<core::ServiceAccount>(generator, "serviceaccounts", "sa", Flavour::Plain),
         namespaced::<events::Event>(generator, "events", "ev", Flavour::EventView),
         namespaced::<coordination::Lease>(generator, "leases", "", Flavour::Lease),

@@ -4,6 +4,7 @@ use super::{Any, SIZES, bodies, tell};
 use bytes::Bytes;
 use extender::probe::{self, Picture};
 use extender::settings::PlacementSettings;
+use extender::shortlist::{ShortlistPods, ShortlistRule};
 use joulie_core::placement::class::SchedulableClass;
 use joulie_core::placement::estimate::{Coefficients, HardwareRecord};
 use joulie_core::placement::filter::PowerFit;
@@ -19,10 +20,11 @@ const TIME: Duration = Duration::from_millis(400);
 
 /// The upper limit for a decision over 5,000 nodes, in milliseconds: the limit's name, the form of the request, the
 /// decision.
-const BARS: [(&str, &str, &str, f64); 6] = [
+const BARS: [(&str, &str, &str, f64); 7] = [
     ("extender_names_filter_ms", "names", FILTER, 0.15),
     ("extender_names_filter_half_ms", "names", FILTER_HALF, 0.15),
     ("extender_names_filter_power_ms", "names", FILTER_POWER, 0.15),
+    ("extender_names_filter_short_ms", "names", FILTER_SHORT, 0.60),
     ("extender_names_prioritize_ms", "names", PRIORITIZE, 0.30),
     ("extender_nodes_filter_ms", "nodes", FILTER, 25.0),
     ("extender_nodes_filter_half_ms", "nodes", FILTER_HALF, 25.0),
@@ -33,6 +35,8 @@ const ALLOCATIONS: u64 = 8;
 const FILTER: &str = "filter, standard pod";
 const FILTER_HALF: &str = "filter, performance pod, half rejected";
 const FILTER_POWER: &str = "filter, POWER_FIT=filter";
+const FILTER_SHORT: &str = "filter, SHORTLIST=all";
+const FILTER_HALF_SHORT: &str = "filter, performance pod, half rejected, SHORTLIST=all";
 const PRIORITIZE: &str = "prioritize";
 
 /// The measurement of a decision.
@@ -72,8 +76,10 @@ fn bar(name: &str, value: impl Display, limit: impl Display, holds: bool) -> Res
 fn table(count: usize, form: &'static str) -> Result<Vec<Measured>, Any> {
     let make: fn(&str, usize) -> Bytes = if form == "names" { bodies::names } else { bodies::nodes };
     let (standard, performance) = (make("standard", count), make("performance", count));
-    let picture = |fit| picture(count, fit).with_pod_of(&standard);
-    let (score, fit) = (picture(PowerFit::Score)?, picture(PowerFit::Filter)?);
+    let off = ShortlistRule::OFF;
+    let picture = |fit, list| picture(count, fit, list).with_pod_of(&standard);
+    let (score, fit) = (picture(PowerFit::Score, off)?, picture(PowerFit::Filter, off)?);
+    let short = picture(PowerFit::Score, ShortlistRule { pods: ShortlistPods::All, ..off })?;
     let megabytes = f64::from(u32::try_from(standard.len())?) / 1e6;
     let mut copy = vec![0_u8; standard.len()];
     let rounds = [
@@ -82,6 +88,8 @@ fn table(count: usize, form: &'static str) -> Result<Vec<Measured>, Any> {
         (FILTER, best(|| score.filter(black_box(&standard)).is_ok())),
         (FILTER_HALF, best(|| score.filter(black_box(&performance)).is_ok())),
         (FILTER_POWER, best(|| fit.filter(black_box(&standard)).is_ok())),
+        (FILTER_SHORT, best(|| short.filter(black_box(&standard)).is_ok())),
+        (FILTER_HALF_SHORT, best(|| short.filter(black_box(&performance)).is_ok())),
         (PRIORITIZE, best(|| score.prioritize(black_box(&standard)).is_ok())),
     ];
     let mut all = Vec::new();
@@ -114,7 +122,7 @@ fn best<T>(mut operation: impl FnMut() -> T) -> (Duration, u64) {
 }
 
 /// Half of the nodes are eco; all are measured.
-fn picture(count: usize, power_fit: PowerFit) -> Picture {
+fn picture(count: usize, power_fit: PowerFit, shortlist: ShortlistRule) -> Picture {
     let scoring = Scoring {
         formula: Formula::Headroom,
         facility_metrics: false,
@@ -139,5 +147,5 @@ fn picture(count: usize, power_fit: PowerFit) -> Picture {
             (bodies::name(number), twin, hardware)
         })
         .collect();
-    Picture::of(&nodes, PlacementSettings { scoring, power_fit })
+    Picture::of(&nodes, PlacementSettings { scoring, power_fit, shortlist })
 }

@@ -2,15 +2,16 @@
 
 mod writer;
 
-use self::writer::Writer;
-use super::{Asked, Numbered, Outcome, admission, candidates};
+use self::writer::{Writer, places};
+use super::{Listed, Numbered, Outcome, admission, candidates};
 use crate::expected::Offer;
 use crate::index::{AT_ONCE, Numbers};
 use crate::kinds::Weighed;
 use crate::reply::Reply;
 use crate::scan::{Message, has_label};
 use crate::settings::PlacementSettings;
-use crate::snapshot::{Admission, Snapshot};
+use crate::shortlist::{self, ListAnswer, Wanted};
+use crate::snapshot::{Admission, Snapshot, View};
 use bytes::Bytes;
 use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::class::WorkloadClass;
@@ -18,19 +19,35 @@ use joulie_core::placement::filter::{PowerFit, Rejection};
 use power_units::Watts;
 
 pub(super) fn answer(
-    snapshot: &Snapshot,
+    view: &View<'_>,
     placement: &PlacementSettings,
     body: &Bytes,
     message: &Message<'_>,
-    pod: Option<PodUid>,
-    asked: &Asked,
+    wanted: Wanted<'_>,
 ) -> (Reply, Outcome) {
+    let (snapshot, asked) = (view.snapshot, wanted.asked);
     let mut writer = Writer::new(message, asked);
     let power = (placement.power_fit == PowerFit::Filter).then(|| snapshot.fleet.kinds.weigh(&asked.terms));
-    if power.is_some() || asked.class == WorkloadClass::Performance {
-        let mut all = Numbered::of(snapshot, message);
+    let passes = |some: &Listed<'_>, numbers: &Numbers| {
+        let sorted = sort(snapshot, asked.class, numbers, some.len(), power.as_ref());
+        passing(sorted, some, |place| {
+            let object = || some.object(place, message.body);
+            judge(snapshot, asked.class, numbers.at(place), power.as_ref(), object)
+        })
+    };
+    let list = shortlist::of(view, placement, message, wanted, passes);
+    writer.outcome.list =
+        list.as_ref().map(|list| list.as_ref().map_or_else(|why| *why, |_| ListAnswer::Short));
+    let mut chosen = list.and_then(Result::ok);
+    if chosen.is_some() || power.is_some() || asked.class == WorkloadClass::Performance {
+        let (mut all, mut first) = (Numbered::of(snapshot, message), 0);
         while let Some((some, numbers)) = all.some() {
-            let sorted = sort(snapshot, asked.class, numbers, some.len(), power.as_ref());
+            let mut sorted = sort(snapshot, asked.class, numbers, some.len(), power.as_ref());
+            if let Some(chosen) = &mut chosen {
+                // One that is left out is neither kept nor rejected.
+                sorted.kept &= chosen.bits(first, some.len());
+                first += some.len();
+            }
             writer.writes(&some, sorted, |place| {
                 let object = || some.object(place, message.body);
                 judge(snapshot, asked.class, numbers.at(place), power.as_ref(), object)
@@ -40,7 +57,7 @@ pub(super) fn answer(
         // A standard pod passes everywhere while power only lowers scores, so no node is looked up.
         writer.keeps_all();
     }
-    writer.outcome.offer = only(snapshot, message, pod, &writer);
+    writer.outcome.offer = only(snapshot, message, wanted.pod, &writer);
     writer.finish(body)
 }
 
@@ -159,6 +176,17 @@ fn sort(
         sorted.kept &= !over;
     }
     sorted
+}
+
+/// The candidates that pass, their own labels included. `verdict` is called only for those whose labels decide.
+fn passing(sorted: Sorted, some: &Listed<'_>, verdict: impl Fn(usize) -> Verdict) -> u64 {
+    let mut kept = sorted.kept;
+    if matches!(some, Listed::Nodes(_)) {
+        for place in places(kept & sorted.unlabelled).filter(|&place| verdict(place).rejection().is_some()) {
+            kept &= !(1 << place);
+        }
+    }
+    kept
 }
 
 /// The candidates that have the bit of this admission, as a bit mask.

@@ -41,7 +41,7 @@ pub(super) fn answer(
     let ended = if out.len() > begun { out.len() - NEXT.len() } else { 1 };
     out.truncate(ended);
     out.push(b']');
-    let outcome = Outcome { asked: *asked, rejected: [0; 4], unknown, offer };
+    let outcome = Outcome { asked: *asked, rejected: [0; 4], unknown, offer, list: None };
     (Bytes::from(out).into(), outcome)
 }
 
@@ -52,13 +52,14 @@ pub(crate) struct Scored {
     offer: Option<Offer>,
 }
 
-pub(crate) fn scored(
+/// The points of all candidates by the formula alone, in the order of the request, and how many are unknown.
+pub(crate) fn points(
     view: &View<'_>,
     placement: &PlacementSettings,
     message: &Message<'_>,
     pod: Option<PodUid>,
     asked: &Asked,
-) -> Scored {
+) -> (Vec<Points>, u32) {
     let mut points = vec![Points::Unknown(0); candidates(&message.candidates).len()];
     let unseen = view.unseen(pod);
     let weighed = view.snapshot.fleet.kinds.weigh(&asked.terms);
@@ -66,6 +67,17 @@ pub(crate) fn scored(
     let looked_up = Numbered::of(view.snapshot, message)
         .map(|number| looked_up(view.snapshot, &unseen, &weighed, hurt, number));
     let unknown = score_all(&placement.scoring, asked.class, looked_up, &mut points).unknown;
+    (points, unknown)
+}
+
+pub(crate) fn scored(
+    view: &View<'_>,
+    placement: &PlacementSettings,
+    message: &Message<'_>,
+    pod: Option<PodUid>,
+    asked: &Asked,
+) -> Scored {
+    let (mut points, unknown) = points(view, placement, message, pod, asked);
     let drawn = pod.and_then(|pod| draw(message, pod, &points));
     let offer = drawn.and_then(|(_, candidate)| {
         super::offer(view.snapshot, pod, candidate.number(&view.snapshot.fleet.index, message.body)?)

@@ -45,7 +45,7 @@ impl World {
         self.send("PATCH", &format!("/api/v1/namespaces/default/pods/{name}/status"), &status).await;
     }
 
-    async fn send(&self, method: &str, path: &str, body: &Value) -> Value {
+    pub(crate) async fn send(&self, method: &str, path: &str, body: &Value) -> Value {
         let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
         let request = http::Request::builder().method(method).uri(path).header("content-type", kind);
         let request = request.body(body.to_string().into_bytes()).unwrap();

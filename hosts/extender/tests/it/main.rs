@@ -15,6 +15,10 @@ mod outage;
 #[cfg(test)]
 mod profiles;
 #[cfg(test)]
+mod request_log;
+#[cfg(test)]
 mod rows;
+#[cfg(test)]
+mod shortlist;
 #[cfg(test)]
 mod world;

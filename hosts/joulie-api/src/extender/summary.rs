@@ -46,10 +46,10 @@ fn known(uid: &str) -> Option<PodUid> {
 }
 
 /// The value of a member, if it is present; null is the same as missing.
-type Slot<'a> = Option<&'a str>;
+pub(super) type Slot<'a> = Option<&'a str>;
 
 /// The members with these names. `None` if the text is not an object, or one of them comes twice.
-fn pick<'a, const N: usize>(json: &'a str, names: [&str; N]) -> Option<[Slot<'a>; N]> {
+pub(super) fn pick<'a, const N: usize>(json: &'a str, names: [&str; N]) -> Option<[Slot<'a>; N]> {
     let mut found = [None; N];
     let mut seen = [false; N];
     for (key, value) in Members::of(json)? {
@@ -64,7 +64,7 @@ fn pick<'a, const N: usize>(json: &'a str, names: [&str; N]) -> Option<[Slot<'a>
 }
 
 /// A list, empty if it is missing; `None` if the value is something else.
-fn list(json: Slot<'_>) -> Option<&str> {
+pub(super) fn list(json: Slot<'_>) -> Option<&str> {
     match json {
         None => Some("[]"),
         Some(json) => json.starts_with('[').then_some(json),

@@ -30,7 +30,7 @@ pub(super) struct Writer<'m> {
 
 impl<'m> Writer<'m> {
     pub(super) fn new(message: &'m Message<'m>, asked: &Asked) -> Self {
-        let outcome = Outcome { asked: *asked, rejected: [0; 4], unknown: 0, offer: None };
+        let outcome = Outcome { asked: *asked, rejected: [0; 4], unknown: 0, offer: None, list: None };
         let (runs, names) = (Vec::new(), Vec::new());
         Self { message, outcome, open: None, runs, names, unresolvable: Vec::new(), resolvable: Vec::new() }
     }
@@ -202,7 +202,7 @@ fn entries<'l>(list: &'l mut Vec<u8>, message: &Message<'_>) -> &'l mut Vec<u8> 
 }
 
 /// The positions of the bits that are set.
-fn places(mut bits: u64) -> impl Iterator<Item = usize> {
+pub(super) fn places(mut bits: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let place = usize::try_from(bits.trailing_zeros()).ok().filter(|_| bits != 0);
         bits &= bits.wrapping_sub(1);

@@ -1,0 +1,186 @@
+//! A cluster from a file: lists of objects as `kubectl get -o json` writes them, in one list or several after each other.
+
+use crate::assumed_ledger::{AssumedLedger, Round, Scales};
+use crate::index::{Index, Registry};
+use crate::node_store::NodeStore;
+use crate::rows::{EcoLabel, HardwareRow, LeaseRow, PodRow, ProfileRow, TwinRow};
+use crate::settings::Settings;
+use crate::shortlist::{OtherScoresBuilder, Remembered, ServiceRow, SiteRow};
+use crate::snapshot::{Fleet, Rules, Snapshot};
+use host_kit::reflect::{ReflectEvent, Row, Rows, by_hand};
+use joulie_api::labels;
+use joulie_api::workload_profile::TrustedProfiles;
+use joulie_core::placement::freshness::{Evidence, Now, PlanLease, UnixTime};
+use power_units::{Micros, Stamp};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The cluster, as it is decided on.
+pub(super) struct Saved {
+    pub(super) snapshot: Snapshot,
+    /// The nodes of the cluster.
+    pub(super) names: BTreeSet<String>,
+    /// What could not be read.
+    pub(super) warnings: Vec<String>,
+    pods: Vec<Value>,
+}
+
+/// The objects by their kinds.
+type Objects = BTreeMap<String, Vec<Value>>;
+
+/// When the latest object of the operator or an agent was written, and when the plan's Lease was renewed.
+struct Written {
+    latest: UnixTime,
+    renewed: Option<UnixTime>,
+}
+
+impl Saved {
+    /// Reads the lists. The time of all decisions is the latest one that an object of the operator or an agent names.
+    pub(super) fn read(text: &str, settings: &Settings) -> Result<Self, String> {
+        let objects = objects(text)?;
+        let of = |kind: &str| objects.get(kind).map(Vec::as_slice).unwrap_or_default();
+        let mut warnings = Vec::new();
+        let twins = rows::<TwinRow>(of("NodeTwin"), &mut warnings);
+        let hardware = rows::<HardwareRow>(of("NodeHardware"), &mut warnings);
+        let is_eco = |node: &&Value| node["metadata"]["labels"][&*settings.profile_key] == "eco";
+        let eco: Vec<Value> = of("Node").iter().filter(is_eco).cloned().collect();
+        let eco = rows::<EcoLabel>(&eco, &mut warnings);
+        if of("NodeTwin").is_empty() {
+            warnings.push("there are no NodeTwins: every node is unknown".to_owned());
+        }
+        let Written { latest, renewed } = written(&twins, of("Lease"));
+        let (own, lease) = clocks(latest, renewed);
+        let now = Now { wall: latest, own };
+        let mut registry = Registry::default();
+        let (nodes, _) = NodeStore::new(twins, hardware, eco).read(&mut registry, |_| false);
+        let scoring = &settings.placement.scoring;
+        let (profile_key, freshness) = (&settings.profile_key, settings.freshness);
+        let rules = Rules { scoring, profile_key, freshness, lease, now };
+        let fleet = Arc::new(Fleet::of(nodes, Arc::new(Index::of(&registry)), &rules, true));
+        let sites = rows::<SiteRow>(of("Node"), &mut warnings);
+        let services = rows::<ServiceRow>(of("Service"), &mut warnings);
+        let mut other_scores = OtherScoresBuilder::new(Some(sites), Some(services));
+        let mut ledger =
+            AssumedLedger::new(settings.assumed, settings.assumed_pods_max, scoring.coefficients);
+        let scales = Scales { registry: &registry, fleet: &fleet, now: latest };
+        let mut round = Round::default();
+        for event in events(of("Pod"), &mut warnings) {
+            other_scores.follow(&event);
+            ledger.follow(event, scales, &mut round);
+        }
+        ledger.sweep(&fleet, latest);
+        other_scores.renew(&registry);
+        let names = of("Node").iter().filter_map(|node| node["metadata"]["name"].as_str());
+        let known = fleet.known().map(|(_, node)| &*node.name);
+        let names = names.chain(known).map(str::to_owned).collect();
+        let snapshot = Snapshot {
+            assumed: ledger.sums(registry.len()),
+            assumed_pods: ledger.pods(),
+            waiting_pods: ledger.waiting(),
+            queue: ledger.queue(),
+            workloads: Arc::new(profiles(settings, of("WorkloadProfile"), &mut warnings)),
+            other_scores: other_scores.shown(),
+            remembered: Arc::new(Remembered::new()),
+            fleet,
+            ..Snapshot::nothing()
+        };
+        Ok(Self { snapshot, names, warnings, pods: of("Pod").to_vec() })
+    }
+
+    /// A pod of the saved cluster.
+    pub(super) fn pod(&self, namespace: &str, name: &str) -> Option<&Value> {
+        let is = |pod: &&Value| pod["metadata"]["namespace"] == namespace && pod["metadata"]["name"] == name;
+        self.pods.iter().find(is)
+    }
+}
+
+fn objects(text: &str) -> Result<Objects, String> {
+    let mut objects = Objects::new();
+    for document in serde_json::Deserializer::from_str(text).into_iter::<Value>() {
+        let mut document = document.map_err(|error| format!("it is not JSON: {error}"))?;
+        let kind = document["kind"].as_str().unwrap_or_default().to_owned();
+        match document.get_mut("items").map(Value::take) {
+            Some(Value::Array(items)) => {
+                let of_list = kind.strip_suffix("List").unwrap_or_default();
+                for item in items {
+                    // The items of a list of one kind need not say their kind.
+                    let own = item["kind"].as_str().unwrap_or(of_list).to_owned();
+                    objects.entry(own).or_default().push(item);
+                }
+            }
+            Some(_) | None => objects.entry(kind).or_default().push(document),
+        }
+    }
+    match objects.keys().any(|kind| !kind.is_empty()) {
+        true => Ok(objects),
+        false => Err("it has no objects of Kubernetes".to_owned()),
+    }
+}
+
+/// Rows of these objects.
+fn rows<R: Row>(objects: &[Value], warnings: &mut Vec<String>) -> Rows<R> {
+    let (mut by_hand, rows) = by_hand();
+    by_hand.list(objects);
+    let malformed = rows.malformed();
+    if let Some((key, why)) = malformed.first_key_value() {
+        warnings.push(format!("{} of {} cannot be read, such as {key}: {why}", malformed.len(), R::KIND));
+    }
+    rows
+}
+
+/// What a watch of pods would report.
+fn events(pods: &[Value], warnings: &mut Vec<String>) -> Vec<ReflectEvent<PodRow>> {
+    let mut events = vec![ReflectEvent::Begin];
+    let mut unreadable = 0;
+    for pod in pods {
+        let uid = pod["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+        // The watch does not select pods that have ended.
+        if matches!(pod["status"]["phase"].as_str(), Some("Succeeded" | "Failed")) {
+            continue;
+        }
+        match PodRow::read(pod) {
+            Ok(row) => events.push(ReflectEvent::Seen { uid, row: Arc::new(row) }),
+            Err(_) => unreadable += 1,
+        }
+    }
+    if unreadable > 0 {
+        warnings.push(format!("{unreadable} pods cannot be read"));
+    }
+    events.push(ReflectEvent::Whole);
+    events
+}
+
+fn profiles(settings: &Settings, objects: &[Value], warnings: &mut Vec<String>) -> TrustedProfiles {
+    let rows = rows::<ProfileRow>(objects, warnings);
+    let Some(rule) = settings.trust else { return TrustedProfiles::default() };
+    rows.with(|rows| {
+        TrustedProfiles::of(rows.values().filter_map(|held| {
+            let workload = held.row.workload.as_ref()?.each_ref().map(String::as_str);
+            Some((workload, rule.read(&held.row.status)))
+        }))
+    })
+}
+
+fn written(twins: &Rows<TwinRow>, leases: &[Value]) -> Written {
+    let plan = leases.iter().find(|lease| lease["metadata"]["name"] == labels::PLAN_LEASE);
+    let renewed = plan.and_then(|lease| LeaseRow::read(lease).ok()?.renewed);
+    let latest = twins.with(|rows| {
+        let times = rows.values().filter_map(|held| held.row.said).flat_map(|said| {
+            let dated = match said.evidence {
+                Evidence::Dated(time) => time,
+                Evidence::NoTwin | Evidence::Leased(_) => None,
+            };
+            [dated, said.sampled]
+        });
+        times.flatten().chain(renewed).max()
+    });
+    Written { latest: latest.unwrap_or(UnixTime::from_micros(0)), renewed }
+}
+
+/// Our own clock, on which the Lease was renewed as long ago as it says.
+fn clocks(latest: UnixTime, renewed: Option<UnixTime>) -> (Stamp, PlanLease) {
+    let Some(renewal) = renewed else { return (Stamp::new(Micros::ZERO), PlanLease::Unseen) };
+    let age = latest.since(renewal).unwrap_or(Micros::ZERO);
+    (Stamp::new(age), PlanLease::Renewed { renewal, received: Stamp::new(Micros::ZERO) })
+}

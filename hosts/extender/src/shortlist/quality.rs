@@ -1,0 +1,261 @@
+//! What a shortlist costs: the points of kube-scheduler's total that the chosen node lacks compared with the best of all
+//! candidates, in a model of kube-scheduler 1.36 with the plugins that score every pod or most pods.
+//!
+//! The model has NodeResourcesFit (LeastAllocated) as filter and score, NodeResourcesBalancedAllocation, the default
+//! PodTopologySpread over hosts and zones, and this extender with weight 1. It has no taints, affinity, images, volumes
+//! or claims, and binds at once.
+//!
+//! `cargo test --release -p extender quality -- --nocapture` makes 10,000 placements and prints the table of
+//! docs/adr/0034.
+
+use super::{OtherScores, Remembered, ShortlistPods, ShortlistRule};
+use crate::burst;
+use crate::decide;
+use crate::expected::Expected;
+use crate::index::{Index, Registry};
+use crate::probe::ProbeResponse;
+use crate::scan::Message;
+use crate::settings::PlacementSettings;
+use crate::snapshot::{Fleet, Node, Rules, Snapshot, View, places};
+use bytes::Bytes;
+use host_kit::clock::Mono;
+use joulie_core::placement::class::SchedulableClass;
+use joulie_core::placement::estimate::HardwareRecord;
+use joulie_core::placement::freshness::{Evidence, FreshnessRule, Now, PlanLease, UnixTime};
+use joulie_core::placement::score::{TwinPower, TwinStatus};
+use power_units::{Micros, Percent, Stamp, Watts};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+const NODES: usize = 1_000;
+const ZONES: usize = 5;
+const REPLICA_SETS: usize = 20;
+/// Debug builds are slow; they only show that the model works.
+const PLACEMENTS: usize = if cfg!(debug_assertions) { 60 } else { 10_000 };
+/// Thousandths of a processor, and MiB, of each node.
+const ROOM: [f64; 2] = [96_000.0, 393_216.0];
+
+struct Pod {
+    number: usize,
+    cores: u32,
+    gib: u32,
+    /// Its ReplicaSet; a pod of a Job has none.
+    replica_set: Option<usize>,
+    class: &'static str,
+}
+
+impl Pod {
+    fn object(&self) -> Value {
+        json!({"metadata": {"name": "p", "uid": format!("pod-{}", self.number),
+                            "annotations": {"joulie.io/workload-class": self.class}},
+               "spec": {"containers": [{"resources": {"requests": {
+                   "cpu": self.cores.to_string(), "memory": format!("{}Gi", self.gib)}}}]}})
+    }
+
+    fn asks(&self) -> [f64; 2] {
+        [f64::from(self.cores) * 1000.0, f64::from(self.gib) * 1024.0]
+    }
+}
+
+struct World {
+    snapshot: Snapshot,
+    placement: PlacementSettings,
+    used: Vec<[f64; 2]>,
+    /// The pods of each ReplicaSet on each node.
+    replicas: Vec<Vec<u32>>,
+    dice: u64,
+}
+
+fn name(node: usize) -> String {
+    format!("node-{node:04}")
+}
+
+fn zone(node: usize) -> usize {
+    node % ZONES
+}
+
+impl World {
+    fn new(pods: ShortlistPods, size: u32) -> Self {
+        let mut registry = Registry::default();
+        for node in 0..NODES {
+            registry.number(&name(node));
+        }
+        let mut world = Self {
+            snapshot: Snapshot::nothing(),
+            placement: PlacementSettings { shortlist: ShortlistRule { pods, size }, ..burst::placement() },
+            used: Vec::new(),
+            replicas: vec![vec![0; NODES]; REPLICA_SETS],
+            dice: 0x9E37_79B9_7F4A_7C15,
+        };
+        world.used = (0..NODES).map(|_| ROOM.map(|room| room * f64::from(world.draw(60)) / 100.0)).collect();
+        let now = Now { wall: UnixTime::from_micros(0), own: Stamp::new(Micros::ZERO) };
+        let mut nodes = places(&registry);
+        for (node, place) in nodes.iter_mut().enumerate() {
+            let class = if node % 4 == 0 { SchedulableClass::Eco } else { SchedulableClass::Performance };
+            let measured = i32::try_from(200 + world.draw(300)).unwrap();
+            let power = TwinPower {
+                measured: Some(Watts::from_int(measured)),
+                capped: Some(Watts::from_int(if node % 4 == 0 { 600 } else { 900 })),
+                trend: None,
+            };
+            let cooling = Some(Percent::from_int(i32::try_from(world.draw(30)).unwrap()));
+            let twin = TwinStatus { cooling, power: Some(power), ..TwinStatus::silent(class) };
+            let hardware =
+                Some(HardwareRecord { cpu_max: Some(Watts::from_int(720)), cores: Some(96), gpus: None });
+            let evidence = Evidence::Dated(Some(now.wall));
+            *place = Node { twin: Some(twin), hardware, evidence, ..Node::unknown(&name(node)) };
+        }
+        let freshness = FreshnessRule::new(Micros::MINUTE).unwrap();
+        let scoring = &world.placement.scoring;
+        let rules = Rules { scoring, profile_key: &"".into(), freshness, lease: PlanLease::Unseen, now };
+        let fleet = Arc::new(Fleet::of(nodes, Arc::new(Index::of(&registry)), &rules, true));
+        let zones = (0..NODES).map(|node| u16::try_from(zone(node) + 1).unwrap());
+        world.snapshot = Snapshot {
+            fleet,
+            assumed: vec![Watts::ZERO; NODES].into(),
+            other_scores: Arc::new(OtherScores::of_zones(zones)),
+            remembered: Arc::new(Remembered::new()),
+            ..Snapshot::nothing()
+        };
+        world
+    }
+
+    fn draw(&mut self, most: u32) -> u32 {
+        self.dice ^= self.dice << 13;
+        self.dice ^= self.dice >> 7;
+        self.dice ^= self.dice << 17;
+        u32::try_from(self.dice >> 20 & 0xFFFF_FFFF).unwrap() % most
+    }
+
+    fn pod(&mut self, number: usize) -> Pod {
+        let (cores, gib) = (1 << self.draw(4), 1 << self.draw(5));
+        let replica_set = (self.draw(10) < 6).then(|| self.draw(20)).map(|set| usize::try_from(set).unwrap());
+        let class = if self.draw(10) < 3 { "performance" } else { "standard" };
+        Pod { number, cores, gib, replica_set, class }
+    }
+
+    fn ask<T>(&self, nodes: &[usize], pod: &Pod, ask: impl FnOnce(&View<'_>, &Bytes) -> T) -> T {
+        let names: Vec<String> = nodes.iter().map(|&node| name(node)).collect();
+        let body: Bytes = json!({"Pod": pod.object(), "NodeNames": names}).to_string().into();
+        let expected = Expected::new(Duration::ZERO).load();
+        ask(&View { snapshot: &self.snapshot, expected: &expected, now: Mono::START }, &body)
+    }
+
+    fn filter(&self, placement: &PlacementSettings, nodes: &[usize], pod: &Pod) -> Vec<usize> {
+        let answer = self.ask(nodes, pod, |view, body| decide::filter(view, placement, body).unwrap().0);
+        let answer: Value = serde_json::from_slice(&ProbeResponse::of(answer).whole()).unwrap();
+        let names = answer["nodenames"].as_array().unwrap().iter();
+        names.map(|name| name.as_str().unwrap()["node-".len()..].parse().unwrap()).collect()
+    }
+
+    /// kube-scheduler's total of each of these nodes.
+    fn totals(&self, nodes: &[usize], pod: &Pod) -> Vec<i64> {
+        let ours: Vec<i64> = self.ask(nodes, pod, |view, body| {
+            let message = Message::read(body).unwrap();
+            let (uid, asked) = decide::asked(view.snapshot, &message, &self.placement).unwrap();
+            let (points, _) = decide::points(view, &self.placement, &message, uid, &asked);
+            points.iter().map(|points| i64::from(points.get()) * 10).collect()
+        });
+        let spread = self.spread(nodes, pod);
+        let own = nodes.iter().map(|&node| resources(self.used[node], pod.asks()));
+        ours.into_iter().zip(spread).zip(own).map(|((ours, spread), own)| ours + 2 * spread + own).collect()
+    }
+
+    /// The default PodTopologySpread, normalised over these nodes.
+    fn spread(&self, nodes: &[usize], pod: &Pod) -> Vec<i64> {
+        let Some(set) = pod.replica_set else { return vec![0; nodes.len()] };
+        let replicas = &self.replicas[set];
+        let count = |nodes: usize| f64::from(u32::try_from(nodes + 2).unwrap()).ln();
+        let zones = (0..ZONES).filter(|&one| nodes.iter().any(|&node| zone(node) == one)).count();
+        let in_zone =
+            |one: usize| (0..NODES).filter(|&node| zone(node) == one).map(|node| replicas[node]).sum::<u32>();
+        let by_zone: Vec<f64> = (0..ZONES).map(|one| f64::from(in_zone(one)) * count(zones) + 4.0).collect();
+        let raw = |node: usize| f64::from(replicas[node]) * count(nodes.len()) + 2.0 + by_zone[zone(node)];
+        let raw: Vec<i64> = nodes.iter().map(|&node| whole(raw(node).round())).collect();
+        let (least, most) = (raw.iter().min().copied().unwrap_or(0), raw.iter().max().copied().unwrap_or(0));
+        raw.iter().map(|one| if most == 0 { 100 } else { 100 * (most + least - one) / most }).collect()
+    }
+
+    fn bind(&mut self, node: usize, pod: &Pod) {
+        for (used, asks) in self.used[node].iter_mut().zip(pod.asks()) {
+            *used += asks;
+        }
+        if let Some(set) = pod.replica_set {
+            self.replicas[set][node] += 1;
+        }
+        // As the ledger of assumed watts.
+        let added = self.ask(&[node], pod, |view, body| {
+            let message = Message::read(body).unwrap();
+            let (_, asked) = decide::asked(view.snapshot, &message, &self.placement).unwrap();
+            view.snapshot.fleet.kinds.added(node, &asked.terms)
+        });
+        self.snapshot.assumed[node] += added;
+    }
+
+    /// Binds a pod as kube-scheduler does, and returns by how many points the best of all nodes is better.
+    fn place(&mut self, pod: &Pod) -> Option<(usize, i64)> {
+        let fits = |node: &usize| (0..2).all(|at| self.used[*node][at] + pod.asks()[at] <= ROOM[at]);
+        let fit: Vec<usize> = (0..NODES).filter(fits).collect();
+        let off = PlacementSettings { shortlist: ShortlistRule::OFF, ..self.placement };
+        let all = self.filter(&off, &fit, pod);
+        let few = self.filter(&self.placement, &fit, pod);
+        let totals = self.totals(&all, pod);
+        let best = *totals.iter().max()?;
+        let few_totals = self.totals(&few, pod);
+        let (chosen, _) = few.iter().zip(few_totals).max_by_key(|(_, total)| *total)?;
+        let own = all.iter().zip(&totals).find(|(node, _)| *node == chosen)?.1;
+        let chosen = *chosen;
+        let lost = best - own;
+        self.bind(chosen, pod);
+        Some((chosen, lost))
+    }
+}
+
+/// NodeResourcesFit and NodeResourcesBalancedAllocation.
+fn resources(used: [f64; 2], asks: [f64; 2]) -> i64 {
+    let share = |with: f64| [0, 1].map(|at| (used[at] + with * asks[at]) / ROOM[at]);
+    let least: i64 = share(1.0).iter().map(|share| whole((1.0 - share) * 100.0)).sum::<i64>() / 2;
+    let balance = |[cpu, memory]: [f64; 2]| whole((1.0 - ((cpu - memory) / 2.0).abs()) * 100.0);
+    least + 50 + (50 + balance(share(1.0)) - balance(share(0.0))) / 2
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "scores are small")]
+fn whole(value: f64) -> i64 {
+    value as i64
+}
+
+#[test]
+fn few_points_are_lost() {
+    println!(
+        "| SHORTLIST_SIZE | placements | points lost, mean | 99 % | worst | lost nothing | nodes used |"
+    );
+    for size in [32, 64, 128] {
+        let mut world = World::new(ShortlistPods::All, size);
+        let (mut lost, mut used) = (Vec::new(), std::collections::BTreeSet::new());
+        for number in 0..PLACEMENTS {
+            let pod = world.pod(number);
+            if let Some((node, points)) = world.place(&pod) {
+                lost.push(points);
+                used.insert(node);
+            }
+        }
+        lost.sort_unstable();
+        let count = f64::from(u32::try_from(lost.len()).unwrap());
+        let mean = f64::from(i32::try_from(lost.iter().sum::<i64>()).unwrap()) / count;
+        let at = |percent: usize| lost[(lost.len() - 1) * percent / 100];
+        let nothing =
+            f64::from(u32::try_from(lost.iter().filter(|lost| **lost == 0).count()).unwrap()) / count;
+        println!(
+            "| {size} | {} | {mean:.2} | {} | {} | {:.1} % | {} |",
+            lost.len(),
+            at(99),
+            at(100),
+            nothing * 100.0,
+            used.len()
+        );
+        assert!(lost.len() * 10 >= PLACEMENTS * 9 && lost[0] >= 0, "{}", lost.len());
+        // One point of the extender's is ten.
+        assert!(size < 64 || mean < 10.0, "{size}: {mean}");
+    }
+}
