@@ -24,6 +24,8 @@ pub(super) enum Contender {
     Echo(NodeForm, Scores),
     /// `joulie-extender`, as it ships.
     Ours(NodeForm),
+    /// The same with this value of `SHORTLIST`.
+    Short(&'static str),
 }
 
 impl Contender {
@@ -33,6 +35,8 @@ impl Contender {
             Self::Echo(_, Scores::Constant) => "echo, constant scores",
             Self::Echo(_, Scores::Empty) => "echo, no scores",
             Self::Ours(_) => "joulie-extender",
+            Self::Short("safe") => "joulie-extender, SHORTLIST=safe",
+            Self::Short(_) => "joulie-extender, SHORTLIST=all",
         }
     }
 
@@ -41,6 +45,7 @@ impl Contender {
         match self {
             Self::Nobody => None,
             Self::Echo(form, _) | Self::Ours(form) => Some(form),
+            Self::Short(_) => Some(NodeForm::Names),
         }
     }
 
@@ -64,7 +69,7 @@ impl Contender {
         control_plane.start_program(&program)?;
         let is_ready = async || match self {
             Self::Nobody | Self::Echo(..) => TcpStream::connect(at).await.is_ok(),
-            Self::Ours(_) => synced(at).await.unwrap_or(false),
+            Self::Ours(_) | Self::Short(_) => synced(at).await.unwrap_or(false),
         };
         until("the extender is ready", PATIENCE, is_ready).await.map_err(|error| {
             format!("{}: {error}; its log:\n{}", self.name(), control_plane.program_log(PROGRAM))
@@ -86,7 +91,8 @@ impl Contender {
                 let is_empty = matches!(self, Self::Echo(_, Scores::Empty));
                 if is_empty { echo.argument("--empty") } else { echo }
             }
-            Self::Ours(_) => {
+            Self::Ours(_) | Self::Short(_) => {
+                let shortlist = if let Self::Short(pods) = self { pods } else { "off" };
                 let kubeconfig = ProgramAccount::Extender.kubeconfig(control_plane).await?;
                 Program::new(PROGRAM, &programs.extender)
                     .variable("KUBECONFIG", kubeconfig.to_string_lossy())
@@ -95,6 +101,7 @@ impl Contender {
                     // The twins are written once, and a bench takes longer than their allowed age.
                     .variable("TWIN_STALENESS_THRESHOLD", "24h")
                     .variable("ASSUMED_MAX_AGE", "1h")
+                    .variable("SHORTLIST", shortlist)
             }
         })
     }

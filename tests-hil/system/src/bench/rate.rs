@@ -8,11 +8,13 @@ use crate::field::{self, Field, Placed};
 use cluster::{Component, ControlPlane, NodeForm};
 use std::time::Duration;
 
-const CONTENDERS: [Contender; 6] = [
+const CONTENDERS: [Contender; 8] = [
     Contender::Nobody,
     Contender::Echo(NodeForm::Names, Scores::Constant),
     Contender::Echo(NodeForm::Names, Scores::Empty),
     Contender::Ours(NodeForm::Names),
+    Contender::Short("safe"),
+    Contender::Short("all"),
     Contender::Echo(NodeForm::Full, Scores::Constant),
     Contender::Ours(NodeForm::Full),
 ];
