@@ -8,7 +8,7 @@ use crate::decide;
 use crate::expected::{Expected, Forgotten};
 use crate::index::{Index, Registry};
 use crate::rows::PodRow;
-use crate::settings::PlacementSettings;
+use crate::settings::{GpuRule, PlacementSettings};
 use crate::shortlist::ShortlistRule;
 use crate::snapshot::{Fleet, Node, Rules, Snapshot, View, places};
 use bytes::Bytes;
@@ -65,7 +65,7 @@ pub(crate) fn placement() -> PlacementSettings {
         max: ScoreMax::Hundred,
         coefficients: Coefficients::REFERENCE,
     };
-    PlacementSettings { scoring, power_fit: PowerFit::Score, shortlist: ShortlistRule::OFF }
+    PlacementSettings { scoring, power_fit: PowerFit::Score, shortlist: ShortlistRule::OFF, gpus: GpuRule::OFF }
 }
 
 fn pod(number: usize) -> Value {

@@ -1,11 +1,13 @@
 //! Turns a request and a snapshot into an answer. Nothing here waits, locks, or reads a clock.
 
 mod filter;
+mod preempt;
 pub(crate) use filter::judge;
 mod prioritize;
 pub(crate) use prioritize::{points, scored};
 
 use crate::expected::Offer;
+use crate::gpus::GpuAsk;
 use crate::index::{AT_ONCE, Index, Numbers};
 use crate::reply::Reply;
 use crate::scan::{Candidates, Item, Malformed, Message, Span, text};
@@ -13,10 +15,11 @@ use crate::settings::PlacementSettings;
 use crate::shortlist::{ListAnswer, Wanted};
 use crate::snapshot::{Admission, Snapshot, View};
 use bytes::Bytes;
-use joulie_api::extender::{PodSummary, PodWorkload};
+use joulie_api::extender::{GpuWish, PodSummary, PodWorkload};
 use joulie_core::placement::assumed::{NodeKey, PodUid};
 use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::demand::{MilliCores, PodDemand};
+use joulie_core::placement::filter::Rejection;
 use joulie_core::placement::score::PodTerms;
 use joulie_core::placement::sensitivity::CapSensitivity;
 use power_units::Watts;
@@ -29,6 +32,8 @@ pub(crate) struct Asked {
     /// Whether the class annotation has one of its two valid values, or is missing.
     pub(crate) recognised: bool,
     pub(crate) terms: PodTerms,
+    /// What it asks for of GPUs, where that is looked at.
+    pub(crate) gpus: Option<GpuAsk>,
 }
 
 /// What a request led to, besides its answer.
@@ -36,7 +41,7 @@ pub(crate) struct Asked {
 pub(crate) struct Outcome {
     pub(crate) asked: Asked,
     /// Candidates that were rejected, by `Rejection::KINDS`.
-    pub(crate) rejected: [u32; 4],
+    pub(crate) rejected: [u32; Rejection::KINDS.len()],
     /// Candidates that were scored as unknown.
     pub(crate) unknown: u32,
     /// The node on which kube-scheduler is likely to put the pod after this answer, if it can be predicted.
@@ -67,22 +72,42 @@ pub(crate) fn prioritize(
     Ok(prioritize::answer(view, placement, &message, pod, &asked))
 }
 
+/// Answers preempt: the candidates where evicting the victims makes room for the pod.
+pub(crate) fn preempt(
+    snapshot: &Snapshot,
+    placement: &PlacementSettings,
+    body: &[u8],
+) -> Result<Vec<u8>, Malformed> {
+    preempt::answer(snapshot, placement, body)
+}
+
 /// The pod's class and terms. A request without a pod requests nothing and is standard.
 pub(crate) fn asked(
     snapshot: &Snapshot,
     message: &Message<'_>,
     placement: &PlacementSettings,
 ) -> Result<(Option<PodUid>, Asked), Malformed> {
+    asked_by(snapshot, message.pod, placement)
+}
+
+fn asked_by(
+    snapshot: &Snapshot,
+    pod: Option<&RawValue>,
+    placement: &PlacementSettings,
+) -> Result<(Option<PodUid>, Asked), Malformed> {
     let coefficients = &placement.scoring.coefficients;
-    let Some(pod) = message.pod else {
+    let Some(pod) = pod else {
         let class = WorkloadClass::Standard;
         let demand = PodDemand { class, cpu: MilliCores::new(0), memory_bytes: 0, gpus: None };
         let terms = PodTerms::of(&demand, coefficients);
-        return Ok((None, Asked { class, recognised: true, terms }));
+        return Ok((None, Asked { class, recognised: true, terms, gpus: None }));
     };
     let PodSummary { uid, class, demand } = PodSummary::read(pod).map_err(Malformed::new)?;
     let terms = PodTerms::of(&demand, coefficients).sensitive(sensitivity(snapshot, pod));
-    Ok((uid, Asked { class: class.class, recognised: class.recognised, terms }))
+    let rule = &placement.gpus;
+    let gpus = rule.is_on().then(|| snapshot.fleet.gpus.models().asked(rule, GpuWish::read(pod), &demand));
+    let gpus = gpus.flatten();
+    Ok((uid, Asked { class: class.class, recognised: class.recognised, terms, gpus }))
 }
 
 /// How much caps would hurt the pod, as far as a trusted profile of its workload says.

@@ -8,18 +8,22 @@
 //! - `rows`: the data kept from NodeTwins, NodeHardwares, nodes, pods and the plan's Lease;
 //! - `snapshot_builder`, `node_store`, `assumed_ledger`, `index`, `snapshot`: the snapshot of all nodes, computed
 //!   whenever something changes, and the watts of pods that no sample includes yet;
+//! - `gpus`: the cards of all nodes, and what pods ask for of them;
 //! - `queue`, `expected`: the pods that wait for a node, and those of them that were just scored and are not bound
 //!   yet;
 //! - `scan`: parses the request in its body without a copy;
-//! - `decide`, `reply`: filter and prioritize;
+//! - `decide`, `reply`: filter, prioritize and preempt;
 //! - `shortlist`: filter's answer with the best candidates only;
 //! - `request_log`, `offline`: a log of sampled requests, and answers from a saved cluster;
 //! - `routes`, `explain`, `pods_by_name`, `metrics`: what the two ports serve.
 //!
-//! A request takes no lock, makes no API call and waits for nothing: it loads the snapshot, and answers. The extender
-//! never writes to the cluster.
+//! - `bind`: takes the cards of a pod with GPUs, and binds it; opt-in.
+//!
+//! Except for bind, a request takes no lock, makes no API call and waits for nothing: it loads the snapshot, and answers,
+//! and the extender never writes to the cluster.
 
 mod assumed_ledger;
+mod bind;
 #[cfg(test)]
 mod blind;
 #[cfg(test)]
@@ -27,6 +31,7 @@ mod burst;
 mod decide;
 mod expected;
 mod explain;
+mod gpus;
 mod index;
 mod kinds;
 mod metrics;

@@ -39,6 +39,26 @@ closed_label! {
 }
 
 closed_label! {
+    /// How a request to bind a pod ended, and what became of its cards.
+    pub(crate) enum Bound {
+        /// The pod is bound.
+        Done = "bound",
+        /// The body is no valid request.
+        Malformed = "malformed",
+        /// The node has no cards for it any more.
+        NoCard = "no_card",
+        /// Others were faster again and again.
+        Raced = "raced",
+        /// The API server refused something, or did not answer.
+        Failed = "failed",
+        /// Cards that were taken for it were given back.
+        GivenBack = "given_back",
+        /// They could not be given back, and are taken until that ends by time.
+        Kept = "kept",
+    }
+}
+
+closed_label! {
     /// A pod's class, or that its annotation has another value.
     pub(crate) enum ClassLabel {
         Performance = "performance",
@@ -83,6 +103,8 @@ closed_label! {
         Hardware = "NodeHardware",
         /// WorkloadProfile.
         Profile = "WorkloadProfile",
+        /// GPU.
+        Gpu = "GPU",
     }
 }
 
@@ -163,6 +185,10 @@ label_set! {
         reason: &'static str,
     }
 
+    struct ByBound {
+        outcome: Bound,
+    }
+
     struct ByFate {
         fate: Fate,
     }
@@ -189,7 +215,7 @@ struct All {
     /// By verb and class. These are handles, so that a request looks up no series.
     requests: [[Counter; 3]; 2],
     latency: [[Latency; 3]; 2],
-    rejected: [Counter; 4],
+    rejected: [Counter; Rejection::KINDS.len()],
     refused: [[Counter; 2]; 2],
     unknown: Counter,
     rebuilds: Counter,
@@ -197,8 +223,9 @@ struct All {
     dropped: Counter,
     shown: Counter,
     never_ran: Counter,
-    unreadable: [Gauge; 3],
+    unreadable: [Gauge; 4],
     profiles: Family<ByTrust, Gauge>,
+    binds: Family<ByBound, Counter>,
     /// In the order of [`Fate::ALL`].
     fates: [Counter; 5],
     logged: Family<ByLogged, Counter>,
@@ -230,6 +257,12 @@ impl Metrics {
             "joulie_scheduler_workload_profiles",
             "Workloads that have a WorkloadProfile, by whether it is trusted",
             profiles.clone(),
+        );
+        let binds = Family::<ByBound, Counter>::default();
+        registry.register(
+            "joulie_scheduler_binds",
+            "Requests to bind a pod, and what became of its cards",
+            binds.clone(),
         );
         let fates = Family::<ByFate, Counter>::default();
         registry.register(
@@ -276,9 +309,10 @@ impl Metrics {
                 "joulie_scheduler_assumed_never_ran",
                 "Assumed pods that did not run in time",
             ),
-            unreadable: [Kind::Twin, Kind::Hardware, Kind::Profile]
+            unreadable: [Kind::Twin, Kind::Hardware, Kind::Profile, Kind::Gpu]
                 .map(|kind| unreadable.get_or_create(&ByKind { kind }).clone()),
             profiles,
+            binds,
             fates: [Fate::Met, Fate::Elsewhere, Fate::Expired, Fate::Displaced, Fate::Unknown]
                 .map(|fate| fates.get_or_create(&ByFate { fate }).clone()),
             logged,
@@ -328,6 +362,11 @@ impl Metrics {
                 last.store(Some(Arc::new(outcome.asked)));
             }
         }
+    }
+
+    /// Counts how a bind ended.
+    pub(crate) fn bound(&self, outcome: Bound) {
+        self.0.binds.get_or_create(&ByBound { outcome }).inc();
     }
 
     /// Counts expectations that were dropped for new ones.

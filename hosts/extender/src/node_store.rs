@@ -3,6 +3,7 @@
 //! Usually some twins have changed and the nodes are the same: then only those twins are applied. Reading all rows
 //! requires name look-ups, which at 5,000 nodes are most of the cost of a snapshot.
 
+use crate::gpus::GpuRow;
 use crate::index::Registry;
 use crate::rows::{EcoLabel, HardwareRow, TwinRow};
 use crate::snapshot::{Node, places};
@@ -16,17 +17,29 @@ pub(crate) struct NodeStore {
     pub(crate) twins: Rows<TwinRow>,
     pub(crate) hardware: Rows<HardwareRow>,
     pub(crate) labels: Rows<EcoLabel>,
+    /// The GPUs, where they are looked at.
+    pub(crate) gpus: Option<Rows<GpuRow>>,
     /// Whether, when all rows were last read, every numbered node had a row and at most one row of each kind.
     is_plain: bool,
 }
 
 impl NodeStore {
     pub(crate) fn new(twins: Rows<TwinRow>, hardware: Rows<HardwareRow>, labels: Rows<EcoLabel>) -> Self {
-        Self { twins, hardware, labels, is_plain: false }
+        Self { twins, hardware, labels, gpus: None, is_plain: false }
+    }
+
+    /// The same with GPUs.
+    pub(crate) fn with_gpus(self, gpus: Option<Rows<GpuRow>>) -> Self {
+        Self { gpus, ..self }
+    }
+
+    /// All rows are read the next time.
+    pub(crate) fn forget(&mut self) {
+        self.is_plain = false;
     }
 
     pub(crate) fn is_synced(&self) -> bool {
-        self.twins.is_synced() && self.hardware.is_synced()
+        self.twins.is_synced() && self.hardware.is_synced() && self.gpus.as_ref().is_none_or(Rows::is_synced)
     }
 
     /// The previous nodes with the changes since. `None` if a node may have been added or removed, or may be named by
@@ -58,13 +71,18 @@ impl NodeStore {
         registry: &mut Registry,
         is_assumed: impl Fn(NodeKey) -> bool,
     ) -> (Box<[Node]>, Vec<NodeKey>) {
-        let Self { twins, hardware, labels, is_plain } = self;
+        let Self { twins, hardware, labels, gpus, is_plain } = self;
+        // A node of which nothing but its GPUs is known has a number too.
+        let with_gpus: BTreeSet<String> = gpus.as_ref().map_or_else(BTreeSet::new, |gpus| {
+            gpus.with(|rows| rows.values().map(|held| held.row.node.clone()).collect())
+        });
         twins.catch_up(|twins| {
             hardware.catch_up(|hardware| {
                 labels.catch_up(|labels| {
                     let named = twins.values().map(|held| held.row.node.as_str());
                     let named = named.chain(hardware.values().map(|held| held.row.node.as_str()));
                     let named = named.chain(labels.keys().map(|key| key.name.as_str()));
+                    let named = named.chain(with_gpus.iter().map(String::as_str));
                     let known: BTreeSet<&str> = named.collect();
                     let gone = registry.retain(|name, number| is_assumed(number) || known.contains(name));
                     for name in &known {

@@ -52,6 +52,14 @@ impl PodQuestion {
         })
     }
 
+    /// The pod of this name.
+    pub(crate) fn of(namespace: &str, name: &str) -> Result<Self, NoPod> {
+        let checked = |text: &str| {
+            object_name(text).map_err(|why| (StatusCode::BAD_REQUEST, format!("{text}: {why}\n")))
+        };
+        Ok(Self { namespace: checked(namespace)?, name: checked(name)?, node: None })
+    }
+
     /// Asks the API server for the pod.
     pub(crate) async fn fetch(&self, client: &Client) -> Result<Value, NoPod> {
         let Self { namespace, name, node: _ } = self;

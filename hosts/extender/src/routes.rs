@@ -1,5 +1,6 @@
 //! The two ports: one for kube-scheduler, one for the people who run the extender.
 
+use crate::bind::Binder;
 use crate::decide::{self, Outcome};
 use crate::expected::Expected;
 use crate::explain;
@@ -40,6 +41,8 @@ pub(crate) struct Desk {
 pub(crate) struct Work {
     pub(crate) desk: Desk,
     pub(crate) health: Health,
+    /// Binds pods, where that is wished.
+    pub(crate) binder: Option<Binder>,
     pub(crate) body_max: usize,
 }
 
@@ -57,8 +60,8 @@ impl Routes for Work {
     type Body = Reply;
 
     fn body_max(&self, head: &http::request::Parts) -> Option<usize> {
-        // Only the two verbs have large bodies.
-        let large = matches!(head.uri.path(), "/filter" | "/prioritize" | "/debug/scoring");
+        // Only these verbs have large bodies.
+        let large = matches!(head.uri.path(), "/filter" | "/prioritize" | "/preempt" | "/debug/scoring");
         Some(if large { self.body_max } else { SMALL })
     }
 
@@ -66,6 +69,7 @@ impl Routes for Work {
         match request.uri().path() {
             "/filter" => self.desk.decide(Verb::Filter, decide::filter, &request),
             "/prioritize" => self.desk.decide(Verb::Prioritize, decide::prioritize, &request),
+            "/bind" | "/preempt" if self.binder.is_some() => self.write(&request).await,
             "/debug/scoring" => self.desk.debug(request, peer),
             path => {
                 match self.health.answer(request.method(), path, request.uri().query().unwrap_or_default()) {
@@ -76,6 +80,30 @@ impl Routes for Work {
                     ),
                 }
             }
+        }
+    }
+}
+
+impl Work {
+    /// Answers bind and preempt.
+    async fn write(&self, request: &Request<Bytes>) -> Response<Reply> {
+        if request.method() != Method::POST {
+            return not_post();
+        }
+        let answer = match &self.binder {
+            Some(binder) if request.uri().path() == "/bind" => binder.answer(request.body()).await,
+            Some(_) | None => {
+                let snapshot = self.desk.shown.load_full();
+                if !snapshot.fleet.synced {
+                    return text(StatusCode::SERVICE_UNAVAILABLE, NOT_SYNCED);
+                }
+                decide::preempt(&snapshot, &self.desk.placement, request.body())
+                    .map_err(|why| why.to_string())
+            }
+        };
+        match answer {
+            Ok(body) => json(Bytes::from(body).into()),
+            Err(why) => refused((StatusCode::BAD_REQUEST, format!("{why}\n"))),
         }
     }
 }
@@ -127,18 +155,13 @@ impl Inside {
 impl Desk {
     fn decide(&self, verb: Verb, decide: Decide, request: &Request<Bytes>) -> Response<Reply> {
         if request.method() != Method::POST {
-            let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "use POST\n");
-            refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
-            return refused;
+            return not_post();
         }
         let began = self.clock.mono();
         let (expected, snapshot) = (self.expected.load(), self.shown.load());
         if !snapshot.fleet.synced {
             self.metrics.refused(verb, Refusal::NotSynced);
-            return text(
-                StatusCode::SERVICE_UNAVAILABLE,
-                "the extender has not read all NodeTwins and NodeHardwares yet; /readyz tells what is missing\n",
-            );
+            return text(StatusCode::SERVICE_UNAVAILABLE, NOT_SYNCED);
         }
         let view = View { snapshot: &snapshot, expected: &expected, now: began };
         match decide(&view, &self.placement, request.body()) {
@@ -191,6 +214,15 @@ impl Desk {
             Err(malformed) => refused((StatusCode::BAD_REQUEST, format!("{malformed}\n"))),
         }
     }
+}
+
+const NOT_SYNCED: &str =
+    "the extender has not read all objects that it decides by yet; /readyz tells what is missing\n";
+
+fn not_post() -> Response<Reply> {
+    let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "use POST\n");
+    refused.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+    refused
 }
 
 const NOT_ADMITTED: &str = "only from this machine, or with the token\n";

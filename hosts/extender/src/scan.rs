@@ -69,6 +69,12 @@ impl Malformed {
         Self { why: why.to_string() }
     }
 
+    /// A body of another message, which says so itself.
+    pub(crate) fn of(bad: &joulie_api::extender::BadBody) -> Self {
+        let why = bad.to_string();
+        Self { why: why.strip_prefix("malformed body: ").map_or_else(|| why.clone(), str::to_owned) }
+    }
+
     fn at(expected: &str, at: usize) -> Self {
         Self::new(format_args!("expected {expected} at byte {at}"))
     }

@@ -14,6 +14,7 @@ use joulie_core::placement::assumed::AssumedRule;
 use joulie_core::placement::estimate::{self, Coefficients};
 use joulie_core::placement::filter::PowerFit;
 use joulie_core::placement::freshness::FreshnessRule;
+use joulie_core::placement::gpu::Packing;
 use joulie_core::placement::score::{Formula, ScoreMax, Scoring, UnknownScore};
 use power_units::{Ratio, Role};
 use std::fmt::Display;
@@ -164,6 +165,43 @@ const SHORTLIST_SIZE: ConfigSetting<u32> = ConfigSetting::with_default(
     "How many candidates such an answer has, if as many fit",
 );
 
+const GPU_PLACEMENT: ConfigSetting<GpuScope> = ConfigSetting::with_default(
+    "GPU_PLACEMENT",
+    "off",
+    |text| match text.trim() {
+        "off" => Ok(GpuScope::Off),
+        "annotated" => Ok(GpuScope::Annotated),
+        "all" => Ok(GpuScope::All),
+        _ => Err(Wrong("it is another word".to_owned())),
+    },
+    "off, annotated or all",
+    "Whether GPU objects are watched, and pods placed by them: those with annotations gpu-extender.mle.com/… (annotated), or all that ask for GPUs",
+);
+
+const GPU_PACKING: ConfigSetting<Packing> = ConfigSetting::with_default(
+    "GPU_PACKING",
+    "pack",
+    |text| Packing::read(text.trim()).ok_or_else(|| Wrong("it is another word".to_owned())),
+    "pack or spread",
+    "Whether pods with GPUs go where GPUs are used already, so that nodes and islands stay whole, or where they are free; a pod's annotation says otherwise",
+);
+
+const GPU_SCORE_SHARE: ConfigSetting<usize> = ConfigSetting::with_default(
+    "GPU_SCORE_SHARE",
+    "60",
+    |text| parse::whole(text, 0..=100),
+    "a whole number from 0 to 100",
+    "How many percent of the score of a pod with GPUs its GPUs are; the rest is the score by watts",
+);
+
+const GPU_BIND: ConfigSetting<bool> = ConfigSetting::with_default(
+    "GPU_BIND",
+    "false",
+    parse::boolean,
+    "true or false",
+    "Whether POST /bind and POST /preempt are answered: bind takes the cards of a pod before it binds it; needs GPU_PLACEMENT and rights to write",
+);
+
 const ASSUMED_SETTLE: ConfigSetting<Duration> = ConfigSetting::with_default(
     "ASSUMED_SETTLE",
     "30s",
@@ -278,6 +316,10 @@ pub static TABLE: SettingsTable = SettingsTable {
         &POWER_FIT,
         &SHORTLIST,
         &SHORTLIST_SIZE,
+        &GPU_PLACEMENT,
+        &GPU_PACKING,
+        &GPU_SCORE_SHARE,
+        &GPU_BIND,
         &ASSUMED_SETTLE,
         &ASSUMED_MAX_AGE,
         &ASSUMED_PODS_MAX,
@@ -306,6 +348,7 @@ pub static TABLE: SettingsTable = SettingsTable {
     ],
     families: &[
         "EXTENDER_",
+        "GPU_",
         "MARGINAL_",
         "ASSUMED_",
         "EXPECTED_",
@@ -342,6 +385,8 @@ pub struct Settings {
     pub profile_key: Arc<str>,
     /// Which profiles of workloads are trusted; `None` if none is used.
     pub trust: Option<TrustRule>,
+    /// Whether pods are bound, and preemptions answered.
+    pub binds: bool,
     /// When a twin counts as fresh.
     pub freshness: FreshnessRule,
     /// The staleness threshold as it was given.
@@ -375,6 +420,41 @@ pub struct PlacementSettings {
     pub power_fit: PowerFit,
     /// Which pods are given a shortlist.
     pub shortlist: ShortlistRule,
+    /// How pods that ask for GPUs are placed.
+    pub gpus: GpuRule,
+}
+
+/// Which pods are placed by GPU objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GpuScope {
+    /// None.
+    Off,
+    /// Those whose annotations say which GPUs they want.
+    Annotated,
+    /// Also those that only ask for a number.
+    All,
+}
+
+/// How pods that ask for GPUs are placed.
+#[derive(Clone, Copy, Debug)]
+pub struct GpuRule {
+    /// Which ones.
+    pub scope: GpuScope,
+    /// Which nodes score higher, unless the pod says it.
+    pub packing: Packing,
+    /// The part of the score in percent.
+    pub share: u8,
+}
+
+impl GpuRule {
+    /// No pod is placed by GPUs.
+    pub const OFF: Self = Self { scope: GpuScope::Off, packing: Packing::Pack, share: 0 };
+
+    /// Whether GPU objects are looked at.
+    #[must_use]
+    pub fn is_on(&self) -> bool {
+        self.scope != GpuScope::Off
+    }
 }
 
 impl Settings {
@@ -391,6 +471,11 @@ impl Settings {
         let every = values.get(&REQUEST_LOG_EVERY)?;
         let bytes_max = values.get(&REQUEST_LOG_BYTES_MAX)?;
         let request_log = values.get(&REQUEST_LOG)?;
+        let (placement, binds) = (placement(values)?, values.get(&GPU_BIND)?);
+        if binds && !placement.gpus.is_on() {
+            let why = "pods are bound by GPU objects, which GPU_PLACEMENT=off does not look at";
+            return Err(values.conflict(&["GPU_BIND", "GPU_PLACEMENT"], why));
+        }
         Ok(Self {
             work: values.get(&EXTENDER_ADDR)?,
             metrics: values.get(&METRICS_ADDR)?,
@@ -398,7 +483,8 @@ impl Settings {
             metrics_port: tls::metrics_port(values)?,
             namespace: values.get(&program::NAMESPACE)?,
             debug_token: values.get(&program::DEBUG_TOKEN)?,
-            placement: placement(values)?,
+            placement,
+            binds,
             profile_key: values.get(&POWER_PROFILE_LABEL)?.into(),
             trust: values.get(&USE_WORKLOAD_PROFILES)?.then_some(TrustRule::new(least)),
             freshness,
@@ -435,5 +521,10 @@ fn placement(values: &Values) -> Result<PlacementSettings, Refusals> {
         coefficients,
     };
     let shortlist = ShortlistRule { pods: values.get(&SHORTLIST)?, size: values.get(&SHORTLIST_SIZE)? };
-    Ok(PlacementSettings { scoring, power_fit: values.get(&POWER_FIT)?, shortlist })
+    let gpus = GpuRule {
+        scope: values.get(&GPU_PLACEMENT)?,
+        packing: values.get(&GPU_PACKING)?,
+        share: u8::try_from(values.get(&GPU_SCORE_SHARE)?).unwrap_or(100),
+    };
+    Ok(PlacementSettings { scoring, power_fit: values.get(&POWER_FIT)?, shortlist, gpus })
 }

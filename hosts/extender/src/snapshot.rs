@@ -2,6 +2,7 @@
 //! depend on the pod.
 
 use crate::expected::Expectations;
+use crate::gpus::Gpus;
 use crate::index::{Index, Registry};
 use crate::kinds::Kinds;
 use crate::queue::Queue;
@@ -55,6 +56,8 @@ pub(crate) struct Fleet {
     /// By how much the caps are below the ratings.
     pub(crate) depths: Box<[CapDepth]>,
     pub(crate) admissions: Box<[Admission]>,
+    /// The GPUs, where they are looked at.
+    pub(crate) gpus: Arc<Gpus>,
     /// The key of the profile label, for requests that have nodes with labels.
     pub(crate) profile_key: Arc<str>,
     /// For display only.
@@ -103,7 +106,8 @@ impl Admission {
             (Err(Rejection::EcoLabel), _) => Self::EcoLabel,
             (Ok(()), Err(_)) => Self::Unlabelled,
             // Only the class of the pod was checked.
-            (Ok(()), Ok(())) | (Err(Rejection::OverCap { .. }), _) => Self::Free,
+            (Ok(()), Ok(()))
+            | (Err(Rejection::OverCap { .. } | Rejection::Gpu(_) | Rejection::GpuWish(_)), _) => Self::Free,
         }
     }
 }
@@ -167,7 +171,8 @@ impl Fleet {
         let depths = depths.collect();
         let admissions = nodes.iter().map(Admission::of).collect();
         let (profile_key, cluster) = (rules.profile_key.clone(), Some(cluster));
-        Self { synced, index, kinds, terms, filters, depths, admissions, profile_key, nodes, cluster }
+        let gpus = Arc::default();
+        Self { synced, index, kinds, terms, filters, depths, admissions, gpus, profile_key, nodes, cluster }
     }
 
     /// The nodes that exist, with their numbers.

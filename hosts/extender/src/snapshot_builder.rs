@@ -6,6 +6,7 @@
 
 use crate::assumed_ledger::{AssumedLedger, Round, Scales};
 use crate::expected::Expected;
+use crate::gpus::Gpus;
 use crate::index::{Index, Registry};
 use crate::metrics::{Kind, Metrics};
 use crate::node_store::NodeStore;
@@ -14,7 +15,7 @@ use crate::settings::Settings;
 use crate::shortlist::{OtherScoresBuilder, Remembered};
 use crate::snapshot::{Fleet, Node, Rules, Snapshot};
 use arc_swap::ArcSwap;
-use host_kit::clock::{HostClock, micros};
+use host_kit::clock::{HostClock, Mono, micros};
 use host_kit::reflect::{Feed, ReflectEvent, Row, Rows};
 use host_kit::shutdown::Stop;
 use joulie_api::workload_profile::TrustedProfiles;
@@ -29,6 +30,9 @@ use std::time::Duration;
 const FLEET_EVERY: Duration = Duration::from_millis(50);
 /// The longest time between two rounds, which drop pods that a sample includes and mark old twins as stale.
 const ROUND_EVERY: Duration = Duration::from_secs(1);
+
+/// How often it is looked whether a card that a bind took is free again by time.
+const TAKEN_EVERY: Duration = Duration::from_secs(10);
 
 /// The watched objects.
 pub(crate) struct Watched {
@@ -59,6 +63,8 @@ pub(crate) struct SnapshotBuilder {
     fleet: Arc<Fleet>,
     workloads: Arc<TrustedProfiles>,
     remembered: Arc<Remembered>,
+    /// The GPUs, the revision of the registry by whose numbers they are listed, and when that was.
+    gpus: (Arc<Gpus>, u64, Mono),
 }
 
 /// Why the builder woke up.
@@ -100,6 +106,7 @@ impl SnapshotBuilder {
                 true => Remembered::new(),
                 false => Remembered::default(),
             }),
+            gpus: (Arc::default(), 0, Mono::START),
         }
     }
 
@@ -127,7 +134,7 @@ impl SnapshotBuilder {
     async fn wait(&mut self, pause: Duration, listen: bool, stop: &Stop) -> Word {
         // Pods are weighed by their nodes' hardware, so pod events wait until the nodes were read.
         let weighs = self.fleet.synced;
-        let Watched { node_store: NodeStore { twins, hardware, labels, .. }, lease, profiles, pods, .. } =
+        let Watched { node_store: NodeStore { twins, hardware, labels, gpus, .. }, lease, profiles, pods, .. } =
             &mut self.watched;
         // The order matters. After a change of the nodes, further node events are ignored until it was applied, so
         // that pods get their turn. Pods may arrive without a pause, so all other events take precedence over them.
@@ -139,6 +146,7 @@ impl SnapshotBuilder {
             true = labels.changed(), if listen => Word::Fleet,
             true = lease.changed(), if listen => Word::Fleet,
             true = changed(profiles), if listen => Word::Fleet,
+            true = changed(gpus), if listen => Word::Fleet,
             () = tokio::time::sleep(pause) => Word::Time,
             Some(event) = pods.next(), if weighs => Word::Pod(event),
         }
@@ -165,7 +173,9 @@ impl SnapshotBuilder {
         let scoring = &self.settings.placement.scoring;
         let (profile_key, freshness) = (&self.settings.profile_key, self.settings.freshness);
         let rules = Rules { scoring, profile_key, freshness, lease: self.lease, now };
-        self.fleet = Arc::new(Fleet::of(nodes, self.index.1.clone(), &rules, synced));
+        let mut fleet = Fleet::of(nodes, self.index.1.clone(), &rules, synced);
+        fleet.gpus = self.gpus(now.wall);
+        self.fleet = Arc::new(fleet);
         self.metrics.unreadable(Kind::Twin, self.watched.node_store.twins.malformed().len());
         self.metrics.unreadable(Kind::Hardware, self.watched.node_store.hardware.malformed().len());
         let scales = Scales { registry: &self.registry, fleet: &self.fleet, now: now.wall };
@@ -176,6 +186,24 @@ impl SnapshotBuilder {
         self.metrics.rebuilt();
         self.show(&round);
         self.metrics.expired(self.expected.sweep(self.clock.mono()));
+    }
+
+    /// The GPUs as they are now.
+    fn gpus(&mut self, now: UnixTime) -> Arc<Gpus> {
+        let Self { watched, registry, gpus: (gpus, revision, at), clock, metrics, .. } = self;
+        let Some(rows) = &mut watched.node_store.gpus else { return gpus.clone() };
+        let changed = rows.news(|_| ()).is_some();
+        // What a bind took ends by time.
+        let is_old = gpus.has_taken && clock.mono().since(*at) >= TAKEN_EVERY;
+        if changed || is_old || *revision != registry.revision() {
+            *gpus = Arc::new(rows.with(|rows| Gpus::of(rows.values(), registry, now)));
+            (*revision, *at) = (registry.revision(), clock.mono());
+            metrics.unreadable(Kind::Gpu, rows.malformed().len());
+            if gpus.has_strangers {
+                watched.node_store.forget();
+            }
+        }
+        gpus.clone()
     }
 
     /// Takes in changed profiles of workloads. Of these, one half of what is known is better than none.

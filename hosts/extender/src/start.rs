@@ -1,5 +1,6 @@
 //! Creates the parts of the program and starts them.
 
+use crate::bind::Binder;
 use crate::expected::Expected;
 use crate::metrics::{Metrics, OF_NODES};
 use crate::node_store::NodeStore;
@@ -149,6 +150,7 @@ pub async fn start_on(
         Health::new(clock.clone())
             .ready("nodetwins", watched.node_store.twins.check(settings.staleness))
             .ready("nodehardwares", watched.node_store.hardware.check(settings.staleness))
+            .ready_if("gpus", watched.node_store.gpus.as_ref().map(|gpus| gpus.check(settings.staleness)))
             .ready("snapshot", has_picture(shown.clone()))
             .ready_if("certificate", work_tls.as_ref().map(Certificates::check))
             .ready_until(stop.clone())
@@ -173,7 +175,13 @@ pub async fn start_on(
         guard: guard.clone(),
         log,
     };
-    let work = Work { desk: desk.clone(), health: health(), body_max: settings.body_max };
+    let binder = settings.binds.then(|| Binder {
+        client: asking.clone(),
+        rule: placement.gpus,
+        clock: clock.clone(),
+        metrics: own.clone(),
+    });
+    let work = Work { desk: desk.clone(), health: health(), binder, body_max: settings.body_max };
     let debug = Debug::new(guard, config, logs);
     let ops = Ops::new(registry.page(), health(), debug).for_scrapers(scrapers);
     let inside = Inside { desk, client: asking, ops };
@@ -235,7 +243,7 @@ struct Watcher<'t> {
 
 impl Watcher<'_> {
     fn watch(&mut self, settings: &Settings) -> Watched {
-        let (namespace, profile_key) = (&settings.namespace, &settings.profile_key);
+        let Settings { namespace, profile_key, trust, placement, .. } = settings;
         let plain = |path: &str| WatchSource { path: path.to_owned(), labels: None, fields: None };
         let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases");
         let eco = WatchSource { labels: Some(EcoLabel::selector(profile_key)), ..plain("/api/v1/nodes") };
@@ -249,6 +257,9 @@ impl Watcher<'_> {
                 self.follow("nodetwins", plain("/apis/joulie.io/v1alpha1/nodetwins")),
                 self.follow("nodehardwares", plain("/apis/joulie.io/v1alpha1/nodehardwares")),
                 self.follow("nodes", eco),
+            )
+            .with_gpus(
+                placement.gpus.is_on().then(|| self.follow("gpus", plain("/apis/gpu.mle.com/v1alpha1/gpus"))),
             ),
             lease: self.follow(
                 "leases",
@@ -257,8 +268,7 @@ impl Watcher<'_> {
                     ..plain(&leases)
                 },
             ),
-            profiles: settings
-                .trust
+            profiles: trust
                 .is_some()
                 .then(|| self.follow("workloadprofiles", plain("/apis/joulie.io/v1alpha1/workloadprofiles"))),
             pods: self.feed(

@@ -6,6 +6,7 @@
 
 pub mod bind;
 mod fields;
+pub mod gpu_wish;
 pub mod members;
 pub mod pod;
 pub mod preempt;
@@ -14,6 +15,7 @@ pub mod reply;
 pub mod summary;
 pub mod workload;
 
+pub use gpu_wish::GpuWish;
 pub use pod::ExtenderPod;
 pub use preferences::{IndifferentPod, PodPreference};
 pub use reply::Keys;

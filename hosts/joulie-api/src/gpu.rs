@@ -1,9 +1,13 @@
-//! GPU (`gpu.mle.com`): one physical card, published by its node's agent; who has it is written by the extender's bind
-//! and the operator.
+//! GPU (`gpu.mle.com`): one physical card, published by its node's agent.
+//!
+//! The status has two parts with one writer each. The agent writes who holds the card, as the kubelet says. The extender's
+//! bind writes `assumed`: whom it took the card for, until the kubelet says who has it; then the agent ends the entry. A pod
+//! that the kubelet gave any card of the node is no longer assumed on another one.
 
 use crate::condition::Condition;
 use crate::macros::part;
 use crate::number::Whole;
+use joulie_core::placement::demand::GpuVendor;
 use joulie_core::placement::gpu::{GpuPhase, Island, Vram};
 use kube::CustomResource;
 use serde::{Deserialize, Serialize};
@@ -14,7 +18,7 @@ use serde::{Deserialize, Serialize};
     group = "gpu.mle.com",
     version = "v1alpha1",
     kind = "GPU",
-    doc = "One physical GPU and who has it. No program of this version reads or writes it yet.",
+    doc = "One physical GPU and who has it.",
     plural = "gpus",
     root = "Gpu",
     status = "GpuStatus",
@@ -62,6 +66,18 @@ pub struct GpuSpec {
     /// The card is cut into slices, which are other resources: no pod gets the card itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sliced: Option<bool>,
+    /// The root of its PCI tree, such as pci0000:c0: cards with the same one share it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub pcie_root: Option<String>,
+    /// The number of the memory node that it is near to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 65535))]
+    pub numa_node: Option<Whole>,
+    /// How pods share it: none, time-slicing or mps. Where it is missing or none, one pod has a card alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 63))]
+    pub sharing: Option<String>,
 }
 
 part! {
@@ -83,9 +99,16 @@ part! {
         /// Available or Allocated; a card of any other phase takes no pod.
         #[schemars(length(max = 63))]
         phase: String,
-        /// Every pod that has some of the card's memory.
+        /// Every pod that has some of the card's memory, as the kubelet says.
         #[schemars(length(max = 256))]
         allocations: Vec<GpuAllocation>,
+        /// Pods that the extender took the card for when it bound them.
+        #[schemars(length(max = 256))]
+        assumed: Vec<GpuAssumption>,
+        /// Healthy, or Unknown where the driver does not show it at the moment; only a healthy card takes a pod. Missing
+        /// where nobody says it.
+        #[schemars(length(max = 63))]
+        health: String,
         /// The generation of the spec that this status speaks of.
         observed_generation: Whole,
         /// How the card stands.
@@ -114,6 +137,32 @@ part! {
     }
 }
 
+part! {
+    /// A pod that a card was taken for.
+    pub struct GpuAssumption {
+        /// The pod's namespace.
+        #[schemars(length(max = 253))]
+        pod_namespace: String,
+        /// The pod's name.
+        #[schemars(length(max = 253))]
+        pod_name: String,
+        /// The pod's UID.
+        #[serde(rename = "podUID")]
+        #[schemars(length(max = 64))]
+        pod_uid: String,
+        /// Its part of the memory, in MB.
+        #[serde(rename = "vramMb")]
+        #[schemars(range(min = 0))]
+        vram_mb: Whole,
+        /// When it was taken, RFC 3339.
+        #[schemars(length(max = 63))]
+        since: String,
+    }
+}
+
+/// The word for a card that the driver shows.
+pub const HEALTHY: &str = "Healthy";
+
 /// What placement may assume about a card. If anything is not certain, the phase is unknown, and the card takes no pod.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GpuRecord<'a> {
@@ -129,6 +178,10 @@ pub struct GpuRecord<'a> {
     pub island: Option<Island>,
     /// Whether it can take a pod.
     pub phase: GpuPhase,
+    /// Who made it, if that is said.
+    pub vendor: Option<GpuVendor>,
+    /// Whether several pods may have it at once.
+    pub shares: bool,
 }
 
 impl Gpu {
@@ -138,8 +191,17 @@ impl Gpu {
         let spec = &self.spec;
         let status = self.status.as_ref();
         let allocated = status.and_then(|status| status.allocated_vram_mb).map(Whole::get);
-        let phase =
+        let mut phase =
             status.and_then(|status| status.phase.as_deref()).map_or(GpuPhase::Unknown, GpuPhase::read);
+        let health = status.and_then(|status| status.health.as_deref());
+        if spec.sliced == Some(true) || health.is_some_and(|health| health != HEALTHY) {
+            phase = GpuPhase::Unknown;
+        }
+        let shares = matches!(spec.sharing.as_deref(), Some("time-slicing" | "mps"));
+        // Of a card that no two pods share, nothing is left once a pod has some of it.
+        if phase == GpuPhase::Available && !shares && allocated.is_some_and(|mb| mb > 0) {
+            phase = GpuPhase::Allocated;
+        }
 
         GpuRecord {
             node: &spec.node_name,
@@ -147,7 +209,9 @@ impl Gpu {
             model: non_empty(&spec.model),
             vram: Vram::read(spec.total_vram_mb.map(Whole::get), allocated),
             island: spec.island.and_then(|island| u16::try_from(island.get()).ok()).map(Island),
-            phase: if spec.sliced == Some(true) { GpuPhase::Unknown } else { phase },
+            phase,
+            vendor: spec.vendor.as_deref().and_then(GpuVendor::read),
+            shares,
         }
     }
 }
@@ -168,8 +232,12 @@ mod tests {
 
     #[test]
     fn a_card_of_the_article_is_a_card() {
-        let spec = json!({"nodeName": "n", "uuid": "GPU-1", "model": "A100", "totalVRAMmb": 40960});
+        let mut spec = json!({"nodeName": "n", "uuid": "GPU-1", "model": "A100", "totalVRAMmb": 40960});
         let status = json!({"allocatedVRAMmb": 30000, "phase": "Available"});
+        // Without a sharing mode one pod has the card alone.
+        let alone = gpu(spec.clone(), status.clone());
+        assert_eq!((alone.card().phase, alone.card().shares), (GpuPhase::Allocated, false));
+        spec["sharing"] = json!("mps");
         let gpu = gpu(spec, status);
         let card = gpu.card();
         assert_eq!((card.node, card.uuid, card.model), ("n", Some("GPU-1"), Some("A100")));
@@ -188,6 +256,11 @@ mod tests {
         let mut sliced = full.clone();
         sliced["sliced"] = json!(true);
         assert_eq!(gpu(sliced, free.clone()).card().phase, GpuPhase::Unknown);
+        let mut ill = free.clone();
+        ill["health"] = json!("Unknown");
+        assert_eq!(gpu(full.clone(), ill.clone()).card().phase, GpuPhase::Unknown);
+        ill["health"] = json!("Healthy");
+        assert_eq!(gpu(full.clone(), ill).card().phase, GpuPhase::Available);
         let mut odd = full;
         odd["island"] = json!(-1);
         assert_eq!(gpu(odd, free).card().island, None);

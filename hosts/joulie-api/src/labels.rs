@@ -74,6 +74,12 @@ pub mod pod {
     pub const GPU_MODEL: &str = "gpu-extender.mle.com/model";
     /// The VRAM in MB that the pod takes of each card.
     pub const GPU_VRAM_MB: &str = "gpu-extender.mle.com/vram-mb";
+    /// Whether the pod's cards must be joined by links: required, preferred or none.
+    pub const GPU_LINK: &str = "gpu-extender.mle.com/link";
+    /// Which nodes the pod prefers: pack or spread.
+    pub const GPU_PACKING: &str = "gpu-extender.mle.com/packing";
+    /// The UUIDs of the cards that the extender took for the pod when it bound it. It is written by bind.
+    pub const GPU_CARDS: &str = "gpu-extender.mle.com/cards";
 }
 
 /// Annotations on a NodePowerProfile whose caps a person has set for a time, by `kubectl joulie cap`.

@@ -11,6 +11,7 @@
 //! prediction. A node that cannot be judged passes, since otherwise a failed operator would stop all scheduling.
 
 use super::class::{SchedulableClass, WorkloadClass};
+use super::gpu;
 use super::score::{NodeFacts, SettingError, TwinStatus};
 use core::fmt;
 use power_units::Watts;
@@ -107,6 +108,10 @@ pub enum Rejection {
         /// The excess.
         by: Watts,
     },
+    /// The node has no GPUs for it.
+    Gpu(gpu::Reject),
+    /// What it asks for of GPUs is not valid, so it fits nowhere.
+    GpuWish(gpu::BadWish),
 }
 
 /// What evicting pods from the node would do.
@@ -120,7 +125,7 @@ pub enum Eviction {
 
 impl Rejection {
     /// All of them, for counting.
-    pub const KINDS: [&'static str; 4] = ["eco", "draining", "eco-label", "over-cap"];
+    pub const KINDS: [&'static str; 6] = ["eco", "draining", "eco-label", "over-cap", "gpu", "gpu-wish"];
 
     /// Which of [`Self::KINDS`] it is.
     #[must_use]
@@ -130,6 +135,8 @@ impl Rejection {
             Self::Draining => "draining",
             Self::EcoLabel => "eco-label",
             Self::OverCap { .. } => "over-cap",
+            Self::Gpu(_) => "gpu",
+            Self::GpuWish(_) => "gpu-wish",
         }
     }
 
@@ -137,8 +144,10 @@ impl Rejection {
     #[must_use]
     pub const fn eviction(self) -> Eviction {
         match self {
-            Self::Eco | Self::Draining | Self::EcoLabel => Eviction::CannotHelp,
+            Self::Eco | Self::Draining | Self::EcoLabel | Self::GpuWish(_) => Eviction::CannotHelp,
             Self::OverCap { .. } => Eviction::MayHelp,
+            Self::Gpu(reject) if reject.preemption_may_help() => Eviction::MayHelp,
+            Self::Gpu(_) => Eviction::CannotHelp,
         }
     }
 }
@@ -152,6 +161,8 @@ impl fmt::Display for Rejection {
                 "joulie: performance pods do not run on nodes labelled joulie.io/power-profile=eco (no fresh NodeTwin status says otherwise)",
             ),
             Self::OverCap { by } => write!(f, "joulie: the pod would take the node {by:.1} W over its power cap"),
+            Self::Gpu(reject) => write!(f, "joulie: {reject}"),
+            Self::GpuWish(bad) => write!(f, "joulie: {bad}"),
         }
     }
 }
@@ -209,15 +220,19 @@ mod tests {
         // Fix list extender B3.
         let over = Rejection::OverCap { by: Watts::parse("35.25", power_units::Role::Nearest).unwrap() };
         assert_eq!(over.to_string(), "joulie: the pod would take the node 35.2 W over its power cap");
-        let all = [Rejection::Eco, Rejection::Draining, Rejection::EcoLabel, over];
+        let gpu = Rejection::Gpu(gpu::Reject::Allocated { have: 1 });
+        assert_eq!(gpu.to_string(), "joulie: too few GPUs of the model asked for are free (1)");
+        let wish = Rejection::GpuWish(gpu::BadWish::Link);
+        let all = [Rejection::Eco, Rejection::Draining, Rejection::EcoLabel, over, gpu, wish];
         for (rejection, kind) in all.into_iter().zip(Rejection::KINDS) {
             assert!(rejection.to_string().starts_with("joulie:"));
             assert_eq!(rejection.kind(), kind);
-            let expected = if rejection == over { Eviction::MayHelp } else { Eviction::CannotHelp };
-            assert_eq!(rejection.eviction(), expected);
+            let helps = [over, gpu].contains(&rejection);
+            assert_eq!(rejection.eviction(), if helps { Eviction::MayHelp } else { Eviction::CannotHelp });
         }
         let texts: std::collections::BTreeSet<_> = all.iter().map(ToString::to_string).collect();
-        assert_eq!(texts.len(), 4);
+        assert_eq!(texts.len(), all.len());
+        assert_eq!(Rejection::Gpu(gpu::Reject::NoCards).eviction(), Eviction::CannotHelp);
     }
 
     fn drawing(freshness: Freshness, measured: Option<i32>, capped: Option<i32>) -> FilterTerms {

@@ -5,27 +5,33 @@
 //! for certain does not fit (fail closed): an unknown phase, VRAM that was not reported or is impossible, two rows of
 //! one card.
 //!
-//! - **Fit**: the card is of the model, its phase is Available, and its total − allocated VRAM suffices for what the
-//!   pod requests on each card, for as many cards as the pod requests. A pod that requests no VRAM takes whole cards,
-//!   without any allocation.
+//! - **Fit**: the card is of one of the models, its phase is Available, and its total − allocated VRAM suffices for what
+//!   the pod requests on each card, for as many cards as the pod requests; with [`Link::Required`] within one island. A
+//!   pod that requests no VRAM takes whole cards, without any allocation.
 //! - **Which cards**: [`choose`] defines the order.
-//! - **Score**, 0 to 100: the tens are **bin packing**, the node's allocated fraction of its VRAM in tenths, rounded
-//!   down (all cards, before this pod). Divided by ten they are exactly the 0 to 10 of the protocol. The units, 0 to
-//!   9, rate the chosen cards, so they decide between nodes with equal packing:
+//! - **Score**, 0 to 100, each part rounded down. VRAM is that of the node's cards of the models, and a card that a pod
+//!   has alone counts as full:
 //!
-//! | cards | units, each part rounded down |
+//! | packing | points |
 //! |---|---|
-//! | one | 9 × asked ÷ free VRAM of the card: 9 leaves nothing over |
-//! | more | 4 × asked ÷ free VRAM of the cards, plus 5 × (cards − islands) ÷ (cards − 1): 5 within one NVLink island |
+//! | pack | 60 × VRAM taken after the pod ÷ all of it, plus 25 unless the pod breaks a group of free cards, plus 15 for the cards |
+//! | spread | 85 × VRAM left after the pod ÷ all of it, plus 15 for the cards |
 //!
-//! A node that fits has VRAM left, so its score is at most 99.
+//! A *group* is an island, or all cards of the node without an island. It is broken if all its cards were free, and the
+//! pod takes some of them and not all: then no pod that needs the whole group can have it.
+//!
+//! | cards | points for the cards |
+//! |---|---|
+//! | one, or with [`Link::None`] | 15 × asked ÷ free VRAM of the cards: 15 leaves nothing over |
+//! | more | 6 × asked ÷ free VRAM of the cards, plus 9 × (cards − islands) ÷ (cards − 1): 9 within one island |
 
 mod ask;
 mod choose;
 
-pub use ask::{AskError, GpuRequest};
+pub use ask::{AskError, BadWish, GpuRequest, Link, ModelSet, Packing};
 pub use choose::{CARDS_MAX, choose};
 
+use core::fmt;
 use core::num::NonZeroU32;
 
 /// A model, as an interned number for its name; the caller interns the names.
@@ -147,6 +153,16 @@ pub enum Reject {
         /// How many have.
         have: u32,
     },
+    /// No island is large enough, even when it is empty.
+    NoIsland {
+        /// How many suitable cards the largest has.
+        have: u32,
+    },
+    /// Too few cards of one island can take the pod now.
+    Island {
+        /// How many cards of the best island can.
+        have: u32,
+    },
 }
 
 impl Reject {
@@ -158,8 +174,32 @@ impl Reject {
             | Self::TooManyCards
             | Self::Model { .. }
             | Self::Unknown { .. }
-            | Self::TooSmall { .. } => false,
-            Self::Allocated { .. } | Self::Vram { .. } => true,
+            | Self::TooSmall { .. }
+            | Self::NoIsland { .. } => false,
+            Self::Allocated { .. } | Self::Vram { .. } | Self::Island { .. } => true,
+        }
+    }
+}
+
+impl fmt::Display for Reject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoCards => f.write_str("no GPU of the node is known"),
+            Self::TooManyCards => write!(f, "the node has more than {CARDS_MAX} GPUs"),
+            Self::Model { have } => write!(f, "too few GPUs of the model asked for on the node ({have})"),
+            Self::Unknown { have } => {
+                write!(
+                    f,
+                    "too few GPUs of the model asked for are healthy, whole and known well enough ({have})"
+                )
+            }
+            Self::TooSmall { have } => write!(f, "too few GPUs of the node have that much VRAM ({have})"),
+            Self::Allocated { have } => write!(f, "too few GPUs of the model asked for are free ({have})"),
+            Self::Vram { have } => write!(f, "too few GPUs of the node have that much VRAM left ({have})"),
+            Self::NoIsland { have } => {
+                write!(f, "the links of the node join too few GPUs of the model asked for ({have})")
+            }
+            Self::Island { have } => write!(f, "too few GPUs that are joined by links are free ({have})"),
         }
     }
 }
@@ -171,14 +211,22 @@ impl Reject {
 pub fn fit(ask: GpuRequest, cards: &[PhysicalGpu]) -> Result<Fit, Reject> {
     let eligible = eligible(ask, cards)?;
     let chosen = choose(ask, cards, eligible);
-    let score = packing(cards).saturating_add(quality(ask, cards, chosen));
+    let score = score(ask, cards, chosen);
     Ok(Fit { cards: chosen, score: u8::try_from(score).unwrap_or(SCORE_MAX).min(SCORE_MAX) })
+}
+
+/// Whether a node's cards can take a pod, without choosing among them.
+///
+/// # Errors
+/// Why the node cannot take the pod.
+pub fn fits(ask: GpuRequest, cards: &[PhysicalGpu]) -> Result<(), Reject> {
+    eligible(ask, cards).map(|_| ())
 }
 
 const SCORE_MAX: u8 = 100;
 
 /// The cards of a slice with their bits.
-fn numbered(cards: &[PhysicalGpu]) -> impl Iterator<Item = (u64, &PhysicalGpu)> {
+fn numbered(cards: &[PhysicalGpu]) -> impl Iterator<Item = (u64, &PhysicalGpu)> + Clone {
     (0_u32..64).map(|at| 1_u64.wrapping_shl(at)).zip(cards)
 }
 
@@ -192,14 +240,14 @@ fn eligible(ask: GpuRequest, cards: &[PhysicalGpu]) -> Result<u64, Reject> {
     }
     // How many cards pass each of the successive tests.
     let (mut of_model, mut known, mut large, mut available, mut free) = (0_u32, 0_u32, 0_u32, 0_u32, 0_u32);
-    let mut eligible = 0;
+    let (mut suitable, mut eligible) = (0, 0);
     let doubled = doubled(cards);
     for (bit, card) in numbered(cards) {
-        if ask.model().is_some() && card.model.is_some() && card.model != ask.model() {
+        if !ask.may_take(card.model) {
             continue;
         }
         of_model = of_model.saturating_add(1);
-        let known_model = ask.model().is_none() || card.model.is_some();
+        let known_model = ask.models().is_none() || card.model.is_some();
         let Some(vram) =
             card.vram.filter(|_| known_model && card.phase != GpuPhase::Unknown && doubled & bit == 0)
         else {
@@ -211,6 +259,7 @@ fn eligible(ask: GpuRequest, cards: &[PhysicalGpu]) -> Result<u64, Reject> {
             continue;
         }
         large = large.saturating_add(1);
+        suitable |= bit;
         if card.phase != GpuPhase::Available {
             continue;
         }
@@ -225,10 +274,35 @@ fn eligible(ask: GpuRequest, cards: &[PhysicalGpu]) -> Result<u64, Reject> {
         () if of_model < count => Err(Reject::Model { have: of_model }),
         () if known < count => Err(Reject::Unknown { have: known }),
         () if large < count => Err(Reject::TooSmall { have: large }),
+        () if ask.needs_island() => within_island(count, cards, (suitable, eligible)),
         () if available < count => Err(Reject::Allocated { have: available }),
         () if free < count => Err(Reject::Vram { have: free }),
         () => Ok(eligible),
     }
+}
+
+/// The eligible cards of the islands that have enough of them.
+fn within_island(count: u32, cards: &[PhysicalGpu], (suitable, eligible): (u64, u64)) -> Result<u64, Reject> {
+    let (_, most) = joined(count, cards, suitable);
+    if most < count {
+        return Err(Reject::NoIsland { have: most });
+    }
+    let (enough, most) = joined(count, cards, eligible);
+    if most < count { Err(Reject::Island { have: most }) } else { Ok(enough) }
+}
+
+/// The cards of a set that have `count` or more of the set in their island, and the most that any island has.
+fn joined(count: u32, cards: &[PhysicalGpu], set: u64) -> (u64, u32) {
+    let (mut enough, mut most) = (0, 0);
+    for (bit, card) in numbered(cards).filter(|(bit, card)| set & bit != 0 && card.island.is_some()) {
+        let alike = numbered(cards).filter(|(b, other)| set & b != 0 && other.island == card.island);
+        let members = alike.fold(0_u32, |sum, _| sum.saturating_add(1));
+        most = most.max(members);
+        if members >= count {
+            enough |= bit;
+        }
+    }
+    (enough, most)
 }
 
 /// The cards with more than one row: it is not known which of the rows is correct.
@@ -244,17 +318,38 @@ fn doubled(cards: &[PhysicalGpu]) -> u64 {
     doubled
 }
 
-/// The tens of the score: the allocated fraction of the node's known VRAM.
-fn packing(cards: &[PhysicalGpu]) -> u64 {
-    let (mut total, mut allocated) = (0_u64, 0_u64);
-    for vram in cards.iter().filter_map(|card| card.vram) {
-        total = total.saturating_add(u64::from(vram.total_mb()));
-        allocated = allocated.saturating_add(u64::from(vram.allocated_mb.min(vram.total_mb())));
+/// The score, as the table at the top defines it.
+fn score(ask: GpuRequest, cards: &[PhysicalGpu], chosen: u64) -> u64 {
+    let (mut total, mut taken) = (0_u64, 0_u64);
+    for (bit, card) in numbered(cards).filter(|(_, card)| ask.may_take(card.model)) {
+        let Some(vram) = card.vram else { continue };
+        let asked = if chosen & bit == 0 { 0 } else { ask.need_mb(vram) };
+        let all = vram.total_mb();
+        let before = if card.phase == GpuPhase::Allocated { all } else { vram.allocated_mb.min(all) };
+        total = total.saturating_add(u64::from(all));
+        taken = taken.saturating_add(u64::from(before.saturating_add(asked).min(all)));
     }
-    part_of(10, allocated, total).saturating_mul(10)
+    let placed = match ask.packing() {
+        Packing::Pack if breaks(cards, chosen) => part_of(60, taken, total),
+        Packing::Pack => part_of(60, taken, total).saturating_add(25),
+        Packing::Spread => part_of(85, total.saturating_sub(taken), total),
+    };
+    placed.saturating_add(quality(ask, cards, chosen))
 }
 
-/// The units of the score: the rating of the chosen cards.
+/// Whether the chosen cards are a part of a group of which all cards are free.
+fn breaks(cards: &[PhysicalGpu], chosen: u64) -> bool {
+    let is_free = |card: &PhysicalGpu| {
+        card.phase == GpuPhase::Available && card.vram.is_some_and(|vram| vram.allocated_mb == 0)
+    };
+    numbered(cards).filter(|(bit, _)| chosen & bit != 0).any(|(_, card)| {
+        let mut group = numbered(cards).filter(|(_, other)| other.island == card.island);
+        let leaves_some = group.clone().any(|(bit, _)| chosen & bit == 0);
+        leaves_some && group.all(|(_, other)| is_free(other))
+    })
+}
+
+/// The points for the chosen cards.
 fn quality(ask: GpuRequest, cards: &[PhysicalGpu], chosen: u64) -> u64 {
     let (mut asked, mut free) = (0_u64, 0_u64);
     let mut count = 0_u64;
@@ -263,11 +358,11 @@ fn quality(ask: GpuRequest, cards: &[PhysicalGpu], chosen: u64) -> u64 {
         free = free.saturating_add(u64::from(vram.free_mb().unwrap_or(0)));
         count = count.saturating_add(1);
     }
-    if count < 2 {
-        return part_of(9, asked, free);
+    if count < 2 || ask.link() == Link::None {
+        return part_of(15, asked, free);
     }
     let joined = count.saturating_sub(islands(cards, chosen));
-    part_of(4, asked, free).saturating_add(part_of(5, joined, count.saturating_sub(1)))
+    part_of(6, asked, free).saturating_add(part_of(9, joined, count.saturating_sub(1)))
 }
 
 /// How many islands the chosen cards are spread over; a card without NVLink counts as one island.

@@ -3,7 +3,7 @@
 use super::{Any, SIZES, bodies, tell};
 use bytes::Bytes;
 use extender::probe::{self, Picture};
-use extender::settings::PlacementSettings;
+use extender::settings::{GpuRule, PlacementSettings};
 use extender::shortlist::{ShortlistPods, ShortlistRule};
 use joulie_core::placement::class::SchedulableClass;
 use joulie_core::placement::estimate::{Coefficients, HardwareRecord};
@@ -147,5 +147,5 @@ fn picture(count: usize, power_fit: PowerFit, shortlist: ShortlistRule) -> Pictu
             (bodies::name(number), twin, hardware)
         })
         .collect();
-    Picture::of(&nodes, PlacementSettings { scoring, power_fit, shortlist })
+    Picture::of(&nodes, PlacementSettings { scoring, power_fit, shortlist, gpus: GpuRule::OFF })
 }

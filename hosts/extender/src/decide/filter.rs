@@ -5,6 +5,7 @@ mod writer;
 use self::writer::{Writer, places};
 use super::{Listed, Numbered, Outcome, admission, candidates};
 use crate::expected::Offer;
+use crate::gpus::GpuAsk;
 use crate::index::{AT_ONCE, Numbers};
 use crate::kinds::Weighed;
 use crate::reply::Reply;
@@ -28,21 +29,28 @@ pub(super) fn answer(
     let (snapshot, asked) = (view.snapshot, wanted.asked);
     let mut writer = Writer::new(message, asked);
     let power = (placement.power_fit == PowerFit::Filter).then(|| snapshot.fleet.kinds.weigh(&asked.terms));
+    let gpus = asked.gpus.as_ref();
+    let sorted = |some: &Listed<'_>, numbers: &Numbers| {
+        let mut sorted = sort(snapshot, asked.class, numbers, some.len(), power.as_ref());
+        if let Some(gpus) = gpus {
+            sorted.kept &= !without_gpus(snapshot, numbers, sorted.kept, gpus);
+        }
+        sorted
+    };
     let passes = |some: &Listed<'_>, numbers: &Numbers| {
-        let sorted = sort(snapshot, asked.class, numbers, some.len(), power.as_ref());
-        passing(sorted, some, |place| {
+        passing(sorted(some, numbers), some, |place| {
             let object = || some.object(place, message.body);
-            judge(snapshot, asked.class, numbers.at(place), power.as_ref(), object)
+            judge(snapshot, (asked.class, gpus), numbers.at(place), power.as_ref(), object)
         })
     };
     let list = shortlist::of(view, placement, message, wanted, passes);
     writer.outcome.list =
         list.as_ref().map(|list| list.as_ref().map_or_else(|why| *why, |_| ListAnswer::Short));
     let mut chosen = list.and_then(Result::ok);
-    if chosen.is_some() || power.is_some() || asked.class == WorkloadClass::Performance {
+    if chosen.is_some() || power.is_some() || gpus.is_some() || asked.class == WorkloadClass::Performance {
         let (mut all, mut first) = (Numbered::of(snapshot, message), 0);
         while let Some((some, numbers)) = all.some() {
-            let mut sorted = sort(snapshot, asked.class, numbers, some.len(), power.as_ref());
+            let mut sorted = sorted(&some, numbers);
             if let Some(chosen) = &mut chosen {
                 // One that is left out is neither kept nor rejected.
                 sorted.kept &= chosen.bits(first, some.len());
@@ -50,7 +58,7 @@ pub(super) fn answer(
             }
             writer.writes(&some, sorted, |place| {
                 let object = || some.object(place, message.body);
-                judge(snapshot, asked.class, numbers.at(place), power.as_ref(), object)
+                judge(snapshot, (asked.class, gpus), numbers.at(place), power.as_ref(), object)
             });
         }
     } else {
@@ -79,12 +87,14 @@ fn only(
 pub(crate) struct Verdict {
     /// `Free` if the pod's class excludes it from no node.
     admission: Admission,
+    /// Why it cannot have the node's GPUs, if it cannot.
+    gpu: Option<Rejection>,
     /// By how much the pod would take the node over its cap. Zero or less if it would not, or if that is not checked.
     over: Watts,
 }
 
 impl Verdict {
-    const PASSES: Self = Self { admission: Admission::Free, over: Watts::ZERO };
+    const PASSES: Self = Self { admission: Admission::Free, gpu: None, over: Watts::ZERO };
 
     /// Why the node is rejected, if it is.
     pub(crate) fn rejection(self) -> Option<Rejection> {
@@ -93,18 +103,19 @@ impl Verdict {
             Admission::Draining => Some(Rejection::Draining),
             Admission::EcoLabel => Some(Rejection::EcoLabel),
             Admission::Free | Admission::Unlabelled => {
-                (self.over > Watts::ZERO).then_some(Rejection::OverCap { by: self.over })
+                self.gpu.or((self.over > Watts::ZERO).then_some(Rejection::OverCap { by: self.over }))
             }
         }
     }
 }
 
-/// Whether the class of a pod admits it to a node and, if `power` is given, whether it fits under the cap there.
+/// Whether the class of a pod admits it to a node, whether it can have the node's GPUs if it asks for some, and, if `power`
+/// is given, whether it fits under the cap there.
 /// `object` returns the Node object in the request, if there is one.
 #[inline]
 pub(crate) fn judge<'o>(
     snapshot: &Snapshot,
-    class: WorkloadClass,
+    (class, gpus): (WorkloadClass, Option<&GpuAsk>),
     number: Option<usize>,
     power: Option<&Weighed<'_>>,
     object: impl FnOnce() -> Option<&'o [u8]>,
@@ -117,6 +128,7 @@ pub(crate) fn judge<'o>(
             verdict.admission = Admission::EcoLabel;
         }
     }
+    verdict.gpu = gpus.and_then(|ask| snapshot.fleet.gpus.rejects(ask, number));
     if let (Some(power), Some(number)) = (power, number) {
         verdict.over = over_cap(snapshot, number, power);
     }
@@ -187,6 +199,18 @@ fn passing(sorted: Sorted, some: &Listed<'_>, verdict: impl Fn(usize) -> Verdict
         }
     }
     kept
+}
+
+/// Those of these candidates whose GPUs a pod cannot have, as a bit mask.
+fn without_gpus(snapshot: &Snapshot, numbers: &Numbers, these: u64, ask: &GpuAsk) -> u64 {
+    let mut without = 0;
+    for (place, number) in (0..AT_ONCE).zip(numbers.each()) {
+        let bit = 1 << place;
+        if these & bit != 0 && snapshot.fleet.gpus.rejects(ask, number).is_some() {
+            without |= bit;
+        }
+    }
+    without
 }
 
 /// The candidates that have the bit of this admission, as a bit mask.

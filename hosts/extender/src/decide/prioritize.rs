@@ -13,7 +13,9 @@ use crate::settings::PlacementSettings;
 use crate::snapshot::{Snapshot, View};
 use bytes::Bytes;
 use joulie_core::placement::assumed::PodUid;
-use joulie_core::placement::score::{self, Points, score_all};
+use joulie_core::placement::filter::Rejection;
+use joulie_core::placement::gpu::GpuRequest;
+use joulie_core::placement::score::{self, Points, ScoreMax, score_all};
 use joulie_core::placement::sensitivity::{CapSensitivity, PointsLost};
 use power_units::Watts;
 
@@ -41,7 +43,8 @@ pub(super) fn answer(
     let ended = if out.len() > begun { out.len() - NEXT.len() } else { 1 };
     out.truncate(ended);
     out.push(b']');
-    let outcome = Outcome { asked: *asked, rejected: [0; 4], unknown, offer, list: None };
+    let rejected = [0; Rejection::KINDS.len()];
+    let outcome = Outcome { asked: *asked, rejected, unknown, offer, list: None };
     (Bytes::from(out).into(), outcome)
 }
 
@@ -67,6 +70,9 @@ pub(crate) fn points(
     let looked_up = Numbered::of(view.snapshot, message)
         .map(|number| looked_up(view.snapshot, &unseen, &weighed, hurt, number));
     let unknown = score_all(&placement.scoring, asked.class, looked_up, &mut points).unknown;
+    if let Some(Ok(request)) = asked.gpus {
+        mix(view.snapshot, placement, message, request, &mut points);
+    }
     (points, unknown)
 }
 
@@ -88,6 +94,30 @@ pub(crate) fn scored(
         offer_alone(&mut points, at);
     }
     Scored { points, unknown, offer }
+}
+
+/// Mixes the scores with those of the nodes' GPUs (docs/adr/0032).
+fn mix(
+    snapshot: &Snapshot,
+    placement: &PlacementSettings,
+    message: &Message<'_>,
+    request: GpuRequest,
+    points: &mut [Points],
+) {
+    let share = u32::from(placement.gpus.share);
+    for (number, points) in Numbered::of(snapshot, message).zip(points) {
+        let score = u32::from(snapshot.fleet.gpus.score(request, number));
+        let score = match placement.scoring.max {
+            ScoreMax::Hundred => score,
+            ScoreMax::Ten => score / 10,
+        };
+        let sum = score * share + u32::from(points.get()) * 100_u32.saturating_sub(share);
+        let mixed = u8::try_from(sum / 100).unwrap_or(u8::MAX);
+        *points = match points {
+            Points::Known(_) => Points::Known(mixed),
+            Points::Unknown(_) => Points::Unknown(mixed),
+        };
+    }
 }
 
 /// One of the candidates with the best score, and its position. The draw depends on the pod's UID and the names, not

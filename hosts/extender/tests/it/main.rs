@@ -9,6 +9,8 @@ mod conformance;
 #[cfg(test)]
 mod expected;
 #[cfg(test)]
+mod gpus;
+#[cfg(test)]
 mod ops;
 #[cfg(test)]
 mod outage;

@@ -39,7 +39,7 @@ impl World {
         Self::on(api(), settings).await
     }
 
-    async fn on(api: EmbeddedApi, settings: &[(&str, &str)]) -> Self {
+    pub(crate) async fn on(api: EmbeddedApi, settings: &[(&str, &str)]) -> Self {
         let world = Self::unready(api, settings).await;
         world.until("it is ready", async || world.get("/readyz").await.0 == 200).await;
         world

@@ -56,15 +56,6 @@ struct Resources {
     limits: Option<Map<String, Value>>,
 }
 
-/// What a pod's annotations request of GPUs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GpuWish<'a> {
-    /// The model that every card must be of.
-    pub model: Option<&'a str>,
-    /// The VRAM in MB that it takes of each card.
-    pub vram_mb: Option<i64>,
-}
-
 impl ExtenderPod {
     /// Reads a pod.
     ///
@@ -104,33 +95,6 @@ impl ExtenderPod {
     #[must_use]
     pub fn is_reschedulable(&self) -> bool {
         labels::is_true(self.annotation(labels::pod::RESCHEDULABLE).and_then(Value::as_str))
-    }
-
-    /// What its annotations request of GPUs; `None` without such annotations.
-    ///
-    /// # Errors
-    /// If one of them is not valid: such a pod fits nowhere, and is not placed as if it had requested nothing.
-    pub fn gpu_wish(&self) -> Result<Option<GpuWish<'_>>, FieldError> {
-        let text = |key: &'static str| match self.annotation(key) {
-            Some(Value::String(text)) => Ok(Some(text.trim())),
-            Some(other) => Err(FieldError::new(key, Some(other.to_string()), "a text")),
-            None => Ok(None),
-        };
-        let model = text(labels::pod::GPU_MODEL)?;
-        if model == Some("") {
-            return Err(FieldError::missing(labels::pod::GPU_MODEL, "the model of a GPU"));
-        }
-        let vram_mb = match text(labels::pod::GPU_VRAM_MB)? {
-            Some(text) => Some(text.parse().ok().filter(|&mb: &i64| mb > 0).ok_or_else(|| {
-                FieldError::new(
-                    labels::pod::GPU_VRAM_MB,
-                    Some(text.to_owned()),
-                    "a whole number of MB above 0",
-                )
-            })?),
-            None => None,
-        };
-        Ok((model.is_some() || vram_mb.is_some()).then_some(GpuWish { model, vram_mb }))
     }
 
     /// The resources that it requests while it runs.
@@ -369,46 +333,27 @@ mod tests {
             let pod = pod(&json);
             assert_eq!(pod.demand().unwrap().cpu.get(), 250, "{json}");
             assert_eq!(pod.class().class, WorkloadClass::Standard);
-            assert_eq!((pod.gpu_wish().unwrap(), pod.node()), (None, None));
+            assert_eq!(pod.node(), None);
         }
         let not = serde_json::from_str::<&RawValue>("\"pod\"").unwrap();
         assert!(ExtenderPod::read(not).unwrap_err().to_string().contains("expected a pod"));
     }
 
     #[test]
-    fn annotations_say_the_class_and_the_cards() {
+    fn annotations_say_the_class() {
         let with = |annotations: &Value| {
             pod(&json!({"metadata": {"name": "p", "namespace": "n", "uid": "u", "annotations": annotations},
                         "spec": {"nodeName": "a"}}))
         };
         let read = with(&json!({
             "joulie.io/workload-class": "Performance", "joulie.io/reschedulable": "true",
-            "gpu-extender.mle.com/model": "NVIDIA-A100-SXM4-40GB", "gpu-extender.mle.com/vram-mb": "30000",
         }));
         assert_eq!(read.class(), Classified { class: WorkloadClass::Performance, recognised: true });
         assert!(read.is_reschedulable());
-        let wish = GpuWish { model: Some("NVIDIA-A100-SXM4-40GB"), vram_mb: Some(30000) };
-        assert_eq!(read.gpu_wish().unwrap(), Some(wish));
         assert_eq!((read.identity(), read.node()), ([Some("p"), Some("n"), Some("u")], Some("a")));
         assert_eq!(read.demand().unwrap().cpu.get(), 500);
 
         let odd = with(&json!({"joulie.io/workload-class": 7}));
         assert_eq!(odd.class(), Classified { class: WorkloadClass::Standard, recognised: false });
-        for (annotations, message) in [
-            (
-                json!({"gpu-extender.mle.com/vram-mb": "30GB"}),
-                "gpu-extender.mle.com/vram-mb: expected a whole number of MB above 0, found 30GB",
-            ),
-            (
-                json!({"gpu-extender.mle.com/vram-mb": "-1"}),
-                "gpu-extender.mle.com/vram-mb: expected a whole number of MB above 0, found -1",
-            ),
-            (
-                json!({"gpu-extender.mle.com/model": " "}),
-                "gpu-extender.mle.com/model: expected the model of a GPU, found nothing",
-            ),
-        ] {
-            assert_eq!(with(&annotations).gpu_wish().unwrap_err().to_string(), message);
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! Chooses among the cards that can take a pod.
 
-use super::{GpuRequest, PhysicalGpu, numbered};
+use super::{GpuRequest, Link, PhysicalGpu, numbered};
 
 /// The most cards of one node that are considered.
 pub const CARDS_MAX: usize = 64;
@@ -19,11 +19,31 @@ pub const CARDS_MAX: usize = 64;
 /// 3. with the least total free VRAM;
 /// 4. with the smallest keys (the set that contains the smallest key in which the two differ).
 ///
+/// With [`Link::None`] several are chosen as one card is, one after the other.
+///
 /// A card without NVLink counts as an island. The order of the slice does not matter. When fewer cards are eligible
 /// than requested, none is chosen.
 #[must_use]
 pub fn choose(ask: GpuRequest, cards: &[PhysicalGpu], eligible: u64) -> u64 {
-    if ask.count() == 1 { choose_one(cards, eligible) } else { choose_several(ask.count(), cards, eligible) }
+    match (ask.count(), ask.link()) {
+        (1, _) => choose_one(cards, eligible),
+        (count, Link::None) => choose_each(count, cards, eligible),
+        (count, Link::Required | Link::Preferred) => choose_several(count, cards, eligible),
+    }
+}
+
+/// Each card by itself.
+fn choose_each(count: u32, cards: &[PhysicalGpu], eligible: u64) -> u64 {
+    if eligible.count_ones() < count {
+        return 0;
+    }
+    let (mut left, mut chosen) = (eligible, 0);
+    for _ in 0..count {
+        let one = choose_one(cards, left);
+        left &= !one;
+        chosen |= one;
+    }
+    chosen
 }
 
 fn choose_one(cards: &[PhysicalGpu], eligible: u64) -> u64 {

@@ -138,44 +138,95 @@ fn a_rejection_names_the_first_test_that_too_few_pass_and_whether_preemption_may
         (vec![card(1, 40_000, 0)], ask(40_001, 1), Reject::TooSmall { have: 0 }, false),
         (vec![busy(1), card(2, 40_000, 0)], ask(1, 2), Reject::Allocated { have: 1 }, true),
         (vec![card(1, 40_000, 30_000), card(2, 40_000, 0)], ask(20_000, 2), Reject::Vram { have: 1 }, true),
+        (vec![card(1, 40_000, 0); 1], whole(2).linked(Link::Required), Reject::Model { have: 1 }, false),
     ] {
         assert_eq!(fit(ask, &cards), Err(reject));
         assert_eq!(reject.preemption_may_help(), preemptible, "{reject:?}");
     }
 }
 
-#[test]
-fn the_tens_of_the_score_are_the_tenths_of_vram_that_are_allocated() {
-    // One 10,000 MB card to choose, and one that has the rest of the node's allocation; 9 × 2,500 ÷ 10,000 = 2.25.
-    for (allocated, tens) in
-        [(0, 0), (9_999, 0), (10_000, 1), (45_000, 4), (89_999, 8), (90_000, 9), (99_999, 9)]
-    {
-        let cards = [card(1, 10_000, 0), card(2, 90_000, allocated.min(90_000))];
-        let got = fit(ask(2_500, 1), &cards).unwrap();
-        assert_eq!((got.score / 10, got.score % 10), (tens, 2), "{allocated}");
-    }
-    // Impossible values neither fill a node nor overflow: more allocated than the total counts as full.
-    let cards = [card(1, 10_000, 0), card(2, 10_000, i64::from(u32::MAX))];
-    assert_eq!(fit(ask(10_000, 1), &cards).unwrap().score, 59);
+fn eight(free: u64, island: Option<u16>) -> Vec<PhysicalGpu> {
+    let place = |key: u64| PhysicalGpu {
+        island: island.map(Island),
+        phase: if key < free { GpuPhase::Available } else { GpuPhase::Allocated },
+        ..card(key, 40_000, if key < free { 0 } else { 1 })
+    };
+    (0..8).map(place).collect()
 }
 
 #[test]
-fn the_units_of_the_score_are_how_good_the_cards_are() {
-    let units = |ask, cards: &[PhysicalGpu]| fit(ask, cards).unwrap().score % 10;
-    // 9 × 30,000 ÷ 40,000 = 6.75; a whole card leaves nothing unused.
-    assert_eq!(units(ask(30_000, 1), &[card(1, 40_000, 0)]), 6);
-    assert_eq!(units(whole(1), &[card(1, 40_000, 0)]), 9);
-    // Four cards: 4 × 30 ÷ 40 = 3, plus 5 within one island, 5 × 2 ÷ 3 = 3.3 across two, 0 where nothing is joined.
-    let spread = |islands: [Option<u16>; 4]| -> Vec<PhysicalGpu> {
+fn packing_prefers_what_is_used_and_breaks_no_free_group() {
+    let score = |ask, cards: &[PhysicalGpu]| fit(ask, cards).unwrap().score;
+    // The last free card: 60 × 320 ÷ 320, 25 as the group was not free, 15 as nothing is left over.
+    assert_eq!(score(whole(1), &eight(1, None)), 100);
+    assert_eq!(score(whole(8), &eight(8, Some(0))), 100);
+    // One of eight free cards: 60 × 30 ÷ 320 = 5.6, the group is broken, 15 × 30 ÷ 40 = 11.25.
+    for island in [None, Some(0)] {
+        assert_eq!(score(ask(30_000, 1), &eight(8, island)), 5 + 11);
+    }
+    // One of seven: 60 × (40 + 30) ÷ 320 = 13.1.
+    assert_eq!(score(ask(30_000, 1), &eight(7, None)), 13 + 25 + 11);
+    // Spread: 85 × 290 ÷ 320 = 77.03.
+    assert_eq!(score(ask(30_000, 1).packed(Packing::Spread), &eight(8, None)), 77 + 11);
+    // Cards of another model do not count: 60 × 40 ÷ 40.
+    let mut mixed = vec![card(9, 40_000, 0)];
+    mixed.extend(eight(8, None).iter().map(|card| PhysicalGpu { model: Some(T4), ..*card }));
+    assert_eq!(score(whole(1), &mixed[..1]), 100);
+    assert_eq!(score(whole(1), &mixed), 60 + 15, "the node's nine free cards are a group, which is broken");
+}
+
+#[test]
+fn several_cards_score_by_their_links() {
+    let placed = |islands: [Option<u16>; 4]| -> Vec<PhysicalGpu> {
         let place = |(key, island): (u64, Option<u16>)| PhysicalGpu {
             island: island.map(Island),
             ..card(key, 40_000, 0)
         };
         (0..).zip(islands).map(place).collect()
     };
-    assert_eq!(units(ask(30_000, 4), &spread([Some(0); 4])), 8);
-    assert_eq!(units(ask(30_000, 4), &spread([Some(0), Some(1), Some(0), Some(1)])), 6);
-    assert_eq!(units(ask(30_000, 4), &spread([None; 4])), 3);
+    // All four cards: 60 × 30 ÷ 40 = 45, nothing is broken, 6 × 30 ÷ 40 = 4, and 9, 9 × 2 ÷ 3 = 6 or 0 for the links.
+    for (islands, links) in [([Some(0); 4], 9), ([Some(0), Some(1), Some(0), Some(1)], 6), ([None; 4], 0)] {
+        assert_eq!(fit(ask(30_000, 4), &placed(islands)).unwrap().score, 45 + 25 + 4 + links);
+    }
+}
+
+#[test]
+fn required_links_are_one_island_or_nothing() {
+    let linked = |count| whole(count).linked(Link::Required);
+    let mut cards: Vec<PhysicalGpu> = (0..4).map(|key| on(0, card(key, 40_000, 0))).collect();
+    cards.extend((4..8).map(|key| on(1, card(key, 40_000, 0))));
+    assert_eq!(chosen(linked(4), &cards), BTreeSet::from([0, 1, 2, 3]));
+    assert_eq!(fit(linked(5), &cards), Err(Reject::NoIsland { have: 4 }));
+    assert!(fit(whole(5), &cards).is_ok(), "preferred links are no bound");
+    cards[1].phase = GpuPhase::Allocated;
+    assert_eq!(chosen(linked(4), &cards), BTreeSet::from([4, 5, 6, 7]));
+    cards[5].phase = GpuPhase::Allocated;
+    let reject = fit(linked(4), &cards).unwrap_err();
+    assert_eq!(reject, Reject::Island { have: 3 });
+    assert!(reject.preemption_may_help() && !Reject::NoIsland { have: 4 }.preemption_may_help());
+    assert!(fit(whole(4), &cards).is_ok());
+    // One card needs no link, and cards without links are no island.
+    assert!(fit(linked(1), &[card(1, 40_000, 0)]).is_ok());
+    assert_eq!(fit(linked(2), &[card(1, 40_000, 0), card(2, 40_000, 0)]), Err(Reject::NoIsland { have: 0 }));
+    // Where links do not matter each card is the one that is chosen alone: the smallest gap first.
+    let cards =
+        [on(0, card(1, 40_000, 0)), on(0, card(2, 40_000, 0)), card(3, 32_000, 0), card(4, 80_000, 0)];
+    assert_eq!(chosen(ask(30_000, 2).linked(Link::None), &cards), BTreeSet::from([1, 3]));
+    assert_eq!(chosen(ask(30_000, 2), &cards), BTreeSet::from([1, 2]));
+}
+
+#[test]
+fn a_set_of_models_takes_each_of_them_and_no_other() {
+    let of = |models: ModelSet| whole(1).of(models);
+    let both = ModelSet::EMPTY.with(A100).with(T4);
+    let t4 = PhysicalGpu { model: Some(T4), ..card(1, 16_000, 0) };
+    assert!(fit(of(both), &[t4]).is_ok() && fit(of(both), &[card(1, 40_000, 0)]).is_ok());
+    assert_eq!(fit(of(ModelSet::EMPTY), &[t4]), Err(Reject::Model { have: 0 }));
+    // More models than a set can name are in no set.
+    let far = PhysicalGpu { model: Some(Model(128)), ..t4 };
+    assert_eq!(fit(of(ModelSet::EMPTY.with(Model(128))), &[far]), Err(Reject::Model { have: 0 }));
+    assert!(!ModelSet::EMPTY.with(Model(u32::MAX)).has(Model(u32::MAX)));
+    assert!(ModelSet::EMPTY.with(Model(127)).has(Model(127)));
 }
 
 #[test]
@@ -210,7 +261,7 @@ fn cost(ask: GpuRequest, cards: &[PhysicalGpu], fitting: u64, set: u64) -> (usiz
 fn takes(ask: GpuRequest, cards: &[PhysicalGpu], at: usize) -> bool {
     let card = cards[at];
     let single = cards.iter().filter(|other| other.key == card.key).count() == 1;
-    let of_model = ask.model().is_none() || card.model == ask.model();
+    let of_model = ask.models().is_none_or(|models| card.model.is_some_and(|model| models.has(model)));
     let room = card.vram.is_some_and(|vram| {
         i64::from(vram.total_mb()) - i64::from(vram.allocated_mb) >= i64::from(ask.need_mb(vram))
     });
@@ -254,7 +305,8 @@ proptest! {
         let got = fit(ask, &cards);
         prop_assert_eq!(got.ok().map(|fit| fit.cards), best);
         if let Ok(fit) = got {
-            prop_assert!(fit.score <= 99);
+            prop_assert!(fit.score <= 100);
+            prop_assert_eq!(fits(ask, &cards), Ok(()));
         }
     }
 

@@ -30,7 +30,8 @@ pub(super) struct Writer<'m> {
 
 impl<'m> Writer<'m> {
     pub(super) fn new(message: &'m Message<'m>, asked: &Asked) -> Self {
-        let outcome = Outcome { asked: *asked, rejected: [0; 4], unknown: 0, offer: None, list: None };
+        let rejected = [0; Rejection::KINDS.len()];
+        let outcome = Outcome { asked: *asked, rejected, unknown: 0, offer: None, list: None };
         let (runs, names) = (Vec::new(), Vec::new());
         Self { message, outcome, open: None, runs, names, unresolvable: Vec::new(), resolvable: Vec::new() }
     }
@@ -129,12 +130,14 @@ impl<'m> Writer<'m> {
     }
 
     fn rejects(&mut self, candidate: &Candidate, why: Rejection) {
-        let [eco, draining, label, cap] = &mut self.outcome.rejected;
+        let [eco, draining, label, cap, gpu, wish] = &mut self.outcome.rejected;
         let counted = match why {
             Rejection::Eco => eco,
             Rejection::Draining => draining,
             Rejection::EcoLabel => label,
             Rejection::OverCap { .. } => cap,
+            Rejection::Gpu(_) => gpu,
+            Rejection::GpuWish(_) => wish,
         };
         *counted += 1;
         let out = match why.eviction() {

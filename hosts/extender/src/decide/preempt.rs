@@ -1,0 +1,46 @@
+//! The answer to preempt: the candidates that remain, with the victims that kube-scheduler chose.
+//!
+//! kube-scheduler knows how many GPUs a node has, and not which. So it may evict a pod whose card is none that the
+//! preemptor can use. A node is left out where the pod would not fit even without the victims. The victims of a node are
+//! never changed: each of them is there because the pod does not fit with it by something that kube-scheduler checks.
+
+use super::{Asked, judge};
+use crate::scan::Malformed;
+use crate::settings::PlacementSettings;
+use crate::snapshot::Snapshot;
+use joulie_api::extender::preempt::{PreemptArgs, Victims, write_preempt};
+use joulie_api::extender::{Keys, pod};
+use joulie_core::placement::assumed::PodUid;
+use joulie_core::placement::gpu::{PhysicalGpu, fits};
+
+pub(super) fn answer(
+    snapshot: &Snapshot,
+    placement: &PlacementSettings,
+    body: &[u8],
+) -> Result<Vec<u8>, Malformed> {
+    let mut args = PreemptArgs::parse(body).map_err(|bad| Malformed::of(&bad))?;
+    let (_, asked) = super::asked_by(snapshot, args.pod, placement)?;
+    args.nodes.retain(|victims| helps(snapshot, &asked, victims));
+    let mut out = Vec::new();
+    write_preempt(Keys::Capital, &args.nodes, &mut out);
+    Ok(out)
+}
+
+/// Whether the pod may run on the node once the victims have left.
+fn helps(snapshot: &Snapshot, asked: &Asked, victims: &Victims<'_>) -> bool {
+    let number = snapshot.fleet.index.find(victims.node.as_str().as_bytes());
+    // The node's class does not depend on its pods.
+    if judge(snapshot, (asked.class, None), number, None, || None).rejection().is_some() {
+        return false;
+    }
+    match asked.gpus {
+        None => true,
+        Some(Err(_)) => false,
+        Some(Ok(request)) => {
+            let gone: Vec<PodUid> = victims.uids.iter().map(|uid| pod::uid(uid.as_str())).collect();
+            let held = snapshot.fleet.gpus.held(number);
+            let left: Vec<PhysicalGpu> = held.iter().map(|held| held.without(&gone)).collect();
+            fits(request, &left).is_ok()
+        }
+    }
+}

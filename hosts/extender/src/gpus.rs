@@ -1,0 +1,337 @@
+//! The GPUs of all nodes, as the GPU objects tell them, and what a pod asks for of them.
+//!
+//! A card counts as taken by the pods that the kubelet gave it to, and by those that a bind took it for and that the
+//! kubelet has given no card of the node yet. What is not known for certain takes no pod.
+
+use crate::index::Registry;
+use crate::settings::{GpuRule, GpuScope};
+use host_kit::reflect::{CachedRow, Row};
+use jiff::Timestamp;
+use joulie_api::extender::{GpuWish, pod};
+use joulie_api::gpu::{Gpu, GpuAllocation, GpuAssumption};
+use joulie_api::number::Whole;
+use joulie_api::object;
+use joulie_core::placement::assumed::{NodeKey, PodUid};
+use joulie_core::placement::demand::{GpuDemand, GpuVendor, PodDemand};
+use joulie_core::placement::filter::Rejection;
+use joulie_core::placement::freshness::UnixTime;
+use joulie_core::placement::gpu::{
+    BadWish, GpuPhase, GpuRequest, Island, Model, ModelSet, PhysicalGpu, Vram, fit, fits,
+};
+use power_units::Micros;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hasher};
+use std::time::Duration;
+
+/// What a pod asks for of GPUs, or why that is not valid.
+pub(crate) type GpuAsk = Result<GpuRequest, BadWish>;
+
+/// A pod's part of a card.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct CardShare {
+    pub(crate) pod: PodUid,
+    vram_mb: u32,
+}
+
+/// A part that a bind took.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Taken {
+    share: CardShare,
+    /// When; `None` if the object does not say so.
+    since: Option<UnixTime>,
+}
+
+/// A GPU.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct GpuRow {
+    pub(crate) node: String,
+    uuid: Option<String>,
+    key: u64,
+    model: Option<String>,
+    vendor: Option<GpuVendor>,
+    total_mb: Option<i64>,
+    allocated_mb: Option<i64>,
+    island: Option<Island>,
+    phase: GpuPhase,
+    shares: bool,
+    held: Vec<CardShare>,
+    taken: Vec<Taken>,
+}
+
+impl Row for GpuRow {
+    const KIND: &'static str = "gpus";
+    const OWNERS: bool = false;
+
+    fn read(object: &Value) -> Result<Self, String> {
+        let read: Gpu = object::parse(object).map_err(|error| error.to_string())?;
+        let card = read.card();
+        let status = read.status.as_ref();
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let total_mb = read.spec.total_vram_mb.map(Whole::get);
+        let held = status.and_then(|status| status.allocations.as_deref()).unwrap_or_default();
+        let taken = status.and_then(|status| status.assumed.as_deref()).unwrap_or_default();
+        Ok(Self {
+            node: card.node.to_owned(),
+            uuid: card.uuid.map(str::to_owned),
+            // Two objects of one card have one key, and are known to be wrong by that.
+            key: key(card.uuid.unwrap_or(name)),
+            model: card.model.map(str::to_owned),
+            vendor: card.vendor,
+            total_mb,
+            allocated_mb: status.and_then(|status| status.allocated_vram_mb).map(Whole::get),
+            island: card.island,
+            phase: card.phase,
+            shares: card.shares,
+            held: held.iter().filter_map(|one| allocation(one, total_mb)).collect(),
+            taken: taken.iter().filter_map(|one| assumption(one, total_mb)).collect(),
+        })
+    }
+}
+
+fn key(name: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    hasher.write(name.as_bytes());
+    hasher.finish()
+}
+
+fn share(uid: Option<&str>, vram_mb: Option<Whole>, total_mb: Option<i64>) -> Option<CardShare> {
+    let uid = uid.filter(|uid| !uid.is_empty())?;
+    // A part that is not said, or makes no sense, is all of it.
+    let whole = vram_mb.map(Whole::get).filter(|&mb| mb >= 0).or(total_mb).unwrap_or(i64::MAX);
+    Some(CardShare { pod: pod::uid(uid), vram_mb: u32::try_from(whole).unwrap_or(u32::MAX) })
+}
+
+fn allocation(one: &GpuAllocation, total_mb: Option<i64>) -> Option<CardShare> {
+    share(one.pod_uid.as_deref(), one.vram_mb, total_mb)
+}
+
+fn assumption(one: &GpuAssumption, total_mb: Option<i64>) -> Option<Taken> {
+    let share = share(one.pod_uid.as_deref(), one.vram_mb, total_mb)?;
+    let since = one.since.as_deref().and_then(|text| text.parse::<Timestamp>().ok());
+    Some(Taken { share, since: since.map(|time| UnixTime::from_micros(time.as_microsecond())) })
+}
+
+/// How long a part that a bind took counts without a word of the kubelet. The kubelet gives a pod its devices when it
+/// admits the pod, before any image is fetched.
+pub(crate) const TAKEN_FOR: Duration = Duration::from_secs(600);
+
+impl Taken {
+    /// Whether it still counts. One from the future does: clocks differ.
+    fn stands(&self, now: UnixTime, most: Micros) -> bool {
+        let age = self.since.and_then(|since| now.since(since));
+        age.is_none_or(|age| age <= most)
+    }
+}
+
+/// A card of a node, with those who have it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct HeldCard {
+    pub(crate) card: PhysicalGpu,
+    /// The UUID, if it is known.
+    pub(crate) uuid: Option<String>,
+    /// Whether pods share it.
+    pub(crate) shares: bool,
+    pub(crate) holders: Vec<CardShare>,
+}
+
+impl HeldCard {
+    /// The card once these pods have left.
+    pub(crate) fn without(&self, gone: &[PodUid]) -> PhysicalGpu {
+        let stay = self.holders.iter().filter(|one| !gone.contains(&one.pod));
+        let left: Vec<&CardShare> = stay.collect();
+        if left.len() == self.holders.len() || self.card.phase == GpuPhase::Unknown {
+            return self.card;
+        }
+        let total = self.card.vram.map(Vram::total_mb);
+        let allocated = left.iter().fold(0_i64, |sum, one| sum.saturating_add(i64::from(one.vram_mb)));
+        let vram = total.and_then(|total| Vram::read(Some(total.into()), Some(allocated.min(total.into()))));
+        let phase = if left.is_empty() || self.shares { GpuPhase::Available } else { GpuPhase::Allocated };
+        PhysicalGpu { vram, phase, ..self.card }
+    }
+}
+
+/// The cards of one node, from its rows.
+pub(crate) fn node_cards<'r>(
+    rows: impl Iterator<Item = &'r GpuRow> + Clone,
+    now: UnixTime,
+    mut model: impl FnMut(&'r str, Option<GpuVendor>) -> Model,
+) -> Vec<HeldCard> {
+    // A pod that the kubelet gave any card here is assumed on none: it may have another one than was taken for it.
+    let given: Vec<PodUid> = rows.clone().flat_map(|row| row.held.iter().map(|one| one.pod)).collect();
+    let most = host_kit::clock::micros(TAKEN_FOR);
+    rows.map(|row| {
+        let taken = row.taken.iter().filter(|one| one.stands(now, most) && !given.contains(&one.share.pod));
+        let taken: Vec<&CardShare> = taken.map(|one| &one.share).collect();
+        let sum = taken.iter().fold(0_i64, |sum, one| sum.saturating_add(i64::from(one.vram_mb)));
+        let total = row.total_mb.unwrap_or(0).max(0);
+        let allocated = row.allocated_mb.map(|mb| match taken.is_empty() {
+            true => mb,
+            false => mb.saturating_add(sum).min(total),
+        });
+        let is_alone = !row.shares && !taken.is_empty();
+        let is_taken = is_alone && row.phase == GpuPhase::Available;
+        let phase = if is_taken { GpuPhase::Allocated } else { row.phase };
+        HeldCard {
+            card: PhysicalGpu {
+                key: row.key,
+                model: row.model.as_deref().map(|name| model(name, row.vendor)),
+                vram: Vram::read(row.total_mb, allocated),
+                island: row.island,
+                phase,
+            },
+            uuid: row.uuid.clone(),
+            shares: row.shares,
+            holders: row.held.iter().chain(taken).cloned().collect(),
+        }
+    })
+    .collect()
+}
+
+/// The models that are known, with their makers. A model's number is its place.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Models {
+    names: Vec<(Box<str>, Option<GpuVendor>)>,
+    numbers: BTreeMap<(Box<str>, Option<GpuVendor>), u32>,
+}
+
+impl Models {
+    pub(crate) fn number(&mut self, name: &str, vendor: Option<GpuVendor>) -> Model {
+        let named = (Box::from(name), vendor);
+        if let Some(&number) = self.numbers.get(&named) {
+            return Model(number);
+        }
+        let number = u32::try_from(self.names.len()).unwrap_or(u32::MAX);
+        self.names.push(named.clone());
+        self.numbers.insert(named, number);
+        Model(number)
+    }
+
+    /// What a pod asks for, where it asks for GPUs in a way that the rule covers.
+    pub(crate) fn asked(
+        &self,
+        rule: &GpuRule,
+        wish: Result<Option<GpuWish<'_>>, BadWish>,
+        demand: &PodDemand,
+    ) -> Option<GpuAsk> {
+        let wish = match (wish, rule.scope) {
+            (_, GpuScope::Off) | (Ok(None), GpuScope::Annotated) => return None,
+            (Err(bad), GpuScope::Annotated | GpuScope::All) => return Some(Err(bad)),
+            (Ok(None), GpuScope::All) if demand.gpus.is_none() => return None,
+            (Ok(wish), GpuScope::Annotated | GpuScope::All) => wish.unwrap_or_default(),
+        };
+        Some(self.request(rule, &wish, demand.gpus))
+    }
+
+    fn request(&self, rule: &GpuRule, wish: &GpuWish<'_>, demand: Option<GpuDemand>) -> GpuAsk {
+        let GpuDemand { count, vendor } = demand.filter(|gpus| gpus.count > 0).ok_or(BadWish::NoCount)?;
+        let request = GpuRequest::new(None, wish.vram_mb, count.into()).map_err(|_| BadWish::Vram)?;
+        let request =
+            request.linked(wish.link.unwrap_or_default()).packed(wish.packing.unwrap_or(rule.packing));
+        let is_of = |(_, of): &(Box<str>, Option<GpuVendor>)| of.is_none_or(|of| of == vendor);
+        if wish.model.is_none() && self.names.iter().all(is_of) {
+            return Ok(request);
+        }
+        let named = (0..).zip(&self.names).filter(|(_, named)| is_of(named) && wish.names(&named.0));
+        Ok(request.of(named.fold(ModelSet::EMPTY, |set, (number, _)| set.with(Model(number)))))
+    }
+}
+
+/// The cards of all nodes.
+#[derive(Debug, Default)]
+pub(crate) struct Gpus {
+    models: Models,
+    /// Where the cards of each node begin, by node number, and where the last ones end.
+    starts: Box<[u32]>,
+    cards: Box<[PhysicalGpu]>,
+    /// In the order of the cards.
+    held: Box<[HeldCard]>,
+    /// Whether a card is taken by a bind that the kubelet has not confirmed: that ends by time.
+    pub(crate) has_taken: bool,
+    /// Whether a row is of a node without a number.
+    pub(crate) has_strangers: bool,
+}
+
+impl Gpus {
+    /// The cards of these rows. A row whose object cannot be read any more is of a card in an unknown state.
+    pub(crate) fn of<'r>(
+        rows: impl Iterator<Item = &'r CachedRow<GpuRow>>,
+        registry: &Registry,
+        now: UnixTime,
+    ) -> Self {
+        let mut by_node: BTreeMap<u32, Vec<(&'r GpuRow, bool)>> = BTreeMap::new();
+        let mut last: Option<(&str, Option<NodeKey>)> = None;
+        let (mut has_strangers, mut has_taken) = (false, false);
+        for held in rows {
+            let row = &*held.row;
+            // The objects of a node follow each other, mostly.
+            let number = match last {
+                Some((node, number)) if node == row.node => number,
+                _ => registry.find(&row.node),
+            };
+            last = Some((row.node.as_str(), number));
+            has_taken |= !row.taken.is_empty();
+            match number {
+                Some(NodeKey(number)) => {
+                    by_node.entry(number).or_default().push((row, held.stale_since.is_some()));
+                }
+                None => has_strangers = true,
+            }
+        }
+        let mut models = Models::default();
+        let (mut starts, mut held) = (Vec::with_capacity(registry.len() + 1), Vec::new());
+        for number in 0..registry.len() {
+            starts.push(u32::try_from(held.len()).unwrap_or(u32::MAX));
+            let Some(rows) = u32::try_from(number).ok().and_then(|number| by_node.get(&number)) else {
+                continue;
+            };
+            let cards =
+                node_cards(rows.iter().map(|(row, _)| *row), now, |name, vendor| models.number(name, vendor));
+            held.extend(cards.into_iter().zip(rows).map(|(mut card, (_, is_stale))| {
+                if *is_stale {
+                    card.card.phase = GpuPhase::Unknown;
+                }
+                card
+            }));
+        }
+        starts.push(u32::try_from(held.len()).unwrap_or(u32::MAX));
+        let cards = held.iter().map(|held| held.card).collect();
+        Self { models, starts: starts.into(), cards, held: held.into(), has_taken, has_strangers }
+    }
+
+    fn range(&self, number: usize) -> std::ops::Range<usize> {
+        let at = |place: usize| self.starts.get(place).and_then(|&start| usize::try_from(start).ok());
+        at(number).zip(at(number.saturating_add(1))).map_or(0..0, |(start, end)| start..end)
+    }
+
+    /// The cards of the node of this number; none if it has none, or is not known.
+    pub(crate) fn cards(&self, number: Option<usize>) -> &[PhysicalGpu] {
+        number.and_then(|number| self.cards.get(self.range(number))).unwrap_or_default()
+    }
+
+    /// The same with those who have them.
+    pub(crate) fn held(&self, number: Option<usize>) -> &[HeldCard] {
+        number.and_then(|number| self.held.get(self.range(number))).unwrap_or_default()
+    }
+
+    pub(crate) const fn models(&self) -> &Models {
+        &self.models
+    }
+
+    /// Why a pod cannot have cards of a node.
+    #[inline]
+    pub(crate) fn rejects(&self, ask: &GpuAsk, number: Option<usize>) -> Option<Rejection> {
+        match ask {
+            Ok(request) => fits(*request, self.cards(number)).err().map(Rejection::Gpu),
+            Err(bad) => Some(Rejection::GpuWish(*bad)),
+        }
+    }
+
+    /// How well the cards of a node suit a pod, from 0 to 100.
+    pub(crate) fn score(&self, request: GpuRequest, number: Option<usize>) -> u8 {
+        fit(request, self.cards(number)).map_or(0, |fit| fit.score)
+    }
+}
+
+#[cfg(test)]
+mod tests;
