@@ -21,6 +21,7 @@ mod share;
 
 pub(crate) use meter::Meters;
 pub use metrics::EnergyPrices;
+pub(crate) use pod_resources::{Held as HeldCards, Kubelet, LastAnswer, TIMEOUT as KUBELET_TIMEOUT};
 pub(crate) use pods::PodOwner;
 
 use crate::metrics::PowerDetail;
@@ -34,7 +35,7 @@ use host_kit::shutdown::{Stop, Tasks};
 use ledger::{Bounds, Holders, Interval, Ledger, Used};
 use meter::{Drawn, Totals};
 use metrics::{Looks, Scrape, SharedBooks};
-use pod_resources::{Held, Kubelet, Look};
+use pod_resources::{Held, Look};
 use pods::Pods;
 use power_hal::Key;
 use power_units::Micros;

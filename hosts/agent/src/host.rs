@@ -16,6 +16,7 @@ pub(crate) mod restore;
 mod view;
 
 use crate::energy::SharedMeters;
+use crate::gpus::{self, CardTap};
 use crate::machine::View;
 use crate::plug::Plug;
 use crate::settings::{LeaseExpiry, LeaseSettings, MachineSettings, Settings};
@@ -69,6 +70,17 @@ pub(crate) enum Ending {
     Restore,
 }
 
+/// What else is told what the thread reads.
+#[derive(Clone, Default)]
+pub(crate) struct Taps {
+    /// The meters of the energy ledger.
+    pub(crate) meters: Option<SharedMeters>,
+    /// The cards of GPU objects.
+    pub(crate) cards: Option<CardTap>,
+    /// The node's own meter.
+    pub(crate) plug: Option<Plug>,
+}
+
 /// The thread's side.
 struct Runner {
     shared: Arc<Mutex<Shared>>,
@@ -78,8 +90,7 @@ struct Runner {
     views: watch::Sender<Option<View>>,
     beat: Heartbeat,
     clock: Arc<dyn HostClock>,
-    meters: Option<SharedMeters>,
-    plug: Option<Plug>,
+    taps: Taps,
 }
 
 /// How long to wait between two attempts to open the machine: the previous process may take a while to end.
@@ -101,7 +112,7 @@ pub(crate) fn start(
     node: &str,
     machine: &MachineSettings,
     clock: Arc<dyn HostClock>,
-    (beat, meters, plug): (Heartbeat, Option<SharedMeters>, Option<Plug>),
+    (beat, taps): (Heartbeat, Taps),
 ) -> Result<Started, StartError> {
     let config = config(settings, node, machine).map_err(StartError::Config)?;
     if let Some(missing) = machine.root.as_deref().and_then(identity::missing) {
@@ -123,8 +134,7 @@ pub(crate) fn start(
         views,
         beat,
         clock,
-        meters,
-        plug,
+        taps,
     };
     let thread = std::thread::Builder::new().name("control".to_owned());
     thread.spawn(move || runner.run()).map_err(StartError::Thread)?;
@@ -292,10 +302,13 @@ impl Runner {
         let mut memory = view::Memory::default();
         node.run_telling(|report| {
             self.beat.beat(self.clock.mono());
-            if let Some(meters) = &self.meters {
+            if let Some(cards) = &self.taps.cards {
+                gpus::tell(cards, report);
+            }
+            if let Some(meters) = &self.taps.meters {
                 meters.lock().unwrap_or_else(PoisonError::into_inner).take(report);
             }
-            let plug = self.plug.as_ref();
+            let plug = self.taps.plug.as_ref();
             let plug = plug.and_then(|plug| plug.look(view::devices(report), self.clock.mono()));
             let view = memory.view(report, &self.found, plug);
             self.views.send_if_modified(|last| {

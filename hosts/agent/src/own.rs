@@ -9,15 +9,13 @@
 //! journal, and the other one's limits are adopted as they are found. So nothing is lifted in between. The two are never
 //! controlled at the same time, and an endpoint that fails never leads back to the hardware.
 
-use crate::energy::SharedMeters;
 use crate::front::grants::Stands;
 use crate::front::inputs::{Inputs, Watched};
 use crate::front::node::{Front, Shared};
 use crate::front::rows::NodeRow;
 use crate::front::watches::{Confirmed, Watches};
-use crate::host::{self, Ending, Host};
+use crate::host::{self, Ending, Host, Taps};
 use crate::machine::{Control, View};
-use crate::plug::Plug;
 use crate::pool::http::Http;
 use crate::pool::{Pool, PoolError, PoolNodes, Routes, tell_route};
 use crate::route::{Base, Reached, Standing};
@@ -41,10 +39,8 @@ pub(crate) struct OwnNode {
     pub(crate) settings: Settings,
     pub(crate) node: String,
     pub(crate) machine: MachineSettings,
-    /// What the energy ledger reads, while the hardware is controlled.
-    pub(crate) meters: Option<SharedMeters>,
-    /// The node's own meter, which is shown while the hardware is controlled.
-    pub(crate) plug: Option<Plug>,
+    /// What is told while the hardware is controlled.
+    pub(crate) taps: Taps,
     pub(crate) base: Base,
     pub(crate) shared: Arc<Shared>,
     pub(crate) catalog: Catalog,
@@ -144,21 +140,16 @@ impl OwnNode {
         routes: &watch::Receiver<Arc<Standing>>,
         confirmed: &Confirmed,
     ) -> Result<Machine, MachineError> {
-        let Self { settings, node, machine, meters, plug, shared, catalog, http, beat, now, .. } = self;
+        let Self { settings, node, machine, taps, shared, catalog, http, beat, now, .. } = self;
         let reached = routes.borrow().reached.clone();
         match &*reached {
             &Reached::Host { cpu, gpu } => {
                 let machine = MachineSettings { cpu, gpu, ..machine.clone() };
-                if let Some(meters) = meters {
+                if let Some(meters) = &taps.meters {
                     meters.lock().unwrap_or_else(PoisonError::into_inner).begin_anew();
                 }
-                let started = host::start(
-                    settings,
-                    node,
-                    &machine,
-                    shared.clock.clone(),
-                    (beat.clone(), meters.clone(), plug.clone()),
-                );
+                let started =
+                    host::start(settings, node, &machine, shared.clock.clone(), (beat.clone(), taps.clone()));
                 let started = started.map_err(MachineError::Host)?;
                 now.set(Some(started.host.clone()));
                 Ok(Machine::Host(started, reached))

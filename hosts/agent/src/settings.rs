@@ -2,6 +2,7 @@
 //! took for something else (a typo for the host's own hardware, a bad duration for a default) are refused here.
 
 mod energy;
+mod gpus;
 mod meter;
 mod own;
 mod pool;
@@ -16,6 +17,7 @@ pub use table::TABLE;
 pub use telemetry::{ControlPreference, HttpTerms, NodeEndpoint, NodeRouting};
 
 use crate::energy::EnergySettings;
+use crate::gpus::GpuSettings;
 use crate::metrics::PowerDetail;
 use crate::plug::PlugSettings;
 use host_kit::config::{Listen, Refusals, Values};
@@ -131,6 +133,8 @@ pub struct Settings {
     pub energy: Option<EnergySettings>,
     /// The node's own meter, for the host's own hardware.
     pub plug: PlugSettings,
+    /// How GPU objects are kept, if they are.
+    pub gpus: Option<GpuSettings>,
     /// Who may see the pages under /debug.
     pub debug_token: Option<String>,
     /// Where Leases are.
@@ -252,8 +256,16 @@ impl Settings {
                 "the meter of the whole node is read for mode daemonset and the host's own hardware",
             ));
         }
+        let gpus = gpus::read(values)?;
+        if gpus.is_some() && !matches!(target, AgentTarget::Host { .. }) {
+            return Err(values.conflict(
+                &[gpus::OBJECTS.name(), own::MODE.name()],
+                "cards are listed by the machine's own drivers: GPU objects are for mode daemonset and the host's own hardware",
+            ));
+        }
         Ok(Self {
             target,
+            gpus,
             http: HttpTerms::read(values)?,
             energy,
             plug,

@@ -96,7 +96,8 @@ async fn begin(
     };
     let plug = plug.start(page.registry(), tasks).map_err(StartError::Plug)?;
     let clock = context.clock.clone();
-    let began = host::start(&settings, &node, &machine, clock, (beat.clone(), None, plug));
+    let taps = host::Taps { plug, ..host::Taps::default() };
+    let began = host::start(&settings, &node, &machine, clock, (beat.clone(), taps));
     let began = began.map_err(StartError::Machine)?;
     let here = began.host.clone();
     let health = Health::new(context.clock.clone()).ready_until(context.stop.clone());

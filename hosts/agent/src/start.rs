@@ -1,17 +1,18 @@
 //! Starts the agent's tasks in order, and ends them.
 
 use crate::claim::{Claim, candidate};
-use crate::energy::{self, NodeLedger, SharedMeters};
+use crate::energy::{self, KUBELET_TIMEOUT, Kubelet, NodeLedger, PodOwner};
 use crate::front::inputs::Watched;
 use crate::front::node::Shared;
 use crate::front::outcome::Terms;
 use crate::front::pace::Pace;
 use crate::front::publish::Writer;
 use crate::front::watches::{self, Watches};
-use crate::host;
+use crate::gpus::{Discovery, GpuCounts, GpuObjects, OwnGpu};
+use crate::host::{self, Taps};
 use crate::metrics::Metrics;
 use crate::own::{MachineError, OwnNode, Present};
-use crate::plug::{self, Plug, PlugParts, PlugStartError};
+use crate::plug::{self, PlugParts, PlugStartError};
 use crate::pool::http::Http;
 use crate::pool::{Pool, PoolError, PoolNodes, Routes};
 use crate::route::{Base as RouteBase, Place, Reached};
@@ -24,7 +25,7 @@ use host_kit::leader::{self, CandidateError, Elections, LeaseName, elect};
 use host_kit::metrics::{BuildInfo, MetricDescription, MetricsBuilder as Page, MetricsRegistry};
 use host_kit::ops::Ops;
 use host_kit::program::{Context, LocalContext};
-use host_kit::reflect::{Reflections, WatchSource, reflect};
+use host_kit::reflect::{Reflections, Row, Rows, WatchSource, reflect};
 use host_kit::server::{
     Certificates, Debug, Drain, Guard, HttpServer, LimitError, Port, Scrapers, ServerLimits, ServerMetrics,
     ServerTlsError,
@@ -34,6 +35,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// The build information of this program.
 pub const BUILD: BuildInfo = BuildInfo::of("agent", env!("CARGO_PKG_VERSION"));
@@ -108,6 +110,7 @@ pub fn described_metrics() -> Vec<MetricDescription> {
         drop(Counted::register(registry));
         energy::describe_metrics(registry);
         plug::describe_metrics(registry);
+        drop(GpuCounts::register(registry));
         // The metrics of mode pool, where the agents of a shard elect the one that works.
         drop(Elections::register(registry));
     })
@@ -150,10 +153,6 @@ async fn begin(
     let health = match &settings.target {
         AgentTarget::Host { node, machine } => {
             let reached = Reached::Host { cpu: machine.cpu, gpu: machine.gpu };
-            let meters = energy::meters(&settings);
-            if let Some(ledger) = base.ledger(node, machine, meters.clone(), tasks) {
-                ledger.start(page.registry(), tasks, &context.stop);
-            }
             let plug = PlugParts {
                 settings: &settings.plug,
                 node,
@@ -163,10 +162,11 @@ async fn begin(
                 stop: context.stop.clone(),
             };
             let plug = plug.start(page.registry(), tasks).map_err(StartError::Plug)?;
-            base.own_node((node, machine), (meters, plug), (reached, carrier), tasks)?.health(health)
+            let taps = Taps { plug, ..base.taps((node, machine), &mut page, tasks) };
+            base.own_node((node, machine, taps), reached, carrier, tasks)?.health(health)
         }
         AgentTarget::Remote { node, routing, machine } => base
-            .own_node((node, machine), (None, None), (Reached::Http(routing.clone()), carrier), tasks)?
+            .own_node((node, machine, Taps::default()), Reached::Http(routing.clone()), carrier, tasks)?
             .health(health),
         AgentTarget::Pool { routing, shards, concurrency, pod } => {
             let routes = base.routes(Place::Elsewhere, Reached::Http(routing.clone()));
@@ -284,47 +284,80 @@ impl Base<'_> {
         Ok(OverHttp { pool: pool.map_err(StartError::Pool)?, watched })
     }
 
-    /// The energy ledger of the node that the agent runs on, if there is to be one.
-    fn ledger(
-        &self,
-        node: &str,
-        machine: &MachineSettings,
-        meters: Option<SharedMeters>,
-        tasks: &mut Tasks,
-    ) -> Option<NodeLedger> {
-        let (settings, meters) = self.settings.energy.clone().zip(meters)?;
+    /// Starts the energy ledger and the GPU objects of the node that the agent runs on, if they are to be.
+    fn taps(&self, (node, machine): (&str, &MachineSettings), page: &mut Page, tasks: &mut Tasks) -> Taps {
+        let Settings { energy, gpus, power_detail, .. } = self.settings;
+        let mut taps = Taps { meters: energy::meters(self.settings), cards: None };
+        if energy.is_none() && gpus.is_none() {
+            return taps;
+        }
+        let Context { client, clock, stop, .. } = self.context;
+        let pods = self.pods(node, tasks);
+        let root = energy::root(machine.root.as_deref());
+        if let Some((settings, meters)) = energy.clone().zip(taps.meters.clone()) {
+            let (node, detail) = (node.to_owned(), *power_detail);
+            let (root, pods, clock) = (root.clone(), pods.clone(), clock.clone());
+            let ledger = NodeLedger { node, settings, detail, root, meters, pods, clock };
+            ledger.start(page.registry(), tasks, stop);
+        }
+        if let Some(settings) = gpus {
+            let (tap, cards) = watch::channel(Discovery::default());
+            taps.cards = Some(Arc::new(tap));
+            let source = |path: &str, fields: String| WatchSource {
+                path: path.to_owned(),
+                labels: None,
+                fields: Some(fields),
+            };
+            let nodes =
+                self.rows("gpu-node", source("/api/v1/nodes", format!("metadata.name={node}")), tasks);
+            let of_node = format!("spec.nodeName={node}");
+            let rows = self.rows::<OwnGpu>("gpus", source("/apis/gpu.mle.com/v1alpha1/gpus", of_node), tasks);
+            let objects = GpuObjects {
+                node: node.to_owned(),
+                root,
+                kubelet: Kubelet::at(settings.socket.clone(), KUBELET_TIMEOUT),
+                cards,
+                nodes,
+                rows,
+                pods,
+                client: client.clone(),
+                clock: clock.clone(),
+                counts: GpuCounts::register(page.registry()),
+            };
+            tasks.spawn("gpu-objects", objects.run(stop.clone()));
+        }
+        taps
+    }
+
+    fn rows<R: Row>(&self, task: &'static str, source: WatchSource, tasks: &mut Tasks) -> Rows<R> {
+        let Context { client, clock, stop, .. } = self.context;
+        let (rows, follow) = reflect(client, source, self.reflections, clock.clone(), stop.clone());
+        tasks.spawn(task, follow);
+        rows
+    }
+
+    /// The pods of a node.
+    fn pods(&self, node: &str, tasks: &mut Tasks) -> Rows<PodOwner> {
         let source = WatchSource {
             path: "/api/v1/pods".to_owned(),
             labels: None,
             fields: Some(format!("spec.nodeName={node}")),
         };
-        let Context { client, clock, stop, .. } = self.context;
-        let (pods, follow) = reflect(client, source, self.reflections, clock.clone(), stop.clone());
-        tasks.spawn("pods", follow);
-        Some(NodeLedger {
-            node: node.to_owned(),
-            settings,
-            detail: self.settings.power_detail,
-            root: energy::root(machine.root.as_deref()),
-            meters,
-            pods,
-            clock: clock.clone(),
-        })
+        self.rows("pods", source, tasks)
     }
 
     /// The node that the agent runs on.
     fn own_node(
         &self,
-        (node, machine): (&str, &MachineSettings),
-        (meters, plug): (Option<SharedMeters>, Option<Plug>),
-        (reached, carrier): (Reached, Option<Arc<dyn Carrier>>),
+        (node, machine, taps): (&str, &MachineSettings, Taps),
+        reached: Reached,
+        carrier: Option<Arc<dyn Carrier>>,
         tasks: &mut Tasks,
     ) -> Result<Own, StartError> {
         let base = self.routes(Place::OnNode, reached);
         let own = OwnNode {
             settings: self.settings.clone(),
-            meters,
-            plug,
+            taps,
             node: node.to_owned(),
             machine: machine.clone(),
             http: self.http(&base.reached, (OWN_CONCURRENCY, carrier))?,

@@ -6,6 +6,7 @@
 
 mod rows;
 
+use crate::cards::{CardFacts, Cards};
 use crate::driver::{Device, Driver, DriverError};
 use crate::journal::JournalShare;
 use crate::{HardwareSources, NodeAccess, RegisterAccess, Time};
@@ -78,6 +79,16 @@ pub trait HalRow {
 
     /// The problems of its last enumeration.
     fn complaints<O: Originals + Send + 'static>(hal: &Self::Hal<O>) -> Vec<String>;
+
+    /// What its GPUs are apart from their power; `None` if it caps no GPUs. A list without complaints is complete.
+    fn cards<O: Originals + Send + 'static>(hal: &Self::Hal<O>) -> Option<Cards> {
+        let listed = || hal.domains().iter().map(|(_, domain)| CardFacts::of(*domain.key())).collect();
+        (Self::FACTS.caps == HalTarget::Gpu).then(|| Cards {
+            list: listed(),
+            complete: Self::complaints(hal).is_empty(),
+            answered: true,
+        })
+    }
 
     /// The setting in an original that was saved while its reading failed, if a single value says it.
     fn was(original: &Original) -> Option<Setting> {
@@ -212,7 +223,9 @@ impl Visit for Opening<'_> {
     fn row<R: HalRow>(self, _: BackendKind) -> Self::Out {
         let Wanted { sources, access, .. } = self.wanted;
         let hal = R::open(sources, *access, self.time, self.share.clone()).map_err(DriverError::of)?;
-        Ok(Box::new(Driver::new(hal, self.share, R::complaints::<JournalShare>)))
+        let complaints: fn(&R::Hal<JournalShare>) -> Vec<String> = R::complaints::<JournalShare>;
+        let cards: fn(&R::Hal<JournalShare>) -> Option<Cards> = R::cards::<JournalShare>;
+        Ok(Box::new(Driver::new(hal, self.share, (complaints, cards))))
     }
 }
 

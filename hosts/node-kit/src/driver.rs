@@ -1,5 +1,6 @@
 //! A HAL as its thread uses it: the port's verbs without its types, so that one kind of thread serves every backend.
 
+use crate::cards::Cards;
 use crate::journal::JournalShare;
 use power_hal::{
     Applied, Control, Domains, Error, ErrorKind, Handle, Originals, PowerHal, Reading, Released, Setting,
@@ -45,6 +46,8 @@ pub(crate) trait Device: Send {
     fn tidy(&self);
     /// The problems of the last enumeration.
     fn complaints(&self) -> Vec<String>;
+    /// What its GPUs are apart from their power; `None` if it has none by its kind.
+    fn cards(&self) -> Option<Cards>;
 }
 
 /// A HAL as a [`Device`].
@@ -52,13 +55,21 @@ pub(crate) struct Driver<H> {
     hal: H,
     share: JournalShare,
     complaints: fn(&H) -> Vec<String>,
+    cards: fn(&H) -> Option<Cards>,
     /// The controls whose originals were kept before their first write.
     fresh: Vec<(Handle, Control)>,
 }
 
+/// How a HAL is asked for what the port does not tell: its complaints and its cards.
+type Asks<H> = (fn(&H) -> Vec<String>, fn(&H) -> Option<Cards>);
+
 impl<H> Driver<H> {
-    pub(crate) fn new(hal: H, share: JournalShare, complaints: fn(&H) -> Vec<String>) -> Self {
-        Self { hal, share, complaints, fresh: Vec::new() }
+    pub(crate) fn new(
+        hal: H,
+        share: JournalShare,
+        (complaints, cards): Asks<H>,
+    ) -> Self {
+        Self { hal, share, complaints, cards, fresh: Vec::new() }
     }
 }
 
@@ -132,5 +143,9 @@ where
 
     fn complaints(&self) -> Vec<String> {
         (self.complaints)(&self.hal)
+    }
+
+    fn cards(&self) -> Option<Cards> {
+        (self.cards)(&self.hal)
     }
 }

@@ -26,6 +26,7 @@
 
 mod backend;
 mod cap_target;
+mod cards;
 mod config;
 mod driver;
 mod grant;
@@ -38,6 +39,7 @@ mod time;
 mod worker;
 
 pub use backend::{BackendKind, HalFacts, HalRow, HalTarget, Visit};
+pub use cards::{CardFacts, Cards};
 pub use config::{Config, ConfigError, HardwareSources, RegisterAccess};
 pub use driver::DriverError;
 pub use grant::{Kept, KeptError};

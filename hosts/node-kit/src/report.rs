@@ -1,6 +1,6 @@
 //! What a node knows of itself, for status objects, metrics, and people.
 
-use crate::{BackendKind, BackendState, Desire, DriverError};
+use crate::{BackendKind, BackendState, Cards, Desire, DriverError};
 use joulie_core::node::backend::BackendDecision;
 use joulie_core::node::energy::MeterReading;
 use joulie_core::node::engine::Beyond;
@@ -163,6 +163,8 @@ pub struct BackendReport {
     pub stuck_since: Option<Stamp>,
     /// The problems of its last enumeration.
     pub complaints: Arc<[String]>,
+    /// What its GPUs are apart from their power, if it has any by its kind.
+    pub cards: Option<Arc<Cards>>,
     /// Its last error.
     pub last_trouble: Option<DriverError>,
     /// The number of its errors.

@@ -20,6 +20,7 @@ mod wakeup;
 pub(crate) use wakeup::Wakeup;
 
 use self::thread::{STACK, Thread};
+use crate::cards::Cards;
 use crate::driver::{Device, DriverError};
 use crate::{BackendKind, Time};
 use joulie_core::node::backoff::Backoff;
@@ -79,6 +80,7 @@ struct Letters {
     readings: Vec<Result<Sample, ErrorKind>>,
     outcomes: Vec<Option<Outcome>>,
     complaints: Arc<[String]>,
+    cards: Option<Arc<Cards>>,
     troubles: u64,
     last_trouble: Option<DriverError>,
 }
@@ -111,6 +113,8 @@ pub(crate) struct View {
     pub(crate) readings: Vec<Result<Sample, ErrorKind>>,
     pub(crate) outcomes: Vec<Option<Outcome>>,
     pub(crate) complaints: Arc<[String]>,
+    /// What its GPUs are apart from their power, if it has any by its kind.
+    pub(crate) cards: Option<Arc<Cards>>,
     pub(crate) troubles: u64,
     pub(crate) last_trouble: Option<DriverError>,
 }
@@ -143,6 +147,7 @@ impl Worker {
             readings: Vec::new(),
             outcomes: Vec::new(),
             complaints: Arc::from([]),
+            cards: None,
             troubles: 0,
             last_trouble: None,
         };
@@ -156,6 +161,7 @@ impl Worker {
             readings: Vec::new(),
             outcomes: Vec::new(),
             complaints: Arc::from([]),
+            cards: None,
             troubles: 0,
             last_trouble: None,
         };
@@ -213,6 +219,7 @@ impl Worker {
             view.readings.resize(letters.readings.len(), Err(ErrorKind::Timeout));
             view.outcomes.resize(letters.outcomes.len(), None);
         }
+        view.cards.clone_from(&letters.cards);
         view.readings.copy_from_slice(&letters.readings);
         view.outcomes.copy_from_slice(&letters.outcomes);
         letters.outcomes.fill(None);

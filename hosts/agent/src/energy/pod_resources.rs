@@ -20,7 +20,7 @@ use tokio::net::UnixStream;
 use tonic::{Code, Request, Status};
 
 /// How long the kubelet has for an answer.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(5);
 /// An answer about 250 pods with eight devices each has some hundred KiB.
 const BYTES_MOST: usize = 4 << 20;
 /// More devices than any node has.
@@ -49,7 +49,7 @@ closed_label! {
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct NoAnswer {
+pub(crate) struct NoAnswer {
     pub(super) look: Look,
     why: String,
 }
@@ -77,27 +77,52 @@ pub(super) struct PodName {
 
 /// Who holds which GPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Held {
+pub(crate) struct Held {
     /// The holders of each GPU by its key.
     pub(super) of: BTreeMap<Key, BTreeSet<PodName>>,
     /// How many GPUs, or parts of one, are held under names that are not known here (slices, claims, cards by number).
     pub(super) elsewhere: u64,
 }
 
+impl Held {
+    /// The holders of each GPU, by namespace and name.
+    pub(crate) fn by_card(&self) -> impl Iterator<Item = (Key, impl Iterator<Item = (&str, &str)>)> {
+        self.of.iter().map(|(key, holders)| {
+            (*key, holders.iter().map(|name| (name.namespace.as_str(), name.name.as_str())))
+        })
+    }
+
+    /// Whether somebody holds a GPU, or a part of one, that cannot be told from the others.
+    pub(crate) const fn has_elsewhere(&self) -> bool {
+        self.elsewhere > 0
+    }
+
+    /// An answer by hand.
+    #[cfg(test)]
+    pub(crate) fn of(cards: &[(&str, &[(&str, &str)])], elsewhere: u64) -> Self {
+        let name = |(namespace, name): &(&str, &str)| PodName {
+            namespace: (*namespace).to_owned(),
+            name: (*name).to_owned(),
+        };
+        let of = cards.iter().map(|(id, names)| (key(id).unwrap(), names.iter().map(name).collect()));
+        Self { of: of.collect(), elsewhere }
+    }
+}
+
 /// The kubelet of this node.
 #[derive(Clone, Debug)]
-pub(super) struct Kubelet {
+pub(crate) struct Kubelet {
     socket: PathBuf,
     timeout: Duration,
 }
 
 impl Kubelet {
-    pub(super) const fn at(socket: PathBuf, timeout: Duration) -> Self {
+    pub(crate) const fn at(socket: PathBuf, timeout: Duration) -> Self {
         Self { socket, timeout }
     }
 
     /// Asks who holds which GPUs.
-    pub(super) async fn ask(&self) -> Result<Held, NoAnswer> {
+    pub(crate) async fn ask(&self) -> Result<Held, NoAnswer> {
         let late = |_| NoAnswer { look: Look::Late, why: format!("{:?} have passed", self.timeout) };
         tokio::time::timeout(self.timeout, self.list()).await.map_err(late)?.and_then(|answer| held(&answer))
     }
@@ -193,10 +218,10 @@ fn key(id: &str) -> Option<Key> {
 
 /// The last answer, and when it came.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LastAnswer(Option<(Mono, Held)>);
+pub(crate) struct LastAnswer(Option<(Mono, Held)>);
 
 impl LastAnswer {
-    pub(super) fn set(&mut self, at: Mono, held: Held) {
+    pub(crate) fn set(&mut self, at: Mono, held: Held) {
         self.0 = Some((at, held));
     }
 
@@ -206,7 +231,7 @@ impl LastAnswer {
     }
 
     /// Who holds what, unless that is too old.
-    pub(super) fn held(&self, now: Mono) -> Option<&Held> {
+    pub(crate) fn held(&self, now: Mono) -> Option<&Held> {
         self.0.as_ref().filter(|(at, _)| now.since(*at) <= AGE_MOST).map(|(_, held)| held)
     }
 }

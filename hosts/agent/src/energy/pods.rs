@@ -2,6 +2,7 @@
 
 use host_kit::clock::Mono;
 use host_kit::reflect::{ObjectKey, Row, Rows};
+use joulie_api::labels;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,6 +31,30 @@ pub(crate) struct PodOwner {
     workload: Workload,
     /// Whether it has ended for good, and so holds no device any more.
     over: bool,
+    /// The UID that the API gave it.
+    api_uid: String,
+    /// The VRAM that it asks for of each GPU.
+    vram_mb: Option<u64>,
+    /// The GPUs that were taken for it when it was bound, separated by commas.
+    cards: Option<String>,
+}
+
+impl PodOwner {
+    pub(crate) const fn has_ended(&self) -> bool {
+        self.over
+    }
+
+    pub(crate) fn api_uid(&self) -> &str {
+        &self.api_uid
+    }
+
+    pub(crate) const fn vram_mb(&self) -> Option<u64> {
+        self.vram_mb
+    }
+
+    pub(crate) fn cards_taken(&self) -> Option<&str> {
+        self.cards.as_deref()
+    }
 }
 
 impl Row for PodOwner {
@@ -46,7 +71,16 @@ impl Row for PodOwner {
             namespace: text("namespace").unwrap_or_default().into(),
             name: controller(meta).unwrap_or_else(|| format!("Pod/{name}")).into(),
         };
-        Ok(Self { uid: uid.to_owned(), workload, over: matches!(phase, Some("Succeeded" | "Failed")) })
+        let annotation = |key: &str| meta["annotations"][key].as_str().map(str::trim);
+        let vram = annotation(labels::pod::GPU_VRAM_MB).and_then(|text| text.parse().ok());
+        Ok(Self {
+            uid: uid.to_owned(),
+            workload,
+            over: matches!(phase, Some("Succeeded" | "Failed")),
+            api_uid: text("uid").unwrap_or_default().to_owned(),
+            vram_mb: vram.filter(|&mb| mb > 0),
+            cards: annotation(labels::pod::GPU_CARDS).filter(|cards| !cards.is_empty()).map(str::to_owned),
+        })
     }
 }
 

@@ -194,6 +194,7 @@ pub(crate) fn read(values: &Values) -> Result<Standalone, Refusals> {
         power: PowerPublish { interval: Duration::ZERO, heartbeat: None },
         energy: None,
         plug: meter::read(values)?,
+        gpus: None,
         debug_token: values.get(&program::DEBUG_TOKEN)?,
         namespace: String::new(),
         state: None,

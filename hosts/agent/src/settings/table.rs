@@ -1,6 +1,6 @@
 //! The list of all settings, in the order in which `--help` shows them.
 
-use super::{energy, meter, own, pool, telemetry, tuning};
+use super::{energy, gpus, meter, own, pool, telemetry, tuning};
 use host_kit::config::{Retired, SettingsTable};
 use host_kit::program;
 use host_kit::server::settings as tls;
@@ -46,6 +46,7 @@ pub static TABLE: SettingsTable = SettingsTable {
         &energy::SOCKET,
         &energy::PRICE,
         &energy::CO2,
+        &gpus::OBJECTS,
         &tuning::LAW,
         &tuning::EMA_ALPHA,
         &tuning::HIGH_MARGIN,
@@ -97,6 +98,7 @@ pub static TABLE: SettingsTable = SettingsTable {
         "POWER_PUBLISH_",
         "NODE_METER",
         "ENERGY_",
+        "GPU_",
         "TLS_",
         "METRICS_",
     ],

@@ -5,6 +5,8 @@ mod devices;
 #[cfg(test)]
 mod energy;
 #[cfg(test)]
+mod gpus;
+#[cfg(test)]
 mod grants;
 #[cfg(test)]
 mod host;

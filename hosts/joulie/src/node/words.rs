@@ -185,6 +185,7 @@ mod tests {
                 domains: 0,
                 stuck_since: None,
                 complaints: Vec::new().into(),
+                cards: None,
                 last_trouble: None,
                 troubles: 1,
             })

@@ -1,12 +1,12 @@
 //! The rows of the table: the facts of each HAL, and how it is opened.
 
 use super::{HalFacts, HalRow, HalTarget};
-use crate::{HardwareSources, NodeAccess, RegisterAccess, Time};
+use crate::{CardFacts, Cards, HardwareSources, NodeAccess, RegisterAccess, Time};
 use hal_amd::{Amd, AmdError, DeviceSelection, Hwmon, Where};
-use hal_nvidia::{Library, NvidiaError};
+use hal_nvidia::{Absent, Library, Mig, NvidiaError, NvidiaGpuFacts};
 use hal_rapl::msr::{DeviceKind, MsrDevices, MsrIo, Msru};
 use hal_rapl::{MsrRapl, RaplError};
-use power_hal::{Original, Originals, Setting};
+use power_hal::{Original, Originals, PowerHal, Setting};
 use std::fmt::Display;
 
 fn texts<T: Display>(all: &[T]) -> Vec<String> {
@@ -181,9 +181,24 @@ impl HalRow for Nvidia {
         said
     }
 
+    fn cards<O: Originals + Send + 'static>(hal: &Self::Hal<O>) -> Option<Cards> {
+        let facts = hal.facts();
+        let list: Vec<CardFacts> = facts.gpus.into_iter().map(nvidia_card).collect();
+        // Without the library or the driver nobody knows which cards there are.
+        let has_answered = hal.absent().is_none_or(|absent| matches!(absent, Absent::Gpu));
+        let complete =
+            has_answered && hal.complaints().is_empty() && list.len() == hal.domains().as_slice().len();
+        Some(Cards { list, complete, answered: true })
+    }
+
     fn absent<O: Originals + Send + 'static>(_: &HardwareSources, hal: &Self::Hal<O>) -> String {
         hal.absent().map_or_else(|| "no GPU is listed".to_owned(), ToString::to_string)
     }
+}
+
+fn nvidia_card(gpu: NvidiaGpuFacts) -> CardFacts {
+    let NvidiaGpuFacts { key, uuid, model, vram_mib, pci, mig, persistence: _, links: _, island } = gpu;
+    CardFacts { key, id: uuid, model, vram_mib, pci, sliced: mig.map(|mig| mig == Mig::On), island }
 }
 
 impl HardwareSources {

@@ -56,6 +56,7 @@ impl OpenNode {
                 domains: worker.view.domains.len(),
                 stuck_since: stuck(worker),
                 complaints: worker.view.complaints.clone(),
+                cards: worker.view.cards.clone(),
                 last_trouble: worker.view.last_trouble.clone(),
                 troubles: worker.view.troubles,
             }),

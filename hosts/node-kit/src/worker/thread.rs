@@ -1,6 +1,7 @@
 //! The thread of a backend: it opens the device, executes orders, and enumerates the hardware again.
 
 use super::{BackendState, Mailbox, Opener, Order, Outcome, Wakeup, lock, setting_of};
+use crate::cards::Cards;
 use crate::driver::{Device, DriverError};
 use crate::time::Deadline;
 use crate::{BackendKind, Time};
@@ -263,6 +264,11 @@ impl Thread {
                 log::warn!("{}: cannot list the hardware: {trouble}", self.kind.label());
             }
             letters.last_trouble = Some(trouble);
+            // What there was is no longer all that there is.
+            if let Some(cards) = letters.cards.take() {
+                letters.cards =
+                    Some(Arc::new(Cards { complete: false, answered: false, list: cards.list.clone() }));
+            }
             return false;
         }
         bench.incomplete = !bench.device.complaints().is_empty();
@@ -270,8 +276,19 @@ impl Thread {
         if changed {
             log::info!("{}: the list of hardware has changed", self.kind.label());
             self.publish(bench);
+        } else {
+            self.show_cards(bench);
         }
         changed
+    }
+
+    /// Shows what the GPUs are. A mode or a link may change while the list is the same.
+    fn show_cards(&self, bench: &Bench) {
+        let cards = bench.device.cards();
+        let mut letters = lock(&self.mailbox.letters);
+        if letters.cards.as_deref() != cards.as_ref() {
+            letters.cards = cards.map(Arc::new);
+        }
     }
 
     /// Starts an epoch with the device's present list.
@@ -291,6 +308,7 @@ impl Thread {
         bench.touched = Vec::with_capacity(list.len());
         bench.troubled = vec![None; list.len()];
         let complaints: Arc<[String]> = Arc::from(bench.device.complaints());
+        self.show_cards(bench);
         for complaint in complaints.iter() {
             log::info!("{}: {complaint}", self.kind.label());
         }

@@ -71,6 +71,10 @@ impl Device for Fake {
         Ok(Released::Restored)
     }
 
+    fn cards(&self) -> Option<crate::Cards> {
+        None
+    }
+
     fn tidy(&self) {
         self.told.send("tidy".to_owned()).unwrap();
     }
