@@ -287,7 +287,7 @@ impl Base<'_> {
     /// Starts the energy ledger and the GPU objects of the node that the agent runs on, if they are to be.
     fn taps(&self, (node, machine): (&str, &MachineSettings), page: &mut Page, tasks: &mut Tasks) -> Taps {
         let Settings { energy, gpus, power_detail, .. } = self.settings;
-        let mut taps = Taps { meters: energy::meters(self.settings), cards: None };
+        let mut taps = Taps { meters: energy::meters(self.settings), ..Taps::default() };
         if energy.is_none() && gpus.is_none() {
             return taps;
         }

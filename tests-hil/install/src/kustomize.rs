@@ -18,7 +18,7 @@ struct Part {
     beside: &'static [&'static str],
 }
 
-const PARTS: [Part; 9] = [
+const PARTS: [Part; 10] = [
     Part {
         folder: "base",
         flags: &["--set", "createNamespace=true", "--set", "uninstall.enabled=false", "--skip-tests"],
@@ -59,6 +59,13 @@ const PARTS: [Part; 9] = [
         flags: &["--set", "agent.energyLedger.enabled=true"],
         templates: &["energy-ledger.yaml"],
         about: "The rights that ENERGY_LEDGER=on needs, which the agent gets from you with a mount of the kubelet's pod-resources.",
+        beside: &[],
+    },
+    Part {
+        folder: "gpu-placement",
+        flags: &["--set", "gpuPlacement.enabled=true,gpuPlacement.bind=true"],
+        templates: &["gpu-placement.yaml"],
+        about: "The rights that GPU_OBJECTS=on, GPU_PLACEMENT and GPU_BIND=true need, which agent and extender get from you with a mount of the kubelet's pod-resources.",
         beside: &[],
     },
     Part {
