@@ -27,6 +27,7 @@ mod powercap;
 mod registers;
 mod text;
 mod tree;
+mod verbs;
 
 /// A fuzz target.
 #[derive(Clone, Copy, Debug)]
@@ -56,6 +57,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "answer", run: answer::run, cases: 20_000 },
     FuzzTarget { name: "catalog", run: catalog::run, cases: 5_000 },
     FuzzTarget { name: "plug", run: plug::run, cases: 20_000 },
+    FuzzTarget { name: "verbs", run: verbs::run, cases: 20_000 },
 ];
 
 /// Runs the target of this name.
