@@ -44,9 +44,8 @@ impl StateFiles {
             let told = match asleep {
                 Some(_) => known,
                 // A table that cannot be read just now is not one without a content.
-                None => read_table(&file).map_or(known, |told| {
-                    told.map(|told| (told.meter(), told.slowdowns.is_some()))
-                }),
+                None => read_table(&file)
+                    .map_or(known, |told| told.map(|told| (told.meter(), told.slowdowns.is_some()))),
             };
             told.map(|(meter, says_causes)| (file, meter, says_causes))
         });

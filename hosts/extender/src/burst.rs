@@ -65,7 +65,12 @@ pub(crate) fn placement() -> PlacementSettings {
         max: ScoreMax::Hundred,
         coefficients: Coefficients::REFERENCE,
     };
-    PlacementSettings { scoring, power_fit: PowerFit::Score, shortlist: ShortlistRule::OFF, gpus: GpuRule::OFF }
+    PlacementSettings {
+        scoring,
+        power_fit: PowerFit::Score,
+        shortlist: ShortlistRule::OFF,
+        gpus: GpuRule::OFF,
+    }
 }
 
 fn pod(number: usize) -> Value {

@@ -134,8 +134,13 @@ impl SnapshotBuilder {
     async fn wait(&mut self, pause: Duration, listen: bool, stop: &Stop) -> Word {
         // Pods are weighed by their nodes' hardware, so pod events wait until the nodes were read.
         let weighs = self.fleet.synced;
-        let Watched { node_store: NodeStore { twins, hardware, labels, gpus, .. }, lease, profiles, pods, .. } =
-            &mut self.watched;
+        let Watched {
+            node_store: NodeStore { twins, hardware, labels, gpus, .. },
+            lease,
+            profiles,
+            pods,
+            ..
+        } = &mut self.watched;
         // The order matters. After a change of the nodes, further node events are ignored until it was applied, so
         // that pods get their turn. Pods may arrive without a pause, so all other events take precedence over them.
         tokio::select! {

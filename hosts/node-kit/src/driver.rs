@@ -64,11 +64,7 @@ pub(crate) struct Driver<H> {
 type Asks<H> = (fn(&H) -> Vec<String>, fn(&H) -> Option<Cards>);
 
 impl<H> Driver<H> {
-    pub(crate) fn new(
-        hal: H,
-        share: JournalShare,
-        (complaints, cards): Asks<H>,
-    ) -> Self {
+    pub(crate) fn new(hal: H, share: JournalShare, (complaints, cards): Asks<H>) -> Self {
         Self { hal, share, complaints, cards, fresh: Vec::new() }
     }
 }

@@ -150,7 +150,7 @@ fn on_one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::node::view::{Backend, Originals, Policies};
+    use crate::node::view::{Backend, Originals, Policies, State};
     use power_units::Micros;
 
     fn healthy() -> View {
@@ -165,6 +165,14 @@ mod tests {
                 limit: watts(250),
                 ours: Fact::Is(false),
                 power: Fact::Is((Watts::from_int(120), Micros::new(1_000_000))),
+                dram: Fact::None,
+                state: State {
+                    temperature: Fact::None,
+                    utilisation: Fact::None,
+                    memory: Fact::None,
+                    slowdowns: Fact::None,
+                    throttled: Fact::None,
+                },
             }],
             gpus: Vec::new(),
             policies: Policies { count: 0, range: Fact::None, limits: Fact::None },
