@@ -284,7 +284,8 @@ fn the_counter_of_throttling_advances_while_the_limit_bites_and_only_then() {
     assert_eq!(share(&mut hal), Percent::ZERO, "700 W are enough for it");
     set(&mut hal, &key, w(200)).unwrap();
     bench.pass(2_000);
-    assert_eq!(share(&mut hal), Percent::HUNDRED);
+    // The clock of the readings ticks between them, so that the span is a little longer than what passed.
+    assert!(share(&mut hal) > Percent::from_int(99));
     let told = sample(&mut hal, &key).unwrap();
     assert!(told.slowdowns.unwrap().has(Slowdown::PowerLimit));
     assert_eq!(told.utilisation, Ok(Percent::from_int(50)));

@@ -93,7 +93,12 @@ impl Choice {
             let best = entries.iter().map(|entry| usize::from(entry.cell) % LEVELS).max().unwrap_or(0);
             let rest = entries.get_mut(chosen..).unwrap_or_default();
             let near = gather(rest, |entry| usize::from(entry.cell) % LEVELS + SPREAD_POINTS >= best);
-            chosen += first_by_lot(rest.get_mut(..near).unwrap_or_default(), drawn, draw);
+            // Other lots than those by which some of them were left out before.
+            let again = |entry: &mut Entry| {
+                draw(entry);
+                entry.draw = entry.draw.reverse_bits();
+            };
+            chosen += first_by_lot(rest.get_mut(..near).unwrap_or_default(), drawn, again);
             // If so few are near, any others, so that there are as many as the rule says.
             let missing = rule.size.saturating_sub(u32::try_from(chosen).unwrap_or(u32::MAX));
             chosen += first_by_lot(entries.get_mut(chosen..).unwrap_or_default(), missing, draw);

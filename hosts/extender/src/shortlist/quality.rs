@@ -32,7 +32,7 @@ const NODES: usize = 1_000;
 const ZONES: usize = 5;
 const REPLICA_SETS: usize = 20;
 /// Debug builds are slow; they only show that the model works.
-const PLACEMENTS: usize = if cfg!(debug_assertions) { 60 } else { 10_000 };
+const PLACEMENTS: usize = if cfg!(debug_assertions) { 20 } else { 10_000 };
 /// Thousandths of a processor, and MiB, of each node.
 const ROOM: [f64; 2] = [96_000.0, 393_216.0];
 
