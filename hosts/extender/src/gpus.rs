@@ -4,7 +4,7 @@
 //! kubelet has given no card of the node yet. What is not known for certain takes no pod.
 
 use crate::index::Registry;
-use crate::settings::{GpuRule, GpuScope};
+use crate::settings::{GpuPods, GpuRule};
 use host_kit::reflect::{CachedRow, Row};
 use jiff::Timestamp;
 use joulie_api::extender::{GpuWish, pod};
@@ -215,10 +215,10 @@ impl Models {
         demand: &PodDemand,
     ) -> Option<GpuAsk> {
         let wish = match (wish, rule.scope) {
-            (_, GpuScope::Off) | (Ok(None), GpuScope::Annotated) => return None,
-            (Err(bad), GpuScope::Annotated | GpuScope::All) => return Some(Err(bad)),
-            (Ok(None), GpuScope::All) if demand.gpus.is_none() => return None,
-            (Ok(wish), GpuScope::Annotated | GpuScope::All) => wish.unwrap_or_default(),
+            (_, GpuPods::Off) | (Ok(None), GpuPods::Annotated) => return None,
+            (Err(bad), GpuPods::Annotated | GpuPods::All) => return Some(Err(bad)),
+            (Ok(None), GpuPods::All) if demand.gpus.is_none() => return None,
+            (Ok(wish), GpuPods::Annotated | GpuPods::All) => wish.unwrap_or_default(),
         };
         Some(self.request(rule, &wish, demand.gpus))
     }

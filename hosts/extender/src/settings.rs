@@ -165,13 +165,13 @@ const SHORTLIST_SIZE: ConfigSetting<u32> = ConfigSetting::with_default(
     "How many candidates such an answer has, if as many fit",
 );
 
-const GPU_PLACEMENT: ConfigSetting<GpuScope> = ConfigSetting::with_default(
+const GPU_PLACEMENT: ConfigSetting<GpuPods> = ConfigSetting::with_default(
     "GPU_PLACEMENT",
     "off",
     |text| match text.trim() {
-        "off" => Ok(GpuScope::Off),
-        "annotated" => Ok(GpuScope::Annotated),
-        "all" => Ok(GpuScope::All),
+        "off" => Ok(GpuPods::Off),
+        "annotated" => Ok(GpuPods::Annotated),
+        "all" => Ok(GpuPods::All),
         _ => Err(Wrong("it is another word".to_owned())),
     },
     "off, annotated or all",
@@ -426,7 +426,7 @@ pub struct PlacementSettings {
 
 /// Which pods are placed by GPU objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GpuScope {
+pub enum GpuPods {
     /// None.
     Off,
     /// Those whose annotations say which GPUs they want.
@@ -439,7 +439,7 @@ pub enum GpuScope {
 #[derive(Clone, Copy, Debug)]
 pub struct GpuRule {
     /// Which ones.
-    pub scope: GpuScope,
+    pub scope: GpuPods,
     /// Which nodes score higher, unless the pod says it.
     pub packing: Packing,
     /// The part of the score in percent.
@@ -448,12 +448,12 @@ pub struct GpuRule {
 
 impl GpuRule {
     /// No pod is placed by GPUs.
-    pub const OFF: Self = Self { scope: GpuScope::Off, packing: Packing::Pack, share: 0 };
+    pub const OFF: Self = Self { scope: GpuPods::Off, packing: Packing::Pack, share: 0 };
 
     /// Whether GPU objects are looked at.
     #[must_use]
     pub fn is_on(&self) -> bool {
-        self.scope != GpuScope::Off
+        self.scope != GpuPods::Off
     }
 }
 

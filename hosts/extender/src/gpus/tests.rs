@@ -92,7 +92,7 @@ fn demand(count: u32) -> PodDemand {
     PodDemand { class: WorkloadClass::Standard, cpu: MilliCores::new(0), memory_bytes: 0, gpus }
 }
 
-const RULE: GpuRule = GpuRule { scope: GpuScope::Annotated, packing: Packing::Pack, share: 60 };
+const RULE: GpuRule = GpuRule { scope: GpuPods::Annotated, packing: Packing::Pack, share: 60 };
 
 #[test]
 fn a_pod_asks_by_its_annotations_or_by_its_count_as_the_rule_says() {
@@ -100,22 +100,22 @@ fn a_pod_asks_by_its_annotations_or_by_its_count_as_the_rule_says() {
     let a100 = models.number("NVIDIA A100-SXM4-40GB", Some(GpuVendor::Nvidia));
     let wish = |model: &'static str| Ok(Some(GpuWish { model: Some(model.into()), ..GpuWish::default() }));
     let of = |scope, wish, count| models.asked(&GpuRule { scope, ..RULE }, wish, &demand(count));
-    for scope in [GpuScope::Annotated, GpuScope::All] {
+    for scope in [GpuPods::Annotated, GpuPods::All] {
         let request = of(scope, wish("a100"), 2).unwrap().unwrap();
         assert_eq!((request.count(), request.models()), (2, Some(ModelSet::EMPTY.with(a100))));
         assert_eq!(of(scope, wish("A10"), 1).unwrap().unwrap().models(), Some(ModelSet::EMPTY));
         assert_eq!(of(scope, wish("A100"), 0), Some(Err(BadWish::NoCount)));
         assert_eq!(of(scope, Err(BadWish::Link), 1), Some(Err(BadWish::Link)));
         assert_eq!(of(scope, Ok(None), 0), None);
-        assert_eq!(of(scope, Ok(None), 1).is_some(), scope == GpuScope::All);
+        assert_eq!(of(scope, Ok(None), 1).is_some(), scope == GpuPods::All);
     }
-    assert_eq!(of(GpuScope::Off, Err(BadWish::Link), 1), None);
-    let counted = of(GpuScope::All, Ok(None), 1).unwrap().unwrap();
+    assert_eq!(of(GpuPods::Off, Err(BadWish::Link), 1), None);
+    let counted = of(GpuPods::All, Ok(None), 1).unwrap().unwrap();
     assert_eq!((counted.models(), counted.link(), counted.packing()), (None, Link::Preferred, Packing::Pack));
     // Cards of another maker are no nvidia.com/gpu.
     models.number("AMD Instinct MI300X", Some(GpuVendor::Amd));
     let counted =
-        models.asked(&GpuRule { scope: GpuScope::All, ..RULE }, Ok(None), &demand(1)).unwrap().unwrap();
+        models.asked(&GpuRule { scope: GpuPods::All, ..RULE }, Ok(None), &demand(1)).unwrap().unwrap();
     assert_eq!(counted.models(), Some(ModelSet::EMPTY.with(a100)));
 }
 

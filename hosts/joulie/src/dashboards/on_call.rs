@@ -67,7 +67,7 @@ const NOW: &[Panel] = &[
     },
     Panel {
         title: "Leading operators",
-        about: "There must be one.",
+        about: "How many operators lead: there must be one.",
         shape: Shape::Number,
         unit: "short",
         width: 4,

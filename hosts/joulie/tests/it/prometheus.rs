@@ -30,7 +30,7 @@ const EMPTY: &[(&str, &str, &[&str])] = &[
     ),
     (
         "joulie_operator_facility",
-        "the demo has no building with sensors",
+        "the demo has no sensors of racks and of the power of cooling",
         &[
             r#"joulie_operator_facility{what="it_watts",place=""} 9000"#,
             r#"joulie_operator_facility{what="pue",place=""} 1.2"#,
@@ -43,16 +43,6 @@ const EMPTY: &[(&str, &str, &[&str])] = &[
         "joulie_operator_node_power_watts",
         "the operator asks no meter itself",
         &[r#"joulie_operator_node_power_watts{node="n1",source="kepler"} 400"#],
-    ),
-    (
-        "joulie_operator_prometheus_queries_total",
-        "the operator asks no Prometheus",
-        &[r#"joulie_operator_prometheus_queries_total{purpose="ambient",result="answered"} N"#],
-    ),
-    (
-        "joulie_operator_workloads",
-        "without a Prometheus there is no classifier",
-        &[r#"joulie_operator_workloads{standing="trusted"} 5"#],
     ),
     (
         "joulie_operator_evictions_total",
