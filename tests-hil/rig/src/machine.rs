@@ -6,7 +6,6 @@ pub use shared::Shared;
 
 use crate::cpufreq::VirtualPolicy;
 use crate::faults::Faults;
-use crate::hsmp;
 use crate::hwmon::HwmonDevice;
 use crate::msr::{self, Writes};
 use crate::number::{Errno, strtobool};
