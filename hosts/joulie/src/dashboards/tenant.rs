@@ -76,7 +76,7 @@ const ENERGY: &[Panel] = &[
     },
     Panel {
         title: "Power by part",
-        about: "Processors and GPUs.",
+        about: "What processors and GPUs draw.",
         shape: Shape::Stack,
         unit: "watt",
         width: 12,
