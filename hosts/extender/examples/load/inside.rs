@@ -24,7 +24,8 @@ const BARS: [(&str, &str, &str, f64); 7] = [
     ("extender_names_filter_ms", "names", FILTER, 0.15),
     ("extender_names_filter_half_ms", "names", FILTER_HALF, 0.15),
     ("extender_names_filter_power_ms", "names", FILTER_POWER, 0.15),
-    ("extender_names_filter_short_ms", "names", FILTER_SHORT, 0.60),
+    // It filters and scores, so that it may take what both may.
+    ("extender_names_filter_short_ms", "names", FILTER_SHORT, 0.45),
     ("extender_names_prioritize_ms", "names", PRIORITIZE, 0.30),
     ("extender_nodes_filter_ms", "nodes", FILTER, 25.0),
     ("extender_nodes_filter_half_ms", "nodes", FILTER_HALF, 25.0),
