@@ -87,13 +87,11 @@ impl Machine<'_> {
         let vendor = if scenario.amd { "" } else { ",vendor=GenuineIntel" };
         qemu.args(["-accel", accelerator, "-cpu", &format!("{model}{vendor}"), "-smp", &scenario.smp]);
         qemu.args(["-m", "512", "-nographic", "-no-reboot", "-nodefaults", "-display", "none"]);
-        qemu.arg("-kernel").arg(self.kernel.unpacked_image()).arg("-initrd").arg(self.initramfs);
+        qemu.arg("-kernel").arg(self.kernel.image()).arg("-initrd").arg(self.initramfs);
         let keep = if scenario.keep { KEEP } else { "" };
         let address = api.map(|api| format!("vm.api={}", api.address())).unwrap_or_default();
-        // What guards a real machine's secrets only costs time here: emulated, each switch into the kernel is slow.
         let line = format!(
-            "console=ttyS0 quiet panic=-1 mitigations=off nokaslr cpufreq.default_governor=performance \
-             vm.scenario={} vm.boot={boot} {keep} {address}",
+            "console=ttyS0 quiet panic=-1 cpufreq.default_governor=performance vm.scenario={} vm.boot={boot} {keep} {address}",
             scenario.name
         );
         qemu.args(["-append", &line]);
