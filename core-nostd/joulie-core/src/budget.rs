@@ -12,6 +12,7 @@
 //! - [`account`]: what one node counts, from its grant, its receipt, and the writes without an answer;
 //! - [`node`]: a node as the budget sees it;
 //! - [`mod@allocate`]: reduces the caps that the policy desires until every limit is kept;
+//! - [`mod@demand`]: caps that follow what each node wants, within the same limits;
 //! - [`moves`]: the steps from the present caps to the targets; no load exceeds its limit in between;
 //! - [`standing`]: the state of every group: its load, what is exceeded and what is awaited;
 //! - [`mod@admit`]: whether one node can be upgraded now, later or never.
@@ -28,6 +29,7 @@
 pub mod account;
 pub mod admit;
 pub mod allocate;
+pub mod demand;
 pub mod moves;
 pub mod node;
 mod queue;

@@ -4,9 +4,13 @@
 //! Only the operator writes the spec, and only that node's agent writes the status. The serial grows with every write,
 //! so that a late write with an old serial changes nothing. A status says which serial it refers to.
 
-use crate::macros::part;
+use crate::field::{self, FieldError};
+use crate::macros::{part, vocabulary};
 use crate::number::{Number, Whole};
+use crate::word::Word;
+use joulie_core::budget::demand::{DemandReport, QUANTILES};
 use kube::CustomResource;
+use power_units::{Role, Watts};
 use serde::{Deserialize, Serialize};
 
 /// What a node may be allowed.
@@ -71,7 +75,96 @@ part! {
         /// The least that the packages and GPUs can be held to together, as far as the agent knows: their ranges, its own
         /// configuration, and what they held when they were asked for less.
         floor: Number,
+        /// What the node wants to draw. It is missing while that is not known.
+        demand: GrantDemand,
         /// When this was last said.
         updated_at: String,
+    }
+}
+
+vocabulary! {
+    /// How the agent knows that a limit throttles the node.
+    pub enum ThrottleEvidence {
+        /// A counter of the device.
+        Counter = "counter",
+        /// What the device says of the instant in which it is asked.
+        Instant = "instant",
+        /// The devices draw nearly all that they are allowed: there is no better sign.
+        Drawn = "drawn",
+    }
+}
+
+/// What a node wants to draw, all its packages and GPUs together.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, kube::KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct GrantDemand {
+    /// The demand that is exceeded for 0, 5, 10, 20, 30, 50, 75 and 95 % of the time; none is above the one before. Where there are
+    /// fewer numbers, the last one counts for the others.
+    #[schemars(length(min = 1, max = 8), inner(range(min = 0)))]
+    pub quantiles_watts: Vec<Number>,
+    /// The grant throttles the node, and a higher one would not.
+    pub biting: bool,
+    /// How that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub throttled_by: Option<Word<ThrottleEvidence>>,
+}
+
+const QUANTILES_FIELD: &str = "status.demand.quantilesWatts";
+
+impl GrantDemand {
+    /// What is written for a report. The last number is not repeated.
+    #[must_use]
+    pub fn of(report: &DemandReport, throttled_by: Option<ThrottleEvidence>) -> Self {
+        let mut watts = report.quantiles().to_vec();
+        watts.dedup_by(|next, last| next == last && *next == report.lowest());
+        Self {
+            quantiles_watts: watts.into_iter().map(Number::from).collect(),
+            biting: report.bites(),
+            throttled_by: throttled_by.map(Into::into),
+        }
+    }
+
+    /// The report that it is.
+    ///
+    /// # Errors
+    /// When there are no numbers or too many, one is no watts or below zero, or one is above the one before.
+    pub fn read(&self) -> Result<DemandReport, FieldError> {
+        let numbers = self.quantiles_watts.iter().take(QUANTILES + 1);
+        let watts = numbers.map(|number| {
+            let watts = field::quantity(QUANTILES_FIELD, Some(*number), Role::Demand, Watts::parse)?;
+            watts.ok_or_else(|| FieldError::missing(QUANTILES_FIELD, "watts"))
+        });
+        let watts = watts.collect::<Result<Vec<Watts>, FieldError>>()?;
+        DemandReport::new(&watts, self.biting).map_err(|error| {
+            let found = format!("{watts:?} ({error})");
+            FieldError::new(QUANTILES_FIELD, Some(found), "1 to 8 numbers of watts that do not rise")
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn demand(watts: &[i32]) -> GrantDemand {
+        let quantiles_watts = watts.iter().map(|&watts| Number::from(watts)).collect();
+        GrantDemand { quantiles_watts, biting: true, throttled_by: None }
+    }
+
+    #[test]
+    fn a_report_survives_the_way_through_an_object() {
+        for watts in [&[400][..], &[400, 300], &[400, 400, 300, 200, 200, 100, 50, 0]] {
+            let report = demand(watts).read().unwrap();
+            assert_eq!(GrantDemand::of(&report, None).quantiles_watts, demand(watts).quantiles_watts);
+            assert_eq!(GrantDemand::of(&report, None).read(), Ok(report));
+        }
+    }
+
+    #[test]
+    fn a_demand_that_makes_no_sense_is_refused_with_what_is_accepted() {
+        for watts in [&[][..], &[-1], &[100, 101], &[9; 9], &[5, 4, -3]] {
+            let told = demand(watts).read().unwrap_err().to_string();
+            assert!(told.starts_with("status.demand.quantilesWatts: expected 1 to 8"), "{told}");
+        }
     }
 }

@@ -27,7 +27,7 @@ impl Turn {
 
 /// Sorts without allocation and without panics (heapsort: the library's sorts may panic on an inconsistent
 /// order).
-pub(super) fn sort(turns: &mut [Turn]) {
+pub(super) fn sort<T: Copy + Ord>(turns: &mut [T]) {
     for start in (0..turns.len() >> 1).rev() {
         sift(turns, start, turns.len());
     }
@@ -41,7 +41,7 @@ pub(super) fn sort(turns: &mut [Turn]) {
 }
 
 /// Lets the entry at `start` sink among the first `len` until no entry below it is larger.
-fn sift(turns: &mut [Turn], start: usize, len: usize) {
+fn sift<T: Copy + Ord>(turns: &mut [T], start: usize, len: usize) {
     let Some(&sinking) = turns.get(start) else { return };
     let mut hole = start;
     loop {
@@ -61,7 +61,7 @@ fn sift(turns: &mut [Turn], start: usize, len: usize) {
     put(turns, hole, sinking);
 }
 
-fn put(turns: &mut [Turn], index: usize, turn: Turn) {
+fn put<T: Copy>(turns: &mut [T], index: usize, turn: T) {
     if let Some(slot) = turns.get_mut(index) {
         *slot = turn;
     }
