@@ -6,7 +6,8 @@
 //! nothing is learned: the same reports give the same price.
 //!
 //! - [`ask`]: the last samples of what is drawn, and the report of the demand that is made of them;
-//! - [`price`]: the price of every group, and the caps that belong to it;
+//! - [`mod@price`]: the price of every group, and the caps that belong to it;
+//! - [`mod@orders`]: which of the differences between caps and priced caps are worth an order;
 //! - [`tokens`]: the bound on orders in time.
 //!
 //! An **entitlement** is what a node gets when everybody wants everything, see [`allocate`](mod@super::allocate). It
@@ -14,9 +15,11 @@
 //! lends it.
 
 pub mod ask;
+pub mod orders;
 pub mod price;
 pub mod tokens;
 
 pub use ask::{DemandError, DemandHistory, DemandReport, QUANTILES, is_news};
+pub use orders::{Bidders, GroupOrders, OrderBounds, OrderCount, OrderTurn, RESERVE, orders};
 pub use price::{Appetite, Bid, GroupPrice, price, reserved};
 pub use tokens::TokenBucket;
