@@ -44,6 +44,7 @@ vocabulary! {
         json_path = ".status.conditions[?(@.type==\"WithinBudget\")].status"
     ),
     printcolumn(name = "Room", type_ = "number", json_path = ".status.roomWatts", priority = 1),
+    printcolumn(name = "Biting", type_ = "number", json_path = ".status.demand.bitingWatts", priority = 1),
     printcolumn(name = "Short", type_ = "number", json_path = ".status.shortWatts", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
@@ -114,6 +115,41 @@ pub struct BudgetSelectorExpression {
 }
 
 part! {
+    /// What follows demand in a budget.
+    pub struct BudgetDemand {
+        /// What of the limit is meant to be kept free, so that a node can be raised at once.
+        reserve_watts: Number,
+        /// What the budget will count less once the receipts of lowered nodes have come.
+        in_flight_watts: Number,
+        /// By how much more nodes would draw that their grants throttle.
+        biting_watts: Number,
+        /// How many nodes that are.
+        biting_nodes: Whole,
+        /// What of it has no room under this limit.
+        missing_watts: Number,
+        /// How many nodes do not report what they want: they keep what they have, and at least their entitlement.
+        blind_nodes: Whole,
+        /// What nodes hold and do not want, by the class of a pod that could have it: from nodes of its own class and of those behind
+        /// it.
+        reclaimable_watts: ClassNumbers,
+        /// The share of the time, from 0 to 1, for which the demand of nodes may be above their grants.
+        price: ClassNumbers,
+    }
+}
+
+part! {
+    /// A number for each class of nodes.
+    pub struct ClassNumbers {
+        /// Of performance nodes.
+        performance: Number,
+        /// Of nodes that are to become eco nodes.
+        draining: Number,
+        /// Of eco nodes.
+        eco: Number,
+    }
+}
+
+part! {
     /// What the operator counts in a budget.
     pub struct PowerBudgetStatus {
         /// The generation of the spec that was taken in.
@@ -130,6 +166,8 @@ part! {
         measured_watts: Number,
         /// The limit less what is counted.
         room_watts: Number,
+        /// What follows demand in it. Missing where power does not.
+        demand: BudgetDemand,
         /// By how much the limit cannot be kept even at the lowest caps.
         short_watts: Number,
         /// How many nodes would be lowered if the limit were enforced. Only in mode `observe`.

@@ -96,7 +96,7 @@ reasons! {
         OWNED_BY_OTHERS: of(Overridden, ConditionStatus::True, "OwnedByOthers",
             "somebody else owns a field that the operator would write: what they say stands; remove the field to hand it back");
     }
-    EVENT_REASONS: [EventReason; 20] = {
+    EVENT_REASONS: [EventReason; 21] = {
         WRITE_OVERRIDDEN: event(Warning, "Overridden", "Node",
             "a write met a field that somebody else owns; it is left to them");
         WRITE_REFUSED: event(Warning, "WriteRefused", "Node",
@@ -110,6 +110,8 @@ reasons! {
         LIMIT_EXCEEDED: event(Warning, "BudgetExceeded", "PowerBudget or Lease joulie-plan",
             "more was counted than a limit allows for half a minute; the text names the nodes that hold most of it");
         LIMIT_KEPT: event(Normal, "BudgetKept", "PowerBudget or Lease joulie-plan", "a limit is kept again");
+        DEMAND_UNMET: event(Normal, "DemandUnmet", "PowerBudget or Lease joulie-plan",
+            "for a minute nodes were throttled that would draw more than a limit leaves them: no node of a lower class has watts that it does not want");
         BUDGET_LOWERS: event(Normal, "BudgetLowers", "Lease joulie-plan",
             "one pass lowered grants by a twentieth of the site's limit or more");
         BUDGET_RAISES: event(Normal, "BudgetRaises", "Lease joulie-plan",

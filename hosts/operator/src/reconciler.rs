@@ -34,6 +34,7 @@ use crate::writes::{Outcome, SERVER_TIMEOUT, Target, Trouble};
 use absences::Absences;
 use backoffs::{Backoffs, PendingEcho, versions};
 use bounded::BoundMemory;
+use budget::UnmetDemand;
 use evictions::EvictionMemory;
 use explain::Decided;
 use host_kit::clock::{Mono, micros};
@@ -89,6 +90,8 @@ pub(crate) struct Reconciler {
     raises_from: Mono,
     /// Groups whose limit is not kept, and the reason that was last reported.
     short: BTreeMap<String, &'static str>,
+    /// Groups that throttle nodes.
+    unmet: BTreeMap<String, UnmetDemand>,
     /// Whether recommendations were last reported for a node, where that differs from what is published.
     advice_told: BTreeMap<Arc<str>, bool>,
     /// The nodes whose drain was told to be overdue.
@@ -154,6 +157,7 @@ impl Reconciler {
             cuts: BTreeMap::new(),
             raises_from: Mono::START,
             short: BTreeMap::new(),
+            unmet: BTreeMap::new(),
             advice_told: BTreeMap::new(),
             overdue_told: BTreeSet::new(),
             bounded: BoundMemory::default(),

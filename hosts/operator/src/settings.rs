@@ -24,7 +24,7 @@ use host_kit::program;
 use host_kit::prometheus::{PrometheusAccess, settings as prometheus};
 use host_kit::server::settings::{self as tls, MetricsPort};
 use joulie_api::workload_profile::TrustRule;
-use planner::budget::BudgetLimits;
+use planner::budget::{BudgetLimits, PowerSharing};
 use planner::catalog::Catalog;
 use planner::demand::DemandBound;
 use planner::guard::GuardMode;
@@ -283,6 +283,7 @@ fn limits(values: &Values) -> Result<BudgetLimits, Refusals> {
         raise_dwell: micros(values.get(&table::BUDGET_RAISE_DWELL)?),
         answer_within: micros(values.get(&table::BUDGET_ANSWER_WITHIN)?),
         gone_hold: micros(values.get(&table::BUDGET_GONE_HOLD)?),
+        sharing: values.get(&table::BUDGET_MODE)?,
     };
     Ok(limits)
 }
@@ -305,6 +306,9 @@ pub(crate) fn fraction(text: &str) -> Result<Ratio, host_kit::config::Wrong> {
 
 /// How strictly downgrades are guarded, by its word.
 pub(crate) const GUARDS: [(&str, GuardMode); 2] = [("soft", GuardMode::Soft), ("hard", GuardMode::Hard)];
+/// How power is shared below a limit, by its word.
+pub(crate) const SHARINGS: [(&str, PowerSharing); 2] =
+    [("demand", PowerSharing::Demand), ("static", PowerSharing::Static)];
 /// Which floor the families have, by its word.
 pub(crate) const FLOORS: [(&str, FamilyFloor); 3] =
     [("raise", FamilyFloor::Raise), ("within-count", FamilyFloor::WithinCount), ("off", FamilyFloor::Off)];

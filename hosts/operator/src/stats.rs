@@ -12,7 +12,7 @@ use crate::writes::{Target, Trouble};
 use host_kit::metrics::MetricsRegistry;
 use host_kit::{closed_label, label_set};
 use joulie_api::number::Number;
-use planner::budget::{GroupStanding, Round};
+use planner::budget::{GroupPower, GroupStanding, Round};
 use planner::density::Density;
 use planner::facility::{Aged, Observation, View};
 use planner::guard::{GuardDecision, StateName};
@@ -149,6 +149,15 @@ label_set! {
         group: String,
         what: &'static str,
     }
+
+    struct ByGroupClass {
+        group: String,
+        class: &'static str,
+    }
+
+    struct OfGroup {
+        group: String,
+    }
 }
 
 /// The operator's metrics. Clones share them.
@@ -170,6 +179,9 @@ pub(crate) struct Stats {
     density: Family<ByComponent, Level>,
     transitions: Family<ByTransition, Counter>,
     budget: Family<ByGroup, Level>,
+    price: Family<ByGroupClass, Level>,
+    blind: Family<OfGroup, Gauge>,
+    held_back: Gauge,
     power: Family<BySource, Level>,
     apart: Gauge,
     sensors: Family<BySensor, Level>,
@@ -215,6 +227,9 @@ const ENDS: [StateName; 4] =
     [StateName::ActivePerformance, StateName::DrainingPerformance, StateName::ActiveEco, StateName::Unknown];
 const RESULTS: [&str; 2] = ["applied", "deferred"];
 const OF_GROUPS: [&str; 4] = ["limit", "load", "short", "exceeded"];
+/// Where power follows demand.
+const OF_DEMAND: [&str; 6] = ["reserve", "in_flight", "biting", "missing", "missing_entitled", "reclaimable"];
+const CLASSES: [&str; 3] = ["performance", "draining", "eco"];
 const MEASURED: &str = "measured";
 /// What is measured less what is counted of the same nodes.
 const DRIFT: &str = "drift";
@@ -242,6 +257,9 @@ impl Stats {
             density: Family::default(),
             transitions: Family::default(),
             budget: Family::default(),
+            price: Family::default(),
+            blind: Family::default(),
+            held_back: Gauge::default(),
             power: Family::default(),
             apart: Gauge::default(),
             sensors: Family::default(),
@@ -301,8 +319,23 @@ impl Stats {
         registry.register("joulie_operator_state_transitions", "Changes of state", all.transitions.clone());
         registry.register(
             "joulie_operator_budget_watts",
-            "Limit, load and shortage of groups; measured: what the meters of its nodes show; drift: measured less counted, without base loads, where every node is measured",
+            "Limit, load and shortage of groups; measured: what the meters of its nodes show; drift: measured less counted, without base loads, where every node is measured; where power follows demand also reserve, in_flight (falls once receipts have come), biting (what throttled nodes would draw more), missing and missing_entitled (what of it has no room, and what of that is below entitlements), and reclaimable (held and not wanted)",
             all.budget.clone(),
+        );
+        registry.register(
+            "joulie_operator_budget_price",
+            "For what share of the time the demand of nodes may be above their grants, from 0 to 1, by class",
+            all.price.clone(),
+        );
+        registry.register(
+            "joulie_operator_budget_blind_nodes",
+            "Nodes of a group that do not report what they want to draw: they keep what they have, and at least their entitlement",
+            all.blind.clone(),
+        );
+        registry.register(
+            "joulie_operator_budget_held_back_orders",
+            "Changes of grants by demand that wait because 3,000 were written within a minute",
+            all.held_back.clone(),
         );
         registry.register(
             "joulie_operator_node_power_watts",
@@ -363,13 +396,55 @@ impl Stats {
                     None => drop(self.budget.remove(&of)),
                 }
             }
+            self.follow_demand(&group.name, group.power.as_ref());
         }
         let there = groups.iter().map(|group| group.name.clone()).collect();
         for gone in std::mem::replace(&mut self.groups, there).difference(&self.groups) {
             for what in OF_GROUPS.into_iter().chain([MEASURED, DRIFT]) {
                 self.budget.remove(&ByGroup { group: gone.clone(), what });
             }
+            self.follow_demand(gone, None);
         }
+    }
+
+    /// Shows what follows demand in a group; `None` where nothing does.
+    fn follow_demand(&self, group: &str, power: Option<&GroupPower>) {
+        let number = |watts: Watts| Number::tenths(watts).get();
+        let values = power.map(|power| {
+            let [reclaimable, ..] = power.reclaimable;
+            let GroupPower { reserve, in_flight, biting, missing, missing_entitled, .. } = *power;
+            [reserve, in_flight, biting.watts, missing, missing_entitled, reclaimable].map(number)
+        });
+        for (at, what) in OF_DEMAND.into_iter().enumerate() {
+            let of = ByGroup { group: group.to_owned(), what };
+            match values.and_then(|values| values.get(at).copied()) {
+                Some(value) => drop(self.budget.get_or_create(&of).set(value)),
+                None => drop(self.budget.remove(&of)),
+            }
+        }
+        for (at, class) in CLASSES.into_iter().enumerate() {
+            let of = ByGroupClass { group: group.to_owned(), class };
+            match power.and_then(|power| power.price.get(at)) {
+                Some(price) => {
+                    let price = price.to_string().parse().unwrap_or(f64::NAN);
+                    drop(self.price.get_or_create(&of).set(price));
+                }
+                None => drop(self.price.remove(&of)),
+            }
+        }
+        let of = OfGroup { group: group.to_owned() };
+        match power {
+            Some(power) => {
+                let blind = i64::try_from(power.blind).unwrap_or(i64::MAX);
+                drop(self.blind.get_or_create(&of).set(blind));
+            }
+            None => drop(self.blind.remove(&of)),
+        }
+    }
+
+    /// Shows how many changes of grants wait.
+    pub(crate) fn held_back(&self, orders: usize) {
+        self.held_back.set(i64::try_from(orders).unwrap_or(i64::MAX));
     }
 
     /// Shows the measured power of a group's nodes; nodes without a measurement are left out.
@@ -632,6 +707,7 @@ mod tests {
             unknown: true,
             exceeded: None,
             holders: Vec::new(),
+            power: None,
         };
         stats.budget(&[group("site"), group("rack r1")]);
         assert!(shown(&registry).contains("rack r1"));

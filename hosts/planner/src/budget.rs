@@ -8,23 +8,30 @@
 //! The budget keeps no record of what it ordered: a grant that was not written shows as a difference in the next round.
 //! A round only keeps timers, [`BudgetMemory`]; losing them costs nothing but time.
 //!
+//! Where power follows demand ([`PowerSharing`]), the caps that the policy wants are the most that nodes are granted, and
+//! their shares follow what they report that they want to draw.
+//!
 //! A node's grant is for its packages and GPUs together; the node's other power is added when limits are checked. The
 //! caps that the policy wants decide a node's share of the available power, and are the most that it is granted.
 
+mod by_demand;
 mod groups;
 mod hysteresis;
 mod node_power_model;
 mod site_limits;
 mod stake;
 
+pub use by_demand::{GroupPower, PowerSharing};
 pub use groups::{GroupStanding, LimitSource, SITE, WRITTEN};
 pub use node_power_model::NodePowerModel;
 pub use site_limits::{LimitPlace, SiteLimit};
 pub use stake::{DesiredGrant, Stake};
 
 use crate::node::{Node, Presence};
+use by_demand::{Raised, Shares, follow};
 use groups::{Division, Groups};
 use hysteresis::Band;
+use joulie_core::budget::demand::{OrderCount, TokenBucket};
 use joulie_core::budget::{
     BudgetNode as Row, Group, GroupShare, GroupState, GroupVerdict, Move, MoveTuning, Range, Turn, allocate,
     next_moves,
@@ -61,6 +68,8 @@ pub struct BudgetLimits {
     pub answer_within: Micros,
     /// How long the grant of a removed node still counts after the last sign of its agent.
     pub gone_hold: Micros,
+    /// How power is shared.
+    pub sharing: PowerSharing,
 }
 
 impl BudgetLimits {
@@ -80,6 +89,7 @@ impl BudgetLimits {
             raise_dwell: Micros::ZERO,
             answer_within: Micros::MINUTE,
             gone_hold: Micros::MINUTE,
+            sharing: PowerSharing::Static,
         }
     }
 
@@ -113,6 +123,12 @@ pub struct BudgetMemory {
     over: BTreeMap<String, Stamp>,
     /// Removed nodes whose grants still exist: the version of the object, and since when it has had it.
     gone: BTreeMap<Arc<str>, (String, Stamp)>,
+    /// When each node was last raised by demand.
+    raised: Raised,
+    /// Since when demand is followed.
+    begun: Option<Stamp>,
+    /// The orders that may go out.
+    tokens: TokenBucket,
 }
 
 /// What a round decided.
@@ -133,6 +149,8 @@ pub struct Round {
     pub again: Option<Stamp>,
     /// It was computed as if every limit were enforced.
     pub trial: bool,
+    /// The orders that follow demand.
+    pub orders: OrderCount,
 }
 
 /// Why a grant is deleted.
@@ -237,16 +255,31 @@ pub fn round(
         rows = plain;
         divide(&rows)?;
     }
-    let impatient = impatient(stakes, &rows, &targets, memory, now, limits.raise_dwell);
     let band = Band(limits.raise_band);
-    hysteresis::hold(band, &groups.groups, &rows, &impatient, &mut targets);
+    // What would be granted is told by the entitlements alone.
+    let by_demand = limits.sharing == PowerSharing::Demand && !rules.trial;
+    let rests: Vec<Watts> = stakes.iter().map(|stake| stake.rest(limits)).collect();
+    let shared = Shares { tree, stakes, rows: &rows, kept: &kept, rests: &rests };
+    let followed = match by_demand {
+        true => follow(shared, memory, now, raises, &mut targets)?,
+        false => None,
+    };
+    let impatient = match &followed {
+        Some(_) => vec![true; rows.len()],
+        None => impatient(stakes, &rows, &targets, memory, now, limits.raise_dwell),
+    };
+    if followed.is_none() {
+        hysteresis::hold(band, &groups.groups, &rows, &impatient, &mut targets);
+    }
     let_go(stakes, &groups.groups, &rows, &held, &mut targets);
     let mut states = vec![GroupState::EMPTY; count];
     let (mut queue, mut moves) = (vec![Turn::EMPTY; rows.len()], vec![Move::Keep; rows.len()]);
     next_moves(law, tree, (&rows, &targets), (&mut states, &mut queue), &mut moves)
         .map_err(|error| error.to_string())?;
     let ended = ended(stakes, memory, now, limits.gone_hold);
-    let mut made = Round { ended, again, trial: rules.trial, ..Round::default() };
+    let again = [again, followed.as_ref().and_then(|followed| followed.again)].into_iter().flatten().min();
+    let orders = followed.as_ref().map_or_else(OrderCount::default, |followed| followed.made);
+    let mut made = Round { ended, again, trial: rules.trial, orders, ..Round::default() };
     let fits = |row: &Row| {
         path(&groups.groups, row.group)
             .all(|at| matches!(shares.get(at).map(GroupShare::verdict), Some(GroupVerdict::Kept { .. })))
@@ -271,12 +304,22 @@ pub fn round(
             .ask(step, row, (target, stake.leaves && fits(row)), limits)
             .filter(|ask| !(is_kept && ask.released));
         if let Some(ask) = ask {
+            if followed.is_some() && matches!(step, Move::Raise(_)) {
+                memory.raised.insert(stake.node.name.clone(), now);
+            }
             made.count(stake, &ask);
             *lowered = stake.lowered_by(&ask);
             made.asks.push(ask);
         }
     }
-    let division = Division { shares: &shares, stakes, rows: &rows, places: &places, lowered: &lowered };
+    let division = Division {
+        shares: &shares,
+        stakes,
+        rows: &rows,
+        places: &places,
+        lowered: &lowered,
+        followed: followed.as_ref(),
+    };
     made.standings = groups.standings(&division, memory, now, limits.answer_within);
     Ok(made)
 }

@@ -11,6 +11,7 @@ use crate::inventory::{self, HardwareFacts, Resolved};
 use crate::power::estimate::NodeLoad;
 use crate::power::{NoMeasurement, NodeReading, PowerMeter};
 use crate::profile::Profile;
+use joulie_core::budget::demand::DemandReport;
 use joulie_core::budget::{Grant, GrantReceipt};
 use power_units::{Watts, WattsPerMinute};
 use std::borrow::Cow;
@@ -210,6 +211,8 @@ pub struct Granted {
     pub released: bool,
     /// The agent's receipt.
     pub signed: Option<Signed>,
+    /// What the agent says that the node wants to draw; `None` while it does not know.
+    pub demand: Option<DemandReport>,
     /// The grants that were sent to replace the present one and whose outcome is unknown.
     pub sent: Vec<Grant>,
     /// The version of the object.
@@ -293,6 +296,14 @@ impl Node {
         let is_of_now = *boot == self.boot && *node_uid == self.uid;
         let was_never_seen = self.presence == Presence::Gone && self.boot.is_empty();
         (!boot.is_empty() && (is_of_now || was_never_seen)).then_some(*receipt)
+    }
+
+    /// What its packages and GPUs want to draw, if that is known now: its agent says so in the present boot, and nothing
+    /// makes it doubtful that the agent is there.
+    #[must_use]
+    pub fn demand(&self) -> Option<DemandReport> {
+        let is_seen = self.presence == Presence::Ready && self.visibility == Visibility::Clear;
+        self.granted.demand.filter(|_| is_seen && self.receipt().is_some())
     }
 
     /// These caps as the agent holds them under the present grant.

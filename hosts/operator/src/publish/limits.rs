@@ -4,13 +4,17 @@ use super::API_VERSION;
 use jiff::Timestamp;
 use joulie_api::condition::Condition;
 use joulie_api::number::Number;
-use joulie_api::power_budget::{BudgetMode, PowerBudgetStatus};
+use joulie_api::power_budget::{BudgetDemand, BudgetMode, ClassNumbers, PowerBudgetStatus};
 use joulie_api::word::Word;
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Watts alone are written at most this often.
 const WATTS_EVERY: Duration = Duration::from_secs(10);
+/// What may be granted is written at most this often.
+const DEMAND_EVERY: Duration = Duration::from_secs(2);
+/// A smaller change of a price is not written.
+const PRICE_BAND: f64 = 0.05;
 /// A smaller change of watts, as a part of the limit, is not written.
 const BAND: f64 = 0.01;
 
@@ -42,6 +46,7 @@ pub(crate) fn budget_differs(new: &PowerBudgetStatus, old: &PowerBudgetStatus, n
         counted_watts,
         measured_watts,
         room_watts,
+        demand,
         short_watts,
         would_lower_nodes,
         would_lower_watts,
@@ -55,6 +60,7 @@ pub(crate) fn budget_differs(new: &PowerBudgetStatus, old: &PowerBudgetStatus, n
         || *nodes != old.nodes
         || short_watts.is_some() != old.short_watts.is_some()
         || counted_watts.is_some() != old.counted_watts.is_some()
+        || demand.is_some() != old.demand.is_some()
         || would_lower_nodes.is_some() != old.would_lower_nodes.is_some()
         || others(conditions.as_deref(), old.conditions.as_deref());
     if is_other {
@@ -72,7 +78,47 @@ pub(crate) fn budget_differs(new: &PowerBudgetStatus, old: &PowerBudgetStatus, n
         || moves(*short_watts, old.short_watts)
         || moves(*would_lower_watts, old.would_lower_watts)
         || *would_lower_nodes != old.would_lower_nodes;
-    moved && super::is_older(old.updated_at.as_deref(), WATTS_EVERY, now)
+    let is_older = |than| super::is_older(old.updated_at.as_deref(), than, now);
+    let demand = demand.as_ref().zip(old.demand.as_ref());
+    let grantable = moves(*room_watts, old.room_watts)
+        || demand.is_some_and(|(new, old)| demand_moves(new, old, moves));
+    (moved && is_older(WATTS_EVERY)) || (demand.is_some() && grantable && is_older(DEMAND_EVERY))
+}
+
+/// Whether what follows demand has moved; `moves` says it of watts.
+fn demand_moves(
+    new: &BudgetDemand,
+    old: &BudgetDemand,
+    moves: impl Fn(Option<Number>, Option<Number>) -> bool,
+) -> bool {
+    let BudgetDemand {
+        reserve_watts,
+        in_flight_watts,
+        biting_watts,
+        // They come and go with their watts.
+        biting_nodes: _,
+        missing_watts,
+        blind_nodes,
+        reclaimable_watts,
+        price,
+    } = new;
+    let values = |class: &Option<ClassNumbers>| {
+        let ClassNumbers { performance, draining, eco } = class.clone().unwrap_or_default();
+        [performance, draining, eco]
+    };
+    let far = |new: Option<Number>, old: Option<Number>| match (new, old) {
+        (Some(new), Some(old)) => (new.get() - old.get()).abs() >= PRICE_BAND,
+        (new, old) => new.is_some() != old.is_some(),
+    };
+    let mut reclaimable = values(reclaimable_watts).into_iter().zip(values(&old.reclaimable_watts));
+    let mut prices = values(price).into_iter().zip(values(&old.price));
+    moves(*reserve_watts, old.reserve_watts)
+        || moves(*in_flight_watts, old.in_flight_watts)
+        || moves(*biting_watts, old.biting_watts)
+        || moves(*missing_watts, old.missing_watts)
+        || *blind_nodes != old.blind_nodes
+        || reclaimable.any(|(new, old)| moves(new, old))
+        || prices.any(|(new, old)| far(new, old))
 }
 
 /// Whether conditions differ in anything but their times.

@@ -5,7 +5,8 @@ use crate::budget::{self, Metered, Said};
 use crate::grants::Ticket;
 use crate::publish::{API_VERSION, grant_document, grant_patch};
 use crate::reasons::{
-    BUDGET_LOWERS, BUDGET_RAISES, GRANT_DROPPED, LIMIT_CHANGED, LIMIT_EXCEEDED, LIMIT_KEPT, LIMIT_SHORT,
+    BUDGET_LOWERS, BUDGET_RAISES, DEMAND_UNMET, GRANT_DROPPED, LIMIT_CHANGED, LIMIT_EXCEEDED, LIMIT_KEPT,
+    LIMIT_SHORT,
 };
 use crate::rows::BudgetSeen;
 use crate::writes::{How, Job, Lane, Outcome, Target, Trouble, Write};
@@ -14,10 +15,10 @@ use host_kit::events::{EventReason, Note};
 use joulie_api::labels::PLAN_LEASE;
 use joulie_core::budget::Grant;
 use k8s_openapi::api::core::v1::ObjectReference;
-use planner::budget::{DesiredGrant, Ended, GroupStanding, LimitSource, Round, SITE, Sum};
+use planner::budget::{DesiredGrant, Ended, GroupPower, GroupStanding, LimitSource, Round, SITE, Sum};
 use planner::node::Node;
 use planner::power::NodeReading;
-use power_units::{Micros, Watts};
+use power_units::{Micros, Ratio, Watts};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,18 @@ use std::time::Duration;
 const TOLD_FROM: Duration = Duration::from_secs(1);
 /// How often cuts and raises are reported if the watts go up and down all the time.
 const TELL_AGAIN: Duration = Duration::from_secs(30);
+
+/// Demand that a limit does not leave room for is told after this time.
+const UNMET_FOR: Duration = Duration::from_secs(60);
+/// And not again within this time.
+const UNMET_AGAIN: Duration = Duration::from_secs(600);
+
+/// A group that throttles nodes: since when, and when that was told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct UnmetDemand {
+    since: Option<Mono>,
+    told: Option<Mono>,
+}
 
 /// Meters that show more than is counted are told after this time.
 const ABOVE_FOR: Duration = Duration::from_secs(60);
@@ -45,9 +58,11 @@ impl Reconciler {
         self.trial = trial;
         self.shown = shown(&self.round, self.trial.as_ref());
         self.stats.budget(&self.shown);
+        self.stats.held_back(self.round.orders.held_back);
         self.stats.trial(self.trial.as_ref());
         self.say_shortages();
         self.say_cuts(now);
+        self.say_unmet(now);
         self.measure(now);
         let asks = std::mem::take(&mut self.round.asks);
         let ended = std::mem::take(&mut self.round.ended);
@@ -228,6 +243,39 @@ impl Reconciler {
             );
             tracing::info!("{text}");
             self.recorder.say(self.of_the_budget(reason, text));
+        }
+    }
+
+    /// Reports groups that have throttled nodes for a while, because their limit leaves no more.
+    fn say_unmet(&mut self, now: Mono) {
+        let mut before = std::mem::take(&mut self.unmet);
+        let mut notes = Vec::new();
+        for group in &self.round.standings {
+            let mut unmet = before.remove(&group.name).unwrap_or_default();
+            let binds = |power: &&GroupPower| {
+                let is_short = power.overloaded || power.missing > Watts::ZERO;
+                power.biting.nodes > 0 && (is_short || power.price.iter().any(|price| *price > Ratio::ZERO))
+            };
+            let power = group.power.as_ref().filter(binds);
+            unmet.since = power.map(|_| unmet.since.unwrap_or(now));
+            let lasts = unmet.since.is_some_and(|since| now.since(since) >= UNMET_FOR);
+            let was_told = unmet.told.is_some_and(|told| now.since(told) < UNMET_AGAIN);
+            if let Some(power) = power.filter(|_| lasts && !was_told) {
+                let (Sum { watts, nodes }, name) = (power.biting, &group.name);
+                let text = format!(
+                    "{nodes} nodes below the limit of {name} are throttled and would draw {watts:.1} W more: nothing that others do not want is left for them"
+                );
+                unmet.told = Some(now);
+                notes.push((name.clone(), text));
+            }
+            let is_remembered = unmet.told.is_some_and(|told| now.since(told) < UNMET_AGAIN);
+            if unmet.since.is_some() || is_remembered {
+                self.unmet.insert(group.name.clone(), unmet);
+            }
+        }
+        for (group, text) in notes {
+            tracing::info!("{text}");
+            self.recorder.say(self.of_a_group(&group, DEMAND_UNMET, text));
         }
     }
 

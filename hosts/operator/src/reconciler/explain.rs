@@ -6,7 +6,7 @@ use crate::routes::PlanAnswer;
 use crate::site::Watches;
 use host_kit::clock::Mono;
 use host_kit::reflect::{Row, Rows};
-use planner::budget::GroupStanding;
+use planner::budget::{GroupPower, GroupStanding};
 use planner::facility::Aged;
 use planner::guard::Publication;
 use planner::node::Node;
@@ -52,6 +52,11 @@ impl Reconciler {
             "policy": policy(plan),
             "inputs": self.explain_inputs(watches, now),
             "groups": self.explain_groups(),
+            "orders": {
+                "byDemand": self.round.orders.orders,
+                "forced": self.round.orders.forced,
+                "heldBack": self.round.orders.held_back,
+            },
             "away": names(plan.away.iter()),
             "out": names(plan.out.iter()),
             "nodes": nodes,
@@ -96,6 +101,7 @@ impl Reconciler {
                 "kept": group.is_kept(),
                 "lowered": {"watts": number(Some(group.lowered.watts)), "nodes": group.lowered.nodes},
                 "holders": names(group.holders.iter()),
+                "demand": group.power.as_ref().map(demand),
             })
         };
         self.shown.iter().zip(measured).map(group).collect()
@@ -158,11 +164,35 @@ impl Reconciler {
             "granted": grant.map(|grant| json!({
                 "watts": number(Some(grant.watts)), "serial": grant.serial, "released": node.granted.released,
             })),
+            "demand": node.demand().map(|demand| json!({
+                "bites": demand.bites(),
+                "quantilesW": demand.quantiles().map(|watts| number(Some(watts))),
+            })),
             "receipt": receipt.map(|receipt| json!({
                 "serial": receipt.serial, "holdsW": number(Some(receipt.holds)),
             })),
         })
     }
+}
+
+/// What follows demand in a group.
+fn demand(power: &GroupPower) -> Value {
+    let class = |[performance, draining, eco]: [Option<f64>; 3]| {
+        json!({"performance": performance, "draining": draining, "eco": eco})
+    };
+    json!({
+        "lends": power.lends,
+        "overloaded": power.overloaded,
+        "price": class(power.price.map(|price| number(Some(price)))),
+        "reserveW": number(Some(power.reserve)),
+        "inFlightW": number(Some(power.in_flight)),
+        "bitingW": number(Some(power.biting.watts)),
+        "bitingNodes": power.biting.nodes,
+        "missingW": number(Some(power.missing)),
+        "missingEntitledW": number(Some(power.missing_entitled)),
+        "reclaimableW": class(power.reclaimable.map(|watts| number(Some(watts)))),
+        "blindNodes": power.blind,
+    })
 }
 
 fn policy(plan: &Plan) -> Value {

@@ -14,11 +14,11 @@ use crate::writes::{How, Job, Target, Write};
 use host_kit::clock::Mono;
 use joulie_api::condition::{self, Condition, ConditionType};
 use joulie_api::number::{Number, Whole};
-use joulie_api::power_budget::{BudgetMode, PowerBudgetStatus};
+use joulie_api::power_budget::{BudgetDemand, BudgetMode, ClassNumbers, PowerBudgetStatus};
 use joulie_api::word::Vocabulary;
-use planner::budget::GroupStanding;
+use planner::budget::{GroupPower, GroupStanding};
 use planner::node::{Node, Presence};
-use power_units::Watts;
+use power_units::{Ratio, Watts};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -81,7 +81,6 @@ impl Reconciler {
         let trial = self.trial.as_ref().and_then(|trial| trial.standings.get(at + 1));
         let trial = trial.filter(|_| seen.mode == BudgetMode::Observe);
         let number = |watts: Watts| Number::tenths(watts);
-        let whole = |count: usize| Whole::from(i64::try_from(count).unwrap_or(i64::MAX));
         let measured = self.measured.get(at + 1).copied().flatten();
         Some(PowerBudgetStatus {
             observed_generation: Some(Whole::from(seen.generation)),
@@ -91,6 +90,7 @@ impl Reconciler {
             counted_watts: group.load.map(number),
             measured_watts: measured.map(number),
             room_watts: group.load.map(|load| number(seen.watts - load)),
+            demand: group.power.as_ref().map(demand),
             short_watts: trial.map_or(group.short, |trial| trial.short).map(number),
             would_lower_nodes: trial.map(|trial| whole(trial.lowered.nodes)),
             would_lower_watts: trial.map(|trial| number(trial.lowered.watts)),
@@ -176,4 +176,31 @@ impl Reconciler {
             None => budget::said(ACCEPTED, ACCEPTED.meaning),
         }
     }
+}
+
+fn whole(count: usize) -> Whole {
+    Whole::from(i64::try_from(count).unwrap_or(i64::MAX))
+}
+
+/// What follows demand, as it is written.
+fn demand(power: &GroupPower) -> BudgetDemand {
+    BudgetDemand {
+        reserve_watts: Some(Number::tenths(power.reserve)),
+        in_flight_watts: Some(Number::tenths(power.in_flight)),
+        biting_watts: Some(Number::tenths(power.biting.watts)),
+        biting_nodes: Some(whole(power.biting.nodes)),
+        missing_watts: Some(Number::tenths(power.missing)),
+        blind_nodes: Some(whole(power.blind)),
+        reclaimable_watts: Some(by_class(power.reclaimable.map(Number::tenths))),
+        price: Some(by_class(power.price.map(hundredths))),
+    }
+}
+
+fn by_class([performance, draining, eco]: [Number; 3]) -> ClassNumbers {
+    ClassNumbers { performance: Some(performance), draining: Some(draining), eco: Some(eco) }
+}
+
+fn hundredths(ratio: Ratio) -> Number {
+    // The decimal text of a ratio always parses.
+    format!("{ratio:.2}").parse().ok().and_then(Number::new).unwrap_or(Number::from(0))
 }

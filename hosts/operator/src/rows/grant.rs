@@ -3,9 +3,12 @@
 use super::{Stamp, name, text, watts};
 use host_kit::reflect::Row;
 use joulie_api::labels::object::POWER_BUDGET;
+use joulie_api::node_power_grant::GrantDemand;
+use joulie_core::budget::demand::DemandReport;
 use joulie_core::budget::{Grant, GrantReceipt};
 use planner::node::{Granted, Signed};
 use power_units::{Role, Watts};
+use serde::Deserialize;
 use serde_json::Value;
 
 /// What is kept of a NodePowerGrant.
@@ -46,6 +49,7 @@ impl Row for GrantSeen {
             grant: Some(grant),
             released: spec["released"].as_bool() == Some(true),
             signed: signed(&object["status"]),
+            demand: demand(&object["status"]["demand"]),
             version,
             ..Granted::default()
         };
@@ -58,6 +62,16 @@ impl Row for GrantSeen {
             granted,
         })
     }
+}
+
+/// What the node wants to draw. A report that cannot be read counts as none: the node is blind.
+fn demand(said: &Value) -> Option<DemandReport> {
+    if said.is_null() {
+        return None;
+    }
+    let demand = GrantDemand::deserialize(said).map_err(|error| error.to_string());
+    let report = demand.and_then(|demand| demand.read().map_err(|error| error.to_string()));
+    report.inspect_err(|why| tracing::warn!("a demand that cannot be read counts as unknown: {why}")).ok()
 }
 
 /// A receipt with a missing or unreadable part does not count.
@@ -94,6 +108,31 @@ mod tests {
         // Of the grant before: 450.5 W, the ceiling.
         let before = read(json!({"serial": 6, "bootID": "b1", "nodeUID": "u1", "holds": 290})).granted;
         assert_eq!(before.most(), Watts::from_bits((450 << 32) + (1 << 31)));
+    }
+
+    #[test]
+    fn a_demand_that_makes_no_sense_is_unknown_and_spoils_no_receipt() {
+        let said = |demand: Value| {
+            let status = json!({"serial": 7, "bootID": "b1", "nodeUID": "u1", "holds": 290, "demand": demand});
+            read(status).granted
+        };
+        let told = said(json!({"quantilesWatts": [400, 300.5], "biting": true})).demand.unwrap();
+        assert!(told.bites() && told.highest() == Watts::from_int(400));
+        assert_eq!(told.lowest(), Watts::from_bits((300 << 32) + (1 << 31)));
+        for demand in [
+            json!(null),
+            json!([]),
+            json!({"biting": true}),
+            json!({"quantilesWatts": [], "biting": true}),
+            json!({"quantilesWatts": [300, 400], "biting": true}),
+            json!({"quantilesWatts": [-1], "biting": false}),
+            json!({"quantilesWatts": [1e300], "biting": false}),
+            json!({"quantilesWatts": [1, 1, 1, 1, 1, 1, 1, 1, 1], "biting": false}),
+            json!({"quantilesWatts": [400], "biting": "yes"}),
+        ] {
+            let granted = said(demand.clone());
+            assert!(granted.demand.is_none() && granted.signed.is_some(), "{demand}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::facility::CoolingNamed;
 use super::power::{self, Named};
-use super::{FLOORS, GUARDS, MARKS, OVERDUE, SOURCES, fraction, namespaces};
+use super::{FLOORS, GUARDS, MARKS, OVERDUE, SHARINGS, SOURCES, fraction, namespaces};
 use crate::rows::is_of_kubernetes;
 use host_kit::bearer::TokenFile;
 use host_kit::clock::micros;
@@ -13,6 +13,7 @@ use host_kit::prometheus::settings as prometheus;
 use host_kit::server::settings as tls;
 use joulie_api::workload_profile::TrustRule;
 use kube::core::Selector;
+use planner::budget::PowerSharing;
 use planner::guard::GuardMode;
 use planner::node::DesiredKind;
 use planner::plan::{DrainOverdue, DrainingLabel};
@@ -349,6 +350,9 @@ settings! {
     BUDGET_UNKNOWN_NODE_WATTS: Option<Watts> = optional(
         "BUDGET_UNKNOWN_NODE_WATTS", limit, SOME_WATTS,
         "What a node counts with while its hardware is not known; without it nothing beside such a node is raised");
+    BUDGET_MODE: PowerSharing = with_default(
+        "BUDGET_MODE", "demand", |text| one_of(text, &SHARINGS), "demand or static",
+        "How a limit is shared: demand lets nodes that need less lend to those that need more, within what the policy wants for each; static divides it by what the policy wants alone");
     BUDGET_DEAD_BAND_WATTS: Watts = with_default(
         "BUDGET_DEAD_BAND_WATTS", "5", load, "watts, 0 or more", "A change of a node's cap that is smaller is not worth a write");
     BUDGET_RAISE_PCT: Percent = with_default(

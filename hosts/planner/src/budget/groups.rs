@@ -1,5 +1,6 @@
 //! The groups that have a limit, and the state of each after a round.
 
+use super::by_demand::{Followed, GroupPower, Wants};
 use super::site_limits::overlapped;
 use super::{BudgetMemory, Rules, Stake, Sum, short};
 use crate::node::Node;
@@ -49,6 +50,8 @@ pub struct GroupStanding {
     pub exceeded: Option<Watts>,
     /// If it is exceeded: some of the nodes that count most above their grants.
     pub holders: Vec<Arc<str>>,
+    /// What follows demand in it, if its limit binds and power follows demand.
+    pub power: Option<GroupPower>,
 }
 
 impl GroupStanding {
@@ -125,6 +128,8 @@ pub(super) struct Division<'a> {
     /// The index of the shown group of each node.
     pub(super) places: &'a [usize],
     pub(super) lowered: &'a [Watts],
+    /// Where power follows demand.
+    pub(super) followed: Option<&'a Followed>,
 }
 
 impl Groups {
@@ -227,12 +232,14 @@ impl Groups {
         now: Stamp,
         grace: Micros,
     ) -> Vec<GroupStanding> {
-        let Division { shares, stakes: _, rows, places, lowered } = division;
+        let Division { shares, stakes: _, rows, places, lowered, followed } = division;
         let before = std::mem::take(&mut memory.over);
         let mut sums: Vec<Counts> = self.shown.iter().map(|group| Counts::of(group.base)).collect();
-        for ((row, &place), &lowered) in rows.iter().zip(*places).zip(*lowered) {
+        for (at, ((row, &place), &lowered)) in rows.iter().zip(*places).zip(*lowered).enumerate() {
             if let Some(counts) = sums.get_mut(place) {
-                counts.add(&Counts::of_node(row.count(), lowered));
+                let bid = followed.and_then(|followed| followed.bids.get(at));
+                let wants = bid.map_or_else(Wants::default, |bid| Wants::of(bid, row));
+                counts.add(&Counts { wants, ..Counts::of_node(row.count(), lowered) });
             }
         }
         // Parents come before their parts.
@@ -246,7 +253,7 @@ impl Groups {
             }
         }
         let each = self.shown.iter().zip(sums).enumerate().map(|(at, (group, counts))| {
-            let Counts { load, base, nodes, lowered } = counts;
+            let Counts { load, base, nodes, lowered, wants } = counts;
             let load = load.filter(|_| !group.overlapped);
             let over = group.limit.zip(load).map(|(limit, load)| load - limit);
             let over = over.filter(|over| group.binds && *over > Watts::ZERO);
@@ -256,6 +263,9 @@ impl Groups {
                 now.since(since).is_some_and(|lasted| lasted >= grace)
             });
             let share = shares.get(group.group).filter(|_| group.binds);
+            let power = followed.filter(|_| group.binds).and_then(|followed| {
+                Some(wants.shown(followed.prices.get(group.group)?, followed.states.get(group.group)?))
+            });
             GroupStanding {
                 name: group.name.clone(),
                 source: group.source,
@@ -270,6 +280,7 @@ impl Groups {
                 unknown: load.is_none() && group.limit.is_some(),
                 exceeded: over.filter(|_| lasts),
                 holders: if lasts { self.holders(at, division) } else { Vec::new() },
+                power,
             }
         });
         each.collect()
@@ -338,16 +349,18 @@ struct Counts {
     base: Watts,
     nodes: usize,
     lowered: Sum,
+    wants: Wants,
 }
 
 impl Counts {
     fn of(base: Watts) -> Self {
-        Self { load: Some(base), base, nodes: 0, lowered: Sum::default() }
+        Self { load: Some(base), base, nodes: 0, lowered: Sum::default(), wants: Wants::default() }
     }
 
     fn of_node(load: Option<Watts>, lowered: Watts) -> Self {
         let is_lowered = usize::from(lowered > Watts::ZERO);
-        Self { load, base: Watts::ZERO, nodes: 1, lowered: Sum { watts: lowered, nodes: is_lowered } }
+        let lowered = Sum { watts: lowered, nodes: is_lowered };
+        Self { load, base: Watts::ZERO, nodes: 1, lowered, wants: Wants::default() }
     }
 
     fn add(&mut self, part: &Self) {
@@ -356,5 +369,6 @@ impl Counts {
         self.nodes += part.nodes;
         self.lowered.watts += part.lowered.watts;
         self.lowered.nodes += part.lowered.nodes;
+        self.wants.add(&part.wants);
     }
 }

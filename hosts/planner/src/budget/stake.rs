@@ -48,6 +48,11 @@ impl<'a> Stake<'a> {
         self.aside || !power_model.is_known() || !power_model.is_cappable()
     }
 
+    /// Whether a person has a say in its caps.
+    pub(super) fn is_owned(&self) -> bool {
+        self.node.published.obeyed().is_some_and(|there| there.persons || there.theirs.any())
+    }
+
     /// Its rack, from its label.
     pub(super) const fn rack(&self) -> Option<&'a Arc<str>> {
         self.node.labels.rack.as_ref()
@@ -67,7 +72,7 @@ impl<'a> Stake<'a> {
     }
 
     /// What it draws beside its packages and GPUs: the most that the settings say, and its meter if it has shown more.
-    fn rest(&self, limits: &BudgetLimits) -> Watts {
+    pub(super) fn rest(&self, limits: &BudgetLimits) -> Watts {
         let shown = self.node.power.rest_most.filter(|_| limits.rest_measured);
         shown.map_or(limits.node_rest, |shown| shown.max(limits.node_rest))
     }

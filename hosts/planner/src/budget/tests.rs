@@ -36,6 +36,7 @@ fn limits(site: i32) -> BudgetLimits {
         raise_dwell: Micros::ZERO,
         answer_within: Micros::new(30_000_000),
         gone_hold: Micros::new(600_000_000),
+        sharing: PowerSharing::Static,
     }
 }
 

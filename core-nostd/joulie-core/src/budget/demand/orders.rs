@@ -229,8 +229,8 @@ impl Node<'_> {
     fn wants(&self, asked: Watts, lends: bool) -> bool {
         match self.bid.appetite {
             Appetite::Told { demand, assumed } => demand.bites() || assumed > asked || !lends,
-            // Where nothing is lent, what was lent is given back.
-            Appetite::Blind(_) => !lends,
+            // Nobody knows whether it is throttled, so that it gets its entitlement back.
+            Appetite::Blind(_) | Appetite::Owned(_) => true,
             Appetite::Stands(_) => false,
         }
     }
@@ -405,7 +405,7 @@ impl<'a> Round<'a> {
         }
         let has_work = match node.bid.appetite {
             Appetite::Told { assumed, .. } => assumed > asked,
-            Appetite::Blind(_) | Appetite::Stands(_) => false,
+            Appetite::Blind(_) | Appetite::Owned(_) | Appetite::Stands(_) => false,
         };
         Some(node.turn(u8::from(!has_work), node.bid.priority, goal - from))
     }

@@ -17,7 +17,7 @@
 //! The order of the bidders changes nothing. Here only targets are made; what may be ordered is decided by
 //! [`next_moves`](super::super::next_moves).
 
-use super::super::node::Priority;
+use super::super::node::{BudgetNode, Priority};
 use super::super::tree::{BudgetTree, Group, spread};
 use super::super::{BudgetError, of_length, plus};
 use super::ask::{DemandReport, EXCEEDED};
@@ -47,10 +47,12 @@ pub enum Appetite {
         /// What it will want at least.
         assumed: Watts,
     },
-    /// Its demand should be known and is not. It keeps what it counts, which may be unknown too.
+    /// Its demand should be known and is not. It keeps what it counts, which may be unknown too, and at least its
+    /// entitlement.
     Blind(Option<Watts>),
-    /// Its cap is not the budget's to move by demand: it does not answer, a person owns it, or it has no cap yet. It
-    /// counts with this.
+    /// A person owns its cap. It keeps what it counts, and at least its entitlement.
+    Owned(Option<Watts>),
+    /// Its cap is not moved by demand: it does not answer, may not be raised now, or has no cap yet. It counts with this.
     Stands(Option<Watts>),
 }
 
@@ -75,12 +77,22 @@ pub struct Bid {
 }
 
 impl Bid {
+    /// The bid of a node. The entitlement is the one that [`allocate`](super::super::allocate) has found.
+    #[must_use]
+    pub fn of(node: &BudgetNode, entitled: Watts, appetite: Appetite) -> Self {
+        let BudgetNode { key, group, priority, .. } = *node;
+        // What does not answer does not follow either.
+        let counted = node.count().filter(|_| !node.reachable);
+        let entitled = counted.map_or(entitled, |counted| counted.max(entitled));
+        Self { key, group, priority, floor: node.lowest(), most: node.wanted(), entitled, appetite }
+    }
+
     /// What it wants at the price of zero, within what it may be allowed.
     #[must_use]
     pub fn wanted(&self) -> Option<Watts> {
         match self.appetite {
             Appetite::Told { demand, assumed } => Some(self.limit(demand.highest().max(assumed))),
-            Appetite::Blind(_) | Appetite::Stands(_) => None,
+            Appetite::Blind(_) | Appetite::Owned(_) | Appetite::Stands(_) => None,
         }
     }
 
@@ -89,7 +101,7 @@ impl Bid {
     pub const fn bites(&self) -> bool {
         match self.appetite {
             Appetite::Told { demand, .. } => demand.bites(),
-            Appetite::Blind(_) | Appetite::Stands(_) => false,
+            Appetite::Blind(_) | Appetite::Owned(_) | Appetite::Stands(_) => false,
         }
     }
 
@@ -101,7 +113,10 @@ impl Bid {
                 let bitten = if demand.bites() { demand.highest() } else { Watts::ZERO };
                 self.limit(bitten.max(assumed).min(self.entitled))
             }
-            Appetite::Blind(stands) | Appetite::Stands(stands) => stands.unwrap_or(self.entitled),
+            Appetite::Blind(stands) | Appetite::Owned(stands) => {
+                stands.map_or(self.entitled, |stands| stands.max(self.entitled))
+            }
+            Appetite::Stands(stands) => stands.unwrap_or(self.entitled),
         }
     }
 
@@ -132,7 +147,7 @@ impl Bid {
             Appetite::Told { demand, assumed } => {
                 between(&self.curve(&demand, assumed), of_class(price, self.priority))
             }
-            Appetite::Blind(_) | Appetite::Stands(_) => self.sure(),
+            Appetite::Blind(_) | Appetite::Owned(_) | Appetite::Stands(_) => self.sure(),
         };
         if price >= OVERLOADED { cap.min(self.entitled) } else { cap }
     }
@@ -276,10 +291,11 @@ impl GroupPrice {
                 self.blind = self.blind.saturating_add(1);
                 stands
             }
-            Appetite::Stands(stands) => stands,
+            Appetite::Owned(stands) | Appetite::Stands(stands) => stands,
         };
-        self.fixed = plus(self.fixed, stands);
-        self.overloaded = plus(self.overloaded, stands.map(|stands| stands.min(bid.entitled)));
+        let counts = stands.map(|_| bid.sure());
+        self.fixed = plus(self.fixed, counts);
+        self.overloaded = plus(self.overloaded, counts.map(|counts| counts.min(bid.entitled)));
     }
 
     fn add_column(&mut self, class: Priority, part: &Column) {

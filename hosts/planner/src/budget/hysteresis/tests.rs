@@ -1,6 +1,6 @@
 use super::*;
 use crate::budget::rig::{Claim, round_of};
-use crate::budget::{BudgetLimits, BudgetMemory, LimitPlace, NodePowerModel};
+use crate::budget::{BudgetLimits, BudgetMemory, LimitPlace, NodePowerModel, PowerSharing};
 use crate::hardware::{Cpu, ResolvedHardware};
 use crate::intent::{DeviceCap, NodeCaps};
 use joulie_core::budget::{Grant, GrantAccount, GrantReceipt, Range};
@@ -52,6 +52,7 @@ impl Cluster {
             raise_dwell: Micros::new(30_000_000),
             answer_within: Micros::new(30_000_000),
             gone_hold: Micros::new(600_000_000),
+            sharing: PowerSharing::Static,
         };
         Self {
             limits,
