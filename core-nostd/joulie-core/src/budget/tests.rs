@@ -8,6 +8,7 @@ use std::vec::Vec;
 mod account;
 mod admit;
 mod allocate;
+mod demand;
 mod moves;
 
 /// A range of a node whose largest draw is unknown.

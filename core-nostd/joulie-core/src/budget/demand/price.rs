@@ -6,8 +6,9 @@
 //! down, with twenty-one sums for each class and group.
 //!
 //! - Classes: eco bidders pay up to one before draining ones pay anything, and these before performance.
-//! - A bidder whose cap throttles it is never brought below its entitlement, nor below what it wants if that is less:
-//!   the price divides only what no entitled bidder asks for. So when everybody wants everything, each gets its
+//! - A bidder whose cap throttles it is never brought below its entitlement, nor below what it wants if that is less;
+//!   nor is another one below its steady demand within its entitlement, so that steady demand moves nobody. The price
+//!   divides only what no entitled bidder asks for. So when everybody wants everything, each gets its
 //!   entitlement, and not a share that grows with what it has.
 //! - A bidder without a report neither lends nor takes: it counts what it counts. Where more than a fifth of a group are
 //!   blind, nothing is lent in it: each gets its entitlement.
@@ -105,13 +106,14 @@ impl Bid {
         }
     }
 
-    /// What it has a claim to now, whatever the price.
+    /// What it has a claim to now, whatever the price: up to its entitlement all that it wants while its cap throttles it,
+    /// else what it wants nearly all the time.
     #[must_use]
     pub fn sure(&self) -> Watts {
         match self.appetite {
             Appetite::Told { demand, assumed } => {
-                let bitten = if demand.bites() { demand.highest() } else { Watts::ZERO };
-                self.limit(bitten.max(assumed).min(self.entitled))
+                let wanted = if demand.bites() { demand.highest() } else { demand.lowest() };
+                self.limit(wanted.max(assumed).min(self.entitled))
             }
             Appetite::Blind(stands) | Appetite::Owned(stands) => {
                 stands.map_or(self.entitled, |stands| stands.max(self.entitled))
@@ -153,7 +155,7 @@ impl Bid {
     }
 }
 
-/// The demand at each price; at the highest it is nothing.
+/// The demand at each price; at the highest it is nothing, which the claim replaces.
 fn interpolated(demand: &DemandReport) -> Column {
     let mut curve = [Watts::ZERO; STEPS];
     let mut levels = curve.iter_mut();
