@@ -1,6 +1,10 @@
 //! joulie-core, budget and GPU fit: the operator runs the former for every plan, the extender the latter for
 //! every GPU pod.
 
+use joulie_core::budget::demand::{
+    Bid, Bidders, DemandError, DemandHistory, DemandReport, GroupOrders, GroupPrice, OrderBounds, OrderCount,
+    OrderTurn, TokenBucket, is_news, orders, price,
+};
 use joulie_core::budget::{
     Admission, Allocation, BudgetError, BudgetNode, BudgetTree, Grant, GrantAccount, GrantReceipt, Group,
     GroupDemand, GroupError, GroupShare, GroupState, GroupVerdict, LawError, Move, MoveTuning, Overrun,
@@ -9,7 +13,7 @@ use joulie_core::budget::{
 use joulie_core::placement::gpu::{
     AskError, Fit, GpuPhase, GpuRequest, Model, PhysicalGpu, Reject, Vram, choose, fit,
 };
-use power_units::Watts;
+use power_units::{Micros, Ratio, Stamp, Watts};
 
 roots! {
     fn budget_tree(groups: &[Group]) -> Result<BudgetTree<'_>, TreeError> {
@@ -49,6 +53,33 @@ roots! {
 
     fn budget_admit(tree: BudgetTree<'_>, sums: &mut [GroupDemand], node: &BudgetNode, wish: Wish) -> Admission {
         admit(tree, sums, node, wish)
+    }
+
+    fn demand_report(history: &mut DemandHistory, now: Stamp, drawn: Watts, throttled: Option<Watts>) -> Option<DemandReport> {
+        history.record(now, drawn, throttled);
+        history.report(now, drawn)
+    }
+
+    fn demand_read(quantiles: &[Watts], bites: bool, told: &DemandReport, ago: Micros) -> Result<bool, DemandError> {
+        let report = DemandReport::new(quantiles, bites)?;
+        Ok(is_news(Some(&report), Some(told), ago))
+    }
+
+    fn demand_price(
+        tree: BudgetTree<'_>, bids: &[Bid], reserve: Ratio, prices: &mut [GroupPrice], targets: &mut [Watts],
+    ) -> Result<(), BudgetError> {
+        price(tree, bids, reserve, prices, targets)
+    }
+
+    fn demand_orders(
+        bounds: OrderBounds, tree: (BudgetTree<'_>, &[GroupPrice]), bidders: Bidders<'_>, memory: (&mut [GroupOrders], &mut [OrderTurn]), targets: &mut [Watts],
+    ) -> Result<OrderCount, BudgetError> {
+        orders(bounds, tree, bidders, memory, targets)
+    }
+
+    fn demand_tokens(bucket: &mut TokenBucket, now: Stamp, orders: usize) -> usize {
+        bucket.take(orders);
+        bucket.refill(now)
     }
 
     fn gpu_ask(model: Option<Model>, vram_mb: Option<i64>, count: i64) -> Result<GpuRequest, AskError> {

@@ -5,6 +5,7 @@ use super::{
 };
 use crate::inventory::HardwareFacts;
 use crate::node::{Node, Presence, Signed, rig};
+use joulie_core::budget::demand::DemandReport;
 use joulie_core::budget::{Grant, GrantReceipt, Priority};
 use power_units::{Stamp, Watts};
 use std::sync::Arc;
@@ -31,6 +32,8 @@ pub(super) struct Claim {
     pub(super) rack: Option<Arc<str>>,
     /// The most that its meter has shown beside its devices.
     pub(super) rest_most: Option<Watts>,
+    /// What it reports that it wants.
+    pub(super) demand: Option<DemandReport>,
 }
 
 impl Claim {
@@ -45,6 +48,7 @@ impl Claim {
             node.presence = Presence::Gone;
             (node.boot, node.uid) = (String::new(), String::new());
         }
+        node.granted.demand = self.demand;
         node.granted.grant = self.grant;
         node.granted.released = self.released;
         node.granted.sent.clone_from(&self.sent);

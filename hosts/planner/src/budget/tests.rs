@@ -5,6 +5,8 @@ use crate::intent::{DeviceCap, NodeCaps};
 use joulie_core::budget::{Grant, GrantReceipt, Priority};
 use power_units::Percent;
 
+mod demand;
+
 fn w(watts: i32) -> Watts {
     Watts::from_int(watts)
 }
@@ -66,6 +68,7 @@ fn claim(name: &str) -> Claim {
         aside: false,
         rack: None,
         rest_most: None,
+        demand: None,
     }
 }
 

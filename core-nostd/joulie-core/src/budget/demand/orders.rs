@@ -23,7 +23,7 @@ use core::cmp::Reverse;
 use power_units::{Micros, Ratio, Role, Watts};
 
 /// The part of every limit that is kept free, so that a raise need not wait for a lowering: 1 %.
-pub const RESERVE: Ratio = Ratio::from_bits(42_949_673);
+pub const RESERVE: Ratio = Ratio::from_bits(42_949_672);
 /// A raise is at least 2 % of the cap, and this.
 const RAISE_PART: Ratio = Ratio::from_bits(85_899_346);
 const RAISE_LEAST: Watts = Watts::from_int(15);
