@@ -151,6 +151,9 @@ pub struct Round {
     pub trial: bool,
     /// The orders that follow demand.
     pub orders: OrderCount,
+    /// What each node with a stake could have for its packages and GPUs when all want everything, in their order; empty
+    /// where power does not follow demand.
+    pub entitled: Vec<Watts>,
 }
 
 /// Why a grant is deleted.
@@ -259,6 +262,7 @@ pub fn round(
     // What would be granted is told by the entitlements alone.
     let by_demand = limits.sharing == PowerSharing::Demand && !rules.trial;
     let rests: Vec<Watts> = stakes.iter().map(|stake| stake.rest(limits)).collect();
+    let entitled: Vec<Watts> = targets.iter().zip(&rests).map(|(target, rest)| (*target - *rest).or_zero()).collect();
     let shared = Shares { tree, stakes, rows: &rows, kept: &kept, rests: &rests };
     let followed = match by_demand {
         true => follow(shared, memory, now, raises, &mut targets)?,
@@ -279,7 +283,8 @@ pub fn round(
     let ended = ended(stakes, memory, now, limits.gone_hold);
     let again = [again, followed.as_ref().and_then(|followed| followed.again)].into_iter().flatten().min();
     let orders = followed.as_ref().map_or_else(OrderCount::default, |followed| followed.made);
-    let mut made = Round { ended, again, trial: rules.trial, orders, ..Round::default() };
+    let entitled: Vec<Watts> = if followed.is_some() { entitled } else { Vec::new() };
+    let mut made = Round { ended, again, trial: rules.trial, orders, entitled, ..Round::default() };
     let fits = |row: &Row| {
         path(&groups.groups, row.group)
             .all(|at| matches!(shares.get(at).map(GroupShare::verdict), Some(GroupVerdict::Kept { .. })))

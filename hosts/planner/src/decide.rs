@@ -32,7 +32,6 @@ pub struct ClusterDecision {
 #[must_use]
 pub fn decide(cluster: &ClusterState, settings: &Settings, memory: &mut PlanMemory) -> ClusterDecision {
     let plan = plan::plan(cluster, settings, memory);
-    let twins = twins(cluster, settings, &plan);
     let round = |trial, memory: &mut BudgetMemory| {
         let rules = Rules { settings: &settings.budget, limits: &cluster.limits, trial };
         let stakes = stakes(cluster, rules, &plan);
@@ -46,6 +45,8 @@ pub fn decide(cluster: &ClusterState, settings: &Settings, memory: &mut PlanMemo
     // What is computed only for a report must not hinder what is in force: its failure would be the same as that of the
     // round above.
     let trial = (has_limits && is_observed(cluster)).then(|| round(true, &mut memory.trial).ok()).flatten();
+    let entitled = budget.as_ref().map(|round| round.entitled.as_slice()).unwrap_or_default();
+    let twins = twins(cluster, settings, &plan, entitled);
     ClusterDecision { plan, twins, budget, trial }
 }
 
@@ -63,17 +64,17 @@ const fn is_granted(node: &Node) -> bool {
     node.granted.grant.is_some()
 }
 
-/// The twins of the planned nodes, in the order of the plan.
-fn twins(cluster: &ClusterState, settings: &Settings, plan: &Plan) -> Vec<Twin> {
+/// The twins of the planned nodes, in the order of the plan, as are the entitlements.
+fn twins(cluster: &ClusterState, settings: &Settings, plan: &Plan, entitled: &[Watts]) -> Vec<Twin> {
     // How hard pods work each node, if the pods are known.
     let names = cluster.nodes.iter().map(|node| &*node.name);
     let work = cluster.pods.as_ref().map(|pods| Beside::new(names, pods.work()));
-    let facts = |decision: &NodeDecision| {
-        let node = cluster.nodes.get(decision.place)?;
+    let planned = plan.nodes.iter().filter_map(|decision| Some((cluster.nodes.get(decision.place)?, decision)));
+    let facts = planned.enumerate().map(|(at, (node, decision))| {
         let work = work.as_ref().map(|work| work.at(decision.place).unwrap_or_default());
-        Some(facts(node, decision, work))
-    };
-    let facts: Vec<TwinFacts<'_>> = plan.nodes.iter().filter_map(facts).collect();
+        facts(node, decision, work, entitled.get(at).copied())
+    });
+    let facts: Vec<TwinFacts<'_>> = facts.collect();
     let unmanaged: BTreeMap<String, Option<Watts>> =
         settings.budget.rack_base.iter().map(|(rack, watts)| (rack.clone(), Some(*watts))).collect();
     let facility = cluster.facility.at(cluster.now, settings.facility_hold);
@@ -82,11 +83,16 @@ fn twins(cluster: &ClusterState, settings: &Settings, plan: &Plan) -> Vec<Twin> 
 }
 
 /// The input of a node's twin.
-fn facts<'a>(node: &'a Node, decision: &NodeDecision, work: Option<DeviceWork>) -> TwinFacts<'a> {
+fn facts<'a>(
+    node: &'a Node,
+    decision: &NodeDecision,
+    work: Option<DeviceWork>,
+    entitled: Option<Watts>,
+) -> TwinFacts<'a> {
     // The present caps; those of the plan where none exist yet.
     let stands = node.published.obeyed().map(|there| there.desired.caps);
     let planned = || decision.desired.as_ref().map(|desired| desired.caps);
-    let caps = node.under_grant(stands.or_else(planned).unwrap_or_default());
+    let caps = node.under_grant(stands.or_else(planned).unwrap_or_default(), entitled);
     TwinFacts {
         hardware: &node.machine.resolved.hardware,
         class: decision.guard.state.class(),

@@ -306,11 +306,13 @@ impl Node {
         self.granted.demand.filter(|_| is_seen && self.receipt().is_some())
     }
 
-    /// These caps as the agent holds them under the present grant.
+    /// These caps as the agent holds them under the present grant, or under its entitlement where that is more: a node that
+    /// has lent watts can have them back.
     #[must_use]
-    pub fn under_grant(&self, caps: NodeCaps) -> NodeCaps {
+    pub fn under_grant(&self, caps: NodeCaps, entitled: Option<Watts>) -> NodeCaps {
         let grant = self.granted.grant.filter(|_| !self.granted.released);
-        grant.map_or(caps, |grant| self.machine.power_model.under_grant(&caps, grant.watts))
+        let watts = grant.map(|grant| entitled.map_or(grant.watts, |entitled| entitled.max(grant.watts)));
+        watts.map_or(caps, |watts| self.machine.power_model.under_grant(&caps, watts))
     }
 
     /// Its load from the work of its pods.
