@@ -131,6 +131,14 @@ pub struct BudgetMemory {
     tokens: TokenBucket,
 }
 
+impl BudgetMemory {
+    /// Nothing is remembered, and so many orders may go out.
+    #[must_use]
+    pub fn with_tokens(tokens: TokenBucket) -> Self {
+        Self { tokens, ..Self::default() }
+    }
+}
+
 /// What a round decided.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Round {

@@ -79,6 +79,7 @@ pub(super) fn follow(
         orders: if raises { left } else { 0 },
         scarce: memory.tokens.is_scarce(),
         lends: raises && !watches,
+        reserve: RESERVE,
     };
     let (mut states, mut turns) = (vec![GroupOrders::EMPTY; groups], vec![OrderTurn::EMPTY; rows.len()]);
     let bidders = Bidders { nodes: rows, bids: &bids, priced: &priced, raised: &raised };

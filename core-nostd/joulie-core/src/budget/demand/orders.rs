@@ -44,6 +44,8 @@ pub struct OrderBounds {
     pub scarce: bool,
     /// Nodes may be lowered for what others want. Not for a while after a new leader has begun.
     pub lends: bool,
+    /// The part of every limit that is kept free.
+    pub reserve: Ratio,
 }
 
 /// A node in an order of preference.
@@ -123,8 +125,8 @@ impl GroupOrders {
         self.entitled
     }
 
-    fn of(group: &Group) -> Self {
-        let reserve = reserved(group, RESERVE);
+    fn of(group: &Group, reserve: Ratio) -> Self {
+        let reserve = reserved(group, reserve);
         Self { limit: group.limit(), reserve, load: group.base(), ..Self::EMPTY }
     }
 }
@@ -290,7 +292,7 @@ impl<'a> Round<'a> {
     /// that of the price.
     fn survey(&mut self) -> Result<(), BudgetError> {
         for (state, group) in self.states.iter_mut().zip(self.tree.groups()) {
-            *state = GroupOrders::of(group);
+            *state = GroupOrders::of(group, self.bounds.reserve);
         }
         let Bidders { nodes, priced, .. } = self.bidders;
         for ((node, &priced), target) in nodes.iter().zip(priced).zip(self.targets.iter_mut()) {

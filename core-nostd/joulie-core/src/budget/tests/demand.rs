@@ -245,7 +245,7 @@ fn slices_of_another_length_are_refused() {
 
 // Orders.
 
-const FREE: OrderBounds = OrderBounds { orders: 100, scarce: false, lends: true };
+const FREE: OrderBounds = OrderBounds { orders: 100, scarce: false, lends: true, reserve: RESERVE };
 
 struct Ordered {
     made: OrderCount,
@@ -331,7 +331,7 @@ fn what_exceeds_a_limit_is_lowered_at_once_by_the_fewest_orders() {
         bid(1, 0, Performance, 250, told(&[250], false)),
         bid(2, 0, Performance, 250, told(&[200], false)),
     ];
-    let none = OrderBounds { orders: 0, scarce: true, lends: false };
+    let none = OrderBounds { orders: 0, scarce: true, lends: false, reserve: RESERVE };
     // 600 W are 100 W too many: the second has 100 W that it does not want.
     let Ordered { made, targets, .. } =
         ordered(none, &[group(None, 500, 0)], &bids, &[w(300), w(300)], &[Some(seconds(1)); 2]);
