@@ -273,14 +273,15 @@ pub fn round(
     let entitled: Vec<Watts> = targets.iter().zip(&rests).map(|(target, rest)| (*target - *rest).or_zero()).collect();
     let shared = Shares { tree, stakes, rows: &rows, kept: &kept, rests: &rests };
     let followed = match by_demand {
-        true => follow(shared, memory, now, raises, &mut targets)?,
+        true => Some(follow(shared, memory, now, raises, &mut targets)?),
         false => None,
     };
-    let impatient = match &followed {
-        Some(_) => vec![true; rows.len()],
-        None => impatient(stakes, &rows, &targets, memory, now, limits.raise_dwell),
+    let applies = followed.as_ref().is_some_and(|followed| followed.applies);
+    let impatient = match applies {
+        true => vec![true; rows.len()],
+        false => impatient(stakes, &rows, &targets, memory, now, limits.raise_dwell),
     };
-    if followed.is_none() {
+    if !applies {
         hysteresis::hold(band, &groups.groups, &rows, &impatient, &mut targets);
     }
     let_go(stakes, &groups.groups, &rows, &held, &mut targets);
@@ -291,7 +292,7 @@ pub fn round(
     let ended = ended(stakes, memory, now, limits.gone_hold);
     let again = [again, followed.as_ref().and_then(|followed| followed.again)].into_iter().flatten().min();
     let orders = followed.as_ref().map_or_else(OrderCount::default, |followed| followed.made);
-    let entitled: Vec<Watts> = if followed.is_some() { entitled } else { Vec::new() };
+    let entitled: Vec<Watts> = if applies { entitled } else { Vec::new() };
     let mut made = Round { ended, again, trial: rules.trial, orders, entitled, ..Round::default() };
     let fits = |row: &Row| {
         path(&groups.groups, row.group)
@@ -317,7 +318,7 @@ pub fn round(
             .ask(step, row, (target, stake.leaves && fits(row)), limits)
             .filter(|ask| !(is_kept && ask.released));
         if let Some(ask) = ask {
-            if followed.is_some() && matches!(step, Move::Raise(_)) {
+            if applies && matches!(step, Move::Raise(_)) {
                 memory.raised.insert(stake.node.name.clone(), now);
             }
             made.count(stake, &ask);

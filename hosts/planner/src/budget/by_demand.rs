@@ -50,18 +50,20 @@ pub(super) struct Followed {
     pub(super) prices: Vec<GroupPrice>,
     pub(super) states: Vec<GroupOrders>,
     pub(super) made: OrderCount,
+    /// Some group lends, so that the targets were set.
+    pub(super) applies: bool,
     /// When to look again.
     pub(super) again: Option<Stamp>,
 }
 
-/// Sets the targets by demand; before, they are the entitlements. `None` if no group lends anything: then they stay.
+/// Sets the targets by demand; before, they are the entitlements. If no group lends anything, they stay.
 pub(super) fn follow(
     shares: Shares<'_>,
     memory: &mut BudgetMemory,
     now: Stamp,
     raises: bool,
     targets: &mut [Watts],
-) -> Result<Option<Followed>, String> {
+) -> Result<Followed, String> {
     let begun = *memory.begun.get_or_insert(now);
     let Shares { tree, rows, .. } = shares;
     let bids = bids(shares, targets);
@@ -70,7 +72,8 @@ pub(super) fn follow(
     price(tree, &bids, RESERVE, &mut prices, &mut priced).map_err(|error| error.to_string())?;
     let lends = |bid: &Bid| bid.wanted().is_some() && prices.get(bid.group).is_some_and(GroupPrice::lends);
     if !bids.iter().any(lends) {
-        return Ok(None);
+        let states = vec![GroupOrders::EMPTY; groups];
+        return Ok(Followed { bids, prices, states, ..Followed::default() });
     }
     let raised = raised(shares.stakes, memory, now);
     let watches = now.since(begun).is_none_or(|so_far| so_far < WATCHES);
@@ -88,7 +91,7 @@ pub(super) fn follow(
     memory.tokens.take(made.orders.saturating_add(made.forced));
     let waits = made.held_back > 0 || states.iter().any(|state| state.missing() > Watts::ZERO);
     let again = (raises && waits).then(|| if watches { begun + WATCHES } else { now + LOOKS_AGAIN });
-    Ok(Some(Followed { bids, prices, states, made, again }))
+    Ok(Followed { bids, prices, states, made, applies: true, again })
 }
 
 fn bids(shares: Shares<'_>, entitled: &[Watts]) -> Vec<Bid> {

@@ -91,5 +91,6 @@ fn a_blind_node_keeps_its_entitlement_and_lends_nothing() {
     // Two of five: nothing is lent, and each has its entitlement already.
     claims[3].demand = None;
     let (asks, round) = round_of(&claims, &limits, &mut memory, at(60), true);
-    assert!(asks.iter().all(Option::is_none) && round.standings[0].power.is_none());
+    let power = round.standings[0].power.unwrap();
+    assert!(asks.iter().all(Option::is_none) && !power.lends && power.blind == 2);
 }
