@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 const COLUMNS: [&str; 10] =
     ["BUDGET", "MODE", "LIMIT", "COUNTED", "MEASURED", "UNUSED", "SHORT", "NODES", "KEPT", "MOST UNUSED ON"];
-const WIDE: [&str; 4] = ["PARENT", "PAUSED", "ROOM", "WOULD LOWER"];
+const WIDE: [&str; 6] = ["PARENT", "PAUSED", "ROOM", "BITING", "PRICE", "WOULD LOWER"];
 /// The nodes that are named for each budget.
 const NAMED: usize = 3;
 /// A chain of parents is no longer: one that is has a cycle.
@@ -134,6 +134,8 @@ fn row(budget: &Value, idle: &[Idle]) -> (Vec<String>, Value) {
         text(budget, "/spec/parent").to_owned(),
         paused.to_string(),
         watts(status("roomWatts")),
+        watts(status("demand/bitingWatts")),
+        price(budget),
         would,
     ];
     let idle: Vec<Value> = idle.iter().map(|one| json!({"node": one.node, "watts": one.watts})).collect();
@@ -141,8 +143,19 @@ fn row(budget: &Value, idle: &[Idle]) -> (Vec<String>, Value) {
         "name": name(budget), "parent": budget["spec"]["parent"], "mode": mode, "paused": paused, "limitWatts": limit,
         "countedWatts": counted, "measuredWatts": measured, "unusedWatts": unused, "shortWatts": status("shortWatts"),
         "roomWatts": status("roomWatts"), "nodes": nodes, "conditions": budget["status"]["conditions"], "unusedOn": idle,
+        "demand": budget["status"]["demand"],
     });
     (cells, document)
+}
+
+/// For which share of the time nodes may want more than they are granted: performance, draining and eco.
+fn price(budget: &Value) -> String {
+    let of = |class: &str| number(budget, &format!("/status/demand/price/{class}"));
+    let all: Option<Vec<String>> = ["performance", "draining", "eco"]
+        .into_iter()
+        .map(|class| of(class).map(|share| format!("{:.0}%", share * 100.0)))
+        .collect();
+    all.map_or("-".to_owned(), |all| all.join(" "))
 }
 
 pub(crate) async fn change(asked: &PluginSession, order: &BudgetOrder) -> Result<Reply, Reply> {
