@@ -5,8 +5,8 @@
 //! than that cap without being throttled.
 //!
 //! The report is at most [`QUANTILES`] numbers: the demand that is exceeded for 0, 5, 10, 20, 30, 50, 75 and 95 % of
-//! the time. It is told when it has changed ([`is_news`]): a large change soon, a small one later, and a node that has
-//! begun to be throttled at once. Steady demand is told once.
+//! the time. It is told when it has changed ([`is_news`]): a node that has begun to be throttled at once, a large change
+//! soon, and a small one later. Steady demand is told once.
 
 use super::super::queue::sort;
 use core::fmt;
@@ -34,8 +34,10 @@ const TWO_HALF_LIVES_US: u64 = 1_200_000_000;
 const BELIEVED_FOR: Micros = Micros::new(10_000_000);
 /// What is drawn without a throttle may be exceeded a little in the next moment.
 const MARGIN: Watts = Watts::from_int(10);
-/// Not more often than this, except a throttle that begins.
+/// Not more often than this is told whether the demand is known at all.
 const TOLD_APART: Micros = Micros::new(2_000_000);
+/// A throttle that has ended is told after this time: until then it may come back.
+const ENDS_AFTER: Micros = Micros::new(30_000_000);
 /// A change of fewer watts is never told.
 const NEWS_LEAST: Watts = Watts::from_int(10);
 
@@ -52,12 +54,9 @@ const WANTS: Ratio = percent(150);
 const REGIME_BELOW: Ratio = percent(75);
 /// Below this part of its cap a node is not throttled by it.
 const BELIEVED_FROM: Ratio = percent(50);
-/// After which time which change is told.
-const NEWS: [(Micros, Ratio); 3] = [
-    (Micros::new(30_000_000), percent(5)),
-    (Micros::new(10_000_000), percent(10)),
-    (TOLD_APART, percent(25)),
-];
+/// After which time which change is told. Sooner changes are left to the receipts, which carry the demand as well: told
+/// at once, they would be most of the writes of a busy fleet, and bring less than one percent of its work.
+const NEWS: [(Micros, Ratio); 2] = [(Micros::new(120_000_000), percent(10)), (ENDS_AFTER, percent(30))];
 
 /// One second of what was drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -318,7 +317,7 @@ impl DemandReport {
     }
 }
 
-/// Whether a report is worth telling. `told` is the last one that was told, and `ago` for how long it has stood; both are
+/// Whether a report is worth a write of its own. Whoever writes a receipt should add the report to it anyway. `told` is the last one that was told, and `ago` for how long it has stood; both are
 /// `None` where there is no demand to tell.
 #[must_use]
 pub fn is_news(report: Option<&DemandReport>, told: Option<&DemandReport>, ago: Micros) -> bool {
@@ -336,7 +335,7 @@ pub fn is_news(report: Option<&DemandReport>, told: Option<&DemandReport>, ago: 
     };
     let change = report.quantiles.iter().zip(&told.quantiles).map(|(new, old)| (*new - *old).abs()).max();
     let change = change.unwrap_or(Watts::ZERO);
-    let band = NEWS.iter().find(|(after, _)| ago >= *after).map_or(Ratio::ONE, |(_, band)| *band);
-    let size = report.highest().max(told.highest()).scale(band, Role::Limit);
+    let Some((_, band)) = NEWS.iter().find(|(after, _)| ago >= *after) else { return false };
+    let size = report.highest().max(told.highest()).scale(*band, Role::Limit);
     report.bites != told.bites || (change >= size && change >= NEWS_LEAST)
 }

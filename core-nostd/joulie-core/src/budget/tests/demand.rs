@@ -122,15 +122,17 @@ fn a_report_is_told_when_it_has_changed_by_enough() {
     let old = report(&[100], false);
     let news = |watts: i32, bites, ago| is_news(Some(&report(&[watts], bites)), Some(&old), seconds(ago));
     assert!(!news(100, false, 3_600), "steady demand is told once");
-    assert!(!news(130, false, 2) && news(134, false, 2) && !news(134, false, 1));
-    assert!(!news(112, false, 9) && news(112, false, 10));
-    assert!(!news(109, false, 60) && news(110, false, 30) && !news(110, false, 10), "10 W at least");
+    // 30 % of 143 W are 42.9 W, and 10 % of 112 W are 11.2 W.
+    assert!(!news(142, false, 30) && news(143, false, 30) && !news(143, false, 29));
+    assert!(!news(112, false, 119) && news(112, false, 120));
+    let small = report(&[50], false);
+    assert!(!is_news(Some(&report(&[59], false)), Some(&small), seconds(3_600)), "10 W at least");
     assert!(news(100, true, 0), "a bite is told at once");
     assert!(!is_news(None, None, seconds(60)) && is_news(None, Some(&old), seconds(2)));
     assert!(is_news(Some(&old), None, seconds(2)) && !is_news(Some(&old), None, seconds(1)));
     let bites = report(&[100], true);
     assert!(!is_news(Some(&bites), Some(&bites), seconds(60)));
-    assert!(is_news(Some(&old), Some(&bites), seconds(2)));
+    assert!(is_news(Some(&old), Some(&bites), seconds(30)) && !is_news(Some(&old), Some(&bites), seconds(29)));
 }
 
 #[test]
