@@ -6,10 +6,9 @@
 //! down, with twenty-one sums for each class and group.
 //!
 //! - Classes: eco bidders pay up to one before draining ones pay anything, and these before performance.
-//! - A bidder whose cap throttles it is never brought below its entitlement, nor below what it wants if that is less;
-//!   nor is another one below its steady demand within its entitlement, so that steady demand moves nobody. The price
-//!   divides only what no entitled bidder asks for. So when everybody wants everything, each gets its
-//!   entitlement, and not a share that grows with what it has.
+//! - A bidder whose cap throttles it is never brought below its entitlement, nor is another one below its steady demand
+//!   within its entitlement, so that steady demand moves nobody. The price divides only what no entitled bidder asks for.
+//!   So when everybody wants everything, each gets its entitlement, and not a share that grows with what it has.
 //! - A bidder without a report neither lends nor takes: it counts what it counts. Where more than a fifth of a group are
 //!   blind, nothing is lent in it: each gets its entitlement.
 //! - Where a sum is unknown, no bidder below gets another cap than its entitlement, which is made for that case: it raises
@@ -106,14 +105,14 @@ impl Bid {
         }
     }
 
-    /// What it has a claim to now, whatever the price: up to its entitlement all that it wants while its cap throttles it,
-    /// else what it wants nearly all the time.
+    /// What it has a claim to now, whatever the price: its entitlement while its cap throttles it, because nobody knows how
+    /// much it wants then; else what of it it wants nearly all the time.
     #[must_use]
     pub fn sure(&self) -> Watts {
         match self.appetite {
             Appetite::Told { demand, assumed } => {
-                let wanted = if demand.bites() { demand.highest() } else { demand.lowest() };
-                self.limit(wanted.max(assumed).min(self.entitled))
+                let claimed = if demand.bites() { self.entitled } else { demand.lowest().max(assumed) };
+                self.limit(claimed.min(self.entitled))
             }
             Appetite::Blind(stands) | Appetite::Owned(stands) => {
                 stands.map_or(self.entitled, |stands| stands.max(self.entitled))

@@ -43,10 +43,10 @@ fn what_a_node_does_not_want_goes_to_one_that_is_throttled_and_comes_back_when_i
     for second in 24..30 {
         assert_eq!(ask_all(&[raised.clone(), lent.clone()], second), [None, None]);
     }
-    // The second wants 135 W more, within its entitlement of 500 W. The first was raised a moment ago; that protects
-    // no more than its own 500 W.
+    // The second is throttled below its entitlement of 500 W. The first was raised a moment ago; that protects no more
+    // than its own 500 W.
     let bitten = holds("b", 2, 270, wants(405, true));
-    assert_eq!(ask_all(&[raised, bitten], 30), [ask(585, 720), None]);
+    assert_eq!(ask_all(&[raised, bitten], 30), [ask(500, 720), None]);
 }
 
 #[test]
