@@ -288,10 +288,11 @@ fn first_bites(entitled: [i32; 2], other: i32) -> [Bid; 2] {
 
 #[test]
 fn a_throttled_node_is_raised_out_of_the_room_and_nobody_is_lowered_for_it() {
+    // It wants 450 W, and has a claim to 500 W.
     let bids = first_bites([500, 500], 250);
     let Ordered { made, targets, .. } =
         ordered(FREE, &[group(None, 1000, 0)], &bids, &[w(300), w(300)], &[None; 2]);
-    assert_eq!(targets, [w(450), w(300)]);
+    assert_eq!(targets, [w(500), w(300)]);
     assert_eq!(made, OrderCount { orders: 1, forced: 0, held_back: 0 });
 }
 
