@@ -4,6 +4,7 @@
 //! Times come from a shared machine, so a row gives the best of several rounds and, if the limit is about work, a
 //! count. Nothing here passes or fails by a time.
 
+mod budget;
 mod gpu;
 mod hal;
 mod held_out;
@@ -27,6 +28,7 @@ const BENCHES: &[Bench] = &[
     ("laws", laws::run),
     ("held-out", held_out::run),
     ("hal", hal::run),
+    ("budget", || budget::run(&[])),
     ("api", api),
     ("extender", extender),
     ("agent", agent),
@@ -109,6 +111,10 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     }
     if let ["--node-alone", place] = words {
         return hal::node_alone(Path::new(place));
+    }
+    // Its options have values, which are no names of benchmarks.
+    if let ["budget", options @ ..] = words {
+        return budget::run(options);
     }
     let names: Vec<_> = words.iter().filter(|word| !word.starts_with("--")).collect();
     for name in &names {

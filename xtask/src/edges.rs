@@ -61,6 +61,11 @@ const ALLOWED: &[Allowed] = &[
     },
     Allowed { name: "nvml-stub", ours: &[], ours_in_tests: &[] },
     Allowed { name: "plant", ours: &["power-units"], ours_in_tests: &["joulie-core"] },
+    Allowed {
+        name: "virtual-cluster",
+        ours: &["power-units", "joulie-core", "planner", "plant"],
+        ours_in_tests: &[],
+    },
     Allowed { name: "hal-files", ours: &["power-units", "power-hal"], ours_in_tests: &[] },
     Allowed {
         name: "hal-cpufreq",
@@ -214,6 +219,7 @@ const ALLOWED: &[Allowed] = &[
             "nvml-stub",
             "planner",
             "plant",
+            "virtual-cluster",
         ],
         ours_in_tests: &[],
     },

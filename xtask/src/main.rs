@@ -24,7 +24,7 @@ usage: cargo xtask COMMAND
                     each fuzz target for N seconds (20): needs cargo-fuzz and the nightly compiler
   proofs            what the core promises, read off the linked machine code
   codegen [--check] the definitions of the kinds, docs/REFERENCE.md and hosts/deploy/kustomize, or whether they are what they come from
-  bench [NAME ...]  costs beside their bars, and the tables of the control laws
+  bench [NAME ...]  costs beside their bars, and the tables of the control laws; bench budget [--mix A,..] [--seeds A..B] [--json]
   vm [SCENARIO ...] [--kernel 6.1|6.12] [--require vm]
                     the kernel's own power code on simulated registers, with the shipped programs inside
   image [--programs DIR] [--out DIR] [--rootfs DIR] [--check]

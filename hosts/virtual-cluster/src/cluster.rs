@@ -1,0 +1,214 @@
+//! Time passes: caps come into force, machines draw, receipts and reports arrive, an arm decides.
+//!
+//! What counts of a machine is kept here apart from all arms: the highest of the last cap that was read back and of
+//! all caps that were written after it. So an arm cannot hide an excess from the figures.
+
+use crate::arms::{ArmView, CapWrite, Divider, NodeSecond};
+use crate::demand::{DemandTrace, MachineDemand};
+use crate::figures::{Figures, StepState};
+use crate::site::{VirtualMachine, VirtualSite};
+use crate::{STEP_S, STEPS_A_SECOND};
+use plant::Random;
+use std::collections::VecDeque;
+
+/// A cut of the limits at a moment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LimitCut {
+    /// When, in seconds.
+    pub at_s: f64,
+    /// What remains of every limit.
+    pub part: f64,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug)]
+pub struct Experiment<'a> {
+    /// The machines.
+    pub site: &'a VirtualSite,
+    /// Their demand.
+    pub trace: &'a DemandTrace,
+    /// The site's limit.
+    pub limit: f64,
+    /// The seed of the delays and of who is blind.
+    pub seed: u64,
+    /// The part of the nodes of which nothing is measured.
+    pub blind: f64,
+    /// A cut of the limits.
+    pub cut: Option<LimitCut>,
+}
+
+/// A cap on its way.
+#[derive(Clone, Copy, Debug)]
+struct OnItsWay {
+    serial: u64,
+    watts: f64,
+    in_force_at: usize,
+    heard_at: usize,
+}
+
+/// The state of a machine.
+#[derive(Clone, Debug)]
+struct Machine {
+    of: VirtualMachine,
+    serial: u64,
+    asked: f64,
+    /// The number of the cap in force, and the cap as the devices keep it.
+    in_force: (u64, f64),
+    heard: (u64, f64),
+    on_their_way: VecDeque<OnItsWay>,
+    /// The sums of the second so far, and of how many steps.
+    second: NodeSecond,
+    steps: u32,
+    last: Option<NodeSecond>,
+    is_blind: bool,
+    job_at: Option<usize>,
+}
+
+/// The first cap that every machine has.
+const FIRST: u64 = 1;
+const NOTHING: NodeSecond = NodeSecond { drawn: 0.0, counted: 0.0, bitten: 0.0, cap: 0.0, most: 0.0 };
+
+impl Machine {
+    fn new(of: VirtualMachine, cap: f64, is_blind: bool) -> Self {
+        let kept = of.kind.kept(cap);
+        Self {
+            of,
+            serial: FIRST,
+            asked: cap,
+            in_force: (FIRST, kept),
+            heard: (FIRST, kept),
+            on_their_way: VecDeque::new(),
+            second: NOTHING,
+            steps: 0,
+            last: None,
+            is_blind,
+            job_at: None,
+        }
+    }
+
+    /// What it may draw, as far as anybody can know.
+    fn count(&self) -> f64 {
+        let caps = self.on_their_way.iter().map(|write| self.of.kind.kept(write.watts));
+        caps.fold(self.heard.1, f64::max)
+    }
+
+    fn come_into_force(&mut self, step: usize) {
+        for write in self.on_their_way.iter().filter(|write| write.in_force_at <= step) {
+            if write.serial > self.in_force.0 {
+                self.in_force = (write.serial, self.of.kind.kept(write.watts));
+            }
+        }
+    }
+
+    /// Reads receipts; returns how many arrived.
+    fn hear(&mut self, step: usize) -> u64 {
+        let arrived: Vec<OnItsWay> =
+            self.on_their_way.iter().copied().filter(|write| write.heard_at <= step).collect();
+        let Some(last) = arrived.iter().max_by_key(|write| write.serial) else { return 0 };
+        self.heard = (last.serial, self.of.kind.kept(last.watts));
+        // An earlier cap is void once a later one was read back.
+        self.on_their_way.retain(|write| write.serial > last.serial);
+        arrived.len() as u64
+    }
+
+    fn write(&mut self, step: usize, watts: f64, random: &mut Random) {
+        self.serial += 1;
+        self.asked = watts;
+        // 0.5 to 1.5 s, and 0.5 to 1 s more.
+        let steps = |random: &mut Random, most: u64| 1 + usize::try_from(random.bits() % most).unwrap_or(0);
+        let in_force_at = step + steps(random, 3);
+        let heard_at = in_force_at + steps(random, 2);
+        self.on_their_way.push_back(OnItsWay { serial: self.serial, watts, in_force_at, heard_at });
+    }
+
+    /// Draws for a step; returns what, and whether its cap limits it.
+    fn draw(&mut self, demand: MachineDemand) -> (f64, bool) {
+        let MachineDemand { drawn, needed, most } = demand;
+        let cap = self.in_force.1;
+        let drawn = drawn - (needed - cap).max(0.0);
+        let is_bitten = needed > cap + 0.5;
+        self.second.drawn += drawn;
+        self.second.counted += needed.min(cap);
+        self.second.bitten += if is_bitten { 1.0 } else { 0.0 };
+        self.second.cap = cap;
+        self.second.most = self.second.most.max(most);
+        self.steps += 1;
+        (drawn, is_bitten)
+    }
+
+    fn end_second(&mut self) -> NodeSecond {
+        let steps = f64::from(self.steps.max(1));
+        let NodeSecond { drawn, counted, bitten, cap, most } = self.second;
+        (self.second, self.steps) = (NOTHING, 0);
+        NodeSecond { drawn: drawn / steps, counted: counted / steps, bitten: bitten / steps, cap, most }
+    }
+
+    fn view(&self, step: usize) -> ArmView {
+        ArmView {
+            serial: self.serial,
+            asked: self.asked,
+            heard: self.heard.0,
+            holds: self.heard.1,
+            second: self.last.filter(|_| !self.is_blind),
+            job_age: self.job_at.map(|at| (step - at) as f64 * STEP_S),
+        }
+    }
+}
+
+/// Runs an arm through an experiment. At the start everybody has the cap to which he is entitled.
+pub fn run(experiment: &Experiment<'_>, arm: &mut dyn Divider) -> Figures {
+    let Experiment { site, trace, limit, seed, blind, cut } = *experiment;
+    let mut limits = site.limits(limit);
+    let mut blinds = Random::stream(seed, 3_000_000);
+    let mut machines: Vec<Machine> = site
+        .machines
+        .iter()
+        .zip(&limits.entitled)
+        .map(|(machine, &cap)| Machine::new(*machine, cap.floor(), blinds.unit() < blind))
+        .collect();
+    let mut delays = Random::stream(seed, 3_000_001);
+    let mut figures = Figures::new(site, trace.steps(), cut);
+    let mut views: Vec<ArmView> = Vec::with_capacity(machines.len());
+    let mut writes: Vec<CapWrite> = Vec::new();
+    for step in 0..trace.steps() {
+        let at = step as f64 * STEP_S;
+        if cut.is_some_and(|cut| cut.at_s == at) {
+            limits = site.limits(limit * cut.map_or(1.0, |cut| cut.part));
+        }
+        for &machine in trace.starts(step) {
+            if let Some(machine) = machines.get_mut(machine) {
+                machine.job_at = Some(step);
+            }
+        }
+        let mut state = StepState::new(step, machines.len());
+        for (index, machine) in machines.iter_mut().enumerate() {
+            state.receipts += machine.hear(step);
+            machine.come_into_force(step);
+            // Half of the nodes' seconds end half a second later than those of the others.
+            if (step + index).is_multiple_of(STEPS_A_SECOND) && step >= STEPS_A_SECOND {
+                let second = machine.end_second();
+                machine.last = Some(second);
+                if !machine.is_blind {
+                    state.reports += u64::from(arm.sense(step, index, second));
+                }
+            }
+        }
+        views.clear();
+        views.extend(machines.iter().map(|machine| machine.view(step)));
+        writes.clear();
+        arm.decide(step, &limits, &views, &mut writes);
+        for write in &writes {
+            if let Some(machine) = machines.get_mut(write.machine) {
+                machine.write(step, write.watts, &mut delays);
+                state.orders += 1;
+            }
+        }
+        for (machine, demand) in machines.iter_mut().zip(trace.at(step)) {
+            let drawn = machine.draw(demand);
+            state.machine(demand, drawn, (machine.in_force.1, machine.count()));
+        }
+        figures.add(&limits, trace, &state);
+    }
+    figures.end();
+    figures
+}

@@ -1,0 +1,79 @@
+use crate::arms::Untouched;
+use crate::cluster::{Experiment, run};
+use crate::demand::{DemandMix, DemandTrace};
+use crate::site::VirtualSite;
+use crate::trials::{ArmName, Trial, TrialFault, Tried};
+
+/// The generator is frozen: who changes it changes every figure.
+#[test]
+fn the_demand_of_a_seed_is_what_it_always_was() {
+    let site = VirtualSite::of(100);
+    let hash = |mix, seed| DemandTrace::of(&site, mix, seed, 5).hash();
+    let all = [
+        ("A", 1),
+        ("B", 1),
+        ("C", 1),
+        ("C", 2),
+        ("diurnal", 1),
+        ("gangs", 1),
+        ("flash", 1),
+        ("greedy", 1),
+        ("steady", 1),
+        ("antiphase-30", 1),
+    ];
+    let hashes: Vec<u64> =
+        all.iter().map(|&(name, seed)| hash(DemandMix::read(name).unwrap(), seed)).collect();
+    assert_eq!(hashes, GOLDEN, "{hashes:#x?}");
+}
+
+const GOLDEN: [u64; 10] = [0; 10];
+
+fn tried(mix: DemandMix, fault: TrialFault, arms: &[ArmName]) -> Tried {
+    Tried::of(Trial { mix, fault, seed: 7, arms: arms.to_vec() }, 60, 4)
+}
+
+#[test]
+fn no_count_of_the_planner_is_above_a_limit_and_no_arm_serves_more_than_the_clairvoyant() {
+    let tried = tried(DemandMix::C, TrialFault::None, &ArmName::ALL);
+    assert!(tried.held <= tried.clairvoyant, "{} {}", tried.held, tried.clairvoyant);
+    for arm in ArmName::KEEPING {
+        let figures = tried.figures(arm).unwrap();
+        assert_eq!(figures.above_s(), 0.0, "{}", arm.name());
+        assert!(figures.served() <= tried.clairvoyant, "{}", arm.name());
+        assert!(figures.excess() <= 0.0, "{}: {}", arm.name(), figures.excess());
+    }
+}
+
+#[test]
+fn a_cut_is_followed_and_blind_nodes_bring_nothing_above_a_limit() {
+    for fault in [TrialFault::Cut, TrialFault::Blind(0.1), TrialFault::Blind(1.0)] {
+        let tried = tried(DemandMix::C, fault, &[ArmName::Static, ArmName::Ours]);
+        for (arm, figures) in &tried.outcomes {
+            assert_eq!(figures.above_s(), 0.0, "{} {}", arm.name(), fault.name());
+            assert_eq!(figures.within_after().is_some(), fault == TrialFault::Cut, "{}", arm.name());
+        }
+    }
+}
+
+#[test]
+fn a_seed_gives_the_same_figures_again() {
+    let once = || {
+        let tried = tried(DemandMix::B, TrialFault::None, &[ArmName::Ours]);
+        let figures = tried.figures(ArmName::Ours).unwrap();
+        (figures.served().to_bits(), figures.orders().to_bits(), figures.writes().to_bits())
+    };
+    assert_eq!(once(), once());
+}
+
+/// The policy's split is what everybody begins with, so that the planner writes nothing.
+#[test]
+fn the_planner_with_the_policys_split_leaves_the_entitlements_alone() {
+    let tried = tried(DemandMix::A, TrialFault::None, &[ArmName::Static]);
+    let planned = tried.figures(ArmName::Static).unwrap();
+    assert_eq!(planned.orders(), 0.0);
+    let site = VirtualSite::of(60);
+    let trace = DemandTrace::of(&site, DemandMix::A, 7, 4);
+    let limit = trace.limit(&site, DemandMix::A);
+    let experiment = Experiment { site: &site, trace: &trace, limit, seed: 7, blind: 0.0, cut: None };
+    assert_eq!(run(&experiment, &mut Untouched).served(), planned.served());
+}

@@ -1,0 +1,220 @@
+//! What is tried: arms by name, on a mix, with a fault.
+
+use crate::arms::{
+    Divider, EarLaw, LawArm, LawParts, PlannedArm, SlurmLaw, SlurmParameters, ThreeBandLaw,
+};
+use crate::bounds::{clairvoyant, held};
+use crate::cluster::{Experiment, LimitCut, run};
+use crate::demand::{DemandMix, DemandTrace};
+use crate::figures::Figures;
+use crate::site::VirtualSite;
+use planner::budget::PowerSharing;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+/// A law of the comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArmName {
+    /// The planner with the policy's split.
+    Static,
+    /// Slurm's power plugin.
+    Slurm,
+    /// EAR's global manager.
+    Ear,
+    /// Three bands over what is drawn; it gives out more than the limit.
+    ThreeBand,
+    /// The planner, with caps that follow the demand.
+    Ours,
+    /// The core's law that ours is made of, without the planner around it.
+    LawAlone,
+    /// That law without a reserve.
+    NoReserve,
+    /// That law without a claim to the entitlement.
+    NoGuarantee,
+    /// That law, with every cap moved to its price at once.
+    NotLazy,
+}
+
+impl ArmName {
+    /// All of them, in the order of the tables.
+    pub const ALL: [Self; 9] = [
+        Self::Static,
+        Self::Slurm,
+        Self::Ear,
+        Self::ThreeBand,
+        Self::Ours,
+        Self::LawAlone,
+        Self::NoReserve,
+        Self::NoGuarantee,
+        Self::NotLazy,
+    ];
+
+    /// Those that keep every count below its limit.
+    pub const KEEPING: [Self; 6] =
+        [Self::Static, Self::Ours, Self::LawAlone, Self::NoReserve, Self::NoGuarantee, Self::NotLazy];
+
+    /// Its name.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Static => "static",
+            Self::Slurm => "slurm",
+            Self::Ear => "ear",
+            Self::ThreeBand => "three-band",
+            Self::Ours => "ours",
+            Self::LawAlone => "law",
+            Self::NoReserve => "law-no-reserve",
+            Self::NoGuarantee => "law-no-guarantee",
+            Self::NotLazy => "law-not-lazy",
+        }
+    }
+
+    /// The law for a site.
+    #[must_use]
+    pub fn divider(self, site: &VirtualSite) -> Box<dyn Divider> {
+        let law = |parts| Box::new(LawArm::new(parts, site)) as Box<dyn Divider>;
+        match self {
+            Self::Static => Box::new(PlannedArm::new(PowerSharing::Static, site)),
+            Self::Slurm => Box::new(SlurmLaw::new(SlurmParameters::DEFAULT, site)),
+            Self::Ear => Box::new(EarLaw::new(site)),
+            Self::ThreeBand => Box::new(ThreeBandLaw::new(site)),
+            Self::Ours => Box::new(PlannedArm::new(PowerSharing::Demand, site)),
+            Self::LawAlone => law(LawParts::ALL),
+            Self::NoReserve => law(LawParts { reserve: false, ..LawParts::ALL }),
+            Self::NoGuarantee => law(LawParts { guarantee: false, ..LawParts::ALL }),
+            Self::NotLazy => law(LawParts { lazy: false, ..LawParts::ALL }),
+        }
+    }
+}
+
+/// What is done to the cluster beside its demand.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum TrialFault {
+    /// Nothing.
+    None,
+    /// This part of the nodes is blind.
+    Blind(f64),
+    /// 30 % of every limit go away in the middle.
+    Cut,
+}
+
+impl TrialFault {
+    /// Its name; empty where nothing is done.
+    #[must_use]
+    pub fn name(self) -> String {
+        match self {
+            Self::None => String::new(),
+            Self::Blind(part) => format!("{:.0} % blind", part * 100.0),
+            Self::Cut => "limit −30 %".to_owned(),
+        }
+    }
+}
+
+/// Arms on one demand.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Trial {
+    /// What runs.
+    pub mix: DemandMix,
+    /// What is done beside it.
+    pub fault: TrialFault,
+    /// The seed of the demand and of the delays.
+    pub seed: u64,
+    /// Who divides the limit.
+    pub arms: Vec<ArmName>,
+}
+
+/// A trial with its outcome.
+#[derive(Debug)]
+pub struct Tried {
+    /// What was tried.
+    pub trial: Trial,
+    /// The fingerprint of the demand.
+    pub hash: u64,
+    /// The site's limit.
+    pub limit: f64,
+    /// What the clairvoyant serves.
+    pub clairvoyant: f64,
+    /// What is served with caps that stand for 30 s, by who knows the demand.
+    pub held: f64,
+    /// What each arm has done.
+    pub outcomes: Vec<(ArmName, Figures)>,
+}
+
+impl Tried {
+    /// Runs a trial on so many machines for so many minutes.
+    #[must_use]
+    pub fn of(trial: Trial, machines: usize, minutes: usize) -> Self {
+        let site = VirtualSite::of(machines);
+        let trace = DemandTrace::of(&site, trial.mix, trial.seed, minutes);
+        let limit = trace.limit(&site, trial.mix);
+        let limits = site.limits(limit);
+        let (blind, cut) = match trial.fault {
+            TrialFault::None => (0.0, None),
+            TrialFault::Blind(part) => (part, None),
+            TrialFault::Cut => (0.0, Some(LimitCut { at_s: (minutes * 30) as f64, part: 0.7 })),
+        };
+        let experiment = Experiment { site: &site, trace: &trace, limit, seed: trial.seed, blind, cut };
+        let outcomes =
+            trial.arms.iter().map(|&arm| (arm, run(&experiment, &mut *arm.divider(&site)))).collect();
+        Self {
+            hash: trace.hash(),
+            limit,
+            clairvoyant: clairvoyant(&site, &trace, &limits),
+            held: held(&site, &trace, &limits, 30),
+            outcomes,
+            trial,
+        }
+    }
+
+    /// What an arm has done, if it took part.
+    #[must_use]
+    pub fn figures(&self, arm: ArmName) -> Option<&Figures> {
+        self.outcomes.iter().find(|(name, _)| *name == arm).map(|(_, figures)| figures)
+    }
+}
+
+/// The experiments on faults and on hard demands.
+#[must_use]
+pub fn hard(seed: u64) -> Vec<Trial> {
+    const FEW: [ArmName; 3] = [ArmName::Static, ArmName::Slurm, ArmName::Ours];
+    let trial = |mix, fault, arms: &[ArmName]| Trial { mix, fault, seed, arms: arms.to_vec() };
+    let mut all: Vec<Trial> = [2, 4, 10, 30, 60, 120, 240]
+        .into_iter()
+        .map(|period_s| trial(DemandMix::Square { period_s, anti: true }, TrialFault::None, &FEW))
+        .collect();
+    for mix in [
+        DemandMix::Square { period_s: 60, anti: false },
+        DemandMix::Gangs,
+        DemandMix::Flash,
+        DemandMix::Greedy,
+        DemandMix::Steady,
+    ] {
+        all.push(trial(mix, TrialFault::None, &FEW));
+    }
+    for fault in [TrialFault::Blind(0.1), TrialFault::Blind(1.0), TrialFault::Cut] {
+        all.push(trial(DemandMix::C, fault, &[ArmName::Static, ArmName::Ours]));
+    }
+    all
+}
+
+/// Runs trials on so many threads; the results come in the order of the trials.
+#[must_use]
+pub fn run_all(trials: Vec<Trial>, (machines, minutes): (usize, usize), threads: usize) -> Vec<Tried> {
+    let waiting = Mutex::new(trials.into_iter().enumerate().rev().collect::<Vec<_>>());
+    let done = Mutex::new(Vec::new());
+    thread::scope(|scope| {
+        for _ in 0..threads.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop();
+                    let Some((at, trial)) = next else { break };
+                    let tried = Tried::of(trial, machines, minutes);
+                    done.lock().unwrap_or_else(PoisonError::into_inner).push((at, tried));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(at, _)| *at);
+    done.into_iter().map(|(_, tried)| tried).collect()
+}
