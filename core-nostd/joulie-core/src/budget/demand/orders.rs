@@ -402,7 +402,7 @@ impl<'a> Round<'a> {
         // What was lowered in this round is not raised in it.
         let is_free = from >= asked && node.wants(asked, price.lends());
         let goal = node.goal(want);
-        if !is_free || goal <= from || !self.is_worth(asked, node.priced - asked, RAISE_PART, RAISE_LEAST) {
+        if !is_free || goal <= from || !self.is_worth(asked, goal - asked, RAISE_PART, RAISE_LEAST) {
             return None;
         }
         let has_work = match node.bid.appetite {
