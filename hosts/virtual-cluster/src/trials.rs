@@ -8,6 +8,7 @@ use crate::cluster::{Experiment, LimitCut, run};
 use crate::demand::{DemandMix, DemandTrace};
 use crate::figures::Figures;
 use crate::site::VirtualSite;
+use joulie_core::budget::demand::TokenBucket;
 use planner::budget::PowerSharing;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -25,6 +26,8 @@ pub enum ArmName {
     ThreeBand,
     /// The planner, with caps that follow the demand.
     Ours,
+    /// Ours with 10,000 orders a minute for 5,000 machines in place of 3,000.
+    MoreOrders,
     /// The core's law that ours is made of, without the planner around it.
     LawAlone,
     /// That law without a reserve.
@@ -37,12 +40,13 @@ pub enum ArmName {
 
 impl ArmName {
     /// All of them, in the order of the tables.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Static,
         Self::Slurm,
         Self::Ear,
         Self::ThreeBand,
         Self::Ours,
+        Self::MoreOrders,
         Self::LawAlone,
         Self::NoReserve,
         Self::NoGuarantee,
@@ -50,8 +54,8 @@ impl ArmName {
     ];
 
     /// Those that keep every count below its limit.
-    pub const KEEPING: [Self; 6] =
-        [Self::Static, Self::Ours, Self::LawAlone, Self::NoReserve, Self::NoGuarantee, Self::NotLazy];
+    pub const KEEPING: [Self; 7] =
+        [Self::Static, Self::Ours, Self::MoreOrders, Self::LawAlone, Self::NoReserve, Self::NoGuarantee, Self::NotLazy];
 
     /// Its name.
     #[must_use]
@@ -62,6 +66,7 @@ impl ArmName {
             Self::Ear => "ear",
             Self::ThreeBand => "three-band",
             Self::Ours => "ours",
+            Self::MoreOrders => "ours-10000",
             Self::LawAlone => "law",
             Self::NoReserve => "law-no-reserve",
             Self::NoGuarantee => "law-no-guarantee",
@@ -72,13 +77,16 @@ impl ArmName {
     /// The law for a site.
     #[must_use]
     pub fn divider(self, site: &VirtualSite) -> Box<dyn Divider> {
+        let planned =
+            |sharing, orders| Box::new(PlannedArm::new(sharing, orders, site)) as Box<dyn Divider>;
         let law = |parts| Box::new(LawArm::new(parts, site)) as Box<dyn Divider>;
         match self {
-            Self::Static => Box::new(PlannedArm::new(PowerSharing::Static, site)),
+            Self::Static => planned(PowerSharing::Static, TokenBucket::PER_MINUTE),
             Self::Slurm => Box::new(SlurmLaw::new(SlurmParameters::DEFAULT, site)),
             Self::Ear => Box::new(EarLaw::new(site)),
             Self::ThreeBand => Box::new(ThreeBandLaw::new(site)),
-            Self::Ours => Box::new(PlannedArm::new(PowerSharing::Demand, site)),
+            Self::Ours => planned(PowerSharing::Demand, TokenBucket::PER_MINUTE),
+            Self::MoreOrders => planned(PowerSharing::Demand, 10_000),
             Self::LawAlone => law(LawParts::ALL),
             Self::NoReserve => law(LawParts { reserve: false, ..LawParts::ALL }),
             Self::NoGuarantee => law(LawParts { guarantee: false, ..LawParts::ALL }),

@@ -40,6 +40,7 @@ pub struct LawArm {
     memory: Vec<NodeMemory>,
     on_their_way: Vec<(usize, usize, DemandReport)>,
     told: Vec<Option<DemandReport>>,
+    heard: Vec<u64>,
     grants: Vec<Option<Grant>>,
     raised: Vec<Option<Stamp>>,
     tokens: TokenBucket,
@@ -58,9 +59,10 @@ impl LawArm {
             memory: vec![NodeMemory::EMPTY; count],
             on_their_way: Vec::new(),
             told: vec![None; count],
+            heard: vec![0; count],
             grants: vec![None; count],
             raised: vec![None; count],
-            tokens: tokens(site),
+            tokens: tokens(TokenBucket::PER_MINUTE, site),
         }
     }
 
@@ -94,6 +96,12 @@ impl Divider for LawArm {
             *at > step
         });
         let now = stamp(step);
+        for (at, view) in views.iter().enumerate() {
+            if self.heard[at] != view.heard {
+                self.heard[at] = view.heard;
+                self.told[at] = self.memory[at].with_receipt(now).or(self.told[at]);
+            }
+        }
         let groups = self.groups(limits);
         let tree = BudgetTree::new(&groups).expect("parents first");
         let mut rows = Vec::with_capacity(views.len());

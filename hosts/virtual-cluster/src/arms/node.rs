@@ -16,12 +16,13 @@ pub(super) struct NodeMemory {
     history: DemandHistory,
     /// What its devices could ask for in the last seconds.
     most: [f64; REMEMBERED],
+    latest: Option<DemandReport>,
     told: Option<(DemandReport, Stamp)>,
 }
 
 impl NodeMemory {
     pub(super) const EMPTY: Self =
-        Self { history: DemandHistory::EMPTY, most: [0.0; REMEMBERED], told: None };
+        Self { history: DemandHistory::EMPTY, most: [0.0; REMEMBERED], latest: None, told: None };
 
     /// Takes in a second. Returns a report that is worth telling.
     pub(super) fn learn(&mut self, now: Stamp, second: &NodeSecond, max: f64) -> Option<DemandReport> {
@@ -33,12 +34,20 @@ impl NodeMemory {
             *newest = second.most;
         }
         let most = self.most.iter().copied().fold(0.0, f64::max);
-        let report = self.history.report(now, watts(most))?;
+        self.latest = self.history.report(now, watts(most));
+        let report = self.latest?;
         let ago = self.told.map_or(Micros::ZERO, |(_, at)| now.since(at).unwrap_or(Micros::ZERO));
         let is_first = self.told.is_none();
         if !is_first && !is_news(Some(&report), self.told.as_ref().map(|(told, _)| told), ago) {
             return None;
         }
+        self.told = Some((report, now));
+        Some(report)
+    }
+
+    /// The report that goes with a receipt, which is written anyway.
+    pub(super) fn with_receipt(&mut self, now: Stamp) -> Option<DemandReport> {
+        let report = self.latest?;
         self.told = Some((report, now));
         Some(report)
     }

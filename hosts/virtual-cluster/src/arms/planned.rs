@@ -49,12 +49,12 @@ pub(super) fn stamp(step: usize) -> Stamp {
 }
 
 impl PlannedArm {
-    /// The planner for a site.
+    /// The planner for a site, with so many orders a minute for 5,000 machines.
     ///
     /// # Panics
     /// When the embedded catalogue cannot be read.
     #[must_use]
-    pub fn new(sharing: PowerSharing, site: &VirtualSite) -> Self {
+    pub fn new(sharing: PowerSharing, orders_a_minute: u32, site: &VirtualSite) -> Self {
         let catalog = Catalog::embedded().expect("the catalogue is part of the planner");
         let facts = MachineFacts::of(&HardwareFacts::default(), None, false, (true, true), &catalog);
         let racks: Vec<Arc<str>> = (0..site.base.len()).map(|at| rack(at).into()).collect();
@@ -77,7 +77,7 @@ impl PlannedArm {
             places,
             most,
             settings: settings(rack_base, sharing),
-            memory: BudgetMemory::with_tokens(tokens(site)),
+            memory: BudgetMemory::with_tokens(tokens(orders_a_minute, site)),
             engines: vec![NodeMemory::EMPTY; site.machines.len()],
             on_their_way: Vec::new(),
             is_due: true,
@@ -86,8 +86,8 @@ impl PlannedArm {
     }
 
     /// Takes over what the cluster shows of each node's grant.
-    fn observe(&mut self, views: &[ArmView]) {
-        for (node, view) in self.nodes.iter_mut().zip(views) {
+    fn observe(&mut self, step: usize, views: &[ArmView]) {
+        for ((node, view), engine) in self.nodes.iter_mut().zip(views).zip(&mut self.engines) {
             let granted = &mut node.granted;
             if granted.grant.is_none() {
                 let first = watts(view.asked);
@@ -99,6 +99,7 @@ impl PlannedArm {
                     GrantReceipt { serial: view.heard, holds: watts(view.holds), floor: Watts::ZERO };
                 let (boot, node_uid) = (node.boot.clone(), node.uid.clone());
                 granted.signed = Some(Signed { receipt, boot, node_uid });
+                granted.demand = engine.with_receipt(stamp(step)).or(granted.demand);
                 self.is_due = true;
             }
         }
@@ -127,10 +128,10 @@ impl PlannedArm {
     }
 }
 
-/// The orders that may go out, in proportion to those for 5,000 machines.
-pub(super) fn tokens(site: &VirtualSite) -> TokenBucket {
+/// The orders that may go out, in proportion to so many a minute for 5,000 machines.
+pub(super) fn tokens(orders_a_minute: u32, site: &VirtualSite) -> TokenBucket {
     let count = u32::try_from(site.machines.len()).unwrap_or(u32::MAX);
-    let per_minute = count.saturating_mul(TokenBucket::PER_MINUTE) / 5_000;
+    let per_minute = count.saturating_mul(orders_a_minute) / 5_000;
     TokenBucket::new(per_minute, TokenBucket::BURST)
 }
 
@@ -183,7 +184,7 @@ impl Divider for PlannedArm {
     }
 
     fn decide(&mut self, step: usize, limits: &LimitsNow, views: &[ArmView], caps: &mut Vec<CapWrite>) {
-        self.observe(views);
+        self.observe(step, views);
         self.follow(limits);
         self.receive(step);
         // A round follows each change, and when the last one asked for another.
