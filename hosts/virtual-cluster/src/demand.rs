@@ -266,7 +266,8 @@ impl Tenancy {
             | DemandMix::Flash
             | DemandMix::Greedy => {}
         }
-        let mut gpus: Vec<usize> = (0..machines).filter(|&at| site.machines[at].kind.gpus.count > 0).collect();
+        let mut gpus: Vec<usize> =
+            (0..machines).filter(|&at| site.machines[at].kind.gpus.count > 0).collect();
         if mix == DemandMix::Greedy {
             // Every fifth machine of any kind.
             for at in (0..machines).step_by(5) {
@@ -282,7 +283,8 @@ impl Tenancy {
         let gangs = form(&gpus[..training], &parts, seed, &mut random, &mut on);
         for &at in &gpus[training..training + inference] {
             let stream = Random::stream(seed, 1_000_000 + at as u64);
-            on[at] = Job::Inference(Inference::new(stream, mix == DemandMix::Flash, mix == DemandMix::Diurnal));
+            on[at] =
+                Job::Inference(Inference::new(stream, mix == DemandMix::Flash, mix == DemandMix::Diurnal));
         }
         if mix == DemandMix::Diurnal {
             for job in &mut on {
@@ -335,7 +337,8 @@ fn form(machines: &[usize], parts: &Parts, seed: u64, random: &mut Random, on: &
         let size = least + whole((most - least) as f64 * random.unit());
         let (gang, others) = left.split_at(size.min(left.len()));
         for &at in gang {
-            on[at] = Job::Gang { gang: gangs.len(), lag: 0.5 * random.unit(), level: 0.97 + 0.06 * random.unit() };
+            on[at] =
+                Job::Gang { gang: gangs.len(), lag: 0.5 * random.unit(), level: 0.97 + 0.06 * random.unit() };
         }
         let stream = Random::stream(seed, 2_000_000 + gangs.len() as u64);
         gangs.push(Gang::new(stream, least == most));
@@ -372,7 +375,9 @@ mod tests {
         for mix in all {
             assert_eq!(DemandMix::read(&mix.name()), Some(mix));
         }
-        for name in ["", "a", "D", "square-", "square-1", "square-3601", "antiphase--3", "steady-3", "square-x"] {
+        for name in
+            ["", "a", "D", "square-", "square-1", "square-3601", "antiphase--3", "steady-3", "square-x"]
+        {
             assert_eq!(DemandMix::read(name), None, "{name}");
         }
     }

@@ -156,7 +156,8 @@ impl Figures {
             return;
         }
         self.excess = self.excess.max(part(&drawn, limits));
-        let demand: f64 = state.machines.iter().map(|one| one.demand).sum::<f64>() + self.base.iter().sum::<f64>();
+        let demand: f64 =
+            state.machines.iter().map(|one| one.demand).sum::<f64>() + self.base.iter().sum::<f64>();
         if demand > limits.site {
             self.use_of_limit.push(site_drawn / limits.site);
         }

@@ -242,7 +242,8 @@ impl Bars {
         if below.is_finite() {
             self.at_most("budget_most_points_below_static", below, 2.0);
         }
-        let above = tried.iter().flat_map(|tried| ArmName::KEEPING.iter().filter_map(|&arm| tried.figures(arm)));
+        let above =
+            tried.iter().flat_map(|tried| ArmName::KEEPING.iter().filter_map(|&arm| tried.figures(arm)));
         self.at_most("budget_counts_above_limit_s", above.map(Figures::above_s).sum(), 0.0);
     }
 
@@ -269,10 +270,14 @@ impl Bars {
             };
             tried.iter().find(same)?.figures(arm)?.mean_use()
         };
-        if let Some((clear, blind)) = one(TrialFault::None, ArmName::Ours).zip(one(TrialFault::Blind(0.1), ArmName::Ours)) {
+        if let Some((clear, blind)) =
+            one(TrialFault::None, ArmName::Ours).zip(one(TrialFault::Blind(0.1), ArmName::Ours))
+        {
             self.at_most("budget_points_of_use_lost_to_10pct_blind", (clear - blind) * 100.0, 1.5);
         }
-        if let Some((least, blind)) = one(TrialFault::Blind(1.0), ArmName::Static).zip(one(TrialFault::Blind(1.0), ArmName::Ours)) {
+        if let Some((least, blind)) =
+            one(TrialFault::Blind(1.0), ArmName::Static).zip(one(TrialFault::Blind(1.0), ArmName::Ours))
+        {
             self.at_least("budget_points_above_static_when_all_are_blind", (blind - least) * 100.0, -0.05);
         }
     }

@@ -4,7 +4,7 @@
 //! its rack. A cap below the floors of the devices is kept at the floors.
 
 use joulie_core::budget::{
-    BudgetNode, BudgetTree, Group, GrantAccount, GroupShare, Priority, Range, allocate,
+    BudgetNode, BudgetTree, GrantAccount, Group, GroupShare, Priority, Range, allocate,
 };
 use plant::{from_watts, to_watts};
 use power_units::Watts;

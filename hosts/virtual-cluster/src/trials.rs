@@ -1,8 +1,6 @@
 //! What is tried: arms by name, on a mix, with a fault.
 
-use crate::arms::{
-    Divider, EarLaw, LawArm, LawParts, PlannedArm, SlurmLaw, SlurmParameters, ThreeBandLaw,
-};
+use crate::arms::{Divider, EarLaw, LawArm, LawParts, PlannedArm, SlurmLaw, SlurmParameters, ThreeBandLaw};
 use crate::bounds::{clairvoyant, held};
 use crate::cluster::{Experiment, LimitCut, run};
 use crate::demand::{DemandMix, DemandTrace};
@@ -54,8 +52,15 @@ impl ArmName {
     ];
 
     /// Those that keep every count below its limit.
-    pub const KEEPING: [Self; 7] =
-        [Self::Static, Self::Ours, Self::MoreOrders, Self::LawAlone, Self::NoReserve, Self::NoGuarantee, Self::NotLazy];
+    pub const KEEPING: [Self; 7] = [
+        Self::Static,
+        Self::Ours,
+        Self::MoreOrders,
+        Self::LawAlone,
+        Self::NoReserve,
+        Self::NoGuarantee,
+        Self::NotLazy,
+    ];
 
     /// Its name.
     #[must_use]
@@ -77,8 +82,7 @@ impl ArmName {
     /// The law for a site.
     #[must_use]
     pub fn divider(self, site: &VirtualSite) -> Box<dyn Divider> {
-        let planned =
-            |sharing, orders| Box::new(PlannedArm::new(sharing, orders, site)) as Box<dyn Divider>;
+        let planned = |sharing, orders| Box::new(PlannedArm::new(sharing, orders, site)) as Box<dyn Divider>;
         let law = |parts| Box::new(LawArm::new(parts, site)) as Box<dyn Divider>;
         match self {
             Self::Static => planned(PowerSharing::Static, TokenBucket::PER_MINUTE),

@@ -68,11 +68,8 @@ impl Divider for EarLaw {
             return;
         }
         let mut next: Vec<f64> = nodes.iter().map(|node| node.asked).collect();
-        let states: Vec<State> = nodes
-            .iter()
-            .zip(&limits.entitled)
-            .map(|(node, &share)| state(node.asked, share, node))
-            .collect();
+        let states: Vec<State> =
+            nodes.iter().zip(&limits.entitled).map(|(node, &share)| state(node.asked, share, node)).collect();
         let those = |wanted: State| {
             let all = states.iter().enumerate().filter(move |(_, state)| **state == wanted);
             all.map(|(at, _)| at)

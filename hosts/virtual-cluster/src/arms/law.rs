@@ -6,8 +6,8 @@ use super::{ArmView, CapWrite, Divider, NodeSecond, kinds};
 use crate::STEPS_A_SECOND;
 use crate::site::{LimitsNow, MachineModel, VirtualSite};
 use joulie_core::budget::demand::{
-    Appetite, Bid, Bidders, DemandReport, GroupOrders, GroupPrice, OrderBounds, OrderTurn, RESERVE, TokenBucket,
-    orders, price,
+    Appetite, Bid, Bidders, DemandReport, GroupOrders, GroupPrice, OrderBounds, OrderTurn, RESERVE,
+    TokenBucket, orders, price,
 };
 use joulie_core::budget::{
     BudgetNode, BudgetTree, Grant, GrantAccount, GrantReceipt, Group, GroupState, Move, MoveTuning, Priority,
@@ -67,9 +67,8 @@ impl LawArm {
     }
 
     fn groups(&self, limits: &LimitsNow) -> Vec<Group> {
-        let group = |parent, limit, base| {
-            Group::new(parent, watts(limit), Some(watts(base))).expect("not negative")
-        };
+        let group =
+            |parent, limit, base| Group::new(parent, watts(limit), Some(watts(base))).expect("not negative");
         let racks = limits.racks.iter().zip(&self.base).map(|(&limit, &base)| group(Some(0), limit, base));
         std::iter::once(group(None, limits.site, 0.0)).chain(racks).collect()
     }

@@ -6,7 +6,9 @@ use crate::site::{LimitsNow, VirtualSite};
 use crate::{STEPS_A_SECOND, arms::kinds};
 use joulie_core::budget::demand::{DemandReport, TokenBucket};
 use joulie_core::budget::{Grant, GrantReceipt, Priority};
-use planner::budget::{BudgetLimits, BudgetMemory, LimitPlace, NodePowerModel, PowerSharing, Rules, Stake, round};
+use planner::budget::{
+    BudgetLimits, BudgetMemory, LimitPlace, NodePowerModel, PowerSharing, Rules, Stake, round,
+};
 use planner::catalog::Catalog;
 use planner::inventory::HardwareFacts;
 use planner::node::{
@@ -206,7 +208,8 @@ impl Divider for PlannedArm {
             })
             .collect();
         let rules = Rules { settings: &self.settings, limits: &[], trial: false };
-        let made = round(&stakes, rules, &mut self.memory, stamp(step), true).expect("the limits are consistent");
+        let made =
+            round(&stakes, rules, &mut self.memory, stamp(step), true).expect("the limits are consistent");
         self.again = made.again;
         for ask in made.asks {
             let Some(&machine) = self.places.get(&ask.node) else { continue };

@@ -5,8 +5,8 @@
 //! suits the law better. It writes all caps at once, lowers first, and awaits nothing.
 
 use super::{ArmView, CapWrite, Divider, kinds, level};
-use crate::site::{LimitsNow, MachineModel, VirtualSite};
 use crate::STEPS_A_SECOND;
+use crate::site::{LimitsNow, MachineModel, VirtualSite};
 
 /// The settings of the plugin, by their names there.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -131,7 +131,8 @@ impl Divider for SlurmLaw {
                 changed.push(CapWrite { machine, watts });
             }
         }
-        let is_lower = |write: &CapWrite| nodes.get(write.machine).is_some_and(|node| write.watts < node.asked);
+        let is_lower =
+            |write: &CapWrite| nodes.get(write.machine).is_some_and(|node| write.watts < node.asked);
         caps.extend(changed.iter().copied().filter(is_lower));
         caps.extend(changed.iter().copied().filter(|write| !is_lower(write)));
     }

@@ -212,8 +212,7 @@ impl Inference {
     }
 
     pub(super) fn busy(&self, at: f64) -> Busy {
-        let is_crowd =
-            |lag: f64| CROWDS.iter().any(|&from| (from + lag..from + lag + CROWD_S).contains(&at));
+        let is_crowd = |lag: f64| CROWDS.iter().any(|&from| (from + lag..from + lag + CROWD_S).contains(&at));
         if self.crowds.is_some_and(is_crowd) {
             return Busy { gpus: 1.0, gpu: 1.0, cpu: 0.5 };
         }

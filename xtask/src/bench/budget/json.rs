@@ -8,12 +8,12 @@ use virtual_cluster::trials::{ArmName, Tried};
 
 /// Every run of an arm, and the bars.
 pub(super) fn of(options: &Options, tried: &[Tried], bars: &Bars) -> Value {
-    let runs = tried.iter().flat_map(|tried| {
-        tried.outcomes.iter().map(|(arm, figures)| run(tried, *arm, figures))
-    });
-    let bars = bars.0.iter().map(|bar| {
-        json!({"name": bar.name, "value": bar.value, "limit": bar.limit, "pass": bar.passes})
-    });
+    let runs =
+        tried.iter().flat_map(|tried| tried.outcomes.iter().map(|(arm, figures)| run(tried, *arm, figures)));
+    let bars = bars
+        .0
+        .iter()
+        .map(|bar| json!({"name": bar.name, "value": bar.value, "limit": bar.limit, "pass": bar.passes}));
     json!({
         "machines": options.machines,
         "minutes": options.minutes,

@@ -13,9 +13,8 @@ pub(super) const BAR_NANOS: f64 = 5e6;
 /// Measures the price of 5,000 nodes in 250 racks under one limit.
 pub(super) fn row() -> Row {
     let racks = NODES / RACK;
-    let group = |parent, limit| {
-        Group::new(parent, Watts::from_int(limit), Some(Watts::ZERO)).expect("not negative")
-    };
+    let group =
+        |parent, limit| Group::new(parent, Watts::from_int(limit), Some(Watts::ZERO)).expect("not negative");
     let mut groups = vec![group(None, NODES * 2_000)];
     groups.extend((0..racks).map(|_| group(Some(0), RACK * 2_500)));
     let bids: Vec<Bid> = (0..NODES).map(bid).collect();

@@ -84,7 +84,9 @@ impl Options {
             "--seeds" => self.seeds = seeds(value)?,
             "--machines" => self.machines = number(name, value, 20..=MACHINES_MOST)?,
             "--minutes" => self.minutes = number(name, value, 3..=MINUTES_MOST)?,
-            _ => bail!("{name} is not known; there are --mix, --seeds, --arm, --machines, --minutes and --json"),
+            _ => bail!(
+                "{name} is not known; there are --mix, --seeds, --arm, --machines, --minutes and --json"
+            ),
         }
         Ok(())
     }
@@ -105,7 +107,9 @@ fn seeds(value: &str) -> Result<RangeInclusive<u64>> {
         .zip(read(last))
         .filter(|(first, last)| first <= last && last - first < SEEDS_MOST)
         .map(|(first, last)| first..=last)
-        .with_context(|| format!("--seeds is one number, or FIRST..LAST with at most {SEEDS_MOST}, not {value:?}"))
+        .with_context(|| {
+            format!("--seeds is one number, or FIRST..LAST with at most {SEEDS_MOST}, not {value:?}")
+        })
 }
 
 #[cfg(test)]
