@@ -3,6 +3,7 @@
 //! - [`cap`], [`gpu_cap`]: resolve an intent in watts or percent for this hardware;
 //! - [`backend`]: power limit, closed loop or percent path, and the transitions between them;
 //! - [`law`]: the interface of a control law; [`classic`] and [`tracking`] implement it;
+//! - [`demand`]: what a device wants to draw, and whether its power limit holds it back;
 //! - [`grant`]: divides the node's grant among its packages and GPUs;
 //! - [`throttle`]: which frequency policies a throttle or a mean frequency limits;
 //! - [`energy`]: which readings of energy counters are credible;
@@ -16,6 +17,7 @@ pub mod backend;
 pub mod backoff;
 pub mod cap;
 pub mod classic;
+pub mod demand;
 pub mod drift;
 pub mod energy;
 pub mod engine;

@@ -1,5 +1,6 @@
 //! The half of the agent that speaks Kubernetes, the same for every kind of machine.
 
+pub(crate) mod demand;
 pub(crate) mod drift;
 pub(crate) mod events;
 pub(crate) mod grants;
@@ -13,5 +14,6 @@ pub(crate) mod publish;
 pub(crate) mod publisher;
 pub(crate) mod receipt;
 pub(crate) mod rows;
+pub(crate) mod steady;
 pub(crate) mod wanted;
 pub(crate) mod watches;

@@ -15,7 +15,7 @@ use joulie_core::node::cap::{Backend, CapRange, CapReport};
 use joulie_core::node::law;
 use joulie_core::node::lease::LeasePhase;
 use joulie_core::placement::freshness::UnixTime;
-use node_kit::{Desire, DeviceState};
+use node_kit::{Desire, DeviceState, DeviceWants, NodeWants};
 use power_units::{KiloHertz, MicroJoules, Watts};
 use std::sync::Arc;
 
@@ -52,6 +52,8 @@ pub(crate) struct View {
     pub(crate) lease: LeaseState,
     /// The boot ID, if the machine itself reports it.
     pub(crate) boot: Option<String>,
+    /// What packages and GPUs want to draw together.
+    pub(crate) wants: NodeWants,
     /// Values that only metrics show.
     pub(crate) details: Details,
 }
@@ -86,11 +88,11 @@ pub(crate) struct Device {
     pub(crate) drawn: Drawn,
     /// The value of its energy counter.
     pub(crate) energy: Option<MicroJoules>,
-    /// What is measured of it beside its power.
+    /// What is known of it beside that.
     pub(crate) beside: Beside,
 }
 
-/// What is measured of a device beside its power.
+/// What is known of a device beside its power and its limit.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Beside {
     /// What the memory of a package draws, which the package's own power does not contain.
@@ -99,12 +101,15 @@ pub(crate) struct Beside {
     pub(crate) dram_energy: Option<MicroJoules>,
     /// What it reports of itself.
     pub(crate) state: DeviceState,
+    /// What it wants to draw.
+    pub(crate) wants: DeviceWants,
 }
 
 impl Default for Beside {
     /// Of a device that says nothing more.
     fn default() -> Self {
-        Self { dram: Drawn::Unmetered, dram_energy: None, state: DeviceState::default() }
+        let (state, wants) = (DeviceState::default(), DeviceWants::default());
+        Self { dram: Drawn::Unmetered, dram_energy: None, state, wants }
     }
 }
 

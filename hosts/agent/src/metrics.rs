@@ -1,6 +1,7 @@
 //! The agent's metrics. The names and labels that dashboards query are those of the first implementation. When a node
 //! leaves, its series are removed.
 
+mod demand;
 mod devices;
 mod grants;
 mod labels;
@@ -16,6 +17,7 @@ use crate::front::publish::Kind;
 use crate::front::receipt::{Receipt, Unkept};
 use crate::front::wanted::{Unknown, Wanted};
 use crate::machine::{LeaseState, MIXED, Means, View};
+use demand::Demand;
 use devices::{Devices, KnownDevices};
 use grants::Grants;
 use host_kit::clock::Mono;
@@ -69,6 +71,7 @@ pub(crate) struct Metrics {
     route_refused: Family<Node, Gauge>,
     route_changes: Family<Node, Counter>,
     grants: Grants,
+    demand: Demand,
     devices: Devices,
     /// Which series exist, so that they can be removed.
     known: Arc<Mutex<BTreeMap<String, Known>>>,
@@ -90,6 +93,7 @@ impl Metrics {
         all.register_kept(registry);
         all.register_own(registry);
         all.grants.register(registry);
+        all.demand.register(registry);
         all.devices.register(registry);
         all
     }
@@ -172,6 +176,7 @@ impl Metrics {
             );
         }
         self.count(node, view, &label);
+        self.demand.see(node, view);
         self.with(node, |known| {
             let zones = view.cpu.devices.iter().map(|device| device.key.clone()).collect();
             let gone = std::mem::replace(&mut known.zones, zones);
@@ -251,6 +256,7 @@ impl Metrics {
         let known =
             self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(node).unwrap_or_default();
         self.grants.forget(node);
+        self.demand.forget(node);
         self.devices.forget(node, known.devices);
         let owned = || node.to_owned();
         let label = Node { node: owned() };

@@ -11,6 +11,7 @@ use crate::worker::{Order, Outcome, Worker, setting_of};
 use crate::{BackendKind, Journal};
 use joulie_core::node::backend::PackageFacts;
 use joulie_core::node::cap::CapRange;
+use joulie_core::node::demand::{DeviceDraw, ThrottleReading};
 use joulie_core::node::energy::{Baseline, CounterSample, EnergyMeter, Gap, MeterReading, Oddity};
 use joulie_core::node::engine::{EngineOrder, Instruction};
 use joulie_core::node::gpu_cap::{GpuFacts, GpuLimits};
@@ -349,6 +350,16 @@ impl CapTarget {
         if let Some(state) = &mut self.state {
             state.measure(workers, now);
         }
+    }
+
+    /// What the period has shown of its demand.
+    pub(crate) fn draw(&self) -> DeviceDraw {
+        let watts = match self.power {
+            MeterReading::Fresh { watts, .. } => Some(watts),
+            MeterReading::Stale { .. } | MeterReading::Missing(_) | MeterReading::Impossible(_) => None,
+        };
+        let throttled = self.state.as_ref().map_or(ThrottleReading::Lacking, StateTarget::throttle);
+        DeviceDraw { watts, throttled }
     }
 
     /// The facts about its limit, with the outcome that was not reported yet.

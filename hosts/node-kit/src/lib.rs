@@ -48,7 +48,8 @@ pub use journal::{Boot, Journal, JournalEntry, JournalError, JournalShare};
 pub use lock::{LockError, NodeLock};
 pub use node::{Left, NodeHandle, OpenError, OpenNode};
 pub use report::{
-    BackendReport, DeviceReport, DeviceState, DeviceValue, NodeCounters, NodeReport, PolicyReport,
+    BackendReport, DeviceReport, DeviceState, DeviceValue, DeviceWants, NodeCounters, NodeReport, NodeWants,
+    PolicyReport,
 };
 pub use time::Time;
 pub use worker::BackendState;

@@ -115,6 +115,12 @@ impl OpenNode {
         for target in self.packages.iter_mut().chain(&mut self.gpus) {
             target.measure(&self.workers, now);
         }
+        for (at, package) in self.packages.iter().enumerate() {
+            self.engine.drew(TargetId::Package(at), package.draw());
+        }
+        for (at, gpu) in self.gpus.iter().enumerate() {
+            self.engine.drew(TargetId::Gpu(at), gpu.draw());
+        }
         self.power = energy::total(self.packages.iter().map(|target| target.power));
         self.counts.blind += u64::from(!matches!(self.power, MeterReading::Fresh { .. }));
         self.step(Occasion::Period);
@@ -206,6 +212,13 @@ impl OpenNode {
         }
         if events.raised > 0 {
             log::warn!("somebody else has raised the frequency limit of {} policies", events.raised);
+        }
+        if events.unbelieved > 0 {
+            log::warn!(
+                "{} packages or GPUs say that their power limit holds them back, and draw less than half of it: that is not \
+                 believed, and they count as not held back",
+                events.unbelieved
+            );
         }
         self.carry_out();
         self.publish(now);

@@ -1,7 +1,9 @@
 //! What a node knows of itself, for status objects, metrics, and people.
 
 use crate::{BackendKind, BackendState, Cards, Desire, DriverError};
+use joulie_core::budget::demand::DemandReport;
 use joulie_core::node::backend::BackendDecision;
+use joulie_core::node::demand::{BiteSource, DeviceDemand, NodeDemand};
 use joulie_core::node::energy::MeterReading;
 use joulie_core::node::engine::Beyond;
 use joulie_core::node::gpu_cap::GpuDecision;
@@ -35,6 +37,8 @@ pub struct NodeReport {
     pub law: Option<law::Decision>,
     /// The devices that do not fit into the engine and are not controlled.
     pub beyond: Option<Beyond>,
+    /// What the node wants to draw.
+    pub wants: NodeWants,
     /// The backends.
     pub backends: Vec<BackendReport>,
     /// The phase of the lease, and its last event.
@@ -52,7 +56,7 @@ impl NodeReport {
     pub(crate) fn copy(&mut self, other: &Self) {
         let Self { at, packages, gpus, policies, power, cpu, gpu, law, backends, .. } = self;
         (*at, *power, *cpu, *gpu, *law) = (other.at, other.power, other.cpu, other.gpu, other.law);
-        (self.desire, self.beyond) = (other.desire, other.beyond);
+        (self.desire, self.beyond, self.wants) = (other.desire, other.beyond, other.wants);
         packages.clone_from(&other.packages);
         gpus.clone_from(&other.gpus);
         policies.clone_from(&other.policies);
@@ -91,6 +95,50 @@ pub struct DeviceReport {
     pub ours: bool,
     /// Its share of the node's grant, if the node has one and it can be capped.
     pub share: Option<Watts>,
+    /// What it wants to draw.
+    pub wants: DeviceWants,
+}
+
+/// What a node wants to draw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodeWants {
+    /// What its packages and GPUs want to draw together; `None` while that is not known.
+    pub report: Option<DemandReport>,
+    /// Whether its grant holds a device back, and by what that was seen.
+    pub bite: Option<BiteSource>,
+    /// Of how many devices it is not believed what they say of their throttle.
+    pub doubted: u32,
+}
+
+impl NodeWants {
+    /// By the engine's knowledge of the node.
+    #[must_use]
+    pub fn of(demand: &NodeDemand) -> Self {
+        Self { report: demand.report().copied(), bite: demand.bite(), doubted: demand.doubted() }
+    }
+}
+
+/// What a package or a GPU wants to draw.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeviceWants {
+    /// The most that it wants; `None` while that is not known.
+    pub most: Option<Watts>,
+    /// Whether its limit holds it back although it could have more, and by what that was seen.
+    pub bite: Option<BiteSource>,
+    /// It says that its limit holds it back, and that is not believed.
+    pub doubted: bool,
+}
+
+impl DeviceWants {
+    /// By the engine's knowledge of the device, if it has any.
+    #[must_use]
+    pub fn of(demand: Option<&DeviceDemand>) -> Self {
+        demand.map_or_else(Self::default, |demand| Self {
+            most: demand.report().map(DemandReport::highest),
+            bite: demand.bite(),
+            doubted: demand.is_doubted(),
+        })
+    }
 }
 
 /// A value that a device reports, if it does. What it lacks is not the same as what could not be read, and neither is

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! A *carrier* reads the devices, writes the readings into [`packages_mut`](Engine::packages_mut),
-//! [`gpus_mut`](Engine::gpus_mut) and [`policies_mut`](Engine::policies_mut), steps, and carries out the
+//! [`gpus_mut`](Engine::gpus_mut), [`policies_mut`](Engine::policies_mut) and [`drew`](Engine::drew), steps, and carries out the
 //! [`orders`](Engine::orders). The outcome of an order comes back as a fact with the ticket of that order; without an
 //! outcome the order times out by its law. There are two carriers: threads with HALs on a machine, and tasks over HTTP
 //! for a pool of nodes.
@@ -20,6 +20,7 @@
 //! not controlled, is reported by [`beyond`](Engine::beyond), and counts with the most that it draws. Keys, the journal
 //! and discovery belong to the carrier.
 
+mod demand;
 mod dvfs;
 mod facts;
 mod policy;
@@ -35,6 +36,7 @@ pub use policy::{FrequencyPolicy, FrequencyPolicyFacts, PolicyLimit, PolicyOrder
 use super::actuation::Actuation;
 use super::backend::{self, BackendDecision, Mode, Package, Route, ThrottleOrder};
 use super::cap::DesiredCap;
+use super::demand::{DeviceDemand, NodeDemand};
 use super::energy::MeterReading;
 use super::gpu_cap::{CappedGpu, GpuDecision, GpuLimits};
 use super::law;
@@ -42,10 +44,12 @@ use super::lease::{CapsSource, LeaseDecision, LeaseFacts, LeaseMemory, LeasePhas
 use super::limiter::{LimitReading, Limiter};
 use heapless::Vec;
 use power_units::{Stamp, Watts};
+use share::Divided;
 
-/// The engine of a node, for at most `P` packages, `G` GPUs and `D` frequency policies.
+/// The engine of a node, for at most `P` packages, `G` GPUs and `D` frequency policies. It keeps the demand of `A`
+/// limits: those of each package and each GPU, or where one limit serves all of a kind, of these two.
 #[derive(Clone, Debug)]
-pub struct Engine<const P: usize, const G: usize, const D: usize> {
+pub struct Engine<const P: usize, const G: usize, const D: usize, const A: usize = 32> {
     wiring: Wiring,
     route: Route,
     packages: Vec<Package, P>,
@@ -57,6 +61,11 @@ pub struct Engine<const P: usize, const G: usize, const D: usize> {
     cpu: Option<BackendDecision>,
     gpu: Option<GpuDecision>,
     moved: u64,
+    /// The demand at each limit, see [`drew`](Self::drew), and that of the node.
+    demands: [DeviceDemand; A],
+    demand: NodeDemand,
+    /// How the grant was divided last.
+    divided: Option<Divided>,
 }
 
 /// The engine of a machine: packages or dies, GPUs, frequency policies.
@@ -64,11 +73,12 @@ pub type MachineEngine = Engine<16, 16, 1024>;
 
 /// The engine of one node of a pool, of which there may be thousands. Its only policy is the throttle of the whole
 /// node.
-pub type PoolEngine = Engine<8, 16, 1>;
+pub type PoolEngine = Engine<8, 16, 1, 2>;
 
-const _: () = assert!(size_of::<PoolEngine>() <= 8 << 10);
+// A history of twenty samples takes some 700 bytes; there are three of them.
+const _: () = assert!(size_of::<PoolEngine>() <= 11 << 10);
 
-impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
+impl<const P: usize, const G: usize, const D: usize, const A: usize> Engine<P, G, D, A> {
     /// An engine without any device. The lease runs from `now`.
     #[must_use]
     pub const fn start(route: Route, wiring: Wiring, lease: Option<LeaseTerms>, now: Stamp) -> Self {
@@ -88,11 +98,16 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
             cpu: None,
             gpu: None,
             moved: 0,
+            demands: [DeviceDemand::UNKNOWN; A],
+            demand: NodeDemand::UNKNOWN,
+            divided: None,
         }
     }
 
-    /// Sets the list of packages. The carrier passes each package with the state that it had before.
+    /// Sets the list of packages. The carrier passes each package with the state that it had before. What they want to
+    /// draw is learned anew.
     pub fn list_packages(&mut self, packages: &[Package]) {
+        self.forget_demand();
         self.packages.clear();
         (self.beyond.packages, self.beyond.package_watts) = (0, Watts::ZERO);
         for package in packages {
@@ -106,6 +121,7 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
 
     /// Sets the list of GPUs, as [`list_packages`](Self::list_packages) does.
     pub fn list_gpus(&mut self, gpus: &[CappedGpu]) {
+        self.forget_demand();
         self.gpus.clear();
         (self.beyond.gpus, self.beyond.gpu_watts) = (0, Watts::ZERO);
         for gpu in gpus {
@@ -226,8 +242,7 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
         let lease = self.step_lease(facts);
         let desired = self.desired(laws.access, facts.desire, lease.map(|lease| lease.caps));
         let throttle = self.dvfs.learn(facts.now);
-        let throttles = facts.has_meter && self.dvfs.exists();
-        self.share(laws, desired, throttles, facts.power);
+        let unbelieved = self.share(laws, desired, facts);
         let node = backend::Facts {
             now: facts.now,
             desired: desired.cpu,
@@ -254,7 +269,7 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
         };
         self.moved = self.moved.saturating_add(u64::from(moved)).saturating_add(u64::from(moved_gpus));
         (self.cpu, self.gpu) = (Some(decision), Some(gpu));
-        EngineEvents { lease: lease.and_then(|lease| lease.event), raised }
+        EngineEvents { lease: lease.and_then(|lease| lease.event), raised, unbelieved }
     }
 
     /// The orders to carry out now. Where one limit serves all devices, there is one order, for the first device.

@@ -1,8 +1,23 @@
 //! The grant of a node: the most that its packages and GPUs may draw together, and how they are brought to it.
 //!
 //! A [`Division`] computes the share of each device. A device that cannot be capped counts with the most that it draws.
-//! Of the rest every device gets its floor, and what is left is divided in proportion to the span from the floor to
-//! what is wanted. A floor is never undercut, even where the floors alone are above the grant.
+//! Of the rest every device gets its floor. What is left is divided [evenly](Split::Even), in proportion to the span
+//! from the floor to what is wanted, where that is enough for everybody or for nobody. Otherwise it follows the demand:
+//!
+//! - what all devices ask is given, and what is left over goes first to those that their limit throttles;
+//! - where that is too much, every device is held below its demand for the same share of the time;
+//! - where even the demand that is exceeded nearly always is too much, those above their even share are cut towards it,
+//!   all to the same part of the way.
+//!
+//! A device is **entitled** to its even share: if its limit throttles it, it gets that much before any of this. A device
+//! whose demand is unknown keeps its share, at least the even one; what is above that is taken back last. A floor is
+//! never undercut, even where the floors alone are above the grant.
+//!
+//! ```text
+//!   grant 800 W, four GPUs from 100 to 700 W
+//!   all idle at 80 W       200  200  200  200      even
+//!   the first is busy      500  100  100  100      and 0 W are left
+//! ```
 //!
 //! It also computes what each device may draw now, so that the sum of the limits in force is never above the grant. A
 //! limit to be lowered is lowered at once. A limit to be raised waits until there is room: every device counts with the
@@ -17,7 +32,8 @@
 
 use super::cap::{CAP_LEAST, CapIntent, CapRange, DesiredCap, Floor, Resolution};
 use super::limiter::Limiter;
-use power_units::{Amount, Percent, Watts};
+use crate::budget::demand::{DemandReport, QUANTILES};
+use power_units::{Amount, Percent, Role, Watts};
 
 /// Devices that share one limit, and their share of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +54,7 @@ pub struct Holder {
     pub ordered: Option<Watts>,
     /// The highest limit that an order may have left in force.
     pub highest_order: Option<Watts>,
-    /// The share of each device: written by [`Division::give`].
+    /// The share of each device: the caller of [`Division::give`] writes it.
     pub share: Watts,
     /// What each device may draw now: written by [`Division::give`].
     pub may: Watts,
@@ -136,11 +152,72 @@ impl Holder {
         if each < rise { whole(each) } else { rise }
     }
 
+    /// Whether its limit is below what it may be allowed, so that more watts could be used.
+    pub(in crate::node) fn could_rise_from(&self, limit: Watts) -> bool {
+        self.capped && self.want.is_none_or(|want| want - limit >= QUANTUM)
+    }
+
     /// The span from the floor to what is wanted.
     fn way(&self, watts: Watts) -> Watts {
         (self.want.unwrap_or(watts).max(self.floor) - self.floor).or_zero()
     }
 }
+
+/// What is known of the demand of a holder.
+#[derive(Clone, Copy, Debug)]
+pub struct Need<'a> {
+    /// What it wants to draw, where that is known.
+    pub report: Option<&'a DemandReport>,
+    /// The share that it has, if it has one.
+    pub standing: Option<Watts>,
+}
+
+impl Need<'_> {
+    /// Nothing is known.
+    pub const UNKNOWN: Self = Self { report: None, standing: None };
+
+    /// Whether its limit throttles it.
+    fn bites(&self) -> bool {
+        self.report.is_some_and(DemandReport::bites)
+    }
+}
+
+/// How the watts are divided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Split {
+    /// Everybody goes the same part of the way from the floor to what is wanted.
+    Even,
+    /// The shares stay as they are.
+    Standing,
+    /// By demand: between two neighbouring [columns](Division::column).
+    ByDemand {
+        /// The column that fits.
+        column: u8,
+        /// Which part of the way to the one before it still fits.
+        part: i128,
+        /// The whole of that way.
+        whole: i128,
+    },
+}
+
+/// The columns, from the most that can be given to the least. Up to the first price everybody gets at least what is asked.
+/// One column for each level of the reports follows, then everybody is cut towards the even share, and in the last
+/// column nobody has more than that.
+const LEVELS: u8 = 16;
+const GIVEN: u8 = LEVELS;
+const PRICES: u8 = GIVEN.saturating_add(1);
+const LAST_PRICE: u8 = GIVEN.saturating_add(8);
+const LAST: u8 = LAST_PRICE.saturating_add(LEVELS).saturating_add(1);
+
+/// The level of a report in the last of these columns.
+const LAST_LEVEL: u8 = LAST_PRICE.saturating_sub(PRICES);
+
+const _: () = assert!(QUANTILES == 8, "there is a column for each level of a report");
+
+/// A change of a share by less than this is not worth an order.
+const BAND: Watts = Watts::from_int(5);
+/// Nor by less than this part of it.
+const BAND_PART: Percent = Percent::from_int(2);
 
 /// The division of a grant among its holders. Every holder is first [counted](Self::count), and then
 /// [given](Self::give) its share, in the same order.
@@ -181,14 +258,51 @@ impl Division {
         }
     }
 
+    /// What is left above the floors, and what is wanted of it: shares that were made of the same can stay.
+    #[must_use]
+    pub const fn basis(&self) -> (i128, i128) {
+        (self.room, self.wanted)
+    }
+
+    /// What is left above the floors; zero where they alone are above the grant.
+    #[must_use]
+    pub fn room(&self) -> i128 {
+        self.room.max(0)
+    }
+
+    /// What a holder with this share takes of the room.
+    #[must_use]
+    pub fn taken(holder: &Holder, share: Watts) -> i128 {
+        if holder.capped { holder.all((share - holder.floor).or_zero()) } else { 0 }
+    }
+
     /// Returns the share of a holder, and what it may draw now; `None` for a holder that cannot be capped.
-    pub fn give(&mut self, holder: &mut Holder) -> (Option<Watts>, Option<Watts>) {
-        holder.share = self.share(holder);
+    pub fn give(&mut self, holder: &mut Holder, share: Watts) -> (Option<Watts>, Option<Watts>) {
+        holder.share = share;
         holder.may = self.pace(holder);
         (Some(holder.share).filter(|_| holder.capped), Some(holder.may).filter(|_| holder.capped))
     }
 
-    fn share(&self, holder: &Holder) -> Watts {
+    /// The share of a holder.
+    #[must_use]
+    pub fn share(&self, holder: &Holder, need: &Need<'_>, split: &Split) -> Watts {
+        match *split {
+            _ if !holder.capped => holder.max.unwrap_or(Watts::ZERO),
+            Split::Even => self.even(holder),
+            Split::Standing => need.standing.unwrap_or_else(|| self.even(holder)),
+            Split::ByDemand { column, part: fit, whole: all } => {
+                let fits = self.column(holder, need, column);
+                let above = self.column(holder, need, column.saturating_sub(1));
+                let more = (above - fits).to_wide().checked_mul(fit).and_then(|more| more.checked_div(all));
+                let share = fits + Watts::from_wide(more.unwrap_or(0));
+                if share >= self.most(holder) { share } else { whole(share).max(holder.floor) }
+            }
+        }
+    }
+
+    /// The share of a holder where nothing is known of anybody's demand, to which it is entitled.
+    #[must_use]
+    pub fn even(&self, holder: &Holder) -> Watts {
         let way = holder.way(self.watts);
         match holder.capped {
             false => holder.max.unwrap_or(Watts::ZERO),
@@ -201,6 +315,116 @@ impl Division {
             }
         }
     }
+
+    /// The most that a holder may be given.
+    fn most(&self, holder: &Holder) -> Watts {
+        holder.floor + holder.way(self.watts)
+    }
+
+    /// What a holder gets in a column. From each column to the next nobody gets more.
+    #[must_use]
+    pub fn column(&self, holder: &Holder, need: &Need<'_>, column: u8) -> Watts {
+        match column {
+            0..GIVEN => {
+                let (given, levels) = (self.given(holder, need), LEVELS.saturating_sub(column));
+                let raised = holder.floor + part(holder.way(self.watts), levels);
+                if need.report.is_some() { given.max(raised) } else { given }
+            }
+            GIVEN => self.given(holder, need),
+            PRICES..=LAST_PRICE => self.asked(holder, need, column.saturating_sub(PRICES)),
+            _ => {
+                let (asked, even) = (self.asked(holder, need, LAST_LEVEL), self.even(holder));
+                match need.report {
+                    None if column < LAST => asked,
+                    None => even,
+                    Some(_) => {
+                        let levels = LAST.saturating_sub(1).saturating_sub(column);
+                        asked.min(even + part(self.most(holder) - even, levels))
+                    }
+                }
+            }
+        }
+    }
+
+    /// How the grant is to be divided among these holders, which were [counted](Self::count): of the columns the first
+    /// one that fits, and a part of the way to the one before it. The sums fall from column to column, so a few of them
+    /// tell which it is.
+    #[must_use]
+    pub fn split<'a, I>(&self, all: impl Fn() -> I) -> Split
+    where
+        I: Iterator<Item = (Holder, Need<'a>)>,
+    {
+        let (mut is_known, mut suffices, mut is_scarce) = (false, true, true);
+        for (holder, need) in all().filter(|(holder, _)| holder.capped) {
+            let even = self.even(&holder);
+            is_known |= need.report.is_some();
+            suffices &= self.given(&holder, &need) <= even;
+            is_scarce &= self.asked(&holder, &need, LAST_LEVEL) >= even;
+        }
+        if !is_known || suffices || is_scarce || self.room <= 0 {
+            return Split::Even;
+        }
+        let sum = |column: u8| {
+            let taken = |(holder, need): (Holder, Need<'a>)| Self::taken(&holder, self.column(&holder, &need, column));
+            all().map(taken).fold(0_i128, i128::saturating_add)
+        };
+        let (mut above, mut fits) = (0, LAST);
+        let (mut more, mut taken) = (sum(above), sum(fits));
+        while fits > above.saturating_add(1) {
+            let middle = above.midpoint(fits);
+            match sum(middle) {
+                less if less <= self.room => (fits, taken) = (middle, less),
+                much => (above, more) = (middle, much),
+            }
+        }
+        let (part, whole) = (self.room.saturating_sub(taken), more.saturating_sub(taken));
+        // Where all that is wanted fits, the even division is just that.
+        if part >= whole { Split::Even } else { Split::ByDemand { column: fits, part, whole } }
+    }
+
+    /// Whether its limit throttles a holder while it asks for more than its share. Also whether that share is less
+    /// than the even one.
+    #[must_use]
+    pub fn is_short(&self, holder: &Holder, need: &Need<'_>) -> (bool, bool) {
+        let (true, Some(standing)) = (holder.capped && need.bites(), need.standing) else {
+            return (false, false);
+        };
+        (is_more(standing, self.asked(holder, need, 0)), is_more(standing, self.even(holder)))
+    }
+
+    /// Whether a throttled holder gets more by this split than it has.
+    #[must_use]
+    pub fn gains(&self, holder: &Holder, need: &Need<'_>, split: &Split) -> bool {
+        let share = || self.share(holder, need, split);
+        holder.capped && need.bites() && need.standing.is_none_or(|standing| is_more(standing, share()))
+    }
+
+    /// Whether a holder can keep its share.
+    #[must_use]
+    pub fn can_stand(&self, holder: &Holder, need: &Need<'_>) -> bool {
+        let is_within = |standing: Watts| standing >= holder.floor && standing <= self.most(holder);
+        !holder.capped || need.standing.is_some_and(is_within)
+    }
+
+    /// What a holder asks, and all that it may have where its limit throttles it: how much it needs is not known then.
+    fn given(&self, holder: &Holder, need: &Need<'_>) -> Watts {
+        if need.bites() { self.most(holder) } else { self.asked(holder, need, 0) }
+    }
+
+    /// What a holder asks by this level of its report.
+    fn asked(&self, holder: &Holder, need: &Need<'_>, level: u8) -> Watts {
+        let even = self.even(holder);
+        let asked = match need.report {
+            None => need.standing.map_or(even, |standing| standing.max(even)),
+            Some(report) => {
+                let asked = report.quantiles().get(usize::from(level)).copied().unwrap_or(Watts::ZERO);
+                let called = if report.bites() { report.highest().min(even) } else { Watts::ZERO };
+                asked.max(called)
+            }
+        };
+        asked.within(holder.floor, self.most(holder))
+    }
+
 
     fn pace(&mut self, holder: &Holder) -> Watts {
         match (holder.least(), holder.held()) {
@@ -215,6 +439,18 @@ impl Division {
             (Some(_) | None, _) => holder.share,
         }
     }
+}
+
+/// So many sixteenths of this.
+fn part(way: Watts, sixteenths: u8) -> Watts {
+    let parts = way.to_wide().saturating_mul(i128::from(sixteenths));
+    Watts::from_wide(parts.checked_div(i128::from(LEVELS)).unwrap_or(0))
+}
+
+/// Whether a share would rise by more than the band.
+fn is_more(standing: Watts, share: Watts) -> bool {
+    let band = standing.scale(BAND_PART.to_ratio(Role::Nearest), Role::Nearest).max(BAND);
+    share - standing >= band
 }
 
 /// Rounded down to whole watts.

@@ -92,6 +92,7 @@ impl Machine {
             owners: None,
             ours: false,
             share: None,
+            wants: node_kit::DeviceWants::default(),
         };
         let none = MeterReading::Missing(Gap::Unread);
         let package = |number: u16| {

@@ -8,6 +8,7 @@
 //! The path from the watches to the machine waits for nothing. The publisher is a future of its own, which takes the
 //! newest documents when the API has answered. An API that is away delays only statuses.
 
+use super::demand::DemandTeller;
 use super::events::{self, Look, Teller};
 use super::grants::{self, Ignored, Stands};
 use super::hardware::{self, PlugSaid, Sampled};
@@ -18,6 +19,7 @@ use super::publish::{Content, Doc, Kind, Writer};
 use super::publisher::{Docs, Publisher};
 use super::receipt::{Receipts, Unkept};
 use super::rows::{NodeRow, RouteRow};
+use super::steady::Steady;
 use super::wanted::{Unknown, Wanted, wanted};
 use crate::machine::{Control, Drawn, Found, LeaseState, View};
 use crate::metrics::{Metrics, PowerDetail};
@@ -124,12 +126,14 @@ struct Memory {
     wanted: Wanted,
     stands: Stands,
     outcomes: Outcomes,
+    steady: Steady,
     /// Since when the grant has been in force, as far as this process knows.
     granted: Option<Mono>,
     /// The grants that are not followed and the devices that do not keep to theirs, as they were last reported.
     ignored: BTreeSet<(String, u64, Ignored)>,
     unkept: Unkept,
     receipts: Receipts,
+    demand: DemandTeller,
     teller: Teller,
     pacer: Pacer,
     sampled: Option<Sampled>,
@@ -152,10 +156,12 @@ impl Default for Memory {
             wanted: Wanted::Unknown(Unknown::NotSynced),
             stands: Stands::Nothing,
             outcomes: Outcomes::default(),
+            steady: Steady::default(),
             granted: None,
             ignored: BTreeSet::new(),
             unkept: Unkept::default(),
             receipts: Receipts::default(),
+            demand: DemandTeller::default(),
             teller: Teller::default(),
             pacer: Pacer::default(),
             sampled: None,
@@ -281,12 +287,13 @@ impl Memory {
     fn receipt(&mut self, inputs: &Inputs, view: &View, (shared, terms): (&Shared, &Terms)) -> Docs {
         let now = shared.clock.mono();
         let receipt = self.receipts.of(&self.stands, inputs, view, terms, now);
+        let demand = self.demand.of(&view.wants, now);
         let followed = self.stands.followed().map(|kept| kept.uid.as_str());
         let object =
             grants::object(inputs, &self.stands).filter(|(_, row)| Some(row.uid.as_str()) == followed);
         let doc = receipt.zip(object).map(|(receipt, (name, row))| {
             let (object, seen) = (Some((name.to_owned(), row.uid.clone())), row.seen.clone());
-            (Kind::Grant, Doc { object, seen, content: Content::Receipt(receipt) })
+            (Kind::Grant, Doc { object, seen, content: Content::Receipt(receipt, demand) })
         });
         doc.into_iter().collect()
     }
@@ -305,7 +312,8 @@ impl Memory {
             Stands::Nothing | Stands::Grant(_) | Stands::Released(_) => "",
         };
         let now = shared.clock.mono();
-        let mut outcome = self.outcomes.of(&self.wanted, view, terms, now);
+        let outcome = self.outcomes.of(&self.wanted, view, terms, now);
+        let mut outcome = self.steady.of(outcome, &self.wanted, view, now);
         if let Some(verdict) = &mut outcome.verdict {
             verdict.message.push_str(said);
             verdict.exceeded_by(&self.unkept.above);

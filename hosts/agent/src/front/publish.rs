@@ -13,7 +13,7 @@ use joulie_api::condition::{ConditionType, rfc3339};
 use joulie_api::labels::{manager, object};
 use joulie_api::names;
 use joulie_api::node_hardware::NodeHardware;
-use joulie_api::node_power_grant::NodePowerGrant;
+use joulie_api::node_power_grant::{GrantDemand, NodePowerGrant};
 use joulie_api::node_power_profile::NodePowerProfile;
 use joulie_api::node_twin::NodeTwin;
 use joulie_api::number::Number;
@@ -81,8 +81,8 @@ pub(crate) struct Doc {
 pub(crate) enum Content {
     /// The outcome of the desired state.
     Outcome(Outcome),
-    /// The receipt of a grant.
-    Receipt(Receipt),
+    /// The receipt of a grant, and what the node wants to draw.
+    Receipt(Receipt, Option<GrantDemand>),
     /// Whether a TelemetryProfile is followed, and the outcome where it leads.
     Route(RouteOutcome),
     /// The whole status of a NodeHardware.
@@ -101,7 +101,7 @@ impl Content {
     pub(crate) fn status(&self, kind: Kind, base: &Value, now: Timestamp) -> Option<Value> {
         let mut status = match self {
             Self::Outcome(outcome) => outcome_status(kind, outcome, base)?,
-            Self::Receipt(receipt) => receipt_status(receipt),
+            Self::Receipt(receipt, demand) => receipt_status(receipt, demand.as_ref()),
             Self::Route(outcome) => route_status(outcome, base),
             Self::Hardware { status, .. } => Value::clone(status),
         };
@@ -109,7 +109,7 @@ impl Content {
             return None;
         }
         fill_times(&mut status, base, &rfc3339(now));
-        if matches!(self, Self::Hardware { .. } | Self::Receipt(_)) {
+        if matches!(self, Self::Hardware { .. } | Self::Receipt(..)) {
             status["updatedAt"] = Value::String(rfc3339(now));
         }
         Some(status)
@@ -169,12 +169,12 @@ fn route_said(node: &str, said: &Said) -> Value {
     json!({"backend": backend.word(), "result": result, "message": message, "observed": observed})
 }
 
-fn receipt_status(receipt: &Receipt) -> Value {
+fn receipt_status(receipt: &Receipt, demand: Option<&GrantDemand>) -> Value {
     let Receipt { serial, boot, node, holds, floor } = receipt;
     let whole = |watts: &Watts| watts.to_bits().saturating_add(u32::MAX.into()) >> 32;
     without_nulls(json!({
         "serial": serial, "bootID": boot, "nodeUID": node, "holds": holds.as_ref().map(whole),
-        "floor": floor.as_ref().map(whole),
+        "floor": floor.as_ref().map(whole), "demand": demand,
     }))
 }
 

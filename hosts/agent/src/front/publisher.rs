@@ -143,14 +143,14 @@ impl Publisher {
 
     async fn try_write(&mut self, kind: Kind, doc: &Doc) -> Result<Option<Mono>, WriteError> {
         let (name, uid, look_again) = match (&doc.object, &doc.content) {
-            (Some((name, uid)), Content::Outcome(_) | Content::Receipt(_) | Content::Route(_)) => {
+            (Some((name, uid)), Content::Outcome(_) | Content::Receipt(..) | Content::Route(_)) => {
                 (name.clone(), uid.clone(), None)
             }
             (Some((name, uid)), Content::Hardware { .. }) => {
                 self.made.unseen = None;
                 (name.clone(), uid.clone(), None)
             }
-            (None, Content::Outcome(_) | Content::Receipt(_) | Content::Route(_)) => return Ok(None),
+            (None, Content::Outcome(_) | Content::Receipt(..) | Content::Route(_)) => return Ok(None),
             (None, Content::Hardware { node, .. }) => match self.make(node).await? {
                 Ok((name, uid, until)) => (name, uid, Some(until)),
                 Err(later) => return Ok(Some(later)),

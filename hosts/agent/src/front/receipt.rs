@@ -133,7 +133,10 @@ impl Receipts {
         let floor = self.floor(view);
         let receipt = Receipt { serial: kept.grant.serial, boot, node, holds, floor };
         let last = self.last.take().map(|(_, last)| last);
-        let same = last.filter(|last| same(last, &receipt));
+        // Where a node divides its grant anew, each share is rounded in another way.
+        let devices = view.cpu.devices.len().saturating_add(view.gpu.devices.len());
+        let rounding = WIGGLE.times(u32::try_from(devices).unwrap_or(u32::MAX));
+        let same = last.filter(|last| same(last, &receipt, rounding));
         self.last = Some((kept.uid.clone(), same.unwrap_or(receipt)));
         self.standing()
     }
@@ -269,13 +272,17 @@ fn ceiling(device: &Device) -> Option<Watts> {
     }
 }
 
-fn same(a: &Receipt, b: &Receipt) -> bool {
+/// Whether `a` still says what `b` says. What it says that the node holds is an upper bound, so it may be a little too much.
+fn same(a: &Receipt, b: &Receipt, rounding: Watts) -> bool {
     let about = |a: Option<Watts>, b: Option<Watts>| match (a, b) {
         (Some(a), Some(b)) => (a - b).abs() < WIGGLE,
         (a, b) => a == b,
     };
     let Receipt { serial, boot, node, holds, floor } = a;
-    (*serial, boot, node) == (b.serial, &b.boot, &b.node) && about(*holds, b.holds) && about(*floor, b.floor)
+    let is_bound = holds.zip(b.holds).is_some_and(|(said, now)| now <= said && said - now < rounding);
+    (*serial, boot, node) == (b.serial, &b.boot, &b.node)
+        && (is_bound || about(*holds, b.holds))
+        && about(*floor, b.floor)
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ impl Memory {
             found: self.found.clone(),
             lease: LeaseState::of(report.lease.map(|(phase, _)| phase), report.desire.grant.is_some()),
             boot: identity.boot.clone(),
+            wants: report.wants,
             details: self.details(report),
         }
     }
@@ -153,7 +154,12 @@ fn device(device: &DeviceReport) -> Device {
         share: device.share,
         drawn: drawn(device.power),
         energy: device.energy,
-        beside: Beside { dram: drawn(device.dram), dram_energy: device.dram_energy, state: device.state },
+        beside: Beside {
+            dram: drawn(device.dram),
+            dram_energy: device.dram_energy,
+            state: device.state,
+            wants: device.wants,
+        },
     }
 }
 
@@ -289,6 +295,7 @@ mod tests {
             owners: None,
             ours: false,
             share: None,
+            wants: node_kit::DeviceWants::default(),
         }
     }
 

@@ -23,6 +23,7 @@ pub(super) struct Devices {
     memory_total: Level<NodeGpu>,
     slowed: Family<NodeGpuCause, Gauge>,
     throttled: Level<NodeDevice>,
+    share: Level<NodeDevice>,
 }
 
 /// The keys of the devices that have series.
@@ -68,6 +69,11 @@ impl Devices {
             "In which part of the last period a power limit held a package or a GPU back",
             self.throttled.clone(),
         );
+        r.register(
+            "joulie_grant_share_watts",
+            "What a package or a GPU may draw of its node's grant",
+            self.share.clone(),
+        );
     }
 
     /// Shows the power of a second.
@@ -86,6 +92,8 @@ impl Devices {
     pub(super) fn see(&self, node: &str, view: &View, known: &mut KnownDevices) {
         for device in view.cpu.devices.iter().chain(&view.gpu.devices) {
             self.throttled(node, device);
+            let labels = NodeDevice { node: node.to_owned(), device: device.key.clone() };
+            level(&self.share, &labels, device.share.map(super::as_f64));
         }
         for gpu in &view.gpu.devices {
             self.report(node, gpu);
@@ -140,7 +148,9 @@ impl Devices {
     }
 
     fn forget_package(&self, node: &str, zone: String) {
-        self.throttled.remove(&NodeDevice { node: node.to_owned(), device: zone.clone() });
+        for family in [&self.throttled, &self.share] {
+            family.remove(&NodeDevice { node: node.to_owned(), device: zone.clone() });
+        }
         let labels = NodeZone { node: node.to_owned(), zone };
         for family in [&self.dram_power, &self.dram_energy] {
             family.remove(&labels);
@@ -148,7 +158,9 @@ impl Devices {
     }
 
     fn forget_gpu(&self, node: &str, gpu: String) {
-        self.throttled.remove(&NodeDevice { node: node.to_owned(), device: gpu.clone() });
+        for family in [&self.throttled, &self.share] {
+            family.remove(&NodeDevice { node: node.to_owned(), device: gpu.clone() });
+        }
         for cause in Cause::ALL.iter().copied() {
             self.slowed.remove(&NodeGpuCause { node: node.to_owned(), gpu: gpu.clone(), cause });
         }
@@ -184,6 +196,7 @@ mod tests {
     fn gpus(all: &[(&str, DeviceState)]) -> View {
         let mut view = view(1, packages(&[(None, 100, draws(90))]));
         view.gpu = packages(&vec![(None, 100, draws(300)); all.len()]);
+        view.cpu.devices.iter_mut().chain(&mut view.gpu.devices).for_each(|device| device.share = None);
         for (device, (key, state)) in view.gpu.devices.iter_mut().zip(all) {
             device.key = (*key).to_owned();
             device.beside.state = *state;

@@ -2,6 +2,7 @@
 
 use crate::front::publish::Kind;
 use host_kit::{closed_label, label_set};
+use joulie_core::node::demand::BiteSource;
 use power_hal::Slowdown;
 
 closed_label! {
@@ -93,6 +94,40 @@ closed_label! {
         Older = "older",
         /// Another object is followed.
         Other = "other",
+    }
+}
+
+closed_label! {
+    /// For which part of the time a demand is exceeded.
+    pub(crate) enum DemandLevel {
+        /// Never.
+        Highest = "highest",
+        /// For half of it.
+        Median = "median",
+        /// Nearly always.
+        Lowest = "lowest",
+    }
+}
+
+closed_label! {
+    /// By what it is seen that a power limit holds a device back.
+    pub(crate) enum BiteBy {
+        /// By a counter of the device.
+        Counter = "counter",
+        /// By what it says when it is asked.
+        Instant = "instant",
+        /// By the power, which is at the limit.
+        Drawn = "drawn",
+    }
+}
+
+impl BiteBy {
+    pub(super) const fn source(self) -> BiteSource {
+        match self {
+            Self::Counter => BiteSource::Counter,
+            Self::Instant => BiteSource::Instant,
+            Self::Drawn => BiteSource::Drawn,
+        }
     }
 }
 
@@ -193,6 +228,16 @@ label_set! {
     pub(super) struct NodeGrantIgnored {
         pub(super) node: String,
         pub(super) reason: GrantIgnored,
+    }
+
+    pub(super) struct NodeDemandLevel {
+        pub(super) node: String,
+        pub(super) exceeded: DemandLevel,
+    }
+
+    pub(super) struct NodeBite {
+        pub(super) node: String,
+        pub(super) by: BiteBy,
     }
 
     pub(super) struct Write {

@@ -12,6 +12,7 @@ use super::wire::{Action, Said, Telemetry};
 use crate::machine::Drawn;
 use joulie_core::node::backend::{Package, PackageFacts, Route, ThrottleOrder};
 use joulie_core::node::cap::CapRange;
+use joulie_core::node::demand::{DeviceDraw, ThrottleReading};
 use joulie_core::node::energy::{Gap, MeterReading, Oddity};
 use joulie_core::node::engine::{
     Desire, EngineFacts, EngineLaws, EngineOrder, FrequencyPolicy, FrequencyPolicyFacts, Instruction,
@@ -25,7 +26,7 @@ use joulie_core::node::ticket::Ticket;
 use joulie_core::placement::freshness::UnixTime;
 use land::original;
 use power_hal::ErrorKind;
-use power_units::{Micros, Percent, Role, Stamp, Watts};
+use power_units::{Amount, Micros, Percent, Role, Stamp, Watts};
 use word::{Glance, Word};
 
 /// The devices of a node, as far as they are known.
@@ -81,6 +82,8 @@ pub(super) struct NodeEngine {
     tells: bool,
     gpu_tells: bool,
     power: MeterReading,
+    /// What a package and a GPU drew in the last period.
+    draws: [DeviceDraw; 2],
     /// The limits that were last read back.
     back: [Option<Watts>; 2],
     /// The throttle in force, as far as it is known.
@@ -121,6 +124,7 @@ impl NodeEngine {
             tells: false,
             gpu_tells: false,
             power: MeterReading::Missing(Gap::Unread),
+            draws: [DeviceDraw::default(); 2],
             back: [None, None],
             throttle,
         };
@@ -190,6 +194,10 @@ impl NodeEngine {
             Some(Said::Impossible) => MeterReading::Impossible(Oddity::AboveRange),
             Some(Said::Nothing) | None => MeterReading::Missing(Gap::Unread),
         };
+        self.draws = [
+            draw(telemetry.map(|it| (it.cpu, it.packages.as_slice())), self.shape.packages),
+            draw(telemetry.map(|it| (it.gpu, it.gpu_devices.as_slice())), self.shape.gpus),
+        ];
         self.judge(told, now);
     }
 
@@ -244,6 +252,11 @@ impl NodeEngine {
         desire: Desire,
     ) -> (Vec<Order>, Option<LeaseEvent>) {
         self.tell();
+        if occasion == Occasion::Period {
+            let [package, gpu] = self.draws;
+            self.engine.drew(TargetId::Package(0), package);
+            self.engine.drew(TargetId::Gpu(0), gpu);
+        }
         let (power, has_meter) = (self.power, self.reach.meter);
         let events =
             self.engine.step(laws, &EngineFacts { now, occasion, desire, power, has_meter, renewal });
@@ -334,6 +347,18 @@ impl NodeEngine {
             (ThrottleOrder::Set(_) | ThrottleOrder::Leave | ThrottleOrder::Release, _) => None,
         }
     }
+}
+
+/// What one of these devices drew. They have one limit, which must suffice for the one that draws most; where they are
+/// not reported one by one, all draw the same. The contract has no counter of throttled time, so the power is compared
+/// with the limit.
+fn draw(told: Option<(Said, &[Said])>, count: u32) -> DeviceDraw {
+    let watts = told.and_then(|(all, each)| {
+        let known: Option<Vec<Watts>> = each.iter().map(|said| said.watts()).collect();
+        let most = known.and_then(|all| all.into_iter().max());
+        most.or_else(|| all.watts()?.part(1, u64::from(count), Role::Demand))
+    });
+    DeviceDraw { watts, throttled: ThrottleReading::Lacking }
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ use joulie_api::condition::rfc3339;
 use joulie_core::node::backend::{BackendLaw, BackendPreference};
 use joulie_core::node::engine::{Beyond, EngineLaws, LeaseTerms, NodeParts, Occasion};
 use joulie_core::placement::freshness::UnixTime;
-use node_kit::Desire;
+use node_kit::{Desire, NodeWants};
 use planner::catalog::Catalog;
 use power_units::{Micros, Stamp, Watts};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -282,7 +282,7 @@ impl Task {
         self.views.send_if_modified(|view| {
             view.as_mut().is_some_and(|view| {
                 let changed = view.desire != Desire::UNKNOWN;
-                view.desire = Desire::UNKNOWN;
+                (view.desire, view.wants) = (Desire::UNKNOWN, NodeWants::default());
                 changed
             })
         });

@@ -76,6 +76,8 @@ pub(super) struct Telemetry {
     pub(super) gpus: Option<u32>,
     pub(super) gpu_vendor: Option<String>,
     pub(super) gpu_product: Option<String>,
+    /// The power of each GPU, if they are reported one by one.
+    pub(super) gpu_devices: Vec<Said>,
     pub(super) gpu_cap: Option<Watts>,
     pub(super) gpu_cap_min: Option<Watts>,
     pub(super) gpu_cap_max: Option<Watts>,
@@ -131,7 +133,7 @@ impl Telemetry {
             cpu: if of_cpu == Said::Nothing { total } else { of_cpu },
             gpu: demand(&gpu["powerWattsTotal"]),
             node: demand(node_power_watts),
-            packages: parts(&cpu["packages"]),
+            packages: parts(&cpu["packages"], SOCKETS_MAX),
             sockets,
             cores,
             cpu_model: text(&hardware_model["cpuModel"]),
@@ -142,6 +144,7 @@ impl Telemetry {
             gpus: if present == Some(false) { Some(0) } else { listed.or(one) },
             gpu_vendor: text(&gpu["vendor"]),
             gpu_product: text(&gpu["product"]),
+            gpu_devices: parts(&gpu["devices"], GPUS_MAX),
             gpu_cap: gpu_cap.into_iter().find_map(limit),
             gpu_cap_min: Said::of(&gpu["capMinWattsPerGpu"], Role::Demand).limit(),
             gpu_cap_max: limit(&gpu["capMaxWattsPerGpu"]),
@@ -150,9 +153,9 @@ impl Telemetry {
     }
 }
 
-fn parts(value: &Value) -> Vec<Said> {
+fn parts(value: &Value, most: u32) -> Vec<Said> {
     let all = value.as_array().into_iter().flatten();
-    all.take(usize::try_from(SOCKETS_MAX).unwrap_or(0))
+    all.take(usize::try_from(most).unwrap_or(0))
         .map(|part| Said::of(&part["powerWatts"], Role::Demand))
         .collect()
 }

@@ -29,13 +29,13 @@ async fn a_grant_is_kept_to_under_a_policy_of_all_that_there_is_and_never_exceed
     policy(&cluster, 250, 400).await;
     cluster.grant("sim-1", 1, 1550).await;
     let agent = Agent::start(&pool(&cluster, at));
-    // The grant leaves 590 W for ranges of 1140 W: 87 W for each package and 103 W for each GPU above their minimum.
-    nodes.until("sim-1", |node| (node.cap, node.gpu_cap) == (167.0, 303.0)).await;
+    // The packages draw all that they may, 250 W, and each GPU draws 200 W. What the packages leave is for the GPUs: 1050 W.
+    nodes.until("sim-1", |node| (node.cap, node.gpu_cap) == (250.0, 262.0)).await;
     let receipt = cluster.receipt("sim-1", 1).await;
     let uid = cluster.get("Node", "sim-1").await["metadata"]["uid"].clone();
     assert_eq!((&receipt["bootID"], &receipt["nodeUID"]), (&json!("boot-by-node"), &uid));
-    assert_eq!(receipt["holds"], 1546, "{receipt}");
-    agent.until_page("/metrics", "joulie_grant_watts{node=\"sim-1\",what=\"held\"} 1546").await;
+    assert_eq!(receipt["holds"], 1548, "{receipt}");
+    agent.until_page("/metrics", "joulie_grant_watts{node=\"sim-1\",what=\"held\"} 1548").await;
     let metrics = agent.page("/metrics").await;
     for line in [
         "joulie_grant_watts{node=\"sim-1\",what=\"granted\"} 1550",
@@ -45,6 +45,10 @@ async fn a_grant_is_kept_to_under_a_policy_of_all_that_there_is_and_never_exceed
         "joulie_grant_devices_unkept{node=\"sim-1\",what=\"refused\"} 0",
         "joulie_grant_devices_unkept{node=\"sim-1\",what=\"above\"} 0",
         "joulie_grant_age_seconds{node=\"sim-1\"} ",
+        "joulie_grant_share_watts{node=\"sim-1\",device=\"package-1\"} 250",
+        "joulie_grant_share_watts{node=\"sim-1\",device=\"gpu-3\"} 262",
+        "joulie_demand_biting{node=\"sim-1\",by=\"drawn\"} 0",
+        "joulie_demand_throttles_disbelieved{node=\"sim-1\"} 0",
     ] {
         assert!(metrics.contains(line), "{line} is not in\n{metrics}");
     }
@@ -52,14 +56,14 @@ async fn a_grant_is_kept_to_under_a_policy_of_all_that_there_is_and_never_exceed
     // From here on the limits together never exceed 1550 W, while the policy swaps the shares.
     nodes.change("sim-1", |node| node.peak = 0.0);
     policy(&cluster, 90, 400).await;
-    // 590 W for ranges of 20 and 800 W.
-    nodes.until("sim-1", |node| (node.cap, node.gpu_cap) == (87.0, 343.0)).await;
+    // The packages get all of the 90 W, and the GPUs 1370 W.
+    nodes.until("sim-1", |node| (node.cap, node.gpu_cap) == (90.0, 342.0)).await;
     policy(&cluster, 250, 210).await;
     nodes.until("sim-1", |node| (node.cap, node.gpu_cap) == (250.0, 210.0)).await;
     assert!(nodes.get("sim-1").peak <= 1550.0, "{}", nodes.get("sim-1").peak);
     // A person can only lower.
     policy(&cluster, 100, 400).await;
-    nodes.until("sim-1", |node| (node.cap, node.gpu_cap) == (94.0, 340.0)).await;
+    nodes.until("sim-1", |node| (node.cap, node.gpu_cap) == (100.0, 337.0)).await;
     assert!(nodes.get("sim-1").peak <= 1550.0, "{}", nodes.get("sim-1").peak);
     assert_eq!(agent.terminate().await.code(), Some(0));
 }
@@ -68,7 +72,8 @@ async fn a_grant_is_kept_to_under_a_policy_of_all_that_there_is_and_never_exceed
 async fn receipts_of_one_value_are_told_apart_by_their_serial() {
     let (nodes, cluster, at) = site().await;
     let _agent = Agent::start(&pool(&cluster, at));
-    for (serial, watts, cap) in [(1, 1130, 105.0), (2, 1530, 165.0), (3, 1130, 105.0)] {
+    // Packages that draw 250 W each, and GPUs that want 216 W. Of 1130 W the packages have what the GPUs leave.
+    for (serial, watts, cap) in [(1, 1130, 133.0), (2, 1530, 250.0), (3, 1130, 133.0)] {
         cluster.grant("sim-1", serial, watts).await;
         let receipt = cluster.receipt("sim-1", serial).await;
         assert_eq!(nodes.get("sim-1").cap, cap, "{receipt}");
@@ -93,7 +98,7 @@ async fn neither_a_label_nor_a_deletion_nor_a_restart_ends_a_grant_and_a_release
     let agent = Agent::start(&settings);
     cluster.receipt("sim-1", 1).await;
     nodes.change("sim-1", |node| node.peak = 0.0);
-    let held = |node: &Node| (node.cap, node.gpu_cap) == (167.0, 303.0);
+    let held = |node: &Node| (node.cap, node.gpu_cap) == (250.0, 262.0);
     cluster.label("sim-1", json!({MANAGED: null})).await;
     agent.until_said("nothing is desired (Deselected)").await;
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -190,7 +195,7 @@ async fn a_node_that_is_not_managed_is_held_to_its_grant_from_the_start() {
     cluster.label("sim-1", json!({MANAGED: null})).await;
     cluster.grant("sim-1", 7, 1550).await;
     let _agent = Agent::start(&pool(&cluster, at));
-    nodes.until("sim-1", |node| (node.cap, node.gpu_cap) == (167.0, 303.0)).await;
+    nodes.until("sim-1", |node| (node.cap, node.gpu_cap) == (250.0, 262.0)).await;
     cluster.receipt("sim-1", 7).await;
 }
 
@@ -227,9 +232,9 @@ async fn a_node_that_booted_anew_is_confirmed_anew() {
     });
     let anew = |grant: &Value| grant["status"]["bootID"] == "boot-2";
     let grant = cluster.until("NodePowerGrant", "sim-1", anew).await;
-    assert_eq!(grant["status"]["holds"], 1546);
+    assert_eq!(grant["status"]["holds"], 1548);
     let node = nodes.get("sim-1");
-    assert_eq!((node.cap, node.gpu_cap), (167.0, 303.0));
+    assert_eq!((node.cap, node.gpu_cap), (250.0, 262.0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -240,7 +245,7 @@ async fn an_endpoint_that_refuses_is_counted_with_what_it_may_draw() {
     let agent = Agent::start(&pool(&cluster, at));
     let receipt = cluster.receipt("sim-1", 1).await;
     assert_eq!(receipt["holds"], 2100, "{receipt}");
-    let refused = "joulie_grant_devices_unkept{node=\"sim-1\",what=\"refused\"} 6";
+    let refused = "joulie_grant_devices_unkept{node=\"sim-1\",what=\"refused\"} 4";
     agent.until_page("/metrics", refused).await;
     // A second object for the node is not followed.
     let spec = json!({"nodeName": "sim-1", "serial": 9, "watts": 2000, "ceiling": 2000});

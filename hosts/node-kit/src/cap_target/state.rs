@@ -4,6 +4,7 @@
 use super::{Gauge, POWER_MOST, Place, bridged};
 use crate::report::{DeviceState, DeviceValue};
 use crate::worker::Worker;
+use joulie_core::node::demand::ThrottleReading;
 use joulie_core::node::energy::{CounterSample, Gap, MeterReading};
 use power_hal::{Domain, ErrorKind, Sample, StateReading, StateReadings, Throttled, ThrottledMeter};
 use power_units::{MicroJoules, Micros, Percent, Stamp};
@@ -56,6 +57,20 @@ impl StateTarget {
                 Some(meter) => self.throttled(meter, found),
             },
         };
+    }
+
+    /// In which part of the last period the power limit held the device back, and how that is known.
+    pub(super) fn throttle(&self) -> ThrottleReading {
+        match (self.meter, self.reported.throttled) {
+            (None, _) => ThrottleReading::Lacking,
+            (Some(_), DeviceValue::Lacking | DeviceValue::Unknown(_)) => ThrottleReading::Unknown,
+            (Some(ThrottledMeter::Instant), DeviceValue::Is(share)) => {
+                ThrottleReading::Instant(share > Percent::ZERO)
+            }
+            (Some(ThrottledMeter::Time { .. } | ThrottledMeter::Periods), DeviceValue::Is(share)) => {
+                ThrottleReading::Counted(share)
+            }
+        }
     }
 
     /// The share of the time since the last reading. Before the second one it is not known.

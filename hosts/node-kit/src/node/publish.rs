@@ -3,10 +3,11 @@
 use super::OpenNode;
 use crate::Journal;
 use crate::cap_target::CapTarget;
-use crate::report::{BackendReport, DeviceReport, PolicyReport};
+use crate::report::{BackendReport, DeviceReport, DeviceWants, NodeWants, PolicyReport};
 use crate::worker::{Worker, lock};
 use joulie_core::node::backend::Package;
 use joulie_core::node::energy::{Gap, MeterReading};
+use joulie_core::node::engine::TargetId;
 use joulie_core::node::gpu_cap::CappedGpu;
 use power_units::{Stamp, Watts};
 
@@ -27,10 +28,24 @@ impl OpenNode {
         // A device that does not fit into the engine has no share.
         let shares = self.engine.packages().iter().map(Package::share).chain(std::iter::repeat(None));
         let packages = self.packages.iter().zip(shares);
-        refill(&mut report.packages, packages.map(|(target, share)| device(target, share, &self.journal)));
+        let engine = &self.engine;
+        refill(
+            &mut report.packages,
+            packages.enumerate().map(|(at, (target, share))| {
+                let wants = DeviceWants::of(engine.demand_of(TargetId::Package(at)));
+                device(target, (share, wants), &self.journal)
+            }),
+        );
         let shares = self.engine.gpus().iter().map(CappedGpu::share).chain(std::iter::repeat(None));
         let gpus = self.gpus.iter().zip(shares);
-        refill(&mut report.gpus, gpus.map(|(target, share)| device(target, share, &self.journal)));
+        refill(
+            &mut report.gpus,
+            gpus.enumerate().map(|(at, (target, share))| {
+                let wants = DeviceWants::of(engine.demand_of(TargetId::Gpu(at)));
+                device(target, (share, wants), &self.journal)
+            }),
+        );
+        report.wants = NodeWants::of(engine.demand());
         let policies = self.policies.iter().zip(self.engine.policies());
         refill(
             &mut report.policies,
@@ -70,7 +85,11 @@ fn refill<T>(list: &mut Vec<T>, with: impl Iterator<Item = T>) {
     list.extend(with);
 }
 
-fn device(target: &CapTarget, share: Option<Watts>, journal: &Journal) -> DeviceReport {
+fn device(
+    target: &CapTarget,
+    (share, wants): (Option<Watts>, DeviceWants),
+    journal: &Journal,
+) -> DeviceReport {
     DeviceReport {
         key: target.key,
         backend: target.backend,
@@ -85,5 +104,6 @@ fn device(target: &CapTarget, share: Option<Watts>, journal: &Journal) -> Device
         owners: target.owners_limit(journal),
         ours: target.is_touched(journal),
         share,
+        wants,
     }
 }

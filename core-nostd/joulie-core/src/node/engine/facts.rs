@@ -137,6 +137,8 @@ pub struct EngineEvents {
     pub lease: Option<LeaseEvent>,
     /// The number of policies whose frequency limit somebody else has begun to raise.
     pub raised: u32,
+    /// The number of devices of which it is no longer believed what they say of their throttle.
+    pub unbelieved: u32,
 }
 
 /// The devices that do not fit into an engine. They are not controlled, and a grant counts them with the most that

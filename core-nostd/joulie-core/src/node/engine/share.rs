@@ -1,62 +1,168 @@
 //! Divides the node's grant among its packages and GPUs, in every step.
 //!
+//! The shares stay as they are while nothing has changed that they were made of, and nobody is held back who could have
+//! more. So a steady node orders nothing, and a device that has become idle keeps its watts until another one needs
+//! them.
+//!
 //! A package whose limit fails, or that has none, is held by the closed loop together with the others. While the loop
 //! is in charge, a package counts with its share of the loop's cap as long as the node draws no more than that cap,
-//! and otherwise with the most that it draws.
+//! and otherwise with the most that it draws. It then has no demand of its own: the loop cannot tell packages apart.
 
-use super::facts::{Desire, EngineLaws, Wiring};
-use super::{Beyond, Engine};
+use super::facts::{Desire, EngineFacts, EngineLaws, NodeGrant, Occasion, TargetId, Wiring};
+use super::Engine;
 use crate::node::backend::Package;
 use crate::node::cap::{Backend, CapReport, CapResult};
+use crate::node::demand::DeviceDemand;
 use crate::node::energy::MeterReading;
 use crate::node::gpu_cap::{CappedGpu, GpuLimits};
-use crate::node::grant::{Division, Holder};
-use power_units::{Amount, Role, Watts};
+use crate::node::grant::{Division, Holder, Need, Split};
+use power_units::{Amount, Micros, Role, Stamp, Watts};
 
 /// What the share of a device depends on besides the device itself.
-struct Sharing<'a> {
+pub(super) struct Sharing<'a> {
     laws: &'a EngineLaws,
     desire: Desire,
     /// Whether a throttle can hold watts here.
     throttles: bool,
     /// The share of one package in the cap that the closed loop holds.
     looped: Option<Watts>,
+    /// What the devices that do not fit draw at most.
+    beyond: Watts,
 }
 
-impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
-    /// Says of each device what it may have, and tells the laws what it may have now.
-    pub(super) fn share(&mut self, laws: &EngineLaws, desire: Desire, throttles: bool, power: MeterReading) {
-        let Some(grant) = desire.grant else {
-            self.packages.iter_mut().for_each(|package| package.grant(None, None));
-            self.gpus.iter_mut().for_each(|gpu| gpu.grant(None, None));
-            return;
-        };
-        let sharing = Sharing { laws, desire, throttles, looped: self.looped(power) };
-        let all = match self.wiring {
-            Wiring::EachItsOwn => (usize::MAX, 1, 1),
-            Wiring::OneForAll => (1, count(&self.packages), count(&self.gpus)),
-        };
+/// What the shares that stand were made of, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Divided {
+    desire: Desire,
+    basis: (i128, i128),
+    at: Stamp,
+}
+
+/// The shares are made anew for the demand no more often than this, unless somebody lacks what it is entitled to.
+const DWELL: Micros = Micros::new(2_000_000);
+
+impl<const P: usize, const G: usize, const D: usize, const A: usize> Engine<P, G, D, A> {
+    /// Says of each device what it may have, and tells the laws what it may have now. Returns how many throttles are
+    /// not believed any more.
+    #[inline(never)]
+    pub(super) fn share(&mut self, laws: &EngineLaws, desire: Desire, facts: &EngineFacts) -> u32 {
+        let throttles = facts.has_meter && self.dvfs.exists();
+        let beyond = self.beyond.package_watts + self.beyond.gpu_watts;
+        let sharing = Sharing { laws, desire, throttles, looped: self.looped(facts.power), beyond };
+        let unbelieved = self.learn_demand(&sharing, facts);
+        match desire.grant {
+            Some(grant) => self.divide(&sharing, grant, facts),
+            None => {
+                self.divided = None;
+                self.packages.iter_mut().for_each(|package| package.grant(None, None));
+                self.gpus.iter_mut().for_each(|gpu| gpu.grant(None, None));
+            }
+        }
+        self.sum_demand(&sharing, facts, &desire);
+        unbelieved
+    }
+
+    #[inline(never)]
+    fn divide(&mut self, sharing: &Sharing<'_>, grant: NodeGrant, facts: &EngineFacts) {
         let mut division = Division::of(grant.watts);
-        for package in self.packages.iter().take(all.0) {
-            division.count(&Holder { count: all.1, ..sharing.package(package) });
+        for at in self.all() {
+            if let Some((_, holder, _)) = self.holder(sharing, at) {
+                division.count(&holder);
+            }
         }
-        for gpu in self.gpus.iter().take(all.0) {
-            division.count(&Holder { count: all.2, ..sharing.gpu(gpu) });
-        }
-        division.count(&beyond(self.beyond));
-        for package in self.packages.iter_mut().take(all.0) {
-            let mut holder = Holder { count: all.1, ..sharing.package(package) };
-            let (share, most) = division.give(&mut holder);
-            package.grant(share, most);
-        }
-        for gpu in self.gpus.iter_mut().take(all.0) {
-            let mut holder = Holder { count: all.2, ..sharing.gpu(gpu) };
-            let (share, most) = division.give(&mut holder);
-            gpu.grant(share, most);
+        division.count(&sharing.beyond());
+        let split = self.split(sharing, &division, facts);
+        for at in self.all() {
+            let Some((target, mut holder, standing)) = self.holder(sharing, at) else { continue };
+            let share = division.share(&holder, &self.need(sharing, target, standing), &split);
+            let (share, most) = division.give(&mut holder, share);
+            match target {
+                TargetId::Package(at) => {
+                    if let Some(package) = self.packages.get_mut(at) {
+                        package.grant(share, most);
+                    }
+                }
+                TargetId::Gpu(at) => {
+                    if let Some(gpu) = self.gpus.get_mut(at) {
+                        gpu.grant(share, most);
+                    }
+                }
+                TargetId::Policy(_) => {}
+            }
         }
         if self.wiring == Wiring::OneForAll {
             self.share_alike();
         }
+    }
+
+    /// How the grant is divided now. If the shares are made anew, that is noted.
+    fn split(&mut self, sharing: &Sharing<'_>, division: &Division, facts: &EngineFacts) -> Split {
+        let (basis, now) = (division.basis(), facts.now);
+        let is_same = |divided: &Divided| divided.basis == basis && divided.desire == sharing.desire;
+        let stands = self.divided.filter(|divided| is_same(divided) && self.can_stand(sharing, division));
+        if let Some(divided) = stands {
+            let has_rested = now.since(divided.at).is_none_or(|rested| rested >= DWELL);
+            let (is_short, is_deprived) = self.is_short(sharing, division);
+            if facts.occasion == Occasion::News || !is_short || !(has_rested || is_deprived) {
+                return Split::Standing;
+            }
+        }
+        let split = division.split(|| self.needs(sharing));
+        let gains = || {
+            let mut all = self.needs(sharing);
+            all.any(|(holder, need)| division.gains(&holder, &need, &split))
+        };
+        if stands.is_some() && !gains() {
+            return Split::Standing;
+        }
+        self.divided = Some(Divided { desire: sharing.desire, basis, at: now });
+        split
+    }
+
+    /// Whether all shares are within their bounds, and together within the grant.
+    fn can_stand(&self, sharing: &Sharing<'_>, division: &Division) -> bool {
+        let mut taken = 0_i128;
+        for (holder, need) in self.needs(sharing) {
+            if !division.can_stand(&holder, &need) {
+                return false;
+            }
+            let standing = need.standing.unwrap_or(Watts::ZERO);
+            taken = taken.saturating_add(Division::taken(&holder, standing));
+        }
+        taken <= division.room()
+    }
+
+    /// Whether anybody asks for more than its share, and whether anybody lacks what it is entitled to.
+    fn is_short(&self, sharing: &Sharing<'_>, division: &Division) -> (bool, bool) {
+        self.needs(sharing).fold((false, false), |(short, deprived), (holder, need)| {
+            let (is_short, is_deprived) = division.is_short(&holder, &need);
+            (short || is_short, deprived || is_short && is_deprived)
+        })
+    }
+
+    /// The holders that can be capped, each with its demand.
+    fn needs<'a>(&'a self, sharing: &'a Sharing<'_>) -> impl Iterator<Item = (Holder, Need<'a>)> + 'a {
+        let holders = self.all().filter_map(move |at| self.holder(sharing, at));
+        holders.filter(|(_, holder, _)| holder.capped).map(move |(target, holder, standing)| {
+            let need = self.need(sharing, target, standing);
+            (holder, need)
+        })
+    }
+
+    fn need(&self, sharing: &Sharing<'_>, target: TargetId, standing: Option<Watts>) -> Need<'_> {
+        let is_looped = match target {
+            TargetId::Package(at) => {
+                sharing.looped.is_some() || self.packages.get(at).is_none_or(|package| !package.facts.has_limit)
+            }
+            TargetId::Gpu(_) | TargetId::Policy(_) => false,
+        };
+        let demand = self.demand_of(target).filter(|_| !is_looped);
+        Need { report: demand.and_then(DeviceDemand::report), standing }
+    }
+
+    /// The indices of [`holder`](Self::holder).
+    pub(super) fn all(&self) -> core::ops::Range<usize> {
+        0..self.packages.len().saturating_add(self.gpus.len())
     }
 
     /// Copies the share of the first device to all others.
@@ -84,7 +190,7 @@ impl<const P: usize, const G: usize, const D: usize> Engine<P, G, D> {
 }
 
 impl Sharing<'_> {
-    fn package(&self, package: &Package) -> Holder {
+    pub(super) fn package(&self, package: &Package) -> Holder {
         let facts = &package.facts;
         if !self.laws.grants.cpu || !(facts.has_limit || self.throttles) {
             return Holder::uncapped(facts.range.max());
@@ -97,7 +203,7 @@ impl Sharing<'_> {
         }
     }
 
-    fn gpu(&self, gpu: &CappedGpu) -> Holder {
+    pub(super) fn gpu(&self, gpu: &CappedGpu) -> Holder {
         let facts = &gpu.facts;
         match facts.limits {
             GpuLimits::Range(range) if self.laws.grants.gpu => {
@@ -111,13 +217,13 @@ impl Sharing<'_> {
             GpuLimits::NoLimit => Holder::uncapped(None),
         }
     }
+
+    /// Devices that do not fit count with the most that they draw.
+    pub(super) const fn beyond(&self) -> Holder {
+        Holder::uncapped(Some(self.beyond))
+    }
 }
 
-/// Devices that do not fit count with the most that they draw.
-fn beyond(beyond: Beyond) -> Holder {
-    Holder::uncapped(Some(beyond.package_watts + beyond.gpu_watts))
-}
-
-fn count<T>(all: &[T]) -> u32 {
+pub(super) fn count<T>(all: &[T]) -> u32 {
     u32::try_from(all.len()).unwrap_or(u32::MAX)
 }

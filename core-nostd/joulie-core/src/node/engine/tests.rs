@@ -478,7 +478,8 @@ fn a_node_that_is_only_looked_at_is_ordered_nothing_whatever_its_lease_says() {
     };
     let mut ordered = [0; 2];
     for (access, count) in [NodeAccess::Look, NodeAccess::Control].into_iter().zip(&mut ordered) {
-        let mut engine = Engine::<1, 1, 1>::start(Route::Host, Wiring::EachItsOwn, Some(terms), at(0));
+        let mut engine: Engine<1, 1, 1> =
+            Engine::start(Route::Host, Wiring::EachItsOwn, Some(terms), at(0));
         engine.list_packages(&[package(50, 200)]);
         engine.list_gpus(&[gpu(100, 400)]);
         let laws = EngineLaws { access, ..laws(eager()) };
@@ -517,3 +518,5 @@ fn a_limit_that_was_seen_is_what_a_grant_counts() {
         assert!(matches!(order.instruction, Instruction::Power(watts) if watts <= w(200)), "{orders:?}");
     }
 }
+
+mod demand;

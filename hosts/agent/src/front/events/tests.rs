@@ -29,6 +29,7 @@ fn view(drawn: Drawn, moved: u64) -> View {
         found: Arc::new(Found::default()),
         lease: LeaseState::Desired,
         boot: None,
+        wants: node_kit::NodeWants::default(),
         details: Details { moved, ..Details::default() },
     }
 }

@@ -61,6 +61,7 @@ fn view(wanted: &Wanted, cpu: Part, gpu: Part) -> View {
         found: Arc::new(Found::default()),
         lease: LeaseState::Desired,
         boot: None,
+        wants: node_kit::NodeWants::default(),
         details: Details::default(),
     }
 }

@@ -72,6 +72,7 @@ pub(crate) fn view(serial: u64, cpu: Part) -> View {
         found: Arc::new(Found::default()),
         lease: LeaseState::Desired,
         boot: None,
+        wants: node_kit::NodeWants::default(),
         details: Details::default(),
     }
 }

@@ -6,8 +6,9 @@ use super::{Hints, Task};
 use crate::machine::{Beside, Details, Device, Drawn, Found, FoundGpus, LeaseState, Means, Part, View};
 use joulie_core::node::backend::Package;
 use joulie_core::node::cap::{CapRange, CapReport};
+use joulie_core::node::engine::TargetId;
 use joulie_core::node::gpu_cap::CappedGpu;
-use node_kit::Desire;
+use node_kit::{Desire, DeviceWants, NodeWants};
 use power_units::Watts;
 use std::sync::Arc;
 
@@ -37,6 +38,7 @@ impl Task {
             found: self.found.clone(),
             lease: LeaseState::of(engine.engine().lease(), desire.grant.is_some()),
             boot: self.described.as_ref().and_then(|it| it.boot.clone()),
+            wants: NodeWants::of(engine.engine().demand()),
             details: self.details(engine),
         };
         self.views.send_if_modified(|last| {
@@ -51,6 +53,7 @@ impl Task {
         let told = self.telemetry.as_ref();
         let (cap, _) = node.in_force();
         let limit = cap.or_else(|| told.and_then(|it| it.cap));
+        let wants = DeviceWants::of(node.engine().demand_of(TargetId::Package(0)));
         let package = |at: usize| Device {
             key: format!("package-{at}"),
             limit,
@@ -58,7 +61,7 @@ impl Task {
             share: node.engine().packages().first().and_then(Package::share),
             drawn: self.drawn(told.and_then(|it| it.packages.get(at)).and_then(|said| said.watts())),
             energy: None,
-            beside: Beside::default(),
+            beside: Beside { wants, ..Beside::default() },
         };
         Part {
             means: Means::of_packages(status.map(|status| status.backend), RAPL),
@@ -74,6 +77,7 @@ impl Task {
         let (_, cap) = node.in_force();
         let limit = cap.or_else(|| told.and_then(|it| it.gpu_cap));
         let range = shape.gpu_range.unwrap_or(CapRange::UNKNOWN);
+        let wants = DeviceWants::of(node.engine().demand_of(TargetId::Gpu(0)));
         let gpu = |at: u32| Device {
             key: format!("gpu-{at}"),
             limit,
@@ -81,7 +85,7 @@ impl Task {
             share: node.engine().gpus().first().and_then(CappedGpu::share),
             drawn: Drawn::Unknown,
             energy: None,
-            beside: Beside::default(),
+            beside: Beside { wants, ..Beside::default() },
         };
         Part {
             means: if shape.gpus > 0 { Means::Http } else { Means::None },
