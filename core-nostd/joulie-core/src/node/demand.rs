@@ -138,7 +138,9 @@ impl DeviceDemand {
         if begins {
             // What it said before is not believed either.
             self.history.clear();
-            self.history.record(now, draw.watts.unwrap_or(Watts::ZERO), None);
+            if let Some(watts) = draw.watts {
+                self.history.record(now, watts, None);
+            }
         }
         let goes_on = self.doubted && (limit.is_none() || says.is_some());
         self.doubted = begins || goes_on;

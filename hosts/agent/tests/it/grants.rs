@@ -88,6 +88,34 @@ async fn receipts_of_one_value_are_told_apart_by_their_serial() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_tells_what_it_wants_to_draw_and_at_once_that_its_grant_holds_it_back() {
+    let (nodes, cluster, at) = site().await;
+    let agent = Agent::start(&pool(&cluster, at));
+    cluster.grant("sim-1", 1, 1550).await;
+    cluster.receipt("sim-1", 1).await;
+    let demand = |grant: &Value| grant["status"]["demand"].clone();
+    // 500 W and 800 W are drawn; the demand is that with 3 % and 10 W. It stands, so it is told once.
+    let told = |grant: &Value| demand(grant) == json!({"quantilesWatts": [1349], "biting": false});
+    let grant = cluster.until("NodePowerGrant", "sim-1", told).await;
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let later = cluster.get("NodePowerGrant", "sim-1").await;
+    assert_eq!(later["metadata"]["resourceVersion"], grant["metadata"]["resourceVersion"], "{later:#}");
+    // The packages draw all of the 133 W that they have now, and could use 250 W; each GPU asks for 216 W.
+    cluster.grant("sim-1", 2, 1130).await;
+    let bites = |grant: &Value| {
+        let demand = demand(grant);
+        (&demand["biting"], &demand["throttledBy"]) == (&json!(true), &json!("drawn"))
+            && demand["quantilesWatts"][0] == 1364
+    };
+    cluster.until("NodePowerGrant", "sim-1", bites).await;
+    agent.until_page("/metrics", "joulie_demand_biting{node=\"sim-1\",by=\"drawn\"} 1").await;
+    agent.until_page("/metrics", "joulie_demand_biting_devices{node=\"sim-1\",by=\"drawn\"} 2").await;
+    // A node that is not measured any more has no demand.
+    nodes.change("sim-1", |node| node.silent = true);
+    cluster.until("NodePowerGrant", "sim-1", |grant| demand(grant) == Value::Null).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn neither_a_label_nor_a_deletion_nor_a_restart_ends_a_grant_and_a_release_does() {
     let (nodes, cluster, at) = site().await;
     let folder = rig::test_machine::Folder::new();
