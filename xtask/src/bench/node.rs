@@ -65,7 +65,7 @@ fn engine(what: &str, dvfs: LoopLaw, limits: bool) -> Option<Row> {
     let board = GpuLimits::new(Some(Watts::from_int(100)), Some(Watts::from_int(400)));
     let board = GpuFacts { limits: board, ..GpuFacts::UNKNOWN };
     let mut engine =
-        Engine::<2, 8, 64>::start(Route::Host, Wiring::EachItsOwn, None, Stamp::new(Micros::ZERO));
+        Engine::<2, 8, 64, 32>::start(Route::Host, Wiring::EachItsOwn, None, Stamp::new(Micros::ZERO));
     engine.list_packages(&[Package::untouched(package); 2]);
     engine.list_gpus(&[CappedGpu::untouched(board); 8]);
     let (floor, most) = (KiloHertz::from_int(800_000), KiloHertz::from_int(3_200_000));
