@@ -1,12 +1,14 @@
 //! joulie-core, node: the code that the agent runs in every tick.
 
 use joulie_core::node::backend::{self, BackendLaw};
+use joulie_core::budget::demand::DemandReport;
 use joulie_core::node::cap::{self, CapIntent, CapRange, DesiredCap, Floor, Resolution};
 use joulie_core::node::classic::{self, Classic};
+use joulie_core::node::demand::{BiteSource, DeviceDemand, DeviceDraw};
 use joulie_core::node::energy::{self, Baseline, CounterSample, EnergyMeter, MeterReading};
 use joulie_core::node::engine::{
     EngineEvents, EngineFacts, EngineLaws, EngineOrder, FrequencyPolicy, LeaseTerms, MachineEngine,
-    PoolEngine, Wiring,
+    PoolEngine, TargetId, Wiring,
 };
 use joulie_core::node::gpu_cap::{CappedGpu, GpuDecision, GpuLaw, GpuLimits};
 use joulie_core::node::grant::Holder;
@@ -81,6 +83,12 @@ roots! {
         engine.list_gpus(gpus);
         engine.list_policies(policies);
         engine.beyond().policies
+    }
+
+    fn engine_demand(engine: &mut MachineEngine, target: TargetId, draw: DeviceDraw) -> (Option<DemandReport>, Option<BiteSource>) {
+        engine.drew(target, draw);
+        let bite = engine.demand_of(target).and_then(DeviceDemand::bite);
+        (engine.demand().report().copied(), bite)
     }
 
     fn engine_start(lease: Option<LeaseTerms>, now: Stamp) -> PoolEngine {
