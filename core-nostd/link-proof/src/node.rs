@@ -1,7 +1,7 @@
 //! joulie-core, node: the code that the agent runs in every tick.
 
-use joulie_core::node::backend::{self, BackendLaw};
 use joulie_core::budget::demand::DemandReport;
+use joulie_core::node::backend::{self, BackendLaw};
 use joulie_core::node::cap::{self, CapIntent, CapRange, DesiredCap, Floor, Resolution};
 use joulie_core::node::classic::{self, Classic};
 use joulie_core::node::demand::{BiteSource, DeviceDemand, DeviceDraw};
