@@ -211,8 +211,7 @@ pub(super) struct DemandSum {
 }
 
 impl DemandSum {
-    pub(super) const NOTHING: Self =
-        Self { wanted: 0, most: 0, rest: 0, known: 0, bite: None, doubted: 0 };
+    pub(super) const NOTHING: Self = Self { wanted: 0, most: 0, rest: 0, known: 0, bite: None, doubted: 0 };
 
     /// Adds a holder with its share of the grant, if there is one.
     pub(super) fn add(&mut self, holder: &Holder, demand: Option<&DeviceDemand>, share: Option<Watts>) {

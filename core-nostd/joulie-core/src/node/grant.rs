@@ -365,7 +365,9 @@ impl Division {
             return Split::Even;
         }
         let sum = |column: u8| {
-            let taken = |(holder, need): (Holder, Need<'a>)| Self::taken(&holder, self.column(&holder, &need, column));
+            let taken = |(holder, need): (Holder, Need<'a>)| {
+                Self::taken(&holder, self.column(&holder, &need, column))
+            };
             all().map(taken).fold(0_i128, i128::saturating_add)
         };
         let (mut above, mut fits) = (0, LAST);
@@ -424,7 +426,6 @@ impl Division {
         };
         asked.within(holder.floor, self.most(holder))
     }
-
 
     fn pace(&mut self, holder: &Holder) -> Watts {
         match (holder.least(), holder.held()) {

@@ -46,7 +46,9 @@ impl Demand {
             let [highest, _, _, _, _, median, _, lowest] = *report.quantiles();
             [highest, median, lowest]
         });
-        for (at, exceeded) in [DemandLevel::Highest, DemandLevel::Median, DemandLevel::Lowest].into_iter().enumerate() {
+        for (at, exceeded) in
+            [DemandLevel::Highest, DemandLevel::Median, DemandLevel::Lowest].into_iter().enumerate()
+        {
             let watts = levels.and_then(|levels| levels.get(at).copied());
             level(&self.watts, &NodeDemandLevel { node: node.to_owned(), exceeded }, watts.map(as_f64));
         }

@@ -57,7 +57,9 @@ impl<const P: usize, const G: usize, const D: usize, const A: usize> Engine<P, G
         let mut unbelieved = 0_u32;
         for at in self.all() {
             let Some((target, holder, _)) = self.holder(sharing, at) else { continue };
-            let Some(demand) = self.place(target).and_then(|place| self.demands.get_mut(place)) else { continue };
+            let Some(demand) = self.place(target).and_then(|place| self.demands.get_mut(place)) else {
+                continue;
+            };
             unbelieved = unbelieved.saturating_add(u32::from(demand.learn(facts.now, &holder)));
         }
         unbelieved

@@ -8,8 +8,8 @@
 //! is in charge, a package counts with its share of the loop's cap as long as the node draws no more than that cap,
 //! and otherwise with the most that it draws. It then has no demand of its own: the loop cannot tell packages apart.
 
-use super::facts::{Desire, EngineFacts, EngineLaws, NodeGrant, Occasion, TargetId, Wiring};
 use super::Engine;
+use super::facts::{Desire, EngineFacts, EngineLaws, NodeGrant, Occasion, TargetId, Wiring};
 use crate::node::backend::Package;
 use crate::node::cap::{Backend, CapReport, CapResult};
 use crate::node::demand::DeviceDemand;
@@ -152,7 +152,8 @@ impl<const P: usize, const G: usize, const D: usize, const A: usize> Engine<P, G
     fn need(&self, sharing: &Sharing<'_>, target: TargetId, standing: Option<Watts>) -> Need<'_> {
         let is_looped = match target {
             TargetId::Package(at) => {
-                sharing.looped.is_some() || self.packages.get(at).is_none_or(|package| !package.facts.has_limit)
+                sharing.looped.is_some()
+                    || self.packages.get(at).is_none_or(|package| !package.facts.has_limit)
             }
             TargetId::Gpu(_) | TargetId::Policy(_) => false,
         };

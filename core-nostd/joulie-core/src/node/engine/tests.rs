@@ -478,8 +478,7 @@ fn a_node_that_is_only_looked_at_is_ordered_nothing_whatever_its_lease_says() {
     };
     let mut ordered = [0; 2];
     for (access, count) in [NodeAccess::Look, NodeAccess::Control].into_iter().zip(&mut ordered) {
-        let mut engine: Engine<1, 1, 1> =
-            Engine::start(Route::Host, Wiring::EachItsOwn, Some(terms), at(0));
+        let mut engine: Engine<1, 1, 1> = Engine::start(Route::Host, Wiring::EachItsOwn, Some(terms), at(0));
         engine.list_packages(&[package(50, 200)]);
         engine.list_gpus(&[gpu(100, 400)]);
         let laws = EngineLaws { access, ..laws(eager()) };

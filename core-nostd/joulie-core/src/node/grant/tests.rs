@@ -186,10 +186,12 @@ fn a_share_is_changed_for_a_throttled_device_that_gains_more_than_the_band() {
     assert_eq!(short(295), (false, false));
     let content = Need { report: idle.as_ref(), standing: Some(w(100)) };
     assert_eq!(division.is_short(&gpu(), &content), (false, false));
-    let stands = |standing: Option<i32>| {
-        division.can_stand(&gpu(), &Need { report: None, standing: standing.map(w) })
-    };
-    assert_eq!([None, Some(99), Some(100), Some(700), Some(701)].map(stands), [false, false, true, true, false]);
+    let stands =
+        |standing: Option<i32>| division.can_stand(&gpu(), &Need { report: None, standing: standing.map(w) });
+    assert_eq!(
+        [None, Some(99), Some(100), Some(700), Some(701)].map(stands),
+        [false, false, true, true, false]
+    );
 }
 
 #[test]

@@ -73,8 +73,11 @@ impl Board {
             self.tell(device, LimitOutcome::Unknown);
             let watts = self.wants[device].map(|wants| w(wants).min(self.limits[device]));
             let is_liar = self.liar == Some(device);
-            let throttled =
-                if is_liar { ThrottleReading::Counted(power_units::Percent::HUNDRED) } else { ThrottleReading::Lacking };
+            let throttled = if is_liar {
+                ThrottleReading::Counted(power_units::Percent::HUNDRED)
+            } else {
+                ThrottleReading::Lacking
+            };
             self.engine.drew(self.target(device), DeviceDraw { watts, throttled });
         }
         let grant = self.desire.grant.unwrap().watts;
