@@ -26,6 +26,7 @@ use joulie_core::placement::class::SchedulableClass;
 use kube::Client;
 use owner::{OwnerNow, annotations};
 use planner::migration::eviction::EvictionOutcome;
+use planner::plan::DrainOverdue;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,6 +55,8 @@ pub(crate) struct EvictionOrder {
     pub(crate) owner_name: String,
     /// The key of its controller.
     pub(crate) owner: String,
+    /// Whether the overdue drain of its node is why.
+    pub(crate) ends_drain: bool,
 }
 
 /// What came of an order.
@@ -158,7 +161,11 @@ impl Evictions {
             while let Some((order, term, cooldown)) = waiting.recv().await {
                 let leads = || leadership.term(clock.mono()) == Some(term);
                 // The settings may have changed since the order.
-                let asked_for = || live.newest().rescheduling.eviction.is_some_and(|law| law.moves_pods());
+                let asked_for = || {
+                    let settings = live.newest();
+                    let follows = !order.ends_drain || settings.plan.drain.then == DrainOverdue::Evict;
+                    follows && settings.rescheduling.eviction.is_some_and(|law| law.moves_pods())
+                };
                 let evicting =
                     Evicting { client: &client, order: &order, leads, asked_for, timeout, cooldown };
                 let became = evicting.carry_out(clock.wall()).await;
@@ -338,6 +345,7 @@ mod tests {
             owner_kind: OwnerKind::read("StatefulSet").unwrap(),
             owner_name: "web".to_owned(),
             owner: "shop/StatefulSet/web".to_owned(),
+            ends_drain: false,
         };
         let asked_for = || asked.lock().unwrap().len() < requests;
         let (timeout, cooldown) = (Duration::from_secs(60), Duration::from_secs(600));

@@ -313,8 +313,8 @@ pub(crate) const SHARINGS: [(&str, PowerSharing); 2] =
 pub(crate) const FLOORS: [(&str, FamilyFloor); 3] =
     [("raise", FamilyFloor::Raise), ("within-count", FamilyFloor::WithinCount), ("off", FamilyFloor::Off)];
 /// What follows when a drain is overdue, by its word.
-pub(crate) const OVERDUE: [(&str, DrainOverdue); 2] =
-    [("tell", DrainOverdue::Tell), ("hold", DrainOverdue::Hold)];
+pub(crate) const OVERDUE: [(&str, DrainOverdue); 3] =
+    [("tell", DrainOverdue::Tell), ("hold", DrainOverdue::Hold), ("evict", DrainOverdue::Evict)];
 /// When nodes carry the draining label, by its word.
 pub(crate) const MARKS: [(&str, DrainingLabel); 2] =
     [("always", DrainingLabel::Always), ("while-draining", DrainingLabel::OnlyWhileDraining)];

@@ -225,6 +225,18 @@ impl RunningPod<'_> {
             WorkloadClass::Standard => Ok(()),
         }
     }
+
+    /// Whether it may be moved off a node whose drain is overdue, also if it is of class performance.
+    ///
+    /// # Errors
+    /// The reason if not.
+    pub const fn may_end_drain(&self) -> Result<(), Stays> {
+        match (self.hints.class.recognised, self.hints.reschedulable) {
+            (false, _) => Err(Stays::UnclearClass),
+            (true, false) => Err(Stays::NotReschedulable),
+            (true, true) => Ok(()),
+        }
+    }
 }
 
 /// Why a pod should leave.

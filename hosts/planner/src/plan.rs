@@ -108,6 +108,8 @@ pub enum DrainOverdue {
     /// It is told, and the node's caps, label and mark stay as they are until its performance pods have left, or it is
     /// planned for performance again.
     Hold,
+    /// It is told, goes on, and its performance pods may be evicted, by the law of evictions.
+    Evict,
 }
 
 /// The decisions of policy and guard.

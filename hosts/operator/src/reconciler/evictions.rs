@@ -1,7 +1,8 @@
 //! Rounds of evictions: what the law is told, and what becomes of its decisions.
 //!
 //! A round is made in the first pass after each `RESCHEDULE_INTERVAL`. Between rounds it is only noticed whether the
-//! stress of a node lasts. While the pods are not known there is no round.
+//! stress of a node lasts. While the pods are not known there is no round. Performance pods are candidates only where the
+//! drain of their node is overdue and `DRAIN_OVERDUE=evict`.
 
 use super::advise::needs;
 use super::{Reconciler, stamp};
@@ -15,12 +16,16 @@ use host_kit::events::{EventReason, Note};
 use host_kit::leader::Term;
 use host_kit::reflect::ObjectKey;
 use k8s_openapi::api::core::v1::ObjectReference;
+use planner::demand::DemandClass;
+use planner::guard::HoldReason;
 use planner::migration::NodeConditions;
 use planner::migration::eviction::{
     EvictionCandidate, EvictionDecision, EvictionLaw, EvictionVerdict, Evictor, Facts, Owner, Skip,
 };
+use planner::node::Visibility;
+use planner::plan::{DrainOverdue, NodeDecision, Plan};
 use planner::twin::Twin;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What is remembered of evictions in one term.
@@ -35,11 +40,18 @@ struct MovablePod<'a> {
     key: &'a ObjectKey,
     pod: &'a Arc<PodSeen>,
     owner: Option<String>,
+    /// Its node's drain is overdue, and it is one of the pods that keep it.
+    ends_drain: bool,
 }
 
 impl Reconciler {
     /// The pods to evict now.
-    pub(super) fn evictions(&mut self, twins: &[Option<Twin>], now: Mono) -> Vec<EvictionOrder> {
+    pub(super) fn evictions(
+        &mut self,
+        twins: &[Option<Twin>],
+        plan: &Plan,
+        now: Mono,
+    ) -> Vec<EvictionOrder> {
         let Some(law) = self.settings.rescheduling.eviction else {
             // Once evictions are asked for again, a stress must last anew.
             self.evictions.evictor.look_away();
@@ -59,42 +71,77 @@ impl Reconciler {
         let mut orders = Vec::new();
         if is_due && self.site.cluster.pods.is_some() {
             memory.last_round = Some(now);
-            let (decisions, movable) = self.round_of_evictions(&law, &mut memory.evictor, &nodes, twins, now);
+            let late = self.late(plan);
+            let movable = self.to_be_judged(&law, &nodes, &late);
+            let decisions = self.round_of_evictions(&law, &mut memory.evictor, &movable, twins, now);
             orders = self.orders(&decisions, &movable);
         }
         self.evictions = memory;
         orders
     }
 
-    fn round_of_evictions<'a>(
-        &'a self,
+    /// The nodes whose performance pods are to be evicted because their drain is overdue: neither one that is paused nor
+    /// one that is not seen clearly.
+    fn late(&self, plan: &Plan) -> BTreeSet<Arc<str>> {
+        if self.settings.plan.drain.then != DrainOverdue::Evict {
+            return BTreeSet::new();
+        }
+        let is_clear = |decision: &&NodeDecision| {
+            let node = self.site.cluster.nodes.get(decision.place);
+            node.is_some_and(|node| node.visibility == Visibility::Clear)
+        };
+        let drains = |decision: &&NodeDecision| decision.guard.held == Some(HoldReason::Draining);
+        let overdue = plan.nodes.iter().filter(|decision| decision.overdue);
+        overdue.filter(drains).filter(is_clear).map(|decision| decision.node.clone()).collect()
+    }
+
+    /// The pods on nodes that pods should leave.
+    fn to_be_judged(
+        &self,
+        law: &EvictionLaw,
+        nodes: &[NodeConditions<'_>],
+        late: &BTreeSet<Arc<str>>,
+    ) -> Vec<MovablePod<'_>> {
+        let stressed = nodes.iter().filter(|node| law.reason(node).is_some());
+        let past_bound = self.site.asking.past();
+        let mut movable = Vec::new();
+        for node in stressed {
+            let is_late = late.contains(node.name);
+            for (key, pod) in self.site.movable.on(node.name) {
+                let needs_full_power = || self.running(key, pod).demand == DemandClass::PerformanceOnly;
+                // A pod past the bound on performance keeps no drain.
+                let ends_drain = is_late && needs_full_power() && !past_bound.contains_key(key);
+                movable.push(MovablePod { key, pod, owner: owner(key, pod), ends_drain });
+            }
+        }
+        movable
+    }
+
+    fn round_of_evictions(
+        &self,
         law: &EvictionLaw,
         evictor: &mut Evictor,
-        nodes: &[NodeConditions<'_>],
+        movable: &[MovablePod<'_>],
         twins: &[Option<Twin>],
         now: Mono,
-    ) -> (Vec<EvictionDecision>, Vec<MovablePod<'a>>) {
-        let stressed = nodes.iter().filter(|node| law.reason(node).is_some());
-        let pods = stressed.flat_map(|node| self.site.movable.on(node.name));
-        let movable: Vec<_> =
-            pods.map(|(key, pod)| MovablePod { key, pod, owner: owner(key, pod) }).collect();
+    ) -> Vec<EvictionDecision> {
         let candidates: Vec<_> = movable.iter().map(|one| self.candidate(one)).collect();
         if candidates.is_empty() {
-            return (Vec::new(), movable);
+            return Vec::new();
         }
         let sites = self.sites(twins);
         let by_name: BTreeMap<_, _> =
             movable.iter().map(|one| ((&*one.key.namespace, &*one.key.name), one)).collect();
         let facts = Facts { now: stamp(now), sites: &sites, candidates: &candidates, outcomes: &[] };
-        let decisions = evictor.step(law, &facts, |candidate, site| {
+        evictor.step(law, &facts, |candidate, site| {
             let one = by_name.get(&(candidate.pod.namespace, candidate.pod.name));
             let at = self.site.find(site.node.name);
             one.zip(at).is_some_and(|(one, at)| self.may_run(one.pod, at))
-        });
-        (decisions, movable)
+        })
     }
 
-    fn candidate<'a>(&self, MovablePod { key, pod, owner }: &'a MovablePod<'_>) -> EvictionCandidate<'a> {
+    fn candidate<'a>(&self, one: &'a MovablePod<'_>) -> EvictionCandidate<'a> {
+        let MovablePod { key, pod, owner, ends_drain } = one;
         let kind = pod.owner.as_ref().map(|owner| owner.workload().0);
         let is_mirror = pod.moving.as_ref().is_none_or(|moving| moving.mirror);
         let owner = match (kind, owner) {
@@ -113,6 +160,7 @@ impl Reconciler {
             needs: needs(pod),
             others: self.site.movable.others(key, pod),
             leaving: pod.leaves(),
+            ends_drain: *ends_drain,
         }
     }
 
@@ -138,8 +186,10 @@ impl Reconciler {
                 continue;
             }
             let found = movable.iter().find(|one| one.key.namespace == *namespace && one.key.name == *name);
-            let Some((workload, moving)) =
-                found.and_then(|one| Some((one.pod.owner.as_ref()?.workload(), one.pod.moving.as_ref()?)))
+            let found = found.and_then(|one| {
+                Some((one.pod.owner.as_ref()?.workload(), one.pod.moving.as_ref()?, one.ends_drain))
+            });
+            let Some((workload, moving, ends_drain)) = found
             else {
                 continue;
             };
@@ -155,6 +205,7 @@ impl Reconciler {
                 owner_kind,
                 owner_name: workload.1.to_owned(),
                 owner: owner.clone(),
+                ends_drain,
             });
         }
         self.stats.reschedule.spared(&skips);

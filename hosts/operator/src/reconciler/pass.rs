@@ -53,7 +53,7 @@ impl Reconciler {
         let by_place = by_place(self.site.observed.len(), &plan, &twins);
         let mut advised = self.advise(&by_place);
         self.stats.reschedule.advised(advised.values());
-        let evictions = self.evictions(&by_place, now);
+        let evictions = self.evictions(&by_place, &plan, now);
         let mut jobs = Vec::new();
         left_alone.extend(self.hand_back(&left_alone, wall, &mut jobs));
         // Without a classifier nothing is known of how GPUs are used.

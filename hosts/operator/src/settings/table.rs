@@ -208,8 +208,8 @@ settings! {
         "DRAIN_DEADLINE", "1h", |text| duration(text, SECOND..=7 * DAY), "a duration between 1s and 168h",
         "How long performance pods may keep a node from becoming an eco node before that is told").live();
     DRAIN_OVERDUE: DrainOverdue = with_default(
-        "DRAIN_OVERDUE", "tell", |text| one_of(text, &OVERDUE), "tell or hold",
-        "What follows then: tell goes on as before, hold leaves the caps and labels of the node as they are until the pods have left").live();
+        "DRAIN_OVERDUE", "tell", |text| one_of(text, &OVERDUE), "tell, hold or evict",
+        "What follows then: tell goes on as before, hold leaves the caps and labels of the node as they are until the pods have left, evict evicts those of them that say joulie.io/reschedulable, where ENABLE_ACTIVE_RESCHEDULING is true, within the limits of RESCHEDULE_*").live();
     DRAINING_LABEL_MODE: DrainingLabel = with_default(
         "DRAINING_LABEL_MODE", "always", |text| one_of(text, &MARKS), "always or while-draining",
         "Whether nodes that do not drain carry joulie.io/draining=false").live();

@@ -232,6 +232,50 @@ async fn a_dry_run_writes_nothing() {
     operator.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_performance_pod_is_evicted_when_its_drain_is_overdue_and_that_is_asked_for() {
+    let cluster = Arc::new(Cluster::new().await);
+    for name in ["full", "late"] {
+        cluster.node(name).await;
+        cluster.hardware(name, 100.0).await;
+    }
+    drop(cluster.agents());
+    owner(&cluster, &format!("{APPS}/statefulsets"), "web").await;
+    let class = |more: Value| {
+        let mut all = json!({"joulie.io/workload-class": "performance"});
+        all.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        all
+    };
+    let opted_in = || class(json!({"joulie.io/reschedulable": "true"}));
+    for (name, node, annotations) in
+        [("web-0", "late", opted_in()), ("web-1", "full", opted_in()), ("stays", "late", class(json!({})))]
+    {
+        opted(&cluster, name, node, ("StatefulSet", "web"), annotations).await;
+    }
+    let with = |then| {
+        let drain = [("STATIC_HP_FRAC", "0.5"), ("DRAIN_DEADLINE", "1s"), ("DRAIN_OVERDUE", then)];
+        [&ON[1..], drain.as_slice()].concat()
+    };
+    let overdue = async || {
+        let twin = status(&cluster, "late").await;
+        let mut all = twin["conditions"].as_array().into_iter().flatten();
+        all.any(|one| one["type"] == "DrainOverdue" && one["status"] == "True")
+    };
+    // Told, and nothing else.
+    let operator = cluster.operator(&with("tell")).await;
+    cluster.until("the drain is overdue", overdue).await;
+    tokio::time::sleep(Duration::from_millis(2_500)).await;
+    assert!(!has_left(&cluster, "web-0").await);
+    operator.stop().await;
+    let operator = cluster.operator(&with("evict")).await;
+    cluster.until("the pod is evicted", async || has_left(&cluster, "web-0").await).await;
+    let said = told(&cluster, "web").await;
+    assert_eq!(said["joulie.io/last-eviction-reason"], "its node becomes an eco node");
+    assert_eq!(said["joulie.io/last-eviction-from-class"], "draining");
+    assert!(!has_left(&cluster, "web-1").await && !has_left(&cluster, "stays").await);
+    operator.stop().await;
+}
+
 /// The lines of a file with these settings.
 fn lines(settings: &[(&str, &str)]) -> String {
     settings.iter().map(|(name, value)| format!("{name}={value}\n")).collect()

@@ -1,7 +1,8 @@
 //! Active rescheduling: which of the recommended pods may be evicted now.
 //!
 //! Opt-in. "It does not trigger during normal operation; only when facility stress exceeds the configured threshold",
-//! so pods stay on a node that is only draining. Conditions: the stress has lasted long enough, the pod's controller
+//! so pods stay on a node that is only draining, unless they keep it from becoming an eco node past the deadline of its
+//! drain and are to be evicted for that: then the deadline is the wait, and they go to nodes at full power only. Conditions: the stress has lasted long enough, the pod's controller
 //! is not in its cooldown and has another pod that serves, the budgets of the node, the namespace and the cluster are
 //! not spent, and there is a node that can accept the pod and is not stressed itself. A dry run follows the same rules and spends the same budgets.
 //!
@@ -61,6 +62,8 @@ pub struct EvictionCandidate<'a> {
     pub others: u32,
     /// It is already being deleted.
     pub leaving: bool,
+    /// It needs full power, the drain of its node is overdue, and what follows then is its eviction.
+    pub ends_drain: bool,
 }
 
 /// The outcome of an eviction.
@@ -142,7 +145,8 @@ pub enum Skip {
     LastReplica,
     /// The node is draining and not stressed.
     NoStress,
-    /// The stress is only modelled where it should be measured: data of the facility are missing or too old.
+    /// The stress is only modelled where it should be measured, or is not known at all: data of the facility or of the
+    /// node are missing or too old.
     FacilityStale,
     /// The stress has not lasted long enough.
     StressTooShort,
@@ -284,7 +288,12 @@ impl Evictor {
         for (from, site, candidate) in queue {
             let verdict = self.allowed(law, facts.now, site, candidate).and_then(|(owner, reason)| {
                 let wanted = WantedPlace { from, reason, needs: candidate.needs, before: None };
-                let may_run = |at: usize| facts.sites.get(at).is_some_and(|other| may_run(candidate, other));
+                let offers = |other: &Site<'_>| {
+                    !candidate.ends_drain || other.node.class == SchedulableClass::Performance
+                };
+                let may_run = |at: usize| {
+                    facts.sites.get(at).is_some_and(|other| offers(other) && may_run(candidate, other))
+                };
                 let to = destinations.take(&wanted, may_run).and_then(|at| facts.sites.get(at));
                 let to = to.ok_or(Skip::NoDestination)?;
                 let leave = Leave { candidate, site, owner, reason, to: to.node.name };
@@ -354,7 +363,7 @@ impl Evictor {
         site: &Site<'_>,
         candidate: &EvictionCandidate<'a>,
     ) -> Result<(&'a str, MigrationReason), Skip> {
-        candidate.pod.may_leave()?;
+        if candidate.ends_drain { candidate.pod.may_end_drain()? } else { candidate.pod.may_leave()? }
         if candidate.leaving {
             return Err(Skip::AlreadyLeaving);
         }
@@ -364,16 +373,11 @@ impl Evictor {
             Owner::Other => return Err(Skip::OtherController),
             Owner::Controller { key, evicted_ago } => (key, evicted_ago),
         };
-        let Some((reason, _)) = law.strain(&site.node) else {
-            let is_stressed = law.migration.reason(&site.node).and_then(MigrationReason::stress).is_some();
-            return Err(if is_stressed { Skip::FacilityStale } else { Skip::NoStress });
-        };
+        let reason = if candidate.ends_drain { Self::drain(law, site) } else { Self::stress(law, site) }?;
         if candidate.others == 0 {
             return Err(Skip::LastReplica);
         }
-        let since = self.stressed_since.get(site.node.name);
-        let lasted = since.and_then(|&since| now.since(since)).unwrap_or(Micros::ZERO);
-        if lasted < law.tuning.stressed_for {
+        if !candidate.ends_drain && self.stressed_for(now, site) < law.tuning.stressed_for {
             return Err(Skip::StressTooShort);
         }
         if self.owners.contains_key(key) || evicted_ago.is_some_and(|ago| ago < law.tuning.cooldown) {
@@ -391,6 +395,32 @@ impl Evictor {
             return Err(Skip::NamespaceBudgetSpent);
         }
         Ok((key, reason))
+    }
+
+    /// The stress that is a reason to evict.
+    fn stress(law: &EvictionLaw, site: &Site<'_>) -> Result<MigrationReason, Skip> {
+        if let Some((reason, _)) = law.strain(&site.node) {
+            return Ok(reason);
+        }
+        let is_stressed = law.migration.reason(&site.node).and_then(MigrationReason::stress).is_some();
+        Err(if is_stressed { Skip::FacilityStale } else { Skip::NoStress })
+    }
+
+    /// The drain that is a reason to evict, while the node is seen as well as for a stress.
+    fn drain(law: &EvictionLaw, site: &Site<'_>) -> Result<MigrationReason, Skip> {
+        match site.node.class {
+            SchedulableClass::Draining if law.sees(&site.node) => Ok(MigrationReason::Draining),
+            SchedulableClass::Draining => Err(Skip::FacilityStale),
+            SchedulableClass::Performance | SchedulableClass::Eco | SchedulableClass::Unknown => {
+                Err(Skip::NoStress)
+            }
+        }
+    }
+
+    /// How long a node has been stressed without a break.
+    fn stressed_for(&self, now: Stamp, site: &Site<'_>) -> Micros {
+        let since = self.stressed_since.get(site.node.name);
+        since.and_then(|&since| now.since(since)).unwrap_or(Micros::ZERO)
     }
 
     fn evict(&mut self, law: &EvictionLaw, now: Stamp, leave: &Leave<'_>) -> EvictionVerdict {

@@ -667,7 +667,7 @@ fn a_performance_node_dwells_when_the_cluster_asks_for_it() {
 
 #[test]
 fn a_drain_that_takes_too_long_is_overdue_and_may_hold_what_the_node_has() {
-    for then in [DrainOverdue::Tell, DrainOverdue::Hold] {
+    for then in [DrainOverdue::Tell, DrainOverdue::Hold, DrainOverdue::Evict] {
         let mut cluster = Rig::of(&[("a", "", 0), ("b", "", 0)]);
         let law = DrainLaw { deadline: Micros::new(600_000_000), then };
         let settings = Settings { drain: law, ..hard(static_partition("0.5")) };

@@ -110,6 +110,11 @@ impl EvictionLaw {
         self.migration.reason(node)
     }
 
+    /// Whether the cooling stress of a node is known on grounds that are good enough to evict for.
+    pub(super) fn sees(&self, node: &NodeConditions<'_>) -> bool {
+        node.cooling.is_some_and(|stress| stress.grounds <= self.tuning.least)
+    }
+
     /// Why pods should be evicted from a node; neither draining is a reason, nor a stress on weaker grounds than asked.
     pub(super) fn strain(&self, node: &NodeConditions<'_>) -> Option<(MigrationReason, Percent)> {
         let grounded = |stress: Option<Stress>| stress.filter(|stress| stress.grounds <= self.tuning.least);

@@ -45,7 +45,7 @@ fn site(node: NodeConditions<'_>) -> Site<'_> {
 
 fn candidate<'a>(name: &'a str, on: &'a str) -> EvictionCandidate<'a> {
     let owner = Owner::Controller { key: name, evicted_ago: None };
-    EvictionCandidate { pod: pod(name, on), owner, needs: NEEDS, others: 1, leaving: false }
+    EvictionCandidate { pod: pod(name, on), owner, needs: NEEDS, others: 1, leaving: false, ends_drain: false }
 }
 
 /// One stressed and one unstressed node.
@@ -144,6 +144,47 @@ fn every_gate_has_its_own_reason() {
     let draining = NodeConditions { class: SchedulableClass::Draining, ..node("hot", 20, 20) };
     let drained = [site(draining), site(node("cool", 20, 10))];
     assert_eq!(skip(&drained, web), EvictionVerdict::Skip(Skip::NoStress));
+}
+
+#[test]
+fn a_pod_that_keeps_a_drain_past_its_deadline_leaves_for_a_node_at_full_power() {
+    let draining = NodeConditions { class: SchedulableClass::Draining, ..node("late", 20, 20) };
+    let eco = NodeConditions { class: SchedulableClass::Eco, ..node("eco", 5, 5) };
+    let sites = [site(draining), site(eco), site(node("full", 20, 10))];
+    let web = candidate("web", "late");
+    let hints = Hints::read(Some("performance"), Some("true"));
+    let pod = RunningPod { hints, demand: DemandClass::PerformanceOnly, ..web.pod };
+    let late = EvictionCandidate { pod, ends_drain: true, ..web };
+    // The first round is enough: the deadline was the wait.
+    let first = |sites: &[Site<'_>], late| only(&Run::new(tuning()).step(0, sites, &[late]));
+    let expected = EvictionVerdict::Evict {
+        owner: "web".to_owned(),
+        from_class: SchedulableClass::Draining,
+        reason: MigrationReason::Draining,
+        to: "full".to_owned(),
+        dry_run: false,
+    };
+    assert_eq!(first(&sites, late), expected);
+    let skip = |late| first(&sites, late);
+    let stays = |skip| EvictionVerdict::Skip(skip);
+    let asked = |class, free| EvictionCandidate { pod: RunningPod { hints: Hints::read(Some(class), free), ..pod }, ..late };
+    assert_eq!(skip(EvictionCandidate { ends_drain: false, ..late }), stays(Skip::PerformanceClass));
+    assert_eq!(skip(asked("performance", None)), stays(Skip::NotReschedulable));
+    assert_eq!(skip(asked("perfomance", Some("true"))), stays(Skip::UnclearClass));
+    assert_eq!(skip(EvictionCandidate { others: 0, ..late }), stays(Skip::LastReplica));
+    assert_eq!(first(&sites[..2], late), stays(Skip::NoDestination));
+    // Blind: the node's stress is unknown, or a worst case.
+    let blind = NodeConditions { cooling: None, ..draining };
+    assert_eq!(first(&[site(blind), sites[2]], late), stays(Skip::FacilityStale));
+    let worst = stress(20).map(|stress| Stress { grounds: Grounds::WorstCase, ..stress });
+    let worst = NodeConditions { cooling: worst, ..draining };
+    assert_eq!(first(&[site(worst), sites[2]], late), stays(Skip::FacilityStale));
+    // The budgets are the same ones.
+    let other = EvictionCandidate { pod: RunningPod { name: "data", ..pod }, ..late };
+    let other = EvictionCandidate { owner: Owner::Controller { key: "data", evicted_ago: None }, ..other };
+    let both = Run::new(tuning()).step(0, &sites, &[late, other]);
+    assert_eq!(both.iter().filter(|verdict| evicts(verdict)).count(), 1);
+    assert!(both.contains(&stays(Skip::NodeBudgetSpent)));
 }
 
 #[test]
