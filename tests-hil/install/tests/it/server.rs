@@ -137,3 +137,76 @@ async fn a_performance_pod_keeps_off_eco_nodes_by_itself() {
         assert_eq!(admitted("standard", &before).await, before);
     }
 }
+
+/// A pod with an annotation and a specification, and whether it asks for performance.
+fn asking() -> Vec<(&'static str, Value, bool)> {
+    let label = "joulie.io/power-profile";
+    let term = |operator: &str, values: &[&str]| json!({"matchExpressions": [{"key": label, "operator": operator, "values": values}]});
+    let other = json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]});
+    let terms = |terms: Value| {
+        json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}})
+    };
+    vec![
+        ("", json!({}), false),
+        ("standard", json!({}), false),
+        (" Performance", json!({}), true),
+        ("", json!({"nodeSelector": {"a": "performance"}}), false),
+        ("", json!({"nodeSelector": {label: "eco"}}), false),
+        ("", json!({"nodeSelector": {label: "performance"}}), true),
+        ("", terms(json!([term("In", &["performance", "eco"])])), false),
+        ("", terms(json!([term("In", &["performance"])])), true),
+        ("", terms(json!([term("NotIn", &["eco"])])), true),
+        ("", terms(json!([term("NotIn", &["eco"]), other])), false),
+        ("", terms(json!([term("NotIn", &["eco"]), term("In", &["performance"])])), true),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_for_performance_outside_the_named_namespaces_is_refused_where_that_is_asked_for() {
+    let Some(helm) = Helm::or_skip() else { return };
+    let Some((_control_plane, client)) = server().await else { return };
+    let values = "performanceAdmission.enabled=true,operator.config.PERFORMANCE_NAMESPACES=batch\\, train";
+    let named = "joulie-performance-admission";
+    for object in rendered(&helm, &["--set", values]).iter().filter(|one| one["metadata"]["name"] == named) {
+        apply(&client, object, false).await.unwrap();
+    }
+    for name in ["batch", "web"] {
+        namespace(&client, name).await;
+        let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), name);
+        let account = serde_json::from_value(json!({"metadata": {"name": "default"}})).unwrap();
+        accounts.create(&PostParams::default(), &account).await.unwrap();
+    }
+    let create = async |namespace: &str, class: &str, spec: &Value, dry_run: bool| {
+        let pods: Api<Pod> = Api::namespaced(client.clone(), namespace);
+        let mut pod = json!({"metadata": {"name": "p", "annotations": {"joulie.io/workload-class": class}}, "spec": spec});
+        pod["spec"]["containers"] = json!([{"name": "c", "image": "i"}]);
+        let how = PostParams { dry_run, ..PostParams::default() };
+        pods.create(&how, &serde_json::from_value(pod).unwrap()).await.map(drop).map_err(|error| error.to_string())
+    };
+    // One that was made before. A policy takes effect a moment after it was written, so it has to be tried until then.
+    let bare = json!({});
+    let counts = async {
+        while create("web", "performance", &bare, true).await.is_ok() {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), counts).await.unwrap();
+    for (class, spec, asks) in asking() {
+        let told = create("web", class, &spec, true).await;
+        assert_eq!(told.is_err(), asks, "{class:?} {spec}: {told:?}");
+        if let Err(why) = told {
+            assert!(why.contains("the namespace web may not: only batch, train"), "{why}");
+        }
+        create("batch", class, &spec, true).await.unwrap();
+    }
+    // A pod that is there may be changed, and may not begin to ask.
+    create("web", "", &bare, false).await.unwrap();
+    let pods: Api<Pod> = Api::namespaced(client.clone(), "web");
+    let annotate = async |key: &str, value: &str| {
+        let change = json!({"metadata": {"annotations": {key: value}}});
+        pods.patch("p", &PatchParams::default(), &Patch::Merge(&change)).await.map(drop)
+    };
+    annotate("a", "b").await.unwrap();
+    assert!(annotate("joulie.io/workload-class", "performance").await.is_err());
+    annotate("joulie.io/workload-class", "standard").await.unwrap();
+}

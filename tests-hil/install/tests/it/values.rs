@@ -168,6 +168,7 @@ fn a_value_that_cannot_work_is_refused() {
     let Some(helm) = Helm::or_skip() else { return };
     for (value, why) in [
         ("agent.mode=pods", "value must be one of"),
+        ("performanceAdmission.enabled=true", "operator.config.PERFORMANCE_NAMESPACES must say"),
         ("agent.privileged=yes", "want boolean"),
         ("operator.replicas=two", "want integer"),
         ("image.digest=sha256:1", "does not match pattern"),
