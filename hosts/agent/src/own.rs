@@ -18,9 +18,9 @@ use crate::host::{self, Ending, Host, Taps};
 use crate::machine::{Control, View};
 use crate::pool::http::Http;
 use crate::pool::{Pool, PoolError, PoolNodes, Routes, tell_route};
-use crate::route::{Base, Reached, Standing};
+use crate::route::{Base, Profiles, Reached, Standing};
 use crate::settings::{MachineSettings, OnExit, Settings, Shards};
-use host_kit::clock::HostClock;
+use host_kit::clock::{HostClock, Mono};
 use host_kit::health::{CheckResult, Heartbeat};
 use host_kit::reflect::Row;
 use host_kit::shutdown::Stop;
@@ -317,6 +317,14 @@ impl OwnNode {
 
 const LAST_LOOK: Duration = Duration::from_secs(2);
 
+/// How long a profile that was followed has to be away before it counts as gone.
+const SETTLES: Duration = Duration::from_millis(500);
+
+/// Whether the profile that was followed is in none of the watches.
+fn has_vanished(before: &Standing, profiles: &Profiles) -> bool {
+    before.by.as_ref().is_some_and(|by| profiles.all.iter().all(|(_, row)| row.uid != by.uid))
+}
+
 /// Decides through what the node is reached, whenever the profiles change.
 async fn follow(
     node: &str,
@@ -325,10 +333,23 @@ async fn follow(
     sender: watch::Sender<Arc<Standing>>,
     shared: &Shared,
 ) {
+    let mut gone_since: Option<Mono> = None;
     loop {
         let profiles = watched.by_node().routes(node);
         let before = sender.borrow().clone();
         let now = base.choose(node, &profiles, &before);
+        let clock = &shared.clock;
+        gone_since = (now.reached != before.reached && has_vanished(&before, &profiles))
+            .then(|| gone_since.unwrap_or_else(|| clock.mono()));
+        let until = gone_since.map(|since| since.plus(SETTLES)).filter(|until| clock.mono() < *until);
+        if let Some(until) = until {
+            // One whose target was changed leaves one watch and comes by the other, in any order.
+            tokio::select! {
+                alive = watched.changed() => if !alive { return },
+                () = tokio::time::sleep(until.since(clock.mono())) => {}
+            }
+            continue;
+        }
         if now != *before {
             tell_route(node, (&before, &now), &profiles, shared);
             sender.send_replace(Arc::new(now));

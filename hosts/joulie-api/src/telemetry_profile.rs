@@ -99,6 +99,7 @@ vocabulary! {
     shortname = "tp",
     category = "joulie",
     selectable = ".spec.target.nodeName",
+    selectable = ".spec.target.scope",
     printcolumn(name = "Scope", type_ = "string", json_path = ".spec.target.scope"),
     printcolumn(name = "Node", type_ = "string", json_path = ".spec.target.nodeName"),
     printcolumn(name = "CPU Source", type_ = "string", json_path = ".spec.sources.cpu.type"),

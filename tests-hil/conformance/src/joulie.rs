@@ -207,7 +207,9 @@ pub(crate) async fn objects_are_found_by_node(client: Client) {
         let spec = definition_of(kind(&object)).spec;
         // A PowerBudget is of no node.
         let Some(fields) = spec.versions[0].selectable_fields.clone() else { continue };
-        for field in fields.iter().map(|field| field.json_path.trim_start_matches('.')) {
+        // Other fields than the name of a node are the same in objects of other tests.
+        let of_nodes = fields.iter().map(|field| field.json_path.trim_start_matches('.'));
+        for field in of_nodes.filter(|field| field.ends_with("odeName")) {
             let pointer = format!("/{}", field.replace('.', "/"));
             let Some(node) = object.pointer(&pointer).and_then(Value::as_str) else { continue };
             let api = place(&client, &object).await;

@@ -81,7 +81,10 @@ pub(crate) struct Watched {
     pub(crate) grants: Rows<GrantRow>,
     /// Whether the server does not know the kind of the grants. Then there are none.
     pub(crate) no_grants: watch::Receiver<bool>,
+    /// The TelemetryProfiles of the node, or all where the agent works for many.
     pub(crate) routes: Rows<RouteRow>,
+    /// Those of the cluster, where they are not among the others.
+    pub(crate) routes_of_all: Option<Rows<RouteRow>>,
     /// Whether the server does not know the kind TelemetryProfile. Then there are none.
     pub(crate) no_routes: watch::Receiver<bool>,
 }
@@ -107,10 +110,17 @@ pub(crate) struct ByNode {
 impl Watched {
     /// Waits for the next change of any row; returns false once the watches have ended.
     pub(crate) async fn changed(&mut self) -> bool {
-        let Self { nodes, profiles, twins, hardware, grants, no_grants, routes, no_routes } = self;
+        let Self { nodes, profiles, twins, hardware, grants, no_grants, routes, routes_of_all, no_routes } =
+            self;
         let profile = async {
             match profiles {
                 Some(profiles) => profiles.changed().await,
+                None => std::future::pending().await,
+            }
+        };
+        let of_all = async {
+            match routes_of_all {
+                Some(routes) => routes.changed().await,
                 None => std::future::pending().await,
             }
         };
@@ -129,6 +139,7 @@ impl Watched {
             alive = hardware.changed() => alive,
             alive = grants.changed() => alive,
             alive = routes.changed() => alive,
+            alive = of_all => alive,
             () = kind(no_grants) => true,
             () = kind(no_routes) => true,
         }
@@ -146,7 +157,8 @@ impl Watched {
     }
 
     fn routes_known(&self) -> bool {
-        self.routes.is_synced() || *self.no_routes.borrow()
+        let of_all = self.routes_of_all.as_ref().is_none_or(Rows::is_synced);
+        self.routes.is_synced() && of_all || *self.no_routes.borrow()
     }
 
     pub(crate) fn by_node(&self) -> ByNode {
@@ -182,15 +194,17 @@ impl Watched {
                 all.grants.entry(held.row.node.clone()).or_default().push(one);
             }
         });
-        self.routes.with(|rows| {
-            for (key, held) in rows {
-                let one = (key.name.clone(), held.row.clone());
-                match &held.row.audience {
-                    Ok(Audience::Node(node)) => all.routes.entry(node.clone()).or_default().push(one),
-                    Ok(Audience::Cluster) | Err(_) => all.routes_of_all.push(one),
+        for routes in [Some(&self.routes), self.routes_of_all.as_ref()].into_iter().flatten() {
+            routes.with(|rows| {
+                for (key, held) in rows {
+                    let one = (key.name.clone(), held.row.clone());
+                    match &held.row.audience {
+                        Ok(Audience::Node(node)) => all.routes.entry(node.clone()).or_default().push(one),
+                        Ok(Audience::Cluster) | Err(_) => all.routes_of_all.push(one),
+                    }
                 }
-            }
-        });
+            });
+        }
         self.hardware.with(|rows| {
             for (key, held) in rows {
                 let one = (key.name.clone(), held.row.clone());

@@ -332,6 +332,7 @@ impl Memory {
         let mut docs = Docs::new();
         let outcome = self.outcome(view, shared, terms);
         docs.extend(route_doc(node, inputs, route, &outcome).map(|doc| (Kind::Route, doc)));
+        docs.extend((0..RIVALS_MAX).zip(rival_docs(node, inputs, route)).map(|(at, doc)| (Kind::Rival(at), doc)));
         shared.metrics.concludes(node, &outcome);
         self.post_events(node, inputs, (view, &outcome), (shared, terms));
         let subject = match &self.wanted {
@@ -446,15 +447,34 @@ fn route_doc(node: &str, inputs: &Inputs, route: &Standing, outcome: &Outcome) -
         (Some((profile, why)), _) => (profile, RouteWhy::Refused, why.clone()),
         (None, by) => (by.as_ref()?, RouteWhy::Followed, format!("the node is {}", route.reached.say())),
     };
-    let is_own = |row: &RouteRow| match &row.audience {
-        Ok(audience) => *audience == Audience::Node(node.to_owned()),
-        Err(_) => false,
-    };
-    let (name, row) = inputs.routes.all.iter().find(|(_, row)| row.uid == profile.uid && is_own(row))?;
+    let (name, row) = inputs.routes.all.iter().find(|(_, row)| row.uid == profile.uid && is_own(row, node))?;
     let Outcome { cpu, gpu, .. } = outcome.clone();
     let (node, generation) = (node.to_owned(), profile.generation);
     let content = Content::Route(RouteOutcome { node, why, message, generation, cpu, gpu });
     Some(Doc { object: Some((name.clone(), row.uid.clone())), seen: row.seen.clone(), content })
+}
+
+fn is_own(row: &RouteRow, node: &str) -> bool {
+    row.audience.as_ref().is_ok_and(|audience| matches!(audience, Audience::Node(name) if name == node))
+}
+
+/// So many TelemetryProfiles of the node are told that another one comes before them; the log has them all.
+const RIVALS_MAX: u8 = 8;
+
+/// What is published in the TelemetryProfiles of the node that are not followed because another one comes first.
+fn rival_docs(node: &str, inputs: &Inputs, route: &Standing) -> Vec<Doc> {
+    let Some(first) = route.refused.as_ref().map(|(profile, _)| profile).or(route.by.as_ref()) else {
+        return Vec::new();
+    };
+    let message = format!("TelemetryProfile {} is for the same node and comes first by name", first.name);
+    let rivals = inputs.routes.all.iter().filter(|(name, row)| is_own(row, node) && route.rivals.contains(name));
+    let doc = |(name, row): &(String, Arc<RouteRow>)| {
+        let (node, message, generation) = (node.to_owned(), message.clone(), row.generation);
+        let why = RouteWhy::Outranked;
+        let content = Content::Route(RouteOutcome { node, why, message, generation, cpu: None, gpu: None });
+        Doc { object: Some((name.clone(), row.uid.clone())), seen: row.seen.clone(), content }
+    };
+    rivals.map(doc).collect()
 }
 
 fn say(wanted: &Wanted) -> String {

@@ -4,7 +4,7 @@
 //! agent alone knows what it read back, so it takes over its own fields from any previous writer, such as an agent of
 //! another generation. It never applies a field of anybody else.
 
-use super::outcome::{Outcome, RouteOutcome, Said, Verdict};
+use super::outcome::{Outcome, RouteOutcome, RouteWhy, Said, Verdict};
 use super::receipt::Receipt;
 use super::rows::Seen;
 use crate::metrics::{Metrics, Written};
@@ -35,6 +35,8 @@ pub(crate) enum Kind {
     Twin,
     Hardware,
     Route,
+    /// A TelemetryProfile for the node that another one comes before: the first, the second and so on.
+    Rival(u8),
 }
 
 impl Kind {
@@ -44,14 +46,16 @@ impl Kind {
             Self::Profile => ApiResource::erase::<NodePowerProfile>(&()),
             Self::Twin => ApiResource::erase::<NodeTwin>(&()),
             Self::Hardware => ApiResource::erase::<NodeHardware>(&()),
-            Self::Route => ApiResource::erase::<TelemetryProfile>(&()),
+            Self::Route | Self::Rival(_) => ApiResource::erase::<TelemetryProfile>(&()),
         }
     }
 
     /// The field of the status that holds the outcome.
     const fn control(self) -> &'static str {
         match self {
-            Self::Grant | Self::Profile | Self::Hardware | Self::Route => super::rows::CONTROL_OF_PROFILE,
+            Self::Grant | Self::Profile | Self::Hardware | Self::Route | Self::Rival(_) => {
+                super::rows::CONTROL_OF_PROFILE
+            }
             Self::Twin => super::rows::CONTROL_OF_TWIN,
         }
     }
@@ -60,7 +64,7 @@ impl Kind {
     fn published(self, status: &Value) -> Value {
         match self {
             Self::Profile | Self::Twin => super::rows::published(status, self.control()),
-            Self::Route => super::rows::published_route(status),
+            Self::Route | Self::Rival(_) => super::rows::published_route(status),
             Self::Grant | Self::Hardware => status.clone(),
         }
     }
@@ -142,7 +146,8 @@ fn route_status(outcome: &RouteOutcome, base: &Value) -> Value {
     let RouteOutcome { node, why, message, generation, cpu, gpu } = outcome;
     let part = |name: &str, said: &Option<Said>| match said {
         Some(said) => route_said(node, said),
-        None if base["observedGeneration"].as_i64() == *generation => {
+        // Of one that is not followed nothing came, whatever came of it before.
+        None if *why != RouteWhy::Outranked && base["observedGeneration"].as_i64() == *generation => {
             base[super::rows::CONTROL_OF_PROFILE][name].clone()
         }
         // What is there is about the route of before.
@@ -346,7 +351,7 @@ impl Writer {
     ) -> Result<T, WriteError> {
         let turns = match kind {
             Kind::Grant => &self.first,
-            Kind::Profile | Kind::Twin | Kind::Hardware | Kind::Route => &self.turns,
+            Kind::Profile | Kind::Twin | Kind::Hardware | Kind::Route | Kind::Rival(_) => &self.turns,
         };
         // The semaphores are never closed.
         let _turn = turns.acquire().await;

@@ -57,9 +57,12 @@ pub(crate) fn begin(
     let twins = begin.rows::<TwinRow>("nodetwins", joulie("nodetwins"));
     let hardware = begin.rows::<HardwareRow>("nodehardwares", joulie("nodehardwares"));
     let grants = begin.rows::<GrantRow>("nodepowergrants", joulie("nodepowergrants"));
-    // One agent watches them all: a profile for the cluster holds for each node, and they are few.
-    let routes = WatchSource { fields: None, ..joulie("telemetryprofiles") };
-    let routes = begin.rows::<RouteRow>("telemetryprofiles", routes);
+    // A selector of fields knows no "or", so those of the node and those of the cluster are watched apart.
+    let routes_by = |fields: Option<String>| WatchSource { fields, ..joulie("telemetryprofiles") };
+    let own = node.map(|node| format!("spec.target.nodeName={node},spec.target.scope=node"));
+    let routes = begin.rows::<RouteRow>("telemetryprofiles", routes_by(own));
+    let others = node.map(|_| routes_by(Some("spec.target.scope!=node".to_owned())));
+    let routes_of_all = others.map(|source| begin.rows::<RouteRow>("telemetryprofiles-of-all", source));
     let mut look_for = |task, plural, what| {
         let (absent, known) = watch::channel(false);
         let look = look_for_kind(context.client.clone(), (plural, what), absent, context.stop.clone());
@@ -91,7 +94,7 @@ pub(crate) fn begin(
         }
     };
     Watches {
-        watched: Watched { nodes, profiles, twins, hardware, grants, no_grants, routes, no_routes },
+        watched: Watched { nodes, profiles, twins, hardware, grants, no_grants, routes, routes_of_all, no_routes },
         confirmed,
     }
 }
@@ -178,11 +181,16 @@ impl Watched {
         let twins = self.twins.check(SILENCE_MOST);
         let profiles = self.profiles.as_ref().map(|profiles| profiles.check(SILENCE_MOST));
         let (routes, no_routes) = (self.routes.check(SILENCE_MOST), self.no_routes.clone());
+        let of_all = self.routes_of_all.as_ref().map(|routes| routes.check(SILENCE_MOST));
         move |now| {
             let goals = profiles.as_ref().map_or_else(|| twins(now), |profiles| profiles(now));
-            let routes = if *no_routes.borrow() { CheckResult::Pass } else { routes(now) };
+            let of_all = || of_all.as_ref().map_or(CheckResult::Pass, |check| check(now));
+            let (routes, of_all) = match *no_routes.borrow() {
+                true => (CheckResult::Pass, CheckResult::Pass),
+                false => (routes(now), of_all()),
+            };
             let failed = |check: &CheckResult| matches!(check, CheckResult::Fail(_));
-            [nodes(now), goals, routes].into_iter().find(failed).unwrap_or(CheckResult::Pass)
+            [nodes(now), goals, routes, of_all].into_iter().find(failed).unwrap_or(CheckResult::Pass)
         }
     }
 }

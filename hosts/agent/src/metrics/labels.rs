@@ -154,7 +154,7 @@ impl Object {
             Kind::Profile => Self::Profile,
             Kind::Twin => Self::Twin,
             Kind::Hardware => Self::Hardware,
-            Kind::Route => Self::Route,
+            Kind::Route | Kind::Rival(_) => Self::Route,
         }
     }
 }

@@ -72,6 +72,15 @@ async fn a_node_of_a_pool_moves_to_other_endpoints_and_no_limit_is_lifted() {
     cluster.profile("sim-1", "sim-1", 130).await;
     second.until("sim-1", |node| node.cap == 130.0).await;
 
+    // One that comes before it by name is followed, and this one says so, and not what came of it before.
+    cluster.apply("TelemetryProfile", "before", over_http(other, "sim-1")).await;
+    is_followed(&cluster, "before").await;
+    let outranked = cluster.until("TelemetryProfile", "move", |it| accepted(it).1.contains("before")).await;
+    assert_eq!(accepted(&outranked).0, "False", "{outranked:#}");
+    assert_eq!(outranked["status"]["control"]["cpu"], Value::Null, "{outranked:#}");
+    cluster.delete("TelemetryProfile", "before").await;
+    cluster.until("TelemetryProfile", "move", |it| accepted(it).1.contains("not half and half")).await;
+
     // Without it the settings hold again.
     cluster.delete("TelemetryProfile", "move").await;
     first.until("sim-1", |node| node.cap == 130.0).await;
@@ -95,6 +104,17 @@ async fn a_node_leaves_its_hardware_for_an_endpoint_and_comes_back_and_no_limit_
     cluster.profile("node-a", "node-a", 110).await;
     nodes.until("node-a", |node| node.cap == 110.0).await;
     assert_eq!(machine.limits(), [120, 120], "the hardware keeps what it had");
+
+    // A profile of another node, and one for the cluster, are behind that of the node.
+    cluster.apply("TelemetryProfile", "a-other", over_http(([127, 0, 0, 1], 9).into(), "node-b")).await;
+    let mut of_all = over_http(([127, 0, 0, 1], 9).into(), "node-a");
+    of_all["target"] = json!({"scope": "cluster"});
+    cluster.apply("TelemetryProfile", "a-all", of_all).await;
+    cluster.profile("node-a", "node-a", 105).await;
+    nodes.until("node-a", |node| node.cap == 105.0).await;
+    for name in ["a-other", "a-all"] {
+        cluster.delete("TelemetryProfile", name).await;
+    }
 
     // An endpoint that fails does not lead back to the hardware.
     nodes.change("node-a", |node| node.silent = true);

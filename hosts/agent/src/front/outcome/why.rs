@@ -138,12 +138,14 @@ pub(crate) enum RouteWhy {
     Followed,
     /// It cannot be followed, and the node is reached as before.
     Refused,
+    /// Another one is for the same node, and comes first.
+    Outranked,
 }
 
 /// The reasons of the condition `Accepted` of a TelemetryProfile, for the reference.
 #[must_use]
 pub fn route_reasons() -> Vec<ConditionReason> {
-    [RouteWhy::Followed, RouteWhy::Refused].map(RouteWhy::reason).to_vec()
+    [RouteWhy::Followed, RouteWhy::Refused, RouteWhy::Outranked].map(RouteWhy::reason).to_vec()
 }
 
 impl RouteWhy {
@@ -153,6 +155,9 @@ impl RouteWhy {
             Self::Refused => {
                 "of a TelemetryProfile: it cannot be followed, and the node is reached as before; mend the field that the message names"
             }
+            Self::Outranked => {
+                "of a TelemetryProfile: another one, which the message names, is for the same node and comes first by name; delete one of them"
+            }
         };
         ConditionReason { about: ConditionType::Accepted, status: self.status(), word: self.word(), meaning }
     }
@@ -161,13 +166,14 @@ impl RouteWhy {
         match self {
             Self::Followed => "Followed",
             Self::Refused => "Refused",
+            Self::Outranked => "Outranked",
         }
     }
 
     pub(crate) const fn status(self) -> ConditionStatus {
         match self {
             Self::Followed => ConditionStatus::True,
-            Self::Refused => ConditionStatus::False,
+            Self::Refused | Self::Outranked => ConditionStatus::False,
         }
     }
 }
