@@ -4,6 +4,7 @@ use crate::shortlist::AffinityReach;
 use host_kit::reflect::Row;
 use jiff::Timestamp;
 use joulie_api::extender::pod::{self, ExtenderPod};
+use joulie_api::labels::plan;
 use joulie_api::node_hardware::NodeHardware;
 use joulie_api::node_twin::{NodeTwin, NodeTwinStatus};
 use joulie_api::object;
@@ -144,6 +145,8 @@ impl Row for ProfileRow {
 pub(crate) struct LeaseRow {
     /// The time of the last renewal, as the Lease states it.
     pub(crate) renewed: Option<UnixTime>,
+    /// It says that workloads are not classified. An operator that does not say it may be an older one.
+    pub(crate) no_classifier: bool,
 }
 
 impl Row for LeaseRow {
@@ -151,7 +154,10 @@ impl Row for LeaseRow {
     const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
-        Ok(Self { renewed: object["spec"]["renewTime"].as_str().and_then(unix_time) })
+        Ok(Self {
+            renewed: object["spec"]["renewTime"].as_str().and_then(unix_time),
+            no_classifier: object["metadata"]["annotations"][plan::CLASSIFIER] == plan::OFF,
+        })
     }
 }
 

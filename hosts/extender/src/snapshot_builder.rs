@@ -16,12 +16,13 @@ use crate::shortlist::{OtherScoresBuilder, Remembered};
 use crate::snapshot::{Fleet, Node, Rules, Snapshot};
 use arc_swap::ArcSwap;
 use host_kit::clock::{HostClock, Mono, micros};
-use host_kit::reflect::{Feed, ReflectEvent, Row, Rows};
+use host_kit::reflect::{CachedRow, Feed, HEARD_WITHIN, ObjectKey, ReflectEvent, Row, Rows};
 use host_kit::shutdown::Stop;
-use joulie_api::workload_profile::TrustedProfiles;
+use joulie_api::workload_profile::{TrustRule, TrustedProfiles};
 use joulie_core::placement::assumed::NodeKey;
 use joulie_core::placement::freshness::{Now, PlanLease, UnixTime};
 use power_units::{Stamp, Watts};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,6 +31,11 @@ use std::time::Duration;
 const FLEET_EVERY: Duration = Duration::from_millis(50);
 /// The longest time between two rounds, which drop pods that a sample includes and mark old twins as stale.
 const ROUND_EVERY: Duration = Duration::from_secs(1);
+
+/// How long the watch of the profiles of workloads may be silent before none of them counts. A server that answers is
+/// heard sooner.
+const PROFILES_SILENT: Duration = Duration::from_secs(150);
+const _: () = assert!(PROFILES_SILENT.as_secs() > HEARD_WITHIN.as_secs());
 
 /// How often it is looked whether a card that a bind took is free again by time.
 const TAKEN_EVERY: Duration = Duration::from_secs(10);
@@ -62,6 +68,8 @@ pub(crate) struct SnapshotBuilder {
     lease: PlanLease,
     fleet: Arc<Fleet>,
     workloads: Arc<TrustedProfiles>,
+    /// Why no profile of a workload counts; `None` while they count.
+    unprofiled: Option<Unprofiled>,
     remembered: Arc<Remembered>,
     /// The GPUs, the revision of the registry by whose numbers they are listed, and when that was.
     gpus: (Arc<Gpus>, u64, Mono),
@@ -102,6 +110,7 @@ impl SnapshotBuilder {
             lease: PlanLease::Unseen,
             fleet: Arc::new(Fleet::default()),
             workloads: Arc::default(),
+            unprofiled: Some(Unprofiled::Unread),
             remembered: Arc::new(match settings.placement.shortlist.is_on() {
                 true => Remembered::new(),
                 false => Remembered::default(),
@@ -214,13 +223,22 @@ impl SnapshotBuilder {
     /// Takes in changed profiles of workloads. Of these, one half of what is known is better than none.
     fn read_profiles(&mut self) {
         let (Some(rule), Some(rows)) = (self.settings.trust, &mut self.watched.profiles) else { return };
-        let read = rows.news(|news| {
-            let rows = news.rows.values();
-            TrustedProfiles::of(rows.filter_map(|held| {
-                let workload = held.row.workload.as_ref()?.each_ref().map(String::as_str);
-                Some((workload, rule.read(&held.row.status)))
-            }))
-        });
+        let silence = rows.silence(self.clock.mono());
+        let is_off = self.watched.lease.with(|rows| rows.values().any(|held| held.row.no_classifier));
+        let why = match silence {
+            Some(silence) if silence > PROFILES_SILENT => Some(Unprofiled::Silent),
+            Some(_) | None => is_off.then_some(Unprofiled::Off),
+        };
+        let was = std::mem::replace(&mut self.unprofiled, why);
+        let read = match (was, why) {
+            (_, Some(why)) if was != Some(why) => {
+                tracing::info!("no WorkloadProfile counts: {}", why.words());
+                Some(TrustedProfiles::default())
+            }
+            (_, Some(_)) => None,
+            (Some(_), None) => Some(rows.catch_up(|rows| trusted(rows, rule))),
+            (None, None) => rows.news(|news| trusted(news.rows, rule)),
+        };
         if let Some(read) = read {
             self.metrics.profiles(&read);
             self.workloads = Arc::new(read);
@@ -288,6 +306,38 @@ impl SnapshotBuilder {
         // until then.
         self.metrics.settled(self.expected.settle(&round.bound));
     }
+}
+
+/// Why no profile of a workload counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unprofiled {
+    /// They were not looked at yet.
+    Unread,
+    /// Their watch has said nothing for too long.
+    Silent,
+    /// The operator does not classify workloads, so that nobody maintains them.
+    Off,
+}
+
+impl Unprofiled {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Unread => "they were not read yet",
+            Self::Silent => "their watch is silent",
+            Self::Off => "the operator does not classify workloads",
+        }
+    }
+}
+
+/// What the profiles that are trusted say.
+pub(crate) fn trusted(
+    rows: &BTreeMap<ObjectKey, CachedRow<ProfileRow>>,
+    rule: TrustRule,
+) -> TrustedProfiles {
+    TrustedProfiles::of(rows.values().filter_map(|held| {
+        let workload = held.row.workload.as_ref()?.each_ref().map(String::as_str);
+        Some((workload, rule.read(&held.row.status)))
+    }))
 }
 
 /// Waits until a row has changed; forever where there are none.

@@ -6,6 +6,16 @@ pub const GROUP: &str = "joulie.io";
 /// The Lease that the leader renews after each complete pass.
 pub const PLAN_LEASE: &str = "joulie-plan";
 
+/// Annotations of the Lease [`PLAN_LEASE`].
+pub mod plan {
+    /// Whether workloads are classified: [`ON`] or [`OFF`].
+    pub const CLASSIFIER: &str = "joulie.io/classifier";
+    /// They are.
+    pub const ON: &str = "on";
+    /// They are not, so that nobody maintains their profiles.
+    pub const OFF: &str = "off";
+}
+
 /// The Lease by which the operators elect their leader.
 pub const LEADER_LEASE: &str = "joulie-operator";
 

@@ -14,7 +14,7 @@
 use crate::evict::{EndedEviction, Evictions};
 use crate::facility::{self, Sensed, Sensors};
 use crate::grants::Ticket;
-use crate::lease;
+use crate::lease::{self, Renewal};
 use crate::meters::poller::{Poller, Read};
 use crate::queries::Queries;
 use crate::reconciler::{Reconciler, Then, stamp};
@@ -388,9 +388,13 @@ impl Lead {
         // At once tried again it would hold up the loop while the server is away.
         self.renewed = Some((pass, now));
         let timeout = settings.write_timeout.min(Duration::from_secs(2));
-        if let Err(why) =
-            lease::renew(client, &settings.namespace, identity, self.generation, clock.wall(), timeout).await
-        {
+        let renewal = Renewal {
+            namespace: &settings.namespace,
+            holder: identity,
+            generation: self.generation,
+            classifies: settings.classify.is_some(),
+        };
+        if let Err(why) = lease::renew(client, renewal, clock.wall(), timeout).await {
             let why = match &why {
                 Trouble::Gone => format!("the namespace {} does not exist", settings.namespace),
                 Trouble::Owned(_)

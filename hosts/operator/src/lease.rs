@@ -4,6 +4,7 @@
 use crate::writes::{Trouble, apply, trouble};
 use jiff::Timestamp;
 use joulie_api::labels::PLAN_LEASE;
+use joulie_api::labels::plan::{CLASSIFIER, OFF, ON};
 use kube::Client;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -13,20 +14,32 @@ pub(crate) const GENERATION: &str = "joulie.io/plan-generation";
 /// How long the Lease is valid after a renewal: three late renewals.
 const SECONDS: u32 = 90;
 
+/// What the Lease says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Renewal<'a> {
+    /// Where the Lease is.
+    pub(crate) namespace: &'a str,
+    /// The leader.
+    pub(crate) holder: &'a str,
+    /// The generation of the plan.
+    pub(crate) generation: u64,
+    /// Whether workloads are classified: without that nobody maintains their profiles.
+    pub(crate) classifies: bool,
+}
+
 /// Renews the Lease.
 pub(crate) async fn renew(
     client: &Client,
-    namespace: &str,
-    holder: &str,
-    generation: u64,
+    Renewal { namespace, holder, generation, classifies }: Renewal<'_>,
     now: Timestamp,
     timeout: Duration,
 ) -> Result<(), Trouble> {
+    let classifier = if classifies { ON } else { OFF };
     let document = json!({
         "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {
             "name": PLAN_LEASE, "namespace": namespace,
-            "annotations": {(GENERATION): generation.to_string()},
+            "annotations": {(GENERATION): generation.to_string(), (CLASSIFIER): classifier},
         },
         "spec": {
             "holderIdentity": holder, "leaseDurationSeconds": SECONDS,

@@ -198,6 +198,7 @@ impl Reconciler {
 
     /// Takes in what has changed in the rows. A follower does so too, so that it can lead at once.
     pub(crate) fn look(&mut self, watches: &mut Watches, now: Mono, wall: Timestamp) -> Changes {
+        self.site.hear_profiles(watches, now);
         let changes = self.site.refresh(watches, &self.settings.selectors, &self.settings.catalog);
         self.meters.listen(&changes.nodes, stamp(now), wall);
         self.absences.note(&changes.nodes, now, wall);

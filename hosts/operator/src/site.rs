@@ -42,6 +42,7 @@ use planner::node::{
 use planner::places::Places;
 use planner::plan::ClusterState;
 use pods::PodReader;
+use profiles::ProfileReader;
 use power_units::{Micros, Stamp, Watts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -81,6 +82,7 @@ pub(crate) struct Site {
     pub(crate) asking: Asking,
     /// What trusted profiles say of workloads.
     pub(crate) workloads: TrustedProfiles,
+    profile_reader: ProfileReader,
     /// The NodePowerProfiles.
     pub(crate) profiles: Objects<ProfileSeen>,
     /// The NodeTwins.
@@ -122,6 +124,7 @@ impl Default for Site {
             movable: Movable::default(),
             asking: Asking::default(),
             workloads: TrustedProfiles::default(),
+            profile_reader: ProfileReader::default(),
             profiles: Objects::default(),
             twins: Objects::default(),
             grants: Objects::default(),
@@ -167,6 +170,11 @@ impl Changes {
 }
 
 impl Site {
+    /// Takes in how long the watch of the profiles of workloads has been silent.
+    pub(crate) fn hear_profiles(&mut self, watches: &Watches, now: Mono) {
+        self.profile_reader.hear(watches.workloads.as_ref().and_then(|rows| rows.silence(now)));
+    }
+
     /// Takes in what has changed.
     pub(crate) fn refresh(
         &mut self,
@@ -176,7 +184,8 @@ impl Site {
     ) -> Changes {
         // Read before the changes, so that all known objects are among them.
         let known = watches.hardware.is_synced();
-        let work_differs = profiles::read(&mut self.workloads, watches.workloads.as_mut(), selectors.trust);
+        let rows = watches.workloads.as_mut();
+        let work_differs = self.profile_reader.read(&mut self.workloads, rows, selectors.trust);
         let read = PodReader { selectors, workloads: &self.workloads, anew: work_differs };
         let pods = (&mut self.cluster.pods, &mut self.movable, &mut self.asking);
         let pods = read.read(pods, &mut watches.pods);

@@ -7,6 +7,7 @@ use crate::rows::{EcoLabel, HardwareRow, LeaseRow, PodRow, ProfileRow, TwinRow};
 use crate::settings::Settings;
 use crate::shortlist::{OtherScoresBuilder, Remembered, ServiceRow, SiteRow};
 use crate::snapshot::{Fleet, Rules, Snapshot};
+use crate::snapshot_builder::trusted;
 use host_kit::reflect::{ReflectEvent, Row, Rows, by_hand};
 use joulie_api::labels;
 use joulie_api::workload_profile::TrustedProfiles;
@@ -29,10 +30,11 @@ pub(super) struct Saved {
 /// The objects by their kinds.
 type Objects = BTreeMap<String, Vec<Value>>;
 
-/// When the latest object of the operator or an agent was written, and when the plan's Lease was renewed.
+/// When the latest object of the operator or an agent was written, and what the plan's Lease says.
 struct Written {
     latest: UnixTime,
     renewed: Option<UnixTime>,
+    no_classifier: bool,
 }
 
 impl Saved {
@@ -49,7 +51,7 @@ impl Saved {
         if of("NodeTwin").is_empty() {
             warnings.push("there are no NodeTwins: every node is unknown".to_owned());
         }
-        let Written { latest, renewed } = written(&twins, of("Lease"));
+        let Written { latest, renewed, no_classifier } = written(&twins, of("Lease"));
         let (own, lease) = clocks(latest, renewed);
         let now = Now { wall: latest, own };
         let mut registry = Registry::default();
@@ -79,7 +81,10 @@ impl Saved {
             assumed_pods: ledger.pods(),
             waiting_pods: ledger.waiting(),
             queue: ledger.queue(),
-            workloads: Arc::new(profiles(settings, of("WorkloadProfile"), &mut warnings)),
+            workloads: Arc::new(match no_classifier {
+                true => TrustedProfiles::default(),
+                false => profiles(settings, of("WorkloadProfile"), &mut warnings),
+            }),
             other_scores: other_scores.shown(),
             remembered: Arc::new(Remembered::new()),
             fleet,
@@ -154,17 +159,14 @@ fn events(pods: &[Value], warnings: &mut Vec<String>) -> Vec<ReflectEvent<PodRow
 fn profiles(settings: &Settings, objects: &[Value], warnings: &mut Vec<String>) -> TrustedProfiles {
     let rows = rows::<ProfileRow>(objects, warnings);
     let Some(rule) = settings.trust else { return TrustedProfiles::default() };
-    rows.with(|rows| {
-        TrustedProfiles::of(rows.values().filter_map(|held| {
-            let workload = held.row.workload.as_ref()?.each_ref().map(String::as_str);
-            Some((workload, rule.read(&held.row.status)))
-        }))
-    })
+    rows.with(|rows| trusted(rows, rule))
 }
 
 fn written(twins: &Rows<TwinRow>, leases: &[Value]) -> Written {
     let plan = leases.iter().find(|lease| lease["metadata"]["name"] == labels::PLAN_LEASE);
-    let renewed = plan.and_then(|lease| LeaseRow::read(lease).ok()?.renewed);
+    let lease = plan.and_then(|lease| LeaseRow::read(lease).ok());
+    let renewed = lease.as_ref().and_then(|lease| lease.renewed);
+    let no_classifier = lease.is_some_and(|lease| lease.no_classifier);
     let latest = twins.with(|rows| {
         let times = rows.values().filter_map(|held| held.row.said).flat_map(|said| {
             let dated = match said.evidence {
@@ -175,7 +177,7 @@ fn written(twins: &Rows<TwinRow>, leases: &[Value]) -> Written {
         });
         times.flatten().chain(renewed).max()
     });
-    Written { latest: latest.unwrap_or(UnixTime::from_micros(0)), renewed }
+    Written { latest: latest.unwrap_or(UnixTime::from_micros(0)), renewed, no_classifier }
 }
 
 /// Our own clock, on which the Lease was renewed as long ago as it says.

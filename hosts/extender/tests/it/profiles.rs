@@ -75,3 +75,15 @@ async fn a_profile_that_is_not_trusted_changes_nothing() {
     world.profile("Deployment", "web", said("high", 0.9)).await;
     world.scores_at_last(&of_web(), "eco", 64).await;
 }
+
+#[tokio::test]
+async fn no_profile_counts_while_the_operator_does_not_classify() {
+    let world = World::start(&[]).await;
+    capped(&world).await;
+    world.profile("Deployment", "web", said("high", 0.9)).await;
+    world.scores_at_last(&of_web(), "eco", 44).await;
+    for (word, score) in [("off", 64), ("on", 44), ("off", 64)] {
+        world.classifier(word).await;
+        world.until(word, async || world.score(&of_web(), "eco").await == score).await;
+    }
+}

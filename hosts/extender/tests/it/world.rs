@@ -191,6 +191,17 @@ impl World {
         self.client.request::<Value>(request).await.unwrap();
     }
 
+    /// What the operator says in the plan's Lease of its classifier.
+    pub(crate) async fn classifier(&self, word: &str) {
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("coordination.k8s.io", "v1", "Lease"));
+        let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), "default", &resource);
+        let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+            "metadata": {"name": "joulie-plan", "annotations": {"joulie.io/classifier": word}},
+            "spec": {"holderIdentity": "test", "renewTime": format!("{:.6}", Timestamp::now())}});
+        let by = PatchParams::apply("test").force();
+        api.patch("joulie-plan", &by, &Patch::Apply(&lease)).await.unwrap();
+    }
+
     /// Stops it, and returns how it ended.
     pub(crate) async fn end(self) -> shutdown::Ending {
         self.trigger.request("the test is over");

@@ -227,10 +227,10 @@ settings! {
         "Pods in these namespaces are neither pressure nor a reason to wait");
     PERFORMANCE_NAMESPACES: Option<BTreeSet<String>> = optional(
         "PERFORMANCE_NAMESPACES", some_namespaces, "names between commas",
-        "Only pods in these namespaces may ask for performance; those in others count as standard. Without it all may");
+        "Only pods in these namespaces may ask for performance; those in others count as standard. Without it all may").live();
     PERFORMANCE_NODES_MAX: BTreeMap<String, u32> = with_default(
         "PERFORMANCE_NODES_MAX", "", by_namespace, "NAMESPACE=COUNT between commas, * for every other namespace",
-        "How many nodes the performance pods of a namespace may hold; the youngest past that count as standard");
+        "How many nodes the performance pods of a namespace may hold; the youngest past that count as standard").live();
     PERFORMANCE_CAP_WATTS: Watts = with_default("PERFORMANCE_CAP_WATTS", "5000", cap, SOME_WATTS, "The cap of each package at full power, with CPU_WRITE_ABSOLUTE_CAPS").live();
     ECO_CAP_WATTS: Watts = with_default("ECO_CAP_WATTS", "120", cap, SOME_WATTS, "The cap of each package in eco, with CPU_WRITE_ABSOLUTE_CAPS").live();
     CPU_PERFORMANCE_CAP_PCT_OF_MAX: Percent = with_default("CPU_PERFORMANCE_CAP_PCT_OF_MAX", "100", percent, A_PERCENTAGE, "The cap of packages at full power").live();
@@ -326,7 +326,7 @@ settings! {
         "Over which time the use of processors, GPUs and energy is averaged; several scrapes must fit in").live();
     CLASSIFY_MIN_CONFIDENCE: Ratio = with_default(
         "CLASSIFY_MIN_CONFIDENCE", TrustRule::LEAST_DEFAULT, fraction, A_FRACTION,
-        "A WorkloadProfile with less confidence is not trusted: it changes nothing, and counts as doubtful (joulie_operator_workloads); the extender has the same setting");
+        "A WorkloadProfile with less confidence is not trusted: it changes nothing, and counts as doubtful (joulie_operator_workloads); the extender has the same setting, which waits for a restart").live();
     KEPLER_AVAILABLE: bool = with_default(
         "KEPLER_AVAILABLE", "true", boolean, "true or false", "Whether the classifier asks Prometheus for the energy that Kepler measures");
     CLASSIFY_SIM_ANNOTATION_FALLBACK: bool = with_default(

@@ -100,3 +100,24 @@ async fn a_file_with_a_mistake_is_refused_whole_and_the_last_good_one_stays() {
     agents.abort();
     configured.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_may_ask_for_performance_changes_while_the_operator_runs() {
+    let cluster = Arc::new(Cluster::new().await);
+    halves(&cluster).await;
+    cluster.pod("held", Some("b"), "performance").await;
+    let agents = cluster.agents();
+    let all = "STATIC_HP_FRAC=0.5\n";
+    let configured = Configured::start(&cluster, "bounds", all, Rights::shipped()).await;
+    let drains = async |word: &str| {
+        let node = cluster.get("/api/v1/nodes/b").await.unwrap();
+        node["metadata"]["labels"]["joulie.io/draining"] == word
+    };
+    cluster.until("b drains", async || drains("true").await).await;
+    configured.write(&format!("{all}PERFORMANCE_NAMESPACES=elsewhere\n"));
+    cluster.until("the pod holds it no more", async || drains("false").await).await;
+    configured.write(all);
+    cluster.until("b drains again", async || drains("true").await).await;
+    agents.abort();
+    configured.stop().await;
+}
