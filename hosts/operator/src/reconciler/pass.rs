@@ -55,7 +55,7 @@ impl Reconciler {
         self.stats.reschedule.advised(advised.values());
         let evictions = self.evictions(&by_place, &plan, now);
         let mut jobs = Vec::new();
-        left_alone.extend(self.hand_back(&left_alone, wall, &mut jobs));
+        left_alone.extend(self.hand_back(&plan, &left_alone, wall, &mut jobs));
         // Without a classifier nothing is known of how GPUs are used.
         let pods = self.site.cluster.pods.as_ref().filter(|_| self.settings.classify.is_some());
         let names = || self.site.cluster.nodes.iter().map(|node| &*node.name);

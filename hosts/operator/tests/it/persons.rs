@@ -82,6 +82,48 @@ async fn a_cap_for_a_time_ends_also_under_another_operator_and_one_without_a_rea
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_cap_that_ends_gives_way_to_the_plans_in_one_write_also_where_both_are_equal() {
+    let cluster = Arc::new(Cluster::new().await);
+    for node in ["a", "b", "c"] {
+        cluster.node(node).await;
+    }
+    let first = cluster.operator(&[("STATIC_HP_FRAC", "0.5")]).await;
+    for node in ["b", "c"] {
+        cluster
+            .until("it is capped", async || {
+                let profile = cluster.profile(node).await.unwrap_or_default();
+                profile["spec"]["cpu"] == json!({"packagePowerCapPctOfMax": 60})
+            })
+            .await;
+    }
+    first.stop().await;
+    for (node, cap) in [("b", json!({"packagePowerCapWatts": 200})), ("c", json!({"packagePowerCapPctOfMax": 60}))] {
+        let body = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "NodePowerProfile",
+            "metadata": {"name": node, "annotations": {"joulie.io/cap-until": "2000-01-01T00:00:00Z"}},
+            "spec": {"nodeName": node, "cpu": cap}});
+        let path = format!("{JOULIE}/nodepowerprofiles/{node}?fieldManager=kubectl-joulie&force=true");
+        let request = http::Request::patch(path).header("content-type", "application/apply-patch+yaml");
+        let request = request.body(body.to_string().into_bytes()).unwrap();
+        cluster.api.client_as("anna").request::<Value>(request).await.unwrap();
+    }
+    let watch = std::cell::RefCell::new(Vec::new());
+    let second = cluster.operator(&[("STATIC_HP_FRAC", "0.5")]).await;
+    for node in ["b", "c"] {
+        cluster
+            .until("the plan's cap is back", async || {
+                let profile = cluster.profile(node).await.unwrap();
+                watch.borrow_mut().push(profile["spec"]["cpu"].clone());
+                profile["spec"]["cpu"] == json!({"packagePowerCapPctOfMax": 60})
+                    && profile["metadata"]["annotations"]["joulie.io/cap-until"].is_null()
+            })
+            .await;
+    }
+    let watch = watch.into_inner();
+    assert!(watch.iter().all(|cpu| cpu.as_object().is_some_and(|cpu| !cpu.is_empty())), "{watch:?}");
+    second.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_persons_label_is_left_as_it_is() {
     let cluster = Arc::new(Cluster::new().await);
     cluster.node("a").await;
