@@ -3,6 +3,7 @@
 
 mod install;
 mod nodes;
+mod rights;
 mod scheduler;
 
 use crate::api::{ApiError, path};
@@ -37,6 +38,8 @@ macro_rules! checks {
 checks! {
     /// The person may list what is looked at.
     Rights = "rights",
+    /// The programs' accounts have the rights that they need.
+    ProgramRights = "program-rights",
     /// The kinds are there, with every field that the programs know.
     Definitions = "definitions",
     /// All programs, and this one, are of one version.
@@ -138,6 +141,7 @@ pub(crate) async fn doctor(asked: &PluginSession, order: &DoctorOrder) -> Result
     found.made(Check::Rights);
     install::definitions(asked, &mut found).await;
     install::versions(&seen, &mut found);
+    rights::of_programs(asked, &seen, &mut found).await;
     install::plan(&seen, &mut found);
     install::budgets(&seen, &mut found);
     install::scraped(asked, &mut found).await;

@@ -19,6 +19,8 @@ pub(crate) struct ProgramPod {
     pub(crate) name: String,
     pub(crate) component: String,
     pub(crate) node: String,
+    /// The service account that it runs as.
+    pub(crate) account: String,
     /// `app.kubernetes.io/version`
     pub(crate) version: String,
     pub(crate) ready: bool,
@@ -44,6 +46,7 @@ fn program(pod: &Value) -> ProgramPod {
         name: name(pod).to_owned(),
         component: label(pod, COMPONENT).to_owned(),
         node: text(pod, "/spec/nodeName").to_owned(),
+        account: Some(text(pod, "/spec/serviceAccountName")).filter(|it| !it.is_empty()).unwrap_or("default").to_owned(),
         version: label(pod, "app.kubernetes.io/version").to_owned(),
         ready,
         port: metrics.and_then(|port| port["containerPort"].as_i64()),

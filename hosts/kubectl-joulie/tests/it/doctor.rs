@@ -1,6 +1,6 @@
 //! Every finding has a cluster that is broken in that way, and a healthy cluster has none.
 
-use super::world::{JOULIE, PODS, World, condition, enforced};
+use super::world::{JOULIE, PODS, REVIEWS, World, condition, enforced};
 use serde_json::{Value, json};
 use std::pin::Pin;
 
@@ -9,7 +9,7 @@ type Break = for<'w> fn(&'w World) -> Pin<Box<dyn Future<Output = ()> + 'w>>;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_healthy_cluster_is_silent() {
     let world = World::healthy().await;
-    assert_eq!(World::text(world.ask(&["doctor"]).await), "nothing wrong, 16 checks\n");
+    assert_eq!(World::text(world.ask(&["doctor"]).await), "nothing wrong, 17 checks\n");
 }
 
 /// Each breakage, the check that finds it, and a part of what is seen.
@@ -19,6 +19,9 @@ const BROKEN: &[(&str, &str, Break)] = &[
             let refused = json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "nodes is forbidden"});
             world.can("/api/v1/nodes", 403, &refused.to_string());
         })
+    }),
+    ("program-rights", "operator: its account default may not patch nodepowerprofiles", |world| {
+        Box::pin(async move { world.can(REVIEWS, 201, &json!({"status": {"allowed": false}}).to_string()) })
     }),
     ("definitions", "powerbudgets.joulie.io is not there", |world| {
         Box::pin(async move {
@@ -258,6 +261,15 @@ async fn every_breakage_is_found_by_its_check_and_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn rights_that_nobody_lets_the_person_ask_for_are_said_and_are_no_finding() {
+    let world = World::healthy().await;
+    let refused = json!({"kind": "Status", "status": "Failure", "reason": "Forbidden", "code": 403, "message": "you may not"});
+    world.can(REVIEWS, 403, &refused.to_string());
+    let said = World::text(world.ask(&["doctor"]).await);
+    assert_eq!(said, "nothing wrong, 16 checks\nnot looked at: the rights of the programs: you may not\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_file_of_the_scheduler_is_read_and_one_that_is_not_there_is_said() {
     let world = World::healthy().await;
     let file = std::env::temp_dir().join(format!("kubectl-joulie-scheduler-{}.yaml", std::process::id()));
@@ -267,7 +279,7 @@ async fn a_file_of_the_scheduler_is_read_and_one_that_is_not_there_is_said() {
     std::fs::remove_file(&file).unwrap();
     let reply = world.ask(&["doctor", "--scheduler-config", file.to_str().unwrap()]).await;
     assert!(
-        reply.text.starts_with("nothing wrong, 15 checks\nnot looked at: kube-scheduler's configuration: "),
+        reply.text.starts_with("nothing wrong, 16 checks\nnot looked at: kube-scheduler's configuration: "),
         "{reply:?}"
     );
 }

@@ -16,6 +16,7 @@ use tower::service_fn;
 
 pub(crate) const JOULIE: &str = "/apis/joulie.io/v1alpha1";
 pub(crate) const PODS: &str = "/api/v1/namespaces/joulie-system/pods";
+pub(crate) const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// When everything was written, and is looked at.
 pub(crate) const NOW: &str = "2026-11-27T20:00:00Z";
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -87,6 +88,7 @@ impl World {
         world.scheduler(scheduler).await;
         world.can("/api/v1/namespaces/joulie-system/services", 200,
             &json!({"items": [{"metadata": {"name": "joulie-operator", "annotations": {"prometheus.io/scrape": "true"}}}]}).to_string());
+        world.can(REVIEWS, 201, &json!({"status": {"allowed": true}}).to_string());
         world.can(
             "/apis/authentication.k8s.io/v1/selfsubjectreviews",
             201,
