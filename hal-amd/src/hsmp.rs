@@ -5,6 +5,8 @@
 //! Power is in mW. The firmware clips a limit at its maximum, and the read-back is the strictest of the limits that
 //! were set in band and out of band. A limit below what the silicon can reach is stored but has no further effect, and
 //! no message reports that minimum: the minimum of such a socket is unknown.
+//!
+//! Firmware that says what limits the frequency at this instant says by that whether the power limit does.
 
 mod message;
 
@@ -14,7 +16,8 @@ use crate::hwmon::has_sockets;
 use crate::watts::{self, Told};
 use crate::{AmdError, DeviceBackend};
 use hal_files::{FileError, Root};
-use power_hal::{Domain, Error, ErrorKind, Key, Measured};
+use message::HELD_BY_POWER;
+use power_hal::{Domain, Error, ErrorKind, Key, Measured, Sample, Throttled, ThrottledMeter};
 use power_units::{MicroWatts, MilliWatts};
 use std::path::Path;
 
@@ -41,6 +44,8 @@ struct Socket {
     number: u16,
     key: Key,
     told: Told,
+    /// Whether its firmware says what limits the frequency.
+    says_reasons: bool,
 }
 
 impl Hsmp<DevHsmp> {
@@ -86,6 +91,12 @@ impl<M: Mailbox> Hsmp<M> {
         watts::possible(power).ok_or(AmdError::Answer(key, ask))
     }
 
+    /// Whether the power limit holds a socket back at this instant.
+    fn held(&self, number: u16, key: Key) -> Result<bool, AmdError> {
+        let ask = HsmpCommand::FrequencyLimit;
+        Ok(self.send(key, ask, HsmpMessage::ask(number, ask))? & HELD_BY_POWER != 0)
+    }
+
     /// A socket and its controls; `None` where there is none, or its firmware knows none of the messages.
     fn describe(&self, number: u16, complaints: &mut Vec<AmdError>) -> Option<(Domain, Socket)> {
         let (bare, key) = (Domain::socket(number), Key::socket(number));
@@ -113,8 +124,17 @@ impl<M: Mailbox> Hsmp<M> {
             Err(bad) if has_limit => complaints.push(AmdError::Range(key, bad)),
             Ok(_) | Err(_) => {}
         }
+        let said_before = self.found.iter().any(|before| before.key == key && before.says_reasons);
+        let says_reasons = match self.held(number, key) {
+            Ok(_) => true,
+            // It has not answered, which says nothing of what it knows.
+            Err(error) => said_before && matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Busy),
+        };
+        if says_reasons {
+            domain = domain.with_throttled(ThrottledMeter::Instant);
+        }
         let something = domain.meter().is_some() || domain.power().is_some();
-        something.then_some((domain, Socket { number, key, told }))
+        something.then_some((domain, Socket { number, key, told, says_reasons }))
     }
 }
 
@@ -143,6 +163,13 @@ impl<M: Mailbox> DeviceBackend for Hsmp<M> {
     fn measured(&self, at: usize) -> Result<Measured, AmdError> {
         let socket = self.socket(at)?;
         self.ask(socket.number, socket.key, HsmpCommand::Power).map(Measured::Power)
+    }
+
+    fn state(&self, at: usize, sample: &mut Sample) {
+        if let Some(socket) = self.found.get(at).filter(|socket| socket.says_reasons) {
+            let held = self.held(socket.number, socket.key);
+            sample.throttled = held.map(Throttled::Instant).map_err(|error| error.kind());
+        }
     }
 
     fn cap(&self, at: usize) -> Result<MicroWatts, AmdError> {

@@ -20,7 +20,12 @@ pub enum HsmpCommand {
     Limit,
     /// Gets the largest power limit, in mW.
     LimitMax,
+    /// Gets the limit of the frequency, in MHz in the upper half, and a bit for each of its reasons in the lower one.
+    FrequencyLimit,
 }
+
+/// The bit of [`HsmpCommand::FrequencyLimit`] by which the socket's power limit (PPT) is a reason.
+pub(super) const HELD_BY_POWER: u32 = 1 << 3;
 
 impl HsmpCommand {
     /// The number of the message.
@@ -31,6 +36,7 @@ impl HsmpCommand {
             Self::SetLimit => 5,
             Self::Limit => 6,
             Self::LimitMax => 7,
+            Self::FrequencyLimit => 0x19,
         }
     }
 }
@@ -42,6 +48,7 @@ impl fmt::Display for HsmpCommand {
             Self::SetLimit => "setting the power limit",
             Self::Limit => "asking for the power limit",
             Self::LimitMax => "asking for the largest power limit",
+            Self::FrequencyLimit => "asking what limits the frequency",
         })
     }
 }

@@ -8,7 +8,9 @@ use crate::support::{
 use hal_amd::{DevHsmp, DeviceBackend, Hsmp, HsmpCommand, HsmpMessage, Mailbox};
 use hal_files::Root;
 use power_hal::contract::Rule;
-use power_hal::{ApplyOutcome, Error, ErrorKind, Key, Measured, PowerHal, Released, Setting};
+use power_hal::{
+    ApplyOutcome, Error, ErrorKind, Key, Measured, PowerHal, Released, Setting, Throttled, ThrottledMeter,
+};
 use power_units::MicroWatts;
 use rig::faults::{Direction, Effect, Fault};
 use rig::machine::VirtualAttribute;
@@ -23,13 +25,15 @@ struct Scripted(Rc<RefCell<Firmware>>);
 struct Firmware {
     limit: [u32; 2],
     max: u32,
+    /// What limits the frequency; `None` where the firmware does not know the question.
+    reasons: Option<u32>,
     failing: Vec<(HsmpCommand, i32)>,
     sent: Vec<HsmpMessage>,
 }
 
 impl Default for Firmware {
     fn default() -> Self {
-        Self { limit: [400_000; 2], max: 400_000, failing: Vec::new(), sent: Vec::new() }
+        Self { limit: [400_000; 2], max: 400_000, reasons: None, failing: Vec::new(), sent: Vec::new() }
     }
 }
 
@@ -49,6 +53,7 @@ impl Mailbox for Scripted {
             5 => firmware.limit[at] = message.words[0].min(firmware.max),
             6 => message.words[0] = firmware.limit[at],
             7 => message.words[0] = firmware.max,
+            0x19 => message.words[0] = (3_000 << 16) | firmware.reasons.ok_or(libc::ENOMSG)?,
             other => panic!("message {other}"),
         }
         Ok(())
@@ -87,6 +92,25 @@ fn each_message_has_its_number_and_the_counts_that_the_driver_insists_on() {
         let shape = if message.id == 5 { (1, 0) } else { (0, 1) };
         assert_eq!((message.arguments, message.answers), shape, "{message:?}");
     }
+}
+
+#[test]
+fn what_limits_the_frequency_tells_whether_the_power_limit_does() {
+    let (mailbox, mut hal, _folder) = scripted();
+    assert_eq!(hal.domains().as_slice()[0].throttled(), None);
+    let throttled = |hal: &mut Hal<Hsmp<Scripted>>| sample(hal, &Key::socket(0)).unwrap().throttled;
+    assert_eq!(throttled(&mut hal), Err(ErrorKind::NotSupported));
+    // None; the power limit; heat and current; all of them.
+    for (reasons, held) in [(0, false), (1 << 3, true), (1 << 1 | 1 << 2, false), (0xff, true)] {
+        mailbox.0.borrow_mut().reasons = Some(reasons);
+        hal.describe().unwrap();
+        assert_eq!(hal.domains().as_slice()[0].throttled(), Some(ThrottledMeter::Instant));
+        assert_eq!(throttled(&mut hal), Ok(Throttled::Instant(held)), "{reasons:#x}");
+    }
+    mailbox.0.borrow_mut().failing = vec![(HsmpCommand::FrequencyLimit, libc::ETIMEDOUT)];
+    assert_eq!(throttled(&mut hal), Err(ErrorKind::Timeout));
+    hal.describe().unwrap();
+    assert_eq!(hal.domains().as_slice()[0].throttled(), Some(ThrottledMeter::Instant), "it knew before");
 }
 
 #[test]
