@@ -14,11 +14,13 @@ mod hand_over;
 mod packages;
 mod part;
 mod register;
+mod status;
 
 pub use device::{DeviceKind, MsrDevices};
 #[cfg(feature = "msru")]
 pub use foreign::Msru;
 pub use hand_over::hand_over;
+pub(crate) use status::StatusRegisters;
 
 use crate::aim::{self, FLOOR_UW};
 use crate::{RaplError, powercap, reading};

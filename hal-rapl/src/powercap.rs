@@ -11,7 +11,8 @@
 //! other accepted it. A release needs each zone that was written.
 //!
 //! The counter of a package's memory is in the sub-zone `dram`. It is read with the package and never added to it: the
-//! package's own counter does not contain it. powercap shows no time for which a limit held a package back.
+//! package's own counter does not contain it. powercap shows no time for which a limit held a package back; where registers may
+//! be read, their time is shown with the package ([`Powercap::with_registers`]).
 //!
 //! `enabled` switches both limits and reads as the long-term one. So a short-term limit of 0 W that was off by itself
 //! cannot be switched off again alone after somebody has switched off its zone: it is set to the largest value, which
@@ -23,6 +24,7 @@ mod package;
 mod saved;
 mod zone;
 
+use crate::msr::{MsrIo, StatusRegisters};
 use crate::{RaplError, reading};
 use hal_files::Root;
 use package::Package;
@@ -44,6 +46,7 @@ pub struct Powercap<C, O> {
     packages: Vec<Package>,
     domains: Vec<Domain>,
     problems: Vec<RaplError>,
+    registers: Option<StatusRegisters>,
 }
 
 impl<C: Clock, O: Originals> Powercap<C, O> {
@@ -60,9 +63,20 @@ impl<C: Clock, O: Originals> Powercap<C, O> {
             packages: Vec::new(),
             domains: Vec::new(),
             problems: Vec::new(),
+            registers: None,
         };
         hal.enumerate()?;
         Ok(hal)
+    }
+
+    /// With registers that may be read, and are never written: they count for how long a limit has held a package back.
+    ///
+    /// # Errors
+    /// As for [`Powercap::open`].
+    pub fn with_registers(mut self, io: Box<dyn MsrIo + Send>) -> Result<Self, RaplError> {
+        self.registers = Some(StatusRegisters::over(io));
+        self.enumerate()?;
+        Ok(self)
     }
 
     /// The problems of the last enumeration, for people.
@@ -131,7 +145,15 @@ impl<C: Clock, O: Originals> PowerHal for Powercap<C, O> {
     }
 
     fn enumerate(&mut self) -> Result<(), RaplError> {
-        let found = find::packages(&self.root, &self.packages, &self.originals)?;
+        let mut found = find::packages(&self.root, &self.packages, &self.originals)?;
+        if let Some(registers) = &mut self.registers {
+            registers.look(&self.root);
+            for package in &mut found.packages {
+                if let Some(meter) = registers.meter(package.domain.key()) {
+                    package.domain = package.domain.with_throttled(meter);
+                }
+            }
+        }
         let same = self.packages.len() == found.packages.len()
             && self.packages.iter().zip(&found.packages).all(|(old, new)| old.is_still(new));
         if !same {
@@ -151,6 +173,10 @@ impl<C: Clock, O: Originals> PowerHal for Powercap<C, O> {
         let mut sample = self.access(domain, |package| reading::sample(at, energy, package.limit()))?;
         if let Some(read) = dram {
             sample.dram = read.map(MicroJoules::new).map_err(|error| reading::why(error.kind));
+        }
+        let described = self.package(domain)?.domain;
+        if let Some(registers) = self.registers.as_mut().filter(|_| described.throttled().is_some()) {
+            sample.throttled = registers.read(described.key());
         }
         Ok(sample)
     }

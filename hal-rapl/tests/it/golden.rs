@@ -2,6 +2,8 @@
 //! handles it.
 
 use crate::bench::{Bench, CEILING_UW, Files, Registers, Write};
+use hal_files::Access;
+use hal_rapl::msr::{DeviceKind, MsrDevices};
 use power_hal::{
     Applied, ApplyOutcome, Control, Domain, ErrorKind, Handle, Measured, Meter, PortError, PowerHal, Reading,
     Released, Sample, Setting,
@@ -471,6 +473,23 @@ fn the_memory_of_a_package_is_counted_for_itself_and_in_no_package() {
 fn a_register_counts_for_how_long_the_limit_holds_a_package_back() {
     let Some((_, hal)) = open("xeon-2s") else { return };
     assert_eq!(find(&hal, "package-0").1.throttled(), None, "unknown by powercap");
+    // With powercap the registers are beside it, and only read.
+    let Some(bench) = Bench::mounted("xeon-2s") else { return };
+    let io = MsrDevices::new(bench.root(), DeviceKind::Msr, Access::Read);
+    let mut hal = bench.open().with_registers(Box::new(io)).unwrap();
+    let meter = find(&hal, "package-1").1.throttled().unwrap();
+    effective(&mut hal, "package-1", w(100));
+    bench.tick(Micros::new(5_000_000));
+    let told = |hal: &mut Files| sample(hal, "package-1").map(|it| (it.at, it.throttled.unwrap())).unwrap();
+    let before = told(&mut hal);
+    bench.tick(Micros::new(1_000_000));
+    assert!(meter.share(before, told(&mut hal)).unwrap() > Percent::from_int(99));
+    // A part whose limits are behind TPMI has no such register.
+    if let Some(other) = Bench::mounted("xeon-tpmi") {
+        let io = MsrDevices::new(other.root(), DeviceKind::Msr, Access::Read);
+        let hal = other.open().with_registers(Box::new(io)).unwrap();
+        assert!(hal.domains().iter().all(|(_, domain)| domain.throttled().is_none()));
+    }
     let Some(bench) = Bench::of("xeon-2s", |machine| machine.boot_without_powercap()) else { return };
     let mut hal = bench.registers().unwrap();
     let meter = find(&hal, "package-0").1.throttled().unwrap();

@@ -41,7 +41,13 @@ impl HalRow for Powercap {
         time: Time,
         originals: O,
     ) -> Result<Self::Hal<O>, RaplError> {
-        hal_rapl::Powercap::open(sources.root.clone(), time, originals)
+        let hal = hal_rapl::Powercap::open(sources.root.clone(), time, originals)?;
+        let kind = match sources.registers {
+            RegisterAccess::Off => return Ok(hal),
+            RegisterAccess::MsrSafe => DeviceKind::MsrSafe,
+            RegisterAccess::Msr | RegisterAccess::Msru => DeviceKind::Msr,
+        };
+        hal.with_registers(Box::new(MsrDevices::new(sources.root.clone(), kind, hal_files::Access::Read)))
     }
 
     fn complaints<O: Originals + Send + 'static>(hal: &Self::Hal<O>) -> Vec<String> {
