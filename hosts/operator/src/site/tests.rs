@@ -348,3 +348,139 @@ proptest! {
         }
     }
 }
+
+/// Ten minutes without Prometheus, by the operator's own parts in virtual time: the building's thermometers and Kepler are
+/// silent, while passes and rounds of evictions go on.
+#[test]
+fn ten_minutes_without_prometheus_make_no_node_better_move_no_cap_and_evict_nobody() {
+    use crate::meters::Meters;
+    use planner::classify::Hints;
+    use planner::demand::DemandClass;
+    use planner::facility::Observation;
+    use planner::migration::eviction::{
+        EvictionCandidate, EvictionVerdict, Evictor, Facts, Owner, RequestedResources,
+    };
+    use planner::migration::{NodeConditions, RunningPod};
+    use planner::node::NodeReading;
+    use planner::power::{NodeDraw, PowerMeter, PowerSample};
+    use power_units::{Celsius, Percent};
+    /// Of one node: its headroom, its cooling stress and its caps.
+    type Looks = (Option<Percent>, Option<Percent>, Option<planner::intent::NodeCaps>);
+
+    let settings = crate::settings::tests::read(&[
+        ("PROMETHEUS_ADDRESS", "http://p:9090"),
+        ("OPERATOR_NODE_POWER_SOURCE", "kepler"),
+        ("ENABLE_FACILITY_METRICS", "true"),
+        ("FACILITY_ZONE_AMBIENT_METRIC_TEMPLATE", "zone_celsius"),
+        ("STATIC_HP_FRAC", "0.5"),
+        ("ENABLE_ACTIVE_RESCHEDULING", "true"),
+        ("RESCHEDULE_STRESSED_FOR", "0s"),
+    ]);
+    let settings = settings.unwrap();
+    let law = settings.rescheduling.eviction.unwrap();
+    let silent = settings.power.sources[0].silent();
+    let (mut server, mut watches) = server();
+    let node = |name: &str, zone: &str| {
+        json!({"metadata": {"name": name, "uid": name, "labels": {"joulie.io/managed": "true",
+                "joulie.io/hw.cpu-model": "AMD_EPYC_9654", "joulie.io/hw.cpu-sockets": "2",
+                "joulie.io/cooling-zone": zone}}, "spec": {},
+            "status": {"nodeInfo": {"bootID": "b"}, "allocatable": {"cpu": "192", "memory": "512Gi", "pods": "110"},
+                "conditions": [{"type": "Ready", "status": "True"}]}})
+    };
+    // 100 W of 720 W that can be cooled at 20 °C, and 400 W of the 432 W that can be at 40 °C.
+    let drawn = [("cool", "mild", 100, 20), ("hot", "hot", 400, 40)];
+    server.pods.list([]);
+    server.hardware.list([]);
+    server.nodes.list(&drawn.map(|(name, zone, ..)| node(name, zone)));
+    let mut site = Site::default();
+    site.cluster.facility = Facility::new(true);
+    site.refresh(&mut watches, &settings.selectors, &Catalog::embedded().unwrap());
+    site.cluster.raises = true;
+    let mut meters = Meters::new(&settings.power, settings.hold).unwrap();
+    let (mut memory, mut evictor) = (planner::plan::PlanMemory::default(), Evictor::default());
+    let room = RequestedResources { cpu_milli: 64_000, memory_bytes: 1 << 38, gpus: 0, pods: 100 };
+    let candidate = EvictionCandidate {
+        pod: RunningPod {
+            namespace: "shop",
+            name: "web-0",
+            node: "hot",
+            hints: Hints::read(None, Some("true")),
+            demand: DemandClass::General,
+        },
+        owner: Owner::Controller { key: "shop/StatefulSet/web", evicted_ago: None },
+        needs: RequestedResources { cpu_milli: 2_000, memory_bytes: 1 << 30, gpus: 0, pods: 1 },
+        others: 1,
+        leaving: false,
+        ends_drain: false,
+    };
+
+    let mut pass = |second: u64, answers: bool, candidates: &[EvictionCandidate<'_>]| {
+        let now = Stamp::new(Micros::new((1_000 + second) * 1_000_000));
+        for (name, zone, watts, degrees) in drawn {
+            let sample = PowerSample::new(PowerMeter::Kepler, Watts::from_int(watts), now);
+            meters.record(name, PowerMeter::Kepler, now, if answers { sample } else { Err(silent) });
+            if answers && second % 30 == 0 {
+                let seen = Observation::ZoneAmbient(zone, Celsius::from_int(degrees));
+                site.cluster.facility.record(now, now, seen).unwrap();
+            }
+        }
+        site.cluster.now = now;
+        site.cluster.facility.expire(now);
+        let powers = meters.readings(drawn.iter().map(|(name, ..)| *name), now);
+        for (node, power) in site.cluster.nodes.iter_mut().zip(powers) {
+            let is_silent = matches!(power.reading, NodeReading::Absent(_));
+            node.visibility = if is_silent { Visibility::Blind } else { Visibility::Clear };
+            node.presence = Presence::Ready;
+            node.power = power;
+        }
+        let decided = planner::decide::decide(&site.cluster, &settings.plan, &mut memory);
+        decided.plan.nodes.iter().for_each(|decision| memory.commit(decision));
+        let planned: Vec<_> = decided.plan.nodes.iter().zip(&decided.twins).collect();
+        let conditions = |name: &str| {
+            let (_, twin) = planned.iter().find(|(decision, _)| &*decision.node == name).unwrap();
+            NodeConditions { name: if name == "hot" { "hot" } else { "cool" }, ..NodeConditions::of("", twin) }
+        };
+        let place = |name: &str| planner::migration::Site { node: conditions(name), open: true, free: room };
+        let sites = [place("cool"), place("hot")];
+        let facts = Facts { now, sites: &sites, candidates, outcomes: &[] };
+        let verdicts = evictor.step(&law, &facts, |_, _| true);
+        let looks = ["cool", "hot"].map(|name| -> Looks {
+            let (decision, twin) = planned.iter().find(|(decision, _)| &*decision.node == name).unwrap();
+            let caps = decision.desired.as_ref().map(|desired| desired.caps);
+            match twin.power.draw {
+                NodeDraw::Measured { .. } | NodeDraw::Held { .. } => {
+                    (twin.headroom, twin.cooling.map(|cooling| cooling.percent), caps)
+                }
+                // Its condition TelemetryFresh is False, by which the extender takes the node for unknown.
+                NodeDraw::Estimated { .. } | NodeDraw::Unknown { .. } => (None, None, caps),
+            }
+        });
+        (looks, verdicts.into_iter().map(|decision| decision.verdict).collect::<Vec<_>>())
+    };
+
+    let mut before = pass(0, true, &[]).0;
+    for second in (10..=60).step_by(10) {
+        before = pass(second, true, &[]).0;
+    }
+    let [(_, cool, _), (_, hot, _)] = before;
+    assert!(cool < Some(Percent::from_int(20)) && hot > Some(Percent::from_int(90)), "{before:?}");
+    for second in (70..=660).step_by(10) {
+        // Values are fresh for FACILITY_HOLD, which is 5 min.
+        let is_stale = second > 60 + 300;
+        let candidates = [candidate];
+        let given: &[EvictionCandidate<'_>] = if is_stale { &candidates } else { &[] };
+        let (looks, verdicts) = pass(second, false, given);
+        for ((headroom, cooling, caps), was) in looks.into_iter().zip(before) {
+            assert!(headroom <= was.0, "{second}: {headroom:?} and {was:?}");
+            assert!(cooling.is_none_or(|cooling| Some(cooling) >= was.1), "{second}: {cooling:?} and {was:?}");
+            assert_eq!(caps, was.2, "{second}: no cap moves");
+        }
+        let is_eviction = |verdict: &EvictionVerdict| matches!(verdict, EvictionVerdict::Evict { .. });
+        assert!(!verdicts.iter().any(is_eviction), "{second}: {verdicts:?}");
+    }
+    // It answers again: after two rounds of the sensors all is as it was.
+    for second in [690, 720] {
+        pass(second, true, &[]);
+    }
+    assert_eq!(pass(721, true, &[]).0, before);
+}

@@ -288,8 +288,10 @@ impl Evictor {
         for (from, site, candidate) in queue {
             let verdict = self.allowed(law, facts.now, site, candidate).and_then(|(owner, reason)| {
                 let wanted = WantedPlace { from, reason, needs: candidate.needs, before: None };
+                // A stress that only seems to be low is no better place.
                 let offers = |other: &Site<'_>| {
-                    !candidate.ends_drain || other.node.class == SchedulableClass::Performance
+                    let is_full = other.node.class == SchedulableClass::Performance;
+                    law.sees(&other.node) && (is_full || !candidate.ends_drain)
                 };
                 let may_run = |at: usize| {
                     facts.sites.get(at).is_some_and(|other| offers(other) && may_run(candidate, other))

@@ -318,6 +318,13 @@ fn a_stress_without_the_data_of_the_facility_moves_nobody_where_these_are_expect
     let least = |least| only(&Run::settled(Tuning { least, ..tuning() }, &sites, &web));
     assert_eq!(least(Grounds::Measured), EvictionVerdict::Skip(Skip::FacilityStale));
     assert!(evicts(&least(Grounds::Modelled)));
+    // A node whose low stress is only modelled is no destination either.
+    let cool = NodeConditions { cooling: stress(20).map(|s| Stress { grounds: Grounds::Modelled, ..s }), ..node("cool", 0, 10) };
+    let tuned = Tuning { least: Grounds::Measured, ..tuning() };
+    assert_eq!(
+        only(&Run::settled(tuned, &[site(node("hot", 90, 10)), site(cool)], &web)),
+        EvictionVerdict::Skip(Skip::NoDestination)
+    );
     // Once the data are back, the stress must last again.
     let mut run = Run::new(Tuning { least: Grounds::Measured, ..tuning() });
     let measured = [site(node("hot", 90, 10)), sites[1]];
