@@ -19,7 +19,8 @@ use std::process::{Command, ExitCode, Output};
 
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
-  test              what a change must pass: format, lints, tests, proofs, the image
+  test [--long]     what a change must pass: format, lints, tests, proofs, the image; --long waits out what else is shortened,
+                    as ten minutes without Prometheus (25 minutes more)
   test --fuzz [--seconds N]
                     each fuzz target for N seconds (20): needs cargo-fuzz and the nightly compiler
   proofs            what the core promises, read off the linked machine code
@@ -47,7 +48,8 @@ fn run() -> Result<()> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the repository")?;
     match words.as_slice() {
-        ["test"] => test::run(root),
+        ["test"] => test::run(root, test::Waits::Short),
+        ["test", "--long"] => test::run(root, test::Waits::Real),
         ["test", "--fuzz", rest @ ..] => fuzz::run(root, rest),
         ["proofs"] => proofs::run(root),
         ["codegen"] => codegen::run(root, codegen::Mode::Write),

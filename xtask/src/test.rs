@@ -19,8 +19,20 @@ struct Count {
     reasons: Vec<String>,
 }
 
+/// How long tests wait for what takes long in a cluster.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Waits {
+    /// As short as shows it.
+    Short,
+    /// As long as in a cluster.
+    Real,
+}
+
+/// The variable by which the tests know that they are to wait as long as in a cluster.
+const LONG: &str = "JOULIE_LONG";
+
 /// Formatting, lints, tests and proofs; everything runs, and anything that failed is named at the end.
-pub(crate) fn run(root: &Path) -> Result<()> {
+pub(crate) fn run(root: &Path, waits: Waits) -> Result<()> {
     let mut failures = Vec::new();
     for (name, arguments) in [
         ("format", &["fmt", "--all", "--check"][..]),
@@ -51,6 +63,9 @@ pub(crate) fn run(root: &Path) -> Result<()> {
                 job.set(PROPERTY_SEED, &seed);
                 // The place of a panic is in its message; frames would bury it.
                 job.set("RUST_BACKTRACE", "0");
+                if waits == Waits::Real {
+                    job.set(LONG, "1");
+                }
             }
             let (mut outputs, mut panics) = (Vec::new(), Vec::new());
             programs::run(jobs, |ended| {

@@ -148,6 +148,19 @@ async fn label(world: &TestSystem, labels: Value) {
 
 const COOLING: &str = "predictedCoolingStressScore";
 
+/// What is desired of the node.
+async fn caps(world: &TestSystem) -> Value {
+    let profile = objects::get(&world.client, "NodePowerProfile", RIG).await;
+    profile.map_or(Value::Null, |profile| profile["spec"].clone())
+}
+
+/// How often the twin is looked at while Prometheus is silent, twice a second: for 5 s, or for the ten minutes of
+/// `cargo xtask test --long`.
+#[expect(clippy::disallowed_methods, reason = "the one switch between a short outage and a long one")]
+fn looks() -> u32 {
+    if std::env::var_os("JOULIE_LONG").is_some() { 1_200 } else { 10 }
+}
+
 /// The cooling stress, waited for.
 async fn cooling(world: &TestSystem, what: &str, is: impl Fn(f64) -> bool) -> f64 {
     let mut found = None;
@@ -216,8 +229,10 @@ pub(crate) async fn sensors_reach_the_twins(world: &TestSystem) {
         } else {
             world.control_plane.kill_program(PrometheusServer::NAME);
         }
-        for _ in 0..10 {
+        let caps = caps(world).await;
+        for _ in 0..looks() {
             tokio::time::sleep(Duration::from_millis(500)).await;
+            assert_eq!(self::caps(world).await, caps, "{what}: no cap moves");
             let stress = twin(world).await[COOLING].as_f64();
             assert!(stress.is_some_and(|stress| stress > hot * 0.9), "{what}: {stress:?} of {hot}");
         }
