@@ -23,6 +23,7 @@ pub(crate) use watches::{SILENCE_MAX, Watches};
 use crate::publish::Carrier;
 use crate::rows::{GrantSeen, HardwareSeen, NodeSeen, ProfileSeen, TwinSeen};
 use confirm::confirmation;
+use host_kit::clock::Mono;
 use host_kit::reflect::RowChanges;
 use interner::Interner;
 use joulie_api::labels::{self, PLAN_LEASE};

@@ -419,7 +419,7 @@ fn ten_minutes_without_prometheus_make_no_node_better_move_no_cap_and_evict_nobo
         for (name, zone, watts, degrees) in drawn {
             let sample = PowerSample::new(PowerMeter::Kepler, Watts::from_int(watts), now);
             meters.record(name, PowerMeter::Kepler, now, if answers { sample } else { Err(silent) });
-            if answers && second % 30 == 0 {
+            if answers && second.is_multiple_of(30) {
                 let seen = Observation::ZoneAmbient(zone, Celsius::from_int(degrees));
                 site.cluster.facility.record(now, now, seen).unwrap();
             }
