@@ -91,7 +91,12 @@ impl Work {
             return not_post();
         }
         let answer = match &self.binder {
-            Some(binder) if request.uri().path() == "/bind" => binder.answer(request.body()).await,
+            // In a task of its own: a caller that hangs up does not stop it between a card that it took and the binding.
+            Some(binder) if request.uri().path() == "/bind" => {
+                let (binder, body) = (binder.clone(), request.body().clone());
+                let answered = tokio::spawn(async move { binder.answer(&body).await }).await;
+                answered.unwrap_or_else(|ended| Err(ended.to_string()))
+            }
             Some(_) | None => {
                 let snapshot = self.desk.shown.load_full();
                 if !snapshot.fleet.synced {

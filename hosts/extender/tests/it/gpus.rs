@@ -2,6 +2,8 @@
 
 use super::world::{World, call};
 use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 
 const ON: [(&str, &str); 3] =
@@ -267,6 +269,28 @@ async fn what_a_replica_took_before_it_died_is_used_by_the_next_one() {
 }
 
 #[tokio::test]
+async fn an_answer_to_bind_that_is_lost_binds_once() {
+    let world = World::start(&ON).await;
+    let second = World::on(world.api.clone(), &ON).await;
+    for number in 0..2 {
+        world.card("n", number, json!({}), free()).await;
+    }
+    let made = world.create("lost", &pod(1, &[("model", "A100")])).await;
+    let body = args(&made, "n").to_string();
+    let mut stream = TcpStream::connect(world.started.work).await.unwrap();
+    let head = format!("POST /bind HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    stream.write_all(head.as_bytes()).await.unwrap();
+    world.until("the pod is bound", async || world.read("lost").await["spec"]["nodeName"] == "n").await;
+    // Nobody reads the answer; kube-scheduler tries the pod again, perhaps at another replica.
+    drop(stream);
+    for replica in [&second, &world] {
+        assert_eq!(replica.post("/bind", &args(&made, "n")).await["Error"], "");
+    }
+    let both = [world.taken("n-0").await, world.taken("n-1").await].concat();
+    assert_eq!(both, [made["metadata"]["uid"].clone()], "one card, once");
+}
+
+#[tokio::test]
 async fn only_nodes_where_the_victims_free_a_wished_card_remain() {
     let world = World::start(&ON).await;
     world.card("right", 0, json!({}), held("right")).await;
@@ -301,6 +325,50 @@ async fn only_nodes_where_the_victims_free_a_wished_card_remain() {
     for body in ["", "[]", r#"{"NodeNameToMetaVictims":{"a":{"Pods":[{}]}}}"#] {
         assert_eq!(call(world.started.work, "POST", "/preempt", body.as_bytes()).await.0, 400, "{body}");
     }
+}
+
+/// A world with nodes of 64 cores, `gpu` with a free card, and a pod elsewhere that asks for 12 cores with a card.
+async fn world_with_cores(rule: &str) -> World {
+    let world = World::start(&[("GPU_PLACEMENT", "annotated"), ("GPU_NODE_CORES", rule)]).await;
+    for name in ["gpu", "plain"] {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name},
+                          "status": {"allocatable": {"cpu": "64"}}});
+        world.send("POST", "/api/v1/nodes", &node).await;
+    }
+    world.card("gpu", 0, json!({}), free()).await;
+    let mut training = pod(1, &[("model", "A100")]);
+    training["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("12");
+    world.bind("training", &training, "elsewhere").await;
+    world
+}
+
+#[tokio::test]
+async fn pods_without_gpus_leave_the_cores_that_free_gpus_need() {
+    let asks = |cpu| super::world::pod("standard", cpu);
+    let both = ["gpu", "plain"];
+    let world = world_with_cores("filter").await;
+    world.passes_at_last(&asks("53"), &both, &["plain"]).await;
+    let answer = world.filtered(&asks("53"), &both).await;
+    let why = "joulie: the pod would take cores that the free GPUs of the node need";
+    assert_eq!(answer["failedAndUnresolvableNodes"], json!({"gpu": why}));
+    assert_eq!(world.filtered(&asks("52"), &both).await["nodenames"], json!(both));
+    let mut with_card = pod(1, &[("model", "A100")]);
+    with_card["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("60");
+    assert_eq!(world.filtered(&with_card, &["gpu"]).await["nodenames"], json!(["gpu"]));
+    // Who is on the node takes of what is spare: 64 − 12 − 4.
+    world.bind("batch", &asks("4"), "gpu").await;
+    world.passes_at_last(&asks("49"), &both, &["plain"]).await;
+    assert_eq!(world.filtered(&asks("48"), &both).await["nodenames"], json!(both));
+    // A card that is in use needs none.
+    world.card("gpu", 0, json!({}), held("somebody")).await;
+    world.passes_at_last(&asks("49"), &both, &both).await;
+
+    let world = world_with_cores("score").await;
+    let lower = async || world.would_score(&asks("53"), "gpu").await == 25;
+    world.until("the node scores lower", lower).await;
+    assert_eq!(world.would_score(&asks("52"), "gpu").await, 50);
+    assert_eq!(world.would_score(&asks("53"), "plain").await, 50);
+    assert_eq!(world.filtered(&asks("53"), &both).await["nodenames"], json!(both));
 }
 
 #[tokio::test]
