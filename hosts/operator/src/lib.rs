@@ -14,6 +14,7 @@
 //! - `reconciler`: one pass, synchronous; `publish`: what is written and when it is worth a write;
 //! - `grants`: what the budget has sent and not seen land yet;
 //! - `evict`: moving a pod of a stressed node, where that is asked for;
+//! - `gpu_repair`: GPUs that were taken for pods and that nobody confirmed, in a loop of its own;
 //! - `routes`: the port, with `/debug/plan`;
 //! - `writes`: sending, and what came of it; `lead`: the loop; `lease`: the plan's sign of life;
 //! - `classify`: what workloads do with their nodes, in a loop of its own;
@@ -30,6 +31,7 @@ mod classify;
 mod command;
 mod evict;
 mod facility;
+mod gpu_repair;
 mod grants;
 mod lead;
 mod lease;

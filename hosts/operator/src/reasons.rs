@@ -96,7 +96,7 @@ reasons! {
         OWNED_BY_OTHERS: of(Overridden, ConditionStatus::True, "OwnedByOthers",
             "somebody else owns a field that the operator would write: what they say stands; remove the field to hand it back");
     }
-    EVENT_REASONS: [EventReason; 21] = {
+    EVENT_REASONS: [EventReason; 23] = {
         WRITE_OVERRIDDEN: event(Warning, "Overridden", "Node",
             "a write met a field that somebody else owns; it is left to them");
         WRITE_REFUSED: event(Warning, "WriteRefused", "Node",
@@ -138,5 +138,9 @@ reasons! {
             "the time of a person's caps is over, and the plan's caps follow");
         GRANT_DROPPED: event(Warning, "GrantDropped", "Lease joulie-plan",
             "the grant of a deleted Node counts no more: its agent was silent for BUDGET_GONE_HOLD");
+        GPU_FREED: event(Normal, "GpuFreed", "GPU",
+            "the extender took the card for a pod that never got it, and nobody wrote that off in GPU_REPAIR_AFTER; the card is free of the pod now: see why the node's agent does not");
+        GPU_UNCONFIRMED: event(Warning, "GpuUnconfirmed", "GPU",
+            "the pod that the card was taken for is on the node, and for GPU_REPAIR_AFTER no kubelet said which card it has: the card stays taken; look at the node's agent and its mount of the kubelet's pod-resources");
     }
 }

@@ -85,6 +85,8 @@ pub struct Settings {
     pub(crate) classify: Option<ClassifySettings>,
     /// How pods are moved off stressed nodes.
     pub(crate) rescheduling: Rescheduling,
+    /// When a GPU that was taken for a pod is looked at; `None` if never.
+    pub(crate) gpu_repair_after: Option<Duration>,
     /// The election.
     pub(crate) election: Election,
 }
@@ -160,6 +162,7 @@ impl Settings {
             classify: ClassifySettings::read(values, prometheus.is_some())?,
             prometheus,
             rescheduling: reschedule::rescheduling(values, least)?,
+            gpu_repair_after: values.get(&table::GPU_REPAIR_AFTER)?,
             election,
         })
     }

@@ -1,6 +1,7 @@
 //! Starts the operator: ports, watches, election, main loop.
 
 use crate::classify::{Classifier, ClassifyParts, ClassifyStats};
+use crate::gpu_repair::{GpuRepairStats, GpuRepairs};
 use crate::lead::{Lead, Parts};
 use crate::queries::Queries;
 use crate::reconciler::Reconciler;
@@ -76,6 +77,7 @@ struct Counted {
     stats: Stats,
     queries: Queries,
     classify: ClassifyStats,
+    gpu_repair: GpuRepairStats,
     elections: Elections,
     reflections: Reflections,
     posts: Posts,
@@ -89,6 +91,7 @@ impl Counted {
             stats: Stats::register(registry),
             queries: Queries::register(registry),
             classify: ClassifyStats::register(registry),
+            gpu_repair: GpuRepairStats::register(registry),
             elections: Elections::register(registry),
             reflections: Reflections::register(registry),
             posts: Posts::register(registry),
@@ -124,6 +127,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
         stats,
         queries,
         classify: classified,
+        gpu_repair: repaired,
         elections,
         reflections,
         posts,
@@ -139,6 +143,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
         Watcher { client: &client, reflections: &reflections, clock: &clock, stop: &stop, tasks };
     let watches = watcher.watch(&settings.namespace, settings.classify.is_some());
     let workload_profiles = watches.workloads.clone();
+    let gpus = settings.gpu_repair_after.map(|after| (after, watcher.all("/apis/gpu.mle.com/v1alpha1/gpus")));
     let (recorder, posting) = events::record(
         &client,
         Events::of("joulie.io/operator", &identity),
@@ -208,6 +213,20 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
             stats: classified,
         };
         tasks.spawn("classify", Classifier::new(parts).run(stop.clone()));
+    }
+
+    if let Some((after, gpus)) = gpus {
+        let repairs = GpuRepairs {
+            client: client.clone(),
+            clock: clock.clone(),
+            leadership: leadership.clone(),
+            gpus,
+            after,
+            timeout: settings.write_timeout,
+            events: recorder.clone(),
+            stats: repaired,
+        };
+        tasks.spawn("gpu-repair", repairs.run(stop.clone()));
     }
 
     let reconciler =

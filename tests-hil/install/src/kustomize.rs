@@ -65,7 +65,7 @@ const PARTS: [Part; 10] = [
         folder: "gpu-placement",
         flags: &["--set", "gpuPlacement.enabled=true,gpuPlacement.bind=true"],
         templates: &["gpu-placement.yaml"],
-        about: "The rights that GPU_OBJECTS=on, GPU_PLACEMENT and GPU_BIND=true need, which agent and extender get from you with a mount of the kubelet's pod-resources.",
+        about: "The rights that GPU_OBJECTS=on, GPU_PLACEMENT, GPU_BIND=true and GPU_REPAIR_AFTER need, which agent, extender and operator get from you with a mount of the kubelet's pod-resources.",
         beside: &[],
     },
     Part {

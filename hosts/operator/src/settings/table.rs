@@ -394,6 +394,9 @@ settings! {
         "How long the controller of an evicted pod is left alone; at least RESCHEDULE_WINDOW").live();
     RESCHEDULE_DRY_RUN: bool = with_default(
         "RESCHEDULE_DRY_RUN", "false", boolean, "true or false", "Whether evictions are only logged and counted").live();
+    GPU_REPAIR_AFTER: Option<Duration> = optional(
+        "GPU_REPAIR_AFTER", |text| duration(text, 10 * SECOND..=DAY).map(Some), "a duration between 10s and 24h",
+        "After so long a GPU that was taken for a pod, and that no kubelet confirmed, is free again, or stays taken if the pod is on its node; without it the agents alone do that. It needs rights that the chart grants with gpuPlacement.bind");
     LEASE_DURATION: Duration = with_default(
         "LEADER_LEASE_DURATION", "10s", |text| duration(text, SECOND..=3600 * SECOND), "whole seconds", "How long replicas wait for a leader that says nothing");
     LEASE_RENEW_DEADLINE: Duration = with_default(
