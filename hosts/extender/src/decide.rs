@@ -11,7 +11,7 @@ use crate::gpus::GpuAsk;
 use crate::index::{AT_ONCE, Index, Numbers};
 use crate::reply::Reply;
 use crate::scan::{Candidates, Item, Malformed, Message, Span, text};
-use crate::settings::PlacementSettings;
+use crate::settings::{GpuNodeCores, PlacementSettings};
 use crate::shortlist::{ListAnswer, Wanted};
 use crate::snapshot::{Admission, Snapshot, View};
 use bytes::Bytes;
@@ -34,6 +34,39 @@ pub(crate) struct Asked {
     pub(crate) terms: PodTerms,
     /// What it asks for of GPUs, where that is looked at.
     pub(crate) gpus: Option<GpuAsk>,
+    /// How many thousandths of a core a pod without GPUs asks for, where it leaves some to free GPUs.
+    pub(crate) cores: Option<i64>,
+}
+
+/// What is looked at of the GPUs of nodes before a pod may go there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GpuNeeds<'a> {
+    /// The cards that it asks for.
+    pub(crate) ask: Option<&'a GpuAsk>,
+    /// The cores that it would take of those that free cards need.
+    pub(crate) cores: Option<i64>,
+}
+
+impl<'a> GpuNeeds<'a> {
+    pub(crate) fn of(asked: &'a Asked, placement: &PlacementSettings) -> Self {
+        let filters = placement.gpus.cores == GpuNodeCores::Filter;
+        Self { ask: asked.gpus.as_ref(), cores: asked.cores.filter(|_| filters) }
+    }
+
+    /// Whether every node passes.
+    pub(crate) fn is_none(self) -> bool {
+        self.ask.is_none() && self.cores.is_none()
+    }
+
+    /// Why the pod may not go to a node.
+    #[inline]
+    pub(crate) fn rejects(self, snapshot: &Snapshot, number: Option<usize>) -> Option<Rejection> {
+        match (self.ask, self.cores) {
+            (Some(ask), _) => snapshot.fleet.gpus.rejects(ask, number),
+            (None, Some(milli)) => snapshot.takes_gpu_cores(milli, number).then_some(Rejection::GpuCores),
+            (None, None) => None,
+        }
+    }
 }
 
 /// What a request led to, besides its answer.
@@ -100,14 +133,16 @@ fn asked_by(
         let class = WorkloadClass::Standard;
         let demand = PodDemand { class, cpu: MilliCores::new(0), memory_bytes: 0, gpus: None };
         let terms = PodTerms::of(&demand, coefficients);
-        return Ok((None, Asked { class, recognised: true, terms, gpus: None }));
+        return Ok((None, Asked { class, recognised: true, terms, gpus: None, cores: None }));
     };
     let PodSummary { uid, class, demand } = PodSummary::read(pod).map_err(Malformed::new)?;
     let terms = PodTerms::of(&demand, coefficients).sensitive(sensitivity(snapshot, pod));
     let rule = &placement.gpus;
     let gpus = rule.is_on().then(|| snapshot.fleet.gpus.models().asked(rule, GpuWish::read(pod), &demand));
     let gpus = gpus.flatten();
-    Ok((uid, Asked { class: class.class, recognised: class.recognised, terms, gpus }))
+    let leaves = rule.cores != GpuNodeCores::Free && demand.gpus.is_none_or(|gpus| gpus.count == 0);
+    let cores = leaves.then(|| i64::from(demand.cpu.get()));
+    Ok((uid, Asked { class: class.class, recognised: class.recognised, terms, gpus, cores }))
 }
 
 /// How much caps would hurt the pod, as far as a trusted profile of its workload says.

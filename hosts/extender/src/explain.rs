@@ -209,8 +209,8 @@ fn judged(
     let all = shown.map(|((at, (candidate, points)), _)| {
         let place = candidate.number(&snapshot.fleet.index, message.body);
         let object = || listed.object(at, message.body);
-        let verdict =
-            decide::judge(snapshot, (asked.class, asked.gpus.as_ref()), place, power.as_ref(), object);
+        let needs = decide::GpuNeeds::of(&asked, placement);
+        let verdict = decide::judge(snapshot, (asked.class, needs), place, power.as_ref(), object);
         let mut entry = json!({
             "nodeName": &*text(message.body, candidate.name, candidate.escaped),
             "filter": verdict.rejection().map_or("pass".to_owned(), |why| why.to_string()),

@@ -8,7 +8,7 @@
 //! - `rows`: the data kept from NodeTwins, NodeHardwares, nodes, pods and the plan's Lease;
 //! - `snapshot_builder`, `node_store`, `assumed_ledger`, `index`, `snapshot`: the snapshot of all nodes, computed
 //!   whenever something changes, and the watts of pods that no sample includes yet;
-//! - `gpus`: the cards of all nodes, and what pods ask for of them;
+//! - `gpus`: the cards of all nodes, and what pods ask for of them; `cores`: what free cards need of processors;
 //! - `queue`, `expected`: the pods that wait for a node, and those of them that were just scored and are not bound
 //!   yet;
 //! - `scan`: parses the request in its body without a copy;
@@ -28,6 +28,7 @@ mod bind;
 mod blind;
 #[cfg(test)]
 mod burst;
+mod cores;
 mod decide;
 mod expected;
 mod explain;

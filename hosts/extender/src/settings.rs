@@ -194,6 +194,18 @@ const GPU_SCORE_SHARE: ConfigSetting<usize> = ConfigSetting::with_default(
     "How many percent of the score of a pod with GPUs its GPUs are; the rest is the score by watts",
 );
 
+const GPU_NODE_CORES: ConfigSetting<GpuNodeCores> = ConfigSetting::with_default(
+    "GPU_NODE_CORES",
+    "free",
+    |text| {
+        let words =
+            [("free", GpuNodeCores::Free), ("score", GpuNodeCores::Score), ("filter", GpuNodeCores::Filter)];
+        parse::one_of(text, &words)
+    },
+    "free, score or filter",
+    "Whether pods without GPUs may take the cores that the free GPUs of a node need (free), or score 25 lower there (score), or are refused (filter); a GPU needs as many as the pods with GPUs of the cluster ask for with one",
+);
+
 const GPU_BIND: ConfigSetting<bool> = ConfigSetting::with_default(
     "GPU_BIND",
     "false",
@@ -319,6 +331,7 @@ pub static TABLE: SettingsTable = SettingsTable {
         &GPU_PLACEMENT,
         &GPU_PACKING,
         &GPU_SCORE_SHARE,
+        &GPU_NODE_CORES,
         &GPU_BIND,
         &ASSUMED_SETTLE,
         &ASSUMED_MAX_AGE,
@@ -444,11 +457,25 @@ pub struct GpuRule {
     pub packing: Packing,
     /// The part of the score in percent.
     pub share: u8,
+    /// What pods without GPUs leave to free GPUs.
+    pub cores: GpuNodeCores,
+}
+
+/// Whether pods without GPUs leave the cores that the free GPUs of a node need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GpuNodeCores {
+    /// They take any.
+    Free,
+    /// The node scores lower.
+    Score,
+    /// The node is refused.
+    Filter,
 }
 
 impl GpuRule {
     /// No pod is placed by GPUs.
-    pub const OFF: Self = Self { scope: GpuPods::Off, packing: Packing::Pack, share: 0 };
+    pub const OFF: Self =
+        Self { scope: GpuPods::Off, packing: Packing::Pack, share: 0, cores: GpuNodeCores::Free };
 
     /// Whether GPU objects are looked at.
     #[must_use]
@@ -525,6 +552,11 @@ fn placement(values: &Values) -> Result<PlacementSettings, Refusals> {
         scope: values.get(&GPU_PLACEMENT)?,
         packing: values.get(&GPU_PACKING)?,
         share: u8::try_from(values.get(&GPU_SCORE_SHARE)?).unwrap_or(100),
+        cores: values.get(&GPU_NODE_CORES)?,
     };
+    if gpus.cores != GpuNodeCores::Free && !gpus.is_on() {
+        let why = "the GPUs of a node are known by GPU objects, which GPU_PLACEMENT=off does not look at";
+        return Err(values.conflict(&["GPU_NODE_CORES", "GPU_PLACEMENT"], why));
+    }
     Ok(PlacementSettings { scoring, power_fit: values.get(&POWER_FIT)?, shortlist, gpus })
 }

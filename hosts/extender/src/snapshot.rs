@@ -27,6 +27,9 @@ pub(crate) struct Snapshot {
     pub(crate) fleet: Arc<Fleet>,
     /// The watts of pods that no sample includes yet, by node number.
     pub(crate) assumed: Box<[Watts]>,
+    /// How many thousandths of a core a pod without GPUs may take of a node before it takes those that the free GPUs need, by
+    /// node number; empty where that is not looked at.
+    pub(crate) gpu_room: Box<[i64]>,
     /// How many pods these are.
     pub(crate) assumed_pods: usize,
     /// How many more pods are on nodes whose hardware is not known yet.
@@ -107,7 +110,15 @@ impl Admission {
             (Ok(()), Err(_)) => Self::Unlabelled,
             // Only the class of the pod was checked.
             (Ok(()), Ok(()))
-            | (Err(Rejection::OverCap { .. } | Rejection::Gpu(_) | Rejection::GpuWish(_)), _) => Self::Free,
+            | (
+                Err(
+                    Rejection::OverCap { .. }
+                    | Rejection::Gpu(_)
+                    | Rejection::GpuWish(_)
+                    | Rejection::GpuCores,
+                ),
+                _,
+            ) => Self::Free,
         }
     }
 }
@@ -187,6 +198,7 @@ impl Snapshot {
         Self {
             fleet: Arc::new(Fleet::default()),
             assumed: Box::default(),
+            gpu_room: Box::default(),
             assumed_pods: 0,
             waiting_pods: 0,
             queue: Arc::default(),
@@ -202,6 +214,7 @@ impl Snapshot {
         Self {
             fleet: self.fleet.clone(),
             assumed: self.assumed.clone(),
+            gpu_room: self.gpu_room.clone(),
             queue: self.queue.clone(),
             workloads: self.workloads.clone(),
             other_scores: self.other_scores.clone(),
@@ -215,6 +228,12 @@ impl Snapshot {
     pub(crate) fn adds(&self, pod: PodUid, NodeKey(number): NodeKey) -> Option<Watts> {
         let number = usize::try_from(number).unwrap_or(usize::MAX);
         Some(self.fleet.kinds.added(number, self.queue.find(pod)?))
+    }
+
+    /// Whether a pod without GPUs that asks for so many thousandths of a core would take some that the free GPUs of the node
+    /// need.
+    pub(crate) fn takes_gpu_cores(&self, milli: i64, number: Option<usize>) -> bool {
+        number.and_then(|number| self.gpu_room.get(number)).is_some_and(|room| milli > *room)
     }
 
     /// The watts that the node of this number is assumed to draw in addition to its measurement.

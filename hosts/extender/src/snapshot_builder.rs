@@ -5,6 +5,7 @@
 //! twins become stale by the clock as usual.
 
 use crate::assumed_ledger::{AssumedLedger, Round, Scales};
+use crate::cores::FreeCores;
 use crate::expected::Expected;
 use crate::gpus::Gpus;
 use crate::index::{Index, Registry};
@@ -49,6 +50,8 @@ pub(crate) struct Watched {
     pub(crate) pods: Feed<PodRow>,
     /// What the shortlist looks at.
     pub(crate) other_scores: OtherScoresBuilder,
+    /// The cores that free GPUs need.
+    pub(crate) cores: FreeCores,
 }
 
 /// The published snapshot.
@@ -189,6 +192,7 @@ impl SnapshotBuilder {
         let rules = Rules { scoring, profile_key, freshness, lease: self.lease, now };
         let mut fleet = Fleet::of(nodes, self.index.1.clone(), &rules, synced);
         fleet.gpus = self.gpus(now.wall);
+        self.watched.cores.renew(&self.registry, &fleet.gpus);
         self.fleet = Arc::new(fleet);
         self.metrics.unreadable(Kind::Twin, self.watched.node_store.twins.malformed().len());
         self.metrics.unreadable(Kind::Hardware, self.watched.node_store.hardware.malformed().len());
@@ -272,11 +276,13 @@ impl SnapshotBuilder {
         for _ in 0..PODS_AT_ONCE {
             let Some(event) = next else { break };
             watched.other_scores.follow(&event);
+            watched.cores.follow(&event);
             ledger.follow(event, scales, &mut round);
             next = watched.pods.ready();
         }
         if let Some(event) = next {
             watched.other_scores.follow(&event);
+            watched.cores.follow(&event);
             ledger.follow(event, scales, &mut round);
         }
         self.show(&round);
@@ -288,6 +294,7 @@ impl SnapshotBuilder {
         let snapshot = Arc::new(Snapshot {
             fleet: self.fleet.clone(),
             assumed,
+            gpu_room: self.watched.cores.room(self.registry.len()),
             assumed_pods: self.ledger.pods(),
             waiting_pods: self.ledger.waiting(),
             queue: self.ledger.queue(),

@@ -1,13 +1,14 @@
 //! Creates the parts of the program and starts them.
 
 use crate::bind::Binder;
+use crate::cores::FreeCores;
 use crate::expected::Expected;
 use crate::metrics::{Metrics, OF_NODES};
 use crate::node_store::NodeStore;
 use crate::request_log;
 use crate::routes::{Desk, Inside, Work};
 use crate::rows::EcoLabel;
-use crate::settings::Settings;
+use crate::settings::{GpuNodeCores, Settings};
 use crate::shortlist::{OtherScoresBuilder, ShortlistPods};
 use crate::snapshot::Snapshot;
 use crate::snapshot_builder::{Shown, SnapshotBuilder, Watched};
@@ -279,6 +280,10 @@ impl Watcher<'_> {
                 },
             ),
             other_scores,
+            cores: FreeCores::new(
+                (placement.gpus.cores != GpuNodeCores::Free)
+                    .then(|| self.follow("cores", plain("/api/v1/nodes"))),
+            ),
         }
     }
 

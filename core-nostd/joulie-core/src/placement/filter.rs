@@ -112,6 +112,8 @@ pub enum Rejection {
     Gpu(gpu::Reject),
     /// What it asks for of GPUs is not valid, so it fits nowhere.
     GpuWish(gpu::BadWish),
+    /// It asks for no GPU, and for cores that the free GPUs of the node need.
+    GpuCores,
 }
 
 /// What evicting pods from the node would do.
@@ -125,7 +127,8 @@ pub enum Eviction {
 
 impl Rejection {
     /// All of them, for counting.
-    pub const KINDS: [&'static str; 6] = ["eco", "draining", "eco-label", "over-cap", "gpu", "gpu-wish"];
+    pub const KINDS: [&'static str; 7] =
+        ["eco", "draining", "eco-label", "over-cap", "gpu", "gpu-wish", "gpu-cores"];
 
     /// Which of [`Self::KINDS`] it is.
     #[must_use]
@@ -137,6 +140,7 @@ impl Rejection {
             Self::OverCap { .. } => "over-cap",
             Self::Gpu(_) => "gpu",
             Self::GpuWish(_) => "gpu-wish",
+            Self::GpuCores => "gpu-cores",
         }
     }
 
@@ -144,7 +148,10 @@ impl Rejection {
     #[must_use]
     pub const fn eviction(self) -> Eviction {
         match self {
-            Self::Eco | Self::Draining | Self::EcoLabel | Self::GpuWish(_) => Eviction::CannotHelp,
+            // kube-scheduler sees cores that are free, and would evict nobody for them.
+            Self::Eco | Self::Draining | Self::EcoLabel | Self::GpuWish(_) | Self::GpuCores => {
+                Eviction::CannotHelp
+            }
             Self::OverCap { .. } => Eviction::MayHelp,
             Self::Gpu(reject) if reject.preemption_may_help() => Eviction::MayHelp,
             Self::Gpu(_) => Eviction::CannotHelp,
@@ -163,6 +170,7 @@ impl fmt::Display for Rejection {
             Self::OverCap { by } => write!(f, "joulie: the pod would take the node {by:.1} W over its power cap"),
             Self::Gpu(reject) => write!(f, "joulie: {reject}"),
             Self::GpuWish(bad) => write!(f, "joulie: {bad}"),
+            Self::GpuCores => f.write_str("joulie: the pod would take cores that the free GPUs of the node need"),
         }
     }
 }
@@ -223,7 +231,8 @@ mod tests {
         let gpu = Rejection::Gpu(gpu::Reject::Allocated { have: 1 });
         assert_eq!(gpu.to_string(), "joulie: too few GPUs of the model asked for are free (1)");
         let wish = Rejection::GpuWish(gpu::BadWish::Link);
-        let all = [Rejection::Eco, Rejection::Draining, Rejection::EcoLabel, over, gpu, wish];
+        let cores = Rejection::GpuCores;
+        let all = [Rejection::Eco, Rejection::Draining, Rejection::EcoLabel, over, gpu, wish, cores];
         for (rejection, kind) in all.into_iter().zip(Rejection::KINDS) {
             assert!(rejection.to_string().starts_with("joulie:"));
             assert_eq!(rejection.kind(), kind);

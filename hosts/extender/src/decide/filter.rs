@@ -3,9 +3,8 @@
 mod writer;
 
 use self::writer::{Writer, places};
-use super::{Listed, Numbered, Outcome, admission, candidates};
+use super::{GpuNeeds, Listed, Numbered, Outcome, admission, candidates};
 use crate::expected::Offer;
-use crate::gpus::GpuAsk;
 use crate::index::{AT_ONCE, Numbers};
 use crate::kinds::Weighed;
 use crate::reply::Reply;
@@ -29,10 +28,10 @@ pub(super) fn answer(
     let (snapshot, asked) = (view.snapshot, wanted.asked);
     let mut writer = Writer::new(message, asked);
     let power = (placement.power_fit == PowerFit::Filter).then(|| snapshot.fleet.kinds.weigh(&asked.terms));
-    let gpus = asked.gpus.as_ref();
+    let gpus = GpuNeeds::of(asked, placement);
     let sorted = |some: &Listed<'_>, numbers: &Numbers| {
         let mut sorted = sort(snapshot, asked.class, numbers, some.len(), power.as_ref());
-        if let Some(gpus) = gpus {
+        if !gpus.is_none() {
             sorted.kept &= !without_gpus(snapshot, numbers, sorted.kept, gpus);
         }
         sorted
@@ -47,7 +46,7 @@ pub(super) fn answer(
     writer.outcome.list =
         list.as_ref().map(|list| list.as_ref().map_or_else(|why| *why, |_| ListAnswer::Short));
     let mut chosen = list.and_then(Result::ok);
-    if chosen.is_some() || power.is_some() || gpus.is_some() || asked.class == WorkloadClass::Performance {
+    if chosen.is_some() || power.is_some() || !gpus.is_none() || asked.class == WorkloadClass::Performance {
         let (mut all, mut first) = (Numbered::of(snapshot, message), 0);
         while let Some((some, numbers)) = all.some() {
             let mut sorted = sorted(&some, numbers);
@@ -87,7 +86,7 @@ fn only(
 pub(crate) struct Verdict {
     /// `Free` if the pod's class excludes it from no node.
     admission: Admission,
-    /// Why it cannot have the node's GPUs, if it cannot.
+    /// Why it cannot have the node's GPUs, or the cores that they need, if it cannot.
     gpu: Option<Rejection>,
     /// By how much the pod would take the node over its cap. Zero or less if it would not, or if that is not checked.
     over: Watts,
@@ -115,7 +114,7 @@ impl Verdict {
 #[inline]
 pub(crate) fn judge<'o>(
     snapshot: &Snapshot,
-    (class, gpus): (WorkloadClass, Option<&GpuAsk>),
+    (class, gpus): (WorkloadClass, GpuNeeds<'_>),
     number: Option<usize>,
     power: Option<&Weighed<'_>>,
     object: impl FnOnce() -> Option<&'o [u8]>,
@@ -128,7 +127,7 @@ pub(crate) fn judge<'o>(
             verdict.admission = Admission::EcoLabel;
         }
     }
-    verdict.gpu = gpus.and_then(|ask| snapshot.fleet.gpus.rejects(ask, number));
+    verdict.gpu = gpus.rejects(snapshot, number);
     if let (Some(power), Some(number)) = (power, number) {
         verdict.over = over_cap(snapshot, number, power);
     }
@@ -201,12 +200,12 @@ fn passing(sorted: Sorted, some: &Listed<'_>, verdict: impl Fn(usize) -> Verdict
     kept
 }
 
-/// Those of these candidates whose GPUs a pod cannot have, as a bit mask.
-fn without_gpus(snapshot: &Snapshot, numbers: &Numbers, these: u64, ask: &GpuAsk) -> u64 {
+/// Those of these candidates whose GPUs keep a pod off, as a bit mask.
+fn without_gpus(snapshot: &Snapshot, numbers: &Numbers, these: u64, needs: GpuNeeds<'_>) -> u64 {
     let mut without = 0;
     for (place, number) in (0..AT_ONCE).zip(numbers.each()) {
         let bit = 1 << place;
-        if these & bit != 0 && snapshot.fleet.gpus.rejects(ask, number).is_some() {
+        if these & bit != 0 && needs.rejects(snapshot, number).is_some() {
             without |= bit;
         }
     }

@@ -4,7 +4,7 @@
 //! preemptor can use. A node is left out where the pod would not fit even without the victims. The victims of a node are
 //! never changed: each of them is there because the pod does not fit with it by something that kube-scheduler checks.
 
-use super::{Asked, judge};
+use super::{Asked, GpuNeeds, judge};
 use crate::scan::Malformed;
 use crate::settings::PlacementSettings;
 use crate::snapshot::Snapshot;
@@ -30,7 +30,7 @@ pub(super) fn answer(
 fn helps(snapshot: &Snapshot, asked: &Asked, victims: &Victims<'_>) -> bool {
     let number = snapshot.fleet.index.find(victims.node.as_str().as_bytes());
     // The node's class does not depend on its pods.
-    if judge(snapshot, (asked.class, None), number, None, || None).rejection().is_some() {
+    if judge(snapshot, (asked.class, GpuNeeds::default()), number, None, || None).rejection().is_some() {
         return false;
     }
     match asked.gpus {

@@ -9,7 +9,7 @@ use crate::index;
 use crate::kinds::Weighed;
 use crate::reply::Reply;
 use crate::scan::{Candidates, Message};
-use crate::settings::PlacementSettings;
+use crate::settings::{GpuNodeCores, PlacementSettings};
 use crate::snapshot::{Snapshot, View};
 use bytes::Bytes;
 use joulie_core::placement::assumed::PodUid;
@@ -73,6 +73,9 @@ pub(crate) fn points(
     if let Some(Ok(request)) = asked.gpus {
         mix(view.snapshot, placement, message, request, &mut points);
     }
+    if let (Some(milli), GpuNodeCores::Score) = (asked.cores, placement.gpus.cores) {
+        leave_cores(view.snapshot, placement, message, milli, &mut points);
+    }
     (points, unknown)
 }
 
@@ -117,6 +120,31 @@ fn mix(
             Points::Known(_) => Points::Known(mixed),
             Points::Unknown(_) => Points::Unknown(mixed),
         };
+    }
+}
+
+/// The points that a node loses where a pod without GPUs would take cores that free GPUs need.
+const CORES_LOST: u8 = 25;
+
+/// Scores the nodes lower whose free GPUs need the cores that a pod without GPUs would take (docs/adr/0040).
+fn leave_cores(
+    snapshot: &Snapshot,
+    placement: &PlacementSettings,
+    message: &Message<'_>,
+    milli: i64,
+    points: &mut [Points],
+) {
+    let lost = match placement.scoring.max {
+        ScoreMax::Hundred => CORES_LOST,
+        ScoreMax::Ten => CORES_LOST / 10,
+    };
+    for (number, points) in Numbered::of(snapshot, message).zip(points) {
+        if snapshot.takes_gpu_cores(milli, number) {
+            *points = match *points {
+                Points::Known(points) => Points::Known(points.saturating_sub(lost)),
+                Points::Unknown(points) => Points::Unknown(points.saturating_sub(lost)),
+            };
+        }
     }
 }
 

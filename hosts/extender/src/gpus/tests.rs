@@ -1,6 +1,7 @@
 //! Rows as the watch brings them, and what becomes of them.
 
 use super::*;
+use crate::settings::GpuNodeCores;
 use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::demand::MilliCores;
 use joulie_core::placement::gpu::{Link, Packing, Reject};
@@ -92,7 +93,8 @@ fn demand(count: u32) -> PodDemand {
     PodDemand { class: WorkloadClass::Standard, cpu: MilliCores::new(0), memory_bytes: 0, gpus }
 }
 
-const RULE: GpuRule = GpuRule { scope: GpuPods::Annotated, packing: Packing::Pack, share: 60 };
+const RULE: GpuRule =
+    GpuRule { scope: GpuPods::Annotated, packing: Packing::Pack, share: 60, cores: GpuNodeCores::Free };
 
 #[test]
 fn a_pod_asks_by_its_annotations_or_by_its_count_as_the_rule_says() {

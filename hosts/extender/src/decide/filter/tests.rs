@@ -55,7 +55,7 @@ fn what_is_sorted_together_is_what_is_judged_alone() {
                 let has = |bits: u64| bits >> place & 1 == 1;
                 let told = (has(sorted.all), has(sorted.kept), has(sorted.unlabelled), has(sorted.eco));
                 let number = numbers.at(place);
-                let verdict = judge(&snapshot, (class, None), number, power, || None);
+                let verdict = judge(&snapshot, (class, GpuNeeds::default()), number, power, || None);
                 let is_performance = class == WorkloadClass::Performance;
                 let is = |which| is_performance && admission(&snapshot, number) == which;
                 let alone = (true, verdict.rejection().is_none(), is(Unlabelled), is(Eco));

@@ -130,7 +130,7 @@ impl<'m> Writer<'m> {
     }
 
     fn rejects(&mut self, candidate: &Candidate, why: Rejection) {
-        let [eco, draining, label, cap, gpu, wish] = &mut self.outcome.rejected;
+        let [eco, draining, label, cap, gpu, wish, cores] = &mut self.outcome.rejected;
         let counted = match why {
             Rejection::Eco => eco,
             Rejection::Draining => draining,
@@ -138,6 +138,7 @@ impl<'m> Writer<'m> {
             Rejection::OverCap { .. } => cap,
             Rejection::Gpu(_) => gpu,
             Rejection::GpuWish(_) => wish,
+            Rejection::GpuCores => cores,
         };
         *counted += 1;
         let out = match why.eviction() {

@@ -1,0 +1,277 @@
+//! The cores that the free GPUs of a node need, and which pods without GPUs leave to them (docs/adr/0040).
+//!
+//! ```text
+//! spare   = what the node can give (status.allocatable.cpu) − what its pods ask for
+//! reserve = free cards × what the pods with GPUs of this cluster ask for with each card,
+//!           and at most the node's cores ÷ its cards with each card
+//! room    = spare − reserve
+//! ```
+//!
+//! A pod without GPUs that asks for more than the room would take cores that free cards need. Where anything of that is
+//! not known (no GPU pod in the cluster, a node without a size, too many pods) nothing is reserved.
+
+use crate::gpus::Gpus;
+use crate::index::Registry;
+use crate::rows::{PodRow, Stage};
+use host_kit::reflect::{ReflectEvent, Row, Rows};
+use joulie_api::extender::pod;
+use joulie_api::quantity::Quantity;
+use joulie_core::placement::assumed::{NodeKey, PodUid};
+use joulie_core::placement::gpu::{GpuPhase, PhysicalGpu};
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The most pods that are followed. While there are more, nothing is reserved.
+const PODS_MAX: usize = 200_000;
+
+/// A node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CoresRow {
+    /// Thousandths of a core that pods can have; `None` if the node does not say it.
+    allocatable: Option<i64>,
+}
+
+impl Row for CoresRow {
+    const KIND: &'static str = "cores";
+    const OWNERS: bool = false;
+
+    fn read(object: &Value) -> Result<Self, String> {
+        let cpu = object["status"]["allocatable"]["cpu"].as_str();
+        let cpu = cpu.map(Quantity::parse).transpose().map_err(|error| error.to_string())?;
+        Ok(Self { allocatable: cpu.map(Quantity::milli_value).filter(|milli| *milli > 0) })
+    }
+}
+
+/// What a pod asks for.
+#[derive(Clone, Debug)]
+struct PodCores {
+    /// Its node; `None` while it waits for one.
+    node: Option<Arc<str>>,
+    milli: i64,
+    cards: i64,
+}
+
+/// A node with free cards.
+#[derive(Clone, Debug)]
+struct GpuNode {
+    number: usize,
+    name: String,
+    allocatable: i64,
+    cards: i64,
+    free: i64,
+}
+
+/// Follows nodes and pods.
+#[derive(Default)]
+pub(crate) struct FreeCores {
+    /// `None` where nothing is reserved.
+    nodes: Option<Rows<CoresRow>>,
+    pods: BTreeMap<PodUid, PodCores>,
+    /// UIDs in the list that the watch is reading now.
+    listed: Option<BTreeSet<PodUid>>,
+    /// What the pods of each node ask for, and how many they are.
+    requested: BTreeMap<Arc<str>, (i64, u32)>,
+    /// What the pods with GPUs ask for: thousandths of a core, and cards.
+    with_gpus: (i64, i64),
+    gpu_nodes: Vec<GpuNode>,
+}
+
+impl FreeCores {
+    pub(crate) fn new(nodes: Option<Rows<CoresRow>>) -> Self {
+        Self { nodes, ..Self::default() }
+    }
+
+    /// Takes in an event of the watch of pods.
+    pub(crate) fn follow(&mut self, event: &ReflectEvent<PodRow>) {
+        if self.nodes.is_none() {
+            return;
+        }
+        match event {
+            ReflectEvent::Begin => self.listed = Some(BTreeSet::new()),
+            ReflectEvent::Seen { row, .. } => {
+                if let Some(listed) = &mut self.listed {
+                    listed.insert(row.uid);
+                }
+                self.see(row);
+            }
+            ReflectEvent::Gone { uid } => self.forget(pod::uid(uid)),
+            ReflectEvent::Whole => {
+                let Some(listed) = self.listed.take() else { return };
+                let gone: Vec<PodUid> =
+                    self.pods.keys().filter(|pod| !listed.contains(pod)).copied().collect();
+                gone.into_iter().for_each(|pod| self.forget(pod));
+            }
+        }
+    }
+
+    fn see(&mut self, row: &PodRow) {
+        self.forget(row.uid);
+        if row.stage == Stage::Ended || self.pods.len() > PODS_MAX {
+            return;
+        }
+        let node = (!row.node.is_empty()).then(|| match self.requested.get_key_value(row.node.as_str()) {
+            Some((name, _)) => name.clone(),
+            None => row.node.as_str().into(),
+        });
+        let cards = row.demand.gpus.map_or(0, |gpus| i64::from(gpus.count));
+        let pod = PodCores { node, milli: i64::from(row.demand.cpu.get()), cards };
+        self.count(&pod, 1);
+        self.pods.insert(row.uid, pod);
+    }
+
+    fn forget(&mut self, pod: PodUid) {
+        if let Some(pod) = self.pods.remove(&pod) {
+            self.count(&pod, -1);
+        }
+    }
+
+    fn count(&mut self, pod: &PodCores, by: i64) {
+        if let Some(node) = &pod.node {
+            let (sum, pods) = self.requested.entry(node.clone()).or_default();
+            *sum += by * pod.milli;
+            *pods = if by > 0 { pods.saturating_add(1) } else { pods.saturating_sub(1) };
+            if *pods == 0 {
+                self.requested.remove(node);
+            }
+        }
+        if pod.cards > 0 {
+            self.with_gpus.0 += by * pod.milli;
+            self.with_gpus.1 += by * pod.cards;
+        }
+    }
+
+    /// Takes in what has changed of nodes and cards.
+    pub(crate) fn renew(&mut self, registry: &Registry, gpus: &Gpus) {
+        let Some(rows) = &self.nodes else { return };
+        self.gpu_nodes = rows.with(|rows| {
+            let nodes = rows.iter().filter_map(|(key, held)| {
+                let NodeKey(number) = registry.find(&key.name)?;
+                let number = usize::try_from(number).ok()?;
+                let cards = gpus.cards(Some(number));
+                let free = cards.iter().filter(|card| is_free(card)).count();
+                Some(GpuNode {
+                    number,
+                    name: key.name.clone(),
+                    allocatable: held.row.allocatable?,
+                    cards: i64::try_from(cards.len()).ok()?,
+                    free: i64::try_from(free).ok().filter(|free| *free > 0)?,
+                })
+            });
+            nodes.collect()
+        });
+    }
+
+    /// The room of each node in thousandths of a core, by number; that of a node that reserves nothing is boundless.
+    pub(crate) fn room(&self, numbers: usize) -> Box<[i64]> {
+        let (milli, cards) = self.with_gpus;
+        if cards <= 0 || self.gpu_nodes.is_empty() || self.pods.len() > PODS_MAX {
+            return Box::default();
+        }
+        // Rounded up: a card that is a little short of cores is as good as none.
+        let each = (milli + cards - 1) / cards;
+        let mut room = vec![i64::MAX; numbers].into_boxed_slice();
+        for node in &self.gpu_nodes {
+            let requested = self.requested.get(node.name.as_str()).map_or(0, |(sum, _)| *sum);
+            let reserve = node.free * each.min(node.allocatable / node.cards.max(1));
+            if let Some(room) = room.get_mut(node.number) {
+                *room = node.allocatable - requested - reserve;
+            }
+        }
+        room
+    }
+}
+
+/// Whether a pod could have the whole card.
+fn is_free(card: &PhysicalGpu) -> bool {
+    card.phase == GpuPhase::Available && card.vram.is_some_and(|vram| vram.free_mb() == Some(vram.total_mb()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpus::GpuRow;
+    use host_kit::reflect::by_hand;
+    use joulie_core::placement::freshness::UnixTime;
+    use serde_json::json;
+
+    fn pod(uid: &str, node: &str, cpu: &str, cards: u32, phase: &str) -> ReflectEvent<PodRow> {
+        let limits = if cards > 0 { json!({"nvidia.com/gpu": cards.to_string()}) } else { json!({}) };
+        let object = json!({"metadata": {"name": uid, "uid": uid}, "status": {"phase": phase},
+            "spec": {"nodeName": node, "containers": [{"resources": {"requests": {"cpu": cpu}, "limits": limits}}]}});
+        ReflectEvent::Seen { uid: uid.to_owned(), row: Arc::new(PodRow::read(&object).unwrap()) }
+    }
+
+    fn gpu(node: &str, number: usize, phase: &str) -> Value {
+        let allocated = if phase == "Available" { 0 } else { 40_000 };
+        json!({"metadata": {"name": format!("{node}-{number}"), "uid": format!("{node}-{number}")},
+               "spec": {"nodeName": node, "uuid": format!("{node}-{number}"), "totalVRAMmb": 40_000},
+               "status": {"allocatedVRAMmb": allocated, "phase": phase, "podName": "p"}})
+    }
+
+    /// Node `a` has 64 cores and four cards, of which three are free; `b` has 16 cores and no card; `c` says no size.
+    fn world(events: Vec<ReflectEvent<PodRow>>) -> Box<[i64]> {
+        let mut registry = Registry::default();
+        for node in ["a", "b", "c"] {
+            registry.number(node);
+        }
+        let (mut writer, nodes) = by_hand::<CoresRow>();
+        let node = |name: &str, cpu: Value| json!({"metadata": {"name": name, "uid": name}, "status": {"allocatable": {"cpu": cpu}}});
+        writer.list(&[node("a", json!("64")), node("b", json!("16")), node("c", json!(null))]);
+        let (mut writer, rows) = by_hand::<GpuRow>();
+        let cards = [
+            gpu("a", 0, "Allocated"),
+            gpu("a", 1, "Available"),
+            gpu("a", 2, "Available"),
+            gpu("a", 3, "Available"),
+            gpu("c", 0, "Available"),
+        ];
+        writer.list(&cards);
+        let gpus = rows.with(|rows| Gpus::of(rows.values(), &registry, UnixTime::from_micros(0)));
+        let mut cores = FreeCores::new(Some(nodes));
+        events.iter().for_each(|event| cores.follow(event));
+        cores.renew(&registry, &gpus);
+        cores.room(3)
+    }
+
+    #[test]
+    fn free_cards_keep_the_cores_that_pods_ask_for_with_a_card() {
+        let training = || pod("t", "a", "12", 1, "Running");
+        // 64 − 12 are spare, and each of the three free cards keeps 12.
+        assert_eq!(world(vec![training()])[0], 64_000 - 12_000 - 36_000);
+        // Two pods with three cards ask for 12 + 6 cores: 6 for each card. One of them waits for a node.
+        assert_eq!(world(vec![training(), pod("w", "", "6", 2, "Pending")])[0], 64_000 - 12_000 - 18_000);
+        // Pods without cards take of what is spare, and set no measure.
+        assert_eq!(world(vec![training(), pod("c", "a", "4", 0, "Running")])[0], 64_000 - 16_000 - 36_000);
+        // A card keeps no more than its share of the node: 16 cores.
+        assert_eq!(world(vec![pod("t", "b", "100", 1, "Running")])[0], 64_000 - 48_000);
+        // Nodes without free cards, and without a size, keep nothing.
+        assert_eq!(world(vec![training()])[1..], [i64::MAX, i64::MAX]);
+        // 10 cores for three cards are 3.334 each.
+        assert_eq!(world(vec![pod("t", "b", "10", 3, "Running")])[0], 64_000 - 3 * 3_334);
+    }
+
+    #[test]
+    fn without_a_pod_that_asks_for_cards_nothing_is_kept() {
+        assert!(world(Vec::new()).is_empty());
+        assert!(world(vec![pod("c", "a", "4", 0, "Running")]).is_empty());
+        // Ended, gone, and not in a complete list.
+        let training = || pod("t", "a", "12", 1, "Running");
+        assert!(world(vec![training(), pod("t", "a", "12", 1, "Succeeded")]).is_empty());
+        assert!(world(vec![training(), ReflectEvent::Gone { uid: "t".to_owned() }]).is_empty());
+        let other = || pod("c", "a", "4", 0, "Running");
+        assert!(world(vec![training(), ReflectEvent::Begin, other(), ReflectEvent::Whole]).is_empty());
+        // Seen twice it counts once.
+        assert_eq!(world(vec![training(), training()]), world(vec![training()]));
+    }
+
+    #[test]
+    fn a_size_that_is_none_is_refused_or_not_known() {
+        let read = |cpu: Value| CoresRow::read(&json!({"status": {"allocatable": {"cpu": cpu}}}));
+        assert_eq!(read(json!("63500m")), Ok(CoresRow { allocatable: Some(63_500) }));
+        for none in [json!("0"), json!("-4"), json!(null), json!(7)] {
+            assert_eq!(read(none.clone()), Ok(CoresRow { allocatable: None }), "{none}");
+        }
+        assert!(read(json!("many")).is_err());
+    }
+}
