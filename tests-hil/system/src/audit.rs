@@ -1,7 +1,7 @@
 //! Which rights of the installed roles nobody has used, by the API server's log of requests.
 
 use crate::SystemError;
-use crate::rights::{self, NAMESPACE};
+use crate::rights::{self, NAMESPACE, ProgramAccount};
 use cluster::ControlPlane;
 use serde_json::Value;
 
@@ -50,12 +50,29 @@ impl Right {
 /// # Errors
 /// If the log or a manifest cannot be read.
 pub fn unused_rights(control_plane: &ControlPlane) -> Result<(Vec<String>, usize), SystemError> {
+    unused_of(control_plane, &rights(&rights::installed()?))
+}
+
+/// The same of the rights that one more folder of `hosts/deploy` gives to an account.
+///
+/// # Errors
+/// As for [`unused_rights`].
+pub fn unused_rights_of(
+    control_plane: &ControlPlane,
+    folder: &str,
+    account: ProgramAccount,
+) -> Result<(Vec<String>, usize), SystemError> {
+    let mut rights = rights(&rights::objects(folder)?);
+    rights.retain(|right| right.accounts.iter().any(|one| one == account.name()));
+    unused_of(control_plane, &rights)
+}
+
+fn unused_of(control_plane: &ControlPlane, rights: &[Right]) -> Result<(Vec<String>, usize), SystemError> {
     let log = std::fs::read_to_string(control_plane.audit_log())?;
     // A line that is being written has no end yet.
     let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
     let requests =
         whole.lines().filter_map(|line| request(line).transpose()).collect::<Result<Vec<_>, _>>()?;
-    let rights = rights()?;
     let unused = rights.iter().filter(|right| !requests.iter().any(|request| right.is_used_by(request)));
     let line = |right: &Right| {
         let Right { accounts, namespace, verb, group, resource, names } = right;
@@ -95,9 +112,8 @@ fn request(line: &str) -> Result<Option<Request>, SystemError> {
     }))
 }
 
-/// What all installed roles allow.
-fn rights() -> Result<Vec<Right>, SystemError> {
-    let objects = rights::installed()?;
+/// What all roles of these objects allow.
+fn rights(objects: &[Value]) -> Vec<Right> {
     let kind = |object: &Value, kind: &str| object["kind"] == kind;
     let texts = |list: &Value| -> Vec<String> {
         list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
@@ -133,5 +149,5 @@ fn rights() -> Result<Vec<Right>, SystemError> {
             }
         }
     }
-    Ok(all)
+    all
 }

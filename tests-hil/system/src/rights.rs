@@ -145,6 +145,17 @@ pub fn settings_in(objects: &[Value], account: ProgramAccount) -> Result<Vec<(St
     Ok(variables.filter_map(|one| Some((text(&one["name"])?, text(&one["value"])?))).collect())
 }
 
+/// Installs the objects of one more folder of `hosts/deploy`, such as `kustomize/gpu-placement`.
+///
+/// # Errors
+/// As for [`install`].
+pub async fn install_also(client: &Client, folder: &str) -> Result<(), SystemError> {
+    for object in objects(folder)? {
+        apply(client, &serde_json::from_value(object)?).await?;
+    }
+    Ok(())
+}
+
 /// All objects of an installation.
 ///
 /// # Errors
@@ -157,8 +168,8 @@ pub(crate) fn installed() -> Result<Vec<Value>, SystemError> {
     Ok(all)
 }
 
-/// All objects in a folder, in the order of the files' names.
-fn objects(folder: &str) -> Result<Vec<Value>, SystemError> {
+/// All objects in a folder of `hosts/deploy`, in the order of the files' names.
+pub(crate) fn objects(folder: &str) -> Result<Vec<Value>, SystemError> {
     let folder = install::deploy().join(folder);
     let told = |path: &Path, error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
     let listed = std::fs::read_dir(&folder).map_err(|error| told(&folder, &error))?;

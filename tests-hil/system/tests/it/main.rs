@@ -4,6 +4,7 @@
 
 mod budget;
 mod burst;
+mod gpus;
 mod grants;
 mod migration;
 mod moves;
