@@ -10,6 +10,7 @@ mod hal;
 mod held_out;
 mod laws;
 mod node;
+mod packing;
 mod placement;
 mod planner;
 mod twin;
@@ -31,9 +32,12 @@ const BENCHES: &[Bench] = &[
     ("budget", || budget::run(&[])),
     ("api", api),
     ("extender", extender),
+    ("shortlist", shortlist),
+    ("packing", packing::run),
     ("agent", agent),
     ("operator", operator),
     ("scheduler", scheduler),
+    ("scheduler-pairs", scheduler_pairs),
     ("world", world),
     ("chaos", chaos),
 ];
@@ -51,6 +55,11 @@ fn extender() -> Result<()> {
     release(&["run", "--package", "extender", "--example", "load"])
 }
 
+/// What a shortlist costs in points of kube-scheduler's, in a model of it around the extender's own decisions.
+fn shortlist() -> Result<()> {
+    cargo(&["test", "--release", "--package", "extender", "--lib", "quality", "--", "--nocapture"])
+}
+
 /// The agent on the rig: the time from a change of the profile to the register and to the status, and its cost.
 fn agent() -> Result<()> {
     release(&["build", "--package", "agent", "--bin", "joulie-agent"])?;
@@ -62,6 +71,13 @@ fn scheduler() -> Result<()> {
     // The bench expects the extender beside its own program.
     release(&["build", "--package", "system", "--bins"])?;
     release(&["run", "--package", "system", "--bin", "scheduler-bench"])
+}
+
+/// What an extender costs the real kube-scheduler: five rounds in turn at each size, as ratios with their bars. It takes a
+/// quarter of an hour.
+fn scheduler_pairs() -> Result<()> {
+    release(&["build", "--package", "system", "--bins"])?;
+    release(&["run", "--package", "system", "--bin", "scheduler-bench", "--", "--pairs", "5"])
 }
 
 /// Two hundred hours of the whole system in virtual time, with all kinds of events.

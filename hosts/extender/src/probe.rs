@@ -2,6 +2,7 @@
 
 use crate::decide::{self, Outcome};
 use crate::expected::Expected;
+use crate::gpus::{GpuRow, Gpus};
 use crate::index::{Index, Registry};
 use crate::reply::Reply;
 use crate::scan::{Candidates, Malformed, Message, text};
@@ -17,6 +18,7 @@ use joulie_core::placement::estimate::HardwareRecord;
 use joulie_core::placement::freshness::{Evidence, FreshnessRule, Now, PlanLease, UnixTime};
 use joulie_core::placement::score::TwinStatus;
 use power_units::{Micros, Stamp, Watts};
+use serde_json::Value;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -102,6 +104,22 @@ impl Picture {
             Snapshot { fleet, assumed, remembered, ..Snapshot::nothing() }
         });
         Self { snapshot, expected: Expected::new(EXPECTED), placement, pod: None }
+    }
+
+    /// Adds GPUs, by their objects.
+    #[must_use]
+    pub fn with_gpus(mut self, objects: &[Value]) -> Self {
+        let (mut writer, rows) = host_kit::reflect::by_hand::<GpuRow>();
+        writer.list(objects);
+        if let Some(fleet) = Arc::get_mut(&mut self.snapshot.fleet) {
+            let mut registry = Registry::default();
+            for node in &fleet.nodes {
+                registry.number(&node.name);
+            }
+            let gpus = rows.with(|rows| Gpus::of(rows.values(), &registry, UnixTime::from_micros(0)));
+            fleet.gpus = Arc::new(gpus);
+        }
+        self
     }
 
     /// Adds the pod of this request to the pods that wait for a node.

@@ -6,6 +6,7 @@
 
 mod burst;
 mod contender;
+mod pairs;
 mod rate;
 mod twins;
 
@@ -32,14 +33,16 @@ pub struct Size {
     pub pods: u32,
     /// The number of turns of each contender; 0 leaves the rates out.
     pub rounds: u32,
+    /// The number of rounds in which the contenders are compared pair by pair; 0 leaves that out.
+    pub pairs: u32,
     /// Whether the burst is measured too.
     pub burst: bool,
 }
 
 /// The sizes that the issue asks for. Slow contenders get fewer pods, as long as a round takes some seconds.
 pub const SIZES: [Size; 2] = [
-    Size { nodes: 500, pods: 1_000, rounds: 3, burst: true },
-    Size { nodes: 5_000, pods: 400, rounds: 2, burst: false },
+    Size { nodes: 500, pods: 1_000, rounds: 3, pairs: 0, burst: true },
+    Size { nodes: 5_000, pods: 400, rounds: 2, pairs: 0, burst: false },
 ];
 
 /// Runs the bench, and prints a table for each size.
@@ -57,6 +60,9 @@ pub async fn run(programs: &BenchPrograms, sizes: &[Size]) -> Result<(), SystemE
         twins::describe(&client, size.nodes).await?;
         if size.rounds > 0 {
             rate::run(&control_plane, programs, size).await?;
+        }
+        if size.pairs > 0 {
+            pairs::run(&control_plane, programs, size).await?;
         }
         if size.burst {
             burst::run(&control_plane, programs, size).await?;

@@ -23,8 +23,17 @@ pub(crate) struct Api {
 impl Api {
     /// Starts it with this many nodes.
     pub(crate) fn start(nodes: usize) -> Result<Self, Any> {
+        Self::start_with(&[&nodes.to_string()])
+    }
+
+    /// The same with eight GPUs on each node.
+    pub(crate) fn start_with_gpus(nodes: usize) -> Result<Self, Any> {
+        Self::start_with(&[&nodes.to_string(), GPUS])
+    }
+
+    fn start_with(words: &[&str]) -> Result<Self, Any> {
         let mut command = Command::new(std::env::current_exe()?);
-        command.arg("--api").arg(nodes.to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.arg("--api").args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut program = Program(command.spawn()?);
         let orders = program.0.stdin.take().ok_or("its standard input")?;
         let mut address = String::new();
@@ -46,11 +55,17 @@ impl Api {
     }
 }
 
+/// The word that asks for GPUs.
+const GPUS: &str = "gpus";
+
 /// The process itself: prints its address once its nodes exist, and changes twins from the first order on.
-pub(crate) async fn serve(nodes: &str) -> Result<(), Any> {
+pub(crate) async fn serve(nodes: &str, words: &[&str]) -> Result<(), Any> {
     let nodes = nodes.parse()?;
     let api = EmbeddedApi::new(&ApiOptions::with(joulie_api::crd::all()))?;
     fill(&api.client(), nodes).await?;
+    if words.contains(&GPUS) {
+        fill_gpus(&api.client(), nodes).await?;
+    }
     let serving = api.serve("127.0.0.1:0".parse()?, None, None).await?;
     writeln!(std::io::stdout(), "{}", serving.address())?;
     if order().await? {
@@ -81,6 +96,17 @@ async fn fill(client: &Client, count: usize) -> Result<(), Any> {
         send(client, "PATCH", &format!("/apis/joulie.io/v1alpha1/nodehardwares/{name}/status"), &status)
             .await?;
         measure(client, number, 300).await?;
+    }
+    Ok(())
+}
+
+async fn fill_gpus(client: &Client, count: usize) -> Result<(), Any> {
+    for gpu in bodies::gpus(count) {
+        let name = &gpu["metadata"]["name"];
+        let made = json!({"apiVersion": gpu["apiVersion"], "kind": gpu["kind"], "metadata": {"name": name}, "spec": gpu["spec"]});
+        send(client, "POST", "/apis/gpu.mle.com/v1alpha1/gpus", &made).await?;
+        let path = format!("/apis/gpu.mle.com/v1alpha1/gpus/{}/status", name.as_str().unwrap_or_default());
+        send(client, "PATCH", &path, &json!({"status": gpu["status"]})).await?;
     }
     Ok(())
 }

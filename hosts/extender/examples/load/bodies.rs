@@ -63,8 +63,47 @@ pub(crate) fn pod(class: &str) -> Value {
 }
 
 pub(crate) fn names(class: &str, count: usize) -> Bytes {
+    names_of(&pod(class), count)
+}
+
+fn names_of(pod: &Value, count: usize) -> Bytes {
     let names: Vec<String> = order(count).into_iter().map(name).collect();
-    json!({"Pod": pod(class), "Nodes": null, "NodeNames": names}).to_string().into()
+    json!({"Pod": pod, "Nodes": null, "NodeNames": names}).to_string().into()
+}
+
+/// A request of a pod for this many GPUs, joined by links if there are several.
+pub(crate) fn gpu_names(cards: usize, count: usize) -> Bytes {
+    let mut pod = pod("standard");
+    pod["metadata"]["annotations"]["gpu-extender.mle.com/model"] = json!("A100");
+    pod["metadata"]["annotations"]["gpu-extender.mle.com/vram-mb"] = json!("30000");
+    pod["metadata"]["annotations"]["gpu-extender.mle.com/link"] = json!("required");
+    pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] = json!(cards.to_string());
+    names_of(&pod, count)
+}
+
+/// The cards of a node.
+pub(crate) const CARDS: usize = 8;
+
+/// The GPU objects of this many nodes: eight cards each, in two islands or in one; three quarters of the cards are in use.
+pub(crate) fn gpus(count: usize) -> Vec<Value> {
+    let mut dice = 0x9E37_79B9_7F4A_7C15;
+    let mut card = |node: usize, card: usize| {
+        let (name, is_used) = (name(node), draw(&mut dice) >> 32 & 3 != 0);
+        let island = if node.is_multiple_of(2) { card / 4 } else { 0 };
+        let status = if is_used {
+            json!({"allocatedVRAMmb": 40_000, "phase": "Allocated", "health": "Healthy", "podName": "p", "podNamespace": "default",
+                   "allocations": [{"podUID": format!("0f1c52f4-0ba1-4d0a-9b43-{:012x}", node * CARDS + card),
+                                    "podName": "p", "podNamespace": "default", "vramMb": 40_000}]})
+        } else {
+            json!({"allocatedVRAMmb": 0, "phase": "Available", "health": "Healthy"})
+        };
+        json!({"apiVersion": "gpu.mle.com/v1alpha1", "kind": "GPU",
+               "metadata": {"name": format!("{name}-{card}"), "uid": format!("{node}-{card}")},
+               "spec": {"nodeName": name, "uuid": format!("GPU-{node:06}-{card}"), "model": "NVIDIA A100-SXM4-40GB",
+                        "totalVRAMmb": 40_000, "vendor": "nvidia", "island": island},
+               "status": status})
+    };
+    (0..count * CARDS).map(|number| card(number / CARDS, number % CARDS)).collect()
 }
 
 pub(crate) fn nodes(class: &str, count: usize) -> Bytes {

@@ -3,11 +3,12 @@
 use super::{Any, SIZES, bodies, tell};
 use bytes::Bytes;
 use extender::probe::{self, Picture};
-use extender::settings::{GpuRule, PlacementSettings};
+use extender::settings::{GpuNodeCores, GpuPods, GpuRule, PlacementSettings};
 use extender::shortlist::{ShortlistPods, ShortlistRule};
 use joulie_core::placement::class::SchedulableClass;
 use joulie_core::placement::estimate::{Coefficients, HardwareRecord};
 use joulie_core::placement::filter::PowerFit;
+use joulie_core::placement::gpu::Packing;
 use joulie_core::placement::score::{Formula, ScoreMax, Scoring, TwinPower, TwinStatus, UnknownScore};
 use power_units::{Percent, Watts, WattsPerMinute};
 use std::fmt::Display;
@@ -67,7 +68,46 @@ pub(crate) fn run() -> Result<(), Any> {
         bar(name, format_args!("{ms:.4}"), limit, ms <= limit)?;
     }
     let most = all.iter().map(|one| one.allocations).max().unwrap_or(0);
-    bar("extender_allocations", most, ALLOCATIONS, most <= ALLOCATIONS)
+    bar("extender_allocations", most, ALLOCATIONS, most <= ALLOCATIONS)?;
+    gpus()
+}
+
+/// The nodes of the table of GPUs.
+const GPU_NODES: usize = 5_000;
+/// The upper limit of a filter of a pod with GPUs, in milliseconds.
+const GPU_FILTER_MS: f64 = 0.5;
+
+/// Decisions on pods with GPUs over 40,000 cards.
+fn gpus() -> Result<(), Any> {
+    tell(&format!("\n### Pods with GPUs, {GPU_NODES} nodes of {} cards, names\n", bodies::CARDS))?;
+    tell("| GPUs, joined by links | what | ms, best | allocations | pass |")?;
+    tell("|---|---|---|---|---|")?;
+    let objects = bodies::gpus(GPU_NODES);
+    let (mut slowest, mut most) = (0.0_f64, 0);
+    for cards in [1, 2, 8] {
+        let body = bodies::gpu_names(cards, GPU_NODES);
+        let rule = GpuRule {
+            scope: GpuPods::Annotated,
+            packing: Packing::Pack,
+            share: 60,
+            cores: GpuNodeCores::Free,
+        };
+        let picture = picture(GPU_NODES, PowerFit::Score, ShortlistRule::OFF, rule);
+        let picture = picture.with_gpus(&objects).with_pod_of(&body)?;
+        let answer: serde_json::Value = serde_json::from_slice(&picture.filter(&body)?.whole())?;
+        let pass = answer["nodenames"].as_array().map_or(0, Vec::len);
+        let filter = best(|| picture.filter(black_box(&body)).is_ok());
+        let prioritize = best(|| picture.prioritize(black_box(&body)).is_ok());
+        slowest = slowest.max(filter.0.as_secs_f64() * 1e3);
+        for (what, (took, allocations)) in [("filter", filter), ("prioritize", prioritize)] {
+            most = most.max(allocations);
+            let ms = took.as_secs_f64() * 1e3;
+            tell(&format!("| {cards} | {what} | {ms:.4} | {allocations} | {pass} |"))?;
+        }
+    }
+    tell("")?;
+    bar("extender_gpu_filter_ms", format_args!("{slowest:.4}"), GPU_FILTER_MS, slowest <= GPU_FILTER_MS)?;
+    bar("extender_gpu_allocations", most, ALLOCATIONS, most <= ALLOCATIONS)
 }
 
 fn bar(name: &str, value: impl Display, limit: impl Display, holds: bool) -> Result<(), Any> {
@@ -78,7 +118,7 @@ fn table(count: usize, form: &'static str) -> Result<Vec<Measured>, Any> {
     let make: fn(&str, usize) -> Bytes = if form == "names" { bodies::names } else { bodies::nodes };
     let (standard, performance) = (make("standard", count), make("performance", count));
     let off = ShortlistRule::OFF;
-    let picture = |fit, list| picture(count, fit, list).with_pod_of(&standard);
+    let picture = |fit, list| picture(count, fit, list, GpuRule::OFF).with_pod_of(&standard);
     let (score, fit) = (picture(PowerFit::Score, off)?, picture(PowerFit::Filter, off)?);
     let short = picture(PowerFit::Score, ShortlistRule { pods: ShortlistPods::All, ..off })?;
     let megabytes = f64::from(u32::try_from(standard.len())?) / 1e6;
@@ -123,7 +163,7 @@ fn best<T>(mut operation: impl FnMut() -> T) -> (Duration, u64) {
 }
 
 /// Half of the nodes are eco; all are measured.
-fn picture(count: usize, power_fit: PowerFit, shortlist: ShortlistRule) -> Picture {
+fn picture(count: usize, power_fit: PowerFit, shortlist: ShortlistRule, gpus: GpuRule) -> Picture {
     let scoring = Scoring {
         formula: Formula::Headroom,
         facility_metrics: false,
@@ -148,5 +188,5 @@ fn picture(count: usize, power_fit: PowerFit, shortlist: ShortlistRule) -> Pictu
             (bodies::name(number), twin, hardware)
         })
         .collect();
-    Picture::of(&nodes, PlacementSettings { scoring, power_fit, shortlist, gpus: GpuRule::OFF })
+    Picture::of(&nodes, PlacementSettings { scoring, power_fit, shortlist, gpus })
 }

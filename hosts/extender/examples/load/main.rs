@@ -24,7 +24,7 @@ fn main() -> Result<(), Any> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["--echo", at] => return runtime()?.block_on(wire::serve_echo(at)),
-        ["--api", nodes] => return runtime()?.block_on(api::serve(nodes)),
+        ["--api", nodes, words @ ..] => return runtime()?.block_on(api::serve(nodes, words)),
         _ => {}
     }
     if !words.contains(&"--wire") {

@@ -45,7 +45,7 @@ pub(crate) async fn run() -> Result<(), Any> {
     let mut memory = Vec::new();
     for count in SIZES {
         let mut api = Api::start(count)?;
-        let extender = program(api.address).await?;
+        let extender = program(api.address, &[]).await?;
         let idle = resident(&extender.0)?;
         rows(count, "names", &api, &extender, &echo).await?;
         api.feed()?;
@@ -59,7 +59,36 @@ pub(crate) async fn run() -> Result<(), Any> {
     for (count, idle, after) in memory {
         tell(&format!("| {count} | {:.1} | {:.1} | {:.1} |", idle.0, after.0, after.1))?;
     }
-    Ok(())
+    gpus().await
+}
+
+/// The nodes with GPUs, and how much memory the program may have with them, in MiB.
+const GPU_NODES: usize = 5_000;
+const GPU_RESIDENT: f64 = 96.0;
+
+/// The memory of the program that watches 40,000 GPU objects, after it was asked about pods with GPUs.
+async fn gpus() -> Result<(), Any> {
+    let api = Api::start_with_gpus(GPU_NODES)?;
+    let extender = program(api.address, &[("GPU_PLACEMENT", "all")]).await?;
+    let idle = resident(&extender.0)?;
+    let body = bodies::gpu_names(2, GPU_NODES);
+    let load = Load { requests: 400, callers: 1, every: None };
+    let mut rounds = Vec::new();
+    for path in ["/filter", "/prioritize"] {
+        rounds.push((path, round(&extender, path, &body, load).await?));
+    }
+    let after = resident(&extender.0)?;
+    tell(&format!("\n| {GPU_NODES} nodes of {} GPUs | p50 ms | p99 ms |", bodies::CARDS))?;
+    tell("|---|---|---|")?;
+    for (path, Round { p50, p99, .. }) in rounds {
+        tell(&format!("| {path} | {p50:.3} | {p99:.3} |"))?;
+    }
+    tell(&format!(
+        "\nResident when ready {:.1} MiB, after it {:.1}, peak {:.1}\n",
+        idle.0, after.0, after.1
+    ))?;
+    let verdict = if after.0 <= GPU_RESIDENT { "PASS" } else { "FAIL" };
+    tell(&format!("BAR extender_gpu_resident_mib {:.1} {GPU_RESIDENT} {verdict}", after.0))
 }
 
 /// Rounds per request of names: all processes share two cores, and other load on the machine may disturb a round.
@@ -268,7 +297,7 @@ fn processor_time(program: &Program) -> Result<f64, Any> {
 }
 
 /// Starts the shipped program, which was built beside this one, and waits until it is ready.
-async fn program(api: SocketAddr) -> Result<(Program, SocketAddr), Any> {
+async fn program(api: SocketAddr, variables: &[(&str, &str)]) -> Result<(Program, SocketAddr), Any> {
     let mut path = std::env::current_exe()?;
     path.pop();
     path.pop();
@@ -289,6 +318,7 @@ async fn program(api: SocketAddr) -> Result<(Program, SocketAddr), Any> {
         .env("METRICS_ADDR", metrics.to_string())
         .env("EXTENDER_BODY_MAX", (1 << 28).to_string())
         .env("LOG_LEVEL", "warn")
+        .envs(variables.iter().copied())
         .stdin(Stdio::null())
         .spawn()?;
     let program = Program(child);

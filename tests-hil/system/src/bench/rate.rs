@@ -5,7 +5,7 @@ use super::{BenchPrograms, Contender, Size};
 use crate::SystemError;
 use crate::echo::Scores;
 use crate::field::{self, Field, Placed};
-use cluster::{Component, ControlPlane, NodeForm};
+use cluster::{Component, ControlPlane, NodeForm, Scheduler};
 use std::time::Duration;
 
 const CONTENDERS: [Contender; 8] = [
@@ -31,7 +31,8 @@ pub(super) async fn run(
     let mut turns: Vec<Vec<Placed>> = CONTENDERS.iter().map(|_| Vec::new()).collect();
     for _ in 0..size.rounds {
         for (contender, turns) in CONTENDERS.iter().zip(&mut turns) {
-            let placed = turn(control_plane, programs, &field, (*contender, size)).await?;
+            let turn = Turn { contender: *contender, pods: pods(*contender, size), percentage: Some(100) };
+            let placed = turn.take(control_plane, programs, &field).await?;
             crate::tell(&format!("{} nodes, {}: {:.1} pods/s", size.nodes, contender.name(), placed.rate()));
             turns.push(placed);
         }
@@ -40,26 +41,37 @@ pub(super) async fn run(
     Ok(())
 }
 
-async fn turn(
-    control_plane: &ControlPlane,
-    programs: &BenchPrograms,
-    field: &Field,
-    (contender, size): (Contender, Size),
-) -> Result<Placed, SystemError> {
-    control_plane.stop(Component::Scheduler);
-    field.clear().await?;
-    let count = pods(contender, size);
-    field.make(&field::pod("pod"), count).await?;
-    let asked = contender.start(control_plane, programs, &[]).await?;
-    let begin = async || Ok(control_plane.start_scheduler(&asked.scheduler)?);
-    let placed = field.placed(count, PATIENCE, begin).await?;
-    if placed.count() < count {
-        let name = contender.name();
-        return Err(
-            format!("{name}: only {} of {count} pods were bound in {PATIENCE:?}", placed.count()).into()
-        );
+/// One turn of a contender.
+pub(super) struct Turn {
+    pub(super) contender: Contender,
+    pub(super) pods: u32,
+    /// The percentage of fitting nodes that kube-scheduler scores; `None` for its default.
+    pub(super) percentage: Option<u8>,
+}
+
+impl Turn {
+    pub(super) async fn take(
+        &self,
+        control_plane: &ControlPlane,
+        programs: &BenchPrograms,
+        field: &Field,
+    ) -> Result<Placed, SystemError> {
+        let Self { contender, pods, percentage } = *self;
+        control_plane.stop(Component::Scheduler);
+        field.clear().await?;
+        field.make(&field::pod("pod"), pods).await?;
+        let asked = contender.start(control_plane, programs, &[]).await?;
+        let scheduler = Scheduler { percentage_of_nodes_to_score: percentage, ..asked.scheduler };
+        let begin = async || Ok(control_plane.start_scheduler(&scheduler)?);
+        let placed = field.placed(pods, PATIENCE, begin).await?;
+        if placed.count() < pods {
+            let name = contender.name();
+            return Err(
+                format!("{name}: only {} of {pods} pods were bound in {PATIENCE:?}", placed.count()).into()
+            );
+        }
+        Ok(placed)
     }
-    Ok(placed)
 }
 
 /// Fewer pods if each of them transfers full nodes of 8 kB in both directions.

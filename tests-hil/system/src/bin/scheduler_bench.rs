@@ -7,8 +7,7 @@ use system::SystemError;
 use system::bench::{self, BenchPrograms, SIZES, Size};
 use system::echo::{self, Scores};
 
-const USAGE: &str =
-    "usage: scheduler-bench [--burst] [--nodes N...]   or   scheduler-bench echo ADDRESS [--empty]";
+const USAGE: &str = "usage: scheduler-bench [--burst] [--nodes N...] [--pairs ROUNDS [N...]]   or   scheduler-bench echo ADDRESS [--empty]";
 
 fn main() -> ExitCode {
     match answer() {
@@ -27,14 +26,14 @@ fn answer() -> Result<(), SystemError> {
         ["echo", at] => serve(at, Scores::Constant),
         ["echo", at, "--empty"] => serve(at, Scores::Empty),
         ["--burst"] => run(&[Size { rounds: 0, ..SIZES[0] }]),
-        ["--nodes", numbers @ ..] => {
-            let numbers = numbers
-                .iter()
-                .map(|number| Ok(number.parse()?))
-                .collect::<Result<Vec<u32>, SystemError>>()?;
-            measure(&numbers)
+        ["--nodes", numbers @ ..] => run(&known(&parsed(numbers)?)?),
+        ["--pairs", pairs, numbers @ ..] => {
+            let pairs: u32 = pairs.parse()?;
+            let numbers = if numbers.is_empty() { all() } else { parsed(numbers)? };
+            let alone = |size: Size| Size { rounds: 0, burst: false, pairs, ..size };
+            run(&known(&numbers)?.into_iter().map(alone).collect::<Vec<_>>())
         }
-        [] => measure(&SIZES.map(|size| size.nodes)),
+        [] => run(&known(&all())?),
         _ => Err(USAGE.into()),
     }
 }
@@ -44,12 +43,21 @@ fn serve(at: &str, scores: Scores) -> Result<(), SystemError> {
     runtime.block_on(async { Ok(echo::serve(tokio::net::TcpListener::bind(at).await?, scores).await?) })
 }
 
-fn measure(nodes: &[u32]) -> Result<(), SystemError> {
+fn all() -> Vec<u32> {
+    SIZES.iter().map(|size| size.nodes).collect()
+}
+
+fn parsed(numbers: &[&str]) -> Result<Vec<u32>, SystemError> {
+    numbers.iter().map(|number| Ok(number.parse()?)).collect()
+}
+
+/// The sizes with these numbers of nodes.
+fn known(nodes: &[u32]) -> Result<Vec<Size>, SystemError> {
     let known: Vec<_> = SIZES.into_iter().filter(|size| nodes.contains(&size.nodes)).collect();
     if known.len() < nodes.len() {
         return Err(format!("{USAGE}; N is one of {:?}", SIZES.map(|size| size.nodes)).into());
     }
-    run(&known)
+    Ok(known)
 }
 
 fn run(sizes: &[Size]) -> Result<(), SystemError> {
