@@ -427,7 +427,7 @@ impl Stats {
             match power.and_then(|power| power.price.get(at)) {
                 Some(price) => {
                     let price = price.to_string().parse().unwrap_or(f64::NAN);
-                    drop(self.price.get_or_create(&of).set(price));
+                    self.price.get_or_create(&of).set(price);
                 }
                 None => drop(self.price.remove(&of)),
             }
@@ -436,7 +436,7 @@ impl Stats {
         match power {
             Some(power) => {
                 let blind = i64::try_from(power.blind).unwrap_or(i64::MAX);
-                drop(self.blind.get_or_create(&of).set(blind));
+                self.blind.get_or_create(&of).set(blind);
             }
             None => drop(self.blind.remove(&of)),
         }
