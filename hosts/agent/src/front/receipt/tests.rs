@@ -209,7 +209,12 @@ fn a_wiggle_is_not_said_and_a_release_is_confirmed() {
     };
     assert_eq!(of(&mut it, 1, &view(1, some("150.5")), 0), Some((1, Some(w(300) + half()))));
     assert_eq!(of(&mut it, 1, &view(1, some("149.9")), 1), Some((1, Some(w(300) + half()))));
-    assert_eq!(of(&mut it, 1, &view(1, some("149.5")), 2), Some((1, Some(w(300) - half()))));
+    assert_eq!(
+        of(&mut it, 1, &view(1, some("148.6")), 2),
+        Some((1, Some(w(300) + half()))),
+        "less than 1 W for each"
+    );
+    assert_eq!(of(&mut it, 1, &view(1, some("148.5")), 3), Some((1, Some(w(298) + half()))));
     let released =
         Stands::Released(Kept { uid: "u".to_owned(), grant: NodeGrant { serial: 2, watts: w(500) } });
     let mut free = view(2, packages(&[(Some(250), 250, draws(90)); 2]));
