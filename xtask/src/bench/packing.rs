@@ -62,9 +62,11 @@ enum Policy {
     BestFit,
     /// The extender with weight 1 and this `GPU_SCORE_SHARE`, beside kube-scheduler's default.
     Ours(u32),
+    /// The GPUs' part of that score alone, with kube-scheduler's own scores off.
+    Alone,
 }
 
-const POLICIES: [(&str, Policy); 9] = [
+const POLICIES: [(&str, Policy); 10] = [
     ("kube-scheduler's default", Policy::Default),
     ("MostAllocated of the GPUs", Policy::MostAllocated),
     ("best fit", Policy::BestFit),
@@ -74,6 +76,7 @@ const POLICIES: [(&str, Policy); 9] = [
     ("`GPU_SCORE_SHARE` 60, the default", Policy::Ours(60)),
     ("`GPU_SCORE_SHARE` 80", Policy::Ours(80)),
     ("`GPU_SCORE_SHARE` 100", Policy::Ours(100)),
+    ("the same, and kube-scheduler's own scores off", Policy::Alone),
 ];
 
 /// Runs all policies on the same trace, and prints the table and the bars.
@@ -401,6 +404,7 @@ fn total(policy: Policy, node: &Machine, job: &Job, ask: GpuRequest, added: Watt
         Policy::Default => default,
         Policy::MostAllocated => (8 - left) * 100 / 8 + balanced,
         Policy::BestFit => -left,
+        Policy::Alone => fit(ask, &node.cards).map_or(0, |fit| i64::from(fit.score)),
         Policy::Ours(share) => {
             let cards = fit(ask, &node.cards).map_or(0, |fit| u32::from(fit.score));
             let watts = node.terms.score(WorkloadClass::Standard, added, Watts::ZERO);
