@@ -80,6 +80,7 @@ pub(super) fn follow(
     let left = memory.tokens.refill(now);
     let bounds = OrderBounds {
         orders: if raises { left } else { 0 },
+        beyond: if raises { memory.tokens.beyond_half() } else { 0 },
         scarce: memory.tokens.is_scarce(),
         lends: raises && !watches,
         reserve: RESERVE,

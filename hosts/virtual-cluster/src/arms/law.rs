@@ -143,6 +143,7 @@ impl Divider for LawArm {
         let free = self.tokens.refill(now);
         let bounds = OrderBounds {
             orders: free,
+            beyond: self.tokens.beyond_half(),
             scarce: self.tokens.is_scarce(),
             lends: step >= 20 * STEPS_A_SECOND,
             reserve,

@@ -40,12 +40,24 @@ const ECO_RESTS: Micros = Micros::new(30_000_000);
 pub struct OrderBounds {
     /// How many orders may go out, beside those that a limit needs.
     pub orders: usize,
+    /// How many of them may serve what nodes want beyond their entitlements. The others are kept for those that are
+    /// throttled below it, which must not wait.
+    pub beyond: usize,
     /// Few are left: only changes of twice the size are worth one.
     pub scarce: bool,
     /// Nodes may be lowered for what others want. Not for a while after a new leader has begun.
     pub lends: bool,
     /// The part of every limit that is kept free.
     pub reserve: Ratio,
+}
+
+impl OrderBounds {
+    fn of(&self, want: Want) -> usize {
+        match want {
+            Want::Entitled => self.orders,
+            Want::More => self.beyond.min(self.orders),
+        }
+    }
 }
 
 /// A node in an order of preference.
@@ -429,7 +441,7 @@ impl<'a> Round<'a> {
         let has_order = from > asked;
         let is_worth = cap == goal || has_order || self.is_worth(asked, cap - asked, RAISE_PART, RAISE_LEAST);
         let cap = if is_worth { cap } else { from };
-        let has_token = has_order || self.made.orders < self.bounds.orders;
+        let has_token = has_order || self.made.orders < self.bounds.of(want);
         if cap > from && !has_token {
             self.made.held_back = self.made.held_back.saturating_add(1);
             return;
@@ -473,10 +485,15 @@ impl<'a> Round<'a> {
     }
 
     fn lower_for_others(&mut self) {
+        let is_free = self.made.orders < self.bounds.of(Want::More);
+        let want = if is_free { Want::More } else { Want::Entitled };
         // What is missing in a part is missing above as well.
         let mut any = false;
         for state in self.states.iter_mut() {
-            state.need = state.missing;
+            state.need = match want {
+                Want::Entitled => state.entitled,
+                Want::More => state.missing,
+            };
         }
         gather(self.tree, self.states, |parent, child| parent.need += child.need);
         for state in self.states.iter_mut() {
@@ -500,7 +517,7 @@ impl<'a> Round<'a> {
             if need <= Watts::ZERO {
                 continue;
             }
-            if self.made.orders >= self.bounds.orders {
+            if self.made.orders >= self.bounds.of(want) {
                 self.made.held_back = self.made.held_back.saturating_add(1);
                 continue;
             }

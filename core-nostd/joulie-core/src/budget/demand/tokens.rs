@@ -43,6 +43,13 @@ impl TokenBucket {
         self.level = self.level.saturating_sub(parts);
     }
 
+    /// How many orders there are beyond a half of the most.
+    #[must_use]
+    pub fn beyond_half(&self) -> usize {
+        let beyond = self.level.saturating_sub(self.most >> 1);
+        usize::try_from(beyond.div_euclid(ORDER)).unwrap_or(usize::MAX)
+    }
+
     /// Whether four fifths are gone.
     #[must_use]
     pub const fn is_scarce(&self) -> bool {

@@ -247,7 +247,7 @@ fn slices_of_another_length_are_refused() {
 
 // Orders.
 
-const FREE: OrderBounds = OrderBounds { orders: 100, scarce: false, lends: true, reserve: RESERVE };
+const FREE: OrderBounds = OrderBounds { orders: 100, beyond: 100, scarce: false, lends: true, reserve: RESERVE };
 
 struct Ordered {
     made: OrderCount,
@@ -329,12 +329,25 @@ fn what_is_held_above_an_entitlement_is_not_protected_from_who_is_below_its_own(
 }
 
 #[test]
+fn the_last_orders_are_kept_for_who_is_throttled_below_its_entitlement() {
+    let last = OrderBounds { beyond: 0, ..FREE };
+    let (caps, groups) = ([w(300), w(300)], [group(None, 610, 0)]);
+    // The first wants 150 W more, nearly all of it beyond its entitlement.
+    let Ordered { made, targets, .. } = ordered(last, &groups, &first_bites([305, 305], 150), &caps, &[None; 2]);
+    assert_eq!((targets, made.orders, made.held_back), (vec![w(300), w(300)], 0, 1));
+    // Now it is 100 W below it, and the other one holds 90 W above its own.
+    let rests = [None, Some(seconds(5))];
+    let Ordered { targets, .. } = ordered(last, &groups, &first_bites([400, 210], 150), &caps, &rests);
+    assert_eq!(targets, [w(300), w(210)]);
+}
+
+#[test]
 fn what_exceeds_a_limit_is_lowered_at_once_by_the_fewest_orders() {
     let bids = [
         bid(1, 0, Performance, 250, told(&[250], false)),
         bid(2, 0, Performance, 250, told(&[200], false)),
     ];
-    let none = OrderBounds { orders: 0, scarce: true, lends: false, reserve: RESERVE };
+    let none = OrderBounds { orders: 0, beyond: 0, scarce: true, lends: false, reserve: RESERVE };
     // 600 W are 100 W too many: the second has 100 W that it does not want.
     let Ordered { made, targets, .. } =
         ordered(none, &[group(None, 500, 0)], &bids, &[w(300), w(300)], &[Some(seconds(1)); 2]);
@@ -346,8 +359,9 @@ fn what_exceeds_a_limit_is_lowered_at_once_by_the_fewest_orders() {
 fn orders_are_bounded_in_time() {
     // One a second, ten at once.
     let mut bucket = TokenBucket::new(60, seconds(10));
-    assert_eq!(bucket.refill(at(100)), 10);
+    assert_eq!((bucket.refill(at(100)), bucket.beyond_half()), (10, 5));
     bucket.take(8);
+    assert_eq!(bucket.beyond_half(), 0);
     assert!(!bucket.is_scarce());
     bucket.take(1);
     assert!(bucket.is_scarce());
