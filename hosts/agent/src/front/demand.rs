@@ -1,6 +1,7 @@
-//! When a node tells what it wants to draw: on change, a large one sooner than a small one, not more often than every two
-//! seconds, and at once when its grant begins to hold it back. A steady node tells nothing.
+//! When a node tells what it wants to draw: at once when its grant begins to hold it back, with each receipt that is written
+//! anyway, and otherwise when it has changed much for long. A steady node tells nothing.
 
+use super::receipt::Receipt;
 use host_kit::clock::Mono;
 use joulie_api::node_power_grant::{GrantDemand, ThrottleEvidence};
 use joulie_core::budget::demand::{DemandReport, is_news};
@@ -14,6 +15,8 @@ pub(crate) struct DemandTeller {
     told: Option<Told>,
     /// By what the last bite was seen.
     seen: Option<BiteSource>,
+    /// The receipt that it was told with.
+    receipt: Option<Receipt>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -24,14 +27,21 @@ struct Told {
 }
 
 impl DemandTeller {
-    /// What to tell now; `None` while the demand is not known.
-    pub(crate) fn of(&mut self, wants: &NodeWants, now: Mono) -> Option<GrantDemand> {
+    /// What to tell now with this receipt; `None` while the demand is not known.
+    pub(crate) fn of(
+        &mut self,
+        wants: &NodeWants,
+        receipt: Option<&Receipt>,
+        now: Mono,
+    ) -> Option<GrantDemand> {
         self.seen = wants.bite.or(self.seen);
         let before = self.told.and_then(|told| told.report);
         let ago = self.told.map_or(Micros::MAX, |told| {
             Micros::new(u64::try_from(now.since(told.at).as_micros()).unwrap_or(u64::MAX))
         });
-        if is_news(wants.report.as_ref(), before.as_ref(), ago) {
+        let is_written = self.receipt.as_ref() != receipt;
+        if is_written || is_news(wants.report.as_ref(), before.as_ref(), ago) {
+            self.receipt = receipt.cloned();
             let by = self.seen.filter(|_| wants.report.is_some_and(|report| report.bites()));
             self.told = Some(Told { report: wants.report, by, at: now });
         }
@@ -64,12 +74,12 @@ mod tests {
 
     /// The highest demand that is told, and whether the node bites.
     fn told(teller: &mut DemandTeller, wants: &NodeWants, millis: u64) -> Option<(f64, bool)> {
-        let told = teller.of(wants, Mono::at(Duration::from_millis(millis)))?;
+        let told = teller.of(wants, None, Mono::at(Duration::from_millis(millis)))?;
         Some((told.quantiles_watts[0].get(), told.biting))
     }
 
     #[test]
-    fn a_steady_node_tells_its_demand_once_and_a_change_not_before_two_seconds() {
+    fn a_steady_node_tells_its_demand_once_and_a_change_when_it_has_stood() {
         let mut it = DemandTeller::default();
         assert_eq!(told(&mut it, &NodeWants::default(), 0), None, "nothing is known");
         assert_eq!(told(&mut it, &wants(1000, false), 1_000), Some((1000.0, false)));
@@ -79,20 +89,42 @@ mod tests {
             assert_eq!(told(&mut it, &about, second * 1000), Some((1000.0, false)), "at {second} s");
         }
         assert_eq!(told(&mut it, &wants(500, false), 600_000), Some((500.0, false)), "half of it");
-        assert_eq!(told(&mut it, &wants(1000, false), 601_900), Some((500.0, false)), "too soon");
-        assert_eq!(told(&mut it, &wants(1000, false), 602_000), Some((1000.0, false)));
+        assert_eq!(told(&mut it, &wants(1000, false), 629_900), Some((500.0, false)), "too soon");
+        assert_eq!(told(&mut it, &wants(1000, false), 630_000), Some((1000.0, false)));
     }
 
     #[test]
     fn a_bite_is_told_at_once_and_its_end_is_not() {
         let mut it = DemandTeller::default();
         assert_eq!(told(&mut it, &wants(1000, false), 0), Some((1000.0, false)));
-        let bite = it.of(&wants(1500, true), Mono::at(Duration::from_millis(100))).unwrap();
+        let bite = it.of(&wants(1500, true), None, Mono::at(Duration::from_millis(100))).unwrap();
         assert_eq!((bite.biting, bite.throttled_by), (true, Some(ThrottleEvidence::Drawn.into())));
         assert_eq!(told(&mut it, &wants(1000, false), 200), Some((1500.0, true)));
         assert_eq!(told(&mut it, &wants(1500, true), 300), Some((1500.0, true)), "it is told already");
-        let ended = it.of(&wants(1000, false), Mono::at(Duration::from_millis(2_100))).unwrap();
+        assert_eq!(told(&mut it, &wants(1000, false), 30_000), Some((1500.0, true)), "it may come back");
+        let ended = it.of(&wants(1000, false), None, Mono::at(Duration::from_millis(30_100))).unwrap();
         assert_eq!((ended.biting, ended.throttled_by), (false, None));
+    }
+
+    #[test]
+    fn a_receipt_that_is_written_carries_the_demand_of_that_moment() {
+        let receipt = |serial| Receipt {
+            serial,
+            boot: "b-1".to_owned(),
+            node: "n-1".to_owned(),
+            holds: None,
+            floor: None,
+        };
+        let mut it = DemandTeller::default();
+        let mut told = |watts, serial| {
+            let demand =
+                it.of(&wants(watts, false), Some(&receipt(serial)), Mono::at(Duration::from_secs(1)))?;
+            Some(demand.quantiles_watts[0].get())
+        };
+        assert_eq!(told(1000, 1), Some(1000.0));
+        assert_eq!(told(1200, 1), Some(1000.0));
+        assert_eq!(told(1200, 2), Some(1200.0));
+        assert_eq!(told(1300, 2), Some(1200.0));
     }
 
     #[test]

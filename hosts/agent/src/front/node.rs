@@ -287,7 +287,7 @@ impl Memory {
     fn receipt(&mut self, inputs: &Inputs, view: &View, (shared, terms): (&Shared, &Terms)) -> Docs {
         let now = shared.clock.mono();
         let receipt = self.receipts.of(&self.stands, inputs, view, terms, now);
-        let demand = self.demand.of(&view.wants, now);
+        let demand = self.demand.of(&view.wants, receipt.as_ref(), now);
         let followed = self.stands.followed().map(|kept| kept.uid.as_str());
         let object =
             grants::object(inputs, &self.stands).filter(|(_, row)| Some(row.uid.as_str()) == followed);
