@@ -282,8 +282,8 @@ impl Follow {
         };
         if wanted != self.wanted {
             self.metrics.wants(&self.node, &wanted);
-            if self.file.error.is_none() {
-                tracing::info!("{} is in force: {:?}", self.file.path.display(), self.file.caps);
+            if let (Some(caps), None) = (self.file.caps, &self.file.error) {
+                tracing::info!("{} is in force: {caps}", self.file.path.display());
             }
             self.wanted = wanted;
         }

@@ -78,9 +78,16 @@ impl Kernel {
         Ok(Self { series: series.to_owned(), release, version, root })
     }
 
-    /// The kernel image.
+    /// The kernel image of the package.
     pub(crate) fn image(&self) -> PathBuf {
         self.root.join(format!("boot/vmlinuz-{}", self.release))
+    }
+
+    /// The kernel without its compression, which an emulated machine would need seconds of each boot to undo; the image
+    /// of the package where that cannot be done.
+    pub(crate) fn unpacked_image(&self) -> PathBuf {
+        let plain = self.root.join("boot/vmlinux");
+        if plain.is_file() || unpack_image(&self.image(), &plain).is_ok() { plain } else { self.image() }
     }
 }
 
@@ -109,6 +116,37 @@ impl Tools {
         Ok(Self { root, qemu, unpacked })
     }
 }
+
+/// Decompressors, with the first bytes of what they read.
+const DECOMPRESSORS: [(&[u8], &[&str]); 2] =
+    [(b"\xfd7zXZ\0", &["xz", "-dc", "--single-stream"]), (b"\x28\xb5\x2f\xfd", &["zstd", "-dcq"])];
+
+/// Writes the ELF file that a kernel image contains, if QEMU can start it.
+fn unpack_image(image: &Path, plain: &Path) -> Result<()> {
+    let bytes = std::fs::read(image)?;
+    let find = |wanted: &[u8]| bytes.windows(wanted.len()).position(|part| part == wanted);
+    let mut found = DECOMPRESSORS.iter().filter_map(|(magic, command)| Some((find(magic)?, command)));
+    let (at, command) = found.next().context("the image is compressed in another way")?;
+    let half = plain.with_extension(format!("{}", std::process::id()));
+    let packed = half.with_extension("packed");
+    std::fs::write(&packed, bytes.get(at..).unwrap_or_default())?;
+    // What follows the compressed kernel is no error here.
+    let line = format!("{} < '{}' > '{}' 2>/dev/null", command.join(" "), packed.display(), half.display());
+    let ran = Command::new("sh").args(["-c", &line]).status();
+    std::fs::remove_file(&packed)?;
+    ran?;
+    let kernel = std::fs::read(&half)?;
+    // QEMU starts a kernel at the entry that this note names.
+    let can_start = kernel.starts_with(b"\x7fELF") && kernel.windows(ENTRY.len()).any(|part| part == ENTRY);
+    if !can_start {
+        std::fs::remove_file(&half)?;
+        bail!("the image has no kernel that QEMU can start");
+    }
+    Ok(std::fs::rename(&half, plain)?)
+}
+
+/// The head of the note about the entry in 32-bit mode: the lengths of name and value, and the type.
+const ENTRY: &[u8] = b"\x04\0\0\0\x08\0\0\0\x12\0\0\0Xen\0";
 
 /// Checks that a compiler and the other build tools exist.
 pub(crate) fn compiler() -> Result<()> {

@@ -36,6 +36,7 @@ impl Verdict {
                 }
                 "FIGURE" => verdict.figures.push(rest.to_owned()),
                 "GOLDEN" => verdict.golden.push(rest.to_owned()),
+                "START" => {}
                 "END" => drop(ends.insert(rest.to_owned())),
                 _ => verdict.evidence.push(line.to_owned()),
             }

@@ -34,6 +34,17 @@ pub(crate) struct Caps {
     pub(crate) gpu: CapIntent,
 }
 
+impl std::fmt::Display for Caps {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let words = |cap: CapIntent| match cap {
+            CapIntent { watts: Some(watts), .. } => format!("{watts} W"),
+            CapIntent { watts: None, percent: Some(percent) } => format!("{percent} %"),
+            CapIntent { watts: None, percent: None } => "none".to_owned(),
+        };
+        write!(f, "the cap of each package is {}, of each GPU {}", words(self.cpu), words(self.gpu))
+    }
+}
+
 // Both are required: a file that was cut off, or is empty, must not read as "no caps".
 const CPU_CAP: ConfigSetting<CapIntent> = ConfigSetting::required(
     "CPU_CAP",
