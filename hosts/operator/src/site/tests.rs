@@ -361,8 +361,7 @@ fn ten_minutes_without_prometheus_make_no_node_better_move_no_cap_and_evict_nobo
         EvictionCandidate, EvictionVerdict, Evictor, Facts, Owner, RequestedResources,
     };
     use planner::migration::{NodeConditions, RunningPod};
-    use planner::node::NodeReading;
-    use planner::power::{NodeDraw, PowerMeter, PowerSample};
+    use planner::power::{NodeDraw, NodeReading, PowerMeter, PowerSample};
     use power_units::{Celsius, Percent};
     /// Of one node: its headroom, its cooling stress and its caps.
     type Looks = (Option<Percent>, Option<Percent>, Option<planner::intent::NodeCaps>);
