@@ -62,6 +62,16 @@ pub(crate) async fn list(asked: &PluginSession) -> Result<Reply, Reply> {
     Ok(Reply { text: sheet.text(asked.format()), notes, code: 0 })
 }
 
+/// A budget and those above it, by their parents. A cycle ends somewhere.
+pub fn budget_and_above<'a>(
+    parents: &'a BTreeMap<&'a str, &'a str>,
+    budget: &'a str,
+) -> impl Iterator<Item = &'a str> {
+    let some = |name: &&str| !name.is_empty();
+    let next = move |budget: &&'a str| parents.get(*budget).copied().filter(some);
+    std::iter::successors(Some(budget).filter(some), next).take(DEPTH_MAX)
+}
+
 /// For each budget the nodes in it, with what they are allowed and do not draw; most first. A node whose power is not measured
 /// is left out: what it does not draw is not known.
 fn unused(budgets: &[Value], grants: &fleet::ByNode, twins: &fleet::ByNode) -> BTreeMap<String, Vec<Idle>> {
@@ -74,15 +84,10 @@ fn unused(budgets: &[Value], grants: &fleet::ByNode, twins: &fleet::ByNode) -> B
         let twin = twins.get(node);
         let drawn = twin.and_then(|twin| number(twin, "/status/powerMeasurement/measuredNodePowerW"));
         let Some(drawn) = drawn else { continue };
-        let mut budget = label(grant, POWER_BUDGET);
-        for _ in 0..DEPTH_MAX {
-            if budget.is_empty() {
-                break;
-            }
+        for budget in budget_and_above(&parents, label(grant, POWER_BUDGET)) {
             all.entry(budget.to_owned())
                 .or_default()
                 .push(Idle { node: node.clone(), watts: (held - drawn).max(0.0) });
-            budget = parents.get(budget).copied().unwrap_or_default();
         }
     }
     for nodes in all.values_mut() {

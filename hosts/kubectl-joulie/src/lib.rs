@@ -22,7 +22,7 @@ mod doctor;
 mod energy;
 mod explain;
 mod fleet;
-mod object;
+pub mod object;
 mod pages;
 mod recommend;
 mod remote;
@@ -33,5 +33,6 @@ mod simulate;
 mod status;
 mod top;
 
+pub use budget::budget_and_above;
 pub use pages::{completion_of, write_man};
 pub use run::{PluginSession, Reply, run, start};

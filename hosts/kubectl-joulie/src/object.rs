@@ -4,17 +4,20 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 /// A text at a JSON pointer; empty if there is none.
-pub(crate) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+#[must_use]
+pub fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
     object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 /// A number at a JSON pointer. JSON has no NaN, and what is too large to be a power is none.
-pub(crate) fn number(object: &Value, pointer: &str) -> Option<f64> {
+#[must_use]
+pub fn number(object: &Value, pointer: &str) -> Option<f64> {
     object.pointer(pointer).and_then(Value::as_f64).filter(|number| number.abs() < 1e12)
 }
 
 /// The items of a list at a JSON pointer.
-pub(crate) fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
+#[must_use]
+pub fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {
     object.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
@@ -24,22 +27,26 @@ pub(crate) fn name(object: &Value) -> &str {
 }
 
 /// The annotation of this key.
-pub(crate) fn annotation<'a>(object: &'a Value, key: &str) -> &'a str {
+#[must_use]
+pub fn annotation<'a>(object: &'a Value, key: &str) -> &'a str {
     object["metadata"]["annotations"][key].as_str().unwrap_or_default()
 }
 
 /// The label of this key.
-pub(crate) fn label<'a>(object: &'a Value, key: &str) -> &'a str {
+#[must_use]
+pub fn label<'a>(object: &'a Value, key: &str) -> &'a str {
     object["metadata"]["labels"][key].as_str().unwrap_or_default()
 }
 
 /// A condition of this type.
-pub(crate) fn condition<'a>(object: &'a Value, about: &str) -> Option<&'a Value> {
+#[must_use]
+pub fn condition<'a>(object: &'a Value, about: &str) -> Option<&'a Value> {
     items(object, "/status/conditions").iter().find(|one| one["type"] == about)
 }
 
 /// A condition in words: its status, since when, why.
-pub(crate) fn condition_words(condition: &Value) -> String {
+#[must_use]
+pub fn condition_words(condition: &Value) -> String {
     let of = |field: &str| condition[field].as_str().unwrap_or_default();
     let since = match of("lastTransitionTime") {
         "" => String::new(),

@@ -25,10 +25,14 @@ impl Guard {
 
     /// Whether this request is allowed.
     pub fn admits(&self, head: &Parts, peer: SocketAddr) -> bool {
-        let loopback = peer.ip().to_canonical().is_loopback();
+        peer.ip().to_canonical().is_loopback() || self.is_shown(head)
+    }
+
+    /// Whether this request shows the token, if there is one.
+    pub fn is_shown(&self, head: &Parts) -> bool {
         let shown =
             |token: &String| bearer::shows(&head.headers, token) || bearer::shows_apart(&head.headers, token);
-        loopback || self.token.as_ref().is_some_and(shown)
+        self.token.as_ref().is_some_and(shown)
     }
 }
 
