@@ -36,6 +36,7 @@ const BENCHES: &[Bench] = &[
     ("packing", packing::run),
     ("agent", agent),
     ("operator", operator),
+    ("page", page),
     ("scheduler", scheduler),
     ("scheduler-pairs", scheduler_pairs),
     ("world", world),
@@ -98,6 +99,11 @@ fn chaos() -> Result<()> {
 fn operator() -> Result<()> {
     release(&["build", "--package", "operator", "--bin", "joulie-operator"])?;
     release(&["run", "--package", "operator", "--example", "scale"])
+}
+
+/// The live page with 5,000 nodes in a headless browser: the first picture, and the time of scripts for each update.
+fn page() -> Result<()> {
+    release(&["run", "--package", "page", "--example", "scale"])
 }
 
 /// The core's operations.

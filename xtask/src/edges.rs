@@ -38,7 +38,7 @@ const ALLOWED: &[Allowed] = &[
     },
     Allowed {
         name: "operator",
-        ours: &["power-units", "joulie-core", "planner", "catalog-file", "joulie-api", "host-kit"],
+        ours: &["power-units", "joulie-core", "planner", "catalog-file", "joulie-api", "host-kit", "page"],
         ours_in_tests: &["embedded-api", "cluster"],
     },
     Allowed {
@@ -125,6 +125,7 @@ const ALLOWED: &[Allowed] = &[
         ours_in_tests: &[],
     },
     Allowed { name: "cluster", ours: &[], ours_in_tests: &[] },
+    Allowed { name: "browser", ours: &["cluster"], ours_in_tests: &[] },
     Allowed {
         name: "joulie",
         ours: &[
@@ -140,9 +141,15 @@ const ALLOWED: &[Allowed] = &[
             "operator",
             "extender",
             "kubectl-joulie",
+            "page",
             "simulator",
         ],
-        ours_in_tests: &["cluster", "rig"],
+        ours_in_tests: &["browser", "cluster", "rig"],
+    },
+    Allowed {
+        name: "page",
+        ours: &["joulie-api", "host-kit", "kubectl-joulie"],
+        ours_in_tests: &["browser", "cluster", "embedded-api"],
     },
     Allowed {
         name: "kubectl-joulie",
