@@ -1,6 +1,6 @@
 //! The command line of `joulie`, parsed once.
 
-use crate::value::{Budget, Cap, Period, Span};
+use crate::value::{Budget, Cap, PageAt, Period, Span};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use kubectl_joulie::args::PluginCli;
@@ -67,6 +67,10 @@ pub(crate) struct Demo {
     /// Where to write the addresses of all metrics, for file_sd_configs of a Prometheus; the file goes with the demo
     #[arg(long, value_name = "FILE")]
     pub(crate) targets: Option<PathBuf>,
+    /// Where the live page is served: an address of this machine alone, with port 0 for any free one, or off. A person can
+    /// change policy and budget there, and break things
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
+    pub(crate) page: PageAt,
     /// Where to write a picture (SVG) of the live view as it is at the end
     #[arg(long, value_name = "FILE")]
     pub(crate) picture: Option<PathBuf>,

@@ -4,11 +4,12 @@
 //!            ┌───────────── API in memory (also over TLS, for kubectl) ─────────────┐
 //!   operator ┘      agent ┘       extender ┘        scheduler ┘    simulator ┘      └ observer ─▶ state ─▶ view
 //!                     └──── telemetry, control ──── HTTP ─────────────┘                       └▶ story ─▶ lines
-//!                                   └─ filter, prioritize ─ HTTP ┘                            └▶ tally ─▶ table
+//!                                   └─ filter, prioritize ─ HTTP ┘                            ├▶ tally ─▶ table
+//!                                                                                             └▶ page, with orders back
 //! ```
 //!
 //! The four hosts are the programs that ship. Only the demo has the replacement for kube-scheduler, the shortened
-//! times (`cluster`), zones that get hot (`heat`), and the actions of `--chaos`. The view shows only what is available through the API and over
+//! times (`cluster`), zones that get hot (`heat`), the actions of `--chaos`, and the orders of its page (`page`). The view shows only what is available through the API and over
 //! HTTP.
 
 mod act;
@@ -19,6 +20,7 @@ mod heat;
 mod home;
 mod host;
 mod observe;
+mod page;
 mod plain;
 mod probe;
 mod scheduler;
@@ -30,9 +32,12 @@ mod terminal;
 mod view;
 mod web;
 
+use self::page::DemoPage;
 use crate::args::Demo;
 use crate::node::Ending;
 use crate::out::Out;
+use crate::value::PageAt;
+use ::page::orders::GivenOrder;
 use act::Act;
 use chaos::Chaos;
 use cluster::{DemoCluster, DemoContext};
@@ -44,7 +49,7 @@ use host_kit::log::{Format, Levels};
 use host_kit::shutdown::{self, Tasks};
 use observe::Observer;
 use show::Show;
-use state::Placement;
+use state::{Placement, State};
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,6 +117,17 @@ async fn perform(args: &Demo, home: &Home) -> Result<(), Failure> {
     let mut show = show.map_err(|why| (Ending::Usage, why))?;
     let stage = DemoContext::new(clock.clone(), began, args.budget.watts(), args.seed).map_err(failed)?;
     let serving = DemoCluster::serve(&stage, home).await.map_err(failed)?;
+    let (trigger, stop) = shutdown::pair();
+    let mut tasks = Tasks::new();
+    let page = match args.page {
+        PageAt::Off => None,
+        PageAt::At(address) => {
+            let page = DemoPage::serve(&stage, address, (&mut tasks, &stop)).await;
+            let page = page.map_err(|why| (Ending::Usage, why))?;
+            show.has_page(page.url());
+            Some(page)
+        }
+    };
     show.first();
     let starting = DemoCluster::start(stage, serving);
     let cluster = tokio::select! {
@@ -123,13 +139,11 @@ async fn perform(args: &Demo, home: &Home) -> Result<(), Failure> {
         Some(path) => Some(Targets::write(path, cluster.metrics()).map_err(|why| (Ending::Usage, why))?),
         None => None,
     };
-    let (trigger, stop) = shutdown::pair();
-    let mut tasks = Tasks::new();
     let (placed, placements) = mpsc::unbounded_channel();
     let observer = cluster.watch(placed, (&mut tasks, &stop)).map_err(failed)?;
     let chaos = args.chaos.then(|| Chaos::over(lasting.unwrap_or(ROUND)));
     let heat = Heat::over(lasting.unwrap_or(ROUND));
-    let mut run = Run { cluster, observer, placements, chaos, heat, show };
+    let mut run = Run { cluster, observer, placements, chaos, heat, show, page };
     let ended = tokio::select! {
         ended = run.on(lasting) => ended,
         Some(_) = signals.recv() => Ok(()),
@@ -160,6 +174,7 @@ struct Run {
     chaos: Option<Chaos>,
     heat: Heat,
     show: Show,
+    page: Option<DemoPage>,
 }
 
 impl Run {
@@ -172,12 +187,18 @@ impl Run {
             let placed: Vec<Placement> = std::iter::from_fn(|| self.placements.try_recv().ok()).collect();
             let state = self.observer.look(&placed);
             while let Some(act) = self.chaos.as_mut().and_then(|chaos| chaos.due(&state)) {
-                self.do_it(&act, state.at).await;
+                // What could not be done is told.
+                let _told = self.do_it(&act, act.told(), state.at).await;
             }
             if let Some(act) = self.heat.due(&state) {
-                self.do_it(&act, state.at).await;
+                // What could not be done is told.
+                let _told = self.do_it(&act, act.told(), state.at).await;
             }
-            self.show.go_on(&state, &placed);
+            self.obey(&state).await;
+            let told = self.show.go_on(&state, &placed);
+            if let Some(page) = &self.page {
+                page.tell(&state, told, &placed, &self.cluster);
+            }
             if let Some(why) = self.cluster.failure() {
                 return Err(why);
             }
@@ -187,12 +208,37 @@ impl Run {
         }
     }
 
-    /// An action that failed is reported as an event too.
-    async fn do_it(&mut self, act: &Act, at: Duration) {
-        self.show.tell(Line { at, tone: Tone::Chaos, text: act.told() });
-        if let Err(why) = self.cluster.act(act).await {
-            let text = format!("that could not be done: {}", state::clean(&why));
-            self.show.tell(Line { at, tone: Tone::Bad, text });
+    /// Carries out what a person at the page has ordered.
+    async fn obey(&mut self, state: &State) {
+        while let Some(GivenOrder { order, answer }) = self.page.as_mut().and_then(DemoPage::order) {
+            let Some(page) = &self.page else { return };
+            let done = match page.act(order, state, &self.cluster) {
+                Ok(act) => {
+                    let told = act.told_of_a_person();
+                    self.do_it(&act, told.clone(), state.at).await.map(|()| told)
+                }
+                Err(why) => Err(why),
+            };
+            // Whoever has closed the page needs no answer.
+            let _gone = answer.send(done);
         }
+    }
+
+    /// An action that failed is reported as an event too.
+    async fn do_it(&mut self, act: &Act, told: String, at: Duration) -> Result<(), String> {
+        self.show.tell(Line { at, tone: Tone::Chaos, text: told });
+        let done = self.cluster.act(act).await;
+        match &done {
+            Ok(()) => {
+                if let Some(page) = &mut self.page {
+                    page.done(act);
+                }
+            }
+            Err(why) => {
+                let text = format!("that could not be done: {}", state::clean(why));
+                self.show.tell(Line { at, tone: Tone::Bad, text });
+            }
+        }
+        done
     }
 }

@@ -2,10 +2,12 @@
 //! `120kW`, and a wrong unit can stop machines.
 
 use host_kit::clock::micros;
+use host_kit::config::Listen;
 use host_kit::config::parse::{duration, show_duration};
 use joulie_core::node::cap::{CAP_LEAST, CapIntent};
 use power_units::{Micros, Percent, Role, Watts};
 use std::fmt;
+use std::net::SocketAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -25,6 +27,15 @@ pub(crate) struct Budget(Watts);
 /// A span of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Span(Micros);
+
+/// Where the page of the demo is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PageAt {
+    /// Nowhere.
+    Off,
+    /// On an address that only this machine reaches.
+    At(SocketAddr),
+}
 
 /// How often the hardware is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +60,8 @@ pub(crate) enum ValueError {
     Span,
     /// It is no period, or one at which no control loop runs.
     Period,
+    /// It is no address, or one that other machines reach.
+    Page,
 }
 
 /// More than any package or GPU accepts; a higher value has a wrong unit.
@@ -75,6 +88,9 @@ impl fmt::Display for ValueError {
                 "expected a time with its unit, such as 90s, 10m, 1h30m or 2d, above zero and of at most 30d"
             }
             Self::Period => "expected a period from 100ms to 60s, with its unit",
+            Self::Page => {
+                "expected off, or an address that only this machine reaches, such as 127.0.0.1:8080: whoever opens the page can break the demo"
+            }
         })
     }
 }
@@ -164,6 +180,20 @@ fn is_plain(number: &str) -> bool {
 fn watts(number: &str, each: u32) -> Result<Cap, ValueError> {
     let watts = Watts::parse(number, Role::Limit).map_err(|_| ValueError::CapRange)?.times(each);
     if watts < CAP_LEAST || watts > CAP_MOST { Err(ValueError::CapRange) } else { Ok(Cap::Watts(watts)) }
+}
+
+impl FromStr for PageAt {
+    type Err = ValueError;
+
+    fn from_str(text: &str) -> Result<Self, ValueError> {
+        if text == "off" {
+            return Ok(Self::Off);
+        }
+        match text.parse() {
+            Ok(Listen::At(address)) if address.ip().is_loopback() => Ok(Self::At(address)),
+            Ok(Listen::At(_) | Listen::Everywhere { .. }) | Err(_) => Err(ValueError::Page),
+        }
+    }
 }
 
 impl Span {

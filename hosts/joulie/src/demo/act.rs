@@ -1,4 +1,6 @@
-//! What the demo does to its system. `cluster` does it; `chaos` and `heat` decide when.
+//! What the demo does to its system. `cluster` does it; `chaos`, `heat` and a person at the page decide when.
+
+use power_units::Watts;
 
 /// An action on the system, with the node's name if it affects one node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,7 +29,14 @@ pub(crate) enum Act {
     KillExtender,
     /// It is started again.
     StartExtender,
+    /// The limit of the site changes.
+    Budget(Watts),
+    /// The policy of the plan changes.
+    Policy(&'static str),
 }
+
+/// The policies that a person can choose at the page; the third, which swaps nodes by the clock, would swap them in each pass here.
+pub(crate) const POLICIES: [&str; 2] = ["queue_aware_v1", "static_partition"];
 
 /// The package cap that a person sets, in watts. It is in the range of every kind of package in the demo.
 pub(crate) const BY_HAND_WATTS: u32 = 210;
@@ -35,6 +44,12 @@ pub(crate) const BY_HAND_WATTS: u32 = 210;
 pub(crate) const HOT_CELSIUS: u32 = 42;
 
 impl Act {
+    /// The same, where a person at the page does it.
+    pub(crate) fn told_of_a_person(&self) -> String {
+        let told = self.told();
+        format!("by hand: {}", told.strip_prefix("chaos: ").unwrap_or(&told))
+    }
+
     /// The action and its expected effect, in words.
     pub(crate) fn told(&self) -> String {
         match self {
@@ -64,6 +79,14 @@ impl Act {
                 "chaos: kill -9 of the extender; pods must wait and not be placed blindly".to_owned()
             }
             Self::StartExtender => "chaos: the extender is started again".to_owned(),
+            Self::Budget(watts) => format!(
+                "chaos: kubectl patch powerbudget site: {watts:.0} W; caps are lowered before others are raised"
+            ),
+            Self::Policy(name) => {
+                format!(
+                    "chaos: the operator is started again with POLICY_TYPE={name}; caps must stay meanwhile"
+                )
+            }
         }
     }
 }

@@ -6,6 +6,9 @@
 mod act;
 mod parts;
 
+pub(super) use act::SITE_BUDGET;
+
+use super::act::POLICIES;
 use super::home::Home;
 use super::host::Host;
 use super::observe::{Observer, Probed, Watched};
@@ -43,6 +46,7 @@ pub(super) struct DemoContext {
     pub(super) began: Mono,
     pub(super) budget: Watts,
     pub(super) seed: u64,
+    policy: &'static str,
 }
 
 impl DemoContext {
@@ -55,7 +59,7 @@ impl DemoContext {
     ) -> Result<Self, String> {
         let api =
             EmbeddedApi::new(&ApiOptions::with(joulie_api::crd::all())).map_err(|bad| bad.to_string())?;
-        Ok(Self { api, clock, began, budget, seed })
+        Ok(Self { api, clock, began, budget, seed, policy: POLICIES[0] })
     }
 
     /// A client with this user agent. It runs in the runtime of the caller.
@@ -97,6 +101,7 @@ impl DemoCluster {
     pub(super) async fn start(demo: DemoContext, serving: Serving) -> Result<Self, String> {
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
         act::send(&demo.client("kubectl"), act::Verb::Create, "/api/v1/namespaces", &namespace).await?;
+        act::limit(&demo.client("kubectl"), demo.budget, parts::RACKS).await?;
         let (simulator, telemetry) = parts::simulator(&demo).await?;
         let any = ExtenderPorts { work: ANY_PORT, metrics: ANY_PORT };
         let (extender, ports) = parts::extender(&demo, any).await?;
@@ -145,6 +150,7 @@ impl DemoCluster {
             hardware: watcher.rows("joulie-demo", &group("nodehardwares")),
             pods: watcher.rows("joulie-demo", "/api/v1/pods"),
             workloads: watcher.rows("joulie-demo", &group("workloadprofiles")),
+            limits: watcher.rows("joulie-demo", &group("powerbudgets")),
             leases: watcher
                 .rows("joulie-demo", &format!("/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases")),
         };

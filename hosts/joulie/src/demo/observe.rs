@@ -3,7 +3,7 @@
 
 mod rows;
 
-pub(super) use rows::{Classified, Grant, Hardware, Lease, Machine, Pod, Profile, Twin};
+pub(super) use rows::{Classified, Grant, Hardware, Lease, Limit, Machine, Pod, Profile, Twin};
 
 use super::events::standing;
 use super::state::{Device, Node, Offer, Placement, Plan, Pods, State, Telemetry, Workload};
@@ -45,6 +45,7 @@ pub(super) struct Watched {
     pub(super) hardware: Rows<Hardware>,
     pub(super) pods: Rows<Pod>,
     pub(super) workloads: Rows<Classified>,
+    pub(super) limits: Rows<Limit>,
     pub(super) leases: Rows<Lease>,
 }
 
@@ -123,7 +124,7 @@ impl Observer {
             self.probed.lock().unwrap_or_else(PoisonError::into_inner).extender_silent.clone();
         State {
             at,
-            budget: self.budget,
+            budget: self.limit(),
             nodes,
             pods,
             workloads: self.workloads(),
@@ -159,6 +160,17 @@ impl Observer {
         let receipt = self.readings.entry(name.to_owned()).or_insert(ObservedRenewal::NOTHING);
         receipt.hear(hardware.sampled_at.as_deref()?, now);
         hardware.power.filter(|_| receipt.age(now).is_some_and(|age| age <= READING_STALE))
+    }
+
+    /// The limit of the site as it is; before it is known, the one that the demo begins with.
+    fn limit(&self) -> Option<Watts> {
+        if !self.watched.limits.is_synced() {
+            return self.budget;
+        }
+        self.watched
+            .limits
+            .get(&ObjectKey::cluster(super::cluster::SITE_BUDGET))
+            .and_then(|held| held.row.watts)
     }
 
     fn workloads(&self) -> BTreeMap<String, Workload> {

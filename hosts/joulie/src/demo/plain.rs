@@ -90,6 +90,7 @@ mod tests {
         let told = [Line { at: at(2), tone: Tone::Warn, text: "a drains".to_owned() }];
         let placed = [Placement {
             at: at(1),
+            namespace: "default".to_owned(),
             pod: "p".to_owned(),
             performance: true,
             node: "b".to_owned(),

@@ -97,6 +97,7 @@ impl Scheduler {
                     // The receiver may have ended already.
                     let _told = self.placed.send(Placement {
                         at: self.clock.mono().since(self.began),
+                        namespace: key.namespace,
                         pod: key.name,
                         performance: pod.performance,
                         node,

@@ -66,7 +66,7 @@ impl Show {
             Ok::<_, String>(Picture { file, last: State::default() })
         });
         let picture = picture.transpose()?;
-        let fixed = Fixed { lasting, kubeconfig: kubeconfig.display().to_string() };
+        let fixed = Fixed { lasting, kubeconfig: kubeconfig.display().to_string(), page: None };
         let face = match terminal::style() {
             Some(style) if out.is_terminal() && !args.plain => {
                 let screen = Screen::enter(&mut out);
@@ -88,6 +88,11 @@ impl Show {
         })
     }
 
+    /// Says where the page is.
+    pub(super) fn has_page(&mut self, url: String) {
+        self.fixed.page = Some(url);
+    }
+
     /// Prints the first lines, while the parts start.
     pub(super) fn first(&mut self) {
         let way_in =
@@ -97,6 +102,9 @@ impl Show {
             Face::Plain(_) => {
                 self.out.line("joulie demo: the whole system on 12 simulated nodes; Ctrl-C ends it");
                 self.out.line(format!("look at it with: {way_in}"));
+                if let Some(page) = &self.fixed.page {
+                    self.out.line(format!("or open its page: {page}"));
+                }
             }
         }
     }
@@ -106,8 +114,8 @@ impl Show {
         self.untold.push(line);
     }
 
-    /// Shows a state, and the events up to it.
-    pub(super) fn go_on(&mut self, state: &State, placed: &[Placement]) {
+    /// Shows a state, and the events up to it, which it returns.
+    pub(super) fn go_on(&mut self, state: &State, placed: &[Placement]) -> Vec<Line> {
         let mut told = std::mem::take(&mut self.untold);
         told.extend(self.events.go_on(state));
         for line in &told {
@@ -128,10 +136,11 @@ impl Show {
                 self.out.line(line);
             }
         }
-        self.lines.extend(told);
+        self.lines.extend(told.iter().cloned());
         let old = self.lines.len().saturating_sub(LINES);
         self.lines.drain(..old);
         self.draw(state);
+        told
     }
 
     fn draw(&mut self, state: &State) {

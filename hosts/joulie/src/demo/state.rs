@@ -164,6 +164,7 @@ pub(crate) struct Plan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Placement {
     pub(crate) at: Duration,
+    pub(crate) namespace: String,
     pub(crate) pod: String,
     pub(crate) performance: bool,
     pub(crate) node: String,

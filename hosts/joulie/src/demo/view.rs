@@ -38,6 +38,8 @@ pub(crate) struct Fixed {
     pub(crate) lasting: Option<Duration>,
     /// The path of the kubeconfig.
     pub(crate) kubeconfig: String,
+    /// Where the page is, if there is one.
+    pub(crate) page: Option<String>,
 }
 
 /// A frame is drawn at least this wide.

@@ -13,13 +13,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, SystemTime};
 
 /// A running demo.
-struct Demo {
-    child: Child,
-    kubeconfig: PathBuf,
+pub(super) struct Demo {
+    pub(super) child: Child,
+    pub(super) kubeconfig: PathBuf,
 }
 
 /// A unique file.
-fn fresh(name: &str) -> PathBuf {
+pub(super) fn fresh(name: &str) -> PathBuf {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::SeqCst);
     let path =
@@ -28,14 +28,14 @@ fn fresh(name: &str) -> PathBuf {
     path
 }
 
-fn joulie() -> Command {
+pub(super) fn joulie() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_joulie"));
     command.env_remove("NO_COLOR").stdin(Stdio::null());
     command
 }
 
 impl Demo {
-    fn start(words: &[&str]) -> Self {
+    pub(super) fn start(words: &[&str]) -> Self {
         let kubeconfig = fresh("kubeconfig");
         let mut command = joulie();
         command.args(words).arg("--kubeconfig").arg(&kubeconfig);
@@ -44,7 +44,7 @@ impl Demo {
     }
 
     /// A client like kubectl's.
-    async fn client(&self) -> Client {
+    pub(super) async fn client(&self) -> Client {
         for _ in 0..200 {
             // The file exists, empty, before the API listens.
             if let Ok(file) = Kubeconfig::read_from(&self.kubeconfig)
@@ -264,11 +264,13 @@ fn an_interrupt_ends_it_with_the_table_and_nothing_left_behind() {
 fn a_demo_that_cannot_be_is_refused_with_what_is_accepted() {
     let there = fresh("somebodys-kubeconfig");
     std::fs::write(&there, "mine").unwrap();
-    let table: [(&[&str], &str); 8] = [
+    let table: [(&[&str], &str); 10] = [
         (&["demo", "--for", "20"], "expected a time with its unit"),
         (&["--for", "-1s"], "expected a time with its unit"),
         (&["demo", "--budget", "9"], "9kW or 9000W"),
         (&["demo", "--budget", "1W"], "from 100W to 1000kW"),
+        (&["demo", "--page", "0.0.0.0:80"], "only this machine reaches"),
+        (&["demo", "--page", "8080"], "only this machine reaches"),
         (&["demo", "--chaso"], "--chaos"),
         (&["demo", "--kubeconfig", there.to_str().unwrap()], "writes over nobody's"),
         (&["demo", "--log", "/no/such/folder/log"], "cannot be written"),

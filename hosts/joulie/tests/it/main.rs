@@ -1,5 +1,5 @@
-//! `joulie` on virtual hardware: the built binary as a separate process, on a machine that this process provides; and what a
-//! Prometheus makes of the demo.
+//! `joulie` on virtual hardware: the built binary as a separate process, on a machine that this process provides; what a
+//! Prometheus makes of the demo, and its page in a browser.
 
 #[cfg(test)]
 mod cap;
@@ -7,6 +7,8 @@ mod cap;
 mod demo;
 #[cfg(test)]
 mod line;
+#[cfg(test)]
+mod page;
 #[cfg(test)]
 mod prometheus;
 #[cfg(test)]

@@ -5,6 +5,7 @@ use super::parts::{self, ExtenderPorts, Part};
 use super::{ANY_PORT, Client, DemoCluster};
 use joulie_api::labels;
 use joulie_api::names;
+use power_units::Watts;
 use serde_json::{Value, json};
 use simulator::work::{CPU_CLASS, CPU_UTIL};
 use std::net::SocketAddr;
@@ -44,12 +45,22 @@ impl DemoCluster {
             }
             Act::KillOperator => self.kill(Part::Operator),
             Act::KillExtender => self.kill(Part::Extender),
-            Act::StartOperator => {
-                // At the address where its metrics were before.
-                let site = self.metrics_of(Part::Simulator);
-                let (host, _) = parts::operator(&self.demo, site, self.metrics_of(Part::Operator)).await?;
-                self.hosts.insert(Part::Operator, host);
-                Ok(())
+            Act::StartOperator => self.start_operator().await,
+            Act::Budget(watts) => {
+                let body = json!({"spec": {"watts": number(*watts)}});
+                send(&self.demo.client(BY_HAND), Verb::Merge, &format!("{BUDGETS}/{SITE_BUDGET}"), &body)
+                    .await
+            }
+            Act::Policy(name) => {
+                self.demo.policy = name;
+                match self.hosts.remove(&Part::Operator) {
+                    // One that was killed gets it when it is started.
+                    None => Ok(()),
+                    Some(host) => {
+                        host.stop().await;
+                        self.start_operator().await
+                    }
+                }
             }
             Act::StartExtender => {
                 // At the address that the scheduler already uses.
@@ -59,6 +70,24 @@ impl DemoCluster {
                 Ok(())
             }
         }
+    }
+
+    async fn start_operator(&mut self) -> Result<(), String> {
+        // At the address where its metrics were before.
+        let site = self.metrics_of(Part::Simulator);
+        let (host, _) = parts::operator(&self.demo, site, self.metrics_of(Part::Operator)).await?;
+        self.hosts.insert(Part::Operator, host);
+        Ok(())
+    }
+
+    /// Whether the operator runs.
+    pub(crate) fn has_operator(&self) -> bool {
+        self.hosts.contains_key(&Part::Operator)
+    }
+
+    /// The policy of the operator.
+    pub(crate) const fn policy(&self) -> &'static str {
+        self.demo.policy
     }
 
     fn metrics_of(&self, part: Part) -> SocketAddr {
@@ -90,6 +119,32 @@ impl DemoCluster {
         let path = format!("/apis/{version}/nodepowerprofiles/{name}?fieldManager={BY_HAND}&force=true");
         send(&self.demo.client(BY_HAND), Verb::Apply, &path, &body).await
     }
+}
+
+/// The PowerBudgets.
+const BUDGETS: &str = "/apis/joulie.io/v1alpha1/powerbudgets";
+/// The one of the whole site.
+pub(in crate::demo) const SITE_BUDGET: &str = "site";
+/// What a rack may draw, as a part of the site: together they could draw more than the site may, as it is where racks are fed.
+const RACK_PART: f64 = 0.6;
+
+/// Watts as a number of JSON.
+fn number(watts: Watts) -> f64 {
+    watts.to_string().parse().unwrap_or_default()
+}
+
+/// Limits the site, and each rack.
+pub(super) async fn limit(client: &Client, site: Watts, racks: u32) -> Result<(), String> {
+    let budget = |name: &str, spec: Value| json!({"apiVersion": "joulie.io/v1alpha1", "kind": "PowerBudget", "metadata": {"name": name}, "spec": spec});
+    let whole = budget(SITE_BUDGET, json!({"watts": number(site), "mode": "enforce"}));
+    send(client, Verb::Create, BUDGETS, &whole).await?;
+    for rack in (0..racks).map(|rack| format!("rack-{rack}")) {
+        let part = (number(site) * RACK_PART).floor();
+        let spec = json!({"parent": SITE_BUDGET, "watts": part, "mode": "enforce",
+            "nodeSelector": {"matchLabels": {labels::node::RACK: rack}}});
+        send(client, Verb::Create, BUDGETS, &budget(&rack, spec)).await?;
+    }
+    Ok(())
 }
 
 /// The namespace of the workload that a person deployed.

@@ -52,13 +52,15 @@ fn read<S>(
 
 /// Each rack is a cooling zone of its own.
 const ZONES: u32 = 3;
+/// Each has a PowerBudget.
+pub(super) const RACKS: u32 = 3;
 
 /// Twelve nodes of three kinds.
 fn fleet() -> Option<Fleet> {
     let gpus = Some(GpuKind { model: "NVIDIA_L40S".to_owned(), count: 4 });
     let gpu = NodeKind { gpus, ..NodeKind::built_in("gpu")? };
     let kinds = vec![(NodeKind::built_in("xeon")?, 5), (NodeKind::built_in("epyc")?, 4), (gpu, 3)];
-    Some(Fleet { kinds, racks: 3, zones: ZONES, prefix: "sim".to_owned() })
+    Some(Fleet { kinds, racks: RACKS, zones: ZONES, prefix: "sim".to_owned() })
 }
 
 /// The simulator: machines, kubelets and a workload. Returns its address for telemetry.
@@ -128,7 +130,7 @@ pub(super) async fn operator(
     metrics: SocketAddr,
 ) -> Result<(Host, SocketAddr), String> {
     let site = format!("http://{site}");
-    let (budget, metrics) = (demo.budget.to_string(), metrics.to_string());
+    let metrics = metrics.to_string();
     let given = [
         ("METRICS_ADDR", metrics.as_str()),
         ("JOULIE_NAMESPACE", NAMESPACE),
@@ -137,12 +139,11 @@ pub(super) async fn operator(
         // The view shows this name and a part of the random suffix.
         ("POD_NAME", "joulie-operator"),
         // More nodes offer performance as more performance pods wait or run.
-        ("POLICY_TYPE", "queue_aware_v1"),
+        ("POLICY_TYPE", demo.policy),
         ("QUEUE_HP_BASE_FRAC", "0.25"),
         ("QUEUE_HP_MIN", "3"),
         ("QUEUE_HP_MAX", "8"),
         ("QUEUE_PERF_PER_HP_NODE", "3"),
-        ("BUDGET_SITE_WATTS", &budget),
         ("POWER_HOLD", "6s"),
         // For this time after a start no cap is raised: writes of an earlier operator may still arrive.
         ("WRITE_TIMEOUT", "2s"),

@@ -70,6 +70,12 @@ pub(crate) struct Grant {
     pub(crate) watts: Option<Watts>,
 }
 
+/// A PowerBudget.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Limit {
+    pub(crate) watts: Option<Watts>,
+}
+
 /// A NodeHardware.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Hardware {
@@ -223,6 +229,15 @@ fn advice(status: &NodeTwinStatus) -> Option<Advice> {
         Some((clean(pod), one.target_node.as_deref().map(clean)))
     });
     Some(Advice { why, pods: all.len(), first })
+}
+
+impl Row for Limit {
+    const KIND: &'static str = "PowerBudget";
+    const OWNERS: bool = false;
+
+    fn read(object: &Value) -> Result<Self, String> {
+        Ok(Self { watts: Watts::parse(&object["spec"]["watts"].to_string(), Role::Limit).ok() })
+    }
 }
 
 impl Row for Grant {

@@ -23,6 +23,7 @@ fn state(at: u64, power: Option<i32>, offer: Offer, cap: Option<i32>) -> State {
 fn placement(waited: u64) -> Placement {
     Placement {
         at: Duration::ZERO,
+        namespace: "default".to_owned(),
         pod: "p".to_owned(),
         performance: false,
         node: "a".to_owned(),

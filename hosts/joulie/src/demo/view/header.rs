@@ -32,6 +32,11 @@ pub(super) fn header(
     if rows >= ROWS_FOR_THE_WAY_IN {
         all.push(way_in(fixed, columns));
     }
+    if let Some(page) = &fixed.page {
+        let mut row = label("page");
+        row.add(Ink::Plain, page);
+        all.push(row);
+    }
     all
 }
 

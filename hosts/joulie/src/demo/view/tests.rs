@@ -74,6 +74,7 @@ fn nodes() -> BTreeMap<String, Node> {
 fn state() -> State {
     let placed = |at, pod: &str, performance, node: &str, why: &str| Placement {
         at: Duration::from_secs(at),
+        namespace: "default".to_owned(),
         pod: pod.to_owned(),
         performance,
         node: node.to_owned(),
@@ -116,7 +117,11 @@ fn told() -> Vec<Line> {
 }
 
 fn fixed() -> Fixed {
-    Fixed { lasting: Some(Duration::from_secs(60)), kubeconfig: "/tmp/joulie/kubeconfig".to_owned() }
+    Fixed {
+        lasting: Some(Duration::from_secs(60)),
+        kubeconfig: "/tmp/joulie/kubeconfig".to_owned(),
+        page: None,
+    }
 }
 
 fn sparkline() -> Sparkline {
@@ -202,4 +207,16 @@ fn an_empty_cluster_has_a_frame() {
     let lines = frame(&State::default(), &fixed(), &[], &Sparkline::default(), (size, style));
     assert!(lines[0].starts_with("joulie demo  0 simulated nodes"), "{lines:#?}");
     assert!(lines.iter().any(|line| line.contains("nobody leads yet")), "{lines:#?}");
+}
+
+#[test]
+fn the_head_says_where_the_page_is_on_any_terminal() {
+    let style = Style { glyphs: Glyphs::Unicode, paint: Paint::None };
+    let fixed = Fixed { page: Some("http://127.0.0.1:4711/ui/".to_owned()), ..fixed() };
+    for (columns, rows) in [(44, 20), (80, 24), (120, 40)] {
+        let size = Size { columns, rows };
+        let lines = frame(&state(), &fixed, &told(), &sparkline(), (size, style));
+        assert!(lines.iter().any(|line| line == "page   http://127.0.0.1:4711/ui/"), "{lines:#?}");
+        assert!(lines.len() <= rows);
+    }
 }
