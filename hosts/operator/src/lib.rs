@@ -15,7 +15,7 @@
 //! - `grants`: what the budget has sent and not seen land yet;
 //! - `evict`: moving a pod of a stressed node, where that is asked for;
 //! - `gpu_repair`: GPUs that were taken for pods and that nobody confirmed, in a loop of its own;
-//! - `routes`: the port, with `/debug/plan`;
+//! - `routes`: the port, with `/debug/plan` and the live page;
 //! - `writes`: sending, and what came of it; `lead`: the loop; `lease`: the plan's sign of life;
 //! - `classify`: what workloads do with their nodes, in a loop of its own;
 //! - `uninstall`, `check`: commands of their own. The first asks the operators to release all nodes, the second reads in

@@ -1,4 +1,5 @@
-//! The operator's port: metrics, health and debugging, and `/debug/plan`, which says what the last pass decided and why.
+//! The operator's port: metrics, health and debugging, `/debug/plan`, which says what the last pass decided and why, and the live
+//! page, where it is asked for.
 //!
 //! The loop that plans answers it between two passes, so that nothing is copied for a question that nobody asks.
 
@@ -6,7 +7,9 @@ use bytes::Bytes;
 use host_kit::ops::Ops;
 use host_kit::server::{Guard, Routes};
 use http::{HeaderValue, Method, Request, Response, StatusCode, header};
-use http_body_util::Full;
+use http_body_util::{BodyExt, Full};
+use page::hub::UiBody;
+use page::serve::{Ui, names_this_machine};
 use std::net::SocketAddr;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
@@ -41,13 +44,31 @@ pub(crate) struct Port {
     ops: Ops,
     guard: Guard,
     questions: mpsc::Sender<PlanQuestion>,
+    ui: Option<Ui>,
 }
 
 impl Port {
     /// The port, and the questions that come to it.
-    pub(crate) fn new(ops: Ops, guard: Guard) -> (Self, mpsc::Receiver<PlanQuestion>) {
+    pub(crate) fn new(ops: Ops, guard: Guard, ui: Option<Ui>) -> (Self, mpsc::Receiver<PlanQuestion>) {
         let (questions, asked) = mpsc::channel(WAITING_MAX);
-        (Self { ops, guard, questions }, asked)
+        (Self { ops, guard, questions, ui }, asked)
+    }
+
+    /// The live page, for whom `/debug` is. Who shows no token must name this machine: a browser shows a page of another site, whose
+    /// name leads here, what a forwarded port answers.
+    async fn page(&self, request: Request<Bytes>, peer: SocketAddr) -> Response<UiBody> {
+        let Some(ui) = &self.ui else {
+            return text(StatusCode::NOT_FOUND, "the page is off: set UI=read\n").map(BodyExt::boxed_unsync);
+        };
+        let (head, body) = request.into_parts();
+        let may = self.guard.admits(&head, peer);
+        if !may || !(self.guard.is_shown(&head) || names_this_machine(&head.headers)) {
+            let why = "only from this machine and by its address (kubectl port-forward), or with the token\n";
+            return text(StatusCode::FORBIDDEN, why).map(BodyExt::boxed_unsync);
+        }
+        let answer = ui.answer(&head, &body).await;
+        let nothing = || text(StatusCode::NOT_FOUND, "the page is at /ui/\n").map(BodyExt::boxed_unsync);
+        answer.unwrap_or_else(nothing)
     }
 
     async fn plan(&self, request: Request<Bytes>, peer: SocketAddr) -> Response<Full<Bytes>> {
@@ -89,19 +110,25 @@ impl Port {
 }
 
 impl Routes for Port {
-    type Body = Full<Bytes>;
+    type Body = UiBody;
 
-    async fn answer(&self, request: Request<Bytes>, peer: SocketAddr) -> Response<Full<Bytes>> {
-        if request.uri().path() == PLAN {
-            return self.plan(request, peer).await;
+    async fn answer(&self, request: Request<Bytes>, peer: SocketAddr) -> Response<UiBody> {
+        let path = request.uri().path();
+        if path == "/ui" || path.starts_with("/ui/") {
+            return self.page(request, peer).await;
         }
-        match self.ops.known(&request, peer).await {
-            Some(answer) => answer,
-            None => text(
-                StatusCode::NOT_FOUND,
-                "there are /metrics, /livez, /readyz, /healthz, /debug/config, /debug/log and /debug/plan\n",
-            ),
-        }
+        let answer = if path == PLAN {
+            self.plan(request, peer).await
+        } else {
+            let known = self.ops.known(&request, peer).await;
+            known.unwrap_or_else(|| {
+                text(
+                    StatusCode::NOT_FOUND,
+                    "there are /metrics, /livez, /readyz, /healthz, /debug/config, /debug/log, /debug/plan and /ui/\n",
+                )
+            })
+        };
+        answer.map(BodyExt::boxed_unsync)
     }
 }
 

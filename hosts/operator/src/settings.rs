@@ -49,6 +49,8 @@ pub struct Settings {
     pub(crate) metrics_port: MetricsPort,
     /// Who may see /debug from elsewhere.
     pub(crate) debug_token: Option<String>,
+    /// Whether the live page is served.
+    pub(crate) ui: UiMode,
     /// Where the Leases and Events are.
     pub(crate) namespace: String,
     /// The pod's name, after which the process is named.
@@ -144,6 +146,7 @@ impl Settings {
             metrics: values.get(&table::METRICS_ADDR)?,
             metrics_port: tls::metrics_port(values)?,
             debug_token: values.get(&program::DEBUG_TOKEN)?,
+            ui: values.get(&table::UI)?,
             namespace: values.get(&program::NAMESPACE)?,
             pod_name: values.get(&program::POD_NAME)?,
             selectors: selectors(values)?,
@@ -321,6 +324,17 @@ pub(crate) const OVERDUE: [(&str, DrainOverdue); 3] =
 /// When nodes carry the draining label, by its word.
 pub(crate) const MARKS: [(&str, DrainingLabel); 2] =
     [("always", DrainingLabel::Always), ("while-draining", DrainingLabel::OnlyWhileDraining)];
+/// Whether the live page is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum UiMode {
+    /// It is not.
+    Off,
+    /// It shows, and changes nothing.
+    Read,
+}
+
+/// The same, by its word.
+pub(crate) const UI_MODES: [(&str, UiMode); 2] = [("off", UiMode::Off), ("read", UiMode::Read)];
 /// Which kind carries the desired state, by its word.
 pub(crate) const SOURCES: [(&str, DesiredKind); 2] =
     [("profile", DesiredKind::Profile), ("twin", DesiredKind::Twin)];

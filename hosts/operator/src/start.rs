@@ -6,7 +6,7 @@ use crate::lead::{Lead, Parts};
 use crate::queries::Queries;
 use crate::reconciler::Reconciler;
 use crate::routes;
-use crate::settings::Settings;
+use crate::settings::{Settings, UiMode};
 use crate::site::{SILENCE_MAX, Watches};
 use crate::stats::Stats;
 use host_kit::clock::HostClock;
@@ -26,6 +26,10 @@ use host_kit::server::{
 use host_kit::shutdown::{Stop, Tasks};
 use joulie_api::labels::{LEADER_LEASE, PLAN_LEASE};
 use kube::Client;
+use page::explain::UiExplainer;
+use page::hub::UiHub;
+use page::observe::{UiObserver, UiSource};
+use page::serve::Ui;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::SocketAddr;
@@ -182,7 +186,11 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     let debug = Debug::new(guard.clone(), config, logs);
     let scrapers = Scrapers::new(settings.metrics_port.auth, &client, &clock, &server_metrics);
     let ops = Ops::new(metrics.page(), health, debug).for_scrapers(scrapers);
-    let (port, questions) = routes::Port::new(ops, guard);
+    let ui = match settings.ui {
+        UiMode::Off => None,
+        UiMode::Read => Some(live_page(&settings, &client, &clock, (&mut *tasks, &stop))?),
+    };
+    let (port, questions) = routes::Port::new(ops, guard, ui);
     let limits = ServerLimits::new(64 * 1024, 64).map_err(|error| StartError::Settings(error.to_string()))?;
     let server =
         HttpServer::bind(settings.metrics, Port::Metrics, port, limits, &server_metrics, clock.clone())
@@ -254,6 +262,30 @@ fn prometheus(settings: &Settings) -> Result<Option<Prometheus>, StartError> {
     let access = settings.prometheus.clone();
     let server = access.map(|access| Prometheus::new("joulie-operator", access)).transpose();
     server.map_err(|error| StartError::Settings(format!("PROMETHEUS_CA_FILE: {error}")))
+}
+
+/// The live page, with watches of its own.
+fn live_page(
+    settings: &Settings,
+    client: &Client,
+    clock: &Arc<dyn HostClock>,
+    (tasks, stop): (&mut Tasks, &Stop),
+) -> Result<Ui, StartError> {
+    let hub = UiHub::new(clock.chance());
+    let source = UiSource {
+        title: "Joulie".to_owned(),
+        client: client.clone(),
+        clock: clock.clone(),
+        namespace: settings.namespace.clone(),
+        hold: settings.hold,
+        extras: None,
+    };
+    let observer = UiObserver::start(source, (&mut *tasks, stop));
+    tasks.spawn("page", observer.run(hub.clone(), stop.clone()));
+    let asked = client.clone();
+    let explainer = UiExplainer::start(move || asked, clock.clone(), settings.namespace.clone());
+    let explainer = explainer.map_err(|error| StartError::Settings(format!("UI: {error}")))?;
+    Ok(Ui::new(hub, explainer, None, stop.clone()))
 }
 
 /// The namespaces whose pods are no workloads: the operator's own too.

@@ -2,7 +2,7 @@
 
 use super::facility::CoolingNamed;
 use super::power::{self, Named};
-use super::{FLOORS, GUARDS, MARKS, OVERDUE, SHARINGS, SOURCES, fraction, namespaces};
+use super::{FLOORS, GUARDS, MARKS, OVERDUE, SHARINGS, SOURCES, UI_MODES, UiMode, fraction, namespaces};
 use crate::rows::is_of_kubernetes;
 use host_kit::bearer::TokenFile;
 use host_kit::clock::micros;
@@ -158,6 +158,9 @@ const NO_INTENT: &str = "pods are classed by their constraints and the annotatio
 settings! {
     METRICS_ADDR: Listen = with_default(
         "METRICS_ADDR", ":8081", parse::listen, "an address such as :8081", "Where metrics, health and debugging are served");
+    UI: UiMode = with_default(
+        "UI", "off", |text| one_of(text, &UI_MODES), "off or read",
+        "read: the live page is served at /ui/ on the port for metrics, to whom /debug is. It watches the objects once more, also those of all pods");
     RECONCILE_INTERVAL: Duration = with_default(
         "RECONCILE_INTERVAL", "1m", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h",
         "A pass is made at least so often; changes are planned when they come. The phase of rule_swap_v1");

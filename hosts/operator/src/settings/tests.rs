@@ -44,6 +44,7 @@ fn what_makes_no_sense_is_refused_before_anything_starts() {
         ("BUDGET_RACK_WATTS", "r1=100,r1=200"),
         ("BUDGET_RACK_WATTS", "r1"),
         ("BUDGET_SITE_WAT", "100"),
+        ("UI", "write"),
         ("LEADER_RENEW_DEADLINE", "20s"),
         ("OPERATOR_NODE_POWER_SOURCE", "prometheus"),
         ("NODE_SELECTOR", "a in (b"),

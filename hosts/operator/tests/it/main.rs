@@ -23,6 +23,8 @@ mod leaders;
 #[cfg(test)]
 mod limits;
 #[cfg(test)]
+mod page;
+#[cfg(test)]
 mod persons;
 #[cfg(test)]
 mod profiles;

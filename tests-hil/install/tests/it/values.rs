@@ -164,6 +164,23 @@ fn a_word_that_is_no_value_is_refused_wherever_it_stands() {
 }
 
 #[test]
+fn the_page_is_served_only_where_it_is_asked_for_and_has_rights_to_read_alone() {
+    let Some(helm) = Helm::or_skip() else { return };
+    let operator = |all: &[Value]| {
+        let pod = find(all, "Deployment", "joulie-operator")["spec"]["template"]["spec"].clone();
+        let asks = pod["containers"][0]["env"].to_string().contains(r#""name":"UI""#);
+        let rules = find(all, "ClusterRole", "joulie-operator")["rules"].to_string();
+        (asks, rules.contains(r#""events""#))
+    };
+    // What --set makes of a bare word, and what a file makes of it.
+    for (ui, on) in [("read", true), ("off", false), ("false", false)] {
+        let all = rendered(&helm, &["--set", &format!("operator.ui={ui}")]);
+        assert_eq!(operator(&all), (on, on), "{ui}");
+    }
+    assert_eq!(operator(&rendered(&helm, &[])), (false, false));
+}
+
+#[test]
 fn a_value_that_cannot_work_is_refused() {
     let Some(helm) = Helm::or_skip() else { return };
     for (value, why) in [
@@ -174,6 +191,7 @@ fn a_value_that_cannot_work_is_refused() {
         ("image.digest=sha256:1", "does not match pattern"),
         ("operator.env.budget=1", "does not match pattern"),
         ("operator.config.budget=1", "does not match pattern"),
+        ("operator.ui=write", "value must be one of"),
         ("operator.config.METRICS_TLS_CERT_FILE=/a", "set metricsTls.enabled instead"),
         ("agent.mode=pool,agent.pool.shards=3", "agent.pool.shards must be"),
         ("schedulerExtender.nodeName=a", "set schedulerExtender.replicas to 1"),
