@@ -332,8 +332,8 @@ fn what_is_held_above_an_entitlement_is_not_protected_from_who_is_below_its_own(
 fn the_last_orders_are_kept_for_who_is_throttled_below_its_entitlement() {
     let last = OrderBounds { beyond: 0, ..FREE };
     let (caps, groups) = ([w(300), w(300)], [group(None, 610, 0)]);
-    // The first wants 150 W more, nearly all of it beyond its entitlement.
-    let Ordered { made, targets, .. } = ordered(last, &groups, &first_bites([305, 305], 150), &caps, &[None; 2]);
+    // The first wants 150 W more, all of it beyond its entitlement.
+    let Ordered { made, targets, .. } = ordered(last, &groups, &first_bites([300, 310], 150), &caps, &[None; 2]);
     assert_eq!((targets, made.orders, made.held_back), (vec![w(300), w(300)], 0, 1));
     // Now it is 100 W below it, and the other one holds 90 W above its own.
     let rests = [None, Some(seconds(5))];
