@@ -337,10 +337,7 @@ impl Unprofiled {
 }
 
 /// What the profiles that are trusted say.
-pub(crate) fn trusted(
-    rows: &BTreeMap<ObjectKey, CachedRow<ProfileRow>>,
-    rule: TrustRule,
-) -> TrustedProfiles {
+pub(crate) fn trusted(rows: &BTreeMap<ObjectKey, CachedRow<ProfileRow>>, rule: TrustRule) -> TrustedProfiles {
     TrustedProfiles::of(rows.values().filter_map(|held| {
         let workload = held.row.workload.as_ref()?.each_ref().map(String::as_str);
         Some((workload, rule.read(&held.row.status)))

@@ -46,7 +46,10 @@ fn program(pod: &Value) -> ProgramPod {
         name: name(pod).to_owned(),
         component: label(pod, COMPONENT).to_owned(),
         node: text(pod, "/spec/nodeName").to_owned(),
-        account: Some(text(pod, "/spec/serviceAccountName")).filter(|it| !it.is_empty()).unwrap_or("default").to_owned(),
+        account: Some(text(pod, "/spec/serviceAccountName"))
+            .filter(|it| !it.is_empty())
+            .unwrap_or("default")
+            .to_owned(),
         version: label(pod, "app.kubernetes.io/version").to_owned(),
         ready,
         port: metrics.and_then(|port| port["containerPort"].as_i64()),

@@ -43,8 +43,8 @@ use planner::node::{
 use planner::places::Places;
 use planner::plan::ClusterState;
 use pods::PodReader;
-use profiles::ProfileReader;
 use power_units::{Micros, Stamp, Watts};
+use profiles::ProfileReader;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -270,7 +270,8 @@ pub fn round(
     // What would be granted is told by the entitlements alone.
     let by_demand = limits.sharing == PowerSharing::Demand && !rules.trial;
     let rests: Vec<Watts> = stakes.iter().map(|stake| stake.rest(limits)).collect();
-    let entitled: Vec<Watts> = targets.iter().zip(&rests).map(|(target, rest)| (*target - *rest).or_zero()).collect();
+    let entitled: Vec<Watts> =
+        targets.iter().zip(&rests).map(|(target, rest)| (*target - *rest).or_zero()).collect();
     let shared = Shares { tree, stakes, rows: &rows, kept: &kept, rests: &rests };
     let followed = match by_demand {
         true => Some(follow(shared, memory, now, raises, &mut targets)?),

@@ -69,7 +69,8 @@ fn twins(cluster: &ClusterState, settings: &Settings, plan: &Plan, entitled: &[W
     // How hard pods work each node, if the pods are known.
     let names = cluster.nodes.iter().map(|node| &*node.name);
     let work = cluster.pods.as_ref().map(|pods| Beside::new(names, pods.work()));
-    let planned = plan.nodes.iter().filter_map(|decision| Some((cluster.nodes.get(decision.place)?, decision)));
+    let planned =
+        plan.nodes.iter().filter_map(|decision| Some((cluster.nodes.get(decision.place)?, decision)));
     let facts = planned.enumerate().map(|(at, (node, decision))| {
         let work = work.as_ref().map(|work| work.at(decision.place).unwrap_or_default());
         facts(node, decision, work, entitled.get(at).copied())

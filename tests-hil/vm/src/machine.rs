@@ -49,7 +49,6 @@ impl Machine<'_> {
         let mut said = String::new();
         for boot in 1..=scenario.boots {
             let words = self.file(scenario, &format!("{boot}.said"));
-            let console = self.file(scenario, &format!("{boot}.console"));
             let mut complaint = String::new();
             for again in 0..=REPEATS {
                 complaint = self.boot(scenario, boot, (&words, &disk, api.as_ref()))?;

@@ -332,7 +332,9 @@ impl Memory {
         let mut docs = Docs::new();
         let outcome = self.outcome(view, shared, terms);
         docs.extend(route_doc(node, inputs, route, &outcome).map(|doc| (Kind::Route, doc)));
-        docs.extend((0..RIVALS_MAX).zip(rival_docs(node, inputs, route)).map(|(at, doc)| (Kind::Rival(at), doc)));
+        docs.extend(
+            (0..RIVALS_MAX).zip(rival_docs(node, inputs, route)).map(|(at, doc)| (Kind::Rival(at), doc)),
+        );
         shared.metrics.concludes(node, &outcome);
         self.post_events(node, inputs, (view, &outcome), (shared, terms));
         let subject = match &self.wanted {
@@ -447,7 +449,8 @@ fn route_doc(node: &str, inputs: &Inputs, route: &Standing, outcome: &Outcome) -
         (Some((profile, why)), _) => (profile, RouteWhy::Refused, why.clone()),
         (None, by) => (by.as_ref()?, RouteWhy::Followed, format!("the node is {}", route.reached.say())),
     };
-    let (name, row) = inputs.routes.all.iter().find(|(_, row)| row.uid == profile.uid && is_own(row, node))?;
+    let (name, row) =
+        inputs.routes.all.iter().find(|(_, row)| row.uid == profile.uid && is_own(row, node))?;
     let Outcome { cpu, gpu, .. } = outcome.clone();
     let (node, generation) = (node.to_owned(), profile.generation);
     let content = Content::Route(RouteOutcome { node, why, message, generation, cpu, gpu });
@@ -467,7 +470,8 @@ fn rival_docs(node: &str, inputs: &Inputs, route: &Standing) -> Vec<Doc> {
         return Vec::new();
     };
     let message = format!("TelemetryProfile {} is for the same node and comes first by name", first.name);
-    let rivals = inputs.routes.all.iter().filter(|(name, row)| is_own(row, node) && route.rivals.contains(name));
+    let rivals =
+        inputs.routes.all.iter().filter(|(name, row)| is_own(row, node) && route.rivals.contains(name));
     let doc = |(name, row): &(String, Arc<RouteRow>)| {
         let (node, message, generation) = (node.to_owned(), message.clone(), row.generation);
         let why = RouteWhy::Outranked;

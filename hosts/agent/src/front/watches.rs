@@ -94,7 +94,17 @@ pub(crate) fn begin(
         }
     };
     Watches {
-        watched: Watched { nodes, profiles, twins, hardware, grants, no_grants, routes, routes_of_all, no_routes },
+        watched: Watched {
+            nodes,
+            profiles,
+            twins,
+            hardware,
+            grants,
+            no_grants,
+            routes,
+            routes_of_all,
+            no_routes,
+        },
         confirmed,
     }
 }

@@ -121,7 +121,11 @@ fn review(user: &str, space: &str, need: &Need, verb: &str) -> Value {
         attributes["namespace"] = json!(space);
     }
     // The groups that a service account is in; a role may name them.
-    let groups = ["system:serviceaccounts".to_owned(), format!("system:serviceaccounts:{space}"), "system:authenticated".to_owned()];
+    let groups = [
+        "system:serviceaccounts".to_owned(),
+        format!("system:serviceaccounts:{space}"),
+        "system:authenticated".to_owned(),
+    ];
     json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
         "spec": {"user": user, "groups": groups, "resourceAttributes": attributes}})
 }
@@ -132,7 +136,8 @@ mod tests {
 
     #[test]
     fn a_review_names_the_part_the_object_and_the_namespace_where_there_is_one() {
-        let of = |need: &Need| review("u", "joulie-system", need, "patch")["spec"]["resourceAttributes"].clone();
+        let of =
+            |need: &Need| review("u", "joulie-system", need, "patch")["spec"]["resourceAttributes"].clone();
         assert_eq!(
             of(&status("nodetwins")),
             json!({"group": "joulie.io", "resource": "nodetwins", "subresource": "status", "verb": "patch"})
@@ -141,6 +146,9 @@ mod tests {
             of(&lease("joulie-plan", &["patch"])),
             json!({"group": "coordination.k8s.io", "resource": "leases", "name": "joulie-plan", "verb": "patch", "namespace": "joulie-system"})
         );
-        assert_eq!(of(&need("", "nodes", &["patch"])), json!({"group": "", "resource": "nodes", "verb": "patch"}));
+        assert_eq!(
+            of(&need("", "nodes", &["patch"])),
+            json!({"group": "", "resource": "nodes", "verb": "patch"})
+        );
     }
 }

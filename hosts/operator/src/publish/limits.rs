@@ -80,8 +80,8 @@ pub(crate) fn budget_differs(new: &PowerBudgetStatus, old: &PowerBudgetStatus, n
         || *would_lower_nodes != old.would_lower_nodes;
     let is_older = |than| super::is_older(old.updated_at.as_deref(), than, now);
     let demand = demand.as_ref().zip(old.demand.as_ref());
-    let grantable = moves(*room_watts, old.room_watts)
-        || demand.is_some_and(|(new, old)| demand_moves(new, old, moves));
+    let grantable =
+        moves(*room_watts, old.room_watts) || demand.is_some_and(|(new, old)| demand_moves(new, old, moves));
     (moved && is_older(WATTS_EVERY)) || (demand.is_some() && grantable && is_older(DEMAND_EVERY))
 }
 

@@ -46,12 +46,7 @@ struct MovablePod<'a> {
 
 impl Reconciler {
     /// The pods to evict now.
-    pub(super) fn evictions(
-        &mut self,
-        twins: &[Option<Twin>],
-        plan: &Plan,
-        now: Mono,
-    ) -> Vec<EvictionOrder> {
+    pub(super) fn evictions(&mut self, twins: &[Option<Twin>], plan: &Plan, now: Mono) -> Vec<EvictionOrder> {
         let Some(law) = self.settings.rescheduling.eviction else {
             // Once evictions are asked for again, a stress must last anew.
             self.evictions.evictor.look_away();
@@ -189,8 +184,7 @@ impl Reconciler {
             let found = found.and_then(|one| {
                 Some((one.pod.owner.as_ref()?.workload(), one.pod.moving.as_ref()?, one.ends_drain))
             });
-            let Some((workload, moving, ends_drain)) = found
-            else {
+            let Some((workload, moving, ends_drain)) = found else {
                 continue;
             };
             let Some(owner_kind) = OwnerKind::read(workload.0) else { continue };

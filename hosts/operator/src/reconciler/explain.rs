@@ -177,9 +177,7 @@ impl Reconciler {
 
 /// What follows demand in a group.
 fn demand(power: &GroupPower) -> Value {
-    let class = |[performance, draining, eco]: [Option<f64>; 3]| {
-        json!({"performance": performance, "draining": draining, "eco": eco})
-    };
+    let class = |[performance, draining, eco]: [Option<f64>; 3]| json!({"performance": performance, "draining": draining, "eco": eco});
     json!({
         "lends": power.lends,
         "overloaded": power.overloaded,

@@ -115,10 +115,13 @@ fn with_the_plans_caps(state: &StateSeen, caps: &NodeCaps) -> Value {
 fn otherwise(cap: DeviceCap, theirs: Option<DeviceCap>) -> DeviceCap {
     let theirs = theirs.unwrap_or_default();
     let watts = |watts: Watts| Some(watts - Watts::from_int(1)).filter(|less| *less >= Watts::from_int(1));
-    let percent = |percent: Percent| Some(percent - Percent::from_int(1)).filter(|less| *less > Percent::ZERO);
+    let percent =
+        |percent: Percent| Some(percent - Percent::from_int(1)).filter(|less| *less > Percent::ZERO);
     DeviceCap {
         watts: cap.watts.and_then(|cap| if Some(cap) == theirs.watts { watts(cap) } else { Some(cap) }),
-        percent: cap.percent.and_then(|cap| if Some(cap) == theirs.percent { percent(cap) } else { Some(cap) }),
+        percent: cap
+            .percent
+            .and_then(|cap| if Some(cap) == theirs.percent { percent(cap) } else { Some(cap) }),
     }
 }
 

@@ -113,7 +113,8 @@ mod tests {
     #[test]
     fn a_demand_that_makes_no_sense_is_unknown_and_spoils_no_receipt() {
         let said = |demand: Value| {
-            let status = json!({"serial": 7, "bootID": "b1", "nodeUID": "u1", "holds": 290, "demand": demand});
+            let status =
+                json!({"serial": 7, "bootID": "b1", "nodeUID": "u1", "holds": 290, "demand": demand});
             read(status).granted
         };
         let told = said(json!({"quantilesWatts": [400, 300.5], "biting": true})).demand.unwrap();

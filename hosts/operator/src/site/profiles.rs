@@ -24,7 +24,9 @@ impl ProfileReader {
         let silent = silence.is_some_and(|silence| silence > SILENCE_MAX);
         if silent != self.silent {
             match silent {
-                true => tracing::warn!("the watch of WorkloadProfiles is silent: no profile counts until it is heard"),
+                true => tracing::warn!(
+                    "the watch of WorkloadProfiles is silent: no profile counts until it is heard"
+                ),
                 false => tracing::info!("the watch of WorkloadProfiles is heard again"),
             }
         }
@@ -55,10 +57,7 @@ impl ProfileReader {
     }
 }
 
-fn trusted(
-    rows: &BTreeMap<ObjectKey, CachedRow<WorkloadProfileSeen>>,
-    rule: TrustRule,
-) -> TrustedProfiles {
+fn trusted(rows: &BTreeMap<ObjectKey, CachedRow<WorkloadProfileSeen>>, rule: TrustRule) -> TrustedProfiles {
     TrustedProfiles::of(rows.iter().filter_map(|(key, held)| {
         let (kind, name) = held.row.workload.as_ref()?;
         Some(([key.namespace.as_str(), kind, name], rule.read(&held.row.status)))
@@ -92,9 +91,11 @@ mod tests {
     #[test]
     fn profiles_count_while_their_watch_is_heard_and_by_the_rule_of_now() {
         let (mut feed, mut rows) = by_hand::<WorkloadProfileSeen>();
-        feed.list(&[json!({"metadata": {"name": "p", "namespace": "shop", "uid": "u", "resourceVersion": "1"},
+        feed.list(&[
+            json!({"metadata": {"name": "p", "namespace": "shop", "uid": "u", "resourceVersion": "1"},
             "spec": {"workloadRef": {"kind": "Deployment", "name": "web"}},
-            "status": {"confidence": 0.6, "cpu": {"intensity": "high"}}})]);
+            "status": {"confidence": 0.6, "cpu": {"intensity": "high"}}}),
+        ]);
         let rule = |least: &str| TrustRule::new(Ratio::parse(least, Role::Nearest).unwrap());
         let (mut reader, mut known) = (ProfileReader::default(), TrustedProfiles::default());
         let mut look = |silence: u64, least: &str| {

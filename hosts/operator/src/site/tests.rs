@@ -437,7 +437,10 @@ fn ten_minutes_without_prometheus_make_no_node_better_move_no_cap_and_evict_nobo
         let planned: Vec<_> = decided.plan.nodes.iter().zip(&decided.twins).collect();
         let conditions = |name: &str| {
             let (_, twin) = planned.iter().find(|(decision, _)| &*decision.node == name).unwrap();
-            NodeConditions { name: if name == "hot" { "hot" } else { "cool" }, ..NodeConditions::of("", twin) }
+            NodeConditions {
+                name: if name == "hot" { "hot" } else { "cool" },
+                ..NodeConditions::of("", twin)
+            }
         };
         let place = |name: &str| planner::migration::Site { node: conditions(name), open: true, free: room };
         let sites = [place("cool"), place("hot")];
@@ -471,7 +474,10 @@ fn ten_minutes_without_prometheus_make_no_node_better_move_no_cap_and_evict_nobo
         let (looks, verdicts) = pass(second, false, given);
         for ((headroom, cooling, caps), was) in looks.into_iter().zip(before) {
             assert!(headroom <= was.0, "{second}: {headroom:?} and {was:?}");
-            assert!(cooling.is_none_or(|cooling| Some(cooling) >= was.1), "{second}: {cooling:?} and {was:?}");
+            assert!(
+                cooling.is_none_or(|cooling| Some(cooling) >= was.1),
+                "{second}: {cooling:?} and {was:?}"
+            );
             assert_eq!(caps, was.2, "{second}: no cap moves");
         }
         let is_eviction = |verdict: &EvictionVerdict| matches!(verdict, EvictionVerdict::Evict { .. });

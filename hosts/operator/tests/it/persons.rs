@@ -97,7 +97,9 @@ async fn a_cap_that_ends_gives_way_to_the_plans_in_one_write_also_where_both_are
             .await;
     }
     first.stop().await;
-    for (node, cap) in [("b", json!({"packagePowerCapWatts": 200})), ("c", json!({"packagePowerCapPctOfMax": 60}))] {
+    for (node, cap) in
+        [("b", json!({"packagePowerCapWatts": 200})), ("c", json!({"packagePowerCapPctOfMax": 60}))]
+    {
         let body = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "NodePowerProfile",
             "metadata": {"name": node, "annotations": {"joulie.io/cap-until": "2000-01-01T00:00:00Z"}},
             "spec": {"nodeName": node, "cpu": cap}});

@@ -365,7 +365,11 @@ impl Evictor {
         site: &Site<'_>,
         candidate: &EvictionCandidate<'a>,
     ) -> Result<(&'a str, MigrationReason), Skip> {
-        if candidate.ends_drain { candidate.pod.may_end_drain()? } else { candidate.pod.may_leave()? }
+        if candidate.ends_drain {
+            candidate.pod.may_end_drain()?
+        } else {
+            candidate.pod.may_leave()?
+        }
         if candidate.leaving {
             return Err(Skip::AlreadyLeaving);
         }

@@ -143,9 +143,7 @@ fn asking() -> Vec<(&'static str, Value, bool)> {
     let label = "joulie.io/power-profile";
     let term = |operator: &str, values: &[&str]| json!({"matchExpressions": [{"key": label, "operator": operator, "values": values}]});
     let other = json!({"matchExpressions": [{"key": "a", "operator": "Exists"}]});
-    let terms = |terms: Value| {
-        json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}})
-    };
+    let terms = |terms: Value| json!({"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}});
     vec![
         ("", json!({}), false),
         ("standard", json!({}), false),
@@ -181,7 +179,10 @@ async fn who_asks_for_performance_outside_the_named_namespaces_is_refused_where_
         let mut pod = json!({"metadata": {"name": "p", "annotations": {"joulie.io/workload-class": class}}, "spec": spec});
         pod["spec"]["containers"] = json!([{"name": "c", "image": "i"}]);
         let how = PostParams { dry_run, ..PostParams::default() };
-        pods.create(&how, &serde_json::from_value(pod).unwrap()).await.map(drop).map_err(|error| error.to_string())
+        pods.create(&how, &serde_json::from_value(pod).unwrap())
+            .await
+            .map(drop)
+            .map_err(|error| error.to_string())
     };
     // One that was made before. A policy takes effect a moment after it was written, so it has to be tried until then.
     let bare = json!({});

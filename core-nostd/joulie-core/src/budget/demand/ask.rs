@@ -184,9 +184,8 @@ impl DemandHistory {
         let has_fallen = now.since(since).is_some_and(|lasted| lasted >= REGIME_AFTER);
         let kept = if has_fallen { lasting } else { SAMPLES };
         for (at, place) in self.samples.iter_mut().enumerate() {
-            let is_old = place.is_some_and(|sample| {
-                now.since(sample.at).is_some_and(|age| age > FORGOTTEN_AFTER)
-            });
+            let is_old =
+                place.is_some_and(|sample| now.since(sample.at).is_some_and(|age| age > FORGOTTEN_AFTER));
             if at >= kept || is_old {
                 *place = None;
             }

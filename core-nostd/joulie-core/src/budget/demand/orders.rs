@@ -72,8 +72,13 @@ pub struct OrderTurn {
 
 impl OrderTurn {
     /// Before the first use.
-    pub const EMPTY: Self =
-        Self { rank: u8::MAX, priority: Priority::Eco, size: Reverse(Watts::ZERO), key: u64::MAX, index: usize::MAX };
+    pub const EMPTY: Self = Self {
+        rank: u8::MAX,
+        priority: Priority::Eco,
+        size: Reverse(Watts::ZERO),
+        key: u64::MAX,
+        index: usize::MAX,
+    };
 }
 
 /// Working memory for one group, and afterwards what is wanted and on its way in it.
@@ -187,7 +192,8 @@ pub fn orders(
     of_length("raised", bidders.raised, count)?;
     of_length("turns", turns, count)?;
     of_length("targets", targets, count)?;
-    let mut round = Round { bounds, tree, prices, bidders, states, turns, targets, made: OrderCount::default() };
+    let mut round =
+        Round { bounds, tree, prices, bidders, states, turns, targets, made: OrderCount::default() };
     round.survey()?;
     round.lower_what_is_exceeded();
     round.raise(Want::Entitled);
@@ -319,7 +325,8 @@ impl<'a> Round<'a> {
                 None if node.reachable => Some(node.range.limit(priced)),
                 Some(_) | None => count,
             };
-            let falls = count.zip(settles).map_or(Watts::ZERO, |(count, settles)| (count - settles).or_zero());
+            let falls =
+                count.zip(settles).map_or(Watts::ZERO, |(count, settles)| (count - settles).or_zero());
             state.in_flight += falls;
             // Where a sum is unknown nothing is lent, and the policy's own wishes are followed.
             let is_known = self.prices.get(node.group).is_some_and(GroupPrice::is_known);

@@ -158,11 +158,13 @@ impl Bid {
 fn interpolated(demand: &DemandReport) -> Column {
     let mut curve = [Watts::ZERO; STEPS];
     let mut levels = curve.iter_mut();
-    let ends = EXCEEDED.iter().copied().chain([20]).zip(demand.quantiles().iter().copied().chain([Watts::ZERO]));
+    let ends =
+        EXCEEDED.iter().copied().chain([20]).zip(demand.quantiles().iter().copied().chain([Watts::ZERO]));
     let mut last = (0_u8, demand.highest());
     for (at, watts) in ends {
         let steps = at.saturating_sub(last.0);
-        let fall = (last.1 - watts).to_bits().checked_div(i64::from(steps)).map_or(Watts::ZERO, Watts::from_bits);
+        let fall =
+            (last.1 - watts).to_bits().checked_div(i64::from(steps)).map_or(Watts::ZERO, Watts::from_bits);
         let mut value = last.1;
         // The end of the part itself is exact.
         for step in 1..=steps {
@@ -171,7 +173,9 @@ fn interpolated(demand: &DemandReport) -> Column {
                 *level = value;
             }
         }
-        if steps == 0 && let Some(level) = levels.next() {
+        if steps == 0
+            && let Some(level) = levels.next()
+        {
             *level = watts;
         }
         last = (at, watts);

@@ -98,7 +98,11 @@ fn what_a_node_draws_above_its_former_cap_is_its_demand() {
 fn four_seconds_far_below_are_another_demand() {
     let mut samples = [(1000, None); 15];
     samples[10..].fill((100, None));
-    assert_eq!(said(history(&samples[..14])).highest(), w(1000), "three seconds, and the most that it may have");
+    assert_eq!(
+        said(history(&samples[..14])).highest(),
+        w(1000),
+        "three seconds, and the most that it may have"
+    );
     assert_eq!(said(history(&samples)), report(&[113], false));
 }
 
@@ -132,7 +136,9 @@ fn a_report_is_told_when_it_has_changed_by_enough() {
     assert!(is_news(Some(&old), None, seconds(2)) && !is_news(Some(&old), None, seconds(1)));
     let bites = report(&[100], true);
     assert!(!is_news(Some(&bites), Some(&bites), seconds(60)));
-    assert!(is_news(Some(&old), Some(&bites), seconds(30)) && !is_news(Some(&old), Some(&bites), seconds(29)));
+    assert!(
+        is_news(Some(&old), Some(&bites), seconds(30)) && !is_news(Some(&old), Some(&bites), seconds(29))
+    );
 }
 
 #[test]
@@ -189,10 +195,7 @@ fn when_everybody_wants_everything_each_gets_its_entitlement() {
 
 #[test]
 fn eco_nodes_are_squeezed_before_others() {
-    let bids = [
-        bid(1, 0, Performance, 400, told(&[600], true)),
-        bid(2, 0, Eco, 100, told(&[300], false)),
-    ];
+    let bids = [bid(1, 0, Performance, 400, told(&[600], true)), bid(2, 0, Eco, 100, told(&[300], false))];
     // 900 W are wanted. The eco node falls from 300 to 100 W in its last 5 %: 800 W are half of that.
     let (targets, prices) = priced(&[group(None, 800, 0)], &bids, Ratio::ZERO);
     assert_eq!(targets, [w(600), w(200)]);
@@ -215,8 +218,7 @@ fn a_tight_rack_pays_more_than_the_site() {
 
 #[test]
 fn where_many_are_blind_nothing_is_lent_and_where_a_sum_is_unknown_nothing_moves() {
-    let mut bids: Vec<Bid> =
-        (0..5).map(|key| bid(key, 0, Performance, 200, told(&[150], false))).collect();
+    let mut bids: Vec<Bid> = (0..5).map(|key| bid(key, 0, Performance, 200, told(&[150], false))).collect();
     bids[4].appetite = Appetite::Blind(Some(w(180)));
     let groups = [group(None, 1000, 0)];
     // One of five: it keeps its entitlement, and the others have what they want.
@@ -247,7 +249,8 @@ fn slices_of_another_length_are_refused() {
 
 // Orders.
 
-const FREE: OrderBounds = OrderBounds { orders: 100, beyond: 100, scarce: false, lends: true, reserve: RESERVE };
+const FREE: OrderBounds =
+    OrderBounds { orders: 100, beyond: 100, scarce: false, lends: true, reserve: RESERVE };
 
 struct Ordered {
     made: OrderCount,
@@ -271,11 +274,11 @@ fn ordered(
         .collect();
     let tree = BudgetTree::new(groups).unwrap();
     let (priced, prices) = priced(groups, bids, RESERVE);
-    let (mut states, mut turns) = (vec![GroupOrders::EMPTY; groups.len()], vec![OrderTurn::EMPTY; bids.len()]);
+    let (mut states, mut turns) =
+        (vec![GroupOrders::EMPTY; groups.len()], vec![OrderTurn::EMPTY; bids.len()]);
     let mut targets = vec![Watts::ZERO; bids.len()];
     let bidders = Bidders { nodes: &nodes, bids, priced: &priced, raised };
-    let made =
-        orders(bounds, (tree, &prices), bidders, (&mut states, &mut turns), &mut targets).unwrap();
+    let made = orders(bounds, (tree, &prices), bidders, (&mut states, &mut turns), &mut targets).unwrap();
     Ordered { made, targets, states }
 }
 
@@ -333,7 +336,8 @@ fn the_last_orders_are_kept_for_who_is_throttled_below_its_entitlement() {
     let last = OrderBounds { beyond: 0, ..FREE };
     let (caps, groups) = ([w(300), w(300)], [group(None, 610, 0)]);
     // The first wants 150 W more, all of it beyond its entitlement.
-    let Ordered { made, targets, .. } = ordered(last, &groups, &first_bites([300, 310], 150), &caps, &[None; 2]);
+    let Ordered { made, targets, .. } =
+        ordered(last, &groups, &first_bites([300, 310], 150), &caps, &[None; 2]);
     assert_eq!((targets, made.orders, made.held_back), (vec![w(300), w(300)], 0, 1));
     // Now it is 100 W below it, and the other one holds 90 W above its own.
     let rests = [None, Some(seconds(5))];
@@ -343,10 +347,8 @@ fn the_last_orders_are_kept_for_who_is_throttled_below_its_entitlement() {
 
 #[test]
 fn what_exceeds_a_limit_is_lowered_at_once_by_the_fewest_orders() {
-    let bids = [
-        bid(1, 0, Performance, 250, told(&[250], false)),
-        bid(2, 0, Performance, 250, told(&[200], false)),
-    ];
+    let bids =
+        [bid(1, 0, Performance, 250, told(&[250], false)), bid(2, 0, Performance, 250, told(&[200], false))];
     let none = OrderBounds { orders: 0, beyond: 0, scarce: true, lends: false, reserve: RESERVE };
     // 600 W are 100 W too many: the second has 100 W that it does not want.
     let Ordered { made, targets, .. } =

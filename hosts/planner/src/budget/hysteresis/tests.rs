@@ -86,6 +86,7 @@ impl Cluster {
             aside: false,
             rack: None,
             rest_most: None,
+            demand: None,
         }
     }
 

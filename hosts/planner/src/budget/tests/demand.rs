@@ -34,7 +34,8 @@ fn what_a_node_does_not_want_goes_to_one_that_is_throttled_and_comes_back_when_i
     // The first lacks 220 W, and the reserve 10 W.
     assert_eq!(ask_all(&first, 21), [None, ask(270, 500)]);
     // Until that is read back there is no room.
-    let awaited = Claim { grant: Some(Grant { serial: 2, watts: w(270), ceiling: w(500) }), ..first[1].clone() };
+    let awaited =
+        Claim { grant: Some(Grant { serial: 2, watts: w(270), ceiling: w(500) }), ..first[1].clone() };
     assert_eq!(ask_all(&[first[0].clone(), awaited], 22), [None, None]);
     let lent = holds("b", 2, 270, wants(250, false));
     assert_eq!(ask_all(&[first[0].clone(), lent.clone()], 23), [ask(720, 720), None]);

@@ -45,7 +45,14 @@ fn site(node: NodeConditions<'_>) -> Site<'_> {
 
 fn candidate<'a>(name: &'a str, on: &'a str) -> EvictionCandidate<'a> {
     let owner = Owner::Controller { key: name, evicted_ago: None };
-    EvictionCandidate { pod: pod(name, on), owner, needs: NEEDS, others: 1, leaving: false, ends_drain: false }
+    EvictionCandidate {
+        pod: pod(name, on),
+        owner,
+        needs: NEEDS,
+        others: 1,
+        leaving: false,
+        ends_drain: false,
+    }
 }
 
 /// One stressed and one unstressed node.
@@ -167,7 +174,10 @@ fn a_pod_that_keeps_a_drain_past_its_deadline_leaves_for_a_node_at_full_power() 
     assert_eq!(first(&sites, late), expected);
     let skip = |late| first(&sites, late);
     let stays = |skip| EvictionVerdict::Skip(skip);
-    let asked = |class, free| EvictionCandidate { pod: RunningPod { hints: Hints::read(Some(class), free), ..pod }, ..late };
+    let asked = |class, free| EvictionCandidate {
+        pod: RunningPod { hints: Hints::read(Some(class), free), ..pod },
+        ..late
+    };
     assert_eq!(skip(EvictionCandidate { ends_drain: false, ..late }), stays(Skip::PerformanceClass));
     assert_eq!(skip(asked("performance", None)), stays(Skip::NotReschedulable));
     assert_eq!(skip(asked("perfomance", Some("true"))), stays(Skip::UnclearClass));
@@ -319,7 +329,10 @@ fn a_stress_without_the_data_of_the_facility_moves_nobody_where_these_are_expect
     assert_eq!(least(Grounds::Measured), EvictionVerdict::Skip(Skip::FacilityStale));
     assert!(evicts(&least(Grounds::Modelled)));
     // A node whose low stress is only modelled is no destination either.
-    let cool = NodeConditions { cooling: stress(20).map(|s| Stress { grounds: Grounds::Modelled, ..s }), ..node("cool", 0, 10) };
+    let cool = NodeConditions {
+        cooling: stress(20).map(|s| Stress { grounds: Grounds::Modelled, ..s }),
+        ..node("cool", 0, 10)
+    };
     let tuned = Tuning { least: Grounds::Measured, ..tuning() };
     assert_eq!(
         only(&Run::settled(tuned, &[site(node("hot", 90, 10)), site(cool)], &web)),
