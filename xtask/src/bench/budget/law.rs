@@ -1,16 +1,21 @@
-//! What a tick of the law costs: the price of every group and the cap of every node, for 5,000 nodes.
+//! What a tick of the law costs: the price of every group, the cap of every node and the orders, for 5,000 nodes.
 
 use crate::bench::{Row, measure};
-use joulie_core::budget::demand::{Appetite, Bid, DemandReport, GroupPrice, price};
-use joulie_core::budget::{BudgetTree, Group, Priority};
-use power_units::{Ratio, Watts};
+use joulie_core::budget::demand::{
+    Appetite, Bid, Bidders, DemandReport, GroupOrders, GroupPrice, OrderBounds, OrderTurn, RESERVE, orders,
+    price,
+};
+use joulie_core::budget::{
+    BudgetNode, BudgetTree, Grant, GrantAccount, GrantReceipt, Group, Priority, Range,
+};
+use power_units::Watts;
 
 const NODES: i32 = 5_000;
 const RACK: i32 = 20;
 /// The bar of a tick, in nanoseconds.
 pub(super) const BAR_NANOS: f64 = 5e6;
 
-/// Measures the price of 5,000 nodes in 250 racks under one limit.
+/// Measures a tick for 5,000 nodes in 250 racks under one limit.
 pub(super) fn row() -> Row {
     let racks = NODES / RACK;
     let group =
@@ -19,12 +24,18 @@ pub(super) fn row() -> Row {
     groups.extend((0..racks).map(|_| group(Some(0), RACK * 2_500)));
     let bids: Vec<Bid> = (0..NODES).map(bid).collect();
     let tree = BudgetTree::new(&groups).expect("parents first");
-    let reserve = Ratio::from_bits(Ratio::ONE.to_bits() / 100);
+    let nodes: Vec<BudgetNode> = bids.iter().map(node).collect();
     let mut prices = vec![GroupPrice::EMPTY; groups.len()];
-    let mut targets = vec![Watts::ZERO; bids.len()];
-    measure("the price and the caps of 5,000 nodes in 250 racks", Some(BAR_NANOS), (1, 1), || {
-        price(tree, &bids, reserve, &mut prices, &mut targets).expect("the slices fit");
-        targets.first().copied()
+    let (mut priced, mut targets) = (vec![Watts::ZERO; bids.len()], vec![Watts::ZERO; bids.len()]);
+    let (mut states, mut turns) =
+        (vec![GroupOrders::EMPTY; groups.len()], vec![OrderTurn::EMPTY; bids.len()]);
+    let raised = vec![None; bids.len()];
+    let bounds = OrderBounds { orders: 1_500, beyond: 750, scarce: false, lends: true, reserve: RESERVE };
+    measure("a tick of the law, 5,000 nodes in 250 racks", Some(BAR_NANOS), (1, 1), || {
+        price(tree, &bids, RESERVE, &mut prices, &mut priced).expect("the slices fit");
+        let bidders = Bidders { nodes: &nodes, bids: &bids, priced: &priced, raised: &raised };
+        orders(bounds, (tree, &prices), bidders, (&mut states, &mut turns), &mut targets)
+            .expect("the slices fit")
     })
 }
 
@@ -47,5 +58,21 @@ fn bid(at: i32) -> Bid {
             demand: DemandReport::new(&quantiles, at % 5 == 0).expect("falling"),
             assumed: Watts::ZERO,
         },
+    }
+}
+
+/// It holds the entitlement.
+fn node(bid: &Bid) -> BudgetNode {
+    let Bid { key, group, priority, floor, most, entitled, .. } = *bid;
+    let grant = Grant { serial: 1, watts: entitled, ceiling: entitled };
+    let receipt = GrantReceipt { serial: 1, holds: entitled, floor: Watts::ZERO };
+    BudgetNode {
+        key,
+        group,
+        priority,
+        range: Range::new(floor, Some(most)).expect("in order"),
+        desired: most,
+        reachable: true,
+        account: GrantAccount::observed(Some(grant), Some(receipt)),
     }
 }
