@@ -103,7 +103,7 @@ fn operator() -> Result<()> {
 
 /// The live page with 5,000 nodes in a headless browser: the first picture, and the time of scripts for each update.
 fn page() -> Result<()> {
-    release(&["run", "--package", "page", "--example", "scale"])
+    release(&["run", "--package", "page", "--example", "page_scale"])
 }
 
 /// The core's operations.
