@@ -90,6 +90,7 @@ pub(crate) fn run(bytes: &[u8]) {
 fn check_shape(message: &HsmpMessage) {
     let shape = (message.arguments, message.answers);
     assert_eq!(shape, if message.id == HsmpCommand::SetLimit.id() { (1, 0) } else { (0, 1) }, "{message:?}");
-    assert!(message.socket < 8 && (4..=7).contains(&message.id), "{message:?}");
+    let is_ours = (4..=7).contains(&message.id) || message.id == HsmpCommand::FrequencyLimit.id();
+    assert!(message.socket < 8 && is_ours, "{message:?}");
     assert!(message.words[1..].iter().all(|word| *word == 0), "{message:?}");
 }

@@ -151,7 +151,8 @@ impl HeldCard {
     }
 }
 
-/// The cards of one node, from its rows.
+/// The cards of one node, from its rows. The kubelet may give a card that was taken for one pod to another one: then the
+/// first pod will have one of those that are free.
 pub(crate) fn node_cards<'r>(
     rows: impl Iterator<Item = &'r GpuRow> + Clone,
     now: UnixTime,
@@ -160,9 +161,14 @@ pub(crate) fn node_cards<'r>(
     // A pod that the kubelet gave any card here is assumed on none: it may have another one than was taken for it.
     let given: Vec<PodUid> = rows.clone().flat_map(|row| row.held.iter().map(|one| one.pod)).collect();
     let most = host_kit::clock::micros(TAKEN_FOR);
-    rows.map(|row| {
+    let mut displaced: Vec<(&CardShare, Option<Model>)> = Vec::new();
+    let cards = rows.map(|row| {
+        let model = row.model.as_deref().map(|name| model(name, row.vendor));
         let taken = row.taken.iter().filter(|one| one.stands(now, most) && !given.contains(&one.share.pod));
-        let taken: Vec<&CardShare> = taken.map(|one| &one.share).collect();
+        let mut taken: Vec<&CardShare> = taken.map(|one| &one.share).collect();
+        if !row.shares && !row.held.is_empty() {
+            displaced.extend(taken.drain(..).map(|share| (share, model)));
+        }
         let sum = taken.iter().fold(0_i64, |sum, one| sum.saturating_add(i64::from(one.vram_mb)));
         let total = row.total_mb.unwrap_or(0).max(0);
         let allocated = row.allocated_mb.map(|mb| match taken.is_empty() {
@@ -175,7 +181,7 @@ pub(crate) fn node_cards<'r>(
         HeldCard {
             card: PhysicalGpu {
                 key: row.key,
-                model: row.model.as_deref().map(|name| model(name, row.vendor)),
+                model,
                 vram: Vram::read(row.total_mb, allocated),
                 island: row.island,
                 phase,
@@ -184,8 +190,19 @@ pub(crate) fn node_cards<'r>(
             shares: row.shares,
             holders: row.held.iter().chain(taken).cloned().collect(),
         }
-    })
-    .collect()
+    });
+    let mut cards: Vec<HeldCard> = cards.collect();
+    for (share, model) in displaced {
+        let is_free = |held: &HeldCard| held.card.phase == GpuPhase::Available && !held.shares;
+        let of_model = cards.iter().position(|held| is_free(held) && held.card.model == model);
+        let place = of_model.or_else(|| cards.iter().position(is_free));
+        if let Some(HeldCard { card, holders, .. }) = place.and_then(|place| cards.get_mut(place)) {
+            let total = card.vram.map(|vram| i64::from(vram.total_mb()));
+            (card.phase, card.vram) = (GpuPhase::Allocated, Vram::read(total, total));
+            holders.push(share.clone());
+        }
+    }
+    cards
 }
 
 /// The models that are known, with their makers. A model's number is its place.

@@ -16,7 +16,7 @@ const RETURN_ADDRESS: u64 = 8;
 /// (docs/ARCHITECTURE.md, "Numbers").
 const TICK: u64 = 256;
 const STEP: u64 = 1024;
-const ENGINE: u64 = 2048;
+const ENGINE: u64 = 4096;
 
 /// The bounded roots. All of them must be found, so that renaming or merging one is detected.
 const BOUNDED: [(&str, u64); 9] = [
@@ -56,7 +56,11 @@ pub(super) fn check(program: &Program) -> Result<Depths> {
         };
         let unknown = walk.calls_unknown(address, &mut BTreeSet::new());
         ensure!(!unknown, "{name} calls through a pointer: no bound can be told");
-        ensure!(depth <= bound, "{name} uses {depth} bytes of stack, more than {bound}");
+        ensure!(
+            depth <= bound,
+            "{name} uses {depth} bytes of stack, more than {bound}: {}",
+            walk.deepest(address).join(", ")
+        );
         depths.push((name.to_owned(), depth, bound));
     }
     for (name, _) in BOUNDED {
@@ -88,6 +92,18 @@ impl Walk<'_> {
         let depth = function.frame + RETURN_ADDRESS + below;
         self.depths.insert(address, depth);
         Ok(depth)
+    }
+
+    /// The calls that use the most, each with its own bytes.
+    fn deepest(&self, root: u64) -> Vec<String> {
+        let mut chain = Vec::new();
+        let mut next = Some(root);
+        while let Some(function) = next.and_then(|address| self.program.functions.get(&address)) {
+            let name = function.name.rsplit("::").next().unwrap_or_default();
+            chain.push(format!("{name} {}", function.frame));
+            next = function.callees.iter().copied().max_by_key(|callee| self.depths.get(callee));
+        }
+        chain
     }
 
     fn calls_unknown(&self, address: u64, seen: &mut BTreeSet<u64>) -> bool {

@@ -59,6 +59,32 @@ fn a_card_that_a_bind_took_is_taken_until_the_kubelet_says_who_has_it() {
 }
 
 #[test]
+fn a_pod_whose_card_the_kubelet_gave_to_another_one_will_have_a_free_one() {
+    let other = json!({"model": "Tesla T4"});
+    let mut given_away = taken("u", json!(40_000), JUST);
+    given_away["allocatedVRAMmb"] = json!(40_000);
+    given_away["phase"] = json!("Allocated");
+    given_away["allocations"] = json!([{"podUID": "v", "podName": "v", "vramMb": 40_000}]);
+    let phases = |rows: &[GpuRow]| -> Vec<GpuPhase> { cards(rows).iter().map(|one| one.card.phase).collect() };
+    let (gone, free_a, free_b) = (GpuPhase::Allocated, GpuPhase::Available, GpuPhase::Available);
+    // Two cards and two pods: nothing is free, although one card shows no pod.
+    let two = [row("a", &json!({}), &given_away), row("b", &json!({}), &free())];
+    assert_eq!(phases(&two), [gone, gone]);
+    let last = &cards(&two)[1];
+    assert_eq!((last.card.vram.unwrap().free_mb(), last.holders.len()), (Some(0), 1));
+    // Of several, one of the same model is not free, and any other one if there is none.
+    let three = [row("a", &json!({}), &given_away), row("b", &other, &free()), row("c", &json!({}), &free())];
+    assert_eq!(phases(&three), [gone, free_a, gone]);
+    assert_eq!(phases(&three[..2]), [gone, gone]);
+    // A card that pods share was not given away.
+    let shared = json!({"sharing": "mps"});
+    assert_eq!(phases(&[row("a", &shared, &given_away), row("b", &json!({}), &free())])[1], free_b);
+    // It counts no longer than any card that was taken.
+    given_away["assumed"][0]["since"] = json!(LONG_AGO);
+    assert_eq!(phases(&[row("a", &json!({}), &given_away), row("b", &json!({}), &free())])[1], free_b);
+}
+
+#[test]
 fn a_shared_card_gives_what_is_left_of_it() {
     let shared = json!({"sharing": "time-slicing"});
     let card = |status: &Value| cards(&[row("a", &shared, status)])[0].card;

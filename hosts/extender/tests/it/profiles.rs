@@ -84,6 +84,6 @@ async fn no_profile_counts_while_the_operator_does_not_classify() {
     world.scores_at_last(&of_web(), "eco", 44).await;
     for (word, score) in [("off", 64), ("on", 44), ("off", 64)] {
         world.classifier(word).await;
-        world.until(word, async || world.score(&of_web(), "eco").await == score).await;
+        world.scores_at_last(&of_web(), "eco", score).await;
     }
 }

@@ -87,7 +87,7 @@ async fn a_cap_that_ends_gives_way_to_the_plans_in_one_write_also_where_both_are
     for node in ["a", "b", "c"] {
         cluster.node(node).await;
     }
-    let first = cluster.operator(&[("STATIC_HP_FRAC", "0.5")]).await;
+    let first = cluster.operator(&[("STATIC_HP_FRAC", "0.34")]).await;
     for node in ["b", "c"] {
         cluster
             .until("it is capped", async || {
@@ -109,7 +109,7 @@ async fn a_cap_that_ends_gives_way_to_the_plans_in_one_write_also_where_both_are
         cluster.api.client_as("anna").request::<Value>(request).await.unwrap();
     }
     let watch = std::cell::RefCell::new(Vec::new());
-    let second = cluster.operator(&[("STATIC_HP_FRAC", "0.5")]).await;
+    let second = cluster.operator(&[("STATIC_HP_FRAC", "0.34")]).await;
     for node in ["b", "c"] {
         cluster
             .until("the plan's cap is back", async || {

@@ -332,17 +332,22 @@ async fn the_last_card_has_one_winner(system: &GpuSystem) {
     for name in &names {
         system.create(&wants(name, "L40S", 1)).await;
     }
-    wait("two are bound, and the others are told why not", async || {
+    let mut seen = Vec::new();
+    let two_are_bound = async || {
+        seen.clear();
         let (mut bound, mut refused) = (0, 0);
         for name in &names {
-            bound += usize::from(system.node_of(name).await.is_some());
-            refused += usize::from(
-                system.why_not(name).await.contains("too few GPUs of the model asked for are free"),
-            );
+            let (node, why_not) = (system.node_of(name).await, system.why_not(name).await);
+            bound += usize::from(node.is_some());
+            refused += usize::from(why_not.contains("too few GPUs of the model asked for are free"));
+            seen.push((node, why_not));
         }
         (bound, refused) == (2, 3)
-    })
-    .await;
+    };
+    let ended = until("two are bound, and the others are told why not", PATIENCE, two_are_bound).await;
+    if let Err(why) = ended {
+        panic!("{why}: {seen:#?}");
+    }
     for name in names.iter().cloned().chain((0..20).map(|number| format!("racer-{number}"))) {
         system.delete(&name).await;
     }
