@@ -65,7 +65,8 @@ fn a_pod_whose_card_the_kubelet_gave_to_another_one_will_have_a_free_one() {
     given_away["allocatedVRAMmb"] = json!(40_000);
     given_away["phase"] = json!("Allocated");
     given_away["allocations"] = json!([{"podUID": "v", "podName": "v", "vramMb": 40_000}]);
-    let phases = |rows: &[GpuRow]| -> Vec<GpuPhase> { cards(rows).iter().map(|one| one.card.phase).collect() };
+    let phases =
+        |rows: &[GpuRow]| -> Vec<GpuPhase> { cards(rows).iter().map(|one| one.card.phase).collect() };
     let (gone, free_a, free_b) = (GpuPhase::Allocated, GpuPhase::Available, GpuPhase::Available);
     // Two cards and two pods: nothing is free, although one card shows no pod.
     let two = [row("a", &json!({}), &given_away), row("b", &json!({}), &free())];
