@@ -19,7 +19,7 @@ pub(crate) enum Accelerator {
 
 /// How often a boot is repeated in which the guest said nothing: emulated, a machine now and then stands still in the firmware, or dies in
 /// the kernel's patching of its own code. Nothing of ours has run then.
-const REPEATS: u32 = 2;
+const REPEATS: u32 = 4;
 
 /// How long a guest may need to its first line, on a busy machine.
 const FIRST_LINE: Duration = Duration::from_secs(90);
