@@ -78,7 +78,8 @@ async fn a_profile_that_is_not_trusted_changes_nothing() {
 
 #[tokio::test]
 async fn no_profile_counts_while_the_operator_does_not_classify() {
-    let world = World::start(&[]).await;
+    // `World::classifier` writes the Lease in this namespace.
+    let world = World::start(&[("JOULIE_NAMESPACE", "default")]).await;
     capped(&world).await;
     world.profile("Deployment", "web", said("high", 0.9)).await;
     world.scores_at_last(&of_web(), "eco", 44).await;

@@ -191,7 +191,7 @@ impl World {
         self.client.request::<Value>(request).await.unwrap();
     }
 
-    /// What the operator says in the plan's Lease of its classifier.
+    /// What the operator says in the plan's Lease of its classifier, in the namespace `default`.
     pub(crate) async fn classifier(&self, word: &str) {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("coordination.k8s.io", "v1", "Lease"));
         let api: Api<DynamicObject> = Api::namespaced_with(self.client.clone(), "default", &resource);
