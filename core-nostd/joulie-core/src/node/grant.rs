@@ -31,7 +31,7 @@
 //! ```
 
 use super::cap::{CAP_LEAST, CapIntent, CapRange, DesiredCap, Floor, Resolution};
-use super::limiter::Limiter;
+use super::limiter::{LimitOutcome, Limiter};
 use crate::budget::demand::{DemandReport, QUANTILES};
 use power_units::{Amount, Percent, Role, Watts};
 
@@ -112,10 +112,11 @@ impl Holder {
         Self { count: 1, capped: true, floor: least, want, max, in_force, ..Self::NONE }
     }
 
-    /// The same with the orders for its limit.
+    /// The same with the orders for its limit, and the outcome that the limiter takes in next.
     #[must_use]
-    pub fn with_orders(self, limiter: &Limiter) -> Self {
-        Self { ordered: limiter.ordered(), highest_order: limiter.highest_order(), ..self }
+    pub fn with_orders(self, limiter: &Limiter, outcome: LimitOutcome, floor: Floor) -> Self {
+        let highest_order = limiter.highest_order_after(outcome, floor);
+        Self { ordered: limiter.ordered(), highest_order, ..self }
     }
 
     /// The most that one device may draw at the moment, if that is known.

@@ -176,6 +176,13 @@ impl Limiter {
         Some(self.highest).filter(|&highest| highest > Watts::ZERO)
     }
 
+    /// The same once this outcome is taken in, so that the step in which a lowered limit is read back can already raise
+    /// another one.
+    pub(in crate::node) fn highest_order_after(&self, outcome: LimitOutcome, floor: Floor) -> Option<Watts> {
+        let is_read_back = matches!(self.news(outcome, floor), ActuationOutcome::Set(Ok(_)));
+        if is_read_back { self.ordered() } else { self.highest_order() }
+    }
+
     /// Whether somebody else changes it.
     #[must_use]
     pub const fn drift(&self) -> Drift {

@@ -200,7 +200,7 @@ impl Sharing<'_> {
         let holder = Holder::capped(facts.range, self.laws.cpu.floor, self.desire.cpu, in_force);
         match self.looped {
             Some(_) => holder,
-            None => holder.with_orders(package.limiter()),
+            None => holder.with_orders(package.limiter(), facts.limit.outcome, self.laws.cpu.floor),
         }
     }
 
@@ -208,8 +208,11 @@ impl Sharing<'_> {
         let facts = &gpu.facts;
         match facts.limits {
             GpuLimits::Range(range) if self.laws.grants.gpu => {
-                Holder::capped(range, self.laws.gpu.floor, self.desire.gpu, facts.in_force)
-                    .with_orders(gpu.limiter())
+                Holder::capped(range, self.laws.gpu.floor, self.desire.gpu, facts.in_force).with_orders(
+                    gpu.limiter(),
+                    facts.limit.outcome,
+                    self.laws.gpu.floor,
+                )
             }
             GpuLimits::Range(range) => Holder::uncapped(range.max()),
             // A die whose limit is that of its sibling has no draw of its own. The draw of a GPU without any limit is

@@ -105,7 +105,13 @@ fn an_order_without_an_answer_may_be_in_force_until_a_later_one_is_read_back() {
     limiter.step(&law(), at(10), refused, Want::Set(target(100)), floor());
     assert_eq!(orders(&limiter), (Some(w(100)), Some(w(300))), "nobody knows what is in force");
     limiter.step(&law(), at(90), LimitFacts::UNKNOWN, Want::Set(target(100)), floor());
-    limiter.step(&law(), at(91), set(&limiter, 100), Want::Set(target(100)), floor());
+    let answer = set(&limiter, 100);
+    let after = |outcome| limiter.highest_order_after(outcome, floor());
+    assert_eq!(after(LimitOutcome::Unknown), Some(w(300)));
+    assert_eq!(after(refused.outcome), Some(w(300)), "it is of an earlier order");
+    assert_eq!(after(set(&limiter, 101).outcome), Some(w(300)), "it was not obeyed");
+    assert_eq!(after(answer.outcome), Some(w(100)), "known before the step");
+    limiter.step(&law(), at(91), answer, Want::Set(target(100)), floor());
     assert_eq!(orders(&limiter), (Some(w(100)), Some(w(100))));
 }
 
