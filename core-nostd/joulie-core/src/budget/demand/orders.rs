@@ -459,11 +459,11 @@ impl<'a> Round<'a> {
             let taken = (cap - counted).or_zero();
             self.each_above(node.node.group, |state| state.room = state.room.map(|room| room - taken));
         }
-        // What is missing of the entitlement was counted before.
-        let told = match want {
-            Want::Entitled => cap,
-            Want::More => cap.max(node.goal(Want::Entitled)),
-        };
+        // What is missing of the entitlement was counted before, unless so little was missing that it was passed over.
+        let entitled = node.goal(Want::Entitled);
+        let is_counted =
+            want == Want::More && self.is_worth(asked, entitled - asked, RAISE_PART, RAISE_LEAST);
+        let told = if is_counted { cap.max(entitled) } else { cap };
         let missing = (goal - told).or_zero();
         if let Some(state) = self.states.get_mut(nearest) {
             state.missing += missing;

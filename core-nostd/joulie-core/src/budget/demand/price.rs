@@ -3,7 +3,8 @@
 //! A bidder is a node under a tree of limits, or a device under the grant of its node. At the price λ it gets the demand
 //! that it exceeds for the share λ of the time: at zero all that it wants, at one its floor. The price of a group is the
 //! lowest at which its limit is kept; what is above a group counts for it as well. Both are found in one pass up and one
-//! down, with twenty-one sums for each class and group.
+//! down, with twenty-one sums for each class and group. Within the step in which a group's own price stands, the price
+//! above it moves it over the rest of the step in proportion, because that is what its sums say.
 //!
 //! - Classes: eco bidders pay up to one before draining ones pay anything, and these before performance.
 //! - A bidder whose cap throttles it is never brought below its entitlement, nor is another one below its steady demand
@@ -146,7 +147,7 @@ impl Bid {
         }
         let cap = match self.appetite {
             Appetite::Told { demand, assumed } => {
-                between(&self.curve(&demand, assumed), of_class(price, self.priority))
+                between(&self.curve(&demand, assumed), of_class(price, self.priority), Role::Limit)
             }
             Appetite::Blind(_) | Appetite::Owned(_) | Appetite::Stands(_) => self.sure(),
         };
@@ -193,17 +194,35 @@ fn of_class(price: Ratio, class: Priority) -> Ratio {
     (price - before).within(Ratio::ZERO, HIGHEST)
 }
 
-/// The value of a column at a price between two of its steps.
-fn between(column: &Column, price: Ratio) -> Watts {
-    const PART: i64 = 0xFFFF_FFFF;
-    let part = Ratio::from_bits(price.to_bits() & PART);
+/// What of a price is beyond its last whole step.
+fn beyond_step(price: Ratio) -> Ratio {
+    Ratio::from_bits(price.to_bits() & 0xFFFF_FFFF)
+}
+
+/// The price of a part that stands at `own` by its own limit, where the group above it stands at `above`. The sums of the
+/// group above count the part as if it stood at `own` from the whole step before it, and from there on a straight line to
+/// the next whole step. So the part goes from `own` to that step while `above` goes over the whole of it: with the higher
+/// of the two prices it would count more than that line, and the limit above would be exceeded.
+fn joined(own: Ratio, above: Ratio) -> Ratio {
+    let gone = beyond_step(own);
+    let before = own - gone;
+    if own >= OVERLOADED || above >= before + Ratio::ONE {
+        return own.max(above);
+    }
+    let over = (above - before).or_zero();
+    own + over.scale(Ratio::ONE - gone, Role::Demand)
+}
+
+/// The value of a column at a price between two of its steps. `role` says how it is rounded.
+fn between(column: &Column, price: Ratio, role: Role) -> Watts {
+    let part = beyond_step(price);
     let at = usize::try_from(price.to_bits() >> 32).unwrap_or(0);
     let above = column.get(at).copied().unwrap_or(Watts::ZERO);
     if part == Ratio::ZERO {
         return above;
     }
     let below = column.get(at.saturating_add(1)).copied().unwrap_or(Watts::ZERO);
-    below + (above - below).scale(Ratio::ONE - part, Role::Limit)
+    below + (above - below).scale(Ratio::ONE - part, role)
 }
 
 /// Working memory for one group, and afterwards the group's price.
@@ -365,7 +384,8 @@ impl GroupPrice {
         for class in Priority::ALL {
             let price = of_class(part.at, class);
             let column = part.column(class);
-            let value = between(column, price);
+            // Rounded up: the caps of the part, each rounded down, are never more.
+            let value = between(column, price, Role::Demand);
             for (level, step) in column.iter_mut().zip(0..=20_i32) {
                 if Ratio::from_int(step) < price {
                     *level = value;
@@ -409,7 +429,7 @@ pub fn price(
     }
     spread(tree, prices, |price, parent| {
         let Some(parent) = parent else { return };
-        price.at = price.at.max(parent.at);
+        price.at = joined(price.at, parent.at);
         price.fixed = price.fixed.filter(|_| parent.is_known());
     });
     for (bid, target) in bids.iter().zip(targets) {

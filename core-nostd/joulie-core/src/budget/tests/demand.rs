@@ -217,6 +217,17 @@ fn a_tight_rack_pays_more_than_the_site() {
 }
 
 #[test]
+fn a_part_within_a_step_keeps_the_limit_above_it() {
+    // In the last step each falls from 400 to 200 W. The rack's 600 W are half of it; the site's 900 W are a quarter of
+    // the way from 600 + 400 to 400 + 200 W. The rack goes over a quarter of its other half, to 550 W: 2 × 275 W. (At its
+    // own price it would have 600 W, and 950 W would be drawn.)
+    let of = |key, group| bid(key, group, Performance, 200, told(&[400], true));
+    let bids = [of(1, 1), of(2, 1), of(3, 0)];
+    let (targets, _) = priced(&[group(None, 900, 0), group(Some(0), 600, 0)], &bids, Ratio::ZERO);
+    assert_eq!(targets, [w(275), w(275), w(350)]);
+}
+
+#[test]
 fn where_many_are_blind_nothing_is_lent_and_where_a_sum_is_unknown_nothing_moves() {
     let mut bids: Vec<Bid> = (0..5).map(|key| bid(key, 0, Performance, 200, told(&[150], false))).collect();
     bids[4].appetite = Appetite::Blind(Some(w(180)));
@@ -301,24 +312,36 @@ fn a_throttled_node_is_raised_out_of_the_room_and_nobody_is_lowered_for_it() {
 
 #[test]
 fn without_room_what_is_missing_is_taken_from_who_does_not_want_it() {
-    let (bids, groups) = (first_bites([305, 305], 150), [group(None, 610, 0)]);
+    let (bids, groups) = (first_bites([310, 310], 150), [group(None, 620, 0)]);
     let caps = [w(300), w(300)];
-    // 10 W of room go to the throttled node. It lacks 140 W, and the reserve 6.1 W: of the other's 150 W.
+    // The 10 W to its entitlement are no order by themselves; the 20 W of room are one, of the 150 W that it wants. It
+    // lacks 130 W, and the reserve 6.2 W: 300 − 136.2 = 163.8 W remain of the other's 300 W, of which it wants 150 W.
     let Ordered { made, targets, states } = ordered(FREE, &groups, &bids, &caps, &[None; 2]);
-    assert_eq!(targets[0], w(310));
-    assert!(targets[1] > w(153) && targets[1] < w(154), "{targets:?}");
-    assert_eq!((made.orders, states[0].missing(), states[0].missing_entitled()), (2, w(140), Watts::ZERO));
+    assert_eq!(targets[0], w(320));
+    assert!(targets[1] > w(163) && targets[1] < w(164), "{targets:?}");
+    assert_eq!((made.orders, states[0].missing(), states[0].missing_entitled()), (2, w(130), Watts::ZERO));
     // Not soon after its own raise.
     let rests = [None, Some(seconds(5))];
-    assert_eq!(ordered(FREE, &groups, &bids, &caps, &rests).targets, [w(310), w(300)]);
+    assert_eq!(ordered(FREE, &groups, &bids, &caps, &rests).targets, [w(320), w(300)]);
     assert_ne!(ordered(FREE, &groups, &bids, &caps, &[None, Some(seconds(10))]).targets[1], w(300));
     // Not by a new leader.
     let watches = OrderBounds { lends: false, ..FREE };
-    assert_eq!(ordered(watches, &groups, &bids, &caps, &[None; 2]).targets, [w(310), w(300)]);
+    assert_eq!(ordered(watches, &groups, &bids, &caps, &[None; 2]).targets, [w(320), w(300)]);
     // And only as many as may go out.
     let one = OrderBounds { orders: 1, ..FREE };
     let Ordered { made, targets, .. } = ordered(one, &groups, &bids, &caps, &[None; 2]);
-    assert_eq!((targets, made.held_back), (vec![w(310), w(300)], 1));
+    assert_eq!((targets, made.held_back), (vec![w(320), w(300)], 1));
+}
+
+#[test]
+fn what_is_too_little_for_an_order_below_the_entitlement_is_missing_too() {
+    // Neither the 5 W to the entitlement nor the 10 W of room are an order. So all of the 150 W are missing, and the
+    // other is lowered by 150 + 6.1 − 10 = 146.1 W to 153.9 W.
+    let (bids, groups) = (first_bites([305, 305], 150), [group(None, 610, 0)]);
+    let Ordered { made, targets, states } = ordered(FREE, &groups, &bids, &[w(300), w(300)], &[None; 2]);
+    assert_eq!(targets[0], w(300));
+    assert!(targets[1] > w(153) && targets[1] < w(154), "{targets:?}");
+    assert_eq!((made.orders, states[0].missing(), states[0].missing_entitled()), (1, w(150), Watts::ZERO));
 }
 
 #[test]
@@ -334,12 +357,14 @@ fn what_is_held_above_an_entitlement_is_not_protected_from_who_is_below_its_own(
 #[test]
 fn the_last_orders_are_kept_for_who_is_throttled_below_its_entitlement() {
     let last = OrderBounds { beyond: 0, ..FREE };
-    let (caps, groups) = ([w(300), w(300)], [group(None, 610, 0)]);
-    // The first wants 150 W more, all of it beyond its entitlement.
+    let caps = [w(300), w(300)];
+    // The first wants 150 W more, all of it beyond its entitlement. 20 W of room would be worth an order (10 W are not).
+    let groups = [group(None, 620, 0)];
     let Ordered { made, targets, .. } =
-        ordered(last, &groups, &first_bites([300, 310], 150), &caps, &[None; 2]);
+        ordered(last, &groups, &first_bites([300, 320], 150), &caps, &[None; 2]);
     assert_eq!((targets, made.orders, made.held_back), (vec![w(300), w(300)], 0, 1));
     // Now it is 100 W below it, and the other one holds 90 W above its own.
+    let groups = [group(None, 610, 0)];
     let rests = [None, Some(seconds(5))];
     let Ordered { targets, .. } = ordered(last, &groups, &first_bites([400, 210], 150), &caps, &rests);
     assert_eq!(targets, [w(300), w(210)]);
