@@ -42,7 +42,12 @@ impl Chromium {
         if !program.is_file() {
             unpack(&cache.join("chromium.new"), &root)?;
         }
-        Ok(Self { program, root: Some(root) })
+        let browser = Self { program, root: Some(root) };
+        let mut command = Command::new(&browser.program);
+        browser.prepare(&mut command);
+        run(command.args(["--no-sandbox", "--version"]))
+            .map_err(|why| ClusterError::Absent(format!("the unpacked {PACKAGE} does not start: {why}")))?;
+        Ok(browser)
     }
 
     /// Its file.
@@ -54,10 +59,16 @@ impl Chromium {
     /// Gives a command the environment that the program needs.
     pub fn prepare(&self, command: &mut Command) {
         if let Some(root) = &self.root {
-            let libraries = [root.join(LIBRARIES), root.join("lib/x86_64-linux-gnu")];
+            // The library of sound has a part in a folder of its own.
+            let pulse = root.join(LIBRARIES).join("pulseaudio");
+            let libraries = [root.join(LIBRARIES), root.join("lib/x86_64-linux-gnu"), pulse];
             let path =
                 libraries.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(":");
-            command.env("LD_LIBRARY_PATH", path).env("FONTCONFIG_SYSROOT", root);
+            command.env("LD_LIBRARY_PATH", path);
+            // Else the fonts are those of the machine.
+            if root.join("etc/fonts").is_dir() {
+                command.env("FONTCONFIG_SYSROOT", root);
+            }
         }
     }
 }
