@@ -222,75 +222,79 @@ impl Inference {
     }
 }
 
-/// Jobs on processors, one after the other.
-pub(super) struct Batch {
+/// Work that comes, lasts, and pauses.
+struct Spells {
     random: Random,
     level: f64,
     until: f64,
+    /// For how long it lasts, and for how long it pauses, in seconds.
+    lasts: (f64, f64),
+    pauses: (f64, f64),
     by_day: bool,
 }
+
+impl Spells {
+    fn advance(&mut self, at: f64) -> bool {
+        if at < self.until {
+            return false;
+        }
+        let starts = self.level == 0.0;
+        if starts {
+            self.level = between(&mut self.random, (0.5, 1.0));
+            self.until = at + between(&mut self.random, self.lasts);
+        } else {
+            self.level = 0.0;
+            let pause = between(&mut self.random, self.pauses);
+            self.until = at + if self.by_day { pause / hour(at) } else { pause };
+        }
+        starts
+    }
+}
+
+/// Jobs on processors, one after the other.
+pub(super) struct Batch(Spells);
 
 impl Batch {
     pub(super) fn new(mut random: Random) -> Self {
         let level = between(&mut random, (0.5, 1.0));
         let until = 400.0 * random.unit();
-        Self { random, level, until, by_day: false }
+        Self(Spells { random, level, until, lasts: (30.0, 400.0), pauses: (20.0, 400.0), by_day: false })
     }
 
     pub(super) fn follow_the_hours(&mut self) {
-        self.by_day = true;
+        self.0.by_day = true;
     }
 
     pub(super) fn advance(&mut self, at: f64) -> bool {
-        if at < self.until {
-            return false;
-        }
-        let starts = self.level == 0.0;
-        if starts {
-            self.level = between(&mut self.random, (0.5, 1.0));
-            self.until = at + between(&mut self.random, (30.0, 400.0));
-        } else {
-            self.level = 0.0;
-            let pause = between(&mut self.random, (20.0, 400.0));
-            self.until = at + if self.by_day { pause / hour(at) } else { pause };
-        }
-        starts
+        self.0.advance(at)
     }
 
     pub(super) fn busy(&self) -> Busy {
-        Busy { gpus: 1.0, gpu: 0.0, cpu: self.level.max(0.03) }
+        Busy { gpus: 1.0, gpu: 0.0, cpu: self.0.level.max(0.03) }
     }
 }
 
 /// Mostly idle; a job of a few minutes now and then.
-pub(super) struct Occasional {
-    random: Random,
-    level: f64,
-    until: f64,
-}
+pub(super) struct Occasional(Spells);
 
 impl Occasional {
     pub(super) fn new(mut random: Random) -> Self {
         let until = 600.0 * random.unit();
-        Self { random, level: 0.0, until }
+        Self(Spells {
+            random,
+            level: 0.0,
+            until,
+            lasts: (60.0, 200.0),
+            pauses: (200.0, 600.0),
+            by_day: false,
+        })
     }
 
     pub(super) fn advance(&mut self, at: f64) -> bool {
-        if at < self.until {
-            return false;
-        }
-        let starts = self.level == 0.0;
-        if starts {
-            self.level = between(&mut self.random, (0.5, 1.0));
-            self.until = at + between(&mut self.random, (60.0, 200.0));
-        } else {
-            self.level = 0.0;
-            self.until = at + between(&mut self.random, (200.0, 600.0));
-        }
-        starts
+        self.0.advance(at)
     }
 
     pub(super) fn busy(&self) -> Busy {
-        if self.level > 0.0 { Busy { gpus: 1.0, gpu: self.level, cpu: 0.3 } } else { IDLE }
+        if self.0.level > 0.0 { Busy { gpus: 1.0, gpu: self.0.level, cpu: 0.3 } } else { IDLE }
     }
 }
