@@ -87,7 +87,8 @@ impl Machine<'_> {
         let model = if scenario.amd { "EPYC-Rome,vendor=AuthenticAMD" } else { plain };
         let vendor = if scenario.amd { "" } else { ",vendor=GenuineIntel" };
         qemu.args(["-accel", accelerator, "-cpu", &format!("{model}{vendor}"), "-smp", &scenario.smp]);
-        qemu.args(["-m", "512", "-nographic", "-no-reboot", "-nodefaults", "-display", "none"]);
+        // kexec holds the initial file system four times: unpacked, as a file, loaded, and as the next kernel finds it.
+        qemu.args(["-m", "1024", "-nographic", "-no-reboot", "-nodefaults", "-display", "none"]);
         qemu.arg("-kernel").arg(self.kernel.unpacked_image()).arg("-initrd").arg(self.initramfs);
         let keep = if scenario.keep { KEEP } else { "" };
         let address = api.map(|api| format!("vm.api={}", api.address())).unwrap_or_default();
