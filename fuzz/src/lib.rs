@@ -11,13 +11,16 @@
 
 mod answer;
 mod backend;
+mod cards;
 mod catalog;
 mod cpufreq;
 mod decimal;
+mod devices;
 mod feed;
 mod hsmp;
 mod hwmon;
 mod key;
+mod kubelet;
 mod laws;
 mod lists;
 mod message;
@@ -58,6 +61,9 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "catalog", run: catalog::run, cases: 5_000 },
     FuzzTarget { name: "plug", run: plug::run, cases: 20_000 },
     FuzzTarget { name: "verbs", run: verbs::run, cases: 20_000 },
+    FuzzTarget { name: "cards", run: cards::run, cases: 5_000 },
+    FuzzTarget { name: "devices", run: devices::run, cases: 20_000 },
+    FuzzTarget { name: "kubelet", run: kubelet::run, cases: 20_000 },
 ];
 
 /// Runs the target of this name.

@@ -21,6 +21,7 @@ mod share;
 
 pub(crate) use meter::Meters;
 pub use metrics::EnergyPrices;
+pub use pod_resources::held_devices;
 pub(crate) use pod_resources::{Held as HeldCards, Kubelet, LastAnswer, TIMEOUT as KUBELET_TIMEOUT};
 pub(crate) use pods::PodOwner;
 

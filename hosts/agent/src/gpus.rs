@@ -26,6 +26,7 @@ use host_kit::metrics::MetricsRegistry;
 use host_kit::reflect::{ObjectKey, Row, Rows};
 use host_kit::shutdown::Stop;
 use host_kit::{closed_label, label_set};
+use joulie_api::dra::{DeviceName, DeviceSlice, PublishedDevices};
 use joulie_api::gpu::Gpu;
 use joulie_api::labels::{manager, object};
 use kube::api::{ApiResource, DeleteParams, DynamicObject, Patch, PatchParams};
@@ -45,6 +46,8 @@ use tokio::sync::watch;
 pub struct GpuSettings {
     /// The kubelet's socket.
     pub socket: PathBuf,
+    /// Whether ResourceSlices are read, to tell which cards claims hold.
+    pub reads_slices: bool,
 }
 
 const EVERY: Duration = Duration::from_secs(2);
@@ -152,6 +155,24 @@ impl Row for OwnGpu {
     }
 }
 
+/// A ResourceSlice of the node.
+pub(crate) struct OwnSlice(DeviceSlice);
+
+impl Row for OwnSlice {
+    const KIND: &'static str = "resourceslices";
+    const OWNERS: bool = false;
+
+    fn read(object: &Value) -> Result<Self, String> {
+        DeviceSlice::read(object).map(Self)
+    }
+}
+
+/// The card of a device, by the slices of the node.
+fn card_of(slices: &Rows<OwnSlice>) -> impl Fn(&DeviceName) -> Option<power_hal::Key> + use<> {
+    let devices = slices.with(|rows| PublishedDevices::of(rows.values().map(|held| &held.row.0)));
+    move |name| power_hal::Key::gpu(devices.find(name)?.card.as_deref()?).ok()
+}
+
 closed_label! {
     /// What became of a GPU object, or was seen of its card.
     pub(crate) enum GpuDeed {
@@ -206,6 +227,8 @@ pub(crate) struct GpuObjects {
     pub(crate) nodes: Rows<NodeRow>,
     pub(crate) rows: Rows<OwnGpu>,
     pub(crate) pods: Rows<PodOwner>,
+    /// The ResourceSlices of the node, if they are read.
+    pub(crate) slices: Option<Rows<OwnSlice>>,
     pub(crate) client: Client,
     pub(crate) clock: Arc<dyn HostClock>,
     pub(crate) counts: GpuCounts,
@@ -309,6 +332,10 @@ impl Keeper {
         match self.parts.kubelet.ask().await {
             Ok(held) => {
                 self.is_silent = false;
+                let held = match &self.parts.slices {
+                    Some(slices) => held.with_claims(card_of(slices)),
+                    None => held,
+                };
                 self.answer.set(self.parts.clock.mono(), held);
             }
             Err(none) => {

@@ -8,7 +8,7 @@ use crate::front::outcome::Terms;
 use crate::front::pace::Pace;
 use crate::front::publish::Writer;
 use crate::front::watches::{self, Watches};
-use crate::gpus::{Discovery, GpuCounts, GpuObjects, OwnGpu};
+use crate::gpus::{Discovery, GpuCounts, GpuObjects, OwnGpu, OwnSlice};
 use crate::host::{self, Taps};
 use crate::metrics::Metrics;
 use crate::own::{MachineError, OwnNode, Present};
@@ -25,12 +25,13 @@ use host_kit::leader::{self, CandidateError, Elections, LeaseName, elect};
 use host_kit::metrics::{BuildInfo, MetricDescription, MetricsBuilder as Page, MetricsRegistry};
 use host_kit::ops::Ops;
 use host_kit::program::{Context, LocalContext};
-use host_kit::reflect::{Reflections, Row, Rows, WatchSource, reflect};
+use host_kit::reflect::{Reflections, Row, Rows, WatchSource, once_served, reflect};
 use host_kit::server::{
     Certificates, Debug, Drain, Guard, HttpServer, LimitError, Port, Scrapers, ServerLimits, ServerMetrics,
     ServerTlsError,
 };
 use host_kit::shutdown::{self, Stop, Tasks, Trigger};
+use joulie_api::dra;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -312,6 +313,7 @@ impl Base<'_> {
                 self.rows("gpu-node", source("/api/v1/nodes", format!("metadata.name={node}")), tasks);
             let of_node = format!("spec.nodeName={node}");
             let rows = self.rows::<OwnGpu>("gpus", source("/apis/gpu.mle.com/v1alpha1/gpus", of_node), tasks);
+            let slices = settings.reads_slices.then(|| self.slices(node, tasks));
             let objects = GpuObjects {
                 node: node.to_owned(),
                 root,
@@ -320,6 +322,7 @@ impl Base<'_> {
                 nodes,
                 rows,
                 pods,
+                slices,
                 client: client.clone(),
                 clock: clock.clone(),
                 counts: GpuCounts::register(page.registry()),
@@ -333,6 +336,20 @@ impl Base<'_> {
         let Context { client, clock, stop, .. } = self.context;
         let (rows, follow) = reflect(client, source, self.reflections, clock.clone(), stop.clone());
         tasks.spawn(task, follow);
+        rows
+    }
+
+    /// The ResourceSlices of a node, where the API server has any.
+    fn slices(&self, node: &str, tasks: &mut Tasks) -> Rows<OwnSlice> {
+        let Context { client, clock, stop, .. } = self.context;
+        let source = WatchSource {
+            path: dra::SLICES.to_owned(),
+            labels: None,
+            fields: Some(format!("spec.nodeName={node}")),
+        };
+        let (rows, follow) = reflect(client, source, self.reflections, clock.clone(), stop.clone());
+        let (_, follow) = once_served(client, dra::VERSION, clock.clone(), stop.clone(), follow);
+        tasks.spawn("resourceslices", follow);
         rows
     }
 

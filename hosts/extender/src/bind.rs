@@ -16,6 +16,7 @@ use crate::gpus::{GpuRow, HeldCard, Models, node_cards};
 use crate::metrics::{Bound, Metrics};
 use crate::pods_by_name::PodQuestion;
 use crate::settings::GpuRule;
+use crate::snapshot_builder::Shown;
 use host_kit::clock::HostClock;
 use host_kit::config::parse::object_name;
 use host_kit::reflect::Row;
@@ -47,6 +48,8 @@ pub(crate) struct Binder {
     pub(crate) rule: GpuRule,
     pub(crate) clock: Arc<dyn HostClock>,
     pub(crate) metrics: Metrics,
+    /// For what claims hold, as the watches have shown it.
+    pub(crate) shown: Shown,
 }
 
 /// Why a pod was not bound.
@@ -226,8 +229,10 @@ impl Binder {
         let summary = PodSummary::read(&raw).map_err(|error| bad(&error))?;
         let mut models = Models::default();
         let now = UnixTime::from_micros(self.clock.wall().as_microsecond());
-        let cards =
-            node_cards(found.iter().map(|found| &found.row), now, |name, vendor| models.number(name, vendor));
+        let claimed = self.shown.load().fleet.gpus.claimed().clone();
+        let cards = node_cards(found.iter().map(|found| &found.row), &claimed, now, |name, vendor| {
+            models.number(name, vendor)
+        });
         match models.asked(&self.rule, GpuWish::read(&raw), &summary.demand) {
             None => Ok(None),
             Some(Ok(request)) => Ok(Some((request, cards))),
@@ -364,5 +369,5 @@ fn is_bound(pod: &Value, node: &str) -> bool {
 }
 
 fn has(card: &HeldCard, uid: PodUid) -> bool {
-    card.holders.iter().any(|one| one.pod == uid)
+    card.holders.iter().any(|one| one.pod == uid && !one.is_claim)
 }

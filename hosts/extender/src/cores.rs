@@ -227,7 +227,8 @@ mod tests {
             gpu("c", 0, "Available"),
         ];
         writer.list(&cards);
-        let gpus = rows.with(|rows| Gpus::of(rows.values(), &registry, UnixTime::from_micros(0)));
+        let gpus =
+            rows.with(|rows| Gpus::of(rows.values(), &registry, Arc::default(), UnixTime::from_micros(0)));
         let mut cores = FreeCores::new(Some(nodes));
         events.iter().for_each(|event| cores.follow(event));
         cores.renew(&registry, &gpus);

@@ -3,6 +3,7 @@
 //! A card counts as taken by the pods that the kubelet gave it to, and by those that a bind took it for and that the
 //! kubelet has given no card of the node yet. What is not known for certain takes no pod.
 
+use crate::dra::ClaimedCards;
 use crate::index::Registry;
 use crate::settings::{GpuPods, GpuRule};
 use host_kit::reflect::{CachedRow, Row};
@@ -22,6 +23,7 @@ use power_units::Micros;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a pod asks for of GPUs, or why that is not valid.
@@ -32,6 +34,8 @@ pub(crate) type GpuAsk = Result<GpuRequest, BadWish>;
 pub(crate) struct CardShare {
     pub(crate) pod: PodUid,
     vram_mb: u32,
+    /// Whether it has it by a claim.
+    pub(crate) is_claim: bool,
 }
 
 /// A part that a bind took.
@@ -99,7 +103,7 @@ fn share(uid: Option<&str>, vram_mb: Option<Whole>, total_mb: Option<i64>) -> Op
     let uid = uid.filter(|uid| !uid.is_empty())?;
     // A part that is not said, or makes no sense, is all of it.
     let whole = vram_mb.map(Whole::get).filter(|&mb| mb >= 0).or(total_mb).unwrap_or(i64::MAX);
-    Some(CardShare { pod: pod::uid(uid), vram_mb: u32::try_from(whole).unwrap_or(u32::MAX) })
+    Some(CardShare { pod: pod::uid(uid), vram_mb: u32::try_from(whole).unwrap_or(u32::MAX), is_claim: false })
 }
 
 fn allocation(one: &GpuAllocation, total_mb: Option<i64>) -> Option<CardShare> {
@@ -151,44 +155,80 @@ impl HeldCard {
     }
 }
 
+/// What is known of a card by its GPU object and by its driver's ResourceSlice, which is the truth where there is one.
+struct Facts<'r> {
+    total_mb: Option<i64>,
+    model: Option<&'r str>,
+    is_usable: bool,
+    /// Who holds all of it by claims, and is not told by the kubelet.
+    by_claim: Vec<CardShare>,
+}
+
+impl<'r> Facts<'r> {
+    fn of(row: &'r GpuRow, claimed: &'r ClaimedCards) -> Self {
+        let uuid = row.uuid.as_deref();
+        let published = claimed.published(uuid);
+        let total_mb = published.and_then(|device| device.vram_mb).or(row.total_mb);
+        let vram_mb = total_mb.and_then(|mb| u32::try_from(mb).ok()).unwrap_or(u32::MAX);
+        let is_told = |pod: &PodUid| row.held.iter().any(|one| one.pod == *pod);
+        let holders = claimed.holders(uuid).iter().filter(|pod| !is_told(pod));
+        Self {
+            total_mb,
+            model: published.and_then(|device| device.model.as_deref()).or(row.model.as_deref()),
+            is_usable: published.is_none_or(|device| device.is_usable),
+            by_claim: holders.map(|&pod| CardShare { pod, vram_mb, is_claim: true }).collect(),
+        }
+    }
+}
+
 /// The cards of one node, from its rows. The kubelet may give a card that was taken for one pod to another one: then the
 /// first pod will have one of those that are free.
 pub(crate) fn node_cards<'r>(
     rows: impl Iterator<Item = &'r GpuRow> + Clone,
+    claimed: &'r ClaimedCards,
     now: UnixTime,
     mut model: impl FnMut(&'r str, Option<GpuVendor>) -> Model,
 ) -> Vec<HeldCard> {
-    // A pod that the kubelet gave any card here is assumed on none: it may have another one than was taken for it.
+    // A pod that the kubelet gave any card here is assumed on none: it may have another one than was taken for it. Who has
+    // a card by a claim may have a taken one as well.
     let given: Vec<PodUid> = rows.clone().flat_map(|row| row.held.iter().map(|one| one.pod)).collect();
     let most = host_kit::clock::micros(TAKEN_FOR);
     let mut displaced: Vec<(&CardShare, Option<Model>)> = Vec::new();
     let cards = rows.map(|row| {
-        let model = row.model.as_deref().map(|name| model(name, row.vendor));
+        let Facts { total_mb, model: name, is_usable, by_claim } = Facts::of(row, claimed);
+        let model = name.map(|name| model(name, row.vendor));
         let taken = row.taken.iter().filter(|one| one.stands(now, most) && !given.contains(&one.share.pod));
         let mut taken: Vec<&CardShare> = taken.map(|one| &one.share).collect();
-        if !row.shares && !row.held.is_empty() {
-            displaced.extend(taken.drain(..).map(|share| (share, model)));
+        let is_claimed = !by_claim.is_empty();
+        if is_claimed || (!row.shares && !row.held.is_empty()) {
+            let elsewhere = taken.drain(..).filter(|share| by_claim.iter().all(|one| one.pod != share.pod));
+            displaced.extend(elsewhere.map(|share| (share, model)));
         }
         let sum = taken.iter().fold(0_i64, |sum, one| sum.saturating_add(i64::from(one.vram_mb)));
-        let total = row.total_mb.unwrap_or(0).max(0);
-        let allocated = row.allocated_mb.map(|mb| match taken.is_empty() {
-            true => mb,
-            false => mb.saturating_add(sum).min(total),
-        });
-        let is_alone = !row.shares && !taken.is_empty();
-        let is_taken = is_alone && row.phase == GpuPhase::Available;
-        let phase = if is_taken { GpuPhase::Allocated } else { row.phase };
+        let total = total_mb.unwrap_or(0).max(0);
+        let allocated = match (is_claimed, taken.is_empty()) {
+            (true, _) => Some(total),
+            (false, true) => row.allocated_mb,
+            (false, false) => row.allocated_mb.map(|mb| mb.saturating_add(sum).min(total)),
+        };
+        let is_alone = is_claimed || (!row.shares && !taken.is_empty());
+        let phase = match row.phase {
+            _ if !is_usable => GpuPhase::Unknown,
+            GpuPhase::Available if is_alone => GpuPhase::Allocated,
+            GpuPhase::Available if claimed.is_blind(&row.node) => GpuPhase::Unknown,
+            phase @ (GpuPhase::Available | GpuPhase::Allocated | GpuPhase::Unknown) => phase,
+        };
         HeldCard {
             card: PhysicalGpu {
                 key: row.key,
                 model,
-                vram: Vram::read(row.total_mb, allocated),
+                vram: Vram::read(total_mb, allocated),
                 island: row.island,
                 phase,
             },
             uuid: row.uuid.clone(),
             shares: row.shares,
-            holders: row.held.iter().chain(taken).cloned().collect(),
+            holders: row.held.iter().chain(taken).cloned().chain(by_claim).collect(),
         }
     });
     let mut cards: Vec<HeldCard> = cards.collect();
@@ -267,6 +307,8 @@ pub(crate) struct Gpus {
     pub(crate) has_taken: bool,
     /// Whether a row is of a node without a number.
     pub(crate) has_strangers: bool,
+    /// What claims say of them.
+    claimed: Arc<ClaimedCards>,
 }
 
 impl Gpus {
@@ -274,6 +316,7 @@ impl Gpus {
     pub(crate) fn of<'r>(
         rows: impl Iterator<Item = &'r CachedRow<GpuRow>>,
         registry: &Registry,
+        claimed: Arc<ClaimedCards>,
         now: UnixTime,
     ) -> Self {
         let mut by_node: BTreeMap<u32, Vec<(&'r GpuRow, bool)>> = BTreeMap::new();
@@ -302,8 +345,9 @@ impl Gpus {
             let Some(rows) = u32::try_from(number).ok().and_then(|number| by_node.get(&number)) else {
                 continue;
             };
-            let cards =
-                node_cards(rows.iter().map(|(row, _)| *row), now, |name, vendor| models.number(name, vendor));
+            let cards = node_cards(rows.iter().map(|(row, _)| *row), &claimed, now, |name, vendor| {
+                models.number(name, vendor)
+            });
             held.extend(cards.into_iter().zip(rows).map(|(mut card, (_, is_stale))| {
                 if *is_stale {
                     card.card.phase = GpuPhase::Unknown;
@@ -313,7 +357,7 @@ impl Gpus {
         }
         starts.push(u32::try_from(held.len()).unwrap_or(u32::MAX));
         let cards = held.iter().map(|held| held.card).collect();
-        Self { models, starts: starts.into(), cards, held: held.into(), has_taken, has_strangers }
+        Self { models, starts: starts.into(), cards, held: held.into(), has_taken, has_strangers, claimed }
     }
 
     fn range(&self, number: usize) -> std::ops::Range<usize> {
@@ -329,6 +373,11 @@ impl Gpus {
     /// The same with those who have them.
     pub(crate) fn held(&self, number: Option<usize>) -> &[HeldCard] {
         number.and_then(|number| self.held.get(self.range(number))).unwrap_or_default()
+    }
+
+    /// What claims say of cards.
+    pub(crate) const fn claimed(&self) -> &Arc<ClaimedCards> {
+        &self.claimed
     }
 
     pub(crate) const fn models(&self) -> &Models {

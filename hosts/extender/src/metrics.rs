@@ -105,6 +105,10 @@ closed_label! {
         Profile = "WorkloadProfile",
         /// GPU.
         Gpu = "GPU",
+        /// ResourceSlice.
+        Slice = "ResourceSlice",
+        /// ResourceClaim.
+        Claim = "ResourceClaim",
     }
 }
 
@@ -223,7 +227,7 @@ struct All {
     dropped: Counter,
     shown: Counter,
     never_ran: Counter,
-    unreadable: [Gauge; 4],
+    unreadable: [Gauge; 6],
     profiles: Family<ByTrust, Gauge>,
     binds: Family<ByBound, Counter>,
     /// In the order of [`Fate::ALL`].
@@ -309,7 +313,7 @@ impl Metrics {
                 "joulie_scheduler_assumed_never_ran",
                 "Assumed pods that did not run in time",
             ),
-            unreadable: [Kind::Twin, Kind::Hardware, Kind::Profile, Kind::Gpu]
+            unreadable: [Kind::Twin, Kind::Hardware, Kind::Profile, Kind::Gpu, Kind::Slice, Kind::Claim]
                 .map(|kind| unreadable.get_or_create(&ByKind { kind }).clone()),
             profiles,
             binds,

@@ -1,17 +1,22 @@
 //! Access for measurements and fuzz targets. Nothing that runs in a cluster uses it.
 
 use crate::decide::{self, Outcome};
+use crate::dra::ClaimedCards;
+use crate::evictable::EvictablesBuilder;
 use crate::expected::Expected;
 use crate::gpus::{GpuRow, Gpus};
 use crate::index::{Index, Registry};
 use crate::reply::Reply;
+use crate::rows::PodRow;
 use crate::scan::{Candidates, Malformed, Message, text};
 use crate::settings::PlacementSettings;
 use crate::shortlist::Remembered;
 use crate::snapshot::{Fleet, Node, Rules, Snapshot, View, places};
 use bytes::Bytes;
 use host_kit::clock::Mono;
+use host_kit::reflect::{ReflectEvent, Row};
 use hyper::body::Body;
+use joulie_api::dra::{DeviceClaim, DeviceSlice};
 use joulie_api::labels;
 use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::estimate::HardwareRecord;
@@ -82,16 +87,27 @@ impl Picture {
     /// A snapshot of nodes with fresh twins.
     #[must_use]
     pub fn of(nodes: &[(String, TwinStatus, HardwareRecord)], placement: PlacementSettings) -> Self {
+        let node = |(name, twin, hardware): &(String, TwinStatus, HardwareRecord)| {
+            let evidence = Evidence::Dated(Some(UnixTime::from_micros(0)));
+            Node { twin: Some(*twin), hardware: Some(*hardware), evidence, ..Node::unknown(name) }
+        };
+        Self::with_nodes(nodes.iter().map(node), placement)
+    }
+
+    /// A snapshot of nodes of which only the names are known.
+    #[must_use]
+    pub fn of_names(names: &[&str], placement: PlacementSettings) -> Self {
+        Self::with_nodes(names.iter().map(|name| Node::unknown(name)), placement)
+    }
+
+    fn with_nodes(nodes: impl Iterator<Item = Node> + Clone, placement: PlacementSettings) -> Self {
         let mut registry = Registry::default();
-        for (name, _, _) in nodes {
-            registry.number(name);
+        for node in nodes.clone() {
+            registry.number(&node.name);
         }
         let mut all = places(&registry);
+        all.iter_mut().zip(nodes).for_each(|(place, node)| *place = node);
         let now = UnixTime::from_micros(0);
-        for (place, (name, twin, hardware)) in all.iter_mut().zip(nodes) {
-            let (twin, hardware) = (Some(*twin), Some(*hardware));
-            *place = Node { twin, hardware, evidence: Evidence::Dated(Some(now)), ..Node::unknown(name) };
-        }
         let index = Arc::new(Index::of(&registry));
         let freshness = FreshnessRule::new(Micros::MINUTE).ok();
         let snapshot = freshness.map_or_else(Snapshot::nothing, |freshness| {
@@ -108,15 +124,25 @@ impl Picture {
 
     /// Adds GPUs, by their objects.
     #[must_use]
-    pub fn with_gpus(mut self, objects: &[Value]) -> Self {
+    pub fn with_gpus(self, objects: &[Value]) -> Self {
+        self.with_claimed_gpus(objects, &[], &[])
+    }
+
+    /// The same with ResourceSlices and ResourceClaims. What cannot be read is left out, as by a watch.
+    #[must_use]
+    pub fn with_claimed_gpus(mut self, objects: &[Value], slices: &[Value], claims: &[Value]) -> Self {
         let (mut writer, rows) = host_kit::reflect::by_hand::<GpuRow>();
         writer.list(objects);
+        let slices: Vec<DeviceSlice> = slices.iter().filter_map(|one| DeviceSlice::read(one).ok()).collect();
+        let claims: Vec<DeviceClaim> = claims.iter().filter_map(|one| DeviceClaim::read(one).ok()).collect();
+        let claimed = Arc::new(ClaimedCards::of(slices.iter(), claims.iter()));
         if let Some(fleet) = Arc::get_mut(&mut self.snapshot.fleet) {
             let mut registry = Registry::default();
             for node in &fleet.nodes {
                 registry.number(&node.name);
             }
-            let gpus = rows.with(|rows| Gpus::of(rows.values(), &registry, UnixTime::from_micros(0)));
+            let gpus =
+                rows.with(|rows| Gpus::of(rows.values(), &registry, claimed, UnixTime::from_micros(0)));
             fleet.gpus = Arc::new(gpus);
         }
         self
@@ -133,6 +159,27 @@ impl Picture {
         self.pod = pod;
         self.snapshot.queue = Arc::new(pod.map(|pod| (pod, asked.terms)).into_iter().collect());
         Ok(self)
+    }
+
+    /// Adds pods that have GPUs, as preempt knows them, by their objects.
+    #[must_use]
+    pub fn with_card_pods(mut self, objects: &[Value]) -> Self {
+        let (mut none, budgets) = host_kit::reflect::by_hand();
+        none.list([]);
+        let mut builder = EvictablesBuilder::new(Some(budgets));
+        for row in objects.iter().filter_map(|object| PodRow::read(object).ok()) {
+            builder.follow(&ReflectEvent::Seen { uid: String::new(), row: Arc::new(row) });
+        }
+        self.snapshot.evictables = builder.shown();
+        self
+    }
+
+    /// The answer to preempt.
+    ///
+    /// # Errors
+    /// If the body is no valid request; the text says why.
+    pub fn preempt(&self, body: &[u8]) -> Result<Vec<u8>, String> {
+        decide::preempt(&self.snapshot, &self.placement, body).map_err(|why| why.to_string())
     }
 
     /// The answer to filter, in the pieces that are sent.

@@ -1,5 +1,6 @@
 //! The data that is kept from the watched objects.
 
+use crate::evictable::CardPod;
 use crate::shortlist::AffinityReach;
 use host_kit::reflect::Row;
 use jiff::Timestamp;
@@ -16,6 +17,7 @@ use joulie_core::placement::freshness::{Evidence, TelemetryFreshness, UnixTime};
 use joulie_core::placement::score::{TwinPower, TwinStatus};
 use serde::Deserialize;
 use serde_json::Value;
+use std::sync::Arc;
 
 /// A NodeTwin.
 #[derive(Clone, Debug)]
@@ -175,6 +177,8 @@ pub(crate) struct PodRow {
     pub(crate) stage: Stage,
     /// For which other pods its affinity counts.
     pub(crate) reach: AffinityReach,
+    /// What preempt needs to know of a pod that asks for GPUs.
+    pub(crate) cards: Option<Arc<CardPod>>,
 }
 
 /// The stage of a pod's life.
@@ -196,12 +200,14 @@ impl Row for PodRow {
         let read = ExtenderPod::deserialize(object).map_err(|error| error.to_string())?;
         let [_, _, uid] = read.identity();
         let uid = uid.ok_or("it has no metadata.uid")?;
+        let demand = read.demand().map_err(|error| error.to_string())?;
         let status = &object["status"];
         Ok(Self {
             uid: pod::uid(uid),
             node: read.node().unwrap_or_default().to_owned(),
             is_gated: object["spec"]["schedulingGates"].as_array().is_some_and(|gates| !gates.is_empty()),
-            demand: read.demand().map_err(|error| error.to_string())?,
+            cards: CardPod::read(object, &demand),
+            demand,
             bound: condition(status, "PodScheduled"),
             stage: match status["phase"].as_str() {
                 Some("Succeeded" | "Failed") => Stage::Ended,

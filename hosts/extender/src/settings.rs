@@ -214,6 +214,14 @@ const GPU_BIND: ConfigSetting<bool> = ConfigSetting::with_default(
     "Whether POST /bind and POST /preempt are answered: bind takes the cards of a pod before it binds it; needs GPU_PLACEMENT and rights to write",
 );
 
+const GPU_DRA: ConfigSetting<bool> = ConfigSetting::with_default(
+    "GPU_DRA",
+    "off",
+    |text| parse::one_of(text, &[("off", false), ("read", true)]),
+    "off or read",
+    "Whether ResourceSlices and ResourceClaims (resource.k8s.io/v1) are read: slices say what cards are, and a card that a claim holds takes no other pod; needs GPU_PLACEMENT. Where the API server does not have them nothing changes",
+);
+
 const ASSUMED_SETTLE: ConfigSetting<Duration> = ConfigSetting::with_default(
     "ASSUMED_SETTLE",
     "30s",
@@ -333,6 +341,7 @@ pub static TABLE: SettingsTable = SettingsTable {
         &GPU_SCORE_SHARE,
         &GPU_NODE_CORES,
         &GPU_BIND,
+        &GPU_DRA,
         &ASSUMED_SETTLE,
         &ASSUMED_MAX_AGE,
         &ASSUMED_PODS_MAX,
@@ -459,6 +468,8 @@ pub struct GpuRule {
     pub share: u8,
     /// What pods without GPUs leave to free GPUs.
     pub cores: GpuNodeCores,
+    /// Whether claims of devices and what drivers publish are read.
+    pub reads_claims: bool,
 }
 
 /// Whether pods without GPUs leave the cores that the free GPUs of a node need.
@@ -474,8 +485,13 @@ pub enum GpuNodeCores {
 
 impl GpuRule {
     /// No pod is placed by GPUs.
-    pub const OFF: Self =
-        Self { scope: GpuPods::Off, packing: Packing::Pack, share: 0, cores: GpuNodeCores::Free };
+    pub const OFF: Self = Self {
+        scope: GpuPods::Off,
+        packing: Packing::Pack,
+        share: 0,
+        cores: GpuNodeCores::Free,
+        reads_claims: false,
+    };
 
     /// Whether GPU objects are looked at.
     #[must_use]
@@ -553,7 +569,12 @@ fn placement(values: &Values) -> Result<PlacementSettings, Refusals> {
         packing: values.get(&GPU_PACKING)?,
         share: u8::try_from(values.get(&GPU_SCORE_SHARE)?).unwrap_or(100),
         cores: values.get(&GPU_NODE_CORES)?,
+        reads_claims: values.get(&GPU_DRA)?,
     };
+    if gpus.reads_claims && !gpus.is_on() {
+        let why = "claims are joined to GPU objects, which GPU_PLACEMENT=off does not look at";
+        return Err(values.conflict(&["GPU_DRA", "GPU_PLACEMENT"], why));
+    }
     if gpus.cores != GpuNodeCores::Free && !gpus.is_on() {
         let why = "the GPUs of a node are known by GPU objects, which GPU_PLACEMENT=off does not look at";
         return Err(values.conflict(&["GPU_NODE_CORES", "GPU_PLACEMENT"], why));

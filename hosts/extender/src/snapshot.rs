@@ -1,6 +1,7 @@
 //! The input of decisions: an immutable snapshot of all nodes, in which everything is precomputed that does not
 //! depend on the pod.
 
+use crate::evictable::Evictables;
 use crate::expected::Expectations;
 use crate::gpus::Gpus;
 use crate::index::{Index, Registry};
@@ -42,6 +43,8 @@ pub(crate) struct Snapshot {
     pub(crate) other_scores: Arc<OtherScores>,
     /// The pods that were given a shortlist. All snapshots of a program share it, and requests change it.
     pub(crate) remembered: Arc<Remembered>,
+    /// The pods with GPUs that preempt may name.
+    pub(crate) evictables: Evictables,
     pub(crate) at: Mono,
 }
 
@@ -205,6 +208,7 @@ impl Snapshot {
             workloads: Arc::default(),
             other_scores: Arc::default(),
             remembered: Arc::default(),
+            evictables: Evictables::default(),
             at: Mono::START,
         }
     }
@@ -219,6 +223,7 @@ impl Snapshot {
             workloads: self.workloads.clone(),
             other_scores: self.other_scores.clone(),
             remembered: Arc::default(),
+            evictables: self.evictables.clone(),
             ..*self
         }
     }

@@ -6,6 +6,8 @@
 
 use crate::assumed_ledger::{AssumedLedger, Round, Scales};
 use crate::cores::FreeCores;
+use crate::dra::DraWatch;
+use crate::evictable::EvictablesBuilder;
 use crate::expected::Expected;
 use crate::gpus::Gpus;
 use crate::index::{Index, Registry};
@@ -52,6 +54,10 @@ pub(crate) struct Watched {
     pub(crate) other_scores: OtherScoresBuilder,
     /// The cores that free GPUs need.
     pub(crate) cores: FreeCores,
+    /// ResourceSlices and ResourceClaims, if they are read.
+    pub(crate) dra: Option<DraWatch>,
+    /// Pods with GPUs, and the budgets of disruptions.
+    pub(crate) evictables: EvictablesBuilder,
 }
 
 /// The published snapshot.
@@ -151,6 +157,7 @@ impl SnapshotBuilder {
             lease,
             profiles,
             pods,
+            dra,
             ..
         } = &mut self.watched;
         // The order matters. After a change of the nodes, further node events are ignored until it was applied, so
@@ -164,6 +171,7 @@ impl SnapshotBuilder {
             true = lease.changed(), if listen => Word::Fleet,
             true = changed(profiles), if listen => Word::Fleet,
             true = changed(gpus), if listen => Word::Fleet,
+            true = claims_changed(dra), if listen => Word::Fleet,
             () = tokio::time::sleep(pause) => Word::Time,
             Some(event) = pods.next(), if weighs => Word::Pod(event),
         }
@@ -181,12 +189,14 @@ impl SnapshotBuilder {
             self.lease.observe(renewed, now.own);
         }
         self.read_profiles();
-        let synced = self.watched.node_store.is_synced();
+        let synced =
+            self.watched.node_store.is_synced() && self.watched.dra.as_ref().is_none_or(DraWatch::is_synced);
         let nodes = self.nodes();
         if self.index.0 != self.registry.revision() {
             self.index = (self.registry.revision(), Arc::new(Index::of(&self.registry)));
         }
         self.watched.other_scores.renew(&self.registry);
+        self.watched.evictables.renew();
         let scoring = &self.settings.placement.scoring;
         let (profile_key, freshness) = (&self.settings.profile_key, self.settings.freshness);
         let rules = Rules { scoring, profile_key, freshness, lease: self.lease, now };
@@ -210,11 +220,18 @@ impl SnapshotBuilder {
     fn gpus(&mut self, now: UnixTime) -> Arc<Gpus> {
         let Self { watched, registry, gpus: (gpus, revision, at), clock, metrics, .. } = self;
         let Some(rows) = &mut watched.node_store.gpus else { return gpus.clone() };
-        let changed = rows.news(|_| ()).is_some();
+        let claimed = watched.dra.as_mut().and_then(DraWatch::news).map(Arc::new);
+        if let Some(dra) = &watched.dra {
+            let [slices, claims] = dra.malformed();
+            metrics.unreadable(Kind::Slice, slices);
+            metrics.unreadable(Kind::Claim, claims);
+        }
+        let changed = rows.news(|_| ()).is_some() || claimed.is_some();
         // What a bind took ends by time.
         let is_old = gpus.has_taken && clock.mono().since(*at) >= TAKEN_EVERY;
         if changed || is_old || *revision != registry.revision() {
-            *gpus = Arc::new(rows.with(|rows| Gpus::of(rows.values(), registry, now)));
+            let claimed = claimed.unwrap_or_else(|| gpus.claimed().clone());
+            *gpus = Arc::new(rows.with(|rows| Gpus::of(rows.values(), registry, claimed, now)));
             (*revision, *at) = (registry.revision(), clock.mono());
             metrics.unreadable(Kind::Gpu, rows.malformed().len());
             if gpus.has_strangers {
@@ -277,12 +294,14 @@ impl SnapshotBuilder {
             let Some(event) = next else { break };
             watched.other_scores.follow(&event);
             watched.cores.follow(&event);
+            watched.evictables.follow(&event);
             ledger.follow(event, scales, &mut round);
             next = watched.pods.ready();
         }
         if let Some(event) = next {
             watched.other_scores.follow(&event);
             watched.cores.follow(&event);
+            watched.evictables.follow(&event);
             ledger.follow(event, scales, &mut round);
         }
         self.show(&round);
@@ -301,6 +320,7 @@ impl SnapshotBuilder {
             workloads: self.workloads.clone(),
             other_scores: self.watched.other_scores.shown(),
             remembered: self.remembered.clone(),
+            evictables: self.watched.evictables.shown(),
             at: self.clock.mono(),
         });
         self.shown.store(snapshot.clone());
@@ -342,6 +362,14 @@ pub(crate) fn trusted(rows: &BTreeMap<ObjectKey, CachedRow<ProfileRow>>, rule: T
         let workload = held.row.workload.as_ref()?.each_ref().map(String::as_str);
         Some((workload, rule.read(&held.row.status)))
     }))
+}
+
+/// Waits until a slice or a claim has changed; forever where they are not read.
+async fn claims_changed(dra: &mut Option<DraWatch>) -> bool {
+    match dra {
+        Some(dra) => dra.changed().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Waits until a row has changed; forever where there are none.

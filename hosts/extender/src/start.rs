@@ -2,6 +2,8 @@
 
 use crate::bind::Binder;
 use crate::cores::FreeCores;
+use crate::dra::DraWatch;
+use crate::evictable::EvictablesBuilder;
 use crate::expected::Expected;
 use crate::metrics::{Metrics, OF_NODES};
 use crate::node_store::NodeStore;
@@ -19,13 +21,13 @@ use host_kit::health::{CheckResult, Health};
 use host_kit::metrics::{self, BuildInfo, MetricDescription, MetricsRegistry};
 use host_kit::ops::Ops;
 use host_kit::program::Context;
-use host_kit::reflect::{self, Feed, Reflections, Row, Rows, WatchSource, reflect};
+use host_kit::reflect::{self, Feed, Reflections, Row, Rows, WatchSource, once_served, reflect};
 use host_kit::server::{
     Certificates, Debug, Drain, Guard, HttpServer, LimitError, Port, Scrapers, ServerLimits, ServerMetrics,
     ServerTlsError,
 };
 use host_kit::shutdown::{Apart, Stop, Tasks};
-use joulie_api::labels;
+use joulie_api::{dra, labels};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -181,6 +183,7 @@ pub async fn start_on(
         rule: placement.gpus,
         clock: clock.clone(),
         metrics: own.clone(),
+        shown: shown.clone(),
     });
     let work = Work { desk: desk.clone(), health: health(), binder, body_max: settings.body_max };
     let debug = Debug::new(guard, config, logs);
@@ -284,7 +287,27 @@ impl Watcher<'_> {
                 (placement.gpus.cores != GpuNodeCores::Free)
                     .then(|| self.follow("cores", plain("/api/v1/nodes"))),
             ),
+            dra: placement.gpus.reads_claims.then(|| self.dra()),
+            evictables: EvictablesBuilder::new(
+                settings.binds.then(|| self.follow("budgets", plain("/apis/policy/v1/poddisruptionbudgets"))),
+            ),
         }
+    }
+
+    /// Follows ResourceSlices and ResourceClaims, where the API server has them.
+    fn dra(&mut self) -> DraWatch {
+        let source = |path: &str| WatchSource { path: path.to_owned(), labels: None, fields: None };
+        let (client, clock, stop) = (&self.client, &self.clock, &self.stop);
+        let (slices, follow_slices) =
+            reflect(client, source(dra::SLICES), &self.reflections, clock.clone(), stop.clone());
+        let (claims, follow_claims) =
+            reflect(client, source(dra::CLAIMS), &self.reflections, clock.clone(), stop.clone());
+        let both = async {
+            tokio::join!(follow_slices, follow_claims);
+        };
+        let (served, follow) = once_served(client, dra::VERSION, clock.clone(), stop.clone(), both);
+        self.tasks.spawn_on(&self.apart, "claims", follow);
+        DraWatch::new(slices, claims, served)
     }
 
     fn feed<R: Row>(&mut self, name: &'static str, source: WatchSource) -> Feed<R> {

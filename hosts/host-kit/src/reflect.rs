@@ -15,6 +15,7 @@ mod feed;
 mod news;
 mod object;
 mod patience;
+mod served;
 mod table;
 
 pub use by_hand::{ByHand, by_hand};
@@ -23,6 +24,7 @@ pub use feed::{Feed, ReflectEvent};
 pub use news::{RowChange, RowChanges};
 pub use object::{ObjectKey, Row};
 pub use patience::HEARD_WITHIN;
+pub use served::{Served, once_served};
 pub use table::{CachedRow, Rows};
 
 use crate::clock::HostClock;

@@ -3,6 +3,7 @@
 //! - [`node_hardware`], [`node_power_profile`], [`node_power_grant`], [`power_budget`], [`telemetry_profile`], [`node_twin`], [`workload_profile`],
 //!   [`gpu`]: the eight kinds, each field of each generation that was ever written, and what they mean to the core;
 //! - [`crd`]: their definitions, from which `cargo xtask codegen` writes `hosts/deploy/chart-crds`;
+//! - [`dra`]: what drivers publish of devices, and which claims hold them;
 //! - [`object`]: reading objects of which one may be malformed;
 //! - [`labels`], [`names`]: the labels and annotations on nodes and pods, and the names of objects;
 //! - [`extender`]: the messages between kube-scheduler and an extender;
@@ -18,6 +19,7 @@
 pub mod caps;
 pub mod condition;
 pub mod crd;
+pub mod dra;
 pub mod extender;
 pub mod field;
 pub mod gpu;

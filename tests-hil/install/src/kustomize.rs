@@ -63,9 +63,9 @@ const PARTS: [Part; 10] = [
     },
     Part {
         folder: "gpu-placement",
-        flags: &["--set", "gpuPlacement.enabled=true,gpuPlacement.bind=true"],
+        flags: &["--set", "gpuPlacement.enabled=true,gpuPlacement.bind=true,gpuPlacement.dra=read"],
         templates: &["gpu-placement.yaml"],
-        about: "The rights that GPU_OBJECTS=on, GPU_PLACEMENT, GPU_BIND=true and GPU_REPAIR_AFTER need, which agent, extender and operator get from you with a mount of the kubelet's pod-resources.",
+        about: "The rights that GPU_OBJECTS=on, GPU_PLACEMENT, GPU_BIND=true, GPU_DRA=read and GPU_REPAIR_AFTER need, which agent, extender and operator get from you with a mount of the kubelet's pod-resources.",
         beside: &[],
     },
     Part {

@@ -11,6 +11,7 @@ use host_kit::clock::Mono;
 use host_kit::closed_label;
 use http::uri::PathAndQuery;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use joulie_api::dra::DeviceName;
 use power_hal::Key;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -82,6 +83,8 @@ pub(crate) struct Held {
     pub(super) of: BTreeMap<Key, BTreeSet<PodName>>,
     /// How many GPUs, or parts of one, are held under names that are not known here (slices, claims, cards by number).
     pub(super) elsewhere: u64,
+    /// The GPUs of them that are held by claims.
+    pub(super) claims: Vec<(DeviceName, PodName)>,
 }
 
 impl Held {
@@ -97,6 +100,17 @@ impl Held {
         self.elsewhere > 0
     }
 
+    /// The same with the GPUs that claims hold, as far as `card` knows which one a device is.
+    pub(crate) fn with_claims(mut self, card: impl Fn(&DeviceName) -> Option<Key>) -> Self {
+        for (device, name) in std::mem::take(&mut self.claims) {
+            if let Some(key) = card(&device) {
+                self.of.entry(key).or_default().insert(name);
+                self.elsewhere = self.elsewhere.saturating_sub(1);
+            }
+        }
+        self
+    }
+
     /// An answer by hand.
     #[cfg(test)]
     pub(crate) fn of(cards: &[(&str, &[(&str, &str)])], elsewhere: u64) -> Self {
@@ -105,7 +119,7 @@ impl Held {
             name: (*name).to_owned(),
         };
         let of = cards.iter().map(|(id, names)| (key(id).unwrap(), names.iter().map(name).collect()));
-        Self { of: of.collect(), elsewhere }
+        Self { of: of.collect(), elsewhere, claims: Vec::new() }
     }
 }
 
@@ -178,6 +192,15 @@ fn refused(status: &Status) -> NoAnswer {
     NoAnswer { look, why: format!("{:?}: {}", status.code(), status.message()) }
 }
 
+/// For fuzz targets: how many GPUs of an answer of the kubelet are held by somebody, and how many more are held under names
+/// that are not known. `None` where the bytes are no answer.
+#[doc(hidden)]
+#[must_use]
+pub fn held_devices(answer: &[u8]) -> Option<(usize, u64)> {
+    let answer = <proto::ListPodResourcesResponse as prost::Message>::decode(answer).ok()?;
+    held(&answer).ok().map(|held| (held.of.values().map(BTreeSet::len).sum(), held.elsewhere))
+}
+
 fn held(answer: &proto::ListPodResourcesResponse) -> Result<Held, NoAnswer> {
     let mut held = Held::default();
     let mut devices = 0_usize;
@@ -195,7 +218,12 @@ fn held(answer: &proto::ListPodResourcesResponse) -> Result<Held, NoAnswer> {
             }
             for claim in container.dynamic_resources.iter().flat_map(|claim| &claim.claim_resources) {
                 devices = devices.saturating_add(1);
-                held.elsewhere = held.elsewhere.saturating_add(u64::from(is_gpu(&claim.driver_name)));
+                if is_gpu(&claim.driver_name) {
+                    held.elsewhere = held.elsewhere.saturating_add(1);
+                    let [driver, pool, device] =
+                        [&claim.driver_name, &claim.pool_name, &claim.device_name].map(Clone::clone);
+                    held.claims.push((DeviceName { driver, pool, device }, name()));
+                }
             }
         }
         if devices > DEVICES_MOST {

@@ -127,7 +127,7 @@ fn held() -> Held {
         (gpu(0), BTreeSet::from([name("train")])),
         (gpu(1), BTreeSet::from([name("infer-a"), name("infer-b")])),
     ];
-    Held { of: BTreeMap::from(of), elsewhere: 0 }
+    Held { of: BTreeMap::from(of), ..Held::default() }
 }
 
 /// A process of the agent, from its start to its end.

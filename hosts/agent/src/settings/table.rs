@@ -47,6 +47,7 @@ pub static TABLE: SettingsTable = SettingsTable {
         &energy::PRICE,
         &energy::CO2,
         &gpus::OBJECTS,
+        &gpus::DRA,
         &tuning::LAW,
         &tuning::EMA_ALPHA,
         &tuning::HIGH_MARGIN,

@@ -91,6 +91,7 @@ fn gpus() -> Result<(), Any> {
             packing: Packing::Pack,
             share: 60,
             cores: GpuNodeCores::Free,
+            reads_claims: false,
         };
         let picture = picture(GPU_NODES, PowerFit::Score, ShortlistRule::OFF, rule);
         let picture = picture.with_gpus(&objects).with_pod_of(&body)?;

@@ -1,10 +1,11 @@
 //! The answer to preempt: the candidates that remain, with the victims that kube-scheduler chose.
 //!
 //! kube-scheduler knows how many GPUs a node has, and not which. So it may evict a pod whose card is none that the
-//! preemptor can use. A node is left out where the pod would not fit even without the victims. The victims of a node are
-//! never changed: each of them is there because the pod does not fit with it by something that kube-scheduler checks.
+//! preemptor can use. Then other pods of the node are named ([`Evictables`](crate::evictable::Evictables)), and where these would
+//! not help either the node is left out. Victims that help are not changed.
 
 use super::{Asked, GpuNeeds, judge};
+use crate::evictable::Preemptor;
 use crate::scan::Malformed;
 use crate::settings::PlacementSettings;
 use crate::snapshot::Snapshot;
@@ -20,14 +21,15 @@ pub(super) fn answer(
 ) -> Result<Vec<u8>, Malformed> {
     let mut args = PreemptArgs::parse(body).map_err(|bad| Malformed::of(&bad))?;
     let (_, asked) = super::asked_by(snapshot, args.pod, placement)?;
-    args.nodes.retain(|victims| helps(snapshot, &asked, victims));
+    let preemptor = Preemptor::read(args.pod);
+    args.nodes.retain_mut(|victims| helps(snapshot, &asked, preemptor, victims));
     let mut out = Vec::new();
     write_preempt(Keys::Capital, &args.nodes, &mut out);
     Ok(out)
 }
 
-/// Whether the pod may run on the node once the victims have left.
-fn helps(snapshot: &Snapshot, asked: &Asked, victims: &Victims<'_>) -> bool {
+/// Whether the pod may run on the node once the victims have left, which may be changed for that.
+fn helps(snapshot: &Snapshot, asked: &Asked, preemptor: Preemptor, victims: &mut Victims<'_>) -> bool {
     let number = snapshot.fleet.index.find(victims.node.as_str().as_bytes());
     // The node's class does not depend on its pods.
     if judge(snapshot, (asked.class, GpuNeeds::default()), number, None, || None).rejection().is_some() {
@@ -40,7 +42,7 @@ fn helps(snapshot: &Snapshot, asked: &Asked, victims: &Victims<'_>) -> bool {
             let gone: Vec<PodUid> = victims.uids.iter().map(|uid| pod::uid(uid.as_str())).collect();
             let held = snapshot.fleet.gpus.held(number);
             let left: Vec<PhysicalGpu> = held.iter().map(|held| held.without(&gone)).collect();
-            fits(request, &left).is_ok()
+            fits(request, &left).is_ok() || snapshot.evictables.replace(victims, held, request, preemptor)
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Rows as the watch brings them, and what becomes of them.
 
 use super::*;
-use crate::settings::GpuNodeCores;
 use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::demand::MilliCores;
 use joulie_core::placement::gpu::{Link, Packing, Reject};
@@ -29,7 +28,7 @@ fn taken(uid: &str, vram: Value, since: &str) -> Value {
 
 fn cards(rows: &[GpuRow]) -> Vec<HeldCard> {
     let mut models = Models::default();
-    node_cards(rows.iter(), NOW, |name, vendor| models.number(name, vendor))
+    node_cards(rows.iter(), &ClaimedCards::default(), NOW, |name, vendor| models.number(name, vendor))
 }
 
 /// 2027-01-15T08:00:00Z is `NOW`.
@@ -120,8 +119,7 @@ fn demand(count: u32) -> PodDemand {
     PodDemand { class: WorkloadClass::Standard, cpu: MilliCores::new(0), memory_bytes: 0, gpus }
 }
 
-const RULE: GpuRule =
-    GpuRule { scope: GpuPods::Annotated, packing: Packing::Pack, share: 60, cores: GpuNodeCores::Free };
+const RULE: GpuRule = GpuRule { scope: GpuPods::Annotated, share: 60, ..GpuRule::OFF };
 
 #[test]
 fn a_pod_asks_by_its_annotations_or_by_its_count_as_the_rule_says() {
@@ -163,7 +161,7 @@ fn a_node_without_cards_and_a_row_that_cannot_be_read_take_no_gpu_pod() {
                         "spec": {"nodeName": "n", "model": "A100", "totalVRAMmb": 40_000}});
     let ask: GpuAsk = Ok(GpuRequest::new(None, None, 1).unwrap());
     let why = |rows: &host_kit::reflect::Rows<GpuRow>, number| {
-        rows.with(|rows| Gpus::of(rows.values(), &registry, NOW)).rejects(&ask, number)
+        rows.with(|rows| Gpus::of(rows.values(), &registry, Arc::default(), NOW)).rejects(&ask, number)
     };
     let (mut writer, rows) = host_kit::reflect::by_hand::<GpuRow>();
     writer.list([&object]);
@@ -172,4 +170,70 @@ fn a_node_without_cards_and_a_row_that_cannot_be_read_take_no_gpu_pod() {
         assert_eq!(why(&rows, nothing), Some(Rejection::Gpu(Reject::NoCards)), "{nothing:?}");
     }
     assert_eq!(why(&read(&object), Some(1)), Some(Rejection::Gpu(Reject::Unknown { have: 0 })));
+}
+
+fn claimed(devices: Value, claims: &[Value]) -> ClaimedCards {
+    let slice = json!({"spec": {"driver": "gpu.nvidia.com", "pool": {"name": "n", "generation": 1}, "devices": devices}});
+    let slice = joulie_api::dra::DeviceSlice::read(&slice).unwrap();
+    let claims: Vec<_> = claims.iter().map(|one| joulie_api::dra::DeviceClaim::read(one).unwrap()).collect();
+    ClaimedCards::of([&slice].into_iter(), claims.iter())
+}
+
+fn device(name: &str, uuid: &str) -> Value {
+    json!({"name": name, "attributes": {"type": {"string": "gpu"}, "uuid": {"string": uuid}}})
+}
+
+fn claim(device: &str, pods: &[&str]) -> Value {
+    let pods: Vec<Value> = pods.iter().map(|uid| json!({"resource": "pods", "uid": uid})).collect();
+    json!({"metadata": {"uid": "claim"}, "status": {"reservedFor": pods, "allocation": {"devices": {
+        "results": [{"driver": "gpu.nvidia.com", "pool": "n", "device": device}]}}}})
+}
+
+#[test]
+fn a_card_that_a_claim_holds_takes_no_other_pod_until_the_claim_is_gone() {
+    let rows = [row("a", &json!({}), &free()), row("b", &json!({}), &free())];
+    let of = |all: &ClaimedCards, rows: &[GpuRow]| {
+        let mut models = Models::default();
+        node_cards(rows.iter(), all, NOW, |name, vendor| models.number(name, vendor))
+    };
+    let phases = |cards: &[HeldCard]| cards.iter().map(|card| card.card.phase).collect::<Vec<_>>();
+    let (gone, open, unknown) = (GpuPhase::Allocated, GpuPhase::Available, GpuPhase::Unknown);
+    let both = || json!([device("gpu-0", "a"), device("gpu-1", "b")]);
+    let held = of(&claimed(both(), &[claim("gpu-0", &["u"])]), &rows);
+    assert_eq!(phases(&held), [gone, open]);
+    assert_eq!(held[0].card.vram.unwrap().free_mb(), Some(0));
+    assert_eq!(held[0].without(&[pod::uid("u")]).phase, open, "who leaves gives the card back");
+    assert_eq!(held[0].without(&[pod::uid("v")]).phase, gone);
+    // A claim without pods holds it as well, and no eviction frees it.
+    assert_eq!(phases(&of(&claimed(both(), &[claim("gpu-0", &[])]), &rows)), [gone, open]);
+    assert_eq!(phases(&of(&claimed(both(), &[]), &rows)), [open, open]);
+    // Nobody knows which card this is.
+    assert_eq!(phases(&of(&claimed(both(), &[claim("gpu-7", &["u"])]), &rows)), [unknown, unknown]);
+    // The card that bind took for another pod is none of the claim's: that pod will have the other one.
+    let two = [row("a", &json!({}), &taken("v", json!(40_000), JUST)), row("b", &json!({}), &free())];
+    assert_eq!(phases(&of(&claimed(both(), &[claim("gpu-0", &["u"])]), &two)), [gone, gone]);
+    // The same pod's: it is one card.
+    assert_eq!(phases(&of(&claimed(both(), &[claim("gpu-0", &["v"])]), &two)), [gone, open]);
+    // Its kubelet has told it too.
+    let told = json!({"allocatedVRAMmb": 40_000, "phase": "Allocated", "podName": "p", "allocations": [{"podUID": "u"}]});
+    let one = of(&claimed(both(), &[claim("gpu-0", &["u"])]), &[row("a", &json!({}), &told)]);
+    assert_eq!((one[0].holders.len(), one[0].card.phase), (1, gone));
+}
+
+#[test]
+fn what_the_driver_publishes_of_a_card_is_the_truth() {
+    let mut said = device("gpu-0", "a");
+    said["attributes"]["productName"] = json!({"string": "NVIDIA H100 80GB HBM3"});
+    said["capacity"] = json!({"memory": {"value": "81559Mi"}});
+    let rows = [row("a", &json!({}), &free())];
+    let mut models = Models::default();
+    let h100 = models.number("NVIDIA H100 80GB HBM3", None);
+    let all = claimed(json!([said.clone()]), &[]);
+    let cards = node_cards(rows.iter(), &all, NOW, |name, vendor| models.number(name, vendor));
+    assert_eq!((cards[0].card.model, cards[0].card.vram.unwrap().total_mb()), (Some(h100), 81_559));
+    // A taint keeps pods off.
+    said["taints"] = json!([{"key": "ill", "effect": "NoExecute"}]);
+    let all = claimed(json!([said]), &[]);
+    let cards = node_cards(rows.iter(), &all, NOW, |name, vendor| models.number(name, vendor));
+    assert_eq!(cards[0].card.phase, GpuPhase::Unknown);
 }

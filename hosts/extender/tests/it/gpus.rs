@@ -11,7 +11,7 @@ const ON: [(&str, &str); 3] =
 const A100: &str = "NVIDIA A100-SXM4-40GB";
 
 /// A pod that asks for cards by these annotations of `gpu-extender.mle.com`.
-fn pod(count: u32, annotations: &[(&str, &str)]) -> Value {
+pub(crate) fn pod(count: u32, annotations: &[(&str, &str)]) -> Value {
     let mut pod = super::world::pod("standard", "1");
     for (key, value) in annotations {
         pod["metadata"]["annotations"][format!("gpu-extender.mle.com/{key}")] = json!(value);
@@ -22,7 +22,7 @@ fn pod(count: u32, annotations: &[(&str, &str)]) -> Value {
     pod
 }
 
-fn free() -> Value {
+pub(crate) fn free() -> Value {
     json!({"allocatedVRAMmb": 0, "phase": "Available", "health": "Healthy"})
 }
 
@@ -33,7 +33,7 @@ fn held(uid: &str) -> Value {
 
 impl World {
     /// A card of a node: an A100 with 40,000 MB, unless `more` says otherwise.
-    async fn card(&self, node: &str, number: u32, more: Value, status: Value) {
+    pub(crate) async fn card(&self, node: &str, number: u32, more: Value, status: Value) {
         let name = format!("{node}-{number}");
         let mut spec = json!({"nodeName": node, "uuid": format!("GPU-{name}"), "model": A100, "totalVRAMmb": 40_000,
                               "vendor": "nvidia"});
@@ -56,18 +56,18 @@ impl World {
     }
 
     /// Those whom a card is taken for.
-    async fn taken(&self, name: &str) -> Vec<Value> {
+    pub(crate) async fn taken(&self, name: &str) -> Vec<Value> {
         let gpu = self.gpu(name).await;
         let all = gpu["status"]["assumed"].as_array().cloned().unwrap_or_default();
         all.iter().map(|one| one["podUID"].clone()).collect()
     }
 
-    async fn filtered(&self, pod: &Value, names: &[&str]) -> Value {
+    pub(crate) async fn filtered(&self, pod: &Value, names: &[&str]) -> Value {
         self.post("/filter", &json!({"Pod": pod, "NodeNames": names})).await
     }
 
     /// Waits until exactly these of the nodes pass.
-    async fn passes_at_last(&self, pod: &Value, names: &[&str], pass: &[&str]) {
+    pub(crate) async fn passes_at_last(&self, pod: &Value, names: &[&str], pass: &[&str]) {
         let is = async || self.filtered(pod, names).await["nodenames"] == json!(pass);
         self.until(&format!("{pass:?} pass"), is).await;
     }
@@ -77,7 +77,7 @@ impl World {
     }
 }
 
-fn args(pod: &Value, node: &str) -> Value {
+pub(crate) fn args(pod: &Value, node: &str) -> Value {
     let meta = &pod["metadata"];
     json!({"PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": meta["uid"], "Node": node})
 }

@@ -5,6 +5,8 @@ mod answers;
 #[cfg(test)]
 mod burst;
 #[cfg(test)]
+mod claims;
+#[cfg(test)]
 mod conformance;
 #[cfg(test)]
 mod expected;

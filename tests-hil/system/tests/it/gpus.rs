@@ -2,6 +2,7 @@
 //! operator, each with the rights of the chart. Kubelets, agents and cards are stood in for (`stand_in`); a kubelet gives
 //! cards by its own order. Each story has nodes of a model of its own.
 
+mod claims;
 mod stand_in;
 
 use crate::{ONE_SYSTEM, shipped};
@@ -32,7 +33,7 @@ const MANY: &str = "50";
 /// A node, its model, the islands of its cards, and the GPUs that it advertises.
 type Machine = (&'static str, &'static str, &'static [u16], &'static str);
 
-const MACHINES: [Machine; 12] = [
+const MACHINES: [Machine; 13] = [
     ("large", "NVIDIA A100-SXM4-40GB", &[0, 0], MANY),
     ("small", "Tesla T4", &[0, 0], MANY),
     ("pairs", "NVIDIA H100 80GB HBM3", &[0, 0, 1, 1], MANY),
@@ -43,6 +44,7 @@ const MACHINES: [Machine; 12] = [
     ("lost", "NVIDIA A30", &[0, 0], MANY),
     ("dying", "Tesla V100-SXM2-32GB", &[0], MANY),
     ("killed", "NVIDIA A40", &[0], MANY),
+    ("claimed", "NVIDIA L20", &[0], MANY),
     // Full for kube-scheduler too, so that it preempts.
     ("right", "NVIDIA B200", &[0], "1"),
     ("wrong", "NVIDIA GH200 480GB", &[0], "1"),
@@ -145,7 +147,8 @@ impl GpuSystem {
                 // A quarter of them is one address's.
                 .variable("EXTENDER_CONNECTIONS_MAX", "256")
                 .variable("GPU_PLACEMENT", "annotated")
-                .variable("GPU_BIND", "true");
+                .variable("GPU_BIND", "true")
+                .variable("GPU_DRA", "read");
             self.control_plane.start_program(&program).unwrap();
         }
         for replica in &self.replicas {
@@ -531,6 +534,7 @@ async fn pods_with_gpus_get_the_cards_that_they_ask_for_and_no_card_has_two() {
         a_bind_that_fails_gives_its_cards_back(&system).await;
         a_lost_answer_to_bind_binds_once(&system).await;
         a_card_that_dies_takes_no_pod(&system).await;
+        claims::a_card_that_a_claim_holds_takes_no_pod(&system).await;
         the_right_victim_is_preempted(&system).await;
         what_it_took_is_free_after_the_repair(&system, &uid).await;
     };

@@ -53,4 +53,8 @@ pub(super) struct DynamicResource {
 pub(super) struct ClaimResource {
     #[prost(string, tag = "2")]
     pub(super) driver_name: String,
+    #[prost(string, tag = "3")]
+    pub(super) pool_name: String,
+    #[prost(string, tag = "4")]
+    pub(super) device_name: String,
 }

@@ -242,13 +242,23 @@ async fn the_kubelet_says_who_holds_which_gpu() {
         (key("GPU-8f1e2b30-0000-4000-8000-000000000002"), BTreeSet::from([name("a"), name("b")])),
         (key("0000:0c:00.0"), BTreeSet::from([name("amd")])),
     ];
-    assert_eq!(held, Held { of: BTreeMap::from(expected.clone()), elsewhere: 0 });
+    assert_eq!(held, Held { of: BTreeMap::from(expected.clone()), ..Held::default() });
     // A slice, a card by its number and a claim are held, but of which GPU is not said.
     let mut more = pods;
     let slice = devices("nvidia.com/mig-1g.10gb", &["MIG-11111111-0000-4000-8000-000000000001"]);
     more.push(pod("slices", vec![slice, devices("gpu.intel.com/i915", &["card0-0"])], vec![claim]));
     let held = asked(Does::Answer(sent::List { pods: more })).await.unwrap();
-    assert_eq!(held, Held { of: BTreeMap::from(expected), elsewhere: 3 });
+    let [driver, pool, device] = ["gpu.nvidia.com", "node", "gpu-0"].map(str::to_owned);
+    let device = DeviceName { driver, pool, device };
+    let claims = vec![(device.clone(), name("slices"))];
+    assert_eq!(held, Held { of: BTreeMap::from(expected.clone()), elsewhere: 3, claims });
+    // Which GPU a claim's device is may be known.
+    assert_eq!(held.clone().with_claims(|_| None).elsewhere, 3);
+    let known =
+        held.with_claims(|one| (*one == device).then(|| key("GPU-8f1e2b30-0000-4000-8000-000000000009")));
+    assert_eq!((known.elsewhere, known.of.len()), (2, expected.len() + 1));
+    let of = &known.of[&key("GPU-8f1e2b30-0000-4000-8000-000000000009")];
+    assert_eq!(*of, BTreeSet::from([name("slices")]));
     assert_eq!(asked(Does::Answer(sent::List::default())).await, Ok(Held::default()));
 }
 
