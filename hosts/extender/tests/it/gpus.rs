@@ -327,6 +327,47 @@ async fn only_nodes_where_the_victims_free_a_wished_card_remain() {
     }
 }
 
+#[tokio::test]
+async fn a_useless_victim_is_swapped_for_a_pod_that_has_a_wished_card() {
+    let world = World::start(&ON).await;
+    let with = |priority: i64| {
+        let mut pod = pod(1, &[("model", "A100")]);
+        pod["spec"]["priority"] = json!(priority);
+        pod
+    };
+    for (name, priority) in [("useless", 0), ("holder", 10)] {
+        world.bind(name, &with(priority), "n").await;
+    }
+    let uid = async |name: &str| world.read(name).await["metadata"]["uid"].as_str().unwrap().to_owned();
+    let (useless, holder) = (uid("useless").await, uid("holder").await);
+    world.card("n", 0, json!({"model": "Tesla T4"}), held(&useless)).await;
+    world.card("n", 1, json!({}), held(&holder)).await;
+    let victims = |uids: &[&str], violations: i64| {
+        let pods: Vec<Value> = uids.iter().map(|uid| json!({"UID": uid})).collect();
+        json!({"n": {"Pods": pods, "NumPDBViolations": violations}})
+    };
+    let asked = async |pod: &Value| {
+        let body = json!({"Pod": pod, "NodeNameToMetaVictims": victims(&[&useless], 0)});
+        world.post("/preempt", &body).await["NodeNameToMetaVictims"].clone()
+    };
+    let urgent = with(100);
+    world.until("before", async || asked(&urgent).await == victims(&[&holder], 0)).await;
+    assert_eq!(asked(&with(10)).await, json!({}), "the holder is as important");
+    // A budget that allows nothing is counted.
+    let budget = json!({"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
+                        "spec": {"selector": {"matchExpressions": [{"key": "absent", "operator": "DoesNotExist"}]}}});
+    world.send("POST", "/apis/policy/v1/namespaces/default/poddisruptionbudgets", &budget).await;
+    world.until("it is counted", async || asked(&urgent).await == victims(&[&holder], 1)).await;
+    // The holder leaves, and its card is free: kube-scheduler's victim helps as well as nobody.
+    world.delete("holder").await;
+    world.card("n", 1, json!({}), free()).await;
+    world.until("during", async || asked(&urgent).await == victims(&[&useless], 0)).await;
+    // The urgent pod has the card: nobody who may be evicted has one.
+    world.bind("urgent", &urgent, "n").await;
+    world.card("n", 1, json!({}), held(&uid("urgent").await)).await;
+    world.until("after", async || asked(&with(100)).await == json!({})).await;
+}
+
 /// A world with nodes of 64 cores, `gpu` with a free card, and a pod elsewhere that asks for 12 cores with a card.
 async fn world_with_cores(rule: &str) -> World {
     let world = World::start(&[("GPU_PLACEMENT", "annotated"), ("GPU_NODE_CORES", rule)]).await;

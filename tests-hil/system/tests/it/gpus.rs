@@ -4,6 +4,7 @@
 
 mod claims;
 mod stand_in;
+mod victims;
 
 use crate::{ONE_SYSTEM, shipped};
 use cluster::life::{FakeNode, Life};
@@ -30,10 +31,10 @@ const PATIENCE: Duration = Duration::from_secs(90);
 /// More than any node has cards: so that the cards decide, and not what a device plugin advertises.
 const MANY: &str = "50";
 
-/// A node, its model, the islands of its cards, and the GPUs that it advertises.
+/// A node, its model (or one for each card), the islands of its cards, and the GPUs that it advertises.
 type Machine = (&'static str, &'static str, &'static [u16], &'static str);
 
-const MACHINES: [Machine; 13] = [
+const MACHINES: [Machine; 14] = [
     ("large", "NVIDIA A100-SXM4-40GB", &[0, 0], MANY),
     ("small", "Tesla T4", &[0, 0], MANY),
     ("pairs", "NVIDIA H100 80GB HBM3", &[0, 0, 1, 1], MANY),
@@ -48,6 +49,7 @@ const MACHINES: [Machine; 13] = [
     // Full for kube-scheduler too, so that it preempts.
     ("right", "NVIDIA B200", &[0], "1"),
     ("wrong", "NVIDIA GH200 480GB", &[0], "1"),
+    ("mixed", "Tesla P4|NVIDIA L2", &[0, 1], "2"),
 ];
 
 const PROGRAMS: [&str; 3] = ["extender-0", "extender-1", "operator"];
@@ -108,6 +110,7 @@ impl GpuSystem {
         for (node, model, islands, _) in MACHINES {
             for (number, island) in islands.iter().enumerate() {
                 let name = card(node, number);
+                let model = model.split('|').nth(number).unwrap_or(model);
                 let made = json!({"apiVersion": "gpu.mle.com/v1alpha1", "kind": "GPU", "metadata": {"name": name},
                     "spec": {"nodeName": node, "uuid": format!("GPU-{name}"), "model": model,
                              "totalVRAMmb": CARD_MB, "vendor": "nvidia", "island": island}});
@@ -207,6 +210,21 @@ impl GpuSystem {
     async fn lands(&self, name: &str, node: &str) {
         wait(&format!("{name} is on {node}"), async || self.node_of(name).await.as_deref() == Some(node))
             .await;
+    }
+
+    /// The same for a pod that waits for others to leave. kube-scheduler sees no GPU objects: it tries a pod that an extender
+    /// refused again with the next event of a node or pod.
+    async fn lands_at_last(&self, name: &str, node: &str) {
+        let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(self.client.clone());
+        let mut nudges = 0;
+        wait(&format!("{name} is on {node}"), async || {
+            nudges += 1;
+            let label = json!({"metadata": {"labels": {"nudge": format!("{name}-{nudges}")}}});
+            nodes.patch("small", &PatchParams::default(), &Patch::Merge(&label)).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            self.node_of(name).await.as_deref() == Some(node)
+        })
+        .await;
     }
 
     /// What kube-scheduler says of a pod that has no node.
@@ -460,17 +478,7 @@ async fn the_right_victim_is_preempted(system: &GpuSystem) {
     system.pass(&urgent, &[]).await;
     urgent["spec"]["priorityClassName"] = json!("urgent");
     system.create(&urgent).await;
-    // kube-scheduler sees no GPU objects: it tries a pod that an extender refused again with the next event of a node or pod.
-    let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(system.client.clone());
-    let mut nudges = 0;
-    wait("urgent is on right", async || {
-        nudges += 1;
-        let label = json!({"metadata": {"labels": {"nudge": nudges.to_string()}}});
-        nodes.patch("small", &PatchParams::default(), &Patch::Merge(&label)).await.unwrap();
-        tokio::time::sleep(Duration::from_millis(200)).await;
-        system.node_of("urgent").await.as_deref() == Some("right")
-    })
-    .await;
+    system.lands_at_last("urgent", "right").await;
     assert_eq!(system.node_of("victim").await, None, "it has left");
     assert_eq!(system.node_of("bystander").await.as_deref(), Some("wrong"));
     wait("it has the card", async || system.holder(&card("right", 0)).await.as_deref() == Some("urgent"))
@@ -536,6 +544,7 @@ async fn pods_with_gpus_get_the_cards_that_they_ask_for_and_no_card_has_two() {
         a_card_that_dies_takes_no_pod(&system).await;
         claims::a_card_that_a_claim_holds_takes_no_pod(&system).await;
         the_right_victim_is_preempted(&system).await;
+        victims::a_useless_victim_is_swapped(&system).await;
         what_it_took_is_free_after_the_repair(&system, &uid).await;
     };
     let an_end = async {
