@@ -1,5 +1,5 @@
 //! Property: of any answer of a kubelet's PodResources the GPUs that are held are counted within bounds, or the bytes are no
-//! answer. What is appended twice is held at most twice.
+//! answer. What is appended twice is held once by each pod.
 
 use agent::held_devices;
 
@@ -12,6 +12,7 @@ pub(crate) fn run(bytes: &[u8]) {
     assert!(held.saturating_add(elsewhere) <= DEVICES_MOST);
     // Two messages after each other are one with the pods of both.
     if let Some((again, more)) = held_devices(&[bytes, bytes].concat()) {
-        assert_eq!((u64::try_from(again).expect("it fits"), more), (held, elsewhere.saturating_mul(2)));
+        assert_eq!(u64::try_from(again).expect("it fits"), held);
+        assert!((elsewhere..=elsewhere.saturating_mul(2)).contains(&more));
     }
 }

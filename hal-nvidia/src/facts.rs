@@ -35,6 +35,8 @@ pub struct NvidiaGpuFacts {
     pub pci: Option<String>,
     /// Whether it is divided into instances.
     pub mig: Option<Mig>,
+    /// Its MIG instances, in the order of their UUIDs.
+    pub instances: Vec<MigInstance>,
     /// Whether the driver keeps it initialised while no program uses it. Without that its power limit is lost as soon
     /// as the last program that uses it ends, including this one.
     pub persistence: Option<bool>,
@@ -54,6 +56,20 @@ pub enum Mig {
     /// It is divided.
     On,
 }
+
+/// A MIG instance, which a pod can have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MigInstance {
+    /// Its UUID as the driver and the kubelet's device plugin write it: `MIG-3f1e…`.
+    pub uuid: String,
+    /// Its profile as the resource `nvidia.com/mig-…` has it: `1g.10gb`.
+    pub profile: Option<String>,
+    /// The size of its memory in MiB.
+    pub vram_mib: Option<u64>,
+}
+
+/// More than any card has.
+const INSTANCES_MAX: u32 = 32;
 
 /// The maximum for a card, by nvml.h.
 const LINKS_MAX: u32 = 18;
@@ -114,6 +130,7 @@ impl Asked<'_> {
     fn gpu(&mut self, device: &Device<'_>, address: Option<Key>, links: usize) -> NvidiaGpuFacts {
         let bare = self.key.as_str().trim_start_matches("gpu-");
         let uuid = format!("GPU-{bare}");
+        let mig = self.mig(device.mig_mode().map(|mode| mode.current));
         NvidiaGpuFacts {
             key: self.key,
             uuid: self.fact("UUID", device.uuid()).unwrap_or(uuid),
@@ -123,11 +140,39 @@ impl Asked<'_> {
                 .map(|memory| memory.total >> 20)
                 .filter(|&mib| mib > 0),
             pci: address.map(|key| key.as_str().trim_start_matches("gpu-").to_owned()),
-            mig: self.mig(device.mig_mode().map(|mode| mode.current)),
+            mig,
+            instances: if mig == Some(Mig::On) { self.instances(device) } else { Vec::new() },
             persistence: self.fact("persistence mode", device.is_in_persistent_mode()),
             links: u16::try_from(links).unwrap_or(u16::MAX),
             island: None,
         }
+    }
+
+    /// The instances of a divided card. One without a UUID is left out: nobody can be told to have it.
+    fn instances(&mut self, device: &Device<'_>) -> Vec<MigInstance> {
+        let most = self.fact("number of MIG instances", device.mig_device_count()).unwrap_or(0);
+        let mut all = Vec::new();
+        for index in 0..most.min(INSTANCES_MAX) {
+            let instance = match device.mig_device_by_index(index).map_err(NvmlFault::from) {
+                Ok(instance) => instance,
+                // Not every number up to the highest has an instance.
+                Err(NvmlFault::Code(2 | 6)) => continue,
+                Err(fault) => {
+                    self.fact::<()>("MIG instances", Err(fault));
+                    break;
+                }
+            };
+            let Some(uuid) = self.fact("UUID of a MIG instance", instance.uuid()) else { continue };
+            let name = self.fact("name of a MIG instance", instance.name());
+            let memory = self.fact("memory of a MIG instance", instance.memory_info());
+            all.push(MigInstance {
+                uuid,
+                profile: name.as_deref().and_then(profile),
+                vram_mib: memory.map(|memory| memory.total >> 20).filter(|&mib| mib > 0),
+            });
+        }
+        all.sort_unstable_by(|one, other| one.uuid.cmp(&other.uuid));
+        all
     }
 
     fn mig(&mut self, mode: Result<u32, NvmlError>) -> Option<Mig> {
@@ -139,6 +184,12 @@ impl Asked<'_> {
             Err(fault) => self.fact("MIG mode", Err(fault)),
         }
     }
+}
+
+/// The profile in the driver's name of an instance, such as `NVIDIA H100 80GB HBM3 MIG 1g.10gb+me`.
+fn profile(name: &str) -> Option<String> {
+    let (_, profile) = name.rsplit_once(" MIG ")?;
+    Some(profile.trim().replace('+', ".")).filter(|profile| !profile.is_empty())
 }
 
 /// For each active link, the device at its other end; `None` if it connects no cards, or is unknown.

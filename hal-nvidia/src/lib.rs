@@ -65,7 +65,7 @@ mod state;
 mod survey;
 
 pub use error::{NvidiaError, NvmlFault, NvmlOperation};
-pub use facts::{Mig, NvidiaFacts, NvidiaGpuFacts};
+pub use facts::{Mig, MigInstance, NvidiaFacts, NvidiaGpuFacts};
 pub use gauge::LimitScope;
 pub use hal::{GpuDraw, Nvidia};
 pub use library::{Absent, Library};

@@ -1,7 +1,7 @@
 //! The listed GPUs, their descriptions, and the reaction to impossible answers.
 
 use crate::support::{Bench, FIRST, Hal, SECOND, THIRD, find, key, keys, w};
-use hal_nvidia::{Mig, NvmlFault};
+use hal_nvidia::{Mig, MigInstance, NvmlFault};
 use power_hal::{Error, ErrorKind, Measured, Meter, PowerHal, Reading, Setting};
 use power_units::MicroJoules;
 
@@ -34,7 +34,11 @@ fn a_mig_instance_is_no_domain_but_its_card_is() {
         bench.put(&format!("gpus/{instance}/parent"), "a").unwrap();
         bench.put(&format!("gpus/{instance}/uuid"), "MIG-33333333-0b1c-4d7e-9a55-0123456789ab").unwrap();
         bench.put(&format!("gpus/{instance}/power_mw"), "1").unwrap();
+        bench.put(&format!("gpus/{instance}/name"), "NVIDIA H100 80GB HBM3 MIG 1g.10gb+me").unwrap();
+        bench.put(&format!("gpus/{instance}/vram_mib"), "9856").unwrap();
     }
+    bench.put("gpus/i2/uuid", "MIG-22222222-0b1c-4d7e-9a55-0123456789ab").unwrap();
+    bench.put("gpus/i2/name", "an instance").unwrap();
     let mut hal = bench.open();
     assert_eq!(keys(&Hal::domains(&hal)), [key(&FIRST), key(&SECOND)]);
     bench.put("order", "i1\ni2\nb").unwrap();
@@ -46,6 +50,17 @@ fn a_mig_instance_is_no_domain_but_its_card_is() {
         hal.facts().gpus.iter().map(|gpu| gpu.mig).collect::<Vec<_>>(),
         [Some(Mig::Off), Some(Mig::On)]
     );
+    let instances: Vec<_> = hal.facts().gpus.into_iter().map(|gpu| gpu.instances).collect();
+    let of = |uuid: &str, profile: Option<&str>| MigInstance {
+        uuid: uuid.to_owned(),
+        profile: profile.map(str::to_owned),
+        vram_mib: Some(9_856),
+    };
+    let both = vec![
+        of("MIG-22222222-0b1c-4d7e-9a55-0123456789ab", None),
+        of("MIG-33333333-0b1c-4d7e-9a55-0123456789ab", Some("1g.10gb.me")),
+    ];
+    assert_eq!(instances, [vec![], both], "those of a card that is not divided are not looked for");
 }
 
 #[test]

@@ -336,6 +336,9 @@ impl Keeper {
                     Some(slices) => held.with_claims(card_of(slices)),
                     None => held,
                 };
+                let instances = self.found.iter().flat_map(|card| &card.facts.instances);
+                let ids: BTreeSet<&str> = instances.map(|one| one.id.as_str()).collect();
+                let held = held.with_instances(|id| ids.contains(id));
                 self.answer.set(self.parts.clock.mono(), held);
             }
             Err(none) => {

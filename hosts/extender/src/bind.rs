@@ -22,11 +22,11 @@ use host_kit::config::parse::object_name;
 use host_kit::reflect::Row;
 use joulie_api::condition::rfc3339;
 use joulie_api::extender::bind::{BindArgs, write_bind};
-use joulie_api::extender::{GpuWish, Keys, PodSummary, pod};
+use joulie_api::extender::{GpuWish, Keys, PodSummary, instances_asked, pod};
 use joulie_api::labels;
 use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::freshness::UnixTime;
-use joulie_core::placement::gpu::{GpuRequest, PhysicalGpu, Vram, fit};
+use joulie_core::placement::gpu::{BadWish, GpuRequest, PhysicalGpu, Vram, fit};
 use kube::Client;
 use serde_json::{Value, json};
 use std::fmt;
@@ -235,6 +235,8 @@ impl Binder {
         });
         match models.asked(&self.rule, GpuWish::read(&raw), &summary.demand) {
             None => Ok(None),
+            // MIG instances are not taken: the kubelet gives any of the profile, and kube-scheduler counts these.
+            Some(Err(BadWish::NoCount)) if !instances_asked(&raw).is_empty() => Ok(None),
             Some(Ok(request)) => Ok(Some((request, cards))),
             Some(Err(wrong)) => Err(Unbound::new(Bound::NoCard, wrong)),
         }

@@ -9,13 +9,14 @@ pub(crate) use prioritize::{points, scored};
 use crate::expected::Offer;
 use crate::gpus::GpuAsk;
 use crate::index::{AT_ONCE, Index, Numbers};
+use crate::instances::InstancesAsk;
 use crate::reply::Reply;
 use crate::scan::{Candidates, Item, Malformed, Message, Span, text};
 use crate::settings::{GpuNodeCores, PlacementSettings};
 use crate::shortlist::{ListAnswer, Wanted};
 use crate::snapshot::{Admission, Snapshot, View};
 use bytes::Bytes;
-use joulie_api::extender::{GpuWish, PodSummary, PodWorkload};
+use joulie_api::extender::{PodSummary, PodWorkload};
 use joulie_core::placement::assumed::{NodeKey, PodUid};
 use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::demand::{MilliCores, PodDemand};
@@ -34,6 +35,8 @@ pub(crate) struct Asked {
     pub(crate) terms: PodTerms,
     /// What it asks for of GPUs, where that is looked at.
     pub(crate) gpus: Option<GpuAsk>,
+    /// What it asks for of MIG instances, where that is looked at.
+    pub(crate) instances: Option<InstancesAsk>,
     /// How many thousandths of a core a pod without GPUs asks for, where it leaves some to free GPUs.
     pub(crate) cores: Option<i64>,
 }
@@ -43,6 +46,8 @@ pub(crate) struct Asked {
 pub(crate) struct GpuNeeds<'a> {
     /// The cards that it asks for.
     pub(crate) ask: Option<&'a GpuAsk>,
+    /// The MIG instances that it asks for.
+    pub(crate) instances: Option<&'a InstancesAsk>,
     /// The cores that it would take of those that free cards need.
     pub(crate) cores: Option<i64>,
 }
@@ -50,22 +55,27 @@ pub(crate) struct GpuNeeds<'a> {
 impl<'a> GpuNeeds<'a> {
     pub(crate) fn of(asked: &'a Asked, placement: &PlacementSettings) -> Self {
         let filters = placement.gpus.cores == GpuNodeCores::Filter;
-        Self { ask: asked.gpus.as_ref(), cores: asked.cores.filter(|_| filters) }
+        let (ask, instances) = (asked.gpus.as_ref(), asked.instances.as_ref());
+        Self { ask, instances, cores: asked.cores.filter(|_| filters) }
     }
 
     /// Whether every node passes.
     pub(crate) fn is_none(self) -> bool {
-        self.ask.is_none() && self.cores.is_none()
+        self.ask.is_none() && self.instances.is_none() && self.cores.is_none()
     }
 
     /// Why the pod may not go to a node.
     #[inline]
     pub(crate) fn rejects(self, snapshot: &Snapshot, number: Option<usize>) -> Option<Rejection> {
-        match (self.ask, self.cores) {
-            (Some(ask), _) => snapshot.fleet.gpus.rejects(ask, number),
-            (None, Some(milli)) => snapshot.takes_gpu_cores(milli, number).then_some(Rejection::GpuCores),
-            (None, None) => None,
-        }
+        let gpus = &snapshot.fleet.gpus;
+        let of_cards = self.ask.and_then(|ask| gpus.rejects(ask, number));
+        let of_instances =
+            || self.instances.and_then(|ask| gpus.instances().rejects(ask, number, &[])).map(Rejection::Gpu);
+        let of_cores = || {
+            let takes = self.cores.is_some_and(|milli| snapshot.takes_gpu_cores(milli, number));
+            takes.then_some(Rejection::GpuCores)
+        };
+        of_cards.or_else(of_instances).or_else(of_cores)
     }
 }
 
@@ -133,16 +143,23 @@ fn asked_by(
         let class = WorkloadClass::Standard;
         let demand = PodDemand { class, cpu: MilliCores::new(0), memory_bytes: 0, gpus: None };
         let terms = PodTerms::of(&demand, coefficients);
-        return Ok((None, Asked { class, recognised: true, terms, gpus: None, cores: None }));
+        return Ok((
+            None,
+            Asked { class, recognised: true, terms, gpus: None, instances: None, cores: None },
+        ));
     };
     let PodSummary { uid, class, demand } = PodSummary::read(pod).map_err(Malformed::new)?;
     let terms = PodTerms::of(&demand, coefficients).sensitive(sensitivity(snapshot, pod));
     let rule = &placement.gpus;
-    let gpus = rule.is_on().then(|| snapshot.fleet.gpus.models().asked(rule, GpuWish::read(pod), &demand));
-    let gpus = gpus.flatten();
-    let leaves = rule.cores != GpuNodeCores::Free && demand.gpus.is_none_or(|gpus| gpus.count == 0);
+    let (gpus, instances) = match rule.is_on() {
+        true => snapshot.fleet.gpus.asked(rule, &demand, pod),
+        false => (None, None),
+    };
+    let has_none = demand.gpus.is_none_or(|gpus| gpus.count == 0) && instances.is_none();
+    let leaves = rule.cores != GpuNodeCores::Free && has_none;
     let cores = leaves.then(|| i64::from(demand.cpu.get()));
-    Ok((uid, Asked { class: class.class, recognised: class.recognised, terms, gpus, cores }))
+    let (class, recognised) = (class.class, class.recognised);
+    Ok((uid, Asked { class, recognised, terms, gpus, instances, cores }))
 }
 
 /// How much caps would hurt the pod, as far as a trusted profile of its workload says.

@@ -5,10 +5,11 @@
 
 use crate::dra::ClaimedCards;
 use crate::index::Registry;
+use crate::instances::{InstanceRow, Instances, InstancesAsk};
 use crate::settings::{GpuPods, GpuRule};
 use host_kit::reflect::{CachedRow, Row};
 use jiff::Timestamp;
-use joulie_api::extender::{GpuWish, pod};
+use joulie_api::extender::{GpuWish, instances_asked, pod};
 use joulie_api::gpu::{Gpu, GpuAllocation, GpuAssumption};
 use joulie_api::number::Whole;
 use joulie_api::object;
@@ -21,6 +22,7 @@ use joulie_core::placement::gpu::{
 };
 use power_units::Micros;
 use serde_json::Value;
+use serde_json::value::RawValue;
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher};
 use std::sync::Arc;
@@ -61,6 +63,8 @@ pub(crate) struct GpuRow {
     shares: bool,
     held: Vec<CardShare>,
     taken: Vec<Taken>,
+    /// The MIG instances of a card that is cut.
+    instances: Box<[InstanceRow]>,
 }
 
 impl Row for GpuRow {
@@ -89,6 +93,7 @@ impl Row for GpuRow {
             shares: card.shares,
             held: held.iter().filter_map(|one| allocation(one, total_mb)).collect(),
             taken: taken.iter().filter_map(|one| assumption(one, total_mb)).collect(),
+            instances: InstanceRow::all(&read),
         })
     }
 }
@@ -280,6 +285,32 @@ impl Models {
         Some(self.request(rule, &wish, demand.gpus))
     }
 
+    /// What a pod asks for of MIG instances, where it asks for some in a way that the rule covers. The models that it wishes are those
+    /// of its whole cards, if it has any.
+    pub(crate) fn instances_asked(
+        &self,
+        rule: &GpuRule,
+        wish: &Result<Option<GpuWish<'_>>, BadWish>,
+        (demand, raw): (&PodDemand, &RawValue),
+        all: &Instances,
+    ) -> Option<InstancesAsk> {
+        let wish = match (wish, rule.scope) {
+            (_, GpuPods::Off) | (Err(_), _) | (Ok(None), GpuPods::Annotated) => return None,
+            (Ok(wish), GpuPods::Annotated | GpuPods::All) => wish.as_ref(),
+        };
+        let asked = instances_asked(raw);
+        if asked.is_empty() {
+            return None;
+        }
+        let wish = wish.filter(|_| demand.gpus.is_none_or(|gpus| gpus.count == 0));
+        let named = |wish: &GpuWish<'_>| {
+            wish.model.as_ref()?;
+            let named = (0..).zip(&self.names).filter(|(_, named)| wish.names(&named.0));
+            Some(named.fold(ModelSet::EMPTY, |set, (number, _)| set.with(Model(number))))
+        };
+        Some(all.ask(&asked, wish.and_then(named), wish.and_then(|wish| wish.vram_mb)))
+    }
+
     fn request(&self, rule: &GpuRule, wish: &GpuWish<'_>, demand: Option<GpuDemand>) -> GpuAsk {
         let GpuDemand { count, vendor } = demand.filter(|gpus| gpus.count > 0).ok_or(BadWish::NoCount)?;
         let request = GpuRequest::new(None, wish.vram_mb, count.into()).map_err(|_| BadWish::Vram)?;
@@ -292,6 +323,14 @@ impl Models {
         let named = (0..).zip(&self.names).filter(|(_, named)| is_of(named) && wish.names(&named.0));
         Ok(request.of(named.fold(ModelSet::EMPTY, |set, (number, _)| set.with(Model(number)))))
     }
+}
+
+/// Whether it is certain who has which instance of a card: no claim may have one of them.
+fn is_certain(row: &GpuRow, claimed: &ClaimedCards) -> bool {
+    let uuid = row.uuid.as_deref();
+    claimed.holders(uuid).is_empty()
+        && !claimed.is_blind(&row.node)
+        && claimed.published(uuid).is_none_or(|device| device.is_usable)
 }
 
 /// The cards of all nodes.
@@ -309,6 +348,7 @@ pub(crate) struct Gpus {
     pub(crate) has_strangers: bool,
     /// What claims say of them.
     claimed: Arc<ClaimedCards>,
+    instances: Instances,
 }
 
 impl Gpus {
@@ -340,6 +380,7 @@ impl Gpus {
         }
         let mut models = Models::default();
         let (mut starts, mut held) = (Vec::with_capacity(registry.len() + 1), Vec::new());
+        let mut instances = Instances::default();
         for number in 0..registry.len() {
             starts.push(u32::try_from(held.len()).unwrap_or(u32::MAX));
             let Some(rows) = u32::try_from(number).ok().and_then(|number| by_node.get(&number)) else {
@@ -348,16 +389,29 @@ impl Gpus {
             let cards = node_cards(rows.iter().map(|(row, _)| *row), &claimed, now, |name, vendor| {
                 models.number(name, vendor)
             });
-            held.extend(cards.into_iter().zip(rows).map(|(mut card, (_, is_stale))| {
+            held.extend(cards.into_iter().zip(rows).map(|(mut card, (row, is_stale))| {
                 if *is_stale {
                     card.card.phase = GpuPhase::Unknown;
+                }
+                if !row.instances.is_empty() {
+                    let is_certain = !is_stale && is_certain(row, &claimed);
+                    instances.add(number, &row.instances, card.card.model, is_certain);
                 }
                 card
             }));
         }
         starts.push(u32::try_from(held.len()).unwrap_or(u32::MAX));
         let cards = held.iter().map(|held| held.card).collect();
-        Self { models, starts: starts.into(), cards, held: held.into(), has_taken, has_strangers, claimed }
+        Self {
+            models,
+            starts: starts.into(),
+            cards,
+            held: held.into(),
+            has_taken,
+            has_strangers,
+            claimed,
+            instances,
+        }
     }
 
     fn range(&self, number: usize) -> std::ops::Range<usize> {
@@ -375,13 +429,28 @@ impl Gpus {
         number.and_then(|number| self.held.get(self.range(number))).unwrap_or_default()
     }
 
+    /// The MIG instances of all nodes.
+    pub(crate) const fn instances(&self) -> &Instances {
+        &self.instances
+    }
+
     /// What claims say of cards.
     pub(crate) const fn claimed(&self) -> &Arc<ClaimedCards> {
         &self.claimed
     }
 
-    pub(crate) const fn models(&self) -> &Models {
-        &self.models
+    /// What a pod asks for of cards and of MIG instances.
+    pub(crate) fn asked(
+        &self,
+        rule: &GpuRule,
+        demand: &PodDemand,
+        raw: &RawValue,
+    ) -> (Option<GpuAsk>, Option<InstancesAsk>) {
+        let wish = GpuWish::read(raw);
+        let instances = self.models.instances_asked(rule, &wish, (demand, raw), &self.instances);
+        let cards = self.models.asked(rule, wish, demand);
+        // Annotations may be about instances alone.
+        (cards.filter(|ask| instances.is_none() || *ask != Err(BadWish::NoCount)), instances)
     }
 
     /// Why a pod cannot have cards of a node.

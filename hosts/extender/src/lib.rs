@@ -9,7 +9,7 @@
 //! - `snapshot_builder`, `node_store`, `assumed_ledger`, `index`, `snapshot`: the snapshot of all nodes, computed
 //!   whenever something changes, and the watts of pods that no sample includes yet;
 //! - `gpus`: the cards of all nodes, and what pods ask for of them; `cores`: what free cards need of processors;
-//! - `dra`: what ResourceSlices and ResourceClaims say of cards;
+//! - `instances`: MIG instances; `dra`: what ResourceSlices and ResourceClaims say of cards;
 //! - `evictable`: pods with GPUs that preempt may name instead of useless victims;
 //! - `queue`, `expected`: the pods that wait for a node, and those of them that were just scored and are not bound
 //!   yet;
@@ -38,6 +38,7 @@ mod expected;
 mod explain;
 mod gpus;
 mod index;
+mod instances;
 mod kinds;
 mod metrics;
 mod node_store;

@@ -69,7 +69,8 @@ impl Routes for Work {
         match request.uri().path() {
             "/filter" => self.desk.decide(Verb::Filter, decide::filter, &request),
             "/prioritize" => self.desk.decide(Verb::Prioritize, decide::prioritize, &request),
-            "/bind" | "/preempt" if self.binder.is_some() => self.write(&request).await,
+            "/bind" if self.binder.is_some() => self.write(&request).await,
+            "/preempt" if self.preempts => self.write(&request).await,
             "/debug/scoring" => self.desk.debug(request, peer),
             path => {
                 match self.health.answer(request.method(), path, request.uri().query().unwrap_or_default()) {

@@ -206,12 +206,15 @@ const GPU_NODE_CORES: ConfigSetting<GpuNodeCores> = ConfigSetting::with_default(
     "Whether pods without GPUs may take the cores that the free GPUs of a node need (free), or score 25 lower there (score), or are refused (filter); a GPU needs as many as the pods with GPUs of the cluster ask for with one",
 );
 
-const GPU_BIND: ConfigSetting<bool> = ConfigSetting::with_default(
+const GPU_BIND: ConfigSetting<GpuBind> = ConfigSetting::with_default(
     "GPU_BIND",
     "false",
-    parse::boolean,
-    "true or false",
-    "Whether POST /bind and POST /preempt are answered: bind takes the cards of a pod before it binds it; needs GPU_PLACEMENT and rights to write",
+    |text| match text.trim() {
+        "apart" => Ok(GpuBind::Apart),
+        other => Ok(if parse::boolean(other)? { GpuBind::Here } else { GpuBind::Nowhere }),
+    },
+    "true, false or apart",
+    "Whether POST /bind and POST /preempt are answered: bind takes the cards of a pod before it binds it; needs GPU_PLACEMENT and rights to write. apart: preempt alone, and another extender binds, with an account of its own",
 );
 
 const GPU_DRA: ConfigSetting<bool> = ConfigSetting::with_default(
@@ -408,7 +411,7 @@ pub struct Settings {
     /// Which profiles of workloads are trusted; `None` if none is used.
     pub trust: Option<TrustRule>,
     /// Whether pods are bound, and preemptions answered.
-    pub binds: bool,
+    pub binds: GpuBind,
     /// When a twin counts as fresh.
     pub freshness: FreshnessRule,
     /// The staleness threshold as it was given.
@@ -444,6 +447,17 @@ pub struct PlacementSettings {
     pub shortlist: ShortlistRule,
     /// How pods that ask for GPUs are placed.
     pub gpus: GpuRule,
+}
+
+/// Who binds pods with GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GpuBind {
+    /// kube-scheduler, and no preemption is answered.
+    Nowhere,
+    /// This program.
+    Here,
+    /// Another one with an account of its own, so that this one's token cannot bind; preemptions are answered here.
+    Apart,
 }
 
 /// Which pods are placed by GPU objects.
@@ -515,7 +529,7 @@ impl Settings {
         let bytes_max = values.get(&REQUEST_LOG_BYTES_MAX)?;
         let request_log = values.get(&REQUEST_LOG)?;
         let (placement, binds) = (placement(values)?, values.get(&GPU_BIND)?);
-        if binds && !placement.gpus.is_on() {
+        if binds != GpuBind::Nowhere && !placement.gpus.is_on() {
             let why = "pods are bound by GPU objects, which GPU_PLACEMENT=off does not look at";
             return Err(values.conflict(&["GPU_BIND", "GPU_PLACEMENT"], why));
         }

@@ -10,7 +10,7 @@ use crate::node_store::NodeStore;
 use crate::request_log;
 use crate::routes::{Desk, Inside, Work};
 use crate::rows::EcoLabel;
-use crate::settings::{GpuNodeCores, Settings};
+use crate::settings::{GpuBind, GpuNodeCores, Settings};
 use crate::shortlist::{OtherScoresBuilder, ShortlistPods};
 use crate::snapshot::Snapshot;
 use crate::snapshot_builder::{Shown, SnapshotBuilder, Watched};
@@ -178,14 +178,20 @@ pub async fn start_on(
         guard: guard.clone(),
         log,
     };
-    let binder = settings.binds.then(|| Binder {
+    let binder = (settings.binds == GpuBind::Here).then(|| Binder {
         client: asking.clone(),
         rule: placement.gpus,
         clock: clock.clone(),
         metrics: own.clone(),
         shown: shown.clone(),
     });
-    let work = Work { desk: desk.clone(), health: health(), binder, body_max: settings.body_max };
+    let work = Work {
+        desk: desk.clone(),
+        health: health(),
+        binder,
+        preempts: settings.binds != GpuBind::Nowhere,
+        body_max: settings.body_max,
+    };
     let debug = Debug::new(guard, config, logs);
     let ops = Ops::new(registry.page(), health(), debug).for_scrapers(scrapers);
     let inside = Inside { desk, client: asking, ops };
@@ -289,7 +295,7 @@ impl Watcher<'_> {
             ),
             dra: placement.gpus.reads_claims.then(|| self.dra()),
             evictables: EvictablesBuilder::new(
-                settings.binds.then(|| self.follow("budgets", plain("/apis/policy/v1/poddisruptionbudgets"))),
+                (settings.binds != GpuBind::Nowhere).then(|| self.follow("budgets", plain("/apis/policy/v1/poddisruptionbudgets"))),
             ),
         }
     }

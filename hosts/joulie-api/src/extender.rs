@@ -8,6 +8,7 @@ pub mod bind;
 mod fields;
 pub mod gpu_wish;
 pub mod members;
+mod mig;
 pub mod pod;
 pub mod preempt;
 pub mod preferences;
@@ -16,6 +17,7 @@ pub mod summary;
 pub mod workload;
 
 pub use gpu_wish::GpuWish;
+pub use mig::instances_asked;
 pub use pod::ExtenderPod;
 pub use preferences::{IndifferentPod, PodPreference};
 pub use reply::Keys;

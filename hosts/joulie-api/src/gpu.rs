@@ -66,6 +66,10 @@ pub struct GpuSpec {
     /// The card is cut into slices, which are other resources: no pod gets the card itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sliced: Option<bool>,
+    /// The MIG instances of a card that is cut, which pods have.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub instances: Option<Vec<GpuInstance>>,
     /// The root of its PCI tree, such as pci0000:c0: cards with the same one share it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
@@ -99,6 +103,9 @@ part! {
         /// Available or Allocated; a card of any other phase takes no pod.
         #[schemars(length(max = 63))]
         phase: String,
+        /// Who has which MIG instance, as the kubelet says.
+        #[schemars(length(max = 64))]
+        instances: Vec<GpuInstanceStatus>,
         /// Every pod that has some of the card's memory, as the kubelet says.
         #[schemars(length(max = 256))]
         allocations: Vec<GpuAllocation>,
@@ -114,6 +121,43 @@ part! {
         /// How the card stands.
         #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
         conditions: Vec<Condition>,
+    }
+}
+
+part! {
+    /// A MIG instance.
+    pub struct GpuInstance {
+        /// What the driver calls it, as MIG-3f1e.
+        #[schemars(length(max = 253))]
+        uuid: String,
+        /// Its profile, as the resource nvidia.com/mig-PROFILE has it: 1g.10gb.
+        #[schemars(length(max = 63))]
+        profile: String,
+        /// Its memory, in MB.
+        #[schemars(range(min = 0))]
+        memory_mb: Whole,
+    }
+}
+
+part! {
+    /// Who has a MIG instance.
+    pub struct GpuInstanceStatus {
+        /// The instance.
+        #[schemars(length(max = 253))]
+        uuid: String,
+        /// Available or Allocated; an instance of any other phase takes no pod.
+        #[schemars(length(max = 63))]
+        phase: String,
+        /// The namespace of the pod that has it.
+        #[schemars(length(max = 253))]
+        pod_namespace: String,
+        /// The name of the pod that has it.
+        #[schemars(length(max = 253))]
+        pod_name: String,
+        /// The UID of the pod that has it.
+        #[serde(rename = "podUID")]
+        #[schemars(length(max = 64))]
+        pod_uid: String,
     }
 }
 
@@ -184,7 +228,48 @@ pub struct GpuRecord<'a> {
     pub shares: bool,
 }
 
+/// A MIG instance of a card, and whether it can take a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InstanceRecord<'a> {
+    /// The driver's identifier of the instance.
+    pub uuid: &'a str,
+    /// Its profile.
+    pub profile: &'a str,
+    /// Its memory in MB, if it is known.
+    pub memory_mb: Option<i64>,
+    /// Whether it can take a pod.
+    pub phase: GpuPhase,
+    /// The UID of the pod that has it, if it is known.
+    pub pod_uid: Option<&'a str>,
+}
+
 impl Gpu {
+    /// The MIG instances of a card that is cut and healthy. What has no identifier or no profile is none, and one of which
+    /// nothing certain is said is in an unknown phase.
+    pub fn instances(&self) -> impl Iterator<Item = InstanceRecord<'_>> {
+        let status = self.status.as_ref();
+        let health = status.and_then(|status| status.health.as_deref());
+        let is_cut = self.spec.sliced == Some(true) && health.is_none_or(|health| health == HEALTHY);
+        let all = self.spec.instances.as_deref().filter(|_| is_cut).unwrap_or_default();
+        let said = status.and_then(|status| status.instances.as_deref()).unwrap_or_default();
+        all.iter().filter_map(move |instance| {
+            let uuid = non_empty(&instance.uuid)?;
+            let mut of_it = said.iter().filter(|one| one.uuid.as_deref() == Some(uuid));
+            // What is said twice is not certain.
+            let said = of_it.next().filter(|_| of_it.next().is_none());
+            let pod_uid = said.and_then(|said| non_empty(&said.pod_uid));
+            let phase = said.and_then(|said| said.phase.as_deref()).map_or(GpuPhase::Unknown, GpuPhase::read);
+            let is_had = phase == GpuPhase::Available && pod_uid.is_some();
+            Some(InstanceRecord {
+                uuid,
+                profile: non_empty(&instance.profile)?,
+                memory_mb: instance.memory_mb.map(Whole::get),
+                phase: if is_had { GpuPhase::Allocated } else { phase },
+                pod_uid,
+            })
+        })
+    }
+
     /// What placement may assume about the card.
     #[must_use]
     pub fn card(&self) -> GpuRecord<'_> {
@@ -261,6 +346,32 @@ mod tests {
         assert_eq!(gpu(full.clone(), ill.clone()).card().phase, GpuPhase::Unknown);
         ill["health"] = json!("Healthy");
         assert_eq!(gpu(full.clone(), ill).card().phase, GpuPhase::Available);
+        let instances = json!([{"uuid": "MIG-1", "profile": "1g.10gb", "memoryMb": 9856}, {"uuid": "MIG-2", "profile": "1g.10gb"},
+                               {"uuid": "MIG-3", "profile": "2g.20gb"}, {"profile": "none"}, {"uuid": "MIG-4"}]);
+        let mut cut = full.clone();
+        (cut["sliced"], cut["instances"]) = (json!(true), instances);
+        let mut said = free.clone();
+        said["instances"] = json!([{"uuid": "MIG-1", "phase": "Available"}, {"uuid": "MIG-2", "phase": "Available", "podUID": "u"},
+                                   {"uuid": "MIG-9", "phase": "Available"}]);
+        let phases = |spec: &Value, status: &Value| {
+            let gpu = gpu(spec.clone(), status.clone());
+            gpu.instances().map(|one| (one.uuid.to_owned(), one.phase)).collect::<Vec<_>>()
+        };
+        let of = |uuid: &str, phase| (uuid.to_owned(), phase);
+        assert_eq!(
+            phases(&cut, &said),
+            [
+                of("MIG-1", GpuPhase::Available),
+                of("MIG-2", GpuPhase::Allocated),
+                of("MIG-3", GpuPhase::Unknown)
+            ]
+        );
+        said["instances"][2]["uuid"] = json!("MIG-1");
+        assert_eq!(phases(&cut, &said)[0], of("MIG-1", GpuPhase::Unknown), "said twice");
+        said["health"] = json!("Unknown");
+        assert_eq!(phases(&cut, &said), []);
+        cut["sliced"] = json!(false);
+        assert_eq!(phases(&cut, &free), []);
         let mut odd = full;
         odd["island"] = json!(-1);
         assert_eq!(gpu(odd, free).card().island, None);

@@ -17,6 +17,8 @@ pub struct CardFacts {
     pub pci: Option<String>,
     /// Whether it is divided into instances.
     pub sliced: Option<bool>,
+    /// These instances.
+    pub instances: Vec<CardInstance>,
     /// Cards that are joined by links have the same number.
     pub island: Option<u16>,
 }
@@ -28,8 +30,19 @@ impl CardFacts {
         let id = key.as_str().trim_start_matches("gpu-").to_owned();
         // An address has two colons, and a UUID none.
         let pci = Some(id.clone()).filter(|id| id.matches(':').count() == 2);
-        Self { key, id, model: None, vram_mib: None, pci, sliced: None, island: None }
+        Self { key, id, model: None, vram_mib: None, pci, sliced: None, instances: Vec::new(), island: None }
     }
+}
+
+/// A part of a card that a pod can have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CardInstance {
+    /// What the device plugin of its maker calls it: NVIDIA's the UUID `MIG-…`.
+    pub id: String,
+    /// Its profile, as the name of its resource has it: `1g.10gb`.
+    pub profile: Option<String>,
+    /// The size of its memory in MiB.
+    pub vram_mib: Option<u64>,
 }
 
 /// The GPUs of a backend.

@@ -39,7 +39,7 @@ mod time;
 mod worker;
 
 pub use backend::{BackendKind, HalFacts, HalRow, HalTarget, Visit};
-pub use cards::{CardFacts, Cards};
+pub use cards::{CardFacts, CardInstance, Cards};
 pub use config::{Config, ConfigError, HardwareSources, RegisterAccess};
 pub use driver::DriverError;
 pub use grant::{Kept, KeptError};

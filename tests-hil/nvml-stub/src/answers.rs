@@ -128,6 +128,17 @@ pub(crate) fn parent(machine: &StubMachine, folder: &str) -> Result<usize, u32> 
     machine.get(&format!("{folder}/parent")).map(|name| handle(&name)).ok_or(NOT_FOUND)
 }
 
+/// The instance of this number of a card.
+pub(crate) fn instance(machine: &StubMachine, folder: &str, index: u32) -> Result<usize, u32> {
+    let index = usize::try_from(index).map_err(|_| INVALID_ARGUMENT)?;
+    let is_of = |name: &&String| {
+        let parent = machine.get(&format!("gpus/{name}/parent"));
+        parent.is_some_and(|parent| format!("gpus/{parent}") == folder)
+    };
+    let names = machine.all_names();
+    names.iter().filter(is_of).nth(index).map(|name| handle(name)).ok_or(NOT_FOUND)
+}
+
 /// The limit that the card enforces.
 pub(crate) fn enforced(machine: &StubMachine, folder: &str) -> Result<u32, u32> {
     let limit: u32 = machine.number(&format!("{folder}/limit_mw"))?;

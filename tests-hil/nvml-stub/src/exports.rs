@@ -191,6 +191,8 @@ numbers! {
     },
     nvmlDeviceIsMigDeviceHandle: c_uint = |m, f| Ok(c_uint::from(m.get(&format!("{f}/parent")).is_some())),
     nvmlDeviceGetDeviceHandleFromMigDeviceHandle: Handle = answers::parent,
+    // The highest number that any card has, however many instances there are.
+    nvmlDeviceGetMaxMigDeviceCount: c_uint = |_, _| Ok(7),
     nvmlDeviceGetPciInfo_v3: PciInfo = |m, f| Ok(pci(&m.get(&format!("{f}/pci")).ok_or(UNKNOWN)?)),
 }
 
@@ -239,6 +241,19 @@ unsafe extern "C" fn nvmlDeviceGetMigMode(handle: Handle, now: *mut c_uint, next
     }
     // SAFETY: as above.
     unsafe { give(next, answer) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetMigDeviceHandleByIndex(
+    handle: Handle,
+    index: c_uint,
+    out: *mut Handle,
+) -> c_uint {
+    let machine = machine();
+    let answer = card(&machine, handle, "nvmlDeviceGetMigDeviceHandleByIndex")
+        .and_then(|folder| answers::instance(&machine, &folder, index));
+    // SAFETY: the caller keeps the promise at the head of this file.
+    unsafe { give(out, answer) }
 }
 
 #[unsafe(no_mangle)]

@@ -67,14 +67,16 @@ pub const OF_THE_MACHINE: [&str; 5] = [
 ];
 
 /// The functions that refer to one card, including the two that find it.
-pub const OF_A_CARD: [&str; 25] = [
+pub const OF_A_CARD: [&str; 27] = [
     "nvmlDeviceGetCurrentClocksThrottleReasons",
     "nvmlDeviceGetDeviceHandleFromMigDeviceHandle",
     "nvmlDeviceGetEnforcedPowerLimit",
     "nvmlDeviceGetFieldValues",
     "nvmlDeviceGetHandleByIndex_v2",
     "nvmlDeviceGetHandleByUUID",
+    "nvmlDeviceGetMaxMigDeviceCount",
     "nvmlDeviceGetMemoryInfo_v2",
+    "nvmlDeviceGetMigDeviceHandleByIndex",
     "nvmlDeviceGetMigMode",
     "nvmlDeviceGetName",
     "nvmlDeviceGetNvLinkRemoteDeviceType",

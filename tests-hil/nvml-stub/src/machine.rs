@@ -216,6 +216,11 @@ impl StubMachine {
         if let Some(order) = self.get("order") {
             return order.lines().map(str::to_owned).collect();
         }
+        self.all_names()
+    }
+
+    /// The names of all cards and instances, whether they have an index or not.
+    pub(crate) fn all_names(&self) -> Vec<String> {
         let listing = fs::read_dir(self.root.join("gpus")).into_iter().flatten();
         let mut names: Vec<String> =
             listing.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();

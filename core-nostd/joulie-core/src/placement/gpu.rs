@@ -1,7 +1,7 @@
 //! GPU pods: whether a node's cards can take a pod, which of them, and with which score.
 //!
-//! A row is one physical card, as one `GPU` object describes it. A slice of a card (MIG) is never a row, and a card
-//! that is divided into slices takes no pod of this kind: it is passed in as [`GpuPhase::Unknown`]. What is not known
+//! A row is one physical card, as one `GPU` object describes it. An instance of a card (MIG) is never a row, and a card
+//! that is divided into instances takes no pod of this kind: it is passed in as [`GpuPhase::Unknown`]. What is not known
 //! for certain does not fit (fail closed): an unknown phase, VRAM that was not reported or is impossible, two rows of
 //! one card.
 //!
@@ -163,6 +163,16 @@ pub enum Reject {
         /// How many cards of the best island can.
         have: u32,
     },
+    /// The node's cards are divided into too few instances of a profile that the pod asks for.
+    NoInstance {
+        /// How many there are.
+        have: u32,
+    },
+    /// Too few of these instances are free.
+    Instance {
+        /// How many are.
+        have: u32,
+    },
 }
 
 impl Reject {
@@ -175,8 +185,9 @@ impl Reject {
             | Self::Model { .. }
             | Self::Unknown { .. }
             | Self::TooSmall { .. }
-            | Self::NoIsland { .. } => false,
-            Self::Allocated { .. } | Self::Vram { .. } | Self::Island { .. } => true,
+            | Self::NoIsland { .. }
+            | Self::NoInstance { .. } => false,
+            Self::Allocated { .. } | Self::Vram { .. } | Self::Island { .. } | Self::Instance { .. } => true,
         }
     }
 }
@@ -200,6 +211,10 @@ impl fmt::Display for Reject {
                 write!(f, "the links of the node join too few GPUs of the model asked for ({have})")
             }
             Self::Island { have } => write!(f, "too few GPUs that are joined by links are free ({have})"),
+            Self::NoInstance { have } => {
+                write!(f, "too few MIG instances on the node are as asked for and known well enough ({have})")
+            }
+            Self::Instance { have } => write!(f, "too few MIG instances as asked for are free ({have})"),
         }
     }
 }

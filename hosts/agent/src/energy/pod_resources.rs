@@ -29,6 +29,8 @@ const DEVICES_MOST: usize = 4_096;
 /// An answer that is older says nothing any more: pods have come and gone.
 const AGE_MOST: Duration = Duration::from_secs(60);
 const LIST: &str = "/v1.PodResourcesLister/List";
+/// What the names of MIG instances begin with.
+const INSTANCE: &str = "MIG-";
 /// What marks a resource, or a driver of claims, as one of GPUs.
 const GPU_WORDS: [&str; 3] = ["gpu", "nvidia.com/mig-", "gpu.intel.com"];
 
@@ -85,6 +87,8 @@ pub(crate) struct Held {
     pub(super) elsewhere: u64,
     /// The GPUs of them that are held by claims.
     pub(super) claims: Vec<(DeviceName, PodName)>,
+    /// The holders of MIG instances by what the device plugin calls these.
+    pub(super) instances: BTreeMap<String, BTreeSet<PodName>>,
 }
 
 impl Held {
@@ -111,6 +115,22 @@ impl Held {
         self
     }
 
+    /// The same where `is_known` tells the MIG instances of the node's cards.
+    pub(crate) fn with_instances(mut self, is_known: impl Fn(&str) -> bool) -> Self {
+        let known = self.instances.iter().filter(|(id, _)| is_known(id));
+        let holders = known.map(|(_, names)| u64::try_from(names.len()).unwrap_or(u64::MAX));
+        let holders = holders.fold(0, u64::saturating_add);
+        self.elsewhere = self.elsewhere.saturating_sub(holders);
+        self
+    }
+
+    /// The holders of each MIG instance, by namespace and name.
+    pub(crate) fn by_instance(&self) -> impl Iterator<Item = (&str, impl Iterator<Item = (&str, &str)>)> {
+        self.instances.iter().map(|(id, holders)| {
+            (id.as_str(), holders.iter().map(|name| (name.namespace.as_str(), name.name.as_str())))
+        })
+    }
+
     /// An answer by hand.
     #[cfg(test)]
     pub(crate) fn of(cards: &[(&str, &[(&str, &str)])], elsewhere: u64) -> Self {
@@ -119,7 +139,15 @@ impl Held {
             name: (*name).to_owned(),
         };
         let of = cards.iter().map(|(id, names)| (key(id).unwrap(), names.iter().map(name).collect()));
-        Self { of: of.collect(), elsewhere, claims: Vec::new() }
+        Self { of: of.collect(), elsewhere, ..Self::default() }
+    }
+
+    /// An answer by hand in which a pod has a MIG instance.
+    #[cfg(test)]
+    pub(crate) fn of_instance(id: &str, (namespace, name): (&str, &str)) -> Self {
+        let name = PodName { namespace: namespace.to_owned(), name: name.to_owned() };
+        let instances = BTreeMap::from([(id.to_owned(), BTreeSet::from([name]))]);
+        Self { instances, elsewhere: 1, ..Self::default() }
     }
 }
 
@@ -212,6 +240,11 @@ fn held(answer: &proto::ListPodResourcesResponse) -> Result<Held, NoAnswer> {
                 for id in device.device_ids.iter().filter(|_| is_gpu(&device.resource_name)) {
                     match key(id) {
                         Some(key) => drop(held.of.entry(key).or_default().insert(name())),
+                        // The same pod twice is one holder.
+                        None if id.starts_with(INSTANCE) => {
+                            let is_new = held.instances.entry(id.clone()).or_default().insert(name());
+                            held.elsewhere = held.elsewhere.saturating_add(u64::from(is_new));
+                        }
                         None => held.elsewhere = held.elsewhere.saturating_add(1),
                     }
                 }

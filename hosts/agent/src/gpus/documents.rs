@@ -97,6 +97,8 @@ impl Sharing {
 pub(super) struct Holders {
     /// By the card's key; `None` if nobody knows.
     of: Option<BTreeMap<power_hal::Key, Vec<Holder>>>,
+    /// The holders of MIG instances, by what the device plugin calls these.
+    instances: BTreeMap<String, Vec<Holder>>,
     /// Whether somebody holds a card that cannot be told from the others.
     elsewhere: bool,
 }
@@ -111,7 +113,7 @@ struct Holder {
 }
 
 impl Holders {
-    pub(super) const UNKNOWN: Self = Self { of: None, elsewhere: true };
+    pub(super) const UNKNOWN: Self = Self { of: None, instances: BTreeMap::new(), elsewhere: true };
 
     pub(super) fn known(held: &HeldCards, pods: &Pods) -> Self {
         let holder = |(namespace, name): (&str, &str)| {
@@ -126,7 +128,9 @@ impl Holders {
             })
         };
         let of = held.by_card().map(|(key, names)| (key, names.filter_map(holder).collect())).collect();
-        Self { of: Some(of), elsewhere: held.has_elsewhere() }
+        let instances = held.by_instance();
+        let instances = instances.map(|(id, names)| (id.to_owned(), names.filter_map(holder).collect()));
+        Self { of: Some(of), instances: instances.collect(), elsewhere: held.has_elsewhere() }
     }
 }
 
@@ -153,7 +157,7 @@ impl Document {
         let spec = json!({
             "nodeName": node, "uuid": facts.id, "model": facts.model.as_ref().or(pci.model.as_ref()),
             "totalVRAMmb": total, "vendor": vendor, "pciAddress": facts.pci, "island": island,
-            "sliced": facts.sliced, "pcieRoot": pci.root, "numaNode": pci.numa_node,
+            "sliced": facts.sliced, "instances": instances(card), "pcieRoot": pci.root, "numaNode": pci.numa_node,
             "sharing": sharing.word(vendor),
         });
         let status = holders.map(|holders| status(card, total, sharing.shares(vendor), holders));
@@ -194,8 +198,36 @@ fn status(card: &Card, total: Option<u64>, shares: bool, holders: &Holders) -> V
         "allocatedVRAMmb": of.map(|_| allocated),
         "podNamespace": first.map(|holder| &holder.namespace), "podName": first.map(|holder| &holder.name),
         "phase": phase, "health": if card.is_shown { HEALTHY } else { UNHEALTHY },
+        "instances": instance_statuses(card, holders),
         "allocations": Some(allocations).filter(|all| !all.is_empty()),
     }))
+}
+
+/// The instances of a divided card.
+fn instances(card: &Card) -> Option<Vec<Value>> {
+    let all =
+        card.facts.instances.iter().map(|one| {
+            without_nulls(json!({"uuid": one.id, "profile": one.profile, "memoryMb": one.vram_mib}))
+        });
+    Some(all.collect::<Vec<_>>()).filter(|all| !all.is_empty())
+}
+
+/// Who has which of them. While somebody has a GPU that cannot be told from others, one that nobody is said to have may be had.
+fn instance_statuses(card: &Card, holders: &Holders) -> Option<Vec<Value>> {
+    let all = card.facts.instances.iter().map(|one| {
+        let first = holders.instances.get(&one.id).and_then(|holders| holders.first());
+        let phase = match first {
+            _ if holders.of.is_none() => "Unknown",
+            Some(_) => "Allocated",
+            None if holders.elsewhere => "Unknown",
+            None => "Available",
+        };
+        without_nulls(json!({
+            "uuid": one.id, "phase": phase, "podNamespace": first.map(|holder| &holder.namespace),
+            "podName": first.map(|holder| &holder.name), "podUID": first.and_then(|holder| holder.uid.as_ref()),
+        }))
+    });
+    Some(all.collect::<Vec<_>>()).filter(|all| !all.is_empty())
 }
 
 /// The status of a card that its driver does not list at the moment.
@@ -210,7 +242,8 @@ const UNHEALTHY: &str = "Unknown";
 
 /// The part of a status that the agent writes.
 pub(super) fn published(status: &Value) -> Value {
-    const OURS: [&str; 6] = ["allocatedVRAMmb", "podNamespace", "podName", "phase", "health", "allocations"];
+    const OURS: [&str; 7] =
+        ["allocatedVRAMmb", "podNamespace", "podName", "phase", "health", "instances", "allocations"];
     let fields = status.as_object().into_iter().flatten();
     let ours = fields.filter(|(key, _)| OURS.contains(&key.as_str()));
     Value::Object(ours.map(|(key, value)| (key.clone(), value.clone())).collect())

@@ -35,11 +35,15 @@ fn helps(snapshot: &Snapshot, asked: &Asked, preemptor: Preemptor, victims: &mut
     if judge(snapshot, (asked.class, GpuNeeds::default()), number, None, || None).rejection().is_some() {
         return false;
     }
+    let gone: Vec<PodUid> = victims.uids.iter().map(|uid| pod::uid(uid.as_str())).collect();
+    let instances = snapshot.fleet.gpus.instances();
+    if asked.instances.is_some_and(|ask| instances.rejects(&ask, number, &gone).is_some()) {
+        return false;
+    }
     match asked.gpus {
         None => true,
         Some(Err(_)) => false,
         Some(Ok(request)) => {
-            let gone: Vec<PodUid> = victims.uids.iter().map(|uid| pod::uid(uid.as_str())).collect();
             let held = snapshot.fleet.gpus.held(number);
             let left: Vec<PhysicalGpu> = held.iter().map(|held| held.without(&gone)).collect();
             fits(request, &left).is_ok() || snapshot.evictables.replace(victims, held, request, preemptor)

@@ -420,4 +420,8 @@ async fn binding_needs_gpu_objects_and_both_are_off_by_default() {
     }
     let wanted = pod(1, &[("model", "A100")]);
     assert_eq!(world.filtered(&wanted, &["anywhere"]).await["nodenames"], json!(["anywhere"]));
+    // Where another one binds, preemptions are answered here.
+    let world = World::start(&[("GPU_PLACEMENT", "annotated"), ("GPU_BIND", "apart")]).await;
+    assert_eq!(call(world.started.work, "POST", "/bind", b"{}").await.0, 404);
+    assert_eq!(call(world.started.work, "POST", "/preempt", b"{}").await.0, 200);
 }

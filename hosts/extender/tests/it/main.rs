@@ -13,6 +13,8 @@ mod expected;
 #[cfg(test)]
 mod gpus;
 #[cfg(test)]
+mod instances;
+#[cfg(test)]
 mod ops;
 #[cfg(test)]
 mod outage;

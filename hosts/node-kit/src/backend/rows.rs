@@ -1,9 +1,9 @@
 //! The rows of the table: the facts of each HAL, and how it is opened.
 
 use super::{HalFacts, HalRow, HalTarget};
-use crate::{CardFacts, Cards, HardwareSources, NodeAccess, RegisterAccess, Time};
+use crate::{CardFacts, CardInstance, Cards, HardwareSources, NodeAccess, RegisterAccess, Time};
 use hal_amd::{Amd, AmdError, DeviceSelection, Hwmon, Where};
-use hal_nvidia::{Absent, Library, Mig, NvidiaError, NvidiaGpuFacts};
+use hal_nvidia::{Absent, Library, Mig, MigInstance, NvidiaError, NvidiaGpuFacts};
 use hal_rapl::msr::{DeviceKind, MsrDevices, MsrIo, Msru};
 use hal_rapl::{MsrRapl, RaplError};
 use power_hal::{Original, Originals, PowerHal, Setting};
@@ -203,8 +203,20 @@ impl HalRow for Nvidia {
 }
 
 fn nvidia_card(gpu: NvidiaGpuFacts) -> CardFacts {
-    let NvidiaGpuFacts { key, uuid, model, vram_mib, pci, mig, persistence: _, links: _, island } = gpu;
-    CardFacts { key, id: uuid, model, vram_mib, pci, sliced: mig.map(|mig| mig == Mig::On), island }
+    let NvidiaGpuFacts { key, uuid, model, vram_mib, pci, mig, instances, persistence: _, links: _, island } =
+        gpu;
+    let instance = |MigInstance { uuid, profile, vram_mib }| CardInstance { id: uuid, profile, vram_mib };
+    let instances = instances.into_iter().map(instance).collect();
+    CardFacts {
+        key,
+        id: uuid,
+        model,
+        vram_mib,
+        pci,
+        sliced: mig.map(|mig| mig == Mig::On),
+        instances,
+        island,
+    }
 }
 
 impl HardwareSources {

@@ -392,7 +392,7 @@ async fn a_bind_that_fails_gives_its_cards_back(system: &GpuSystem) {
         .await
         .unwrap();
     let roles: Api<k8s_openapi::api::rbac::v1::ClusterRole> = Api::all(system.client.clone());
-    let role = roles.get("joulie-extender-gpus").await.unwrap();
+    let role = roles.get("joulie-extender-bind").await.unwrap();
     let rules = serde_json::to_value(&role.rules).unwrap();
     let without: Vec<&Value> = rules
         .as_array()
@@ -402,7 +402,7 @@ async fn a_bind_that_fails_gives_its_cards_back(system: &GpuSystem) {
         .collect();
     let set = async |rules: Value| {
         let patch = json!({"rules": rules});
-        roles.patch("joulie-extender-gpus", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
+        roles.patch("joulie-extender-bind", &PatchParams::default(), &Patch::Merge(&patch)).await.unwrap();
     };
     set(json!(without)).await;
     wait("nothing may be bound", async || !may_bind(&account).await).await;

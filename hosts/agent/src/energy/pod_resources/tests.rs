@@ -251,7 +251,14 @@ async fn the_kubelet_says_who_holds_which_gpu() {
     let [driver, pool, device] = ["gpu.nvidia.com", "node", "gpu-0"].map(str::to_owned);
     let device = DeviceName { driver, pool, device };
     let claims = vec![(device.clone(), name("slices"))];
-    assert_eq!(held, Held { of: BTreeMap::from(expected.clone()), elsewhere: 3, claims });
+    let instances = BTreeMap::from([(
+        "MIG-11111111-0000-4000-8000-000000000001".to_owned(),
+        BTreeSet::from([name("slices")]),
+    )]);
+    assert_eq!(held, Held { of: BTreeMap::from(expected.clone()), elsewhere: 3, claims, instances });
+    // Whose card an instance is may be known.
+    assert_eq!(held.clone().with_instances(|id| id == "MIG-2").elsewhere, 3);
+    assert_eq!(held.clone().with_instances(|_| true).elsewhere, 2);
     // Which GPU a claim's device is may be known.
     assert_eq!(held.clone().with_claims(|_| None).elsewhere, 3);
     let known =

@@ -177,3 +177,39 @@ fn what_was_taken_ends_once_the_pod_has_its_cards_or_is_gone() {
     let ahead = [of("coming", "2027-01-15T09:00:00Z")];
     assert_eq!(standing(&ahead, None, &known, now), ahead);
 }
+
+#[test]
+fn each_instance_of_a_divided_card_has_a_profile_and_a_holder() {
+    let mut divided = card(true);
+    let instance = |id: &str, profile: Option<&str>| node_kit::CardInstance {
+        id: id.to_owned(),
+        profile: profile.map(str::to_owned),
+        vram_mib: Some(9_856),
+    };
+    divided.facts.instances = vec![instance("MIG-1", Some("1g.10gb")), instance("MIG-2", None)];
+    let known = pods(&[pod("a", "Running", &json!({}))]);
+    let says = |held: &HeldCards| document(&divided, "none", Some(&Holders::known(held, &known)));
+    let free = says(&HeldCards::default());
+    assert_eq!(
+        free.spec["instances"],
+        json!([{"uuid": "MIG-1", "profile": "1g.10gb", "memoryMb": 9_856}, {"uuid": "MIG-2", "memoryMb": 9_856}])
+    );
+    let status = free.status.unwrap();
+    assert_eq!(status["phase"], "Unknown", "nobody gets the whole card");
+    assert_eq!(
+        status["instances"],
+        json!([{"uuid": "MIG-1", "phase": "Available"}, {"uuid": "MIG-2", "phase": "Available"}])
+    );
+    assert_eq!(published(&status), status);
+    let held = HeldCards::of_instance("MIG-1", ("d", "a"));
+    let status = says(&held.clone().with_instances(|id| id == "MIG-1")).status.unwrap();
+    assert_eq!(
+        status["instances"],
+        json!([{"uuid": "MIG-1", "phase": "Allocated", "podNamespace": "d", "podName": "a", "podUID": "uid-a"},
+               {"uuid": "MIG-2", "phase": "Available"}])
+    );
+    // An instance of no known card, or no answer at all.
+    assert_eq!(says(&held.with_instances(|_| false)).status.unwrap()["instances"][1]["phase"], "Unknown");
+    let silent = document(&divided, "none", Some(&Holders::UNKNOWN)).status.unwrap();
+    assert_eq!(silent["instances"][0], json!({"uuid": "MIG-1", "phase": "Unknown"}));
+}
