@@ -43,6 +43,8 @@ pub(crate) struct Work {
     pub(crate) health: Health,
     /// Binds pods, where that is wished.
     pub(crate) binder: Option<Binder>,
+    /// Whether preemptions are answered.
+    pub(crate) preempts: bool,
     pub(crate) body_max: usize,
 }
 

@@ -295,7 +295,8 @@ impl Watcher<'_> {
             ),
             dra: placement.gpus.reads_claims.then(|| self.dra()),
             evictables: EvictablesBuilder::new(
-                (settings.binds != GpuBind::Nowhere).then(|| self.follow("budgets", plain("/apis/policy/v1/poddisruptionbudgets"))),
+                (settings.binds != GpuBind::Nowhere)
+                    .then(|| self.follow("budgets", plain("/apis/policy/v1/poddisruptionbudgets"))),
             ),
         }
     }

@@ -7,6 +7,9 @@ use std::collections::BTreeSet;
 
 const TLS: &str = "schedulerExtender.tls.enabled=true";
 
+/// A Deployment and an account for bind alone.
+const BIND_APART: &str = "gpuPlacement.enabled=true,gpuPlacement.bind=true,gpuPlacement.bindAccount=own";
+
 /// Certificates of cert-manager on every port for metrics, and both kinds of monitors.
 const METRICS_TLS: &[&str] = &[
     "--set",
@@ -24,7 +27,7 @@ const NODE_HTTP: &[&str] = &[
 ];
 
 /// Common combinations of values.
-pub(crate) const MATRIX: [(&str, &[&str]); 13] = [
+pub(crate) const MATRIX: [(&str, &[&str]); 14] = [
     ("as it comes", &[]),
     ("everything", &["-f", "everything.yaml"]),
     ("of upstream's chart", &["-f", "upstream.yaml"]),
@@ -41,6 +44,7 @@ pub(crate) const MATRIX: [(&str, &[&str]); 13] = [
         ],
     ),
     ("with TLS", &["--set", TLS]),
+    ("with an account for bind", &["--set", BIND_APART]),
     ("with TLS on the ports for metrics", METRICS_TLS),
     ("with credentials for nodes over HTTP", NODE_HTTP),
     (
@@ -577,4 +581,39 @@ fn what_helm_says_of_origins_is_taken_out() {
         cut.into_iter().collect::<Vec<_>>(),
         [("a.yaml".to_owned(), vec!["kind: A\nb: 1\n".to_owned()])]
     );
+}
+
+/// The accounts whose roles let them create bindings of pods.
+fn binders(all: &[Value]) -> BTreeSet<String> {
+    let allows = |role: &Value| {
+        let rules = role["rules"].as_array().into_iter().flatten();
+        rules.filter_map(|rule| rule["resources"].as_array()).flatten().any(|one| one == "pods/binding")
+    };
+    let roles = all.iter().filter(|one| one["kind"] == "ClusterRole" && allows(one));
+    let roles: Vec<&Value> = roles.map(|role| &role["metadata"]["name"]).collect();
+    let bound = all.iter().filter(|one| one["kind"] == "ClusterRoleBinding");
+    let bound = bound.filter(|one| roles.contains(&&one["roleRef"]["name"]));
+    bound.map(|one| one["subjects"][0]["name"].as_str().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn the_account_that_scores_cannot_bind_where_bind_has_its_own() {
+    let Some(helm) = Helm::or_skip() else { return };
+    let shared = rendered(&helm, &["--set", "gpuPlacement.enabled=true,gpuPlacement.bind=true"]);
+    assert_eq!(binders(&shared), BTreeSet::from(["joulie-extender".to_owned()]));
+    let apart = rendered(&helm, &["--set", BIND_APART]);
+    assert_eq!(binders(&apart), BTreeSet::from(["joulie-binder".to_owned()]));
+    for (name, account, bind) in [
+        ("joulie-scheduler-extender", "joulie-extender", "apart"),
+        ("joulie-scheduler-binder", "joulie-binder", "true"),
+    ] {
+        let pod = &find(&apart, "Deployment", name)["spec"]["template"]["spec"];
+        assert_eq!(pod["serviceAccountName"], account);
+        assert_eq!(variable(&pod["containers"][0], "GPU_BIND"), bind);
+    }
+    let config =
+        find(&apart, "ConfigMap", "joulie-scheduler-config")["data"]["config.yaml"].as_str().unwrap();
+    let (_, binder) = config.split_once("http://joulie-scheduler-binder.joulie-system.svc:9876").unwrap();
+    assert!(binder.contains("bindVerb: bind") && !binder.contains("preemptVerb"), "{config}");
+    assert_eq!(config.matches("bindVerb").count(), 1);
 }
