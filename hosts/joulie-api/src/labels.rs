@@ -47,6 +47,15 @@ pub mod node {
     pub const BUDGET_MODE: &str = "joulie.io/budget-mode";
     /// The taint of a node that is under a limit and is not confirmed to keep to its grant.
     pub const UNCAPPED: &str = "joulie.io/uncapped";
+    /// `true`: the node may sleep while it is empty.
+    pub const SLEEP: &str = "joulie.io/sleep";
+    /// A label or an annotation of a person: the node never sleeps, whatever it says, except `false`.
+    pub const NEVER_SLEEP: &str = "joulie.io/never-sleep";
+    /// The taint of a node on its way to sleep or back.
+    pub const SLEEPING: &str = "joulie.io/sleeping";
+    /// The annotation with what the operator does about the node's sleep: the phase, since when, and the boot in which it
+    /// was closed.
+    pub const SLEEP_STATE: &str = "joulie.io/sleep-state";
     /// The CPU model, set by a person.
     pub const CPU_MODEL: &str = "joulie.io/hw.cpu-model";
     /// The number of packages, set by a person.

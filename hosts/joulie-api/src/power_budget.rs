@@ -70,6 +70,10 @@ pub struct PowerBudgetSpec {
     /// While it is true, no node in it is raised, released or given another profile. Nodes are still lowered where a limit needs it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pause: Option<bool>,
+    /// While it is true, the nodes that it selects may be switched off while they are empty, where the operator's `SLEEP` is on; the
+    /// label `joulie.io/sleep` of a node says otherwise for that node.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sleep: Option<bool>,
 }
 
 part! {

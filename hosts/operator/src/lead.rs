@@ -21,6 +21,7 @@ use crate::reconciler::{Reconciler, Then, stamp};
 use crate::routes::PlanQuestion;
 use crate::settings::Settings;
 use crate::site::Watches;
+use crate::sleep::{PowerBoard, SleepNews, SleepParts, Sleeper};
 use crate::stats::Stats;
 use crate::writes::{Outcome, Trouble, Writers};
 use host_kit::clock::{HostClock, Mono};
@@ -63,6 +64,8 @@ pub(crate) struct Parts {
     pub(crate) live: Live<Settings>,
     /// Its metrics.
     pub(crate) stats: Stats,
+    /// What switches the power of nodes, if anything does.
+    pub(crate) sleep: Option<SleepParts>,
     /// What it asks of Prometheus.
     pub(crate) queries: Queries,
     /// Its heartbeat.
@@ -86,6 +89,7 @@ pub(crate) struct Lead {
     granted: mpsc::UnboundedReceiver<Outcome<Ticket>>,
     evictions: Evictions,
     evicted: mpsc::UnboundedReceiver<EndedEviction>,
+    sleeper: Option<(Sleeper, mpsc::UnboundedReceiver<SleepNews>)>,
     poller: Option<Poller>,
     sensors: Option<Sensors>,
     /// The building's sensors have been read once, or there are none.
@@ -109,7 +113,12 @@ impl Lead {
     ///
     /// # Errors
     /// When what reads the power of the nodes cannot be made.
-    pub(crate) fn new(parts: Parts, reconciler: Reconciler) -> Result<Self, TrustError> {
+    pub(crate) fn new(mut parts: Parts, mut reconciler: Reconciler) -> Result<Self, TrustError> {
+        let sleeper = parts.sleep.take().map(|sleep| {
+            let board = PowerBoard::default();
+            reconciler.follow_power(board.clone());
+            Sleeper::new(sleep, board)
+        });
         let settings = parts.live.in_force();
         let Parts { client, leadership, clock, .. } = &parts;
         let (writers, outcomes) =
@@ -129,6 +138,7 @@ impl Lead {
             granted,
             evictions,
             evicted,
+            sleeper,
             poller,
             has_sensed: sensors.is_none(),
             sensors,
@@ -160,6 +170,10 @@ impl Lead {
                 Some(outcome) = self.outcomes.recv() => self.ended(outcome),
                 Some(ended) = self.evicted.recv() => {
                     self.reconciler.evicted(ended, self.term, self.parts.clock.mono());
+                }
+                Some(news) = power_news(&mut self.sleeper) => {
+                    self.reconciler.power_news(news);
+                    self.dirty.get_or_insert(self.parts.clock.mono());
                 }
                 Some(reads) = read(&mut self.poller) => self.heard(reads),
                 Some(round) = sense(&mut self.sensors) => self.sensed(&round),
@@ -370,6 +384,9 @@ impl Lead {
         for order in passed.evictions {
             self.evictions.send(order, term, cooldown);
         }
+        if let Some((sleeper, _)) = &self.sleeper {
+            passed.sleeps.into_iter().for_each(|order| sleeper.send(order, term));
+        }
         self.last_pass = Some((passed.number, now));
         self.not_before = self.parts.clock.mono().plus((took * DISTANCE).min(DISTANCE_MAX));
         self.parts.planned.store(true, Ordering::Relaxed);
@@ -412,6 +429,16 @@ impl Lead {
 async fn sense(sensors: &mut Option<Sensors>) -> Option<Vec<Sensed>> {
     match sensors {
         Some(sensors) => sensors.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// What the controllers of nodes say next; waits forever if there are none.
+async fn power_news(
+    sleeper: &mut Option<(Sleeper, mpsc::UnboundedReceiver<SleepNews>)>,
+) -> Option<SleepNews> {
+    match sleeper {
+        Some((_, news)) => news.recv().await,
         None => std::future::pending().await,
     }
 }

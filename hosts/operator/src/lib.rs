@@ -14,6 +14,7 @@
 //! - `reconciler`: one pass, synchronous; `publish`: what is written and when it is worth a write;
 //! - `grants`: what the budget has sent and not seen land yet;
 //! - `evict`: moving a pod of a stressed node, where that is asked for;
+//! - `sleep`: switching nodes off and on by their management controllers;
 //! - `gpu_repair`: GPUs that were taken for pods and that nobody confirmed, in a loop of its own;
 //! - `routes`: the port, with `/debug/plan` and the live page;
 //! - `writes`: sending, and what came of it; `lead`: the loop; `lease`: the plan's sign of life;
@@ -44,6 +45,7 @@ mod routes;
 mod rows;
 pub mod settings;
 mod site;
+mod sleep;
 mod start;
 mod stats;
 mod uninstall;
@@ -51,5 +53,5 @@ mod writes;
 
 pub use check::{CHECK_STATUSES, CHECK_TABLE, Checked, check, wait_for_order};
 pub use settings::Settings;
-pub use start::{BUILD, StartError, Started, described_metrics, start};
+pub use start::{BUILD, StartError, Started, described_metrics, start, start_over};
 pub use uninstall::{Tell, UNINSTALL_STATUSES, UNINSTALL_TABLE, release_all, uninstall};

@@ -14,7 +14,8 @@ pub(crate) use differs::differs;
 pub(crate) use limits::{budget_differs, budget_document, mode_word, same_limit};
 pub(crate) use status::{Standing, is_older, overridden, status_of};
 
-use crate::rows::{GrantSeen, NodeSeen, StateSeen};
+use crate::rows::{GrantSeen, NodeSeen, StateSeen, mark_text};
+use jiff::Timestamp;
 use joulie_api::caps::{CpuCaps, GpuCaps};
 use joulie_api::labels::{self, manager};
 use joulie_api::number::Number;
@@ -23,6 +24,7 @@ use joulie_core::node::cap::CapIntent;
 use planner::intent::DeviceCap;
 use planner::node::{DesiredState, Node};
 use planner::profile::Profile;
+use planner::sleep::SleepPhase;
 use serde_json::{Map, Value, json};
 
 /// The kind that carries a desired state.
@@ -162,6 +164,20 @@ pub(crate) fn labels_document(
     let ours = all.into_iter().filter(|(_, _, there)| !there.theirs);
     let said = ours.filter_map(|(key, value, _)| Some((key.to_owned(), json!(value?))));
     node_document(node, said.collect())
+}
+
+/// The mark of a node that sleeps, with its cordon and its taint; without a phase all three are taken off.
+pub(crate) fn sleep_document(node: &NodeSeen, phase: Option<SleepPhase>, now: Timestamp) -> Value {
+    // The boot is that in which the node was closed.
+    let boot = node.mark().map_or(node.boot.as_str(), |mark| mark.boot.as_str());
+    let mark = phase.map(|phase| mark_text(phase, now, boot));
+    let others = node.taints.iter().filter(|taint| !NodeSeen::is_sleeping(taint)).cloned();
+    let ours = phase.map(|_| json!({"key": labels::node::SLEEPING, "effect": "NoSchedule"}));
+    let taints: Vec<Value> = others.chain(ours).collect();
+    json!({
+        "metadata": {"resourceVersion": node.stamp.version, "annotations": {labels::node::SLEEP_STATE: mark}},
+        "spec": {"unschedulable": phase.map(|_| true), "taints": taints},
+    })
 }
 
 /// The taints of a node, with or without that of nodes that are not known to be capped. If anybody has changed the

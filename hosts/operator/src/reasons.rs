@@ -96,7 +96,7 @@ reasons! {
         OWNED_BY_OTHERS: of(Overridden, ConditionStatus::True, "OwnedByOthers",
             "somebody else owns a field that the operator would write: what they say stands; remove the field to hand it back");
     }
-    EVENT_REASONS: [EventReason; 23] = {
+    EVENT_REASONS: [EventReason; 28] = {
         WRITE_OVERRIDDEN: event(Warning, "Overridden", "Node",
             "a write met a field that somebody else owns; it is left to them");
         WRITE_REFUSED: event(Warning, "WriteRefused", "Node",
@@ -138,6 +138,16 @@ reasons! {
             "the time of a person's caps is over, and the plan's caps follow");
         GRANT_DROPPED: event(Warning, "GrantDropped", "Lease joulie-plan",
             "the grant of a deleted Node counts no more: its agent was silent for BUDGET_GONE_HOLD");
+        NODE_SLEEPS: event(Normal, "NodeSleeps", "Node",
+            "the node has been empty for long enough: it is cordoned and tainted, and will be switched off");
+        NODE_WAKES: event(Normal, "NodeWakes", "Node",
+            "the node sleeps and is to be woken; the text says for what. It is switched on once its budgets have room for its largest draw");
+        NODE_AWAKE: event(Normal, "NodeAwake", "Node",
+            "the node takes pods again: cordon and taint of its sleep are taken off");
+        WAKE_UNPAID: event(Warning, "WakeHasNoRoom", "Node",
+            "the node should wake, and for SLEEP_WAKE_WITHIN its budgets had no room for its largest draw; it is tried again after SLEEP_WAKE_TAKES: raise the limit, or let fewer nodes sleep");
+        NODE_LEFT: event(Warning, "NodeLeftToPeople", "Node",
+            "the node did not go off or did not wake in time, or its management controller contradicts its kubelet: it stays cordoned and counts its largest draw, and another one is woken if one is needed; look at the machine and its controller. It takes pods again once its kubelet reports another boot");
         GPU_FREED: event(Normal, "GpuFreed", "GPU",
             "the extender took the card for a pod that never got it, and nobody wrote that off in GPU_REPAIR_AFTER; the card is free of the pod now: see why the node's agent does not");
         GPU_UNCONFIRMED: event(Warning, "GpuUnconfirmed", "GPU",

@@ -15,6 +15,7 @@ mod hand_back;
 mod jobs;
 mod limits;
 mod pass;
+mod sleep;
 mod unchanged;
 mod visibility;
 
@@ -47,6 +48,7 @@ use planner::node::Node;
 use planner::plan::PlanMemory;
 use planner::power::PowerSample;
 use power_units::{Micros, Stamp, Watts};
+use sleep::SleepState;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -100,6 +102,8 @@ pub(crate) struct Reconciler {
     bounded: BoundMemory,
     /// What evictions need to remember.
     evictions: EvictionMemory,
+    /// What sleep needs to remember.
+    sleep: SleepState,
     /// Objects that cannot be read, and the reasons that were last reported.
     unread: BTreeMap<(Kind, String), String>,
     /// What the last pass of this term decided.
@@ -162,6 +166,7 @@ impl Reconciler {
             overdue_told: BTreeSet::new(),
             bounded: BoundMemory::default(),
             evictions: EvictionMemory::default(),
+            sleep: SleepState::default(),
             unread: BTreeMap::new(),
             decided: None,
             passes: 0,
@@ -265,6 +270,7 @@ impl Reconciler {
         self.unchanged.clear();
         self.advice_told.clear();
         self.evictions = EvictionMemory::default();
+        self.forget_sleep();
         self.decided = None;
         self.bounded = BoundMemory::default();
         self.overdue_told.clear();
@@ -376,7 +382,7 @@ impl Reconciler {
     pub(crate) fn next_try(&self, seen: Mono) -> Option<Mono> {
         let pending = self.pending_echoes.values().map(|pending| pending.until);
         let again = self.round.again.map(moment);
-        let budget = self.grants.untils().chain([self.raises_from]).chain(again);
+        let budget = self.grants.untils().chain([self.raises_from]).chain(again).chain(self.sleep.again);
         let all = self.backoffs.untils().chain(pending).chain(self.absences.ends()).chain(budget);
         all.filter(|&until| until > seen).min()
     }

@@ -3,11 +3,13 @@
 mod facility;
 mod power;
 mod reschedule;
+mod sleep;
 mod table;
 
 pub(crate) use facility::FacilitySettings;
 pub(crate) use power::{NodePower, PowerAccess, PowerSource};
 pub(crate) use reschedule::Rescheduling;
+pub(crate) use sleep::SleepSettings;
 pub use table::TABLE;
 pub(crate) use table::{
     CLASSIFY_INTERVAL, CLASSIFY_METRICS_WINDOW, CLASSIFY_MIN_CONFIDENCE, CLASSIFY_SIM_ANNOTATION_FALLBACK,
@@ -89,6 +91,8 @@ pub struct Settings {
     pub(crate) rescheduling: Rescheduling,
     /// When a GPU that was taken for a pod is looked at; `None` if never.
     pub(crate) gpu_repair_after: Option<Duration>,
+    /// How nodes sleep.
+    pub(crate) sleep: SleepSettings,
     /// The election.
     pub(crate) election: Election,
 }
@@ -166,6 +170,7 @@ impl Settings {
             prometheus,
             rescheduling: reschedule::rescheduling(values, least)?,
             gpu_repair_after: values.get(&table::GPU_REPAIR_AFTER)?,
+            sleep: sleep::sleep(values)?,
             election,
         })
     }
@@ -179,6 +184,7 @@ fn selectors(values: &Values) -> Result<Selectors, Refusals> {
         ignored_namespaces: values.get(&table::IGNORED_NAMESPACES)?,
         gpu_product_keys: values.get(&table::GPU_PRODUCT_LABEL_KEYS)?,
         source: values.get(&table::DESIRED_SOURCE)?,
+        sleep: values.get(&table::SLEEP_BMC_FILE)?.is_some(),
         trust: TrustRule::new(values.get(&table::CLASSIFY_MIN_CONFIDENCE)?),
         bound: DemandBound {
             namespaces: values.get(&table::PERFORMANCE_NAMESPACES)?,

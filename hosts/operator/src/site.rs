@@ -8,6 +8,7 @@ mod interner;
 mod movable;
 mod objects;
 mod observed;
+mod occupants;
 mod pods;
 mod profiles;
 mod unread;
@@ -17,6 +18,7 @@ pub(crate) use asking::Asking;
 pub(crate) use budgets::{Budgets, ParentFault};
 pub(crate) use movable::{Movable, owner};
 pub(crate) use observed::Observed;
+pub(crate) use occupants::Occupants;
 pub(crate) use unread::{Kind, Unread, Unreadable, Unreads};
 pub(crate) use watches::{SILENCE_MAX, Watches};
 
@@ -42,6 +44,7 @@ use planner::node::{
 };
 use planner::places::Places;
 use planner::plan::ClusterState;
+use planner::sleep::SleepCount;
 use pods::PodReader;
 use power_units::{Micros, Stamp, Watts};
 use profiles::ProfileReader;
@@ -67,6 +70,8 @@ pub(crate) struct Selectors {
     pub(crate) trust: TrustRule,
     /// Who may ask for performance, and for how much.
     pub(crate) bound: DemandBound,
+    /// Whether the power of nodes can be switched.
+    pub(crate) sleep: bool,
 }
 
 /// The cluster.
@@ -81,6 +86,8 @@ pub(crate) struct Site {
     pub(crate) movable: Movable,
     /// The pods that ask for performance, where that is bounded.
     pub(crate) asking: Asking,
+    /// The pods that keep nodes awake, and those that wait, where nodes may sleep.
+    pub(crate) occupants: Occupants,
     /// What trusted profiles say of workloads.
     pub(crate) workloads: TrustedProfiles,
     profile_reader: ProfileReader,
@@ -124,6 +131,7 @@ impl Default for Site {
             places: Places::default(),
             movable: Movable::default(),
             asking: Asking::default(),
+            occupants: Occupants::default(),
             workloads: TrustedProfiles::default(),
             profile_reader: ProfileReader::default(),
             profiles: Objects::default(),
@@ -189,7 +197,7 @@ impl Site {
         let work_differs = self.profile_reader.read(&mut self.workloads, rows, selectors.trust);
         let read = PodReader { selectors, workloads: &self.workloads, anew: work_differs };
         let pods = (&mut self.cluster.pods, &mut self.movable, &mut self.asking);
-        let pods = read.read(pods, &mut watches.pods);
+        let pods = read.read(pods, &mut self.occupants, &mut watches.pods);
         let mut changes = Changes { plan: pods, nodes: Vec::new() };
         let unread = self.unread.clone();
         let mut touched = Touched::NOTHING;
@@ -423,6 +431,7 @@ impl Site {
             confirmation: Confirmation::Awaited,
             granted,
             power: Power::UNMETERED,
+            sleep: SleepCount::Awake,
         };
         // Without a receipt that fits its boot and its Node object it may draw all that it could, and no less than the
         // ceiling.
@@ -501,6 +510,7 @@ impl Site {
             confirmation,
             granted,
             power: was.map_or(Power::UNMETERED, |was| was.power),
+            sleep: was.map_or(SleepCount::Awake, |was| was.sleep),
         }
     }
 

@@ -8,11 +8,13 @@ use crate::reconciler::Reconciler;
 use crate::routes;
 use crate::settings::{Settings, UiMode};
 use crate::site::{SILENCE_MAX, Watches};
+use crate::sleep::SleepParts;
 use crate::stats::Stats;
 use host_kit::clock::HostClock;
 use host_kit::config::ConfigMetrics;
 use host_kit::events::{self, Events, Posts};
 use host_kit::health::{CheckResult, Health, Heartbeat};
+use host_kit::http_client::Carrier;
 use host_kit::leader::{self, Candidate, Elections, LeaseName, elect};
 use host_kit::metrics::{BuildInfo, MetricDescription, MetricsBuilder, MetricsRegistry};
 use host_kit::ops::Ops;
@@ -113,6 +115,25 @@ pub fn described_metrics() -> Vec<MetricDescription> {
 
 /// Starts the operator's tasks.
 pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> Result<Started, StartError> {
+    begin(settings, context, None, tasks).await
+}
+
+/// The same with a transport to management controllers that needs no sockets, for a test in virtual time.
+pub async fn start_over(
+    carrier: Arc<dyn Carrier>,
+    settings: Settings,
+    context: Context,
+    tasks: &mut Tasks,
+) -> Result<Started, StartError> {
+    begin(settings, context, Some(carrier), tasks).await
+}
+
+async fn begin(
+    settings: Settings,
+    context: Context,
+    carrier: Option<Arc<dyn Carrier>>,
+    tasks: &mut Tasks,
+) -> Result<Started, StartError> {
     let Context { client, clock, stop, logs, config } = context;
     let live = config.settings(settings);
     let settings = live.in_force().clone();
@@ -237,6 +258,20 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
         tasks.spawn("gpu-repair", repairs.run(stop.clone()));
     }
 
+    let sleep = settings.sleep.controllers.clone().map(|controllers| {
+        let clients = controllers.clients(carrier.as_ref());
+        let clients = clients.map_err(|why| StartError::Settings(format!("SLEEP_BMC_FILE: {why}")))?;
+        Ok::<_, StartError>(SleepParts {
+            client: client.clone(),
+            leadership: leadership.clone(),
+            clock: clock.clone(),
+            controllers,
+            clients,
+            poll: settings.sleep.poll,
+            timeout: settings.write_timeout,
+        })
+    });
+    let sleep = sleep.transpose()?;
     let reconciler =
         Reconciler::new(settings.clone(), stats.clone(), recorder).map_err(StartError::Settings)?;
     let parts = Parts {
@@ -247,6 +282,7 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
         identity,
         live,
         stats,
+        sleep,
         queries,
         heartbeat,
         questions,

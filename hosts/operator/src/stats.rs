@@ -4,8 +4,10 @@
 //! gauges that stay the same.
 
 mod reschedule;
+mod sleep;
 
 pub(crate) use reschedule::RescheduleStats;
+pub(crate) use sleep::SleepStats;
 
 use crate::site::Kind;
 use crate::writes::{Target, Trouble};
@@ -202,6 +204,8 @@ pub(crate) struct Stats {
     would_grants: BTreeMap<Arc<str>, Watts>,
     /// Recommendations and evictions.
     pub(crate) reschedule: RescheduleStats,
+    /// Those of nodes that sleep.
+    pub(crate) sleep: SleepStats,
 }
 
 /// The values that are shown for a node.
@@ -273,6 +277,7 @@ impl Stats {
             would_lower: BTreeMap::new(),
             would_grants: BTreeMap::new(),
             reschedule: RescheduleStats::register(registry),
+            sleep: SleepStats::register(registry),
         };
         registry.register("joulie_operator_passes", "Passes that were made", all.passes.clone());
         registry.register("joulie_operator_pass_seconds", "How long a pass takes", all.seconds.clone());

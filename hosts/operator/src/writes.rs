@@ -25,6 +25,8 @@ pub(crate) enum Target {
     Node,
     /// The taint of the node.
     Taint,
+    /// Mark, cordon and taint of a node that sleeps.
+    Sleep,
     /// NodePowerProfile.
     Profile,
     /// Its status.
@@ -47,6 +49,7 @@ impl Target {
         match self {
             Self::Node => "labels",
             Self::Taint => "taint",
+            Self::Sleep => "sleep",
             Self::Profile => "profile",
             Self::ProfileStatus => "profile-status",
             Self::Twin => "twin",
@@ -61,7 +64,7 @@ impl Target {
     fn path(self, name: &str) -> String {
         let joulie = "/apis/joulie.io/v1alpha1";
         match self {
-            Self::Node | Self::Taint => format!("/api/v1/nodes/{name}"),
+            Self::Node | Self::Taint | Self::Sleep => format!("/api/v1/nodes/{name}"),
             Self::Profile => format!("{joulie}/nodepowerprofiles/{name}"),
             Self::ProfileStatus => format!("{joulie}/nodepowerprofiles/{name}/status"),
             Self::Twin => format!("{joulie}/nodetwins/{name}"),

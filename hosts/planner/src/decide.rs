@@ -142,7 +142,9 @@ fn stakes<'a>(cluster: &'a ClusterState, rules: Rules<'_>, plan: &Plan) -> Vec<S
                 node,
                 priority: Priority::Eco,
                 wanted: None,
-                leaves: !has_limits(node) || !node.is_eligible(),
+                // A node on its way to sleep or back keeps its grant although it is cordoned.
+                leaves: !node.sleep.is_aside()
+                    && (!has_limits(node) || !(node.is_eligible() || node.sleep.is_marked())),
                 aside: node.granted.unread || !is_granted(node),
             });
         }

@@ -23,5 +23,6 @@ pub mod policy;
 pub mod power;
 pub mod profile;
 mod share;
+pub mod sleep;
 pub mod slicing;
 pub mod twin;

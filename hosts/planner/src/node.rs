@@ -11,6 +11,7 @@ use crate::inventory::{self, HardwareFacts, Resolved};
 use crate::power::estimate::NodeLoad;
 use crate::power::{NoMeasurement, NodeReading, PowerMeter};
 use crate::profile::Profile;
+use crate::sleep::SleepCount;
 use joulie_core::budget::demand::DemandReport;
 use joulie_core::budget::{Grant, GrantReceipt};
 use power_units::{Watts, WattsPerMinute};
@@ -52,6 +53,8 @@ pub struct Node {
     pub granted: Granted,
     /// Its power.
     pub power: Power,
+    /// What it counts because of its sleep.
+    pub sleep: SleepCount,
 }
 
 /// Whether a node can supply power profiles now, as Kubernetes sees it.

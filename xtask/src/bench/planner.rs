@@ -265,6 +265,7 @@ fn node(at: usize, catalog: &Catalog) -> Node {
         confirmation: Confirmation::Awaited,
         granted: Granted::default(),
         power: Power::UNMETERED,
+        sleep: planner::sleep::SleepCount::Awake,
     }
 }
 

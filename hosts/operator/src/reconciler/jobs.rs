@@ -3,6 +3,7 @@
 //! only once the cap is confirmed.
 
 use super::Reconciler;
+use super::sleep::SleepTold;
 use crate::publish::{self, Carrier, Standing};
 use crate::publish::{labels_document, state_document, status_document, taints_document};
 use crate::rows::StateSeen;
@@ -21,14 +22,16 @@ pub(crate) enum Then {
     Commit(Box<NodeDecision>),
     /// Record that a release was carried out as far as it goes for now.
     Released(Box<Release>),
+    /// Tell that a node sleeps or wakes.
+    Slept(SleepTold),
     /// Nothing.
     Nothing,
 }
 
 /// The lane of these writes. `is_reclassed` tells whether the class that the scheduler goes by changes.
 pub(super) fn lane(writes: &[Write], is_reclassed: bool) -> Lane {
-    let is_placement =
-        is_reclassed || writes.iter().any(|write| matches!(write.target, Target::Node | Target::Taint));
+    let is_placement = is_reclassed
+        || writes.iter().any(|write| matches!(write.target, Target::Node | Target::Taint | Target::Sleep));
     if is_placement { Lane::Placement } else { Lane::Power }
 }
 
@@ -191,6 +194,7 @@ impl Reconciler {
         match then {
             Then::Commit(decision) => self.commit(&decision),
             Then::Released(release) => self.memory.commit_release(&release),
+            Then::Slept(told) => self.slept(&told),
             Then::Nothing => {}
         }
     }

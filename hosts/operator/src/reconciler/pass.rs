@@ -9,6 +9,7 @@ use crate::evict::EvictionOrder;
 use crate::grants::Ticket;
 use crate::publish::{NodeAdvice, Standing, grant_label, status_of};
 use crate::site::Observed;
+use crate::sleep::SleepOrder;
 use crate::stats::Shown;
 use crate::writes::{How, Job, Target, Write};
 use host_kit::clock::Mono;
@@ -33,6 +34,8 @@ pub(crate) struct Passed {
     pub(crate) grants: Vec<Job<Ticket>>,
     /// The pods to evict.
     pub(crate) evictions: Vec<EvictionOrder>,
+    /// The nodes to switch on or off.
+    pub(crate) sleeps: Vec<SleepOrder>,
 }
 
 impl Reconciler {
@@ -47,6 +50,7 @@ impl Reconciler {
         let ClusterDecision { plan, twins, budget, trial } =
             decide(&self.site.cluster, &self.settings.plan, &mut self.memory);
         self.stats.planned(&plan);
+        let counts = budget.is_ok();
         let grants = self.write_grants(budget, trial, now);
         let mut left_alone = self.left_alone(now);
         let stands_in = plan.fallback.is_some();
@@ -114,10 +118,11 @@ impl Reconciler {
         }
         self.taint_others(&left_alone, &mut jobs);
         self.label_grants(&left_alone, &mut jobs);
+        let sleeps = self.sleeps(counts, &left_alone, now, &mut jobs);
         self.write_budgets(now, &mut jobs);
         self.say_overdue(&plan);
         self.decided = Some(Decided { plan, twins, at: now });
-        Passed { number: self.passes, jobs, grants, evictions }
+        Passed { number: self.passes, jobs, grants, evictions, sleeps }
     }
 
     /// Takes in what is valid for this moment only: the time, the meters' readings, the nodes that are waited for, and
@@ -133,6 +138,7 @@ impl Reconciler {
             node.visibility = self.visibility(observed, &node.machine, &power);
             node.presence = self.absences.presence(observed);
             node.granted.sent = self.grants.sent(&node.name);
+            node.sleep = self.sleep_count(observed, now, wall);
             node.power = power;
         }
         for node in &mut self.site.cluster.gone {

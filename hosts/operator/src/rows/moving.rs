@@ -67,15 +67,32 @@ impl TolerationSeen {
 impl MovingSeen {
     /// Reads a pod that requests this much; `None` unless it has opted in.
     pub(super) fn read(object: &Value, needs: RequestedResources) -> Option<Box<Self>> {
-        let (meta, spec) = (&object["metadata"], &object["spec"]);
-        let annotations = &meta["annotations"];
+        let annotations = &object["metadata"]["annotations"];
         if annotations[labels::pod::RESCHEDULABLE].as_str() != Some(labels::TRUE) {
             return None;
         }
+        Some(Box::new(Self::of(object, needs)))
+    }
+
+    /// Reads a pod that the scheduler has found no node for; `None` of any other.
+    pub(super) fn read_waiting(object: &Value, needs: RequestedResources) -> Option<Box<Self>> {
+        let (spec, status) = (&object["spec"], &object["status"]);
+        let mut conditions = status["conditions"].as_array().into_iter().flatten();
+        let is_refused = conditions.any(|one| {
+            one["type"] == "PodScheduled" && one["status"] == "False" && one["reason"] == "Unschedulable"
+        });
+        let is_bound = spec["nodeName"].as_str().is_some_and(|node| !node.is_empty());
+        let leaves = !object["metadata"]["deletionTimestamp"].is_null();
+        (is_refused && !is_bound && !leaves).then(|| Box::new(Self::of(object, needs)))
+    }
+
+    fn of(object: &Value, needs: RequestedResources) -> Self {
+        let (meta, spec) = (&object["metadata"], &object["spec"]);
+        let annotations = &meta["annotations"];
         let mut conditions = object["status"]["conditions"].as_array().into_iter().flatten();
         let tolerations = spec["tolerations"].as_array().into_iter().flatten();
         let gpu = asked(spec).find(|name| is_gpu(name)).map(Box::from);
-        Some(Box::new(Self {
+        Self {
             uid: meta["uid"].as_str().unwrap_or_default().into(),
             ready: conditions.any(|one| one["type"] == "Ready" && one["status"] == "True"),
             mirror: !annotations[MIRROR].is_null(),
@@ -83,7 +100,24 @@ impl MovingSeen {
             gpu,
             tolerations: tolerations.filter_map(TolerationSeen::read).collect(),
             unclear: unclear(meta, spec),
-        }))
+        }
+    }
+
+    /// Whether a node that sleeps could take the pod once it is awake, as far as can be seen. What is not understood of the pod is
+    /// no reason against it: the law bounds how many nodes are woken for one pod.
+    pub(super) fn could_run_on(
+        &self,
+        node: &NodeSeen,
+        selector: &[(String, String)],
+        affinity: Option<&[TermSeen]>,
+    ) -> bool {
+        let is_passing = |taint: &Value| {
+            let key = taint["key"].as_str().unwrap_or_default();
+            NodeSeen::is_sleeping(taint)
+                || NodeSeen::is_uncapped(taint)
+                || key.starts_with("node.kubernetes.io/")
+        };
+        self.suits(node, selector, affinity, is_passing)
     }
 
     /// Whether the scheduler would put the pod on a node, as far as its own constraints say.
@@ -93,13 +127,25 @@ impl MovingSeen {
         selector: &[(String, String)],
         affinity: Option<&[TermSeen]>,
     ) -> bool {
-        let keeps_off = |taint: &&Value| matches!(taint["effect"].as_str(), Some("NoSchedule" | "NoExecute"));
+        self.unclear.is_none() && self.suits(node, selector, affinity, |_| false)
+    }
+
+    /// The same without what is not understood, and without taints that pass.
+    fn suits(
+        &self,
+        node: &NodeSeen,
+        selector: &[(String, String)],
+        affinity: Option<&[TermSeen]>,
+        passes: impl Fn(&Value) -> bool,
+    ) -> bool {
+        let keeps_off = |taint: &&Value| {
+            matches!(taint["effect"].as_str(), Some("NoSchedule" | "NoExecute")) && !passes(taint)
+        };
         let tolerated = |taint: &Value| self.tolerations.iter().any(|one| one.tolerates(taint));
         let holds = |term: &TermSeen| {
             !term.expressions.is_empty() && term.expressions.iter().all(|one| expression_holds(one, node))
         };
-        self.unclear.is_none()
-            && selector.iter().all(|(key, value)| node.label(key) == Some(value))
+        selector.iter().all(|(key, value)| node.label(key) == Some(value))
             && affinity.is_none_or(|terms| terms.iter().any(holds))
             && node.taints.iter().filter(keeps_off).all(tolerated)
             && self.gpu.as_deref().is_none_or(|gpu| node.offers_only(gpu))

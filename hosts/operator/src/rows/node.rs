@@ -5,8 +5,11 @@ use super::owners::{LabelOwner, of_labels, owner_of};
 use super::{Stamp, name, whole};
 use host_kit::reflect::Row;
 use jiff::Timestamp;
+use joulie_api::condition::rfc3339;
 use joulie_api::labels;
 use planner::migration::eviction::RequestedResources;
+use planner::sleep::{SleepMark, SleepPhase};
+use power_units::Micros;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,6 +49,17 @@ pub(crate) struct NodeSeen {
     pub(crate) allocatable: RequestedResources,
     /// The resources by which pods ask for its GPUs.
     gpu_resources: Vec<Box<str>>,
+    /// What is written on it about its sleep, if anything is.
+    pub(crate) sleep: Option<Box<SleepSeen>>,
+}
+
+/// What is written on a Node about its sleep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SleepSeen {
+    /// The operator's mark.
+    pub(crate) mark: Option<SleepMark>,
+    /// A person's annotation says that it never sleeps.
+    pub(crate) never: bool,
 }
 
 /// More addresses of a node are not kept.
@@ -60,6 +74,32 @@ impl NodeSeen {
     /// Whether a taint is the one for nodes that are not known to be capped.
     pub(crate) fn is_uncapped(taint: &Value) -> bool {
         taint["key"].as_str() == Some(labels::node::UNCAPPED)
+    }
+
+    /// Whether a taint is that of a node on its way to sleep or back.
+    pub(crate) fn is_sleeping(taint: &Value) -> bool {
+        taint["key"].as_str() == Some(labels::node::SLEEPING)
+    }
+
+    /// What is written on a Node about its sleep. A mark that cannot be read, and a taint without one, are those of a node
+    /// that is left to people.
+    pub(crate) fn sleep_of(object: &Value) -> Option<SleepSeen> {
+        let annotations = &object["metadata"]["annotations"];
+        let mut taints = object["spec"]["taints"].as_array().into_iter().flatten();
+        let text = annotations[labels::node::SLEEP_STATE].as_str();
+        let left = || SleepMark { phase: SleepPhase::Left, since: Micros::ZERO, boot: String::new() };
+        let mark = match text {
+            Some(text) => Some(read_mark(text).unwrap_or_else(left)),
+            None => taints.any(Self::is_sleeping).then(left),
+        };
+        let never = annotations[labels::node::NEVER_SLEEP].as_str();
+        let never = never.is_some_and(|text| text.trim() != labels::FALSE);
+        (mark.is_some() || never).then_some(SleepSeen { mark, never })
+    }
+
+    /// The operator's mark.
+    pub(crate) fn mark(&self) -> Option<&SleepMark> {
+        self.sleep.as_ref().and_then(|sleep| sleep.mark.as_ref())
     }
 
     /// Whether pods ask for all of its GPUs by this resource.
@@ -110,8 +150,24 @@ impl Row for NodeSeen {
                 ..allocatable(&object["status"]["allocatable"])
             },
             gpu_resources: gpu_resources.map(|(name, _)| name.as_str().into()).collect(),
+            sleep: Self::sleep_of(object).map(Box::new),
         })
     }
+}
+
+/// Reads `asleep 2027-01-15T08:00:00Z BOOT`.
+fn read_mark(text: &str) -> Option<SleepMark> {
+    let mut words = text.split_whitespace();
+    let phase = SleepPhase::read(words.next()?)?;
+    let since: Timestamp = words.next()?.parse().ok()?;
+    let since = Micros::new(u64::try_from(since.as_microsecond()).ok()?);
+    let boot = words.next().unwrap_or_default().to_owned();
+    words.next().is_none().then_some(SleepMark { phase, since, boot })
+}
+
+/// The text of a mark.
+pub(crate) fn mark_text(phase: SleepPhase, now: Timestamp, boot: &str) -> String {
+    format!("{} {} {boot}", phase.word(), rfc3339(now)).trim_end().to_owned()
 }
 
 fn addresses(object: &Value) -> Arc<[Box<str>]> {
@@ -149,6 +205,42 @@ mod tests {
         ] {
             assert!(!node(bad).ready);
         }
+    }
+
+    #[test]
+    fn a_mark_that_cannot_be_read_leaves_the_node_to_people() {
+        let now: Timestamp = "2027-01-15T08:00:00Z".parse().unwrap();
+        let of = |text: Value, taints: Value| {
+            let meta = json!({"name": "a", "annotations": {"joulie.io/sleep-state": text}});
+            NodeSeen::read(&json!({"metadata": meta, "spec": {"taints": taints}})).unwrap()
+        };
+        for phase in SleepPhase::ALL {
+            for boot in ["0b1e-77", ""] {
+                let node = of(json!(mark_text(phase, now, boot)), json!(null));
+                let since = Micros::new(1_800_000_000_000_000);
+                assert_eq!(node.mark(), Some(&SleepMark { phase, since, boot: boot.to_owned() }));
+            }
+        }
+        let ours = json!([{"key": "joulie.io/sleeping", "effect": "NoSchedule"}]);
+        for (text, taints) in [
+            (json!("asleep"), json!(null)),
+            (json!("asleep yesterday boot"), json!(null)),
+            (json!("dreams 2027-01-15T08:00:00Z boot"), json!(null)),
+            (json!("asleep 2027-01-15T08:00:00Z boot more"), json!(null)),
+            (json!("asleep 1927-01-15T08:00:00Z boot"), json!(null)),
+            (json!(null), ours),
+        ] {
+            let node = of(text.clone(), taints);
+            assert_eq!(node.mark().map(|mark| mark.phase), Some(SleepPhase::Left), "{text}");
+        }
+        let other = json!([{"key": "dedicated", "effect": "NoSchedule"}]);
+        assert_eq!(of(json!(null), other).mark(), None);
+        let never = |value: Value| {
+            let meta = json!({"name": "a", "annotations": {"joulie.io/never-sleep": value}});
+            NodeSeen::read(&json!({"metadata": meta})).unwrap().sleep.is_some_and(|sleep| sleep.never)
+        };
+        assert!(never(json!("true")) && never(json!("")) && never(json!("please")));
+        assert!(!never(json!("false")) && !never(json!(null)));
     }
 
     #[test]

@@ -38,6 +38,8 @@ pub(crate) struct PodSeen {
     pub(crate) asking: Option<Box<AskingSeen>>,
     /// What moving it depends on; `None` unless it has opted in.
     pub(crate) moving: Option<Box<MovingSeen>>,
+    /// What it needs of a node; `None` unless the scheduler has found none for it.
+    pub(crate) waits: Option<Box<MovingSeen>>,
 }
 
 /// What is kept of a pod with an annotation or a constraint by which it may ask for performance.
@@ -145,6 +147,23 @@ impl PodSeen {
         self.terminating
     }
 
+    /// What it requests of its node.
+    pub(crate) fn needs(&self) -> RequestedResources {
+        requested(self.asked)
+    }
+
+    /// Whether it would be lost with its node, or moved: it is there, and neither the node itself nor a DaemonSet runs it.
+    pub(crate) fn keeps_node(&self) -> bool {
+        let kind = self.owner.as_ref().map(|owner| &*owner.kind);
+        self.node.is_some() && !self.is_over() && !matches!(kind, Some("DaemonSet" | "Node"))
+    }
+
+    /// Whether it waits for a node, and this one could take it once it is awake.
+    pub(crate) fn could_run_on(&self, node: &NodeSeen) -> bool {
+        let waits = self.waits.as_ref();
+        waits.is_some_and(|waits| waits.could_run_on(node, &self.selector, self.affinity.as_deref()))
+    }
+
     /// What its annotations say of it.
     pub(crate) fn hints(&self) -> Hints {
         Hints::read(self.class.as_deref(), self.moving.as_ref().map(|_| labels::TRUE))
@@ -181,12 +200,7 @@ impl Row for PodSeen {
         let selector = spec["nodeSelector"].as_object().into_iter().flatten();
         let pair = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
         let asked = asked(object);
-        let needs = RequestedResources {
-            cpu_milli: asked.cpu_milli,
-            memory_bytes: asked.memory_bytes,
-            gpus: u32::try_from(asked.gpus).unwrap_or(u32::MAX),
-            pods: 1,
-        };
+        let needs = requested(asked);
         let class = meta["annotations"][labels::pod::WORKLOAD_CLASS].as_str().map(str::to_owned);
         let selector: Vec<_> = selector.filter_map(pair).collect();
         let may_ask = class.is_some() || !selector.is_empty() || required.is_array();
@@ -201,10 +215,25 @@ impl Row for PodSeen {
             bounds: Bounds::read(spec),
             simulated: simulated(&meta["annotations"]),
             moving: MovingSeen::read(object, needs),
+            waits: MovingSeen::read_waiting(object, needs),
             reschedulable: meta["annotations"][labels::pod::RESCHEDULABLE].as_str() == Some(labels::TRUE),
             owner: OwnerSeen::read(meta),
             affinity: required.as_array().map(|terms| terms.iter().map(term).collect()),
         })
+    }
+}
+
+/// Whether a pod, as the API server has it, would be lost with its node.
+pub(crate) fn keeps_node(object: &Value) -> bool {
+    PodSeen::read(object).is_ok_and(|pod| pod.keeps_node())
+}
+
+fn requested(asked: Asked) -> RequestedResources {
+    RequestedResources {
+        cpu_milli: asked.cpu_milli,
+        memory_bytes: asked.memory_bytes,
+        gpus: u32::try_from(asked.gpus).unwrap_or(u32::MAX),
+        pods: 1,
     }
 }
 
@@ -316,6 +345,57 @@ mod tests {
         assert_eq!(owner("ReplicaSet", "web-5d4f", false, json!("5d4f")), None);
         let bare = PodSeen::read(&json!({"metadata": {"name": "p"}})).unwrap();
         assert!(bare.owner.is_none() && !bare.reschedulable);
+    }
+
+    #[test]
+    fn a_pod_keeps_its_node_unless_the_node_or_a_daemon_set_runs_it() {
+        let pod = |kind: Value, node: &str, phase: &str| {
+            let owners = json!([{"kind": kind, "name": "o", "controller": true}]);
+            json!({"metadata": {"name": "p", "ownerReferences": owners}, "spec": {"nodeName": node}, "status": {"phase": phase}})
+        };
+        assert!(keeps_node(&pod(json!("ReplicaSet"), "a", "Running")));
+        assert!(keeps_node(&pod(json!(null), "a", "Pending")), "a bare pod");
+        assert!(keeps_node(&pod(json!("Job"), "a", "Unknown")));
+        for other in [
+            pod(json!("DaemonSet"), "a", "Running"),
+            pod(json!("Node"), "a", "Running"),
+            pod(json!("Job"), "a", "Succeeded"),
+            pod(json!("Job"), "a", "Failed"),
+            pod(json!("Job"), "", "Pending"),
+        ] {
+            assert!(!keeps_node(&other), "{other}");
+        }
+    }
+
+    #[test]
+    fn a_pod_that_the_scheduler_has_found_no_node_for_waits_for_one_that_could_take_it() {
+        let pod = |reason: &str, spec: Value| {
+            let condition = json!({"type": "PodScheduled", "status": "False", "reason": reason});
+            PodSeen::read(&json!({"metadata": {"name": "p"}, "spec": spec, "status": {"phase": "Pending", "conditions": [condition]}}))
+                .unwrap()
+        };
+        let node = |taints: Value| {
+            NodeSeen::read(
+                &json!({"metadata": {"name": "n", "labels": {"disk": "ssd"}}, "spec": {"taints": taints}}),
+            )
+            .unwrap()
+        };
+        let asleep = node(json!([
+            {"key": "joulie.io/sleeping", "effect": "NoSchedule"},
+            {"key": "node.kubernetes.io/unreachable", "effect": "NoExecute"},
+            {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}]));
+        assert!(pod("Unschedulable", json!({})).could_run_on(&asleep));
+        assert!(pod("Unschedulable", json!({"nodeSelector": {"disk": "ssd"}})).could_run_on(&asleep));
+        assert!(!pod("Unschedulable", json!({"nodeSelector": {"disk": "hdd"}})).could_run_on(&asleep));
+        let apart = node(json!([{"key": "dedicated", "value": "db", "effect": "NoSchedule"}]));
+        assert!(!pod("Unschedulable", json!({})).could_run_on(&apart));
+        let tolerant = json!({"tolerations": [{"key": "dedicated", "operator": "Exists"}]});
+        assert!(pod("Unschedulable", tolerant).could_run_on(&apart));
+        // A claim of a volume may forbid it, and may not.
+        let claims = json!({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]});
+        assert!(pod("Unschedulable", claims).could_run_on(&asleep));
+        assert!(pod("SchedulingGated", json!({})).waits.is_none());
+        assert!(pod("Unschedulable", json!({"nodeName": "a"})).waits.is_none());
     }
 
     #[test]

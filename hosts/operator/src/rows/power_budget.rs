@@ -33,6 +33,8 @@ pub(crate) struct BudgetSeen {
     pub(crate) mode: BudgetMode,
     /// Nothing in it is raised.
     pub(crate) paused: bool,
+    /// Its nodes may sleep while they are empty.
+    pub(crate) sleep: bool,
     /// Its status.
     pub(crate) status: PowerBudgetStatus,
 }
@@ -62,6 +64,10 @@ impl Row for BudgetSeen {
             paused: {
                 let pause = Some(&spec["pause"]).filter(|pause| !pause.is_null());
                 pause.map_or(Some(false), Value::as_bool).ok_or("spec.pause: expected true or false")?
+            },
+            sleep: {
+                let sleep = Some(&spec["sleep"]).filter(|sleep| !sleep.is_null());
+                sleep.map_or(Some(false), Value::as_bool).ok_or("spec.sleep: expected true or false")?
             },
             // The operator writes it; what another generation wrote there is written anew.
             status: PowerBudgetStatus::deserialize(&object["status"]).unwrap_or_default(),

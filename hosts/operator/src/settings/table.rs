@@ -2,6 +2,7 @@
 
 use super::facility::CoolingNamed;
 use super::power::{self, Named};
+use super::sleep::SLEEP_MODES;
 use super::{FLOORS, GUARDS, MARKS, OVERDUE, SHARINGS, SOURCES, UI_MODES, UiMode, fraction, namespaces};
 use crate::rows::is_of_kubernetes;
 use host_kit::bearer::TokenFile;
@@ -18,6 +19,7 @@ use planner::guard::GuardMode;
 use planner::node::DesiredKind;
 use planner::plan::{DrainOverdue, DrainingLabel};
 use planner::policy::FamilyFloor;
+use planner::sleep::SleepMode;
 use power_units::{Micros, Percent, Ratio, Role, Watts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -126,7 +128,7 @@ macro_rules! settings {
             retired: RETIRED,
             families: &[
                 "QUEUE_HP_", "STATIC_HP_", "OPERATOR_NODE_POWER_", "BUDGET_", "TLS_", "METRICS_", "PROMETHEUS_", "FACILITY_", "CLASSIFY_",
-                "RESCHEDULE_",
+                "RESCHEDULE_", "SLEEP_",
             ],
         };
     };
@@ -400,6 +402,47 @@ settings! {
     GPU_REPAIR_AFTER: Option<Duration> = optional(
         "GPU_REPAIR_AFTER", |text| duration(text, 10 * SECOND..=DAY).map(Some), "a duration between 10s and 24h",
         "After so long a GPU that was taken for a pod, and that no kubelet confirmed, is free again, or stays taken if the pod is on its node; without it the agents alone do that. It needs rights that the chart grants with gpuPlacement.bind");
+    SLEEP: SleepMode = with_default(
+        "SLEEP", "off", |text| one_of(text, &SLEEP_MODES), "off, observe or on",
+        "Whether empty nodes that ask for it are switched off, and woken for pods that wait: on, or observe, which only computes it; off wakes those that sleep. It needs SLEEP_BMC_FILE").live();
+    SLEEP_BMC_FILE: Option<PathBuf> = optional(
+        "SLEEP_BMC_FILE", |text| parse::path(text).map(Some), "a path",
+        "The file (YAML) that says how the power of each node is read and switched: Redfish, a webhook, Wake-on-LAN; read at the start");
+    SLEEP_POLL: Duration = with_default(
+        "SLEEP_POLL", "10s", |text| duration(text, SECOND..=60 * SECOND), "a duration between 1s and 1m",
+        "How often the management controller of a node on its way to sleep or back is asked; of other nodes that may sleep every sixth time");
+    SLEEP_IDLE_FOR: Duration = with_default(
+        "SLEEP_IDLE_FOR", "10m", |text| duration(text, Duration::ZERO..=DAY), "a duration up to 24h",
+        "How long a node must have been empty, and at least so long as its next boot costs what sleep saves").live();
+    SLEEP_MIN_ON: Duration = with_default(
+        "SLEEP_MIN_ON", "15m", |text| duration(text, Duration::ZERO..=DAY), "a duration up to 24h",
+        "How long a node must have been awake before it sleeps").live();
+    SLEEP_SETTLE: Duration = with_default(
+        "SLEEP_SETTLE", "30s", |text| duration(text, SECOND..=3600 * SECOND), "a duration between 1s and 1h",
+        "How long a node that was cordoned waits for a pod that is still on its way to it, before it is switched off").live();
+    SLEEP_OFF_WITHIN: Duration = with_default(
+        "SLEEP_OFF_WITHIN", "10m", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h",
+        "How long switching off may take; then the node is left to people").live();
+    SLEEP_WAKE_TAKES: Duration = with_default(
+        "SLEEP_WAKE_TAKES", "5m", |text| duration(text, SECOND..=3600 * SECOND), "a duration between 1s and 1h",
+        "How long a node takes from the order to wake until it takes pods: for what usually comes in such a time there are empty nodes awake, and its largest draw for so long is what a boot costs").live();
+    SLEEP_WAKE_WITHIN: Duration = with_default(
+        "SLEEP_WAKE_WITHIN", "15m", |text| duration(text, SECOND..=DAY), "a duration between 1s and 24h",
+        "How long waking may take; then the node is left to people, and another one is woken").live();
+    SLEEP_FLOOR: u32 = with_default(
+        "SLEEP_FLOOR", "1", |text| whole(text, 0..=100_000), A_COUNT,
+        "How many nodes of each zone (topology.kubernetes.io/zone) and GPU model stay awake").live();
+    SLEEP_WARM_QUANTILE: Ratio = with_default(
+        "SLEEP_WARM_QUANTILE", "0.95", fraction, A_FRACTION,
+        "In this share of the times of SLEEP_WAKE_TAKES there were no more empty nodes taken than stay awake").live();
+    SLEEP_STANDBY_WATTS: Watts = with_default(
+        "SLEEP_STANDBY_WATTS", "35", load, "watts, 0 or more", "What a node counts in its budgets while it is off").live();
+    SLEEP_SLEEPS_AT_ONCE: u32 = with_default(
+        "SLEEP_SLEEPS_AT_ONCE", "2", |text| whole(text, 1..=1_000), "a whole number from 1 to 1000",
+        "How many nodes may be on their way to sleep").live();
+    SLEEP_WAKES_AT_ONCE: u32 = with_default(
+        "SLEEP_WAKES_AT_ONCE", "8", |text| whole(text, 1..=1_000), "a whole number from 1 to 1000",
+        "How many nodes may be on their way back").live();
     LEASE_DURATION: Duration = with_default(
         "LEADER_LEASE_DURATION", "10s", |text| duration(text, SECOND..=3600 * SECOND), "whole seconds", "How long replicas wait for a leader that says nothing");
     LEASE_RENEW_DEADLINE: Duration = with_default(

@@ -70,6 +70,11 @@ impl Budgets {
         LimitPlace::of(&self.limits, &selected, observed)
     }
 
+    /// Whether a budget that selects a node with these labels asks its nodes to sleep.
+    pub(crate) fn asks_to_sleep(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.seen.iter().any(|budget| budget.sleep && budget.selector.matches(labels))
+    }
+
     /// The place of a machine of which only the grant is left, with the budget that the grant names.
     pub(super) fn place_of_grant(&self, budget: Option<&str>) -> LimitPlace {
         match budget.and_then(|name| self.limits.iter().position(|limit| &*limit.name == name)) {

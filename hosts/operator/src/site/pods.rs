@@ -2,7 +2,7 @@
 //! changed pods are read.
 
 use super::profiles::intensities;
-use super::{Asking, Movable, Selectors};
+use super::{Asking, Movable, Occupants, Selectors};
 use crate::rows::PodSeen;
 use host_kit::reflect::{CachedRow, ObjectKey, RowChanges, Rows};
 use joulie_api::workload_profile::TrustedProfiles;
@@ -24,17 +24,20 @@ impl PodReader<'_> {
     pub(super) fn read(
         &self,
         (counts, movable, asking): (&mut Option<PodCounts>, &mut Movable, &mut Asking),
+        occupants: &mut Occupants,
         pods: &mut Rows<PodSeen>,
     ) -> bool {
         if !pods.is_synced() {
-            (*movable, *asking) = Default::default();
+            (*movable, *asking, *occupants) = Default::default();
             return counts.take().is_some();
         }
         let anew = self.anew || asking.is_of_another(&self.selectors.bound);
         let mut all = |news: RowChanges<'_, PodSeen>| {
-            let judged = self.judge(asking, &news, counts.is_some());
+            let known = counts.is_some();
+            let judged = self.judge(asking, &news, known);
             let counted = self.take(counts, &news, asking, anew || judged);
-            index(movable, &news, self.selectors) | counted
+            let occupied = self.selectors.sleep && occupants.take(&news, known);
+            index(movable, &news, self.selectors) | counted | occupied
         };
         match pods.news(&mut all) {
             Some(changed) => changed,

@@ -145,6 +145,7 @@ fn selectors(source: DesiredKind) -> Selectors {
         source,
         trust: TrustRule::new(power_units::Ratio::from_bits(1 << 31)),
         bound: DemandBound::NONE,
+        sleep: true,
     }
 }
 

@@ -41,6 +41,8 @@ mod rights;
 #[cfg(test)]
 mod scale;
 #[cfg(test)]
+mod sleep;
+#[cfg(test)]
 mod steady;
 #[cfg(test)]
 mod uninstall;

@@ -2,6 +2,7 @@
 
 use super::BudgetLimits;
 use crate::node::{Node, Presence};
+use crate::sleep::SleepCount;
 use joulie_core::budget::{BudgetNode as Row, Grant, GrantAccount, GrantReceipt, Move, Priority, Range};
 use power_units::Watts;
 use std::sync::Arc;
@@ -45,7 +46,7 @@ impl<'a> Stake<'a> {
     /// Whether its grant cannot be changed.
     pub(super) fn is_fixed(&self) -> bool {
         let power_model = &self.node.machine.power_model;
-        self.aside || !power_model.is_known() || !power_model.is_cappable()
+        self.aside || self.node.sleep.is_aside() || !power_model.is_known() || !power_model.is_cappable()
     }
 
     /// Whether a person has a say in its caps.
@@ -110,6 +111,24 @@ impl<'a> Stake<'a> {
         // Of a removed node only its grant is known; a grant that was sent may still reach its machine.
         let sent = self.node.granted.sent.iter().filter(|_| self.node.presence == Presence::Gone);
         let max = max.map(|max| sent.fold(max, |max, sent| max.max(sent.ceiling + rest)));
+        // What a node that sleeps or wakes draws, no grant says: whatever it holds counts for nothing.
+        let fixed = match self.node.sleep {
+            SleepCount::Awake | SleepCount::Kept => None,
+            SleepCount::Off(standby) => Some(Some(standby)),
+            SleepCount::Full => Some(max),
+        };
+        if let Some(counts) = fixed {
+            let floor = counts.unwrap_or_else(|| power_model.floor() + rest);
+            return Ok(Row {
+                key,
+                group,
+                priority: self.priority,
+                range: Range::new(floor, counts).map_err(|error| error.to_string())?,
+                desired: floor,
+                reachable: false,
+                account: GrantAccount::NONE,
+            });
+        }
         let floor = power_model.floor() + rest;
         // A grant that cannot be changed here counts as it is, and leaves nothing for others.
         let floor = match (self.is_fixed(), account.asked(), max) {

@@ -28,6 +28,7 @@ pub(crate) fn node(name: &str, facts: &HardwareFacts) -> Node {
         confirmation: Confirmation::Awaited,
         granted: Granted::default(),
         power: Power::UNMETERED,
+        sleep: crate::sleep::SleepCount::Awake,
     }
 }
 

@@ -169,6 +169,7 @@ fn node(at: usize, machine: MachineFacts, rack: Option<Arc<str>>) -> Node {
         confirmation: Confirmation::InForce,
         granted: Granted::default(),
         power: Power::UNMETERED,
+        sleep: planner::sleep::SleepCount::Awake,
     }
 }
 

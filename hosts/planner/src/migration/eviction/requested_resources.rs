@@ -23,7 +23,7 @@ impl RequestedResources {
         }
     }
 
-    pub(in crate::migration) const fn holds(self, needs: Self) -> bool {
+    pub(crate) const fn holds(self, needs: Self) -> bool {
         self.cpu_milli >= needs.cpu_milli
             && self.memory_bytes >= needs.memory_bytes
             && self.gpus >= needs.gpus

@@ -1,0 +1,249 @@
+//! Nodes that sleep: an operator, a Redfish service on loopback, and kubelets played by the test.
+
+#[path = "../../src/sleep/tests/emulator.rs"]
+mod emulator;
+
+use super::rig::{Cluster, JOULIE, node_info};
+use emulator::Emulator;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::task::JoinHandle;
+
+/// Times of seconds in the place of minutes.
+const QUICK: [(&str, &str); 9] = [
+    ("SLEEP", "on"),
+    ("SLEEP_POLL", "1s"),
+    ("SLEEP_IDLE_FOR", "1s"),
+    ("SLEEP_MIN_ON", "1s"),
+    ("SLEEP_SETTLE", "1s"),
+    ("SLEEP_WAKE_TAKES", "1s"),
+    ("SLEEP_WAKE_WITHIN", "20s"),
+    ("SLEEP_OFF_WITHIN", "20s"),
+    ("RECONCILE_INTERVAL", "1s"),
+];
+
+/// A file of controllers.
+struct BmcFile(PathBuf);
+
+impl BmcFile {
+    fn of(name: &str, bmc: &Emulator, nodes: &[&str]) -> Self {
+        let path = std::env::temp_dir().join(format!("operator-{}-{name}.bmc", std::process::id()));
+        let entry = |node: &&str| format!("  {node}: {{redfish: '{}'}}\n", bmc.system(node));
+        let all: String = nodes.iter().map(entry).collect();
+        std::fs::write(&path, format!("nodes:\n{all}")).unwrap();
+        Self(path)
+    }
+
+    fn variables<'a>(&'a self, more: &[(&'a str, &'a str)]) -> Vec<(&'a str, &'a str)> {
+        let file = [("SLEEP_BMC_FILE", self.0.to_str().unwrap())];
+        QUICK
+            .into_iter()
+            .filter(|(name, _)| !more.iter().any(|(other, _)| other == name))
+            .chain(file)
+            .chain(more.iter().copied())
+            .collect()
+    }
+}
+
+impl Drop for BmcFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// Kubelets: a node that is off is silent, and one that is on again reports another boot. Each power state is judged: no node is
+/// off with a pod on it.
+fn kubelets(cluster: &Arc<Cluster>, bmc: &Emulator, nodes: &'static [&'static str]) -> JoinHandle<()> {
+    let (cluster, bmc) = (cluster.clone(), bmc.clone());
+    tokio::spawn(async move {
+        let mut boots = 1;
+        let mut was: Vec<String> = vec!["On".to_owned(); nodes.len()];
+        loop {
+            for (node, was) in nodes.iter().zip(&mut was) {
+                let now = bmc.state().power.get(*node).cloned().unwrap();
+                if now == *was {
+                    continue;
+                }
+                if now == "Off" {
+                    let pods = cluster.list("/api/v1/pods").await;
+                    let lost: Vec<&Value> =
+                        pods.iter().filter(|pod| pod["spec"]["nodeName"] == **node).collect();
+                    assert!(lost.is_empty(), "{node} is off with pods on it: {lost:?}");
+                    cluster.ready(node, "Unknown", None).await;
+                } else {
+                    boots += 1;
+                    let info = node_info(&format!("boot-{node}-{boots}"));
+                    let path = format!("/api/v1/nodes/{node}/status");
+                    cluster.patch(&path, &json!({"status": {"nodeInfo": info}})).await;
+                    cluster.ready(node, "True", None).await;
+                }
+                *was = now;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    })
+}
+
+async fn sleepy(cluster: &Cluster, nodes: &[&str]) {
+    for node in nodes {
+        cluster.labelled(node, json!({"joulie.io/sleep": "true"})).await;
+        cluster.hardware(node, 200.0).await;
+    }
+}
+
+async fn node(cluster: &Cluster, name: &str) -> Value {
+    cluster.get(&format!("/api/v1/nodes/{name}")).await.unwrap()
+}
+
+async fn phase(cluster: &Cluster, name: &str) -> String {
+    let node = node(cluster, name).await;
+    let text = node["metadata"]["annotations"]["joulie.io/sleep-state"].as_str().unwrap_or("awake");
+    text.split_whitespace().next().unwrap().to_owned()
+}
+
+fn is_tainted(node: &Value) -> bool {
+    node["spec"]["taints"].as_array().into_iter().flatten().any(|taint| taint["key"] == "joulie.io/sleeping")
+}
+
+/// A pod that the scheduler has found no node for.
+async fn waits(cluster: &Cluster, name: &str) {
+    cluster.pod(name, None, "standard").await;
+    let refused = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"});
+    let status = json!({"status": {"phase": "Pending", "conditions": [refused]}});
+    cluster.patch(&format!("/api/v1/namespaces/default/pods/{name}/status"), &status).await;
+}
+
+#[tokio::test]
+async fn an_empty_node_is_cordoned_and_switched_off_and_comes_back_for_a_pod_that_waits() {
+    let cluster = Arc::new(Cluster::new().await);
+    let nodes = &["n1", "n2"];
+    sleepy(&cluster, nodes).await;
+    let bmc = Emulator::start(nodes).await;
+    let (agents, kubelets) = (cluster.agents(), kubelets(&cluster, &bmc, nodes));
+    let file = BmcFile::of("wakes", &bmc, nodes);
+    let operator = cluster.operator(&file.variables(&[])).await;
+    cluster.until("one node sleeps", async || phase(&cluster, "n1").await == "asleep").await;
+    let asleep = node(&cluster, "n1").await;
+    assert_eq!(asleep["spec"]["unschedulable"], true);
+    assert!(is_tainted(&asleep));
+    assert_eq!(bmc.state().orders, ["n1 GracefulShutdown"]);
+    // The floor keeps the other one.
+    assert_eq!(phase(&cluster, "n2").await, "awake");
+    waits(&cluster, "p").await;
+    cluster.until("it is awake again", async || phase(&cluster, "n1").await == "awake").await;
+    let awake = node(&cluster, "n1").await;
+    assert!(awake["spec"]["unschedulable"].is_null() && !is_tainted(&awake), "{}", awake["spec"]);
+    assert_eq!(bmc.state().orders[..2], ["n1 GracefulShutdown", "n1 On"]);
+    operator.stop().await;
+    assert!(!kubelets.is_finished());
+    kubelets.abort();
+    agents.abort();
+}
+
+#[tokio::test]
+async fn a_node_that_does_not_wake_is_left_to_people_and_another_one_is_woken() {
+    let cluster = Arc::new(Cluster::new().await);
+    let nodes = &["n1", "n2", "n3"];
+    sleepy(&cluster, nodes).await;
+    let bmc = Emulator::start(nodes).await;
+    let (agents, kubelets) = (cluster.agents(), kubelets(&cluster, &bmc, nodes));
+    let file = BmcFile::of("left", &bmc, nodes);
+    let operator = cluster.operator(&file.variables(&[("SLEEP_WAKE_WITHIN", "3s")])).await;
+    cluster
+        .until("two nodes sleep", async || {
+            phase(&cluster, "n1").await == "asleep" && phase(&cluster, "n2").await == "asleep"
+        })
+        .await;
+    bmc.state().loses = true;
+    waits(&cluster, "p").await;
+    cluster.until("it is left", async || phase(&cluster, "n1").await == "left").await;
+    bmc.state().loses = false;
+    cluster.until("the other one is awake", async || phase(&cluster, "n2").await == "awake").await;
+    assert_eq!(phase(&cluster, "n1").await, "left");
+    cluster
+        .until("it is told", async || {
+            let events = cluster.list("/apis/events.k8s.io/v1/events").await;
+            events
+                .iter()
+                .any(|event| event["reason"] == "NodeLeftToPeople" && event["regarding"]["name"] == "n1")
+        })
+        .await;
+    // Somebody presses its button.
+    bmc.state().power.insert("n1".to_owned(), "On".to_owned());
+    cluster.until("it takes pods again", async || phase(&cluster, "n1").await == "awake").await;
+    operator.stop().await;
+    assert!(!kubelets.is_finished());
+    kubelets.abort();
+    agents.abort();
+}
+
+#[tokio::test]
+async fn a_limit_counts_a_sleeping_node_with_little_and_makes_room_before_it_wakes() {
+    let cluster = Arc::new(Cluster::new().await);
+    let nodes = &["n1", "n2"];
+    sleepy(&cluster, nodes).await;
+    let bmc = Emulator::start(nodes).await;
+    let (agents, kubelets) = (cluster.agents(), kubelets(&cluster, &bmc, nodes));
+    let file = BmcFile::of("paid", &bmc, nodes);
+    // Each draws 720 W at most and 200 W at least.
+    let limit = [("BUDGET_SITE_WATTS", "1000"), ("BUDGET_RAISE_DWELL", "100ms"), ("STATIC_HP_FRAC", "1")];
+    let operator = cluster.operator(&file.variables(&limit)).await;
+    cluster.until("one node sleeps", async || phase(&cluster, "n1").await == "asleep").await;
+    let watts =
+        async |node: &str| cluster.grant(node).await.and_then(|grant| grant["spec"]["watts"].as_f64());
+    // 1,000 W less 35 W are more than it can draw.
+    cluster.until("the other one has it all", async || watts("n2").await == Some(720.0)).await;
+    bmc.state().orders.clear();
+    waits(&cluster, "p").await;
+    cluster.until("it is switched on", async || !bmc.state().orders.is_empty()).await;
+    // Before that the other one has confirmed that it holds no more than is left beside 720 W.
+    let grant = cluster.grant("n2").await.unwrap();
+    assert!(grant["spec"]["watts"].as_f64().unwrap() <= 280.0, "{grant}");
+    assert!(grant["status"]["holds"].as_f64().unwrap() <= 280.0, "{grant}");
+    assert_eq!(grant["status"]["serial"], grant["spec"]["serial"]);
+    cluster.until("it is awake again", async || phase(&cluster, "n1").await == "awake").await;
+    operator.stop().await;
+    assert!(!kubelets.is_finished());
+    kubelets.abort();
+    agents.abort();
+}
+
+#[tokio::test]
+async fn no_node_sleeps_whom_a_person_a_pod_or_the_settings_keep_awake_and_a_budget_may_ask_for_it() {
+    let cluster = Arc::new(Cluster::new().await);
+    let nodes = &["asked", "busy", "keep", "never", "other"];
+    let never = json!({"joulie.io/sleep": "true", "joulie.io/never-sleep": "true"});
+    for (node, labels) in [
+        ("asked", json!({"rack": "r1"})),
+        ("busy", json!({"joulie.io/sleep": "true"})),
+        ("keep", json!({"rack": "r1", "joulie.io/sleep": "false"})),
+        ("never", never),
+        ("other", json!({})),
+    ] {
+        cluster.labelled(node, labels).await;
+        cluster.hardware(node, 200.0).await;
+    }
+    cluster.pod("works", Some("busy"), "standard").await;
+    let spec = json!({"watts": 1e6, "mode": "observe", "sleep": true, "nodeSelector": {"matchLabels": {"rack": "r1"}}});
+    let budget = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "PowerBudget", "metadata": {"name": "r1"}, "spec": spec});
+    cluster.create(&format!("{JOULIE}/powerbudgets"), &budget).await;
+    let bmc = Emulator::start(nodes).await;
+    let (agents, kubelets) = (cluster.agents(), kubelets(&cluster, &bmc, nodes));
+    let file = BmcFile::of("kept", &bmc, nodes);
+    let operator = cluster.operator(&file.variables(&[])).await;
+    cluster.until("the one that is asked sleeps", async || phase(&cluster, "asked").await == "asleep").await;
+    for node in ["busy", "keep", "never", "other"] {
+        assert_eq!(phase(&cluster, node).await, "awake", "{node}");
+    }
+    operator.stop().await;
+    // Another leader, which is told to wake all.
+    let operator = cluster.operator(&file.variables(&[("SLEEP", "off")])).await;
+    cluster.until("all are awake", async || phase(&cluster, "asked").await == "awake").await;
+    assert_eq!(bmc.state().orders, ["asked GracefulShutdown", "asked On"]);
+    operator.stop().await;
+    assert!(!kubelets.is_finished());
+    kubelets.abort();
+    agents.abort();
+}

@@ -1,0 +1,154 @@
+//! What the law remembers between rounds: times alone. Losing them delays a sleep, and nothing else.
+
+use super::arrivals::Arrivals;
+use super::{SleepFacts, SleepLaw, SleepRound};
+use power_units::{Micros, Stamp};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// After so many nodes that were woken for a pod and did not take it, none is woken for it until [`TRIES_FOR`] is over.
+const TRIES_MAX: usize = 3;
+/// For how long it is remembered that a node did not take a pod.
+const TRIES_FOR: Micros = Micros::new(3_600_000_000);
+
+/// A node that has been awake and empty for so long would have taken a pod that fits there.
+pub(super) const TAKES_WITHIN: Micros = Micros::new(120_000_000);
+
+/// The times.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SleepMemory {
+    nodes: BTreeMap<Arc<str>, NodeTimes>,
+    arrivals: BTreeMap<String, Arrivals>,
+    /// For which pods which nodes were woken, and when.
+    tried: BTreeMap<String, BTreeMap<Arc<str>, Tried>>,
+}
+
+/// A node that was woken for a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tried {
+    at: Stamp,
+    /// It was there, and the pod was not put on it.
+    in_vain: bool,
+}
+
+/// The times of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct NodeTimes {
+    /// Since when it is awake.
+    up: Option<Stamp>,
+    /// Since when it is awake and empty.
+    empty: Option<Stamp>,
+    /// It was last seen empty or not awake.
+    was_free: bool,
+    /// When it was last told to switch on or off.
+    sent: Option<Stamp>,
+    /// Until when it is not asked again to sleep or to wake.
+    rests: Option<Stamp>,
+}
+
+/// Whether a node takes pods.
+pub(super) fn is_awake(facts: &SleepFacts<'_>) -> bool {
+    facts.mark.is_none() && facts.ready && !facts.cordoned
+}
+
+impl SleepMemory {
+    /// Takes in what is known now.
+    pub(super) fn note(&mut self, law: &SleepLaw, round: &SleepRound<'_>) {
+        let SleepRound { now, nodes, waiting, .. } = *round;
+        let pools: BTreeSet<&str> = nodes.iter().map(|facts| facts.pool).collect();
+        self.arrivals.retain(|pool, _| pools.contains(pool.as_str()));
+        for pool in pools {
+            let arrivals = match self.arrivals.get_mut(pool) {
+                Some(arrivals) => arrivals,
+                None => self.arrivals.entry(pool.to_owned()).or_default(),
+            };
+            arrivals.advance(now, law.0.wake_takes);
+        }
+        let names: BTreeSet<&Arc<str>> = nodes.iter().map(|facts| facts.name).collect();
+        self.nodes.retain(|name, _| names.contains(name));
+        for facts in nodes {
+            let Some(pods) = facts.pods else { continue };
+            let is_new = !self.nodes.contains_key(facts.name);
+            let times = self.nodes.entry(facts.name.clone()).or_default();
+            let awake = is_awake(facts);
+            times.up = awake.then(|| times.up.unwrap_or(now));
+            times.empty = (awake && pods == 0).then(|| times.empty.unwrap_or(now));
+            let is_taken = awake && pods > 0;
+            if is_taken
+                && times.was_free
+                && !is_new
+                && let Some(arrivals) = self.arrivals.get_mut(facts.pool)
+            {
+                arrivals.arrived();
+            }
+            times.was_free = !is_taken;
+            if facts.mark.is_none() {
+                times.sent = None;
+            }
+            times.rests = times.rests.filter(|until| now < *until);
+        }
+        let keys: BTreeSet<&str> = waiting.iter().map(|pod| pod.key).collect();
+        let nodes = &self.nodes;
+        self.tried.retain(|key, tried| {
+            tried.retain(|_, one| now.since(one.at).is_none_or(|ago| ago < TRIES_FOR));
+            for (node, one) in tried.iter_mut() {
+                let empty = nodes.get(node).and_then(|times| times.empty).and_then(|since| now.since(since));
+                one.in_vain |= empty.is_some_and(|so_far| so_far >= TAKES_WITHIN);
+            }
+            keys.contains(key.as_str()) && !tried.is_empty()
+        });
+    }
+
+    fn times(&self, node: &Arc<str>) -> NodeTimes {
+        self.nodes.get(node).copied().unwrap_or_default()
+    }
+
+    /// How long the node has been awake and empty.
+    pub(super) fn empty_for(&self, node: &Arc<str>, now: Stamp) -> Option<Micros> {
+        self.times(node).empty.and_then(|since| now.since(since))
+    }
+
+    /// How long it has been awake.
+    pub(super) fn up_for(&self, node: &Arc<str>, now: Stamp) -> Option<Micros> {
+        self.times(node).up.and_then(|since| now.since(since))
+    }
+
+    /// Whether it was told something within this time.
+    pub(super) fn was_sent(&self, node: &Arc<str>, now: Stamp, within: Micros) -> bool {
+        self.times(node).sent.is_some_and(|at| now.since(at).is_none_or(|ago| ago < within))
+    }
+
+    pub(super) fn send(&mut self, node: &Arc<str>, now: Stamp) {
+        self.nodes.entry(node.clone()).or_default().sent = Some(now);
+    }
+
+    /// Whether it is not to be asked again yet.
+    pub(super) fn rests(&self, node: &Arc<str>) -> bool {
+        self.times(node).rests.is_some()
+    }
+
+    pub(super) fn rest(&mut self, node: &Arc<str>, until: Stamp) {
+        self.nodes.entry(node.clone()).or_default().rests = Some(until);
+    }
+
+    /// How many empty nodes of a pool stay awake; `None` while that is not known.
+    pub(super) fn warm(&self, law: &SleepLaw, pool: &str) -> Option<u32> {
+        self.arrivals.get(pool).and_then(|arrivals| arrivals.warm(law.0.quantile))
+    }
+
+    /// Whether a node may be woken for a pod.
+    pub(super) fn may_try(&self, pod: &str, node: &Arc<str>) -> bool {
+        self.tried.get(pod).is_none_or(|tried| {
+            let in_vain = tried.values().filter(|one| one.in_vain).count();
+            in_vain < TRIES_MAX && !tried.get(node).is_some_and(|one| one.in_vain)
+        })
+    }
+
+    pub(super) fn tries(&mut self, pod: &str, node: &Arc<str>, now: Stamp) {
+        self.tried
+            .entry(pod.to_owned())
+            .or_default()
+            .entry(node.clone())
+            .or_insert(Tried { at: now, in_vain: false });
+    }
+}

@@ -1,0 +1,405 @@
+mod simulation;
+
+use super::*;
+use power_units::{Role, Stamp};
+
+const TUNING: SleepTuning = SleepTuning {
+    mode: SleepMode::On,
+    idle_for: seconds(600),
+    min_on: seconds(900),
+    settle: seconds(30),
+    off_within: seconds(300),
+    wake_takes: seconds(60),
+    wake_within: seconds(400),
+    floor: 1,
+    quantile: Ratio::ONE,
+    standby: Watts::from_int(35),
+    sleeps_at_once: 2,
+    wakes_at_once: 2,
+};
+
+const fn seconds(count: u64) -> Micros {
+    Micros::new(count * 1_000_000)
+}
+
+/// A node as a test has it.
+#[derive(Clone, Debug)]
+struct Seen {
+    name: Arc<str>,
+    mark: Option<SleepMark>,
+    cordoned: bool,
+    may_sleep: bool,
+    ready: bool,
+    boot: String,
+    power: Option<PowerState>,
+    pods: Option<u32>,
+    cpu: u64,
+    draws: Option<Watts>,
+    paid: bool,
+}
+
+/// A node that is awake and empty.
+fn awake(name: &str) -> Seen {
+    Seen {
+        name: name.into(),
+        mark: None,
+        cordoned: false,
+        may_sleep: true,
+        ready: true,
+        boot: "b1".to_owned(),
+        power: Some(PowerState::On),
+        pods: Some(0),
+        cpu: 8_000,
+        draws: Some(Watts::from_int(835)),
+        paid: false,
+    }
+}
+
+/// A node in a phase since this second, as it usually is then.
+fn marked(name: &str, phase: SleepPhase, since: u64) -> Seen {
+    let is_on = matches!(phase, SleepPhase::Closing | SleepPhase::Stopping);
+    Seen {
+        mark: Some(SleepMark { phase, since: seconds(since), boot: "b1".to_owned() }),
+        cordoned: true,
+        ready: is_on,
+        power: Some(if is_on { PowerState::On } else { PowerState::Off }),
+        ..awake(name)
+    }
+}
+
+/// A node under a law that knows of its pools that nothing ever comes.
+struct Bench {
+    law: SleepLaw,
+    memory: SleepMemory,
+}
+
+impl Bench {
+    fn of(tuning: SleepTuning) -> Self {
+        Self { law: SleepLaw::new(tuning).unwrap(), memory: SleepMemory::default() }
+    }
+
+    fn new() -> Self {
+        Self::of(TUNING)
+    }
+
+    fn step(&mut self, second: u64, nodes: &[Seen], pods: &[(&str, u64)]) -> SleepDecision {
+        let facts: Vec<SleepFacts<'_>> = nodes
+            .iter()
+            .map(|seen| SleepFacts {
+                name: &seen.name,
+                pool: "zone/gpu",
+                may_sleep: seen.may_sleep,
+                mark: seen.mark.as_ref(),
+                cordoned: seen.cordoned,
+                ready: seen.ready,
+                boot: &seen.boot,
+                power: seen.power,
+                pods: seen.pods,
+                room: RequestedResources { cpu_milli: seen.cpu, memory_bytes: 0, gpus: 0, pods: 10 },
+                draws: seen.draws,
+                max: Some(Watts::from_int(1_600)),
+                paid: seen.paid,
+                busy: false,
+            })
+            .collect();
+        let needs = |cpu_milli| RequestedResources { cpu_milli, memory_bytes: 0, gpus: 0, pods: 1 };
+        let waiting: Vec<WaitingPod<'_>> =
+            pods.iter().map(|(key, cpu)| WaitingPod { key, needs: needs(*cpu) }).collect();
+        let now = Stamp::new(seconds(second));
+        let round = SleepRound { now, wall: seconds(second), nodes: &facts, waiting: &waiting };
+        self.law.step(&mut self.memory, &round, |_, _| true)
+    }
+
+    /// Looks at these nodes each ten seconds until `second`.
+    fn watch(&mut self, until: u64, nodes: &[Seen]) -> Vec<(usize, SleepStep)> {
+        (0..=until / 10)
+            .map(|at| self.step(at * 10, nodes, &[]))
+            .last()
+            .map(|last| last.steps)
+            .unwrap_or_default()
+    }
+
+    fn one(&mut self, second: u64, node: &Seen) -> Option<SleepStep> {
+        let steps = self.step(second, &[node.clone(), awake("other")], &[]).steps;
+        steps.into_iter().find(|(at, _)| *at == 0).map(|(_, step)| step)
+    }
+}
+
+const CLOSE: SleepStep = SleepStep::Mark(SleepPhase::Closing, SleepReason::Empty);
+
+#[test]
+fn tuning_whose_parts_do_not_go_together_is_refused() {
+    let refused = |tuning| SleepLaw::new(tuning).unwrap_err();
+    assert_eq!(refused(SleepTuning { wake_within: seconds(59), ..TUNING }), SleepError::WakeWithin);
+    assert_eq!(refused(SleepTuning { wake_takes: seconds(0), ..TUNING }), SleepError::WakeWithin);
+    assert_eq!(refused(SleepTuning { off_within: seconds(29), ..TUNING }), SleepError::OffWithin);
+    assert_eq!(refused(SleepTuning { wakes_at_once: 0, ..TUNING }), SleepError::AtOnce);
+    let above = Ratio::parse("1.1", Role::Nearest).unwrap();
+    assert_eq!(refused(SleepTuning { quantile: above, ..TUNING }), SleepError::Quantile);
+    assert_eq!(refused(SleepTuning { standby: Watts::from_int(-1), ..TUNING }), SleepError::Standby);
+}
+
+#[test]
+fn watts_leave_the_account_only_while_the_controller_says_off_and_the_kubelet_is_silent() {
+    let standby = Watts::from_int(35);
+    for phase in SleepPhase::ALL {
+        let mark = SleepMark { phase, since: Micros::ZERO, boot: String::new() };
+        for power in [None, Some(PowerState::On), Some(PowerState::Off), Some(PowerState::Changing)] {
+            for ready in [false, true] {
+                let count = SleepCount::of(Some(&mark), power, ready, standby);
+                let is_off = phase == SleepPhase::Asleep && power == Some(PowerState::Off) && !ready;
+                assert_eq!(matches!(count, SleepCount::Off(_)), is_off, "{phase:?} {power:?} {ready}");
+                let keeps = matches!(phase, SleepPhase::Closing | SleepPhase::Stopping);
+                assert_eq!(count == SleepCount::Kept, keeps);
+            }
+        }
+    }
+    let off = Some(PowerState::Off);
+    assert_eq!(SleepCount::of(None, off, false, standby), SleepCount::Awake, "no node without a mark is off");
+}
+
+#[test]
+fn a_node_is_closed_once_it_was_empty_and_awake_for_long_enough() {
+    let nodes = [awake("a"), awake("b")];
+    // A boot costs 60 s at 1,600 W, and sleep saves 835 − 35 W: it pays after 120 s, so that the 600 s count, and then the
+    // 900 s since it is awake.
+    assert_eq!(Bench::new().watch(890, &nodes), []);
+    assert_eq!(Bench::new().watch(900, &nodes), [(0, CLOSE)], "the other one is the floor");
+    let slow = SleepTuning { wake_takes: seconds(400), idle_for: seconds(60), min_on: seconds(60), ..TUNING };
+    // 400 s · 1,600 W / 800 W; and six windows of 400 s until it is known what comes.
+    assert_eq!(Bench::of(slow).watch(2_390, &nodes), []);
+    assert_eq!(Bench::of(slow).watch(2_400, &nodes), [(0, CLOSE)]);
+    // What draws little saves little: 60 s · 1,600 / 100 is more than eight times 60 s.
+    let quick = SleepTuning { idle_for: seconds(60), min_on: seconds(60), ..TUNING };
+    let frugal = [Seen { draws: Some(Watts::from_int(135)), ..awake("a") }, awake("b")];
+    assert_eq!(Bench::of(quick).watch(470, &frugal), [(1, CLOSE)], "the other one saves more");
+    let unknown = [Seen { draws: None, ..awake("a") }, Seen { draws: None, ..awake("b") }];
+    assert_eq!(Bench::of(quick).watch(470, &unknown), []);
+    assert_eq!(Bench::of(quick).watch(480, &unknown), [(0, CLOSE)]);
+}
+
+#[test]
+fn nobody_is_closed_who_is_not_known_to_be_empty_on_and_willing() {
+    let spoiled: [fn(&mut Seen); 7] = [
+        |seen| seen.pods = Some(1),
+        |seen| seen.pods = None,
+        |seen| seen.power = None,
+        |seen| seen.power = Some(PowerState::Off),
+        |seen| seen.may_sleep = false,
+        |seen| seen.ready = false,
+        |seen| seen.cordoned = true,
+    ];
+    for (number, spoil) in spoiled.into_iter().enumerate() {
+        let mut node = awake("a");
+        spoil(&mut node);
+        let keep = Seen { may_sleep: false, ..awake("b") };
+        assert_eq!(Bench::new().watch(2_000, &[node, keep.clone(), keep]), [], "{number}");
+    }
+    for mode in [SleepMode::Off, SleepMode::Observe] {
+        let mut bench = Bench::of(SleepTuning { mode, ..TUNING });
+        let nodes = [awake("a"), awake("b")];
+        assert_eq!(bench.watch(2_000, &nodes), []);
+        let would = bench.step(2_010, &nodes, &[]).would;
+        assert_eq!(would, if mode == SleepMode::Observe { vec![0] } else { vec![] });
+    }
+}
+
+#[test]
+fn the_floor_and_the_bound_on_those_under_way_are_kept() {
+    let five = ["a", "b", "c", "d", "e"].map(awake);
+    assert_eq!(Bench::new().watch(900, &five), [(0, CLOSE), (1, CLOSE)], "two at once");
+    let floor = SleepTuning { floor: 4, ..TUNING };
+    assert_eq!(Bench::of(floor).watch(900, &five), [(0, CLOSE)]);
+    let mut some = five.clone();
+    some[4] = marked("e", SleepPhase::Stopping, 0);
+    some[4].power = Some(PowerState::Changing);
+    some[4].mark = some[4].mark.clone().map(|mark| SleepMark { since: seconds(890), ..mark });
+    assert_eq!(Bench::new().watch(900, &some), [(0, CLOSE)]);
+    // Below the floor sleeping nodes are woken.
+    let mut bench = Bench::of(SleepTuning { floor: 3, ..TUNING });
+    let nodes = [
+        awake("a"),
+        marked("b", SleepPhase::Asleep, 0),
+        marked("c", SleepPhase::Asleep, 0),
+        marked("d", SleepPhase::Asleep, 0),
+    ];
+    let wake = SleepStep::Mark(SleepPhase::Waking, SleepReason::Floor);
+    assert_eq!(bench.step(10, &nodes, &[]).steps, [(1, wake), (2, wake)]);
+}
+
+#[test]
+fn as_many_empty_nodes_stay_awake_as_usually_are_taken_while_one_wakes() {
+    let mut bench = Bench::of(SleepTuning { min_on: seconds(60), idle_for: seconds(60), ..TUNING });
+    let mut nodes = ["a", "b", "c", "d"].map(awake);
+    // In one window two nodes are taken, and they are free again after it.
+    for second in 0..900 {
+        let taken = (300..310).contains(&second);
+        for node in &mut nodes[..2] {
+            node.pods = Some(u32::from(taken));
+        }
+        let steps = bench.step(second, &nodes, &[]).steps;
+        if second < 360 {
+            assert_eq!(steps, [], "{second}: six windows say what usually comes");
+        }
+    }
+    // Two of four stay awake and empty.
+    let decision = bench.step(900, &nodes, &[]);
+    assert_eq!((decision.counts.warm, decision.steps.len()), (2, 2));
+    nodes[2] = marked("c", SleepPhase::Asleep, 890);
+    nodes[3] = marked("d", SleepPhase::Asleep, 890);
+    assert_eq!(bench.step(910, &nodes, &[]).steps, []);
+    // One is taken: another one is woken in its place.
+    nodes[0].pods = Some(1);
+    let wake = SleepStep::Mark(SleepPhase::Waking, SleepReason::WarmPool);
+    assert_eq!(bench.step(920, &nodes, &[]).steps, [(2, wake)]);
+}
+
+#[test]
+fn a_closed_node_is_opened_for_a_pod_and_otherwise_stopped_after_a_while() {
+    let closing = marked("a", SleepPhase::Closing, 100);
+    assert_eq!(Bench::new().one(129, &closing), None);
+    let stop = SleepStep::Mark(SleepPhase::Stopping, SleepReason::Settled);
+    assert_eq!(Bench::new().one(130, &closing), Some(stop));
+    let taken = Seen { pods: Some(1), ..closing.clone() };
+    assert_eq!(Bench::new().one(130, &taken), Some(SleepStep::Reopen(SleepReason::PodBound)));
+    let refused = Seen { may_sleep: false, ..closing.clone() };
+    assert_eq!(Bench::new().one(130, &refused), Some(SleepStep::Reopen(SleepReason::NotAskedFor)));
+    let by_hand = Seen { cordoned: false, ..closing.clone() };
+    assert_eq!(Bench::new().one(110, &by_hand), Some(SleepStep::Reopen(SleepReason::NotAskedFor)));
+    for unseen in [
+        Seen { power: None, ..closing.clone() },
+        Seen { pods: None, ..closing.clone() },
+        Seen { ready: false, ..closing.clone() },
+    ] {
+        assert_eq!(Bench::new().one(399, &unseen), None);
+        assert_eq!(Bench::new().one(400, &unseen), Some(SleepStep::Reopen(SleepReason::Unseen)));
+    }
+}
+
+#[test]
+fn a_node_is_switched_off_only_while_it_is_empty_and_is_left_to_people_if_it_stays_on() {
+    let stopping = marked("a", SleepPhase::Stopping, 100);
+    let mut bench = Bench::new();
+    assert_eq!(bench.one(100, &stopping), Some(SleepStep::SwitchOff));
+    assert_eq!(bench.one(129, &stopping), None);
+    assert_eq!(bench.one(130, &stopping), Some(SleepStep::SwitchOff), "it may have been lost");
+    for pods in [Some(1), None] {
+        assert_eq!(Bench::new().one(130, &Seen { pods, ..stopping.clone() }), None);
+    }
+    let off = Seen { power: Some(PowerState::Off), ready: false, ..stopping.clone() };
+    assert_eq!(bench.one(140, &off), Some(SleepStep::Mark(SleepPhase::Asleep, SleepReason::IsOff)));
+    let lie = Seen { power: Some(PowerState::Off), ..stopping.clone() };
+    assert_eq!(bench.one(399, &lie), None);
+    let left = |why| Some(SleepStep::Mark(SleepPhase::Left, why));
+    assert_eq!(bench.one(400, &lie), left(SleepReason::Contradiction));
+    assert_eq!(bench.one(400, &stopping), left(SleepReason::DidNotStop));
+    assert_eq!(bench.one(400, &Seen { power: None, ..stopping.clone() }), left(SleepReason::Unseen));
+    // It has run on for as long again: it is taken back.
+    let stays = Seen { mark: marked("a", SleepPhase::Left, 400).mark, ..stopping };
+    assert_eq!(bench.one(699, &stays), None);
+    assert_eq!(bench.one(700, &stays), Some(SleepStep::Reopen(SleepReason::IsAwake)));
+}
+
+#[test]
+fn a_wake_is_paid_for_before_it_is_sent() {
+    let waking = marked("a", SleepPhase::Waking, 100);
+    assert_eq!(Bench::new().one(110, &waking), None);
+    let paid = Seen { paid: true, ..waking.clone() };
+    let start = SleepStep::Mark(SleepPhase::Starting, SleepReason::Paid);
+    assert_eq!(Bench::new().one(110, &paid), Some(start));
+    // Nobody has room for it: it sleeps on, and rests.
+    let mut bench = Bench::new();
+    let back = SleepStep::Mark(SleepPhase::Asleep, SleepReason::NoRoom);
+    assert_eq!(bench.one(500, &waking), Some(back));
+    let asleep = marked("a", SleepPhase::Asleep, 500);
+    let unwilling = Seen { may_sleep: false, ..asleep };
+    assert_eq!(bench.one(559, &unwilling), None);
+    let again = SleepStep::Mark(SleepPhase::Waking, SleepReason::NotAskedFor);
+    assert_eq!(bench.one(560, &unwilling), Some(again));
+
+    let starting = marked("a", SleepPhase::Starting, 600);
+    assert_eq!(Bench::new().one(600, &starting), None, "a limit was cut meanwhile");
+    let mut bench = Bench::new();
+    let paid = Seen { paid: true, ..starting.clone() };
+    assert_eq!(bench.one(600, &paid), Some(SleepStep::SwitchOn));
+    assert_eq!(bench.one(629, &paid), None);
+    assert_eq!(bench.one(630, &paid), Some(SleepStep::SwitchOn));
+    let on = Seen { power: Some(PowerState::On), ..paid.clone() };
+    assert_eq!(bench.one(700, &on), None, "it boots");
+    let old = Seen { ready: true, ..on.clone() };
+    assert_eq!(bench.one(700, &old), None, "its kubelet has not reported the new boot");
+    let there = Seen { boot: "b2".to_owned(), ..old };
+    assert_eq!(bench.one(700, &there), Some(SleepStep::Reopen(SleepReason::IsAwake)));
+    let dead = SleepStep::Mark(SleepPhase::Left, SleepReason::DidNotWake);
+    assert_eq!(bench.one(1_000, &paid), Some(dead));
+}
+
+#[test]
+fn a_pod_that_waits_has_one_node_woken_that_has_room_for_it() {
+    let nodes = [
+        Seen { cpu: 2_000, ..marked("a", SleepPhase::Asleep, 0) },
+        marked("b", SleepPhase::Asleep, 0),
+        marked("c", SleepPhase::Asleep, 0),
+        Seen { pods: Some(3), ..awake("d") },
+    ];
+    let wake = SleepStep::Mark(SleepPhase::Waking, SleepReason::PodWaits);
+    let mut bench = Bench::new();
+    assert_eq!(bench.step(10, &nodes, &[("p", 4_000)]).steps, [(1, wake)]);
+    assert_eq!(bench.step(20, &nodes, &[("p", 4_000), ("q", 4_000)]).steps, [(1, wake)], "both fit there");
+    assert_eq!(bench.step(30, &nodes, &[("p", 5_000), ("q", 5_000)]).steps, [(1, wake), (2, wake)]);
+    let none = bench.step(40, &nodes, &[("r", 9_000)]);
+    assert_eq!((none.steps, none.counts.unhelped), (vec![], 1), "nobody has so much room");
+    // What is on its way takes it.
+    let mut coming = nodes.clone();
+    coming[1] = marked("b", SleepPhase::Waking, 40);
+    assert_eq!(bench.step(50, &coming, &[("p", 4_000)]).steps, []);
+    // One that does not wake is no help any more.
+    coming[1] = marked("b", SleepPhase::Left, 50);
+    assert_eq!(bench.step(60, &coming, &[("p", 4_000)]).steps, [(2, wake)]);
+    // One that is not off yet is opened again.
+    coming[0] = marked("a", SleepPhase::Closing, 60);
+    assert_eq!(
+        bench.step(70, &coming, &[("p", 4_000)]).steps,
+        [(0, SleepStep::Reopen(SleepReason::PodWaits))]
+    );
+    // A pod that is bound to a node that is off has it woken.
+    let bound = [Seen { pods: Some(1), ..marked("a", SleepPhase::Asleep, 0) }, awake("d")];
+    let woken = SleepStep::Mark(SleepPhase::Waking, SleepReason::PodBound);
+    assert_eq!(Bench::new().step(10, &bound, &[]).steps, [(0, woken)]);
+}
+
+#[test]
+fn a_pod_that_no_woken_node_takes_has_three_woken_in_an_hour() {
+    let mut bench = Bench::of(SleepTuning { wakes_at_once: 10, ..TUNING });
+    let mut nodes: Vec<Seen> = (0..8).map(|at| marked(&format!("n{at}"), SleepPhase::Asleep, 0)).collect();
+    nodes.push(Seen { may_sleep: false, pods: Some(1), ..awake("full") });
+    let mut woken = Vec::new();
+    for second in 0..3_600 {
+        let steps = bench.step(second, &nodes, &[("odd", 1_000)]).steps;
+        for (at, step) in steps {
+            if step == SleepStep::Mark(SleepPhase::Waking, SleepReason::PodWaits) {
+                // It is awake at once, and the scheduler does not use it.
+                woken.push(second);
+                nodes[at] = awake(&format!("n{at}"));
+            } else {
+                nodes[at] = marked(&format!("n{at}"), SleepPhase::Asleep, second);
+            }
+        }
+    }
+    assert_eq!(woken.len(), 3, "{woken:?}");
+    // Each of them has two minutes to take it.
+    assert_eq!((woken[1] - woken[0], woken[2] - woken[1]), (121, 121), "{woken:?}");
+    assert!(!bench.step(3_601, &nodes, &[("odd", 1_000)]).steps.is_empty(), "an hour after the first");
+}
+
+#[test]
+fn what_is_switched_off_by_a_person_or_on_by_one_is_seen() {
+    let mut bench = Bench::new();
+    let asleep = marked("a", SleepPhase::Asleep, 0);
+    assert_eq!(bench.one(10, &asleep), None);
+    let on = Seen { power: Some(PowerState::On), ready: true, boot: "b2".to_owned(), ..asleep.clone() };
+    assert_eq!(bench.one(20, &on), Some(SleepStep::Reopen(SleepReason::IsAwake)));
+    let uncordoned = Seen { cordoned: false, ..asleep };
+    let wake = SleepStep::Mark(SleepPhase::Waking, SleepReason::NotAskedFor);
+    assert_eq!(bench.one(30, &uncordoned), Some(wake));
+}
