@@ -359,6 +359,9 @@ fn labels_of(node: &Value) -> Vec<String> {
     if node["spec"]["unschedulable"] == true {
         said.push("it is cordoned".to_owned());
     }
+    if let Some(state) = node["metadata"]["annotations"][labels::node::SLEEP_STATE].as_str() {
+        said.push(format!("{}={state}", labels::node::SLEEP_STATE));
+    }
     if said.is_empty() { vec!["none of Joulie's".to_owned()] } else { said }
 }
 

@@ -5,6 +5,7 @@ use crate::fleet::{self, ByNode, PodUse, Room};
 use crate::object::{condition, name, number, text};
 use crate::run::{PluginSession, Reply};
 use crate::show::{Sheet, percent, watts};
+use joulie_api::labels;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -40,6 +41,13 @@ pub(crate) async fn status(asked: &PluginSession) -> Result<Reply, Reply> {
     } else {
         Default::default()
     };
+    let is_sleeping = |node: &&Value| {
+        let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
+        taints.any(|taint| taint["key"].as_str() == Some(labels::node::SLEEPING))
+    };
+    let asleep: Vec<&str> = nodes.values().filter(is_sleeping).map(name).collect();
+    let asleep = (!asleep.is_empty())
+        .then(|| format!("asleep, or on the way to sleep or back: {}", asleep.join(", ")));
     let known = Known {
         nodes,
         pods: per_node(&pods),
@@ -49,6 +57,7 @@ pub(crate) async fn status(asked: &PluginSession) -> Result<Reply, Reply> {
         grants,
     };
     let sheet = sheet(&twins, &known);
+    notes.extend(asleep);
     Ok(Reply { text: sheet.text(asked.format()), notes, code: 0 })
 }
 

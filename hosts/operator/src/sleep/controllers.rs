@@ -14,6 +14,7 @@ use host_kit::login::{Login, user};
 use http::{HeaderValue, Method, Request, header};
 use planner::sleep::PowerState;
 use serde::Deserialize;
+use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy};
 use std::collections::BTreeMap;
 use std::io::Read;
 use std::net::SocketAddr;
@@ -25,8 +26,9 @@ use std::time::Duration;
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(8);
 /// A document of a system has some ten KiB.
 const BYTES_MOST: usize = 1 << 20;
-/// The largest file: 100,000 nodes.
+/// The largest file, and the most values in it: those of 100,000 nodes.
 const FILE_MOST: u64 = 32 << 20;
+const YAML_NODES_MOST: usize = 2_000_000;
 
 /// The file.
 #[derive(Debug, Deserialize)]
@@ -134,7 +136,21 @@ impl Controllers {
     }
 
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let document: Document = serde_saphyr::from_str(text).map_err(|error| error.to_string())?;
+        let options = serde_saphyr::options! {
+            budget: serde_saphyr::budget! {
+                max_nodes: YAML_NODES_MOST,
+                max_depth: 8,
+                // The file has no use for them, and a text that grows while it is read has.
+                max_aliases: 0,
+                max_anchors: 0,
+                max_documents: 1,
+            },
+            duplicate_keys: DuplicateKeyPolicy::Error,
+            merge_keys: MergeKeyPolicy::Error,
+            with_snippet: false,
+        };
+        let document: Document =
+            serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())?;
         let mut nodes = BTreeMap::new();
         for (name, entry) in document.nodes {
             object_name(&name).map_err(|why| format!("nodes.{name}: {}", why.0))?;
@@ -314,6 +330,7 @@ mod tests {
                 "nodes: {n1: {redfish: 'http://a/x', wakeOnLan: {mac: '0c:c4:7a:12:34:56', broadcast: here}}}",
                 "wakeOnLan.broadcast",
             ),
+            ("nodes: {n1: {redfish: 'http://a/x'}, n1: {redfish: 'http://b/x'}}", ""),
             ("{}", "nodes"),
             ("nodes: 7", ""),
         ];

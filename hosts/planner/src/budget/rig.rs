@@ -5,6 +5,7 @@ use super::{
 };
 use crate::inventory::HardwareFacts;
 use crate::node::{Node, Presence, Signed, rig};
+use crate::sleep::SleepCount;
 use joulie_core::budget::demand::DemandReport;
 use joulie_core::budget::{Grant, GrantReceipt, Priority};
 use power_units::{Stamp, Watts};
@@ -34,6 +35,8 @@ pub(super) struct Claim {
     pub(super) rest_most: Option<Watts>,
     /// What it reports that it wants.
     pub(super) demand: Option<DemandReport>,
+    /// What it counts because of its sleep.
+    pub(super) sleep: SleepCount,
 }
 
 impl Claim {
@@ -48,6 +51,7 @@ impl Claim {
             node.presence = Presence::Gone;
             (node.boot, node.uid) = (String::new(), String::new());
         }
+        node.sleep = self.sleep;
         node.granted.demand = self.demand;
         node.granted.grant = self.grant;
         node.granted.released = self.released;

@@ -6,6 +6,7 @@ use joulie_core::budget::{Grant, GrantReceipt, Priority};
 use power_units::Percent;
 
 mod demand;
+mod sleep;
 
 fn w(watts: i32) -> Watts {
     Watts::from_int(watts)
@@ -69,6 +70,7 @@ fn claim(name: &str) -> Claim {
         rack: None,
         rest_most: None,
         demand: None,
+        sleep: crate::sleep::SleepCount::Awake,
     }
 }
 

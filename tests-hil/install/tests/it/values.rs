@@ -337,6 +337,25 @@ fn what_the_agent_shows_to_redfish_is_mounted_where_the_variables_say() {
 }
 
 #[test]
+fn nodes_sleep_only_with_a_secret_that_says_how_they_are_switched() {
+    let Some(helm) = Helm::or_skip() else { return };
+    let config = |all: &[Value]| {
+        find(all, "ConfigMap", "joulie-operator-config")["data"]["operator.conf"].as_str().unwrap().to_owned()
+    };
+    let on = rendered(&helm, &["--set", "operator.sleep.enabled=true,operator.sleep.secret=bmc"]);
+    let pod = find(&on, "Deployment", "joulie-operator")["spec"]["template"]["spec"].clone();
+    assert_eq!(variable(&pod["containers"][0], "SLEEP_BMC_FILE"), "/etc/joulie-sleep/controllers.yaml");
+    let named =
+        |list: &Value| list.as_array().unwrap().iter().find(|one| one["name"] == "sleep").unwrap().clone();
+    assert_eq!(named(&pod["volumes"])["secret"]["secretName"], "bmc");
+    assert_eq!(named(&pod["containers"][0]["volumeMounts"])["mountPath"], "/etc/joulie-sleep");
+    assert!(config(&on).contains("SLEEP=on"));
+    let observed = "operator.sleep.enabled=true,operator.sleep.secret=bmc,operator.config.SLEEP=observe";
+    assert!(config(&rendered(&helm, &["--set", observed])).contains("SLEEP=observe"));
+    assert!(!config(&rendered(&helm, &[])).contains("SLEEP"));
+}
+
+#[test]
 fn the_operators_file_of_settings_is_mounted_where_the_variable_says_and_its_change_rolls_no_pod() {
     let Some(helm) = Helm::or_skip() else { return };
     let plain = rendered(&helm, &[]);

@@ -87,6 +87,7 @@ impl Cluster {
             rack: None,
             rest_most: None,
             demand: None,
+            sleep: crate::sleep::SleepCount::Awake,
         }
     }
 
