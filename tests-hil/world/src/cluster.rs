@@ -105,6 +105,63 @@ impl Cluster {
         self.send("DELETE", &path, "application/json", &Value::Null).await.map(drop)
     }
 
+    /// Creates a pod that the scheduler has found no node for.
+    pub(crate) async fn waiting_pod(&self, name: &str) -> Result<(), String> {
+        let pod = json!({"metadata": {"name": name}, "spec": {"containers": [{"name": "main", "image": "none",
+            "resources": {"requests": {"cpu": "8"}}}]}});
+        self.create("/api/v1/namespaces/default/pods", &pod).await?;
+        let refused = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"});
+        let path = format!("/api/v1/namespaces/default/pods/{name}/status");
+        self.merge(&path, &json!({"status": {"phase": "Pending", "conditions": [refused]}})).await
+    }
+
+    /// Binds a pod to a node, and runs it there.
+    pub(crate) async fn bind(&self, name: &str, node: &str) -> Result<(), String> {
+        let pod = format!("/api/v1/namespaces/default/pods/{name}");
+        let binding = json!({"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name},
+            "target": {"kind": "Node", "name": node}});
+        self.create(&format!("{pod}/binding"), &binding).await?;
+        self.merge(&format!("{pod}/status"), &json!({"status": {"phase": "Running"}})).await
+    }
+
+    async fn list(&self, path: &str) -> Vec<Value> {
+        let list = self.send("GET", path, "application/json", &Value::Null).await.unwrap_or_default();
+        list["items"].as_array().cloned().unwrap_or_default()
+    }
+
+    /// The pods on a node.
+    pub(crate) async fn pods_on(&self, node: &str) -> Vec<String> {
+        let pods = self.list("/api/v1/namespaces/default/pods").await;
+        let there = pods.iter().filter(|pod| pod["spec"]["nodeName"].as_str() == Some(node));
+        there.map(|pod| pod["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+
+    /// The nodes that the scheduler puts pods on.
+    pub(crate) async fn open_nodes(&self) -> Vec<String> {
+        let is_ready = |node: &&Value| {
+            let mut conditions = node["status"]["conditions"].as_array().into_iter().flatten();
+            conditions.any(|one| one["type"] == "Ready" && one["status"] == "True")
+        };
+        let is_open = |node: &&Value| {
+            let mut taints = node["spec"]["taints"].as_array().into_iter().flatten();
+            node["spec"]["unschedulable"] != true && taints.all(|taint| taint["effect"] != "NoSchedule")
+        };
+        let nodes = self.list("/api/v1/nodes").await;
+        let open = nodes.iter().filter(is_ready).filter(is_open);
+        open.map(|node| node["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+
+    /// The nodes whose sleep is left to people.
+    pub(crate) async fn left_nodes(&self) -> Vec<String> {
+        let is_left = |node: &&Value| {
+            let state = node["metadata"]["annotations"]["joulie.io/sleep-state"].as_str();
+            state.is_some_and(|state| state.starts_with("left"))
+        };
+        let nodes = self.list("/api/v1/nodes").await;
+        let left = nodes.iter().filter(is_left);
+        left.map(|node| node["metadata"]["name"].as_str().unwrap_or_default().to_owned()).collect()
+    }
+
     /// Applies a person's cap; null hands it back.
     pub(crate) async fn cap(&self, node: &str, spec: &Value) -> Result<(), String> {
         let mut body = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "NodePowerProfile",

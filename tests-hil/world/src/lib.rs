@@ -10,6 +10,7 @@
 //!
 //! - [`script`]: the events and their times; `process`: the programs; `network`: the connections between them;
 //! - `scene`: the machines; [`judge`]: their limits against the budget; `story`: the log of events;
+//! - `sleep`: controllers, a scheduler and people, for hours in which nodes sleep;
 //! - [`machine`]: a separate test of one machine with its own hardware and the engine that runs on it;
 //! - `budget`: the only file that depends on the mechanism of a budget.
 //!
@@ -32,6 +33,7 @@ mod process;
 mod run;
 mod scene;
 pub mod script;
+mod sleep;
 mod story;
 
 pub use judge::{Breach, Excess, Excuse};

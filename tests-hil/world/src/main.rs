@@ -43,7 +43,11 @@ fn main() -> ExitCode {
     let named = |words: &[String], kind: EventKind| words.iter().any(|word| word == kind.word());
     let kinds: Vec<EventKind> = EventKind::ALL
         .into_iter()
-        .filter(|kind| arguments.only.is_empty() || named(&arguments.only, *kind))
+        .chain([EventKind::Sleeps])
+        .filter(|kind| match arguments.only.is_empty() {
+            true => *kind != EventKind::Sleeps,
+            false => named(&arguments.only, *kind),
+        })
         .filter(|kind| !named(&arguments.without, *kind))
         .collect();
     let hour = Duration::from_secs(arguments.minutes * 60);

@@ -309,6 +309,10 @@ fn at_machine(scene: &Scene, request: &Request<Bytes>) -> Option<(StatusCode, By
     if let Some(node) = path.strip_prefix("/telemetry/") {
         return scene.telemetry(node).map(|body| (StatusCode::OK, body));
     }
+    if let Some(rest) = path.strip_prefix("/redfish/v1/Systems/") {
+        let node = rest.split('/').next().unwrap_or_default();
+        return scene.redfish(node, request.method(), request.body());
+    }
     match path.strip_prefix("/control/") {
         Some(node) => scene.control(node, request.body()),
         None => Some((StatusCode::NOT_FOUND, Bytes::new())),

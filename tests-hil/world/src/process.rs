@@ -6,11 +6,13 @@ use crate::disk::Disk;
 use crate::draw::Draw;
 use crate::network::{Alive, Line, Road, client};
 use crate::scene::Scene;
+use crate::sleep;
 use embedded_api::EmbeddedApi;
 use host_kit::config::{Invocation, LiveConfig, SettingsTable, Values, load};
 use host_kit::program::Context;
 use host_kit::shutdown::{self, Apart, Tasks, Trigger};
 use std::ffi::OsString;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -66,6 +68,8 @@ pub(crate) struct Start<'a> {
     pub(crate) disk: &'a Disk,
     pub(crate) seed: u64,
     pub(crate) site_watts: f64,
+    /// The file of the machines' controllers, where nodes sleep.
+    pub(crate) bmcs: Option<&'a Path>,
     /// The number of its earlier starts.
     pub(crate) number: u32,
     /// The connections to the API server and to the machines.
@@ -91,9 +95,12 @@ impl Process {
         let mut tasks = Tasks::new();
         match who {
             Who::Operator(_) => {
-                let values = values(&operator::settings::TABLE, &budget::operator(start.site_watts))?;
+                let mut variables = budget::operator(start.site_watts);
+                variables.extend(start.bmcs.into_iter().flat_map(sleep::operator));
+                let values = values(&operator::settings::TABLE, &variables)?;
                 let settings = operator::Settings::read(&values).map_err(|refused| refused.to_string())?;
-                let began = operator::start(settings, context, &mut tasks).await;
+                let road = Arc::new(Road::new(start.lines.1, &alive));
+                let began = operator::start_over(road, settings, context, &mut tasks).await;
                 began.map_err(|error| error.to_string())?;
             }
             Who::Agent(node) => {

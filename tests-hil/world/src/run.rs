@@ -9,11 +9,13 @@ use crate::network::{Line, Weather};
 use crate::process::{NAMESPACE, Process, Start, Who};
 use crate::scene::{Scene, boot_id};
 use crate::script::{Act, EventKind, Script};
+use crate::sleep::{Slumber, bmc_file};
 use embedded_api::{ApiOptions, EmbeddedApi, Matching, Snapshot};
 use judge::{Breach, Excess, Excuse};
 use serde_json::{Value, json};
 use simulator::fleet::{Fleet, Member};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -52,6 +54,13 @@ impl WorldPlan {
             told: 1.0,
             whole: false,
         }
+    }
+
+    /// An hour in which nodes sleep, with the faults that sleep meets.
+    #[must_use]
+    pub fn asleep(seed: u64) -> Self {
+        use EventKind::{Cuts, Kills, Roads, Sleeps, Weather};
+        Self::with(seed, &[Weather, Cuts, Roads, Kills, Sleeps])
     }
 
     /// The same hour with only these kinds of events.
@@ -118,11 +127,11 @@ pub fn run(plan: &WorldPlan) -> WorldReport {
 }
 
 /// The state of an hour.
-struct World {
+pub(crate) struct World {
     seed: u64,
-    scene: Arc<Scene>,
+    pub(crate) scene: Arc<Scene>,
     api: EmbeddedApi,
-    cluster: Cluster,
+    pub(crate) cluster: Cluster,
     disk: Disk,
     members: Vec<Member>,
     /// The limit with which operators are started.
@@ -142,7 +151,10 @@ struct World {
     behind: BTreeSet<String>,
     restored_until: Duration,
     kept: Option<Snapshot>,
-    failures: Vec<String>,
+    pub(crate) failures: Vec<String>,
+    /// Where nodes sleep.
+    pub(crate) slumber: Option<Slumber>,
+    bmcs: Option<PathBuf>,
 }
 
 impl World {
@@ -186,6 +198,8 @@ impl World {
             restored_until: Duration::ZERO,
             kept: None,
             failures: Vec::new(),
+            slumber: plan.kinds.contains(&EventKind::Sleeps).then(|| Slumber::new(plan.seed)),
+            bmcs: None,
             scene,
             api,
         })
@@ -197,6 +211,9 @@ impl World {
         for member in self.members.clone() {
             let made = self.cluster.node(&member, &boot_id(&member.name, 1)).await;
             self.note(made);
+        }
+        if self.slumber.is_some() {
+            self.may_sleep().await;
         }
         for who in self.lines.keys().cloned().collect::<Vec<_>>() {
             self.act(Act::Start(who)).await;
@@ -211,16 +228,31 @@ impl World {
                 self.reach();
             }
             self.until(second).await;
+            self.slumber().await;
             self.scene.look();
             self.look_after();
         }
+    }
+
+    /// Says of all nodes that they may sleep, and how their power is switched.
+    async fn may_sleep(&mut self) {
+        for member in self.members.clone() {
+            let done = self.cluster.label(&member.name, "joulie.io/sleep", &json!("true")).await;
+            self.note(done);
+        }
+        let folder = self.disk.of("operators");
+        let file = folder.join("controllers.yaml");
+        let text = bmc_file(self.members.iter().map(|member| &member.name));
+        let written = std::fs::create_dir_all(&folder).and_then(|()| std::fs::write(&file, text));
+        self.note(written.map_err(|error| error.to_string()));
+        self.bmcs = Some(file);
     }
 
     async fn until(&self, at: Duration) {
         tokio::time::sleep_until(self.scene.hour() + at).await;
     }
 
-    fn note(&mut self, done: Result<(), String>) {
+    pub(crate) fn note(&mut self, done: Result<(), String>) {
         if let Err(why) = done {
             self.failures.push(why);
         }
@@ -296,6 +328,14 @@ impl World {
                 self.scene.count("changes of controls");
                 self.scene.controls(&node, control);
             }
+            Act::Job(name, lasts) => {
+                let now = self.scene.now();
+                if let Some(slumber) = &mut self.slumber {
+                    self.scene.count("jobs");
+                    slumber.job(&self.cluster, name, lasts, now).await;
+                }
+            }
+            Act::Bmc(node, fault) => self.scene.bmc(&node, fault),
             Act::Rival(node) => {
                 self.scene.count("writes of rivals");
                 self.scene.rival(&node);
@@ -354,6 +394,8 @@ impl World {
             | Act::Up(_)
             | Act::Controls(..)
             | Act::Rival(_)
+            | Act::Job(..)
+            | Act::Bmc(..)
             | Act::Unregister(_)
             | Act::Register(_)
             | Act::Wipe(_)
@@ -364,7 +406,7 @@ impl World {
     }
 
     /// Updates a Node after a boot, as its kubelet does, or registers it if it does not exist.
-    async fn kubelet(&mut self, node: &str) {
+    pub(crate) async fn kubelet(&mut self, node: &str) {
         let member = self.members.iter().find(|member| member.name == node).cloned();
         let (Some(member), Some(boot_id)) = (member, self.scene.boot_id(node)) else { return };
         let done = match self.unregistered.remove(node) {
@@ -409,7 +451,7 @@ impl World {
 
     /// Updates which nodes can be informed after an event: an agent and an operator must reach the API server, and
     /// the operator must have the right to write.
-    fn reach(&mut self) {
+    pub(crate) fn reach(&mut self) {
         let is_there = |who: &Who| {
             self.processes.contains_key(who) && self.lines.get(who).is_some_and(|[api, _]| !api.is_cut())
         };
@@ -449,7 +491,7 @@ impl World {
         self.untold = untold;
     }
 
-    fn kill(&mut self, who: &Who) {
+    pub(crate) fn kill(&mut self, who: &Who) {
         if let Some(process) = self.processes.remove(who) {
             self.scene.count(who.kill());
             self.scene.remark(format!("** {} is killed", who.name()));
@@ -458,7 +500,13 @@ impl World {
         }
     }
 
-    async fn start(&mut self, who: Who) {
+    pub(crate) async fn start(&mut self, who: Who) {
+        // No agent starts on a machine that is off.
+        if let (Some(_), Who::Agent(node)) = (&self.slumber, &who)
+            && self.scene.boot_id(node).is_none()
+        {
+            return;
+        }
         let Some([api, road]) = self.lines.get(&who).filter(|_| !self.processes.contains_key(&who)) else {
             return;
         };
@@ -471,6 +519,7 @@ impl World {
             disk: &self.disk,
             seed: self.seed,
             site_watts: self.site_watts * self.told,
+            bmcs: self.bmcs.as_deref(),
             number: *number,
             lines: (api, road),
         };

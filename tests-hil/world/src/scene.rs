@@ -3,10 +3,11 @@
 
 use crate::budget::{BEGINNING, Landed, REBOOT_DEADLINE, REFUSAL_AFTER, RIVAL_AT_MOST};
 use crate::clock::wall;
+use crate::sleep::{Bmc, BmcFault};
 use crate::story::{Story, Weight};
 use bytes::Bytes;
 use host_kit::clock::micros;
-use http::StatusCode;
+use http::{Method, StatusCode};
 use judge::{Excuse, Judge, MachinePart};
 use serde_json::Value;
 use simulator::control::{self, Last};
@@ -42,6 +43,7 @@ struct Plant {
     /// Whether the next boot is that of a replaced machine, for which no room was kept.
     is_new: bool,
     boots: u32,
+    bmc: Bmc,
 }
 
 impl Plant {
@@ -94,6 +96,7 @@ impl Scene {
                 is_up: true,
                 is_new: false,
                 boots: 1,
+                bmc: Bmc::default(),
             };
             for part in [MachinePart::Cpu, MachinePart::Gpu] {
                 // The system has not started yet: every machine has just booted.
@@ -283,6 +286,54 @@ impl Scene {
         let line = format!("** {node} has booted without limits; all {:.0} W", judge.in_force());
         story.tell(now, Weight::Told, line);
         boot_id(node, plant.boots)
+    }
+
+    /// Executes a request to the controller of a machine; `None` if there is no answer.
+    pub(crate) fn redfish(&self, node: &str, method: &Method, body: &[u8]) -> Option<(StatusCode, Bytes)> {
+        let (mut state, now) = self.judged();
+        let plant = state.machines.get_mut(node)?;
+        let is_on = plant.is_up;
+        plant.bmc.ask((method, body), node, is_on, now)
+    }
+
+    /// The machines that have gone off or on by now.
+    pub(crate) fn switched(&self, now: Duration) -> Vec<(String, bool)> {
+        let mut switched = Vec::new();
+        for (node, plant) in &mut self.state().machines {
+            if let Some((on, _)) = plant.bmc.going.filter(|(_, at)| now >= *at) {
+                plant.bmc.going = None;
+                if plant.is_up != on {
+                    switched.push((node.clone(), on));
+                }
+            }
+        }
+        switched
+    }
+
+    /// Somebody presses the button of a machine that is off.
+    pub(crate) fn press(&self, node: &str, now: Duration) {
+        let mut state = self.state();
+        if let Some(plant) = state.machines.get_mut(node).filter(|plant| !plant.is_up) {
+            plant.bmc.going.get_or_insert((true, now));
+        }
+    }
+
+    /// Sets or ends a fault of a controller.
+    pub(crate) fn bmc(&self, node: &str, fault: BmcFault) {
+        let (mut state, now) = self.judged();
+        if let Some(plant) = state.machines.get_mut(node) {
+            plant.bmc.fault = fault;
+        }
+        state.story.tell(now, Weight::Told, format!("** the controller of {node}: {fault:?}"));
+    }
+
+    /// Boots a machine that was woken. Nothing excuses it: room was to be made for it before.
+    pub(crate) fn woken(&self, node: &str) {
+        self.up(node);
+        let (mut state, _) = self.judged();
+        for part in [MachinePart::Cpu, MachinePart::Gpu] {
+            state.judge.end((node, part), Excuse::Reboot);
+        }
     }
 
     /// Raises the limits of a machine, as another writer does.

@@ -3,6 +3,7 @@
 use crate::draw::Draw;
 use crate::network::Weather;
 use crate::process::Who;
+use crate::sleep::BmcFault;
 use simulator::faults::ControlFault;
 use simulator::fleet::Member;
 use std::time::Duration;
@@ -44,10 +45,13 @@ pub enum EventKind {
     Restores,
     /// Machines boot, some of them replaced by others with the same name, and their agents start minutes later.
     Absences,
+    /// Nodes sleep: pods come that wait for a node, and controllers lie, lose orders and are silent. It is no part of [`Self::ALL`],
+    /// because the operators have other settings with it.
+    Sleeps,
 }
 
 impl EventKind {
-    /// All kinds.
+    /// All kinds of an hour without sleep.
     pub const ALL: [Self; 17] = [
         Self::Pods,
         Self::Budgets,
@@ -89,6 +93,7 @@ impl EventKind {
             Self::Rights => "rights",
             Self::Restores => "restores",
             Self::Absences => "absences",
+            Self::Sleeps => "sleeps",
         }
     }
 }
@@ -114,6 +119,10 @@ pub(crate) enum Act {
         class: &'static str,
     },
     PodEnds(String),
+    /// A pod comes that waits for a node, and then runs for so long.
+    Job(String, Duration),
+    /// A controller has a fault, or none any more.
+    Bmc(String, BmcFault),
     /// A person's cap of each package, relative to its maximum; `None` hands it back.
     Cap(String, Option<f64>),
     Label {
@@ -237,6 +246,18 @@ impl Script {
                 script.acts.push((at, Act::Keep));
                 script.acts.push((at + draw.millis(5_000, 240_000), Act::Restore));
             }),
+            EventKind::Sleeps => {
+                self.every(draw, 45, |script, at, draw| {
+                    let lasts = draw.millis(20_000, 240_000);
+                    script.acts.push((at, Act::Job(format!("job-{}", at.as_millis()), lasts)));
+                });
+                self.every(draw, 240, |script, at, draw| {
+                    let fault = BmcFault::ALL[draw.index(BmcFault::ALL.len())];
+                    let node = script.node(draw);
+                    script.acts.push((at, Act::Bmc(node.clone(), fault)));
+                    script.acts.push((at + draw.millis(20_000, 400_000), Act::Bmc(node, BmcFault::None)));
+                });
+            }
             EventKind::Absences => self.every(draw, 1_200, |script, at, draw| match draw.permille(500) {
                 true => script.reboot(at, draw, (60_000, 240_000)),
                 false => script.replace(at, draw, (60_000, 240_000)),

@@ -4,6 +4,7 @@ mod judged;
 mod machine;
 mod replay;
 mod seeds;
+mod sleep;
 
 /// A number from the environment.
 #[expect(
