@@ -3,7 +3,7 @@
 
 use crate::budget::{BEGINNING, Landed, REBOOT_DEADLINE, REFUSAL_AFTER, RIVAL_AT_MOST};
 use crate::clock::wall;
-use crate::sleep::{Bmc, BmcFault};
+use crate::sleep::{ControllerFault, MachineBmc};
 use crate::story::{Story, Weight};
 use bytes::Bytes;
 use host_kit::clock::micros;
@@ -43,7 +43,7 @@ struct Plant {
     /// Whether the next boot is that of a replaced machine, for which no room was kept.
     is_new: bool,
     boots: u32,
-    bmc: Bmc,
+    bmc: MachineBmc,
 }
 
 impl Plant {
@@ -96,7 +96,7 @@ impl Scene {
                 is_up: true,
                 is_new: false,
                 boots: 1,
-                bmc: Bmc::default(),
+                bmc: MachineBmc::default(),
             };
             for part in [MachinePart::Cpu, MachinePart::Gpu] {
                 // The system has not started yet: every machine has just booted.
@@ -319,7 +319,7 @@ impl Scene {
     }
 
     /// Sets or ends a fault of a controller.
-    pub(crate) fn bmc(&self, node: &str, fault: BmcFault) {
+    pub(crate) fn bmc(&self, node: &str, fault: ControllerFault) {
         let (mut state, now) = self.judged();
         if let Some(plant) = state.machines.get_mut(node) {
             plant.bmc.fault = fault;

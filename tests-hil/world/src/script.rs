@@ -3,7 +3,7 @@
 use crate::draw::Draw;
 use crate::network::Weather;
 use crate::process::Who;
-use crate::sleep::BmcFault;
+use crate::sleep::ControllerFault;
 use simulator::faults::ControlFault;
 use simulator::fleet::Member;
 use std::time::Duration;
@@ -122,7 +122,7 @@ pub(crate) enum Act {
     /// A pod comes that waits for a node, and then runs for so long.
     Job(String, Duration),
     /// A controller has a fault, or none any more.
-    Bmc(String, BmcFault),
+    Bmc(String, ControllerFault),
     /// A person's cap of each package, relative to its maximum; `None` hands it back.
     Cap(String, Option<f64>),
     Label {
@@ -252,10 +252,12 @@ impl Script {
                     script.acts.push((at, Act::Job(format!("job-{}", at.as_millis()), lasts)));
                 });
                 self.every(draw, 240, |script, at, draw| {
-                    let fault = BmcFault::ALL[draw.index(BmcFault::ALL.len())];
+                    let fault = ControllerFault::ALL[draw.index(ControllerFault::ALL.len())];
                     let node = script.node(draw);
                     script.acts.push((at, Act::Bmc(node.clone(), fault)));
-                    script.acts.push((at + draw.millis(20_000, 400_000), Act::Bmc(node, BmcFault::None)));
+                    script
+                        .acts
+                        .push((at + draw.millis(20_000, 400_000), Act::Bmc(node, ControllerFault::None)));
                 });
             }
             EventKind::Absences => self.every(draw, 1_200, |script, at, draw| match draw.permille(500) {

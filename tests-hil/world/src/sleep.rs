@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// What is wrong with a management controller.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum BmcFault {
+pub(crate) enum ControllerFault {
     /// Nothing.
     #[default]
     None,
@@ -28,20 +28,20 @@ pub(crate) enum BmcFault {
     SaysOn,
 }
 
-impl BmcFault {
+impl ControllerFault {
     /// The faults that are drawn.
     pub(crate) const ALL: [Self; 4] = [Self::Silent, Self::LosesOrders, Self::SaysOff, Self::SaysOn];
 }
 
 /// The controller of a machine.
 #[derive(Debug, Default)]
-pub(crate) struct Bmc {
-    pub(crate) fault: BmcFault,
+pub(crate) struct MachineBmc {
+    pub(crate) fault: ControllerFault,
     /// What the machine is on its way to, and when it gets there.
     pub(crate) going: Option<(bool, Duration)>,
 }
 
-impl Bmc {
+impl MachineBmc {
     /// Executes a request; `None` if there is no answer.
     pub(crate) fn ask(
         &mut self,
@@ -50,20 +50,20 @@ impl Bmc {
         is_on: bool,
         now: Duration,
     ) -> Option<(StatusCode, Bytes)> {
-        if self.fault == BmcFault::Silent {
+        if self.fault == ControllerFault::Silent {
             return None;
         }
         if *method == Method::POST {
             let body: Value = serde_json::from_slice(body).unwrap_or_default();
             let on = body["ResetType"].as_str() == Some("On");
-            if self.fault != BmcFault::LosesOrders && self.going.is_none() && on != is_on {
+            if self.fault != ControllerFault::LosesOrders && self.going.is_none() && on != is_on {
                 self.going = Some((on, now + Duration::from_secs(if on { 1 } else { 15 })));
             }
             return Some((StatusCode::NO_CONTENT, Bytes::new()));
         }
         let power = match (self.fault, is_on, self.going) {
-            (BmcFault::SaysOff, ..) => "Off",
-            (BmcFault::SaysOn, ..) => "On",
+            (ControllerFault::SaysOff, ..) => "Off",
+            (ControllerFault::SaysOn, ..) => "On",
             (_, true, Some((false, _))) => "PoweringOff",
             (_, false, Some((true, _))) => "PoweringOn",
             (_, true, _) => "On",

@@ -2,7 +2,7 @@
 //! who may use it. It is a file of the operator's and not an annotation of the Node, because a kubelet may write the
 //! annotations of its own Node, and the operator would send its password to wherever one points.
 
-use super::redfish::Redfish;
+use super::redfish::RedfishPower;
 use super::wake_on_lan::{LanWake, MacAddress};
 use super::webhook::Webhook;
 use bytes::Bytes;
@@ -73,9 +73,9 @@ struct Lan {
 
 /// How a node's power is read and switched.
 #[derive(Clone, Debug)]
-pub(super) enum Switch {
+pub(super) enum PowerSwitch {
     /// By its Redfish service.
-    Redfish(Redfish),
+    Redfish(RedfishPower),
     /// By a server of the site.
     Webhook(Webhook),
 }
@@ -83,7 +83,7 @@ pub(super) enum Switch {
 /// One node.
 #[derive(Clone, Debug)]
 pub(crate) struct Controller {
-    switch: Switch,
+    switch: PowerSwitch,
     /// It is woken by a packet, and its switch only says whether it is on.
     lan: Option<LanWake>,
     access: Reach,
@@ -219,11 +219,11 @@ fn controller(defaults: &Access, entry: Entry) -> Result<Controller, String> {
     let (switch, url) = match (redfish, webhook) {
         (Some(text), None) => {
             let url = url(&text, "redfish")?;
-            (Switch::Redfish(Redfish::new(&url, force)), url)
+            (PowerSwitch::Redfish(RedfishPower::new(&url, force)), url)
         }
         (None, Some(text)) => {
             let url = url(&text, "webhook")?;
-            (Switch::Webhook(Webhook::new(&url)), url)
+            (PowerSwitch::Webhook(Webhook::new(&url)), url)
         }
         (None, None) => return Err("redfish or webhook: one of them says whether the node is on".to_owned()),
         (Some(_), Some(_)) => return Err("redfish or webhook, not both".to_owned()),
@@ -255,8 +255,8 @@ impl Controller {
     pub(crate) async fn state(&self, clients: &Clients) -> Result<PowerState, String> {
         let caller = self.caller(clients)?;
         match &self.switch {
-            Switch::Redfish(redfish) => redfish.state(&caller).await,
-            Switch::Webhook(webhook) => webhook.state(&caller).await,
+            PowerSwitch::Redfish(redfish) => redfish.state(&caller).await,
+            PowerSwitch::Webhook(webhook) => webhook.state(&caller).await,
         }
     }
 
@@ -267,8 +267,8 @@ impl Controller {
         }
         let caller = self.caller(clients)?;
         match &self.switch {
-            Switch::Redfish(redfish) => redfish.switch(&caller, on).await,
-            Switch::Webhook(webhook) => webhook.switch(&caller, on).await,
+            PowerSwitch::Redfish(redfish) => redfish.switch(&caller, on).await,
+            PowerSwitch::Webhook(webhook) => webhook.switch(&caller, on).await,
         }
     }
 }

@@ -12,7 +12,7 @@ const SYSTEMS: &str = "/redfish/v1/Systems";
 
 /// A system of a service.
 #[derive(Clone, Debug)]
-pub(super) struct Redfish {
+pub(super) struct RedfishPower {
     /// The scheme and the server.
     server: String,
     /// The path of the system; `None` for the only one of the service.
@@ -21,7 +21,7 @@ pub(super) struct Redfish {
     force: bool,
 }
 
-impl Redfish {
+impl RedfishPower {
     pub(super) fn new(url: &Url, force: bool) -> Self {
         let text = url.as_str();
         let after = text.find("://").map_or(0, |at| at + 3);
