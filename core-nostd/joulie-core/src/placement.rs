@@ -8,6 +8,7 @@ pub mod estimate;
 pub mod filter;
 pub mod freshness;
 pub mod gpu;
+pub mod kube_scheduler;
 pub mod score;
 pub mod sensitivity;
 

@@ -16,7 +16,8 @@
 //! ```
 //!
 //! clamped to 0..=100 and cut to a whole number. [`Formula::Facility`] weighs 0.4 · headroomScore,
-//! 0.3 · (100 − coolingStress) and 0.3 · (100 − psuStress) instead, without the trend.
+//! 0.3 · (100 − coolingStress) and 0.3 · (100 − psuStress) instead, without the trend. [`Formula::Consolidate`] is another
+//! formula, in `consolidate.rs`.
 //!
 //! - Watts assumed for pods that no sample includes yet count as measured.
 //! - Without a measurement against a cap, `predictedPowerHeadroomScore` is the headroom before the pod. The pod's watts
@@ -43,12 +44,17 @@ use power_units::{Percent, Ratio, Watts, WattsPerMinute};
 use terms::{ScoreTerms, Terms};
 
 mod budget;
+mod consolidate;
 mod explain;
 mod settings;
 mod terms;
 
 pub use budget::Against;
 pub(crate) use budget::Drawn;
+pub use consolidate::{
+    ConsolidateCandidate, ConsolidateFacts, ConsolidatePod, ConsolidateTerms, Consolidated, HeldBack,
+    NodeCards, consolidate_all,
+};
 pub use explain::{Breakdown, ExplainedTerms, HeadroomSource, Known};
 pub use settings::{Formula, ScoreMax, Scoring, SettingError, UnknownScore};
 
@@ -266,11 +272,20 @@ pub fn score_all<'a>(
     candidates: impl IntoIterator<Item = NodeCandidate<'a>>,
     out: &mut [Points],
 ) -> ScoreSummary {
+    let scores = candidates.into_iter().map(|candidate| {
+        let score = candidate.terms?.score(class, candidate.added, candidate.assumed)?;
+        Some(score.less(candidate.lost).whole())
+    });
+    settle(scoring, scores, out)
+}
+
+/// Writes whole scores, `None` for nodes that are not known, as points.
+#[inline]
+fn settle(scoring: &Scoring, scores: impl Iterator<Item = Option<u8>>, out: &mut [Points]) -> ScoreSummary {
     let mut outcome = ScoreSummary::default();
     let mut filled = 0_usize;
-    for (candidate, slot) in candidates.into_iter().zip(out.iter_mut()) {
-        let score = candidate.terms.and_then(|terms| terms.score(class, candidate.added, candidate.assumed));
-        *slot = match score.map(|score| score.less(candidate.lost).whole()) {
+    for (score, slot) in scores.zip(out.iter_mut()) {
+        *slot = match score {
             Some(whole) => {
                 outcome.known = outcome.known.saturating_add(1);
                 outcome.lowest = Some(outcome.lowest.map_or(whole, |lowest| lowest.min(whole)));

@@ -95,6 +95,11 @@ impl PointsLost {
     pub(crate) const fn twentieths(self) -> u16 {
         self.0
     }
+
+    /// In whole points, rounded up.
+    pub(crate) fn points(self) -> u8 {
+        u8::try_from(self.0.div_ceil(20)).unwrap_or(u8::MAX)
+    }
 }
 
 #[cfg(test)]

@@ -26,6 +26,8 @@ pub enum Formula {
     Headroom,
     /// 0.4 headroom, 0.3 cooling, 0.3 power supply, bonus and relief.
     Facility,
+    /// Fewest nodes by watts; see `consolidate.rs`.
+    Consolidate,
 }
 
 /// The score of a node without any information.
@@ -76,7 +78,8 @@ impl Formula {
         match text.trim() {
             "headroom" => Ok(Self::Headroom),
             "facility" => Ok(Self::Facility),
-            _ => Err(SettingError::new("SCORING_FORMULA", "headroom or facility")),
+            "consolidate" => Ok(Self::Consolidate),
+            _ => Err(SettingError::new("SCORING_FORMULA", "headroom, facility or consolidate")),
         }
     }
 }
@@ -134,14 +137,15 @@ mod tests {
     fn choices_are_read_and_nonsense_is_refused_by_name() {
         assert_eq!(Formula::read("facility"), Ok(Formula::Facility));
         assert_eq!(Formula::read(" headroom "), Ok(Formula::Headroom));
+        assert_eq!(Formula::read("consolidate"), Ok(Formula::Consolidate));
         assert_eq!(UnknownScore::read("cautious"), Ok(UnknownScore::Cautious));
         assert_eq!(UnknownScore::read("neutral"), Ok(UnknownScore::Neutral));
         assert_eq!(ScoreMax::read("10"), Ok(ScoreMax::Ten));
         assert_eq!(ScoreMax::read("100"), Ok(ScoreMax::Hundred));
-        for text in ["", "0", "NaN", "Facility", "consolidate"] {
+        for text in ["", "0", "NaN", "Facility", "consolidation"] {
             assert_eq!(
                 Formula::read(text).unwrap_err().to_string(),
-                "SCORING_FORMULA: expected headroom or facility"
+                "SCORING_FORMULA: expected headroom, facility or consolidate"
             );
             assert!(UnknownScore::read(text).is_err());
             assert!(ScoreMax::read(text).is_err());

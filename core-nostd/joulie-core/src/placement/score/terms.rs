@@ -91,7 +91,10 @@ impl Formula {
     /// full nor as zero.
     const fn weights(self, knows_psu: bool) -> Weights {
         match (self, knows_psu) {
-            (Self::Headroom, _) => Weights { headroom: 14, cooling: 3, psu: 0, trend: 20 },
+            // Consolidation has a formula of its own; its explanations show these terms beside it.
+            (Self::Headroom | Self::Consolidate, _) => {
+                Weights { headroom: 14, cooling: 3, psu: 0, trend: 20 }
+            }
             (Self::Facility, true) => Weights { headroom: 8, cooling: 6, psu: 6, trend: 0 },
             (Self::Facility, false) => Weights { headroom: 11, cooling: 9, psu: 0, trend: 0 },
         }

@@ -47,7 +47,7 @@ fn model(
     let trend = power.and_then(|p| p.trend).map_or(0.0, |t| number(t.to_bits()));
     let trend = -(trend / if burst { 2.0 } else { 6.0 }).clamp(-25.0, 25.0);
     let mut score = match scoring.formula {
-        Formula::Headroom => headroom * 0.7 + (100.0 - cooling) * 0.15 + trend,
+        Formula::Headroom | Formula::Consolidate => headroom * 0.7 + (100.0 - cooling) * 0.15 + trend,
         Formula::Facility => match psu {
             Some(psu) => headroom * 0.4 + (100.0 - cooling) * 0.3 + (100.0 - psu) * 0.3,
             None => headroom * 0.55 + (100.0 - cooling) * 0.45,

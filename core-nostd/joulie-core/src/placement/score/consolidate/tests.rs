@@ -1,0 +1,231 @@
+use super::super::{Formula, ScoreMax, UnknownScore};
+use super::*;
+use crate::placement::class::WorkloadClass;
+use crate::placement::demand::{GpuDemand, GpuVendor, MilliCores};
+use crate::placement::dice::Dice;
+use crate::placement::estimate::{Coefficients, NodeGpus};
+use proptest::prelude::*;
+
+fn watts(watts: i32) -> Watts {
+    Watts::from_int(watts)
+}
+
+fn pod(cores: u32, gpus: u32) -> ConsolidatePod {
+    let gpus = (gpus > 0).then_some(GpuDemand { count: gpus, vendor: GpuVendor::Nvidia });
+    let cpu = MilliCores::new(cores * 1000);
+    ConsolidatePod::of(&PodDemand { class: WorkloadClass::Standard, cpu, memory_bytes: 0, gpus })
+}
+
+/// 96 cores, of which pods ask for 44; 144 W at rest.
+const CPU: ConsolidateFacts = ConsolidateFacts {
+    cores_milli: Some(96_000),
+    requested_milli: 44_000,
+    cards: Some(NodeCards { all: 0, free: 0 }),
+    milli_per_gpu: 0,
+    is_used: true,
+    at_rest: Some(Watts::from_int(144)),
+    room: Some(Watts::from_int(300)),
+    is_emptied: false,
+};
+/// 128 cores of which 40 are asked for, and eight GPUs of which five are taken; 940 W at rest.
+const GPU: ConsolidateFacts = ConsolidateFacts {
+    cores_milli: Some(128_000),
+    requested_milli: 40_000,
+    cards: Some(NodeCards { all: 8, free: 3 }),
+    milli_per_gpu: 16_000,
+    is_used: true,
+    at_rest: Some(Watts::from_int(940)),
+    room: Some(Watts::from_int(3_000)),
+    is_emptied: false,
+};
+
+fn empty(node: ConsolidateFacts) -> ConsolidateFacts {
+    let cards = node.cards.map(|cards| NodeCards { free: cards.all, ..cards });
+    ConsolidateFacts { is_used: false, requested_milli: 0, cards, ..node }
+}
+
+fn explained(node: &ConsolidateFacts, pod: &ConsolidatePod, added: i32) -> Consolidated {
+    ConsolidateTerms::of(node).explain(pod, watts(added), Watts::ZERO)
+}
+
+fn score(node: &ConsolidateFacts, pod: &ConsolidatePod, added: i32) -> u8 {
+    explained(node, pod, added).score
+}
+
+#[test]
+fn the_parts_are_as_calculated_by_hand() {
+    // Four cores: the scale is 120 W. 60 · 120 / (120 + 20) = 51, 30 · 48 / 96 = 15, and no GPU node is broken.
+    let used = explained(&CPU, &pod(4, 0), 20);
+    assert_eq!((used.watts, used.fill, used.whole, used.score), (51, 15, 10, 76));
+    assert_eq!(used.cost, Some(watts(20)));
+    // 60 · 120 / (120 + 164) = 25, 30 · 4 / 96 = 1.
+    let first = explained(&empty(CPU), &pod(4, 0), 20);
+    assert_eq!((first.watts, first.fill, first.whole, first.score), (25, 1, 10, 36));
+    assert_eq!(first.cost, Some(watts(164)));
+    // One GPU and eight cores: 490 W. 60 · 490 / 990 = 29, 30 · 6 / 8 = 22.
+    let used = explained(&GPU, &pod(8, 1), 500);
+    assert_eq!((used.watts, used.fill, used.whole, used.score), (29, 22, 10, 61));
+    // 60 · 490 / 1,930 = 15, 30 / 8 = 3, and the whole node is broken.
+    let first = explained(&empty(GPU), &pod(8, 1), 500);
+    assert_eq!((first.watts, first.fill, first.whole, first.score), (15, 3, 0, 18));
+    // A job for all eight breaks nothing.
+    assert_eq!(explained(&empty(GPU), &pod(8, 8), 2_000).whole, 10);
+}
+
+#[test]
+fn a_node_at_rest_draws_parts_of_its_most_and_an_unknown_part_is_unknown() {
+    let cpu = HardwareRecord { cpu_max: Some(watts(720)), cores: Some(96), gpus: None };
+    assert_eq!(cpu.at_rest(), Some(watts(144)));
+    let gpus = NodeGpus { count: Some(8), max: Some(watts(700)), vendor: None };
+    let both = HardwareRecord { cpu_max: Some(watts(500)), gpus: Some(gpus), ..cpu };
+    assert_eq!(both.at_rest(), Some(watts(940)));
+    for unknown in [
+        HardwareRecord { cpu_max: None, ..both },
+        HardwareRecord { cpu_max: Some(Watts::ZERO), ..both },
+        HardwareRecord { gpus: Some(NodeGpus { count: None, ..gpus }), ..both },
+        HardwareRecord { gpus: Some(NodeGpus { max: None, ..gpus }), ..both },
+    ] {
+        assert_eq!(unknown.at_rest(), None, "{unknown:?}");
+    }
+    let none = HardwareRecord { gpus: Some(NodeGpus { count: Some(0), max: None, vendor: None }), ..cpu };
+    assert_eq!(none.at_rest(), Some(watts(144)));
+}
+
+#[test]
+fn no_pod_goes_over_a_cap_or_where_it_does_not_fit() {
+    let held = |node: &ConsolidateFacts, pod: &ConsolidatePod, added| {
+        let why = explained(node, pod, added);
+        (why.held_back, why.score)
+    };
+    assert_eq!(held(&CPU, &pod(4, 0), 301), (Some(HeldBack::OverCap), 0));
+    assert_eq!(held(&CPU, &pod(4, 0), 300).0, None);
+    let assumed = ConsolidateTerms::of(&CPU).explain(&pod(4, 0), watts(200), watts(101));
+    assert_eq!((assumed.held_back, assumed.score), (Some(HeldBack::OverCap), 0));
+    assert_eq!(held(&CPU, &pod(53, 0), 20), (Some(HeldBack::Full), 0));
+    assert_eq!(held(&GPU, &pod(8, 4), 500), (Some(HeldBack::Full), 0));
+    let over = ConsolidateFacts { room: Some(watts(-50)), ..CPU };
+    assert_eq!(held(&over, &pod(4, 0), 0), (Some(HeldBack::OverCap), 0));
+}
+
+#[test]
+fn a_pod_without_gpus_has_only_the_surplus_cores_of_a_gpu_node() {
+    // 88 cores are free, and three free GPUs need 48 of them.
+    assert_eq!(explained(&GPU, &pod(40, 0), 100).held_back, None);
+    assert_eq!(explained(&GPU, &pod(41, 0), 100).held_back, Some(HeldBack::GpuCores));
+    // A node whose GPUs are all taken has nothing but surplus.
+    let full = ConsolidateFacts { cards: Some(NodeCards { all: 8, free: 0 }), ..GPU };
+    assert_eq!(explained(&full, &pod(88, 0), 100).held_back, None);
+    // On an empty GPU node it would break a whole one, and wake 940 W.
+    assert!(score(&empty(GPU), &pod(4, 0), 20) < score(&empty(CPU), &pod(4, 0), 20));
+}
+
+#[test]
+fn what_is_not_known_earns_nothing() {
+    let pod = pod(4, 0);
+    let hardware = ConsolidateFacts { at_rest: None, ..CPU };
+    assert_eq!((explained(&hardware, &pod, 0).watts, explained(&hardware, &pod, 0).cost), (0, None));
+    let size = ConsolidateFacts { cores_milli: None, ..CPU };
+    assert_eq!(explained(&size, &pod, 20).held_back, Some(HeldBack::Full));
+    let cards = ConsolidateFacts { cards: None, ..CPU };
+    assert_eq!(explained(&cards, &pod, 20).held_back, Some(HeldBack::GpuCores));
+    assert_eq!(explained(&cards, &self::pod(4, 1), 500).score, 0);
+    let room = ConsolidateFacts { room: None, ..CPU };
+    assert_eq!(
+        (explained(&room, &pod, 20).held_back, score(&room, &pod, 20)),
+        (Some(HeldBack::NoRoomKnown), 76 / 4)
+    );
+    let emptied = ConsolidateFacts { is_emptied: true, ..CPU };
+    assert_eq!(
+        (explained(&emptied, &pod, 20).held_back, score(&emptied, &pod, 20)),
+        (Some(HeldBack::Emptied), 19)
+    );
+}
+
+#[test]
+fn a_request_is_scored_in_order_with_the_unknown_at_the_lowest() {
+    let scoring = Scoring {
+        formula: Formula::Consolidate,
+        facility_metrics: false,
+        unknown: UnknownScore::Cautious,
+        max: ScoreMax::Hundred,
+        coefficients: Coefficients::REFERENCE,
+    };
+    let terms = [CPU, empty(CPU)].map(|node| ConsolidateTerms::of(&node));
+    let of = |terms| ConsolidateCandidate {
+        terms,
+        added: watts(20),
+        assumed: Watts::ZERO,
+        lost: PointsLost::NONE,
+    };
+    let mut out = [Points::Unknown(0); 3];
+    let all = [of(Some(&terms[0])), of(None), of(Some(&terms[1]))];
+    let summary = consolidate_all(&scoring, &pod(4, 0), all, &mut out);
+    assert_eq!(out, [Points::Known(76), Points::Unknown(36), Points::Known(36)]);
+    assert_eq!((summary.known, summary.unknown, summary.lowest), (2, 1, Some(36)));
+}
+
+fn facts(seed: u64) -> (ConsolidateFacts, ConsolidatePod, Watts, Watts) {
+    let mut dice = Dice::new(seed);
+    let all = dice.below(17) as u32;
+    let cores = (dice.below(256_000) + 1) as u32;
+    let some = |dice: &mut Dice| dice.below(8) > 0;
+    let node = ConsolidateFacts {
+        cores_milli: some(&mut dice).then_some(cores),
+        requested_milli: dice.below(u64::from(cores)) as u32,
+        cards: some(&mut dice).then_some(NodeCards { all, free: dice.below(u64::from(all) + 1) as u32 }),
+        milli_per_gpu: dice.below(20_000) as u32,
+        is_used: some(&mut dice),
+        at_rest: some(&mut dice).then_some(dice.watts(0, 1_000)),
+        room: some(&mut dice).then_some(dice.watts(-100, 6_000)),
+        is_emptied: !some(&mut dice),
+    };
+    let pod = pod(dice.below(65) as u32, dice.below(9) as u32);
+    (node, pod, dice.watts(0, 5_000), dice.watts(0, 500))
+}
+
+proptest! {
+    #[test]
+    fn a_used_node_is_at_least_as_good_as_the_same_one_empty(seed: u64) {
+        let (node, pod, added, assumed) = facts(seed);
+        let used = ConsolidateFacts { is_used: true, ..node };
+        let of = |node: &ConsolidateFacts| ConsolidateTerms::of(node).score(&pod, added, assumed);
+        let fits = of(&used) > 0;
+        prop_assert!(!fits || of(&used) >= of(&empty(node)), "{used:?}");
+        // Where the pod costs less than a node at rest draws, and both are known, it is better.
+        let told = ConsolidateFacts { at_rest: Some(watts(400)), is_emptied: false, room: Some(watts(9_000)), ..node };
+        let used = ConsolidateFacts { is_used: true, ..told };
+        let cheap = |node: &ConsolidateFacts| ConsolidateTerms::of(node).score(&pod, watts(20), Watts::ZERO);
+        prop_assert!(cheap(&used) == 0 || cheap(&used) > cheap(&empty(told)), "{told:?}");
+    }
+
+    #[test]
+    fn a_score_is_in_its_range_and_more_watts_or_less_room_never_raise_it(seed: u64, more in 0_i32..3_000) {
+        let (node, pod, added, assumed) = facts(seed);
+        let of = |node: &ConsolidateFacts, added: Watts, assumed: Watts| {
+            ConsolidateTerms::of(node).score(&pod, added, assumed)
+        };
+        let now = of(&node, added, assumed);
+        prop_assert!(now <= 100);
+        prop_assert!(of(&node, added + watts(more), assumed) <= now);
+        prop_assert!(of(&node, added, assumed + watts(more)) <= now);
+        if let Some(room) = node.room {
+            let less = ConsolidateFacts { room: Some(room - watts(more)), ..node };
+            prop_assert!(of(&less, added, assumed) <= now, "{less:?}");
+            prop_assert!(added + assumed <= room || now == 0, "over its cap");
+        }
+        // Knowing less never makes it better.
+        for less in [
+            ConsolidateFacts { cores_milli: None, ..node },
+            ConsolidateFacts { cards: None, ..node },
+            ConsolidateFacts { at_rest: None, ..node },
+            ConsolidateFacts { is_used: false, ..node },
+            ConsolidateFacts { is_emptied: true, ..node },
+        ] {
+            prop_assert!(of(&less, added, assumed) <= now, "{less:?}");
+        }
+        if node.room.is_some_and(|room| added + assumed <= room) {
+            let less = ConsolidateFacts { room: None, ..node };
+            prop_assert!(of(&less, added, assumed) <= now, "{less:?}");
+        }
+    }
+}
