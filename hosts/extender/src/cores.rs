@@ -9,15 +9,22 @@
 //!
 //! A pod without GPUs that asks for more than the room would take cores that free cards need. Where anything of that is
 //! not known (no GPU pod in the cluster, a node without a size, too many pods) nothing is reserved.
+//!
+//! The same rows say what kube-scheduler counts on each node, for the shortlist, and what `SCORING_FORMULA=consolidate` counts
+//! there. There, a GPU of a cluster without pods with GPUs keeps its share of the node's cores.
 
 use crate::gpus::Gpus;
 use crate::index::Registry;
 use crate::rows::{PodRow, Stage};
+use crate::snapshot::Fleet;
 use host_kit::reflect::{ReflectEvent, Row, Rows};
 use joulie_api::extender::pod;
 use joulie_api::quantity::Quantity;
 use joulie_core::placement::assumed::{NodeKey, PodUid};
+use joulie_core::placement::demand::{GpuResource, PodDemand};
 use joulie_core::placement::gpu::{GpuPhase, PhysicalGpu};
+use joulie_core::placement::kube_scheduler::{Amounts, ScheduledNode, ScheduledPod};
+use joulie_core::placement::score::{ConsolidateFacts, ConsolidateTerms, NodeCards};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,6 +37,8 @@ const PODS_MAX: usize = 200_000;
 pub(crate) struct CoresRow {
     /// Thousandths of a core that pods can have; `None` if the node does not say it.
     allocatable: Option<i64>,
+    /// All that pods can have, and how many pods there may be. What the node does not say is zero.
+    size: ScheduledNode,
 }
 
 impl Row for CoresRow {
@@ -37,10 +46,34 @@ impl Row for CoresRow {
     const OWNERS: bool = false;
 
     fn read(object: &Value) -> Result<Self, String> {
-        let cpu = object["status"]["allocatable"]["cpu"].as_str();
-        let cpu = cpu.map(Quantity::parse).transpose().map_err(|error| error.to_string())?;
-        Ok(Self { allocatable: cpu.map(Quantity::milli_value).filter(|milli| *milli > 0) })
+        let allocatable = &object["status"]["allocatable"];
+        let read =
+            |text: Option<&str>| text.map(Quantity::parse).transpose().map_err(|error| error.to_string());
+        let milli = read(allocatable["cpu"].as_str())?.map(Quantity::milli_value).filter(|milli| *milli > 0);
+        let whole = |text| Ok::<u64, String>(read(text)?.map_or(0, |amount| natural(amount.value())));
+        let mut gpus = 0_u64;
+        for (name, amount) in allocatable.as_object().into_iter().flatten() {
+            if matches!(GpuResource::read(name), Some(GpuResource::Whole(_))) {
+                gpus = gpus.saturating_add(whole(amount.as_str())?);
+            }
+        }
+        let memory_bytes = whole(allocatable["memory"].as_str())?;
+        let pods_max = u32::try_from(whole(allocatable["pods"].as_str())?).unwrap_or(u32::MAX);
+        let has = Amounts { cpu_milli: milli.map_or(0, natural), memory_bytes, gpus };
+        Ok(Self { allocatable: milli, size: ScheduledNode::empty(has, pods_max) })
     }
+}
+
+fn natural(amount: i64) -> u64 {
+    u64::try_from(amount).unwrap_or(0)
+}
+
+/// A pod as kube-scheduler counts it. One that requests no cores counts with the least of its class, and all its containers
+/// as one.
+pub(crate) fn scheduled(demand: &PodDemand) -> ScheduledPod {
+    let memory = Some(demand.memory_bytes).filter(|bytes| *bytes > 0);
+    let gpus = demand.gpus.map_or(0, |gpus| u64::from(gpus.count));
+    ScheduledPod::EMPTY.with(Some(u64::from(demand.cpu.get())), memory, gpus)
 }
 
 /// What a pod asks for.
@@ -50,6 +83,19 @@ struct PodCores {
     node: Option<Arc<str>>,
     milli: i64,
     cards: i64,
+    scheduled: ScheduledPod,
+    /// It runs on every node, or belongs to one: a node with nothing else is not used.
+    is_of_node: bool,
+}
+
+/// What the pods of a node ask for.
+#[derive(Clone, Copy, Debug, Default)]
+struct OfPods {
+    milli: i64,
+    /// With its pods, and without what it can give.
+    node: ScheduledNode,
+    /// Pods that run on every node.
+    of_node: u32,
 }
 
 /// A node with free cards.
@@ -70,11 +116,14 @@ pub(crate) struct FreeCores {
     pods: BTreeMap<PodUid, PodCores>,
     /// UIDs in the list that the watch is reading now.
     listed: Option<BTreeSet<PodUid>>,
-    /// What the pods of each node ask for, and how many they are.
-    requested: BTreeMap<Arc<str>, (i64, u32)>,
+    /// What the pods of each node ask for.
+    requested: BTreeMap<Arc<str>, OfPods>,
     /// What the pods with GPUs ask for: thousandths of a core, and cards.
     with_gpus: (i64, i64),
     gpu_nodes: Vec<GpuNode>,
+    /// The nodes that say what they can give, with their numbers and names, and by which revision of the registry.
+    sizes: Vec<(usize, Arc<str>, ScheduledNode)>,
+    revision: Option<u64>,
 }
 
 impl FreeCores {
@@ -115,7 +164,9 @@ impl FreeCores {
             None => row.node.as_str().into(),
         });
         let cards = row.demand.gpus.map_or(0, |gpus| i64::from(gpus.count));
-        let pod = PodCores { node, milli: i64::from(row.demand.cpu.get()), cards };
+        let milli = i64::from(row.demand.cpu.get());
+        let (scheduled, is_of_node) = (scheduled(&row.demand), row.is_of_node);
+        let pod = PodCores { node, milli, cards, scheduled, is_of_node };
         self.count(&pod, 1);
         self.pods.insert(row.uid, pod);
     }
@@ -128,10 +179,17 @@ impl FreeCores {
 
     fn count(&mut self, pod: &PodCores, by: i64) {
         if let Some(node) = &pod.node {
-            let (sum, pods) = self.requested.entry(node.clone()).or_default();
-            *sum += by * pod.milli;
-            *pods = if by > 0 { pods.saturating_add(1) } else { pods.saturating_sub(1) };
-            if *pods == 0 {
+            let sums = self.requested.entry(node.clone()).or_default();
+            sums.milli += by * pod.milli;
+            let of_node = u32::from(pod.is_of_node);
+            if by > 0 {
+                sums.node.bind(&pod.scheduled);
+                sums.of_node = sums.of_node.saturating_add(of_node);
+            } else {
+                sums.node.release(&pod.scheduled);
+                sums.of_node = sums.of_node.saturating_sub(of_node);
+            }
+            if sums.node.pods == 0 {
                 self.requested.remove(node);
             }
         }
@@ -143,7 +201,17 @@ impl FreeCores {
 
     /// Takes in what has changed of nodes and cards.
     pub(crate) fn renew(&mut self, registry: &Registry, gpus: &Gpus) {
-        let Some(rows) = &self.nodes else { return };
+        let Some(rows) = &mut self.nodes else { return };
+        if rows.news(|_| ()).is_some() || self.revision != Some(registry.revision()) {
+            self.revision = Some(registry.revision());
+            self.sizes = rows.with(|rows| {
+                let nodes = rows.iter().filter_map(|(key, held)| {
+                    let NodeKey(number) = registry.find(&key.name)?;
+                    Some((usize::try_from(number).ok()?, Arc::from(key.name.as_str()), held.row.size))
+                });
+                nodes.collect()
+            });
+        }
         self.gpu_nodes = rows.with(|rows| {
             let nodes = rows.iter().filter_map(|(key, held)| {
                 let NodeKey(number) = registry.find(&key.name)?;
@@ -172,13 +240,80 @@ impl FreeCores {
         let each = (milli + cards - 1) / cards;
         let mut room = vec![i64::MAX; numbers].into_boxed_slice();
         for node in &self.gpu_nodes {
-            let requested = self.requested.get(node.name.as_str()).map_or(0, |(sum, _)| *sum);
+            let requested = self.requested.get(node.name.as_str()).map_or(0, |sums| sums.milli);
             let reserve = node.free * each.min(node.allocatable / node.cards.max(1));
             if let Some(room) = room.get_mut(node.number) {
                 *room = node.allocatable - requested - reserve;
             }
         }
         room
+    }
+
+    /// The nodes as kube-scheduler counts them, by number. One whose size is not known has none.
+    pub(crate) fn loads(&self, numbers: usize) -> Box<[ScheduledNode]> {
+        if self.sizes.is_empty() || self.pods.len() > PODS_MAX {
+            return Box::default();
+        }
+        let mut loads = vec![ScheduledNode::default(); numbers].into_boxed_slice();
+        for (number, name, size) in &self.sizes {
+            if let Some(load) = loads.get_mut(*number) {
+                let with = self.requested.get(name).map(|sums| sums.node).unwrap_or_default();
+                *load = ScheduledNode { allocatable: size.allocatable, pods_max: size.pods_max, ..with };
+            }
+        }
+        loads
+    }
+
+    /// The nodes as `SCORING_FORMULA=consolidate` counts them, by number; `None` for one that is not known.
+    pub(crate) fn consolidated(&self, fleet: &Fleet, numbers: usize) -> Box<[Option<ConsolidateTerms>]> {
+        let mut all = vec![None; numbers].into_boxed_slice();
+        if self.pods.len() > PODS_MAX {
+            return all;
+        }
+        for (number, name, size) in &self.sizes {
+            if let (Some(terms), Some(node)) = (all.get_mut(*number), fleet.nodes.get(*number)) {
+                let load = self.requested.get(name).copied().unwrap_or_default();
+                let cards =
+                    cards(size.allocatable.gpus, load.node.requested.gpus, fleet.gpus.cards(Some(*number)));
+                let cores = u32::try_from(size.allocatable.cpu_milli).unwrap_or(u32::MAX);
+                let facts = ConsolidateFacts {
+                    cores_milli: Some(cores).filter(|milli| *milli > 0),
+                    requested_milli: u32::try_from(load.milli.max(0)).unwrap_or(u32::MAX),
+                    cards: Some(cards),
+                    milli_per_gpu: self.milli_per_gpu(cores, cards.all),
+                    is_used: load.node.pods > load.of_node,
+                    at_rest: None,
+                    room: None,
+                    is_emptied: false,
+                };
+                *terms = facts.of_node(&node.facts()).as_ref().map(ConsolidateTerms::of);
+            }
+        }
+        all
+    }
+
+    /// What a free GPU keeps of the cores of its node.
+    fn milli_per_gpu(&self, cores: u32, gpus: u32) -> u32 {
+        let share = cores / gpus.max(1);
+        let (milli, cards) = self.with_gpus;
+        if cards <= 0 {
+            share
+        } else {
+            u32::try_from((milli + cards - 1) / cards).unwrap_or(u32::MAX).min(share)
+        }
+    }
+}
+
+/// The GPUs of a node: by their objects where there are some, otherwise by what its kubelet offers and its pods ask for.
+fn cards(offered: u64, requested: u64, objects: &[PhysicalGpu]) -> NodeCards {
+    let small = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+    let free = small(offered.saturating_sub(requested));
+    match u32::try_from(objects.len()) {
+        Ok(0) | Err(_) => NodeCards { all: small(offered), free },
+        Ok(all) => {
+            let whole = objects.iter().filter(|card| is_free(card)).count();
+            NodeCards { all, free: u32::try_from(whole).unwrap_or(0) }
+        }
     }
 }
 
@@ -269,9 +404,9 @@ mod tests {
     #[test]
     fn a_size_that_is_none_is_refused_or_not_known() {
         let read = |cpu: Value| CoresRow::read(&json!({"status": {"allocatable": {"cpu": cpu}}}));
-        assert_eq!(read(json!("63500m")), Ok(CoresRow { allocatable: Some(63_500) }));
+        assert_eq!(read(json!("63500m")).unwrap().allocatable, Some(63_500));
         for none in [json!("0"), json!("-4"), json!(null), json!(7)] {
-            assert_eq!(read(none.clone()), Ok(CoresRow { allocatable: None }), "{none}");
+            assert_eq!(read(none.clone()).unwrap().allocatable, None, "{none}");
         }
         assert!(read(json!("many")).is_err());
     }

@@ -6,6 +6,7 @@ pub(crate) use filter::judge;
 mod prioritize;
 pub(crate) use prioritize::{points, scored};
 
+use crate::cores;
 use crate::expected::Offer;
 use crate::gpus::GpuAsk;
 use crate::index::{AT_ONCE, Index, Numbers};
@@ -21,7 +22,8 @@ use joulie_core::placement::assumed::{NodeKey, PodUid};
 use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::demand::{MilliCores, PodDemand};
 use joulie_core::placement::filter::Rejection;
-use joulie_core::placement::score::PodTerms;
+use joulie_core::placement::kube_scheduler::ScheduledPod;
+use joulie_core::placement::score::{ConsolidatePod, PodTerms};
 use joulie_core::placement::sensitivity::CapSensitivity;
 use power_units::Watts;
 use serde_json::value::RawValue;
@@ -37,6 +39,9 @@ pub(crate) struct Asked {
     pub(crate) gpus: Option<GpuAsk>,
     /// What it asks for of MIG instances, where that is looked at.
     pub(crate) instances: Option<InstancesAsk>,
+    /// The same as `SCORING_FORMULA=consolidate` counts it, and as kube-scheduler does.
+    pub(crate) consolidate: ConsolidatePod,
+    pub(crate) scheduled: ScheduledPod,
     /// How many thousandths of a core a pod without GPUs asks for, where it leaves some to free GPUs.
     pub(crate) cores: Option<i64>,
 }
@@ -143,10 +148,9 @@ fn asked_by(
         let class = WorkloadClass::Standard;
         let demand = PodDemand { class, cpu: MilliCores::new(0), memory_bytes: 0, gpus: None };
         let terms = PodTerms::of(&demand, coefficients);
-        return Ok((
-            None,
-            Asked { class, recognised: true, terms, gpus: None, instances: None, cores: None },
-        ));
+        let (consolidate, scheduled) = (ConsolidatePod::of(&demand), cores::scheduled(&demand));
+        let (recognised, gpus, instances, cores) = (true, None, None, None);
+        return Ok((None, Asked { class, recognised, terms, gpus, instances, consolidate, scheduled, cores }));
     };
     let PodSummary { uid, class, demand } = PodSummary::read(pod).map_err(Malformed::new)?;
     let terms = PodTerms::of(&demand, coefficients).sensitive(sensitivity(snapshot, pod));
@@ -158,8 +162,9 @@ fn asked_by(
     let has_none = demand.gpus.is_none_or(|gpus| gpus.count == 0) && instances.is_none();
     let leaves = rule.cores != GpuNodeCores::Free && has_none;
     let cores = leaves.then(|| i64::from(demand.cpu.get()));
+    let (consolidate, scheduled) = (ConsolidatePod::of(&demand), cores::scheduled(&demand));
     let (class, recognised) = (class.class, class.recognised);
-    Ok((uid, Asked { class, recognised, terms, gpus, instances, cores }))
+    Ok((uid, Asked { class, recognised, terms, gpus, instances, consolidate, scheduled, cores }))
 }
 
 /// How much caps would hurt the pod, as far as a trusted profile of its workload says.

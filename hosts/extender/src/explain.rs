@@ -13,7 +13,9 @@ use crate::snapshot::{Node, View};
 use joulie_core::placement::estimate::CoefficientSetting;
 use joulie_core::placement::filter::PowerFit;
 use joulie_core::placement::freshness::Freshness;
-use joulie_core::placement::score::{Breakdown, ExplainedTerms as Why, HeadroomSource, Known, Points};
+use joulie_core::placement::score::{
+    Breakdown, Consolidated, ExplainedTerms as Why, Formula, HeadroomSource, HeldBack, Known, Points,
+};
 use joulie_core::placement::sensitivity::SensitivityLevel;
 use power_units::Watts;
 use serde_json::{Map, Value, json};
@@ -247,9 +249,19 @@ fn explained(
     let snapshot = view.snapshot;
     let (node, cluster) = (snapshot.fleet.nodes.get(place)?, snapshot.fleet.cluster.as_ref()?);
     let why = Breakdown::of(&node.facts(), cluster, &placement.scoring, &asked.terms, unseen);
-    let terms = match &why.placement {
-        Why::Known(known) => terms(known),
-        Why::Unknown(freshness) => json!({"unknown": because(*freshness)}),
+    let consolidated = match placement.scoring.formula {
+        Formula::Consolidate => snapshot.consolidated(Some(place)),
+        Formula::Headroom | Formula::Facility => None,
+    };
+    let terms = match (&why.placement, consolidated) {
+        (Why::Known(_), Some(terms)) => {
+            consolidation(&terms.explain(&asked.consolidate, why.estimate.total(), unseen))
+        }
+        (Why::Known(_), None) if placement.scoring.formula == Formula::Consolidate => {
+            json!({"unknown": "the size of the node is not known"})
+        }
+        (Why::Known(known), None) => terms(known),
+        (Why::Unknown(freshness), _) => json!({"unknown": because(*freshness)}),
     };
     Some(json!({
         "marginalCpuW": number(why.estimate.cpu),
@@ -258,6 +270,18 @@ fn explained(
         "expectedPowerW": number(unseen - snapshot.assumed(place)),
         "terms": terms,
     }))
+}
+
+/// The terms of `SCORING_FORMULA=consolidate`.
+fn consolidation(why: &Consolidated) -> Value {
+    json!({
+        "costW": maybe(why.cost),
+        "watts": why.watts,
+        "fill": why.fill,
+        "whole": why.whole,
+        "heldBack": why.held_back.map(HeldBack::word),
+        "points": why.score,
+    })
 }
 
 fn terms(known: &Known) -> Value {

@@ -179,6 +179,8 @@ pub(crate) struct PodRow {
     pub(crate) reach: AffinityReach,
     /// What preempt needs to know of a pod that asks for GPUs.
     pub(crate) cards: Option<Arc<CardPod>>,
+    /// Whether a DaemonSet or a node controls it: it is where the node is, whoever else is there.
+    pub(crate) is_of_node: bool,
 }
 
 /// The stage of a pod's life.
@@ -215,8 +217,15 @@ impl Row for PodRow {
                 Some(_) | None => Stage::Waits,
             },
             reach: AffinityReach::read(object),
+            is_of_node: is_of_node(object),
         })
     }
+}
+
+fn is_of_node(pod: &Value) -> bool {
+    let owners = pod["metadata"]["ownerReferences"].as_array();
+    let kinds = owners.into_iter().flatten().filter_map(|owner| owner["kind"].as_str());
+    kinds.into_iter().any(|kind| matches!(kind, "DaemonSet" | "Node"))
 }
 
 /// When the last container started; otherwise, when the kubelet accepted the pod. The later time is safer, because

@@ -91,12 +91,9 @@ const POWER_PROFILE_LABEL: ConfigSetting<String> = ConfigSetting::with_default(
 const SCORING_FORMULA: ConfigSetting<Formula> = ConfigSetting::with_default(
     "SCORING_FORMULA",
     "headroom",
-    |text| match text.trim() {
-        "consolidate" => Err(Wrong("the packing formula is not part of this version".to_owned())),
-        other => Formula::read(other).map_err(wrong),
-    },
-    "headroom or facility",
-    "headroom: 0.7 headroom, 0.15 cooling and the trend; facility: 0.4 headroom, 0.3 cooling, 0.3 power supply (0.55 and 0.45 where no power supply stress is known)",
+    |text| Formula::read(text).map_err(wrong),
+    "headroom, facility or consolidate",
+    "headroom: 0.7 headroom, 0.15 cooling and the trend; facility: 0.4 headroom, 0.3 cooling, 0.3 power supply (0.55 and 0.45 where no power supply stress is known); consolidate: fewest nodes by watts, with whole GPU nodes kept whole",
 );
 
 const EXTENDER_SCORE_MAX: ConfigSetting<ScoreMax> = ConfigSetting::with_default(
@@ -495,6 +492,20 @@ pub enum GpuNodeCores {
     Score,
     /// The node is refused.
     Filter,
+}
+
+impl PlacementSettings {
+    /// Whether it is looked at what pods ask for on each node.
+    pub(crate) fn counts_cores(&self) -> bool {
+        self.counts_loads()
+            || self.gpus.cores != GpuNodeCores::Free
+            || self.scoring.formula == Formula::Consolidate
+    }
+
+    /// Whether it is looked at what kube-scheduler counts on each node.
+    pub(crate) fn counts_loads(&self) -> bool {
+        self.shortlist.is_on() || self.gpus.is_on()
+    }
 }
 
 impl GpuRule {

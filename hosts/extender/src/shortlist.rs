@@ -20,11 +20,12 @@ use crate::decide::{self, Asked, Listed, Numbered, candidates};
 use crate::index::Numbers;
 use crate::scan::Message;
 use crate::settings::PlacementSettings;
-use crate::snapshot::View;
+use crate::snapshot::{Snapshot, View};
 use choice::Choice;
 use host_kit::closed_label;
 use joulie_api::extender::PodPreference;
 use joulie_core::placement::assumed::PodUid;
+use joulie_core::placement::kube_scheduler::SchedulerProfile;
 use remembered::Turn;
 
 /// Which pods are given a shortlist.
@@ -109,6 +110,14 @@ pub(crate) struct Wanted<'w> {
     pub(crate) asked: &'w Asked,
 }
 
+/// What a candidate has of kube-scheduler's total, as far as it is known here: ten of its points for each of ours, and those
+/// of its default profile for processors and memory. A node whose size is not known has none of the latter.
+fn total(snapshot: &Snapshot, asked: &Asked, ours: u8, number: Option<usize>) -> u16 {
+    let load = number.and_then(|number| snapshot.loads.get(number)).filter(|load| load.pods_max > 0);
+    let own = load.map_or(0, |load| SchedulerProfile::DEFAULT.resources(load, &asked.scheduled));
+    u16::from(ours).saturating_mul(10).saturating_add(u16::try_from(own).unwrap_or(0))
+}
+
 /// The candidates to keep, or why all are kept; `None` if there are no more candidates than a shortlist has. `passes`
 /// returns which candidates of a group pass the filter, as bits.
 pub(crate) fn of(
@@ -143,7 +152,7 @@ pub(crate) fn of(
             if is_safe && let Err(why) = site.indifferent() {
                 return Some(Err(why));
             }
-            choice.add(first + place, points.get(), site.zone());
+            choice.add(first + place, total(view.snapshot, wanted.asked, points.get(), number), site.zone());
         }
         first += some.len();
     }

@@ -16,7 +16,8 @@ use joulie_core::placement::cluster::ClusterAggregates;
 use joulie_core::placement::estimate::HardwareRecord;
 use joulie_core::placement::filter::{FilterTerms, Rejection};
 use joulie_core::placement::freshness::{Evidence, Freshness, FreshnessRule, Now, PlanLease, UnixTime};
-use joulie_core::placement::score::{NodeFacts, NodeTerms, Scoring, TwinStatus};
+use joulie_core::placement::kube_scheduler::{ScheduledNode, ScheduledPod, SchedulerProfile};
+use joulie_core::placement::score::{ConsolidateTerms, NodeFacts, NodeTerms, Scoring, TwinStatus};
 use joulie_core::placement::sensitivity::CapDepth;
 use power_units::Watts;
 use std::borrow::Cow;
@@ -31,6 +32,10 @@ pub(crate) struct Snapshot {
     /// How many thousandths of a core a pod without GPUs may take of a node before it takes those that the free GPUs need, by
     /// node number; empty where that is not looked at.
     pub(crate) gpu_room: Box<[i64]>,
+    /// The nodes as kube-scheduler counts them, by node number; empty where that is not looked at.
+    pub(crate) loads: Box<[ScheduledNode]>,
+    /// The nodes as `SCORING_FORMULA=consolidate` counts them, by node number; empty with another formula.
+    pub(crate) consolidated: Box<[Option<ConsolidateTerms>]>,
     /// How many pods these are.
     pub(crate) assumed_pods: usize,
     /// How many more pods are on nodes whose hardware is not known yet.
@@ -202,6 +207,8 @@ impl Snapshot {
             fleet: Arc::new(Fleet::default()),
             assumed: Box::default(),
             gpu_room: Box::default(),
+            loads: Box::default(),
+            consolidated: Box::default(),
             assumed_pods: 0,
             waiting_pods: 0,
             queue: Arc::default(),
@@ -219,6 +226,8 @@ impl Snapshot {
             fleet: self.fleet.clone(),
             assumed: self.assumed.clone(),
             gpu_room: self.gpu_room.clone(),
+            loads: self.loads.clone(),
+            consolidated: self.consolidated.clone(),
             queue: self.queue.clone(),
             workloads: self.workloads.clone(),
             other_scores: self.other_scores.clone(),
@@ -233,6 +242,19 @@ impl Snapshot {
     pub(crate) fn adds(&self, pod: PodUid, NodeKey(number): NodeKey) -> Option<Watts> {
         let number = usize::try_from(number).unwrap_or(usize::MAX);
         Some(self.fleet.kinds.added(number, self.queue.find(pod)?))
+    }
+
+    /// How full processors and memory of a node are with a pod, from 0 to 100; 0 where its size is not known.
+    pub(crate) fn fill(&self, pod: &ScheduledPod, number: Option<usize>) -> u8 {
+        let profile = SchedulerProfile { balance: 0, ..SchedulerProfile::PACKING };
+        let load = number.and_then(|number| self.loads.get(number));
+        u8::try_from(load.map_or(0, |load| profile.resources(load, pod))).unwrap_or(100)
+    }
+
+    /// How `SCORING_FORMULA=consolidate` counts a node.
+    #[inline]
+    pub(crate) fn consolidated(&self, number: Option<usize>) -> Option<&ConsolidateTerms> {
+        self.consolidated.get(number?)?.as_ref()
     }
 
     /// Whether a pod without GPUs that asks for so many thousandths of a core would take some that the free GPUs of the node

@@ -24,6 +24,7 @@ use host_kit::shutdown::Stop;
 use joulie_api::workload_profile::{TrustRule, TrustedProfiles};
 use joulie_core::placement::assumed::NodeKey;
 use joulie_core::placement::freshness::{Now, PlanLease, UnixTime};
+use joulie_core::placement::score::Formula;
 use power_units::{Stamp, Watts};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -309,11 +310,18 @@ impl SnapshotBuilder {
 
     /// Publishes the current state.
     fn show(&mut self, round: &Round) {
-        let assumed = self.ledger.sums(self.registry.len());
+        let numbers = self.registry.len();
+        let assumed = self.ledger.sums(numbers);
+        let (cores, placement) = (&self.watched.cores, &self.settings.placement);
         let snapshot = Arc::new(Snapshot {
             fleet: self.fleet.clone(),
             assumed,
-            gpu_room: self.watched.cores.room(self.registry.len()),
+            gpu_room: cores.room(numbers),
+            loads: if placement.counts_loads() { cores.loads(numbers) } else { Box::default() },
+            consolidated: match placement.scoring.formula {
+                Formula::Consolidate => cores.consolidated(&self.fleet, numbers),
+                Formula::Headroom | Formula::Facility => Box::default(),
+            },
             assumed_pods: self.ledger.pods(),
             waiting_pods: self.ledger.waiting(),
             queue: self.ledger.queue(),

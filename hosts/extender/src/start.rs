@@ -10,7 +10,7 @@ use crate::node_store::NodeStore;
 use crate::request_log;
 use crate::routes::{Desk, Inside, Work};
 use crate::rows::EcoLabel;
-use crate::settings::{GpuBind, GpuNodeCores, Settings};
+use crate::settings::{GpuBind, Settings};
 use crate::shortlist::{OtherScoresBuilder, ShortlistPods};
 use crate::snapshot::Snapshot;
 use crate::snapshot_builder::{Shown, SnapshotBuilder, Watched};
@@ -290,8 +290,7 @@ impl Watcher<'_> {
             ),
             other_scores,
             cores: FreeCores::new(
-                (placement.gpus.cores != GpuNodeCores::Free)
-                    .then(|| self.follow("cores", plain("/api/v1/nodes"))),
+                placement.counts_cores().then(|| self.follow("cores", plain("/api/v1/nodes"))),
             ),
             dra: placement.gpus.reads_claims.then(|| self.dra()),
             evictables: EvictablesBuilder::new(

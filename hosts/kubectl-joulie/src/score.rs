@@ -111,6 +111,17 @@ pub(crate) fn line(node: &Value) -> String {
     let points = node["answer"].as_i64().unwrap_or_default();
     let filter = text(node, "/filter");
     let head = format!("{}: {points} points, filter: {filter}", text(node, "/nodeName"));
+    if let Some(cost) = term("watts") {
+        let held_back = text(node, "/scoring/terms/heldBack");
+        let held_back =
+            if held_back.is_empty() { String::new() } else { format!(", held back: {held_back}") };
+        return format!(
+            "{head}; it would cost {} there, which earns {cost:.0}; fill {:.0}, whole GPU nodes {:.0}{held_back}",
+            watts(term("costW")),
+            term("fill").unwrap_or_default(),
+            term("whole").unwrap_or_default(),
+        );
+    }
     if term("score").is_none() {
         let why = text(node, "/scoring/terms/unknown");
         let why = if why.is_empty() { text(node, "/scoring/unknown") } else { why };

@@ -16,7 +16,7 @@ use joulie_core::placement::cluster::ClusterAggregates;
 use joulie_core::placement::demand::{GpuDemand, GpuVendor, MilliCores, PodDemand};
 use joulie_core::placement::estimate::{Coefficients, HardwareRecord, HardwareTerms, NodeGpus};
 use joulie_core::placement::freshness::Freshness;
-use joulie_core::placement::gpu::{GpuPhase, GpuRequest, Island, Model, PhysicalGpu, Vram, fit};
+use joulie_core::placement::gpu::{GpuPhase, GpuRequest, Island, Model, PhysicalGpu, Vram, fit, mixed};
 use joulie_core::placement::score::{
     Formula, NodeFacts, NodeTerms, PodTerms, ScoreMax, Scoring, TwinPower, TwinStatus, UnknownScore,
 };
@@ -61,7 +61,7 @@ enum Policy {
     /// The node with the fewest cards left.
     BestFit,
     /// The extender with weight 1 and this `GPU_SCORE_SHARE`, beside kube-scheduler's default.
-    Ours(u32),
+    Ours(u8),
     /// The GPUs' part of that score alone, with kube-scheduler's own scores off.
     Alone,
 }
@@ -406,10 +406,11 @@ fn total(policy: Policy, node: &Machine, job: &Job, ask: GpuRequest, added: Watt
         Policy::BestFit => -left,
         Policy::Alone => fit(ask, &node.cards).map_or(0, |fit| i64::from(fit.score)),
         Policy::Ours(share) => {
-            let cards = fit(ask, &node.cards).map_or(0, |fit| u32::from(fit.score));
+            let cards = fit(ask, &node.cards).map_or(0, |fit| fit.score);
+            let fill = shares(1.0).iter().map(|share| whole(share * 100.0)).sum::<i64>() / 2;
             let watts = node.terms.score(WorkloadClass::Standard, added, Watts::ZERO);
-            let watts = watts.map_or(0, |score| u32::from(score.whole()));
-            default + 10 * i64::from((cards * share + watts * (100 - share)) / 100)
+            let watts = watts.map_or(0, |score| score.whole());
+            default + 10 * i64::from(mixed(cards, u8::try_from(fill).ok(), watts, share))
         }
     }
 }

@@ -9,8 +9,9 @@ use joulie_core::placement::estimate::{Coefficients, HardwareRecord, HardwareTer
 use joulie_core::placement::filter::FilterTerms;
 use joulie_core::placement::freshness::{Freshness, UnixTime};
 use joulie_core::placement::score::{
-    Formula, NodeCandidate, NodeFacts, NodeTerms, PodTerms, Points, ScoreMax, Scoring, TwinPower, TwinStatus,
-    UnknownScore, score_all,
+    ConsolidateCandidate, ConsolidateFacts, ConsolidatePod, ConsolidateTerms, Formula, NodeCandidate,
+    NodeCards, NodeFacts, NodeTerms, PodTerms, Points, ScoreMax, Scoring, TwinPower, TwinStatus,
+    UnknownScore, consolidate_all, score_all,
 };
 use joulie_core::placement::sensitivity::PointsLost;
 use power_units::{Micros, Percent, Ratio, Watts, WattsPerMinute};
@@ -126,8 +127,43 @@ pub(crate) fn rows() -> Vec<Row> {
         }
         terms.len()
     }));
+    rows.push(consolidate_row(&fleet, &mut points));
     rows.extend(assumed_rows());
     rows
+}
+
+/// `SCORING_FORMULA=consolidate` of a pod with GPUs.
+fn consolidate_row(fleet: &Fleet, points: &mut [Points]) -> Row {
+    let gpus = Some(GpuDemand { count: 2, vendor: GpuVendor::Nvidia });
+    let (class, cpu) = (WorkloadClass::Standard, MilliCores::new(8_000));
+    let demand = PodDemand { class, cpu, memory_bytes: 10 << 30, gpus };
+    let (pod, watts) = (ConsolidatePod::of(&demand), PodTerms::of(&demand, &SCORING.coefficients));
+    let terms: Vec<Option<ConsolidateTerms>> = (0_u32..)
+        .zip(&fleet.nodes)
+        .map(|(n, node)| {
+            let all = if n.is_multiple_of(2) { 8 } else { 0 };
+            let loaded = ConsolidateFacts {
+                cores_milli: Some(96_000),
+                requested_milli: n.wrapping_mul(7_919) % 96_000,
+                cards: Some(NodeCards { all, free: all * (n % 9) / 8 }),
+                milli_per_gpu: 4_000,
+                is_used: !n.is_multiple_of(3),
+                at_rest: None,
+                room: None,
+                is_emptied: false,
+            };
+            loaded.of_node(&facts(node)).as_ref().map(ConsolidateTerms::of)
+        })
+        .collect();
+    measure("consolidate of a pod with GPUs, a node", Some(25.0), (u32::from(NODES), BATCH), || {
+        let pod = black_box(&pod);
+        let nodes = terms.iter().zip(&fleet.hardware).zip(&fleet.assumed);
+        let candidates = nodes.map(|((terms, hardware), &assumed)| {
+            let added = watts.on(hardware).total();
+            ConsolidateCandidate { terms: terms.as_ref(), added, assumed, lost: PointsLost::NONE }
+        });
+        consolidate_all(&SCORING, pod, candidates, black_box(&mut *points))
+    })
 }
 
 /// Operations on a full table of assumed pods.

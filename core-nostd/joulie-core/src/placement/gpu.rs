@@ -393,6 +393,19 @@ fn islands(cards: &[PhysicalGpu], chosen: u64) -> u64 {
     islands
 }
 
+/// The score of a node for a pod with GPUs: `share` percent for its cards and the rest for everything else, each from 0 to 100.
+/// Half of the part for the cards is how full the processors and the memory of the node are with the pod, where that is given.
+/// Otherwise kube-scheduler's LeastAllocated decides between nodes whose cards are alike, and prefers the one with the smaller
+/// pods.
+#[must_use]
+pub fn mixed(cards: u8, fill: Option<u8>, rest: u8, share: u8) -> u8 {
+    let (share, cards) = (u32::from(share.min(100)), u32::from(cards).saturating_mul(100));
+    let cards = fill.map_or(cards, |fill| cards.saturating_add(u32::from(fill).saturating_mul(100)) >> 1);
+    let of_cards = cards.saturating_mul(share).checked_div(100).unwrap_or(0);
+    let rest = u32::from(rest).saturating_mul(100_u32.saturating_sub(share));
+    u8::try_from(of_cards.saturating_add(rest).checked_div(100).unwrap_or(0)).unwrap_or(u8::MAX)
+}
+
 /// `scale × part ÷ whole`, rounded down and at most `scale`; zero when `whole` is zero.
 fn part_of(scale: u64, part: u64, whole: u64) -> u64 {
     power_units::Amount::part(scale, part, whole, power_units::Role::Limit).unwrap_or(0).min(scale)

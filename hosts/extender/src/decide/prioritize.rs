@@ -14,8 +14,10 @@ use crate::snapshot::{Snapshot, View};
 use bytes::Bytes;
 use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::filter::Rejection;
-use joulie_core::placement::gpu::GpuRequest;
-use joulie_core::placement::score::{self, Points, ScoreMax, score_all};
+use joulie_core::placement::gpu::{self, GpuRequest, Packing};
+use joulie_core::placement::score::{
+    self, ConsolidateCandidate, Formula, Points, ScoreMax, consolidate_all, score_all,
+};
 use joulie_core::placement::sensitivity::{CapSensitivity, PointsLost};
 use power_units::Watts;
 
@@ -68,10 +70,22 @@ pub(crate) fn points(
     let weighed = view.snapshot.fleet.kinds.weigh(&asked.terms);
     let hurt = asked.terms.sensitivity();
     let looked_up = Numbered::of(view.snapshot, message)
-        .map(|number| looked_up(view.snapshot, &unseen, &weighed, hurt, number));
-    let unknown = score_all(&placement.scoring, asked.class, looked_up, &mut points).unknown;
+        .map(|number| (number, looked_up(view.snapshot, &unseen, &weighed, hurt, number)));
+    let scoring = &placement.scoring;
+    let unknown = match scoring.formula {
+        Formula::Headroom | Formula::Facility => {
+            score_all(scoring, asked.class, looked_up.map(|(_, candidate)| candidate), &mut points).unknown
+        }
+        Formula::Consolidate => {
+            let candidates = looked_up.map(|(number, candidate)| {
+                let score::NodeCandidate { added, assumed, lost, .. } = candidate;
+                ConsolidateCandidate { terms: view.snapshot.consolidated(number), added, assumed, lost }
+            });
+            consolidate_all(scoring, &asked.consolidate, candidates, &mut points).unknown
+        }
+    };
     if let Some(Ok(request)) = asked.gpus {
-        mix(view.snapshot, placement, message, request, &mut points);
+        mix(view.snapshot, placement, message, (request, asked), &mut points);
     }
     if let (Some(milli), GpuNodeCores::Score) = (asked.cores, placement.gpus.cores) {
         leave_cores(view.snapshot, placement, message, milli, &mut points);
@@ -104,18 +118,23 @@ fn mix(
     snapshot: &Snapshot,
     placement: &PlacementSettings,
     message: &Message<'_>,
-    request: GpuRequest,
+    (request, asked): (GpuRequest, &Asked),
     points: &mut [Points],
 ) {
-    let share = u32::from(placement.gpus.share);
+    // Where no node's size is known, the cards decide alone.
+    let fills = request.packing() == Packing::Pack && !snapshot.loads.is_empty();
     for (number, points) in Numbered::of(snapshot, message).zip(points) {
-        let score = u32::from(snapshot.fleet.gpus.score(request, number));
+        let score = snapshot.fleet.gpus.score(request, number);
+        let fill = fills.then(|| snapshot.fill(&asked.scheduled, number));
         let score = match placement.scoring.max {
             ScoreMax::Hundred => score,
             ScoreMax::Ten => score / 10,
         };
-        let sum = score * share + u32::from(points.get()) * 100_u32.saturating_sub(share);
-        let mixed = u8::try_from(sum / 100).unwrap_or(u8::MAX);
+        let fill = match placement.scoring.max {
+            ScoreMax::Hundred => fill,
+            ScoreMax::Ten => fill.map(|fill| fill / 10),
+        };
+        let mixed = gpu::mixed(score, fill, points.get(), placement.gpus.share);
         *points = match points {
             Points::Known(_) => Points::Known(mixed),
             Points::Unknown(_) => Points::Unknown(mixed),

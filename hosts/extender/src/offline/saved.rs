@@ -1,6 +1,7 @@
 //! A cluster from a file: lists of objects as `kubectl get -o json` writes them, in one list or several after each other.
 
 use crate::assumed_ledger::{AssumedLedger, Round, Scales};
+use crate::cores::{CoresRow, FreeCores};
 use crate::index::{Index, Registry};
 use crate::node_store::NodeStore;
 use crate::rows::{EcoLabel, HardwareRow, LeaseRow, PodRow, ProfileRow, TwinRow};
@@ -12,6 +13,7 @@ use host_kit::reflect::{ReflectEvent, Row, Rows, by_hand};
 use joulie_api::labels;
 use joulie_api::workload_profile::TrustedProfiles;
 use joulie_core::placement::freshness::{Evidence, Now, PlanLease, UnixTime};
+use joulie_core::placement::score::Formula;
 use power_units::{Micros, Stamp};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,17 +69,27 @@ impl Saved {
             AssumedLedger::new(settings.assumed, settings.assumed_pods_max, scoring.coefficients);
         let scales = Scales { registry: &registry, fleet: &fleet, now: latest };
         let mut round = Round::default();
+        let counts = settings.placement.counts_cores();
+        let mut cores = FreeCores::new(counts.then(|| rows::<CoresRow>(of("Node"), &mut warnings)));
         for event in events(of("Pod"), &mut warnings) {
             other_scores.follow(&event);
+            cores.follow(&event);
             ledger.follow(event, scales, &mut round);
         }
         ledger.sweep(&fleet, latest);
         other_scores.renew(&registry);
+        cores.renew(&registry, &fleet.gpus);
+        let numbers = registry.len();
         let names = of("Node").iter().filter_map(|node| node["metadata"]["name"].as_str());
         let known = fleet.known().map(|(_, node)| &*node.name);
         let names = names.chain(known).map(str::to_owned).collect();
         let snapshot = Snapshot {
-            assumed: ledger.sums(registry.len()),
+            assumed: ledger.sums(numbers),
+            loads: cores.loads(numbers),
+            consolidated: match scoring.formula {
+                Formula::Consolidate => cores.consolidated(&fleet, numbers),
+                Formula::Headroom | Formula::Facility => Box::default(),
+            },
             assumed_pods: ledger.pods(),
             waiting_pods: ledger.waiting(),
             queue: ledger.queue(),

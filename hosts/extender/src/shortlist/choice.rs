@@ -10,14 +10,17 @@ use crate::index;
 use crate::scan::{Message, text};
 use joulie_core::placement::assumed::PodUid;
 
-/// Points are at most 100.
-const LEVELS: usize = 101;
+/// A total is at most 1,000 by us and 200 by processors and memory.
+const TOTAL_MAX: usize = 1_200;
+/// Totals that differ by less share a level.
+const WIDTH: usize = 4;
+const LEVELS: usize = TOTAL_MAX / WIDTH + 1;
 /// More zones than this share cells.
 const ZONES: usize = 16;
 const CELLS: usize = LEVELS * ZONES;
-/// By how many points less than the best a candidate may still be chosen by kube-scheduler for a soft spread: the
-/// spread is worth at most 200 of kube-scheduler's points, and ten of these are one of ours.
-const SPREAD_POINTS: usize = 20;
+/// By how many levels less than the best a candidate may still be chosen by kube-scheduler for a soft spread: the
+/// spread is worth at most 200 of kube-scheduler's points.
+const SPREAD_LEVELS: usize = 200 / WIDTH;
 
 /// A candidate that passed the filter.
 #[derive(Clone, Copy, Debug)]
@@ -47,10 +50,10 @@ impl Choice {
         Self { entries: Vec::with_capacity(count), counts: [0; CELLS] }
     }
 
-    /// Adds the candidate at this position. Zone 0 is that of nodes without one.
-    pub(super) fn add(&mut self, at: usize, points: u8, zone: u16) {
+    /// Adds the candidate at this position with what it has of kube-scheduler's total. Zone 0 is that of nodes without one.
+    pub(super) fn add(&mut self, at: usize, total: u16, zone: u16) {
         let zone = usize::from(zone) % ZONES;
-        let cell = zone * LEVELS + usize::from(points).min(LEVELS - 1);
+        let cell = zone * LEVELS + (usize::from(total) / WIDTH).min(LEVELS - 1);
         if let (Ok(at), Ok(short), Some(count)) =
             (u32::try_from(at), u16::try_from(cell), self.counts.get_mut(cell))
         {
@@ -92,7 +95,7 @@ impl Choice {
         if drawn > 0 {
             let best = entries.iter().map(|entry| usize::from(entry.cell) % LEVELS).max().unwrap_or(0);
             let rest = entries.get_mut(chosen..).unwrap_or_default();
-            let near = gather(rest, |entry| usize::from(entry.cell) % LEVELS + SPREAD_POINTS >= best);
+            let near = gather(rest, |entry| usize::from(entry.cell) % LEVELS + SPREAD_LEVELS >= best);
             // Other lots than those by which some of them were left out before.
             let again = |entry: &mut Entry| {
                 draw(entry);

@@ -22,6 +22,7 @@ use joulie_api::extender::pod;
 use joulie_core::placement::class::SchedulableClass;
 use joulie_core::placement::estimate::HardwareRecord;
 use joulie_core::placement::freshness::{Evidence, FreshnessRule, Now, PlanLease, UnixTime};
+use joulie_core::placement::kube_scheduler::{Amounts, ScheduledNode, ScheduledPod, SchedulerProfile};
 use joulie_core::placement::score::{TwinPower, TwinStatus};
 use power_units::{Micros, Percent, Stamp, Watts};
 use serde_json::{Value, json};
@@ -36,8 +37,8 @@ const PLACEMENTS: usize = if cfg!(debug_assertions) { 20 } else { 10_000 };
 const BURST: usize = if cfg!(debug_assertions) { 20 } else { 1_000 };
 /// The bar: so many of kube-scheduler's points lost at the mean.
 const POINTS_LOST_MAX: f64 = 0.5;
-/// Thousandths of a processor, and MiB, of each node.
-const ROOM: [f64; 2] = [96_000.0, 393_216.0];
+/// What each node can give.
+const ROOM: Amounts = Amounts { cpu_milli: 96_000, memory_bytes: 384 << 30, gpus: 0 };
 
 struct Pod {
     number: usize,
@@ -60,15 +61,15 @@ impl Pod {
                    "cpu": self.cores.to_string(), "memory": format!("{}Gi", self.gib)}}}]}})
     }
 
-    fn asks(&self) -> [f64; 2] {
-        [f64::from(self.cores) * 1000.0, f64::from(self.gib) * 1024.0]
+    fn asks(&self) -> ScheduledPod {
+        let cpu = Some(u64::from(self.cores) * 1000);
+        ScheduledPod::EMPTY.with(cpu, Some(u64::from(self.gib) << 30), 0)
     }
 }
 
 struct World {
     snapshot: Snapshot,
     placement: PlacementSettings,
-    used: Vec<[f64; 2]>,
     /// The pods of each ReplicaSet on each node.
     replicas: Vec<Vec<u32>>,
     dice: u64,
@@ -91,11 +92,21 @@ impl World {
         let mut world = Self {
             snapshot: Snapshot::nothing(),
             placement: PlacementSettings { shortlist: ShortlistRule { pods, size }, ..burst::placement() },
-            used: Vec::new(),
             replicas: vec![vec![0; NODES]; REPLICA_SETS],
             dice: 0x9E37_79B9_7F4A_7C15,
         };
-        world.used = (0..NODES).map(|_| ROOM.map(|room| room * f64::from(world.draw(60)) / 100.0)).collect();
+        let load = |world: &mut Self| {
+            let mut node = ScheduledNode::empty(ROOM, 110);
+            let [cpu, memory] = [0, 1].map(|_| u64::from(world.draw(60)));
+            let part = |whole: u64, percent: u64| Some(whole / 100 * percent);
+            node.bind(&ScheduledPod::EMPTY.with(
+                part(ROOM.cpu_milli, cpu),
+                part(ROOM.memory_bytes, memory),
+                0,
+            ));
+            node
+        };
+        let loads = (0..NODES).map(|_| load(&mut world)).collect();
         let now = Now { wall: UnixTime::from_micros(0), own: Stamp::new(Micros::ZERO) };
         let mut nodes = places(&registry);
         for (node, place) in nodes.iter_mut().enumerate() {
@@ -121,6 +132,7 @@ impl World {
         world.snapshot = Snapshot {
             fleet,
             assumed: vec![Watts::ZERO; NODES].into(),
+            loads,
             other_scores: Arc::new(OtherScores::of_zones(zones)),
             remembered: Arc::new(Remembered::new()),
             ..Snapshot::nothing()
@@ -166,7 +178,10 @@ impl World {
             points.iter().map(|points| i64::from(points.get()) * 10).collect()
         });
         let spread = self.spread(nodes, pod);
-        let own = nodes.iter().map(|&node| resources(self.used[node], pod.asks()));
+        let asks = pod.asks();
+        let own =
+            nodes.iter().map(|&node| SchedulerProfile::DEFAULT.resources(&self.snapshot.loads[node], &asks));
+        let own = own.map(|points| i64::try_from(points).unwrap());
         ours.into_iter().zip(spread).zip(own).map(|((ours, spread), own)| [ours, 2 * spread, own]).collect()
     }
 
@@ -186,9 +201,7 @@ impl World {
     }
 
     fn bind(&mut self, node: usize, pod: &Pod) {
-        for (used, asks) in self.used[node].iter_mut().zip(pod.asks()) {
-            *used += asks;
-        }
+        self.snapshot.loads[node].bind(&pod.asks());
         if let Some(set) = pod.replica_set {
             self.replicas[set][node] += 1;
         }
@@ -219,7 +232,8 @@ impl World {
     /// Binds a pod as kube-scheduler does, and returns its node and by how many points the best of all nodes is better,
     /// part by part.
     fn place(&mut self, pod: &Pod) -> Option<(usize, [i64; 3])> {
-        let fits = |node: &usize| (0..2).all(|at| self.used[*node][at] + pod.asks()[at] <= ROOM[at]);
+        let asks = pod.asks();
+        let fits = |node: &usize| self.snapshot.loads[*node].fits(&asks);
         let fit: Vec<usize> = (0..NODES).filter(fits).collect();
         let off = PlacementSettings { shortlist: ShortlistRule::OFF, ..self.placement };
         let all = self.filter(&off, &fit, pod);
@@ -238,14 +252,6 @@ impl World {
 
 fn sum(parts: &[i64; 3]) -> i64 {
     parts.iter().sum()
-}
-
-/// NodeResourcesFit and NodeResourcesBalancedAllocation.
-fn resources(used: [f64; 2], asks: [f64; 2]) -> i64 {
-    let share = |with: f64| [0, 1].map(|at| (used[at] + with * asks[at]) / ROOM[at]);
-    let least: i64 = share(1.0).iter().map(|share| whole((1.0 - share) * 100.0)).sum::<i64>() / 2;
-    let balance = |[cpu, memory]: [f64; 2]| whole((1.0 - ((cpu - memory) / 2.0).abs()) * 100.0);
-    least + 50 + (50 + balance(share(1.0)) - balance(share(0.0))) / 2
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "scores are small")]

@@ -344,3 +344,15 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_node_is_scored_by_its_cards_its_fill_and_the_rest_by_share() {
+    // 60 % of 80 and 40 % of 50; then the cards count half and the fill of 40 the other half: 60 % of 60 and 40 % of 50.
+    assert_eq!(mixed(80, None, 50, 60), 68);
+    assert_eq!(mixed(80, Some(40), 50, 60), 56);
+    assert_eq!(
+        (mixed(100, Some(100), 100, 60), mixed(100, Some(0), 0, 100), mixed(9, None, 33, 0)),
+        (100, 50, 33)
+    );
+    assert_eq!(mixed(255, Some(255), 255, 255), 255);
+}

@@ -19,7 +19,8 @@
 //! wherever a node at rest draws enough to be a point. Everything that does not depend on the pod is compiled into
 //! [`ConsolidateTerms`] once for each change of a node.
 
-use super::{Points, ScoreSummary, Scoring, settle};
+use super::{NodeFacts, Points, ScoreSummary, Scoring, settle};
+use crate::placement::class::SchedulableClass;
 use crate::placement::demand::PodDemand;
 use crate::placement::estimate::HardwareRecord;
 use crate::placement::sensitivity::PointsLost;
@@ -61,6 +62,20 @@ pub struct ConsolidateFacts {
     pub room: Option<Watts>,
     /// Whether pods are to leave it: it is draining, or marked with a stress.
     pub is_emptied: bool,
+}
+
+impl ConsolidateFacts {
+    /// The same with what the node's twin and hardware say; `None` without a fresh twin.
+    #[must_use]
+    pub fn of_node(self, node: &NodeFacts<'_>) -> Option<Self> {
+        let twin = node.fresh_twin()?;
+        Some(Self {
+            at_rest: node.hardware.and_then(HardwareRecord::at_rest),
+            room: twin.room(),
+            is_emptied: twin.marked || twin.class == SchedulableClass::Draining,
+            ..self
+        })
+    }
 }
 
 impl HardwareRecord {

@@ -8,7 +8,7 @@ fn chosen(pods: ShortlistPods, size: u32, pod: u128, nodes: &[(String, u8, u16)]
     let message = Message::read(body.as_bytes()).unwrap();
     let mut choice = Choice::with_capacity(nodes.len());
     for (at, (_, points, zone)) in nodes.iter().enumerate() {
-        choice.add(at, *points, *zone);
+        choice.add(at, u16::from(*points) * 10, *zone);
     }
     let mut chosen = choice.choose(ShortlistRule { pods, size }, PodUid(pod), &message);
     let mut all = BTreeSet::new();
