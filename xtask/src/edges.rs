@@ -174,6 +174,7 @@ const ALLOWED: &[Allowed] = &[
             "extender",
             "host-kit",
             "install",
+            "joulie-core",
             "judge",
             "operator",
             "rig",

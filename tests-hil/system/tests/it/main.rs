@@ -6,6 +6,7 @@ mod budget;
 mod burst;
 mod gpus;
 mod grants;
+mod kube_scheduler;
 mod migration;
 mod moves;
 mod one_node;
