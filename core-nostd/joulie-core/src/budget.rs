@@ -14,6 +14,8 @@
 //! - [`mod@allocate`]: reduces the caps that the policy desires until every limit is kept;
 //! - [`mod@demand`]: caps that follow what each node wants, within the same limits;
 //! - [`moves`]: the steps from the present caps to the targets; no load exceeds its limit in between;
+//! - [`armed`]: events that lower nodes without any order;
+//! - [`sustained`]: a lower limit for the mean over a window;
 //! - [`standing`]: the state of every group: its load, what is exceeded and what is awaited;
 //! - [`mod@admit`]: whether one node can be upgraded now, later or never.
 //!
@@ -29,11 +31,13 @@
 pub mod account;
 pub mod admit;
 pub mod allocate;
+pub mod armed;
 pub mod demand;
 pub mod moves;
 pub mod node;
 mod queue;
 pub mod standing;
+pub mod sustained;
 pub mod tree;
 
 pub use account::{Grant, GrantAccount, GrantReceipt};

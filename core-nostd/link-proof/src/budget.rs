@@ -5,11 +5,14 @@ use joulie_core::budget::demand::{
     Bid, Bidders, DemandError, DemandHistory, DemandReport, GroupOrders, GroupPrice, OrderBounds, OrderCount,
     OrderTurn, TokenBucket, is_news, orders, price,
 };
+use joulie_core::budget::armed::{ArmedTimes, armed_watts, share_at};
+use joulie_core::budget::sustained::{SustainedFacts, SustainedLimit, SustainedMemory, SustainedState};
 use joulie_core::budget::{
     Admission, Allocation, BudgetError, BudgetNode, BudgetTree, Grant, GrantAccount, GrantReceipt, Group,
     GroupDemand, GroupError, GroupShare, GroupState, GroupVerdict, LawError, Move, MoveTuning, Overrun,
     Range, RangeError, Summary, TreeError, Turn, Wish, admit, allocate, demands, next_moves,
 };
+use joulie_core::placement::freshness::UnixTime;
 use joulie_core::placement::gpu::{
     AskError, Fit, GpuPhase, GpuRequest, Model, PhysicalGpu, Reject, Vram, choose, fit,
 };
@@ -80,6 +83,17 @@ roots! {
     fn demand_tokens(bucket: &mut TokenBucket, now: Stamp, orders: usize) -> usize {
         bucket.take(orders);
         bucket.refill(now)
+    }
+
+    fn armed_share(times: &ArmedTimes, clocks: [UnixTime; 2], share: Ratio, floor: Watts, most: Watts) -> (Watts, Option<Micros>) {
+        let share = share_at(times.depth_of(clocks), share);
+        (armed_watts(floor, most, share), times.stands_for(clocks[0]))
+    }
+
+    fn sustained_step(
+        watts: (Watts, Watts), window: Micros, memory: &mut SustainedMemory, facts: &SustainedFacts,
+    ) -> Option<SustainedState> {
+        Some(SustainedLimit::new(watts.0, watts.1, window).ok()?.step(memory, facts))
     }
 
     fn gpu_ask(model: Option<Model>, vram_mb: Option<i64>, count: i64) -> Result<GpuRequest, AskError> {

@@ -1,5 +1,6 @@
 //! The half of the agent that speaks Kubernetes, the same for every kind of machine.
 
+pub(crate) mod armed;
 pub(crate) mod demand;
 pub(crate) mod drift;
 pub(crate) mod events;

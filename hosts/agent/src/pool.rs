@@ -9,6 +9,7 @@ pub(crate) mod http;
 mod remote;
 mod wire;
 
+use crate::front::armed::ArmedNow;
 use crate::front::events;
 use crate::front::grants::Stands;
 use crate::front::inputs::{ByNode, Inputs, Watched};
@@ -232,7 +233,7 @@ impl Pool {
     fn join(&mut self, name: &str) -> Member {
         let lease = host::lease(&self.settings.lease, name);
         let stands = self.settings.kept_grant(name).as_deref().map_or(Stands::Nothing, Stands::of_file);
-        let desire = stands.over(Desire::UNKNOWN);
+        let desire = stands.over(Desire::UNKNOWN, &ArmedNow::default());
         let route = match &self.routes {
             Routes::Each(base) => Arc::new(base.start()),
             Routes::One(route) => route.borrow().clone(),

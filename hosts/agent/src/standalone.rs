@@ -12,6 +12,7 @@
 mod file;
 mod status;
 
+use crate::front::armed::ArmedNow;
 use crate::front::grants::Stands;
 use crate::front::outcome::{Outcome, Outcomes, Terms};
 use crate::front::wanted::{Goal, Subject, Unknown, Wanted};
@@ -291,7 +292,7 @@ impl Follow {
 
     fn step(&mut self) {
         let desire = self.wanted.desire(self.terms.cpu, self.terms.gpu);
-        self.host.desire(self.stands.over(desire));
+        self.host.desire(self.stands.over(desire, &ArmedNow::default()));
         let is_new = self.views.has_changed().unwrap_or(false);
         let view = self.views.borrow_and_update().clone();
         let Some(view) = view else { return };

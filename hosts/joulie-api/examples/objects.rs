@@ -7,6 +7,7 @@ use joulie_api::node_power_profile::NodePowerProfile;
 use joulie_api::node_twin::NodeTwin;
 use joulie_api::object::{BadObject, parse};
 use joulie_api::power_budget::PowerBudget;
+use joulie_api::power_event::PowerEvent;
 use joulie_api::telemetry_profile::TelemetryProfile;
 use joulie_api::workload_profile::WorkloadProfile;
 use serde::Deserialize;
@@ -50,6 +51,7 @@ pub(crate) fn through_the_type(object: Value) -> Result<Value, BadObject> {
         "NodePowerProfile" => serde_json::to_value(parse::<NodePowerProfile>(&object)?),
         "NodeTwin" => serde_json::to_value(parse::<NodeTwin>(&object)?),
         "PowerBudget" => serde_json::to_value(parse::<PowerBudget>(&object)?),
+        "PowerEvent" => serde_json::to_value(parse::<PowerEvent>(&object)?),
         "TelemetryProfile" => serde_json::to_value(parse::<TelemetryProfile>(&object)?),
         "WorkloadProfile" => serde_json::to_value(parse::<WorkloadProfile>(&object)?),
         other => panic!("no such kind: {other}"),

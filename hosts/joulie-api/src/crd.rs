@@ -10,6 +10,7 @@ use crate::node_power_grant::NodePowerGrant;
 use crate::node_power_profile::NodePowerProfile;
 use crate::node_twin::NodeTwin;
 use crate::power_budget::PowerBudget;
+use crate::power_event::PowerEvent;
 use crate::telemetry_profile::TelemetryProfile;
 use crate::workload_profile::WorkloadProfile;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -28,6 +29,7 @@ pub fn all() -> Vec<CustomResourceDefinition> {
         NodePowerProfile::crd(),
         NodeTwin::crd(),
         PowerBudget::crd(),
+        PowerEvent::crd(),
         TelemetryProfile::crd(),
         WorkloadProfile::crd(),
     ];

@@ -1,7 +1,7 @@
 //! Joulie's external formats: Kubernetes objects, labels and annotations, the extender's messages, quantities.
 //!
-//! - [`node_hardware`], [`node_power_profile`], [`node_power_grant`], [`power_budget`], [`telemetry_profile`], [`node_twin`], [`workload_profile`],
-//!   [`gpu`]: the eight kinds, each field of each generation that was ever written, and what they mean to the core;
+//! - [`node_hardware`], [`node_power_profile`], [`node_power_grant`], [`power_budget`], [`power_event`], [`telemetry_profile`], [`node_twin`], [`workload_profile`],
+//!   [`gpu`]: the nine kinds, each field of each generation that was ever written, and what they mean to the core;
 //! - [`crd`]: their definitions, from which `cargo xtask codegen` writes `hosts/deploy/chart-crds`;
 //! - [`dra`]: what drivers publish of devices, and which claims hold them;
 //! - [`object`]: reading objects of which one may be malformed;
@@ -33,6 +33,7 @@ pub mod node_twin;
 pub mod number;
 pub mod object;
 pub mod power_budget;
+pub mod power_event;
 pub mod quantity;
 pub mod telemetry_profile;
 pub mod word;

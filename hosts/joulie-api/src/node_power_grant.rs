@@ -10,7 +10,7 @@ use crate::number::{Number, Whole};
 use crate::word::Word;
 use joulie_core::budget::demand::{DemandReport, QUANTILES};
 use kube::CustomResource;
-use power_units::{Role, Watts};
+use power_units::{Ratio, Role, Watts};
 use serde::{Deserialize, Serialize};
 
 /// What a node may be allowed.
@@ -56,6 +56,37 @@ pub struct NodePowerGrantSpec {
     /// The node is released from the budget: the agent forgets every grant of this object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub released: Option<bool>,
+    /// What is left of the node while an event is on, by the PowerBudgets above it and its class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub armed: Option<Vec<ArmedShare>>,
+}
+
+/// What an event leaves of a node.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, kube::KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ArmedShare {
+    /// The name of the event: `spec.event` of PowerEvents.
+    #[schemars(length(min = 1, max = 63))]
+    pub event: String,
+    /// The part of the way from the floors of all its packages and GPUs to the most that they draw.
+    #[schemars(range(min = 0, max = 1))]
+    pub share: Number,
+}
+
+impl ArmedShare {
+    /// The share; `None` if it is no number from 0 to 1.
+    #[must_use]
+    pub fn ratio(&self) -> Option<Ratio> {
+        ratio(self.share)
+    }
+}
+
+/// A part of a whole; `None` if it is no number from 0 to 1.
+#[must_use]
+pub fn ratio(number: Number) -> Option<Ratio> {
+    let ratio = Ratio::parse(&number.to_string(), Role::Limit).ok()?;
+    (ratio >= Ratio::ZERO && ratio <= Ratio::ONE).then_some(ratio)
 }
 
 part! {
@@ -75,6 +106,9 @@ part! {
         /// The least that the packages and GPUs can be held to together, as far as the agent knows: their ranges, its own
         /// configuration, and what they held when they were asked for less.
         floor: Number,
+        /// The armed events that are in force in full.
+        #[schemars(length(max = 64))]
+        armed: Vec<String>,
         /// What the node wants to draw. It is missing while that is not known.
         demand: GrantDemand,
         /// When this was last said.

@@ -43,12 +43,17 @@ vocabulary! {
         type_ = "string",
         json_path = ".status.conditions[?(@.type==\"WithinBudget\")].status"
     ),
+    printcolumn(name = "Sustained", type_ = "number", json_path = ".spec.sustainedWatts", priority = 1),
+    printcolumn(name = "In-Use", type_ = "number", json_path = ".status.effectiveWatts", priority = 1),
     printcolumn(name = "Room", type_ = "number", json_path = ".status.roomWatts", priority = 1),
     printcolumn(name = "Biting", type_ = "number", json_path = ".status.demand.bitingWatts", priority = 1),
     printcolumn(name = "Short", type_ = "number", json_path = ".status.shortWatts", priority = 1),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = kube::core::Rule::new("has(self.sustainedWatts) == has(self.windowSeconds)").message("windowSeconds: sustainedWatts and windowSeconds go together"))]
+#[x_kube(validation = kube::core::Rule::new("!has(self.sustainedWatts) || self.sustainedWatts <= self.watts").message("sustainedWatts: it is not above watts"))]
+#[x_kube(validation = kube::core::Rule::new("!has(self.sustainedWatts) || double(self.watts) <= double(self.sustainedWatts) * 1.25 || (has(self.acknowledgeInstant) && self.acknowledgeInstant)").message("watts: more than 1.25 times sustainedWatts needs acknowledgeInstant"))]
 pub struct PowerBudgetSpec {
     /// The PowerBudget that this one is a part of; without one it is at the top.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -57,9 +62,22 @@ pub struct PowerBudgetSpec {
     /// Which nodes are in it; without a selector every node is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<BudgetSelector>,
-    /// The most that everything in it may draw together.
+    /// The most that everything in it may draw together at any instant: grants never sum above it.
     #[schemars(range(min = 0, max = 1_000_000_000))]
     pub watts: Number,
+    /// The most that the mean of what is measured in it may be over `windowSeconds`. Without it only `watts` holds. While nobody
+    /// measures, it holds at every instant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 0, max = 1_000_000_000))]
+    pub sustained_watts: Option<Number>,
+    /// The window of `sustainedWatts`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 60, max = 3600))]
+    pub window_seconds: Option<Whole>,
+    /// `watts` may be more than 1.25 times `sustainedWatts`: whoever sets this has seen what the protective device bears, and
+    /// for how long.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acknowledge_instant: Option<bool>,
     /// What is drawn in it that nobody controls (switches, storage, nodes without an agent), beside the base loads of the budgets
     /// below it. State an upper bound; it is not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -74,6 +92,37 @@ pub struct PowerBudgetSpec {
     /// label `joulie.io/sleep` of a node says otherwise for that node.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sleep: Option<bool>,
+    /// What is left of each node in it while an event is on, as far as its PowerEvent says so. Each node's agent holds it
+    /// beforehand, so that an event needs no operator. Of an event that is listed twice the least counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 16))]
+    pub armed: Option<Vec<ArmedRule>>,
+}
+
+/// What an event leaves of the nodes of a budget.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, kube::KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ArmedRule {
+    /// The name of the event: `spec.event` of PowerEvents.
+    #[schemars(length(min = 1, max = 63))]
+    pub event: String,
+    /// What is left, by the class of a node.
+    pub shares: ClassShares,
+}
+
+/// A part of the way from the floors of all packages and GPUs of a node, 0, to the most that they draw, 1, for each class.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, kube::KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ClassShares {
+    /// Of performance nodes.
+    #[schemars(range(min = 0, max = 1))]
+    pub performance: Number,
+    /// Of nodes that are to become eco nodes.
+    #[schemars(range(min = 0, max = 1))]
+    pub draining: Number,
+    /// Of eco nodes.
+    #[schemars(range(min = 0, max = 1))]
+    pub eco: Number,
 }
 
 part! {
@@ -160,6 +209,12 @@ part! {
         observed_generation: Whole,
         /// The limit that is in use.
         limit_watts: Number,
+        /// What grants may sum up to now, from `sustainedWatts` to `watts`. Only with two limits.
+        effective_watts: Number,
+        /// The mean of what was measured over the last window. Missing until a whole window is known.
+        window_mean_watts: Number,
+        /// For how many seconds of the last window more was measured than `sustainedWatts`.
+        between_seconds: Whole,
         /// The mode that is in use.
         mode: Word<BudgetMode>,
         /// How many nodes are in it, those of the budgets below it included.

@@ -123,16 +123,7 @@ impl Kept {
         };
         let mut text = serde_json::to_vec_pretty(&document)?;
         text.push(b'\n');
-        let folder = path.parent().unwrap_or(Path::new("."));
-        std::fs::create_dir_all(folder)?;
-        // While one process takes over from another both may write.
-        let beside = path.with_extension(format!("json.{}", std::process::id()));
-        let mut file =
-            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
-        file.write_all(&text)?;
-        file.sync_all()?;
-        std::fs::rename(&beside, path)?;
-        File::open(folder)?.sync_all()
+        replace_file(path, &text)
     }
 
     /// Removes the stored grant.
@@ -146,6 +137,24 @@ impl Kept {
             Ok(()) => File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all(),
         }
     }
+}
+
+/// Replaces a file. When it returns, the new one survives a power cut; until then the old one does.
+///
+/// # Errors
+/// The system's error.
+pub fn replace_file(path: &Path, text: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    std::fs::create_dir_all(folder)?;
+    // While one process takes over from another both may write.
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}", std::process::id()));
+    let beside = path.with_file_name(name);
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+    file.write_all(text)?;
+    file.sync_all()?;
+    std::fs::rename(&beside, path)?;
+    File::open(folder)?.sync_all()
 }
 
 fn parse(text: &[u8]) -> Result<Kept, Why> {

@@ -42,7 +42,7 @@ pub use backend::{BackendKind, HalFacts, HalRow, HalTarget, Visit};
 pub use cards::{CardFacts, CardInstance, Cards};
 pub use config::{Config, ConfigError, HardwareSources, RegisterAccess};
 pub use driver::DriverError;
-pub use grant::{Kept, KeptError};
+pub use grant::{Kept, KeptError, replace_file};
 pub use joulie_core::node::engine::{Desire, LeaseTerms, LoopLaw, NodeAccess, NodeGrant, NodeParts};
 pub use journal::{Boot, Journal, JournalEntry, JournalError, JournalShare};
 pub use lock::{LockError, NodeLock};

@@ -6,11 +6,13 @@
 
 mod advice;
 mod differs;
+mod events;
 mod limits;
 mod status;
 
 pub(crate) use advice::{NodeAdvice, PODS_MAX, PodAdvice, ShownReason};
 pub(crate) use differs::differs;
+pub(crate) use events::{event_differs, event_document};
 pub(crate) use limits::{budget_differs, budget_document, mode_word, same_limit};
 pub(crate) use status::{Standing, is_older, overridden, status_of};
 
@@ -18,6 +20,7 @@ use crate::rows::{GrantSeen, NodeSeen, StateSeen, mark_text};
 use jiff::Timestamp;
 use joulie_api::caps::{CpuCaps, GpuCaps};
 use joulie_api::labels::{self, manager};
+use joulie_api::node_power_grant::ArmedShare;
 use joulie_api::number::Number;
 use joulie_core::budget::Grant;
 use joulie_core::node::cap::CapIntent;
@@ -126,12 +129,19 @@ pub(crate) fn grant_patch(seen: &GrantSeen, grant: Grant, released: bool) -> Val
     Value::Array(patch)
 }
 
-/// The label of a grant that says which PowerBudget its node is in; `None` if it says so. It is never written together with
-/// the grant, so that nothing that is wrong with it keeps a node from being lowered.
-pub(crate) fn grant_label(seen: &GrantSeen, budget: Option<&str>) -> Option<Value> {
+/// The label of a grant that says which PowerBudget its node is in, and what events leave of it; `None` if it says so. It is
+/// never written together with the grant, so that nothing that is wrong with it keeps a node from being lowered.
+pub(crate) fn grant_label(seen: &GrantSeen, budget: Option<&str>, armed: &[ArmedShare]) -> Option<Value> {
     let budget = budget.filter(|budget| is_label_value(budget));
+    if budget == seen.budget.as_deref() && armed == seen.armed {
+        return None;
+    }
     let labels = json!({(labels::object::POWER_BUDGET): budget});
-    (budget != seen.budget.as_deref()).then(|| json!({"metadata": {"uid": seen.uid, "labels": labels}}))
+    let mut document = json!({"metadata": {"uid": seen.uid, "labels": labels}});
+    if armed != seen.armed {
+        document["spec"] = json!({"armed": Some(armed).filter(|armed| !armed.is_empty())});
+    }
+    Some(document)
 }
 
 /// The API version of Joulie's kinds.

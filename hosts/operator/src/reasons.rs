@@ -39,7 +39,7 @@ use ConditionType::{
 use Severity::{Normal, Warning};
 
 reasons! {
-    CONDITION_REASONS: [ConditionReason; 29] = {
+    CONDITION_REASONS: [ConditionReason; 31] = {
         SAMPLED: of(TelemetryFresh, ConditionStatus::True, "Sampled", "the power is measured");
         NO_METER: of(TelemetryFresh, ConditionStatus::True, "NoMeter",
             "no meter is configured: the power is estimated, and that is all that was asked for");
@@ -57,6 +57,10 @@ reasons! {
             "of a PowerBudget: its nodes draw less than half of what is counted, which is the most that they may draw: they have little to do, or their grants are larger than their devices need");
         NOT_MEASURED: of(MetersDisagree, ConditionStatus::Unknown, "NotMeasured",
             "of a PowerBudget: not every node there has a measurement now, or what is counted is not known, so that the two cannot be compared");
+        GROUP_METERED: of(TelemetryFresh, ConditionStatus::True, "GroupMetered",
+            "of a PowerBudget with two limits: its nodes are measured often enough for the limit of the mean");
+        GROUP_METER_LATE: of(TelemetryFresh, ConditionStatus::False, "GroupMeterLate",
+            "of a PowerBudget with two limits: more than one of twenty nodes has no measurement that is younger than a twentieth of the window and 3 s, or what is counted is not known, so that sustainedWatts holds at every instant; measure more often (OPERATOR_NODE_POWER_SOURCE), or take a longer window");
         MEASURED: of(TelemetryFresh, ConditionStatus::True, "Measured",
             "of a WorkloadProfile: it rests on metrics of its pods, not older than RECLASSIFY_INTERVAL and a fifth");
         SIMULATED: of(TelemetryFresh, ConditionStatus::True, "Simulated",
@@ -96,7 +100,7 @@ reasons! {
         OWNED_BY_OTHERS: of(Overridden, ConditionStatus::True, "OwnedByOthers",
             "somebody else owns a field that the operator would write: what they say stands; remove the field to hand it back");
     }
-    EVENT_REASONS: [EventReason; 28] = {
+    EVENT_REASONS: [EventReason; 31] = {
         WRITE_OVERRIDDEN: event(Warning, "Overridden", "Node",
             "a write met a field that somebody else owns; it is left to them");
         WRITE_REFUSED: event(Warning, "WriteRefused", "Node",
@@ -148,6 +152,12 @@ reasons! {
             "the node should wake, and for SLEEP_WAKE_WITHIN its budgets had no room for its largest draw; it is tried again after SLEEP_WAKE_TAKES: raise the limit, or let fewer nodes sleep");
         NODE_LEFT: event(Warning, "NodeLeftToPeople", "Node",
             "the node did not go off or did not wake in time, or its management controller contradicts its kubelet: it stays cordoned and counts its largest draw, and another one is woken if one is needed; look at the machine and its controller. It takes pods again once its kubelet reports another boot");
+        EVENT_BEGAN: event(Normal, "EventBegan", "PowerEvent",
+            "the event is on: nodes below PowerBudgets that are armed for it are held to their shares, and none of them is raised");
+        EVENT_OVER: event(Normal, "EventOver", "PowerEvent",
+            "the event is over, and nodes have their grants again; the status says what was delivered");
+        EVENT_BEHIND: event(Warning, "EventNotFollowed", "PowerEvent",
+            "agents do not say that the caps of the event are in force; the text names nodes: look at their agents, and at the clocks of these nodes");
         GPU_FREED: event(Normal, "GpuFreed", "GPU",
             "the extender took the card for a pod that never got it, and nobody wrote that off in GPU_REPAIR_AFTER; the card is free of the pod now: see why the node's agent does not");
         GPU_UNCONFIRMED: event(Warning, "GpuUnconfirmed", "GPU",

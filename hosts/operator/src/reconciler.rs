@@ -6,6 +6,7 @@
 
 mod absences;
 mod advise;
+mod armed;
 mod backoffs;
 mod bounded;
 mod budget;
@@ -33,6 +34,7 @@ use crate::site::{Budgets, Changes, Kind, Observed, Site, Watches};
 use crate::stats::{Became as Counted, Stats};
 use crate::writes::{Outcome, SERVER_TIMEOUT, Target, Trouble};
 use absences::Absences;
+use armed::{EventMemory, event_key, event_version};
 use backoffs::{Backoffs, PendingEcho, versions};
 use bounded::BoundMemory;
 use budget::UnmetDemand;
@@ -96,6 +98,10 @@ pub(crate) struct Reconciler {
     unmet: BTreeMap<String, UnmetDemand>,
     /// Whether recommendations were last reported for a node, where that differs from what is published.
     advice_told: BTreeMap<Arc<str>, bool>,
+    /// What is remembered of PowerEvents, by the identifiers of their objects.
+    armed: BTreeMap<String, EventMemory>,
+    /// When the last pass looked at them.
+    looked: Option<Mono>,
     /// The nodes whose drain was told to be overdue.
     overdue_told: BTreeSet<Arc<str>>,
     /// What was told of pods past the bound on performance.
@@ -163,6 +169,8 @@ impl Reconciler {
             short: BTreeMap::new(),
             unmet: BTreeMap::new(),
             advice_told: BTreeMap::new(),
+            armed: BTreeMap::new(),
+            looked: None,
             overdue_told: BTreeSet::new(),
             bounded: BoundMemory::default(),
             evictions: EvictionMemory::default(),
@@ -274,6 +282,7 @@ impl Reconciler {
         self.decided = None;
         self.bounded = BoundMemory::default();
         self.overdue_told.clear();
+        (self.armed, self.looked) = Default::default();
     }
 
     /// Whether every job of the passes up to this one has ended.
@@ -341,7 +350,7 @@ impl Reconciler {
         self.pending_echoes.retain(|node, pending| match site.observed(node) {
             Some(observed) => !pending.is_over(versions(observed), now),
             None => {
-                let shown = site.budgets.version_of(node);
+                let shown = site.budgets.version_of(node).or_else(|| event_version(site, node));
                 now < pending.until
                     && shown.is_none_or(|shown| !pending.is_over([Some(shown), None, None], now))
             }
@@ -359,6 +368,8 @@ impl Reconciler {
         self.stats.keep_only(&known);
         let keys: Vec<String> =
             self.site.budgets.seen.iter().map(|budget| Budgets::key(&budget.name)).collect();
+        let events: Vec<String> = self.site.events.iter().map(|event| event_key(&event.name)).collect();
+        let keys: Vec<String> = keys.into_iter().chain(events).collect();
         let known: BTreeSet<&str> = known.into_iter().chain(keys.iter().map(String::as_str)).collect();
         self.advice_told.retain(|node, _| known.contains(&**node));
         self.backoffs.keep_only(&known, now);
@@ -383,6 +394,7 @@ impl Reconciler {
         let pending = self.pending_echoes.values().map(|pending| pending.until);
         let again = self.round.again.map(moment);
         let budget = self.grants.untils().chain([self.raises_from]).chain(again).chain(self.sleep.again);
+        let budget = budget.chain(self.next_event());
         let all = self.backoffs.untils().chain(pending).chain(self.absences.ends()).chain(budget);
         all.filter(|&until| until > seen).min()
     }

@@ -10,6 +10,7 @@ mod owners;
 mod plan_lease;
 mod pod;
 mod power_budget;
+mod power_event;
 mod state;
 mod workload_profile;
 
@@ -21,6 +22,7 @@ pub(crate) use owners::is_of_kubernetes;
 pub(crate) use plan_lease::PlanLeaseSeen;
 pub(crate) use pod::{PodSeen, keeps_node};
 pub(crate) use power_budget::BudgetSeen;
+pub(crate) use power_event::EventSeen;
 pub(crate) use state::{DeviceSeen, ProfileSeen, StateSeen, TwinSeen};
 pub(crate) use workload_profile::{Leaf, WorkloadProfileSeen};
 

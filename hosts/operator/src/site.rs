@@ -23,7 +23,7 @@ pub(crate) use unread::{Kind, Unread, Unreadable, Unreads};
 pub(crate) use watches::{SILENCE_MAX, Watches};
 
 use crate::publish::Carrier;
-use crate::rows::{GrantSeen, HardwareSeen, NodeSeen, ProfileSeen, TwinSeen};
+use crate::rows::{EventSeen, GrantSeen, HardwareSeen, NodeSeen, ProfileSeen, TwinSeen};
 use confirm::confirmation;
 use host_kit::clock::Mono;
 use host_kit::reflect::RowChanges;
@@ -99,6 +99,8 @@ pub(crate) struct Site {
     pub(crate) grants: Objects<GrantSeen>,
     /// The PowerBudgets.
     pub(crate) budgets: Budgets,
+    /// The PowerEvents, in the order of their names.
+    pub(crate) events: Vec<Arc<EventSeen>>,
     hardware: Objects<HardwareSeen>,
     hardware_known: bool,
     /// What nodes of models that the catalogue does not know report about these models together.
@@ -138,6 +140,7 @@ impl Default for Site {
             twins: Objects::default(),
             grants: Objects::default(),
             budgets: Budgets::default(),
+            events: Vec::new(),
             hardware: Objects::default(),
             hardware_known: false,
             peers: Peers::default(),
@@ -218,6 +221,12 @@ impl Site {
         if let Some(news) = watches.grants.news(|news| self.grants.take(&news)) {
             touched = touched.and(news);
             self.unread.grants = Unread::of(&watches.grants, |row| &row.node);
+            changes.plan = true;
+        }
+        let events =
+            |news: RowChanges<'_, EventSeen>| news.rows.values().map(|held| held.row.clone()).collect();
+        if let Some(events) = watches.events.news(events) {
+            self.events = events;
             changes.plan = true;
         }
         let others_selected = self.is_to_be_released(watches) | self.take_limits(watches, &mut changes);

@@ -372,6 +372,7 @@ impl Watcher<'_> {
             twins: self.all(&format!("{joulie}/nodetwins")),
             grants: self.all(&format!("{joulie}/nodepowergrants")),
             budgets: self.all(&format!("{joulie}/powerbudgets")),
+            events: self.all(&format!("{joulie}/powerevents")),
             plan: self.rows(plan),
             workloads: classifies.then(|| self.all(&format!("{joulie}/workloadprofiles"))),
         }

@@ -14,6 +14,7 @@ use crate::writes::{Target, Trouble};
 use host_kit::metrics::MetricsRegistry;
 use host_kit::{closed_label, label_set};
 use joulie_api::number::Number;
+use joulie_core::budget::sustained::SustainedState;
 use planner::budget::{GroupPower, GroupStanding, Round};
 use planner::density::Density;
 use planner::facility::{Aged, Observation, View};
@@ -183,6 +184,7 @@ pub(crate) struct Stats {
     budget: Family<ByGroup, Level>,
     price: Family<ByGroupClass, Level>,
     blind: Family<OfGroup, Gauge>,
+    between: Family<OfGroup, Gauge>,
     held_back: Gauge,
     power: Family<BySource, Level>,
     apart: Gauge,
@@ -237,6 +239,8 @@ const CLASSES: [&str; 3] = ["performance", "draining", "eco"];
 const MEASURED: &str = "measured";
 /// What is measured less what is counted of the same nodes.
 const DRIFT: &str = "drift";
+/// Of a limit with two: what may be drawn in the mean, and what was.
+const OF_SUSTAINED: [&str; 2] = ["sustained", "window_mean"];
 const WOULD_LOWER: &str = "would_lower";
 const PROFILES: [Profile; 2] = [Profile::Performance, Profile::Eco];
 
@@ -261,6 +265,7 @@ impl Stats {
             density: Family::default(),
             transitions: Family::default(),
             budget: Family::default(),
+            between: Family::default(),
             price: Family::default(),
             blind: Family::default(),
             held_back: Gauge::default(),
@@ -324,7 +329,7 @@ impl Stats {
         registry.register("joulie_operator_state_transitions", "Changes of state", all.transitions.clone());
         registry.register(
             "joulie_operator_budget_watts",
-            "Limit, load and shortage of groups; measured: what the meters of its nodes show; drift: measured less counted, without base loads, where every node is measured; where power follows demand also reserve, in_flight (falls once receipts have come), biting (what throttled nodes would draw more), missing and missing_entitled (what of it has no room, and what of that is below entitlements), and reclaimable (held and not wanted)",
+            "Limit, load and shortage of groups; measured: what the meters of its nodes show; drift: measured less counted, without base loads, where every node is measured; of a group with two limits also sustained (the limit for the mean, where limit is what is in use) and window_mean (NaN until a whole window is known); where power follows demand also reserve, in_flight (falls once receipts have come), biting (what throttled nodes would draw more), missing and missing_entitled (what of it has no room, and what of that is below entitlements), and reclaimable (held and not wanted)",
             all.budget.clone(),
         );
         registry.register(
@@ -336,6 +341,11 @@ impl Stats {
             "joulie_operator_budget_blind_nodes",
             "Nodes of a group that do not report what they want to draw: they keep what they have, and at least their entitlement",
             all.blind.clone(),
+        );
+        registry.register(
+            "joulie_operator_budget_between_seconds",
+            "Of a group with two limits: for how long of the last window more was measured than the limit for its mean",
+            all.between.clone(),
         );
         registry.register(
             "joulie_operator_budget_held_back_orders",
@@ -409,6 +419,7 @@ impl Stats {
                 self.budget.remove(&ByGroup { group: gone.clone(), what });
             }
             self.follow_demand(gone, None);
+            self.sustained(gone, None);
         }
     }
 
@@ -464,6 +475,27 @@ impl Stats {
         match watts {
             Some(watts) => drop(self.budget.get_or_create(&of).set(Number::tenths(watts).get())),
             None => drop(self.budget.remove(&of)),
+        }
+    }
+
+    /// Shows what is known of a limit for the mean of a window, where a group has one; the limit in use is that of the group.
+    pub(crate) fn sustained(&self, group: &str, state: Option<(Watts, &SustainedState)>) {
+        let number = |watts: Watts| Number::tenths(watts).get();
+        let values = state.map(|(limit, state)| [number(limit), state.mean.map_or(f64::NAN, number)]);
+        for (at, what) in OF_SUSTAINED.into_iter().enumerate() {
+            let of = ByGroup { group: group.to_owned(), what };
+            match values.and_then(|values| values.get(at).copied()) {
+                Some(value) => drop(self.budget.get_or_create(&of).set(value)),
+                None => drop(self.budget.remove(&of)),
+            }
+        }
+        let of = OfGroup { group: group.to_owned() };
+        match state {
+            Some((_, state)) => {
+                let seconds = i64::try_from(state.between.get() / 1_000_000).unwrap_or(i64::MAX);
+                self.between.get_or_create(&of).set(seconds);
+            }
+            None => drop(self.between.remove(&of)),
         }
     }
 

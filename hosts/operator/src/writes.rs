@@ -37,10 +37,12 @@ pub(crate) enum Target {
     TwinStatus,
     /// NodePowerGrant.
     Grant,
-    /// The labels of a NodePowerGrant.
+    /// What a NodePowerGrant says beside the grant: the PowerBudget that its node is in, and what events leave.
     GrantLabel,
     /// The status of a PowerBudget.
     BudgetStatus,
+    /// The status of a PowerEvent.
+    EventStatus,
 }
 
 impl Target {
@@ -57,6 +59,7 @@ impl Target {
             Self::Grant => "grant",
             Self::GrantLabel => "grant-label",
             Self::BudgetStatus => "budget-status",
+            Self::EventStatus => "event-status",
         }
     }
 
@@ -71,6 +74,7 @@ impl Target {
             Self::TwinStatus => format!("{joulie}/nodetwins/{name}/status"),
             Self::Grant | Self::GrantLabel => format!("{joulie}/nodepowergrants/{name}"),
             Self::BudgetStatus => format!("{joulie}/powerbudgets/{name}/status"),
+            Self::EventStatus => format!("{joulie}/powerevents/{name}/status"),
         }
     }
 }

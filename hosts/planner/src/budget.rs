@@ -20,18 +20,21 @@ mod hysteresis;
 mod node_power_model;
 mod site_limits;
 mod stake;
+mod sustained;
 
 pub use by_demand::{GroupPower, PowerSharing};
 pub use groups::{GroupStanding, LimitSource, SITE, WRITTEN};
 pub use node_power_model::NodePowerModel;
 pub use site_limits::{LimitPlace, SiteLimit};
 pub use stake::{DesiredGrant, Stake};
+pub use sustained::SustainedStates;
 
 use crate::node::{Node, Presence};
 use by_demand::{Raised, Shares, follow};
 use groups::{Division, Groups};
 use hysteresis::Band;
 use joulie_core::budget::demand::{OrderCount, TokenBucket};
+use joulie_core::budget::sustained::{SustainedLimit, SustainedMemory};
 use joulie_core::budget::{
     BudgetNode as Row, Group, GroupShare, GroupState, GroupVerdict, Move, MoveTuning, Range, Turn, allocate,
     next_moves,
@@ -129,6 +132,8 @@ pub struct BudgetMemory {
     begun: Option<Stamp>,
     /// The orders that may go out.
     tokens: TokenBucket,
+    /// What was drawn below each limit that has two.
+    sustained: BTreeMap<Arc<str>, (SustainedLimit, Box<SustainedMemory>)>,
 }
 
 impl BudgetMemory {
@@ -162,6 +167,8 @@ pub struct Round {
     /// What each node with a stake could have for its packages and GPUs when all want everything, in their order; empty
     /// where power does not follow demand.
     pub entitled: Vec<Watts>,
+    /// What is in use of the limits that are two.
+    pub sustained: SustainedStates,
 }
 
 /// Why a grant is deleted.
@@ -238,6 +245,8 @@ pub fn round(
     now: Stamp,
     raises: bool,
 ) -> Result<Round, String> {
+    let (of_now, sustained) = sustained::limits(stakes, rules, memory, now)?;
+    let rules = Rules { limits: &of_now, ..rules };
     let limits = rules.settings;
     let law = MoveTuning::new(limits.dead_band).map_err(|error| error.to_string())?;
     let groups = Groups::of(rules, stakes)?;
@@ -291,10 +300,13 @@ pub fn round(
     next_moves(law, tree, (&rows, &targets), (&mut states, &mut queue), &mut moves)
         .map_err(|error| error.to_string())?;
     let ended = ended(stakes, memory, now, limits.gone_hold);
-    let again = [again, followed.as_ref().and_then(|followed| followed.again)].into_iter().flatten().min();
+    let looks = (!sustained.is_empty()).then(|| now + sustained::LOOKS);
+    let again =
+        [again, followed.as_ref().and_then(|followed| followed.again), looks].into_iter().flatten().min();
     let orders = followed.as_ref().map_or_else(OrderCount::default, |followed| followed.made);
     let entitled: Vec<Watts> = if applies { entitled } else { Vec::new() };
-    let mut made = Round { ended, again, trial: rules.trial, orders, entitled, ..Round::default() };
+    let mut made =
+        Round { ended, again, trial: rules.trial, orders, entitled, sustained, ..Round::default() };
     let fits = |row: &Row| {
         path(&groups.groups, row.group)
             .all(|at| matches!(shares.get(at).map(GroupShare::verdict), Some(GroupVerdict::Kept { .. })))

@@ -6,7 +6,7 @@
 use crate::arms::{ArmView, CapWrite, Divider, NodeSecond};
 use crate::demand::{DemandTrace, MachineDemand};
 use crate::figures::{Figures, StepState};
-use crate::site::{VirtualMachine, VirtualSite};
+use crate::site::{LimitsNow, VirtualMachine, VirtualSite};
 use crate::{STEP_S, STEPS_A_SECOND};
 use plant::Random;
 use std::collections::VecDeque;
@@ -35,6 +35,10 @@ pub struct Experiment<'a> {
     pub blind: f64,
     /// A cut of the limits.
     pub cut: Option<LimitCut>,
+    /// A cut that every machine is armed for: no limit changes.
+    pub armed: Option<LimitCut>,
+    /// The part of the site's limit that the limit for every instant is.
+    pub instant: f64,
 }
 
 /// A cap on its way.
@@ -44,6 +48,11 @@ struct OnItsWay {
     watts: f64,
     in_force_at: usize,
     heard_at: usize,
+}
+
+/// From one step to so many.
+fn steps(random: &mut Random, most: u64) -> usize {
+    1 + usize::try_from(random.bits() % most).unwrap_or(0)
 }
 
 /// The state of a machine.
@@ -62,6 +71,8 @@ struct Machine {
     last: Option<NodeSecond>,
     is_blind: bool,
     job_at: Option<usize>,
+    /// From when on it has at most so much because of an armed event.
+    armed: Option<(usize, f64)>,
 }
 
 /// The first cap that every machine has.
@@ -83,6 +94,7 @@ impl Machine {
             last: None,
             is_blind,
             job_at: None,
+            armed: None,
         }
     }
 
@@ -90,6 +102,20 @@ impl Machine {
     fn count(&self) -> f64 {
         let caps = self.on_their_way.iter().map(|write| self.of.kind.kept(write.watts));
         caps.fold(self.heard.1, f64::max)
+    }
+
+    /// The cap that its devices keep.
+    fn cap(&self, step: usize) -> f64 {
+        let armed = self.armed.filter(|(from, _)| *from <= step).map_or(f64::INFINITY, |(_, watts)| watts);
+        self.in_force.1.min(armed)
+    }
+
+    /// An armed event begins. It is in force as fast as a cap is that is written; returns after how many seconds.
+    fn arm(&mut self, step: usize, share: f64, random: &mut Random) -> f64 {
+        let (floor, max) = (self.of.kind.floor(), self.of.kind.max());
+        let from = step + steps(random, 3);
+        self.armed = Some((from, floor + share * (max - floor)));
+        (from - step) as f64 * STEP_S
     }
 
     fn come_into_force(&mut self, step: usize) {
@@ -115,16 +141,15 @@ impl Machine {
         self.serial += 1;
         self.asked = watts;
         // 0.5 to 1.5 s, and 0.5 to 1 s more.
-        let steps = |random: &mut Random, most: u64| 1 + usize::try_from(random.bits() % most).unwrap_or(0);
         let in_force_at = step + steps(random, 3);
         let heard_at = in_force_at + steps(random, 2);
         self.on_their_way.push_back(OnItsWay { serial: self.serial, watts, in_force_at, heard_at });
     }
 
     /// Draws for a step; returns what, and whether its cap limits it.
-    fn draw(&mut self, demand: MachineDemand) -> (f64, bool) {
+    fn draw(&mut self, step: usize, demand: MachineDemand) -> (f64, bool) {
         let MachineDemand { drawn, needed, most } = demand;
-        let cap = self.in_force.1;
+        let cap = self.cap(step);
         let drawn = drawn - (needed - cap).max(0.0);
         let is_bitten = needed > cap + 0.5;
         self.second.drawn += drawn;
@@ -157,8 +182,9 @@ impl Machine {
 
 /// Runs an arm through an experiment. At the start everybody has the cap to which he is entitled.
 pub fn run(experiment: &Experiment<'_>, arm: &mut dyn Divider) -> Figures {
-    let Experiment { site, trace, limit, seed, blind, cut } = *experiment;
-    let mut limits = site.limits(limit);
+    let Experiment { site, trace, limit, seed, blind, cut, armed, instant } = *experiment;
+    let with_instant = |limits: LimitsNow| LimitsNow { instant: (limits.site * instant).floor(), ..limits };
+    let mut limits = with_instant(site.limits(limit));
     let mut blinds = Random::stream(seed, 3_000_000);
     let mut machines: Vec<Machine> = site
         .machines
@@ -168,12 +194,20 @@ pub fn run(experiment: &Experiment<'_>, arm: &mut dyn Divider) -> Figures {
         .collect();
     let mut delays = Random::stream(seed, 3_000_001);
     let mut figures = Figures::new(site, trace.steps(), cut);
+    let mut arming = Random::stream(seed, 3_000_002);
     let mut views: Vec<ArmView> = Vec::with_capacity(machines.len());
     let mut writes: Vec<CapWrite> = Vec::new();
     for step in 0..trace.steps() {
         let at = step as f64 * STEP_S;
         if cut.is_some_and(|cut| cut.at_s == at) {
-            limits = site.limits(limit * cut.map_or(1.0, |cut| cut.part));
+            limits = with_instant(site.limits(limit * cut.map_or(1.0, |cut| cut.part)));
+        }
+        if let Some(armed) = armed.filter(|armed| armed.at_s == at) {
+            limits.armed = true;
+            let share = site.share(limits.site * armed.part);
+            for machine in &mut machines {
+                figures.arms(machine.arm(step, share, &mut arming));
+            }
         }
         for &machine in trace.starts(step) {
             if let Some(machine) = machines.get_mut(machine) {
@@ -204,10 +238,13 @@ pub fn run(experiment: &Experiment<'_>, arm: &mut dyn Divider) -> Figures {
             }
         }
         for (machine, demand) in machines.iter_mut().zip(trace.at(step)) {
-            let drawn = machine.draw(demand);
-            state.machine(demand, drawn, (machine.in_force.1, machine.count()));
+            let drawn = machine.draw(step, demand);
+            state.machine(demand, drawn, (machine.cap(step), machine.count()));
         }
         figures.add(&limits, trace, &state);
+        if let Some(armed) = armed.filter(|armed| at >= armed.at_s) {
+            figures.see_armed(at - armed.at_s, limits.site * armed.part, &state);
+        }
     }
     figures.end();
     figures

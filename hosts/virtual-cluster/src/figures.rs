@@ -112,6 +112,12 @@ pub struct Figures {
     others_got: f64,
     others_entitled: f64,
     drawn: Vec<f64>,
+    /// After how many seconds each machine's armed cap was in force.
+    armed_after: Vec<f64>,
+    /// And all of them together were within what the event leaves.
+    armed_within: Option<f64>,
+    /// For how long more was drawn since than the event leaves, once that was so.
+    armed_above: u64,
 }
 
 impl Figures {
@@ -140,6 +146,9 @@ impl Figures {
             others_got: 0.0,
             others_entitled: 0.0,
             drawn: Vec::with_capacity(steps),
+            armed_after: Vec::new(),
+            armed_within: None,
+            armed_above: 0,
         }
     }
 
@@ -147,7 +156,7 @@ impl Figures {
         let (drawn, counted) = (self.groups(state, |one| one.drawn), self.groups(state, |one| one.count));
         let part = |sums: &[f64], limits: &LimitsNow| {
             let racks = sums.iter().zip(&limits.racks).map(|(sum, limit)| sum / limit - 1.0);
-            racks.fold(sums.iter().sum::<f64>() / limits.site - 1.0, f64::max)
+            racks.fold(sums.iter().sum::<f64>() / limits.instant - 1.0, f64::max)
         };
         let site_drawn: f64 = drawn.iter().sum();
         self.drawn.push(site_drawn / limits.site);
@@ -221,7 +230,23 @@ impl Figures {
         }
     }
 
+    /// An armed cap is in force after so many seconds.
+    pub(crate) fn arms(&mut self, after: f64) {
+        self.armed_after.push(after);
+    }
+
+    /// Sees whether the caps in force are within what an armed event leaves.
+    pub(crate) fn see_armed(&mut self, since: f64, limit: f64, state: &StepState) {
+        let is_within = self.groups(state, |one| one.cap).iter().sum::<f64>() <= limit + ROUNDING_W;
+        match self.armed_within {
+            None if is_within => self.armed_within = Some(since),
+            None => {}
+            Some(_) => self.armed_above += u64::from(!is_within),
+        }
+    }
+
     pub(crate) fn end(&mut self) {
+        self.armed_after.sort_by(f64::total_cmp);
         self.use_of_limit.sort_by(f64::total_cmp);
         self.stretches.end();
         self.bites.end();
@@ -348,6 +373,30 @@ impl Figures {
         self.within_after
     }
 
+    /// After how many seconds an armed cap was in force, at this quantile of the machines; `None` without an armed event.
+    #[must_use]
+    pub fn armed_after(&self, part: f64) -> Option<f64> {
+        (!self.armed_after.is_empty()).then(|| quantile(&self.armed_after, part))
+    }
+
+    /// After how many seconds all caps in force were within what an armed event leaves, and for how many seconds they were not
+    /// after that.
+    #[must_use]
+    pub fn armed_within(&self) -> Option<(f64, f64)> {
+        Some((self.armed_within?, self.armed_above as f64 * STEP_S))
+    }
+
+    /// How far the mean of what was drawn over so many seconds was above the site's limit at most, as a part of it. Negative
+    /// when it never was.
+    #[must_use]
+    pub fn window_excess(&self, seconds: usize) -> f64 {
+        let steps = seconds * STEPS_A_SECOND;
+        let windows = self.drawn.windows(steps);
+        windows
+            .map(|window| window.iter().sum::<f64>() / steps as f64 - 1.0)
+            .fold(f64::NEG_INFINITY, f64::max)
+    }
+
     /// What the machines of all but the greedy tenant drew, of what they would have drawn with caps at their
     /// entitlements; what they draw beyond that counts nothing.
     #[must_use]
@@ -364,6 +413,6 @@ impl Figures {
 
 /// Whether the counts of a rack or of the site are above a limit.
 fn is_above(counted: &[f64], limits: &LimitsNow) -> bool {
-    counted.iter().sum::<f64>() > limits.site + ROUNDING_W
+    counted.iter().sum::<f64>() > limits.instant + ROUNDING_W
         || counted.iter().zip(&limits.racks).any(|(sum, limit)| *sum > limit + ROUNDING_W)
 }

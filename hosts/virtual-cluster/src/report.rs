@@ -176,6 +176,9 @@ fn plot(tried: &Tried) -> String {
     text
 }
 
+/// The window of the second limit.
+const WINDOW_S: usize = 60;
+
 /// A figure and what it must be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bar {
@@ -201,6 +204,7 @@ impl Bars {
         for mix in [DemandMix::A, DemandMix::B, DemandMix::C] {
             bars.mix(tried, mix);
         }
+        bars.two_limits(tried);
         bars.everywhere(tried);
         bars.hard(tried);
         bars
@@ -225,6 +229,31 @@ impl Bars {
         self.at_most(&format!("budget_{name}_writes_a_minute"), ours.most(Figures::writes), 9_000.0);
         if let Some(used) = ours.used() {
             self.at_least(&format!("budget_{name}_use"), used, 0.90);
+        }
+    }
+
+    /// No minute's mean is above the limit for the mean, while the limit for every instant is higher.
+    fn two_limits(&mut self, tried: &[Tried]) {
+        let all = || tried.iter().filter_map(|tried| Some((tried, tried.figures(ArmName::TwoLimits)?)));
+        let worst =
+            all().map(|(_, figures)| figures.window_excess(WINDOW_S)).fold(f64::NEG_INFINITY, f64::max);
+        if worst.is_finite() {
+            self.at_most("budget_two_limits_minute_above_sustained_pct", worst * 100.0, 0.0);
+        }
+        if let Some(used) = Seeds::of(tried, DemandMix::C, TrialFault::None, ArmName::TwoLimits)
+            .and_then(|seeds| seeds.used())
+        {
+            self.at_least("budget_c_two_limits_use", used, 0.95);
+        }
+        if let Some(armed) = Seeds::of(tried, DemandMix::C, TrialFault::Armed, ArmName::Ours) {
+            let p99 = armed.most(|figures| figures.armed_after(0.99).unwrap_or(f64::INFINITY));
+            let (within, above) = (
+                armed.most(|figures| figures.armed_within().map_or(f64::INFINITY, |(within, _)| within)),
+                armed.most(|figures| figures.armed_within().map_or(f64::INFINITY, |(_, above)| above)),
+            );
+            self.at_most("budget_armed_cut_p99_s", p99, 2.0);
+            self.at_most("budget_armed_cut_all_in_force_s", within, 2.0);
+            self.at_most("budget_armed_cut_above_later_s", above, 0.0);
         }
     }
 

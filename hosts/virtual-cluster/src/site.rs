@@ -110,8 +110,12 @@ pub struct VirtualMachine {
 /// The limits of a moment, and what follows from them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LimitsNow {
-    /// The site's.
+    /// The site's: for the mean, where the one for every instant is another.
     pub site: f64,
+    /// The site's for every instant.
+    pub instant: f64,
+    /// An armed event is on.
+    pub armed: bool,
     /// Each rack's.
     pub racks: Vec<f64>,
     /// What each machine is entitled to: the split of the limits when everybody wants all.
@@ -150,6 +154,15 @@ impl VirtualSite {
         Self { machines, base }
     }
 
+    /// The part of the way from their floors to their most that all machines may have so that the site stays within a limit.
+    #[must_use]
+    pub fn share(&self, limit: f64) -> f64 {
+        let sum =
+            |what: fn(&MachineModel) -> f64| self.machines.iter().map(|one| what(one.kind)).sum::<f64>();
+        let (floor, max) = (sum(MachineModel::floor), sum(MachineModel::max));
+        ((limit - self.whole_base() - floor) / (max - floor)).clamp(0.0, 1.0)
+    }
+
     /// What is drawn that nobody controls.
     #[must_use]
     pub fn whole_base(&self) -> f64 {
@@ -186,6 +199,7 @@ impl VirtualSite {
         let (mut shares, mut targets) =
             (vec![GroupShare::EMPTY; groups.len()], vec![Watts::ZERO; nodes.len()]);
         allocate(tree, &nodes, &mut shares, &mut targets).expect("the slices fit");
-        LimitsNow { site, racks, entitled: targets.into_iter().map(from_watts).collect() }
+        let entitled = targets.into_iter().map(from_watts).collect();
+        LimitsNow { site, instant: site, armed: false, racks, entitled }
     }
 }

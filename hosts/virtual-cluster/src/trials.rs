@@ -26,6 +26,8 @@ pub enum ArmName {
     Ours,
     /// Ours with 10,000 orders a minute for 5,000 machines in place of 3,000.
     MoreOrders,
+    /// Ours with a limit for every instant that is higher than the one for the mean of a minute.
+    TwoLimits,
     /// The core's law that ours is made of, without the planner around it.
     LawAlone,
     /// That law without a reserve.
@@ -38,13 +40,14 @@ pub enum ArmName {
 
 impl ArmName {
     /// All of them, in the order of the tables.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Static,
         Self::Slurm,
         Self::Ear,
         Self::ThreeBand,
         Self::Ours,
         Self::MoreOrders,
+        Self::TwoLimits,
         Self::LawAlone,
         Self::NoReserve,
         Self::NoGuarantee,
@@ -52,10 +55,11 @@ impl ArmName {
     ];
 
     /// Those that keep every count below its limit.
-    pub const KEEPING: [Self; 7] = [
+    pub const KEEPING: [Self; 8] = [
         Self::Static,
         Self::Ours,
         Self::MoreOrders,
+        Self::TwoLimits,
         Self::LawAlone,
         Self::NoReserve,
         Self::NoGuarantee,
@@ -72,10 +76,29 @@ impl ArmName {
             Self::ThreeBand => "three-band",
             Self::Ours => "ours",
             Self::MoreOrders => "ours-10000",
+            Self::TwoLimits => "ours-two-limits",
             Self::LawAlone => "law",
             Self::NoReserve => "law-no-reserve",
             Self::NoGuarantee => "law-no-guarantee",
             Self::NotLazy => "law-not-lazy",
+        }
+    }
+
+    /// The part of the site's limit that its limit for every instant is.
+    #[must_use]
+    pub const fn instant(self) -> f64 {
+        match self {
+            Self::TwoLimits => 1.2,
+            Self::Static
+            | Self::Slurm
+            | Self::Ear
+            | Self::ThreeBand
+            | Self::Ours
+            | Self::MoreOrders
+            | Self::LawAlone
+            | Self::NoReserve
+            | Self::NoGuarantee
+            | Self::NotLazy => 1.0,
         }
     }
 
@@ -91,6 +114,7 @@ impl ArmName {
             Self::ThreeBand => Box::new(ThreeBandLaw::new(site)),
             Self::Ours => planned(PowerSharing::Demand, TokenBucket::PER_MINUTE),
             Self::MoreOrders => planned(PowerSharing::Demand, 10_000),
+            Self::TwoLimits => Box::new(PlannedArm::written(site)),
             Self::LawAlone => law(LawParts::ALL),
             Self::NoReserve => law(LawParts { reserve: false, ..LawParts::ALL }),
             Self::NoGuarantee => law(LawParts { guarantee: false, ..LawParts::ALL }),
@@ -108,6 +132,8 @@ pub enum TrialFault {
     Blind(f64),
     /// 30 % of every limit go away in the middle.
     Cut,
+    /// An armed event takes 30 % of the limit in the middle.
+    Armed,
 }
 
 impl TrialFault {
@@ -118,6 +144,7 @@ impl TrialFault {
             Self::None => String::new(),
             Self::Blind(part) => format!("{:.0} % blind", part * 100.0),
             Self::Cut => "limit −30 %".to_owned(),
+            Self::Armed => "−30 % by an armed event".to_owned(),
         }
     }
 }
@@ -160,14 +187,32 @@ impl Tried {
         let trace = DemandTrace::of(&site, trial.mix, trial.seed, minutes);
         let limit = trace.limit(&site, trial.mix);
         let limits = site.limits(limit);
-        let (blind, cut) = match trial.fault {
-            TrialFault::None => (0.0, None),
-            TrialFault::Blind(part) => (part, None),
-            TrialFault::Cut => (0.0, Some(LimitCut { at_s: (minutes * 30) as f64, part: 0.7 })),
+        let less = Some(LimitCut { at_s: (minutes * 30) as f64, part: 0.7 });
+        let (blind, cut, armed) = match trial.fault {
+            TrialFault::None => (0.0, None, None),
+            TrialFault::Blind(part) => (part, None, None),
+            TrialFault::Cut => (0.0, less, None),
+            TrialFault::Armed => (0.0, None, less),
         };
-        let experiment = Experiment { site: &site, trace: &trace, limit, seed: trial.seed, blind, cut };
-        let outcomes =
-            trial.arms.iter().map(|&arm| (arm, run(&experiment, &mut *arm.divider(&site)))).collect();
+        let experiment = Experiment {
+            site: &site,
+            trace: &trace,
+            limit,
+            seed: trial.seed,
+            blind,
+            cut,
+            armed,
+            instant: 1.0,
+        };
+        let outcome = |&arm: &ArmName| {
+            // Only a written limit can be armed.
+            let mut divider: Box<dyn Divider> = match (trial.fault, arm) {
+                (TrialFault::Armed, ArmName::Ours) => Box::new(PlannedArm::written(&site)),
+                _ => arm.divider(&site),
+            };
+            (arm, run(&Experiment { instant: arm.instant(), ..experiment }, &mut *divider))
+        };
+        let outcomes = trial.arms.iter().map(outcome).collect();
         Self {
             hash: trace.hash(),
             limit,
@@ -205,6 +250,13 @@ pub fn hard(seed: u64) -> Vec<Trial> {
     }
     for fault in [TrialFault::Blind(0.1), TrialFault::Blind(1.0), TrialFault::Cut] {
         all.push(trial(DemandMix::C, fault, &[ArmName::Static, ArmName::Ours]));
+    }
+    all.push(trial(DemandMix::C, TrialFault::Armed, &[ArmName::Ours]));
+    for mix in [DemandMix::Flash, DemandMix::Square { period_s: 120, anti: false }] {
+        all.push(trial(mix, TrialFault::None, &[ArmName::TwoLimits]));
+    }
+    for fault in [TrialFault::Blind(0.1), TrialFault::Blind(1.0)] {
+        all.push(trial(DemandMix::C, fault, &[ArmName::TwoLimits]));
     }
     all
 }

@@ -184,7 +184,7 @@ impl Hour {
             0..8 => {
                 let watts = Watts::from_int(i32::try_from(80 + self.draw.below(150)).unwrap_or(80));
                 let cpu = DesiredCap::Cap(CapIntent::of_watts(watts));
-                self.desire = Desire { cpu, gpu: DesiredCap::Gone, grant: None };
+                self.desire = Desire { cpu, ..Desire::GONE };
             }
             8..10 => self.desire = Desire::GONE,
             10..20 => {

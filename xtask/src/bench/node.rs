@@ -77,7 +77,7 @@ fn engine(what: &str, dvfs: LoopLaw, limits: bool) -> Option<Row> {
     engine.list_policies(&policies);
     let cap = |watts| DesiredCap::Cap(CapIntent::of_watts(Watts::from_int(watts)));
     let grant = Some(NodeGrant { serial: 1, watts: Watts::from_int(2_500) });
-    let desire = Desire { cpu: cap(150), gpu: cap(300), grant };
+    let desire = Desire { cpu: cap(150), gpu: cap(300), grant, ..Desire::UNKNOWN };
     let mut now = Stamp::new(Micros::ZERO);
     let mut limited = [most; 64];
     let mut orders = Vec::with_capacity(74);

@@ -86,6 +86,8 @@ fn under_limits(mut cluster: ClusterState, all_enforced: bool) -> ClusterState {
         base: Watts::ZERO,
         enforced,
         paused: false,
+        armed: false,
+        sustained: None,
     };
     let site = i32::try_from(RACKS).expect("small") * RACK_WATTS;
     cluster.limits = vec![limit("site".to_owned(), None, site, true)];

@@ -308,7 +308,7 @@ impl<const P: usize, const G: usize, const D: usize, const A: usize> Engine<P, G
             (NodeAccess::Control, Some((caps, terms))) => Desire {
                 cpu: caps.desired(desire.cpu, terms.safe_cpu),
                 gpu: caps.desired(desire.gpu, terms.safe_gpu),
-                grant: desire.grant,
+                ..desire
             },
         }
     }

@@ -132,6 +132,12 @@ impl Holder {
         }
     }
 
+    /// The least that these devices can be held to together, and the most that they draw.
+    pub(in crate::node) fn bounds(&self) -> (i128, i128) {
+        let least = if self.capped { self.floor } else { self.max.unwrap_or(Watts::ZERO) };
+        (self.all(least), self.all(self.max.unwrap_or(least).max(least)))
+    }
+
     fn all(&self, each: Watts) -> i128 {
         each.to_wide().saturating_mul(i128::from(self.count))
     }

@@ -28,6 +28,12 @@ impl UnixTime {
         Self(micros)
     }
 
+    /// So much later.
+    #[must_use]
+    pub fn plus(self, after: Micros) -> Self {
+        Self(self.0.saturating_add(i64::try_from(after.get()).unwrap_or(i64::MAX)))
+    }
+
     /// How long after `earlier` this is; `None` when it is before.
     #[must_use]
     pub fn since(self, earlier: Self) -> Option<Micros> {

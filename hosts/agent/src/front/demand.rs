@@ -114,6 +114,7 @@ mod tests {
             node: "n-1".to_owned(),
             holds: None,
             floor: None,
+            armed: Vec::new(),
         };
         let mut it = DemandTeller::default();
         let mut told = |watts, serial| {

@@ -9,10 +9,12 @@
 //!
 //! A grant does not end when its policy or its object is deleted, when the node is deselected, or when the API is away.
 
+use super::armed::ArmedNow;
 use super::inputs::Inputs;
 use super::rows::GrantRow;
 use node_kit::{Desire, Kept, NodeGrant};
 use std::collections::BTreeSet;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,10 +65,11 @@ impl Stands {
         }
     }
 
-    /// What to desire of the machine, given what the policy desires.
-    pub(crate) fn over(&self, policy: Desire) -> Desire {
+    /// What to desire of the machine, given what the policy desires, and what armed events leave of a grant.
+    pub(crate) fn over(&self, policy: Desire, armed: &ArmedNow) -> Desire {
         match self {
-            Self::Nothing | Self::Released(_) | Self::Grant(_) => Desire { grant: self.grant(), ..policy },
+            Self::Nothing | Self::Released(_) => Desire { grant: None, ..policy },
+            Self::Grant(_) => Desire { grant: self.grant(), armed: armed.share, ..policy },
             Self::Unreadable(_) => Desire::UNKNOWN,
         }
     }
@@ -139,28 +142,40 @@ pub(crate) fn ignored(inputs: &Inputs, stands: &Stands) -> BTreeSet<(String, u64
 /// How long to wait between two attempts to write the file.
 const AGAIN: Duration = Duration::from_secs(30);
 
-/// Writes each change of the state to disk until the sender is gone. Files are written in a blocking task, so a disk
+/// Writes the state to disk.
+pub(crate) fn write(stands: Stands, path: &Path) -> io::Result<()> {
+    match stands {
+        Stands::Grant(kept) => kept.write(path),
+        Stands::Released(_) => Kept::forget(path),
+        Stands::Nothing | Stands::Unreadable(_) => Ok(()),
+    }
+}
+
+/// Writes a state to a file.
+type WriteFile<T> = fn(T, &Path) -> io::Result<()>;
+
+/// Writes each change of a state to disk until the sender is gone. Files are written in a blocking task, so a disk
 /// that hangs delays nothing else.
-pub(crate) async fn keep(node: String, path: Option<PathBuf>, mut stands: watch::Receiver<Stands>) {
+pub(crate) async fn keep<T: Clone + Send + Sync + 'static>(
+    node: String,
+    path: Option<PathBuf>,
+    mut state: watch::Receiver<T>,
+    (what, write): (&str, WriteFile<T>),
+) {
     let Some(path) = path else { return std::future::pending().await };
     let mut wait = None;
     loop {
         let changed = async {
             match wait {
-                Some(wait) => tokio::time::timeout(wait, stands.changed()).await.unwrap_or(Ok(())),
-                None => stands.changed().await,
+                Some(wait) => tokio::time::timeout(wait, state.changed()).await.unwrap_or(Ok(())),
+                None => state.changed().await,
             }
         };
         if changed.await.is_err() {
             return;
         }
-        let (now, file) = (stands.borrow_and_update().clone(), path.clone());
-        let written = tokio::task::spawn_blocking(move || match now {
-            Stands::Grant(kept) => kept.write(&file),
-            Stands::Released(_) => Kept::forget(&file),
-            Stands::Nothing | Stands::Unreadable(_) => Ok(()),
-        });
-        let why = match written.await {
+        let (now, file) = (state.borrow_and_update().clone(), path.clone());
+        let why = match tokio::task::spawn_blocking(move || write(now, &file)).await {
             Ok(Ok(())) => {
                 wait = None;
                 continue;
@@ -169,7 +184,7 @@ pub(crate) async fn keep(node: String, path: Option<PathBuf>, mut stands: watch:
             Err(error) => error.to_string(),
         };
         let path = path.display();
-        tracing::error!(node, "the grant cannot be written to {path}: {why}; a restart would lose it");
+        tracing::error!(node, "{what} cannot be written to {path}: {why}; a restart would lose it");
         wait = Some(AGAIN);
     }
 }
@@ -183,7 +198,10 @@ mod tests {
     fn row(uid: &str, serial: u64, watts: i32, released: bool) -> (String, Arc<GrantRow>) {
         let grant = NodeGrant { serial, watts: Watts::from_int(watts) };
         let (node, uid) = ("node-a".to_owned(), uid.to_owned());
-        (format!("of-{uid}"), Arc::new(GrantRow { node, uid, grant, released, seen: Arc::default() }))
+        (
+            format!("of-{uid}"),
+            Arc::new(GrantRow { node, uid, grant, released, armed: Vec::new(), seen: Arc::default() }),
+        )
     }
 
     fn inputs(grants: &[(String, Arc<GrantRow>)]) -> Inputs {
@@ -237,9 +255,13 @@ mod tests {
     fn a_grant_that_nobody_can_read_holds_everything_until_there_is_another() {
         let lost = Stands::Unreadable("half a file".to_owned());
         let stands = follow(&inputs(&[]), &lost);
-        assert_eq!(stands.over(Desire::GONE), Desire::UNKNOWN, "the policy's release is not obeyed");
+        assert_eq!(
+            stands.over(Desire::GONE, &ArmedNow::default()),
+            Desire::UNKNOWN,
+            "the policy's release is not obeyed"
+        );
         let stands = follow(&inputs(&[row("a", 1, 300, false)]), &stands);
         assert_eq!(serial(&stands), Some((1, Watts::from_int(300))));
-        assert_eq!(stands.over(Desire::GONE).cpu, DesiredCap::Gone);
+        assert_eq!(stands.over(Desire::GONE, &ArmedNow::default()).cpu, DesiredCap::Gone);
     }
 }

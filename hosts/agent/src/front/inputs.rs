@@ -1,12 +1,13 @@
 //! Everything that the watches say of one node, at one moment.
 
 use super::rows::{
-    CONTROL_OF_PROFILE, CONTROL_OF_TWIN, GoalRow, GrantRow, HardwareRow, NodeRow, ProfileRow, RouteRow,
-    TwinRow,
+    CONTROL_OF_PROFILE, CONTROL_OF_TWIN, EventRow, GoalRow, GrantRow, HardwareRow, NodeRow, ProfileRow,
+    RouteRow, TwinRow,
 };
 use crate::route::Profiles;
 use host_kit::reflect::{CachedRow, ObjectKey, Rows};
 use joulie_api::caps::DesiredSpec;
+use joulie_api::power_event::PowerEventSpec;
 use joulie_api::telemetry_profile::Audience;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub(crate) struct Inputs {
     pub(crate) grants: Vec<(String, Arc<GrantRow>)>,
     /// Whether the list above is all there are.
     pub(crate) grants_known: bool,
+    /// The PowerEvents, by the identifiers of their objects; `None` while they were not read.
+    pub(crate) events: Option<Arc<BTreeMap<String, PowerEventSpec>>>,
     /// The TelemetryProfiles that may hold for it.
     pub(crate) routes: Profiles,
 }
@@ -81,6 +84,8 @@ pub(crate) struct Watched {
     pub(crate) grants: Rows<GrantRow>,
     /// Whether the server does not know the kind of the grants. Then there are none.
     pub(crate) no_grants: watch::Receiver<bool>,
+    /// The PowerEvents. Nothing waits for them: they only lower.
+    pub(crate) events: Rows<EventRow>,
     /// The TelemetryProfiles of the node, or all where the agent works for many.
     pub(crate) routes: Rows<RouteRow>,
     /// Those of the cluster, where they are not among the others.
@@ -100,6 +105,7 @@ pub(crate) struct ByNode {
     hardware: BTreeMap<String, Vec<(String, Arc<HardwareRow>)>>,
     grants: BTreeMap<String, Vec<(String, Arc<GrantRow>)>>,
     grants_known: bool,
+    events: Option<Arc<BTreeMap<String, PowerEventSpec>>>,
     /// The TelemetryProfiles of single nodes.
     routes: BTreeMap<String, Vec<(String, Arc<RouteRow>)>>,
     /// Those of the cluster, and those for a target that cannot be read.
@@ -110,8 +116,18 @@ pub(crate) struct ByNode {
 impl Watched {
     /// Waits for the next change of any row; returns false once the watches have ended.
     pub(crate) async fn changed(&mut self) -> bool {
-        let Self { nodes, profiles, twins, hardware, grants, no_grants, routes, routes_of_all, no_routes } =
-            self;
+        let Self {
+            nodes,
+            profiles,
+            twins,
+            hardware,
+            grants,
+            no_grants,
+            events,
+            routes,
+            routes_of_all,
+            no_routes,
+        } = self;
         let profile = async {
             match profiles {
                 Some(profiles) => profiles.changed().await,
@@ -138,6 +154,7 @@ impl Watched {
             alive = twins.changed() => alive,
             alive = hardware.changed() => alive,
             alive = grants.changed() => alive,
+            alive = events.changed() => alive,
             alive = routes.changed() => alive,
             alive = of_all => alive,
             () = kind(no_grants) => true,
@@ -156,6 +173,13 @@ impl Watched {
         self.grants.is_synced() || *self.no_grants.borrow()
     }
 
+    fn events(&self) -> Option<Arc<BTreeMap<String, PowerEventSpec>>> {
+        let each = |rows: &BTreeMap<ObjectKey, CachedRow<EventRow>>| {
+            rows.values().map(|held| (held.row.uid.clone(), held.row.spec.clone())).collect()
+        };
+        self.events.is_synced().then(|| Arc::new(self.events.with(each)))
+    }
+
     fn routes_known(&self) -> bool {
         let of_all = self.routes_of_all.as_ref().is_none_or(Rows::is_synced);
         self.routes.is_synced() && of_all || *self.no_routes.borrow()
@@ -166,6 +190,7 @@ impl Watched {
             synced: self.is_synced(),
             hardware_known: self.hardware.is_synced(),
             grants_known: self.grants_known(),
+            events: self.events(),
             routes_known: self.routes_known(),
             nodes: self.nodes.all(),
             ..ByNode::default()
@@ -242,6 +267,7 @@ impl ByNode {
             hardware: self.hardware.get(node).cloned().unwrap_or_default(),
             grants: self.grants.get(node).cloned().unwrap_or_default(),
             grants_known: self.grants_known,
+            events: self.events.clone(),
             routes: self.routes(node),
         }
     }

@@ -8,6 +8,7 @@
 //! The path from the watches to the machine waits for nothing. The publisher is a future of its own, which takes the
 //! newest documents when the API has answered. An API that is away delays only statuses.
 
+use super::armed::{Armed, ArmedFacts, Moment};
 use super::demand::DemandTeller;
 use super::events::{self, Look, Teller};
 use super::grants::{self, Ignored, Stands};
@@ -33,7 +34,7 @@ use kube::core::Selector;
 use planner::catalog::Catalog;
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -93,9 +94,14 @@ impl Front {
         let publisher = Publisher::new(&self.node, self.shared.clone(), docs);
         // Receipts have their own publisher, so that they wait for no other write.
         let receipts = Publisher::new(&self.node, self.shared.clone(), receipts);
-        let keep = grants::keep(self.node.clone(), self.kept.clone(), kept);
-        let memory = Memory { stands, ..Memory::default() };
-        let follow = Follow { front: self, sender, first, keeper, memory };
+        let keep = grants::keep(self.node.clone(), self.kept.clone(), kept, ("the grant", grants::write));
+        let armed = Armed::of_file(self.kept.as_deref());
+        let (armed_keeper, kept) = watch::channel(armed.facts());
+        let file = self.kept.as_deref().map(ArmedFacts::file);
+        let write = |facts: Arc<ArmedFacts>, path: &Path| ArmedFacts::write(&facts, path);
+        let keep_armed = grants::keep(self.node.clone(), file, kept, ("what is armed", write));
+        let memory = Memory { stands, armed, ..Memory::default() };
+        let follow = Follow { front: self, sender, first, keeper, armed_keeper, memory };
         // None of these ends while the node stays, so each is polled every time. The path to the machine comes first.
         tokio::select! {
             biased;
@@ -103,6 +109,7 @@ impl Front {
             () = publisher.run() => {}
             () = receipts.run() => {}
             () = keep => {}
+            () = keep_armed => {}
         }
     }
 }
@@ -118,6 +125,7 @@ struct Follow {
     /// The documents of the receipts.
     first: watch::Sender<Docs>,
     keeper: watch::Sender<Stands>,
+    armed_keeper: watch::Sender<Arc<ArmedFacts>>,
     memory: Memory,
 }
 
@@ -125,6 +133,7 @@ struct Follow {
 struct Memory {
     wanted: Wanted,
     stands: Stands,
+    armed: Armed,
     outcomes: Outcomes,
     steady: Steady,
     /// Since when the grant has been in force, as far as this process knows.
@@ -155,6 +164,7 @@ impl Default for Memory {
         Self {
             wanted: Wanted::Unknown(Unknown::NotSynced),
             stands: Stands::Nothing,
+            armed: Armed::default(),
             outcomes: Outcomes::default(),
             steady: Steady::default(),
             granted: None,
@@ -200,12 +210,19 @@ impl Follow {
         let Self { front: Front { shared, views, .. }, memory, .. } = self;
         let power = views.borrow().as_ref().map(power);
         let wait = power.and_then(|power| memory.pacer.wait(power, shared.clock.mono(), shared.pace));
+        let wait = [wait, memory.armed.stands_for()].into_iter().flatten().min();
         wait.map_or(LOOK_EVERY, |wait| wait.clamp(LOOK_LEAST, LOOK_EVERY))
     }
 
     fn step(&mut self) {
-        let Self { front: Front { node, shared, control, inputs, views, .. }, sender, first, keeper, memory } =
-            self;
+        let Self {
+            front: Front { node, shared, control, inputs, views, .. },
+            sender,
+            first,
+            keeper,
+            armed_keeper,
+            memory,
+        } = self;
         let route = control.route();
         let mut inputs = inputs.borrow_and_update().clone();
         // Nothing is desired before it is decided of which machine.
@@ -225,7 +242,9 @@ impl Follow {
         memory.count_ignored(node, &inputs, shared);
         let terms = shared.terms(&route);
         let policy = memory.wanted.desire(terms.cpu, terms.gpu);
-        control.desire(memory.stands.over(policy));
+        let armed = memory.armed.follow(node, &inputs, &memory.stands, Moment::of(&*shared.clock));
+        control.desire(memory.stands.over(policy, &armed));
+        memory.receipts.arms(armed);
         // An error is the end of the machine, which ends this front too.
         let is_new = views.has_changed().unwrap_or(false);
         let view = views.borrow_and_update();
@@ -234,6 +253,12 @@ impl Follow {
             keeper.send_if_modified(|kept| {
                 let changed = *kept != memory.stands;
                 kept.clone_from(&memory.stands);
+                changed
+            });
+            armed_keeper.send_if_modified(|kept| {
+                let facts = memory.armed.facts();
+                let changed = *kept != facts;
+                *kept = facts;
                 changed
             });
         }

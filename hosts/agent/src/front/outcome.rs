@@ -98,7 +98,8 @@ pub(crate) struct Outcomes {
 impl Outcomes {
     /// The outcome to report, given what was wanted and what the machine reports in `view`.
     pub(crate) fn of(&mut self, wanted: &Wanted, view: &View, terms: &Terms, now: Mono) -> Outcome {
-        let desire = Desire { grant: view.desire.grant, ..wanted.desire(terms.cpu, terms.gpu) };
+        let Desire { grant, armed, .. } = view.desire;
+        let desire = Desire { grant, armed, ..wanted.desire(terms.cpu, terms.gpu) };
         if view.desire != desire {
             return Outcome::default();
         }

@@ -5,6 +5,7 @@
 //! and the measured power is within that or has had time to come down. A device that keeps to no limit counts with the
 //! most that it can draw. If that is not known, the receipt contains no number.
 
+use super::armed::ArmedNow;
 use super::grants::Stands;
 use super::inputs::Inputs;
 use super::outcome::Terms;
@@ -26,6 +27,8 @@ pub(crate) struct Receipt {
     pub(crate) holds: Option<Watts>,
     /// The least that they can be held to; `None` if it is not known.
     pub(crate) floor: Option<Watts>,
+    /// The armed events that are in force in full.
+    pub(crate) armed: Vec<String>,
 }
 
 /// The devices that do not keep to the grant, by their keys.
@@ -63,6 +66,8 @@ pub(crate) struct Receipts {
     refused: BTreeMap<String, (Watts, Mono)>,
     /// The devices that did not keep to the grant at the last look.
     unkept: Unkept,
+    /// What armed events leave of the node.
+    armed: ArmedNow,
     /// The boot and the Node object that were last known, even if the object is gone now.
     boot: Option<String>,
     node: Option<String>,
@@ -86,6 +91,11 @@ const REFUSED_FOR: Duration = Duration::from_secs(120);
 const WIGGLE: Watts = Watts::from_int(1);
 
 impl Receipts {
+    /// Takes in what armed events leave of the node.
+    pub(crate) fn arms(&mut self, armed: ArmedNow) {
+        self.armed = armed;
+    }
+
     /// The receipt to publish now for the object that is followed; `None` if there is none.
     pub(crate) fn of(
         &mut self,
@@ -105,7 +115,8 @@ impl Receipts {
         };
         self.last.take_if(|(uid, _)| *uid != kept.uid);
         let (boot, node) = (self.boot.clone()?, self.node.clone()?);
-        if view.desire.grant != stands.grant() {
+        let is_armed = stands.grant().is_none() || view.desire.armed == self.armed.share;
+        if view.desire.grant != stands.grant() || !is_armed {
             return self.standing();
         }
         self.unkept = Unkept::default();
@@ -130,8 +141,12 @@ impl Receipts {
         if !(cpu.shown && gpu.shown && (waited || known)) {
             return self.grown(holds);
         }
-        let floor = self.floor(view);
-        let receipt = Receipt { serial: kept.grant.serial, boot, node, holds, floor };
+        // A ramp is told when it is over: until then the node holds no more than its grant.
+        if known && self.armed.moves && holds.is_some_and(|holds| holds <= kept.grant.watts) {
+            return self.standing();
+        }
+        let (floor, armed) = (self.floor(view), self.armed.full.clone());
+        let receipt = Receipt { serial: kept.grant.serial, boot, node, holds, floor, armed };
         let last = self.last.take().map(|(_, last)| last);
         // Where a node divides its grant anew, each share is rounded in another way.
         let devices = view.cpu.devices.len().saturating_add(view.gpu.devices.len());
@@ -278,9 +293,9 @@ fn same(a: &Receipt, b: &Receipt, rounding: Watts) -> bool {
         (Some(a), Some(b)) => (a - b).abs() < WIGGLE,
         (a, b) => a == b,
     };
-    let Receipt { serial, boot, node, holds, floor } = a;
+    let Receipt { serial, boot, node, holds, floor, armed } = a;
     let is_bound = holds.zip(b.holds).is_some_and(|(said, now)| now <= said && said - now < rounding);
-    (*serial, boot, node) == (b.serial, &b.boot, &b.node)
+    (*serial, boot, node, armed) == (b.serial, &b.boot, &b.node, &b.armed)
         && (is_bound || about(*holds, b.holds))
         && about(*floor, b.floor)
 }

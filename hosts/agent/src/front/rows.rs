@@ -8,10 +8,11 @@ use host_kit::reflect::Row;
 use joulie_api::caps::DesiredSpec;
 use joulie_api::condition::ConditionType;
 use joulie_api::labels::node;
-use joulie_api::node_power_grant::{NodePowerGrant, NodePowerGrantSpec};
+use joulie_api::node_power_grant::{ArmedShare, NodePowerGrant, NodePowerGrantSpec};
 use joulie_api::node_power_profile::NodePowerProfile;
 use joulie_api::node_twin::NodeTwin;
 use joulie_api::object;
+use joulie_api::power_event::{PowerEvent, PowerEventSpec};
 use joulie_api::quantity::Quantity;
 use joulie_api::telemetry_profile::{Audience, TelemetryProfile, TelemetryProfileSpec, TelemetryRouting};
 use joulie_api::word::Vocabulary;
@@ -217,6 +218,8 @@ pub(crate) struct GrantRow {
     pub(crate) grant: NodeGrant,
     /// Whether it releases the node.
     pub(crate) released: bool,
+    /// What each armed event leaves of the node.
+    pub(crate) armed: Vec<ArmedShare>,
     /// Its whole status, which belongs to the agent.
     pub(crate) seen: Arc<Seen>,
 }
@@ -227,7 +230,7 @@ impl Row for GrantRow {
 
     fn read(value: &Value) -> Result<Self, String> {
         let object: NodePowerGrant = object::parse(&spec_alone(value)).map_err(|bad| bad.to_string())?;
-        let NodePowerGrantSpec { node_name, serial, watts, ceiling: _, released } = object.spec;
+        let NodePowerGrantSpec { node_name, serial, watts, ceiling: _, released, armed } = object.spec;
         let number = Watts::parse(&watts.to_string(), Role::Limit).ok().filter(|&it| it >= Watts::ZERO);
         let watts = number.ok_or_else(|| format!("spec.watts: {watts} is no number of watts from 0"))?;
         let serial = u64::try_from(serial.get()).ok().filter(|&serial| serial > 0);
@@ -237,8 +240,27 @@ impl Row for GrantRow {
             uid: text(value, "/metadata/uid").unwrap_or_default(),
             grant: NodeGrant { serial, watts },
             released: released == Some(true),
+            armed: armed.unwrap_or_default(),
             seen: Arc::new(Seen { version: version(value), status: value["status"].clone() }),
         })
+    }
+}
+
+/// A PowerEvent.
+#[derive(Debug, PartialEq)]
+pub(crate) struct EventRow {
+    pub(crate) uid: String,
+    pub(crate) spec: PowerEventSpec,
+}
+
+impl Row for EventRow {
+    const KIND: &'static str = "PowerEvent";
+    const OWNERS: bool = false;
+
+    fn read(value: &Value) -> Result<Self, String> {
+        let object: PowerEvent = object::parse(&spec_alone(value)).map_err(|bad| bad.to_string())?;
+        object.spec.times().map_err(|error| error.to_string())?;
+        Ok(Self { uid: text(value, "/metadata/uid").unwrap_or_default(), spec: object.spec })
     }
 }
 

@@ -80,13 +80,13 @@ impl Wanted {
             Self::Unknown(_) => Desire::UNKNOWN,
             Self::Nothing(_) => Desire::GONE,
             Self::Goal(goal) => {
-                Desire { cpu: DesiredCap::Cap(goal.cpu), gpu: DesiredCap::Cap(goal.gpu), grant: None }
+                Desire { cpu: DesiredCap::Cap(goal.cpu), gpu: DesiredCap::Cap(goal.gpu), ..Desire::UNKNOWN }
             }
         };
         Desire {
             cpu: if cpu { all.cpu } else { DesiredCap::Unknown },
             gpu: if gpu { all.gpu } else { DesiredCap::Unknown },
-            grant: None,
+            ..Desire::UNKNOWN
         }
     }
 

@@ -1,7 +1,7 @@
 //! Chooses which objects are watched: those of one node, or those of all.
 
 use super::inputs::Watched;
-use super::rows::{GrantRow, HardwareRow, LeaseRow, NodeRow, ProfileRow, RouteRow, TwinRow};
+use super::rows::{EventRow, GrantRow, HardwareRow, LeaseRow, NodeRow, ProfileRow, RouteRow, TwinRow};
 use crate::settings::{DesiredSource, LeaseSource, Settings};
 use host_kit::clock::Mono;
 use host_kit::health::CheckResult;
@@ -57,6 +57,8 @@ pub(crate) fn begin(
     let twins = begin.rows::<TwinRow>("nodetwins", joulie("nodetwins"));
     let hardware = begin.rows::<HardwareRow>("nodehardwares", joulie("nodehardwares"));
     let grants = begin.rows::<GrantRow>("nodepowergrants", joulie("nodepowergrants"));
+    let events = WatchSource { fields: None, ..joulie("powerevents") };
+    let events = begin.rows::<EventRow>("powerevents", events);
     // A selector of fields knows no "or", so those of the node and those of the cluster are watched apart.
     let routes_by = |fields: Option<String>| WatchSource { fields, ..joulie("telemetryprofiles") };
     let own = node.map(|node| format!("spec.target.nodeName={node},spec.target.scope=node"));
@@ -101,6 +103,7 @@ pub(crate) fn begin(
             hardware,
             grants,
             no_grants,
+            events,
             routes,
             routes_of_all,
             no_routes,

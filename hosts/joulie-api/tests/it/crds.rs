@@ -77,6 +77,7 @@ fn a_kind_that_no_program_uses_says_so() {
             "NodePowerProfile" => "node_power_profile",
             "NodeTwin" => "node_twin",
             "PowerBudget" => "power_budget",
+            "PowerEvent" => "power_event",
             "TelemetryProfile" => "telemetry_profile",
             "WorkloadProfile" => "workload_profile",
             other => panic!("a kind without a module here: {other}"),

@@ -60,7 +60,7 @@ impl Ending {
 fn desire(caps: &Caps) -> Desire {
     let part =
         |cap: Option<crate::value::Cap>| cap.map_or(DesiredCap::Unknown, |cap| DesiredCap::Cap(cap.intent()));
-    Desire { cpu: part(caps.package), gpu: part(caps.gpu), grant: None }
+    Desire { cpu: part(caps.package), gpu: part(caps.gpu), ..Desire::UNKNOWN }
 }
 
 const fn which(caps: &Caps) -> Which {

@@ -61,7 +61,7 @@ impl Which {
 
     fn gone(self) -> Desire {
         let part = |gone| if gone { DesiredCap::Gone } else { DesiredCap::Unknown };
-        Desire { cpu: part(self.cpu), gpu: part(self.gpu), grant: None }
+        Desire { cpu: part(self.cpu), gpu: part(self.gpu), ..Desire::UNKNOWN }
     }
 }
 

@@ -31,7 +31,7 @@ const fn lease(name: &'static str, verbs: &'static [&'static str]) -> Need {
 
 const LEASES: &str = "coordination.k8s.io";
 
-const OPERATOR: [Need; 12] = [
+const OPERATOR: [Need; 14] = [
     need("", "nodes", &["watch", "patch"]),
     need("", "pods", &["watch"]),
     need(labels::GROUP, "nodehardwares", &["watch"]),
@@ -39,18 +39,21 @@ const OPERATOR: [Need; 12] = [
     need(labels::GROUP, "nodetwins", &["watch", "patch"]),
     need(labels::GROUP, "nodepowergrants", &["watch", "create", "patch"]),
     need(labels::GROUP, "powerbudgets", &["watch"]),
+    need(labels::GROUP, "powerevents", &["watch"]),
     status("nodepowerprofiles"),
     status("nodetwins"),
     status("powerbudgets"),
+    status("powerevents"),
     lease(labels::LEADER_LEASE, &["update"]),
     lease(labels::PLAN_LEASE, &["patch"]),
 ];
 
-const AGENT: [Need; 9] = [
+const AGENT: [Need; 10] = [
     need("", "nodes", &["watch"]),
     need(labels::GROUP, "nodehardwares", &["watch", "patch"]),
     need(labels::GROUP, "nodepowerprofiles", &["watch"]),
     need(labels::GROUP, "nodepowergrants", &["watch"]),
+    need(labels::GROUP, "powerevents", &["watch"]),
     need(labels::GROUP, "telemetryprofiles", &["watch"]),
     status("nodehardwares"),
     status("nodepowerprofiles"),

@@ -72,7 +72,7 @@ fn unlike_gpus_and_packages_share_a_grant_and_are_never_above_it_while_the_share
     let low = |cpu: i32, gpu: i32| Desire {
         cpu: DesiredCap::Cap(CapIntent::of_percent(Percent::from_int(cpu))),
         gpu: DesiredCap::Cap(CapIntent::of_percent(Percent::from_int(gpu))),
-        grant: None,
+        ..Desire::UNKNOWN
     };
     for (cpu, gpu) in [(100, 40), (40, 100), (100, 40)] {
         node.handle().desire(granted(1, 1_000, low(cpu, gpu)));

@@ -41,6 +41,10 @@ pub(crate) fn budget_differs(new: &PowerBudgetStatus, old: &PowerBudgetStatus, n
     let PowerBudgetStatus {
         observed_generation,
         limit_watts,
+        effective_watts,
+        window_mean_watts,
+        // It moves with the mean.
+        between_seconds: _,
         mode,
         nodes,
         counted_watts,
@@ -60,6 +64,7 @@ pub(crate) fn budget_differs(new: &PowerBudgetStatus, old: &PowerBudgetStatus, n
         || *nodes != old.nodes
         || short_watts.is_some() != old.short_watts.is_some()
         || counted_watts.is_some() != old.counted_watts.is_some()
+        || effective_watts.is_some() != old.effective_watts.is_some()
         || demand.is_some() != old.demand.is_some()
         || would_lower_nodes.is_some() != old.would_lower_nodes.is_some()
         || others(conditions.as_deref(), old.conditions.as_deref());
@@ -74,6 +79,8 @@ pub(crate) fn budget_differs(new: &PowerBudgetStatus, old: &PowerBudgetStatus, n
     };
     let moved = moves(*counted_watts, old.counted_watts)
         || moves(*measured_watts, old.measured_watts)
+        || moves(*effective_watts, old.effective_watts)
+        || moves(*window_mean_watts, old.window_mean_watts)
         || moves(*room_watts, old.room_watts)
         || moves(*short_watts, old.short_watts)
         || moves(*would_lower_watts, old.would_lower_watts)

@@ -25,10 +25,10 @@ pub(super) fn versions(observed: &Observed) -> [Option<&str>; 3] {
     ]
 }
 
-/// The index of an object's version; grants are tracked elsewhere. A job for a PowerBudget is for that alone.
+/// The index of an object's version; grants are tracked elsewhere. A job for a PowerBudget or a PowerEvent is for that alone.
 const fn place(target: Target) -> Option<usize> {
     match target {
-        Target::Node | Target::Taint | Target::Sleep | Target::BudgetStatus => Some(0),
+        Target::Node | Target::Taint | Target::Sleep | Target::BudgetStatus | Target::EventStatus => Some(0),
         Target::Profile | Target::ProfileStatus => Some(1),
         Target::Twin | Target::TwinStatus => Some(2),
         Target::Grant | Target::GrantLabel => None,

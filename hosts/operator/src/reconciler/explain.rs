@@ -69,11 +69,13 @@ impl Reconciler {
     fn explain_inputs(&self, watches: &Watches, now: Mono) -> Value {
         let stamp = super::stamp(now);
         let facility = self.site.cluster.facility.at(stamp, self.settings.plan.facility_hold);
-        let Watches { nodes, pods, hardware, profiles, twins, grants, budgets, plan, workloads } = watches;
+        let Watches { nodes, pods, hardware, profiles, twins, grants, budgets, events, plan, workloads } =
+            watches;
         json!({
             "watches": [
                 watch(nodes, now), watch(pods, now), watch(hardware, now), watch(profiles, now),
-                watch(twins, now), watch(grants, now), watch(budgets, now), watch(plan, now),
+                watch(twins, now), watch(grants, now), watch(budgets, now), watch(events, now),
+                watch(plan, now),
                 workloads.as_ref().map(|rows| watch(rows, now)),
             ],
             "podsKnown": self.site.cluster.pods.is_some(),

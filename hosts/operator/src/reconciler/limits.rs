@@ -6,7 +6,8 @@ use super::jobs::Then;
 use crate::budget;
 use crate::publish::{self, budget_differs};
 use crate::reasons::{
-    ACCEPTED, KEPT, LIMIT_CHANGED, OBSERVED, OVERLAP, PARENT_CYCLE, PARENT_MISSING, PLACE_UNKNOWN,
+    ACCEPTED, GROUP_METER_LATE, GROUP_METERED, KEPT, LIMIT_CHANGED, OBSERVED, OVERLAP, PARENT_CYCLE,
+    PARENT_MISSING, PLACE_UNKNOWN,
 };
 use crate::rows::BudgetSeen;
 use crate::site::{Budgets, ParentFault};
@@ -16,9 +17,10 @@ use joulie_api::condition::{self, Condition, ConditionType};
 use joulie_api::number::{Number, Whole};
 use joulie_api::power_budget::{BudgetDemand, BudgetMode, ClassNumbers, PowerBudgetStatus};
 use joulie_api::word::Vocabulary;
+use joulie_core::budget::sustained::{SustainedLimit, SustainedState};
 use planner::budget::{GroupPower, GroupStanding};
 use planner::node::{Node, Presence};
-use power_units::{Ratio, Watts};
+use power_units::{Micros, Ratio, Watts};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -44,6 +46,11 @@ impl Reconciler {
     /// The budgets whose statuses are to be written, with their keys and statuses.
     fn due_budgets(&self, now: Mono) -> Vec<(Arc<str>, Arc<BudgetSeen>, PowerBudgetStatus)> {
         let overlaps = self.overlaps();
+        for (at, seen) in self.site.budgets.seen.iter().enumerate() {
+            let state = self.sustained(at, seen);
+            let both = seen.sustained.as_ref().map(SustainedLimit::sustained).zip(state.as_ref());
+            self.stats.sustained(&Budgets::key(&seen.name), both);
+        }
         let each = self.site.budgets.seen.iter().enumerate().filter_map(|(at, seen)| {
             let key: Arc<str> = Budgets::key(&seen.name).into();
             if !self.is_free(&key, now) || self.pending_echoes.contains_key(&key) {
@@ -82,14 +89,20 @@ impl Reconciler {
         let trial = trial.filter(|_| seen.mode == BudgetMode::Observe);
         let number = |watts: Watts| Number::tenths(watts);
         let measured = self.measured.get(at + 1).copied().flatten();
+        let sustained = self.sustained(at, seen);
+        // Of two limits, what is left of the one that is in use.
+        let limit = sustained.map_or(seen.watts, |state| state.effective);
         Some(PowerBudgetStatus {
             observed_generation: Some(Whole::from(seen.generation)),
             limit_watts: Some(number(seen.watts)),
+            effective_watts: sustained.map(|state| number(state.effective)),
+            window_mean_watts: sustained.and_then(|state| state.mean).map(number),
+            between_seconds: sustained.map(|state| seconds(state.between)),
             mode: Some(publish::mode_word(seen.mode)),
             nodes: Some(whole(group.nodes)),
             counted_watts: group.load.map(number),
             measured_watts: measured.map(number),
-            room_watts: group.load.map(|load| number(seen.watts - load)),
+            room_watts: group.load.map(|load| number(limit - load)),
             demand: group.power.as_ref().map(demand),
             short_watts: trial.map_or(group.short, |trial| trial.short).map(number),
             would_lower_nodes: trial.map(|trial| whole(trial.lowered.nodes)),
@@ -98,9 +111,16 @@ impl Reconciler {
                 seen,
                 group,
                 [self.acceptance(at, seen, overlaps), self.drift(at + 1, seen, group)],
+                sustained,
             )),
             updated_at: Some(condition::rfc3339(self.wall)),
         })
+    }
+
+    /// What is in use of the two limits of a budget, if it has two.
+    fn sustained(&self, at: usize, seen: &BudgetSeen) -> Option<SustainedState> {
+        let trial = self.trial.as_ref().filter(|_| seen.mode == BudgetMode::Observe);
+        trial.unwrap_or(&self.round).sustained.get(&at).copied()
     }
 
     fn budget_conditions(
@@ -108,6 +128,7 @@ impl Reconciler {
         seen: &BudgetSeen,
         group: &GroupStanding,
         [acceptance, drift]: [budget::Said; 2],
+        sustained: Option<SustainedState>,
     ) -> Vec<Condition> {
         let within = match seen.mode {
             BudgetMode::Enforce if group.is_kept() => budget::said(KEPT, "the limit is kept"),
@@ -115,11 +136,19 @@ impl Reconciler {
             BudgetMode::Observe => budget::said(OBSERVED, OBSERVED.meaning),
         };
         let mut conditions = seen.status.conditions.clone().unwrap_or_default();
+        let metered = sustained.map(|state| {
+            let reason = if state.metered { GROUP_METERED } else { GROUP_METER_LATE };
+            (ConditionType::TelemetryFresh, budget::said(reason, reason.meaning))
+        });
+        if metered.is_none() {
+            conditions.retain(|condition| condition.type_ != ConditionType::TelemetryFresh.as_str());
+        }
         let all = [
             (ConditionType::Accepted, acceptance),
             (ConditionType::WithinBudget, within),
             (ConditionType::MetersDisagree, drift),
         ];
+        let all = all.into_iter().chain(metered);
         for (about, (status, reason, why)) in all {
             let generation = Some(seen.generation);
             condition::set(
@@ -176,6 +205,10 @@ impl Reconciler {
             None => budget::said(ACCEPTED, ACCEPTED.meaning),
         }
     }
+}
+
+fn seconds(micros: Micros) -> Whole {
+    Whole::from(i64::try_from(micros.get() / 1_000_000).unwrap_or(i64::MAX))
 }
 
 fn whole(count: usize) -> Whole {

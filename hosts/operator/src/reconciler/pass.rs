@@ -14,6 +14,7 @@ use crate::stats::Shown;
 use crate::writes::{How, Job, Target, Write};
 use host_kit::clock::Mono;
 use jiff::Timestamp;
+use joulie_core::placement::class::SchedulableClass;
 use planner::decide::{ClusterDecision, decide};
 use planner::names::Beside;
 use planner::node::{DesiredState, Node};
@@ -47,6 +48,8 @@ impl Reconciler {
         self.say_unread();
         self.say_past_bound(now);
         self.observe(now, wall);
+        self.arm(wall);
+        self.looked = Some(now);
         let ClusterDecision { plan, twins, budget, trial } =
             decide(&self.site.cluster, &self.settings.plan, &mut self.memory);
         self.stats.planned(&plan);
@@ -117,9 +120,10 @@ impl Reconciler {
             }
         }
         self.taint_others(&left_alone, &mut jobs);
-        self.label_grants(&left_alone, &mut jobs);
+        self.label_grants(&plan, &left_alone, &mut jobs);
         let sleeps = self.sleeps(counts, &left_alone, now, &mut jobs);
         self.write_budgets(now, &mut jobs);
+        self.write_events(now, &mut jobs);
         self.say_overdue(&plan);
         self.decided = Some(Decided { plan, twins, at: now });
         Passed { number: self.passes, jobs, grants, evictions, sleeps }
@@ -179,14 +183,27 @@ impl Reconciler {
         }
     }
 
-    /// Writes into the grants which PowerBudget their nodes are in, of nodes for which nothing else is written in this pass.
-    fn label_grants(&mut self, left_alone: &BTreeSet<usize>, jobs: &mut Vec<Job<(u64, Then)>>) {
+    /// Writes into the grants which PowerBudget their nodes are in and what events leave of them, of nodes for which nothing else is
+    /// written in this pass.
+    fn label_grants(
+        &mut self,
+        plan: &plan::Plan,
+        left_alone: &BTreeSet<usize>,
+        jobs: &mut Vec<Job<(u64, Then)>>,
+    ) {
+        let mut classes = vec![SchedulableClass::Unknown; self.site.cluster.nodes.len()];
+        for decision in &plan.nodes {
+            if let Some(class) = classes.get_mut(decision.place) {
+                *class = decision.guard.state.class();
+            }
+        }
         let mut others = Vec::new();
         for (at, (node, observed)) in self.site.cluster.nodes.iter().zip(&self.site.observed).enumerate() {
             let Some(grant) = observed.grant.as_deref() else { continue };
-            let Some(document) = grant_label(grant, self.site.budgets.name_of(&node.limits)) else {
-                continue;
-            };
+            let class = classes.get(at).copied().unwrap_or(SchedulableClass::Unknown);
+            let shares = self.shares(node, class);
+            let budget = self.site.budgets.name_of(&node.limits);
+            let Some(document) = grant_label(grant, budget, &shares) else { continue };
             let is_free = !left_alone.contains(&at) && !self.busy.contains_key(&node.name);
             if is_free && observed.unreadable.grant.is_none() {
                 let (name, how) = (grant.name.clone(), How::Merge { document });

@@ -3,7 +3,7 @@
 use super::{Stamp, name, text, watts};
 use host_kit::reflect::Row;
 use joulie_api::labels::object::POWER_BUDGET;
-use joulie_api::node_power_grant::GrantDemand;
+use joulie_api::node_power_grant::{ArmedShare, GrantDemand};
 use joulie_core::budget::demand::DemandReport;
 use joulie_core::budget::{Grant, GrantReceipt};
 use planner::node::{Granted, Signed};
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 /// What is kept of a NodePowerGrant.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct GrantSeen {
     /// Its name.
     pub(crate) name: String,
@@ -24,6 +24,10 @@ pub(crate) struct GrantSeen {
     pub(crate) serial: u64,
     /// The PowerBudget that the node was in when the grant was written.
     pub(crate) budget: Option<String>,
+    /// What events leave of the node, as it is written there.
+    pub(crate) armed: Vec<ArmedShare>,
+    /// The events that are in force in full, as its agent says.
+    pub(crate) obeys: Vec<String>,
     /// The grant and its receipt.
     pub(crate) granted: Granted,
 }
@@ -59,6 +63,9 @@ impl Row for GrantSeen {
             uid,
             serial,
             budget: text(&object["metadata"]["labels"][POWER_BUDGET]),
+            // What cannot be read is written anew.
+            armed: Vec::deserialize(&spec["armed"]).unwrap_or_default(),
+            obeys: Vec::deserialize(&object["status"]["armed"]).unwrap_or_default(),
             granted,
         })
     }

@@ -1,12 +1,14 @@
 //! A PowerBudget: a limit that a person has written, and what the operator has last reported of it.
 
-use super::{Stamp, name, text, watts};
+use super::{Stamp, name, text, watts, whole};
 use host_kit::reflect::Row;
-use joulie_api::power_budget::{BudgetMode, PowerBudgetStatus};
+use joulie_api::node_power_grant::ratio;
+use joulie_api::power_budget::{ArmedRule, BudgetMode, PowerBudgetStatus};
 use joulie_api::word::Vocabulary;
+use joulie_core::budget::sustained::{SustainedError, SustainedLimit};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Selector;
-use power_units::{Role, Watts};
+use power_units::{Micros, Ratio, Role, Watts};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -35,6 +37,10 @@ pub(crate) struct BudgetSeen {
     pub(crate) paused: bool,
     /// Its nodes may sleep while they are empty.
     pub(crate) sleep: bool,
+    /// The mean that it keeps to over a window.
+    pub(crate) sustained: Option<SustainedLimit>,
+    /// What events leave of its nodes.
+    pub(crate) armed: Vec<ArmedRule>,
     /// Its status.
     pub(crate) status: PowerBudgetStatus,
 }
@@ -69,10 +75,53 @@ impl Row for BudgetSeen {
                 let sleep = Some(&spec["sleep"]).filter(|sleep| !sleep.is_null());
                 sleep.map_or(Some(false), Value::as_bool).ok_or("spec.sleep: expected true or false")?
             },
+            sustained: sustained(spec, limit("watts", Role::Limit)?)?,
+            armed: armed(&spec["armed"])?,
             // The operator writes it; what another generation wrote there is written anew.
             status: PowerBudgetStatus::deserialize(&object["status"]).unwrap_or_default(),
         })
     }
+}
+
+/// An instant limit above this part of the sustained one needs to be acknowledged.
+const WISHFUL: Ratio = Ratio::from_bits((5 << 32) / 4);
+
+/// The second limit, if there is one. `instant` is the first.
+fn sustained(spec: &Value, instant: Watts) -> Result<Option<SustainedLimit>, String> {
+    let (watts_said, window_said) = (&spec["sustainedWatts"], &spec["windowSeconds"]);
+    if watts_said.is_null() && window_said.is_null() {
+        return Ok(None);
+    }
+    let sustained = watts(watts_said, Role::Limit).filter(|&watts| watts >= Watts::ZERO);
+    let sustained =
+        sustained.ok_or("spec.sustainedWatts: expected watts, 0 or more, with spec.windowSeconds")?;
+    let window =
+        whole(window_said).ok_or("spec.windowSeconds: expected seconds, with spec.sustainedWatts")?;
+    if instant > sustained.scale(WISHFUL, Role::Limit) && spec["acknowledgeInstant"] != true {
+        return Err(
+            "spec.watts: more than 1.25 times spec.sustainedWatts needs spec.acknowledgeInstant".to_owned()
+        );
+    }
+    let limit = SustainedLimit::new(instant, sustained, Micros::new(window.saturating_mul(1_000_000)));
+    limit.map(Some).map_err(|error| match error {
+        SustainedError::AboveInstant => "spec.sustainedWatts: expected no more than spec.watts".to_owned(),
+        SustainedError::Window => "spec.windowSeconds: expected 60 to 3600".to_owned(),
+    })
+}
+
+/// What events leave. A share that is none would be unknown when it is needed.
+fn armed(value: &Value) -> Result<Vec<ArmedRule>, String> {
+    if value.is_null() {
+        return Ok(Vec::new());
+    }
+    let rules = Vec::<ArmedRule>::deserialize(value).map_err(|error| format!("spec.armed: {error}"))?;
+    for ArmedRule { event, shares } in &rules {
+        let each = [shares.performance, shares.draining, shares.eco];
+        if event.is_empty() || each.into_iter().any(|share| ratio(share).is_none()) {
+            return Err(format!("spec.armed: expected events with shares from 0 to 1, found {event:?}"));
+        }
+    }
+    Ok(rules)
 }
 
 fn selector(value: &Value) -> Result<Selector, String> {
@@ -117,6 +166,12 @@ mod tests {
             plain.selector.matches(&[("any", "label")].map(|(k, v)| (k.to_owned(), v.to_owned())).into())
         );
         assert_eq!((plain.watts, plain.base, plain.paused), (Watts::ZERO, Watts::ZERO, false));
+        assert_eq!((plain.sustained, plain.armed.len()), (None, 0));
+        let two = json!({"watts": 500, "sustainedWatts": 400, "windowSeconds": 900, "mode": "enforce"});
+        let two = read(two).unwrap().sustained.unwrap();
+        assert_eq!((two.sustained(), two.window()), (Watts::from_int(400), Micros::new(900_000_000)));
+        let far = json!({"watts": 900, "sustainedWatts": 400, "windowSeconds": 60, "acknowledgeInstant": true, "mode": "enforce"});
+        assert!(read(far).unwrap().sustained.is_some());
     }
 
     #[test]
@@ -130,6 +185,37 @@ mod tests {
             (json!({"watts": 400}), "spec.mode"),
             (json!({"watts": 400, "mode": "Enforce"}), "spec.mode"),
             (json!({"watts": 400, "mode": "enforce", "pause": "yes"}), "spec.pause"),
+            (json!({"watts": 400, "mode": "enforce", "sustainedWatts": 390}), "spec.windowSeconds"),
+            (json!({"watts": 400, "mode": "enforce", "windowSeconds": 60}), "spec.sustainedWatts"),
+            (
+                json!({"watts": 400, "mode": "enforce", "sustainedWatts": -1, "windowSeconds": 60}),
+                "spec.sustainedWatts",
+            ),
+            (
+                json!({"watts": 400, "mode": "enforce", "sustainedWatts": 401, "windowSeconds": 60}),
+                "spec.sustainedWatts",
+            ),
+            (
+                json!({"watts": 400, "mode": "enforce", "sustainedWatts": 390, "windowSeconds": 59}),
+                "spec.windowSeconds",
+            ),
+            (
+                json!({"watts": 400, "mode": "enforce", "sustainedWatts": 390, "windowSeconds": 3601}),
+                "spec.windowSeconds",
+            ),
+            (
+                json!({"watts": 501, "mode": "enforce", "sustainedWatts": 400, "windowSeconds": 60}),
+                "spec.watts",
+            ),
+            (json!({"watts": 400, "mode": "enforce", "armed": {}}), "spec.armed"),
+            (
+                json!({"watts": 400, "mode": "enforce", "armed": [{"event": "a", "shares": {"eco": 1}}]}),
+                "spec.armed",
+            ),
+            (
+                json!({"watts": 400, "mode": "enforce", "armed": [{"event": "a", "shares": {"performance": 1.5, "draining": 1, "eco": 1}}]}),
+                "spec.armed",
+            ),
             (json!({"watts": 400, "mode": "enforce", "nodeSelector": "rack=r1"}), "spec.nodeSelector"),
             (
                 json!({"watts": 400, "mode": "enforce", "nodeSelector": {"matchExpressions": [{"key": "a", "operator": "Like"}]}}),

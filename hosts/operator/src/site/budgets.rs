@@ -106,7 +106,7 @@ impl Budgets {
 }
 
 fn limit(budget: &BudgetSeen, parent: Option<usize>) -> SiteLimit {
-    let BudgetSeen { name, watts, base, mode, paused, .. } = budget;
+    let BudgetSeen { name, watts, base, mode, paused, sustained, .. } = budget;
     SiteLimit {
         name: name.as_str().into(),
         parent,
@@ -114,6 +114,9 @@ fn limit(budget: &BudgetSeen, parent: Option<usize>) -> SiteLimit {
         base: *base,
         enforced: *mode == BudgetMode::Enforce,
         paused: *paused,
+        // That depends on the time.
+        armed: false,
+        sustained: *sustained,
     }
 }
 

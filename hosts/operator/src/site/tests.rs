@@ -24,6 +24,7 @@ fn server() -> (Server, Watches) {
     let (twins, seen_twins) = by_hand();
     let (grants, seen_grants) = by_hand();
     let (budgets, seen_budgets) = by_hand();
+    let (_, seen_events) = by_hand();
     let (plan, seen_plan) = by_hand();
     let (workloads, seen_workloads) = by_hand();
     let watches = Watches {
@@ -34,6 +35,7 @@ fn server() -> (Server, Watches) {
         twins: seen_twins,
         grants: seen_grants,
         budgets: seen_budgets,
+        events: seen_events,
         plan: seen_plan,
         workloads: Some(seen_workloads),
     };

@@ -1,7 +1,7 @@
 //! The watches, and whether their content is current enough for planning.
 
 use crate::rows::{
-    BudgetSeen, GrantSeen, HardwareSeen, NodeSeen, PlanLeaseSeen, PodSeen, ProfileSeen, TwinSeen,
+    BudgetSeen, EventSeen, GrantSeen, HardwareSeen, NodeSeen, PlanLeaseSeen, PodSeen, ProfileSeen, TwinSeen,
     WorkloadProfileSeen,
 };
 use host_kit::clock::Mono;
@@ -26,6 +26,8 @@ pub(crate) struct Watches {
     pub(crate) grants: Rows<GrantSeen>,
     /// PowerBudgets.
     pub(crate) budgets: Rows<BudgetSeen>,
+    /// PowerEvents. No pass waits for them: the agents obey them by themselves.
+    pub(crate) events: Rows<EventSeen>,
     /// The plan's Lease. No pass waits for it.
     pub(crate) plan: Rows<PlanLeaseSeen>,
     /// WorkloadProfiles, where there is a classifier. No pass waits for them: without them nothing is known of any
@@ -50,6 +52,7 @@ impl Watches {
             alive = self.twins.changed() => alive,
             alive = self.grants.changed() => alive,
             alive = self.budgets.changed() => alive,
+            alive = self.events.changed() => alive,
             alive = self.plan.changed() => alive,
             alive = changed(&mut self.workloads) => alive,
         }

@@ -89,6 +89,8 @@ struct ShownGroup {
     enforced: bool,
     /// A node counts here that has its place elsewhere: what is drawn here is not known.
     overlapped: bool,
+    /// Nothing here is raised while an armed event is on.
+    armed: bool,
     /// Its limit binds in this round.
     binds: bool,
     /// The index of the group of the tree.
@@ -105,6 +107,7 @@ impl ShownGroup {
             base: Watts::ZERO,
             enforced: limit.is_some(),
             overlapped: false,
+            armed: false,
             binds: limit.is_some(),
             group: 0,
         }
@@ -158,6 +161,7 @@ impl Groups {
             shown.push(ShownGroup {
                 base: limit.base,
                 overlapped: overlapped.get(at) == Some(&true),
+                armed: limit.armed,
                 enforced: limit.enforced,
                 binds: limit.enforced || rules.trial,
                 ..ShownGroup::new(name, LimitSource::Written(at), parent, Some(limit.watts))
@@ -177,14 +181,14 @@ impl Groups {
         Ok(Self { groups, shown, racks: first, trial: rules.trial })
     }
 
-    /// Whether a node may not be raised or released: one of its limits is paused, or what a limit that binds counts is not
-    /// known, because this node or another one in it has its place elsewhere.
+    /// Whether a node may not be raised or released: one of its limits is paused, an event is on for which one that binds is
+    /// armed, or what it counts is not known, because this node or another one in it has its place elsewhere.
     pub(super) fn holds(&self, node: &Node, place: usize) -> bool {
         let binds = |at: usize| self.shown.get(at).is_some_and(|group| group.binds);
-        let is_overlapped = |at: usize| self.shown.get(at).is_some_and(|group| group.overlapped);
+        let is_shut = |at: usize| self.shown.get(at).is_some_and(|group| group.overlapped || group.armed);
         node.limits.paused
             || node.limits.overlaps.iter().any(|at| binds(at + 1))
-            || self.path(place).any(|at| is_overlapped(at) && binds(at))
+            || self.path(place).any(|at| is_shut(at) && binds(at))
     }
 
     /// The group of the tree that a shown group's nodes are in.

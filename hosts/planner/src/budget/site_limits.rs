@@ -1,6 +1,7 @@
 //! The limits that persons have written as PowerBudgets: a tree, and the place of each node in it.
 
 use crate::node::Node;
+use joulie_core::budget::sustained::SustainedLimit;
 use power_units::Watts;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,6 +21,10 @@ pub struct SiteLimit {
     pub enforced: bool,
     /// Nothing in it is raised, released or given another profile.
     pub paused: bool,
+    /// An event is on for which it is armed: what that takes from its nodes is granted to nobody, so that none of them is raised.
+    pub armed: bool,
+    /// What may be drawn in the mean, where that is less than what may be drawn at an instant.
+    pub sustained: Option<SustainedLimit>,
 }
 
 /// The place of a node in the tree of limits.
@@ -95,7 +100,16 @@ mod tests {
 
     fn limit(name: &str, parent: Option<usize>, enforced: bool, paused: bool) -> SiteLimit {
         let watts = Watts::from_int(100);
-        SiteLimit { name: name.into(), parent, watts, base: Watts::ZERO, enforced, paused }
+        SiteLimit {
+            name: name.into(),
+            parent,
+            watts,
+            base: Watts::ZERO,
+            enforced,
+            paused,
+            armed: false,
+            sustained: None,
+        }
     }
 
     /// A site with two racks, and another top.

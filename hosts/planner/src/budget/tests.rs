@@ -383,7 +383,16 @@ fn a_group_above_its_limit_for_longer_than_a_read_back_takes_is_told_of_with_who
 /// A written limit; it is paused where its name says so.
 fn written(name: &str, parent: Option<usize>, watts: i32, enforced: bool) -> SiteLimit {
     let paused = name.starts_with("paused");
-    SiteLimit { name: name.into(), parent, watts: w(watts), base: Watts::ZERO, enforced, paused }
+    SiteLimit {
+        name: name.into(),
+        parent,
+        watts: w(watts),
+        base: Watts::ZERO,
+        enforced,
+        paused,
+        armed: false,
+        sustained: None,
+    }
 }
 
 /// A node that these limits select and that holds its grant, or has none.

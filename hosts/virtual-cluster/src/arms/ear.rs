@@ -127,7 +127,13 @@ mod tests {
         let mut site = VirtualSite::of(10);
         site.machines.retain(|machine| machine.kind.gpus.count == 0);
         site.base = vec![360.0];
-        let limits = LimitsNow { site: 1860.0, racks: vec![1860.0], entitled: vec![500.0; 3] };
+        let limits = LimitsNow {
+            site: 1860.0,
+            instant: 1860.0,
+            armed: false,
+            racks: vec![1860.0],
+            entitled: vec![500.0; 3],
+        };
         let mut law = EarLaw::new(&site);
         let mut caps = Vec::new();
         // The first releases 500 − 350 = 150 W; the second and the third want more: 75 W each.

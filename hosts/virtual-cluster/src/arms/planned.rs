@@ -5,15 +5,17 @@ use super::{ArmView, CapWrite, Divider, NodeSecond};
 use crate::site::{LimitsNow, VirtualSite};
 use crate::{STEPS_A_SECOND, arms::kinds};
 use joulie_core::budget::demand::{DemandReport, TokenBucket};
+use joulie_core::budget::sustained::SustainedLimit;
 use joulie_core::budget::{Grant, GrantReceipt, Priority};
 use planner::budget::{
-    BudgetLimits, BudgetMemory, LimitPlace, NodePowerModel, PowerSharing, Rules, Stake, round,
+    BudgetLimits, BudgetMemory, LimitPlace, NodePowerModel, PowerSharing, Rules, SiteLimit, Stake, round,
 };
 use planner::catalog::Catalog;
 use planner::inventory::HardwareFacts;
 use planner::node::{
     Confirmation, Granted, Labels, MachineFacts, Node, Power, Presence, Published, Signed, Visibility,
 };
+use planner::power::{NoMeasurement, NodeReading, PowerMeter};
 use plant::{from_watts, to_watts};
 use power_units::{Micros, Ratio, Stamp, Watts};
 use std::collections::BTreeMap;
@@ -26,6 +28,8 @@ pub struct PlannedArm {
     places: BTreeMap<Arc<str>, usize>,
     most: Vec<Watts>,
     settings: BudgetLimits,
+    /// The limits of the site and of each rack, where they are written ones.
+    written: Option<Vec<SiteLimit>>,
     memory: BudgetMemory,
     engines: Vec<NodeMemory>,
     /// Reports that have not arrived yet: when they do, and of which machine they are.
@@ -79,6 +83,7 @@ impl PlannedArm {
             places,
             most,
             settings: settings(rack_base, sharing),
+            written: None,
             memory: BudgetMemory::with_tokens(tokens(orders_a_minute, site)),
             engines: vec![NodeMemory::EMPTY; site.machines.len()],
             on_their_way: Vec::new(),
@@ -87,9 +92,29 @@ impl PlannedArm {
         }
     }
 
+    /// The same by demand, with written limits, of which that of the site has a second one for the mean of a minute where the
+    /// experiment has one.
+    #[must_use]
+    pub fn written(site: &VirtualSite) -> Self {
+        let mut arm = Self::new(PowerSharing::Demand, TokenBucket::PER_MINUTE, site);
+        for (node, machine) in arm.nodes.iter_mut().zip(&site.machines) {
+            node.limits = LimitPlace { limit: Some(1 + machine.rack), bound: true, ..LimitPlace::default() };
+        }
+        arm.written = Some(Vec::new());
+        arm
+    }
+
     /// Takes over what the cluster shows of each node's grant.
     fn observe(&mut self, step: usize, views: &[ArmView]) {
         for ((node, view), engine) in self.nodes.iter_mut().zip(views).zip(&mut self.engines) {
+            node.power.reading = match view.second {
+                Some(second) => NodeReading::Measured {
+                    meter: PowerMeter::Agent,
+                    watts: watts(second.drawn),
+                    age: Micros::new(1_000_000),
+                },
+                None => NodeReading::Absent(NoMeasurement::NotConfigured),
+            };
             let granted = &mut node.granted;
             if granted.grant.is_none() {
                 let first = watts(view.asked);
@@ -120,6 +145,12 @@ impl PlannedArm {
 
     /// Takes over the limits, if they have changed.
     fn follow(&mut self, limits: &LimitsNow) {
+        if let Some(written) = &mut self.written {
+            let now = site_limits(limits, &self.settings.rack_base);
+            self.is_due |= now != *written;
+            *written = now;
+            return;
+        }
         let site = Some(watts(limits.site));
         if self.settings.site != site {
             self.settings.site = site;
@@ -128,6 +159,29 @@ impl PlannedArm {
             self.is_due = true;
         }
     }
+}
+
+/// The limits of the site and of each rack, as persons would have written them.
+fn site_limits(limits: &LimitsNow, rack_base: &BTreeMap<String, Watts>) -> Vec<SiteLimit> {
+    let one = |name: String, parent, limit, base| SiteLimit {
+        name: name.into(),
+        parent,
+        watts: watts(limit),
+        base,
+        enforced: true,
+        paused: false,
+        armed: limits.armed,
+        sustained: None,
+    };
+    let both = SustainedLimit::new(watts(limits.instant), watts(limits.site), Micros::MINUTE);
+    let sustained = both.ok().filter(|_| limits.instant > limits.site);
+    let site = SiteLimit { sustained, ..one("site".to_owned(), None, limits.instant, Watts::ZERO) };
+    let racks = limits.racks.iter().enumerate().map(|(at, &limit)| {
+        let name = rack(at);
+        let base = rack_base.get(&name).copied().unwrap_or(Watts::ZERO);
+        one(name, Some(0), limit, base)
+    });
+    std::iter::once(site).chain(racks).collect()
 }
 
 /// The orders that may go out, in proportion to so many a minute for 5,000 machines.
@@ -208,7 +262,8 @@ impl Divider for PlannedArm {
                 aside: false,
             })
             .collect();
-        let rules = Rules { settings: &self.settings, limits: &[], trial: false };
+        let limits = self.written.as_deref().unwrap_or_default();
+        let rules = Rules { settings: &self.settings, limits, trial: false };
         let made =
             round(&stakes, rules, &mut self.memory, stamp(step), true).expect("the limits are consistent");
         self.again = made.again;

@@ -50,6 +50,9 @@ fn run(tried: &Tried, arm: ArmName, figures: &Figures) -> Value {
         "counts_above_s": figures.above_s(),
         "drawn_above": figures.excess(),
         "within_after_cut_s": figures.within_after(),
+        "minute_above_limit": figures.window_excess(60),
+        "armed_p99_s": figures.armed_after(0.99),
+        "armed_all_in_force_s": figures.armed_within().map(|(within, _)| within),
         "others_served": figures.others_served(),
     })
 }

@@ -427,7 +427,7 @@ impl Machine {
             Some(cap) => DesiredCap::Cap(CapIntent::of_watts(cap)),
             None => DesiredCap::Gone,
         };
-        let desire = Desire { cpu, gpu: DesiredCap::Gone, grant: None };
+        let desire = Desire { cpu, ..Desire::GONE };
         let mut occasion = Occasion::Period;
         // An outcome leads to a step of its own, as with the carrier's threads.
         for _ in 0..4 {

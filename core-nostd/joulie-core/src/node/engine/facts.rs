@@ -10,7 +10,7 @@ use crate::node::lease::{LeaseEvent, LeaseLaw};
 use crate::node::limiter::LimitOrder;
 use crate::node::ticket::Ticket;
 use crate::placement::freshness::UnixTime;
-use power_units::{Stamp, Watts};
+use power_units::{Ratio, Stamp, Watts};
 
 /// The laws of an engine. One set of laws serves any number of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +89,9 @@ pub struct Desire {
     pub gpu: DesiredCap,
     /// The most that all of them may be allowed together, whatever is desired of each; `None` without a grant.
     pub grant: Option<NodeGrant>,
+    /// What armed events leave of a grant: the part of the way from the floors of all devices to the most that they draw.
+    /// The whole while none is on.
+    pub armed: Ratio,
 }
 
 impl Default for Desire {
@@ -99,9 +102,11 @@ impl Default for Desire {
 
 impl Desire {
     /// Not known (yet): everything stays as it was found.
-    pub const UNKNOWN: Self = Self { cpu: DesiredCap::Unknown, gpu: DesiredCap::Unknown, grant: None };
+    pub const UNKNOWN: Self =
+        Self { cpu: DesiredCap::Unknown, gpu: DesiredCap::Unknown, grant: None, armed: Ratio::ONE };
     /// Nothing is desired, and there is no grant: the originals are restored.
-    pub const GONE: Self = Self { cpu: DesiredCap::Gone, gpu: DesiredCap::Gone, grant: None };
+    pub const GONE: Self =
+        Self { cpu: DesiredCap::Gone, gpu: DesiredCap::Gone, grant: None, armed: Ratio::ONE };
 }
 
 /// Why a step is taken.

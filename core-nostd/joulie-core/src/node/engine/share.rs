@@ -10,13 +10,14 @@
 
 use super::Engine;
 use super::facts::{Desire, EngineFacts, EngineLaws, NodeGrant, Occasion, TargetId, Wiring};
+use crate::budget::armed::armed_watts;
 use crate::node::backend::Package;
 use crate::node::cap::{Backend, CapReport, CapResult};
 use crate::node::demand::DeviceDemand;
 use crate::node::energy::MeterReading;
 use crate::node::gpu_cap::{CappedGpu, GpuLimits};
 use crate::node::grant::{Division, Holder, Need, Split};
-use power_units::{Amount, Micros, Role, Stamp, Watts};
+use power_units::{Amount, Micros, Ratio, Role, Stamp, Watts};
 
 /// What the share of a device depends on besides the device itself.
 pub(super) struct Sharing<'a> {
@@ -64,7 +65,7 @@ impl<const P: usize, const G: usize, const D: usize, const A: usize> Engine<P, G
 
     #[inline(never)]
     fn divide(&mut self, sharing: &Sharing<'_>, grant: NodeGrant, facts: &EngineFacts) {
-        let mut division = Division::of(grant.watts);
+        let mut division = Division::of(self.allowed(sharing, grant));
         for at in self.all() {
             if let Some((_, holder, _)) = self.holder(sharing, at) {
                 division.count(&holder);
@@ -93,6 +94,24 @@ impl<const P: usize, const G: usize, const D: usize, const A: usize> Engine<P, G
         if self.wiring == Wiring::OneForAll {
             self.share_alike();
         }
+    }
+
+    /// The grant, or what armed events leave of the range of all devices if that is less. A device whose most is not
+    /// known has nothing above its floor then.
+    #[inline(never)]
+    fn allowed(&self, sharing: &Sharing<'_>, grant: NodeGrant) -> Watts {
+        let share = sharing.desire.armed;
+        if share >= Ratio::ONE {
+            return grant.watts;
+        }
+        let (mut floors, mut most) = (0_i128, 0_i128);
+        let devices = self.all().filter_map(|at| self.holder(sharing, at));
+        for holder in devices.map(|(_, holder, _)| holder).chain(core::iter::once(sharing.beyond())) {
+            let (floor, max) = holder.bounds();
+            floors = floors.saturating_add(floor);
+            most = most.saturating_add(max);
+        }
+        grant.watts.min(armed_watts(Watts::from_wide(floors), Watts::from_wide(most), share))
     }
 
     /// How the grant is divided now. If the shares are made anew, that is noted.

@@ -12,7 +12,7 @@ use crate::node::limiter::{LimitFacts, LimitOutcome, LimiterLaw};
 use crate::node::throttle::{PolicyLocation, ThrottlePercent};
 use crate::node::tracking::{self, Tracking};
 use power_hal::ErrorKind;
-use power_units::{KiloHertz, Micros};
+use power_units::{KiloHertz, Micros, Ratio};
 use std::boxed::Box;
 use std::vec::Vec as List;
 
@@ -64,7 +64,8 @@ fn cap(watts: i32) -> DesiredCap {
     DesiredCap::Cap(CapIntent::of_watts(w(watts)))
 }
 
-const NOBODY: Desire = Desire { cpu: DesiredCap::Gone, gpu: DesiredCap::Gone, grant: None };
+const NOBODY: Desire =
+    Desire { cpu: DesiredCap::Gone, gpu: DesiredCap::Gone, grant: None, armed: Ratio::ONE };
 
 /// A node whose devices obey at once, unless a test makes them refuse.
 struct Bench<const P: usize, const G: usize, const D: usize> {
@@ -209,7 +210,7 @@ fn a_cap_is_ordered_of_each_package_and_each_gpu_and_its_outcome_is_matched_by_t
     let mut node = Small::new(Wiring::EachItsOwn, eager());
     node.engine.list_packages(&[package(50, 200); 2]);
     node.engine.list_gpus(&[gpu(100, 400); 2]);
-    let desire = Desire { cpu: cap(120), gpu: cap(250), grant: None };
+    let desire = Desire { cpu: cap(120), gpu: cap(250), ..Desire::UNKNOWN };
     let orders = node.round(desire, Occasion::Period);
     let instructions: List<_> = orders.iter().map(|order| (order.target, order.instruction)).collect();
     assert_eq!(
@@ -404,13 +405,36 @@ fn one_limit_for_all_is_one_order_and_one_share() {
     node.engine.list_packages(&[package(50, 200); 2]);
     node.engine.list_gpus(&[gpu(100, 400); 2]);
     let grant = Some(NodeGrant { serial: 1, watts: w(711) });
-    let orders = node.round(Desire { cpu: cap(150), gpu: cap(300), grant }, Occasion::Period);
+    let orders = node.round(Desire { cpu: cap(150), gpu: cap(300), grant, ..NOBODY }, Occasion::Period);
     let targets: List<_> = orders.iter().map(|order| order.target).collect();
     assert_eq!(targets, [TargetId::Package(0), TargetId::Gpu(0)]);
     let shares = node.engine.packages().iter().map(Package::share).collect::<List<_>>();
     assert_eq!(shares[0], shares[1]);
     let sum = shares[0].unwrap().times(2) + node.engine.gpus()[0].share().unwrap().times(2);
     assert!(sum <= w(711), "{sum}");
+}
+
+#[test]
+fn an_armed_event_leaves_its_share_of_the_range_of_all_devices_and_never_more_than_the_grant() {
+    let mut node = Small::new(Wiring::EachItsOwn, eager());
+    node.engine.list_packages(&[package(50, 200); 2]);
+    node.engine.list_gpus(&[gpu(100, 400); 2]);
+    let mut granted = |watts, armed| {
+        let grant = Some(NodeGrant { serial: 1, watts: w(watts) });
+        node.period(Desire { grant, armed, ..NOBODY });
+        let packages = node.engine.packages().iter().map(|package| package.share().unwrap());
+        let gpus = node.engine.gpus().iter().map(|gpu| gpu.share().unwrap());
+        packages.chain(gpus).fold(w(0), |sum, share| sum + share)
+    };
+    let half = Ratio::from_bits(1 << 31);
+    // The floors are 2 · 50 + 2 · 100 = 300 W, the most is 2 · 200 + 2 · 400 = 1200 W, half of the way 750 W.
+    let sum = granted(1_100, half);
+    assert!(sum <= w(750) && sum > w(745), "{sum}");
+    let sum = granted(500, half);
+    assert!(sum <= w(500) && sum > w(495), "the grant is less: {sum}");
+    assert_eq!(granted(1_100, Ratio::ZERO), w(300));
+    let sum = granted(1_100, Ratio::ONE);
+    assert!(sum <= w(1_100) && sum > w(1_095), "{sum}");
 }
 
 #[test]
@@ -512,7 +536,8 @@ fn a_limit_that_was_seen_is_what_a_grant_counts() {
     }
     node.engine.packages_mut()[1].facts.in_force = None;
     let grant = Some(NodeGrant { serial: 1, watts: w(400) });
-    let orders = node.round(Desire { cpu: cap(250), gpu: DesiredCap::Gone, grant }, Occasion::Period);
+    let orders =
+        node.round(Desire { cpu: cap(250), gpu: DesiredCap::Gone, grant, ..NOBODY }, Occasion::Period);
     for order in &orders {
         assert!(matches!(order.instruction, Instruction::Power(watts) if watts <= w(200)), "{orders:?}");
     }

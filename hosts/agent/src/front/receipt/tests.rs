@@ -63,7 +63,7 @@ fn none() -> Part {
 
 pub(crate) fn view(serial: u64, cpu: Part) -> View {
     View {
-        desire: stands(serial).over(Desire::GONE),
+        desire: stands(serial).over(Desire::GONE, &ArmedNow::default()),
         cpu,
         gpu: none(),
         node_power: None,
@@ -218,7 +218,7 @@ fn a_wiggle_is_not_said_and_a_release_is_confirmed() {
     let released =
         Stands::Released(Kept { uid: "u".to_owned(), grant: NodeGrant { serial: 2, watts: w(500) } });
     let mut free = view(2, packages(&[(Some(250), 250, draws(90)); 2]));
-    free.desire = released.over(Desire::GONE);
+    free.desire = released.over(Desire::GONE, &ArmedNow::default());
     free.cpu.devices.iter_mut().for_each(|device| device.share = None);
     let receipt = it.of(&released, &inputs(), &free, &TERMS, at(3)).unwrap();
     assert_eq!((receipt.serial, receipt.holds), (2, Some(w(500))));

@@ -45,7 +45,7 @@ fn step(
     (now, occasion): (Stamp, Occasion),
     (cpu, gpu): (DesiredCap, DesiredCap),
 ) -> Vec<Order> {
-    node.step(laws, Turn { now, occasion, renewal: None }, Desire { cpu, gpu, grant: None }).0
+    node.step(laws, Turn { now, occasion, renewal: None }, Desire { cpu, gpu, ..Desire::UNKNOWN }).0
 }
 
 const ALL: Reach = Reach { meter: true, cpu: true, gpu: true };
@@ -182,7 +182,7 @@ fn a_node_of_more_than_fits_is_held_as_far_as_it_does() {
     let now = Stamp::new(Micros::new(1_000_000));
     node.sense(Ok(Some(&says(100, 0))), now);
     let turn = Turn { now, occasion: Occasion::Period, renewal: None };
-    node.step(&laws, turn, Desire { cpu: cap(200), gpu: cap(200), grant });
+    node.step(&laws, turn, Desire { cpu: cap(200), gpu: cap(200), grant, ..Desire::UNKNOWN });
     let beyond = node.engine.beyond();
     assert_eq!((beyond.packages, beyond.gpus), (56, 48));
     let share = node.engine.packages()[0].share().unwrap().times(8);

@@ -1,0 +1,206 @@
+//! The events for which a node is armed: what its grant says that each leaves, and which of them are on.
+//!
+//! Both are kept in memory and in a file, so that an event with times begins and ends while the API server is away, and
+//! after a restart. An event is on as far as either of two clocks says so, and over only when both do: the time of day,
+//! and the time since the event was first seen here, counted by a clock that does not jump. The least of all shares
+//! counts. It only lowers: what is counted of the node is its grant, whatever is on.
+
+use super::grants::{self, Stands};
+use super::inputs::Inputs;
+use host_kit::clock::{HostClock, Mono, micros};
+use joulie_api::node_power_grant::ArmedShare;
+use joulie_api::number::Number;
+use joulie_api::power_event::PowerEventSpec;
+use joulie_core::budget::armed::share_at;
+use joulie_core::placement::freshness::UnixTime;
+use power_units::{Micros, Ratio};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is known of armed events, as the file has it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ArmedFacts {
+    /// What each event leaves of the node.
+    shares: Vec<ArmedShare>,
+    /// The PowerEvents, by the identifiers of their objects.
+    events: BTreeMap<String, PowerEventSpec>,
+}
+
+/// A larger file was not written by this program.
+const SIZE_MAX: u64 = 1 << 20;
+
+impl ArmedFacts {
+    /// The file beside that of the last grant.
+    pub(crate) fn file(kept: &Path) -> PathBuf {
+        kept.with_extension("armed")
+    }
+
+    fn read(path: &Path) -> io::Result<Self> {
+        let file = match std::fs::File::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
+            file => file?,
+        };
+        let mut text = Vec::new();
+        file.take(SIZE_MAX).read_to_end(&mut text)?;
+        Ok(serde_json::from_slice(&text)?)
+    }
+
+    /// Replaces the file.
+    pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
+        node_kit::replace_file(path, &serde_json::to_vec_pretty(self)?)
+    }
+
+    /// What an event leaves; `None` if the node is not armed for it. A share that is no number leaves the floors.
+    fn share(&self, event: &str) -> Option<Ratio> {
+        let of_it = self.shares.iter().filter(|armed| armed.event == event);
+        of_it.map(|armed| armed.ratio().unwrap_or(Ratio::ZERO)).min()
+    }
+}
+
+/// The moment by the clocks of the node.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    wall: UnixTime,
+    mono: Mono,
+}
+
+impl Moment {
+    pub(crate) fn of(clock: &dyn HostClock) -> Self {
+        Self { wall: UnixTime::from_micros(clock.wall().as_microsecond()), mono: clock.mono() }
+    }
+
+    /// The time of day by the clock that does not jump, where both showed `anchor` at one moment.
+    fn since(self, anchor: Self) -> UnixTime {
+        anchor.wall.plus(micros(self.mono.since(anchor.mono)))
+    }
+}
+
+/// What armed events leave of the node now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ArmedNow {
+    /// The part of the way from the floors of all devices to the most that they draw; the whole while none is on.
+    pub(crate) share: Ratio,
+    /// A ramp is under way.
+    pub(crate) moves: bool,
+    /// The events that are on in full.
+    pub(crate) full: Vec<String>,
+}
+
+impl Default for ArmedNow {
+    fn default() -> Self {
+        Self { share: Ratio::ONE, moves: false, full: Vec::new() }
+    }
+}
+
+/// The armed events of one node.
+#[derive(Debug, Default)]
+pub(crate) struct Armed {
+    facts: Arc<ArmedFacts>,
+    /// When each event was first seen with its present content.
+    anchors: BTreeMap<String, (PowerEventSpec, Moment)>,
+    /// The events that were on at the last look.
+    on: BTreeSet<String>,
+    /// How long that stands.
+    stands_for: Option<Micros>,
+}
+
+impl Armed {
+    /// What the previous process kept. A file that cannot be read is told, and the API server is waited for.
+    pub(crate) fn of_file(kept: Option<&Path>) -> Self {
+        let Some(path) = kept.map(ArmedFacts::file) else { return Self::default() };
+        let facts = ArmedFacts::read(&path).unwrap_or_else(|error| {
+            let path = path.display();
+            tracing::error!("{path}: {error}; armed events are not known until the API server tells them");
+            ArmedFacts::default()
+        });
+        Self { facts: Arc::new(facts), ..Self::default() }
+    }
+
+    /// What is known, for the file.
+    pub(crate) fn facts(&self) -> Arc<ArmedFacts> {
+        self.facts.clone()
+    }
+
+    /// Takes in what the watches say, and returns what is left of the node now.
+    pub(crate) fn follow(&mut self, node: &str, inputs: &Inputs, stands: &Stands, now: Moment) -> ArmedNow {
+        let followed = stands.kept().map(|kept| kept.uid.as_str());
+        let row = grants::object(inputs, stands)
+            .map(|(_, row)| row)
+            .filter(|row| inputs.grants_known && Some(row.uid.as_str()) == followed);
+        let shares = row.map(|row| &row.armed).filter(|shares| **shares != self.facts.shares);
+        let events = inputs.events.as_ref().filter(|events| ***events != self.facts.events);
+        if shares.is_some() || events.is_some() {
+            let facts = Arc::make_mut(&mut self.facts);
+            if let Some(shares) = shares {
+                facts.shares.clone_from(shares);
+            }
+            if let Some(events) = events {
+                facts.events.clone_from(events);
+            }
+        }
+        let (armed, on) = self.now(now);
+        if stands.grant().is_some() {
+            self.tell(node, &armed, on);
+        }
+        armed
+    }
+
+    /// How long what was said at the last look stands, if that ends by itself.
+    pub(crate) fn stands_for(&self) -> Option<Duration> {
+        self.stands_for.map(|micros| Duration::from_micros(micros.get()))
+    }
+
+    /// What is left of the node, and the events that are on.
+    fn now(&mut self, now: Moment) -> (ArmedNow, BTreeSet<String>) {
+        let facts = self.facts.clone();
+        self.anchors.retain(|uid, (spec, _)| facts.events.get(uid) == Some(spec));
+        let mut armed = ArmedNow::default();
+        self.stands_for = None;
+        let mut on = BTreeSet::new();
+        for (uid, spec) in &facts.events {
+            let (_, anchor) = *self.anchors.entry(uid.clone()).or_insert_with(|| (spec.clone(), now));
+            let Some(share) = facts.share(&spec.event) else { continue };
+            // One that cannot be read was refused by the watch, which keeps what it could read.
+            let Ok(Some(times)) = spec.times() else { continue };
+            let clocks = [now.wall, now.since(anchor)];
+            let next = clocks.iter().filter_map(|clock| times.stands_for(*clock)).min();
+            self.stands_for = [self.stands_for, next].into_iter().flatten().min();
+            let depth = times.depth_of(clocks);
+            if depth == Ratio::ZERO {
+                continue;
+            }
+            on.insert(spec.event.clone());
+            armed.share = armed.share.min(share_at(depth, share));
+            if depth < Ratio::ONE {
+                armed.moves = true;
+            } else if !armed.full.contains(&spec.event) {
+                armed.full.push(spec.event.clone());
+            }
+        }
+        armed.full.sort_unstable();
+        (armed, on)
+    }
+
+    /// Logs which events begin and end.
+    fn tell(&mut self, node: &str, armed: &ArmedNow, on: BTreeSet<String>) {
+        let share = Number::from(armed.share);
+        for event in on.difference(&self.on) {
+            tracing::info!(
+                node,
+                "the event {event} is on: packages and GPUs are held to {share} of the way from their floors to their most"
+            );
+        }
+        for event in self.on.difference(&on) {
+            tracing::info!(node, "the event {event} is over");
+        }
+        self.on = on;
+    }
+}
+
+#[cfg(test)]
+mod tests;

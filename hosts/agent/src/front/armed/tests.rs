@@ -1,0 +1,126 @@
+use super::*;
+use crate::front::rows::GrantRow;
+use node_kit::{Kept, NodeGrant};
+use power_units::Watts;
+use serde_json::json;
+
+const HOUR: i64 = 3600;
+
+fn moment(wall_s: i64, mono_s: u64) -> Moment {
+    Moment { wall: UnixTime::from_micros(wall_s * 1_000_000), mono: Mono::at(Duration::from_secs(mono_s)) }
+}
+
+fn armed_for(event: &str, share: f64) -> ArmedShare {
+    ArmedShare { event: event.to_owned(), share: Number::new(share).unwrap() }
+}
+
+fn stands() -> Stands {
+    let grant = NodeGrant { serial: 1, watts: Watts::from_int(900) };
+    Stands::Grant(Kept { uid: "g".to_owned(), grant })
+}
+
+fn inputs(shares: &[ArmedShare], events: &[(&str, serde_json::Value)]) -> Inputs {
+    let grant = NodeGrant { serial: 1, watts: Watts::from_int(900) };
+    let row = GrantRow {
+        node: "a".to_owned(),
+        uid: "g".to_owned(),
+        grant,
+        released: false,
+        armed: shares.to_vec(),
+        seen: Arc::default(),
+    };
+    let event = |(uid, spec): &(&str, serde_json::Value)| {
+        ((*uid).to_owned(), serde_json::from_value(spec.clone()).unwrap())
+    };
+    Inputs {
+        grants: vec![("a".to_owned(), Arc::new(row))],
+        grants_known: true,
+        events: Some(Arc::new(events.iter().map(event).collect())),
+        ..Inputs::default()
+    }
+}
+
+/// From 1:00 to 2:00 of the first day, with a ramp of 32 seconds.
+fn timed() -> serde_json::Value {
+    json!({"event": "grid", "start": "1970-01-01T01:00:00Z", "end": "1970-01-01T02:00:00Z", "rampSeconds": 32})
+}
+
+fn half() -> Ratio {
+    Ratio::from_bits(1 << 31)
+}
+
+#[test]
+fn the_least_share_of_the_events_that_are_on_counts() {
+    let mut it = Armed::default();
+    let shares = [armed_for("feed", 0.75), armed_for("grid", 0.5), armed_for("cooling", 0.0)];
+    let mut see = |events: &[(&str, serde_json::Value)]| {
+        it.follow("a", &inputs(&shares, events), &stands(), moment(0, 0))
+    };
+    assert_eq!(see(&[]), ArmedNow::default());
+    let feed = ("1", json!({"event": "feed"}));
+    let now = see(std::slice::from_ref(&feed));
+    assert_eq!((now.share, now.full), (Ratio::from_bits(3 << 30), vec!["feed".to_owned()]));
+    assert_eq!(see(&[feed, ("2", json!({"event": "grid"}))]).share, half());
+    assert_eq!(see(&[("2", json!({"event": "grid", "active": false}))]).share, Ratio::ONE);
+    assert_eq!(see(&[("3", json!({"event": "flood"}))]).share, Ratio::ONE, "the node is not armed for it");
+    assert_eq!(see(&[("4", json!({"event": "cooling"}))]).share, Ratio::ZERO);
+}
+
+#[test]
+fn an_event_with_times_comes_and_goes_without_anybody() {
+    let mut it = Armed::default();
+    let known = inputs(&[armed_for("grid", 0.5)], &[("1", timed())]);
+    let away = Inputs { grants_known: false, events: None, ..Inputs::default() };
+    assert_eq!(it.follow("a", &known, &stands(), moment(0, 10)).share, Ratio::ONE);
+    assert_eq!(it.stands_for(), Some(Duration::from_secs(3600)));
+    let mut at = |second: i64| {
+        let mono = u64::try_from(second + 10).unwrap();
+        let now = it.follow("a", &away, &stands(), moment(second, mono));
+        (now.share, now.moves)
+    };
+    assert_eq!(at(HOUR - 1), (Ratio::ONE, false));
+    // Half of the ramp is 16 of 32 steps: 1 - 0.5 · 0.5.
+    assert_eq!(at(HOUR + 15), (Ratio::from_bits(3 << 30), true));
+    assert_eq!(at(HOUR + 31), (half(), false));
+    assert_eq!(at(2 * HOUR + 16), (Ratio::from_bits(3 << 30), true));
+    assert_eq!(at(2 * HOUR + 32), (Ratio::ONE, false));
+}
+
+#[test]
+fn a_clock_that_jumps_ends_no_event() {
+    let mut it = Armed::default();
+    let known = inputs(&[armed_for("grid", 0.5)], &[("1", timed())]);
+    let mut at = |wall, mono| it.follow("a", &known, &stands(), moment(wall, mono)).share;
+    assert_eq!(at(HOUR + 60, 100), half());
+    assert_eq!(at(9 * HOUR, 200), half(), "forward, past the end");
+    assert_eq!(at(0, 300), half(), "backward, before the start");
+    // 3540 s are left of the event at 100 s, and then the ramp.
+    assert_eq!(at(9 * HOUR, 100 + 3540 + 32), Ratio::ONE);
+}
+
+#[test]
+fn what_is_known_survives_a_restart_and_a_broken_file_is_left_alone() {
+    let folder = rig::test_machine::Folder::new();
+    let kept = folder.0.join("grant.json");
+    let file = ArmedFacts::file(&kept);
+    let mut it = Armed::of_file(Some(&kept));
+    it.follow("a", &inputs(&[armed_for("grid", 0.5)], &[("1", timed())]), &stands(), moment(0, 0));
+    it.facts().write(&file).unwrap();
+    let mut it = Armed::of_file(Some(&kept));
+    let away = Inputs::default();
+    assert_eq!(it.follow("a", &away, &stands(), moment(HOUR + 60, 5)).share, half());
+    for text in ["", "{", "{\"shares\": 7}", "[]"] {
+        std::fs::write(&file, text).unwrap();
+        let mut it = Armed::of_file(Some(&kept));
+        assert_eq!(it.follow("a", &away, &stands(), moment(HOUR + 60, 5)).share, Ratio::ONE);
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+    }
+}
+
+#[test]
+fn a_share_that_is_no_number_leaves_the_floors() {
+    let mut it = Armed::default();
+    let shares = [ArmedShare { event: "grid".to_owned(), share: Number::from(-3) }];
+    let now = it.follow("a", &inputs(&shares, &[("1", json!({"event": "grid"}))]), &stands(), moment(0, 0));
+    assert_eq!(now.share, Ratio::ZERO);
+}

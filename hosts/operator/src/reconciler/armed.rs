@@ -1,0 +1,357 @@
+//! Armed events: what the grants say that each leaves of a node, which of them are on, and what came of them.
+//!
+//! The agents obey an event by themselves. The operator raises no node below a PowerBudget that is armed for an event that is on,
+//! because the watts that it takes are granted to nobody, and it tells what was delivered against the minutes before.
+
+use super::Reconciler;
+use super::jobs::Then;
+use crate::publish::{API_VERSION, event_differs, event_document};
+use crate::reasons::{EVENT_BEGAN, EVENT_BEHIND, EVENT_OVER};
+use crate::rows::EventSeen;
+use crate::site::Site;
+use crate::writes::{How, Job, Target, Write};
+use host_kit::clock::Mono;
+use host_kit::events::{EventReason, Note};
+use jiff::Timestamp;
+use joulie_api::condition::rfc3339;
+use joulie_api::node_power_grant::{ArmedShare, ratio};
+use joulie_api::number::{Number, Whole};
+use joulie_api::power_budget::ClassShares;
+use joulie_api::power_event::{EventPhase, PowerEventStatus};
+use joulie_core::placement::class::SchedulableClass;
+use joulie_core::placement::freshness::UnixTime;
+use k8s_openapi::api::core::v1::ObjectReference;
+use planner::node::Node;
+use planner::power::NodeReading;
+use power_units::{Amount, Ratio, Watts};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What nodes drew in so much time before an event is its baseline.
+const BASELINE_OVER: Duration = Duration::from_secs(300);
+/// It is the mean of samples that are this far apart.
+const SAMPLE_EVERY: Duration = Duration::from_secs(10);
+/// A node whose agent does not say after this time that the caps of an event are in force is behind.
+const BEHIND_AFTER: Duration = Duration::from_secs(10);
+/// At most so many of them are named.
+const NAMED: usize = 8;
+/// Where more than one of so many nodes is not measured, what they draw together is not known.
+const UNSEEN_MOST: usize = 20;
+
+/// How the key of a PowerEvent begins among the jobs. No node's name has a slash.
+const KEY: &str = "powerevent/";
+
+/// What is remembered of an event.
+#[derive(Debug, Default)]
+pub(super) struct EventMemory {
+    /// What its nodes drew before it began.
+    samples: VecDeque<(Mono, Watts)>,
+    baseline: Option<Watts>,
+    /// Since when it has been on, and since when in full.
+    on: Option<(Mono, Timestamp)>,
+    full: Option<Mono>,
+    /// What its nodes drew when it was last on.
+    measured: Option<Watts>,
+    /// That nodes are behind was told.
+    told: bool,
+}
+
+impl EventMemory {
+    /// The mean of the samples that are not too old.
+    fn mean(&mut self, now: Mono) -> Option<Watts> {
+        while self.samples.front().is_some_and(|(at, _)| now.since(*at) > BASELINE_OVER) {
+            self.samples.pop_front();
+        }
+        let sum = Watts::checked_sum(self.samples.iter().map(|(_, watts)| *watts))?;
+        let count = u64::try_from(self.samples.len()).ok().filter(|count| *count > 0)?;
+        Some(Watts::from_wide(sum.to_wide() / i128::from(count)))
+    }
+
+    fn sample(&mut self, watts: Watts, now: Mono) {
+        if self.samples.back().is_none_or(|(at, _)| now.since(*at) >= SAMPLE_EVERY) {
+            self.samples.push_back((now, watts));
+        }
+    }
+}
+
+/// The nodes that an event lowers.
+#[derive(Debug)]
+struct Covered {
+    nodes: usize,
+    drawn: Watts,
+    unseen: usize,
+    behind: usize,
+    names: Vec<String>,
+}
+
+impl Covered {
+    const NOTHING: Self = Self { nodes: 0, drawn: Watts::ZERO, unseen: 0, behind: 0, names: Vec::new() };
+
+    fn measured(&self) -> Option<Watts> {
+        (self.nodes > 0 && self.unseen * UNSEEN_MOST <= self.nodes).then_some(self.drawn)
+    }
+}
+
+fn time(wall: Timestamp) -> UnixTime {
+    UnixTime::from_micros(wall.as_microsecond())
+}
+
+/// How much of an event is on.
+fn depth(event: &EventSeen, wall: Timestamp) -> Ratio {
+    let times = event.times.as_ref().ok().and_then(|(_, times)| *times);
+    times.map_or(Ratio::ZERO, |times| times.depth(time(wall)))
+}
+
+/// The share of a class. Of a node whose class is not known the least counts.
+fn of_class(shares: &ClassShares, class: SchedulableClass) -> Number {
+    let least = |one: Number, other: Number| if ratio(other) < ratio(one) { other } else { one };
+    match class {
+        SchedulableClass::Performance => shares.performance,
+        SchedulableClass::Draining => shares.draining,
+        SchedulableClass::Eco => shares.eco,
+        SchedulableClass::Unknown => least(least(shares.performance, shares.draining), shares.eco),
+    }
+}
+
+impl Reconciler {
+    /// Says of each limit whether an event is on for which it is armed.
+    pub(super) fn arm(&mut self, wall: Timestamp) {
+        let on = self.site.events.iter().filter(|event| depth(event, wall) > Ratio::ZERO);
+        let on: Vec<&str> = on.filter_map(|event| Some(event.times.as_ref().ok()?.0.as_str())).collect();
+        for (limit, seen) in self.site.cluster.limits.iter_mut().zip(&self.site.budgets.seen) {
+            limit.armed = seen.armed.iter().any(|rule| on.contains(&rule.event.as_str()));
+        }
+    }
+
+    /// What events leave of a node of this class, by all enforced limits above it: of each event the least.
+    pub(super) fn shares(&self, node: &Node, class: SchedulableClass) -> Vec<ArmedShare> {
+        let limits = &self.site.cluster.limits;
+        let above = |at: &usize| limits.get(*at).and_then(|limit| limit.parent);
+        let path = std::iter::successors(node.limits.limit.filter(|_| node.limits.is_enforced()), above);
+        let enforced = path.filter(|at| limits.get(*at).is_some_and(|limit| limit.enforced));
+        let mut shares: BTreeMap<&str, Number> = BTreeMap::new();
+        for rule in enforced.filter_map(|at| self.site.budgets.seen.get(at)).flat_map(|seen| &seen.armed) {
+            let share = of_class(&rule.shares, class);
+            let least = shares.entry(&rule.event).or_insert(share);
+            if ratio(share) < ratio(*least) {
+                *least = share;
+            }
+        }
+        shares.into_iter().map(|(event, share)| ArmedShare { event: event.to_owned(), share }).collect()
+    }
+
+    /// The jobs that write the statuses of the PowerEvents.
+    pub(super) fn write_events(&mut self, now: Mono, jobs: &mut Vec<Job<(u64, Then)>>) {
+        let events = self.site.events.clone();
+        self.armed.retain(|uid, _| events.iter().any(|event| event.uid == *uid));
+        for event in &events {
+            let status = self.event_status(event, now);
+            let key: Arc<str> = event_key(&event.name).into();
+            let is_free = self.is_free(&key, now) && !self.pending_echoes.contains_key(&key);
+            if !is_free || !event_differs(&status, &event.status, self.wall) {
+                continue;
+            }
+            let document = event_document(&event.name, &event.uid, &status);
+            // Nobody else has a say in a status.
+            let how = How::Apply { document, force: true };
+            let write = Write { target: Target::EventStatus, name: event.name.clone(), how };
+            self.job(key, vec![write], false, Then::Nothing, jobs);
+        }
+    }
+
+    /// When the state of an event changes next by itself, or has to be looked at again.
+    pub(super) fn next_event(&self) -> Option<Mono> {
+        let at = self.looked?;
+        let each = self.site.events.iter().filter_map(|event| {
+            let (_, times) = event.times.as_ref().ok()?;
+            let next =
+                (*times)?.stands_for(time(self.wall)).map(|micros| Duration::from_micros(micros.get()));
+            let again = (depth(event, self.wall) > Ratio::ZERO).then_some(SAMPLE_EVERY);
+            // A baseline needs samples, and a sum over all nodes is not worth more.
+            let soon = next.filter(|next| *next < BASELINE_OVER).map(|next| next.min(SAMPLE_EVERY));
+            [next, again, soon].into_iter().flatten().min()
+        });
+        each.min().map(|wait| at.plus(wait.max(Duration::from_millis(200))))
+    }
+
+    fn event_status(&mut self, event: &Arc<EventSeen>, now: Mono) -> PowerEventStatus {
+        let wall = self.wall;
+        let depth = depth(event, wall);
+        let covered = match &event.times {
+            Ok((name, _)) => self.covered(name),
+            Err(_) => Covered::NOTHING,
+        };
+        let number = |watts: Watts| Some(Number::tenths(watts));
+        let mut memory = self.armed.remove(&event.uid).unwrap_or_default();
+        let measured = covered.measured();
+        let said = event.status.phase.as_ref().and_then(|phase| phase.known());
+        if depth > Ratio::ZERO {
+            if memory.on.is_none() {
+                // A new leader goes on with what the one before has written.
+                let goes_on = said == Some(EventPhase::On);
+                let before = event.status.since.as_deref().filter(|_| goes_on);
+                let since = before.and_then(|since| since.parse().ok()).unwrap_or(wall);
+                let written = event.status.baseline_watts.filter(|_| goes_on);
+                let written = written
+                    .and_then(|watts| Watts::parse(&watts.to_string(), power_units::Role::Nearest).ok());
+                memory.baseline = written.or_else(|| memory.mean(now));
+                (memory.on, memory.told) = (Some((now, since)), false);
+                if !goes_on {
+                    let text = format!("the event is on, and lowers {} nodes", covered.nodes);
+                    self.say_event(event, EVENT_BEGAN, text);
+                }
+            }
+            memory.measured = measured.or(memory.measured);
+            memory.full = (depth == Ratio::ONE).then(|| memory.full.unwrap_or(now));
+        } else if memory.on.take().is_some() || said == Some(EventPhase::On) {
+            memory.full = None;
+            memory.samples.clear();
+            self.say_event(event, EVENT_OVER, "the event is over".to_owned());
+        } else if let Some(watts) = measured {
+            memory.sample(watts, now);
+        }
+        let is_due = memory.full.is_some_and(|since| now.since(since) >= BEHIND_AFTER);
+        if is_due && covered.behind > 0 && !memory.told {
+            memory.told = true;
+            let text = format!(
+                "{} of {} nodes do not say that the caps of the event are in force: {}",
+                covered.behind,
+                covered.nodes,
+                covered.names.join(", ")
+            );
+            self.say_event(event, EVENT_BEHIND, text);
+        }
+        let is_on = depth > Ratio::ZERO;
+        // What was written of the time when it was last on stays.
+        let old = &event.status;
+        let was_on = !is_on && matches!(said, Some(EventPhase::On | EventPhase::Off));
+        let starts = event.times.as_ref().ok().and_then(|(_, times)| times.and_then(|times| times.start));
+        let phase = match &event.times {
+            Err(_) => EventPhase::Refused,
+            Ok(_) if is_on => EventPhase::On,
+            Ok(_) if starts.is_some_and(|start| time(wall).since(start).is_none()) => EventPhase::Waiting,
+            Ok(_) => EventPhase::Off,
+        };
+        let delivered = memory.baseline.zip(memory.measured).map(|(baseline, now)| baseline - now);
+        let status = PowerEventStatus {
+            observed_generation: Some(Whole::from(event.generation)),
+            phase: Some(phase.into()),
+            since: match &memory.on {
+                Some((_, since)) => Some(rfc3339(*since)),
+                None => old.since.clone().filter(|_| was_on),
+            },
+            nodes: Some(Whole::from(i64::try_from(covered.nodes).unwrap_or(i64::MAX))),
+            behind_nodes: is_due.then(|| Whole::from(i64::try_from(covered.behind).unwrap_or(i64::MAX))),
+            behind: (is_due && covered.behind > 0).then_some(covered.names),
+            baseline_watts: if is_on {
+                memory.baseline.and_then(number)
+            } else {
+                old.baseline_watts.filter(|_| was_on)
+            },
+            measured_watts: if is_on {
+                memory.measured.and_then(number)
+            } else {
+                old.measured_watts.filter(|_| was_on)
+            },
+            delivered_watts: if is_on {
+                delivered.and_then(number)
+            } else {
+                old.delivered_watts.filter(|_| was_on)
+            },
+            message: event.times.as_ref().err().cloned(),
+            updated_at: Some(rfc3339(wall)),
+        };
+        self.armed.insert(event.uid.clone(), memory);
+        status
+    }
+
+    /// The nodes whose grants say that the event leaves them less than all.
+    fn covered(&self, event: &str) -> Covered {
+        let mut covered = Covered::NOTHING;
+        for (node, observed) in self.site.cluster.nodes.iter().zip(&self.site.observed) {
+            let Some(grant) = observed.grant.as_deref().filter(|grant| !grant.granted.released) else {
+                continue;
+            };
+            let lowers =
+                |armed: &ArmedShare| armed.event == event && armed.ratio().is_none_or(|it| it < Ratio::ONE);
+            if !grant.armed.iter().any(lowers) {
+                continue;
+            }
+            covered.nodes += 1;
+            match node.power.reading {
+                NodeReading::Measured { watts, .. } | NodeReading::Held { watts, .. } => {
+                    covered.drawn += watts
+                }
+                NodeReading::Absent(_) => covered.unseen += 1,
+            }
+            if !grant.obeys.iter().any(|obeyed| obeyed == event) {
+                covered.behind += 1;
+                if covered.names.len() < NAMED {
+                    covered.names.push(node.name.to_string());
+                }
+            }
+        }
+        covered
+    }
+
+    fn say_event(&self, event: &EventSeen, reason: EventReason, text: String) {
+        let name = &event.name;
+        if reason == EVENT_BEHIND {
+            tracing::warn!("{KEY}{name}: {text}");
+        } else {
+            tracing::info!("{KEY}{name}: {text}");
+        }
+        self.recorder.say(Note {
+            regarding: ObjectReference {
+                api_version: Some(API_VERSION.to_owned()),
+                kind: Some("PowerEvent".to_owned()),
+                name: Some(name.clone()),
+                uid: Some(event.uid.clone()),
+                ..ObjectReference::default()
+            },
+            severity: reason.severity,
+            reason: reason.word,
+            action: "Arm",
+            text,
+        });
+    }
+}
+
+/// The version of the PowerEvent with this key.
+pub(super) fn event_version<'a>(site: &'a Site, key: &str) -> Option<&'a str> {
+    let name = key.strip_prefix(KEY)?;
+    site.events.iter().find(|event| event.name == name).map(|event| event.version.as_str())
+}
+
+/// The key of a PowerEvent among the jobs.
+pub(super) fn event_key(name: &str) -> String {
+    format!("{KEY}{name}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_baseline_is_the_mean_of_the_minutes_before() {
+        let mut memory = EventMemory::default();
+        let at = |second| Mono::at(Duration::from_secs(second));
+        for second in 0..600 {
+            memory.sample(Watts::from_int(if second < 300 { 100 } else { 900 }), at(second));
+        }
+        // From 300 to 590 s, every ten seconds.
+        assert_eq!(memory.mean(at(600)), Some(Watts::from_int(900)));
+        assert_eq!(memory.samples.len(), 30);
+        assert_eq!(memory.mean(at(2_000)), None, "nobody measured it");
+    }
+
+    #[test]
+    fn a_node_whose_class_is_not_known_has_the_least_share() {
+        let number = |share| Number::new(share).unwrap();
+        let shares = ClassShares { performance: number(0.9), draining: number(0.25), eco: number(0.5) };
+        let of = |class| of_class(&shares, class).get();
+        assert_eq!((of(SchedulableClass::Performance), of(SchedulableClass::Eco)), (0.9, 0.5));
+        assert_eq!((of(SchedulableClass::Draining), of(SchedulableClass::Unknown)), (0.25, 0.25));
+    }
+}
