@@ -34,7 +34,7 @@ use crate::site::{Budgets, Changes, Kind, Observed, Site, Watches};
 use crate::stats::{Became as Counted, Stats};
 use crate::writes::{Outcome, SERVER_TIMEOUT, Target, Trouble};
 use absences::Absences;
-use armed::{EventMemory, event_key, event_version};
+use armed::{EventMemory, Samples, event_key, event_version};
 use backoffs::{Backoffs, PendingEcho, versions};
 use bounded::BoundMemory;
 use budget::UnmetDemand;
@@ -100,7 +100,10 @@ pub(crate) struct Reconciler {
     advice_told: BTreeMap<Arc<str>, bool>,
     /// What is remembered of PowerEvents, by the identifiers of their objects.
     armed: BTreeMap<String, EventMemory>,
-    /// When the last pass looked at them.
+    /// What is drawn by nodes that are armed for events that are not on, by the names of the events, and when it was last noted.
+    samples: BTreeMap<String, Samples>,
+    sampled: Option<Mono>,
+    /// When the last pass looked at the PowerEvents.
     looked: Option<Mono>,
     /// The nodes whose drain was told to be overdue.
     overdue_told: BTreeSet<Arc<str>>,
@@ -170,6 +173,8 @@ impl Reconciler {
             unmet: BTreeMap::new(),
             advice_told: BTreeMap::new(),
             armed: BTreeMap::new(),
+            samples: BTreeMap::new(),
+            sampled: None,
             looked: None,
             overdue_told: BTreeSet::new(),
             bounded: BoundMemory::default(),
@@ -282,7 +287,7 @@ impl Reconciler {
         self.decided = None;
         self.bounded = BoundMemory::default();
         self.overdue_told.clear();
-        (self.armed, self.looked) = Default::default();
+        (self.armed, self.samples, self.sampled, self.looked) = Default::default();
     }
 
     /// Whether every job of the passes up to this one has ended.

@@ -1,12 +1,13 @@
 //! Two limits for a group: one for every instant, and a lower one for the mean over a window.
 //!
-//! What grants may sum up to lies between the two:
+//! What grants may sum up to:
 //!
 //! > min(integral law on the measured mean, (window · sustained − energy of the last window − h) / h)
 //!
-//! where *h* is the time in which grants come down: to be told, and one round of lowerings. The second term is what may be
-//! drawn for *h* without breaking the mean, whatever happens next. So the grants are at most the instant limit at every
-//! instant, and the mean is kept as long as what is drawn is known.
+//! where *h* is the time in which grants come down: to be told, and one round of lowerings. The integral law lies between the
+//! two limits. The second term is what may be drawn for *h* without breaking the mean, whatever happens next; it is below the
+//! sustained limit only where more was drawn before and less cannot follow by itself. So the grants are at most the
+//! instant limit at every instant, and the mean is kept as long as what is drawn is known.
 //!
 //! What was drawn and is not known counts as what might have been drawn: the sum of the counts. While too little is
 //! measured, or too late, or no whole window is known yet, the sustained limit holds at every instant.
@@ -163,9 +164,16 @@ impl SustainedLimit {
             memory.begun.and_then(|begun| facts.now.since(begun)).is_some_and(|all| all >= self.window());
         let mean = if warm { self.mean(memory, facts.now) } else { None };
         let between = self.newest(memory, SLOTS).fold(Micros::ZERO, |sum, (_, above)| sum + above);
-        let (Some(mean_now), Some(drawn)) = (mean, drawn) else {
+        let left = self.left(memory, facts, drawn.unwrap_or(power));
+        let (Some(mean_now), Some(_)) = (mean, drawn) else {
             memory.integral = None;
-            return self.held(mean, between, drawn.is_some());
+            let held = self.held(mean, between, drawn.is_some());
+            // What was drawn above it before has to be made up for also now.
+            return if warm {
+                SustainedState { effective: held.effective.min(left).or_zero(), ..held }
+            } else {
+                held
+            };
         };
         let before = memory.integral.unwrap_or(self.sustained);
         let error = self.sustained.scale(AIM, Role::Limit) - mean_now;
@@ -173,8 +181,8 @@ impl SustainedLimit {
             error.times(GAIN).part(passed.get(), self.window().get(), Role::Limit).unwrap_or(Watts::ZERO);
         let integral = (before + moved).within(self.sustained, self.instant);
         memory.integral = Some(integral);
-        let left = self.left(memory, facts, drawn);
-        let effective = integral.min(left).within(self.sustained, self.instant);
+        // Below the sustained limit only while what was drawn above it is still in the window.
+        let effective = integral.min(left).within(Watts::ZERO, self.instant);
         SustainedState { effective, mean, between, metered: true }
     }
 

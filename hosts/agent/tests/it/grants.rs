@@ -69,6 +69,36 @@ async fn a_grant_is_kept_to_under_a_policy_of_all_that_there_is_and_never_exceed
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_event_lowers_a_node_to_its_share_and_its_end_brings_back_the_grant_that_always_stood() {
+    let (nodes, cluster, at) = site().await;
+    policy(&cluster, 250, 400).await;
+    let armed = json!([{"event": "feed-b", "share": 0}, {"event": "grid", "share": 1}]);
+    let spec = json!({"nodeName": "sim-1", "serial": 1, "watts": 2100, "ceiling": 100_000, "armed": armed});
+    cluster.apply("NodePowerGrant", "sim-1", spec).await;
+    let agent = Agent::start(&pool(&cluster, at));
+    nodes.until("sim-1", |node| (node.cap, node.gpu_cap) == (250.0, 400.0)).await;
+    cluster.receipt("sim-1", 1).await;
+    // The floors are 2 · 80 W and 4 · 200 W.
+    cluster.apply("PowerEvent", "lost", json!({"event": "feed-b"})).await;
+    nodes.until("sim-1", |node| (node.cap, node.gpu_cap) == (80.0, 200.0)).await;
+    let obeys =
+        |grant: &Value| grant["status"]["armed"] == json!(["feed-b"]) && grant["status"]["holds"] == 960;
+    let told = cluster.until("NodePowerGrant", "sim-1", obeys).await;
+    assert_eq!((&told["status"]["serial"], &told["spec"]["watts"]), (&json!(1), &json!(2100)));
+    assert!(agent.log().contains("the event feed-b is on"), "{}", agent.log());
+    cluster.apply("PowerEvent", "lost", json!({"event": "feed-b", "active": false})).await;
+    nodes.until("sim-1", |node| (node.cap, node.gpu_cap) == (250.0, 400.0)).await;
+    let free = |grant: &Value| grant["status"]["armed"].is_null() && grant["status"]["holds"] == 2100;
+    cluster.until("NodePowerGrant", "sim-1", free).await;
+    // One that says nothing of this node, and one that cannot be read.
+    cluster.apply("PowerEvent", "other", json!({"event": "flood"})).await;
+    cluster.apply("PowerEvent", "grid", json!({"event": "grid"})).await;
+    cluster.until("NodePowerGrant", "sim-1", |grant| grant["status"]["armed"] == json!(["grid"])).await;
+    assert_eq!((nodes.get("sim-1").cap, nodes.get("sim-1").gpu_cap), (250.0, 400.0));
+    assert_eq!(agent.terminate().await.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn receipts_of_one_value_are_told_apart_by_their_serial() {
     let (nodes, cluster, at) = site().await;
     let _agent = Agent::start(&pool(&cluster, at));

@@ -146,6 +146,7 @@ fn plural(kind: &str) -> &'static str {
         "NodeTwin" => "nodetwins",
         "NodeHardware" => "nodehardwares",
         "NodePowerGrant" => "nodepowergrants",
+        "PowerEvent" => "powerevents",
         "TelemetryProfile" => "telemetryprofiles",
         other => panic!("{other}"),
     }

@@ -24,7 +24,7 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use planner::node::Node;
 use planner::power::NodeReading;
 use power_units::{Amount, Ratio, Watts};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -45,8 +45,6 @@ const KEY: &str = "powerevent/";
 /// What is remembered of an event.
 #[derive(Debug, Default)]
 pub(super) struct EventMemory {
-    /// What its nodes drew before it began.
-    samples: VecDeque<(Mono, Watts)>,
     baseline: Option<Watts>,
     /// Since when it has been on, and since when in full.
     on: Option<(Mono, Timestamp)>,
@@ -57,21 +55,26 @@ pub(super) struct EventMemory {
     told: bool,
 }
 
-impl EventMemory {
+/// What the nodes that are armed for an event drew while it was not on.
+#[derive(Debug, Default)]
+pub(super) struct Samples(VecDeque<(Mono, Watts)>);
+
+impl Samples {
     /// The mean of the samples that are not too old.
     fn mean(&mut self, now: Mono) -> Option<Watts> {
-        while self.samples.front().is_some_and(|(at, _)| now.since(*at) > BASELINE_OVER) {
-            self.samples.pop_front();
+        while self.0.front().is_some_and(|(at, _)| now.since(*at) > BASELINE_OVER) {
+            self.0.pop_front();
         }
-        let sum = Watts::checked_sum(self.samples.iter().map(|(_, watts)| *watts))?;
-        let count = u64::try_from(self.samples.len()).ok().filter(|count| *count > 0)?;
+        let sum = Watts::checked_sum(self.0.iter().map(|(_, watts)| *watts))?;
+        let count = u64::try_from(self.0.len()).ok().filter(|count| *count > 0)?;
         Some(Watts::from_wide(sum.to_wide() / i128::from(count)))
     }
 
-    fn sample(&mut self, watts: Watts, now: Mono) {
-        if self.samples.back().is_none_or(|(at, _)| now.since(*at) >= SAMPLE_EVERY) {
-            self.samples.push_back((now, watts));
+    fn add(&mut self, watts: Watts, now: Mono) {
+        while self.0.front().is_some_and(|(at, _)| now.since(*at) > BASELINE_OVER) {
+            self.0.pop_front();
         }
+        self.0.push_back((now, watts));
     }
 }
 
@@ -144,6 +147,7 @@ impl Reconciler {
     /// The jobs that write the statuses of the PowerEvents.
     pub(super) fn write_events(&mut self, now: Mono, jobs: &mut Vec<Job<(u64, Then)>>) {
         let events = self.site.events.clone();
+        self.sample(now);
         self.armed.retain(|uid, _| events.iter().any(|event| event.uid == *uid));
         for event in &events {
             let status = self.event_status(event, now);
@@ -157,6 +161,25 @@ impl Reconciler {
             let how = How::Apply { document, force: true };
             let write = Write { target: Target::EventStatus, name: event.name.clone(), how };
             self.job(key, vec![write], false, Then::Nothing, jobs);
+        }
+    }
+
+    /// Takes note of what is drawn by the nodes that are armed for an event that is not on.
+    fn sample(&mut self, now: Mono) {
+        if self.sampled.is_some_and(|at| now.since(at) < SAMPLE_EVERY) {
+            return;
+        }
+        let wall = self.wall;
+        let rules = self.site.budgets.seen.iter().flat_map(|seen| &seen.armed);
+        let names: BTreeSet<String> = rules.map(|rule| rule.event.clone()).collect();
+        let on = self.site.events.iter().filter(|event| depth(event, wall) > Ratio::ZERO);
+        let on: Vec<String> = on.filter_map(|event| Some(event.times.as_ref().ok()?.0.clone())).collect();
+        self.samples.retain(|name, _| names.contains(name));
+        for name in names.into_iter().filter(|name| !on.contains(name)) {
+            if let Some(watts) = self.covered(&name).measured() {
+                self.sampled = Some(now);
+                self.samples.entry(name).or_default().add(watts, now);
+            }
         }
     }
 
@@ -195,7 +218,8 @@ impl Reconciler {
                 let written = event.status.baseline_watts.filter(|_| goes_on);
                 let written = written
                     .and_then(|watts| Watts::parse(&watts.to_string(), power_units::Role::Nearest).ok());
-                memory.baseline = written.or_else(|| memory.mean(now));
+                let known = event.times.as_ref().ok().and_then(|(name, _)| self.samples.get_mut(name));
+                memory.baseline = written.or_else(|| known?.mean(now));
                 (memory.on, memory.told) = (Some((now, since)), false);
                 if !goes_on {
                     let text = format!("the event is on, and lowers {} nodes", covered.nodes);
@@ -206,10 +230,7 @@ impl Reconciler {
             memory.full = (depth == Ratio::ONE).then(|| memory.full.unwrap_or(now));
         } else if memory.on.take().is_some() || said == Some(EventPhase::On) {
             memory.full = None;
-            memory.samples.clear();
             self.say_event(event, EVENT_OVER, "the event is over".to_owned());
-        } else if let Some(watts) = measured {
-            memory.sample(watts, now);
         }
         let is_due = memory.full.is_some_and(|since| now.since(since) >= BEHIND_AFTER);
         if is_due && covered.behind > 0 && !memory.told {
@@ -335,15 +356,15 @@ mod tests {
 
     #[test]
     fn the_baseline_is_the_mean_of_the_minutes_before() {
-        let mut memory = EventMemory::default();
+        let mut samples = Samples::default();
         let at = |second| Mono::at(Duration::from_secs(second));
-        for second in 0..600 {
-            memory.sample(Watts::from_int(if second < 300 { 100 } else { 900 }), at(second));
+        for second in (0..600).step_by(10) {
+            samples.add(Watts::from_int(if second < 300 { 100 } else { 900 }), at(second));
         }
-        // From 300 to 590 s, every ten seconds.
-        assert_eq!(memory.mean(at(600)), Some(Watts::from_int(900)));
-        assert_eq!(memory.samples.len(), 30);
-        assert_eq!(memory.mean(at(2_000)), None, "nobody measured it");
+        // From 300 to 590 s.
+        assert_eq!(samples.mean(at(600)), Some(Watts::from_int(900)));
+        assert_eq!(samples.0.len(), 30);
+        assert_eq!(samples.mean(at(2_000)), None, "nobody measured it");
     }
 
     #[test]

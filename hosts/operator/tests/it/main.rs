@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod absent;
 #[cfg(test)]
+mod armed;
+#[cfg(test)]
 mod budget;
 #[cfg(test)]
 mod check;

@@ -458,6 +458,36 @@ fn under_a_paused_limit_nodes_are_lowered_and_never_raised_or_released() {
 }
 
 #[test]
+fn under_a_limit_that_is_armed_for_an_event_that_is_on_nodes_are_lowered_and_never_raised() {
+    let asks = |armed: bool, watts: i32| {
+        let site = SiteLimit { armed, ..written("site", None, 10_000, true) };
+        let tree = [site, written("r1", Some(0), watts, true), written("r2", None, 10_000, true)];
+        let nodes = [under("a", &tree, &[1], Some(300)), under("b", &tree, &[2], Some(300))];
+        round_of_written(&nodes, &tree, false).0
+    };
+    assert_eq!(asks(false, 1000), [Some(432), Some(432)]);
+    assert_eq!(
+        asks(true, 1000),
+        [None, Some(432)],
+        "what the event takes is granted to nobody below the limit"
+    );
+    assert_eq!(asks(true, 250), [Some(250), Some(432)]);
+}
+
+#[test]
+fn without_a_measurement_the_limit_for_the_mean_is_the_limit() {
+    let both = SustainedLimit::new(w(500), w(400), Micros::MINUTE).unwrap();
+    let tree = [SiteLimit { sustained: Some(both), ..written("site", None, 500, true) }];
+    let nodes = [under("a", &tree, &[0], Some(432))];
+    let (asks, round) = round_of_written(&nodes, &tree, false);
+    assert_eq!(asks, [Some(400)]);
+    let state = round.sustained[&0];
+    assert_eq!((state.effective, state.mean, state.metered), (w(400), None, false));
+    assert_eq!(round.standings[1].limit, Some(w(400)));
+    assert!(round.again.is_some(), "it is looked at again");
+}
+
+#[test]
 fn a_node_that_two_limits_select_is_not_raised_and_holds_everybody_in_the_other_one() {
     let asks = |enforced: bool, selected: &[usize], limit: i32| {
         let tree = [
