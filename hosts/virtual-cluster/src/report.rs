@@ -243,7 +243,7 @@ impl Bars {
         if let Some(used) = Seeds::of(tried, DemandMix::C, TrialFault::None, ArmName::TwoLimits)
             .and_then(|seeds| seeds.used())
         {
-            self.at_least("budget_c_two_limits_use", used, 0.95);
+            self.at_least("budget_c_two_limits_use", used, 0.93);
         }
         if let Some(armed) = Seeds::of(tried, DemandMix::C, TrialFault::Armed, ArmName::Ours) {
             let p99 = armed.most(|figures| figures.armed_after(0.99).unwrap_or(f64::INFINITY));

@@ -186,8 +186,48 @@ pub(crate) async fn a_limit_that_a_person_writes_needs_no_restart(world: &TestSy
         let hardware = system::objects::get(&world.client, "NodeHardware", RIG).await.unwrap();
         panic!("{why}: {:#}, and of {RIG} {:#}", status().await, hardware["status"]);
     }
+    an_armed_event(world, &mut meter).await;
     budgets.delete("site", &DeleteParams::default()).await.unwrap();
     until_none(&grants).await;
+}
+
+/// An event that leaves every node its floors, switched on and off by one write each.
+async fn an_armed_event(world: &TestSystem, meter: &mut EnergySampler) {
+    let (budgets, grants) = (objects(world, "PowerBudget"), objects(world, "NodePowerGrant"));
+    let shares = json!({"performance": 0, "draining": 0, "eco": 0});
+    let armed = Patch::Merge(json!({"spec": {"armed": [{"event": "feed-b", "shares": shares}]}}));
+    budgets.patch("site", &PatchParams::apply("alice"), &armed).await.unwrap();
+    let is_armed = async || {
+        let all = grants.list(&ListParams::default()).await.unwrap().items;
+        all.iter().all(|grant| grant.data["spec"]["armed"][0]["event"] == "feed-b")
+    };
+    wait("every grant says what the event leaves", is_armed).await;
+    let before = limits(world, meter).await;
+    let write = async |active: bool| {
+        let spec = json!({"event": "feed-b", "active": active});
+        system::objects::write(&world.client, "PowerEvent", "feed-b-is-lost", spec).await.unwrap();
+    };
+    let status = async || {
+        let event = system::objects::get(&world.client, "PowerEvent", "feed-b-is-lost").await.unwrap();
+        event["status"].clone()
+    };
+    write(true).await;
+    let begun = Instant::now();
+    until_limited(world, meter, before * 0.9).await;
+    let lowered = begun.elapsed();
+    wait("the operator tells of it", async || status().await["phase"] == "On").await;
+    write(false).await;
+    let begun = Instant::now();
+    wait("the grants hold again", async || {
+        meter.look(world).await.unwrap().is_some_and(|stretch| stretch.limits > before * 0.97)
+    })
+    .await;
+    system::tell(&format!(
+        "  an armed event: {before:.0} W of limits are below {:.0} W after {lowered:.1?}, and back {:.1?} after its end",
+        before * 0.9,
+        begun.elapsed()
+    ));
+    system::objects::delete(&world.client, "PowerEvent", "feed-b-is-lost").await.unwrap();
 }
 
 pub(crate) async fn limits_that_are_taken_away_release_every_node(world: &TestSystem) {
