@@ -250,7 +250,8 @@ impl SustainedLimit {
         let (slot, now) = (self.slot(), now.since_start().get());
         let from = now.saturating_sub(lasting.get());
         let whole = memory.newest.saturating_sub(from.checked_div(slot).unwrap_or(0));
-        let (all, later) = (self.energy(memory, whole.saturating_add(1)).get(), self.energy(memory, whole).get());
+        let (all, later) =
+            (self.energy(memory, whole.saturating_add(1)).get(), self.energy(memory, whole).get());
         let inside = slot.saturating_sub(from.checked_rem(slot).unwrap_or(0));
         let first = all.saturating_sub(later).part(inside, slot, Role::Demand).unwrap_or(0);
         MicroJoules::new(later.saturating_add(first))
