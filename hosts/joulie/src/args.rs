@@ -29,6 +29,17 @@ pub(crate) enum Command {
     Demo(Demo),
     /// This one machine: look at its power, cap it, put it back.
     Node(Node),
+    /// Placement laws on the same jobs in virtual time: energy, drops, waits, and the work that was done
+    Simulate(Simulate),
+    /// How a second result of simulate differs from a first one, in percent
+    Compare {
+        /// The JSON of the first
+        #[arg(value_name = "FIRST")]
+        first: PathBuf,
+        /// The JSON of the second
+        #[arg(value_name = "SECOND")]
+        second: PathBuf,
+    },
     /// What kubectl joulie does, for where the plugin is not installed
     Kubectl(PluginCli),
     /// The completions of a shell, to standard output
@@ -77,6 +88,34 @@ pub(crate) struct Demo {
     /// What chance begins with: the same number gives the same machines and workload
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub(crate) seed: u64,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Simulate {
+    /// compat is upstream's experiment 04, which drops jobs; fair has the same jobs run to completion under each law
+    #[arg(long, value_name = "NAME", default_value = "compat")]
+    pub(crate) experiment: Trial,
+    /// The seeds; without any, upstream's eight
+    #[arg(long, value_name = "NUMBER,...", value_delimiter = ',')]
+    pub(crate) seeds: Vec<u64>,
+    /// The laws; without any, all
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) arms: Vec<String>,
+    /// Print the result as JSON, which compare reads, instead of a table
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write a page with plots, which needs no network
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+}
+
+/// The experiments of `joulie simulate`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Trial {
+    /// Upstream's experiment under its own assumptions
+    Compat,
+    /// The same work under each law
+    Fair,
 }
 
 #[derive(Debug, Args)]

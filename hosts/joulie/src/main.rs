@@ -20,6 +20,7 @@ mod out;
 #[cfg(test)]
 mod reference;
 mod signals;
+mod simulate;
 mod value;
 
 use args::{Cli, Command};
@@ -33,6 +34,8 @@ fn main() -> ExitCode {
     match command {
         Some(Command::Node(command)) => node::run(&command).into(),
         Some(Command::Demo(demo)) => demo::run(&demo).into(),
+        Some(Command::Simulate(options)) => simulate::run(options),
+        Some(Command::Compare { first, second }) => simulate::compare(&first, &second),
         Some(Command::Kubectl(plugin)) => kubectl_joulie::start(plugin),
         Some(Command::Completion { shell }) => {
             say(&kubectl_joulie::completion_of(Cli::command(), "joulie", shell))

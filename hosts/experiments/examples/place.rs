@@ -1,0 +1,19 @@
+//! The experiments without the rest of `joulie`: `place compat|fair [SEED,..] [HTML]`.
+use experiments::report::{Experiment, Options, simulate};
+use std::io::Write;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut args = std::env::args().skip(1);
+    let experiment = match args.next().as_deref() {
+        Some("fair") => Experiment::Fair,
+        Some(_) | None => Experiment::Compat,
+    };
+    let seeds = args.next().unwrap_or_default();
+    let seeds = seeds.split(',').filter_map(|seed| seed.parse().ok()).collect();
+    let outcome = simulate(&Options { experiment, seeds, arms: Vec::new() })?;
+    std::io::stdout().write_all(outcome.table().as_bytes())?;
+    if let Some(file) = args.next() {
+        std::fs::write(file, outcome.html())?;
+    }
+    Ok(())
+}
