@@ -10,6 +10,7 @@ quantity! {
 
 impl KiloHertz {
     /// The whole kilohertz for a driver; a negative value becomes zero.
+    #[inline]
     #[must_use]
     pub fn to_whole(self, role: Role) -> u32 {
         let slack: i64 = match role {

@@ -1,4 +1,5 @@
-//! The operations of every fixed-point quantity, whatever its dimension.
+//! The operations of every fixed-point quantity, whatever its dimension. The short ones are inlined into other crates: a
+//! control tick has dozens of them.
 
 /// Defines a signed 32.32 quantity: ±2³¹ units with a resolution of 2⁻³².
 macro_rules! quantity {
@@ -16,6 +17,7 @@ macro_rules! quantity {
             pub const MIN: Self = Self(fixed::types::I32F32::MIN);
 
             /// A whole number of units.
+            #[inline]
             #[must_use]
             #[cfg_attr(not(test), expect(clippy::as_conversions, reason = "i64::from is not const"))]
             pub const fn from_int(units: i32) -> Self {
@@ -23,12 +25,14 @@ macro_rules! quantity {
             }
 
             /// The value whose bits are `bits`, in units of 2⁻³².
+            #[inline]
             #[must_use]
             pub const fn from_bits(bits: i64) -> Self {
                 Self(fixed::types::I32F32::from_bits(bits))
             }
 
             /// The value in units of 2⁻³².
+            #[inline]
             #[must_use]
             pub const fn to_bits(self) -> i64 {
                 self.0.to_bits()
@@ -43,24 +47,28 @@ macro_rules! quantity {
             }
 
             /// The larger of zero and this.
+            #[inline]
             #[must_use]
             pub fn or_zero(self) -> Self {
                 self.max(Self::ZERO)
             }
 
             /// This value, clamped between two bounds; the upper one wins where they cross.
+            #[inline]
             #[must_use]
             pub fn within(self, min: Self, max: Self) -> Self {
                 self.max(min).min(max)
             }
 
             /// The absolute value.
+            #[inline]
             #[must_use]
             pub const fn abs(self) -> Self {
                 Self(self.0.saturating_abs())
             }
 
             /// The sum; `None` when it overflows.
+            #[inline]
             #[must_use]
             pub const fn checked_add(self, other: Self) -> Option<Self> {
                 match self.0.checked_add(other.0) {
@@ -75,6 +83,7 @@ macro_rules! quantity {
             }
 
             /// This value multiplied by a count.
+            #[inline]
             #[must_use]
             pub fn times(self, count: u32) -> Self {
                 let wide = i128::from(self.to_bits()).saturating_mul(i128::from(count));
@@ -82,6 +91,7 @@ macro_rules! quantity {
             }
 
             /// Scaled by a ratio, rounded as `role` says.
+            #[inline]
             #[must_use]
             pub fn scale(self, ratio: crate::Ratio, role: crate::Role) -> Self {
                 Self::from_bits(crate::quantity::scale_bits(self.to_bits(), ratio.to_bits(), role))
@@ -184,11 +194,13 @@ impl Amount for u64 {
 }
 
 /// The nearest value that fits in 64 bits.
+#[inline]
 pub(crate) fn saturate(wide: i128) -> i64 {
     i64::try_from(wide).unwrap_or(if wide < 0 { i64::MIN } else { i64::MAX })
 }
 
 /// A product of two 32.32 numbers.
+#[inline]
 pub(crate) fn scale_bits(value: i64, ratio: i64, role: Role) -> i64 {
     let product = i128::from(value).wrapping_mul(i128::from(ratio));
     let slack: i128 = match role {
@@ -205,22 +217,52 @@ pub(crate) fn ratio_bits(value: i64, base: i64, role: Role) -> Option<i64> {
     divide(i128::from(value).wrapping_shl(32), i128::from(base), role).map(saturate)
 }
 
-/// A quotient, rounded as `role` says; `None` when the divisor is zero.
+/// A quotient, rounded as `role` says; `None` when the divisor is zero. (One division of 128 bits, because each takes
+/// longer than all else here.)
 pub(crate) fn divide(dividend: i128, divisor: i128, role: Role) -> Option<i128> {
-    let floor = dividend.checked_div_euclid(divisor)?;
-    let rest = dividend.checked_rem_euclid(divisor)?;
-    // Euclid rounds toward −∞ for a positive divisor and toward +∞ for a negative one; the rest is never negative.
-    let below = if divisor > 0 { floor } else { floor.saturating_sub(i128::from(rest != 0)) };
+    // Toward zero, so that the rest has the sign of the dividend.
+    let toward_zero = dividend.checked_div(divisor)?;
+    let rest = dividend.wrapping_sub(toward_zero.wrapping_mul(divisor));
+    if rest == 0 {
+        return Some(toward_zero);
+    }
+    let negative = (dividend < 0) != (divisor < 0);
+    let below = if negative { toward_zero.saturating_sub(1) } else { toward_zero };
     let up = match role {
         Role::Limit => false,
-        Role::Demand => rest != 0,
-        Role::Nearest => rest != 0 && nearer_above(rest, divisor),
+        Role::Demand => true,
+        Role::Nearest => {
+            let (twice, size) = (rest.unsigned_abs().saturating_mul(2), divisor.unsigned_abs());
+            // Halves go up: toward zero in a negative quotient, away from it in a positive one.
+            if negative { twice <= size } else { twice >= size }
+        }
     };
     Some(below.saturating_add(i128::from(up)))
 }
 
-fn nearer_above(rest: i128, divisor: i128) -> bool {
-    let size = divisor.unsigned_abs();
-    let twice = rest.unsigned_abs().saturating_mul(2);
-    if divisor > 0 { twice >= size } else { twice <= size }
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_small_quotient_is_rounded_as_its_role_says() {
+        for dividend in -40_i128..=40 {
+            for divisor in (-9_i128..=9).filter(|&divisor| divisor != 0) {
+                let floor = (dividend * divisor.signum()).div_euclid(divisor.abs());
+                let exact = floor * divisor == dividend;
+                // ⌊x + 1/2⌋ of a quotient is ⌊(2 · dividend + divisor) / (2 · divisor)⌋.
+                let nearest = ((2 * dividend + divisor) * divisor.signum()).div_euclid(2 * divisor.abs());
+                let all =
+                    [Role::Limit, Role::Nearest, Role::Demand].map(|role| divide(dividend, divisor, role));
+                assert_eq!(
+                    all,
+                    [floor, nearest, floor + i128::from(!exact)].map(Some),
+                    "{dividend} / {divisor}"
+                );
+            }
+            assert_eq!(divide(dividend, 0, Role::Nearest), None);
+        }
+        assert_eq!(divide(i128::MIN, -1, Role::Limit), None);
+        assert_eq!(divide(i128::MAX, 2, Role::Nearest), Some(1 << 126));
+    }
 }

@@ -32,6 +32,7 @@
 
 mod model;
 mod past;
+mod root;
 mod trend;
 mod tuning;
 
@@ -244,9 +245,14 @@ impl Tracking {
             // Also where a careful step was rounded away: a whole one may reach the next frequency there is.
             mode.model.down().frequency_for(base, seen.target, watts)
         } else {
-            // Never less than for a lower target at that edge.
-            let least = mode.model.down().frequency_for(base, edge, watts);
-            mode.model.up().frequency_for(base, seen.target, watts).max(least)
+            let next = mode.model.up().frequency_for(base, seen.target, watts);
+            // Never less than for a lower target at that edge. Far above it the step is longer anyway: (5/4)^(1/2n) is
+            // more than (33/32)^(1/n) for every exponent.
+            if seen.target >= watts + part(watts, CLEAR_SHIFT) {
+                next
+            } else {
+                next.max(mode.model.down().frequency_for(base, edge, watts))
+            }
         };
         // Too much power never raises the limit, and too little never lowers it.
         if watts > seen.target {
@@ -304,6 +310,8 @@ const HELD_SHIFT: u32 = 5;
 const FAR_SHIFT: u32 = 2;
 /// An error of less than 1/32 is corrected at once in both directions: an error of the estimate matters little then.
 const NEAR_SHIFT: u32 = 5;
+/// A target from 1/4 above the power on is far above the edge of such errors.
+const CLEAR_SHIFT: u32 = 2;
 /// A frequency within 1/64 of the limit has reached it.
 const ARRIVED_SHIFT: u32 = 6;
 /// A reading that begins less than 1/64 of its span before a move counts as one from after the move: with halved power

@@ -12,6 +12,7 @@
 //! and a measurement that is physically impossible (power that rises as the frequency falls: the load has changed) is
 //! dropped. A load that changed together with the frequency can still mislead the model; the next move measures again.
 
+use super::root::square_root;
 use power_units::{KiloHertz, Ratio, Watts};
 
 /// An exponent in sixteenths.
@@ -74,7 +75,7 @@ impl Exponent {
             if self.0 & bit.wrapping_mul(2).wrapping_sub(1) == 0 {
                 break;
             }
-            let halves = root.isqrt();
+            let halves = square_root(root);
             if self.0 & bit != 0 {
                 power = power.wrapping_mul(u64::from(halves)) >> (FRACTION_BITS / 2);
             }
@@ -331,6 +332,17 @@ mod tests {
             if watts >= target { prop_assert!(next <= from) }
             // Rounding down loses less than a part in 10⁸.
             if watts <= target { prop_assert!(next >= from - KiloHertz::from_bits(from.to_bits() / 100_000_000 + 8)) }
+        }
+
+        #[test]
+        fn from_a_quarter_more_on_a_step_up_is_the_longer_one_whatever_the_exponent(
+            khz in 1_000_i32..6_000_000, watts in 1_i64..(1 << 44), quarters in 5_i64..40, sixteenths in 7_u32..=31,
+        ) {
+            let model = Model::new(Exponent(sixteenths));
+            let (from, target) = (KiloHertz::from_int(khz), Watts::from_bits(watts + ((watts * (quarters - 4) + 3) >> 2)));
+            let watts = Watts::from_bits(watts);
+            let edge = watts + Watts::from_bits(watts.to_bits() >> 5);
+            prop_assert!(model.up().frequency_for(from, target, watts) >= model.down().frequency_for(from, edge, watts));
         }
 
         #[test]

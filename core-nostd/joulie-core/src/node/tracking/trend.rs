@@ -186,10 +186,32 @@ fn thrice(watts: Watts) -> Watts {
     watts + watts + watts
 }
 
-/// `7/4 / √m`, in steps of 1/256.
+/// `7/4 / √m`, in steps of 1/256. More readings than [`READINGS`] are never counted.
 fn over_root(readings: u8) -> Ratio {
-    let square = ((7_u32 * 7) << 12).checked_div(u32::from(readings)).unwrap_or(0);
-    Ratio::from_bits(i64::from(square.isqrt()) << 24)
+    Ratio::from_bits(i64::from(OVER_ROOT.get(usize::from(readings)).copied().unwrap_or(0)) << 24)
+}
+
+/// The numbers of 256ths, by the number of readings.
+static OVER_ROOT: [u16; COUNTS] = over_roots();
+
+#[allow(clippy::as_conversions, reason = "usize::from is not const")]
+const COUNTS: usize = READINGS as usize + 1;
+
+#[allow(
+    clippy::arithmetic_side_effects,
+    clippy::as_conversions,
+    clippy::cast_possible_truncation,
+    clippy::indexing_slicing,
+    reason = "the compiler evaluates it, and refuses what would overflow"
+)]
+const fn over_roots() -> [u16; COUNTS] {
+    let mut table = [0; COUNTS];
+    let mut at = 1;
+    while at < table.len() {
+        table[at] = (((7_u32 * 7) << 12) / at as u32).isqrt() as u16;
+        at += 1;
+    }
+    table
 }
 
 #[cfg(test)]
