@@ -18,6 +18,11 @@ use std::time::{Duration, UNIX_EPOCH};
 
 /// The kernel must not cache any answer.
 const NO_CACHE: Duration = Duration::ZERO;
+/// Except of the folders that a machine has for as long as it is mounted. The kernel asks for each folder of a path, and
+/// for the right to enter it, at every open.
+const LASTING: [&str; 7] =
+    ["", "dev", "sys", "sys/class", "sys/devices", "sys/devices/system", "sys/devices/system/cpu"];
+const LASTS: Duration = Duration::from_secs(3_600);
 /// Several threads, so that a file that hangs does not block the others.
 const THREADS: usize = 4;
 
@@ -116,13 +121,13 @@ impl Files {
         }
     }
 
-    fn child(&self, parent: INodeNo, name: &OsStr) -> Result<FileAttr, Errno> {
+    fn child(&self, parent: INodeNo, name: &OsStr) -> Result<(FileAttr, Duration), Errno> {
         let name = name.to_str().ok_or(Errno::ENOENT)?;
         let (folder, _) = self.path(parent)?;
         let path = if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
         let machine = self.machine.lock();
         let entry = machine.tree().get(&path).cloned().ok_or(Errno::ENOENT)?;
-        Ok(stat(self.names().inode(&path, machine.edition(&path)), &entry))
+        Ok((stat(self.names().inode(&path, machine.edition(&path)), &entry), lasts(&path)))
     }
 
     fn list(&self, inode: INodeNo) -> Result<Vec<(u64, FileType, String)>, Errno> {
@@ -137,6 +142,11 @@ impl Files {
         }
         Ok(all)
     }
+}
+
+/// For how long the kernel may cache what is at a path.
+fn lasts(path: &str) -> Duration {
+    if LASTING.contains(&path) { LASTS } else { NO_CACHE }
 }
 
 fn kind(entry: &TreeEntry) -> FileType {
@@ -176,14 +186,14 @@ fn stat(inode: u64, entry: &TreeEntry) -> FileAttr {
 impl Filesystem for Files {
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
         match self.child(parent, name) {
-            Ok(attr) => reply.entry(&NO_CACHE, &attr, Generation(0)),
+            Ok((attr, lasts)) => reply.entry(&lasts, &attr, Generation(0)),
             Err(error) => reply.error(error),
         }
     }
 
     fn getattr(&self, _: &Request, inode: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         match self.entry(inode) {
-            Ok((_, entry)) => reply.attr(&NO_CACHE, &stat(inode.into(), &entry)),
+            Ok((path, entry)) => reply.attr(&lasts(&path), &stat(inode.into(), &entry)),
             Err(error) => reply.error(error),
         }
     }

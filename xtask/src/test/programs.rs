@@ -13,8 +13,11 @@ use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The packages whose tests start a control plane. The first one takes longest.
+/// The packages whose tests start a control plane.
 const CONTROL_PLANES: [&str; 4] = ["system", "install", "cluster", "conformance"];
+
+/// The packages whose tests begin first, because they take longest: one that began late would run alone at the end.
+const FIRST: [&str; 5] = ["system", "hardware", "install", "cluster", "conformance"];
 
 /// A command to run.
 pub(super) struct Job {
@@ -88,8 +91,8 @@ pub(super) fn build(root: &Path) -> Result<Option<Vec<Job>>> {
     let text = String::from_utf8(built.stdout).context("the output of cargo")?;
     let mut jobs = text.lines().filter_map(|line| job(line).transpose()).collect::<Result<Vec<_>>>()?;
     ensure!(!jobs.is_empty(), "cargo built no test program");
-    let rank = |job: &Job| CONTROL_PLANES.iter().position(|package| job.name.starts_with(package));
-    jobs.sort_by_key(|job| rank(job).unwrap_or(CONTROL_PLANES.len()));
+    let rank = |job: &Job| FIRST.iter().position(|package| job.name.starts_with(package));
+    jobs.sort_by_key(|job| rank(job).unwrap_or(FIRST.len()));
     Ok(Some(jobs))
 }
 

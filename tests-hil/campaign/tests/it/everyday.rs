@@ -1,4 +1,4 @@
-//! Three hundred points a day, and a test that each check can fail.
+//! A hundred and fifty points a day, three hundred in the long run, and a test that each check can fail.
 
 use campaign::{CampaignPlan, MachineKind, Sabotage};
 use std::path::PathBuf;
@@ -22,12 +22,18 @@ fn run(plan: &CampaignPlan, enough: usize) -> Option<(campaign::Tally, Vec<campa
 const SMALL: [MachineKind; 4] =
     [MachineKind::Limits, MachineKind::Locked, MachineKind::Half, MachineKind::Client];
 
+/// How many points are played: twice as many in `cargo xtask test --long`.
+#[expect(clippy::disallowed_methods, reason = "the one switch between the everyday run and the long one")]
+fn points() -> u64 {
+    if std::env::var_os("JOULIE_LONG").is_some() { 300 } else { 150 }
+}
+
 #[test]
 fn whatever_goes_wrong_originals_are_kept_and_caps_hold() {
-    let Some((tally, failures)) = run(&plan(300, &SMALL, Sabotage::None), 1) else { return };
+    let Some((tally, failures)) = run(&plan(points(), &SMALL, Sabotage::None), 1) else { return };
     println!("{tally}");
     assert!(failures.is_empty(), "{failures:#?}");
-    assert!(tally.kills > 30 && tally.writes > 1000 && tally.originals > 50, "{tally}");
+    assert!(tally.kills > 15 && tally.writes > 500 && tally.originals > 25, "{tally}");
     assert!(tally.judged_us > tally.excused_us.values().map(|(all, _)| all).sum::<u64>(), "{tally}");
 }
 

@@ -10,15 +10,16 @@ use node_kit::Time;
 use power_hal::{
     Clock, Control, Domain, Error, ErrorKind, Handle, Measured, OriginalsInMemory, PowerHal, Reading,
 };
-use power_units::{MicroWatts, Stamp};
+use power_units::{MicroWatts, Micros, Stamp};
 use std::time::Duration;
 
 type Hal = Nvidia<Time, OriginalsInMemory<0>>;
 
 /// How long a counter is observed.
-const WATCHED: Duration = Duration::from_secs(2);
-/// How often a reading is repeated to measure its cost.
+const WATCHED: Micros = Micros::new(2_000_000);
+/// How often a reading is repeated to measure its cost, and after how long it is often enough.
 const ROUNDS: usize = 200;
+const COST_TAKES: Micros = Micros::new(1_000_000);
 
 fn open(args: &Args, scope: LimitScope) -> Result<Hal, NvidiaError> {
     let sources = kits::sources(args);
@@ -124,21 +125,22 @@ fn meter(hal: &mut Hal, handle: Handle, domain: &Domain, verdict: &mut Verdict) 
         "      draws {instant} now, {average} over the last second, {usage} by GetPowerUsage"
     ));
     let mut moves: Vec<(Stamp, u64)> = Vec::new();
-    let mut waited = Duration::ZERO;
-    while waited < WATCHED {
+    let time = Time::real();
+    let began = time.now();
+    while time.now().since(began).is_some_and(|span| span < WATCHED) {
         let Ok(sample) = sample(hal, handle) else { break };
         let Ok(Measured::Energy(energy)) = sample.meter else { break };
         if moves.last().is_none_or(|(_, last)| *last != energy.get()) {
             moves.push((sample.at, energy.get()));
         }
-        let step = Duration::from_millis(2);
-        pause(step);
-        waited += step;
+        pause(Duration::from_millis(2));
     }
     // Skip the first value, because its time of change is unknown.
     let (Some((from, first)), Some((to, last))) = (moves.get(1), moves.last()) else {
-        return verdict
-            .skip(&format!("nvidia: {key} has no counter of energy that moves in {} s", WATCHED.as_secs()));
+        return verdict.skip(&format!(
+            "nvidia: {key} has no counter of energy that moves in {} s",
+            WATCHED.get() / 1_000_000
+        ));
     };
     let Some(span) = to.since(*from).map(|span| span.get()).filter(|&span| span > 0) else { return };
     let steps = u64::try_from(moves.len().saturating_sub(2)).unwrap_or(1).max(1);
@@ -155,7 +157,8 @@ fn cost(hal: &mut Hal, verdict: &mut Verdict) {
     let time = Time::real();
     let mut batch: Vec<Reading> = Hal::domains(hal).iter().map(|(handle, _)| Reading::new(handle)).collect();
     let mut spans = Vec::with_capacity(ROUNDS);
-    for _ in 0..ROUNDS {
+    let first = time.now();
+    while spans.len() < ROUNDS && time.now().since(first).is_some_and(|span| span < COST_TAKES) {
         let began = time.now();
         hal.sample(&mut batch);
         spans.push(time.now().since(began).map_or(0, |span| span.get()));
@@ -163,11 +166,12 @@ fn cost(hal: &mut Hal, verdict: &mut Verdict) {
     spans.sort_unstable();
     let at = |percent: usize| spans.get(spans.len().saturating_sub(1) * percent / 100).copied().unwrap_or(0);
     verdict.tell(&format!(
-        "    sampling {} GPUs: {} µs at best, {} median, {} at 99 % of {ROUNDS}",
+        "    sampling {} GPUs: {} µs at best, {} median, {} at 99 % of {}",
         batch.len(),
         at(0),
         at(50),
-        at(99)
+        at(99),
+        spans.len()
     ));
 }
 

@@ -2,7 +2,7 @@
 //! kube-scheduler with the extender places what replaces them elsewhere.
 
 use crate::placement::{all_enforced, profiles};
-use crate::support::wait;
+use crate::support::{looked_on, wait};
 use cluster::assets::Environment;
 use cluster::{ClusterError, ProcessSignal, PrometheusServer};
 use k8s_openapi::api::core::v1::{Node, Pod};
@@ -16,6 +16,7 @@ use system::exporter::Exporter;
 use system::field::Field;
 use system::objects;
 use system::world::{PATIENCE, SystemProcess, TestSystem};
+use tokio::time::Instant;
 
 const NAMESPACE: &str = "moves";
 /// The label of the nodes that the pods may go to.
@@ -209,7 +210,8 @@ pub(crate) async fn a_hot_zone_moves_pods(world: &TestSystem) {
     world.control_plane.signal_program(PrometheusServer::NAME, ProcessSignal::Stop).unwrap();
     tokio::time::sleep(Duration::from_secs(6)).await;
     api(world, "policy", "v1", "PodDisruptionBudget").delete(GUARDED, &Default::default()).await.unwrap();
-    for _ in 0..20 {
+    let (begun, lasts) = (Instant::now(), looked_on(Duration::from_secs(10)));
+    while begun.elapsed() < lasts {
         tokio::time::sleep(Duration::from_millis(500)).await;
         assert_eq!(spread(world, hot).await, counts((1, 1), (2, 0)), "a silent sensor moves no pod");
     }

@@ -9,6 +9,12 @@ use system::world::{PATIENCE, RIG, TestSystem};
 use system::{objects, until};
 use tokio::task::JoinHandle;
 
+/// For how long it is looked on that nothing happens: this long in `cargo xtask test --long`, else half of it.
+#[expect(clippy::disallowed_methods, reason = "the one switch between short waits and long ones")]
+pub(crate) fn looked_on(long: Duration) -> Duration {
+    if std::env::var_os("JOULIE_LONG").is_some() { long } else { long / 2 }
+}
+
 /// Waits for something, or fails.
 pub(crate) async fn wait(what: &str, is_so: impl AsyncFnMut() -> bool) {
     if let Err(why) = until(what, PATIENCE, is_so).await {
