@@ -206,7 +206,9 @@ impl OpenNode {
         let has_meter = !self.packages.is_empty() && self.packages.iter().all(CapTarget::is_metered);
         let (desire, power) = (self.desire, self.power);
         let facts = EngineFacts { now, occasion, desire, power, has_meter, renewal };
+        let disobeyed = self.disobeyed();
         let events = self.engine.step(&self.laws, &facts);
+        self.say_obedience(disobeyed);
         if let Some(event) = events.lease {
             self.say_lease(event);
         }
@@ -243,6 +245,23 @@ impl OpenNode {
             }
         }
         self.journal_seen = version;
+    }
+
+    /// How many packages do not keep to their power limits.
+    fn disobeyed(&self) -> usize {
+        self.engine.packages().iter().filter(|package| package.disobeys()).count()
+    }
+
+    fn say_obedience(&self, before: usize) {
+        let now = self.disobeyed();
+        if now > before {
+            log::warn!(
+                "{now} packages have drawn more than their power limits, which read back as set, for three minutes: the closed \
+                 loop holds them, and the limits are tried from time to time"
+            );
+        } else if now < before {
+            log::info!("{} packages keep to their power limits again; {now} do not", before - now);
+        }
     }
 
     fn say_lease(&mut self, event: LeaseEvent) {

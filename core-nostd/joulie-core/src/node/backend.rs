@@ -25,12 +25,14 @@
 //!   stay when the throttle engages, the throttle stays until **every** package's limit is in force);
 //! - lift a throttle by another route than the one that set it: one machine has one [`Route`], names it in every
 //!   decision, and never changes it;
+//! - count a limit that is read back and not kept: the closed loop takes over while more is drawn ([`Package::disobeys`]);
 //! - report a node as capped when nothing caps it: the mode names what is in force, the status what came of the cap.
 //!
 //! Limits are per package, the throttle is per node. Where one package of two is locked, the other keeps its limit,
 //! and the closed loop holds the sum of both caps: the site's budget counts nodes, and a limit that works is better
 //! than a throttle.
 
+mod obedience;
 mod plan;
 mod regulation;
 mod status;
@@ -38,15 +40,17 @@ mod status;
 pub use regulation::Regulation;
 pub use status::CpuControlStatus;
 
+use obedience::{Draw, Obedience, Watched};
 use plan::{Need, Wish};
 
 use super::actuation::{Actuation, ActuationLaw, ActuationOrder, ActuationOutcome};
 use super::cap::{Backend, CAP_LEAST, CapRange, DesiredCap, Floor, Resolution, ResolvedCap};
+use super::demand::{DeviceDraw, ThrottleReading};
 use super::limiter::{LimitFacts, LimitOrder, LimitOutcome, Limiter, LimiterLaw};
 use super::ticket::Ticket;
 use crate::node::throttle::ThrottlePercent;
 use power_hal::ErrorKind;
-use power_units::{Micros, Stamp, Watts};
+use power_units::{Micros, Percent, Stamp, Watts};
 
 /// The tuning of the backend selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,6 +109,9 @@ pub struct Package {
     /// would take more memory for each package.
     share: Watts,
     may: Watts,
+    /// What the last period has shown of it, until the step that takes it in.
+    draw: Option<Draw>,
+    obedience: Obedience,
 }
 
 /// The facts about a package in one step.
@@ -293,7 +300,8 @@ impl Package {
     #[must_use]
     pub const fn untouched(facts: PackageFacts) -> Self {
         let (limiter, order) = (Limiter::UNTOUCHED, LimitOrder::Leave);
-        Self { facts, limiter, wish: Wish::Keep, order, share: Watts::ZERO, may: Watts::ZERO }
+        let (wish, obedience) = (Wish::Keep, Obedience::START);
+        Self { facts, limiter, wish, order, share: Watts::ZERO, may: Watts::ZERO, draw: None, obedience }
     }
 
     /// A package whose limit was set by us before a restart, according to the journal.
@@ -338,6 +346,48 @@ impl Package {
         self.may = most.map_or(Watts::ZERO, |most| most.max(CAP_LEAST));
     }
 
+    /// Takes in what it drew in the period that now ends.
+    pub(in crate::node) fn draws(&mut self, draw: DeviceDraw) {
+        let throttled = match draw.throttled {
+            ThrottleReading::Lacking | ThrottleReading::Unknown => false,
+            ThrottleReading::Counted(part) => part > Percent::ZERO,
+            ThrottleReading::Instant(is) => is,
+        };
+        self.draw = draw.watts.map(|watts| Draw { watts, throttled });
+    }
+
+    /// Whether more than its limit was drawn for so long that the limit does not count: the closed loop holds it.
+    #[must_use]
+    pub const fn disobeys(&self) -> bool {
+        self.obedience.is_broken()
+    }
+
+    /// Judges whether it keeps to its limit. A function of its own, because the stack of a step is bounded.
+    #[inline(never)]
+    fn watch(&mut self, law: &BackendLaw, now: Stamp, looped: bool) {
+        let watchable = self.facts.has_limit && law.preference == BackendPreference::LimitFirst;
+        let Wish::Cap(Resolution::Watts(target)) = self.wish else {
+            if self.wish == Wish::Nothing {
+                self.obedience = Obedience::START;
+            }
+            return;
+        };
+        let Some(draw) = self.draw.take().filter(|_| watchable && !target.is_as_found()) else { return };
+        let least = law.floor.over(self.facts.range.min().unwrap_or(CAP_LEAST));
+        let watched = match self.limiter.actuation() {
+            Actuation::Held { as_is, since, .. } => {
+                Some(Watched { limit: as_is.effective(), since, least, looped })
+            }
+            Actuation::Free
+            | Actuation::Adopted
+            | Actuation::Pending { .. }
+            | Actuation::Refused { .. }
+            | Actuation::Releasing { .. }
+            | Actuation::Stuck { .. } => None,
+        };
+        self.obedience = self.obedience.after(now, draw, watched);
+    }
+
     /// After a step: clears the outcome, which is reported once.
     pub(in crate::node) fn note(&mut self) {
         self.facts.limit.outcome = LimitOutcome::Unknown;
@@ -348,7 +398,8 @@ impl Package {
     #[inline(never)]
     fn wish_for(&mut self, desired: DesiredCap, floor: Floor) {
         let (PackageFacts { range, ref limit, .. }, most) = (self.facts, self.most());
-        let wish = Wish::of(desired.under(most, self.limiter.found(limit.seen)));
+        let found = self.obedience.before().or(self.limiter.found(limit.seen));
+        let wish = Wish::of(desired.under(most, found));
         self.wish = wish.on(range, most, floor);
     }
 }
@@ -357,8 +408,10 @@ impl BackendLaw {
     /// One step: takes in the facts of the node and of every known package, and decides.
     pub fn step(&self, mode: &mut Mode, packages: &mut [Package], facts: &Facts) -> BackendDecision {
         mode.learn(&self.throttle, facts.now, facts.throttle.unwrap_or(ThrottleOutcome::Unknown));
+        let looped = mode.holds_for(Need::Throttle(Throttling::Loop));
         for package in packages.iter_mut() {
             package.wish_for(facts.desired, self.floor);
+            package.watch(self, facts.now, looped);
         }
         let wish = Wish::of(facts.desired).under_grant(packages);
         let throttled = mode.holds_something() && mode.holds_for(self.need(wish, packages, facts));

@@ -109,6 +109,11 @@ impl Floor {
         self.0
     }
 
+    /// The least that a cap may be, if a device accepts no less than `min`.
+    pub(crate) fn over(self, min: Watts) -> Watts {
+        self.0.max(min)
+    }
+
     /// Whether a limit in force is below the floor by more than the rounding of devices. Such a limit is never
     /// accepted, whether it is read back after a write or seen later.
     pub(crate) fn is_undercut_by(self, found: Watts) -> bool {

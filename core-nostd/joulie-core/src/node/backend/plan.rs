@@ -77,7 +77,9 @@ impl BackendLaw {
             (_, Resolution::Blocked(_)) => Want::Keep,
             _ if !package.facts.has_limit => Want::Keep,
             (_, Resolution::Watts(target)) if target.is_as_found() => target.want(),
-            (BackendPreference::LimitFirst, Resolution::Watts(target)) => target.want(),
+            (BackendPreference::LimitFirst, Resolution::Watts(target)) => {
+                package.obedience.tried(target).want()
+            }
             // The limit of an earlier cap that is not to be used any more is released once the throttle holds the node.
             (_, Resolution::Watts(_) | Resolution::Percent(_)) if throttled => Want::Release,
             (_, Resolution::Watts(_) | Resolution::Percent(_)) => Want::Keep,
@@ -118,7 +120,7 @@ impl BackendLaw {
             return if actuation == Actuation::Free { Need::Nothing } else { Need::AsIs };
         }
         let limited = package.facts.has_limit && self.preference == BackendPreference::LimitFirst;
-        if !limited || actuation.lacks() {
+        if !limited || actuation.lacks() || package.disobeys() {
             return in_watts;
         }
         let settled = |since| facts.now.since(since).is_some_and(|held| held >= self.settle);

@@ -146,7 +146,7 @@ fn is_on_its_way(package: &Package) -> bool {
         | Actuation::Releasing { .. }
         | Actuation::Stuck { .. } => return false,
     };
-    package.share().is_some() && lost < LOST_MAX
+    package.share().is_some() && lost < LOST_MAX && !package.disobeys()
 }
 
 /// The result of the closed loop. It depends on the reading: a loop without a reading holds nothing.

@@ -13,6 +13,11 @@ impl<const P: usize, const G: usize, const D: usize, const A: usize> Engine<P, G
     /// Takes in what a package or a GPU drew in the period that now ends, before the step of that period. Where one
     /// limit serves all devices of a kind, the first of them stands for all. What cannot be told apart here is unknown.
     pub fn drew(&mut self, target: TargetId, draw: DeviceDraw) {
+        if let (Wiring::EachItsOwn, TargetId::Package(at)) = (self.wiring, target)
+            && let Some(package) = self.packages.get_mut(at)
+        {
+            package.draws(draw);
+        }
         let place = self.place(target);
         if let Some(demand) = place.and_then(|place| self.demands.get_mut(place)) {
             demand.draws(draw);

@@ -215,7 +215,8 @@ impl Sharing<'_> {
         if !self.laws.grants.cpu || !(facts.has_limit || self.throttles) {
             return Holder::uncapped(facts.range.max());
         }
-        let in_force = self.looped.or(facts.in_force);
+        // A limit that is not kept limits nothing.
+        let in_force = self.looped.or(facts.in_force.filter(|_| !package.disobeys()));
         let holder = Holder::capped(facts.range, self.laws.cpu.floor, self.desire.cpu, in_force);
         match self.looped {
             Some(_) => holder,
