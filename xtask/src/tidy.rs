@@ -22,6 +22,12 @@ const UNFINISHED: [(&str, &str); 7] = [
     ("#[ig", "nore"),
 ];
 
+/// The crates whose examples in documentation are tested; the others say `doctest = false`, which saves a compiler each.
+const WITH_EXAMPLES: [&str; 5] =
+    ["core-nostd/power-units/", "core-nostd/power-hal/", "hal-amd/", "hosts/host-kit/", "hosts/plant/"];
+/// What a block in documentation may be called that is no example.
+const NO_EXAMPLE: [&str; 6] = ["text", "sh", "yaml", "json", "toml", "console"];
+
 /// Fails with every violation.
 pub(crate) fn check(root: &Path) -> Result<()> {
     let mut listing = Command::new("git");
@@ -91,7 +97,25 @@ fn source_complaints(name: &str, text: &str) -> Vec<String> {
     if !is_tests && product > SOURCE_LINES_MAX {
         found.push(format!("{name}: {product} lines; ask what its second noun is"));
     }
+    if !WITH_EXAMPLES.iter().any(|folder| name.starts_with(folder)) {
+        found.extend(
+            examples(text)
+                .map(|at| format!("{name}:{at}: no example is tested in this crate (doctest = false)")),
+        );
+    }
     found
+}
+
+/// The lines at which an example begins in documentation.
+fn examples(text: &str) -> impl Iterator<Item = usize> {
+    let mut is_open = false;
+    (1..).zip(text.lines()).filter_map(move |(at, line)| {
+        let line = line.trim_start();
+        let doc = line.strip_prefix("//!").or_else(|| line.strip_prefix("///"))?;
+        let language = doc.trim_start().strip_prefix("```")?;
+        is_open = !is_open;
+        (is_open && !NO_EXAMPLE.contains(&language.trim())).then_some(at)
+    })
 }
 
 /// Relative links must point to existing files.
@@ -202,6 +226,9 @@ mod tests {
         assert_eq!(messy("a.toml", "a = 1 \n"), 1);
         assert_eq!(messy("a.toml", &format!("# {}{}: later\n", "TO", "DO")), 1);
         assert_eq!(messy("a.rs", &format!("//! Long.\n{}", "fn a() {}\n".repeat(SOURCE_LINES_MAX))), 1);
+        let example = "//! A.\n//! ```text\n//! a\n//! ```\n/// ```\n/// a();\n/// ```\n";
+        assert_eq!(messy("a.rs", example), 1);
+        assert_eq!(messy("hal-amd/src/a.rs", example), 0);
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         assert_eq!(dead_links(root, "README.md", "[a](Cargo.toml) [b](nowhere.md) [c](#d)").len(), 1);
     }
