@@ -227,7 +227,9 @@ mod tests {
         // It does not follow: the next trial comes after two minutes. A load that fell shows nothing: after one.
         let next = |state| match state {
             Obedience::Broken { trial_at, relapses } => (trial_at, relapses),
-            other => panic!("{other:?}"),
+            other @ (Obedience::Kept { .. } | Obedience::Exceeding { .. } | Obedience::Trial { .. }) => {
+                panic!("{other:?}")
+            }
         };
         assert_eq!(next(acts(96)), (at(247 + 120), 1));
         assert_eq!(next(acts(60)), (at(247 + 60), 0));
