@@ -29,9 +29,9 @@ roots! {
         (Group::new(parent, limit, base), Range::new(limit, base), MoveTuning::new(band))
     }
 
-    fn budget_account(grant: Option<Grant>, receipt: Option<GrantReceipt>, sent: &[Grant], range: Range) -> (GrantAccount, bool, bool, Watts) {
+    fn budget_account(grant: Option<Grant>, receipt: Option<GrantReceipt>, sent: &[Grant], range: Range) -> (GrantAccount, bool, bool, bool, Watts) {
         let account = GrantAccount::observed(grant, receipt).after_sending(sent);
-        (account, account.is_proven(), account.is_awaited(), account.ceiling_of(account.asked().unwrap_or(Watts::ZERO), range))
+        (account, account.is_proven(), account.is_awaited(), account.is_only_raised(), account.ceiling_of(account.asked().unwrap_or(Watts::ZERO), range))
     }
 
     fn budget_allocate(
@@ -65,7 +65,7 @@ roots! {
 
     fn demand_read(quantiles: &[Watts], bites: bool, told: &DemandReport, ago: Micros) -> Result<bool, DemandError> {
         let report = DemandReport::new(quantiles, bites)?;
-        Ok(is_news(Some(&report), Some(told), ago))
+        Ok(is_news(Some(&report), Some(told), ago, Some(told.lowest())))
     }
 
     fn demand_price(

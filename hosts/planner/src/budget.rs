@@ -392,7 +392,8 @@ fn hear(
     for (stake, row) in stakes.iter().zip(rows) {
         // In a trial most nodes were never sent a grant: there is nothing that they could confirm.
         let is_asked_nothing = rules.trial && stake.grant().is_none() && stake.node.granted.sent.is_empty();
-        if row.account.is_proven() || stake.is_fixed() || is_asked_nothing {
+        let is_confirmed = row.account.is_proven() || row.account.is_only_raised();
+        if is_confirmed || stake.is_fixed() || is_asked_nothing {
             continue;
         }
         let since = before.get(&stake.node.name).copied().unwrap_or(now);

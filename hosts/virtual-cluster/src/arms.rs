@@ -64,6 +64,11 @@ pub trait Divider {
         false
     }
 
+    /// Whether a node may tell of a mere raise with its next report.
+    fn defers(&self) -> bool {
+        false
+    }
+
     /// Decides which caps are written at a step.
     fn decide(&mut self, step: usize, limits: &LimitsNow, nodes: &[ArmView], caps: &mut Vec<CapWrite>);
 }

@@ -5,11 +5,12 @@
 //! - [`held`] sets caps that stand for a time and keep their floors, as those of the arms do: the most that is possible when
 //!   a cap is written that seldom. Each cap is exceeded by its machine's demand for the same part of the time, which is
 //!   exact: the gain of a watt is the time for which it is used.
+//! - [`held_entitled`] is the same for caps that throttle nobody below its entitlement, as those of the law may not.
 
 use crate::STEPS_A_SECOND;
 use crate::demand::DemandTrace;
 use crate::figures::WARM_UP;
-use crate::site::{LimitsNow, VirtualSite};
+use crate::site::{LimitsNow, VirtualMachine, VirtualSite};
 
 /// What one machine could use, and what it is worth.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -104,9 +105,47 @@ fn equal_shares(needs: &mut [Vec<f64>], racks: &[usize], site: f64, rooms: &[f64
     racks.iter().enumerate().map(of).collect()
 }
 
+/// Caps above the floors: each machine's highest need up to its claim, and equal shares of what is left.
+fn served_first(
+    needs: &mut [Vec<f64>],
+    racks: &[usize],
+    (mut site, rooms): (f64, &[f64]),
+    claims: &[f64],
+) -> Vec<f64> {
+    let mut rooms = rooms.to_vec();
+    let mut first = Vec::with_capacity(needs.len());
+    for ((need, &rack), &claim) in needs.iter_mut().zip(racks).zip(claims) {
+        let watts = need.iter().copied().fold(0.0, f64::max).min(claim);
+        site -= watts;
+        rooms[rack] -= watts;
+        need.iter_mut().for_each(|need| *need = (*need - watts).max(0.0));
+        first.push(watts);
+    }
+    let shares = equal_shares(needs, racks, site, &rooms);
+    first.iter().zip(shares).map(|(first, share)| first + share).collect()
+}
+
 /// The energy above idle that is served when caps stand for so many seconds, in watts times steps.
 #[must_use]
 pub fn held(site: &VirtualSite, trace: &DemandTrace, limits: &LimitsNow, seconds: usize) -> f64 {
+    held_above(site, trace, limits, (seconds, &vec![0.0; site.machines.len()]))
+}
+
+/// The same where each machine has all that it needs in a window up to its entitlement, whatever the others do with it.
+#[must_use]
+pub fn held_entitled(site: &VirtualSite, trace: &DemandTrace, limits: &LimitsNow, seconds: usize) -> f64 {
+    let above = |(machine, entitled): (&VirtualMachine, &f64)| (entitled - machine.kind.floor()).max(0.0);
+    let claims: Vec<f64> = site.machines.iter().zip(&limits.entitled).map(above).collect();
+    held_above(site, trace, limits, (seconds, &claims))
+}
+
+/// `claims` are the watts above the floors up to which each machine is served first.
+fn held_above(
+    site: &VirtualSite,
+    trace: &DemandTrace,
+    limits: &LimitsNow,
+    (seconds, claims): (usize, &[f64]),
+) -> f64 {
     let window = (seconds * STEPS_A_SECOND).max(1);
     let mut rooms: Vec<f64> = limits.racks.iter().zip(&site.base).map(|(limit, base)| limit - base).collect();
     let mut room = limits.site - site.whole_base();
@@ -124,7 +163,7 @@ pub fn held(site: &VirtualSite, trace: &DemandTrace, limits: &LimitsNow, seconds
                 need.push(demand.needed - machine.kind.floor());
             }
         }
-        let caps = equal_shares(&mut needs, &racks, room, &rooms);
+        let caps = served_first(&mut needs, &racks, (room, &rooms), claims);
         for step in steps {
             for ((cap, machine), demand) in caps.iter().zip(&site.machines).zip(trace.at(step)) {
                 let kind = machine.kind;
@@ -182,5 +221,16 @@ mod tests {
         assert_eq!(equal_shares(&mut needs, &[0, 0], 500.0, &[1_000.0]), [100.0, 80.0]);
         // In racks of their own, the second has no more than 50 W.
         assert_eq!(equal_shares(&mut needs, &[0, 1], 500.0, &[1_000.0, 50.0]), [100.0, 50.0]);
+    }
+
+    /// With a claim to 60 W the first gets them, and the second, which needs its 80 W all the time, the other 60 W.
+    #[test]
+    fn who_is_entitled_is_served_first_although_another_would_use_it_for_longer() {
+        let needs = || [vec![100.0, 0.0, 100.0, 0.0], vec![80.0; 4]];
+        let caps = |claims: [f64; 2]| served_first(&mut needs(), &[0, 0], (120.0, &[1_000.0]), &claims);
+        assert_eq!(caps([0.0, 0.0]), [40.0, 80.0]);
+        assert_eq!(caps([60.0, 60.0]), [60.0, 60.0]);
+        // Nobody is given more than it needs.
+        assert_eq!(caps([500.0, 0.0]), [100.0, 20.0]);
     }
 }

@@ -47,13 +47,18 @@ struct OnItsWay {
     serial: u64,
     watts: f64,
     in_force_at: usize,
-    heard_at: usize,
+    /// `None` while the receipt waits for something else to tell.
+    heard_at: Option<usize>,
+    /// It brought a write of its own.
+    is_written: bool,
 }
 
 /// From one step to so many.
 fn steps(random: &mut Random, most: u64) -> usize {
     1 + usize::try_from(random.bits() % most).unwrap_or(0)
 }
+/// For how long a receipt that changes nothing that counts waits for something else to tell, as in the agent.
+const RECEIPT_WAITS: usize = 20 * STEPS_A_SECOND;
 
 /// The state of a machine.
 #[derive(Clone, Debug)]
@@ -128,22 +133,41 @@ impl Machine {
 
     /// Reads receipts; returns how many arrived.
     fn hear(&mut self, step: usize) -> u64 {
-        let arrived: Vec<OnItsWay> =
-            self.on_their_way.iter().copied().filter(|write| write.heard_at <= step).collect();
+        let arrived: Vec<OnItsWay> = self
+            .on_their_way
+            .iter()
+            .copied()
+            .filter(|write| write.heard_at.is_some_and(|at| at <= step))
+            .collect();
         let Some(last) = arrived.iter().max_by_key(|write| write.serial) else { return 0 };
         self.heard = (last.serial, self.of.kind.kept(last.watts));
         // An earlier cap is void once a later one was read back.
         self.on_their_way.retain(|write| write.serial > last.serial);
-        arrived.len() as u64
+        arrived.iter().filter(|write| write.is_written).count() as u64
     }
 
-    fn write(&mut self, step: usize, watts: f64, random: &mut Random) {
+    /// A receipt that waits is told with a report of the demand, or alone when it has waited for long.
+    fn tell_receipts(&mut self, step: usize, reports: bool) {
+        for write in &mut self.on_their_way {
+            let waits = write.heard_at.is_none() && write.in_force_at <= step;
+            let is_over = step >= write.in_force_at + RECEIPT_WAITS;
+            if waits && (reports || is_over) {
+                // It takes half a second, as a report does.
+                (write.heard_at, write.is_written) = (Some(step + 1), !reports);
+            }
+        }
+    }
+
+    /// `defers`: the agent follows the demand, so that it tells of a mere raise with the next report.
+    fn write(&mut self, step: usize, watts: f64, defers: bool, random: &mut Random) {
+        let is_urgent = !defers || self.is_blind || self.count() > self.of.kind.kept(watts);
         self.serial += 1;
         self.asked = watts;
         // 0.5 to 1.5 s, and 0.5 to 1 s more.
         let in_force_at = step + steps(random, 3);
-        let heard_at = in_force_at + steps(random, 2);
-        self.on_their_way.push_back(OnItsWay { serial: self.serial, watts, in_force_at, heard_at });
+        let heard_at = Some(in_force_at + steps(random, 2)).filter(|_| is_urgent);
+        let serial = self.serial;
+        self.on_their_way.push_back(OnItsWay { serial, watts, in_force_at, heard_at, is_written: is_urgent });
     }
 
     /// Draws for a step; returns what, and whether its cap limits it.
@@ -223,7 +247,9 @@ pub fn run(experiment: &Experiment<'_>, arm: &mut dyn Divider) -> Figures {
                 let second = machine.end_second();
                 machine.last = Some(second);
                 if !machine.is_blind {
-                    state.reports += u64::from(arm.sense(step, index, second));
+                    let reports = arm.sense(step, index, second);
+                    state.reports += u64::from(reports);
+                    machine.tell_receipts(step, reports);
                 }
             }
         }
@@ -233,7 +259,7 @@ pub fn run(experiment: &Experiment<'_>, arm: &mut dyn Divider) -> Figures {
         arm.decide(step, &limits, &views, &mut writes);
         for write in &writes {
             if let Some(machine) = machines.get_mut(write.machine) {
-                machine.write(step, write.watts, &mut delays);
+                machine.write(step, write.watts, arm.defers(), &mut delays);
                 state.orders += 1;
             }
         }

@@ -115,11 +115,14 @@ pub fn text(all: &[Tried]) -> String {
         let of = |what: fn(&Tried) -> f64| mean(here().map(what)).unwrap_or(f64::NAN);
         let comma = if fault == TrialFault::None { "" } else { ", " };
         text.push_str(&format!(
-            "### {}{comma}{}\n\nLimit {:.0} kW; held 30 s serves {:.3} of the clairvoyant.\n\n",
+            "### {}{comma}{}\n\nLimit {:.0} kW; held 30 s serves {:.3} of the clairvoyant. Where nobody is throttled below its entitlement, it is \
+            {:.3} of that, and {:.3} with caps that stand for 100 s.\n\n",
             mix.name(),
             fault.name(),
             of(|tried| tried.limit) / 1e3,
             of(|tried| tried.held / tried.clairvoyant),
+            of(|tried| tried.held_entitled / tried.held),
+            of(|tried| tried.held_entitled_100 / tried.held),
         ));
         text.push_str(HEAD);
         for arm in ArmName::ALL {

@@ -1,7 +1,7 @@
 //! What is tried: arms by name, on a mix, with a fault.
 
 use crate::arms::{Divider, EarLaw, LawArm, LawParts, PlannedArm, SlurmLaw, SlurmParameters, ThreeBandLaw};
-use crate::bounds::{clairvoyant, held};
+use crate::bounds::{clairvoyant, held, held_entitled};
 use crate::cluster::{Experiment, LimitCut, run};
 use crate::demand::{DemandMix, DemandTrace};
 use crate::figures::Figures;
@@ -24,7 +24,7 @@ pub enum ArmName {
     ThreeBand,
     /// The planner, with caps that follow the demand.
     Ours,
-    /// Ours with 10,000 orders a minute for 5,000 machines in place of 3,000.
+    /// Ours with 10,000 orders a minute for 5,000 machines in place of 2,750.
     MoreOrders,
     /// Ours with a limit for every instant that is higher than the one for the mean of a minute.
     TwoLimits,
@@ -175,6 +175,10 @@ pub struct Tried {
     pub clairvoyant: f64,
     /// What is served with caps that stand for 30 s, by who knows the demand.
     pub held: f64,
+    /// The same where nobody may be throttled below its entitlement.
+    pub held_entitled: f64,
+    /// The same with caps that stand for 100 s: 3,000 orders a minute.
+    pub held_entitled_100: f64,
     /// What each arm has done.
     pub outcomes: Vec<(ArmName, Figures)>,
 }
@@ -218,6 +222,8 @@ impl Tried {
             limit,
             clairvoyant: clairvoyant(&site, &trace, &limits),
             held: held(&site, &trace, &limits, 30),
+            held_entitled: held_entitled(&site, &trace, &limits, 30),
+            held_entitled_100: held_entitled(&site, &trace, &limits, 100),
             outcomes,
             trial,
         }

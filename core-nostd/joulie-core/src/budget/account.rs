@@ -156,6 +156,19 @@ impl GrantAccount {
         (self.grant.is_some() && self.fits().is_none()) || self.unresolved.is_some()
     }
 
+    /// Whether the receipt that is awaited will change nothing that counts: the node holds an earlier grant of this boot, and
+    /// none that it may hold allows more than the present one. Its agent tells of such a raise when it has something else
+    /// to tell.
+    #[must_use]
+    pub fn is_only_raised(&self) -> bool {
+        let holds = match self.heard {
+            Heard::Earlier(held) => held.holds,
+            Heard::Nothing | Heard::This(_) | Heard::Later(_) => return false,
+        };
+        self.unresolved.is_none()
+            && self.grant.is_some_and(|grant| grant.ceiling <= grant.watts && holds <= grant.watts)
+    }
+
     /// Whether the present grant must be written again with a higher serial. That is so when a grant was sent whose
     /// outcome is unknown, and it has other watts or the node counts more because of it; when the node has followed a
     /// later grant than the present one, because the API was restored to an older state; and when the node has booted,

@@ -200,7 +200,15 @@ mod tests {
         let (node, uid) = ("node-a".to_owned(), uid.to_owned());
         (
             format!("of-{uid}"),
-            Arc::new(GrantRow { node, uid, grant, released, armed: Vec::new(), seen: Arc::default() }),
+            Arc::new(GrantRow {
+                node,
+                uid,
+                grant,
+                is_highest: false,
+                released,
+                armed: Vec::new(),
+                seen: Arc::default(),
+            }),
         )
     }
 

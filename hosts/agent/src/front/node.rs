@@ -9,7 +9,7 @@
 //! newest documents when the API has answered. An API that is away delays only statuses.
 
 use super::armed::{Armed, ArmedFacts, Moment};
-use super::demand::DemandTeller;
+use super::demand::{GrantNow, GrantTeller};
 use super::events::{self, Look, Teller};
 use super::grants::{self, Ignored, Stands};
 use super::hardware::{self, PlugSaid, Sampled};
@@ -142,7 +142,7 @@ struct Memory {
     ignored: BTreeSet<(String, u64, Ignored)>,
     unkept: Unkept,
     receipts: Receipts,
-    demand: DemandTeller,
+    grant: GrantTeller,
     teller: Teller,
     pacer: Pacer,
     sampled: Option<Sampled>,
@@ -171,7 +171,7 @@ impl Default for Memory {
             ignored: BTreeSet::new(),
             unkept: Unkept::default(),
             receipts: Receipts::default(),
-            demand: DemandTeller::default(),
+            grant: GrantTeller::default(),
             teller: Teller::default(),
             pacer: Pacer::default(),
             sampled: None,
@@ -312,10 +312,15 @@ impl Memory {
     fn receipt(&mut self, inputs: &Inputs, view: &View, (shared, terms): (&Shared, &Terms)) -> Docs {
         let now = shared.clock.mono();
         let receipt = self.receipts.of(&self.stands, inputs, view, terms, now);
-        let demand = self.demand.of(&view.wants, receipt.as_ref(), now);
         let followed = self.stands.followed().map(|kept| kept.uid.as_str());
         let object =
             grants::object(inputs, &self.stands).filter(|(_, row)| Some(row.uid.as_str()) == followed);
+        let kept = self.stands.kept().map(|kept| kept.grant);
+        let grant = kept.map(|kept| GrantNow {
+            watts: kept.watts,
+            is_highest: object.is_some_and(|(_, row)| row.is_highest && row.grant == kept),
+        });
+        let (receipt, demand) = self.grant.of(&view.wants, receipt, grant, now);
         let doc = receipt.zip(object).map(|(receipt, (name, row))| {
             let (object, seen) = (Some((name.to_owned(), row.uid.clone())), row.seen.clone());
             (Kind::Grant, Doc { object, seen, content: Content::Receipt(receipt, demand) })

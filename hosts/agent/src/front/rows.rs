@@ -216,6 +216,8 @@ pub(crate) struct GrantRow {
     pub(crate) node: String,
     pub(crate) uid: String,
     pub(crate) grant: NodeGrant,
+    /// Nothing that the node may still hold allows more than this grant, so that its receipt changes nothing that counts.
+    pub(crate) is_highest: bool,
     /// Whether it releases the node.
     pub(crate) released: bool,
     /// What each armed event leaves of the node.
@@ -230,7 +232,8 @@ impl Row for GrantRow {
 
     fn read(value: &Value) -> Result<Self, String> {
         let object: NodePowerGrant = object::parse(&spec_alone(value)).map_err(|bad| bad.to_string())?;
-        let NodePowerGrantSpec { node_name, serial, watts, ceiling: _, released, armed } = object.spec;
+        let NodePowerGrantSpec { node_name, serial, watts, ceiling, released, armed } = object.spec;
+        let is_highest = ceiling.get() <= watts.get();
         let number = Watts::parse(&watts.to_string(), Role::Limit).ok().filter(|&it| it >= Watts::ZERO);
         let watts = number.ok_or_else(|| format!("spec.watts: {watts} is no number of watts from 0"))?;
         let serial = u64::try_from(serial.get()).ok().filter(|&serial| serial > 0);
@@ -239,6 +242,7 @@ impl Row for GrantRow {
             node: Some(node_name).filter(|node| !node.is_empty()).ok_or("it has no spec.nodeName")?,
             uid: text(value, "/metadata/uid").unwrap_or_default(),
             grant: NodeGrant { serial, watts },
+            is_highest,
             released: released == Some(true),
             armed: armed.unwrap_or_default(),
             seen: Arc::new(Seen { version: version(value), status: value["status"].clone() }),

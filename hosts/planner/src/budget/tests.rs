@@ -283,6 +283,9 @@ fn a_round_says_when_the_next_node_that_is_silent_is_not_counted_on_any_more() {
     assert_eq!(again(&[silent("a"), silent("b")], 32), Some(at(42)), "the first has had its time");
     assert_eq!(again(&[silent("a"), silent("b")], 42), None);
     assert_eq!(again(&[silent("a"), holds("b")], 43), None);
+    // Of a mere raise it may tell when it has something else to tell.
+    let raised = Claim { grant: grant(6, 440), ..holds("a") };
+    assert_eq!(again(&[raised, holds("b")], 50), None);
 }
 
 #[test]

@@ -84,6 +84,10 @@ impl Divider for LawArm {
         true
     }
 
+    fn defers(&self) -> bool {
+        true
+    }
+
     fn decide(&mut self, step: usize, limits: &LimitsNow, views: &[ArmView], caps: &mut Vec<CapWrite>) {
         let told = &mut self.told;
         self.on_their_way.retain(|(at, machine, report)| {

@@ -38,7 +38,8 @@ impl NodeMemory {
         let report = self.latest?;
         let ago = self.told.map_or(Micros::ZERO, |(_, at)| now.since(at).unwrap_or(Micros::ZERO));
         let is_first = self.told.is_none();
-        if !is_first && !is_news(Some(&report), self.told.as_ref().map(|(told, _)| told), ago) {
+        let told = self.told.as_ref().map(|(told, _)| told);
+        if !is_first && !is_news(Some(&report), told, ago, Some(watts(second.cap))) {
             return None;
         }
         self.told = Some((report, now));

@@ -240,6 +240,10 @@ impl Divider for PlannedArm {
         true
     }
 
+    fn defers(&self) -> bool {
+        self.sharing == PowerSharing::Demand
+    }
+
     fn decide(&mut self, step: usize, limits: &LimitsNow, views: &[ArmView], caps: &mut Vec<CapWrite>) {
         self.observe(step, views);
         self.follow(limits);

@@ -35,6 +35,8 @@ fn run(tried: &Tried, arm: ArmName, figures: &Figures) -> Value {
         "use_p5": figures.use_p5(),
         "served_of_clairvoyant": figures.served() / tried.clairvoyant,
         "served_of_held_30s": figures.served() / tried.held,
+        "held_30s_entitled_of_held_30s": tried.held_entitled / tried.held,
+        "held_100s_entitled_of_held_30s": tried.held_entitled_100 / tried.held,
         "throttled": figures.throttled(),
         "below_entitled": figures.below_entitled(),
         "below_entitled_p90_s": figures.below_entitled_for(0.9),

@@ -36,8 +36,8 @@ const BELIEVED_FOR: Micros = Micros::new(10_000_000);
 const MARGIN: Watts = Watts::from_int(10);
 /// Not more often than this is told whether the demand is known at all.
 const TOLD_APART: Micros = Micros::new(2_000_000);
-/// A throttle that has ended is told after this time: until then it may come back.
-const ENDS_AFTER: Micros = Micros::new(30_000_000);
+/// A throttle that has ended is told after this time, if nothing else is told before.
+const ENDS_AFTER: Micros = Micros::new(120_000_000);
 /// A change of fewer watts is never told.
 const NEWS_LEAST: Watts = Watts::from_int(10);
 
@@ -56,7 +56,8 @@ const REGIME_BELOW: Ratio = percent(75);
 const BELIEVED_FROM: Ratio = percent(50);
 /// After which time which change is told. Sooner changes are left to the receipts, which carry the demand as well: told
 /// at once, they would be most of the writes of a busy fleet, and bring less than one percent of its work.
-const NEWS: [(Micros, Ratio); 2] = [(Micros::new(120_000_000), percent(10)), (ENDS_AFTER, percent(30))];
+const NEWS: [(Micros, Ratio); 2] =
+    [(Micros::new(120_000_000), percent(10)), (Micros::new(60_000_000), percent(30))];
 
 /// One second of what was drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -316,10 +317,16 @@ impl DemandReport {
     }
 }
 
-/// Whether a report is worth a write of its own. Whoever writes a receipt should add the report to it anyway. `told` is the last one that was told, and `ago` for how long it has stood; both are
-/// `None` where there is no demand to tell.
+/// Whether a report is worth a write of its own. Whoever writes a receipt should add the report to it anyway. `told` is the last
+/// one that was told, and `ago` for how long it has stood; both are `None` where there is no demand to tell. `cap` is the
+/// present cap: of a demand that it does not reach, more or less changes no order.
 #[must_use]
-pub fn is_news(report: Option<&DemandReport>, told: Option<&DemandReport>, ago: Micros) -> bool {
+pub fn is_news(
+    report: Option<&DemandReport>,
+    told: Option<&DemandReport>,
+    ago: Micros,
+    cap: Option<Watts>,
+) -> bool {
     let begins_to_bite = report.is_some_and(|report| report.bites) && !told.is_some_and(|told| told.bites);
     if begins_to_bite {
         return true;
@@ -332,9 +339,13 @@ pub fn is_news(report: Option<&DemandReport>, told: Option<&DemandReport>, ago: 
         (None, None) => return false,
         (Some(_), None) | (None, Some(_)) => return true,
     };
-    let change = report.quantiles.iter().zip(&told.quantiles).map(|(new, old)| (*new - *old).abs()).max();
-    let change = change.unwrap_or(Watts::ZERO);
+    if report.bites != told.bites && ago >= ENDS_AFTER {
+        return true;
+    }
+    let within = |watts: Watts| cap.map_or(watts, |cap| watts.min(cap));
+    let each = report.quantiles.iter().zip(&told.quantiles);
+    let change = each.map(|(new, old)| (within(*new) - within(*old)).abs()).max().unwrap_or(Watts::ZERO);
     let Some((_, band)) = NEWS.iter().find(|(after, _)| ago >= *after) else { return false };
-    let size = report.highest().max(told.highest()).scale(*band, Role::Limit);
-    report.bites != told.bites || (change >= size && change >= NEWS_LEAST)
+    let size = within(report.highest().max(told.highest())).scale(*band, Role::Limit);
+    change >= size && change >= NEWS_LEAST
 }

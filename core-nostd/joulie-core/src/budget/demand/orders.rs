@@ -5,11 +5,12 @@
 //! 2. A node is raised out of the room, the reserve included, when it is throttled, or has work that it has not begun:
 //!    first those below their entitlement, up to it, then by class, then the largest steps.
 //! 3. A node is lowered only where another one could not be raised, or where the reserve is low: by what is missing less
-//!    what is on its way, from the node with most to spare, and not soon after its own raise. Nobody loses a watt that
-//!    nobody asks for. What a node holds above its entitlement is not protected from one that is throttled below its
+//!    what is on its way, from the node with most to spare, and not soon after its own raise. Nobody loses a watt while
+//!    nobody asks for one. What a node holds above its entitlement is not protected from one that is throttled below its
 //!    own.
 //!
-//! A node with an order on its way gets no other, except by the first rule. Steady demand gives no order.
+//! A node with an order on its way gets no other, except by the first rule, and except that one whose raise towards its
+//! entitlement had too little room is raised further before it has told of it. Steady demand gives no order.
 //!
 //! Only targets are made here. [`next_moves`](super::super::next_moves) orders them, and keeps every instant below the
 //! limits.
@@ -27,9 +28,12 @@ pub const RESERVE: Ratio = Ratio::from_bits(42_949_672);
 /// A raise is at least 2 % of the cap, and this.
 const RAISE_PART: Ratio = Ratio::from_bits(85_899_346);
 const RAISE_LEAST: Watts = Watts::from_int(15);
-/// A lowering for others is at least 6 % of the cap, and this.
+/// A lowering for others is at least 6 % of the cap, or 2 % where one is throttled below its entitlement, and this.
 const LOWER_PART: Ratio = Ratio::from_bits(257_698_038);
 const LOWER_LEAST: Watts = Watts::from_int(20);
+/// A lowering takes up to so many times what is needed, if the node can spare it: one order then serves what is wanted
+/// next as well.
+const LOWER_AHEAD: u32 = 3;
 /// A node keeps what it was raised to for so long.
 const RESTS: Micros = Micros::new(10_000_000);
 /// The same for an eco node.
@@ -245,6 +249,11 @@ impl Node<'_> {
         self.node.reachable && !self.node.account.is_awaited()
     }
 
+    fn may_be_raised(&self, want: Want) -> bool {
+        let goes_on = want == Want::Entitled && self.node.reachable && self.node.account.is_only_raised();
+        goes_on || self.may_be_ordered()
+    }
+
     /// Whether it wants more than its present cap.
     fn wants(&self, asked: Watts, lends: bool) -> bool {
         match self.bid.appetite {
@@ -415,7 +424,7 @@ impl<'a> Round<'a> {
     }
 
     fn raise_turn(&self, node: Node<'a>, want: Want) -> Option<OrderTurn> {
-        let asked = node.node.account.asked().filter(|_| node.may_be_ordered())?;
+        let asked = node.node.account.asked().filter(|_| node.may_be_raised(want))?;
         let price = self.prices.get(node.node.group).filter(|price| price.is_known())?;
         let from = self.target(node.index);
         // What was lowered in this round is not raised in it.
@@ -530,7 +539,7 @@ impl<'a> Round<'a> {
             }
             // A small lowering is not worth an order.
             let least = self.target(node.index).scale(LOWER_PART, Role::Limit).max(LOWER_LEAST);
-            self.lower(node, need.max(least).min(slack));
+            self.lower(node, need.times(LOWER_AHEAD).max(least).min(slack));
             self.made.orders = self.made.orders.saturating_add(1);
         }
     }
@@ -539,7 +548,9 @@ impl<'a> Round<'a> {
         let asked = node.node.account.asked().filter(|_| node.may_be_ordered())?;
         let slack = self.lendable(&node);
         let is_free = self.target(node.index) == asked;
-        let is_worth = self.is_worth(asked, slack, LOWER_PART, LOWER_LEAST);
+        // For who is throttled below its entitlement, less is worth an order.
+        let part = if self.is_called(&node) { RAISE_PART } else { LOWER_PART };
+        let is_worth = self.is_worth(asked, slack, part, LOWER_LEAST);
         (is_free && is_worth).then(|| node.turn(0, Priority::Eco, slack))
     }
 
@@ -549,9 +560,13 @@ impl<'a> Round<'a> {
         if !node.rests() {
             return node.slack();
         }
-        let is_called = self.tree.path(node.node.group).filter_map(|at| self.states.get(at));
-        let is_called = is_called.map(|state| state.entitled).any(|missing| missing > Watts::ZERO);
         let above = (self.target(node.index) - node.bid.entitled).or_zero();
-        if is_called { node.slack().min(above) } else { Watts::ZERO }
+        if self.is_called(node) { node.slack().min(above) } else { Watts::ZERO }
+    }
+
+    /// Whether another one under its limits is throttled below its entitlement and found no room.
+    fn is_called(&self, node: &Node<'a>) -> bool {
+        let mut above = self.tree.path(node.node.group).filter_map(|at| self.states.get(at));
+        above.any(|state| state.entitled > Watts::ZERO)
     }
 }

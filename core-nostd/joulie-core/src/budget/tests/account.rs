@@ -44,6 +44,23 @@ fn the_table_of_what_a_node_counts() {
 }
 
 #[test]
+fn the_receipt_of_a_raise_changes_nothing_that_counts() {
+    let raised = |grant, receipt| GrantAccount::observed(grant, receipt).is_only_raised();
+    assert!(raised(grant(7, 300, 300), receipt(6, 200)));
+    // Of it, of a lowering, and where the devices hold more or nothing is known.
+    assert!(!raised(grant(7, 300, 300), receipt(7, 300)), "it has arrived");
+    assert!(!raised(grant(7, 200, 300), receipt(6, 300)), "a lowering");
+    assert!(!raised(grant(7, 300, 300), receipt(6, 301)), "the devices hold more");
+    assert!(!raised(grant(7, 300, 300), receipt(8, 300)), "a later grant");
+    assert!(!raised(grant(7, 300, 300), None) && !raised(None, receipt(6, 200)));
+    let sent = Grant { serial: 8, watts: w(400), ceiling: w(400) };
+    let account = GrantAccount::observed(grant(7, 300, 300), receipt(6, 200)).after_sending(&[sent]);
+    assert!(!account.is_only_raised(), "a write without an answer");
+    // What it counts is the same before and after.
+    assert_eq!(of(grant(7, 300, 300), receipt(6, 200)), of(grant(7, 300, 300), receipt(7, 300)));
+}
+
+#[test]
 fn an_unknown_largest_draw_is_unknown_and_not_the_grant() {
     let open = Range::new(w(100), None).unwrap();
     let told = GrantAccount::observed(grant(1, 200, 200), None);

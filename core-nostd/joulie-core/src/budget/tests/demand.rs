@@ -124,21 +124,26 @@ fn a_throttle_that_always_shows_while_little_is_drawn_is_not_believed() {
 #[test]
 fn a_report_is_told_when_it_has_changed_by_enough() {
     let old = report(&[100], false);
-    let news = |watts: i32, bites, ago| is_news(Some(&report(&[watts], bites)), Some(&old), seconds(ago));
+    let news =
+        |watts: i32, bites, ago| is_news(Some(&report(&[watts], bites)), Some(&old), seconds(ago), None);
     assert!(!news(100, false, 3_600), "steady demand is told once");
     // 30 % of 143 W are 42.9 W, and 10 % of 112 W are 11.2 W.
-    assert!(!news(142, false, 30) && news(143, false, 30) && !news(143, false, 29));
+    assert!(!news(142, false, 60) && news(143, false, 60) && !news(143, false, 59));
     assert!(!news(112, false, 119) && news(112, false, 120));
     let small = report(&[50], false);
-    assert!(!is_news(Some(&report(&[59], false)), Some(&small), seconds(3_600)), "10 W at least");
+    assert!(!is_news(Some(&report(&[59], false)), Some(&small), seconds(3_600), None), "10 W at least");
     assert!(news(100, true, 0), "a bite is told at once");
-    assert!(!is_news(None, None, seconds(60)) && is_news(None, Some(&old), seconds(2)));
-    assert!(is_news(Some(&old), None, seconds(2)) && !is_news(Some(&old), None, seconds(1)));
+    assert!(!is_news(None, None, seconds(60), None) && is_news(None, Some(&old), seconds(2), None));
+    assert!(is_news(Some(&old), None, seconds(2), None) && !is_news(Some(&old), None, seconds(1), None));
     let bites = report(&[100], true);
-    assert!(!is_news(Some(&bites), Some(&bites), seconds(60)));
-    assert!(
-        is_news(Some(&old), Some(&bites), seconds(30)) && !is_news(Some(&old), Some(&bites), seconds(29))
-    );
+    assert!(!is_news(Some(&bites), Some(&bites), seconds(3_600), None));
+    let ends = |ago| is_news(Some(&old), Some(&bites), seconds(ago), None);
+    assert!(!ends(119) && ends(120));
+    // Of what a cap of 100 W does not reach, nothing is told; of what it reaches, 30 % of 100 W.
+    let capped = |watts| {
+        is_news(Some(&report(&[watts], false)), Some(&report(&[300], false)), seconds(60), Some(w(100)))
+    };
+    assert!(!capped(120) && !capped(71) && capped(70));
 }
 
 #[test]
@@ -315,10 +320,10 @@ fn without_room_what_is_missing_is_taken_from_who_does_not_want_it() {
     let (bids, groups) = (first_bites([310, 310], 150), [group(None, 620, 0)]);
     let caps = [w(300), w(300)];
     // The 10 W to its entitlement are no order by themselves; the 20 W of room are one, of the 150 W that it wants. It
-    // lacks 130 W, and the reserve 6.2 W: 300 − 136.2 = 163.8 W remain of the other's 300 W, of which it wants 150 W.
+    // lacks 130 W, and the reserve 6.2 W. The other one is lowered by up to three times that, so to the 150 W that it wants.
     let Ordered { made, targets, states } = ordered(FREE, &groups, &bids, &caps, &[None; 2]);
     assert_eq!(targets[0], w(320));
-    assert!(targets[1] > w(163) && targets[1] < w(164), "{targets:?}");
+    assert_eq!(targets[1], w(150));
     assert_eq!((made.orders, states[0].missing(), states[0].missing_entitled()), (2, w(130), Watts::ZERO));
     // Not soon after its own raise.
     let rests = [None, Some(seconds(5))];
@@ -334,13 +339,22 @@ fn without_room_what_is_missing_is_taken_from_who_does_not_want_it() {
 }
 
 #[test]
+fn a_lowering_takes_at_most_three_times_what_is_missing() {
+    // The first wants 330 W and lacks 30 W, and the reserve 8 W more: 38 W. The other one has 400 W to spare.
+    let bids =
+        [bid(1, 0, Performance, 300, told(&[330], true)), bid(2, 0, Performance, 300, told(&[100], false))];
+    let Ordered { targets, .. } = ordered(FREE, &[group(None, 800, 0)], &bids, &[w(300), w(500)], &[None; 2]);
+    assert_eq!(targets, [w(300), w(500 - 3 * 38)]);
+}
+
+#[test]
 fn what_is_too_little_for_an_order_below_the_entitlement_is_missing_too() {
     // Neither the 5 W to the entitlement nor the 10 W of room are an order. So all of the 150 W are missing, and the
-    // other is lowered by 150 + 6.1 − 10 = 146.1 W to 153.9 W.
+    // other is lowered for 150 + 6.1 − 10 = 146.1 W: by all of its 150 W.
     let (bids, groups) = (first_bites([305, 305], 150), [group(None, 610, 0)]);
     let Ordered { made, targets, states } = ordered(FREE, &groups, &bids, &[w(300), w(300)], &[None; 2]);
     assert_eq!(targets[0], w(300));
-    assert!(targets[1] > w(153) && targets[1] < w(154), "{targets:?}");
+    assert_eq!(targets[1], w(150));
     assert_eq!((made.orders, states[0].missing(), states[0].missing_entitled()), (1, w(150), Watts::ZERO));
 }
 
