@@ -344,7 +344,8 @@ fn a_lowering_takes_at_most_three_times_what_is_missing() {
     let bids =
         [bid(1, 0, Performance, 300, told(&[330], true)), bid(2, 0, Performance, 300, told(&[100], false))];
     let Ordered { targets, .. } = ordered(FREE, &[group(None, 800, 0)], &bids, &[w(300), w(500)], &[None; 2]);
-    assert_eq!(targets, [w(300), w(500 - 3 * 38)]);
+    assert_eq!(targets[0], w(300));
+    assert!(close(w(2 * 386) - targets[1], 386), "500 − 3 · 38 W: {targets:?}");
 }
 
 #[test]
