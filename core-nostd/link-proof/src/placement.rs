@@ -63,8 +63,12 @@ roots! {
 
     fn filter(node: &NodeFacts<'_>, eco: bool, class: WorkloadClass, added: Watts) -> Result<(), Rejection> {
         let terms = FilterTerms::of(node, eco);
-        let over = terms.over(added);
-        terms.admits(class).and_then(|()| if over > Watts::ZERO { Err(Rejection::OverCap { by: over }) } else { Ok(()) })
+        terms.admits(class)?;
+        match terms.left(added, Some(added)) {
+            Some(left) if left.watts < Watts::ZERO && left.by_limits => Err(Rejection::OverBudget { by: left.watts.abs() }),
+            Some(left) if left.watts < Watts::ZERO => Err(Rejection::OverCap { by: left.watts.abs() }),
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn settings(text: &str) -> Result<PowerFit, SettingError> {

@@ -104,6 +104,10 @@ fn entry(view: &View<'_>, placement: &PlacementSettings, place: usize, unseen: W
         "measuredPowerW": maybe(power.and_then(|power| power.measured)),
         "cappedPowerW": maybe(power.and_then(|power| power.capped)),
         "nodeTdpW": node.tdp,
+        "entitledPowerW": maybe(node.twin.and_then(|twin| twin.entitled)),
+        "powerBudget": node.budget.as_deref(),
+        "powerLeftW": maybe(snapshot.left.of(place)),
+        "powerPrice": maybe(node.twin.map(|twin| twin.price)),
         "powerTrendWPerMin": maybe(power.and_then(|power| power.trend)),
         "assumedPowerW": number(snapshot.assumed(place)),
         "expectedPowerW": number(unseen - snapshot.assumed(place)),
@@ -215,7 +219,7 @@ fn judged(
         let verdict = decide::judge(snapshot, (asked.class, needs), place, power.as_ref(), object);
         let mut entry = json!({
             "nodeName": &*text(message.body, candidate.name, candidate.escaped),
-            "filter": verdict.rejection().map_or("pass".to_owned(), |why| why.to_string()),
+            "filter": verdict.reason().map_or("pass".to_owned(), |why| why.to_string()),
             "answer": points.get(),
         });
         let unseen = place.and_then(|place| unseen.get(place)).copied().unwrap_or(Watts::ZERO);
@@ -268,6 +272,8 @@ fn explained(
         "marginalGpuW": number(why.estimate.gpu),
         "assumedPowerW": number(snapshot.assumed(place)),
         "expectedPowerW": number(unseen - snapshot.assumed(place)),
+        "powerLeftW": maybe(snapshot.left.of(place)),
+        "leftBy": snapshot.fleet.budgets.name(snapshot.left.by(place)),
         "terms": terms,
     }))
 }
@@ -296,6 +302,7 @@ fn terms(known: &Known) -> Value {
     json!({
         "budget": budget,
         "pue": number(known.pue),
+        "powerPrice": number(known.price),
         "headroomScore": number(known.headroom_score),
         "headroom": number(known.headroom),
         "cooling": number(known.cooling),

@@ -8,6 +8,7 @@
 //! - `rows`: the data kept from NodeTwins, NodeHardwares, nodes, pods and the plan's Lease;
 //! - `snapshot_builder`, `node_store`, `assumed_ledger`, `index`, `snapshot`: the snapshot of all nodes, computed
 //!   whenever something changes, and the watts of pods that no sample includes yet;
+//! - `budgets`: what the limits above a node can grant;
 //! - `gpus`: the cards of all nodes, and what pods ask for of them; `cores`: what free cards need of processors;
 //! - `instances`: MIG instances; `dra`: what ResourceSlices and ResourceClaims say of cards;
 //! - `evictable`: pods with GPUs that preempt may name instead of useless victims;
@@ -28,6 +29,7 @@ mod assumed_ledger;
 mod bind;
 #[cfg(test)]
 mod blind;
+mod budgets;
 #[cfg(test)]
 mod burst;
 mod cores;

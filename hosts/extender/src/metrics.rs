@@ -109,6 +109,8 @@ closed_label! {
         Slice = "ResourceSlice",
         /// ResourceClaim.
         Claim = "ResourceClaim",
+        /// PowerBudget.
+        Budget = "PowerBudget",
     }
 }
 
@@ -227,7 +229,7 @@ struct All {
     dropped: Counter,
     shown: Counter,
     never_ran: Counter,
-    unreadable: [Gauge; 6],
+    unreadable: [Gauge; 7],
     profiles: Family<ByTrust, Gauge>,
     binds: Family<ByBound, Counter>,
     /// In the order of [`Fate::ALL`].
@@ -313,7 +315,15 @@ impl Metrics {
                 "joulie_scheduler_assumed_never_ran",
                 "Assumed pods that did not run in time",
             ),
-            unreadable: [Kind::Twin, Kind::Hardware, Kind::Profile, Kind::Gpu, Kind::Slice, Kind::Claim]
+            unreadable: [
+                Kind::Twin,
+                Kind::Hardware,
+                Kind::Profile,
+                Kind::Gpu,
+                Kind::Slice,
+                Kind::Claim,
+                Kind::Budget,
+            ]
                 .map(|kind| unreadable.get_or_create(&ByKind { kind }).clone()),
             profiles,
             binds,

@@ -3,6 +3,7 @@
 //! Usually some twins have changed and the nodes are the same: then only those twins are applied. Reading all rows
 //! requires name look-ups, which at 5,000 nodes are most of the cost of a snapshot.
 
+use crate::budgets::{BudgetRow, Budgets};
 use crate::gpus::GpuRow;
 use crate::index::Registry;
 use crate::rows::{EcoLabel, HardwareRow, TwinRow};
@@ -19,18 +20,30 @@ pub(crate) struct NodeStore {
     pub(crate) labels: Rows<EcoLabel>,
     /// The GPUs, where they are looked at.
     pub(crate) gpus: Option<Rows<GpuRow>>,
+    /// The PowerBudgets, which are no part of any node. A cluster may have none.
+    pub(crate) budgets: Option<Rows<BudgetRow>>,
     /// Whether, when all rows were last read, every numbered node had a row and at most one row of each kind.
     is_plain: bool,
 }
 
 impl NodeStore {
     pub(crate) fn new(twins: Rows<TwinRow>, hardware: Rows<HardwareRow>, labels: Rows<EcoLabel>) -> Self {
-        Self { twins, hardware, labels, gpus: None, is_plain: false }
+        Self { twins, hardware, labels, gpus: None, budgets: None, is_plain: false }
     }
 
     /// The same with GPUs.
     pub(crate) fn with_gpus(self, gpus: Option<Rows<GpuRow>>) -> Self {
         Self { gpus, ..self }
+    }
+
+    /// The same with PowerBudgets.
+    pub(crate) fn with_budgets(self, budgets: Rows<BudgetRow>) -> Self {
+        Self { budgets: Some(budgets), ..self }
+    }
+
+    /// What the PowerBudgets can grant. `plans`: somebody renews the plan's Lease.
+    pub(crate) fn grantable(&self, plans: bool) -> Budgets {
+        self.budgets.as_ref().map_or_else(Budgets::default, |rows| rows.with(|rows| Budgets::of(rows, plans)))
     }
 
     /// All rows are read the next time.
@@ -71,7 +84,7 @@ impl NodeStore {
         registry: &mut Registry,
         is_assumed: impl Fn(NodeKey) -> bool,
     ) -> (Box<[Node]>, Vec<NodeKey>) {
-        let Self { twins, hardware, labels, gpus, is_plain } = self;
+        let Self { twins, hardware, labels, gpus, budgets: _, is_plain } = self;
         // A node of which nothing but its GPUs is known has a number too.
         let with_gpus: BTreeSet<String> = gpus.as_ref().map_or_else(BTreeSet::new, |gpus| {
             gpus.with(|rows| rows.values().map(|held| held.row.node.clone()).collect())
@@ -153,6 +166,7 @@ fn hear(node: &mut Node, held: &CachedRow<TwinRow>) {
     node.evidence = said.map_or(Evidence::NoTwin, |said| stale.unwrap_or(said.evidence));
     node.sampled = said.and_then(|said| said.sampled);
     node.tdp = said.and_then(|said| said.tdp);
+    node.budget.clone_from(&held.row.budget);
 }
 
 fn place(nodes: &mut [Node], NodeKey(number): NodeKey) -> Option<&mut Node> {

@@ -117,7 +117,7 @@ impl Picture {
             let fleet = Arc::new(Fleet::of(all, index, &rules, true));
             let assumed = vec![Watts::ZERO; registry.len()].into_boxed_slice();
             let remembered = Arc::new(Remembered::new());
-            Snapshot { fleet, assumed, remembered, ..Snapshot::nothing() }
+            Snapshot { fleet, assumed, remembered, ..Snapshot::nothing() }.with_left()
         });
         Self { snapshot, expected: Expected::new(EXPECTED), placement, pod: None }
     }

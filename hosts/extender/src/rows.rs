@@ -25,6 +25,8 @@ pub(crate) struct TwinRow {
     pub(crate) node: String,
     /// What its status says; `None` if it has none.
     pub(crate) said: Option<Said>,
+    /// The PowerBudget that the node is in.
+    pub(crate) budget: Option<Arc<str>>,
 }
 
 /// What a twin's status says.
@@ -46,7 +48,8 @@ impl Row for TwinRow {
     fn read(object: &Value) -> Result<Self, String> {
         let twin: NodeTwin = object::parse(object).map_err(|error| error.to_string())?;
         let said = twin.status.as_ref().map(said).transpose()?;
-        Ok(Self { node: twin.spec.node_name, said })
+        let budget = twin.status.and_then(|status| status.power_budget).map(Arc::from);
+        Ok(Self { node: twin.spec.node_name, said, budget })
     }
 }
 

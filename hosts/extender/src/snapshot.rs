@@ -2,6 +2,7 @@
 //! depend on the pod.
 
 use crate::evictable::Evictables;
+use crate::budgets::{BudgetIndex, Budgets, Left};
 use crate::expected::Expectations;
 use crate::gpus::Gpus;
 use crate::index::{Index, Registry};
@@ -11,11 +12,13 @@ use crate::shortlist::{OtherScores, Remembered};
 use host_kit::clock::Mono;
 use joulie_api::workload_profile::TrustedProfiles;
 use joulie_core::placement::assumed::{NodeKey, PodUid};
-use joulie_core::placement::class::WorkloadClass;
+use joulie_core::placement::class::{SchedulableClass, WorkloadClass};
 use joulie_core::placement::cluster::ClusterAggregates;
 use joulie_core::placement::estimate::HardwareRecord;
 use joulie_core::placement::filter::{FilterTerms, Rejection};
-use joulie_core::placement::freshness::{Evidence, Freshness, FreshnessRule, Now, PlanLease, UnixTime};
+use joulie_core::placement::freshness::{
+    Evidence, Freshness, FreshnessRule, Now, PlanLease, TelemetryFreshness, UnixTime,
+};
 use joulie_core::placement::kube_scheduler::{ScheduledNode, ScheduledPod, SchedulerProfile};
 use joulie_core::placement::score::{ConsolidateTerms, NodeFacts, NodeTerms, Scoring, TwinStatus};
 use joulie_core::placement::sensitivity::CapDepth;
@@ -29,6 +32,8 @@ pub(crate) struct Snapshot {
     pub(crate) fleet: Arc<Fleet>,
     /// The watts of pods that no sample includes yet, by node number.
     pub(crate) assumed: Box<[Watts]>,
+    /// What is left for pods, by node number; empty before it was computed.
+    pub(crate) left: Left,
     /// How many thousandths of a core a pod without GPUs may take of a node before it takes those that the free GPUs need, by
     /// node number; empty where that is not looked at.
     pub(crate) gpu_room: Box<[i64]>,
@@ -69,6 +74,9 @@ pub(crate) struct Fleet {
     pub(crate) admissions: Box<[Admission]>,
     /// The GPUs, where they are looked at.
     pub(crate) gpus: Arc<Gpus>,
+    /// What the limits can grant, and the budget of each node, by node number.
+    pub(crate) budgets: Budgets,
+    pub(crate) places: Box<[BudgetIndex]>,
     /// The key of the profile label, for requests that have nodes with labels.
     pub(crate) profile_key: Arc<str>,
     /// For display only.
@@ -121,6 +129,7 @@ impl Admission {
             | (
                 Err(
                     Rejection::OverCap { .. }
+                    | Rejection::OverBudget { .. }
                     | Rejection::Gpu(_)
                     | Rejection::GpuWish(_)
                     | Rejection::GpuCores,
@@ -143,6 +152,8 @@ pub(crate) struct Node {
     pub(crate) freshness: Freshness,
     pub(crate) hardware: Option<HardwareRecord>,
     pub(crate) eco_label: bool,
+    /// The PowerBudget that it is in.
+    pub(crate) budget: Option<Arc<str>>,
 }
 
 impl Node {
@@ -156,6 +167,7 @@ impl Node {
             freshness: Freshness::Absent,
             hardware: None,
             eco_label: false,
+            budget: None,
         }
     }
 
@@ -174,9 +186,30 @@ pub(crate) struct Rules<'r> {
     pub(crate) now: Now,
 }
 
+impl Rules<'_> {
+    /// Whether somebody renews the plan's Lease, so that what the operator said last still stands.
+    pub(crate) fn plans(&self) -> bool {
+        let said = Evidence::Leased(TelemetryFreshness::Fresh);
+        self.freshness.judge(said, self.lease, self.now).is_fresh()
+    }
+}
+
 impl Fleet {
     /// Computes everything. `nodes` are in the order of their numbers.
-    pub(crate) fn of(mut nodes: Box<[Node]>, index: Arc<Index>, rules: &Rules<'_>, synced: bool) -> Self {
+    pub(crate) fn of(nodes: Box<[Node]>, index: Arc<Index>, rules: &Rules<'_>, synced: bool) -> Self {
+        Self::under(Budgets::default(), nodes, index, rules, synced)
+    }
+
+    /// The same under these budgets.
+    pub(crate) fn under(
+        budgets: Budgets,
+        mut nodes: Box<[Node]>,
+        index: Arc<Index>,
+        rules: &Rules<'_>,
+        synced: bool,
+    ) -> Self {
+        let places = budgets.places(&nodes);
+        budgets.price(&mut nodes, &places);
         for node in &mut nodes {
             node.freshness = rules.freshness.judge(node.evidence, rules.lease, rules.now);
         }
@@ -191,7 +224,28 @@ impl Fleet {
         let admissions = nodes.iter().map(Admission::of).collect();
         let (profile_key, cluster) = (rules.profile_key.clone(), Some(cluster));
         let gpus = Arc::default();
-        Self { synced, index, kinds, terms, filters, depths, admissions, gpus, profile_key, nodes, cluster }
+        Self {
+            synced,
+            index,
+            kinds,
+            terms,
+            filters,
+            depths,
+            admissions,
+            gpus,
+            budgets,
+            places,
+            profile_key,
+            nodes,
+            cluster,
+        }
+    }
+
+    /// What is left for pods on each node, when these watts are assumed there.
+    pub(crate) fn left(&self, assumed: &[Watts]) -> Left {
+        let of = |node: &Node| node.twin.map_or(SchedulableClass::Unknown, |twin| twin.class);
+        let classes: Vec<SchedulableClass> = self.nodes.iter().map(of).collect();
+        self.budgets.left(&self.places, &classes, &self.filters, assumed)
     }
 
     /// The nodes that exist, with their numbers.
@@ -206,6 +260,7 @@ impl Snapshot {
         Self {
             fleet: Arc::new(Fleet::default()),
             assumed: Box::default(),
+            left: Left::default(),
             gpu_room: Box::default(),
             loads: Box::default(),
             consolidated: Box::default(),
@@ -225,6 +280,7 @@ impl Snapshot {
         Self {
             fleet: self.fleet.clone(),
             assumed: self.assumed.clone(),
+            left: self.fleet.left(&self.assumed),
             gpu_room: self.gpu_room.clone(),
             loads: self.loads.clone(),
             consolidated: self.consolidated.clone(),
@@ -235,6 +291,11 @@ impl Snapshot {
             evictables: self.evictables.clone(),
             ..*self
         }
+    }
+
+    /// The same, with what is left for pods on each node.
+    pub(crate) fn with_left(self) -> Self {
+        Self { left: self.fleet.left(&self.assumed), ..self }
     }
 
     /// What a pod that waits for a node adds to this node, if there is such a pod. It uses the requests of the pod's

@@ -154,7 +154,7 @@ impl SnapshotBuilder {
         // Pods are weighed by their nodes' hardware, so pod events wait until the nodes were read.
         let weighs = self.fleet.synced;
         let Watched {
-            node_store: NodeStore { twins, hardware, labels, gpus, .. },
+            node_store: NodeStore { twins, hardware, labels, gpus, budgets, .. },
             lease,
             profiles,
             pods,
@@ -173,6 +173,7 @@ impl SnapshotBuilder {
             true = changed(profiles), if listen => Word::Fleet,
             true = changed(gpus), if listen => Word::Fleet,
             true = claims_changed(dra), if listen => Word::Fleet,
+            true = changed(budgets), if listen => Word::Fleet,
             () = tokio::time::sleep(pause) => Word::Time,
             Some(event) = pods.next(), if weighs => Word::Pod(event),
         }
@@ -201,12 +202,16 @@ impl SnapshotBuilder {
         let scoring = &self.settings.placement.scoring;
         let (profile_key, freshness) = (&self.settings.profile_key, self.settings.freshness);
         let rules = Rules { scoring, profile_key, freshness, lease: self.lease, now };
-        let mut fleet = Fleet::of(nodes, self.index.1.clone(), &rules, synced);
+        let budgets = self.watched.node_store.grantable(rules.plans());
+        let mut fleet = Fleet::under(budgets, nodes, self.index.1.clone(), &rules, synced);
         fleet.gpus = self.gpus(now.wall);
         self.watched.cores.renew(&self.registry, &fleet.gpus);
         self.fleet = Arc::new(fleet);
         self.metrics.unreadable(Kind::Twin, self.watched.node_store.twins.malformed().len());
         self.metrics.unreadable(Kind::Hardware, self.watched.node_store.hardware.malformed().len());
+        if let Some(budgets) = &self.watched.node_store.budgets {
+            self.metrics.unreadable(Kind::Budget, budgets.malformed().len());
+        }
         let scales = Scales { registry: &self.registry, fleet: &self.fleet, now: now.wall };
         let mut round = Round::default();
         self.ledger.weigh(scales, &mut round);
@@ -315,6 +320,7 @@ impl SnapshotBuilder {
         let (cores, placement) = (&self.watched.cores, &self.settings.placement);
         let snapshot = Arc::new(Snapshot {
             fleet: self.fleet.clone(),
+            left: self.fleet.left(&assumed),
             assumed,
             gpu_room: cores.room(numbers),
             loads: if placement.counts_loads() { cores.loads(numbers) } else { Box::default() },

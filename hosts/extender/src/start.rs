@@ -268,6 +268,7 @@ impl Watcher<'_> {
                 self.follow("nodehardwares", plain("/apis/joulie.io/v1alpha1/nodehardwares")),
                 self.follow("nodes", eco),
             )
+            .with_budgets(self.follow("powerbudgets", plain("/apis/joulie.io/v1alpha1/powerbudgets")))
             .with_gpus(
                 placement.gpus.is_on().then(|| self.follow("gpus", plain("/apis/gpu.mle.com/v1alpha1/gpus"))),
             ),

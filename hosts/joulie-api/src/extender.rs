@@ -7,6 +7,7 @@
 pub mod bind;
 mod fields;
 pub mod gpu_wish;
+pub mod lacks;
 pub mod members;
 mod mig;
 pub mod pod;
@@ -18,6 +19,7 @@ pub mod workload;
 
 pub use gpu_wish::GpuWish;
 pub use mig::instances_asked;
+pub use lacks::LacksWatts;
 pub use pod::ExtenderPod;
 pub use preferences::{IndifferentPod, PodPreference};
 pub use reply::Keys;

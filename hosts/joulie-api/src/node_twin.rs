@@ -148,6 +148,9 @@ part! {
         predicted_psu_stress_score: Number,
         /// The caps in force, in percent of the most that can be set.
         effective_cap_state: EffectiveCapState,
+        /// The PowerBudget that the node is in: the deepest of those whose limits it is under.
+        #[schemars(length(max = 253))]
+        power_budget: String,
         /// How much the hardware computes, relative to the others.
         #[schemars(range(min = 0.0, max = 100.0))]
         hardware_density_score: Number,
@@ -192,9 +195,13 @@ part! {
         /// What the GPUs may draw under their caps.
         #[serde(rename = "gpuCappedPowerW")]
         gpu_capped_power_w: Number,
-        /// What the node may draw under its caps.
+        /// What the node may draw under its caps. Where power follows demand, it is what the node could be granted at most, and
+        /// not what it is granted now.
         #[serde(rename = "nodeCappedPowerW")]
         node_capped_power_w: Number,
+        /// What the node gets when every node under its limits wants everything. Missing where power does not follow demand.
+        #[serde(rename = "nodeEntitledPowerW")]
+        node_entitled_power_w: Number,
         /// What the processors can draw.
         #[serde(rename = "cpuTdpW")]
         cpu_tdp_w: Number,

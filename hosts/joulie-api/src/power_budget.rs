@@ -185,6 +185,15 @@ part! {
         /// What nodes hold and do not want, by the class of a pod that could have it: from nodes of its own class and of those behind
         /// it.
         reclaimable_watts: ClassNumbers,
+        /// What a node here could be granted beside what is drawn, by its class: the room without the reserve and what is reclaimable,
+        /// here and under every limit above.
+        grantable_watts: ClassNumbers,
+        /// What pods will draw that are bound to nodes here and do not show yet. It is taken off what is reclaimable already.
+        assumed_watts: Number,
+        /// How many pods wait for a node because this limit lacks watts for them.
+        waiting_pods: Whole,
+        /// What it lacks for them together.
+        waiting_watts: Number,
         /// The share of the time, from 0 to 1, for which the demand of nodes may be above their grants.
         price: ClassNumbers,
     }

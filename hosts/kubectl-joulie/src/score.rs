@@ -71,7 +71,7 @@ async fn ask(client: &HttpClient, base: &str, pod: &Value, names: &[String]) -> 
         }
     };
     let in_time = tokio::time::timeout(PATIENCE, ready).await;
-    in_time.map_err(|_| "the objects could not be read in a minute: may you list and watch nodetwins, nodehardwares, pods and nodes?".to_owned())??;
+    in_time.map_err(|_| "the objects could not be read in a minute: may you list and watch nodetwins, nodehardwares, powerbudgets, pods and nodes?".to_owned())??;
     let body = json!({"Pod": pod, "NodeNames": names}).to_string();
     // The Lease and the pods are watched beside the twins, and may come a moment later.
     let mut last = None;
@@ -141,5 +141,28 @@ pub(crate) fn line(node: &Value) -> String {
         of("profileBonus"),
         of("pressureRelief"),
         of("capSensitivity"),
-    )
+    ) + &lacks(node).unwrap_or_default()
+}
+
+/// The PowerBudget that lacks watts for the pod on this node, and how many, whatever `POWER_FIT` says.
+fn lacks(node: &Value) -> Option<String> {
+    let of = |name: &str| number(node, &format!("/scoring/{name}"));
+    let missing = of("marginalCpuW")? + of("marginalGpuW")? - of("powerLeftW")?;
+    let budget = node.pointer("/scoring/leftBy")?.as_str().filter(|_| missing > 0.0)?;
+    Some(format!("; PowerBudget {budget} lacks {} for it", watts(Some(missing))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_that_lacks_watts_for_a_pod_is_named_with_them() {
+        let node = |left: f64, by: Value| json!({"scoring": {"marginalCpuW": 100.0, "marginalGpuW": 350.0, "powerLeftW": left, "leftBy": by}});
+        let said = lacks(&node(138.0, json!("rack-0"))).unwrap();
+        assert!(said.contains("PowerBudget rack-0 lacks 312"), "{said}");
+        assert_eq!(lacks(&node(450.0, json!("rack-0"))), None, "it fits");
+        assert_eq!(lacks(&node(138.0, Value::Null)), None, "the node's own cap bounds it");
+        assert_eq!(lacks(&json!({"scoring": {"marginalCpuW": 1}})), None);
+    }
 }

@@ -115,7 +115,7 @@ reasons! {
             "more was counted than a limit allows for half a minute; the text names the nodes that hold most of it");
         LIMIT_KEPT: event(Normal, "BudgetKept", "PowerBudget or Lease joulie-plan", "a limit is kept again");
         DEMAND_UNMET: event(Normal, "DemandUnmet", "PowerBudget or Lease joulie-plan",
-            "for a minute nodes were throttled that would draw more than a limit leaves them: no node of a lower class has watts that it does not want");
+            "for a minute nodes were throttled that would draw more than a limit leaves them, or pods waited that it lacks watts for: no node of a lower class has watts that it does not want");
         BUDGET_LOWERS: event(Normal, "BudgetLowers", "Lease joulie-plan",
             "one pass lowered grants by a twentieth of the site's limit or more");
         BUDGET_RAISES: event(Normal, "BudgetRaises", "Lease joulie-plan",

@@ -2,6 +2,7 @@
 //! means depends on the settings, which are not known here.
 
 mod bounds;
+mod fresh;
 mod grant;
 mod hardware;
 mod moving;
@@ -14,6 +15,7 @@ mod power_event;
 mod state;
 mod workload_profile;
 
+pub(crate) use fresh::FreshSeen;
 pub(crate) use grant::GrantSeen;
 pub(crate) use hardware::{HardwareSeen, NodeMeter, PowerSeen};
 pub(crate) use moving::MovingSeen;

@@ -4,6 +4,7 @@
 mod asking;
 mod budgets;
 mod confirm;
+mod fresh;
 mod interner;
 mod movable;
 mod objects;
@@ -16,6 +17,7 @@ mod watches;
 
 pub(crate) use asking::Asking;
 pub(crate) use budgets::{Budgets, ParentFault};
+pub(crate) use fresh::WaitingForWatts;
 pub(crate) use movable::{Movable, owner};
 pub(crate) use observed::Observed;
 pub(crate) use occupants::Occupants;
@@ -25,11 +27,13 @@ pub(crate) use watches::{SILENCE_MAX, Watches};
 use crate::publish::Carrier;
 use crate::rows::{EventSeen, GrantSeen, HardwareSeen, NodeSeen, ProfileSeen, TwinSeen};
 use confirm::confirmation;
+use fresh::Fresh;
 use host_kit::clock::Mono;
 use host_kit::reflect::RowChanges;
 use interner::Interner;
 use joulie_api::labels::{self, PLAN_LEASE};
 use joulie_api::workload_profile::{TrustRule, TrustedProfiles};
+use joulie_core::placement::freshness::UnixTime;
 use kube::core::{Selector, SelectorExt};
 use objects::{Objects, Touched};
 use planner::budget::LimitPlace;
@@ -45,7 +49,7 @@ use planner::node::{
 use planner::places::Places;
 use planner::plan::ClusterState;
 use planner::sleep::SleepCount;
-use pods::PodReader;
+use pods::{PodReader, PodsKept};
 use power_units::{Micros, Stamp, Watts};
 use profiles::ProfileReader;
 use std::collections::{BTreeMap, BTreeSet};
@@ -88,6 +92,8 @@ pub(crate) struct Site {
     pub(crate) asking: Asking,
     /// The pods that keep nodes awake, and those that wait, where nodes may sleep.
     pub(crate) occupants: Occupants,
+    /// The pods that do not run yet.
+    pub(crate) fresh: Fresh,
     /// What trusted profiles say of workloads.
     pub(crate) workloads: TrustedProfiles,
     profile_reader: ProfileReader,
@@ -134,6 +140,7 @@ impl Default for Site {
             movable: Movable::default(),
             asking: Asking::default(),
             occupants: Occupants::default(),
+            fresh: Fresh::default(),
             workloads: TrustedProfiles::default(),
             profile_reader: ProfileReader::default(),
             profiles: Objects::default(),
@@ -182,6 +189,11 @@ impl Changes {
 }
 
 impl Site {
+    /// Says of every node what the pods will draw that were bound to it a moment ago.
+    pub(crate) fn expect_pods(&mut self, now: UnixTime) {
+        self.fresh.expect(&mut self.cluster.nodes, now);
+    }
+
     /// Takes in how long the watch of the profiles of workloads has been silent.
     pub(crate) fn hear_profiles(&mut self, watches: &Watches, now: Mono) {
         self.profile_reader.hear(watches.workloads.as_ref().and_then(|rows| rows.silence(now)));
@@ -199,8 +211,14 @@ impl Site {
         let rows = watches.workloads.as_mut();
         let work_differs = self.profile_reader.read(&mut self.workloads, rows, selectors.trust);
         let read = PodReader { selectors, workloads: &self.workloads, anew: work_differs };
-        let pods = (&mut self.cluster.pods, &mut self.movable, &mut self.asking);
-        let pods = read.read(pods, &mut self.occupants, &mut watches.pods);
+        let pods = PodsKept {
+            counts: &mut self.cluster.pods,
+            movable: &mut self.movable,
+            asking: &mut self.asking,
+            occupants: &mut self.occupants,
+            fresh: &mut self.fresh,
+        };
+        let pods = read.read(pods, &mut watches.pods);
         let mut changes = Changes { plan: pods, nodes: Vec::new() };
         let unread = self.unread.clone();
         let mut touched = Touched::NOTHING;
@@ -441,6 +459,7 @@ impl Site {
             granted,
             power: Power::UNMETERED,
             sleep: SleepCount::Awake,
+            expected: None,
         };
         // Without a receipt that fits its boot and its Node object it may draw all that it could, and no less than the
         // ceiling.
@@ -492,11 +511,11 @@ impl Site {
         };
         let state = observed.state(selectors.source);
         let grant = granted.grant.filter(|_| !granted.released);
-        // The part of the requested caps that the budget allows; the agent can hold no more than that.
-        let most = grant.map(|grant| machine.power_model.under_grant(&published.caps(), grant.watts));
+        let asked = machine.power_model.watts(&published.caps());
+        let lends = grant.zip(asked).is_some_and(|(grant, asked)| grant.watts < asked);
         let hardware_known = self.hardware_known && unreadable.hardware.is_none();
         let confirmation =
-            confirmation(state, hardware.as_deref(), &machine.resolved.hardware, most, hardware_known);
+            confirmation(state, hardware.as_deref(), &machine.resolved.hardware, lends, hardware_known);
         let presence = match was {
             _ if node.ready => Presence::Ready,
             Some(Node { presence: Presence::Away, .. }) => Presence::Away,
@@ -520,6 +539,7 @@ impl Site {
             granted,
             power: was.map_or(Power::UNMETERED, |was| was.power),
             sleep: was.map_or(SleepCount::Awake, |was| was.sleep),
+            expected: was.and_then(|was| was.expected),
         }
     }
 

@@ -18,6 +18,7 @@ mod by_demand;
 mod groups;
 mod hysteresis;
 mod node_power_model;
+mod reach;
 mod site_limits;
 mod stake;
 mod sustained;
@@ -25,6 +26,7 @@ mod sustained;
 pub use by_demand::{GroupPower, PowerSharing};
 pub use groups::{GroupStanding, LimitSource, SITE, WRITTEN};
 pub use node_power_model::NodePowerModel;
+pub use reach::Reach;
 pub use site_limits::{LimitPlace, SiteLimit};
 pub use stake::{DesiredGrant, Stake};
 pub use sustained::SustainedStates;
@@ -36,11 +38,11 @@ use hysteresis::Band;
 use joulie_core::budget::demand::{OrderCount, TokenBucket};
 use joulie_core::budget::sustained::{SustainedLimit, SustainedMemory};
 use joulie_core::budget::{
-    BudgetNode as Row, Group, GroupShare, GroupState, GroupVerdict, Move, MoveTuning, Range, Turn, allocate,
-    next_moves,
+    BudgetNode as Row, Group, GroupShare, GroupState, GroupVerdict, Move, MoveTuning, Priority, Range, Turn,
+    allocate, next_moves,
 };
 use power_units::{Micros, Ratio, Stamp, Watts};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The limits of the settings, in watts, and how every limit is kept. Without any limit the budget does nothing.
@@ -134,6 +136,9 @@ pub struct BudgetMemory {
     tokens: TokenBucket,
     /// What was drawn below each limit that has two.
     sustained: BTreeMap<Arc<str>, (SustainedLimit, Box<SustainedMemory>)>,
+    /// The nodes at full power, or planned for it, whose entitlement the limits above them cannot keep; `None` before the
+    /// first round.
+    unfit: Option<BTreeSet<Arc<str>>>,
 }
 
 impl BudgetMemory {
@@ -141,6 +146,13 @@ impl BudgetMemory {
     #[must_use]
     pub fn with_tokens(tokens: TokenBucket) -> Self {
         Self { tokens, ..Self::default() }
+    }
+
+    /// Whether the entitlement of a node at full power, or planned for it, is kept by every limit above it. Nobody knows
+    /// before the first round.
+    #[must_use]
+    pub fn fits(&self, node: &str) -> bool {
+        self.unfit.as_ref().is_some_and(|unfit| !unfit.contains(node))
     }
 }
 
@@ -164,9 +176,8 @@ pub struct Round {
     pub trial: bool,
     /// The orders that follow demand.
     pub orders: OrderCount,
-    /// What each node with a stake could have for its packages and GPUs when all want everything, in their order; empty
-    /// where power does not follow demand.
-    pub entitled: Vec<Watts>,
+    /// What each node with a stake could be granted, in their order; empty where power does not follow demand.
+    pub reach: Vec<Reach>,
     /// What is in use of the limits that are two.
     pub sustained: SustainedStates,
 }
@@ -304,9 +315,11 @@ pub fn round(
     let again =
         [again, followed.as_ref().and_then(|followed| followed.again), looks].into_iter().flatten().min();
     let orders = followed.as_ref().map_or_else(OrderCount::default, |followed| followed.made);
-    let entitled: Vec<Watts> = if applies { entitled } else { Vec::new() };
-    let mut made =
-        Round { ended, again, trial: rules.trial, orders, entitled, sustained, ..Round::default() };
+    let reach = match applies {
+        true => reach::reaches(&groups.groups, &rows, &rests, &entitled),
+        false => Vec::new(),
+    };
+    let mut made = Round { ended, again, trial: rules.trial, orders, reach, sustained, ..Round::default() };
     let fits = |row: &Row| {
         path(&groups.groups, row.group)
             .all(|at| matches!(shares.get(at).map(GroupShare::verdict), Some(GroupVerdict::Kept { .. })))
@@ -339,6 +352,9 @@ pub fn round(
             made.asks.push(ask);
         }
     }
+    let planned_for_full = |stake: &Stake<'_>| stake.priority == Priority::Performance;
+    let unfit = stakes.iter().zip(&rows).filter(|(stake, row)| planned_for_full(stake) && !fits(row));
+    memory.unfit = Some(unfit.map(|(stake, _)| stake.node.name.clone()).collect());
     let division = Division {
         shares: &shares,
         stakes,

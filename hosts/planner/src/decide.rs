@@ -2,7 +2,7 @@
 //! releases, the twins, and the budget's grants. The writes follow from the decisions and the present objects
 //! ([`plan::desired`], [`plan::diff`]).
 
-use crate::budget::{self, BudgetMemory, Round, Rules, Stake};
+use crate::budget::{self, BudgetMemory, Reach, Round, Rules, Stake};
 use crate::demand::DeviceWork;
 use crate::guard::StateName;
 use crate::names::Beside;
@@ -45,8 +45,8 @@ pub fn decide(cluster: &ClusterState, settings: &Settings, memory: &mut PlanMemo
     // What is computed only for a report must not hinder what is in force: its failure would be the same as that of the
     // round above.
     let trial = (has_limits && is_observed(cluster)).then(|| round(true, &mut memory.trial).ok()).flatten();
-    let entitled = budget.as_ref().map(|round| round.entitled.as_slice()).unwrap_or_default();
-    let twins = twins(cluster, settings, &plan, entitled);
+    let reach = budget.as_ref().map(|round| round.reach.as_slice()).unwrap_or_default();
+    let twins = twins(cluster, settings, &plan, reach);
     ClusterDecision { plan, twins, budget, trial }
 }
 
@@ -64,8 +64,8 @@ const fn is_granted(node: &Node) -> bool {
     node.granted.grant.is_some()
 }
 
-/// The twins of the planned nodes, in the order of the plan, as are the entitlements.
-fn twins(cluster: &ClusterState, settings: &Settings, plan: &Plan, entitled: &[Watts]) -> Vec<Twin> {
+/// The twins of the planned nodes, in the order of the plan, as is what they could be granted.
+fn twins(cluster: &ClusterState, settings: &Settings, plan: &Plan, reach: &[Reach]) -> Vec<Twin> {
     // How hard pods work each node, if the pods are known.
     let names = cluster.nodes.iter().map(|node| &*node.name);
     let work = cluster.pods.as_ref().map(|pods| Beside::new(names, pods.work()));
@@ -73,7 +73,7 @@ fn twins(cluster: &ClusterState, settings: &Settings, plan: &Plan, entitled: &[W
         plan.nodes.iter().filter_map(|decision| Some((cluster.nodes.get(decision.place)?, decision)));
     let facts = planned.enumerate().map(|(at, (node, decision))| {
         let work = work.as_ref().map(|work| work.at(decision.place).unwrap_or_default());
-        facts(node, decision, work, entitled.get(at).copied())
+        facts(node, decision, work, reach.get(at).copied())
     });
     let facts: Vec<TwinFacts<'_>> = facts.collect();
     let unmanaged: BTreeMap<String, Option<Watts>> =
@@ -88,17 +88,21 @@ fn facts<'a>(
     node: &'a Node,
     decision: &NodeDecision,
     work: Option<DeviceWork>,
-    entitled: Option<Watts>,
+    reach: Option<Reach>,
 ) -> TwinFacts<'a> {
     // The present caps; those of the plan where none exist yet.
     let stands = node.published.obeyed().map(|there| there.desired.caps);
     let planned = || decision.desired.as_ref().map(|desired| desired.caps);
-    let caps = node.under_grant(stands.or_else(planned).unwrap_or_default(), entitled);
+    let wished = stands.or_else(planned).unwrap_or_default();
+    let caps = node.under_grant(wished, reach);
+    let entitled = reach.filter(|_| node.granted.grant.is_some() && !node.granted.released);
+    let entitled = entitled.map(|reach| node.machine.power_model.under_grant(&wished, reach.entitled));
     TwinFacts {
         hardware: &node.machine.resolved.hardware,
         class: decision.guard.state.class(),
         cpu_cap: caps.cpu.into(),
         gpu_cap: caps.gpu.into(),
+        entitled: entitled.map(|caps| (caps.cpu.into(), caps.gpu.into())),
         reading: node.power.reading,
         trend: node.power.trend,
         rest: node.power.rest,

@@ -149,7 +149,8 @@ pub struct GuardFacts {
     pub planned: Profile,
     /// Performance pods on the node that have neither ended nor are being deleted; `None` when the pods are unknown.
     pub blocking: Option<u32>,
-    /// The caps of performance are confirmed, or no agent exists that could have capped anything.
+    /// The caps of performance are confirmed, or no agent exists that could have capped anything; and under limits, what
+    /// the node is entitled to as a performance node is kept by all of them, whatever it holds now.
     pub performance_caps_in_force: bool,
     /// The profile on the node's label.
     pub label: Option<Profile>,

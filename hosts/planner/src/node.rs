@@ -1,7 +1,7 @@
 //! One node, as all decisions see it: policy, guard, budget, twin and the final writes. The host fills it in when an
 //! object has changed; decisions are kept beside it in separate columns.
 
-use crate::budget::{LimitPlace, NodePowerModel};
+use crate::budget::{LimitPlace, NodePowerModel, Reach};
 use crate::catalog::Catalog;
 use crate::demand::DeviceWork;
 use crate::density::{Density, Family};
@@ -55,6 +55,9 @@ pub struct Node {
     pub power: Power,
     /// What it counts because of its sleep.
     pub sleep: SleepCount,
+    /// What its packages and GPUs will want at least, once the pods show that were bound to it a moment ago; `None` where
+    /// no such pod is known.
+    pub expected: Option<Watts>,
 }
 
 /// Whether a node can supply power profiles now, as Kubernetes sees it.
@@ -309,12 +312,12 @@ impl Node {
         self.granted.demand.filter(|_| is_seen && self.receipt().is_some())
     }
 
-    /// These caps as the agent holds them under the present grant, or under its entitlement where that is more: a node that
-    /// has lent watts can have them back.
+    /// These caps under what the node could be granted at most; where power does not follow demand, as the agent holds them
+    /// under the present grant.
     #[must_use]
-    pub fn under_grant(&self, caps: NodeCaps, entitled: Option<Watts>) -> NodeCaps {
+    pub fn under_grant(&self, caps: NodeCaps, reach: Option<Reach>) -> NodeCaps {
         let grant = self.granted.grant.filter(|_| !self.granted.released);
-        let watts = grant.map(|grant| entitled.map_or(grant.watts, |entitled| entitled.max(grant.watts)));
+        let watts = grant.map(|grant| reach.map_or(grant.watts, |reach| reach.most.max(reach.entitled)));
         watts.map_or(caps, |watts| self.machine.power_model.under_grant(&caps, watts))
     }
 

@@ -20,7 +20,7 @@ pub use memory::{NodeMemory, PlanMemory};
 pub use objects::{DrainingLabel, LabelsSay, ObjectChange, Objects, StateSays, desired, diff};
 pub use release::{Release, ReleaseReason};
 
-use crate::budget::{BudgetLimits, SiteLimit};
+use crate::budget::{BudgetLimits, BudgetMemory, SiteLimit};
 use crate::demand::{PodCounts, ProfileDemand};
 use crate::density::Family;
 use crate::facility::Facility;
@@ -171,7 +171,9 @@ pub fn plan(cluster: &ClusterState, settings: &Settings, memory: &PlanMemory) ->
     let facts = PlacementPolicyFacts { families: &families, pressure, wall_clock: cluster.wall_clock };
     let Choice { profiles, name, fallback } = settings.policy.choose(settings.floor, &facts);
 
-    let pass = Pass { settings, remembered, blocking, now: cluster.now, policy: name };
+    let is_limited = settings.budget.any() || cluster.limits.iter().any(|limit| limit.enforced);
+    let budget = is_limited.then_some(&memory.budget);
+    let pass = Pass { settings, remembered, blocking, now: cluster.now, policy: name, budget };
     let leaving = others.into_iter().map(|(_, node)| node).chain(&cluster.gone);
     Plan {
         policy: name,
@@ -277,6 +279,8 @@ struct Pass<'a> {
     blocking: Option<Vec<u32>>,
     now: Stamp,
     policy: &'static str,
+    /// What the last round of the budget found, where there are limits.
+    budget: Option<&'a BudgetMemory>,
 }
 
 impl Pass<'_> {
@@ -294,7 +298,8 @@ impl Pass<'_> {
         let facts = GuardFacts {
             planned: if dwells { Profile::Performance } else { planned },
             blocking,
-            performance_caps_in_force: in_force(node.confirmation, &caps.performance, &was),
+            performance_caps_in_force: in_force(node.confirmation, &caps.performance, &was)
+                && self.fits(node),
             label: node.labelled(),
             visibility: node.visibility,
         };
@@ -343,6 +348,11 @@ impl Pass<'_> {
                 }
             },
         }
+    }
+
+    /// Whether what the node is entitled to as a performance node is kept by the limits above it, whatever it holds now.
+    fn fits(&self, node: &Node) -> bool {
+        self.budget.is_none_or(|budget| budget.fits(&node.name))
     }
 
     fn dwells(&self, since: Stamp) -> bool {

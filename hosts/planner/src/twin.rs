@@ -53,6 +53,9 @@ pub struct TwinFacts<'a> {
     pub cpu_cap: CapValue,
     /// The cap of its graphics processors.
     pub gpu_cap: CapValue,
+    /// The caps of both under its entitlement, where power follows demand; `cpu_cap` and `gpu_cap` are then those of the most
+    /// that it could be granted.
+    pub entitled: Option<(CapValue, CapValue)>,
     /// Its meter reading.
     pub reading: NodeReading,
     /// The trend of its power.
@@ -99,6 +102,8 @@ pub struct NodePower {
     pub gpu: Option<CappedRating>,
     /// The sum of both, and what a meter of the whole node shows beside them: what caps leave is compared with what is measured.
     pub node: Option<CappedRating>,
+    /// What the node gets when everybody wants everything, as `node` has it; `None` where power does not follow demand.
+    pub entitled: Option<Watts>,
     /// The measured power is many times the rating, as when a counter of joules is read as watts.
     pub suspect: bool,
 }
@@ -161,16 +166,20 @@ fn power_of(utilization: &UtilizationModel, node: &TwinFacts<'_>, ratings: Ratin
             _,
         ) => false,
     };
-    let whole = match draw {
-        NodeDraw::Measured { .. } | NodeDraw::Held { .. } => sum.map(|sum| sum.with_rest(node.rest)),
+    let with_rest = |sum: CappedRating| match draw {
+        NodeDraw::Measured { .. } | NodeDraw::Held { .. } => sum.with_rest(node.rest),
         NodeDraw::Estimated { .. } | NodeDraw::Unknown { .. } => sum,
     };
+    let entitled = node.entitled.and_then(|(cpu, gpu)| {
+        let sum = ratings.cpu?.under(cpu).checked_add(ratings.gpu?.under(gpu))?;
+        Some(with_rest(sum).capped)
+    });
     // A trend belongs to the meter that showed it, and does not apply to an estimate.
     let trend = match draw {
         NodeDraw::Measured { .. } | NodeDraw::Held { .. } => node.trend,
         NodeDraw::Estimated { .. } | NodeDraw::Unknown { .. } => None,
     };
-    NodePower { draw, trend, cpu, gpu, node: whole, suspect }
+    NodePower { draw, trend, cpu, gpu, node: sum.map(with_rest), entitled, suspect }
 }
 
 /// A node's memory, fans and losses at most double the power of its processors, and a rating that was estimated from

@@ -8,7 +8,8 @@ mod kind;
 
 pub use kind::{GpuKind, NodeKind};
 
-use crate::hardware::{self, SimulatedHardware, Vendor};
+use crate::hardware::{self, SimulatedHardware};
+use crate::workload::WorkloadGpus;
 use joulie_api::labels::{TRUE, node};
 use planner::catalog::Catalog;
 use std::collections::{BTreeMap, BTreeSet};
@@ -94,11 +95,15 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// The vendor of the GPUs that a workload on this fleet may request: that of the first kind with GPUs.
+    /// The GPUs that a workload on this fleet may request: of the vendor of the first kind with GPUs, as many as one node
+    /// has.
     #[must_use]
-    pub fn gpu_vendor(&self) -> Option<Vendor> {
+    pub fn gpus(&self) -> Option<WorkloadGpus> {
         let members = self.members().ok()?;
-        members.iter().find_map(|member| member.hardware.gpus.as_ref()).map(|gpus| gpus.vendor)
+        let all = || members.iter().filter_map(|member| member.hardware.gpus.as_ref());
+        let vendor = all().next()?.vendor;
+        let most = all().filter(|gpus| gpus.vendor == vendor).map(|gpus| gpus.count).max()?;
+        Some(WorkloadGpus { vendor, most })
     }
 
     /// Every node, in the order of the kinds.

@@ -191,6 +191,10 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     tasks.spawn("pods", kubelet.run(finished, stop.clone()));
     if let Some(workload) = workload {
         let (pods, follow) = workload::watch(&client, &workload.namespace, &reflections, clock, stop.clone());
+        if workload.backlog > 0 {
+            let of = (client.clone(), workload.clone(), pods.clone());
+            tasks.spawn("backlog", workload::keep_waiting(of.0, of.1, seed, of.2, stop.clone()));
+        }
         let create = workload::create(client, workload, seed, speed, pods, stop);
         tasks.spawn("workload", futures::future::join(follow, create).map(drop));
     }

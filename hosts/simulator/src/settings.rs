@@ -108,7 +108,15 @@ const WORKLOAD_PENDING_MAX: ConfigSetting<u32> = ConfigSetting::with_default(
     "20",
     |text| parse::whole(text, 1..=10_000),
     "a whole number from 1 to 10000",
-    "No pod is created while so many of them wait for a node",
+    "No pod is created while so many of them wait for a node; those of SIM_WORKLOAD_BACKLOG do not count",
+);
+
+const WORKLOAD_BACKLOG: ConfigSetting<u32> = ConfigSetting::with_default(
+    "SIM_WORKLOAD_BACKLOG",
+    "0",
+    |text| parse::whole(text, 0..=1_000),
+    "a whole number up to 1000",
+    "So many more pods of SIM_WORKLOAD wait at any time, of batch work on processors: each that is placed is replaced",
 );
 
 /// All settings.
@@ -129,6 +137,7 @@ pub const TABLE: SettingsTable = SettingsTable {
         &WORKLOAD,
         &WORKLOAD_NAMESPACE,
         &WORKLOAD_PENDING_MAX,
+        &WORKLOAD_BACKLOG,
         &KUBECONFIG,
         &LOG_LEVEL,
         &LOG_FORMAT,
@@ -203,6 +212,8 @@ pub struct Workload {
     pub namespace: String,
     /// No pod is created while this many wait for a node.
     pub pending_max: u32,
+    /// So many pods of batch work wait at any time.
+    pub backlog: u32,
 }
 
 impl Settings {
@@ -238,10 +249,12 @@ impl Settings {
             }
         };
         let (namespace, pending_max) = (values.get(&WORKLOAD_NAMESPACE)?, values.get(&WORKLOAD_PENDING_MAX)?);
+        let backlog = values.get(&WORKLOAD_BACKLOG)?;
         let workload = values.get(&WORKLOAD)?.map(|mix| Workload {
-            mix: Mix { gpus: fleet.gpu_vendor(), ..mix },
+            mix: Mix { gpus: fleet.gpus(), ..mix },
             namespace,
             pending_max,
+            backlog,
         });
         Ok(Self {
             fleet,

@@ -5,7 +5,7 @@
 
 mod driver;
 
-pub(crate) use driver::{create, watch};
+pub(crate) use driver::{create, keep_waiting, watch};
 
 use crate::hardware::Vendor;
 use crate::work::{CPU_CLASS, CPU_UTIL, DURATION, GPU_CLASS, GPU_UTIL, LoadBottleneck};
@@ -33,8 +33,17 @@ pub struct Mix {
     pub gap: Duration,
     /// The mean duration at full speed.
     pub duration: Duration,
-    /// The vendor of the GPUs that pods request. `None` leaves out the families that request GPUs.
-    pub gpus: Option<Vendor>,
+    /// The GPUs that pods request. `None` leaves out the families that request GPUs.
+    pub gpus: Option<WorkloadGpus>,
+}
+
+/// The GPUs that the pods of a workload request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorkloadGpus {
+    /// Their vendor.
+    pub vendor: Vendor,
+    /// A pod requests no more than one node has: it would wait for ever.
+    pub most: u32,
 }
 
 impl Mix {
@@ -51,7 +60,11 @@ impl Mix {
             let range = Duration::from_millis(10)..=Duration::from_secs(30 * 86_400);
             parse::duration(text.trim(), range).map_err(|wrong| wrong.to_string())
         };
-        Ok(Some(Self { gap: time(gap)?, duration: time(duration)?, gpus: Some(Vendor::Nvidia) }))
+        Ok(Some(Self {
+            gap: time(gap)?,
+            duration: time(duration)?,
+            gpus: Some(WorkloadGpus { vendor: Vendor::Nvidia, most: 8 }),
+        }))
     }
 }
 
@@ -129,6 +142,11 @@ const FAMILIES: [Family; 5] = [
     },
 ];
 
+/// The family of batch work, how many processors it asks for, and how busy it keeps them.
+const BATCH: &str = "batch";
+const BATCH_CPUS: [u32; 2] = [16, 32];
+const BATCH_UTIL: &str = "95";
+
 /// Draws the pods.
 #[derive(Clone, Debug)]
 pub struct Generator {
@@ -159,7 +177,9 @@ impl Generator {
         let after = self.mix.gap.mul_f64(gap.clamp(0.0, 10.0));
         let family = self.family();
         let cpus = self.one_of(family.cpus);
-        let gpus = self.one_of(family.gpus);
+        let most = self.mix.gpus.map_or(0, |gpus| gpus.most);
+        let within = family.gpus.partition_point(|&gpus| gpus <= most);
+        let gpus = self.one_of(family.gpus.get(..within).unwrap_or_default());
         let performance = self.random.unit() < family.performance;
         let cpu_util = self.between(family.cpu_util);
         let gpu_util = self.between(family.gpu_util);
@@ -172,12 +192,32 @@ impl Generator {
             CPU_UTIL: format!("{cpu_util:.0}"),
         });
         let mut resources = json!({"cpu": cpus.to_string(), "memory": format!("{cpus}Gi")});
-        if let Some(vendor) = self.mix.gpus.filter(|_| gpus > 0) {
+        if let Some(WorkloadGpus { vendor, .. }) = self.mix.gpus.filter(|_| gpus > 0) {
             annotations[GPU_UTIL] = json!(format!("{gpu_util:.0}"));
             annotations[GPU_CLASS] = json!(family.class.word());
             resources[vendor.resource()] = json!(gpus.to_string());
         }
         Job { after, pod: pod(family.name, &annotations, &resources) }
+    }
+
+    /// The next pod of batch work on processors, whatever the mix.
+    pub(crate) fn draw_batch(&mut self) -> Value {
+        let cpus = self.one_of(&BATCH_CPUS);
+        let spread = (SPREAD * self.random.normal()).exp().clamp(SHORTEST, LONGEST);
+        let duration = self.mix.duration.mul_f64(spread).as_millis().max(10);
+        let annotations = json!({
+            WORKLOAD_CLASS: "standard",
+            DURATION: format!("{duration}ms"),
+            CPU_CLASS: LoadBottleneck::Compute.word(),
+            CPU_UTIL: BATCH_UTIL,
+        });
+        pod(BATCH, &annotations, &json!({"cpu": cpus.to_string(), "memory": format!("{cpus}Gi")}))
+    }
+
+    /// A generator of batch work, which does not change what another one with this seed draws.
+    #[must_use]
+    pub(crate) fn of_batch(mix: Mix, seed: u64) -> Self {
+        Self { mix, random: Random::stream(seed, SOURCE + 1) }
     }
 
     /// Without GPUs the families that need them are not drawn.

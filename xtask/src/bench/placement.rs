@@ -57,8 +57,10 @@ fn node(n: u16) -> (TwinStatus, HardwareRecord) {
         psu: Some(Percent::from_int(vary(17, 100))),
         pue: Some(Ratio::ONE + Ratio::from_bits(i64::from(vary(19, 100)) << 24)),
         power: Some(power),
-        caps: [None; 2],
-        marked: false,
+        // Some under a PowerBudget that is short.
+        price: Ratio::from_bits(i64::from(vary(23, 100)) << 24),
+        entitled: Some(Watts::from_int(vary(29, 700))),
+        ..TwinStatus::silent(class)
     };
     let vendor = [Some(GpuVendor::Nvidia), Some(GpuVendor::Amd), None][usize::from(n % 3)];
     let max = (!n.is_multiple_of(5)).then_some(Watts::from_int(700));

@@ -268,6 +268,7 @@ fn node(at: usize, catalog: &Catalog) -> Node {
         granted: Granted::default(),
         power: Power::UNMETERED,
         sleep: planner::sleep::SleepCount::Awake,
+        expected: None,
     }
 }
 

@@ -90,6 +90,7 @@ impl Fleet {
                 class: if node % 4 < 2 { SchedulableClass::Eco } else { SchedulableClass::Performance },
                 cpu_cap: if node % 4 < 2 { eco } else { CapValue::Open },
                 gpu_cap: if node % 4 < 2 { CapValue::Each(Watts::from_int(420)) } else { CapValue::Open },
+                entitled: Some((eco, CapValue::Each(Watts::from_int(300)))),
                 reading: match node % 10 {
                     0 => NodeReading::Absent(NoMeasurement::HttpError),
                     _ => NodeReading::Measured {

@@ -117,7 +117,8 @@ impl BudgetNode {
     }
 
     /// The lowest cap that it can be brought to: its floor, or the floor that its devices reported.
-    pub(super) fn lowest(&self) -> Watts {
+    #[must_use]
+    pub fn lowest(&self) -> Watts {
         let refused = self.account.refused_below().unwrap_or(Watts::ZERO);
         self.range.limit(refused)
     }

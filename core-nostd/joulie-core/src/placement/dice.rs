@@ -94,6 +94,7 @@ impl Dice {
             power: self.maybe(power),
             caps: [None; 2],
             marked: self.below(8) == 0,
+            ..TwinStatus::silent(Unknown)
         }
     }
 }

@@ -9,10 +9,14 @@
 //! With `POWER_FIT=filter` a node is also refused when the pod would take it over its cap. That needs a fresh twin with
 //! a cap, and a measurement or a predicted headroom: for a node that is not measured, the draw follows from the
 //! prediction. A node that cannot be judged passes, since otherwise a failed operator would stop all scheduling.
+//!
+//! Where power follows demand, the cap is what the node could be granted. What is left for a pod is then also bounded
+//! by what the limits above the node can grant, or by the node's entitlement if that is more: that it gets whatever
+//! others want. Where nobody says what the limits can grant, the entitlement alone counts.
 
 use super::class::{SchedulableClass, WorkloadClass};
 use super::gpu;
-use super::score::{NodeFacts, SettingError, TwinStatus};
+use super::score::{NodeFacts, SettingError};
 use core::fmt;
 use power_units::Watts;
 
@@ -24,11 +28,22 @@ pub struct FilterTerms {
     eco_label: bool,
     /// What is left under the cap; `None` where it is not known.
     room: Option<Watts>,
+    /// What is left of the entitlement, where power follows demand.
+    sure: Option<Watts>,
+}
+
+/// What is left for a pod on a node, and what bounds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PowerLeft {
+    /// The watts; below zero where more is drawn already.
+    pub watts: Watts,
+    /// The limits above the node bound it, and not the node's own cap.
+    pub by_limits: bool,
 }
 
 impl FilterTerms {
     /// A node without any information.
-    pub const UNKNOWN: Self = Self { class: None, eco_label: false, room: None };
+    pub const UNKNOWN: Self = Self { class: None, eco_label: false, room: None, sure: None };
 
     /// Compiles a node. `eco_label` is whether its label `joulie.io/power-profile` is `eco`.
     #[must_use]
@@ -38,7 +53,8 @@ impl FilterTerms {
             SchedulableClass::Performance => node.freshness.is_fresh(),
             SchedulableClass::Unknown => false,
         });
-        Self { class, eco_label, room: node.fresh_twin().and_then(TwinStatus::room) }
+        let (room, sure) = node.fresh_twin().map_or((None, None), |twin| (twin.room(), twin.sure_room()));
+        Self { class, eco_label, room, sure }
     }
 
     /// Whether a pod of this class may run here.
@@ -62,12 +78,17 @@ impl FilterTerms {
         }
     }
 
-    /// How far `added` watts would take the node over its cap: those of the pod, plus those assumed for pods that no
-    /// sample includes yet. Zero or less where they fit, and zero where it cannot be judged. For `POWER_FIT=filter`.
-    #[inline]
+    /// What is left for a pod; `None` where it cannot be judged. `assumed` are the watts of pods on the node that no sample
+    /// includes yet. `grantable` is what the limits above the node can grant in addition to what is drawn, less what is
+    /// assumed below them; `None` where nobody says so.
     #[must_use]
-    pub fn over(&self, added: Watts) -> Watts {
-        self.room.map_or(Watts::ZERO, |room| added - room)
+    pub fn left(&self, assumed: Watts, grantable: Option<Watts>) -> Option<PowerLeft> {
+        let own = self.room? - assumed;
+        let Some(sure) = self.sure.map(|sure| sure - assumed) else {
+            return Some(PowerLeft { watts: own, by_limits: false });
+        };
+        let limits = grantable.map_or(sure, |grantable| grantable.max(sure));
+        Some(PowerLeft { watts: own.min(limits), by_limits: limits < own })
     }
 }
 
@@ -108,6 +129,11 @@ pub enum Rejection {
         /// The excess.
         by: Watts,
     },
+    /// The limits above the node cannot grant so much.
+    OverBudget {
+        /// What is missing.
+        by: Watts,
+    },
     /// The node has no GPUs for it.
     Gpu(gpu::Reject),
     /// What it asks for of GPUs is not valid, so it fits nowhere.
@@ -127,8 +153,8 @@ pub enum Eviction {
 
 impl Rejection {
     /// All of them, for counting.
-    pub const KINDS: [&'static str; 7] =
-        ["eco", "draining", "eco-label", "over-cap", "gpu", "gpu-wish", "gpu-cores"];
+    pub const KINDS: [&'static str; 8] =
+        ["eco", "draining", "eco-label", "over-cap", "over-budget", "gpu", "gpu-wish", "gpu-cores"];
 
     /// Which of [`Self::KINDS`] it is.
     #[must_use]
@@ -138,6 +164,7 @@ impl Rejection {
             Self::Draining => "draining",
             Self::EcoLabel => "eco-label",
             Self::OverCap { .. } => "over-cap",
+            Self::OverBudget { .. } => "over-budget",
             Self::Gpu(_) => "gpu",
             Self::GpuWish(_) => "gpu-wish",
             Self::GpuCores => "gpu-cores",
@@ -152,7 +179,7 @@ impl Rejection {
             Self::Eco | Self::Draining | Self::EcoLabel | Self::GpuWish(_) | Self::GpuCores => {
                 Eviction::CannotHelp
             }
-            Self::OverCap { .. } => Eviction::MayHelp,
+            Self::OverCap { .. } | Self::OverBudget { .. } => Eviction::MayHelp,
             Self::Gpu(reject) if reject.preemption_may_help() => Eviction::MayHelp,
             Self::Gpu(_) => Eviction::CannotHelp,
         }
@@ -168,6 +195,9 @@ impl fmt::Display for Rejection {
                 "joulie: performance pods do not run on nodes labelled joulie.io/power-profile=eco (no fresh NodeTwin status says otherwise)",
             ),
             Self::OverCap { by } => write!(f, "joulie: the pod would take the node {by:.1} W over its power cap"),
+            Self::OverBudget { by } => {
+                write!(f, "joulie: the limits above the node lack {by:.1} W for the pod")
+            }
             Self::Gpu(reject) => write!(f, "joulie: {reject}"),
             Self::GpuWish(bad) => write!(f, "joulie: {bad}"),
             Self::GpuCores => f.write_str("joulie: the pod would take cores that the free GPUs of the node need"),
@@ -179,12 +209,16 @@ impl fmt::Display for Rejection {
 mod tests {
     use super::*;
     use crate::placement::freshness::{Freshness, Staleness};
-    use crate::placement::score::TwinPower;
+    use crate::placement::score::{TwinPower, TwinStatus};
     use power_units::{Micros, Percent};
     use std::string::ToString;
 
     const FRESH: Freshness = Freshness::Fresh { left: Micros::MINUTE };
     const STALE: Freshness = Freshness::Stale(Staleness::NoTimestamp);
+
+    fn watts(watts: i32) -> Option<Watts> {
+        Some(Watts::from_int(watts))
+    }
 
     fn terms(freshness: Freshness, class: Option<SchedulableClass>, eco_label: bool) -> FilterTerms {
         let twin = class.map(TwinStatus::silent);
@@ -232,16 +266,22 @@ mod tests {
         assert_eq!(gpu.to_string(), "joulie: too few GPUs of the model asked for are free (1)");
         let wish = Rejection::GpuWish(gpu::BadWish::Link);
         let cores = Rejection::GpuCores;
-        let all = [Rejection::Eco, Rejection::Draining, Rejection::EcoLabel, over, gpu, wish, cores];
+        let budget = Rejection::OverBudget { by: Watts::from_int(312) };
+        let all = [Rejection::Eco, Rejection::Draining, Rejection::EcoLabel, over, budget, gpu, wish, cores];
         for (rejection, kind) in all.into_iter().zip(Rejection::KINDS) {
             assert!(rejection.to_string().starts_with("joulie:"));
             assert_eq!(rejection.kind(), kind);
-            let helps = [over, gpu].contains(&rejection);
+            let helps = [over, budget, gpu].contains(&rejection);
             assert_eq!(rejection.eviction(), if helps { Eviction::MayHelp } else { Eviction::CannotHelp });
         }
         let texts: std::collections::BTreeSet<_> = all.iter().map(ToString::to_string).collect();
         assert_eq!(texts.len(), all.len());
         assert_eq!(Rejection::Gpu(gpu::Reject::NoCards).eviction(), Eviction::CannotHelp);
+    }
+
+    /// How far `added` watts would take a node over its cap.
+    fn over(node: FilterTerms, added: Watts) -> Watts {
+        node.left(added, None).map_or(Watts::ZERO, |left| Watts::ZERO - left.watts)
     }
 
     fn drawing(freshness: Freshness, measured: Option<i32>, capped: Option<i32>) -> FilterTerms {
@@ -254,11 +294,11 @@ mod tests {
     #[test]
     fn a_pod_fits_up_to_the_cap_and_not_beyond() {
         let node = drawing(FRESH, Some(550), Some(600));
-        assert_eq!(node.over(Watts::from_int(50)), Watts::ZERO);
-        assert_eq!(node.over(Watts::from_int(51)), Watts::from_int(1));
-        assert_eq!(drawing(FRESH, Some(700), Some(600)).over(Watts::ZERO), Watts::from_int(100));
-        assert_eq!(drawing(FRESH, Some(-9), Some(600)).over(Watts::from_int(601)), Watts::from_int(1));
-        assert!(drawing(FRESH, Some(0), Some(i32::MAX)).over(Watts::MAX) > Watts::ZERO);
+        assert_eq!(over(node, Watts::from_int(50)), Watts::ZERO);
+        assert_eq!(over(node, Watts::from_int(51)), Watts::from_int(1));
+        assert_eq!(over(drawing(FRESH, Some(700), Some(600)), Watts::ZERO), Watts::from_int(100));
+        assert_eq!(over(drawing(FRESH, Some(-9), Some(600)), Watts::from_int(601)), Watts::from_int(1));
+        assert!(over(drawing(FRESH, Some(0), Some(i32::MAX)), Watts::MAX) > Watts::ZERO);
     }
 
     #[test]
@@ -274,13 +314,53 @@ mod tests {
             };
             FilterTerms::of(&NodeFacts { freshness, twin: Some(&twin), hardware: None }, false)
         };
-        assert_eq!(blind(FRESH, 600, Some(25)).over(Watts::from_int(150)), Watts::ZERO);
-        assert_eq!(blind(FRESH, 600, Some(25)).over(Watts::from_int(151)), Watts::from_int(1));
-        assert_eq!(blind(FRESH, 600, Some(500)).over(Watts::from_int(601)), Watts::from_int(1));
-        assert_eq!(blind(FRESH, 600, Some(-50)).over(Watts::ZERO), Watts::from_int(300));
+        assert_eq!(over(blind(FRESH, 600, Some(25)), Watts::from_int(150)), Watts::ZERO);
+        assert_eq!(over(blind(FRESH, 600, Some(25)), Watts::from_int(151)), Watts::from_int(1));
+        assert_eq!(over(blind(FRESH, 600, Some(500)), Watts::from_int(601)), Watts::from_int(1));
+        assert_eq!(over(blind(FRESH, 600, Some(-50)), Watts::ZERO), Watts::from_int(300));
         for node in [blind(STALE, 600, Some(25)), blind(FRESH, 0, Some(25)), blind(FRESH, 600, None)] {
-            assert_eq!(node.over(Watts::MAX), Watts::ZERO);
+            assert_eq!(over(node, Watts::MAX), Watts::ZERO);
         }
+    }
+
+    #[test]
+    fn what_is_left_is_what_the_limits_can_grant_or_the_entitlement_within_the_cap() {
+        // It draws 300 W, could be granted 700 W, and is entitled to 450 W: 400 W and 150 W are left.
+        let power = Some(TwinPower { measured: watts(300), capped: watts(700), trend: None });
+        let twin =
+            TwinStatus { power, entitled: watts(450), ..TwinStatus::silent(SchedulableClass::Performance) };
+        let of = |twin: &TwinStatus, freshness| {
+            FilterTerms::of(&NodeFacts { freshness, twin: Some(twin), hardware: None }, false)
+        };
+        let node = of(&twin, FRESH);
+        let left = |assumed, grantable: Option<i32>| {
+            let left = node.left(Watts::from_int(assumed), grantable.map(Watts::from_int)).unwrap();
+            (left.watts, left.by_limits)
+        };
+        let is = |watts, by_limits| (Watts::from_int(watts), by_limits);
+        assert_eq!(left(0, Some(1000)), is(400, false), "its own cap");
+        assert_eq!(left(0, Some(250)), is(250, true), "what the limits can grant");
+        assert_eq!(left(0, Some(-20)), is(150, true), "its entitlement, whatever others want");
+        assert_eq!(left(0, None), is(150, true), "nobody says what the limits can grant");
+        // What is assumed on the node takes from its cap and its entitlement; what is grantable has it taken off.
+        assert_eq!(left(100, Some(180)), is(180, true));
+        assert_eq!(left(300, Some(180)), is(100, false));
+        assert_eq!(left(500, None), is(-350, true));
+        // Where power does not follow demand, the cap alone counts.
+        let plain = of(&TwinStatus { entitled: None, ..twin }, FRESH);
+        let own = PowerLeft { watts: Watts::from_int(400), by_limits: false };
+        assert_eq!(
+            (plain.left(Watts::ZERO, watts(1)), plain.left(Watts::ZERO, None)),
+            (Some(own), Some(own))
+        );
+        assert_eq!(of(&twin, STALE).left(Watts::ZERO, None), None);
+        // An entitlement above the cap, or of nothing, is no good news.
+        let odd = of(&TwinStatus { entitled: watts(-5), ..twin }, FRESH).left(Watts::ZERO, None).unwrap();
+        assert_eq!(odd.watts, Watts::from_int(-300));
+        assert_eq!(
+            of(&TwinStatus { entitled: watts(9000), ..twin }, FRESH).left(Watts::ZERO, None),
+            Some(own)
+        );
     }
 
     #[test]
@@ -292,7 +372,7 @@ mod tests {
             drawing(FRESH, Some(700), Some(0)),
             FilterTerms::UNKNOWN,
         ] {
-            assert_eq!(node.over(Watts::MAX), Watts::ZERO);
+            assert_eq!(over(node, Watts::MAX), Watts::ZERO);
         }
     }
 

@@ -24,6 +24,7 @@
 //!   and the assumed ones are subtracted from it, relative to the cap, or else to the most that the hardware draws.
 //!   Without a `powerMeasurement` the prediction is used as it is.
 //! - PUE above 1 multiplies the pod's watts where facility metrics are enabled.
+//! - The price λ of watts at the node multiplies them by 1 + 4 λ, so that a pod with more GPUs avoids it more.
 //! - A node whose twin is stale or missing is *unknown*: 50, or at most the lowest known candidate.
 //! - A missing part of a twin counts as the worst case: no headroom, full cooling stress. Missing power supply stress,
 //!   as on a node without a rack, gives its weight to the other two in equal parts (0.55 and 0.45). A missing trend is
@@ -77,14 +78,29 @@ pub struct TwinStatus {
     pub caps: [Option<Percent>; 2],
     /// `rescheduleCause` names a stress: pods were recommended to leave, and others should not take their place.
     pub marked: bool,
+    /// `powerMeasurement.nodeEntitledPowerW`: what the node gets when everybody wants everything. `None` where power does
+    /// not follow demand.
+    pub entitled: Option<Watts>,
+    /// The price of watts at the node, from 0 to 1: the highest of the PowerBudgets above it. Its twin does not say it.
+    pub price: Ratio,
 }
 
 impl TwinStatus {
     /// A twin that contains nothing but its class.
     #[must_use]
     pub const fn silent(class: SchedulableClass) -> Self {
-        let caps = [None; 2];
-        Self { class, headroom: None, cooling: None, psu: None, pue: None, power: None, caps, marked: false }
+        Self {
+            class,
+            headroom: None,
+            cooling: None,
+            psu: None,
+            pue: None,
+            power: None,
+            caps: [None; 2],
+            marked: false,
+            entitled: None,
+            price: Ratio::ZERO,
+        }
     }
 
     /// By how much its caps are below the ratings.

@@ -4,6 +4,7 @@ mod writer;
 
 use self::writer::{Writer, places};
 use super::{GpuNeeds, Listed, Numbered, Outcome, admission, candidates};
+use crate::budgets;
 use crate::expected::Offer;
 use crate::index::{AT_ONCE, Numbers};
 use crate::kinds::Weighed;
@@ -13,10 +14,12 @@ use crate::settings::PlacementSettings;
 use crate::shortlist::{self, ListAnswer, Wanted};
 use crate::snapshot::{Admission, Snapshot, View};
 use bytes::Bytes;
+use joulie_api::extender::LacksWatts;
 use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::filter::{PowerFit, Rejection};
 use power_units::Watts;
+use std::fmt;
 
 pub(super) fn answer(
     view: &View<'_>,
@@ -83,17 +86,35 @@ fn only(
 
 /// What keeps a pod from a node.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Verdict {
+pub(crate) struct Verdict<'s> {
     /// `Free` if the pod's class excludes it from no node.
     admission: Admission,
     /// Why it cannot have the node's GPUs, or the cores that they need, if it cannot.
     gpu: Option<Rejection>,
-    /// By how much the pod would take the node over its cap. Zero or less if it would not, or if that is not checked.
-    over: Watts,
+    /// Why the power does not suffice for it, if that is checked.
+    power: Option<Rejection>,
+    /// The PowerBudget that lacks the power.
+    budget: Option<&'s str>,
 }
 
-impl Verdict {
-    const PASSES: Self = Self { admission: Admission::Free, gpu: None, over: Watts::ZERO };
+/// A rejection, with the name of the PowerBudget where that lacks power.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RejectionReason<'s> {
+    why: Rejection,
+    budget: Option<&'s str>,
+}
+
+impl fmt::Display for RejectionReason<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.why, self.budget) {
+            (Rejection::OverBudget { by: watts }, Some(budget)) => LacksWatts { budget, watts }.fmt(f),
+            (why, _) => why.fmt(f),
+        }
+    }
+}
+
+impl<'s> Verdict<'s> {
+    const PASSES: Self = Self { admission: Admission::Free, gpu: None, power: None, budget: None };
 
     /// Why the node is rejected, if it is.
     pub(crate) fn rejection(self) -> Option<Rejection> {
@@ -101,24 +122,27 @@ impl Verdict {
             Admission::Eco => Some(Rejection::Eco),
             Admission::Draining => Some(Rejection::Draining),
             Admission::EcoLabel => Some(Rejection::EcoLabel),
-            Admission::Free | Admission::Unlabelled => {
-                self.gpu.or((self.over > Watts::ZERO).then_some(Rejection::OverCap { by: self.over }))
-            }
+            Admission::Free | Admission::Unlabelled => self.gpu.or(self.power),
         }
+    }
+
+    /// The same in words.
+    pub(crate) fn reason(self) -> Option<RejectionReason<'s>> {
+        self.rejection().map(|why| RejectionReason { why, budget: self.budget })
     }
 }
 
 /// Whether the class of a pod admits it to a node, whether it can have the node's GPUs if it asks for some, and, if `power`
-/// is given, whether it fits under the cap there.
+/// is given, whether the power suffices for it there.
 /// `object` returns the Node object in the request, if there is one.
 #[inline]
-pub(crate) fn judge<'o>(
-    snapshot: &Snapshot,
+pub(crate) fn judge<'s, 'o>(
+    snapshot: &'s Snapshot,
     (class, gpus): (WorkloadClass, GpuNeeds<'_>),
     number: Option<usize>,
     power: Option<&Weighed<'_>>,
     object: impl FnOnce() -> Option<&'o [u8]>,
-) -> Verdict {
+) -> Verdict<'s> {
     let mut verdict = Verdict::PASSES;
     if class == WorkloadClass::Performance {
         verdict.admission = admission(snapshot, number);
@@ -129,16 +153,17 @@ pub(crate) fn judge<'o>(
     }
     verdict.gpu = gpus.rejects(snapshot, number);
     if let (Some(power), Some(number)) = (power, number) {
-        verdict.over = over_cap(snapshot, number, power);
+        let by = snapshot.left.over(number, power.on(number));
+        if by > Watts::ZERO {
+            let limit = snapshot.left.by(number);
+            verdict.power = Some(match limit {
+                budgets::NONE => Rejection::OverCap { by },
+                _ => Rejection::OverBudget { by },
+            });
+            verdict.budget = snapshot.fleet.budgets.name(limit);
+        }
     }
     verdict
-}
-
-/// By how much a pod with these watts would take a node over its cap.
-#[inline]
-fn over_cap(snapshot: &Snapshot, number: usize, power: &Weighed<'_>) -> Watts {
-    let added = power.on(number) + snapshot.assumed(number);
-    snapshot.fleet.filters.get(number).map_or(Watts::ZERO, |filter| filter.over(added))
 }
 
 /// Verdicts on the candidates that are judged together, one bit for each candidate.
@@ -181,7 +206,7 @@ fn sort(
     if let Some(power) = power {
         let mut over = 0;
         for (place, number) in (0..AT_ONCE).zip(numbers.each()) {
-            let over_by = number.map_or(Watts::ZERO, |number| over_cap(snapshot, number, power));
+            let over_by = number.map_or(Watts::ZERO, |number| snapshot.left.over(number, power.on(number)));
             over |= u64::from(over_by > Watts::ZERO) << place;
         }
         sorted.kept &= !over;
@@ -190,7 +215,7 @@ fn sort(
 }
 
 /// The candidates that pass, their own labels included. `verdict` is called only for those whose labels decide.
-fn passing(sorted: Sorted, some: &Listed<'_>, verdict: impl Fn(usize) -> Verdict) -> u64 {
+fn passing<'s>(sorted: Sorted, some: &Listed<'_>, verdict: impl Fn(usize) -> Verdict<'s>) -> u64 {
     let mut kept = sorted.kept;
     if matches!(some, Listed::Nodes(_)) {
         for place in places(kept & sorted.unlabelled).filter(|&place| verdict(place).rejection().is_some()) {

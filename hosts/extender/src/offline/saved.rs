@@ -2,6 +2,7 @@
 
 use crate::assumed_ledger::{AssumedLedger, Round, Scales};
 use crate::cores::{CoresRow, FreeCores};
+use crate::budgets::BudgetRow;
 use crate::index::{Index, Registry};
 use crate::node_store::NodeStore;
 use crate::rows::{EcoLabel, HardwareRow, LeaseRow, PodRow, ProfileRow, TwinRow};
@@ -45,6 +46,7 @@ impl Saved {
         let objects = objects(text)?;
         let of = |kind: &str| objects.get(kind).map(Vec::as_slice).unwrap_or_default();
         let mut warnings = Vec::new();
+        let budgets = rows::<BudgetRow>(of("PowerBudget"), &mut warnings);
         let twins = rows::<TwinRow>(of("NodeTwin"), &mut warnings);
         let hardware = rows::<HardwareRow>(of("NodeHardware"), &mut warnings);
         let is_eco = |node: &&Value| node["metadata"]["labels"][&*settings.profile_key] == "eco";
@@ -57,11 +59,13 @@ impl Saved {
         let (own, lease) = clocks(latest, renewed);
         let now = Now { wall: latest, own };
         let mut registry = Registry::default();
-        let (nodes, _) = NodeStore::new(twins, hardware, eco).read(&mut registry, |_| false);
+        let mut store = NodeStore::new(twins, hardware, eco).with_budgets(budgets);
+        let (nodes, _) = store.read(&mut registry, |_| false);
         let scoring = &settings.placement.scoring;
         let (profile_key, freshness) = (&settings.profile_key, settings.freshness);
         let rules = Rules { scoring, profile_key, freshness, lease, now };
-        let fleet = Arc::new(Fleet::of(nodes, Arc::new(Index::of(&registry)), &rules, true));
+        let budgets = store.grantable(rules.plans());
+        let fleet = Arc::new(Fleet::under(budgets, nodes, Arc::new(Index::of(&registry)), &rules, true));
         let sites = rows::<SiteRow>(of("Node"), &mut warnings);
         let services = rows::<ServiceRow>(of("Service"), &mut warnings);
         let mut other_scores = OtherScoresBuilder::new(Some(sites), Some(services));
@@ -102,6 +106,7 @@ impl Saved {
             fleet,
             ..Snapshot::nothing()
         };
+        let snapshot = snapshot.with_left();
         Ok(Self { snapshot, names, warnings, pods: of("Pod").to_vec() })
     }
 

@@ -44,6 +44,13 @@ impl TryFrom<&NodeTwinStatus> for score::TwinStatus {
                 .as_ref()
                 .and_then(Word::known)
                 .is_some_and(RescheduleCause::is_stress),
+            entitled: quantity(
+                "status.powerMeasurement.nodeEntitledPowerW",
+                status.power_measurement.as_ref().and_then(|power| power.node_entitled_power_w),
+                Role::Limit,
+                Watts::parse,
+            )?,
+            price: Ratio::ZERO,
         })
     }
 }

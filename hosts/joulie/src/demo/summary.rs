@@ -18,6 +18,7 @@ pub(crate) struct RunSummary {
     /// The energy above the budget, and its duration.
     above: Energy,
     budget: Option<Watts>,
+    used: UsedLimit,
     waits: Vec<Duration>,
     counted_placements: usize,
     placed: BTreeMap<String, u32>,
@@ -65,6 +66,41 @@ impl Energy {
     }
 }
 
+/// What is used of the limit while pods wait, once the first ones have been placed.
+#[derive(Debug, Default)]
+struct UsedLimit {
+    watt_seconds: f64,
+    of: f64,
+    span: Duration,
+}
+
+/// The first pods are placed and started in this time.
+const BEGINS: Duration = Duration::from_secs(10);
+
+impl UsedLimit {
+    fn add(&mut self, state: &State, power: Option<Watts>, span: Duration) {
+        let is_due = state.at >= BEGINS && state.pods.waiting > 0;
+        if let (Some(power), Some(budget), true) = (power, state.budget, is_due) {
+            self.watt_seconds += number(power) * span.as_secs_f64();
+            self.of += number(budget) * span.as_secs_f64();
+            self.span += span;
+        }
+    }
+
+    fn told(&self) -> String {
+        match self.of > 0.0 {
+            true => {
+                format!(
+                    "{:.2} of the limit while pods waited, for {}",
+                    self.watt_seconds / self.of,
+                    seconds(self.span)
+                )
+            }
+            false => "no pod waited".to_owned(),
+        }
+    }
+}
+
 /// Watts as a float, for sums that are only shown.
 fn number(watts: Watts) -> f64 {
     watts.to_string().parse().unwrap_or(0.0)
@@ -78,6 +114,7 @@ impl RunSummary {
         self.budget = state.budget;
         let power = state.power();
         self.site.add(power, span);
+        self.used.add(state, power, span);
         if let (Some(power), Some(budget)) = (power, state.budget)
             && power > budget
         {
@@ -160,6 +197,7 @@ impl RunSummary {
             row("power", format!("{mean} on average, {most} at most{unknown}")),
             row("energy", format!("{:.1} kJ, {:.4} kWh", self.site.joules / 1e3, self.site.joules / 3.6e6)),
             row("budget", budget),
+            row("used", self.used.told()),
             row(
                 "pods",
                 format!(

@@ -61,10 +61,11 @@ const AGENT: [Need; 10] = [
     status("telemetryprofiles"),
 ];
 
-const EXTENDER: [Need; 4] = [
+const EXTENDER: [Need; 5] = [
     need("", "pods", &["watch"]),
     need(labels::GROUP, "nodehardwares", &["watch"]),
     need(labels::GROUP, "nodetwins", &["watch"]),
+    need(labels::GROUP, "powerbudgets", &["watch"]),
     need(LEASES, "leases", &["watch"]),
 ];
 

@@ -12,6 +12,9 @@ use joulie_api::number::Number;
 /// Five watts, or a twentieth if that is more: agents publish changes of that size.
 const WATTS_MOVE: f64 = 5.0;
 const WATTS_PART: f64 = 1.0 / 20.0;
+/// What a node is entitled to follows what all others under its limits may have.
+const ENTITLED_MOVE: f64 = 1.0;
+const ENTITLED_PART: f64 = 1.0 / 100.0;
 /// A smaller change of a score hardly shows in the extender's whole points, so it is not written.
 const SCORE_MOVE: f64 = 1.0;
 const TREND_MOVE: f64 = 10.0;
@@ -33,6 +36,7 @@ fn moved(new: Option<Number>, there: Option<Number>, by: f64) -> bool {
 /// The dead-bands of the values that depend on the draw.
 struct Bands {
     watts: f64,
+    entitled: f64,
     trend: f64,
     headroom: f64,
     cooling: f64,
@@ -56,6 +60,7 @@ impl Bands {
         let stress = |score: Option<Number>| SCORE_MOVE.max(number(score) * part);
         Self {
             watts,
+            entitled: ENTITLED_MOVE.max(number(power.node_entitled_power_w) * ENTITLED_PART),
             trend: TREND_MOVE
                 .max(number(power.power_trend_w_per_min).abs() * TREND_PART)
                 .max(watts / TREND_MINUTES),
@@ -76,6 +81,7 @@ pub(crate) fn differs(new: &NodeTwinStatus, there: &NodeTwinStatus) -> bool {
         predicted_cooling_stress_score,
         predicted_psu_stress_score,
         effective_cap_state,
+        power_budget,
         hardware_density_score,
         estimated_pue,
         plan_lease,
@@ -99,6 +105,7 @@ pub(crate) fn differs(new: &NodeTwinStatus, there: &NodeTwinStatus) -> bool {
     let bands = Bands::around(there, was);
     *schedulable_class != there.schedulable_class
         || *plan_lease != there.plan_lease
+        || *power_budget != there.power_budget
         || *reschedule_cause != there.reschedule_cause
         || other_list(reschedule_recommendations.as_ref(), there.reschedule_recommendations.as_ref())
         || other_list(migration_recommendations.as_ref(), there.migration_recommendations.as_ref())
@@ -152,6 +159,7 @@ fn power_differs(new: &PowerMeasurement, there: &PowerMeasurement, bands: &Bands
         cpu_capped_power_w,
         gpu_capped_power_w,
         node_capped_power_w,
+        node_entitled_power_w,
         cpu_tdp_w,
         gpu_tdp_w,
         node_tdp_w,
@@ -163,6 +171,7 @@ fn power_differs(new: &PowerMeasurement, there: &PowerMeasurement, bands: &Bands
         || moved(*cpu_capped_power_w, there.cpu_capped_power_w, EXACT)
         || moved(*gpu_capped_power_w, there.gpu_capped_power_w, EXACT)
         || moved(*node_capped_power_w, there.node_capped_power_w, EXACT)
+        || moved(*node_entitled_power_w, there.node_entitled_power_w, bands.entitled)
         || moved(*cpu_tdp_w, there.cpu_tdp_w, EXACT)
         || moved(*gpu_tdp_w, there.gpu_tdp_w, EXACT)
         || moved(*node_tdp_w, there.node_tdp_w, EXACT)

@@ -107,6 +107,10 @@ fn demand_moves(
         missing_watts,
         blind_nodes,
         reclaimable_watts,
+        grantable_watts,
+        assumed_watts,
+        waiting_pods,
+        waiting_watts,
         price,
     } = new;
     let values = |class: &Option<ClassNumbers>| {
@@ -118,13 +122,18 @@ fn demand_moves(
         (new, old) => new.is_some() != old.is_some(),
     };
     let mut reclaimable = values(reclaimable_watts).into_iter().zip(values(&old.reclaimable_watts));
+    let mut grantable = values(grantable_watts).into_iter().zip(values(&old.grantable_watts));
     let mut prices = values(price).into_iter().zip(values(&old.price));
     moves(*reserve_watts, old.reserve_watts)
         || moves(*in_flight_watts, old.in_flight_watts)
         || moves(*biting_watts, old.biting_watts)
         || moves(*missing_watts, old.missing_watts)
+        || moves(*assumed_watts, old.assumed_watts)
+        || moves(*waiting_watts, old.waiting_watts)
+        || *waiting_pods != old.waiting_pods
         || *blind_nodes != old.blind_nodes
         || reclaimable.any(|(new, old)| moves(new, old))
+        || grantable.any(|(new, old)| moves(new, old))
         || prices.any(|(new, old)| far(new, old))
 }
 

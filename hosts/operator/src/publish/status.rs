@@ -45,6 +45,8 @@ pub(crate) struct Standing {
     pub(crate) advice: NodeAdvice,
     /// How its GPUs would better be divided; `None` if that is not known.
     pub(crate) slicing: Option<slicing::Advice>,
+    /// The PowerBudget that it is in, where a limit above it binds.
+    pub(crate) limit: Option<Arc<str>>,
 }
 
 /// A number with one decimal, rounded as its role asks.
@@ -106,6 +108,9 @@ pub(crate) fn status_of(
             cpu_capped_power_w: capped(power.cpu),
             gpu_capped_power_w: capped(power.gpu),
             node_capped_power_w: capped(power.node),
+            node_entitled_power_w: power
+                .entitled
+                .and_then(|entitled| tenths(entitled.to_bits(), Role::Limit)),
             cpu_tdp_w: rated(power.cpu),
             gpu_tdp_w: rated(power.gpu),
             node_tdp_w: rated(power.node),
@@ -129,6 +134,7 @@ pub(crate) fn status_of(
         migration_recommendations: Some(standing.advice.list()),
         reschedule_cause: standing.advice.cause().map(Word::from),
         gpu_slicing_recommendation: standing.slicing.as_ref().map(recommendation),
+        power_budget: standing.limit.as_deref().map(str::to_owned),
         last_updated: Some(condition::rfc3339(now)),
         plan_lease: Some(PLAN_LEASE.to_owned()),
         conditions: Some(conditions_of(twin, standing, before, now)),

@@ -9,13 +9,16 @@ use crate::reasons::{
     LIMIT_SHORT,
 };
 use crate::rows::BudgetSeen;
+use crate::site::WaitingForWatts;
 use crate::writes::{How, Job, Lane, Outcome, Target, Trouble, Write};
 use host_kit::clock::Mono;
 use host_kit::events::{EventReason, Note};
 use joulie_api::labels::PLAN_LEASE;
 use joulie_core::budget::Grant;
 use k8s_openapi::api::core::v1::ObjectReference;
-use planner::budget::{DesiredGrant, Ended, GroupPower, GroupStanding, LimitSource, Round, SITE, Sum};
+use planner::budget::{
+    DesiredGrant, Ended, GroupPower, GroupStanding, LimitSource, Round, SITE, Sum, WRITTEN,
+};
 use planner::node::Node;
 use planner::power::NodeReading;
 use power_units::{Micros, Ratio, Watts};
@@ -257,14 +260,22 @@ impl Reconciler {
                 power.biting.nodes > 0 && (is_short || power.price.iter().any(|price| *price > Ratio::ZERO))
             };
             let power = group.power.as_ref().filter(binds);
-            unmet.since = power.map(|_| unmet.since.unwrap_or(now));
+            let budget = group.name.strip_prefix(WRITTEN);
+            let waiting = budget.map_or(WaitingForWatts::NONE, |budget| self.site.fresh.waiting_for(budget));
+            unmet.since = (power.is_some() || waiting.pods > 0).then(|| unmet.since.unwrap_or(now));
             let lasts = unmet.since.is_some_and(|since| now.since(since) >= UNMET_FOR);
             let was_told = unmet.told.is_some_and(|told| now.since(told) < UNMET_AGAIN);
-            if let Some(power) = power.filter(|_| lasts && !was_told) {
-                let (Sum { watts, nodes }, name) = (power.biting, &group.name);
-                let text = format!(
-                    "{nodes} nodes below the limit of {name} are throttled and would draw {watts:.1} W more: nothing that others do not want is left for them"
-                );
+            if lasts && !was_told {
+                let name = &group.name;
+                let throttled = power.map(|power| {
+                    let Sum { watts, nodes } = power.biting;
+                    format!("{nodes} nodes below the limit of {name} are throttled and would draw {watts:.1} W more")
+                });
+                let WaitingForWatts { pods, watts } = waiting;
+                let waits = (pods > 0)
+                    .then(|| format!("{pods} pods wait because {name} lacks {watts:.0} W for them"));
+                let said: Vec<String> = throttled.into_iter().chain(waits).collect();
+                let text = format!("{}: nothing that others do not want is left", said.join(", and "));
                 unmet.told = Some(now);
                 notes.push((name.clone(), text));
             }

@@ -10,7 +10,7 @@ use crate::reasons::{
     PARENT_MISSING, PLACE_UNKNOWN,
 };
 use crate::rows::BudgetSeen;
-use crate::site::{Budgets, ParentFault};
+use crate::site::{Budgets, ParentFault, WaitingForWatts};
 use crate::writes::{How, Job, Target, Write};
 use host_kit::clock::Mono;
 use joulie_api::condition::{self, Condition, ConditionType};
@@ -103,7 +103,7 @@ impl Reconciler {
             counted_watts: group.load.map(number),
             measured_watts: measured.map(number),
             room_watts: group.load.map(|load| number(limit - load)),
-            demand: group.power.as_ref().map(demand),
+            demand: group.power.as_ref().map(|power| demand(power, self.site.fresh.waiting_for(&seen.name))),
             short_watts: trial.map_or(group.short, |trial| trial.short).map(number),
             would_lower_nodes: trial.map(|trial| whole(trial.lowered.nodes)),
             would_lower_watts: trial.map(|trial| number(trial.lowered.watts)),
@@ -216,8 +216,12 @@ fn whole(count: usize) -> Whole {
 }
 
 /// What follows demand, as it is written.
-fn demand(power: &GroupPower) -> BudgetDemand {
+fn demand(power: &GroupPower, waiting: WaitingForWatts) -> BudgetDemand {
     BudgetDemand {
+        grantable_watts: Some(by_class(power.grantable.map(Number::tenths))),
+        assumed_watts: Some(Number::tenths(power.assumed)),
+        waiting_pods: Some(whole(waiting.pods)),
+        waiting_watts: Some(Number::tenths(waiting.watts)),
         reserve_watts: Some(Number::tenths(power.reserve)),
         in_flight_watts: Some(Number::tenths(power.in_flight)),
         biting_watts: Some(Number::tenths(power.biting.watts)),

@@ -15,6 +15,7 @@ use crate::writes::{How, Job, Target, Write};
 use host_kit::clock::Mono;
 use jiff::Timestamp;
 use joulie_core::placement::class::SchedulableClass;
+use joulie_core::placement::freshness::UnixTime;
 use planner::decide::{ClusterDecision, decide};
 use planner::names::Beside;
 use planner::node::{DesiredState, Node};
@@ -157,6 +158,9 @@ impl Reconciler {
         known.now = stamp(now);
         known.wall_clock = Micros::new(since_1970);
         // A limit that cannot be read may have been cut.
+        let since_1970 = UnixTime::from_micros(wall.as_microsecond());
+        self.site.expect_pods(since_1970);
+        let known = &mut self.site.cluster;
         known.raises = now >= self.raises_from && (!self.site.budgets.unread || self.site.releases_all);
     }
 
@@ -254,6 +258,7 @@ impl Reconciler {
             overdue: decision.overdue,
             advice: NodeAdvice::default(),
             slicing: None,
+            limit: self.site.budgets.limit_of(&node.limits).filter(|_| node.limits.is_enforced()),
         }
     }
 

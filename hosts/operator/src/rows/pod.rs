@@ -2,7 +2,7 @@
 //! nothing is stored that the key of the row already contains.
 
 use super::bounds::Bounds;
-use super::{MovingSeen, NodeSeen};
+use super::{FreshSeen, MovingSeen, NodeSeen};
 use host_kit::reflect::{ObjectKey, Row};
 use jiff::Timestamp;
 use joulie_api::extender::pod::ExtenderPod;
@@ -40,6 +40,8 @@ pub(crate) struct PodSeen {
     pub(crate) moving: Option<Box<MovingSeen>>,
     /// What it needs of a node; `None` unless the scheduler has found none for it.
     pub(crate) waits: Option<Box<MovingSeen>>,
+    /// What it will draw, or lacks to be placed; `None` once it runs.
+    pub(crate) fresh: Option<Box<FreshSeen>>,
 }
 
 /// What is kept of a pod with an annotation or a constraint by which it may ask for performance.
@@ -111,8 +113,7 @@ impl TermSeen {
 impl PodSeen {
     /// The node that it is on, while it runs there and is not about to end.
     pub(crate) fn runs_on(&self) -> Option<&str> {
-        let runs = matches!(self.phase, PodPhase::Running) && !self.terminating;
-        self.node.as_deref().filter(|_| runs)
+        self.node.as_deref().filter(|_| self.runs())
     }
 
     /// The namespace, the kind and the name of its workload: of its outermost controller, or of the pod itself.
@@ -120,6 +121,11 @@ impl PodSeen {
         let (kind, name) =
             self.owner.as_ref().map_or((workload::POD, key.name.as_str()), OwnerSeen::workload);
         [&key.namespace, kind, name]
+    }
+
+    /// Whether it runs, and is not about to end.
+    pub(crate) const fn runs(&self) -> bool {
+        matches!(self.phase, PodPhase::Running) && !self.terminating
     }
 
     /// Whether it has ended for good.
@@ -216,6 +222,7 @@ impl Row for PodSeen {
             simulated: simulated(&meta["annotations"]),
             moving: MovingSeen::read(object, needs),
             waits: MovingSeen::read_waiting(object, needs),
+            fresh: FreshSeen::read(object).map(Box::new),
             reschedulable: meta["annotations"][labels::pod::RESCHEDULABLE].as_str() == Some(labels::TRUE),
             owner: OwnerSeen::read(meta),
             affinity: required.as_array().map(|terms| terms.iter().map(term).collect()),

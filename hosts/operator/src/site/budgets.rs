@@ -103,6 +103,11 @@ impl Budgets {
     pub(crate) fn name_of(&self, place: &LimitPlace) -> Option<&str> {
         self.limits.get(place.limit?).map(|limit| &*limit.name)
     }
+
+    /// The same name, shared.
+    pub(crate) fn limit_of(&self, place: &LimitPlace) -> Option<Arc<str>> {
+        self.limits.get(place.limit?).map(|limit| limit.name.clone())
+    }
 }
 
 fn limit(budget: &BudgetSeen, parent: Option<usize>) -> SiteLimit {

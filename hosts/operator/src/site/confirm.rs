@@ -3,7 +3,7 @@
 use crate::rows::{DeviceSeen, HardwareSeen, StateSeen};
 use joulie_core::node::cap::{CapIntent, CapRange, Floor, Resolution};
 use planner::hardware::ResolvedHardware;
-use planner::intent::{DeviceCap, NodeCaps};
+use planner::intent::DeviceCap;
 use planner::node::Confirmation;
 use power_units::{Amount, Percent, Role, Watts};
 
@@ -12,13 +12,14 @@ use power_units::{Amount, Percent, Role, Watts};
 const ENOUGH: Percent = Percent::from_int(90);
 
 /// What the agent of a node reports about its published desired state. `resolved` is the merged view of its hardware.
-/// `most` are the caps that the node's grant leaves, if it has one: more than that is not required. While it is not
-/// known which agents exist, no node counts as one without an agent.
+/// `lends`: its grant is below what was asked, and its agent divides that among the devices as they want it. Then it is
+/// enough that the agent has taken in what was asked and read back what the grant leaves. While it is not known which
+/// agents exist, no node counts as one without an agent.
 pub(crate) fn confirmation(
     state: Option<&StateSeen>,
     hardware: Option<&HardwareSeen>,
     resolved: &ResolvedHardware,
-    most: Option<NodeCaps>,
+    lends: bool,
     hardware_known: bool,
 ) -> Confirmation {
     let can = |control: Option<bool>| match hardware {
@@ -34,12 +35,15 @@ pub(crate) fn confirmation(
     let gpu_most = resolved.gpu.as_ref().and_then(|gpu| gpu.max);
     let caps = state.carried.desired.caps;
     let devices = [
-        (caps.cpu, state.control.cpu.as_ref(), (cpu_most, most.and_then(|most| most.cpu)), cpu),
-        (caps.gpu, state.control.gpu.as_ref(), (gpu_most, most.and_then(|most| most.gpu)), gpu),
+        (caps.cpu, state.control.cpu.as_ref(), cpu_most, cpu),
+        (caps.gpu, state.control.gpu.as_ref(), gpu_most, gpu),
     ];
     let capped = devices.into_iter().filter_map(|(cap, control, most, can)| Some((cap?, control, most, can)));
     let told: Vec<Confirmation> = capped
-        .map(|(cap, control, most, can)| of_device(control, asked(cap, most), state.generation, can))
+        .map(|(cap, control, most, can)| {
+            let asked = if lends { Some(Watts::ZERO) } else { asked(cap, most) };
+            of_device(control, asked, state.generation, can)
+        })
         .collect();
     let is_lifted = |one: &Confirmation| *one == Confirmation::Lifted;
     if !told.is_empty() && told.iter().all(is_lifted) {
@@ -56,13 +60,9 @@ pub(crate) fn confirmation(
 }
 
 /// What is requested of each device, within the hardware's range; `None` for a percentage of an unknown maximum.
-fn asked(
-    DeviceCap { percent, watts }: DeviceCap,
-    (most, granted): (Option<Watts>, Option<DeviceCap>),
-) -> Option<Watts> {
-    let granted = granted.and_then(|cap| cap.watts).unwrap_or(Watts::MAX);
+fn asked(DeviceCap { percent, watts }: DeviceCap, most: Option<Watts>) -> Option<Watts> {
     match (CapIntent { watts, percent }).resolve(CapRange::new(None, most, None), Floor::NONE) {
-        Resolution::Watts(target) => Some(target.effective().min(granted)),
+        Resolution::Watts(target) => Some(target.effective()),
         Resolution::Percent(_) | Resolution::Blocked(_) => None,
     }
 }
@@ -108,6 +108,10 @@ mod tests {
     use serde_json::{Value, json};
 
     fn told(spec: Value, control: Value, hardware: Option<Value>) -> Confirmation {
+        told_by(false, spec, control, hardware)
+    }
+
+    fn told_by(lends: bool, spec: Value, control: Value, hardware: Option<Value>) -> Confirmation {
         let mut profile = json!({"metadata": {"name": "a", "generation": 4}, "status": {"control": control},
             "spec": {"nodeName": "a", "profile": "performance"}});
         profile["spec"].as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
@@ -121,7 +125,7 @@ mod tests {
         let reported = hardware.as_ref().map(|hardware| hardware.reported.clone());
         let facts = HardwareFacts { reported, ..HardwareFacts::default() };
         let resolved = resolve(&facts, None, true, &Catalog::embedded().unwrap()).hardware;
-        confirmation(Some(&state), hardware.as_ref(), &resolved, None, true)
+        confirmation(Some(&state), hardware.as_ref(), &resolved, lends, true)
     }
 
     /// A share of each package's 360 W.
@@ -191,6 +195,22 @@ mod tests {
     }
 
     #[test]
+    fn a_node_that_has_lent_its_watts_confirms_what_it_would_hold_with_them() {
+        let spec =
+            json!({"cpu": {"packagePowerCapPctOfMax": 100}, "gpu": {"powerCap": {"capPctOfMax": 100}}});
+        let told = |lends, cpu: Value| {
+            let control = json!({"cpu": cpu, "gpu": applied(json!(100))});
+            told_by(lends, spec.clone(), control, agent())
+        };
+        // 100 of 360 W and of 400 W are in force.
+        assert_eq!(told(true, applied(json!(100))), Confirmation::InForce);
+        assert_eq!(told(false, applied(json!(100))), Confirmation::Short);
+        assert_eq!(told(true, applied(json!(null))), Confirmation::Awaited, "nothing was read back");
+        let earlier = json!({"result": "applied", "observedGeneration": 3, "capWatts": 100});
+        assert_eq!(told(true, earlier), Confirmation::Awaited, "it has not taken in what was asked");
+    }
+
+    #[test]
     fn the_worse_of_processors_and_gpus_counts() {
         let spec =
             json!({"cpu": {"packagePowerCapPctOfMax": 100}, "gpu": {"powerCap": {"capPctOfMax": 100}}});
@@ -223,7 +243,7 @@ mod tests {
             Confirmation::Unenforced
         );
         let nothing = ResolvedHardware::default();
-        assert_eq!(confirmation(None, None, &nothing, None, true), Confirmation::Unenforced);
-        assert_eq!(confirmation(None, None, &nothing, None, false), Confirmation::Awaited);
+        assert_eq!(confirmation(None, None, &nothing, false, true), Confirmation::Unenforced);
+        assert_eq!(confirmation(None, None, &nothing, false, false), Confirmation::Awaited);
     }
 }

@@ -2,7 +2,7 @@
 //! changed pods are read.
 
 use super::profiles::intensities;
-use super::{Asking, Movable, Occupants, Selectors};
+use super::{Asking, Fresh, Movable, Occupants, Selectors};
 use crate::rows::PodSeen;
 use host_kit::reflect::{CachedRow, ObjectKey, RowChanges, Rows};
 use joulie_api::workload_profile::TrustedProfiles;
@@ -18,17 +18,22 @@ pub(super) struct PodReader<'a> {
     pub(super) anew: bool,
 }
 
+/// What is kept of the pods.
+pub(super) struct PodsKept<'a> {
+    /// `None` while the pods are not known.
+    pub(super) counts: &'a mut Option<PodCounts>,
+    pub(super) movable: &'a mut Movable,
+    pub(super) asking: &'a mut Asking,
+    pub(super) occupants: &'a mut Occupants,
+    pub(super) fresh: &'a mut Fresh,
+}
+
 impl PodReader<'_> {
-    /// Takes in changed pods; returns whether that changes any count or pod that may be moved. The counts are `None`
-    /// while the pods are not known.
-    pub(super) fn read(
-        &self,
-        (counts, movable, asking): (&mut Option<PodCounts>, &mut Movable, &mut Asking),
-        occupants: &mut Occupants,
-        pods: &mut Rows<PodSeen>,
-    ) -> bool {
+    /// Takes in changed pods; returns whether that changes any count, any pod that may be moved, or any that does not run yet.
+    pub(super) fn read(&self, kept: PodsKept<'_>, pods: &mut Rows<PodSeen>) -> bool {
+        let PodsKept { counts, movable, asking, occupants, fresh } = kept;
         if !pods.is_synced() {
-            (*movable, *asking, *occupants) = Default::default();
+            (*movable, *asking, *occupants, *fresh) = Default::default();
             return counts.take().is_some();
         }
         let anew = self.anew || asking.is_of_another(&self.selectors.bound);
@@ -37,7 +42,7 @@ impl PodReader<'_> {
             let judged = self.judge(asking, &news, known);
             let counted = self.take(counts, &news, asking, anew || judged);
             let occupied = self.selectors.sleep && occupants.take(&news, known);
-            index(movable, &news, self.selectors) | counted | occupied
+            index(movable, &news, self.selectors) | fresh.take(&news) | counted | occupied
         };
         match pods.news(&mut all) {
             Some(changed) => changed,

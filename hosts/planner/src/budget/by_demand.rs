@@ -117,7 +117,10 @@ fn appetite(stake: &Stake<'_>, row: &Row, kept: bool, (rest, entitled): (Watts, 
         return Appetite::Owned(count);
     }
     match stake.node.demand() {
-        Some(demand) => Appetite::Told { demand: demand.with(rest), assumed: Watts::ZERO },
+        Some(demand) => {
+            let assumed = stake.node.expected.map_or(Watts::ZERO, |watts| watts + rest);
+            Appetite::Told { demand: demand.with(rest), assumed }
+        }
         None => Appetite::Blind(count),
     }
 }
@@ -153,8 +156,22 @@ pub struct GroupPower {
     pub biting: super::Sum,
     /// What nodes of the same or a lower class hold and do not want: for performance, draining and eco.
     pub reclaimable: [Watts; 3],
+    /// What a node here could be granted beside what is drawn, by its class: performance, draining and eco. It is bounded by
+    /// every limit above.
+    pub grantable: [Watts; 3],
+    /// What pods will draw that are bound to nodes here and do not show yet.
+    pub assumed: Watts,
     /// How many nodes report nothing.
     pub blind: usize,
+}
+
+impl GroupPower {
+    /// Bounds what could be granted here by what could be granted above.
+    pub(super) fn bound_by(&mut self, above: &Self) {
+        for (here, above) in self.grantable.iter_mut().zip(above.grantable) {
+            *here = (*here).min(above);
+        }
+    }
 }
 
 /// What a node adds to its groups.
@@ -162,6 +179,7 @@ pub struct GroupPower {
 pub(super) struct Wants {
     pub(super) biting: super::Sum,
     pub(super) reclaimable: [i64; 3],
+    pub(super) assumed: i64,
     pub(super) blind: usize,
 }
 
@@ -182,13 +200,18 @@ impl Wants {
             Priority::Eco => [spare, spare, spare],
         };
         let biting = if bites { super::Sum { watts: more, nodes: 1 } } else { super::Sum::default() };
-        Self { biting, reclaimable, blind: 0 }
+        let assumed = match bid.appetite {
+            Appetite::Told { demand, .. } => (wanted - demand.highest()).or_zero().to_bits(),
+            Appetite::Blind(_) | Appetite::Owned(_) | Appetite::Stands(_) => 0,
+        };
+        Self { biting, reclaimable, assumed, blind: 0 }
     }
 
     pub(super) fn add(&mut self, part: &Self) {
         self.biting.watts += part.biting.watts;
         self.biting.nodes += part.biting.nodes;
         self.blind += part.blind;
+        self.assumed = self.assumed.saturating_add(part.assumed);
         for (sum, part) in self.reclaimable.iter_mut().zip(part.reclaimable) {
             *sum = sum.saturating_add(part);
         }
@@ -196,7 +219,12 @@ impl Wants {
 
     /// The state of a group.
     pub(super) fn shown(&self, price: &GroupPrice, state: &GroupOrders) -> GroupPower {
+        let reclaimable = self.reclaimable.map(Watts::from_bits);
+        // Where nothing is lent, nobody gets more than its entitlement. What is not known cannot be granted.
+        let room = state.room().filter(|_| price.lends()).map(|room| room - state.reserve());
         GroupPower {
+            grantable: reclaimable.map(|spare| room.map_or(Watts::ZERO, |room| (room + spare).or_zero())),
+            assumed: Watts::from_bits(self.assumed),
             price: [Priority::Performance, Priority::Draining, Priority::Eco].map(|class| price.of(class)),
             lends: price.lends(),
             overloaded: price.is_overloaded(),
@@ -205,7 +233,7 @@ impl Wants {
             missing: state.missing(),
             missing_entitled: state.missing_entitled(),
             biting: self.biting,
-            reclaimable: self.reclaimable.map(Watts::from_bits),
+            reclaimable,
             blind: self.blind,
         }
     }

@@ -287,7 +287,18 @@ impl Groups {
                 power,
             }
         });
-        each.collect()
+        let mut standings: Vec<GroupStanding> = each.collect();
+        // Parents come before their parts. A limit that does not bind has nothing to say.
+        for at in 0..standings.len() {
+            let Some((above, from)) = standings.split_at_mut_checked(at) else { continue };
+            let Some(part) = from.first_mut() else { continue };
+            let path = std::iter::successors(part.parent, |&at| above.get(at).and_then(|group| group.parent));
+            let binds = path.filter_map(|at| above.get(at)?.power.as_ref()).next();
+            if let Some((power, binds)) = part.power.as_mut().zip(binds) {
+                power.bound_by(binds);
+            }
+        }
+        standings
     }
 
     /// The index of a group, and those above it.

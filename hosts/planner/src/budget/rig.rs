@@ -37,6 +37,8 @@ pub(super) struct Claim {
     pub(super) demand: Option<DemandReport>,
     /// What it counts because of its sleep.
     pub(super) sleep: SleepCount,
+    /// What it will want at least.
+    pub(super) expected: Option<Watts>,
 }
 
 impl Claim {
@@ -53,6 +55,7 @@ impl Claim {
         }
         node.sleep = self.sleep;
         node.granted.demand = self.demand;
+        node.expected = self.expected;
         node.granted.grant = self.grant;
         node.granted.released = self.released;
         node.granted.sent.clone_from(&self.sent);

@@ -71,6 +71,7 @@ fn claim(name: &str) -> Claim {
         rest_most: None,
         demand: None,
         sleep: crate::sleep::SleepCount::Awake,
+        expected: None,
     }
 }
 

@@ -29,6 +29,7 @@ pub(crate) fn node(name: &str, facts: &HardwareFacts) -> Node {
         granted: Granted::default(),
         power: Power::UNMETERED,
         sleep: crate::sleep::SleepCount::Awake,
+        expected: None,
     }
 }
 

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use std::collections::BTreeSet;
 
 mod rig;
-use crate::budget::{BudgetLimits, NodePowerModel};
+use crate::budget::{self, BudgetLimits, NodePowerModel, Rules};
 use crate::node::rig::{carried, state};
 use crate::node::{Carried, Published, Signed};
 use joulie_core::budget::GrantReceipt;
@@ -81,6 +81,23 @@ fn an_upgrade_writes_the_cap_sees_it_confirmed_then_the_label() {
     let last = cluster.pass(&up);
     let labels = [ObjectChange::Labels { profile: Some(Profile::Performance), draining: Some(false) }];
     assert_eq!(last.changes("b"), labels);
+    assert_eq!(cluster.label("b"), Some("performance"));
+}
+
+#[test]
+fn an_upgrade_under_a_limit_waits_until_its_entitlement_is_known_to_fit() {
+    let mut cluster = Rig::of(&[("a", "", 0), ("b", "", 0)]);
+    cluster.settle(&settings(static_partition("0.5")));
+    let mut up = settings(static_partition("1"));
+    up.budget = BudgetLimits { site: Some(Watts::from_int(1000)), ..BudgetLimits::none() };
+    cluster.pass(&up);
+    cluster.confirm();
+    // The caps are confirmed, and no round has said what the node is entitled to.
+    assert_eq!(node(&cluster.pass(&up), "b").guard.held, Some(HoldReason::CapsUnconfirmed));
+    assert_eq!(cluster.label("b"), Some("eco"));
+    let rules = Rules { settings: &up.budget, limits: &[], trial: false };
+    budget::round(&[], rules, &mut cluster.memory.budget, Stamp::new(Micros::ZERO), true).unwrap();
+    cluster.pass(&up);
     assert_eq!(cluster.label("b"), Some("performance"));
 }
 

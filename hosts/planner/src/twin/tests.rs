@@ -37,6 +37,7 @@ pub(super) fn node(hardware: &ResolvedHardware) -> TwinFacts<'_> {
         class: SchedulableClass::Performance,
         cpu_cap: CapValue::Open,
         gpu_cap: CapValue::Open,
+        entitled: None,
         reading: measured(0),
         trend: None,
         rest: None,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::hardware::Vendor;
 
 fn refused(text: &str) -> String {
     Fleet::parse(text).unwrap_err().to_string()
@@ -52,7 +53,7 @@ fn a_file_says_kinds_of_ones_own() {
         ("a", "1")
     );
     assert_eq!(members[1].hardware.cpu_model, "AMD_EPYC_9655");
-    assert_eq!(fleet.gpu_vendor(), Some(Vendor::Amd));
+    assert_eq!(fleet.gpus(), Some(WorkloadGpus { vendor: Vendor::Amd, most: 4 }));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Creates the pods of a workload when they are due, and deletes finished ones.
 
-use super::{Generator, PART_OF};
+use super::{BATCH, FAMILY, Generator, PART_OF};
 use crate::settings::Workload;
 use host_kit::clock::HostClock;
 use host_kit::reflect::{ObjectKey, Reflections, Row, Rows, WatchSource, reflect};
@@ -27,6 +27,7 @@ pub(crate) struct Seen {
     created: String,
     waits: bool,
     over: bool,
+    is_batch: bool,
 }
 
 impl Row for Seen {
@@ -38,7 +39,8 @@ impl Row for Seen {
         let over = matches!(phase, "Succeeded" | "Failed");
         let bound = object["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
         let created = object["metadata"]["creationTimestamp"].as_str().unwrap_or_default().to_owned();
-        Ok(Self { created, waits: !bound && !over, over })
+        let is_batch = object["metadata"]["labels"][FAMILY] == BATCH;
+        Ok(Self { created, waits: !bound && !over, over, is_batch })
     }
 }
 
@@ -76,23 +78,56 @@ pub(crate) async fn create(
         if stop.requested_within(job.after.div_f64(speed)).await {
             return;
         }
-        while !rows.is_synced() || waiting(&rows) >= pending_max {
+        while !rows.is_synced() || waiting(&rows, false) >= pending_max {
             if stop.requested_within(LOOK).await {
                 return;
             }
         }
-        let Ok(pod) = serde_json::from_value::<Pod>(job.pod) else { continue };
-        while let Err(error) = pods.create(&PostParams::default(), &pod).await {
-            tracing::warn!("a pod of the workload could not be created; the next attempt is in 2 s: {error}");
-            if stop.requested_within(AGAIN).await {
-                return;
-            }
+        if !make(&pods, job.pod, &stop).await {
+            return;
         }
         for key in finished(&rows) {
             // An error for a pod that is deleted already is fine.
             drop(pods.delete(&key.name, &DeleteParams::default()).await);
         }
     }
+}
+
+/// Keeps so many pods of batch work waiting until asked to stop.
+pub(crate) async fn keep_waiting(
+    client: Client,
+    workload: Workload,
+    seed: u64,
+    rows: Rows<Seen>,
+    stop: Stop,
+) {
+    let pods: Api<Pod> = Api::namespaced(client, &workload.namespace);
+    let backlog = usize::try_from(workload.backlog).unwrap_or(usize::MAX);
+    let mut generator = Generator::of_batch(workload.mix, seed);
+    loop {
+        // The watch is behind what was just created: so one look passes before the next.
+        let missing = if rows.is_synced() { backlog.saturating_sub(waiting(&rows, true)) } else { 0 };
+        for _ in 0..missing {
+            if !make(&pods, generator.draw_batch(), &stop).await {
+                return;
+            }
+        }
+        if stop.requested_within(LOOK).await {
+            return;
+        }
+    }
+}
+
+/// Creates a pod, however often it is refused. Returns whether no stop was requested.
+async fn make(pods: &Api<Pod>, pod: Value, stop: &Stop) -> bool {
+    let Ok(pod) = serde_json::from_value::<Pod>(pod) else { return true };
+    while let Err(error) = pods.create(&PostParams::default(), &pod).await {
+        tracing::warn!("a pod of the workload could not be created; the next attempt is in 2 s: {error}");
+        if stop.requested_within(AGAIN).await {
+            return false;
+        }
+    }
+    true
 }
 
 /// It is fine if the namespace exists. Any other error will show at the first pod.
@@ -102,8 +137,9 @@ async fn make_namespace(client: &Client, name: &str) {
     drop(namespaces.create(&PostParams::default(), &namespace).await);
 }
 
-fn waiting(rows: &Rows<Seen>) -> usize {
-    rows.with(|rows| rows.values().filter(|held| held.row.waits).count())
+/// How many pods wait, of batch work or of all other families.
+fn waiting(rows: &Rows<Seen>, batch: bool) -> usize {
+    rows.with(|rows| rows.values().filter(|held| held.row.waits && held.row.is_batch == batch).count())
 }
 
 /// The oldest finished pods beyond those that are kept.

@@ -3,6 +3,7 @@ use crate::pods::BoundPod;
 use host_kit::reflect::Row;
 
 fn mix(gpus: Option<Vendor>) -> Mix {
+    let gpus = gpus.map(|vendor| WorkloadGpus { vendor, most: 8 });
     Mix { gap: Duration::from_secs(2), duration: Duration::from_secs(60), gpus }
 }
 
@@ -42,6 +43,25 @@ fn every_pod_can_be_read_fits_a_node_and_ends() {
     assert!((580..=700).contains(&gpus), "{gpus}");
     assert!((640..=780).contains(&performance), "{performance}");
     assert!((3_600.0..=4_400.0).contains(&gaps), "{gaps}");
+}
+
+#[test]
+fn nobody_asks_for_more_gpus_than_a_node_has() {
+    let few = Mix { gpus: Some(WorkloadGpus { vendor: Vendor::Nvidia, most: 4 }), ..mix(None) };
+    let mut generator = Generator::new(few, 3);
+    let most = (0..500).map(|_| bound(generator.draw()).asks.gpus()).max();
+    assert_eq!(most, Some(4));
+}
+
+#[test]
+fn batch_work_keeps_processors_busy_and_changes_no_other_pod() {
+    let mut batch = Generator::of_batch(mix(Some(Vendor::Nvidia)), 3);
+    for _ in 0..50 {
+        let pod = bound(Job { after: Duration::ZERO, pod: batch.draw_batch() });
+        let work = pod.work.unwrap();
+        assert!(work.duration.is_some() && !work.performance && work.gpus == 0);
+        assert!(work.cpus >= 16.0 && work.cpu_utilisation > 0.9);
+    }
 }
 
 #[test]

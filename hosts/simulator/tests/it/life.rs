@@ -331,14 +331,15 @@ async fn a_burst_on_one_node_is_admitted_once_each_and_works_while_the_writes_wa
 async fn a_workload_comes_up_to_its_bound_of_waiting_pods() {
     let lab = Lab::new();
     let mix = Mix::parse("10ms/60s").unwrap().unwrap();
-    let workload = Workload { mix, namespace: "batch".to_owned(), pending_max: 5 };
+    let workload = Workload { mix, namespace: "batch".to_owned(), pending_max: 5, backlog: 3 };
     let settings = Settings::of(Fleet::parse("xeon:1").unwrap());
     let simulator = lab.start_with(Settings { workload: Some(workload), ..settings }).await;
     let pods: Api<Pod> = Api::namespaced(lab.client.clone(), "batch");
     let count = async || pods.list(&ListParams::default()).await.unwrap().items.len();
-    eventually("five pods wait", async || count().await >= 5).await;
+    // Pods of batch work wait beside them.
+    eventually("eight pods wait", async || count().await >= 8).await;
     // Many intervals later there are no more pods, except one whose watch event had not arrived.
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert!(count().await <= 6, "{}", count().await);
+    assert!(count().await <= 9, "{}", count().await);
     simulator.stop().await;
 }

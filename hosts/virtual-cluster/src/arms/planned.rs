@@ -224,6 +224,7 @@ fn node(at: usize, machine: MachineFacts, rack: Option<Arc<str>>) -> Node {
         granted: Granted::default(),
         power: Power::UNMETERED,
         sleep: planner::sleep::SleepCount::Awake,
+        expected: None,
     }
 }
 

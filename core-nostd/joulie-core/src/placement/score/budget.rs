@@ -58,6 +58,12 @@ impl TwinStatus {
         Some(Drawn { measured: self.power?.measured?.or_zero(), capped })
     }
 
+    /// What is left of the entitlement before the pod, where there is one.
+    pub(crate) fn sure_room(&self) -> Option<Watts> {
+        let drawn = self.cap()? - self.room()?;
+        self.entitled.map(|entitled| entitled.or_zero() - drawn)
+    }
+
     /// What is left under the cap before the pod: measured, else predicted; `None` where neither is known.
     pub(crate) fn room(&self) -> Option<Watts> {
         match self.against_cap() {

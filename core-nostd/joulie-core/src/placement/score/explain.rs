@@ -57,6 +57,8 @@ pub struct Known {
     pub budget: HeadroomSource,
     /// The PUE by which the pod's watts were multiplied; 1 without facility metrics.
     pub pue: Ratio,
+    /// The price of watts at the node, from 0 to 1: it multiplied them by 1 to 5.
+    pub price: Ratio,
     /// headroomScore
     pub headroom_score: Percent,
     /// headroomScore, weighted.
@@ -104,7 +106,7 @@ impl Breakdown {
 }
 
 fn known(terms: &Terms, class: WorkloadClass, marginal: Watts, assumed: Watts, lost: PointsLost) -> Known {
-    let added = terms.pue.weigh(marginal) + assumed.or_zero();
+    let added = terms.factor.weigh(marginal) + assumed.or_zero();
     let headroom = terms.headroom.minus(terms.slope.over(added));
     let none = Percent::ZERO;
     let (profile, relief, mark) = match class {
@@ -123,6 +125,7 @@ fn known(terms: &Terms, class: WorkloadClass, marginal: Watts, assumed: Watts, l
             Basis::Predicted(against) => HeadroomSource::Predicted { added, against },
         },
         pue: terms.pue.ratio(),
+        price: terms.price,
         headroom_score: terms.headroom_score(headroom),
         headroom: headroom.to_points(),
         cooling: terms.cooling.to_points(),

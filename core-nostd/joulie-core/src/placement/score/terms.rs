@@ -119,6 +119,10 @@ pub(crate) struct Terms {
     /// For standard pods; never above zero.
     pub(crate) mark: Twentieths,
     pub(crate) pue: Pue,
+    /// By what the watts of a pod are multiplied: PUE, and the price of watts.
+    pub(crate) factor: Pue,
+    /// The price of watts.
+    pub(crate) price: Ratio,
     pub(crate) basis: Basis,
 }
 
@@ -154,6 +158,7 @@ impl Terms {
             Basis::Predicted(Against::Nothing) => Slope(0),
         };
         let (bonus, relief) = for_standard_pods(twin.class, cluster);
+        let pue = if scoring.facility_metrics { Pue::of(twin.pue) } else { Pue::ONE };
         Self {
             headroom,
             headroom_weight: weights.headroom,
@@ -164,7 +169,9 @@ impl Terms {
             bonus,
             relief,
             mark: if twin.marked { Twentieths::of_points(MARK_POINTS) } else { Twentieths::ZERO },
-            pue: if scoring.facility_metrics { Pue::of(twin.pue) } else { Pue::ONE },
+            pue,
+            factor: pue.dearer(twin.price),
+            price: twin.price,
             basis,
         }
     }
@@ -189,7 +196,7 @@ impl Terms {
             standard: self.sum(WorkloadClass::Standard),
             performance: self.sum(WorkloadClass::Performance),
             slope: self.slope,
-            pue: self.pue,
+            factor: self.factor,
         }
     }
 }
@@ -200,7 +207,7 @@ pub(crate) struct ScoreTerms {
     standard: Twentieths,
     performance: Twentieths,
     slope: Slope,
-    pue: Pue,
+    factor: Pue,
 }
 
 impl ScoreTerms {
@@ -210,7 +217,7 @@ impl ScoreTerms {
             WorkloadClass::Standard => self.standard,
             WorkloadClass::Performance => self.performance,
         };
-        super::Score(rest.minus(self.slope.over(self.pue.weigh(marginal) + assumed.or_zero())))
+        super::Score(rest.minus(self.slope.over(self.factor.weigh(marginal) + assumed.or_zero())))
     }
 }
 
@@ -246,6 +253,13 @@ impl Pue {
         let above_one = pue.filter(|&pue| pue > Ratio::ONE);
         let bits = above_one.and_then(|pue| u64::try_from(pue.to_bits()).ok());
         bits.and_then(NonZeroU64::new).map_or(Self::ONE, Self)
+    }
+
+    /// The factor where watts have a price: at the highest one, a watt counts as five.
+    fn dearer(self, price: Ratio) -> Self {
+        let price = price.within(Ratio::ZERO, Ratio::ONE);
+        let times = Ratio::ONE + Ratio::from_bits(price.to_bits().saturating_mul(4));
+        Self::of(Some(self.ratio().scale(times, Role::Demand)))
     }
 
     pub(crate) fn ratio(self) -> Ratio {

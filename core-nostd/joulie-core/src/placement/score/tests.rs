@@ -502,6 +502,8 @@ fn extremes_neither_panic_nor_leave_the_range() {
                     power: Some(power),
                     caps: [Some(headroom), Some(cooling)],
                     marked: false,
+                    entitled: Some(capped),
+                    price: Ratio::MAX,
                 };
                 let gpus = Some(NodeGpus { count: Some(cores), max: Some(capped), vendor: None });
                 let hardware = HardwareRecord { cpu_max: Some(measured), cores: Some(cores), gpus };
@@ -611,6 +613,27 @@ fn a_marked_node_has_25_points_less_for_standard_pods_alone() {
     assert_eq!(of_plain - of_marked, Percent::from_int(25));
     let performance = PodTerms { class: WorkloadClass::Performance, ..pod };
     assert_eq!(score(&plain, &performance), score(&marked, &performance));
+}
+
+#[test]
+fn a_watt_counts_as_more_where_watts_have_a_price() {
+    let (hardware, pod) = fifty_watts();
+    let score = |price: &str| {
+        let price = Ratio::parse(price, Role::Nearest).unwrap();
+        let node = TwinStatus { price, ..measured(twin(Performance, 99, 20), 270, 600, 0) };
+        let facts = NodeFacts { freshness: FRESH, twin: Some(&node), hardware: Some(&hardware) };
+        let breakdown = Breakdown::of(&facts, &calm(), &SEEDS, &pod, Watts::ZERO);
+        let ExplainedTerms::Known(known) = breakdown.placement else { panic!("a fresh twin is known") };
+        assert_eq!(known.score, score_of(&facts, &calm(), &SEEDS, &pod, Watts::ZERO).unwrap());
+        points(known.score)
+    };
+    // 50 W of 600 W are 0.7 · 8.33 points, at a price of 0.25 twice as much, and at the highest five times. What is
+    // not a price is the nearest one that is.
+    let one = 0.7 * 100.0 * 50.0 / 600.0;
+    for (price, times) in [("0", 1.0), ("0.25", 2.0), ("1", 5.0), ("9", 5.0), ("-1", 1.0)] {
+        let lost = score("0") + one - score(price);
+        assert!((lost - one * times).abs() < 1e-5, "{price}: {lost}");
+    }
 }
 
 #[test]

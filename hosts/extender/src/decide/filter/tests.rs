@@ -1,11 +1,13 @@
 use super::writer::ECO;
 use super::*;
+use crate::budgets::{BudgetRow, Budgets};
 use crate::burst;
 use crate::expected::Expected;
 use crate::index::{Index, Registry};
 use crate::probe::ProbeResponse;
-use crate::snapshot::{Fleet, View};
+use crate::snapshot::{Fleet, Node, View};
 use host_kit::clock::Mono;
+use host_kit::reflect::by_hand;
 use joulie_api::labels;
 use joulie_core::placement::class::SchedulableClass;
 use joulie_core::placement::demand::{MilliCores, PodDemand};
@@ -37,7 +39,7 @@ fn what_is_sorted_together_is_what_is_judged_alone() {
     let index = Arc::new(Index::of(&registry));
     let (admissions, filters) = (admissions.into(), filters.into());
     let fleet = Arc::new(Fleet { index, admissions, filters, ..Fleet::default() });
-    let snapshot = Snapshot { fleet, ..Snapshot::nothing() };
+    let snapshot = Snapshot { fleet, ..Snapshot::nothing() }.with_left();
     for (first, count) in [(0, 0), (0, 1), (3, 63), (7, 64), (60, 64)] {
         // The last names are not known nodes.
         let names: Vec<String> = (first..first + count).map(|node| format!("n{node}")).collect();
@@ -75,6 +77,46 @@ fn over() -> FilterTerms {
     FilterTerms::of(&NodeFacts { freshness, twin: Some(&twin), hardware: None }, false)
 }
 
+#[test]
+fn a_limit_that_lacks_watts_is_named_with_them() {
+    let (mut server, rows) = by_hand::<BudgetRow>();
+    let demand = json!({"assumedWatts": 0, "grantableWatts": {"performance": 20, "draining": 0, "eco": 0},
+        "price": {"performance": 0, "draining": 0, "eco": 0}});
+    server.list([&json!({"metadata": {"name": "rack-0", "uid": "u"},
+        "spec": {"watts": 1000, "mode": "enforce"},
+        "status": {"observedGeneration": 0, "mode": "enforce", "demand": demand}})]);
+    let budgets = rows.with(|rows| Budgets::of(rows, true));
+    let power =
+        TwinPower { measured: Some(Watts::from_int(700)), capped: Some(Watts::from_int(900)), trend: None };
+    let twin = TwinStatus {
+        power: Some(power),
+        entitled: Some(Watts::from_int(600)),
+        ..TwinStatus::silent(SchedulableClass::Performance)
+    };
+    let freshness = Freshness::Fresh { left: Micros::MINUTE };
+    let filters =
+        [FilterTerms::of(&NodeFacts { freshness, twin: Some(&twin), hardware: None }, false)].into();
+    let mut registry = Registry::default();
+    registry.number("n0");
+    let nodes: Box<[Node]> =
+        [Node { twin: Some(twin), budget: Some("rack-0".into()), ..Node::unknown("n0") }].into();
+    let (places, index) = (budgets.places(&nodes), Arc::new(Index::of(&registry)));
+    let fleet = Arc::new(Fleet { index, filters, budgets, places, nodes, ..Fleet::default() });
+    // 20 W can be granted, and 70 W are assumed there.
+    let assumed = [Watts::from_int(70)].into();
+    let snapshot = Snapshot { fleet, assumed, ..Snapshot::nothing() }.with_left();
+    let demand =
+        PodDemand { class: WorkloadClass::Standard, cpu: MilliCores::new(0), memory_bytes: 0, gpus: None };
+    let weighed = snapshot.fleet.kinds.weigh(&PodTerms::of(&demand, &Coefficients::REFERENCE));
+    let judged =
+        |power| judge(&snapshot, (WorkloadClass::Standard, GpuNeeds::default()), Some(0), power, || None);
+    let reason = judged(Some(&weighed)).reason().unwrap().to_string();
+    assert_eq!(reason, "joulie: PowerBudget rack-0 lacks 50 W for the pod");
+    let by = Watts::from_int(50);
+    assert_eq!(judged(Some(&weighed)).rejection(), Some(Rejection::OverBudget { by }));
+    assert_eq!(judged(None).rejection(), None, "POWER_FIT=score");
+}
+
 /// What is known of a node. Of the last kind only the request knows anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -105,7 +147,7 @@ fn snapshot(kinds: &[Kind]) -> Snapshot {
     let (admissions, filters) = (admissions.into(), filters.into());
     let profile_key = labels::node::POWER_PROFILE.into();
     let fleet = Arc::new(Fleet { index, admissions, filters, profile_key, ..Fleet::default() });
-    Snapshot { fleet, ..Snapshot::nothing() }
+    Snapshot { fleet, ..Snapshot::nothing() }.with_left()
 }
 
 /// How filter answers for these nodes and a performance pod: requests with names and with objects.
@@ -183,8 +225,8 @@ fn whatever_is_kept_is_kept_in_its_order_and_the_others_are_told_of() {
                 assert_eq!(told("failedAndUnresolvableNodes"), unresolvable, "{count} {which} {form}");
                 let counts = [&[Kind::Eco][..], &[Kind::Draining], labelled, &[Kind::OverCap]];
                 let mut counted = counts.map(|kinds| named(kinds).len()).to_vec();
-                // No pod here asks for GPUs, or leaves cores to them.
-                counted.extend([0, 0, 0]);
+                // No node is under a budget, and no pod asks for GPUs or leaves cores to them.
+                counted.extend([0, 0, 0, 0]);
                 assert_eq!(answer["counted"], json!(counted));
             }
         }

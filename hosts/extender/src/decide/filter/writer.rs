@@ -44,7 +44,12 @@ impl<'m> Writer<'m> {
 
     /// Writes the next group of candidates. `verdict` is called only for those that are neither certainly kept nor
     /// rejected as eco.
-    pub(super) fn writes(&mut self, some: &Listed<'_>, sorted: Sorted, verdict: impl Fn(usize) -> Verdict) {
+    pub(super) fn writes<'s>(
+        &mut self,
+        some: &Listed<'_>,
+        sorted: Sorted,
+        verdict: impl Fn(usize) -> Verdict<'s>,
+    ) {
         let Sorted { all, mut kept, unlabelled, eco } = sorted;
         if matches!(some, Listed::Nodes(_)) {
             for place in places(kept & unlabelled).filter(|&place| verdict(place).rejection().is_some()) {
@@ -54,8 +59,8 @@ impl<'m> Writer<'m> {
         self.keeps(some, kept);
         self.rejects_eco(some, eco);
         for place in places(all & !(kept | eco)) {
-            if let (Some(candidate), Some(why)) = (some.at(place), verdict(place).rejection()) {
-                self.rejects(&candidate, why);
+            if let Some(candidate) = some.at(place) {
+                self.rejects(&candidate, verdict(place));
             }
         }
     }
@@ -129,13 +134,15 @@ impl<'m> Writer<'m> {
         }
     }
 
-    fn rejects(&mut self, candidate: &Candidate, why: Rejection) {
-        let [eco, draining, label, cap, gpu, wish, cores] = &mut self.outcome.rejected;
+    fn rejects(&mut self, candidate: &Candidate, verdict: Verdict<'_>) {
+        let (Some(why), Some(reason)) = (verdict.rejection(), verdict.reason()) else { return };
+        let [eco, draining, label, cap, budget, gpu, wish, cores] = &mut self.outcome.rejected;
         let counted = match why {
             Rejection::Eco => eco,
             Rejection::Draining => draining,
             Rejection::EcoLabel => label,
             Rejection::OverCap { .. } => cap,
+            Rejection::OverBudget { .. } => budget,
             Rejection::Gpu(_) => gpu,
             Rejection::GpuWish(_) => wish,
             Rejection::GpuCores => cores,
@@ -152,7 +159,7 @@ impl<'m> Writer<'m> {
         let out = entries(out, self.message);
         out.extend_from_slice(name);
         // Writing into memory does not fail, and no reason contains a character to escape.
-        let _ = write!(out, ":\"{why}\",");
+        let _ = write!(out, ":\"{reason}\",");
     }
 
     pub(super) fn finish(mut self, body: &Bytes) -> (Reply, Outcome) {

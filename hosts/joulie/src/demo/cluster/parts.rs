@@ -34,6 +34,8 @@ const SPEED: &str = "4";
 /// In real time, a pod or two a second that run for a quarter of a minute. GPUs are sometimes scarce, and performance
 /// pods sometimes wait, so that more nodes become performance nodes.
 const WORKLOAD: &str = "2500ms/60s";
+/// Pods of batch work that wait for watts or processors, so that what the others leave of the limit is used.
+const BACKLOG: &str = "6";
 
 /// Reads a program's settings as if they came from its environment.
 fn read<S>(
@@ -71,10 +73,14 @@ pub(super) async fn simulator(demo: &DemoContext) -> Result<(Host, SocketAddr), 
         ("SIM_SPEED", SPEED),
         ("SIM_SEED", &seed),
         ("SIM_WORKLOAD", WORKLOAD),
+        ("SIM_WORKLOAD_BACKLOG", BACKLOG),
         ("SIM_CHECKPOINT", "0"),
     ];
     let (mut settings, shown) = read(&simulator::TABLE, &given, simulator::Settings::read)?;
     settings.fleet = fleet().ok_or("the simulator has no such machines")?;
+    if let Some(workload) = &mut settings.workload {
+        workload.mix.gpus = settings.fleet.gpus();
+    }
     let demo = demo.clone();
     let begin = move |stop, mut tasks: Tasks| async move {
         let context = demo.context("joulie-simulator", stop, shown);
@@ -107,6 +113,8 @@ pub(super) async fn extender(
         // In the demo, measurements are published every second or two.
         ("ASSUMED_SETTLE", "3s"),
         ("ASSUMED_MAX_AGE", "30s"),
+        // Pods wait where the limits cannot grant what they would draw.
+        ("POWER_FIT", "filter"),
         // A node without fresh data must not score better than measured ones.
         ("UNKNOWN_SCORE", "cautious"),
         ("DRAIN_LINGER", "0s"),

@@ -49,6 +49,7 @@ fn a_run_is_told_as_a_table() {
             "  power       400 W on average, 500 W at most; unknown for 10.0 s",
             "  energy      8.0 kJ, 0.0022 kWh",
             "  budget      400 W; measured above it for 10.0 s, 1000 watt-seconds",
+            "  used        no pod waited",
             "  pods        3 placed; 2 ended, 0 failed, 1 still run, 0 still wait",
             "  waiting     half of the pods 2.0 s or less, 99 of 100 9.0 s or less",
             "  misplaced   0 performance pods placed on eco nodes",
@@ -59,6 +60,25 @@ fn a_run_is_told_as_a_table() {
             "  a              8.0 kJ    400 W    500 W        2     3  eco         2 x EPYC",
         ]
     );
+}
+
+#[test]
+fn what_is_used_of_the_limit_is_counted_while_pods_wait() {
+    let mut summary = RunSummary::default();
+    let waits = |at, power, waiting| State {
+        pods: Pods { waiting, ..Pods::default() },
+        ..state(at, power, Offer::Eco, None)
+    };
+    // The first ten seconds do not count, nor those in which no pod waits or the power is unknown.
+    for (at, power, waiting) in
+        [(0, 10, 1), (9, 10, 1), (10, 380, 1), (30, 380, 1), (40, 340, 1), (50, 20, 0), (60, 20, 0)]
+    {
+        summary.take(&waits(at, Some(power), waiting), &[]);
+    }
+    summary.take(&waits(70, None, 3), &[]);
+    // 380 W for 21 s and 340 W for 10 s, of 400 W.
+    let text = summary.table().join("\n");
+    assert!(text.contains("used        0.92 of the limit while pods waited, for 31.0 s"), "{text}");
 }
 
 #[test]

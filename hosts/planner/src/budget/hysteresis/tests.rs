@@ -88,6 +88,7 @@ impl Cluster {
             rest_most: None,
             demand: None,
             sleep: crate::sleep::SleepCount::Awake,
+            expected: None,
         }
     }
 

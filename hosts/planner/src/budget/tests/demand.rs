@@ -95,3 +95,96 @@ fn a_blind_node_keeps_its_entitlement_and_lends_nothing() {
     let power = round.standings[0].power.unwrap();
     assert!(asks.iter().all(Option::is_none) && !power.lends && power.blind == 2);
 }
+
+/// What a group could grant to performance, draining and eco nodes, in whole watts: the reserve of 1 % is a little less.
+fn grantable(group: &GroupStanding) -> [Watts; 3] {
+    group.power.unwrap().grantable.map(|watts| Watts::from_bits(watts.to_bits() >> 32 << 32))
+}
+
+#[test]
+fn what_could_be_granted_is_the_room_without_the_reserve_and_what_others_do_not_want() {
+    let eco = |name, watts, wanted| Claim {
+        priority: Priority::Eco,
+        ..holds(name, 1, watts, wants(wanted, false))
+    };
+    // 1000 of 2000 W are counted, and 20 W are the reserve. The performance node does not want 250 W, the eco node 60 W.
+    let claims = [holds("a", 1, 500, wants(250, false)), eco("b", 500, 440)];
+    let of = |claims: &[Claim], site| {
+        round_of(claims, &by_demand(site), &mut BudgetMemory::default(), at(1), true).1
+    };
+    assert_eq!(grantable(&of(&claims, 2000).standings[0]), [w(980 + 310), w(980 + 60), w(980 + 60)]);
+    // Without room what is not wanted is left, less the reserve.
+    assert_eq!(grantable(&of(&claims, 1000).standings[0]), [w(300), w(50), w(50)]);
+    // Where too many are blind, nothing is lent, and so nothing can be granted beyond the entitlements.
+    let blind = [claims[0].clone(), Claim { demand: None, ..claims[1].clone() }];
+    let round = of(&blind, 2000);
+    assert_eq!(grantable(&round.standings[0]), [Watts::ZERO; 3]);
+    let fixed = round_of(&claims, &limits(2000), &mut BudgetMemory::default(), at(1), true).1;
+    assert_eq!((fixed.standings[0].power, fixed.reach.len()), (None, 0), "BUDGET_MODE=static");
+}
+
+#[test]
+fn a_part_can_be_granted_no_more_than_the_whole() {
+    let mut limits = by_demand(1000);
+    limits.racks = BTreeMap::from([("r".to_owned(), w(900))]);
+    let in_rack = Claim { rack: Some("r".into()), ..holds("a", 1, 300, wants(250, false)) };
+    let claims = [in_rack, holds("b", 1, 600, wants(600, false))];
+    let (_, round) = round_of(&claims, &limits, &mut BudgetMemory::default(), at(1), true);
+    // The site: 1000 − 900 − 10 + 50. The rack alone: 900 − 300 − 9 + 50.
+    let [site, .., rack] = round.standings.as_slice() else { panic!("a site and a rack") };
+    assert_eq!((grantable(site)[0], grantable(rack)[0]), (w(140), w(140)));
+}
+
+#[test]
+fn a_node_is_raised_for_pods_that_were_bound_to_it_before_they_draw_anything() {
+    let idle = holds("a", 1, 300, wants(200, false));
+    let expects = |watts| Claim { expected: Some(w(watts)), ..idle.clone() };
+    let limits = by_demand(2000);
+    assert_eq!(asked(std::slice::from_ref(&idle), &limits), [None]);
+    assert_eq!(asked(&[expects(500)], &limits), [ask(500, 500)]);
+    assert_eq!(asked(&[expects(250)], &limits), [None], "it has that already");
+    let capped = Claim { wanted: Some(w(432)), ..expects(500) };
+    assert_eq!(asked(std::slice::from_ref(&capped), &limits), [ask(432, 432)], "within the policy's cap");
+    let (_, round) = round_of(&[capped], &limits, &mut BudgetMemory::default(), at(1), true);
+    let power = round.standings[0].power.unwrap();
+    assert_eq!((power.assumed, power.biting.nodes), (w(232), 0));
+    // It is taken from one who does not want it.
+    let lender = holds("b", 1, 700, wants(250, false));
+    let mut memory = BudgetMemory::default();
+    let claims = [expects(500), lender];
+    asks_of(&claims, &by_demand(1000), &mut memory, at(1), true);
+    // The first lacks 200 W, and the reserve 10 W.
+    assert_eq!(asks_of(&claims, &by_demand(1000), &mut memory, at(30), true), [None, ask(490, 700)]);
+}
+
+#[test]
+fn the_most_that_a_node_could_be_granted_leaves_the_others_the_least_that_they_can_be_brought_to() {
+    let claims = [holds("a", 1, 500, wants(250, false)), holds("b", 1, 300, wants(250, false))];
+    let of = |claims: &[Claim]| {
+        round_of(claims, &by_demand(1000), &mut BudgetMemory::default(), at(1), true).1.reach
+    };
+    // Each is entitled to half of the site, whatever it holds now; the other one's floor is 200 W.
+    let half = Reach { entitled: w(500), most: w(800) };
+    assert_eq!(of(&claims), [half; 2]);
+    // Of six, one that has not confirmed its grant for 30 s may draw 720 W, and no longer its floor of 200 W.
+    let mut six: Vec<Claim> =
+        ["a", "b", "c", "d", "e", "f"].map(|name| holds(name, 1, 300, wants(250, false))).into();
+    six[5].receipt = None;
+    let mut memory = BudgetMemory::default();
+    let mut most = |second| round_of(&six, &by_demand(3000), &mut memory, at(second), true).1.reach[0].most;
+    assert_eq!((most(1), most(40)), (w(2000), w(1480)));
+}
+
+#[test]
+fn a_node_at_full_power_fits_while_the_limits_above_it_can_be_kept() {
+    let claims = [
+        holds("a", 1, 300, wants(250, false)),
+        Claim { priority: Priority::Eco, ..holds("b", 1, 300, None) },
+    ];
+    let mut memory = BudgetMemory::default();
+    assert!(!memory.fits("a"), "nobody knows before the first round");
+    for (site, fits) in [(1000, true), (399, false), (400, true)] {
+        round_of(&claims, &by_demand(site), &mut memory, at(1), true);
+        assert_eq!((memory.fits("a"), memory.fits("b")), (fits, true), "{site} W");
+    }
+}
