@@ -150,7 +150,10 @@ fn asked_by(
         let terms = PodTerms::of(&demand, coefficients);
         let (consolidate, scheduled) = (ConsolidatePod::of(&demand), cores::scheduled(&demand));
         let (recognised, gpus, instances, cores) = (true, None, None, None);
-        return Ok((None, Asked { class, recognised, terms, gpus, instances, consolidate, scheduled, cores }));
+        return Ok((
+            None,
+            Asked { class, recognised, terms, gpus, instances, consolidate, scheduled, cores },
+        ));
     };
     let PodSummary { uid, class, demand } = PodSummary::read(pod).map_err(Malformed::new)?;
     let terms = PodTerms::of(&demand, coefficients).sensitive(sensitivity(snapshot, pod));

@@ -324,7 +324,7 @@ impl Metrics {
                 Kind::Claim,
                 Kind::Budget,
             ]
-                .map(|kind| unreadable.get_or_create(&ByKind { kind }).clone()),
+            .map(|kind| unreadable.get_or_create(&ByKind { kind }).clone()),
             profiles,
             binds,
             fates: [Fate::Met, Fate::Elsewhere, Fate::Expired, Fate::Displaced, Fate::Unknown]

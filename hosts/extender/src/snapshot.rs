@@ -1,8 +1,8 @@
 //! The input of decisions: an immutable snapshot of all nodes, in which everything is precomputed that does not
 //! depend on the pod.
 
-use crate::evictable::Evictables;
 use crate::budgets::{BudgetIndex, Budgets, Left};
+use crate::evictable::Evictables;
 use crate::expected::Expectations;
 use crate::gpus::Gpus;
 use crate::index::{Index, Registry};

@@ -18,8 +18,8 @@ pub mod summary;
 pub mod workload;
 
 pub use gpu_wish::GpuWish;
-pub use mig::instances_asked;
 pub use lacks::LacksWatts;
+pub use mig::instances_asked;
 pub use pod::ExtenderPod;
 pub use preferences::{IndifferentPod, PodPreference};
 pub use reply::Keys;

@@ -88,7 +88,13 @@ impl GrantTeller {
         let keeps = |said: &Receipt| said.holds.is_some_and(|holds| holds <= grant.watts);
         let is_same_event = receipt.armed == told.armed;
         // A node of which nobody knows what it wants has nothing else to tell.
-        if !(grant.is_highest && has_told && is_same_machine && is_same_event && keeps(receipt) && keeps(told)) {
+        if !(grant.is_highest
+            && has_told
+            && is_same_machine
+            && is_same_event
+            && keeps(receipt)
+            && keeps(told))
+        {
             return true;
         }
         now.since(*self.waits.get_or_insert(now)) >= WAITS

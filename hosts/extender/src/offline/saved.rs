@@ -1,8 +1,8 @@
 //! A cluster from a file: lists of objects as `kubectl get -o json` writes them, in one list or several after each other.
 
 use crate::assumed_ledger::{AssumedLedger, Round, Scales};
-use crate::cores::{CoresRow, FreeCores};
 use crate::budgets::BudgetRow;
+use crate::cores::{CoresRow, FreeCores};
 use crate::index::{Index, Registry};
 use crate::node_store::NodeStore;
 use crate::rows::{EcoLabel, HardwareRow, LeaseRow, PodRow, ProfileRow, TwinRow};

@@ -25,6 +25,7 @@ fn inputs(shares: &[ArmedShare], events: &[(&str, serde_json::Value)]) -> Inputs
         node: "a".to_owned(),
         uid: "g".to_owned(),
         grant,
+        is_highest: false,
         released: false,
         armed: shares.to_vec(),
         seen: Arc::default(),

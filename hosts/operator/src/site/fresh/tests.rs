@@ -57,6 +57,7 @@ fn node(name: &str) -> Node {
         confirmation: Confirmation::Awaited,
         granted,
         power: Power::UNMETERED,
+        sleep: planner::sleep::SleepCount::Awake,
         expected: None,
     }
 }
