@@ -31,13 +31,13 @@ fn what_a_node_does_not_want_goes_to_one_that_is_throttled_and_comes_back_when_i
     // There is no room, and a new leader takes nothing from anybody for 20 s.
     assert_eq!(ask_all(&first, 1), [None, None]);
     assert_eq!(ask_all(&first, 20), [None, None]);
-    // The first lacks 220 W, and the reserve 10 W.
-    assert_eq!(ask_all(&first, 21), [None, ask(270, 500)]);
+    // The first lacks 220 W, and the reserve 10 W. The second is asked for all that it can spare, up to three times as much.
+    assert_eq!(ask_all(&first, 21), [None, ask(250, 500)]);
     // Until that is read back there is no room.
     let awaited =
-        Claim { grant: Some(Grant { serial: 2, watts: w(270), ceiling: w(500) }), ..first[1].clone() };
+        Claim { grant: Some(Grant { serial: 2, watts: w(250), ceiling: w(500) }), ..first[1].clone() };
     assert_eq!(ask_all(&[first[0].clone(), awaited], 22), [None, None]);
-    let lent = holds("b", 2, 270, wants(250, false));
+    let lent = holds("b", 2, 250, wants(250, false));
     assert_eq!(ask_all(&[first[0].clone(), lent.clone()], 23), [ask(720, 720), None]);
     // Demand that stands asks for nothing.
     let raised = holds("a", 2, 720, wants(700, false));
@@ -45,9 +45,9 @@ fn what_a_node_does_not_want_goes_to_one_that_is_throttled_and_comes_back_when_i
         assert_eq!(ask_all(&[raised.clone(), lent.clone()], second), [None, None]);
     }
     // The second is throttled below its entitlement of 500 W. The first was raised a moment ago; that protects no more
-    // than its own 500 W.
-    let bitten = holds("b", 2, 270, wants(405, true));
-    assert_eq!(ask_all(&[raised, bitten], 30), [ask(500, 720), None]);
+    // than its own 500 W. What there is of room, 30 W, goes out at once.
+    let bitten = holds("b", 2, 250, wants(375, true));
+    assert_eq!(ask_all(&[raised, bitten], 30), [ask(500, 720), ask(280, 280)]);
 }
 
 #[test]
@@ -153,8 +153,8 @@ fn a_node_is_raised_for_pods_that_were_bound_to_it_before_they_draw_anything() {
     let mut memory = BudgetMemory::default();
     let claims = [expects(500), lender];
     asks_of(&claims, &by_demand(1000), &mut memory, at(1), true);
-    // The first lacks 200 W, and the reserve 10 W.
-    assert_eq!(asks_of(&claims, &by_demand(1000), &mut memory, at(30), true), [None, ask(490, 700)]);
+    // The first lacks 200 W, and the reserve 10 W: the other one is asked for all that it can spare, up to three times as much.
+    assert_eq!(asks_of(&claims, &by_demand(1000), &mut memory, at(30), true), [None, ask(250, 700)]);
 }
 
 #[test]
