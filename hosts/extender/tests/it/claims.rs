@@ -66,7 +66,7 @@ async fn a_claim_takes_its_card_from_filter_and_from_bind_until_it_is_gone() {
     assert_eq!(world.post("/bind", &args(&made, "n")).await["Error"], "");
     assert_eq!(world.taken("n-1").await, [made["metadata"]["uid"].clone()]);
     world.passes_at_last(&wanted, &["n"], &[]).await;
-    world.send("DELETE", &format!("{claims}/one"), &json!(null)).await;
+    world.send("DELETE", &format!("{claims}/one"), &json!({})).await;
     world.passes_at_last(&wanted, &["n"], &["n"]).await;
     // A device that nobody publishes may be either card.
     world.send("POST", &claims, &claim("two", "n", "gpu-9")).await;
