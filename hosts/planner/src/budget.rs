@@ -26,7 +26,7 @@ mod sustained;
 pub use by_demand::{GroupPower, PowerSharing};
 pub use groups::{GroupStanding, LimitSource, SITE, WRITTEN};
 pub use node_power_model::NodePowerModel;
-pub use reach::Reach;
+pub use reach::GrantReach;
 pub use site_limits::{LimitPlace, SiteLimit};
 pub use stake::{DesiredGrant, Stake};
 pub use sustained::SustainedStates;
@@ -177,7 +177,7 @@ pub struct Round {
     /// The orders that follow demand.
     pub orders: OrderCount,
     /// What each node with a stake could be granted, in their order; empty where power does not follow demand.
-    pub reach: Vec<Reach>,
+    pub reach: Vec<GrantReach>,
     /// What is in use of the limits that are two.
     pub sustained: SustainedStates,
 }

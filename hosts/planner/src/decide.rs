@@ -2,7 +2,7 @@
 //! releases, the twins, and the budget's grants. The writes follow from the decisions and the present objects
 //! ([`plan::desired`], [`plan::diff`]).
 
-use crate::budget::{self, BudgetMemory, Reach, Round, Rules, Stake};
+use crate::budget::{self, BudgetMemory, GrantReach, Round, Rules, Stake};
 use crate::demand::DeviceWork;
 use crate::guard::StateName;
 use crate::names::Beside;
@@ -65,7 +65,7 @@ const fn is_granted(node: &Node) -> bool {
 }
 
 /// The twins of the planned nodes, in the order of the plan, as is what they could be granted.
-fn twins(cluster: &ClusterState, settings: &Settings, plan: &Plan, reach: &[Reach]) -> Vec<Twin> {
+fn twins(cluster: &ClusterState, settings: &Settings, plan: &Plan, reach: &[GrantReach]) -> Vec<Twin> {
     // How hard pods work each node, if the pods are known.
     let names = cluster.nodes.iter().map(|node| &*node.name);
     let work = cluster.pods.as_ref().map(|pods| Beside::new(names, pods.work()));
@@ -88,7 +88,7 @@ fn facts<'a>(
     node: &'a Node,
     decision: &NodeDecision,
     work: Option<DeviceWork>,
-    reach: Option<Reach>,
+    reach: Option<GrantReach>,
 ) -> TwinFacts<'a> {
     // The present caps; those of the plan where none exist yet.
     let stands = node.published.obeyed().map(|there| there.desired.caps);

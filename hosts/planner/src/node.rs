@@ -1,7 +1,7 @@
 //! One node, as all decisions see it: policy, guard, budget, twin and the final writes. The host fills it in when an
 //! object has changed; decisions are kept beside it in separate columns.
 
-use crate::budget::{LimitPlace, NodePowerModel, Reach};
+use crate::budget::{GrantReach, LimitPlace, NodePowerModel};
 use crate::catalog::Catalog;
 use crate::demand::DeviceWork;
 use crate::density::{Density, Family};
@@ -315,7 +315,7 @@ impl Node {
     /// These caps under what the node could be granted at most; where power does not follow demand, as the agent holds them
     /// under the present grant.
     #[must_use]
-    pub fn under_grant(&self, caps: NodeCaps, reach: Option<Reach>) -> NodeCaps {
+    pub fn under_grant(&self, caps: NodeCaps, reach: Option<GrantReach>) -> NodeCaps {
         let grant = self.granted.grant.filter(|_| !self.granted.released);
         let watts = grant.map(|grant| reach.map_or(grant.watts, |reach| reach.most.max(reach.entitled)));
         watts.map_or(caps, |watts| self.machine.power_model.under_grant(&caps, watts))

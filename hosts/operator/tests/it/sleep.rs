@@ -107,8 +107,10 @@ fn is_tainted(node: &Value) -> bool {
     node["spec"]["taints"].as_array().into_iter().flatten().any(|taint| taint["key"] == "joulie.io/sleeping")
 }
 
-/// A pod that the scheduler has found no node for.
-async fn waits(cluster: &Cluster, name: &str) {
+/// A pod that the scheduler has found no node for: the one that is awake has another one. (An empty one that is awake would be
+/// given two minutes to take it.)
+async fn waits(cluster: &Cluster, name: &str, awake: &str) {
+    cluster.pod("fills", Some(awake), "standard").await;
     cluster.pod(name, None, "standard").await;
     let refused = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"});
     let status = json!({"status": {"phase": "Pending", "conditions": [refused]}});
@@ -131,7 +133,7 @@ async fn an_empty_node_is_cordoned_and_switched_off_and_comes_back_for_a_pod_tha
     assert_eq!(bmc.state().orders, ["n1 GracefulShutdown"]);
     // The floor keeps the other one.
     assert_eq!(phase(&cluster, "n2").await, "awake");
-    waits(&cluster, "p").await;
+    waits(&cluster, "p", "n2").await;
     cluster.until("it is awake again", async || phase(&cluster, "n1").await == "awake").await;
     let awake = node(&cluster, "n1").await;
     assert!(awake["spec"]["unschedulable"].is_null() && !is_tainted(&awake), "{}", awake["spec"]);
@@ -157,7 +159,7 @@ async fn a_node_that_does_not_wake_is_left_to_people_and_another_one_is_woken() 
         })
         .await;
     bmc.state().loses = true;
-    waits(&cluster, "p").await;
+    waits(&cluster, "p", "n3").await;
     cluster.until("it is left", async || phase(&cluster, "n1").await == "left").await;
     bmc.state().loses = false;
     cluster.until("the other one is awake", async || phase(&cluster, "n2").await == "awake").await;
@@ -196,7 +198,7 @@ async fn a_limit_counts_a_sleeping_node_with_little_and_makes_room_before_it_wak
     // 1,000 W less 35 W are more than it can draw.
     cluster.until("the other one has it all", async || watts("n2").await == Some(720.0)).await;
     bmc.state().orders.clear();
-    waits(&cluster, "p").await;
+    waits(&cluster, "p", "n2").await;
     cluster.until("it is switched on", async || !bmc.state().orders.is_empty()).await;
     // Before that the other one has confirmed that it holds no more than is left beside 720 W.
     let grant = cluster.grant("n2").await.unwrap();

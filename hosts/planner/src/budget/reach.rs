@@ -7,7 +7,7 @@ use power_units::Watts;
 
 /// What a node's packages and GPUs could be granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Reach {
+pub struct GrantReach {
     /// When everybody wants everything.
     pub entitled: Watts,
     /// At most, under the limits above the node: the others count with the least that they can be brought to. The policy's
@@ -21,7 +21,12 @@ fn least(row: &Row) -> Option<Watts> {
 }
 
 /// What each node could be granted. Where a sum is not known it is the entitlement.
-pub(super) fn reaches(groups: &[Group], rows: &[Row], rests: &[Watts], entitled: &[Watts]) -> Vec<Reach> {
+pub(super) fn reaches(
+    groups: &[Group],
+    rows: &[Row],
+    rests: &[Watts],
+    entitled: &[Watts],
+) -> Vec<GrantReach> {
     let mut sums: Vec<Option<Watts>> = groups.iter().map(Group::base).collect();
     for row in rows {
         if let Some(sum) = sums.get_mut(row.group) {
@@ -40,7 +45,7 @@ pub(super) fn reaches(groups: &[Group], rows: &[Row], rests: &[Watts], entitled:
         let spare = path(groups, row.group).map(spare).collect::<Option<Vec<Watts>>>();
         let spare = spare.and_then(|all| all.into_iter().min());
         let most = spare.zip(least(row)).map(|(spare, least)| (least + spare - rest).or_zero());
-        Reach { entitled, most: most.unwrap_or(entitled) }
+        GrantReach { entitled, most: most.unwrap_or(entitled) }
     });
     each.collect()
 }

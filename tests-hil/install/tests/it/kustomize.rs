@@ -83,5 +83,5 @@ fn kubectl_builds_it() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let built = objects(&String::from_utf8_lossy(&output.stdout)).unwrap();
     let kinds = |kind: &str| built.iter().filter(|object| object["kind"] == kind).count();
-    assert_eq!((kinds("CustomResourceDefinition"), kinds("DaemonSet"), kinds("Deployment")), (7, 1, 2));
+    assert_eq!((kinds("CustomResourceDefinition"), kinds("DaemonSet"), kinds("Deployment")), (8, 1, 2));
 }

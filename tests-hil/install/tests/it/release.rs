@@ -52,7 +52,7 @@ async fn a_release_is_installed_upgraded_and_taken_away_and_the_kinds_stay() {
     run(&["install", "--set", "gpu=true", "joulie-crds"], Some("chart-crds"));
     let gpu = kinds.get("gpus.gpu.mle.com").await.unwrap();
     assert_eq!(gpu.metadata.annotations, None);
-    assert_eq!(kinds.list(&ListParams::default()).await.unwrap().items.len(), 8);
+    assert_eq!(kinds.list(&ListParams::default()).await.unwrap().items.len(), 9);
 
     assert_eq!(ours(&client).await, Vec::<String>::new());
     let notes = run(&["install", "joulie"], Some("chart"));

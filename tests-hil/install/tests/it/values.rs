@@ -562,7 +562,7 @@ fn definition(object: Value) -> CustomResourceDefinition {
 fn the_kinds_are_kept_and_anothers_is_left_out() {
     let Some(helm) = Helm::or_skip() else { return };
     let all = objects(&helm.template("chart-crds", &[]).unwrap()).unwrap();
-    assert_eq!(all.len(), 7);
+    assert_eq!(all.len(), 8);
     for kind in &all {
         assert_eq!(kind["metadata"]["annotations"]["helm.sh/resource-policy"], "keep");
         assert_eq!(kind["spec"]["group"], "joulie.io");

@@ -164,7 +164,7 @@ fn the_most_that_a_node_could_be_granted_leaves_the_others_the_least_that_they_c
         round_of(claims, &by_demand(1000), &mut BudgetMemory::default(), at(1), true).1.reach
     };
     // Each is entitled to half of the site, whatever it holds now; the other one's floor is 200 W.
-    let half = Reach { entitled: w(500), most: w(800) };
+    let half = GrantReach { entitled: w(500), most: w(800) };
     assert_eq!(of(&claims), [half; 2]);
     // Of six, one that has not confirmed its grant for 30 s may draw 720 W, and no longer its floor of 200 W.
     let mut six: Vec<Claim> =
