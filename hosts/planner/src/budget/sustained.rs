@@ -4,6 +4,7 @@
 use super::site_limits::overlapped;
 use super::{BudgetMemory, Rules, SiteLimit, Stake};
 use crate::power::NodeReading;
+use crate::sleep::SleepCount;
 use joulie_core::budget::sustained::{SustainedFacts, SustainedLimit, SustainedState};
 use power_units::{Micros, Stamp, Watts};
 use std::borrow::Cow;
@@ -63,8 +64,9 @@ pub(super) fn limits<'a>(
                     sums.lag = sums.lag.max(age);
                     sums.add(Some(watts), count);
                 }
+                // What a node counts that is off, its controller has just said.
                 None => {
-                    sums.blind += 1;
+                    sums.blind += usize::from(!matches!(stake.node.sleep, SleepCount::Off(_)));
                     sums.add(count, count);
                 }
             }
