@@ -141,6 +141,7 @@ mod tests {
             unknown: false,
             exceeded: None,
             holders: Vec::new(),
+            armed: false,
             power: None,
         }
     }

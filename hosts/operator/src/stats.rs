@@ -609,6 +609,7 @@ mod tests {
             unknown: true,
             exceeded: None,
             holders: Vec::new(),
+            armed: false,
             power: None,
         };
         stats.budget(&[group("site"), group("rack r1")]);

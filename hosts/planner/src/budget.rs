@@ -228,6 +228,18 @@ impl Round {
         std::iter::successors(of(at), move |(_, group)| of(group.parent?))
     }
 
+    /// Whether a node that counts its largest draw may be switched on: every enforced limit has room for it, and none above
+    /// it forbids raises.
+    #[must_use]
+    pub fn pays_for(&self, node: &Node) -> bool {
+        let elsewhere = node.limits.overlaps.iter().filter_map(|at| self.standings.get(at + 1));
+        let above = self.groups_of(node).map(|(_, group)| group);
+        let is_enforced = |group: &&GroupStanding| group.enforced;
+        !node.limits.paused
+            && elsewhere.filter(is_enforced).count() == 0
+            && above.filter(is_enforced).all(GroupStanding::has_room)
+    }
+
     fn find(&self, rack: &str) -> Option<usize> {
         // The racks come last, sorted by name.
         let first = self.standings.partition_point(|group| group.source != LimitSource::Rack);

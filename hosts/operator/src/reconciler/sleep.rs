@@ -27,6 +27,12 @@ use std::sync::Arc;
 const WAITING_MOST: usize = 500;
 /// A mark that is further in the future is none: the clocks of the operators are not so far apart.
 const SKEW: Micros = Micros::new(600_000_000);
+/// The labels of nodes without which there may be no API server that could wake anything.
+const CONTROL_PLANE: [&str; 3] = [
+    "node-role.kubernetes.io/control-plane",
+    "node-role.kubernetes.io/master",
+    "node-role.kubernetes.io/etcd",
+];
 /// The label of a node's zone.
 const ZONE: &str = "topology.kubernetes.io/zone";
 
@@ -170,7 +176,9 @@ impl Reconciler {
 
     /// Whether a node is asked to sleep, by its label or by a PowerBudget that selects it, and nobody has refused.
     fn may_sleep(&self, node: &Node, seen: &NodeSeen, asking: bool) -> bool {
-        let never = seen.label(labels::node::NEVER_SLEEP).is_some_and(|text| text.trim() != labels::FALSE)
+        // The control plane runs as static pods, which come back with their node, so that its nodes look empty.
+        let never = CONTROL_PLANE.iter().any(|role| seen.label(role).is_some())
+            || seen.label(labels::node::NEVER_SLEEP).is_some_and(|text| text.trim() != labels::FALSE)
             || seen.sleep.as_ref().is_some_and(|sleep| sleep.never);
         let label = seen.label(labels::node::SLEEP);
         let asked = match label {
@@ -180,17 +188,9 @@ impl Reconciler {
         asked && !never && node.selected && !node.reserved
     }
 
-    /// Whether every limit above a node has room for all that is counted there.
+    /// Whether a node counts its largest draw, and may be switched on.
     fn is_paid(&self, node: &Node) -> bool {
-        let has_room = |limit: Option<Watts>, load: Option<Watts>| match (limit, load) {
-            (None, _) => true,
-            (Some(limit), Some(load)) => load <= limit,
-            (Some(_), None) => false,
-        };
-        let mut above = self.round.groups_of(node).map(|(_, group)| group).filter(|group| group.enforced);
-        node.sleep == SleepCount::Full
-            && self.site.cluster.raises
-            && above.all(|group| !group.unknown && has_room(group.limit, group.load))
+        node.sleep == SleepCount::Full && self.site.cluster.raises && self.round.pays_for(node)
     }
 
     /// Takes in what became of an order.

@@ -215,11 +215,12 @@ async fn a_limit_counts_a_sleeping_node_with_little_and_makes_room_before_it_wak
 #[tokio::test]
 async fn no_node_sleeps_whom_a_person_a_pod_or_the_settings_keep_awake_and_a_budget_may_ask_for_it() {
     let cluster = Arc::new(Cluster::new().await);
-    let nodes = &["asked", "busy", "keep", "never", "other"];
+    let nodes = &["asked", "busy", "control", "keep", "never", "other"];
     let never = json!({"joulie.io/sleep": "true", "joulie.io/never-sleep": "true"});
     for (node, labels) in [
         ("asked", json!({"rack": "r1"})),
         ("busy", json!({"joulie.io/sleep": "true"})),
+        ("control", json!({"rack": "r1", "node-role.kubernetes.io/control-plane": ""})),
         ("keep", json!({"rack": "r1", "joulie.io/sleep": "false"})),
         ("never", never),
         ("other", json!({})),
@@ -236,7 +237,7 @@ async fn no_node_sleeps_whom_a_person_a_pod_or_the_settings_keep_awake_and_a_bud
     let file = BmcFile::of("kept", &bmc, nodes);
     let operator = cluster.operator(&file.variables(&[])).await;
     cluster.until("the one that is asked sleeps", async || phase(&cluster, "asked").await == "asleep").await;
-    for node in ["busy", "keep", "never", "other"] {
+    for node in ["busy", "control", "keep", "never", "other"] {
         assert_eq!(phase(&cluster, node).await, "awake", "{node}");
     }
     operator.stop().await;

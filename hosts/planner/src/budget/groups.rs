@@ -50,6 +50,8 @@ pub struct GroupStanding {
     pub exceeded: Option<Watts>,
     /// If it is exceeded: some of the nodes that count most above their grants.
     pub holders: Vec<Arc<str>>,
+    /// Nothing in it is raised, because an event is on for which it is armed.
+    pub armed: bool,
     /// What follows demand in it, if its limit binds and power follows demand.
     pub power: Option<GroupPower>,
 }
@@ -59,6 +61,12 @@ impl GroupStanding {
     #[must_use]
     pub const fn is_kept(&self) -> bool {
         self.short.is_none() && !self.unknown && self.exceeded.is_none()
+    }
+
+    /// Whether there is room for all that is counted, and whether nodes may be raised.
+    pub(super) fn has_room(&self) -> bool {
+        let fits = self.limit.is_none_or(|limit| self.load.is_some_and(|load| load <= limit));
+        fits && !self.unknown && !self.armed
     }
 }
 
@@ -284,6 +292,7 @@ impl Groups {
                 unknown: load.is_none() && group.limit.is_some(),
                 exceeded: over.filter(|_| lasts),
                 holders: if lasts { self.holders(at, division) } else { Vec::new() },
+                armed: group.armed,
                 power,
             }
         });

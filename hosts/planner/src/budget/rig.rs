@@ -42,7 +42,7 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    fn node(&self) -> Node {
+    pub(super) fn node(&self) -> Node {
         let mut node = rig::node(&self.node, &HardwareFacts::default());
         node.presence = Presence::Ready;
         node.machine.power_model = self.power_model;

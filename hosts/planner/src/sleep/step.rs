@@ -265,10 +265,14 @@ impl<'r> Round<'_, 'r> {
         }
     }
 
+    /// Whether a node is not to sleep, or not any more.
+    fn is_refused(&self, facts: &SleepFacts<'_>) -> bool {
+        self.law.0.mode != SleepMode::On || !facts.may_sleep || !facts.cordoned
+    }
+
     /// Why a node with a mark is to be awake.
     fn wakes(&self, at: usize, facts: &SleepFacts<'_>) -> Option<SleepReason> {
-        let is_refused = self.law.0.mode != SleepMode::On || !facts.may_sleep || !facts.cordoned;
-        self.is_needed(at).or_else(|| is_refused.then_some(SleepReason::NotAskedFor))
+        self.is_needed(at).or_else(|| self.is_refused(facts).then_some(SleepReason::NotAskedFor))
     }
 
     /// What follows for the nodes with a mark.
@@ -304,7 +308,7 @@ impl<'r> Round<'_, 'r> {
             SleepPhase::Closing => {
                 self.close(facts, age, if has_pods { Some(SleepReason::PodBound) } else { wakes })
             }
-            SleepPhase::Stopping => self.stop(facts, age, wakes == Some(SleepReason::NotAskedFor), memory),
+            SleepPhase::Stopping => self.stop(facts, age, memory),
             SleepPhase::Asleep if facts.ready && facts.power == Some(PowerState::On) => {
                 // Somebody else has switched it on, or it was never off.
                 (has_booted || age >= law.off_within).then_some(SleepStep::Reopen(SleepReason::IsAwake))
@@ -346,13 +350,7 @@ impl<'r> Round<'_, 'r> {
         }
     }
 
-    fn stop(
-        &self,
-        facts: &SleepFacts<'_>,
-        age: Micros,
-        is_refused: bool,
-        memory: &mut SleepMemory,
-    ) -> Option<SleepStep> {
+    fn stop(&self, facts: &SleepFacts<'_>, age: Micros, memory: &mut SleepMemory) -> Option<SleepStep> {
         let is_late = age >= self.law.0.off_within;
         let left = |why| is_late.then_some(SleepStep::Mark(SleepPhase::Left, why));
         match facts.power {
@@ -361,7 +359,7 @@ impl<'r> Round<'_, 'r> {
             }
             Some(PowerState::Off) => left(SleepReason::Contradiction),
             // What is needed meanwhile is off sooner than it is known not to go off, and is then woken.
-            Some(PowerState::On) if !is_late && !is_refused && facts.pods == Some(0) => {
+            Some(PowerState::On) if !is_late && !self.is_refused(facts) && facts.pods == Some(0) => {
                 let now = self.round.now;
                 let is_due = !memory.was_sent(facts.name, now, RESEND);
                 is_due.then(|| {

@@ -286,6 +286,11 @@ fn a_node_is_switched_off_only_while_it_is_empty_and_is_left_to_people_if_it_sta
     for pods in [Some(1), None] {
         assert_eq!(Bench::new().one(130, &Seen { pods, ..stopping.clone() }), None);
     }
+    // Whom a person keeps awake is not switched off, also if a pod waits that it would then be woken for.
+    let steps = |may_sleep: bool| {
+        Bench::new().step(130, &[Seen { may_sleep, ..stopping.clone() }], &[("p", 1_000)]).steps
+    };
+    assert_eq!((steps(true), steps(false)), (vec![(0, SleepStep::SwitchOff)], Vec::new()));
     let off = Seen { power: Some(PowerState::Off), ready: false, ..stopping.clone() };
     assert_eq!(bench.one(140, &off), Some(SleepStep::Mark(SleepPhase::Asleep, SleepReason::IsOff)));
     let lie = Seen { power: Some(PowerState::Off), ..stopping.clone() };

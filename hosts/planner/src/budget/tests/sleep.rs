@@ -38,3 +38,33 @@ fn a_node_that_wakes_counts_its_largest_draw_and_the_others_make_room_for_it() {
     let (asks, round) = round_of(&pair, &limits(1_000), &mut BudgetMemory::default(), at(1), true);
     assert_eq!((plain(asks), round.standings[0].load), (vec![None, None], Some(w(1_000))));
 }
+
+#[test]
+fn a_node_is_switched_on_only_where_there_is_room_and_nodes_may_be_raised() {
+    let pays = |tree: &[SiteLimit], selected: &[usize]| {
+        let node = Claim { sleep: SleepCount::Full, ..under("a", tree, selected, Some(432)) };
+        let (_, round) = round_of_written(std::slice::from_ref(&node), tree, false);
+        round.pays_for(&node.node())
+    };
+    let site = |watts: i32, armed: bool| SiteLimit { armed, ..written("site", None, watts, true) };
+    assert!(pays(&[site(720, false)], &[0]));
+    assert!(!pays(&[site(719, false)], &[0]), "it counts 720 W");
+    assert!(!pays(&[site(10_000, true)], &[0]), "what an event takes is granted to nobody");
+    assert!(!pays(&[site(10_000, true), written("rack", Some(0), 10_000, true)], &[1]));
+    assert!(!pays(&[written("paused", None, 10_000, true)], &[0]));
+    let other = |enforced: bool| [site(10_000, false), written("other", None, 10_000, enforced)];
+    assert!(!pays(&other(true), &[0, 1]), "what the other one counts is not known");
+    assert!(pays(&other(false), &[0]));
+}
+
+#[test]
+fn a_group_is_measured_although_some_of_its_nodes_are_off() {
+    let both = SustainedLimit::new(w(500), w(400), Micros::MINUTE).unwrap();
+    let tree = [SiteLimit { sustained: Some(both), ..written("site", None, 500, true) }];
+    let metered = |sleep: SleepCount| {
+        let node = Claim { sleep, ..under("a", &tree, &[0], Some(432)) };
+        round_of_written(&[node], &tree, false).1.sustained[&0].metered
+    };
+    let counts = [SleepCount::Off(w(35)), SleepCount::Full, SleepCount::Awake];
+    assert_eq!(counts.map(metered), [true, false, false]);
+}
