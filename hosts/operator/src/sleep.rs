@@ -32,8 +32,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Controllers that are asked at once.
-const ASKED_AT_ONCE: usize = 64;
+/// Controllers that are asked at once. A round with so many that do not answer still ends before the answers of the others are
+/// too old.
+const ASKED_AT_ONCE: usize = 256;
 /// A node without a mark is asked in one of so many rounds.
 const AWAKE_EVERY: u64 = 6;
 const REPEAT_WINDOW: Duration = Duration::from_secs(300);
@@ -89,7 +90,10 @@ impl PowerBoard {
 
     fn due(&self, round: u64) -> Vec<(Arc<str>, bool)> {
         let board = self.lock();
-        let is_due = |(_, marked): &(&Arc<str>, &bool)| **marked || round.is_multiple_of(AWAKE_EVERY);
+        // Those without a mark are spread over the rounds, so that none takes much longer than the others.
+        let place = |node: &str| node.bytes().fold(round, |sum, byte| sum.wrapping_add(byte.into()));
+        let is_due =
+            |(node, marked): &(&Arc<str>, &bool)| **marked || place(node).is_multiple_of(AWAKE_EVERY);
         board.followed.iter().filter(is_due).map(|(node, marked)| (node.clone(), *marked)).collect()
     }
 
@@ -235,7 +239,9 @@ impl Worker {
         // What it says may have been so before the answer was sent, so it is as old as the question.
         let asked = self.clock.mono();
         let rounds = if marked { 1 } else { u32::try_from(AWAKE_EVERY).unwrap_or(1) };
-        let answer = controller.state(&self.clients).await;
+        // It may need two requests.
+        let answer = tokio::time::timeout(TIMEOUT, controller.state(&self.clients)).await;
+        let answer = answer.unwrap_or_else(|_| Err("no answer in time".to_owned()));
         let until = asked.plus(self.poll * rounds * 2 + TIMEOUT);
         let answer = answer.map(|state| self.board.record(&node, state, until));
         (node, answer)

@@ -230,9 +230,9 @@ impl Row for PodSeen {
     }
 }
 
-/// Whether a pod, as the API server has it, would be lost with its node.
+/// Whether a pod, as the API server has it, would be lost with its node. One that cannot be read might be.
 pub(crate) fn keeps_node(object: &Value) -> bool {
-    PodSeen::read(object).is_ok_and(|pod| pod.keeps_node())
+    PodSeen::read(object).map_or(true, |pod| pod.keeps_node())
 }
 
 fn requested(asked: Asked) -> RequestedResources {
