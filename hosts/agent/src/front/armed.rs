@@ -50,9 +50,12 @@ impl ArmedFacts {
         Ok(serde_json::from_slice(&text)?)
     }
 
-    /// Replaces the file.
+    /// Replaces the file. PowerEvents for which the node is not armed are left out: there may be any number of them.
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
-        node_kit::replace_file(path, &serde_json::to_vec_pretty(self)?)
+        let own = self.events.iter().filter(|(_, spec)| self.share(&spec.event).is_some());
+        let events = own.map(|(uid, spec)| (uid.clone(), spec.clone())).collect();
+        let kept = Self { shares: self.shares.clone(), events };
+        node_kit::replace_file(path, &serde_json::to_vec_pretty(&kept)?)
     }
 
     /// What an event leaves; `None` if the node is not armed for it. A share that is no number leaves the floors.

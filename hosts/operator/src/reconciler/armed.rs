@@ -79,7 +79,7 @@ impl Samples {
 }
 
 /// The nodes that an event lowers.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Covered {
     nodes: usize,
     drawn: Watts,
@@ -147,10 +147,11 @@ impl Reconciler {
     /// The jobs that write the statuses of the PowerEvents.
     pub(super) fn write_events(&mut self, now: Mono, jobs: &mut Vec<Job<(u64, Then)>>) {
         let events = self.site.events.clone();
-        self.sample(now);
+        let covered = self.covered();
+        self.sample(&covered, now);
         self.armed.retain(|uid, _| events.iter().any(|event| event.uid == *uid));
         for event in &events {
-            let status = self.event_status(event, now);
+            let status = self.event_status(event, &covered, now);
             let key: Arc<str> = event_key(&event.name).into();
             let is_free = self.is_free(&key, now) && !self.pending_echoes.contains_key(&key);
             if !is_free || !event_differs(&status, &event.status, self.wall) {
@@ -165,7 +166,7 @@ impl Reconciler {
     }
 
     /// Takes note of what is drawn by the nodes that are armed for an event that is not on.
-    fn sample(&mut self, now: Mono) {
+    fn sample(&mut self, covered: &BTreeMap<String, Covered>, now: Mono) {
         if self.sampled.is_some_and(|at| now.since(at) < SAMPLE_EVERY) {
             return;
         }
@@ -176,7 +177,7 @@ impl Reconciler {
         let on: Vec<String> = on.filter_map(|event| Some(event.times.as_ref().ok()?.0.clone())).collect();
         self.samples.retain(|name, _| names.contains(name));
         for name in names.into_iter().filter(|name| !on.contains(name)) {
-            if let Some(watts) = self.covered(&name).measured() {
+            if let Some(watts) = covered.get(&name).and_then(Covered::measured) {
                 self.sampled = Some(now);
                 self.samples.entry(name).or_default().add(watts, now);
             }
@@ -198,13 +199,16 @@ impl Reconciler {
         each.min().map(|wait| at.plus(wait.max(Duration::from_millis(200))))
     }
 
-    fn event_status(&mut self, event: &Arc<EventSeen>, now: Mono) -> PowerEventStatus {
+    fn event_status(
+        &mut self,
+        event: &Arc<EventSeen>,
+        covered: &BTreeMap<String, Covered>,
+        now: Mono,
+    ) -> PowerEventStatus {
         let wall = self.wall;
         let depth = depth(event, wall);
-        let covered = match &event.times {
-            Ok((name, _)) => self.covered(name),
-            Err(_) => Covered::NOTHING,
-        };
+        let named = event.times.as_ref().ok().and_then(|(name, _)| covered.get(name));
+        let covered = named.cloned().unwrap_or(Covered::NOTHING);
         let number = |watts: Watts| Some(Number::tenths(watts));
         let mut memory = self.armed.remove(&event.uid).unwrap_or_default();
         let measured = covered.measured();
@@ -287,33 +291,35 @@ impl Reconciler {
         status
     }
 
-    /// The nodes whose grants say that the event leaves them less than all.
-    fn covered(&self, event: &str) -> Covered {
-        let mut covered = Covered::NOTHING;
+    /// Of each event the nodes whose grants say that it leaves them less than all. It is made once for all PowerEvents, of
+    /// which there may be many more than events that grants name.
+    fn covered(&self) -> BTreeMap<String, Covered> {
+        let mut all: BTreeMap<String, Covered> = BTreeMap::new();
         for (node, observed) in self.site.cluster.nodes.iter().zip(&self.site.observed) {
             let Some(grant) = observed.grant.as_deref().filter(|grant| !grant.granted.released) else {
                 continue;
             };
-            let lowers =
-                |armed: &ArmedShare| armed.event == event && armed.ratio().is_none_or(|it| it < Ratio::ONE);
-            if !grant.armed.iter().any(lowers) {
-                continue;
-            }
-            covered.nodes += 1;
-            match node.power.reading {
-                NodeReading::Measured { watts, .. } | NodeReading::Held { watts, .. } => {
-                    covered.drawn += watts
+            let lowers = |armed: &&ArmedShare| armed.ratio().is_none_or(|it| it < Ratio::ONE);
+            let events: BTreeSet<&str> =
+                grant.armed.iter().filter(lowers).map(|armed| armed.event.as_str()).collect();
+            for event in events {
+                let covered = all.entry(event.to_owned()).or_insert(Covered::NOTHING);
+                covered.nodes += 1;
+                match node.power.reading {
+                    NodeReading::Measured { watts, .. } | NodeReading::Held { watts, .. } => {
+                        covered.drawn += watts
+                    }
+                    NodeReading::Absent(_) => covered.unseen += 1,
                 }
-                NodeReading::Absent(_) => covered.unseen += 1,
-            }
-            if !grant.obeys.iter().any(|obeyed| obeyed == event) {
-                covered.behind += 1;
-                if covered.names.len() < NAMED {
-                    covered.names.push(node.name.to_string());
+                if !grant.obeys.iter().any(|obeyed| obeyed == event) {
+                    covered.behind += 1;
+                    if covered.names.len() < NAMED {
+                        covered.names.push(node.name.to_string());
+                    }
                 }
             }
         }
-        covered
+        all
     }
 
     fn say_event(&self, event: &EventSeen, reason: EventReason, text: String) {

@@ -119,6 +119,24 @@ fn what_is_known_survives_a_restart_and_a_broken_file_is_left_alone() {
 }
 
 #[test]
+fn events_that_do_not_concern_the_node_do_not_make_its_file_too_large() {
+    let folder = rig::test_machine::Folder::new();
+    let kept = folder.0.join("grant.json");
+    let mut it = Armed::default();
+    let mut known = inputs(&[armed_for("grid", 0.5)], &[("1", timed())]);
+    let other: PowerEventSpec =
+        serde_json::from_value(json!({"event": "of others", "active": true})).unwrap();
+    let mut events = known.events.as_deref().cloned().unwrap();
+    // 20,000 of more than 60 bytes are more than the file may have.
+    events.extend((0..20_000).map(|number| (format!("other-{number}"), other.clone())));
+    known.events = Some(Arc::new(events));
+    it.follow("a", &known, &stands(), moment(0, 0));
+    it.facts().write(&ArmedFacts::file(&kept)).unwrap();
+    let mut it = Armed::of_file(Some(&kept));
+    assert_eq!(it.follow("a", &Inputs::default(), &stands(), moment(HOUR + 60, 5)).share, half());
+}
+
+#[test]
 fn a_share_that_is_no_number_leaves_the_floors() {
     let mut it = Armed::default();
     let shares = [ArmedShare { event: "grid".to_owned(), share: Number::from(-3) }];
