@@ -13,6 +13,7 @@
 //! The same rows say what kube-scheduler counts on each node, for the shortlist, and what `SCORING_FORMULA=consolidate` counts
 //! there. There, a GPU of a cluster without pods with GPUs keeps its share of the node's cores.
 
+use crate::budgets::Left;
 use crate::gpus::Gpus;
 use crate::index::Registry;
 use crate::rows::{PodRow, Stage};
@@ -25,6 +26,7 @@ use joulie_core::placement::demand::{GpuResource, PodDemand};
 use joulie_core::placement::gpu::{GpuPhase, PhysicalGpu};
 use joulie_core::placement::kube_scheduler::{Amounts, ScheduledNode, ScheduledPod};
 use joulie_core::placement::score::{ConsolidateFacts, ConsolidateTerms, NodeCards};
+use power_units::Watts;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -264,9 +266,15 @@ impl FreeCores {
         loads
     }
 
-    /// The nodes as `SCORING_FORMULA=consolidate` counts them, by number; `None` for one that is not known.
-    pub(crate) fn consolidated(&self, fleet: &Fleet, numbers: usize) -> Box<[Option<ConsolidateTerms>]> {
-        let mut all = vec![None; numbers].into_boxed_slice();
+    /// The nodes as `SCORING_FORMULA=consolidate` counts them, by number; `None` for one that is not known. `left` is what is
+    /// left for pods when `assumed` is taken off, the limits above the nodes included.
+    pub(crate) fn consolidated(
+        &self,
+        fleet: &Fleet,
+        left: &Left,
+        assumed: &[Watts],
+    ) -> Box<[Option<ConsolidateTerms>]> {
+        let mut all = vec![None; assumed.len()].into_boxed_slice();
         if self.pods.len() > PODS_MAX {
             return all;
         }
@@ -286,7 +294,12 @@ impl FreeCores {
                     room: None,
                     is_emptied: false,
                 };
-                *terms = facts.of_node(&node.facts()).as_ref().map(ConsolidateTerms::of);
+                let assumed = assumed.get(*number).copied().unwrap_or(Watts::ZERO);
+                *terms = facts.of_node(&node.facts()).map(|facts| {
+                    let room =
+                        facts.room.map(|own| left.of(*number).map_or(own, |left| own.min(left + assumed)));
+                    ConsolidateTerms::of(&ConsolidateFacts { room, ..facts })
+                });
             }
         }
         all
@@ -304,16 +317,19 @@ impl FreeCores {
     }
 }
 
-/// The GPUs of a node: by their objects where there are some, otherwise by what its kubelet offers and its pods ask for.
+/// The GPUs of a node: by their objects where there are some, otherwise by what its kubelet offers and its pods ask for. Where it
+/// offers more than there are, cards are shared, and what it offers is what pods get.
 fn cards(offered: u64, requested: u64, objects: &[PhysicalGpu]) -> NodeCards {
     let small = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     let free = small(offered.saturating_sub(requested));
     match u32::try_from(objects.len()) {
-        Ok(0) | Err(_) => NodeCards { all: small(offered), free },
-        Ok(all) => {
+        Ok(all) if all > 0 && offered <= u64::from(all) => {
             let whole = objects.iter().filter(|card| is_free(card)).count();
-            NodeCards { all, free: u32::try_from(whole).unwrap_or(0) }
+            let whole = u32::try_from(whole).unwrap_or(0);
+            // No object tells of a pod that was bound a moment ago; a kubelet that offers none may have all by claims.
+            NodeCards { all, free: if offered == 0 { whole } else { whole.min(free) } }
         }
+        Ok(_) | Err(_) => NodeCards { all: small(offered), free },
     }
 }
 
@@ -325,9 +341,16 @@ fn is_free(card: &PhysicalGpu) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::burst;
     use crate::gpus::GpuRow;
+    use crate::index::Index;
+    use crate::snapshot::{Node, Rules};
     use host_kit::reflect::by_hand;
-    use joulie_core::placement::freshness::UnixTime;
+    use joulie_core::placement::class::SchedulableClass;
+    use joulie_core::placement::freshness::{Evidence, FreshnessRule, Now, PlanLease, UnixTime};
+    use joulie_core::placement::gpu::Vram;
+    use joulie_core::placement::score::{ConsolidatePod, HeldBack, TwinPower, TwinStatus};
+    use power_units::{Micros, Stamp};
     use serde_json::json;
 
     fn pod(uid: &str, node: &str, cpu: &str, cards: u32, phase: &str) -> ReflectEvent<PodRow> {
@@ -399,6 +422,73 @@ mod tests {
         assert!(world(vec![training(), ReflectEvent::Begin, other(), ReflectEvent::Whole]).is_empty());
         // Seen twice it counts once.
         assert_eq!(world(vec![training(), training()]), world(vec![training()]));
+    }
+
+    #[test]
+    fn free_gpus_are_those_that_neither_objects_nor_pods_have() {
+        let object = |phase| {
+            let allocated = if phase == GpuPhase::Available { 0 } else { 40_000 };
+            PhysicalGpu {
+                key: 0,
+                model: None,
+                vram: Vram::read(Some(40_000), Some(allocated)),
+                island: None,
+                phase,
+            }
+        };
+        let objects = [GpuPhase::Available, GpuPhase::Available, GpuPhase::Allocated].map(object);
+        let of = |offered, requested| {
+            let NodeCards { all, free } = cards(offered, requested, &objects);
+            (all, free)
+        };
+        // One of three is had by a pod that is bound; a second one was bound and is in no object yet.
+        assert_eq!((of(3, 1), of(3, 2), of(3, 3)), ((3, 2), (3, 1), (3, 0)));
+        // Cards are given by claims, or each by fours.
+        assert_eq!((of(0, 0), of(12, 5)), ((3, 2), (12, 7)));
+        assert_eq!(cards(8, 3, &[]), NodeCards { all: 8, free: 5 });
+    }
+
+    #[test]
+    fn a_node_is_not_filled_beyond_what_the_limits_above_it_can_grant() {
+        let mut registry = Registry::default();
+        registry.number("a");
+        let (mut writer, nodes) = by_hand::<CoresRow>();
+        let size = json!({"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110"}});
+        writer.list(&[json!({"metadata": {"name": "a", "uid": "a"}, "status": size})]);
+        let mut cores = FreeCores::new(Some(nodes));
+        cores.follow(&pod("p", "a", "4", 0, "Running"));
+        cores.renew(&registry, &Gpus::default());
+        let now = UnixTime::from_micros(0);
+        let rules = Rules {
+            scoring: &burst::placement().scoring,
+            profile_key: &"".into(),
+            freshness: FreshnessRule::new(Micros::MINUTE).unwrap(),
+            lease: PlanLease::Unseen,
+            now: Now { wall: now, own: Stamp::new(Micros::ZERO) },
+        };
+        let held_back = |entitled: Option<i32>, assumed: i32, added: i32| {
+            let watts = Watts::from_int;
+            // It draws 300 W and could be granted 700 W.
+            let power = TwinPower { measured: Some(watts(300)), capped: Some(watts(700)), trend: None };
+            let twin = TwinStatus {
+                power: Some(power),
+                entitled: entitled.map(watts),
+                ..TwinStatus::silent(SchedulableClass::Performance)
+            };
+            let evidence = Evidence::Dated(Some(now));
+            let node = Node { twin: Some(twin), evidence, ..Node::unknown("a") };
+            let fleet = Fleet::of([node].into(), Arc::new(Index::of(&registry)), &rules, true);
+            let assumed = [watts(assumed)];
+            let terms = cores.consolidated(&fleet, &fleet.left(&assumed), &assumed)[0].unwrap();
+            let demand = PodRow::read(&json!({"metadata": {"uid": "q"}})).unwrap().demand;
+            terms.explain(&ConsolidatePod::of(&demand), watts(added), assumed[0]).held_back
+        };
+        // Nobody says what the limits can grant: it is sure of 50 W, of which 20 W are assumed.
+        assert_eq!((held_back(Some(350), 0, 50), held_back(Some(350), 20, 30)), (None, None));
+        assert_eq!(held_back(Some(350), 0, 51), Some(HeldBack::OverCap));
+        assert_eq!(held_back(Some(350), 20, 31), Some(HeldBack::OverCap));
+        // Where power does not follow demand, its cap alone counts.
+        assert_eq!((held_back(None, 20, 380), held_back(None, 20, 381)), (None, Some(HeldBack::OverCap)));
     }
 
     #[test]

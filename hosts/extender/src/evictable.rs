@@ -10,6 +10,7 @@ use crate::rows::{PodRow, Stage};
 use host_kit::reflect::{ReflectEvent, Row, Rows};
 use joulie_api::extender::preempt::Victims;
 use joulie_api::extender::{PodSummary, pod};
+use joulie_api::quantity::Quantity;
 use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::demand::{GpuResource, GpuVendor, PodDemand};
 use joulie_core::placement::gpu::{GpuRequest, PhysicalGpu, fits};
@@ -37,6 +38,8 @@ pub(crate) struct CardPod {
     labels: BTreeMap<String, String>,
     priority: i64,
     demand: PodDemand,
+    /// What its containers request of thousandths of a core and of memory: no more than kube-scheduler counts.
+    requested: [u64; 2],
     is_plain: bool,
     /// It was deleted, and its card is free soon without an eviction.
     is_leaving: bool,
@@ -60,10 +63,27 @@ impl CardPod {
                 .collect(),
             priority: priority(object),
             demand: *demand,
+            requested: requested(object),
             is_plain: is_plain(object),
             is_leaving: !meta["deletionTimestamp"].is_null(),
         }))
     }
+}
+
+/// What the containers request, and not what they are assumed to use. What cannot be read is nothing.
+fn requested(pod: &Value) -> [u64; 2] {
+    let containers = pod["spec"]["containers"].as_array();
+    containers.into_iter().flatten().fold([0; 2], |[milli, memory], container| {
+        let requests = &container["resources"]["requests"];
+        let of = |name: &str, unit: fn(Quantity) -> i64| {
+            let amount = requests[name].as_str().and_then(|text| Quantity::parse(text).ok()).map_or(0, unit);
+            u64::try_from(amount).unwrap_or(0)
+        };
+        [
+            milli.saturating_add(of("cpu", Quantity::milli_value)),
+            memory.saturating_add(of("memory", Quantity::value)),
+        ]
+    })
 }
 
 fn priority(pod: &Value) -> i64 {
@@ -158,7 +178,8 @@ type ByNode = BTreeMap<Arc<str>, Vec<Arc<CardPod>>>;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Evictables {
     pods: Arc<ByNode>,
-    budgets: Arc<[Arc<BudgetRow>]>,
+    /// `None` before all of them were read.
+    budgets: Option<Arc<[Arc<BudgetRow>]>>,
 }
 
 /// Follows pods and budgets.
@@ -227,12 +248,11 @@ impl EvictablesBuilder {
 
     /// Takes in what has changed of budgets.
     pub(crate) fn renew(&mut self) {
-        let rows = self.budgets.as_mut();
-        let budgets =
-            rows.and_then(|rows| rows.news(|news| news.rows.values().map(|held| held.row.clone()).collect()));
-        if let Some(budgets) = budgets {
-            self.shown.budgets = budgets;
-        }
+        let Some(rows) = self.budgets.as_mut().filter(|rows| rows.is_synced()) else { return };
+        let news = rows.news(|news| news.rows.values().map(|held| held.row.clone()).collect());
+        let known = news.or_else(|| self.shown.budgets.take());
+        // A cluster without any has no news.
+        self.shown.budgets = Some(known.unwrap_or_default());
     }
 
     pub(crate) fn shown(&self) -> Evictables {
@@ -245,20 +265,25 @@ impl EvictablesBuilder {
 pub(crate) struct Preemptor {
     priority: i64,
     is_plain: bool,
+    /// It is to be with other pods, which may be those that would be evicted.
+    joins_others: bool,
     vendor: Option<GpuVendor>,
 }
 
 impl Preemptor {
     /// One that cannot be read evicts nobody but whom kube-scheduler chose.
     pub(crate) fn read(pod: Option<&RawValue>) -> Self {
-        let nobody = Self { priority: i64::MIN, is_plain: false, vendor: None };
+        let nobody = Self { priority: i64::MIN, is_plain: false, joins_others: true, vendor: None };
         let Some(raw) = pod else { return nobody };
         let (Ok(object), Ok(summary)) = (serde_json::from_str::<Value>(raw.get()), PodSummary::read(raw))
         else {
             return nobody;
         };
         let vendor = summary.demand.gpus.map(|gpus| gpus.vendor);
-        Self { priority: priority(&object), is_plain: is_plain(&object), vendor }
+        let required =
+            &object["spec"]["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+        let joins_others = required.as_array().is_some_and(|terms| !terms.is_empty());
+        Self { priority: priority(&object), is_plain: is_plain(&object), joins_others, vendor }
     }
 }
 
@@ -272,12 +297,27 @@ struct Counted {
 }
 
 impl Counted {
-    fn of<'p>(pods: impl Iterator<Item = &'p CardPod>, vendor: Option<GpuVendor>) -> Self {
+    /// What must be free in their stead for these pods to stay: no less than they have.
+    fn needed<'p>(pods: impl Iterator<Item = &'p CardPod>, vendor: Option<GpuVendor>) -> Self {
+        Self::sum(pods, vendor, |pod| [pod.demand.cpu.get().into(), pod.demand.memory_bytes])
+    }
+
+    /// What is free for certain once these pods have left.
+    fn freed<'p>(pods: impl Iterator<Item = &'p CardPod>, vendor: Option<GpuVendor>) -> Self {
+        Self::sum(pods, vendor, |pod| pod.requested)
+    }
+
+    fn sum<'p>(
+        pods: impl Iterator<Item = &'p CardPod>,
+        vendor: Option<GpuVendor>,
+        of: fn(&CardPod) -> [u64; 2],
+    ) -> Self {
         pods.fold(Self::default(), |sum, pod| {
             let gpus = pod.demand.gpus.filter(|gpus| Some(gpus.vendor) == vendor);
+            let [milli, memory] = of(pod);
             Self {
-                milli: sum.milli.saturating_add(pod.demand.cpu.get().into()),
-                memory: sum.memory.saturating_add(pod.demand.memory_bytes),
+                milli: sum.milli.saturating_add(milli),
+                memory: sum.memory.saturating_add(memory),
                 gpus: sum.gpus.saturating_add(gpus.map_or(0, |gpus| gpus.count.into())),
                 pods: sum.pods.saturating_add(1),
             }
@@ -294,7 +334,7 @@ impl Counted {
 
 impl Evictables {
     /// Changes the victims of a node to pods that free what is asked for. False, and nothing is changed, where no pods of a lower
-    /// priority do.
+    /// priority do, where the budgets of disruptions are not known, or where the pod is to be with others.
     pub(crate) fn replace(
         &self,
         victims: &mut Victims<'_>,
@@ -302,6 +342,7 @@ impl Evictables {
         request: GpuRequest,
         preemptor: Preemptor,
     ) -> bool {
+        let Some(budgets) = self.budgets.as_deref().filter(|_| !preemptor.joins_others) else { return false };
         let of_node = self.pods.get(victims.node.as_str()).map(Vec::as_slice).unwrap_or_default();
         let proposed: Vec<PodUid> = victims.uids.iter().map(|uid| pod::uid(uid.as_str())).collect();
         let has_card = |pod: &CardPod| {
@@ -322,18 +363,20 @@ impl Evictables {
             let left: Vec<PhysicalGpu> = held.iter().map(|held| held.without(&gone)).collect();
             fits(request, &left).is_ok()
         };
-        let Some(chosen) = self.fewest(&more, |also| is_enough(&[], also)) else { return false };
-        let known: Vec<&CardPod> =
+        let Some(chosen) = fewest(budgets, &more, |also| is_enough(&[], also)) else { return false };
+        let mut known: Vec<&CardPod> =
             of_node.iter().map(|pod| &**pod).filter(|pod| proposed.contains(&pod.key)).collect();
+        // Not the order in which a replica has heard of them.
+        known.sort_by(|one, other| one.uid.cmp(&other.uid));
         let mut may_stay: Vec<&CardPod> =
             known.iter().filter(|pod| pod.is_plain && preemptor.is_plain).copied().collect();
         may_stay.sort_by_key(|pod| Reverse(pod.priority));
-        let freed = Counted::of(chosen.iter().copied(), preemptor.vendor);
+        let freed = Counted::freed(chosen.iter().copied(), preemptor.vendor);
         let mut spared: Vec<&CardPod> = Vec::new();
         for pod in may_stay {
             spared.push(pod);
             let keys: Vec<PodUid> = spared.iter().map(|pod| pod.key).collect();
-            let needed = Counted::of(spared.iter().copied(), preemptor.vendor);
+            let needed = Counted::needed(spared.iter().copied(), preemptor.vendor);
             if !freed.covers(needed) || !is_enough(&keys, &chosen) {
                 spared.pop();
             }
@@ -345,61 +388,61 @@ impl Evictables {
             0 => left.chain(&chosen).copied().collect(),
             _ => chosen.clone(),
         };
-        victims.pdb_violations = others.saturating_add(self.violations(&counted));
+        victims.pdb_violations = others.saturating_add(violations(budgets, &counted));
         victims.uids.retain(|uid| spared.iter().all(|pod| *pod.uid != *uid.as_str()));
         victims.uids.extend(chosen.iter().map(|pod| Cow::<str>::Owned(pod.uid.to_string()).into()));
         true
     }
+}
 
-    /// The fewest of these pods that are enough, and of as many those with the lowest priorities. Pods whose budgets allow it go
-    /// first.
-    fn fewest<'p>(
-        &self,
-        pods: &[&'p CardPod],
-        is_enough: impl Fn(&[&CardPod]) -> bool,
-    ) -> Option<Vec<&'p CardPod>> {
-        if !is_enough(pods) {
-            return None;
-        }
-        if pods.len() <= ALL_SETS {
-            let set = |mask: u32| -> Vec<&'p CardPod> {
-                pods.iter().enumerate().filter(|(at, _)| mask >> at & 1 == 1).map(|(_, pod)| *pod).collect()
-            };
-            let enough = (0_u32..1 << pods.len()).map(set).filter(|set| is_enough(set));
-            return enough.min_by_key(|set| {
-                let priorities = set.iter().map(|pod| pod.priority);
-                let sum = priorities.clone().fold(0_i64, i64::saturating_add);
-                (self.violations(set), set.len(), priorities.max(), sum)
-            });
-        }
-        let mut spared = pods.to_vec();
-        spared.sort_by_key(|pod| Reverse((self.violations(&[pod]), pod.priority)));
-        let mut set = pods.to_vec();
-        for pod in spared {
-            let without: Vec<&CardPod> = set.iter().filter(|one| one.key != pod.key).copied().collect();
-            if is_enough(&without) {
-                set = without;
-            }
-        }
-        Some(set)
+/// The fewest of these pods that are enough, and of as many those with the lowest priorities. Pods whose budgets allow it go
+/// first.
+fn fewest<'p>(
+    budgets: &[Arc<BudgetRow>],
+    pods: &[&'p CardPod],
+    is_enough: impl Fn(&[&CardPod]) -> bool,
+) -> Option<Vec<&'p CardPod>> {
+    if !is_enough(pods) {
+        return None;
     }
-
-    /// How many of these pods cannot leave without a violation of a budget, as kube-scheduler counts it: the more important pods
-    /// use up what a budget allows.
-    fn violations(&self, pods: &[&CardPod]) -> i64 {
-        let mut sorted = pods.to_vec();
-        sorted.sort_by_key(|pod| Reverse(pod.priority));
-        let mut left: Vec<i64> = self.budgets.iter().map(|budget| budget.allowed).collect();
-        let violates = |pod: &&CardPod| {
-            let mut violates = false;
-            for (_, left) in self.budgets.iter().zip(&mut left).filter(|(budget, _)| budget.covers(pod)) {
-                *left = left.saturating_sub(1);
-                violates |= *left < 0;
-            }
-            violates
+    if pods.len() <= ALL_SETS {
+        let set = |mask: u32| -> Vec<&'p CardPod> {
+            pods.iter().enumerate().filter(|(at, _)| mask >> at & 1 == 1).map(|(_, pod)| *pod).collect()
         };
-        i64::try_from(sorted.into_iter().filter(violates).count()).unwrap_or(i64::MAX)
+        let enough = (0_u32..1 << pods.len()).map(set).filter(|set| is_enough(set));
+        return enough.min_by_key(|set| {
+            let priorities = set.iter().map(|pod| pod.priority);
+            let sum = priorities.clone().fold(0_i64, i64::saturating_add);
+            (violations(budgets, set), set.len(), priorities.max(), sum)
+        });
     }
+    let mut spared = pods.to_vec();
+    spared.sort_by_key(|pod| Reverse((violations(budgets, &[pod]), pod.priority)));
+    let mut set = pods.to_vec();
+    for pod in spared {
+        let without: Vec<&CardPod> = set.iter().filter(|one| one.key != pod.key).copied().collect();
+        if is_enough(&without) {
+            set = without;
+        }
+    }
+    Some(set)
+}
+
+/// How many of these pods cannot leave without a violation of a budget, as kube-scheduler counts it: the more important pods
+/// use up what a budget allows.
+fn violations(budgets: &[Arc<BudgetRow>], pods: &[&CardPod]) -> i64 {
+    let mut sorted = pods.to_vec();
+    sorted.sort_by_key(|pod| Reverse(pod.priority));
+    let mut left: Vec<i64> = budgets.iter().map(|budget| budget.allowed).collect();
+    let violates = |pod: &&CardPod| {
+        let mut violates = false;
+        for (_, left) in budgets.iter().zip(&mut left).filter(|(budget, _)| budget.covers(pod)) {
+            *left = left.saturating_sub(1);
+            violates |= *left < 0;
+        }
+        violates
+    };
+    i64::try_from(sorted.into_iter().filter(violates).count()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

@@ -167,6 +167,7 @@ impl Picture {
         let (mut none, budgets) = host_kit::reflect::by_hand();
         none.list([]);
         let mut builder = EvictablesBuilder::new(Some(budgets));
+        builder.renew();
         for row in objects.iter().filter_map(|object| PodRow::read(object).ok()) {
             builder.follow(&ReflectEvent::Seen { uid: String::new(), row: Arc::new(row) });
         }

@@ -317,17 +317,18 @@ impl SnapshotBuilder {
     fn show(&mut self, round: &Round) {
         let numbers = self.registry.len();
         let assumed = self.ledger.sums(numbers);
+        let left = self.fleet.left(&assumed);
         let (cores, placement) = (&self.watched.cores, &self.settings.placement);
         let snapshot = Arc::new(Snapshot {
             fleet: self.fleet.clone(),
-            left: self.fleet.left(&assumed),
-            assumed,
             gpu_room: cores.room(numbers),
             loads: if placement.counts_loads() { cores.loads(numbers) } else { Box::default() },
             consolidated: match placement.scoring.formula {
-                Formula::Consolidate => cores.consolidated(&self.fleet, numbers),
+                Formula::Consolidate => cores.consolidated(&self.fleet, &left, &assumed),
                 Formula::Headroom | Formula::Facility => Box::default(),
             },
+            left,
+            assumed,
             assumed_pods: self.ledger.pods(),
             waiting_pods: self.ledger.waiting(),
             queue: self.ledger.queue(),

@@ -151,6 +151,51 @@ fn a_victim_stays_one_where_something_else_may_need_it() {
 }
 
 #[test]
+fn a_pod_frees_what_it_requests_and_not_what_it_is_assumed_to_use() {
+    let cards = [card("t", "T4", "useless"), card("a", "A100", "holder")];
+    let mut pods = [pod("useless", 0, 1, "200m"), pod("holder", 10, 1, "200m")];
+    let asked = |pods: &[Value]| Room::of(pods, &cards, &[]).asked(("A100", 1), &urgent(1), &["useless"]);
+    assert_eq!(asked(&pods), Some((names(&["holder"]), 0)));
+    // It requests no processors, so none are free without the other one, though it uses some.
+    let both = Some((names(&["useless", "holder"]), 0));
+    pods[1]["spec"]["containers"][0]["resources"]["requests"] = json!(null);
+    assert_eq!(asked(&pods), both);
+    pods[1]["spec"]["containers"][0]["resources"] =
+        json!({"requests": {"cpu": "0"}, "limits": {"cpu": "8", "nvidia.com/gpu": "1"}});
+    assert_eq!(asked(&pods), both);
+    // Nor does the node have memory for both.
+    let memory = json!({"cpu": "200m", "memory": "1Gi"});
+    pods[0]["spec"]["containers"][0]["resources"]["requests"] = memory.clone();
+    pods[1]["spec"]["containers"][0]["resources"]["requests"] = json!({"cpu": "200m", "memory": "512Mi"});
+    assert_eq!(asked(&pods), both);
+    pods[1]["spec"]["containers"][0]["resources"]["requests"] = memory;
+    assert_eq!(asked(&pods), Some((names(&["holder"]), 0)));
+}
+
+#[test]
+fn nobody_else_is_named_before_the_budgets_are_known_or_for_a_pod_that_joins_others() {
+    let cards = [card("t", "T4", "useless"), card("a", "A100", "holder")];
+    let pods = [pod("useless", 0, 1, "1"), pod("holder", 10, 1, "1")];
+    let mut room = Room::of(&pods, &cards, &[]);
+    let mut joins = urgent(1);
+    let term =
+        json!({"labelSelector": {"matchLabels": {"app": "holder"}}, "topologyKey": "kubernetes.io/hostname"});
+    joins["spec"]["affinity"]["podAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
+        json!([term]);
+    assert_eq!(room.asked(("A100", 1), &joins, &["useless"]), None);
+    assert!(room.asked(("A100", 1), &urgent(1), &["useless"]).is_some());
+    let (mut writer, rows) = by_hand::<BudgetRow>();
+    room.builder.budgets = Some(rows);
+    room.builder.shown.budgets = None;
+    room.builder.renew();
+    assert_eq!(room.asked(("A100", 1), &urgent(1), &["useless"]), None);
+    // The list was read, and has none.
+    writer.list([]);
+    room.builder.renew();
+    assert!(room.asked(("A100", 1), &urgent(1), &["useless"]).is_some());
+}
+
+#[test]
 fn the_fewest_go_and_of_as_many_the_least_important() {
     let cards = [
         card("a", "A100", "one"),

@@ -87,13 +87,16 @@ impl Saved {
         let names = of("Node").iter().filter_map(|node| node["metadata"]["name"].as_str());
         let known = fleet.known().map(|(_, node)| &*node.name);
         let names = names.chain(known).map(str::to_owned).collect();
+        let assumed = ledger.sums(numbers);
+        let left = fleet.left(&assumed);
         let snapshot = Snapshot {
-            assumed: ledger.sums(numbers),
             loads: cores.loads(numbers),
             consolidated: match scoring.formula {
-                Formula::Consolidate => cores.consolidated(&fleet, numbers),
+                Formula::Consolidate => cores.consolidated(&fleet, &left, &assumed),
                 Formula::Headroom | Formula::Facility => Box::default(),
             },
+            left,
+            assumed,
             assumed_pods: ledger.pods(),
             waiting_pods: ledger.waiting(),
             queue: ledger.queue(),
@@ -106,7 +109,6 @@ impl Saved {
             fleet,
             ..Snapshot::nothing()
         };
-        let snapshot = snapshot.with_left();
         Ok(Self { snapshot, names, warnings, pods: of("Pod").to_vec() })
     }
 

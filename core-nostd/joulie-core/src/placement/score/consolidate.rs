@@ -8,7 +8,7 @@
 //! score = watts + fill + whole, each rounded down
 //! ```
 //!
-//! - A node where the pod does not fit scores 0: more watts than are left under the node's cap or grant, more cores or GPUs
+//! - A node where the pod does not fit scores 0: more watts than are left under the node's cap or the limits above it, more cores or GPUs
 //!   than are free, or, without GPUs, cores that the free GPUs of the node need.
 //! - A node that is emptied (draining, or marked with a stress), and one of which it is not known what is left under its cap, has a
 //!   quarter of the points.
@@ -58,7 +58,7 @@ pub struct ConsolidateFacts {
     pub is_used: bool,
     /// What it draws without a pod; see [`HardwareRecord::at_rest`].
     pub at_rest: Option<Watts>,
-    /// What is left under its cap and its grant.
+    /// What is left under its cap, and under the limits above it.
     pub room: Option<Watts>,
     /// Whether pods are to leave it: it is draining, or marked with a stress.
     pub is_emptied: bool,
