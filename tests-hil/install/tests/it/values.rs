@@ -229,6 +229,8 @@ fn a_value_that_cannot_work_is_refused() {
         ("agent.redfish.credentialsSecret=bmc", "set agent.redfish.url too"),
         ("agent.redfish.url=https://b,agent.redfish.user=me", "set agent.redfish.credentialsSecret"),
         ("agent.env.NODE_METER_REDFISH_TOKEN_FILE=/a", "set agent.redfish.credentialsSecret or"),
+        ("gpuPlacement.dra=read", "claims to GPU objects: set gpuPlacement.enabled"),
+        ("gpuPlacement.bindAccount=own", "set gpuPlacement.bind"),
     ] {
         let told = helm.template("chart", &["--set", value]).unwrap_err();
         assert!(told.contains(why), "{value}: {told}");
