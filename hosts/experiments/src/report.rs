@@ -311,6 +311,11 @@ pub fn compare(first: &str, second: &str) -> Result<String, ReportError> {
         }
         text.push('\n');
     }
+    for (group, arm, _) in
+        first.iter().filter(|row| second.iter().all(|other| other.0 != row.0 || other.1 != row.1))
+    {
+        let _ok = writeln!(text, "{group} {arm}: only in the first");
+    }
     Ok(text)
 }
 
@@ -349,6 +354,9 @@ mod tests {
         let text = |kwh| Outcome { title: "t", rows: vec![row(kwh)] }.json().to_string();
         assert_eq!(compare(&text(2.0), &text(2.0)).unwrap(), "seed 1 x:\n");
         assert_eq!(compare(&text(2.0), &text(1.0)).unwrap(), "seed 1 x: it_kwh -50.00 %\n");
+        let none = "{\"rows\":[]}";
+        assert_eq!(compare(&text(2.0), none).unwrap(), "seed 1 x: only in the first\n");
+        assert_eq!(compare(none, &text(2.0)).unwrap(), "seed 1 x: only in the second\n");
         for junk in ["", "[]", "{}", "{\"rows\":[1]}", "{\"rows\":[{\"group\":\"g\",\"figures\":{}}]}"] {
             assert!(compare(junk, &text(1.0)).is_err(), "{junk}");
         }
