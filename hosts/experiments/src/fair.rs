@@ -8,7 +8,9 @@
 use crate::fleet::{CPU_NODES, GPU_IDLE_W, GPU_NODES, Kind, NODES, Node};
 use crate::numbers::quantile;
 use crate::numpy::Generator;
+use crate::product::{JobTerms, consolidate_terms};
 use crate::workload::Job;
+use joulie_core::placement::score::ConsolidateTerms;
 
 /// Steps until an empty node sleeps, and steps until it is awake again.
 pub const HOLD: u32 = 5;
@@ -16,6 +18,8 @@ pub const HOLD: u32 = 5;
 pub const WAKE: u32 = 2;
 /// Empty nodes of each kind that stay awake.
 const WARM: u32 = 6;
+/// Steps that our law looks back, for how many nodes it keeps awake.
+const HOUR: usize = 60;
 /// What an idle GPU draws at rest.
 const REST_W: f64 = 10.0;
 /// Empty GPU nodes that our law keeps for jobs with GPUs.
@@ -24,8 +28,7 @@ const KEPT: u32 = 100;
 /// A law that places jobs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FairArm {
-    /// kube-scheduler's default, `LeastAllocated` over what is requested. Memory is not modelled, so that
-    /// `BalancedAllocation` says nothing.
+    /// kube-scheduler's default profile, by the model in `joulie-core`. Of equal nodes, any.
     KubeDefault,
     /// kube-scheduler's `MostAllocated` over what is requested.
     MostAllocated,
@@ -35,11 +38,20 @@ pub enum FairArm {
     AvoidGpu,
     /// The fewest nodes by marginal watts; see [`FairArm::score`].
     Packing,
+    /// The score `consolidate` that the extender ships. A node that sleeps is taken only where no awake one fits, and as many
+    /// empty nodes are kept awake, and woken ahead, as were opened in any [`WAKE`] steps of the last hour.
+    Joulie,
 }
 
 /// All of them.
-pub const FAIR_ARMS: [FairArm; 5] =
-    [FairArm::KubeDefault, FairArm::MostAllocated, FairArm::Random, FairArm::AvoidGpu, FairArm::Packing];
+pub const FAIR_ARMS: [FairArm; 6] = [
+    FairArm::KubeDefault,
+    FairArm::MostAllocated,
+    FairArm::Random,
+    FairArm::AvoidGpu,
+    FairArm::Packing,
+    FairArm::Joulie,
+];
 
 /// What a run measured.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,7 +75,9 @@ pub struct FairFigures {
 }
 
 /// What a law may know beside the node.
-struct Around {
+struct Around<'a> {
+    seen: &'a JobTerms,
+    terms: &'a ConsolidateTerms,
     empty_gpu_nodes: u32,
     asleep: bool,
     chance: f64,
@@ -79,6 +93,7 @@ impl FairArm {
             Self::Random => "random",
             Self::AvoidGpu => "avoid-gpu",
             Self::Packing => "packing",
+            Self::Joulie => "joulie",
         }
     }
 
@@ -86,16 +101,19 @@ impl FairArm {
     ///
     /// The packing takes nodes that have jobs first, then awake ones. A job without GPUs takes the cheaper cores of a
     /// GPU node where they are surplus, 16 for each free GPU being kept, or where enough empty GPU nodes are left.
-    fn score(self, kind: Kind, node: &Node, job: &Job, around: &Around) -> f64 {
+    fn score(self, kind: Kind, node: &Node, job: &Job, around: &Around<'_>) -> f64 {
         let cores = f64::from(node.cores) / f64::from(kind.cores());
         let gpus = f64::from(node.gpus) / 8.0;
         let wants = job.gpus > 0;
         let used = if wants { (cores + gpus) / 2.0 } else { cores };
         match self {
-            // The node's own parts matter, because kinds differ in size.
             Self::KubeDefault => {
-                let after = (f64::from(node.cores) + f64::from(job.cores)) / f64::from(kind.cores());
-                if wants { -(after + gpus) / 2.0 } else { -after }
+                let points = around.seen.scheduled(kind, node);
+                f64::from(u32::try_from(points).unwrap_or(u32::MAX)) + around.chance
+            }
+            Self::Joulie => {
+                let points = f64::from(around.seen.consolidated(kind, around.terms));
+                if around.asleep { points - 1000.0 } else { points }
             }
             Self::MostAllocated => used,
             Self::Random => around.chance,
@@ -146,6 +164,10 @@ struct Cluster {
     ends: Vec<Vec<(usize, usize)>>,
     rng: Generator,
     wakes: u32,
+    /// The extender's terms of each node.
+    terms: Vec<ConsolidateTerms>,
+    /// Empty nodes of each kind that got a job, by step.
+    opened: [[u32; HOUR]; 2],
 }
 
 /// Runs a law over jobs, which come in the order of their arrival, until all are done.
@@ -159,6 +181,8 @@ pub fn run(arm: FairArm, sleeps: bool, seed: u64, jobs: &[Job]) -> FairFigures {
         ends: vec![Vec::new(); 1024],
         rng: Generator::new(seed),
         wakes: 0,
+        terms: (0..NODES).map(|place| consolidate_terms(Kind::of(place), &Node::default())).collect(),
+        opened: [[WARM; HOUR]; 2],
     };
     let mut queue: Vec<usize> = Vec::new();
     let mut waits = vec![0_u32; jobs.len()];
@@ -224,31 +248,65 @@ impl Cluster {
         let ended = std::mem::take(&mut self.ends[slot]);
         for &(index, node) in &ended {
             self.nodes[node].remove(&jobs[index]);
+            self.terms[node] = consolidate_terms(Kind::of(node), &self.nodes[node]);
             if self.nodes[node].jobs == 0 {
                 self.power[node] = Power::Awake(step);
             }
         }
+        let keep = self.keep(step);
         let mut warm = [0_u32; 2];
         for (place, node) in self.nodes.iter().enumerate() {
             match self.power[place] {
                 Power::Waking(until) if until <= step => self.power[place] = Power::Awake(step),
                 Power::Awake(since) if self.sleeps && node.jobs == 0 => {
-                    let warm = &mut warm[usize::from(place >= CPU_NODES)];
-                    *warm += 1;
-                    if *warm > WARM && step - since >= HOLD {
+                    let kind = usize::from(place >= CPU_NODES);
+                    warm[kind] += 1;
+                    if warm[kind] > keep[kind] && step - since >= HOLD {
                         self.power[place] = Power::Asleep;
                     }
                 }
+                Power::Waking(_) if node.jobs == 0 => warm[usize::from(place >= CPU_NODES)] += 1,
                 Power::Awake(_) | Power::Asleep | Power::Waking(_) => {}
             }
         }
+        if self.arm == FairArm::Joulie && self.sleeps {
+            self.wake_ahead(step, keep, warm);
+        }
         ended.len()
+    }
+
+    /// How many empty nodes of each kind stay awake.
+    fn keep(&mut self, step: u32) -> [u32; 2] {
+        if self.arm != FairArm::Joulie {
+            return [WARM; 2];
+        }
+        let slot = step as usize % HOUR;
+        let reach = WAKE as usize + 1;
+        self.opened.each_mut().map(|opened| {
+            let most = (0..HOUR).map(|at| (0..reach).map(|more| opened[(at + more) % HOUR]).sum()).max();
+            opened[slot] = 0;
+            most.unwrap_or(WARM).max(WARM)
+        })
+    }
+
+    /// Nodes that sleep are woken until as many are awake and empty as are to be kept.
+    fn wake_ahead(&mut self, step: u32, keep: [u32; 2], mut warm: [u32; 2]) {
+        for place in 0..NODES {
+            let kind = usize::from(place >= CPU_NODES);
+            if warm[kind] < keep[kind] && matches!(self.power[place], Power::Asleep) {
+                warm[kind] += 1;
+                self.wakes += 1;
+                self.power[place] = Power::Waking(step + WAKE);
+            }
+        }
     }
 
     /// Places a job, if it fits, and says how many steps later it starts.
     fn place(&mut self, index: usize, job: &Job, step: u32) -> Option<u32> {
         let empty = self.nodes[CPU_NODES..].iter().filter(|node| node.jobs == 0).count();
         let empty_gpu_nodes = u32::try_from(empty).unwrap_or(0);
+        let seen = JobTerms::of(job);
+        let draws = matches!(self.arm, FairArm::Random | FairArm::KubeDefault);
         let mut best: Option<(f64, usize)> = None;
         for (place, node) in self.nodes.iter().enumerate() {
             let kind = Kind::of(place);
@@ -256,8 +314,10 @@ impl Cluster {
                 continue;
             }
             let asleep = !matches!(self.power[place], Power::Awake(_));
-            let chance = if self.arm == FairArm::Random { self.rng.unit() } else { 0.0 };
-            let score = self.arm.score(kind, node, job, &Around { empty_gpu_nodes, asleep, chance });
+            let chance = if draws { self.rng.unit() } else { 0.0 };
+            let terms = &self.terms[place];
+            let around = Around { seen: &seen, terms, empty_gpu_nodes, asleep, chance };
+            let score = self.arm.score(kind, node, job, &around);
             if best.is_none_or(|(most, _)| score > most) {
                 best = Some((score, place));
             }
@@ -272,7 +332,11 @@ impl Cluster {
             }
             Power::Waking(until) => until.saturating_sub(step),
         };
+        if self.nodes[place].jobs == 0 {
+            self.opened[usize::from(place >= CPU_NODES)][step as usize % HOUR] += 1;
+        }
         self.nodes[place].add(job);
+        self.terms[place] = consolidate_terms(Kind::of(place), &self.nodes[place]);
         let slot = (step + later + job.lasts) as usize % self.ends.len();
         self.ends[slot].push((index, place));
         Some(later)

@@ -16,6 +16,7 @@ pub mod figures;
 pub mod fleet;
 mod numbers;
 pub mod numpy;
+mod product;
 pub mod report;
 mod tree;
 pub mod workload;

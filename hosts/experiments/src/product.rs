@@ -1,0 +1,129 @@
+//! What the extender and kube-scheduler say of a node of the fleet: their own functions, fed with what they would know.
+
+use crate::fleet::{Kind, Node};
+use crate::workload::Job;
+use joulie_core::placement::class::WorkloadClass;
+use joulie_core::placement::demand::{GpuDemand, GpuVendor, MilliCores, PodDemand};
+use joulie_core::placement::estimate::{Coefficients, DemandTerms, HardwareRecord, HardwareTerms, NodeGpus};
+use joulie_core::placement::kube_scheduler::{Amounts, ScheduledNode, ScheduledPod, SchedulerProfile};
+use joulie_core::placement::score::{ConsolidateFacts, ConsolidatePod, ConsolidateTerms, NodeCards};
+use power_units::Watts;
+
+/// The most that a GPU draws.
+const GPU_MAX: Watts = Watts::from_int(700);
+
+/// What the hardware record of a kind says.
+const fn record(kind: Kind) -> HardwareRecord {
+    let (cpu, gpus) = match kind {
+        Kind::Cpu => (700, None),
+        Kind::Gpu => {
+            (500, Some(NodeGpus { count: Some(8), max: Some(GPU_MAX), vendor: Some(GpuVendor::Nvidia) }))
+        }
+    };
+    HardwareRecord { cpu_max: Some(Watts::from_int(cpu)), cores: Some(kind.cores()), gpus }
+}
+
+/// The extender's terms of a node. There are no caps, so that what is left is what the node can draw.
+pub(crate) fn consolidate_terms(kind: Kind, node: &Node) -> ConsolidateTerms {
+    let record = record(kind);
+    let most = match kind {
+        Kind::Cpu => Watts::from_int(700),
+        Kind::Gpu => Watts::from_int(6_100),
+    };
+    ConsolidateTerms::of(&ConsolidateFacts {
+        cores_milli: Some(kind.cores() * 1000),
+        requested_milli: node.cores * 1000,
+        cards: Some(NodeCards { all: kind.gpus(), free: kind.gpus() - node.gpus }),
+        // The extender's default: the node's cores over its GPUs.
+        milli_per_gpu: (kind.cores() * 1000).checked_div(kind.gpus()).unwrap_or(0),
+        is_used: node.jobs > 0,
+        at_rest: record.at_rest(),
+        room: Some(most),
+        is_emptied: false,
+    })
+}
+
+/// A job as the extender and kube-scheduler see it.
+pub(crate) struct JobTerms {
+    pod: ConsolidatePod,
+    added: [Watts; 2],
+    scheduled: ScheduledPod,
+}
+
+impl JobTerms {
+    /// Compiles a job.
+    pub(crate) fn of(job: &Job) -> Self {
+        let class = if job.performance { WorkloadClass::Performance } else { WorkloadClass::Standard };
+        let gpus =
+            (job.gpus > 0).then_some(GpuDemand { count: u32::from(job.gpus), vendor: GpuVendor::Nvidia });
+        let cpu = MilliCores::new(u32::from(job.cores) * 1000);
+        let demand = PodDemand { class, cpu, memory_bytes: 0, gpus };
+        let coefficients = Coefficients::REFERENCE;
+        let terms = DemandTerms::of(&demand, &coefficients);
+        let on = |kind| HardwareTerms::of(Some(&record(kind)), &coefficients).estimate(&terms).total();
+        Self {
+            pod: ConsolidatePod::of(&demand),
+            added: [on(Kind::Cpu), on(Kind::Gpu)],
+            scheduled: ScheduledPod::EMPTY.with(
+                Some(u64::from(job.cores) * 1000),
+                Some(0),
+                u64::from(job.gpus),
+            ),
+        }
+    }
+
+    /// The extender's points, 0 to 100.
+    pub(crate) fn consolidated(&self, kind: Kind, terms: &ConsolidateTerms) -> u8 {
+        let [cpu, gpu] = self.added;
+        let added = if kind == Kind::Gpu { gpu } else { cpu };
+        terms.score(&self.pod, added, Watts::ZERO)
+    }
+
+    /// kube-scheduler's points of the default profile. Memory is not modelled, so that only cores count.
+    pub(crate) fn scheduled(&self, kind: Kind, node: &Node) -> u64 {
+        let amounts = |cores: u32, gpus: u32| Amounts {
+            cpu_milli: u64::from(cores) * 1000,
+            memory_bytes: 0,
+            gpus: u64::from(gpus),
+        };
+        let requested = amounts(node.cores, node.gpus);
+        let seen = ScheduledNode {
+            requested,
+            counted: requested,
+            ..ScheduledNode::empty(amounts(kind.cores(), kind.gpus()), u32::MAX)
+        };
+        SchedulerProfile::DEFAULT.resources(&seen, &self.scheduled)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::JobClass;
+
+    #[test]
+    fn the_points_are_those_of_the_product() {
+        let job = Job {
+            arrives: 0,
+            lasts: 1,
+            cores: 48,
+            gpus: 0,
+            performance: false,
+            class: JobClass::Large,
+            busy_cores: 0,
+            busy_gpus: 0,
+        };
+        let terms = JobTerms::of(&job);
+        // Half of 96 cores is left, five eighths of 128: 50 and 62; balance without memory is 50 + 50 / 2 = 75.
+        assert_eq!(terms.scheduled(Kind::Cpu, &Node::default()), 50 + 75);
+        assert_eq!(terms.scheduled(Kind::Gpu, &Node::default()), 62 + 75);
+        // The free GPUs of an empty node need all of its cores.
+        let empty = consolidate_terms(Kind::Gpu, &Node::default());
+        assert_eq!(terms.consolidated(Kind::Gpu, &empty), 0);
+        // A node that is used is better than one that is not.
+        let mut node = Node::default();
+        node.add(&Job { cores: 8, ..job });
+        let points = |node| terms.consolidated(Kind::Cpu, &consolidate_terms(Kind::Cpu, node));
+        assert!(points(&node) > points(&Node::default()));
+    }
+}
