@@ -1,12 +1,12 @@
 //! The experiments without the rest of `joulie`: `place compat|fair [SEED,..] [HTML]`.
-use experiments::report::{Experiment, Options, simulate};
+use experiments::report::{Options, PlacementExperiment, simulate};
 use std::io::Write;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let experiment = match args.next().as_deref() {
-        Some("fair") => Experiment::Fair,
-        Some(_) | None => Experiment::Compat,
+        Some("fair") => PlacementExperiment::Fair,
+        Some(_) | None => PlacementExperiment::Compat,
     };
     let seeds = args.next().unwrap_or_default();
     let seeds = seeds.split(',').filter_map(|seed| seed.parse().ok()).collect();

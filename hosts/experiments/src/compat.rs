@@ -7,11 +7,11 @@
 //! All nodes of a kind differ in a score only by a part that does not depend on the size of the request, so that
 //! requests of one shape share an ordered index of the nodes that they fit.
 
-use crate::figures::{Figures, Meter};
-use crate::fleet::{CPU_NODES, GPU_IDLE_W, GPU_NODES, Kind, NODES, Node};
-use crate::numpy::Generator;
+use crate::figures::{Meter, PlacementFigures};
+use crate::fleet::{CPU_NODES, FleetNode, GPU_IDLE_W, GPU_NODES, Kind, NODES};
+use crate::numpy::NumpyGenerator;
 use crate::tree::{Holds, Tree};
-use crate::workload::Job;
+use crate::workload::OfferedJob;
 
 mod arms;
 
@@ -40,14 +40,14 @@ const fn shape(index: usize) -> (u32, u32) {
     (CORES_WITH_GPUS[index / GPUS.len()], GPUS[index % GPUS.len()])
 }
 
-fn shape_of(job: &Job) -> usize {
+fn shape_of(job: &OfferedJob) -> usize {
     let (cores, gpus) = (u32::from(job.cores), u32::from(job.gpus));
     (0..SHAPES).find(|&index| shape(index) == (cores, gpus)).unwrap_or(SHAPES - 1)
 }
 
 /// Runs a law over the jobs of a seed.
 #[must_use]
-pub fn run(arm: CompatArm, seed: u64, jobs: &[Job], hours: u32) -> Figures {
+pub fn run(arm: CompatArm, seed: u64, jobs: &[OfferedJob], hours: u32) -> PlacementFigures {
     let mut run = Run::new(arm, seed);
     let mut meter = Meter::new(jobs);
     let mut left = jobs.iter().enumerate().peekable();
@@ -71,7 +71,7 @@ pub fn run(arm: CompatArm, seed: u64, jobs: &[Job], hours: u32) -> Figures {
 
 struct Run {
     arm: CompatArm,
-    nodes: Vec<Node>,
+    nodes: Vec<FleetNode>,
     slopes: Vec<f64>,
     scale: f64,
     /// The samples of all nodes, a ring of steps.
@@ -82,7 +82,7 @@ struct Run {
     gpu_trees: Vec<Tree>,
     /// By the step at which they end: jobs and their nodes.
     ends: Vec<Vec<(usize, usize)>>,
-    rng: Generator,
+    rng: NumpyGenerator,
     /// The shape of a job by its cores and GPUs.
     shapes: Vec<u8>,
 }
@@ -92,7 +92,7 @@ impl Run {
         let holds = if arm == CompatArm::Random { Holds::Count } else { Holds::Largest };
         let mut run = Self {
             arm,
-            nodes: vec![Node::default(); NODES],
+            nodes: vec![FleetNode::default(); NODES],
             slopes: vec![0.0; NODES],
             scale: 6.0,
             samples: vec![vec![0.0; NODES]; SAMPLES],
@@ -101,7 +101,7 @@ impl Run {
             cpu_trees: vec![Tree::new(CPU_NODES, holds); CORES.len()],
             gpu_trees: vec![Tree::new(GPU_NODES, holds); SHAPES],
             ends: vec![Vec::new(); LONGEST],
-            rng: Generator::new(seed),
+            rng: NumpyGenerator::new(seed),
             shapes: vec![u8::MAX; 1 << 16],
         };
         run.index_all();
@@ -109,7 +109,7 @@ impl Run {
     }
 
     /// Jobs end, and what the nodes draw is sampled.
-    fn begin(&mut self, step: usize, jobs: &[Job], meter: &mut Meter) {
+    fn begin(&mut self, step: usize, jobs: &[OfferedJob], meter: &mut Meter) {
         let ended = std::mem::take(&mut self.ends[step % LONGEST]);
         self.slot = step % SAMPLES;
         for &(index, node) in &ended {
@@ -195,7 +195,7 @@ impl Run {
     }
 
     /// The node of the highest score, if the job fits anywhere.
-    fn choose(&mut self, job: &Job) -> Option<usize> {
+    fn choose(&mut self, job: &OfferedJob) -> Option<usize> {
         let place = usize::from(job.cores) << 8 | usize::from(job.gpus);
         if self.shapes[place] == u8::MAX {
             self.shapes[place] = u8::try_from(shape_of(job)).unwrap_or(0);

@@ -5,11 +5,11 @@
 //! awake node rests at 10 W. A job on a node that sleeps starts after [`WAKE`] steps, in which the node draws its base
 //! and all its GPUs at their idle power. Without sleep an empty node and an idle GPU draw what upstream's model says.
 
-use crate::fleet::{CPU_NODES, GPU_IDLE_W, GPU_NODES, Kind, NODES, Node};
+use crate::fleet::{CPU_NODES, FleetNode, GPU_IDLE_W, GPU_NODES, Kind, NODES};
 use crate::numbers::quantile;
-use crate::numpy::Generator;
+use crate::numpy::NumpyGenerator;
 use crate::product::{JobTerms, consolidate_terms};
-use crate::workload::Job;
+use crate::workload::OfferedJob;
 use joulie_core::placement::score::ConsolidateTerms;
 
 /// Steps until an empty node sleeps, and steps until it is awake again.
@@ -101,7 +101,7 @@ impl FairArm {
     ///
     /// The packing takes nodes that have jobs first, then awake ones. A job without GPUs takes the cheaper cores of a
     /// GPU node where they are surplus, 16 for each free GPU being kept, or where enough empty GPU nodes are left.
-    fn score(self, kind: Kind, node: &Node, job: &Job, around: &Around<'_>) -> f64 {
+    fn score(self, kind: Kind, node: &FleetNode, job: &OfferedJob, around: &Around<'_>) -> f64 {
         let cores = f64::from(node.cores) / f64::from(kind.cores());
         let gpus = f64::from(node.gpus) / 8.0;
         let wants = job.gpus > 0;
@@ -159,10 +159,10 @@ enum Power {
 struct Cluster {
     arm: FairArm,
     sleeps: bool,
-    nodes: Vec<Node>,
+    nodes: Vec<FleetNode>,
     power: Vec<Power>,
     ends: Vec<Vec<(usize, usize)>>,
-    rng: Generator,
+    rng: NumpyGenerator,
     wakes: u32,
     /// The extender's terms of each node.
     terms: Vec<ConsolidateTerms>,
@@ -172,16 +172,16 @@ struct Cluster {
 
 /// Runs a law over jobs, which come in the order of their arrival, until all are done.
 #[must_use]
-pub fn run(arm: FairArm, sleeps: bool, seed: u64, jobs: &[Job]) -> FairFigures {
+pub fn run(arm: FairArm, sleeps: bool, seed: u64, jobs: &[OfferedJob]) -> FairFigures {
     let mut cluster = Cluster {
         arm,
         sleeps,
-        nodes: vec![Node::default(); NODES],
+        nodes: vec![FleetNode::default(); NODES],
         power: vec![if sleeps { Power::Asleep } else { Power::Awake(0) }; NODES],
         ends: vec![Vec::new(); 1024],
-        rng: Generator::new(seed),
+        rng: NumpyGenerator::new(seed),
         wakes: 0,
-        terms: (0..NODES).map(|place| consolidate_terms(Kind::of(place), &Node::default())).collect(),
+        terms: (0..NODES).map(|place| consolidate_terms(Kind::of(place), &FleetNode::default())).collect(),
         opened: [[WARM; HOUR]; 2],
     };
     let mut queue: Vec<usize> = Vec::new();
@@ -227,7 +227,7 @@ pub fn run(arm: FairArm, sleeps: bool, seed: u64, jobs: &[Job]) -> FairFigures {
         minutes.sort_by(f64::total_cmp);
         [0.5, 0.95, 0.99].map(|part| quantile(&minutes, part))
     };
-    let late = |(job, &wait): (&Job, &u32)| f64::from(wait) / f64::from(job.lasts.max(1));
+    let late = |(job, &wait): (&OfferedJob, &u32)| f64::from(wait) / f64::from(job.lasts.max(1));
     let slowed: Vec<f64> = jobs.iter().zip(&waits).filter(|(job, _)| job.performance).map(late).collect();
     FairFigures {
         it_kwh: joules / 3.6e6,
@@ -243,7 +243,7 @@ pub fn run(arm: FairArm, sleeps: bool, seed: u64, jobs: &[Job]) -> FairFigures {
 
 impl Cluster {
     /// Jobs end, nodes are awake, and nodes that have been empty go to sleep. Returns how many jobs ended.
-    fn begin(&mut self, step: u32, jobs: &[Job]) -> usize {
+    fn begin(&mut self, step: u32, jobs: &[OfferedJob]) -> usize {
         let slot = step as usize % self.ends.len();
         let ended = std::mem::take(&mut self.ends[slot]);
         for &(index, node) in &ended {
@@ -302,7 +302,7 @@ impl Cluster {
     }
 
     /// Places a job, if it fits, and says how many steps later it starts.
-    fn place(&mut self, index: usize, job: &Job, step: u32) -> Option<u32> {
+    fn place(&mut self, index: usize, job: &OfferedJob, step: u32) -> Option<u32> {
         let empty = self.nodes[CPU_NODES..].iter().filter(|node| node.jobs == 0).count();
         let empty_gpu_nodes = u32::try_from(empty).unwrap_or(0);
         let seen = JobTerms::of(job);
@@ -344,7 +344,7 @@ impl Cluster {
 
     fn watts(&self, step: u32) -> f64 {
         let idle = if self.sleeps { REST_W } else { GPU_IDLE_W };
-        let of = |(place, node): (usize, &Node)| {
+        let of = |(place, node): (usize, &FleetNode)| {
             let kind = Kind::of(place);
             match self.power[place] {
                 Power::Asleep => 0.0,
@@ -361,7 +361,7 @@ impl Cluster {
 /// What the jobs cannot be run below, with sleep, if each starts when it arrives: what they draw themselves on the
 /// cheapest cores, and parts of nodes as the fewest that they need. In kWh.
 #[must_use]
-pub fn bound_kwh(jobs: &[Job]) -> f64 {
+pub fn bound_kwh(jobs: &[OfferedJob]) -> f64 {
     let end = jobs.iter().map(|job| job.arrives + job.lasts).max().unwrap_or(0) as usize;
     let mut starts: Vec<Vec<usize>> = vec![Vec::new(); end + 1];
     let mut ends = starts.clone();
@@ -369,7 +369,7 @@ pub fn bound_kwh(jobs: &[Job]) -> f64 {
         starts[job.arrives as usize].push(index);
         ends[(job.arrives + job.lasts) as usize].push(index);
     }
-    let (mut gpu, mut cpu, mut kwh) = (Node::default(), Node::default(), 0.0);
+    let (mut gpu, mut cpu, mut kwh) = (FleetNode::default(), FleetNode::default(), 0.0);
     for step in 0..=end {
         for &index in &ends[step] {
             if jobs[index].gpus > 0 { gpu.remove(&jobs[index]) } else { cpu.remove(&jobs[index]) }
@@ -383,7 +383,7 @@ pub fn bound_kwh(jobs: &[Job]) -> f64 {
 }
 
 /// Of all jobs of a step, those with GPUs and those without.
-fn at_least_w(gpu: &Node, cpu: &Node) -> f64 {
+fn at_least_w(gpu: &FleetNode, cpu: &FleetNode) -> f64 {
     // No job of the workload keeps its cores less busy.
     const LEAST_BUSY: f64 = 0.3;
     let host = |nodes: f64, gpus: f64| nodes * Kind::Gpu.base_w(true) + (8.0 * nodes - gpus) * REST_W;
@@ -400,11 +400,11 @@ fn at_least_w(gpu: &Node, cpu: &Node) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::{Load, jobs};
+    use crate::workload::{OfferedLoad, jobs};
 
     #[test]
     fn all_laws_do_all_the_work_and_none_uses_less_than_the_bound() {
-        let jobs = Load::Low.thin(&jobs(42, 2));
+        let jobs = OfferedLoad::Low.thin(&jobs(42, 2));
         let bound = bound_kwh(&jobs);
         for arm in FAIR_ARMS {
             for sleeps in [false, true] {

@@ -1,13 +1,13 @@
 //! What a run measured.
 
-use crate::fleet::{CPU_NODES, GPU_IDLE_W, GPU_NODES, Kind, Node};
+use crate::fleet::{CPU_NODES, FleetNode, GPU_IDLE_W, GPU_NODES, Kind};
 use crate::numbers::{quantile, value};
-use crate::workload::{Job, JobClass};
+use crate::workload::{JobClass, OfferedJob};
 use std::f64::consts::TAU;
 
 /// The figures of one run. Energy in kWh, power in kW; arrays are in the order of [`crate::workload::CLASSES`].
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Figures {
+pub struct PlacementFigures {
     /// Energy of the machines.
     pub it_kwh: f64,
     /// With the cooling of upstream's plant in its climate without noise.
@@ -42,7 +42,7 @@ pub struct Figures {
     pub series_kw: Vec<f64>,
 }
 
-impl Figures {
+impl PlacementFigures {
     /// Jobs that were dropped.
     #[must_use]
     pub fn drops(&self) -> u32 {
@@ -67,26 +67,26 @@ impl Figures {
 /// Sums over the fleet, kept up to date job by job. All jobs together are one node of each kind.
 #[derive(Debug)]
 pub(crate) struct Meter {
-    cpu: Node,
-    gpu: Node,
+    cpu: FleetNode,
+    gpu: FleetNode,
     active: [u32; 2],
     busy_cores: i64,
     busy_gpus: i64,
     large_cores: u32,
-    figures: Figures,
+    figures: PlacementFigures,
 }
 
 impl Meter {
-    pub(crate) fn new(jobs: &[Job]) -> Self {
-        let mut figures = Figures::default();
+    pub(crate) fn new(jobs: &[OfferedJob]) -> Self {
+        let mut figures = PlacementFigures::default();
         for job in jobs {
             figures.jobs[job.class.index()] += 1;
         }
-        let (cpu, gpu) = (Node::default(), Node::default());
+        let (cpu, gpu) = (FleetNode::default(), FleetNode::default());
         Self { cpu, gpu, active: [0; 2], busy_cores: 0, busy_gpus: 0, large_cores: 0, figures }
     }
 
-    pub(crate) fn start(&mut self, job: &Job, kind: Kind, was_empty: bool) {
+    pub(crate) fn start(&mut self, job: &OfferedJob, kind: Kind, was_empty: bool) {
         match kind {
             Kind::Cpu => self.cpu.add(job),
             Kind::Gpu => self.gpu.add(job),
@@ -99,7 +99,7 @@ impl Meter {
         }
     }
 
-    pub(crate) fn end(&mut self, job: &Job, kind: Kind, is_empty: bool) {
+    pub(crate) fn end(&mut self, job: &OfferedJob, kind: Kind, is_empty: bool) {
         match kind {
             Kind::Cpu => self.cpu.remove(job),
             Kind::Gpu => self.gpu.remove(job),
@@ -112,7 +112,7 @@ impl Meter {
         }
     }
 
-    pub(crate) fn drop_job(&mut self, job: &Job) {
+    pub(crate) fn drop_job(&mut self, job: &OfferedJob) {
         self.figures.dropped[job.class.index()] += 1;
     }
 
@@ -143,7 +143,7 @@ impl Meter {
         figures.series_kw.push(total / 1000.0);
     }
 
-    pub(crate) fn finish(mut self) -> Figures {
+    pub(crate) fn finish(mut self) -> PlacementFigures {
         let series = &self.figures.series_kw;
         let count = series.len().max(2) as f64;
         let mean = series.iter().sum::<f64>() / count;

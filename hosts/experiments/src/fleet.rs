@@ -1,7 +1,7 @@
 //! The fleet of upstream's experiment 04, and what a node draws.
 
 use crate::numbers::value;
-use crate::workload::Job;
+use crate::workload::OfferedJob;
 
 /// Nodes without GPUs; they come first.
 pub const CPU_NODES: usize = 2000;
@@ -93,7 +93,7 @@ pub fn expected_w(kind: Kind, cores: u32, gpus: u32, performance: bool) -> f64 {
 
 /// What is on a node. Sums are whole numbers, so that a node without jobs is exactly an empty one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Node {
+pub struct FleetNode {
     /// Allocated cores.
     pub cores: u32,
     /// Allocated GPUs.
@@ -105,7 +105,7 @@ pub struct Node {
     busy_performance: i64,
 }
 
-impl Node {
+impl FleetNode {
     /// Whether a request fits.
     #[must_use]
     pub const fn fits(&self, kind: Kind, cores: u32, gpus: u32) -> bool {
@@ -113,7 +113,7 @@ impl Node {
     }
 
     /// A job starts.
-    pub fn add(&mut self, job: &Job) {
+    pub fn add(&mut self, job: &OfferedJob) {
         self.cores += u32::from(job.cores);
         self.gpus += u32::from(job.gpus);
         self.jobs += 1;
@@ -122,7 +122,7 @@ impl Node {
     }
 
     /// A job that was added ends.
-    pub fn remove(&mut self, job: &Job) {
+    pub fn remove(&mut self, job: &OfferedJob) {
         self.cores -= u32::from(job.cores);
         self.gpus -= u32::from(job.gpus);
         self.jobs -= 1;
@@ -162,10 +162,10 @@ mod tests {
 
     #[test]
     fn a_node_draws_what_the_model_says() {
-        assert_eq!(Node::default().draws_w(Kind::Cpu, GPU_IDLE_W), 35.0);
+        assert_eq!(FleetNode::default().draws_w(Kind::Cpu, GPU_IDLE_W), 35.0);
         // 25 W and eight idle GPUs.
-        assert_eq!(Node::default().draws_w(Kind::Gpu, GPU_IDLE_W), 825.0);
-        let job = Job {
+        assert_eq!(FleetNode::default().draws_w(Kind::Gpu, GPU_IDLE_W), 825.0);
+        let job = OfferedJob {
             arrives: 0,
             lasts: 1,
             cores: 64,
@@ -175,12 +175,12 @@ mod tests {
             busy_cores: parts(32.0),
             busy_gpus: parts(3.0),
         };
-        let mut node = Node::default();
+        let mut node = FleetNode::default();
         node.add(&job);
         // 50 + 0.7 · 500 · 32 / 128 + 3 · 595 + 4 · 100.
         assert!((node.draws_w(Kind::Gpu, GPU_IDLE_W) - (50.0 + 87.5 + 1785.0 + 400.0)).abs() < 1e-6);
         assert!(node.fits(Kind::Gpu, 64, 4) && !node.fits(Kind::Gpu, 65, 0) && !node.fits(Kind::Gpu, 1, 5));
         node.remove(&job);
-        assert_eq!(node, Node::default());
+        assert_eq!(node, FleetNode::default());
     }
 }

@@ -12,7 +12,7 @@ const MANTISSA: f64 = 9_007_199_254_740_992.0;
 
 /// The generator.
 #[derive(Clone, Debug)]
-pub struct Generator {
+pub struct NumpyGenerator {
     state: u128,
     increment: u128,
     /// The upper half of the last word, where only the lower one was asked for.
@@ -27,7 +27,7 @@ struct Strips {
     height: [f64; STRIPS],
 }
 
-impl Generator {
+impl NumpyGenerator {
     /// `numpy.random.default_rng(seed)`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
@@ -173,9 +173,9 @@ mod tests {
     /// The numbers that `numpy.random.default_rng(42)` of numpy 2.4.6 gave for the same calls.
     #[test]
     fn it_draws_what_numpy_draws() {
-        let mut rng = Generator::new(42);
+        let mut rng = NumpyGenerator::new(42);
         assert_eq!(rng.word(), GOLDEN_WORD);
-        let mut rng = Generator::new(42);
+        let mut rng = NumpyGenerator::new(42);
         assert!((rng.exponential(1.0) - GOLDEN_EXPONENTIAL).abs() < 1e-13);
         let drawn: Vec<u32> = (0..8).map(|_| rng.below(151)).collect();
         assert_eq!(drawn, GOLDEN_BELOW);

@@ -1,7 +1,7 @@
 //! What the extender and kube-scheduler say of a node of the fleet: their own functions, fed with what they would know.
 
-use crate::fleet::{Kind, Node};
-use crate::workload::Job;
+use crate::fleet::{FleetNode, Kind};
+use crate::workload::OfferedJob;
 use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::demand::{GpuDemand, GpuVendor, MilliCores, PodDemand};
 use joulie_core::placement::estimate::{Coefficients, DemandTerms, HardwareRecord, HardwareTerms, NodeGpus};
@@ -24,7 +24,7 @@ const fn record(kind: Kind) -> HardwareRecord {
 }
 
 /// The extender's terms of a node. There are no caps, so that what is left is what the node can draw.
-pub(crate) fn consolidate_terms(kind: Kind, node: &Node) -> ConsolidateTerms {
+pub(crate) fn consolidate_terms(kind: Kind, node: &FleetNode) -> ConsolidateTerms {
     let record = record(kind);
     let most = match kind {
         Kind::Cpu => Watts::from_int(700),
@@ -52,7 +52,7 @@ pub(crate) struct JobTerms {
 
 impl JobTerms {
     /// Compiles a job.
-    pub(crate) fn of(job: &Job) -> Self {
+    pub(crate) fn of(job: &OfferedJob) -> Self {
         let class = if job.performance { WorkloadClass::Performance } else { WorkloadClass::Standard };
         let gpus =
             (job.gpus > 0).then_some(GpuDemand { count: u32::from(job.gpus), vendor: GpuVendor::Nvidia });
@@ -80,7 +80,7 @@ impl JobTerms {
     }
 
     /// kube-scheduler's points of the default profile. Memory is not modelled, so that only cores count.
-    pub(crate) fn scheduled(&self, kind: Kind, node: &Node) -> u64 {
+    pub(crate) fn scheduled(&self, kind: Kind, node: &FleetNode) -> u64 {
         let amounts = |cores: u32, gpus: u32| Amounts {
             cpu_milli: u64::from(cores) * 1000,
             memory_bytes: 0,
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn the_points_are_those_of_the_product() {
-        let job = Job {
+        let job = OfferedJob {
             arrives: 0,
             lasts: 1,
             cores: 48,
@@ -115,15 +115,15 @@ mod tests {
         };
         let terms = JobTerms::of(&job);
         // Half of 96 cores is left, five eighths of 128: 50 and 62; balance without memory is 50 + 50 / 2 = 75.
-        assert_eq!(terms.scheduled(Kind::Cpu, &Node::default()), 50 + 75);
-        assert_eq!(terms.scheduled(Kind::Gpu, &Node::default()), 62 + 75);
+        assert_eq!(terms.scheduled(Kind::Cpu, &FleetNode::default()), 50 + 75);
+        assert_eq!(terms.scheduled(Kind::Gpu, &FleetNode::default()), 62 + 75);
         // The free GPUs of an empty node need all of its cores.
-        let empty = consolidate_terms(Kind::Gpu, &Node::default());
+        let empty = consolidate_terms(Kind::Gpu, &FleetNode::default());
         assert_eq!(terms.consolidated(Kind::Gpu, &empty), 0);
         // A node that is used is better than one that is not.
-        let mut node = Node::default();
-        node.add(&Job { cores: 8, ..job });
+        let mut node = FleetNode::default();
+        node.add(&OfferedJob { cores: 8, ..job });
         let points = |node| terms.consolidated(Kind::Cpu, &consolidate_terms(Kind::Cpu, node));
-        assert!(points(&node) > points(&Node::default()));
+        assert!(points(&node) > points(&FleetNode::default()));
     }
 }

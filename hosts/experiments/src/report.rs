@@ -2,13 +2,13 @@
 
 use crate::compat::{self, ARMS, CompatArm};
 use crate::fair::{self, FAIR_ARMS, FairArm, bound_kwh};
-use crate::workload::{CLASSES, Load, jobs};
+use crate::workload::{CLASSES, OfferedLoad, jobs};
 use serde_json::{Map, Value, json};
 use std::fmt::{self, Write};
 
 /// The experiments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Experiment {
+pub enum PlacementExperiment {
     /// Upstream's experiment under its own assumptions, see [`compat`].
     Compat,
     /// The same work for all, see [`fair`].
@@ -19,7 +19,7 @@ pub enum Experiment {
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Which experiment.
-    pub experiment: Experiment,
+    pub experiment: PlacementExperiment,
     /// Its seeds; without any, upstream's eight.
     pub seeds: Vec<u64>,
     /// Its laws by name; without any, all.
@@ -73,12 +73,12 @@ pub struct Outcome {
 pub fn simulate(options: &Options) -> Result<Outcome, ReportError> {
     let seeds = if options.seeds.is_empty() { &crate::SEEDS[..] } else { &options.seeds };
     match options.experiment {
-        Experiment::Compat => {
+        PlacementExperiment::Compat => {
             let arms = chosen(&options.arms, &ARMS, CompatArm::name)?;
             let title = "compat: 2,500 nodes, 48 h, jobs that do not fit are dropped";
             Ok(Outcome { title, rows: compat_rows(seeds, &arms) })
         }
-        Experiment::Fair => {
+        PlacementExperiment::Fair => {
             let arms = chosen(&options.arms, &FAIR_ARMS, FairArm::name)?;
             let title = "fair: the same jobs run to completion, jobs wait";
             Ok(Outcome { title, rows: fair_rows(seeds, &arms) })
@@ -141,7 +141,7 @@ fn fair_rows(seeds: &[u64], arms: &[FairArm]) -> Vec<Row> {
     let mut rows = Vec::new();
     for &seed in seeds {
         let all = jobs(seed, 48);
-        for load in [Load::Low, Load::Middle, Load::High] {
+        for load in [OfferedLoad::Low, OfferedLoad::Middle, OfferedLoad::High] {
             let jobs = load.thin(&all);
             let bound = bound_kwh(&jobs);
             for &arm in arms {
@@ -360,7 +360,8 @@ mod tests {
         for junk in ["", "[]", "{}", "{\"rows\":[1]}", "{\"rows\":[{\"group\":\"g\",\"figures\":{}}]}"] {
             assert!(compare(junk, &text(1.0)).is_err(), "{junk}");
         }
-        let options = Options { experiment: Experiment::Fair, seeds: vec![1], arms: vec!["x".into()] };
+        let options =
+            Options { experiment: PlacementExperiment::Fair, seeds: vec![1], arms: vec!["x".into()] };
         assert_eq!(simulate(&options), Err(ReportError::Arm("x".into())));
     }
 }

@@ -1,7 +1,7 @@
 //! The jobs of a seed, as upstream's experiment 04 draws them, and the thinned sets of the fair comparison.
 
 use crate::numbers::{parts, steps};
-use crate::numpy::Generator;
+use crate::numpy::NumpyGenerator;
 use std::f64::consts::TAU;
 
 /// The classes of jobs.
@@ -51,7 +51,7 @@ impl JobClass {
 
 /// A job.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Job {
+pub struct OfferedJob {
     /// The first step at which it can be placed.
     pub arrives: u32,
     /// For how many steps it runs.
@@ -78,8 +78,8 @@ fn rate(second: f64) -> f64 {
 
 /// The jobs of a seed over this many hours, in the order of their arrival.
 #[must_use]
-pub fn jobs(seed: u64, hours: u32) -> Vec<Job> {
-    let mut rng = Generator::new(seed);
+pub fn jobs(seed: u64, hours: u32) -> Vec<OfferedJob> {
+    let mut rng = NumpyGenerator::new(seed);
     let end = f64::from(hours) * 3600.0;
     let mut all = Vec::new();
     let mut now = 0.0;
@@ -97,7 +97,7 @@ pub fn jobs(seed: u64, hours: u32) -> Vec<Job> {
     }
 }
 
-fn job(rng: &mut Generator, arrives: u32) -> Job {
+fn job(rng: &mut NumpyGenerator, arrives: u32) -> OfferedJob {
     let class = match rng.unit() {
         u if u < 0.35 => JobClass::Small,
         u if u < 0.55 => JobClass::Medium,
@@ -132,7 +132,7 @@ fn job(rng: &mut Generator, arrives: u32) -> Job {
     let cpu = rng.uniform(cpu.0, cpu.1);
     let gpu = gpu.map_or(0.0, |(low, high)| rng.uniform(low, high));
     let lasts = steps(rng.uniform(seconds.0, seconds.1));
-    Job {
+    OfferedJob {
         arrives,
         lasts,
         cores: u8::try_from(cores).unwrap_or(u8::MAX),
@@ -146,7 +146,7 @@ fn job(rng: &mut Generator, arrives: u32) -> Job {
 
 /// How much of a seed's jobs the fair comparison keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Load {
+pub enum OfferedLoad {
     /// About 20 % of the GPUs.
     Low,
     /// About 50 %.
@@ -155,7 +155,7 @@ pub enum Load {
     High,
 }
 
-impl Load {
+impl OfferedLoad {
     /// Its name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -168,10 +168,10 @@ impl Load {
 
     /// The jobs that are kept: one draw for each job and load, in the order of the loads.
     #[must_use]
-    pub fn thin(self, jobs: &[Job]) -> Vec<Job> {
+    pub fn thin(self, jobs: &[OfferedJob]) -> Vec<OfferedJob> {
         // Training, inference and the rest, for each load.
         const KEPT: [[f64; 3]; 3] = [[0.005, 0.10, 0.08], [0.0115, 0.25, 0.17], [0.019, 0.40, 0.30]];
-        let mut rng = Generator::new(7);
+        let mut rng = NumpyGenerator::new(7);
         for load in [Self::Low, Self::Middle, Self::High] {
             let [training, inference, rest] = KEPT[match load {
                 Self::Low => 0,

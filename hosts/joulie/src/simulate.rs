@@ -1,7 +1,7 @@
 //! `joulie simulate` and `joulie compare`: the experiments of the crate of that name, in a terminal.
 
 use crate::args::{Simulate, Trial};
-use experiments::report::{self, Experiment, Options};
+use experiments::report::{self, Options, PlacementExperiment};
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,8 +12,8 @@ const RESULT_BYTES_MAX: u64 = 64 << 20;
 pub(crate) fn run(options: Simulate) -> ExitCode {
     let Simulate { experiment, seeds, arms, json, html } = options;
     let experiment = match experiment {
-        Trial::Compat => Experiment::Compat,
-        Trial::Fair => Experiment::Fair,
+        Trial::Compat => PlacementExperiment::Compat,
+        Trial::Fair => PlacementExperiment::Fair,
     };
     let outcome = match report::simulate(&Options { experiment, seeds, arms }) {
         Ok(outcome) => outcome,

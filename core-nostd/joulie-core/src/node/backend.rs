@@ -45,12 +45,12 @@ use plan::{Need, Wish};
 
 use super::actuation::{Actuation, ActuationLaw, ActuationOrder, ActuationOutcome};
 use super::cap::{Backend, CAP_LEAST, CapRange, DesiredCap, Floor, Resolution, ResolvedCap};
-use super::demand::{DeviceDraw, ThrottleReading};
+use super::demand::DeviceDraw;
 use super::limiter::{LimitFacts, LimitOrder, LimitOutcome, Limiter, LimiterLaw};
 use super::ticket::Ticket;
 use crate::node::throttle::ThrottlePercent;
 use power_hal::ErrorKind;
-use power_units::{Micros, Percent, Stamp, Watts};
+use power_units::{Micros, Stamp, Watts};
 
 /// The tuning of the backend selection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -348,11 +348,7 @@ impl Package {
 
     /// Takes in what it drew in the period that now ends.
     pub(in crate::node) fn draws(&mut self, draw: DeviceDraw) {
-        let throttled = match draw.throttled {
-            ThrottleReading::Lacking | ThrottleReading::Unknown => false,
-            ThrottleReading::Counted(part) => part > Percent::ZERO,
-            ThrottleReading::Instant(is) => is,
-        };
+        let throttled = draw.throttled.says_held();
         self.draw = draw.watts.map(|watts| Draw { watts, throttled });
     }
 

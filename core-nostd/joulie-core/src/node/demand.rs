@@ -37,6 +37,18 @@ pub enum ThrottleReading {
     Instant(bool),
 }
 
+impl ThrottleReading {
+    /// Whether the device itself says that its limit holds it back. A counter that moves a little says nothing.
+    #[must_use]
+    pub fn says_held(self) -> bool {
+        match self {
+            Self::Counted(part) => part >= THROTTLED_FROM,
+            Self::Instant(held) => held,
+            Self::Lacking | Self::Unknown => false,
+        }
+    }
+}
+
 /// By what a bite was seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BiteSource {

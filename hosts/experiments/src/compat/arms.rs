@@ -1,6 +1,6 @@
 //! The six laws of the comparison, as the description of upstream's experiment 04 states them.
 
-use crate::fleet::{GPU_IDLE_W, Kind, Node, expected_w};
+use crate::fleet::{FleetNode, GPU_IDLE_W, Kind, expected_w};
 
 /// A law that places a job on the node with the highest score; of equal ones on the first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub const ARMS: [CompatArm; 6] = [
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Seen<'a> {
     pub(crate) kind: Kind,
-    pub(crate) node: &'a Node,
+    pub(crate) node: &'a FleetNode,
     /// Watts for each minute.
     pub(crate) slope: f64,
     /// What the slope is divided by: 2 in a burst of the cluster, else 6.

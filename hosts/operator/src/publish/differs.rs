@@ -170,7 +170,8 @@ fn power_differs(new: &PowerMeasurement, there: &PowerMeasurement, bands: &Bands
         || moved(*measured_node_power_w, there.measured_node_power_w, bands.watts)
         || moved(*cpu_capped_power_w, there.cpu_capped_power_w, EXACT)
         || moved(*gpu_capped_power_w, there.gpu_capped_power_w, EXACT)
-        || moved(*node_capped_power_w, there.node_capped_power_w, EXACT)
+        // Where power follows demand it is what the node could be granted, which follows all others under its limits.
+        || moved(*node_capped_power_w, there.node_capped_power_w, if node_entitled_power_w.is_some() { bands.watts } else { EXACT })
         || moved(*node_entitled_power_w, there.node_entitled_power_w, bands.entitled)
         || moved(*cpu_tdp_w, there.cpu_tdp_w, EXACT)
         || moved(*gpu_tdp_w, there.gpu_tdp_w, EXACT)

@@ -23,7 +23,8 @@ use power_units::{Micros, Watts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Of more pods that wait the others come later.
+/// Of more pods that wait the others come later. They are taken from all namespaces in turn, so that one with many pods that
+/// fit nowhere does not keep those of others waiting.
 const WAITING_MOST: usize = 500;
 /// A mark that is further in the future is none: the clocks of the operators are not so far apart.
 const SKEW: Micros = Micros::new(600_000_000);
@@ -157,10 +158,8 @@ impl Reconciler {
                 busy: is_busy,
             });
         }
-        let waits: Vec<(String, &ObjectKey, &Arc<PodSeen>)> = self
-            .site
-            .occupants
-            .waiting()
+        let waits: Vec<(String, &ObjectKey, &Arc<PodSeen>)> = in_turn(self.site.occupants.waiting())
+            .into_iter()
             .take(WAITING_MOST)
             .map(|(key, pod)| (format!("{}/{}", key.namespace, key.name), key, pod))
             .collect();
@@ -277,5 +276,34 @@ const fn draws(node: &Node) -> Option<Watts> {
     match node.power.reading {
         NodeReading::Measured { watts, .. } => Some(watts),
         NodeReading::Held { .. } | NodeReading::Absent(_) => None,
+    }
+}
+/// The pods of all namespaces in turn. They come in the order of their namespaces.
+fn in_turn<'a, T>(waiting: impl Iterator<Item = (&'a ObjectKey, T)>) -> Vec<(&'a ObjectKey, T)> {
+    let (mut namespace, mut number) = (None, 0_usize);
+    let mut numbered: Vec<(usize, (&ObjectKey, T))> = Vec::new();
+    for pod in waiting {
+        let of = Some(pod.0.namespace.as_str());
+        number = if namespace == of { number + 1 } else { 0 };
+        namespace = of;
+        numbered.push((number, pod));
+    }
+    numbered.sort_by_key(|(number, _)| *number);
+    numbered.into_iter().map(|(_, pod)| pod).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_namespace_with_many_pods_that_wait_does_not_come_before_all_others() {
+        let keys: Vec<ObjectKey> = [("a", "1"), ("a", "2"), ("a", "3"), ("b", "1"), ("c", "1"), ("c", "2")]
+            .map(|(namespace, name)| ObjectKey { namespace: namespace.to_owned(), name: name.to_owned() })
+            .into();
+        let turns = in_turn(keys.iter().map(|key| (key, ())));
+        let turns: Vec<String> =
+            turns.iter().map(|(key, ())| format!("{}{}", key.namespace, key.name)).collect();
+        assert_eq!(turns, ["a1", "b1", "c1", "a2", "c2", "a3"]);
     }
 }

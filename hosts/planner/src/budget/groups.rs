@@ -99,6 +99,8 @@ struct ShownGroup {
     overlapped: bool,
     /// Nothing here is raised while an armed event is on.
     armed: bool,
+    /// Nothing here is raised while a person has paused it.
+    paused: bool,
     /// Its limit binds in this round.
     binds: bool,
     /// The index of the group of the tree.
@@ -116,6 +118,7 @@ impl ShownGroup {
             enforced: limit.is_some(),
             overlapped: false,
             armed: false,
+            paused: false,
             binds: limit.is_some(),
             group: 0,
         }
@@ -170,6 +173,7 @@ impl Groups {
                 base: limit.base,
                 overlapped: overlapped.get(at) == Some(&true),
                 armed: limit.armed,
+                paused: limit.paused,
                 enforced: limit.enforced,
                 binds: limit.enforced || rules.trial,
                 ..ShownGroup::new(name, LimitSource::Written(at), parent, Some(limit.watts))
@@ -276,7 +280,14 @@ impl Groups {
             });
             let share = shares.get(group.group).filter(|_| group.binds);
             let power = followed.filter(|_| group.binds).and_then(|followed| {
-                Some(wants.shown(followed.prices.get(group.group)?, followed.states.get(group.group)?))
+                let is_shut = group.overlapped || group.armed || group.paused;
+                let mut power =
+                    wants.shown(followed.prices.get(group.group)?, followed.states.get(group.group)?);
+                if is_shut {
+                    // Nothing is raised here, so a pod cannot count on it.
+                    power.grantable = [Watts::ZERO; 3];
+                }
+                Some(power)
             });
             GroupStanding {
                 name: group.name.clone(),

@@ -1,7 +1,7 @@
 //! What the law remembers between rounds: times alone. Losing them delays a sleep, and nothing else.
 
 use super::arrivals::Arrivals;
-use super::{SleepFacts, SleepLaw, SleepRound};
+use super::{SleepFacts, SleepLaw, SleepPhase, SleepRound};
 use power_units::{Micros, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -82,7 +82,12 @@ impl SleepMemory {
                 arrivals.arrived();
             }
             times.was_free = !is_taken;
-            if facts.mark.is_none() {
+            // An order belongs to its phase: what a node was told to sleep does not delay what it is told to wake.
+            let is_told = matches!(
+                facts.mark.map(|mark| mark.phase),
+                Some(SleepPhase::Stopping | SleepPhase::Starting)
+            );
+            if !is_told {
                 times.sent = None;
             }
             times.rests = times.rests.filter(|until| now < *until);

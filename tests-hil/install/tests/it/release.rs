@@ -86,5 +86,5 @@ async fn a_release_is_installed_upgraded_and_taken_away_and_the_kinds_stay() {
     };
     let outcome = tokio::time::timeout(std::time::Duration::from_secs(60), gone).await;
     assert!(outcome.is_ok(), "left: {:?}", ours(&client).await);
-    assert_eq!(kinds.list(&ListParams::default()).await.unwrap().items.len(), 8);
+    assert_eq!(kinds.list(&ListParams::default()).await.unwrap().items.len(), 9);
 }

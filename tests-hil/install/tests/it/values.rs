@@ -569,7 +569,7 @@ fn the_kinds_are_kept_and_anothers_is_left_out() {
         assert_eq!(kind["metadata"]["annotations"]["helm.sh/resource-policy"], "keep");
         assert_eq!(kind["spec"]["group"], "joulie.io");
     }
-    assert_eq!(objects(&helm.template("chart-crds", &["--set", "gpu=true"]).unwrap()).unwrap().len(), 8);
+    assert_eq!(objects(&helm.template("chart-crds", &["--set", "gpu=true"]).unwrap()).unwrap().len(), 9);
     let bare = objects(&helm.template("chart-crds", &["--set", "keep=false"]).unwrap()).unwrap();
     for kind in &bare {
         let file = format!("joulie.io_{}.yaml", kind["spec"]["names"]["plural"].as_str().unwrap());

@@ -912,7 +912,7 @@ fn under_a_grant_orders_that_were_lost_do_not_make_the_loop_count_as_the_limit()
 fn tick_drawing(node: &mut Node, draws: impl Fn(&Register) -> i32, desired: DesiredCap) -> BackendDecision {
     for (package, register) in node.packages.iter_mut().zip(&node.registers) {
         let watts = Some(w(draws(register)));
-        package.draws(DeviceDraw { watts, throttled: ThrottleReading::Lacking });
+        package.draws(DeviceDraw { watts, throttled: crate::node::demand::ThrottleReading::Lacking });
     }
     node.step(desired)
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::node::cap::{CapRange, DesiredCap, Floor};
-use power_units::Micros;
+use power_units::{Micros, Percent};
 
 fn w(watts: i32) -> Watts {
     Watts::from_int(watts)
@@ -85,4 +85,13 @@ fn a_node_bites_only_where_a_device_bites_that_has_its_share() {
     assert_eq!(of(Some(300), Some(340)), (None, Some((w(358), false))));
     // Nor is one that no budget has set.
     assert_eq!(of(None, None), (None, Some((w(358), false))));
+}
+
+#[test]
+fn a_device_says_that_its_limit_holds_it_back_only_for_a_tenth_of_a_period() {
+    use ThrottleReading::{Counted, Instant, Lacking, Unknown};
+    let counted = |percent| Counted(Percent::from_int(percent)).says_held();
+    assert!(counted(100) && counted(10) && Instant(true).says_held());
+    assert!(!counted(9) && !counted(0) && !Instant(false).says_held());
+    assert!(!Lacking.says_held() && !Unknown.says_held(), "what is not known is no good news");
 }

@@ -124,6 +124,23 @@ fn what_could_be_granted_is_the_room_without_the_reserve_and_what_others_do_not_
 }
 
 #[test]
+fn nothing_could_be_granted_where_nothing_is_raised() {
+    let could = |site: SiteLimit, rack: &str| {
+        let tree = [site, written(rack, Some(0), 10_000, true)];
+        let settings = BudgetLimits { sharing: PowerSharing::Demand, ..BudgetLimits::none() };
+        let rules = Rules { settings: &settings, limits: &tree, trial: false };
+        let node = Claim { demand: wants(250, false), ..under("a", &tree, &[1], Some(300)) };
+        let (_, round) = round_under(&[node], rules, &mut BudgetMemory::default(), at(1), true);
+        let of = |name: &str| grantable(round.standings.iter().find(|group| group.name == name).unwrap())[0];
+        (of("powerbudget/site") > Watts::ZERO, of(&format!("powerbudget/{rack}")) > Watts::ZERO)
+    };
+    let site = |armed: bool| SiteLimit { armed, ..written("site", None, 10_000, true) };
+    assert_eq!(could(site(false), "r1"), (true, true));
+    assert_eq!(could(site(false), "paused"), (true, false), "a person has paused the rack");
+    assert_eq!(could(site(true), "r1"), (false, false), "an event is on for the whole site");
+}
+
+#[test]
 fn a_part_can_be_granted_no_more_than_the_whole() {
     let mut limits = by_demand(1000);
     limits.racks = BTreeMap::from([("r".to_owned(), w(900))]);
