@@ -152,16 +152,15 @@ async fn a_node_that_does_not_wake_is_left_to_people_and_another_one_is_woken() 
     let bmc = Emulator::start(nodes).await;
     let (agents, kubelets) = (cluster.agents(), kubelets(&cluster, &bmc, nodes));
     let file = BmcFile::of("left", &bmc, nodes);
-    let operator = cluster.operator(&file.variables(&[("SLEEP_WAKE_WITHIN", "3s")])).await;
+    let operator = cluster.operator(&file.variables(&[("SLEEP_WAKE_WITHIN", "8s")])).await;
     cluster
         .until("two nodes sleep", async || {
             phase(&cluster, "n1").await == "asleep" && phase(&cluster, "n2").await == "asleep"
         })
         .await;
-    bmc.state().loses = true;
+    bmc.state().loses = Some("n1");
     waits(&cluster, "p", "n3").await;
     cluster.until("it is left", async || phase(&cluster, "n1").await == "left").await;
-    bmc.state().loses = false;
     cluster.until("the other one is awake", async || phase(&cluster, "n2").await == "awake").await;
     assert_eq!(phase(&cluster, "n1").await, "left");
     cluster

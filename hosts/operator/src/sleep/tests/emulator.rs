@@ -23,8 +23,8 @@ pub(crate) struct Service {
     pub(crate) allowed: Option<Vec<&'static str>>,
     /// Every order, as `SYSTEM TYPE`.
     pub(crate) orders: Vec<String>,
-    /// Orders are answered and do nothing.
-    pub(crate) loses: bool,
+    /// Orders to this system are answered and do nothing.
+    pub(crate) loses: Option<&'static str>,
     /// Every request is answered with this.
     pub(crate) answer: Option<(u16, String)>,
     /// The headers of the last request.
@@ -151,7 +151,7 @@ impl Emulator {
 impl Service {
     fn order(&mut self, system: &str, kind: &str, to: &str) {
         self.orders.push(format!("{system} {kind}"));
-        if !self.loses && self.power.contains_key(system) {
+        if self.loses != Some(system) && self.power.contains_key(system) {
             self.power.insert(system.to_owned(), to.to_owned());
         }
     }

@@ -129,8 +129,10 @@ fn nothing_could_be_granted_where_nothing_is_raised() {
         let tree = [site, written(rack, Some(0), 10_000, true)];
         let settings = BudgetLimits { sharing: PowerSharing::Demand, ..BudgetLimits::none() };
         let rules = Rules { settings: &settings, limits: &tree, trial: false };
-        let node = Claim { demand: wants(250, false), ..under("a", &tree, &[1], Some(300)) };
-        let (_, round) = round_under(&[node], rules, &mut BudgetMemory::default(), at(1), true);
+        let node =
+            |name, place| Claim { demand: wants(250, false), ..under(name, &tree, &[place], Some(300)) };
+        let (_, round) =
+            round_under(&[node("a", 1), node("b", 0)], rules, &mut BudgetMemory::default(), at(1), true);
         let of = |name: &str| grantable(round.standings.iter().find(|group| group.name == name).unwrap())[0];
         (of("powerbudget/site") > Watts::ZERO, of(&format!("powerbudget/{rack}")) > Watts::ZERO)
     };
