@@ -102,7 +102,6 @@ pub(crate) struct Reconciler {
     armed: BTreeMap<String, EventMemory>,
     /// What is drawn by nodes that are armed for events that are not on, by the names of the events, and when it was last noted.
     samples: BTreeMap<String, Samples>,
-    sampled: Option<Mono>,
     /// When the last pass looked at the PowerEvents.
     looked: Option<Mono>,
     /// The nodes whose drain was told to be overdue.
@@ -174,7 +173,6 @@ impl Reconciler {
             advice_told: BTreeMap::new(),
             armed: BTreeMap::new(),
             samples: BTreeMap::new(),
-            sampled: None,
             looked: None,
             overdue_told: BTreeSet::new(),
             bounded: BoundMemory::default(),
@@ -287,7 +285,7 @@ impl Reconciler {
         self.decided = None;
         self.bounded = BoundMemory::default();
         self.overdue_told.clear();
-        (self.armed, self.samples, self.sampled, self.looked) = Default::default();
+        (self.armed, self.samples, self.looked) = Default::default();
     }
 
     /// Whether every job of the passes up to this one has ended.

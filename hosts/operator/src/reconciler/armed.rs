@@ -57,24 +57,35 @@ pub(super) struct EventMemory {
 
 /// What the nodes that are armed for an event drew while it was not on.
 #[derive(Debug, Default)]
-pub(super) struct Samples(VecDeque<(Mono, Watts)>);
+pub(super) struct Samples {
+    all: VecDeque<(Mono, Watts)>,
+    /// Of how many nodes they are: sums over others are not comparable.
+    nodes: usize,
+}
 
 impl Samples {
     /// The mean of the samples that are not too old.
-    fn mean(&mut self, now: Mono) -> Option<Watts> {
-        while self.0.front().is_some_and(|(at, _)| now.since(*at) > BASELINE_OVER) {
-            self.0.pop_front();
-        }
-        let sum = Watts::checked_sum(self.0.iter().map(|(_, watts)| *watts))?;
-        let count = u64::try_from(self.0.len()).ok().filter(|count| *count > 0)?;
+    fn mean(&mut self, nodes: usize, now: Mono) -> Option<Watts> {
+        self.keep(nodes, now);
+        let sum = Watts::checked_sum(self.all.iter().map(|(_, watts)| *watts))?;
+        let count = u64::try_from(self.all.len()).ok().filter(|count| *count > 0)?;
         Some(Watts::from_wide(sum.to_wide() / i128::from(count)))
     }
 
-    fn add(&mut self, watts: Watts, now: Mono) {
-        while self.0.front().is_some_and(|(at, _)| now.since(*at) > BASELINE_OVER) {
-            self.0.pop_front();
+    fn add(&mut self, watts: Watts, nodes: usize, now: Mono) {
+        self.keep(nodes, now);
+        self.all.push_back((now, watts));
+    }
+
+    /// Drops what is too old, or of other nodes.
+    fn keep(&mut self, nodes: usize, now: Mono) {
+        if self.nodes != nodes {
+            self.all.clear();
+            self.nodes = nodes;
         }
-        self.0.push_back((now, watts));
+        while self.all.front().is_some_and(|(at, _)| now.since(*at) > BASELINE_OVER) {
+            self.all.pop_front();
+        }
     }
 }
 
@@ -167,9 +178,6 @@ impl Reconciler {
 
     /// Takes note of what is drawn by the nodes that are armed for an event that is not on.
     fn sample(&mut self, covered: &BTreeMap<String, Covered>, now: Mono) {
-        if self.sampled.is_some_and(|at| now.since(at) < SAMPLE_EVERY) {
-            return;
-        }
         let wall = self.wall;
         let rules = self.site.budgets.seen.iter().flat_map(|seen| &seen.armed);
         let names: BTreeSet<String> = rules.map(|rule| rule.event.clone()).collect();
@@ -177,9 +185,13 @@ impl Reconciler {
         let on: Vec<String> = on.filter_map(|event| Some(event.times.as_ref().ok()?.0.clone())).collect();
         self.samples.retain(|name, _| names.contains(name));
         for name in names.into_iter().filter(|name| !on.contains(name)) {
-            if let Some(watts) = covered.get(&name).and_then(Covered::measured) {
-                self.sampled = Some(now);
-                self.samples.entry(name).or_default().add(watts, now);
+            let known = covered.get(&name).and_then(|covered| Some((covered.measured()?, covered.nodes)));
+            let Some((watts, nodes)) = known else { continue };
+            let samples = self.samples.entry(name).or_default();
+            let is_due = samples.nodes != nodes
+                || samples.all.back().is_none_or(|(at, _)| now.since(*at) >= SAMPLE_EVERY);
+            if is_due {
+                samples.add(watts, nodes, now);
             }
         }
     }
@@ -223,7 +235,7 @@ impl Reconciler {
                 let written = written
                     .and_then(|watts| Watts::parse(&watts.to_string(), power_units::Role::Nearest).ok());
                 let known = event.times.as_ref().ok().and_then(|(name, _)| self.samples.get_mut(name));
-                memory.baseline = written.or_else(|| known?.mean(now));
+                memory.baseline = written.or_else(|| known?.mean(covered.nodes, now));
                 (memory.on, memory.told) = (Some((now, since)), false);
                 if !goes_on {
                     let text = format!("the event is on, and lowers {} nodes", covered.nodes);
@@ -365,12 +377,22 @@ mod tests {
         let mut samples = Samples::default();
         let at = |second| Mono::at(Duration::from_secs(second));
         for second in (0..600).step_by(10) {
-            samples.add(Watts::from_int(if second < 300 { 100 } else { 900 }), at(second));
+            samples.add(Watts::from_int(if second < 300 { 100 } else { 900 }), 3, at(second));
         }
         // From 300 to 590 s.
-        assert_eq!(samples.mean(at(600)), Some(Watts::from_int(900)));
-        assert_eq!(samples.0.len(), 30);
-        assert_eq!(samples.mean(at(2_000)), None, "nobody measured it");
+        assert_eq!(samples.mean(3, at(600)), Some(Watts::from_int(900)));
+        assert_eq!(samples.all.len(), 30);
+        assert_eq!(samples.mean(3, at(2_000)), None, "nobody measured it");
+    }
+
+    #[test]
+    fn what_fewer_nodes_drew_is_no_baseline() {
+        let mut samples = Samples::default();
+        let at = |second| Mono::at(Duration::from_secs(second));
+        samples.add(Watts::from_int(300), 1, at(0));
+        assert_eq!(samples.mean(2, at(1)), None, "another node has come since");
+        samples.add(Watts::from_int(600), 2, at(2));
+        assert_eq!(samples.mean(2, at(3)), Some(Watts::from_int(600)));
     }
 
     #[test]
