@@ -100,7 +100,7 @@ pub(crate) struct Reconciler {
     advice_told: BTreeMap<Arc<str>, bool>,
     /// What is remembered of PowerEvents, by the identifiers of their objects.
     armed: BTreeMap<String, EventMemory>,
-    /// What is drawn by nodes that are armed for events that are not on, by the names of the events, and when it was last noted.
+    /// What is drawn by nodes that are armed for events that are not on, by the names of the events.
     samples: BTreeMap<String, Samples>,
     /// When the last pass looked at the PowerEvents.
     looked: Option<Mono>,
