@@ -4,6 +4,7 @@
 //! reads a clock.
 
 use crate::index::Registry;
+use crate::listing::Listing;
 use crate::queue::Queue;
 use crate::rows::{PodRow, Stage};
 use crate::snapshot::{Fleet, Node};
@@ -16,7 +17,7 @@ use joulie_core::placement::estimate::{Coefficients, HardwareRecord, HardwareTer
 use joulie_core::placement::freshness::UnixTime;
 use joulie_core::placement::score::PodTerms;
 use power_units::Watts;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The pods that count, the pods that cannot be weighed yet, and the pods that wait for a node.
@@ -31,9 +32,7 @@ pub(crate) struct AssumedLedger {
     /// Pods that wait for a node; `shown_queue` is the copy that requests read.
     queue: BTreeMap<PodUid, PodTerms>,
     shown_queue: Option<Arc<Queue>>,
-    /// UIDs in the list that the watch is reading now. A pod that is known here and is not in the complete list is
-    /// gone.
-    listed: Option<BTreeSet<PodUid>>,
+    listing: Listing,
 }
 
 /// A bound pod that cannot be weighed yet.
@@ -77,25 +76,31 @@ impl AssumedLedger {
         let slots = vec![AssumedSlot::EMPTY; pods_max].into_boxed_slice();
         let assumed = AssumedWatts::new(rule, slots);
         let (waiting, queue) = (BTreeMap::new(), BTreeMap::new());
-        Self { rule, assumed, pods_max, coefficients, waiting, queue, shown_queue: None, listed: None }
+        Self {
+            rule,
+            assumed,
+            pods_max,
+            coefficients,
+            waiting,
+            queue,
+            shown_queue: None,
+            listing: Listing::default(),
+        }
     }
 
     /// Applies one event of the pod watch.
     pub(crate) fn follow(&mut self, event: ReflectEvent<PodRow>, scales: Scales<'_>, round: &mut Round) {
         match event {
-            ReflectEvent::Begin => self.listed = Some(BTreeSet::new()),
+            ReflectEvent::Begin => self.listing.begin(),
             ReflectEvent::Seen { row, .. } => {
-                if let Some(listed) = &mut self.listed {
-                    listed.insert(row.uid);
-                }
+                self.listing.see(row.uid);
                 self.see(&row, scales, round);
             }
             ReflectEvent::Gone { uid } => self.gone(pod::uid(&uid), scales.now, round),
             ReflectEvent::Whole => {
-                let Some(listed) = self.listed.take() else { return };
                 let known = self.assumed.pods().chain(self.waiting.keys().copied());
                 let known = known.chain(self.queue.keys().copied());
-                let gone: Vec<PodUid> = known.filter(|pod| !listed.contains(pod)).collect();
+                let gone = self.listing.end(known);
                 gone.into_iter().for_each(|pod| self.gone(pod, scales.now, round));
             }
         }

@@ -16,6 +16,7 @@
 use crate::budgets::Left;
 use crate::gpus::Gpus;
 use crate::index::Registry;
+use crate::listing::Listing;
 use crate::rows::{PodRow, Stage};
 use crate::snapshot::Fleet;
 use host_kit::reflect::{ReflectEvent, Row, Rows};
@@ -28,7 +29,7 @@ use joulie_core::placement::kube_scheduler::{Amounts, ScheduledNode, ScheduledPo
 use joulie_core::placement::score::{ConsolidateFacts, ConsolidateTerms, NodeCards};
 use power_units::Watts;
 use serde_json::Value;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The most pods that are followed. While there are more, nothing is reserved.
@@ -116,8 +117,7 @@ pub(crate) struct FreeCores {
     /// `None` where nothing is reserved.
     nodes: Option<Rows<CoresRow>>,
     pods: BTreeMap<PodUid, PodCores>,
-    /// UIDs in the list that the watch is reading now.
-    listed: Option<BTreeSet<PodUid>>,
+    listing: Listing,
     /// What the pods of each node ask for.
     requested: BTreeMap<Arc<str>, OfPods>,
     /// What the pods with GPUs ask for: thousandths of a core, and cards.
@@ -139,18 +139,14 @@ impl FreeCores {
             return;
         }
         match event {
-            ReflectEvent::Begin => self.listed = Some(BTreeSet::new()),
+            ReflectEvent::Begin => self.listing.begin(),
             ReflectEvent::Seen { row, .. } => {
-                if let Some(listed) = &mut self.listed {
-                    listed.insert(row.uid);
-                }
+                self.listing.see(row.uid);
                 self.see(row);
             }
             ReflectEvent::Gone { uid } => self.forget(pod::uid(uid)),
             ReflectEvent::Whole => {
-                let Some(listed) = self.listed.take() else { return };
-                let gone: Vec<PodUid> =
-                    self.pods.keys().filter(|pod| !listed.contains(pod)).copied().collect();
+                let gone = self.listing.end(self.pods.keys().copied());
                 gone.into_iter().for_each(|pod| self.forget(pod));
             }
         }

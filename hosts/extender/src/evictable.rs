@@ -6,6 +6,7 @@
 //! the place of a pod. Whatever else it may be there for (ports, volumes, affinity, spread) keeps it a victim.
 
 use crate::gpus::HeldCard;
+use crate::listing::Listing;
 use crate::rows::{PodRow, Stage};
 use host_kit::reflect::{ReflectEvent, Row, Rows};
 use joulie_api::extender::preempt::Victims;
@@ -188,8 +189,7 @@ pub(crate) struct EvictablesBuilder {
     /// `None` where preemptions are not answered.
     budgets: Option<Rows<BudgetRow>>,
     nodes: BTreeMap<PodUid, Arc<str>>,
-    /// UIDs in the list that the watch is reading now.
-    listed: Option<BTreeSet<PodUid>>,
+    listing: Listing,
     shown: Evictables,
 }
 
@@ -204,19 +204,15 @@ impl EvictablesBuilder {
             return;
         }
         match event {
-            ReflectEvent::Begin => self.listed = Some(BTreeSet::new()),
+            ReflectEvent::Begin => self.listing.begin(),
             ReflectEvent::Seen { row, .. } => {
-                if let Some(listed) = &mut self.listed {
-                    listed.insert(row.uid);
-                }
+                self.listing.see(row.uid);
                 self.forget(row.uid);
                 self.see(row);
             }
             ReflectEvent::Gone { uid } => self.forget(pod::uid(uid)),
             ReflectEvent::Whole => {
-                let Some(listed) = self.listed.take() else { return };
-                let gone: Vec<PodUid> =
-                    self.nodes.keys().filter(|pod| !listed.contains(pod)).copied().collect();
+                let gone = self.listing.end(self.nodes.keys().copied());
                 gone.into_iter().for_each(|pod| self.forget(pod));
             }
         }

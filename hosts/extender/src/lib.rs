@@ -42,6 +42,7 @@ mod gpus;
 mod index;
 mod instances;
 mod kinds;
+mod listing;
 mod metrics;
 mod node_store;
 pub mod offline;

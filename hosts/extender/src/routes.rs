@@ -105,8 +105,13 @@ impl Work {
                 if !snapshot.fleet.synced {
                     return text(StatusCode::SERVICE_UNAVAILABLE, NOT_SYNCED);
                 }
-                decide::preempt(&snapshot, &self.desk.placement, request.body())
-                    .map_err(|why| why.to_string())
+                // It tries many sets of pods on many nodes, and must not hold up filter and prioritize meanwhile.
+                let (placement, body) = (self.desk.placement, request.body().clone());
+                let decided = move || decide::preempt(&snapshot, &placement, &body);
+                let answered = tokio::task::spawn_blocking(decided).await;
+                answered
+                    .map_err(|ended| ended.to_string())
+                    .and_then(|answer| answer.map_err(|why| why.to_string()))
             }
         };
         match answer {

@@ -401,7 +401,7 @@ pub struct SleepRound<'a> {
     pub wall: Micros,
     /// The nodes.
     pub nodes: &'a [SleepFacts<'a>],
-    /// The pods that wait, the oldest first.
+    /// The pods that wait, in the order in which they are helped.
     pub waiting: &'a [WaitingPod<'a>],
 }
 

@@ -4,6 +4,7 @@
 use super::ListAnswer;
 use super::rows::{AffinityReach, IMAGE_BYTES_MIN, ServiceRow, SiteRow};
 use crate::index::{self, Registry};
+use crate::listing::Listing;
 use crate::rows::PodRow;
 use host_kit::reflect::{CachedRow, ObjectKey, ReflectEvent, Rows};
 use joulie_api::extender::IndifferentPod;
@@ -201,7 +202,7 @@ pub(crate) struct OtherScoresBuilder {
     services: Option<Rows<ServiceRow>>,
     /// Pods whose affinity counts for others.
     pods: BTreeMap<PodUid, AffinityReach>,
-    listed: Option<BTreeSet<PodUid>>,
+    listing: Listing,
     /// Whether all pods were listed once.
     has_pods: bool,
     is_overfull: bool,
@@ -286,20 +287,16 @@ impl OtherScoresBuilder {
         }
         match event {
             ReflectEvent::Begin => {
-                self.listed = Some(BTreeSet::new());
+                self.listing.begin();
                 self.is_overfull = false;
             }
             ReflectEvent::Seen { row, .. } => {
-                if let Some(listed) = &mut self.listed {
-                    listed.insert(row.uid);
-                }
+                self.listing.see(row.uid);
                 self.see(row.uid, &row.reach);
             }
             ReflectEvent::Gone { uid } => self.see(pod::uid(uid), &AffinityReach::Nobody),
             ReflectEvent::Whole => {
-                let listed = self.listed.take().unwrap_or_default();
-                let gone: Vec<PodUid> =
-                    self.pods.keys().filter(|pod| !listed.contains(pod)).copied().collect();
+                let gone = self.listing.end(self.pods.keys().copied());
                 gone.into_iter().for_each(|pod| self.see(pod, &AffinityReach::Nobody));
                 self.has_pods = true;
                 self.settle();
