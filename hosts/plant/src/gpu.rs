@@ -17,6 +17,8 @@ pub(crate) struct Gpu {
     load: Load,
     factor: f64,
     cap: f64,
+    /// The highest clock that is allowed, as a fraction of the highest.
+    locked: f64,
     limiter: Limiter,
     heat: Heat,
     meter: Meter,
@@ -42,6 +44,7 @@ impl Gpu {
             load: Load::IDLE,
             factor: 1.0,
             cap: spec.cap_default,
+            locked: 1.0,
             limiter: Limiter::new(spec.limiter_lag_s, step_s, spec.floor, idle),
             heat,
             meter: Meter::new(idle),
@@ -86,6 +89,11 @@ impl Gpu {
         self.cap
     }
 
+    /// Allows no clock above this fraction of the highest, but always the lowest one.
+    pub(crate) fn lock_clock(&mut self, highest: f64) {
+        self.locked = highest.clamp(self.spec.floor, 1.0);
+    }
+
     pub(crate) fn set_load(&mut self, load: Load) {
         self.load = load;
     }
@@ -101,7 +109,12 @@ impl Gpu {
 
     /// The clock, as a fraction of the highest.
     pub(crate) fn clock(&self) -> f64 {
-        self.limiter.ceiling().min(self.heat.ceiling(self.spec.floor))
+        self.limiter.ceiling().min(self.wanted())
+    }
+
+    /// The clock at which it would run without a cap.
+    fn wanted(&self) -> f64 {
+        self.heat.ceiling(self.spec.floor).min(self.locked)
     }
 
     /// The present speed; 1 is fully busy at the highest clock.
@@ -113,7 +126,7 @@ impl Gpu {
         let thermal = self.heat.ceiling(self.spec.floor);
         let busy = self.utilisation() > 0.0;
         ThrottleReasons {
-            power: busy && self.limiter.ceiling() < thermal,
+            power: busy && self.limiter.ceiling() < self.wanted(),
             thermal: busy && thermal < 1.0,
             turbo: false,
             licence: false,
@@ -129,7 +142,7 @@ impl Gpu {
         let watts = self.spec.idle_watts * self.heat.leakage() + dynamic;
         let mut moved = watts != self.meter.watts();
         self.count(watts, now_us, 1);
-        let wanted = self.heat.ceiling(self.spec.floor);
+        let wanted = self.wanted();
         moved |= self.limiter.step(Drawn { watts, dynamic, wanted });
         moved |= self.heat.step(ambient_c, watts);
         moved

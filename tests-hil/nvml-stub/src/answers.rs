@@ -148,7 +148,7 @@ pub(crate) fn enforced(machine: &StubMachine, folder: &str) -> Result<u32, u32> 
 /// Sets a limit of the card, or of the module if the folder is the module's.
 pub(crate) fn set_limit(machine: &StubMachine, folder: &str, milliwatts: u32) -> Result<(), u32> {
     if machine.served() {
-        return machine.hand_over(&format!("{folder}/limit_mw"), milliwatts);
+        return machine.hand_over(&format!("{folder}/limit_mw"), &milliwatts.to_string());
     }
     let range = machine.number(&format!("{folder}/min_mw"))?..=machine.number(&format!("{folder}/max_mw"))?;
     if !range.contains(&milliwatts) {
@@ -158,6 +158,54 @@ pub(crate) fn set_limit(machine: &StubMachine, folder: &str, milliwatts: u32) ->
     log.push_str(&format!("\n{milliwatts}"));
     machine.put(&format!("{folder}/log"), log.trim()).map_err(|_| UNKNOWN)?;
     machine.put(&format!("{folder}/limit_mw"), &milliwatts.to_string()).map_err(|_| UNKNOWN)
+}
+
+/// The memory clock of every card, MHz: that of an H100.
+const MEMORY_MHZ: u32 = 2_619;
+
+/// The clock of this type at which a card runs, by the numbers of nvml.h: graphics and SM have the same.
+pub(crate) fn clock(machine: &StubMachine, folder: &str, kind: u32) -> Result<u32, u32> {
+    match kind {
+        0 | 1 => machine.number(&format!("{folder}/clock_mhz")),
+        2 => machine.get(&format!("{folder}/clock_mhz")).map(|_| MEMORY_MHZ).ok_or(NOT_SUPPORTED),
+        3 => Err(NOT_SUPPORTED),
+        _ => Err(INVALID_ARGUMENT),
+    }
+}
+
+/// The memory clocks of a card that can be locked.
+pub(crate) fn memory_clocks(machine: &StubMachine, folder: &str) -> Result<Vec<u32>, u32> {
+    graphics_clocks(machine, folder, MEMORY_MHZ).map(|_| vec![MEMORY_MHZ])
+}
+
+/// The graphics clocks beside this memory clock, the highest first.
+pub(crate) fn graphics_clocks(machine: &StubMachine, folder: &str, memory: u32) -> Result<Vec<u32>, u32> {
+    let text = machine.get(&format!("{folder}/clocks_mhz")).ok_or(NOT_SUPPORTED)?;
+    if memory != MEMORY_MHZ {
+        return Err(NOT_FOUND);
+    }
+    let numbers: Vec<u32> = text.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    let [lowest, highest, step] = numbers[..] else { return Err(UNKNOWN) };
+    let step = usize::try_from(step).ok().filter(|&step| step > 0).ok_or(UNKNOWN)?;
+    let mut clocks: Vec<u32> = (lowest..=highest).step_by(step).collect();
+    clocks.reverse();
+    Ok(clocks)
+}
+
+/// Locks the clocks of a card between these, or ends the lock if both are zero. The card takes the nearest clocks that it
+/// has; it does not tell the lock to anybody.
+pub(crate) fn lock_clocks(machine: &StubMachine, folder: &str, min: u32, max: u32) -> Result<(), u32> {
+    let clocks = graphics_clocks(machine, folder, MEMORY_MHZ)?;
+    if min > max {
+        return Err(INVALID_ARGUMENT);
+    }
+    let nearest = |mhz: u32| clocks.iter().copied().min_by_key(|clock| clock.abs_diff(mhz)).ok_or(UNKNOWN);
+    let text = if max == 0 { "0 0".to_owned() } else { format!("{} {}", nearest(min)?, nearest(max)?) };
+    let file = format!("{folder}/lock_mhz");
+    if machine.served() {
+        return machine.hand_over(&file, &text);
+    }
+    machine.put(&file, &text).map_err(|_| UNKNOWN)
 }
 
 /// The folder of a power scope: 0 for the card, 1 for its module.

@@ -294,6 +294,85 @@ unsafe extern "C" fn nvmlDeviceGetPowerManagementLimitConstraints(
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetClockInfo(handle: Handle, kind: c_uint, out: *mut c_uint) -> c_uint {
+    let machine = machine();
+    let answer = card(&machine, handle, "nvmlDeviceGetClockInfo")
+        .and_then(|folder| answers::clock(&machine, &folder, kind));
+    // SAFETY: the caller keeps the promise at the head of this file.
+    unsafe { give(out, answer) }
+}
+
+/// Returns a list to the caller, whose room `count` states; if that is too small, only the number of items.
+///
+/// # Safety
+/// `count` is null or may be written, and `out` is null or has room for so many numbers.
+unsafe fn give_list(count: *mut c_uint, out: *mut c_uint, answer: Result<Vec<c_uint>, u32>) -> c_uint {
+    let list = match answer {
+        Ok(list) => list,
+        Err(code) => return code,
+    };
+    if count.is_null() {
+        return INVALID_ARGUMENT;
+    }
+    // SAFETY: it is not null, and the caller promises that it may be read and written then.
+    let room = unsafe { count.read() };
+    let Ok(length) = c_uint::try_from(list.len()) else { return UNKNOWN };
+    // SAFETY: as above.
+    unsafe { count.write(length) };
+    if out.is_null() || length > room {
+        return INSUFFICIENT_SIZE;
+    }
+    for (at, number) in list.into_iter().enumerate() {
+        // SAFETY: `at` is less than the length of the list, which fits the room.
+        let slot = unsafe { out.add(at) };
+        // SAFETY: as above, the slot lies in the room that the caller promised.
+        unsafe { slot.write(number) };
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetSupportedMemoryClocks(
+    handle: Handle,
+    count: *mut c_uint,
+    out: *mut c_uint,
+) -> c_uint {
+    let machine = machine();
+    let answer = card(&machine, handle, "nvmlDeviceGetSupportedMemoryClocks")
+        .and_then(|folder| answers::memory_clocks(&machine, &folder));
+    // SAFETY: the caller keeps the promise at the head of this file.
+    unsafe { give_list(count, out, answer) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetSupportedGraphicsClocks(
+    handle: Handle,
+    memory: c_uint,
+    count: *mut c_uint,
+    out: *mut c_uint,
+) -> c_uint {
+    let machine = machine();
+    let answer = card(&machine, handle, "nvmlDeviceGetSupportedGraphicsClocks")
+        .and_then(|folder| answers::graphics_clocks(&machine, &folder, memory));
+    // SAFETY: the caller keeps the promise at the head of this file.
+    unsafe { give_list(count, out, answer) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceSetGpuLockedClocks(handle: Handle, min: c_uint, max: c_uint) -> c_uint {
+    let machine = machine();
+    let folder = card(&machine, handle, "nvmlDeviceSetGpuLockedClocks");
+    code(folder.and_then(|folder| answers::lock_clocks(&machine, &folder, min, max.max(1))))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceResetGpuLockedClocks(handle: Handle) -> c_uint {
+    let machine = machine();
+    let folder = card(&machine, handle, "nvmlDeviceResetGpuLockedClocks");
+    code(folder.and_then(|folder| answers::lock_clocks(&machine, &folder, 0, 0)))
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn nvmlDeviceSetPowerManagementLimit(handle: Handle, milliwatts: c_uint) -> c_uint {
     let machine = machine();
     let folder = card(&machine, handle, "nvmlDeviceSetPowerManagementLimit");

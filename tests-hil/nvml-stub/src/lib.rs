@@ -67,7 +67,8 @@ pub const OF_THE_MACHINE: [&str; 5] = [
 ];
 
 /// The functions that refer to one card, including the two that find it.
-pub const OF_A_CARD: [&str; 27] = [
+pub const OF_A_CARD: [&str; 32] = [
+    "nvmlDeviceGetClockInfo",
     "nvmlDeviceGetCurrentClocksThrottleReasons",
     "nvmlDeviceGetDeviceHandleFromMigDeviceHandle",
     "nvmlDeviceGetEnforcedPowerLimit",
@@ -88,11 +89,15 @@ pub const OF_A_CARD: [&str; 27] = [
     "nvmlDeviceGetPowerManagementLimit",
     "nvmlDeviceGetPowerManagementLimitConstraints",
     "nvmlDeviceGetPowerUsage",
+    "nvmlDeviceGetSupportedGraphicsClocks",
+    "nvmlDeviceGetSupportedMemoryClocks",
     "nvmlDeviceGetTemperature",
     "nvmlDeviceGetTotalEnergyConsumption",
     "nvmlDeviceGetUUID",
     "nvmlDeviceGetUtilizationRates",
     "nvmlDeviceIsMigDeviceHandle",
+    "nvmlDeviceResetGpuLockedClocks",
+    "nvmlDeviceSetGpuLockedClocks",
     "nvmlDeviceSetPowerManagementLimit",
     "nvmlDeviceSetPowerManagementLimit_v2",
 ];

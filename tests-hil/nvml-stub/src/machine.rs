@@ -22,6 +22,9 @@ use std::str::FromStr;
 /// | `gpus/NAME/reasons` | what slows it now, in the bits of nvml.h |
 /// | `gpus/NAME/throttled_ns` | for how long its power limit has held it back |
 /// | `gpus/NAME/{celsius,busy_percent}` | its temperature, and for how much of the time it computes |
+/// | `gpus/NAME/clocks_mhz` | the clocks to which it can be locked: the lowest, the highest and the step |
+/// | `gpus/NAME/clock_mhz` | the clock at which it runs |
+/// | `gpus/NAME/lock_mhz` | the lowest and the highest clock of the lock that was set; `0 0`, or no file, without one |
 /// | `gpus/NAME/module/{min,max,default,limit,oob,…}` | the same of the module that it sits on |
 /// | `gpus/NAME/persistence`, `mig` | `0` or `1` |
 /// | `gpus/NAME/parent` | this is a MIG instance of the card of that name |
@@ -29,7 +32,7 @@ use std::str::FromStr;
 /// | `gpus/NAME/errors` | lines `FUNCTION CODE`, or `* CODE` for every function |
 /// | `gpus/NAME/log` | a line for each limit that was set: what in milliwatts, and for which scope |
 /// | `calls/FUNCTION`, `gpus/NAME/calls/FUNCTION` | what that function answers, read once for each call of it; 0 lets it go on |
-/// | `served` | whoever serves this folder takes a limit as the driver does: it is written into `limit_mw`, and what that answers decides |
+/// | `served` | whoever serves this folder takes a limit or a lock as the driver does: it is written into `limit_mw` or `lock_mhz`, and what that answers decides |
 ///
 /// A missing file is a feature that the card lacks.
 #[derive(Clone, Debug)]
@@ -162,9 +165,9 @@ impl StubMachine {
         self.root.join("served").exists()
     }
 
-    /// Passes a limit to the process that serves the folder; a refusal is the answer of the library.
-    pub(crate) fn hand_over(&self, file: &str, milliwatts: u32) -> Result<(), u32> {
-        let line = format!("{milliwatts}\n");
+    /// Passes a limit or a lock to the process that serves the folder; a refusal is the answer of the library.
+    pub(crate) fn hand_over(&self, file: &str, text: &str) -> Result<(), u32> {
+        let line = format!("{text}\n");
         let written = File::options().write(true).open(self.root.join(file));
         written.and_then(|mut file| file.write_all(line.as_bytes())).map_err(|error| {
             match error.raw_os_error() {

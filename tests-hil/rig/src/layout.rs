@@ -311,6 +311,11 @@ fn nvidia(machine: &RigMachine, tree: &mut FileTree) {
         ] {
             tree.file(&file(name), mode, VirtualAttribute::Nvml(at, number));
         }
+        if let Some([lowest, highest, step]) = card.clocks_mhz {
+            tree.text(&file("clocks_mhz"), format!("{lowest} {highest} {step}\n"));
+            tree.file(&file("lock_mhz"), WRITE, VirtualAttribute::Nvml(at, CardFile::Lock));
+            tree.file(&file("clock_mhz"), READ, VirtualAttribute::Nvml(at, CardFile::Clock));
+        }
         for function in nvml_stub::OF_A_CARD {
             tree.file(
                 &file(&format!("calls/{function}")),

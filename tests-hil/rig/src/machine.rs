@@ -453,8 +453,10 @@ impl RigMachine {
             }
         }
         for card in &self.nvidia.cards {
-            let watts = Duration::from_millis(card.enforced_mw().into()).as_secs_f64();
+            let limit_mw = if card.obeys { card.enforced_mw() } else { card.max_mw };
+            let watts = Duration::from_millis(limit_mw.into()).as_secs_f64();
             let _brought_into_range = self.plant.set_gpu_cap(card.feeds, watts);
+            let _a_card_without_a_gpu = self.plant.lock_gpu_clock(card.feeds, card.locked_part());
         }
     }
 
@@ -639,6 +641,7 @@ impl RigMachine {
                 msr::write(&mut self.zones[at].zone, self.msr.ok_or(ENXIO)?, offset, data)
             }
             VirtualAttribute::Nvml(at, CardFile::Limit) => self.store_limit(at, data),
+            VirtualAttribute::Nvml(at, CardFile::Lock) => self.store_lock(at, data),
             VirtualAttribute::Text(_)
             | VirtualAttribute::Nvml(..)
             | VirtualAttribute::NvmlCall(..)

@@ -1,6 +1,9 @@
 //! NVIDIA GPUs as the driver's library shows them: a folder `nvml` on the plant, which `tests-hil/nvml-stub` reads at
 //! every call and writes limits into.
 //!
+//! A card can lock its clocks, which it takes and does not tell. It need not keep to its power limit
+//! ([`NvidiaGpu::obeys`]).
+//!
 //! A limit out of range is refused and not clamped. The card enforces the lower of the limit that was set and the one
 //! of a management controller. A reload of the driver resets limits and counters and ends the sessions of clients.
 //! The energy counter changes ten times a second, and `nvmlDeviceGetPowerUsage` is the mean of the last second, as
@@ -43,6 +46,12 @@ pub struct NvidiaGpu {
     pub limit_mw: u32,
     /// A limit that a management controller has set.
     pub out_of_band_mw: Option<u32>,
+    /// Whether it keeps to its power limit. A card that does not reads the limit back and draws what it likes.
+    pub obeys: bool,
+    /// The lowest and the highest clock, and the step between two clocks, MHz; `None` if its clocks cannot be locked.
+    pub clocks_mhz: Option<[u32; 3]>,
+    /// The lowest and the highest clock of the lock that is set, MHz.
+    pub lock_mhz: Option<(u32, u32)>,
     /// Persistence mode.
     pub persistent: bool,
     /// Whether the caller may set a limit; false in a virtual GPU, and for users other than root.
@@ -75,6 +84,9 @@ impl NvidiaGpu {
             default_mw: 700_000,
             limit_mw: 700_000,
             out_of_band_mw: None,
+            obeys: true,
+            clocks_mhz: Some([345, 1_980, 15]),
+            lock_mhz: None,
             persistent: true,
             settable: true,
             answers: None,
@@ -92,6 +104,13 @@ impl NvidiaGpu {
         self.out_of_band_mw.map_or(self.limit_mw, |other| other.min(self.limit_mw))
     }
 
+    /// The highest clock that the lock allows, as a fraction of the highest there is.
+    #[must_use]
+    pub fn locked_part(&self) -> f64 {
+        let (Some([_, highest, _]), Some((_, locked))) = (self.clocks_mhz, self.lock_mhz) else { return 1.0 };
+        (f64::from(locked) / f64::from(highest)).min(1.0)
+    }
+
     /// Its links in the stub's format, each to a separate switch.
     pub(crate) fn nvlinks(&self) -> String {
         (0..self.links).map(|link| format!("{link} 1 00000000:{:02X}:00.0 2\n", 0xa0 + link)).collect()
@@ -103,6 +122,10 @@ impl NvidiaGpu {
 pub enum CardFile {
     /// The limit that was set; it can be written.
     Limit,
+    /// The lock of the clocks; it can be written, and the library tells it to nobody.
+    Lock,
+    /// The clock at which it runs.
+    Clock,
     /// Energy since the driver was loaded.
     Energy,
     /// The mean power of the last second.
@@ -183,6 +206,7 @@ impl RigMachine {
             let throttled = self.held_back(at);
             let card = &mut self.nvidia.cards[at];
             card.limit_mw = card.default_mw;
+            card.lock_mhz = None;
             card.counted_from_uj = counted;
             card.throttled_from = throttled;
         }
@@ -216,6 +240,14 @@ impl RigMachine {
         let line = |value: f64| format!("{value:.0}\n");
         Ok(match file {
             CardFile::Limit => format!("{}\n", card.limit_mw),
+            CardFile::Lock => {
+                let (min, max) = card.lock_mhz.unwrap_or((0, 0));
+                format!("{min} {max}\n")
+            }
+            CardFile::Clock => {
+                let [_, highest, _] = card.clocks_mhz.ok_or(EIO)?;
+                line(self.plant.gpu_clock(card.feeds).ok_or(EIO)? * f64::from(highest))
+            }
             CardFile::Energy => {
                 format!("{}\n", self.counted_uj(at).saturating_sub(card.counted_from_uj) / 1_000)
             }
@@ -252,6 +284,22 @@ impl RigMachine {
             return Err(EINVAL);
         }
         card.limit_mw = limit;
+        Ok(())
+    }
+
+    /// Sets or ends the lock of a card's clocks.
+    pub(crate) fn store_lock(&mut self, at: usize, data: &[u8]) -> Result<(), Errno> {
+        let card = self.nvidia.cards.get_mut(at).filter(|card| card.present).ok_or(ENODEV)?;
+        if !card.settable {
+            return Err(EPERM);
+        }
+        let text = std::str::from_utf8(data).map_err(|_| EINVAL)?;
+        let (min, max) = text.trim_end().split_once(' ').ok_or(EINVAL)?;
+        let (min, max) = (kstrtou32(min.as_bytes())?, kstrtou32(max.as_bytes())?);
+        if min > max || card.clocks_mhz.is_none() {
+            return Err(EINVAL);
+        }
+        card.lock_mhz = Some((min, max)).filter(|&(_, max)| max > 0);
         Ok(())
     }
 
@@ -294,5 +342,22 @@ mod tests {
         assert_eq!(machine.write(&limit, 0, b"200000\n"), Ok(()));
         assert_eq!(machine.lock().plant().gpu_cap(0), Some(200.0));
         assert_eq!(machine.write(&VirtualAttribute::Nvml(0, CardFile::Energy), 0, b"1"), Err(libc::EACCES));
+    }
+
+    #[test]
+    fn a_lock_holds_the_clock_and_a_card_that_disobeys_keeps_to_the_lock_alone() {
+        let machine = Shared::new(TestMachine::machine_of("gpu-2s8"));
+        let lock = VirtualAttribute::Nvml(0, CardFile::Lock);
+        assert_eq!(machine.write(&lock, 0, b"345 990\n"), Ok(()));
+        assert_eq!(machine.lock().plant().gpu_clock(0), Some(0.5));
+        for bad in [&b"990 345"[..], b"345", b"-1 5", b"345 x", b"345 4294967296"] {
+            assert!(machine.write(&lock, 0, bad).is_err());
+        }
+        assert_eq!(machine.lock().nvidia()[0].lock_mhz, Some((345, 990)));
+        machine.lock().change_nvidia(0, |card| card.obeys = false);
+        assert_eq!(machine.write(&VirtualAttribute::Nvml(0, CardFile::Limit), 0, b"200000"), Ok(()));
+        assert_eq!(machine.lock().plant().gpu_cap(0), Some(700.0));
+        assert_eq!(machine.write(&lock, 0, b"0 0\n"), Ok(()));
+        assert_eq!(machine.lock().nvidia()[0].lock_mhz, None);
     }
 }

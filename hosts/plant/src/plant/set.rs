@@ -70,6 +70,18 @@ impl Plant {
         Ok(self.gpus[gpu].set_cap(watts))
     }
 
+    /// Locks a GPU's clock: it runs at no more than this fraction of its highest clock, and never below its lowest one.
+    ///
+    /// # Errors
+    /// When there is no such GPU or the fraction is not between 0 and 1.
+    pub fn lock_gpu_clock(&mut self, gpu: usize, highest: f64) -> Result<(), InputError> {
+        present(gpu, self.gpus.len())?;
+        refuse(!(0.0..=1.0).contains(&highest), "a clock must lie between 0 and 1")?;
+        self.still = false;
+        self.gpus[gpu].lock_clock(highest);
+        Ok(())
+    }
+
     /// Sets the same load on all cores.
     ///
     /// # Errors

@@ -503,6 +503,27 @@ fn a_cap_on_a_gpu_holds_within_tenths_of_a_second_and_costs_less_speed_than_powe
 }
 
 #[test]
+fn a_lock_of_the_clock_holds_power_without_a_cap_and_is_no_throttle_by_power() {
+    let mut plant = node(&NodeSpec { gpus: vec![preset::h100_sxm(); 2], ..preset::xeon_2s() });
+    plant.set_gpu_load(0, Load::busy(1.0)).unwrap();
+    plant.lock_gpu_clock(0, 0.5).unwrap();
+    plant.advance(SECOND);
+    // 100 W + 600 W · 0.5^2.375 = 215.66 W.
+    assert!((plant.watts(PlantDomain::Gpu(0)).unwrap() - 215.66).abs() < 0.01);
+    assert_eq!(plant.gpu_clock(0), Some(0.5));
+    assert!(!plant.throttle(PlantDomain::Gpu(0)).unwrap().power);
+    plant.lock_gpu_clock(0, 0.0).unwrap();
+    assert_eq!(plant.gpu_clock(0), Some(0.175), "its lowest clock");
+    plant.lock_gpu_clock(0, 1.0).unwrap();
+    plant.advance(SECOND);
+    near(plant.watts(PlantDomain::Gpu(0)).unwrap(), 700.0);
+    for bad in [f64::NAN, -0.1, 1.1, f64::INFINITY] {
+        assert!(plant.lock_gpu_clock(0, bad).is_err());
+    }
+    assert_eq!(plant.lock_gpu_clock(2, 0.5), Err(InputError::Absent));
+}
+
+#[test]
 fn a_gpu_cap_keeps_to_its_range_and_the_clock_to_its_floor() {
     let mut gpu = preset::h100_sxm();
     gpu.floor = 0.8;
