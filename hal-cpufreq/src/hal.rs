@@ -214,15 +214,18 @@ impl<C: Clock, O: Originals> PowerHal for Cpufreq<C, O> {
         &mut self.originals
     }
 
-    /// Like the port's `release`, but the limit in force is the lowest of several requests. The original is always
+    /// Like the port's, but the limit in force is the lowest of several requests. The original is always
     /// written: if it is equal to the limit in force, that limit may be another writer's request, and ours would remain
     /// behind it. A limit that reads lower afterwards counts as restored, since the rest is another writer's.
-    fn release(&mut self, domain: Handle) -> Result<Released, PortError<CpufreqError>> {
+    fn release_control(
+        &mut self,
+        domain: Handle,
+        control: Control,
+    ) -> Result<Released, PortError<CpufreqError>> {
         let key = *self.domains().get(domain).ok_or(Refusal::Stale)?.key();
-        let Some(original) = self.originals.kept(&key, Control::Frequency) else {
-            return Ok(Released::Untouched);
-        };
-        self.restore(domain, Control::Frequency, &original).map_err(PortError::Hal)?;
+        let original = self.originals.kept(&key, control).filter(|_| control == Control::Frequency);
+        let Some(original) = original else { return Ok(Released::Untouched) };
+        self.restore(domain, control, &original).map_err(PortError::Hal)?;
         let slot = self.slot(domain).map_err(PortError::Hal)?;
         let found = slot.read_limit().map_err(|error| PortError::Hal(CpufreqError::at(key, error.into())))?;
         if limit_of(&original, slot.policy.range).is_none_or(|limit| found > limit) {

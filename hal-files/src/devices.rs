@@ -224,15 +224,14 @@ impl<B: DeviceBackend, C: Clock, O: Originals> PowerHal for CappedDevices<B, C, 
         &mut self.originals
     }
 
-    /// Like the port's `release`, but the cap in force is the strictest of several. The original is always written:
+    /// Like the port's, but the cap in force is the strictest of several. The original is always written:
     /// if it is equal to the cap in force, that cap may be another writer's, and ours would remain below it. A cap
     /// that reads lower afterwards counts as restored, since the rest is not ours.
-    fn release(&mut self, domain: Handle) -> Result<Released, PortError<B::Error>> {
+    fn release_control(&mut self, domain: Handle, control: Control) -> Result<Released, PortError<B::Error>> {
         let key = *self.domains().get(domain).ok_or(Refusal::Stale)?.key();
-        let Some(original) = self.originals.kept(&key, Control::Power) else {
-            return Ok(Released::Untouched);
-        };
-        self.restore(domain, Control::Power, &original).map_err(PortError::Hal)?;
+        let original = self.originals.kept(&key, control).filter(|_| control == Control::Power);
+        let Some(original) = original else { return Ok(Released::Untouched) };
+        self.restore(domain, control, &original).map_err(PortError::Hal)?;
         let found = self.save(domain, Control::Power).map_err(PortError::Hal)?;
         if found.words() > original.words() {
             return Err(Refusal::NotRestored.into());

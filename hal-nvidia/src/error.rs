@@ -21,7 +21,7 @@ pub enum NvmlFault {
     Nameless,
     /// The handle is from an earlier enumeration.
     Stale,
-    /// A GPU has no control other than its power limit.
+    /// A GPU has no such control.
     Lacking,
     /// The journal's entry, with a layout of this number, is not a valid limit.
     Unfit(u8),
@@ -40,6 +40,14 @@ impl NvmlFault {
     /// Whether the library may need a new initialisation before it answers again: the driver or the card was removed.
     pub(crate) const fn ends_session(self) -> bool {
         matches!(self, Self::Code(1 | 9 | 15 | 16 | 18))
+    }
+
+    /// Whether a call that answers so has changed nothing.
+    pub(crate) fn is_refusal(self) -> bool {
+        matches!(
+            self.kind(),
+            ErrorKind::OutOfRange | ErrorKind::NotSupported | ErrorKind::PermissionDenied | ErrorKind::Busy
+        )
     }
 
     const fn kind(self) -> ErrorKind {
@@ -129,7 +137,7 @@ impl fmt::Display for NvmlFault {
             Self::Stale => {
                 f.write_str("the GPUs were enumerated again after this handle was issued; describe again")
             }
-            Self::Lacking => f.write_str("a GPU has a power limit and nothing else"),
+            Self::Lacking => f.write_str("the GPU has no such control"),
             Self::Unfit(layout) => write!(f, "the saved original, of layout {layout}, is not a limit"),
             Self::OtherScope => {
                 f.write_str("the journal holds the original of the other scope's limit; release it first")
@@ -159,6 +167,12 @@ pub enum NvmlOperation {
     Set(u32),
     /// Restoring its power limit.
     Restore,
+    /// Reading the clocks to which it can be locked.
+    Clocks,
+    /// Locking its clock, to this in MHz.
+    Lock(u32),
+    /// Ending the lock of its clock.
+    Unlock,
     /// Reading a fact about it.
     Fact(&'static str),
 }
@@ -175,6 +189,9 @@ impl fmt::Display for NvmlOperation {
             Self::Requested => f.write_str("reading the power limit that was requested of it"),
             Self::Set(limit_mw) => write!(f, "setting its power limit to {limit_mw} mW"),
             Self::Restore => f.write_str("restoring its power limit"),
+            Self::Clocks => f.write_str("reading the clocks to which it can be locked"),
+            Self::Lock(mhz) => write!(f, "locking its clock to {mhz} MHz"),
+            Self::Unlock => f.write_str("ending the lock of its clock"),
             Self::Fact(what) => write!(f, "reading its {what}"),
         }
     }

@@ -3,6 +3,7 @@
 //!
 //! - A [`Device`] borrows the library, so a HAL cannot store both. It stores a [`Card`], a handle with the number of
 //!   the session that returned it; a handle of another session never reaches the library.
+//! - `Device::supported_graphics_clocks` of nvml-wrapper 0.13.0 returns zeros for a list of more than 128 clocks.
 //! - Fields with a scope, and limits with a scope, are not wrapped; `Device::field_values_for` allocates two lists.
 //! - `NvLink::remote_device_type` of nvml-wrapper 0.13.0 discards the answer and always returns unknown.
 
@@ -47,6 +48,9 @@ pub(crate) const SCOPE_MODULE: u8 = 1;
 /// that the version "must be 1"; the library checks the macro's value, which is this one.
 const POWER_VALUE_V2: u32 = 12 | (2 << 24);
 const _: () = assert!(size_of::<nvmlPowerValue_v2_t>() == 12);
+
+/// More clocks than any card has: 2 GHz in steps of 7.5 MHz are 267.
+const CLOCKS_MAX: usize = 1_024;
 
 impl Session {
     pub(crate) fn new(nvml: Nvml) -> Self {
@@ -118,6 +122,20 @@ impl Session {
         // SAFETY: the handle is of this session, and the pointer is to a number that outlives the call.
         done(unsafe { ask(handle, link, &raw mut kind) })?;
         Ok(kind)
+    }
+
+    /// The graphics clocks that a card has beside a memory clock, MHz.
+    pub(crate) fn graphics_clocks(&self, card: Card, memory_mhz: u32) -> Result<Vec<u32>, NvmlFault> {
+        let handle = self.handle(card)?;
+        let ask =
+            self.nvml.lib().nvmlDeviceGetSupportedGraphicsClocks.as_ref().map_err(|_| NvmlFault::Missing)?;
+        let mut clocks = vec![0_u32; CLOCKS_MAX];
+        let mut count = u32::try_from(CLOCKS_MAX).unwrap_or(0);
+        // SAFETY: the handle is of this session, and the second pointer is to as many numbers as the first one says, which
+        // outlive the call.
+        done(unsafe { ask(handle, memory_mhz, &raw mut count, clocks.as_mut_ptr()) })?;
+        clocks.truncate(usize::try_from(count).unwrap_or(0));
+        Ok(clocks)
     }
 
     fn handle(&self, card: Card) -> Result<nvmlDevice_t, NvmlFault> {

@@ -3,11 +3,13 @@
 
 use crate::error::NvmlFault;
 use crate::ffi::{Card, SCOPE_GPU, SCOPE_MODULE, Session};
+use crate::lock;
 use crate::state;
 use nvml_wrapper::Device;
-use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
+use nvml_wrapper::enum_wrappers::device::{Clock, TemperatureSensor};
+use nvml_wrapper::enums::device::GpuLockedClocksSetting;
 use power_hal::{Measured, MemoryUse, Meter, Slowdowns};
-use power_units::{Celsius, MicroJoules, MicroWatts, Micros, Percent};
+use power_units::{Celsius, KiloHertz, MicroJoules, MicroWatts, Micros, Percent};
 
 /// The scope of a power limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,6 +127,38 @@ impl<'s> Gauge<'s> {
             LimitScope::Gpu => lib.nvmlDeviceSetPowerManagementLimit.is_ok(),
             LimitScope::Module => lib.nvmlDeviceSetPowerManagementLimit_v2.is_ok(),
         }
+    }
+
+    /// The clocks to which the card can be locked, MHz, ascending. In the scope of a module there is no lock: it would not
+    /// hold the processor.
+    pub(crate) fn clocks(&self) -> Result<Vec<u32>, NvmlFault> {
+        let lib = self.session.nvml().lib();
+        if lib.nvmlDeviceSetGpuLockedClocks.is_err() || lib.nvmlDeviceResetGpuLockedClocks.is_err() {
+            return Err(NvmlFault::Missing);
+        }
+        if self.scope != LimitScope::Gpu {
+            return Err(NvmlFault::Lacking);
+        }
+        let memory =
+            self.device.supported_memory_clocks()?.into_iter().max().ok_or(NvmlFault::Impossible(0))?;
+        lock::table(self.session.graphics_clocks(self.card, memory)?).ok_or(NvmlFault::Impossible(0))
+    }
+
+    /// The clock at which it runs.
+    pub(crate) fn clock(&self) -> Result<KiloHertz, NvmlFault> {
+        let mhz = self.device.clock_info(Clock::Graphics)?;
+        Ok(lock::kilohertz(mhz))
+    }
+
+    /// Locks its clock between these, MHz.
+    pub(crate) fn lock(&mut self, min_clock_mhz: u32, max_clock_mhz: u32) -> Result<(), NvmlFault> {
+        let setting = GpuLockedClocksSetting::Numeric { min_clock_mhz, max_clock_mhz };
+        Ok(self.device.set_gpu_locked_clocks(setting)?)
+    }
+
+    /// Ends every lock of its clock, whoever has set it.
+    pub(crate) fn unlock(&mut self) -> Result<(), NvmlFault> {
+        Ok(self.device.reset_gpu_locked_clocks()?)
     }
 
     /// The power of a source, in milliwatts.

@@ -5,13 +5,14 @@ use crate::facts::NvidiaFacts;
 use crate::ffi::Session;
 use crate::gauge::{Gauge, LimitScope, Source, micro_watts};
 use crate::library::{Absent, Library, Unopened};
+use crate::lock::{Lock, Locks, kilohertz, rounded};
 use crate::state;
 use crate::survey::{ReadBack, Slot, Survey};
 use power_hal::{
-    Clock, Control, Domain, Domains, Error, ErrorKind, ErrorType, Generation, Handle, Original, Originals,
-    PowerHal, Sample, Setting,
+    Clock, Control, Domain, Domains, Error, ErrorKind, ErrorType, Generation, Handle, Key, Original,
+    Originals, PowerHal, Sample, Setting,
 };
-use power_units::{MicroWatts, Stamp};
+use power_units::{KiloHertz, MicroWatts, Stamp};
 
 /// The NVIDIA GPUs of a machine.
 #[derive(Debug)]
@@ -28,6 +29,9 @@ pub struct Nvidia<C, O> {
     generation: Generation,
     domains: Vec<Domain>,
     slots: Vec<Slot>,
+    /// The clocks to which each card can be locked, MHz, ascending.
+    tables: Vec<Vec<u32>>,
+    locks: Locks,
     complaints: Vec<NvidiaError>,
 }
 
@@ -60,6 +64,8 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
             generation: Generation::FIRST,
             domains: Vec::new(),
             slots: Vec::new(),
+            tables: Vec::new(),
+            locks: Locks::default(),
             complaints: Vec::new(),
         };
         hal.look()?;
@@ -116,7 +122,7 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
             }
             survey => survey,
         };
-        let Survey { domains, slots, complaints } = survey?;
+        let Survey { domains, slots, tables, complaints } = survey?;
         if self.session.is_some() {
             let nothing = domains.is_empty() && complaints.is_empty();
             self.absent = nothing.then_some(Absent::Gpu);
@@ -124,13 +130,13 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
         // A lost card stays lost in this session, even when it is back.
         self.suspect |= complaints.iter().any(|complaint| complaint.fault.ends_session());
         let changed = domains != self.domains;
-        (self.domains, self.slots, self.complaints) = (domains, slots, complaints);
+        (self.domains, self.slots, self.tables, self.complaints) = (domains, slots, tables, complaints);
         Ok(changed)
     }
 
     fn survey(&self) -> Result<Survey, NvidiaError> {
         match &self.session {
-            Some(session) => Survey::of(session, self.scope, &self.domains),
+            Some(session) => Survey::of(session, self.scope, (&self.domains, &self.tables)),
             None => Ok(Survey::default()),
         }
     }
@@ -139,6 +145,7 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
     /// counts its initialisations, and ignores the second.
     fn reopen(&mut self) -> Result<(), NvidiaError> {
         self.session = None;
+        self.locks.doubt();
         match self.library.open() {
             Ok(session) => {
                 (self.session, self.absent, self.suspect) = (Some(session), None, false);
@@ -197,6 +204,11 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
                 if let Some(limit) = limit {
                     sample.power_limit = limit.map(micro_watts).map_err(|fault| kind(slot, fault));
                 }
+                if let Some(range) = described.frequency() {
+                    sample.frequency = gauge.clock().map_err(|fault| kind(slot, fault));
+                    let (clock, most) = (sample.frequency.ok(), range.upper());
+                    sample.frequency_limit = Ok(self.lock(&slot.key).allows(clock, most, range.step(), at));
+                }
                 state::fill(&gauge, described, |fault| kind(slot, fault), &mut sample);
                 Ok(sample.of_state(described))
             }
@@ -228,6 +240,46 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
         let gauge = self.gauge(slot, self.scope, NvmlOperation::Enforced)?;
         let found = in_force(&gauge, by).map_err(|fault| failed(NvmlOperation::Enforced, fault))?;
         Ok(Setting::Power(micro_watts(found)))
+    }
+
+    /// What is known of the lock of a card.
+    fn lock(&self, key: &Key) -> Lock {
+        self.locks.of(key, self.originals.kept(key, Control::Frequency).is_some())
+    }
+
+    /// Locks the clock of a card to the next lower one of its table. What the driver has accepted counts as in force.
+    fn lock_clock(&mut self, domain: Handle, slot: &Slot, wish: KiloHertz) -> Result<Setting, NvidiaError> {
+        let table = self.tables.get(domain.index()).map(Vec::as_slice).unwrap_or_default();
+        let lacking = NvidiaError::at(slot.key, NvmlOperation::Lock(0), NvmlFault::Lacking);
+        let (min, mhz) = table.first().copied().zip(rounded(table, wish)).ok_or(lacking)?;
+        let deed = NvmlOperation::Lock(mhz);
+        let locked = self.gauge(slot, self.scope, deed)?.lock(min, mhz);
+        self.note_lock(slot, locked, deed, Lock::At { mhz, since: self.clock.now() })?;
+        Ok(Setting::Frequency(kilohertz(mhz)))
+    }
+
+    fn unlock_clock(&mut self, slot: &Slot, original: &Original) -> Result<(), NvidiaError> {
+        let deed = NvmlOperation::Unlock;
+        if !Lock::is_original(original) {
+            return Err(NvidiaError::at(slot.key, deed, NvmlFault::Unfit(original.layout())));
+        }
+        let unlocked = self.gauge(slot, self.scope, deed)?.unlock();
+        self.note_lock(slot, unlocked, deed, Lock::Free)
+    }
+
+    fn note_lock(
+        &mut self,
+        slot: &Slot,
+        outcome: Result<(), NvmlFault>,
+        deed: NvmlOperation,
+        lock: Lock,
+    ) -> Result<(), NvidiaError> {
+        match outcome {
+            Ok(()) => self.locks.note(&slot.key, lock),
+            Err(fault) if fault.is_refusal() => {}
+            Err(_) => self.locks.note(&slot.key, Lock::Unknown),
+        }
+        outcome.map_err(|fault| NvidiaError::at(slot.key, deed, fault))
     }
 
     /// Reads the limit that was requested of the card, in the scope of the kept original, since it is compared with
@@ -304,28 +356,34 @@ impl<C: Clock, O: Originals> PowerHal for Nvidia<C, O> {
 
     fn save(&mut self, domain: Handle, control: Control) -> Result<Original, NvidiaError> {
         let slot = self.slot(domain)?;
-        if control != Control::Power {
-            return Err(NvidiaError::at(slot.key, NvmlOperation::Requested, NvmlFault::Lacking));
+        let lacking = NvidiaError::at(slot.key, NvmlOperation::Requested, NvmlFault::Lacking);
+        match control {
+            Control::Power => {
+                let saved = self.save_slot(&slot);
+                self.noted(saved)
+            }
+            Control::Frequency => self.lock(&slot.key).saved().ok_or(lacking),
+            Control::Throttle => Err(lacking),
         }
-        let saved = self.save_slot(&slot);
-        self.noted(saved)
     }
 
     fn write(&mut self, domain: Handle, setting: Setting) -> Result<Setting, NvidiaError> {
         let slot = self.slot(domain)?;
-        let Setting::Power(limit) = setting else {
-            return Err(NvidiaError::at(slot.key, NvmlOperation::Set(0), NvmlFault::Lacking));
+        let found = match setting {
+            Setting::Power(limit) => self.write_slot(&slot, limit),
+            Setting::Frequency(wish) => self.lock_clock(domain, &slot, wish),
+            Setting::Throttle(_) => Err(NvidiaError::at(slot.key, NvmlOperation::Set(0), NvmlFault::Lacking)),
         };
-        let found = self.write_slot(&slot, limit);
         self.noted(found)
     }
 
     fn restore(&mut self, domain: Handle, control: Control, original: &Original) -> Result<(), NvidiaError> {
         let slot = self.slot(domain)?;
-        if control != Control::Power {
-            return Err(NvidiaError::at(slot.key, NvmlOperation::Restore, NvmlFault::Lacking));
-        }
-        let restored = self.restore_slot(&slot, original);
+        let restored = match control {
+            Control::Power => self.restore_slot(&slot, original),
+            Control::Frequency => self.unlock_clock(&slot, original),
+            Control::Throttle => Err(NvidiaError::at(slot.key, NvmlOperation::Restore, NvmlFault::Lacking)),
+        };
         self.noted(restored)
     }
 

@@ -40,6 +40,14 @@
 //! counter says so for the instant, by the reason "software power cap". What a card or a library does not have is not
 //! listed: in MIG mode that is the utilisation.
 //!
+//! # The lock of the clock
+//!
+//! The driver locks the graphics clock of Volta and later (`nvmlDeviceSetGpuLockedClocks`) between two clocks of its table,
+//! here from its lowest one to the wish. It tells the lock to nobody. So the read-back is what the driver has accepted from
+//! this HAL in this session, and the sample shows that until the card runs at a higher clock for longer than two seconds:
+//! then there is no lock. The only original is that there is none. A lock that somebody else had set is lost when ours is
+//! ended. After a restart with an original in the journal it is not known what is locked, and it counts as nothing.
+//!
 //! # Module scope
 //!
 //! On Grace Hopper and Grace Blackwell the CPU and the GPU of a module share a limit. With [`LimitScope::Module`] the
@@ -48,7 +56,7 @@
 //!
 //! # Privileges
 //!
-//! Reading needs none. Setting needs root. For a virtual GPU setting is
+//! Reading needs none. Setting a limit or a lock needs root. For a virtual GPU setting is
 //! [`NotSupported`](power_hal::ErrorKind::NotSupported) or
 //! [`PermissionDenied`](power_hal::ErrorKind::PermissionDenied), which is known only after an attempt.
 #![deny(unsafe_code)]
@@ -61,6 +69,7 @@ mod gauge;
 mod hal;
 mod islands;
 mod library;
+mod lock;
 mod state;
 mod survey;
 

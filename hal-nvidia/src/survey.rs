@@ -3,10 +3,11 @@
 use crate::error::{NvidiaError, NvmlFault, NvmlOperation};
 use crate::ffi::{Card, Session};
 use crate::gauge::{Gauge, LimitScope, Source, meter, micro_watts};
+use crate::lock;
 use crate::state;
 use nvml_wrapper::Device;
 use power_hal::{BadLimit, Domain, Key, Limit, Span};
-use power_units::MicroWatts;
+use power_units::{KiloHertz, MicroWatts};
 
 /// No card runs on less than a watt; NVML counts milliwatts in 32 bits.
 const WRITABLE: Span<MicroWatts> = Span { floor: MicroWatts::new(1_000_000), ceiling: micro_watts(u32::MAX) };
@@ -35,18 +36,30 @@ pub(crate) enum ReadBack {
 pub(crate) struct Survey {
     pub(crate) domains: Vec<Domain>,
     pub(crate) slots: Vec<Slot>,
+    /// The clocks to which each can be locked, MHz, ascending; empty if it has no lock.
+    pub(crate) tables: Vec<Vec<u32>>,
     pub(crate) complaints: Vec<NvidiaError>,
 }
 
+/// A GPU in the last list, with its table of clocks.
+type Known<'a> = (&'a Domain, &'a [u32]);
+
+/// A GPU with its numbers for the hot path and its table of clocks.
+type Found = ((Domain, Slot), Vec<u32>);
+
 impl Survey {
     /// `before` is the last list: a range that temporarily cannot be read keeps its last value.
-    pub(crate) fn of(session: &Session, scope: LimitScope, before: &[Domain]) -> Result<Self, NvidiaError> {
+    pub(crate) fn of(
+        session: &Session,
+        scope: LimitScope,
+        before: (&[Domain], &[Vec<u32>]),
+    ) -> Result<Self, NvidiaError> {
         let count = session
             .nvml()
             .device_count()
             .map_err(|error| NvidiaError::all(NvmlOperation::Find, error.into()))?;
         let mut survey = Self::default();
-        let mut found: Vec<(Domain, Slot)> = Vec::new();
+        let mut found: Vec<Found> = Vec::new();
         for index in 0..count {
             let (key, card) = match identify(session, index) {
                 Ok(known) => known,
@@ -57,17 +70,21 @@ impl Survey {
                 }
             };
             // A MIG instance stands for its card, which is listed once.
-            if found.iter().any(|(_, slot)| slot.key == key) {
+            if found.iter().any(|((_, slot), _)| slot.key == key) {
                 continue;
             }
-            let known = before.iter().find(|domain| *domain.key() == key);
+            let mut list = before.0.iter().zip(before.1);
+            let known =
+                list.find(|(domain, _)| *domain.key() == key).map(|(domain, table)| (domain, &**table));
             match describe(session, card, key, scope, known, &mut survey.complaints) {
                 Ok(described) => found.push(described),
                 Err(error) => survey.complaints.push(error),
             }
         }
-        found.sort_unstable_by_key(|(_, slot)| slot.key);
-        (survey.domains, survey.slots) = found.into_iter().unzip();
+        found.sort_unstable_by_key(|((_, slot), _)| slot.key);
+        let (listed, tables): (Vec<_>, Vec<_>) = found.into_iter().unzip();
+        survey.tables = tables;
+        (survey.domains, survey.slots) = listed.into_iter().unzip();
         Ok(survey)
     }
 }
@@ -104,9 +121,10 @@ fn describe(
     card: Card,
     key: Key,
     scope: LimitScope,
-    known: Option<&Domain>,
+    before: Option<Known<'_>>,
     complaints: &mut Vec<NvidiaError>,
-) -> Result<(Domain, Slot), NvidiaError> {
+) -> Result<Found, NvidiaError> {
+    let known = before.map(|(domain, _)| domain);
     let gauge =
         Gauge::new(session, card, scope).map_err(|fault| NvidiaError::at(key, NvmlOperation::Find, fault))?;
     let mut domain = Domain::gpu(key.as_str().trim_start_matches("gpu-"))
@@ -135,7 +153,28 @@ fn describe(
             }
         }
     }
-    Ok((domain, Slot { card, key, source, read_back }))
+    let table = match gauge.clocks() {
+        Ok(table) => table,
+        Err(fault) if fault.ends_session() => return Err(NvidiaError::at(key, NvmlOperation::Clocks, fault)),
+        Err(fault) if fault.is_lack() => Vec::new(),
+        Err(fault) => {
+            complaints.push(NvidiaError::at(key, NvmlOperation::Clocks, fault));
+            before.map(|(_, table)| table.to_vec()).unwrap_or_default()
+        }
+    };
+    if let Some(limit) = lockable(&table) {
+        domain = domain.with_untold_frequency(limit);
+    }
+    Ok(((domain, Slot { card, key, source, read_back }), table))
+}
+
+/// The range of the lock of a card with these clocks.
+fn lockable(table: &[u32]) -> Option<Limit<KiloHertz>> {
+    let (floor, ceiling) = (lock::kilohertz(*table.first()?), lock::kilohertz(*table.last()?));
+    // Of a table with a gap that is wider than its lowest clock the steps are uneven anyway.
+    let step = Some(lock::step(table)).filter(|&step| step <= floor).unwrap_or(KiloHertz::ZERO);
+    let limit = Limit::new(Span { floor, ceiling }, step).ok()?;
+    limit.known(Some(floor), Some(ceiling)).ok()
 }
 
 /// The first source that the card does not lack. A source that fails temporarily is not lacking.

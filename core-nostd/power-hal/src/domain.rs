@@ -18,6 +18,8 @@ pub struct Domain {
     throttled: Option<ThrottledMeter>,
     power: Option<Limit<MicroWatts>>,
     frequency: Option<Limit<KiloHertz>>,
+    /// Whether the device tells its frequency limit.
+    tells_frequency: bool,
     throttle: Option<Throttle>,
 }
 
@@ -59,6 +61,7 @@ impl Domain {
             throttled: None,
             power: None,
             frequency: None,
+            tells_frequency: false,
             throttle: None,
         }
     }
@@ -102,7 +105,13 @@ impl Domain {
     /// With a frequency limit.
     #[must_use]
     pub const fn with_frequency(self, limit: Limit<KiloHertz>) -> Self {
-        Self { frequency: Some(limit), ..self }
+        Self { frequency: Some(limit), tells_frequency: true, ..self }
+    }
+
+    /// With a frequency limit that the device takes and tells nobody: only the HAL that has set it knows it.
+    #[must_use]
+    pub const fn with_untold_frequency(self, limit: Limit<KiloHertz>) -> Self {
+        Self { frequency: Some(limit), tells_frequency: false, ..self }
     }
 
     /// With a throttle.
@@ -168,6 +177,12 @@ impl Domain {
     #[must_use]
     pub const fn frequency(&self) -> Option<&Limit<KiloHertz>> {
         self.frequency.as_ref()
+    }
+
+    /// Whether another HAL on the same device can read its frequency limit.
+    #[must_use]
+    pub const fn tells_frequency(&self) -> bool {
+        self.tells_frequency
     }
 
     /// Its throttle.

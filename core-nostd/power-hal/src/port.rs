@@ -87,6 +87,10 @@ use crate::{
 ///    supported, what cannot be read is an error, and neither is ever a zero. The energy of a package's memory is in no
 ///    other meter. [`Throttled`](crate::Throttled) is advanced by the power limit alone, never by heat.
 ///
+/// 8. **What a device takes and does not tell is said to be so** ([`Domain::with_untold_frequency`]). Its read-back is what
+///    this HAL has written and the driver has accepted, and its sample shows that, until something contradicts it. Nobody
+///    else can see it, and its original is always that nothing is set.
+///
 /// In addition: the failure of one domain never fails a batch; a handle of an older enumeration is [`ErrorKind::Gone`]
 /// and changes nothing; every call may be repeated.
 pub trait PowerHal: ErrorType {
@@ -187,17 +191,31 @@ pub trait PowerHal: ErrorType {
     /// When an original could not be restored; it is still saved, so that the call can be repeated. All other controls
     /// have been restored.
     fn release(&mut self, domain: Handle) -> Result<Released, PortError<Self::Error>> {
-        let key = *Self::domains(self).get(domain).ok_or(Refusal::Stale)?.key();
+        Self::domains(self).get(domain).ok_or(Refusal::Stale)?;
         let mut released = Released::Untouched;
         let mut failure = None;
         for control in Control::ALL {
-            match put_back(self, domain, &key, control) {
+            match self.release_control(domain, control) {
                 Ok(Released::Untouched) => {}
                 Ok(Released::Restored) => released = Released::Restored,
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
         failure.map_or(Ok(released), Err)
+    }
+
+    /// Restores one control as [`release`](Self::release) restores all of them: a device may have two that are set and
+    /// released apart from each other. A HAL whose read-back is not only its own writes may implement this itself.
+    ///
+    /// # Errors
+    /// As for `release`.
+    fn release_control(
+        &mut self,
+        domain: Handle,
+        control: Control,
+    ) -> Result<Released, PortError<Self::Error>> {
+        let key = *Self::domains(self).get(domain).ok_or(Refusal::Stale)?.key();
+        put_back(self, domain, &key, control)
     }
 }
 
@@ -298,6 +316,14 @@ impl<T: PowerHal + ?Sized> PowerHal for &mut T {
 
     fn release(&mut self, domain: Handle) -> Result<Released, PortError<Self::Error>> {
         (**self).release(domain)
+    }
+
+    fn release_control(
+        &mut self,
+        domain: Handle,
+        control: Control,
+    ) -> Result<Released, PortError<Self::Error>> {
+        (**self).release_control(domain, control)
     }
 }
 

@@ -31,6 +31,9 @@ impl Files<'_> {
 
 impl ContractWorld<Hal> for Files<'_> {
     fn in_force(&mut self, domain: &Key, control: Control) -> Option<Setting> {
+        if control == Control::Frequency {
+            return self.bench.lock(domain).filter(|_| self.scope == LimitScope::Gpu);
+        }
         let folder = self.folder(domain);
         let number = |file: &str| self.bench.get(&format!("{folder}/{file}"))?.parse::<u64>().ok();
         // A card that reports no range has no limit that the port could set.
@@ -172,6 +175,26 @@ fn the_modes_for_real_machines_raise_nothing_and_write_nothing() {
     }
     // Its default is below its maximum, and the maximum was not requested.
     assert_eq!(bench.number("gpus/c/limit_mw"), u64::from(THIRD.default_mw));
+}
+
+/// The driver tells nobody what it has locked, so the world reads it from the stub's file.
+#[test]
+fn the_contract_holds_for_the_lock_of_the_clock() {
+    let bench = Bench::three();
+    for name in bench.names() {
+        bench.put(&format!("gpus/{name}/clocks_mhz"), "345 1980 15").unwrap();
+        bench.put(&format!("gpus/{name}/clock_mhz"), "345").unwrap();
+    }
+    let report = run(&bench, LimitScope::Gpu, ContractMode::Full);
+    assert_eq!((report.domains, report.controls, report.blocked, report.blind), (3, 6, 0, 0));
+    assert_eq!(unseen(&report), [Rule::Ordered, Rule::LockedSaid]);
+    for name in bench.names() {
+        assert_eq!(bench.get(&format!("gpus/{name}/lock_mhz")).as_deref(), Some("0 0"));
+    }
+    // A module has a processor beside its GPU, which a lock of the GPU's clock would not hold.
+    let module = Bench::module();
+    module.put("gpus/a/clocks_mhz", "345 1980 15").unwrap();
+    assert_eq!(run(&module, LimitScope::Module, ContractMode::Full).controls, 1);
 }
 
 #[test]

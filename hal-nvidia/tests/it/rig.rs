@@ -16,7 +16,7 @@ use power_hal::{
     Control, Error, ErrorKind, Handle, Key, Measured, OriginalsInMemory, PowerHal, Reading, Sample, Setting,
     Slowdown,
 };
-use power_units::{Celsius, MicroWatts, Micros, Percent};
+use power_units::{Celsius, KiloHertz, MicroWatts, Micros, Percent};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -97,6 +97,11 @@ fn set(hal: &mut Hal, key: &Key, limit: MicroWatts) -> Result<Setting, ErrorKind
 
 impl ContractWorld<Hal> for Bench {
     fn in_force(&mut self, domain: &Key, control: Control) -> Option<Setting> {
+        if control == Control::Frequency {
+            let (clocks, lock) = self.card(self.at(domain), |card| (card.clocks_mhz, card.lock_mhz));
+            let mhz = lock.map_or(clocks?[1], |(_, highest)| highest);
+            return Some(Setting::Frequency(KiloHertz::from_int(i32::try_from(mhz * 1_000).unwrap())));
+        }
         let enforced_mw = self.card(self.at(domain), |card| card.enforced_mw());
         (control == Control::Power).then(|| Setting::Power(MicroWatts::new(u64::from(enforced_mw) * 1_000)))
     }
@@ -150,7 +155,7 @@ fn the_contract_holds_on_eight_cards_with_a_plant_behind() {
     let mut hal = bench.open();
     assert_eq!((hal.absent(), hal.complaints()), (None, &[][..]));
     let report = check(&mut hal, &mut bench, ContractMode::Full).unwrap_or_else(|breach| panic!("{breach}"));
-    assert_eq!((report.domains, report.controls, report.blocked, report.blind), (8, 8, 0, 0));
+    assert_eq!((report.domains, report.controls, report.blocked, report.blind), (8, 16, 0, 0));
     // The library changes one limit in one call, and has no lock.
     assert_eq!(report.unseen().collect::<Vec<_>>(), [Rule::Ordered, Rule::LockedSaid]);
 }
@@ -265,6 +270,67 @@ fn the_other_process() {
     let limits = keys.iter().map(|key| sample(&mut hal, key).unwrap().power_limit.unwrap());
     let lowest = limits.min().unwrap();
     println!("{} cards, one of {} µW", keys.len(), lowest.get());
+}
+
+fn lock(hal: &mut Hal, key: &Key, mhz: i32) -> Result<Setting, ErrorKind> {
+    let handle = find(hal, key);
+    let applied = hal.apply(handle, Setting::Frequency(KiloHertz::from_int(mhz * 1_000)));
+    applied.map(|applied| applied.effective()).map_err(|failure| failure.kind())
+}
+
+/// 100 W + 600 W · (990/1980)^2.375 = 215.66 W.
+#[test]
+fn a_lock_holds_the_power_of_a_card_that_keeps_to_no_limit_and_is_ended_after_a_kill() {
+    let Some(bench) = Bench::new() else { return };
+    let mut hal = bench.open();
+    let key = bench.key(3);
+    bench.card(3, |card| card.obeys = false);
+    assert_eq!(set(&mut hal, &key, w(300)), Ok(Setting::Power(w(300))));
+    bench.pass(3_000);
+    assert!((bench.watts(3) - 700.0).abs() < 1.0, "{}", bench.watts(3));
+    // Clocks are multiples of 15 MHz: rounded down.
+    let at = |mhz: i32| Setting::Frequency(KiloHertz::from_int(mhz * 1_000));
+    assert_eq!(lock(&mut hal, &key, 1_004), Ok(at(990)));
+    bench.pass(3_000);
+    assert!((bench.watts(3) - 215.66).abs() < 0.1, "{}", bench.watts(3));
+    let told = sample(&mut hal, &key).unwrap();
+    assert_eq!(
+        (told.frequency_limit, told.frequency),
+        (Ok(KiloHertz::from_int(990_000)), Ok(KiloHertz::from_int(990_000)))
+    );
+    // Somebody else ends the lock: the clock shows it.
+    bench.card(3, |card| card.lock_mhz = None);
+    bench.pass(3_000);
+    assert_eq!(sample(&mut hal, &key).unwrap().frequency_limit, Ok(KiloHertz::from_int(1_980_000)));
+    lock(&mut hal, &key, 990).unwrap();
+    // The process is killed. What is locked is not known to the next one, and its journal says that there was a lock.
+    let journal = hal.originals().clone();
+    drop(hal);
+    let mut hal = bench.open_with(journal);
+    assert_eq!(bench.card(3, |card| card.lock_mhz), Some((345, 990)));
+    let handle = find(&hal, &key);
+    assert_eq!(
+        hal.release_control(handle, Control::Frequency).map_err(|error| error.kind()),
+        Ok(power_hal::Released::Restored)
+    );
+    assert_eq!(bench.card(3, |card| (card.lock_mhz, card.limit_mw)), (None, 300_000), "the limit stays");
+    hal.release(handle).unwrap();
+    assert_eq!(bench.card(3, |card| card.limit_mw), 700_000);
+}
+
+/// A reload of the driver ends every lock, and its session knows none.
+#[test]
+fn a_reload_of_the_driver_ends_a_lock() {
+    let Some(bench) = Bench::new() else { return };
+    let mut hal = bench.open();
+    let key = bench.key(0);
+    lock(&mut hal, &key, 600).unwrap();
+    bench.room.machine.lock().reload_nvidia();
+    hal.describe().unwrap();
+    assert_eq!(sample(&mut hal, &key).unwrap().frequency_limit, Ok(KiloHertz::from_int(1_980_000)));
+    let handle = find(&hal, &key);
+    hal.release(handle).unwrap();
+    assert!(hal.originals().inner().is_empty());
 }
 
 /// The plant's limiter counts for how long it holds a GPU back, and the library shows that as the violation time.

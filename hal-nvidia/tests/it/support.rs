@@ -3,8 +3,8 @@
 use hal_nvidia::{Library, LimitScope, Nvidia, NvidiaError};
 use nvml_stub::{StubGpu, StubMachine};
 use power_hal::contract::RefusableOriginals;
-use power_hal::{Clock, Domains, Handle, Key, OriginalsInMemory, PowerHal};
-use power_units::{MicroWatts, Micros, Stamp};
+use power_hal::{Clock, Domains, Handle, Key, OriginalsInMemory, PowerHal, Setting};
+use power_units::{KiloHertz, MicroWatts, Micros, Stamp};
 use rig::test_machine::Folder;
 use std::cell::Cell;
 use std::ops::Deref;
@@ -131,6 +131,18 @@ impl Bench {
             uuid.as_ref() == Some(key)
         };
         self.names().into_iter().find(is)
+    }
+
+    /// The highest clock that a card's lock allows, or its highest clock without a lock.
+    pub(crate) fn lock(&self, key: &Key) -> Option<Setting> {
+        let name = self.name(key)?;
+        let last = |file: &str, at: usize| {
+            let text = self.get(&format!("gpus/{name}/{file}"))?;
+            text.split_whitespace().nth(at)?.parse::<i32>().ok()
+        };
+        let locked = last("lock_mhz", 1).filter(|&mhz| mhz > 0);
+        let mhz = locked.or_else(|| last("clocks_mhz", 1))?;
+        Some(Setting::Frequency(KiloHertz::from_int(mhz * 1_000)))
     }
 
     pub(crate) fn number(&self, file: &str) -> u64 {

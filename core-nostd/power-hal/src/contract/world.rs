@@ -76,6 +76,11 @@ impl<T: PowerHal, F: FnMut(Micros)> SecondHal<T, F> {
 impl<H, T: PowerHal, F: FnMut(Micros)> ContractWorld<H> for SecondHal<T, F> {
     fn in_force(&mut self, domain: &Key, control: Control) -> Option<Setting> {
         let handle = self.hal.domains().find(domain)?;
+        // What the device does not tell, only the HAL knows that has set it.
+        let untold = self.hal.domains().get(handle).is_some_and(|domain| !domain.tells_frequency());
+        if control == Control::Frequency && untold {
+            return None;
+        }
         let mut reading = [Reading::new(handle)];
         self.hal.sample(&mut reading);
         let [reading] = reading;
