@@ -7,7 +7,7 @@ use joulie_core::node::classic::{self, Classic};
 use joulie_core::node::demand::{BiteSource, DeviceDemand, DeviceDraw};
 use joulie_core::node::energy::{self, Baseline, CounterSample, EnergyMeter, MeterReading};
 use joulie_core::node::engine::{
-    EngineEvents, EngineFacts, EngineLaws, EngineOrder, FrequencyPolicy, LeaseTerms, MachineEngine,
+    EngineEvents, EngineFacts, EngineLaws, EngineOrder, FrequencyPolicy, GpuClock, LeaseTerms, MachineEngine,
     PoolEngine, TargetId, Wiring,
 };
 use joulie_core::node::gpu_cap::{CappedGpu, GpuDecision, GpuLaw, GpuLimits};
@@ -77,10 +77,12 @@ roots! {
     }
 
     fn engine_lists(
-        engine: &mut MachineEngine, packages: &[backend::Package], gpus: &[CappedGpu], policies: &[FrequencyPolicy],
+        engine: &mut MachineEngine, packages: &[backend::Package], (gpus, clocks): (&[CappedGpu], &[Option<GpuClock>]),
+        policies: &[FrequencyPolicy],
     ) -> u32 {
         engine.list_packages(packages);
         engine.list_gpus(gpus);
+        engine.list_clocks(clocks);
         engine.list_policies(policies);
         engine.beyond().policies
     }

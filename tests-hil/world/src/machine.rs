@@ -313,7 +313,7 @@ impl Hour {
                 self.out.orders.1 += 1;
                 self.policies[at].answer = Some((due, self.obey_policy(at, ticket, instruction)));
             }
-            TargetId::Gpu(_) => {}
+            TargetId::Gpu(_) | TargetId::Clock(_) => {}
         }
     }
 

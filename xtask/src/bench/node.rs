@@ -139,7 +139,7 @@ fn engine(what: &str, dvfs: LoopLaw, limits: bool) -> Option<Row> {
                         engine.policies_mut()[at].facts.outcome =
                             PolicyOutcome::Released { ticket, outcome: Ok(()) };
                     }
-                    (TargetId::Package(_) | TargetId::Gpu(_), _) => {}
+                    (TargetId::Package(_) | TargetId::Gpu(_) | TargetId::Clock(_), _) => {}
                 }
             }
         }

@@ -46,6 +46,7 @@ use plan::{Need, Wish};
 use super::actuation::{Actuation, ActuationLaw, ActuationOrder, ActuationOutcome};
 use super::cap::{Backend, CAP_LEAST, CapRange, DesiredCap, Floor, Resolution, ResolvedCap};
 use super::demand::DeviceDraw;
+use super::gpu_cap::CappedGpu;
 use super::limiter::{LimitFacts, LimitOrder, LimitOutcome, Limiter, LimiterLaw};
 use super::ticket::Ticket;
 use crate::node::throttle::ThrottlePercent;
@@ -344,6 +345,12 @@ impl Package {
     pub(in crate::node) fn grant(&mut self, share: Option<Watts>, most: Option<Watts>) {
         self.share = share.unwrap_or(Watts::ZERO);
         self.may = most.map_or(Watts::ZERO, |most| most.max(CAP_LEAST));
+    }
+
+    /// Takes over the limit and the grant of a GPU, which is controlled as a package is.
+    pub(in crate::node) fn follows(&mut self, gpu: &CappedGpu) {
+        self.limiter = *gpu.limiter();
+        self.grant(gpu.share(), gpu.most());
     }
 
     /// Takes in what it drew in the period that now ends.

@@ -150,6 +150,11 @@ impl CapRange {
         Self { stands: stands.filter(|&stands| stands >= CAP_LEAST), ..self }
     }
 
+    /// The same range without a lower end, for a device that can be held below it by other means.
+    pub(crate) const fn without_min(self) -> Self {
+        Self { min: None, ..self }
+    }
+
     /// The range of a device that may draw no more than `most` under a grant.
     fn granted(self, most: Watts) -> Self {
         Self { stands: Some(self.stands.map_or(most, |stands| stands.min(most))), ..self }

@@ -20,12 +20,14 @@
 //! not controlled, is reported by [`beyond`](Engine::beyond), and counts with the most that it draws. Keys, the journal
 //! and discovery belong to the carrier.
 
+mod clocks;
 mod demand;
 mod dvfs;
 mod facts;
 mod policy;
 mod share;
 
+pub use clocks::{GpuClock, LoopCause};
 pub use dvfs::{DvfsController, LoopLaw};
 pub use facts::{
     Beyond, Desire, EngineEvents, EngineFacts, EngineLaws, EngineOrder, Instruction, LeaseTerms, NodeAccess,
@@ -47,13 +49,16 @@ use power_units::{Stamp, Watts};
 use share::Divided;
 
 /// The engine of a node, for at most `P` packages, `G` GPUs and `D` frequency policies. It keeps the demand of `A`
-/// limits: those of each package and each GPU, or where one limit serves all of a kind, of these two.
+/// limits: those of each package and each GPU, or where one limit serves all of a kind, of these two. The clocks of `L`
+/// GPUs can be locked.
 #[derive(Clone, Debug)]
-pub struct Engine<const P: usize, const G: usize, const D: usize, const A: usize = 32> {
+pub struct Engine<const P: usize, const G: usize, const D: usize, const A: usize = 32, const L: usize = 0> {
     wiring: Wiring,
     route: Route,
     packages: Vec<Package, P>,
     gpus: Vec<CappedGpu, G>,
+    /// The clock of each GPU, in the order of the GPUs.
+    clocks: Vec<Option<GpuClock>, L>,
     beyond: Beyond,
     dvfs: DvfsController<D>,
     mode: Mode,
@@ -69,16 +74,16 @@ pub struct Engine<const P: usize, const G: usize, const D: usize, const A: usize
 }
 
 /// The engine of a machine: packages or dies, GPUs, frequency policies.
-pub type MachineEngine = Engine<16, 16, 1024>;
+pub type MachineEngine = Engine<16, 16, 1024, 32, 16>;
 
 /// The engine of one node of a pool, of which there may be thousands. Its only policy is the throttle of the whole
-/// node.
+/// node, and the clocks of its GPUs cannot be locked.
 pub type PoolEngine = Engine<8, 16, 1, 2>;
 
 // A history of twenty samples takes some 700 bytes; there are three of them.
 const _: () = assert!(size_of::<PoolEngine>() <= 11 << 10);
 
-impl<const P: usize, const G: usize, const D: usize, const A: usize> Engine<P, G, D, A> {
+impl<const P: usize, const G: usize, const D: usize, const A: usize, const L: usize> Engine<P, G, D, A, L> {
     /// An engine without any device. The lease runs from `now`.
     #[must_use]
     pub const fn start(route: Route, wiring: Wiring, lease: Option<LeaseTerms>, now: Stamp) -> Self {
@@ -91,6 +96,7 @@ impl<const P: usize, const G: usize, const D: usize, const A: usize> Engine<P, G
             route,
             packages: Vec::new(),
             gpus: Vec::new(),
+            clocks: Vec::new(),
             beyond: Beyond::NOTHING,
             dvfs: DvfsController::new(),
             mode: Mode::start(route, false),
@@ -119,9 +125,10 @@ impl<const P: usize, const G: usize, const D: usize, const A: usize> Engine<P, G
         }
     }
 
-    /// Sets the list of GPUs, as [`list_packages`](Self::list_packages) does.
+    /// Sets the list of GPUs, as [`list_packages`](Self::list_packages) does. Their clocks are not known any more.
     pub fn list_gpus(&mut self, gpus: &[CappedGpu]) {
         self.forget_demand();
+        self.clocks.clear();
         self.gpus.clear();
         (self.beyond.gpus, self.beyond.gpu_watts) = (0, Watts::ZERO);
         for gpu in gpus {
@@ -134,6 +141,33 @@ impl<const P: usize, const G: usize, const D: usize, const A: usize> Engine<P, G
                 self.beyond.gpu_watts += most.unwrap_or(Watts::ZERO);
             }
         }
+    }
+
+    /// Sets the clocks of the GPUs in the order of the GPUs; `None` for one whose clock cannot be locked. The carrier passes
+    /// each clock with the state that it had before. The clock of a GPU that does not fit is not controlled.
+    pub fn list_clocks(&mut self, clocks: &[Option<GpuClock>]) {
+        self.clocks.clear();
+        for clock in clocks.iter().take(self.gpus.len()) {
+            if self.clocks.push(clock.clone()).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// The clocks of the GPUs, whose facts the carrier writes before a step.
+    pub fn clocks_mut(&mut self) -> &mut [Option<GpuClock>] {
+        &mut self.clocks
+    }
+
+    /// The clocks of the GPUs.
+    #[must_use]
+    pub fn clocks(&self) -> &[Option<GpuClock>] {
+        &self.clocks
+    }
+
+    /// The clock of a GPU.
+    pub(super) fn clock(&self, at: usize) -> Option<&GpuClock> {
+        self.clocks.get(at)?.as_ref()
     }
 
     /// Sets the list of frequency policies. An order that was on its way to them is lost. If the first list contains
@@ -223,8 +257,9 @@ impl<const P: usize, const G: usize, const D: usize, const A: usize> Engine<P, G
 
     /// How often somebody else has changed a limit.
     #[must_use]
-    pub const fn moved(&self) -> u64 {
-        self.moved.saturating_add(self.dvfs.moved())
+    pub fn moved(&self) -> u64 {
+        let clocks = self.clocks.iter().flatten().map(GpuClock::moved);
+        clocks.fold(self.moved.saturating_add(self.dvfs.moved()), u64::saturating_add)
     }
 
     /// Whether an order is on its way. A device that is gone does not count, because only its own law waits for it.
@@ -233,6 +268,7 @@ impl<const P: usize, const G: usize, const D: usize, const A: usize> Engine<P, G
         let packages = self.packages.iter().map(|package| (package.facts.limit.seen, package.limiter()));
         let gpus = self.gpus.iter().map(|gpu| (gpu.facts.limit.seen, gpu.limiter()));
         self.dvfs.is_busy()
+            || self.clocks.iter().flatten().any(GpuClock::is_busy)
             || packages.chain(gpus).any(|(seen, limiter)| seen != LimitReading::Gone && waits(limiter))
     }
 
@@ -251,10 +287,10 @@ impl<const P: usize, const G: usize, const D: usize, const A: usize> Engine<P, G
             beyond: self.beyond.package_watts,
         };
         let decision = laws.cpu.step(&mut self.mode, &mut self.packages, &node);
-        let gpu = laws.gpu.step(&mut self.gpus, facts.now, desired.gpu);
+        let gpu = self.step_gpus(laws, desired.gpu, facts);
         self.packages.iter_mut().for_each(Package::note);
         self.gpus.iter_mut().for_each(CappedGpu::note);
-        let raised = self.throttle(laws, facts, &decision);
+        let raised = drive(&mut self.dvfs, &laws.dvfs, facts, &decision);
         let known = desired.cpu != DesiredCap::Unknown || desired.grant.is_some();
         if facts.occasion == Occasion::Period && known && self.mode.throttle() == Actuation::Free {
             self.dvfs.free_the_rest();
@@ -272,6 +308,24 @@ impl<const P: usize, const G: usize, const D: usize, const A: usize> Engine<P, G
         EngineEvents { lease: lease.and_then(|lease| lease.event), raised, unbelieved }
     }
 
+    /// A function of its own, because the stack of a step is bounded.
+    #[inline(never)]
+    fn step_gpus(&mut self, laws: &EngineLaws, desired: DesiredCap, facts: &EngineFacts) -> GpuDecision {
+        let (gpus, clocks) = (&mut self.gpus, &mut self.clocks);
+        let mut moved = 0_u32;
+        for (gpu, clock) in gpus.iter_mut().zip(clocks.iter_mut()) {
+            if let Some(clock) = clock {
+                moved = moved.saturating_add(clock.step(laws, gpu, desired, facts));
+            }
+        }
+        let clocked = |at: usize, gpu: &CappedGpu| {
+            let clock = clocks.get(at)?.as_ref()?;
+            Some(clock.report(gpu, desired))
+        };
+        let decision = laws.gpu.step_beside(gpus, facts.now, desired, clocked);
+        GpuDecision { moved: decision.moved.saturating_add(moved), ..decision }
+    }
+
     /// The orders to carry out now. Where one limit serves all devices, there is one order, for the first device.
     pub fn orders(&self) -> impl Iterator<Item = EngineOrder> + '_ {
         let all = match self.wiring {
@@ -282,9 +336,12 @@ impl<const P: usize, const G: usize, const D: usize, const A: usize> Engine<P, G
         let packages = (0..all).zip(packages);
         let gpus = (0..all).zip(self.gpus.iter().map(|gpu| (gpu.order(), gpu.limiter().ticket())));
         let policies = (0..usize::MAX).zip(self.dvfs.policies());
+        let clocks = (0..usize::MAX).zip(&self.clocks);
+        let clocks = clocks.filter_map(|(at, clock)| Some((at, clock.as_ref()?.policy()?)));
         packages
             .filter_map(|(at, (order, ticket))| EngineOrder::of_limit(TargetId::Package(at), order, ticket))
-            .chain(policies.filter_map(|(at, policy)| EngineOrder::of_policy(at, policy)))
+            .chain(policies.filter_map(|(at, policy)| EngineOrder::of_policy(TargetId::Policy(at), policy)))
+            .chain(clocks.filter_map(|(at, policy)| EngineOrder::of_policy(TargetId::Clock(at), policy)))
             .chain(
                 gpus.filter_map(|(at, (order, ticket))| {
                     EngineOrder::of_limit(TargetId::Gpu(at), order, ticket)
@@ -312,28 +369,33 @@ impl<const P: usize, const G: usize, const D: usize, const A: usize> Engine<P, G
             },
         }
     }
+}
 
-    /// Passes the order for the throttle to the controller of the policies. Returns how many policies somebody else has
-    /// raised, when that is first seen.
-    fn throttle(&mut self, laws: &EngineLaws, facts: &EngineFacts, decision: &BackendDecision) -> u32 {
-        let raised = match facts.occasion {
-            Occasion::Period => self.dvfs.answer_others(),
-            Occasion::News => 0,
-        };
-        match decision.throttle {
-            ThrottleOrder::Leave => {}
-            ThrottleOrder::RunLoop { cap } => {
-                // Refused limits hold nothing: a loop with a fresh reading starts at once, not a period later.
-                let begins = !self.dvfs.is_running() && matches!(facts.power, MeterReading::Fresh { .. });
-                if facts.occasion == Occasion::Period || begins {
-                    self.dvfs.step(&laws.dvfs, facts, cap, decision.ticket);
-                }
+/// Passes the order for the throttle to the controller of the policies. Returns how many policies somebody else has
+/// raised, when that is first seen.
+fn drive<const D: usize>(
+    dvfs: &mut DvfsController<D>,
+    law: &LoopLaw,
+    facts: &EngineFacts,
+    decision: &BackendDecision,
+) -> u32 {
+    let raised = match facts.occasion {
+        Occasion::Period => dvfs.answer_others(),
+        Occasion::News => 0,
+    };
+    match decision.throttle {
+        ThrottleOrder::Leave => {}
+        ThrottleOrder::RunLoop { cap } => {
+            // Refused limits hold nothing: a loop with a fresh reading starts at once, not a period later.
+            let begins = !dvfs.is_running() && matches!(facts.power, MeterReading::Fresh { .. });
+            if facts.occasion == Occasion::Period || begins {
+                dvfs.step(law, facts, cap, decision.ticket);
             }
-            ThrottleOrder::Set(throttle) => self.dvfs.set((decision.ticket, throttle)),
-            ThrottleOrder::Release => self.dvfs.release(decision.ticket),
         }
-        raised
+        ThrottleOrder::Set(throttle) => dvfs.set((decision.ticket, throttle)),
+        ThrottleOrder::Release => dvfs.release(decision.ticket),
     }
+    raised
 }
 
 fn waits(limiter: &Limiter) -> bool {

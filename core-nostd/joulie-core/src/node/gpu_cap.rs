@@ -9,6 +9,7 @@
 //! repeated, and the node's result is the worst of all GPUs.
 
 use super::actuation::{Actuation, Want};
+use super::backend::Package;
 use super::cap::{
     Blocked, CAP_LEAST, CapIntent, CapRange, CapReport, CapResult, DesiredCap, Floor, Resolution, ResolvedCap,
 };
@@ -183,6 +184,11 @@ impl CappedGpu {
         self.may = most.map_or(Watts::ZERO, |most| most.max(CAP_LEAST));
     }
 
+    /// Takes over the limit and the order of the package as which it is controlled.
+    pub(in crate::node) const fn obeys(&mut self, package: &Package) {
+        (self.limiter, self.order) = (*package.limiter(), package.order());
+    }
+
     /// After a step: clears the outcome, which is reported once.
     pub(in crate::node) fn note(&mut self) {
         self.facts.limit.outcome = LimitOutcome::Unknown;
@@ -192,14 +198,29 @@ impl CappedGpu {
 impl GpuLaw {
     /// One step over all known GPUs.
     pub fn step(&self, gpus: &mut [CappedGpu], now: Stamp, desired: DesiredCap) -> GpuDecision {
+        self.step_beside(gpus, now, desired, |_, _| None)
+    }
+
+    /// The same where some GPUs are controlled as packages are, because their clocks can be locked: `clocked` is what came
+    /// of these.
+    pub(in crate::node) fn step_beside(
+        &self,
+        gpus: &mut [CappedGpu],
+        now: Stamp,
+        desired: DesiredCap,
+        clocked: impl Fn(usize, &CappedGpu) -> Option<CapReport>,
+    ) -> GpuDecision {
         let mut moved = 0_u32;
-        for gpu in gpus.iter_mut() {
+        for (at, gpu) in (0..usize::MAX).zip(gpus.iter_mut()) {
+            if clocked(at, gpu).is_some() {
+                continue;
+            }
             let want = self.want(gpu, desired);
             let step = gpu.limiter.step(&self.limits, now, gpu.facts.limit, want, self.floor);
             gpu.order = step.order;
             moved = moved.saturating_add(u32::from(step.moved));
         }
-        GpuDecision { report: self.report(gpus, desired), moved }
+        GpuDecision { report: self.report(gpus, desired, clocked), moved }
     }
 
     /// What is desired of one GPU, under its grant.
@@ -218,15 +239,31 @@ impl GpuLaw {
         }
     }
 
-    fn report(&self, gpus: &[CappedGpu], desired: DesiredCap) -> CapReport {
+    fn report(
+        &self,
+        gpus: &[CappedGpu],
+        desired: DesiredCap,
+        clocked: impl Fn(usize, &CappedGpu) -> Option<CapReport>,
+    ) -> CapReport {
         let granted = gpus.iter().any(|gpu| gpu.most().is_some());
         match desired {
             DesiredCap::Unknown if !granted => return CapReport::Pending,
-            DesiredCap::Gone | DesiredCap::Cap(CapIntent::NONE) if !granted => return released(gpus),
+            DesiredCap::Gone | DesiredCap::Cap(CapIntent::NONE) if !granted => {
+                return released(gpus, clocked);
+            }
             DesiredCap::Unknown | DesiredCap::Gone | DesiredCap::Cap(_) => {}
         }
         let mut verdict = None;
-        for gpu in gpus {
+        for (at, gpu) in (0..usize::MAX).zip(gpus) {
+            match clocked(at, gpu) {
+                None => {}
+                Some(CapReport::NoIntent) => continue,
+                Some(CapReport::Pending | CapReport::Throttled(_)) => return CapReport::Pending,
+                Some(CapReport::Cap(result)) => {
+                    verdict = CapResult::of_all(verdict.into_iter().chain([result]));
+                    continue;
+                }
+            }
             let intent = match Self::desired(gpu, desired) {
                 DesiredCap::Cap(intent) => intent,
                 DesiredCap::Unknown | DesiredCap::Gone => continue,
@@ -246,9 +283,18 @@ impl GpuLaw {
 }
 
 /// The result when nothing is desired: whether every limit of ours is released.
-fn released(gpus: &[CappedGpu]) -> CapReport {
+fn released(gpus: &[CappedGpu], clocked: impl Fn(usize, &CappedGpu) -> Option<CapReport>) -> CapReport {
     let mut report = CapReport::NoIntent;
-    for gpu in gpus {
+    for (at, gpu) in (0..usize::MAX).zip(gpus) {
+        match clocked(at, gpu) {
+            None => {}
+            Some(CapReport::NoIntent) => continue,
+            Some(stuck @ CapReport::Cap(_)) => return stuck,
+            Some(CapReport::Pending | CapReport::Throttled(_)) => {
+                report = CapReport::Pending;
+                continue;
+            }
+        }
         match gpu.limiter.actuation() {
             Actuation::Free => {}
             Actuation::Stuck { kind, .. } => return CapReport::Cap(CapResult::Failed(kind)),

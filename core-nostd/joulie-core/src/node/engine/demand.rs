@@ -9,14 +9,26 @@ use crate::node::gpu_cap::CappedGpu;
 use crate::node::grant::Holder;
 use power_units::Watts;
 
-impl<const P: usize, const G: usize, const D: usize, const A: usize> Engine<P, G, D, A> {
+impl<const P: usize, const G: usize, const D: usize, const A: usize, const L: usize> Engine<P, G, D, A, L> {
     /// Takes in what a package or a GPU drew in the period that now ends, before the step of that period. Where one
     /// limit serves all devices of a kind, the first of them stands for all. What cannot be told apart here is unknown.
     pub fn drew(&mut self, target: TargetId, draw: DeviceDraw) {
-        if let (Wiring::EachItsOwn, TargetId::Package(at)) = (self.wiring, target)
-            && let Some(package) = self.packages.get_mut(at)
-        {
-            package.draws(draw);
+        let mut draw = draw;
+        match (self.wiring, target) {
+            (Wiring::EachItsOwn, TargetId::Package(at)) => {
+                if let Some(package) = self.packages.get_mut(at) {
+                    package.draws(draw);
+                }
+            }
+            (Wiring::OneForAll, TargetId::Package(_)) => {
+                self.packages.iter_mut().for_each(|package| package.draws(draw));
+            }
+            (_, TargetId::Gpu(at)) => {
+                if let Some(Some(clock)) = self.clocks.get_mut(at) {
+                    draw = clock.draws(draw);
+                }
+            }
+            (_, TargetId::Policy(_) | TargetId::Clock(_)) => {}
         }
         let place = self.place(target);
         if let Some(demand) = place.and_then(|place| self.demands.get_mut(place)) {
@@ -43,7 +55,9 @@ impl<const P: usize, const G: usize, const D: usize, const A: usize> Engine<P, G
             (Wiring::EachItsOwn, TargetId::Gpu(at)) => P.checked_add(at),
             (Wiring::OneForAll, TargetId::Package(_)) => Some(0),
             (Wiring::OneForAll, TargetId::Gpu(_)) => Some(1),
-            (Wiring::EachItsOwn, TargetId::Package(_)) | (_, TargetId::Policy(_)) => None,
+            (Wiring::EachItsOwn, TargetId::Package(_)) | (_, TargetId::Policy(_) | TargetId::Clock(_)) => {
+                None
+            }
         }
     }
 
@@ -100,7 +114,7 @@ impl<const P: usize, const G: usize, const D: usize, const A: usize> Engine<P, G
         let at = at.checked_sub(self.packages.len())?;
         let gpu = self.gpus.get(at)?;
         let is_one = self.wiring == Wiring::EachItsOwn || at == 0;
-        let holder = Holder { count: gpus, ..sharing.gpu(gpu) };
+        let holder = Holder { count: gpus, ..sharing.gpu(gpu, self.clock(at)) };
         is_one.then(|| (TargetId::Gpu(at), holder, CappedGpu::share(gpu)))
     }
 

@@ -177,6 +177,8 @@ pub enum TargetId {
     Gpu(usize),
     /// A frequency policy.
     Policy(usize),
+    /// The clock of a GPU, by the index of the GPU.
+    Clock(usize),
 }
 
 /// An order to carry out.
@@ -211,11 +213,11 @@ impl EngineOrder {
         Some(Self { target, ticket, instruction })
     }
 
-    pub(super) fn of_policy(at: usize, policy: &FrequencyPolicy) -> Option<Self> {
+    pub(super) fn of_policy(target: TargetId, policy: &FrequencyPolicy) -> Option<Self> {
         let instruction = match policy.order()? {
             PolicyOrder::Set(limit) => Instruction::Limit(limit),
             PolicyOrder::Release => Instruction::Release,
         };
-        Some(Self { target: TargetId::Policy(at), ticket: policy.ticket(), instruction })
+        Some(Self { target, ticket: policy.ticket(), instruction })
     }
 }

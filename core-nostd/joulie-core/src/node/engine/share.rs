@@ -6,9 +6,11 @@
 //!
 //! A package whose limit fails, or that has none, is held by the closed loop together with the others. While the loop
 //! is in charge, a package counts with its share of the loop's cap as long as the node draws no more than that cap,
-//! and otherwise with the most that it draws. It then has no demand of its own: the loop cannot tell packages apart.
+//! and otherwise with the most that it draws. It then has no demand of its own: the loop cannot tell packages apart. A GPU
+//! that the loop over its own clock holds counts in the same way with the cap of that loop.
 
 use super::Engine;
+use super::clocks::GpuClock;
 use super::facts::{Desire, EngineFacts, EngineLaws, NodeGrant, Occasion, TargetId, Wiring};
 use crate::budget::armed::armed_watts;
 use crate::node::backend::Package;
@@ -42,7 +44,7 @@ pub(super) struct Divided {
 /// The shares are made anew for the demand no more often than this, unless somebody lacks what it is entitled to.
 const DWELL: Micros = Micros::new(2_000_000);
 
-impl<const P: usize, const G: usize, const D: usize, const A: usize> Engine<P, G, D, A> {
+impl<const P: usize, const G: usize, const D: usize, const A: usize, const L: usize> Engine<P, G, D, A, L> {
     /// Says of each device what it may have, and tells the laws what it may have now. Returns how many throttles are
     /// not believed any more.
     #[inline(never)]
@@ -88,7 +90,7 @@ impl<const P: usize, const G: usize, const D: usize, const A: usize> Engine<P, G
                         gpu.grant(share, most);
                     }
                 }
-                TargetId::Policy(_) => {}
+                TargetId::Policy(_) | TargetId::Clock(_) => {}
             }
         }
         if self.wiring == Wiring::OneForAll {
@@ -174,7 +176,8 @@ impl<const P: usize, const G: usize, const D: usize, const A: usize> Engine<P, G
                 sharing.looped.is_some()
                     || self.packages.get(at).is_none_or(|package| !package.facts.has_limit)
             }
-            TargetId::Gpu(_) | TargetId::Policy(_) => false,
+            TargetId::Gpu(at) => self.clock(at).is_some_and(|clock| clock.cause().is_some()),
+            TargetId::Policy(_) | TargetId::Clock(_) => false,
         };
         let demand = self.demand_of(target).filter(|_| !is_looped);
         Need { report: demand.and_then(DeviceDemand::report), standing }
@@ -224,15 +227,20 @@ impl Sharing<'_> {
         }
     }
 
-    pub(super) fn gpu(&self, gpu: &CappedGpu) -> Holder {
+    /// A GPU that the loop over its clock holds counts with the cap of that loop, and one that does not keep to its limit
+    /// with the most that it draws.
+    pub(super) fn gpu(&self, gpu: &CappedGpu, clock: Option<&GpuClock>) -> Holder {
         let facts = &gpu.facts;
+        let looped = clock.and_then(GpuClock::held);
+        let in_force = facts.in_force.filter(|_| !clock.is_some_and(GpuClock::disobeys));
         match facts.limits {
             GpuLimits::Range(range) if self.laws.grants.gpu => {
-                Holder::capped(range, self.laws.gpu.floor, self.desire.gpu, facts.in_force).with_orders(
-                    gpu.limiter(),
-                    facts.limit.outcome,
-                    self.laws.gpu.floor,
-                )
+                let floor = self.laws.gpu.floor;
+                let holder = Holder::capped(range, floor, self.desire.gpu, looped.or(in_force));
+                match looped {
+                    Some(_) => holder,
+                    None => holder.with_orders(gpu.limiter(), facts.limit.outcome, floor),
+                }
             }
             GpuLimits::Range(range) => Holder::uncapped(range.max()),
             // A die whose limit is that of its sibling has no draw of its own. The draw of a GPU without any limit is

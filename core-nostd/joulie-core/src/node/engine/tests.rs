@@ -159,6 +159,7 @@ impl<const P: usize, const G: usize, const D: usize> Bench<P, G, D> {
                 self.engine.packages_mut()[at].facts.limit.outcome = limit;
             }
             (TargetId::Gpu(at), _) => self.engine.gpus_mut()[at].facts.limit.outcome = limit,
+            (TargetId::Clock(_), _) => unreachable!("no clock is listed"),
             (TargetId::Policy(at), Instruction::Limit(_)) if self.offline == Some(at) => {
                 let busy = PolicyOutcome::Set { ticket, read_back: Err(ErrorKind::Busy) };
                 self.engine.policies_mut()[at].facts.outcome = busy;
@@ -543,4 +544,5 @@ fn a_limit_that_was_seen_is_what_a_grant_counts() {
     }
 }
 
+mod clocks;
 mod demand;

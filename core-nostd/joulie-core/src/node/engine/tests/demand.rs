@@ -61,7 +61,7 @@ impl Board {
                 let it = &mut self.engine.packages_mut()[package].facts;
                 (it.limit, it.in_force) = (facts, Some(limit));
             }
-            TargetId::Policy(_) => unreachable!("there are none"),
+            TargetId::Policy(_) | TargetId::Clock(_) => unreachable!("there are none"),
         }
     }
 
@@ -101,7 +101,7 @@ impl Board {
                 let device = match target {
                     TargetId::Package(at) => at,
                     TargetId::Gpu(at) => self.packages + at,
-                    TargetId::Policy(_) => unreachable!("there are none"),
+                    TargetId::Policy(_) | TargetId::Clock(_) => unreachable!("there are none"),
                 };
                 self.limits[device] = watts;
                 self.tell(device, LimitOutcome::Set { ticket, read_back: Ok(watts) });
