@@ -15,7 +15,7 @@ use joulie_core::node::cap::{Backend, CapRange, CapReport};
 use joulie_core::node::law;
 use joulie_core::node::lease::LeasePhase;
 use joulie_core::placement::freshness::UnixTime;
-use node_kit::{Desire, DeviceState, DeviceWants, NodeWants};
+use node_kit::{Desire, DeviceState, DeviceWants, LoopCause, NodeWants};
 use power_units::{KiloHertz, MicroJoules, Watts};
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ pub(crate) struct Part {
 pub(crate) struct Device {
     /// Its key.
     pub(crate) key: String,
-    /// The limit in force, whoever set it.
+    /// The limit in force, whoever set it; of a GPU that the closed loop over its clock holds, the cap of that loop.
     pub(crate) limit: Option<Watts>,
     /// The range of its limit.
     pub(crate) range: CapRange,
@@ -103,13 +103,37 @@ pub(crate) struct Beside {
     pub(crate) state: DeviceState,
     /// What it wants to draw.
     pub(crate) wants: DeviceWants,
+    /// What the closed loop over a GPU's clock does.
+    pub(crate) clock: ClockLoop,
+}
+
+/// What the closed loop over the clock of a GPU does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum ClockLoop {
+    /// There is none: the clock cannot be locked.
+    #[default]
+    Lacking,
+    /// Nothing.
+    Idle,
+    /// It holds the GPU instead of its power limit, because of this.
+    Holds(LoopCause),
+}
+
+impl ClockLoop {
+    /// Why it holds the GPU, while it does.
+    pub(crate) const fn cause(self) -> Option<LoopCause> {
+        match self {
+            Self::Lacking | Self::Idle => None,
+            Self::Holds(cause) => Some(cause),
+        }
+    }
 }
 
 impl Default for Beside {
     /// Of a device that says nothing more.
     fn default() -> Self {
         let (state, wants) = (DeviceState::default(), DeviceWants::default());
-        Self { dram: Drawn::Unmetered, dram_energy: None, state, wants }
+        Self { dram: Drawn::Unmetered, dram_energy: None, state, wants, clock: ClockLoop::Lacking }
     }
 }
 

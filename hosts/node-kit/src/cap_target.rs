@@ -370,7 +370,7 @@ impl CapTarget {
             return LimitFacts { outcome: LimitOutcome::Unknown, seen };
         };
         let view = &mut workers[place.worker].view;
-        let outcome = view.outcomes[place.domain].take();
+        let outcome = view.take_outcome(place.domain, Control::Power);
         let reading = &view.readings[place.domain];
         self.in_force = setting_of(reading, Control::Power).and_then(watts_of);
         let seen = match (self.in_force, reading) {
@@ -387,7 +387,7 @@ impl CapTarget {
     pub(crate) fn obey(&self, order: EngineOrder, workers: &[Worker]) -> bool {
         let wanted = match order.instruction {
             Instruction::Power(watts) => Order::Set(Setting::Power(watts.to_micro_watts(Role::Limit))),
-            Instruction::Limit(_) | Instruction::Release => Order::Release,
+            Instruction::Limit(_) | Instruction::Release => Order::Release(Control::Power),
         };
         self.limit.is_some_and(|place| workers[place.worker].order(place.domain, order.ticket, wanted))
     }

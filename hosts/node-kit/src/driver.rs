@@ -41,7 +41,7 @@ pub(crate) trait Device: Send {
     /// one write of the journal. A control that cannot be read or saved here is refused when it is set.
     fn keep(&mut self, touched: &[(Handle, Control, Option<Setting>)]);
     fn apply(&mut self, domain: Handle, setting: Setting) -> Result<Applied, DriverError>;
-    fn release(&mut self, domain: Handle) -> Result<Released, DriverError>;
+    fn release(&mut self, domain: Handle, control: Control) -> Result<Released, DriverError>;
     /// Writes to the file which originals are restored.
     fn tidy(&self);
     /// The problems of the last enumeration.
@@ -129,8 +129,8 @@ where
         })
     }
 
-    fn release(&mut self, domain: Handle) -> Result<Released, DriverError> {
-        self.hal.release(domain).map_err(DriverError::of)
+    fn release(&mut self, domain: Handle, control: Control) -> Result<Released, DriverError> {
+        self.hal.release_control(domain, control).map_err(DriverError::of)
     }
 
     fn tidy(&self) {

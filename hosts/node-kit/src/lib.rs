@@ -27,6 +27,7 @@
 mod backend;
 mod cap_target;
 mod cards;
+mod clock_target;
 mod config;
 mod driver;
 mod grant;
@@ -43,13 +44,15 @@ pub use cards::{CardFacts, CardInstance, Cards};
 pub use config::{Config, ConfigError, HardwareSources, RegisterAccess};
 pub use driver::DriverError;
 pub use grant::{Kept, KeptError, replace_file};
-pub use joulie_core::node::engine::{Desire, LeaseTerms, LoopLaw, NodeAccess, NodeGrant, NodeParts};
+pub use joulie_core::node::engine::{
+    Desire, LeaseTerms, LoopCause, LoopLaw, NodeAccess, NodeGrant, NodeParts,
+};
 pub use journal::{Boot, Journal, JournalEntry, JournalError, JournalShare};
 pub use lock::{LockError, NodeLock};
 pub use node::{Left, NodeHandle, OpenError, OpenNode};
 pub use report::{
-    BackendReport, DeviceReport, DeviceState, DeviceValue, DeviceWants, NodeCounters, NodeReport, NodeWants,
-    PolicyReport,
+    BackendReport, ClockReport, DeviceReport, DeviceState, DeviceValue, DeviceWants, NodeCounters,
+    NodeReport, NodeWants, PolicyReport,
 };
 pub use time::Time;
 pub use worker::BackendState;

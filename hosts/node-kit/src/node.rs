@@ -14,6 +14,7 @@ pub use handle::NodeHandle;
 pub use open::OpenError;
 
 use crate::cap_target::CapTarget;
+use crate::clock_target::ClockTarget;
 use crate::policy_target::PolicyTarget;
 use crate::report::{NodeCounters, NodeReport};
 use crate::time::Deadline;
@@ -22,7 +23,7 @@ use crate::{Config, Desire, Journal, JournalEntry, NodeLock, Time};
 use handle::Inbox;
 use joulie_core::node::energy::{self, MeterReading};
 use joulie_core::node::engine::{
-    EngineFacts, EngineLaws, EngineOrder, LoopLaw, MachineEngine, Occasion, TargetId,
+    EngineFacts, EngineLaws, EngineOrder, GpuClock, LoopCause, LoopLaw, MachineEngine, Occasion, TargetId,
 };
 use joulie_core::node::lease::{LeaseEvent, LeasePhase};
 use power_hal::Clock;
@@ -51,6 +52,10 @@ pub struct OpenNode {
     /// The engine's packages, GPUs and policies, in its order.
     packages: Vec<CapTarget>,
     gpus: Vec<CapTarget>,
+    /// The clocks of the GPUs that can be locked.
+    clocks: Vec<Option<ClockTarget>>,
+    /// Why the loops over the clocks held the GPUs in the last step.
+    causes: Vec<Option<LoopCause>>,
     policies: Vec<PolicyTarget>,
     /// The journal's version as the engine knows it.
     journal_seen: u64,
@@ -209,6 +214,7 @@ impl OpenNode {
         let disobeyed = self.disobeyed();
         let events = self.engine.step(&self.laws, &facts);
         self.say_obedience(disobeyed);
+        self.say_clocks();
         if let Some(event) = events.lease {
             self.say_lease(event);
         }
@@ -244,6 +250,16 @@ impl OpenNode {
                 target.tell_original(&mut policy.facts, journal);
             }
         }
+        let targets = self.clocks.iter().zip(&self.gpus);
+        for (clock, (target, gpu)) in self.engine.clocks_mut().iter_mut().zip(targets) {
+            let (Some(clock), Some(target)) = (clock, target) else { continue };
+            clock.power = gpu.power;
+            let Some(lock) = clock.policy_mut() else { continue };
+            target.tell(&mut lock.facts, workers);
+            if version != self.journal_seen {
+                target.tell_original(&mut lock.facts, journal);
+            }
+        }
         self.journal_seen = version;
     }
 
@@ -261,6 +277,26 @@ impl OpenNode {
             );
         } else if now < before {
             log::info!("{} packages keep to their power limits again; {now} do not", before - now);
+        }
+    }
+
+    /// Says of which GPUs the loop over the clock has taken charge, and which it has given back.
+    fn say_clocks(&mut self) {
+        self.causes.resize(self.gpus.len(), None);
+        let clocks = self.engine.clocks().iter().map(|clock| clock.as_ref().and_then(GpuClock::cause));
+        for ((gpu, before), cause) in self.gpus.iter().zip(&mut self.causes).zip(clocks) {
+            let key = gpu.key.as_str();
+            match (*before, cause) {
+                (None, Some(cause)) => log::warn!(
+                    "{key}: its power limit does not hold it ({}), so the closed loop holds it by a lock of its clock",
+                    cause.word()
+                ),
+                (Some(_), None) => {
+                    log::info!("{key}: its power limit holds it again, and the lock of its clock is ended")
+                }
+                (None, None) | (Some(_), Some(_)) => {}
+            }
+            *before = cause;
         }
     }
 
@@ -282,6 +318,14 @@ impl OpenNode {
                 }
                 TargetId::Gpu(at) => {
                     self.counts.orders += u64::from(self.gpus[at].obey(order, &self.workers));
+                }
+                TargetId::Clock(at) => {
+                    let Some(target) = self.clocks.get(at).and_then(Option::as_ref) else { continue };
+                    let outcome = target.obey(order, &self.workers);
+                    let clock = self.engine.clocks_mut().get_mut(at).and_then(Option::as_mut);
+                    if let Some(lock) = clock.and_then(GpuClock::policy_mut) {
+                        lock.facts.outcome = outcome;
+                    }
                 }
                 TargetId::Policy(at) => {
                     let outcome = self.policies[at].obey(order, &self.workers);

@@ -55,6 +55,11 @@ pub(crate) fn policy_targets(
 }
 
 impl PolicyTarget {
+    /// The frequency limit of this domain of a backend.
+    pub(crate) const fn at(key: Key, backend: BackendKind, place: Place) -> Self {
+        Self { key, backend, place }
+    }
+
     /// The frequencies that all of them can be limited to, kHz, ascending; empty if one of them has no table. A policy
     /// that lacks an entry of another's table takes its own next lower one.
     pub(crate) fn frequency_table(targets: &[Self], workers: &[Worker]) -> Vec<u32> {
@@ -69,7 +74,7 @@ impl PolicyTarget {
     /// Writes the reading and the outcome of the order into the facts.
     pub(crate) fn tell(&self, facts: &mut FrequencyPolicyFacts, workers: &mut [Worker]) {
         let view = &mut workers[self.place.worker].view;
-        if let Some(outcome) = view.outcomes[self.place.domain].take() {
+        if let Some(outcome) = view.take_outcome(self.place.domain, Control::Frequency) {
             facts.outcome = told(outcome);
         }
         let reading = &view.readings[self.place.domain];
@@ -94,7 +99,7 @@ impl PolicyTarget {
                 (Order::Set(Setting::Frequency(frequency)), failed)
             }
             Instruction::Limit(PolicyLimit::Throttle(_)) | Instruction::Power(_) | Instruction::Release => {
-                (Order::Release, PolicyOutcome::Released { ticket, outcome: gone })
+                (Order::Release(Control::Frequency), PolicyOutcome::Released { ticket, outcome: gone })
             }
         };
         let passed = workers[self.place.worker].order(self.place.domain, ticket, wanted);

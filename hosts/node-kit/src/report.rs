@@ -5,7 +5,7 @@ use joulie_core::budget::demand::DemandReport;
 use joulie_core::node::backend::BackendDecision;
 use joulie_core::node::demand::{BiteSource, DeviceDemand, NodeDemand};
 use joulie_core::node::energy::MeterReading;
-use joulie_core::node::engine::Beyond;
+use joulie_core::node::engine::{Beyond, GpuClock, LoopCause};
 use joulie_core::node::gpu_cap::GpuDecision;
 use joulie_core::node::law;
 use joulie_core::node::lease::{LeaseEvent, LeasePhase};
@@ -97,6 +97,35 @@ pub struct DeviceReport {
     pub share: Option<Watts>,
     /// What it wants to draw.
     pub wants: DeviceWants,
+    /// Its clock, of a GPU whose clock can be locked.
+    pub clock: Option<ClockReport>,
+}
+
+/// The clock of a GPU, which can be locked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClockReport {
+    /// Why the closed loop over the clock holds the GPU instead of its power limit, while it does.
+    pub cause: Option<LoopCause>,
+    /// The cap that the loop keeps to.
+    pub cap: Option<Watts>,
+    /// The highest clock that the lock allows.
+    pub limit: Option<KiloHertz>,
+    /// The clock at which it runs.
+    pub running: Option<KiloHertz>,
+}
+
+impl ClockReport {
+    /// By the engine's knowledge of the clock.
+    #[must_use]
+    pub fn of(clock: &GpuClock) -> Self {
+        let policy = clock.policy();
+        Self {
+            cause: clock.cause(),
+            cap: clock.cap(),
+            limit: policy.and_then(|policy| policy.in_force()),
+            running: policy.and_then(|policy| policy.facts.running),
+        }
+    }
 }
 
 /// What a node wants to draw.

@@ -1,7 +1,7 @@
 //! One thread per backend, and the mailbox between it and the control loop.
 //!
-//! The mailbox is bounded and holds the latest values: for each domain one order (a newer one replaces one that was not
-//! begun), one reading and one outcome. So a driver call that never returns affects its own domains and nothing else:
+//! The mailbox is bounded and holds the latest values: for each domain one reading, and for each of its controls one order
+//! (a newer one replaces one that was not begun) and one outcome. So a driver call that never returns affects its own domains and nothing else:
 //! the loop continues with readings that age, and an order without an outcome times out by its law. A second thread is
 //! never started for the same device.
 //!
@@ -29,13 +29,35 @@ use power_hal::{Control, Domain, ErrorKind, Sample, Setting};
 use power_units::Stamp;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-/// The order for a domain.
+/// The order for a control of a domain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
     /// Bring this setting into force.
     Set(Setting),
-    /// Restore the original.
-    Release,
+    /// Restore the original of this control.
+    Release(Control),
+}
+
+impl Order {
+    const fn control(self) -> Control {
+        match self {
+            Self::Set(setting) => setting.control(),
+            Self::Release(control) => control,
+        }
+    }
+}
+
+/// The number of controls that have a place of their own for an order. A throttle has that of the power limit: no domain
+/// has both.
+const CONTROLS: usize = 2;
+
+/// Where the orders and outcomes of a control are in the lists of a backend with so many domains: first those of the power
+/// limits of all domains, then those of their frequency limits.
+const fn slot(domains: usize, domain: usize, control: Control) -> usize {
+    match control {
+        Control::Power | Control::Throttle => domain,
+        Control::Frequency => domains + domain,
+    }
 }
 
 /// The outcome of the order with this ticket.
@@ -69,6 +91,7 @@ struct Letters {
     /// The last requested batch of readings, and the last answered one.
     asked: u64,
     answered: u64,
+    /// An order for each [`slot`].
     orders: Vec<Option<(Ticket, Order)>>,
     some_order: bool,
     standing: BackendState,
@@ -111,7 +134,7 @@ pub(crate) struct View {
     /// The frequencies that each domain can be limited to, kHz, if its driver has a table of them.
     pub(crate) tables: Arc<[Box<[u32]>]>,
     pub(crate) readings: Vec<Result<Sample, ErrorKind>>,
-    pub(crate) outcomes: Vec<Option<Outcome>>,
+    outcomes: Vec<Option<Outcome>>,
     pub(crate) complaints: Arc<[String]>,
     /// What its GPUs are apart from their power, if it has any by its kind.
     pub(crate) cards: Option<Arc<Cards>>,
@@ -187,11 +210,13 @@ impl Worker {
     /// has changed, which the loop learns in its next step.
     pub(crate) fn order(&self, domain: usize, ticket: Ticket, order: Order) -> bool {
         let mut letters = lock(&self.mailbox.letters);
-        if letters.epoch != self.view.epoch || domain >= letters.orders.len() {
+        let domains = letters.domains.len();
+        if letters.epoch != self.view.epoch || domain >= domains {
             return false;
         }
-        letters.orders[domain] = Some((ticket, order));
-        letters.outcomes[domain] = None;
+        let slot = slot(domains, domain, order.control());
+        letters.orders[slot] = Some((ticket, order));
+        letters.outcomes[slot] = None;
         letters.some_order = true;
         drop(letters);
         self.mailbox.wake.notify_one();
@@ -233,6 +258,13 @@ impl Worker {
     pub(crate) fn stop(&self) {
         lock(&self.mailbox.letters).stop = true;
         self.mailbox.wake.notify_one();
+    }
+}
+
+impl View {
+    /// The outcome of the last order for a control of a domain, once.
+    pub(crate) fn take_outcome(&mut self, domain: usize, control: Control) -> Option<Outcome> {
+        self.outcomes.get_mut(slot(self.domains.len(), domain, control))?.take()
     }
 }
 

@@ -93,6 +93,7 @@ impl Machine {
             ours: false,
             share: None,
             wants: node_kit::DeviceWants::default(),
+            clock: None,
         };
         let none = MeterReading::Missing(Gap::Unread);
         let package = |number: u16| {

@@ -4,7 +4,7 @@
 //! What the previous process said is in the statuses that it published, so an agent that starts anew says again only what has
 //! changed meanwhile.
 
-use super::outcome::{Outcome, Why};
+use super::outcome::{Outcome, Why, clock_loops};
 use super::rows::Seen;
 use crate::machine::{Drawn, Means, View};
 use crate::route::{Profiles, Standing};
@@ -104,6 +104,8 @@ pub(super) struct Look<'a> {
 pub(super) struct Teller {
     stage: Option<Stage>,
     means: [Option<String>; 2],
+    /// Which GPUs closed loops held, and why; `None` before the first look.
+    loops: Option<Option<String>>,
     moved: u64,
     measured: Measured,
 }
@@ -174,6 +176,12 @@ impl Teller {
                 changes.push(format!("{what}: {before} before, {} now", means.word()));
             }
             *last = Some(means.word().to_owned());
+        }
+        let loops = clock_loops(&look.view.gpu);
+        let before = self.loops.replace(loops.clone());
+        if before.is_some_and(|before| before != loops) {
+            let now = loops.unwrap_or_else(|| "their power limits hold them again".to_owned());
+            changes.push(format!("GPUs: {now}"));
         }
         (!changes.is_empty()).then(|| (&BACKEND_CHANGED, changes.join("; ")))
     }

@@ -17,6 +17,7 @@ use joulie_core::node::cap::{CapIntent, CapReport, CapResult};
 use node_kit::Desire;
 use power_units::Watts;
 use std::time::Duration;
+pub(super) use words::clock_loops;
 use words::{Kind, held_by_loop, in_force, no_intent, said};
 
 /// What is reported about the processors or the GPUs.
@@ -124,7 +125,7 @@ impl Outcomes {
     fn of_goal(&mut self, goal: &Goal, view: &View, terms: &Terms, now: Mono) -> Outcome {
         let generation = goal.object.generation;
         let mut cpu = said(Kind::Cpu, goal.cpu, &view.cpu, terms.cpu, generation);
-        let gpu = said(Kind::Gpu, goal.gpu, &view.gpu, terms.gpu, generation);
+        let mut gpu = said(Kind::Gpu, goal.gpu, &view.gpu, terms.gpu, generation);
         let parts = [
             (Kind::Cpu, goal.cpu, &view.cpu, &cpu, &mut self.cpu),
             (Kind::Gpu, goal.gpu, &view.gpu, &gpu, &mut self.gpu),
@@ -149,6 +150,11 @@ impl Outcomes {
             && let Some(said) = &mut cpu
         {
             said.cap = said.cap.or_else(|| held_by_loop(&view.cpu));
+        }
+        if whys.contains(&(Kind::Gpu, Why::Enforced))
+            && let Some(said) = gpu.as_mut().filter(|_| clock_loops(&view.gpu).is_some())
+        {
+            said.cap = in_force(&view.gpu);
         }
         let text = |kind: Kind| match kind {
             Kind::Cpu => cpu.as_ref().map(|said| said.message.as_str()),

@@ -2,7 +2,7 @@
 
 use super::identity::Identity;
 use crate::machine::{
-    Beside, Details, Device, Drawn, Found, FoundGpus, LeaseState, MIXED, Means, Part, View,
+    Beside, ClockLoop, Details, Device, Drawn, Found, FoundGpus, LeaseState, MIXED, Means, Part, View,
 };
 use crate::plug::PlugView;
 use joulie_core::node::cap::{CapRange, CapReport};
@@ -149,7 +149,7 @@ fn class(devices: &[DeviceReport]) -> &'static str {
 fn device(device: &DeviceReport) -> Device {
     Device {
         key: device.key.as_str().to_owned(),
-        limit: device.limit,
+        limit: device.clock.and_then(|clock| clock.cap).or(device.limit),
         range: range(device).below(device.owners),
         share: device.share,
         drawn: drawn(device.power),
@@ -159,6 +159,10 @@ fn device(device: &DeviceReport) -> Device {
             dram_energy: device.dram_energy,
             state: device.state,
             wants: device.wants,
+            clock: match device.clock {
+                None => ClockLoop::Lacking,
+                Some(clock) => clock.cause.map_or(ClockLoop::Idle, ClockLoop::Holds),
+            },
         },
     }
 }
@@ -296,6 +300,7 @@ mod tests {
             ours: false,
             share: None,
             wants: node_kit::DeviceWants::default(),
+            clock: None,
         }
     }
 

@@ -2,9 +2,9 @@
 //! part of the time a power limit held a package or a GPU back. What a device does not report has no series, because
 //! zero would be a value; and when a device is gone, its series are too.
 
-use super::labels::{Cause, NodeDevice, NodeGpu, NodeGpuCause, NodeZone};
+use super::labels::{Cause, ClockCause, NodeDevice, NodeGpu, NodeGpuCause, NodeGpuClock, NodeZone};
 use super::{Level, level, whole};
-use crate::machine::{Device, View};
+use crate::machine::{ClockLoop, Device, View};
 use host_kit::metrics::MetricsRegistry;
 use power_hal::MemoryUse;
 use power_units::{Celsius, Percent};
@@ -22,6 +22,7 @@ pub(super) struct Devices {
     memory_used: Level<NodeGpu>,
     memory_total: Level<NodeGpu>,
     slowed: Family<NodeGpuCause, Gauge>,
+    clock_loop: Family<NodeGpuClock, Gauge>,
     throttled: Level<NodeDevice>,
     share: Level<NodeDevice>,
 }
@@ -65,6 +66,11 @@ impl Devices {
             self.slowed.clone(),
         );
         r.register(
+            "joulie_gpu_clock_loop",
+            "1 for the cause for which a closed loop holds a GPU by its clock instead of its power limit",
+            self.clock_loop.clone(),
+        );
+        r.register(
             "joulie_throttled_ratio",
             "In which part of the last period a power limit held a package or a GPU back",
             self.throttled.clone(),
@@ -97,6 +103,7 @@ impl Devices {
         }
         for gpu in &view.gpu.devices {
             self.report(node, gpu);
+            self.clock(node, gpu);
         }
         let keys = |devices: &[Device]| devices.iter().map(|device| device.key.clone()).collect::<Vec<_>>();
         let is_same =
@@ -137,6 +144,19 @@ impl Devices {
         }
     }
 
+    fn clock(&self, node: &str, gpu: &Device) {
+        let clock = gpu.beside.clock;
+        for cause in ClockCause::ALL.iter().copied() {
+            let labels = NodeGpuClock { node: node.to_owned(), gpu: gpu.key.clone(), cause };
+            if clock == ClockLoop::Lacking {
+                self.clock_loop.remove(&labels);
+            } else {
+                let holds = clock.cause() == Some(cause.cause());
+                self.clock_loop.get_or_create(&labels).set(i64::from(holds));
+            }
+        }
+    }
+
     /// Removes the series of a node that does not belong to this agent any more.
     pub(super) fn forget(&self, node: &str, known: KnownDevices) {
         for zone in known.zones {
@@ -163,6 +183,9 @@ impl Devices {
         }
         for cause in Cause::ALL.iter().copied() {
             self.slowed.remove(&NodeGpuCause { node: node.to_owned(), gpu: gpu.clone(), cause });
+        }
+        for cause in ClockCause::ALL.iter().copied() {
+            self.clock_loop.remove(&NodeGpuClock { node: node.to_owned(), gpu: gpu.clone(), cause });
         }
         let labels = NodeGpu { node: node.to_owned(), gpu };
         for family in
@@ -240,6 +263,28 @@ mod tests {
         );
         devices.see("n", &gpus(&[("gpu-b", hot)]), &mut known);
         assert!(text(&registry).iter().all(|series| series.contains("gpu-b")), "{:?}", text(&registry));
+        devices.forget("n", known);
+        assert_eq!(text(&registry), [""; 0]);
+    }
+
+    #[test]
+    fn the_cause_of_a_loop_over_a_clock_is_one_of_four_and_a_clock_that_cannot_be_locked_has_none() {
+        let mut registry = MetricsRegistry::default();
+        let devices = Devices::default();
+        devices.register(&mut registry);
+        let mut known = KnownDevices::default();
+        let mut view = gpus(&[("gpu-a", DeviceState::default()), ("gpu-b", DeviceState::default())]);
+        view.gpu.devices[0].beside.clock = ClockLoop::Holds(node_kit::LoopCause::Refused);
+        devices.see("n", &view, &mut known);
+        let series = |cause, value| {
+            format!(r#"joulie_gpu_clock_loop{{node="n",gpu="gpu-a",cause="{cause}"}} {value}"#)
+        };
+        let all =
+            [series("no_limit", 0), series("not_kept", 0), series("out_of_range", 0), series("refused", 1)];
+        assert_eq!(text(&registry), all);
+        view.gpu.devices[0].beside.clock = ClockLoop::Idle;
+        devices.see("n", &view, &mut known);
+        assert!(text(&registry).iter().all(|series| series.ends_with(" 0")));
         devices.forget("n", known);
         assert_eq!(text(&registry), [""; 0]);
     }

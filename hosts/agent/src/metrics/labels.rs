@@ -3,6 +3,7 @@
 use crate::front::publish::Kind;
 use host_kit::{closed_label, label_set};
 use joulie_core::node::demand::BiteSource;
+use node_kit::LoopCause;
 use power_hal::Slowdown;
 
 closed_label! {
@@ -51,6 +52,31 @@ impl Cause {
             Self::Heat => Slowdown::Heat,
             Self::Hardware => Slowdown::Hardware,
             Self::Setting => Slowdown::Setting,
+        }
+    }
+}
+
+closed_label! {
+    /// Why a closed loop holds a GPU by its clock instead of its power limit.
+    pub(crate) enum ClockCause {
+        /// It has no power limit.
+        NoLimit = "no_limit",
+        /// The cap is outside of the range of its limit.
+        OutOfRange = "out_of_range",
+        /// The limit is refused, or cannot be read back.
+        Refused = "refused",
+        /// The limit is read back as it was set, and more is drawn.
+        NotKept = "not_kept",
+    }
+}
+
+impl ClockCause {
+    pub(super) const fn cause(self) -> LoopCause {
+        match self {
+            Self::NoLimit => LoopCause::NoLimit,
+            Self::OutOfRange => LoopCause::OutOfRange,
+            Self::Refused => LoopCause::Refused,
+            Self::NotKept => LoopCause::NotKept,
         }
     }
 }
@@ -188,6 +214,12 @@ label_set! {
         pub(super) node: String,
         pub(super) gpu: String,
         pub(super) cause: Cause,
+    }
+
+    pub(super) struct NodeGpuClock {
+        pub(super) node: String,
+        pub(super) gpu: String,
+        pub(super) cause: ClockCause,
     }
 
     pub(super) struct NodeDevice {

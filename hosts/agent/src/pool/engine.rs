@@ -330,6 +330,8 @@ impl NodeEngine {
             (TargetId::Policy(_), Instruction::Limit(PolicyLimit::Throttle(throttle))) => {
                 Action::Throttle { percent: throttle.get(), cap: self.cap_of_throttle() }
             }
+            // No clock of a GPU is listed here: the contract has none.
+            (TargetId::Clock(_), _) => return None,
             (TargetId::Policy(_), _) => Action::Throttle { percent: ThrottlePercent::NONE.get(), cap: None },
         };
         Some(Order { ticket, action, release })

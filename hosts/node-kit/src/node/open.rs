@@ -116,6 +116,8 @@ impl OpenNode {
             engine,
             packages: Vec::new(),
             gpus: Vec::new(),
+            clocks: Vec::new(),
+            causes: Vec::new(),
             policies: Vec::new(),
             journal_seen: 0,
             lease_event: None,

@@ -3,7 +3,7 @@
 use super::OpenNode;
 use crate::Journal;
 use crate::cap_target::CapTarget;
-use crate::report::{BackendReport, DeviceReport, DeviceWants, NodeWants, PolicyReport};
+use crate::report::{BackendReport, ClockReport, DeviceReport, DeviceWants, NodeWants, PolicyReport};
 use crate::worker::{Worker, lock};
 use joulie_core::node::backend::Package;
 use joulie_core::node::energy::{Gap, MeterReading};
@@ -42,7 +42,8 @@ impl OpenNode {
             &mut report.gpus,
             gpus.enumerate().map(|(at, (target, share))| {
                 let wants = DeviceWants::of(engine.demand_of(TargetId::Gpu(at)));
-                device(target, (share, wants), &self.journal)
+                let clock = engine.clocks().get(at).and_then(Option::as_ref).map(ClockReport::of);
+                DeviceReport { clock, ..device(target, (share, wants), &self.journal) }
             }),
         );
         report.wants = NodeWants::of(engine.demand());
@@ -105,5 +106,6 @@ fn device(
         ours: target.is_touched(journal),
         share,
         wants,
+        clock: None,
     }
 }

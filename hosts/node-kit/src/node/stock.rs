@@ -2,6 +2,7 @@
 
 use super::OpenNode;
 use crate::cap_target::{CapTarget, cap_targets};
+use crate::clock_target::clock_targets;
 use crate::policy_target::{PolicyTarget, policy_targets};
 use joulie_core::node::actuation::Actuation;
 use joulie_core::node::backend::Package;
@@ -24,6 +25,8 @@ impl OpenNode {
         });
         self.packages = targets;
         self.engine.list_packages(&laws);
+        let clocks = self.gpus.iter().zip(self.engine.clocks());
+        let clocks = clocks.filter_map(|(gpu, clock)| Some((gpu.key, clock.clone()?))).collect();
         let known = (std::mem::take(&mut self.gpus), self.engine.gpus());
         let (targets, laws) = merge(gpus, known, |target, before: Option<&CappedGpu>| {
             let ordered = before.and_then(|gpu| gpu.limiter().ordered());
@@ -37,6 +40,9 @@ impl OpenNode {
         });
         self.gpus = targets;
         self.engine.list_gpus(&laws);
+        let (targets, clocks) = clock_targets(&self.workers, &self.gpus, clocks, journal);
+        self.clocks = targets;
+        self.engine.list_clocks(&clocks);
         let known = (self.policies.as_slice(), self.engine.policies());
         let floor = self.config.frequency_floor;
         let (targets, policies) = policy_targets(&self.workers, known, (journal, floor));

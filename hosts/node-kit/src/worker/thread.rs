@@ -1,6 +1,6 @@
 //! The thread of a backend: it opens the device, executes orders, and enumerates the hardware again.
 
-use super::{BackendState, Mailbox, Opener, Order, Outcome, Wakeup, lock, setting_of};
+use super::{BackendState, CONTROLS, Mailbox, Opener, Order, Outcome, Wakeup, lock, setting_of};
 use crate::cards::Cards;
 use crate::driver::{Device, DriverError};
 use crate::time::Deadline;
@@ -38,9 +38,10 @@ pub(super) struct Thread {
 struct Bench {
     device: Box<dyn Device>,
     batch: Vec<Reading>,
+    /// As in the mailbox: those of all power limits, then those of all frequency limits.
     orders: Vec<Option<(Ticket, Order)>>,
     touched: Vec<(Handle, Control, Option<Setting>)>,
-    /// The last failure of each domain, until it succeeds again.
+    /// The last failure of each control, until it succeeds again.
     troubled: Vec<Option<ErrorKind>>,
     looked: Stamp,
     /// Every domain that was ever enumerated.
@@ -196,15 +197,15 @@ impl Thread {
     }
 
     fn obey(&self, bench: &mut Bench, at: usize, ticket: Ticket, order: Order) -> Outcome {
-        let handle = bench.batch[at].domain;
+        let handle = bench.reading(at).domain;
         let outcome = match order {
             Order::Set(asked) => {
                 let applied = bench.device.apply(handle, asked).map(|applied| applied.effective());
                 let read_back = applied.map_err(|trouble| self.note(bench, at, "set", trouble));
                 Outcome::Set { ticket, read_back }
             }
-            Order::Release => {
-                let released = bench.device.release(handle).map(|_| ());
+            Order::Release(control) => {
+                let released = bench.device.release(handle, control).map(|_| ());
                 let outcome = released.map_err(|trouble| self.note(bench, at, "release", trouble));
                 Outcome::Released { ticket, outcome }
             }
@@ -222,7 +223,7 @@ impl Thread {
         let kind = trouble.kind;
         // The same failure at every retry is logged once.
         if bench.troubled[at].replace(kind) != Some(kind) {
-            let domain = bench.device.domains().get(bench.batch[at].domain).map(|domain| *domain.key());
+            let domain = bench.device.domains().get(bench.reading(at).domain).map(|domain| *domain.key());
             let name = domain.as_ref().map_or("a removed domain", |key| key.as_str());
             log::warn!("{}: cannot {deed} {name}: {trouble}", self.kind.label());
         }
@@ -304,9 +305,10 @@ impl Thread {
                 bench.known.push(*key);
             }
         }
-        bench.orders = vec![None; list.len()];
-        bench.touched = Vec::with_capacity(list.len());
-        bench.troubled = vec![None; list.len()];
+        let slots = list.len() * CONTROLS;
+        bench.orders = vec![None; slots];
+        bench.touched = Vec::with_capacity(slots);
+        bench.troubled = vec![None; slots];
         let complaints: Arc<[String]> = Arc::from(bench.device.complaints());
         self.show_cards(bench);
         for complaint in complaints.iter() {
@@ -316,10 +318,10 @@ impl Thread {
         letters.standing = BackendState::Ready;
         letters.inside = None;
         letters.epoch += 1;
-        letters.orders = vec![None; list.len()];
+        letters.orders = vec![None; slots];
         letters.some_order = false;
         letters.readings = bench.batch.iter().map(|reading| reading.outcome).collect();
-        letters.outcomes = vec![None; list.len()];
+        letters.outcomes = vec![None; slots];
         letters.domains = list;
         letters.tables = tables;
         letters.complaints = complaints;
@@ -337,9 +339,14 @@ enum Turn {
 }
 
 impl Bench {
+    /// The reading of the domain of an order.
+    fn reading(&self, slot: usize) -> &Reading {
+        &self.batch[slot % self.batch.len()]
+    }
+
     fn keep_originals(&mut self) {
         self.touched.clear();
-        for (order, reading) in self.orders.iter().zip(&self.batch) {
+        for (order, reading) in self.orders.iter().zip(self.batch.iter().cycle()) {
             if let Some((_, Order::Set(setting))) = order {
                 let control = setting.control();
                 self.touched.push((reading.domain, control, in_force(reading, control)));
@@ -350,9 +357,9 @@ impl Bench {
 
     fn turn(&self, at: usize, order: Order) -> Turn {
         match order {
-            Order::Release => Turn::Releasing,
+            Order::Release(_) => Turn::Releasing,
             Order::Set(setting) => {
-                let now = self.batch.get(at).and_then(|reading| in_force(reading, setting.control()));
+                let now = in_force(self.reading(at), setting.control());
                 let raises = now.and_then(|now| setting.permits_more_than(now)).unwrap_or(false);
                 if raises { Turn::Raising } else { Turn::Lowering }
             }

@@ -5,6 +5,8 @@ mod caps;
 #[cfg(test)]
 mod cost;
 #[cfg(test)]
+mod gpu_clocks;
+#[cfg(test)]
 mod gpus;
 #[cfg(test)]
 mod grants;

@@ -1,11 +1,11 @@
 use super::*;
 use crate::front::wanted::Subject;
-use crate::machine::{Beside, Details, Device, Drawn, Found};
+use crate::machine::{Beside, ClockLoop, Details, Device, Drawn, Found};
 use joulie_api::condition::ConditionStatus;
 use joulie_core::node::cap::Blocked;
 use joulie_core::node::cap::{CapRange, DesiredCap};
 use joulie_core::node::throttle::ThrottlePercent;
-use node_kit::Desire;
+use node_kit::{Desire, LoopCause};
 use power_hal::ErrorKind;
 use std::sync::Arc;
 
@@ -68,6 +68,33 @@ fn view(wanted: &Wanted, cpu: Part, gpu: Part) -> View {
 
 fn of(wanted: &Wanted, cpu: Part, gpu: Part) -> Outcome {
     Outcomes::default().of(wanted, &view(wanted, cpu, gpu), &TERMS, Mono::START)
+}
+
+#[test]
+fn gpus_that_a_loop_holds_by_their_clocks_are_counted_with_the_cause() {
+    let wanted = goal(CapIntent::NONE, CapIntent::of_watts(watts(200)));
+    let report = CapReport::Cap(CapResult::Applied { effective: watts(400) });
+    let gpus = |report, drawn, causes: [Option<LoopCause>; 2]| {
+        let mut part = part(Means::Limits("host-nvidia"), report, Some(200), drawn);
+        for (device, cause) in part.devices.iter_mut().zip(causes) {
+            device.beside.clock = cause.map_or(ClockLoop::Idle, ClockLoop::Holds);
+        }
+        part
+    };
+    let said = |part| {
+        let outcome = of(&wanted, nothing(), part);
+        (why(&outcome), outcome.gpu.unwrap())
+    };
+    let (why, gpu) = said(gpus(report, 390, [Some(LoopCause::NotKept), None]));
+    let message = "applied gpu cap: 400 W together; a closed loop over the clock holds 1 of 2 GPUs instead of a power limit: 1 not_kept";
+    assert_eq!((why, gpu.message.as_str(), gpu.cap), (Why::Enforced, message, Some(watts(200))));
+    // The lowest clock draws more than was asked: both are told.
+    let clamped = CapReport::Cap(CapResult::Clamped { requested: watts(200), effective: watts(236) });
+    let (why, gpu) = said(gpus(clamped, 236, [Some(LoopCause::OutOfRange), Some(LoopCause::Refused)]));
+    let message = "applied gpu cap: asked for 200 W together, and 236 W are in force or drawn; a closed loop over the clock holds 2 of 2 GPUs instead of a power limit: 1 out_of_range, 1 refused";
+    assert_eq!((why, gpu.message.as_str(), gpu.cap), (Why::ClampedAbove, message, None));
+    let (_, gpu) = said(gpus(report, 390, [None; 2]));
+    assert_eq!(gpu.message, "applied gpu cap: 200 W for each of 2 GPUs, read back");
 }
 
 fn cap(each: i32) -> Wanted {

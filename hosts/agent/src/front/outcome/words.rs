@@ -4,6 +4,7 @@ use super::Said;
 use crate::machine::{Device, Means, Part};
 use joulie_api::number::Number;
 use joulie_core::node::cap::{Blocked, CapIntent, CapRange, CapReport, CapResult, Floor, Resolution};
+use node_kit::LoopCause;
 use power_units::{Amount, Role, Watts};
 
 /// The two kinds of devices.
@@ -49,6 +50,9 @@ pub(super) fn said(
         return Some(say(Means::None, result, message.to_owned()));
     }
     let count = part.devices.len();
+    let loops = clock_loops(part);
+    let is_looped = loops.is_some();
+    let loops = loops.unwrap_or_default();
     Some(match part.report {
         CapReport::Pending => return None,
         CapReport::NoIntent => say(Means::None, "none", no_intent(kind, count).to_owned()),
@@ -77,6 +81,19 @@ pub(super) fn said(
                 }
             };
             say(Means::Dvfs, "applied", bound)
+        }
+        CapReport::Cap(CapResult::Applied { effective }) if is_looped => {
+            let watts = Number::tenths(effective);
+            say(part.means, "applied", format!("{}{watts} W together; {loops}", applied(kind)))
+        }
+        CapReport::Cap(CapResult::Clamped { requested: asked, effective }) if is_looped => {
+            let message = format!(
+                "{}asked for {} W together, and {} W are in force or drawn; {loops}",
+                applied(kind),
+                Number::tenths(asked),
+                whole(effective)
+            );
+            say(part.means, "applied", message)
         }
         CapReport::Cap(CapResult::Applied { .. }) => {
             let cap = in_force(part);
@@ -109,6 +126,24 @@ pub(super) fn said(
             };
             say(part.means, "error", message)
         }
+    })
+}
+
+/// How many GPUs the closed loops over their clocks hold, and why; `None` if none.
+pub(crate) fn clock_loops(part: &Part) -> Option<String> {
+    let held = part.devices.iter().filter_map(|device| device.beside.clock.cause());
+    let count = held.clone().count();
+    let of_cause = |cause: LoopCause| {
+        let count = held.clone().filter(|held| *held == cause).count();
+        (count > 0).then(|| format!("{count} {}", cause.word()))
+    };
+    let causes: Vec<String> = LoopCause::ALL.into_iter().filter_map(of_cause).collect();
+    let all = part.devices.len();
+    (count > 0).then(|| {
+        format!(
+            "a closed loop over the clock holds {count} of {all} GPUs instead of a power limit: {}",
+            causes.join(", ")
+        )
     })
 }
 
@@ -183,7 +218,7 @@ pub(super) fn held_by_loop(part: &Part) -> Option<Watts> {
     }
 }
 
-/// The highest limit that was read back; `None` if one of them is not known.
+/// The highest limit that was read back, or that a loop keeps to; `None` if one of them is not known.
 pub(super) fn in_force(part: &Part) -> Option<Watts> {
     let all: Option<Vec<Watts>> = part.devices.iter().map(|device| device.limit).collect();
     all?.into_iter().max()

@@ -154,6 +154,33 @@ fn tracking_holds_a_cap_by_throttles_over_http() {
     assert_eq!(node.throttle, Some(ThrottlePercent::NONE));
 }
 
+/// A limit of 150 W that reads back, and 200 W of each package for three minutes: the loop takes over by the throttle of the
+/// node, and the limit stays where it is.
+#[test]
+fn a_limit_over_http_that_is_read_back_and_not_kept_is_replaced_by_the_loop() {
+    let laws = EngineLaws { dvfs: Config::tracking(), ..laws(eager(), BackendPreference::LimitFirst) };
+    let range = Some(CapRange::new(Some(watts(50)), Some(watts(250)), None));
+    let mut node = adopt(ALL, Shape { packages: 2, range, ..Shape::default() }, Some(&says(400, 0)));
+    let mut limit = 250;
+    let mut drawn = 400;
+    for second in 1..220 {
+        let throttle = node.throttle.map_or(0, ThrottlePercent::get);
+        // Only the throttle limits it: a full one halves the power.
+        drawn = 400 - 2 * i32::from(throttle);
+        let telemetry = Telemetry { cap: Some(watts(limit)), ..says(drawn, i64::from(throttle)) };
+        for order in period(&mut node, &laws, second, &telemetry, (cap(150), NONE)) {
+            if let Action::Cap(watts) = order.action {
+                limit = i32::try_from(watts.to_bits() >> 32).unwrap();
+            }
+        }
+        assert!(second > 180 || throttle == 0, "{second} s: a limit has three minutes");
+    }
+    assert!((288..=300).contains(&drawn), "{drawn} W under a cap of 300 W");
+    assert!(limit <= 150, "it stays in place: {limit} W");
+    assert!(node.engine.packages().iter().all(Package::disobeys));
+    assert_eq!(node.engine.cpu().unwrap().status.report, HELD_BY_THE_LOOP);
+}
+
 const HELD_BY_THE_LOOP: CapReport = CapReport::Cap(CapResult::Applied { effective: Watts::from_int(300) });
 
 #[test]

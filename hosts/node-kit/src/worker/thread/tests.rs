@@ -66,7 +66,7 @@ impl Device for Fake {
         Ok(Applied::new(&self.domains[domain.index()], setting, setting))
     }
 
-    fn release(&mut self, domain: Handle) -> Result<Released, DriverError> {
+    fn release(&mut self, domain: Handle, _: Control) -> Result<Released, DriverError> {
         self.told.send(format!("{} back", domain.index())).unwrap();
         Ok(Released::Restored)
     }
@@ -142,7 +142,7 @@ fn originals_are_kept_first_and_what_lowers_goes_before_what_raises() {
     // The first order blocks the thread, so that the others are taken as one batch.
     bench.worker.order(2, FIRST, set(200));
     let first = bench.heard(1);
-    for (package, order) in [(0, set(300)), (1, Order::Release), (2, set(100))] {
+    for (package, order) in [(0, set(300)), (1, Order::Release(Control::Power)), (2, set(100))] {
         assert!(bench.worker.order(package, FIRST.next(), order));
     }
     (0..3).for_each(|_| open.send(()).unwrap());

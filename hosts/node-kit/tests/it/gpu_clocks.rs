@@ -1,0 +1,148 @@
+//! GPUs whose power limit does not hold them, behind the library and with the plant: the loop over the lock of the clock.
+
+use crate::test_machine::TestMachine;
+use joulie_core::node::cap::{CapIntent, CapReport, CapResult, DesiredCap};
+use node_kit::{Config, Desire, HardwareSources, LoopCause, OpenNode};
+use nvml_stub::{StubMachine, code};
+use plant::PlantDomain;
+use power_hal::Control;
+use power_units::Watts;
+use rig::faults::Fault;
+use rig::nvidia::NvidiaGpu;
+use std::time::Duration;
+
+const SET: &str = "nvmlDeviceSetPowerManagementLimit";
+const ANSWERS: Duration = Duration::from_secs(20);
+
+/// A machine with two busy H100 of 700 W.
+fn two() -> Option<(TestMachine, Config)> {
+    let room = TestMachine::profile("gpu-2s8")?;
+    for at in 2..8 {
+        room.machine.lock().change_nvidia(at, |card| card.present = false);
+    }
+    // The library is loaded from a real disk, and its folder of GPUs is the machine's.
+    let folder = room.beside("gpus");
+    let library = StubMachine::at(&folder).library().unwrap();
+    std::os::unix::fs::symlink(room.root().join("nvml"), folder.join("nvml")).unwrap();
+    let config = room.config();
+    let sources = HardwareSources { nvml: Some(library), ..config.sources.clone() };
+    Some((room, Config { sources, ..config }))
+}
+
+fn cap(watts: i32) -> Desire {
+    let cap = CapIntent::of_watts(Watts::from_int(watts));
+    Desire { gpu: DesiredCap::Cap(cap), ..Desire::UNKNOWN }
+}
+
+fn drawn(room: &TestMachine, at: usize) -> f64 {
+    room.machine.lock().plant().watts(PlantDomain::Gpu(at)).unwrap()
+}
+
+fn card<T>(room: &TestMachine, at: usize, by: impl FnOnce(&NvidiaGpu) -> T) -> T {
+    by(&room.machine.lock().nvidia()[at])
+}
+
+fn causes(node: &OpenNode) -> Vec<Option<LoopCause>> {
+    node.report().gpus.iter().map(|gpu| gpu.clock.unwrap().cause).collect()
+}
+
+fn applied(watts: i32) -> CapReport {
+    CapReport::Cap(CapResult::Applied { effective: Watts::from_int(watts) })
+}
+
+/// Which controls have an original in the journal.
+fn touched(node: &OpenNode) -> Vec<Control> {
+    let mut all: Vec<Control> = node.journal().entries().iter().map(|entry| entry.control).collect();
+    all.sort_unstable();
+    all
+}
+
+#[test]
+fn a_gpu_that_refuses_its_limit_is_held_by_its_clock_and_gets_everything_back() {
+    let Some((room, config)) = two() else { return };
+    room.machine.lock().faults().add(Fault::nvml(Some(0), SET, code::NO_PERMISSION, u32::MAX));
+    let mut node = room.open(config);
+    room.periods(&mut node, 2);
+    assert_eq!(node.report().gpus.len(), 2);
+    node.handle().desire(cap(300));
+    // The first lock is set in the period of the refusal; the model of the card is learned within seconds.
+    room.periods(&mut node, 10);
+    assert!((285.0..300.5).contains(&drawn(&room, 0)), "{} W", drawn(&room, 0));
+    assert!((drawn(&room, 1) - 300.0).abs() < 1.0, "{} W", drawn(&room, 1));
+    assert_eq!(causes(&node), [Some(LoopCause::Refused), None]);
+    assert_eq!(node.report().gpu.unwrap().report, applied(600));
+    assert_eq!(node.report().gpus[0].clock.unwrap().cap, Some(Watts::from_int(300)));
+    assert_eq!(touched(&node), [Control::Power, Control::Frequency], "one for each GPU");
+    // Another cap: the loop follows.
+    node.handle().desire(cap(400));
+    room.periods(&mut node, 10);
+    assert!((385.0..400.5).contains(&drawn(&room, 0)), "{} W", drawn(&room, 0));
+    node.handle().desire(Desire { gpu: DesiredCap::Gone, ..Desire::UNKNOWN });
+    room.periods(&mut node, 3);
+    for at in 0..2 {
+        assert_eq!(card(&room, at, |card| (card.lock_mhz, card.limit_mw)), (None, 700_000));
+    }
+    assert!(node.journal().is_empty());
+    assert_eq!(causes(&node), [None, None]);
+}
+
+/// Three minutes after the limit was read back the loop takes over. The process is killed, and the next one restores.
+#[test]
+fn a_limit_that_is_not_kept_is_replaced_after_three_minutes_and_a_lock_survives_no_restore() {
+    let Some((room, config)) = two() else { return };
+    room.machine.lock().change_nvidia(0, |card| card.obeys = false);
+    let mut node = room.open(config.clone());
+    room.periods(&mut node, 2);
+    node.handle().desire(cap(300));
+    room.periods(&mut node, 175);
+    assert!(drawn(&room, 0) > 690.0 && causes(&node)[0].is_none(), "{} W", drawn(&room, 0));
+    room.periods(&mut node, 20);
+    assert_eq!(causes(&node), [Some(LoopCause::NotKept), None]);
+    assert!((280.0..300.5).contains(&drawn(&room, 0)), "{} W", drawn(&room, 0));
+    assert_eq!(card(&room, 0, |card| card.limit_mw), 300_000, "the limit stays in place");
+    assert_eq!(node.report().gpu.unwrap().report, applied(600));
+    // Nothing is restored at the end of a process, as at a kill.
+    drop(node);
+    assert!(card(&room, 0, |card| card.lock_mhz.is_some()));
+    let mut node = room.open(config.clone());
+    assert_eq!(node.restore(ANSWERS), Ok(()));
+    assert_eq!(card(&room, 0, |card| (card.lock_mhz, card.limit_mw)), (None, 700_000));
+    // A process that goes on with the cap adopts the lock, and ends it only when the limit counts.
+    drop(node);
+    let mut node = room.open(config);
+    node.handle().desire(cap(300));
+    room.periods(&mut node, 10);
+    assert_eq!(card(&room, 1, |card| (card.lock_mhz, card.limit_mw)), (None, 300_000));
+}
+
+/// 200 W is the least limit. 150 W are (50/600)^(1/2.375) = 0.351 of the highest clock.
+#[test]
+fn a_cap_below_the_least_limit_is_held_by_the_clock() {
+    let Some((room, config)) = two() else { return };
+    let mut node = room.open(config);
+    room.periods(&mut node, 2);
+    node.handle().desire(cap(150));
+    room.periods(&mut node, 20);
+    for at in 0..2 {
+        assert!((140.0..150.5).contains(&drawn(&room, at)), "{} W", drawn(&room, at));
+        assert_eq!(card(&room, at, |card| card.limit_mw), 200_000);
+    }
+    assert_eq!(causes(&node), [Some(LoopCause::OutOfRange); 2]);
+    assert_eq!(node.report().gpu.unwrap().report, applied(300));
+    assert_eq!(node.restore(ANSWERS), Ok(()));
+    assert_eq!(card(&room, 0, |card| (card.lock_mhz, card.limit_mw)), (None, 700_000));
+}
+
+/// In a virtual GPU neither a limit nor a lock can be set: that is said, and nothing is claimed.
+#[test]
+fn a_gpu_that_refuses_the_lock_too_is_reported_as_failed() {
+    let Some((room, config)) = two() else { return };
+    room.machine.lock().change_nvidia(0, |card| card.settable = false);
+    let mut node = room.open(config);
+    room.periods(&mut node, 2);
+    node.handle().desire(cap(300));
+    room.periods(&mut node, 10);
+    let failed = CapReport::Cap(CapResult::Failed(power_hal::ErrorKind::PermissionDenied));
+    assert_eq!(node.report().gpu.unwrap().report, failed);
+    assert_eq!(card(&room, 0, |card| (card.lock_mhz, card.limit_mw)), (None, 700_000));
+}
