@@ -77,14 +77,18 @@ roots! {
     }
 
     fn engine_lists(
-        engine: &mut MachineEngine, packages: &[backend::Package], (gpus, clocks): (&[CappedGpu], &[Option<GpuClock>]),
-        policies: &[FrequencyPolicy],
+        engine: &mut MachineEngine, packages: &[backend::Package], gpus: &[CappedGpu], policies: &[FrequencyPolicy],
     ) -> u32 {
         engine.list_packages(packages);
         engine.list_gpus(gpus);
-        engine.list_clocks(clocks);
         engine.list_policies(policies);
         engine.beyond().policies
+    }
+
+    fn engine_clocks(engine: &mut MachineEngine, clocks: &[Option<GpuClock>], lock: FrequencyPolicy) -> bool {
+        engine.list_clocks(clocks);
+        engine.clocks_mut().iter_mut().flatten().for_each(|clock| clock.relist(lock));
+        engine.clocks().iter().flatten().any(|clock| clock.held().is_some())
     }
 
     fn engine_demand(engine: &mut MachineEngine, target: TargetId, draw: DeviceDraw) -> (Option<DemandReport>, Option<BiteSource>) {

@@ -287,7 +287,7 @@ impl<const P: usize, const G: usize, const D: usize, const A: usize, const L: us
             beyond: self.beyond.package_watts,
         };
         let decision = laws.cpu.step(&mut self.mode, &mut self.packages, &node);
-        let gpu = self.step_gpus(laws, desired.gpu, facts);
+        let gpu = self.control_gpus(laws, desired.gpu, facts);
         self.packages.iter_mut().for_each(Package::note);
         self.gpus.iter_mut().for_each(CappedGpu::note);
         let raised = drive(&mut self.dvfs, &laws.dvfs, facts, &decision);
@@ -310,7 +310,7 @@ impl<const P: usize, const G: usize, const D: usize, const A: usize, const L: us
 
     /// A function of its own, because the stack of a step is bounded.
     #[inline(never)]
-    fn step_gpus(&mut self, laws: &EngineLaws, desired: DesiredCap, facts: &EngineFacts) -> GpuDecision {
+    fn control_gpus(&mut self, laws: &EngineLaws, desired: DesiredCap, facts: &EngineFacts) -> GpuDecision {
         let (gpus, clocks) = (&mut self.gpus, &mut self.clocks);
         let mut moved = 0_u32;
         for (gpu, clock) in gpus.iter_mut().zip(clocks.iter_mut()) {
