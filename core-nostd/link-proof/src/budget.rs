@@ -14,7 +14,7 @@ use joulie_core::budget::{
 };
 use joulie_core::placement::freshness::UnixTime;
 use joulie_core::placement::gpu::{
-    AskError, Fit, GpuPhase, GpuRequest, Model, PhysicalGpu, Reject, Vram, choose, fit,
+    AskError, Fit, GpuPhase, GpuRequest, GroupedCards, Model, PhysicalGpu, Reject, Vram, alike, choose, fit, island_sets,
 };
 use power_units::{Micros, Ratio, Stamp, Watts};
 
@@ -106,6 +106,11 @@ roots! {
 
     fn gpu_fit(ask: GpuRequest, cards: &[PhysicalGpu]) -> Result<Fit, Reject> {
         fit(ask, cards)
+    }
+
+    fn gpu_grouped(ask: GpuRequest, cards: &[PhysicalGpu], grouped: GroupedCards<'_>) -> (Result<(), Reject>, usize, u64) {
+        let islands = island_sets(cards).fold(0, |all, island| all | island);
+        (grouped.fits(ask), alike(cards).count(), islands)
     }
 
     fn gpu_choose(ask: GpuRequest, cards: &[PhysicalGpu], eligible: u64) -> u64 {

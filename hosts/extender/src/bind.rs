@@ -254,7 +254,7 @@ impl Binder {
         let before: Vec<&HeldCard> = cards.iter().filter(|card| has(card, uid)).collect();
         if u32::try_from(before.len()).is_ok_and(|count| count == request.count()) {
             // An earlier try of the same pod took them.
-            return Ok(before.iter().filter_map(|card| card.uuid.clone()).collect());
+            return Ok(before.iter().filter_map(|card| card.uuid.as_deref()).map(str::to_owned).collect());
         }
         if !before.is_empty() {
             self.give_back(&args.node, &args.pod_uid).await;
@@ -273,7 +273,7 @@ impl Binder {
                 return Err(failed);
             }
             some = true;
-            uuids.extend(card.uuid.clone());
+            uuids.extend(card.uuid.as_deref().map(str::to_owned));
         }
         Ok(uuids)
     }

@@ -62,6 +62,7 @@ fn head(view: &View<'_>, placement: &PlacementSettings) -> Map<String, Value> {
     );
     head.insert("synced".to_owned(), snapshot.fleet.synced.into());
     head.insert("snapshotAgeSeconds".to_owned(), view.now.since(snapshot.at).as_secs_f64().into());
+    head.insert("seen".to_owned(), snapshot.seen.page());
     head.insert(
         "powerFit".to_owned(),
         (if placement.power_fit == PowerFit::Filter { "filter" } else { "score" }).into(),

@@ -3,6 +3,9 @@
 //! A card counts as taken by the pods that the kubelet gave it to, and by those that a bind took it for and that the
 //! kubelet has given no card of the node yet. What is not known for certain takes no pod.
 
+mod grouped;
+
+use self::grouped::AllGrouped;
 use crate::dra::ClaimedCards;
 use crate::index::Registry;
 use crate::instances::{InstanceRow, Instances, InstancesAsk};
@@ -18,7 +21,7 @@ use joulie_core::placement::demand::{GpuDemand, GpuVendor, PodDemand};
 use joulie_core::placement::filter::Rejection;
 use joulie_core::placement::freshness::UnixTime;
 use joulie_core::placement::gpu::{
-    BadWish, GpuPhase, GpuRequest, Island, Model, ModelSet, PhysicalGpu, Vram, fit, fits,
+    BadWish, GpuPhase, GpuRequest, Island, Model, ModelSet, PhysicalGpu, Vram, fit,
 };
 use power_units::Micros;
 use serde_json::Value;
@@ -52,7 +55,7 @@ struct Taken {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct GpuRow {
     pub(crate) node: String,
-    uuid: Option<String>,
+    uuid: Option<Arc<str>>,
     key: u64,
     model: Option<String>,
     vendor: Option<GpuVendor>,
@@ -61,8 +64,8 @@ pub(crate) struct GpuRow {
     island: Option<Island>,
     phase: GpuPhase,
     shares: bool,
-    held: Vec<CardShare>,
-    taken: Vec<Taken>,
+    held: Box<[CardShare]>,
+    taken: Box<[Taken]>,
     /// The MIG instances of a card that is cut.
     instances: Box<[InstanceRow]>,
 }
@@ -81,7 +84,7 @@ impl Row for GpuRow {
         let taken = status.and_then(|status| status.assumed.as_deref()).unwrap_or_default();
         Ok(Self {
             node: card.node.to_owned(),
-            uuid: card.uuid.map(str::to_owned),
+            uuid: card.uuid.map(Arc::from),
             // Two objects of one card have one key, and are known to be wrong by that.
             key: key(card.uuid.unwrap_or(name)),
             model: card.model.map(str::to_owned),
@@ -138,7 +141,7 @@ impl Taken {
 pub(crate) struct HeldCard {
     pub(crate) card: PhysicalGpu,
     /// The UUID, if it is known.
-    pub(crate) uuid: Option<String>,
+    pub(crate) uuid: Option<Arc<str>>,
     /// Whether pods share it.
     pub(crate) shares: bool,
     pub(crate) holders: Vec<CardShare>,
@@ -340,6 +343,8 @@ pub(crate) struct Gpus {
     /// Where the cards of each node begin, by node number, and where the last ones end.
     starts: Box<[u32]>,
     cards: Box<[PhysicalGpu]>,
+    /// The same as a filter looks at them.
+    grouped: AllGrouped,
     /// In the order of the cards.
     held: Box<[HeldCard]>,
     /// Whether a card is taken by a bind that the kubelet has not confirmed: that ends by time.
@@ -402,16 +407,10 @@ impl Gpus {
         }
         starts.push(u32::try_from(held.len()).unwrap_or(u32::MAX));
         let cards = held.iter().map(|held| held.card).collect();
-        Self {
-            models,
-            starts: starts.into(),
-            cards,
-            held: held.into(),
-            has_taken,
-            has_strangers,
-            claimed,
-            instances,
-        }
+        let (starts, held, grouped) = (starts.into(), held.into(), AllGrouped::default());
+        let all = Self { models, starts, cards, grouped, held, has_taken, has_strangers, claimed, instances };
+        let grouped = AllGrouped::of((0..registry.len()).map(|number| all.cards(Some(number))));
+        Self { grouped, ..all }
     }
 
     fn range(&self, number: usize) -> std::ops::Range<usize> {
@@ -457,7 +456,7 @@ impl Gpus {
     #[inline]
     pub(crate) fn rejects(&self, ask: &GpuAsk, number: Option<usize>) -> Option<Rejection> {
         match ask {
-            Ok(request) => fits(*request, self.cards(number)).err().map(Rejection::Gpu),
+            Ok(request) => self.grouped.node(number).fits(*request).err().map(Rejection::Gpu),
             Err(bad) => Some(Rejection::GpuWish(*bad)),
         }
     }

@@ -18,7 +18,8 @@
 //! - `decide`, `reply`: filter, prioritize and preempt;
 //! - `shortlist`: filter's answer with the best candidates only;
 //! - `request_log`, `offline`: a log of sampled requests, and answers from a saved cluster;
-//! - `routes`, `explain`, `pods_by_name`, `metrics`: what the two ports serve.
+//! - `routes`, `explain`, `pods_by_name`, `metrics`: what the two ports serve;
+//! - `seen`: up to which versions of objects a snapshot has them.
 //!
 //! - `bind`: takes the cards of a pod with GPUs, and binds it; opt-in.
 //!
@@ -55,6 +56,7 @@ pub mod request_log;
 mod routes;
 mod rows;
 mod scan;
+mod seen;
 pub mod settings;
 pub mod shortlist;
 mod snapshot;

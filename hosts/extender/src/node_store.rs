@@ -42,8 +42,10 @@ impl NodeStore {
     }
 
     /// What the PowerBudgets can grant. `plans`: somebody renews the plan's Lease.
-    pub(crate) fn grantable(&self, plans: bool) -> Budgets {
-        self.budgets.as_ref().map_or_else(Budgets::default, |rows| rows.with(|rows| Budgets::of(rows, plans)))
+    pub(crate) fn grantable(&mut self, plans: bool) -> Budgets {
+        self.budgets
+            .as_mut()
+            .map_or_else(Budgets::default, |rows| rows.catch_up(|rows| Budgets::of(rows, plans)))
     }
 
     /// All rows are read the next time.

@@ -5,34 +5,47 @@ use hyper::body::{Body, Frame, SizeHint};
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::{array, vec};
 
-/// The body.
-#[derive(Debug, Default)]
+/// The pieces before the candidates: the beginning, and the candidates themselves where they are one piece.
+const HEAD: usize = 2;
+/// The pieces after the candidates.
+const TAIL: usize = 8;
+const EMPTY: Bytes = Bytes::new();
+
+/// The body. Only candidates that are objects are a list of pieces.
+#[derive(Debug)]
 pub(crate) struct Reply {
-    /// The first piece. An answer of one piece needs no list.
-    first: Option<Bytes>,
-    more: std::vec::IntoIter<Bytes>,
+    head: array::IntoIter<Bytes, HEAD>,
+    listed: vec::IntoIter<Bytes>,
+    tail: array::IntoIter<Bytes, TAIL>,
     left: u64,
 }
 
 impl Reply {
     /// A body of these pieces; empty ones are left out.
-    pub(crate) fn of(mut pieces: Vec<Bytes>) -> Self {
-        pieces.retain(|piece| !piece.is_empty());
-        let left = pieces.iter().fold(0_u64, |sum, piece| sum.saturating_add(length(piece)));
-        Self { first: None, more: pieces.into_iter(), left }
+    pub(crate) fn of(head: [Bytes; HEAD], listed: Vec<Bytes>, tail: [Bytes; TAIL]) -> Self {
+        let all = head.iter().chain(&listed).chain(&tail);
+        let left = all.fold(0_u64, |sum, piece| sum.saturating_add(length(piece)));
+        Self { head: head.into_iter(), listed: listed.into_iter(), tail: tail.into_iter(), left }
     }
 
     /// The pieces that are not sent yet.
     pub(crate) fn pieces(&self) -> Vec<Bytes> {
-        self.first.iter().chain(self.more.as_slice()).cloned().collect()
+        let all = self.head.as_slice().iter().chain(self.listed.as_slice()).chain(self.tail.as_slice());
+        all.filter(|piece| !piece.is_empty()).cloned().collect()
+    }
+
+    fn next(&mut self) -> Option<Bytes> {
+        let is_some = |piece: &Bytes| !piece.is_empty();
+        let next = self.head.find(is_some).or_else(|| self.listed.find(is_some));
+        next.or_else(|| self.tail.find(is_some))
     }
 }
 
 impl From<Bytes> for Reply {
     fn from(piece: Bytes) -> Self {
-        let left = length(&piece);
-        Self { first: Some(piece).filter(|piece| !piece.is_empty()), more: Vec::new().into_iter(), left }
+        Self::of([piece, EMPTY], Vec::new(), [EMPTY; TAIL])
     }
 }
 
@@ -60,7 +73,7 @@ impl Body for Reply {
         mut self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let next = self.first.take().or_else(|| self.more.next());
+        let next = self.next();
         if let Some(piece) = &next {
             self.left = self.left.saturating_sub(length(piece));
         }

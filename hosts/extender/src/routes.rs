@@ -9,6 +9,7 @@ use crate::pods_by_name::{NoPod, PodQuestion};
 use crate::reply::Reply;
 use crate::request_log::{RequestLog, Sample};
 use crate::scan::Malformed;
+use crate::seen::SEEN;
 use crate::settings::PlacementSettings;
 use crate::snapshot::View;
 use crate::snapshot_builder::Shown;
@@ -189,7 +190,9 @@ impl Desk {
                     let expected = expected.of_others(None, began).count();
                     log.offer(Sample { expected, ..sample });
                 }
-                json(reply)
+                let mut answer = json(reply);
+                answer.headers_mut().insert(SEEN, snapshot.seen.header());
+                answer
             }
             Err(malformed) => {
                 self.metrics.refused(verb, Refusal::Malformed);
@@ -265,5 +268,5 @@ fn text(status: StatusCode, text: &'static str) -> Response<Reply> {
 async fn whole(answer: Response<Full<Bytes>>) -> Response<Reply> {
     let (head, body) = answer.into_parts();
     let bytes = body.collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-    Response::from_parts(head, Reply::of(vec![bytes]))
+    Response::from_parts(head, bytes.into())
 }

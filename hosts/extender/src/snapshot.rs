@@ -8,6 +8,7 @@ use crate::gpus::Gpus;
 use crate::index::{Index, Registry};
 use crate::kinds::Kinds;
 use crate::queue::Queue;
+use crate::seen::SeenVersions;
 use crate::shortlist::{OtherScores, Remembered};
 use host_kit::clock::Mono;
 use joulie_api::workload_profile::TrustedProfiles;
@@ -55,6 +56,8 @@ pub(crate) struct Snapshot {
     pub(crate) remembered: Arc<Remembered>,
     /// The pods with GPUs that preempt may name.
     pub(crate) evictables: Evictables,
+    /// Up to which versions the objects are in it.
+    pub(crate) seen: SeenVersions,
     pub(crate) at: Mono,
 }
 
@@ -271,6 +274,7 @@ impl Snapshot {
             other_scores: Arc::default(),
             remembered: Arc::default(),
             evictables: Evictables::default(),
+            seen: SeenVersions::default(),
             at: Mono::START,
         }
     }
@@ -289,6 +293,7 @@ impl Snapshot {
             other_scores: self.other_scores.clone(),
             remembered: Arc::default(),
             evictables: self.evictables.clone(),
+            seen: self.seen.clone(),
             ..*self
         }
     }

@@ -5,15 +5,17 @@
 //! twins become stale by the clock as usual.
 
 use crate::assumed_ledger::{AssumedLedger, Round, Scales};
+use crate::budgets::BudgetRow;
 use crate::cores::FreeCores;
 use crate::dra::DraWatch;
 use crate::evictable::EvictablesBuilder;
 use crate::expected::Expected;
-use crate::gpus::Gpus;
+use crate::gpus::{GpuRow, Gpus};
 use crate::index::{Index, Registry};
 use crate::metrics::{Kind, Metrics};
 use crate::node_store::NodeStore;
-use crate::rows::{LeaseRow, PodRow, ProfileRow};
+use crate::rows::{EcoLabel, HardwareRow, LeaseRow, PodRow, ProfileRow, TwinRow};
+use crate::seen::SeenVersions;
 use crate::settings::Settings;
 use crate::shortlist::{OtherScoresBuilder, Remembered};
 use crate::snapshot::{Fleet, Node, Rules, Snapshot};
@@ -59,6 +61,22 @@ pub(crate) struct Watched {
     pub(crate) dra: Option<DraWatch>,
     /// Pods with GPUs, and the budgets of disruptions.
     pub(crate) evictables: EvictablesBuilder,
+}
+
+impl Watched {
+    /// Up to which versions objects were taken in.
+    fn seen(&self) -> SeenVersions {
+        let NodeStore { twins, hardware, labels, gpus, budgets, .. } = &self.node_store;
+        SeenVersions::of([
+            (TwinRow::KIND, twins.version()),
+            (HardwareRow::KIND, hardware.version()),
+            (EcoLabel::KIND, labels.version()),
+            (GpuRow::KIND, gpus.as_ref().and_then(Rows::version)),
+            (BudgetRow::KIND, budgets.as_ref().and_then(Rows::version)),
+            (ProfileRow::KIND, self.profiles.as_ref().and_then(Rows::version)),
+            (PodRow::KIND, self.pods.version()),
+        ])
+    }
 }
 
 /// The published snapshot.
@@ -237,7 +255,7 @@ impl SnapshotBuilder {
         let is_old = gpus.has_taken && clock.mono().since(*at) >= TAKEN_EVERY;
         if changed || is_old || *revision != registry.revision() {
             let claimed = claimed.unwrap_or_else(|| gpus.claimed().clone());
-            *gpus = Arc::new(rows.with(|rows| Gpus::of(rows.values(), registry, claimed, now)));
+            *gpus = Arc::new(rows.catch_up(|rows| Gpus::of(rows.values(), registry, claimed, now)));
             (*revision, *at) = (registry.revision(), clock.mono());
             metrics.unreadable(Kind::Gpu, rows.malformed().len());
             if gpus.has_strangers {
@@ -336,6 +354,7 @@ impl SnapshotBuilder {
             other_scores: self.watched.other_scores.shown(),
             remembered: self.remembered.clone(),
             evictables: self.watched.evictables.shown(),
+            seen: self.watched.seen(),
             at: self.clock.mono(),
         });
         self.shown.store(snapshot.clone());

@@ -27,9 +27,11 @@
 
 mod ask;
 mod choose;
+mod grouped;
 
 pub use ask::{AskError, BadWish, GpuRequest, Link, ModelSet, Packing};
 pub use choose::{CARDS_MAX, choose};
+pub use grouped::{AlikeCards, GroupedCards, alike, island_sets};
 
 use core::fmt;
 use core::num::NonZeroU32;
@@ -230,7 +232,8 @@ pub fn fit(ask: GpuRequest, cards: &[PhysicalGpu]) -> Result<Fit, Reject> {
     Ok(Fit { cards: chosen, score: u8::try_from(score).unwrap_or(SCORE_MAX).min(SCORE_MAX) })
 }
 
-/// Whether a node's cards can take a pod, without choosing among them.
+/// Whether a node's cards can take a pod, without choosing among them. Who asks the same of thousands of nodes groups their cards
+/// beforehand: [`GroupedCards`].
 ///
 /// # Errors
 /// Why the node cannot take the pod.
@@ -247,77 +250,7 @@ fn numbered(cards: &[PhysicalGpu]) -> impl Iterator<Item = (u64, &PhysicalGpu)> 
 
 /// The cards that can take the pod, if they are enough.
 fn eligible(ask: GpuRequest, cards: &[PhysicalGpu]) -> Result<u64, Reject> {
-    if cards.is_empty() {
-        return Err(Reject::NoCards);
-    }
-    if cards.len() > CARDS_MAX {
-        return Err(Reject::TooManyCards);
-    }
-    // How many cards pass each of the successive tests.
-    let (mut of_model, mut known, mut large, mut available, mut free) = (0_u32, 0_u32, 0_u32, 0_u32, 0_u32);
-    let (mut suitable, mut eligible) = (0, 0);
-    let doubled = doubled(cards);
-    for (bit, card) in numbered(cards) {
-        if !ask.may_take(card.model) {
-            continue;
-        }
-        of_model = of_model.saturating_add(1);
-        let known_model = ask.models().is_none() || card.model.is_some();
-        let Some(vram) =
-            card.vram.filter(|_| known_model && card.phase != GpuPhase::Unknown && doubled & bit == 0)
-        else {
-            continue;
-        };
-        let Some(left) = vram.free_mb() else { continue };
-        known = known.saturating_add(1);
-        if ask.need_mb(vram) > vram.total_mb() {
-            continue;
-        }
-        large = large.saturating_add(1);
-        suitable |= bit;
-        if card.phase != GpuPhase::Available {
-            continue;
-        }
-        available = available.saturating_add(1);
-        if ask.need_mb(vram) <= left {
-            free = free.saturating_add(1);
-            eligible |= bit;
-        }
-    }
-    let count = ask.count();
-    match () {
-        () if of_model < count => Err(Reject::Model { have: of_model }),
-        () if known < count => Err(Reject::Unknown { have: known }),
-        () if large < count => Err(Reject::TooSmall { have: large }),
-        () if ask.needs_island() => within_island(count, cards, (suitable, eligible)),
-        () if available < count => Err(Reject::Allocated { have: available }),
-        () if free < count => Err(Reject::Vram { have: free }),
-        () => Ok(eligible),
-    }
-}
-
-/// The eligible cards of the islands that have enough of them.
-fn within_island(count: u32, cards: &[PhysicalGpu], (suitable, eligible): (u64, u64)) -> Result<u64, Reject> {
-    let (_, most) = joined(count, cards, suitable);
-    if most < count {
-        return Err(Reject::NoIsland { have: most });
-    }
-    let (enough, most) = joined(count, cards, eligible);
-    if most < count { Err(Reject::Island { have: most }) } else { Ok(enough) }
-}
-
-/// The cards of a set that have `count` or more of the set in their island, and the most that any island has.
-fn joined(count: u32, cards: &[PhysicalGpu], set: u64) -> (u64, u32) {
-    let (mut enough, mut most) = (0, 0);
-    for (bit, card) in numbered(cards).filter(|(bit, card)| set & bit != 0 && card.island.is_some()) {
-        let alike = numbered(cards).filter(|(b, other)| set & b != 0 && other.island == card.island);
-        let members = alike.fold(0_u32, |sum, _| sum.saturating_add(1));
-        most = most.max(members);
-        if members >= count {
-            enough |= bit;
-        }
-    }
-    (enough, most)
+    grouped::eligible(ask, cards.len(), grouped::each(cards), island_sets(cards))
 }
 
 /// The cards with more than one row: it is not known which of the rows is correct.

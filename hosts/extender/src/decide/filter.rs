@@ -29,7 +29,7 @@ pub(super) fn answer(
     wanted: Wanted<'_>,
 ) -> (Reply, Outcome) {
     let (snapshot, asked) = (view.snapshot, wanted.asked);
-    let mut writer = Writer::new(message, asked);
+    let mut writer = Writer::new(message, body, asked);
     let power = (placement.power_fit == PowerFit::Filter).then(|| snapshot.fleet.kinds.weigh(&asked.terms));
     let gpus = GpuNeeds::of(asked, placement);
     let sorted = |some: &Listed<'_>, numbers: &Numbers| {
@@ -68,7 +68,7 @@ pub(super) fn answer(
         writer.keeps_all();
     }
     writer.outcome.offer = only(snapshot, message, wanted.pod, &writer);
-    writer.finish(body)
+    writer.finish()
 }
 
 /// The only candidate, if it passes: kube-scheduler puts the pod there without asking for scores.

@@ -22,7 +22,7 @@ impl<R: Row> ByHand<R> {
         for object in objects {
             self.0.listed(Object::of(object), Mono::START).now_or_never();
         }
-        self.0.done(Mono::START).now_or_never();
+        self.0.done("", Mono::START).now_or_never();
     }
 
     /// Reports an object that is new or has changed.

@@ -324,14 +324,14 @@ impl<R: Row, K: Keep<R>> Driver<R, K> {
             }
             next = page.metadata.next.filter(|token| !token.is_empty());
             if next.is_none() {
-                self.keep.done(self.clock.mono()).await;
+                let version = page.metadata.resource_version.unwrap_or_default();
+                self.keep.done(&version, self.clock.mono()).await;
                 self.reflections.lists.get_or_create(&self.kind).inc();
                 self.count();
-                return page
-                    .metadata
-                    .resource_version
-                    .filter(|version| !version.is_empty())
-                    .ok_or_else(|| Trouble::Failed("the list has no resourceVersion".to_owned()));
+                return match version.is_empty() {
+                    true => Err(Trouble::Failed("the list has no resourceVersion".to_owned())),
+                    false => Ok(version),
+                };
             }
         }
     }

@@ -33,11 +33,14 @@ pub struct Rows<R> {
     revision: watch::Receiver<u64>,
     /// How many changes [`Rows::news`] has reported.
     seen: u64,
+    /// The version up to which it has seen them.
+    version: Option<u64>,
 }
 
 impl<R> Clone for Rows<R> {
     fn clone(&self) -> Self {
-        Self { table: self.table.clone(), revision: self.revision.clone(), seen: self.seen }
+        let (table, revision) = (self.table.clone(), self.revision.clone());
+        Self { table, revision, seen: self.seen, version: self.version }
     }
 }
 
@@ -53,6 +56,8 @@ struct Table<R> {
     log: Log<R>,
     synced: bool,
     heard: Option<Mono>,
+    /// The version of the last list or change; `None` if the server gave none that is a number.
+    version: Option<u64>,
 }
 
 /// An object that was skipped.
@@ -71,8 +76,8 @@ pub(super) trait Keep<R>: Send {
     fn begin(&mut self) -> impl Future<Output = ()> + Send;
     /// An object of a list.
     fn listed(&mut self, object: Object<R>, now: Mono) -> impl Future<Output = Option<Skipped>> + Send;
-    /// A list is complete: what was not in it is gone.
-    fn done(&mut self, now: Mono) -> impl Future<Output = ()> + Send;
+    /// A list of this version is complete: what was not in it is gone.
+    fn done(&mut self, version: &str, now: Mono) -> impl Future<Output = ()> + Send;
     /// An object is new or has changed.
     fn applied(&mut self, object: Object<R>, now: Mono) -> impl Future<Output = Option<Skipped>> + Send;
     /// An object was deleted.
@@ -98,8 +103,10 @@ pub(super) fn rows<R>() -> (Writer<R>, Rows<R>) {
         log: Log::new(),
         synced: false,
         heard: None,
+        version: None,
     }));
-    (Writer { table: table.clone(), revision: sender }, Rows { table, revision: receiver, seen: 0 })
+    let rows = Rows { table: table.clone(), revision: receiver, seen: 0, version: None };
+    (Writer { table, revision: sender }, rows)
 }
 
 impl<R: Row> Writer<R> {
@@ -133,8 +140,9 @@ impl<R: Row> Keep<R> for Writer<R> {
         self.write(|table| table.listing = Some((BTreeMap::new(), BTreeMap::new())));
     }
 
-    async fn done(&mut self, now: Mono) {
+    async fn done(&mut self, version: &str, now: Mono) {
         self.change(now, |table| {
+            table.version = version.parse().ok();
             if let Some((rows, malformed)) = table.listing.take() {
                 (table.rows, table.malformed) = (rows, malformed);
             }
@@ -157,6 +165,7 @@ impl<R: Row> Keep<R> for Writer<R> {
         let skipped = self.change(now, |table| {
             let before = table.rows.get(&object.key).cloned();
             table.log.note(object.key.clone(), before.clone());
+            table.reach(&object.version);
             put(&mut table.rows, &mut table.malformed, object, before, now)
         });
         self.announce();
@@ -167,9 +176,17 @@ impl<R: Row> Keep<R> for Writer<R> {
         self.change(now, |table| {
             let before = table.rows.remove(&object.key);
             table.malformed.remove(&object.key);
+            table.reach(&object.version);
             table.log.note(object.key, before);
         });
         self.announce();
+    }
+}
+
+impl<R> Table<R> {
+    /// A change of this version is in the rows.
+    fn reach(&mut self, version: &str) {
+        self.version = version.parse().ok().or(self.version);
     }
 }
 
@@ -228,6 +245,7 @@ impl<R: Row> Rows<R> {
     /// nothing has changed. Writers wait meanwhile.
     pub fn news<T>(&mut self, look: impl FnOnce(RowChanges<'_, R>) -> T) -> Option<T> {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
+        self.version = table.version;
         let seen = std::mem::replace(&mut self.seen, table.log.end());
         (seen != table.log.end()).then(|| look(table.log.since(seen, &table.rows)))
     }
@@ -235,8 +253,14 @@ impl<R: Row> Rows<R> {
     /// Reads all rows in place; [`Rows::news`] then reports only later changes. Writers wait meanwhile.
     pub fn catch_up<T>(&mut self, look: impl FnOnce(&BTreeMap<ObjectKey, CachedRow<R>>) -> T) -> T {
         let table = self.table.read().unwrap_or_else(PoisonError::into_inner);
-        self.seen = table.log.end();
+        (self.seen, self.version) = (table.log.end(), table.version);
         look(&table.rows)
+    }
+
+    /// The version of the objects up to which [`Rows::news`] and [`Rows::catch_up`] have read them: every change up to it was
+    /// in the rows, and none after it. `None` before anything was read, or if the server's versions are no numbers.
+    pub const fn version(&self) -> Option<u64> {
+        self.version
     }
 
     /// The objects that exist but cannot be read, with the reasons.

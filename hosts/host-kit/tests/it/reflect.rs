@@ -147,8 +147,10 @@ async fn a_feed_tells_what_happened_in_order_and_keeps_nothing() {
     let (mut feed, run) = follow(&fake.client(), source, &reflections, Arc::new(SystemClock::new()), stop);
     tokio::spawn(run);
     for expected in ["begin", "uid of a: 100", "uid of c: 300", "whole"] {
+        assert_eq!(feed.version(), None, "a list is in the order of names");
         assert_eq!(next(&mut feed).await, expected);
     }
+    assert_eq!(feed.version(), Some(3));
     watch.send(event("MODIFIED", &twin("a", "4", 110))).unwrap();
     // A deleted object may be malformed: only its UID counts.
     watch.send(event("DELETED", &twin("c", "5", "gone"))).unwrap();
@@ -156,6 +158,7 @@ async fn a_feed_tells_what_happened_in_order_and_keeps_nothing() {
         assert_eq!(next(&mut feed).await, expected);
     }
     assert!(feed.is_synced() && feed.ready().is_none());
+    assert_eq!(feed.version(), Some(5));
     // More events than the feed holds: the watch waits for the reader, and nothing is lost.
     for version in 10..3_010_u64 {
         watch.send(event("MODIFIED", &twin("a", &version.to_string(), version))).unwrap();

@@ -268,6 +268,83 @@ fn takes(ask: GpuRequest, cards: &[PhysicalGpu], at: usize) -> bool {
     single && of_model && room && card.phase == GpuPhase::Available
 }
 
+/// Whether a node's cards can take a pod, test by test and card by card as the documentation says it.
+fn by_the_book(ask: GpuRequest, cards: &[PhysicalGpu]) -> Result<(), Reject> {
+    match cards.len() {
+        0 => return Err(Reject::NoCards),
+        1..=CARDS_MAX => {}
+        _ => return Err(Reject::TooManyCards),
+    }
+    let count = |some: &[&PhysicalGpu]| u32::try_from(some.len()).unwrap();
+    let of_model: Vec<&PhysicalGpu> = cards
+        .iter()
+        .filter(|card| match (ask.models(), card.model) {
+            (Some(models), Some(model)) => models.has(model),
+            (None, _) | (_, None) => true,
+        })
+        .collect();
+    let is_known = |card: &&PhysicalGpu| {
+        let rows = cards.iter().filter(|other| other.key == card.key).count();
+        let has_model = ask.models().is_none() || card.model.is_some();
+        let vram = card.vram.is_some_and(|vram| vram.allocated_mb <= vram.total_mb());
+        rows == 1 && has_model && vram && card.phase != GpuPhase::Unknown
+    };
+    let known: Vec<&PhysicalGpu> = of_model.iter().copied().filter(is_known).collect();
+    let need = |card: &PhysicalGpu| card.vram.map_or(0, |vram| ask.need_mb(vram));
+    let is_large = |card: &&PhysicalGpu| need(card) <= card.vram.unwrap().total_mb();
+    let large: Vec<&PhysicalGpu> = known.iter().copied().filter(is_large).collect();
+    let is_available = |card: &&PhysicalGpu| card.phase == GpuPhase::Available;
+    let available: Vec<&PhysicalGpu> = large.iter().copied().filter(is_available).collect();
+    let is_free = |card: &&PhysicalGpu| need(card) <= card.vram.unwrap().free_mb().unwrap();
+    let free: Vec<&PhysicalGpu> = available.iter().copied().filter(is_free).collect();
+    let largest = |some: &[&PhysicalGpu]| {
+        let of = |island| some.iter().filter(|card| card.island == Some(island)).count();
+        let most = some.iter().filter_map(|card| card.island).map(of).max().unwrap_or(0);
+        u32::try_from(most).unwrap()
+    };
+    let wanted = ask.count();
+    match () {
+        () if count(&of_model) < wanted => Err(Reject::Model { have: count(&of_model) }),
+        () if count(&known) < wanted => Err(Reject::Unknown { have: count(&known) }),
+        () if count(&large) < wanted => Err(Reject::TooSmall { have: count(&large) }),
+        () if ask.link() == Link::Required && wanted > 1 => match () {
+            () if largest(&large) < wanted => Err(Reject::NoIsland { have: largest(&large) }),
+            () if largest(&free) < wanted => Err(Reject::Island { have: largest(&free) }),
+            () => Ok(()),
+        },
+        () if count(&available) < wanted => Err(Reject::Allocated { have: count(&available) }),
+        () if count(&free) < wanted => Err(Reject::Vram { have: count(&free) }),
+        () => Ok(()),
+    }
+}
+
+/// What the grouped cards of a node say.
+fn grouped_fits(ask: GpuRequest, cards: &[PhysicalGpu]) -> Result<(), Reject> {
+    let (alike, islands): (Vec<_>, Vec<_>) = (alike(cards).collect(), island_sets(cards).collect());
+    GroupedCards { count: cards.len(), alike: &alike, islands: &islands }.fits(ask)
+}
+
+#[test]
+fn cards_that_are_alike_are_looked_at_once() {
+    // Eight equal cards in two islands, three of them in use, and one with two rows.
+    let mut cards: Vec<PhysicalGpu> =
+        (0..8).map(|key| on(u16::from(key > 3), card(key, 40_000, 0))).collect();
+    for card in &mut cards[..3] {
+        *card =
+            PhysicalGpu { phase: GpuPhase::Allocated, vram: Vram::read(Some(40_000), Some(40_000)), ..*card };
+    }
+    assert_eq!((alike(&cards).count(), island_sets(&cards).collect::<Vec<_>>()), (2, vec![0x0f, 0xf0]));
+    cards.push(card(7, 40_000, 0));
+    assert_eq!(alike(&cards).count(), 3, "of the doubled card nothing is known");
+    for count in 1..10 {
+        let ask = whole(count).linked(Link::Required);
+        assert_eq!(grouped_fits(ask, &cards), by_the_book(ask, &cards), "{count}");
+    }
+    assert_eq!(grouped_fits(whole(3).linked(Link::Required), &cards), Ok(()));
+    assert_eq!(grouped_fits(whole(4).linked(Link::Required), &cards), Err(Reject::Island { have: 3 }));
+    assert_eq!(GroupedCards::NONE.fits(whole(1)), Err(Reject::NoCards));
+}
+
 fn any_card() -> impl Strategy<Value = PhysicalGpu> {
     let vram = prop_oneof![
         8 => (1_i64..4, 0_i64..5).prop_map(|(total, used)| Vram::read(Some(total * 2_000), Some(used * 1_000))),
@@ -290,8 +367,34 @@ fn any_ask() -> impl Strategy<Value = GpuRequest> {
         .prop_map(|(named, vram, count)| GpuRequest::new(named.then_some(A100), vram, count).unwrap())
 }
 
+fn any_wish() -> impl Strategy<Value = GpuRequest> {
+    let models = prop::option::of((prop::bool::ANY, prop::bool::ANY));
+    let link = prop_oneof![3 => Just(Link::Required), 1 => Just(Link::Preferred), 1 => Just(Link::None)];
+    (models, prop::option::of(1_i64..7_000), 1_i64..10, link).prop_map(|(models, vram, count, link)| {
+        let ask = GpuRequest::new(None, vram, count).unwrap().linked(link);
+        models.map_or(ask, |(a100, t4)| {
+            let set = if a100 { ModelSet::EMPTY.with(A100) } else { ModelSet::EMPTY };
+            ask.of(if t4 { set.with(T4) } else { set })
+        })
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(3000))]
+
+    #[test]
+    fn cards_that_are_grouped_beforehand_are_judged_as_each_for_itself(
+        cards in prop::collection::vec(any_card(), 0..=12),
+        more in 0_usize..70,
+        ask in any_wish(),
+    ) {
+        // Sometimes more cards than are looked at.
+        let cards: Vec<PhysicalGpu> = cards.iter().cycle().take(if more > 60 { more } else { cards.len() }).copied().collect();
+        let told = by_the_book(ask, &cards);
+        prop_assert_eq!(fits(ask, &cards), told);
+        prop_assert_eq!(grouped_fits(ask, &cards), told);
+        prop_assert_eq!(fit(ask, &cards).map(|_| ()), told);
+    }
 
     #[test]
     fn the_chosen_cards_are_the_best_of_all_sets_and_none_is_missed(

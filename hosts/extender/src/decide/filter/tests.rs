@@ -4,14 +4,16 @@ use crate::budgets::{BudgetRow, Budgets};
 use crate::burst;
 use crate::expected::Expected;
 use crate::index::{Index, Registry};
-use crate::probe::ProbeResponse;
+use crate::probe::{Picture, ProbeResponse};
+use crate::settings::{GpuPods, GpuRule};
+use crate::shortlist::{ShortlistPods, ShortlistRule};
 use crate::snapshot::{Fleet, Node, View};
 use host_kit::clock::Mono;
 use host_kit::reflect::by_hand;
 use joulie_api::labels;
 use joulie_core::placement::class::SchedulableClass;
 use joulie_core::placement::demand::{MilliCores, PodDemand};
-use joulie_core::placement::estimate::Coefficients;
+use joulie_core::placement::estimate::{Coefficients, HardwareRecord};
 use joulie_core::placement::filter::FilterTerms;
 use joulie_core::placement::freshness::Freshness;
 use joulie_core::placement::score::{NodeFacts, PodTerms, TwinPower, TwinStatus};
@@ -229,6 +231,74 @@ fn whatever_is_kept_is_kept_in_its_order_and_the_others_are_told_of() {
                 counted.extend([0, 0, 0, 0]);
                 assert_eq!(answer["counted"], json!(counted));
             }
+        }
+    }
+}
+
+/// A request for nodes with names and sizes as those of a cloud provider.
+fn request(class: &str, cards: u32, count: usize, is_objects: bool) -> Bytes {
+    let name = |node: usize| format!("ip-10-0-{node:03}.eu-central-1.compute.internal");
+    let pod = json!({"metadata": {"name": "p", "uid": "u", "annotations": {"joulie.io/workload-class": class,
+                                  "gpu-extender.mle.com/link": "required"}},
+                     "spec": {"containers": [{"resources": {"limits": {"nvidia.com/gpu": cards.to_string()}}}]}});
+    let names: Vec<String> = (0..count).map(name).collect();
+    if !is_objects {
+        return json!({"Pod": pod, "NodeNames": names}).to_string().into();
+    }
+    let object = |name: &String| json!({"metadata": {"name": name, "annotations": {"a": "x".repeat(4_200)}}});
+    json!({"Pod": pod, "Nodes": {"items": names.iter().map(object).collect::<Vec<_>>()}}).to_string().into()
+}
+
+#[test]
+fn an_answer_costs_few_allocations_whatever_is_asked() {
+    const COUNT: usize = 300;
+    let names = request("standard", 1, COUNT, false);
+    let message = Message::read(&names).unwrap();
+    let names: Vec<String> = candidates(&message.candidates)
+        .map(|one| String::from_utf8(one.name.of(message.body).to_vec()).unwrap())
+        .collect();
+    let hardware = HardwareRecord { cpu_max: Some(Watts::from_int(720)), cores: Some(96), gpus: None };
+    let node = |(at, name): (usize, &String)| {
+        let class = if at % 2 == 0 { SchedulableClass::Eco } else { SchedulableClass::Performance };
+        (name.clone(), TwinStatus::silent(class), hardware)
+    };
+    let nodes: Vec<_> = names.iter().enumerate().map(node).collect();
+    // Of three nodes one has two free cards that are joined, one two that are not, and one has none that is free.
+    let card = |at: usize| {
+        let (node, card) = (at / 2, at % 2);
+        let held = json!({"allocatedVRAMmb": 40_000, "phase": "Allocated", "podName": "p", "allocations": [{"podUID": "v"}]});
+        let status = if node % 3 == 2 { held } else { json!({"allocatedVRAMmb": 0, "phase": "Available"}) };
+        json!({"metadata": {"name": format!("{node}-{card}"), "uid": "x"}, "status": status,
+               "spec": {"nodeName": names[node], "uuid": format!("{node}-{card}"), "model": "A100", "totalVRAMmb": 40_000,
+                        "island": if node % 3 == 1 { card } else { 0 }}})
+    };
+    let cards: Vec<Value> = (0..2 * COUNT).map(card).collect();
+    let rule = GpuRule { scope: GpuPods::Annotated, share: 60, ..GpuRule::OFF };
+    let short = ShortlistRule { pods: ShortlistPods::All, ..ShortlistRule::OFF };
+    for (shortlist, is_objects) in
+        [(ShortlistRule::OFF, false), (short, false), (ShortlistRule::OFF, true), (short, true)]
+    {
+        for (class, gpus) in [("standard", 0), ("performance", 0), ("standard", 2)] {
+            let body = request(class, gpus, COUNT, is_objects);
+            let gpus = if gpus > 0 { rule } else { GpuRule::OFF };
+            let placement = PlacementSettings { shortlist, gpus, ..burst::placement() };
+            let picture = Picture::of(&nodes, placement).with_gpus(&cards).with_pod_of(&body).unwrap();
+            let answer: Value = serde_json::from_slice(&picture.filter(&body).unwrap().whole()).unwrap();
+            let rejected = answer["failedNodes"].as_object().unwrap().len();
+            let expected = match (class, gpus.is_on()) {
+                ("performance", _) => COUNT / 2,
+                (_, true) => COUNT / 3 * 2,
+                (_, false) => 0,
+            };
+            assert_eq!(rejected, expected, "{class}");
+            let counted = allocation_counter::measure(|| drop(picture.filter(&body)));
+            // A shortlist holds the points of all candidates as well, and cards the reasons of both kinds.
+            let most = if shortlist.is_on() && gpus.is_on() { 10 } else { 8 };
+            assert!(
+                counted.count_total <= most,
+                "{class} {shortlist:?} {is_objects} {gpus:?}: {}",
+                counted.count_total
+            );
         }
     }
 }

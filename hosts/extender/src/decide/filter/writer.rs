@@ -15,25 +15,29 @@ use std::ops::Range;
 /// The candidates that were kept and rejected so far.
 pub(super) struct Writer<'m> {
     message: &'m Message<'m>,
+    body: &'m Bytes,
     pub(super) outcome: Outcome,
     /// The range of the request that is being kept, from its first candidate to the last one so far.
     open: Option<Range<usize>>,
-    /// The closed ranges before it, if candidates are objects.
-    runs: Vec<Range<usize>>,
+    /// The closed ranges before it, if candidates are objects, and what separates them.
+    runs: Vec<Bytes>,
     /// A copy of the closed ranges before it, if candidates are names: names are short, so one copy is cheaper than
     /// many pieces. Each range is followed by a comma.
     names: Vec<u8>,
     /// Entries of the map of rejections that evictions cannot resolve, and of the map of those that they may resolve.
     unresolvable: Vec<u8>,
     resolvable: Vec<u8>,
+    /// What was written of GPUs: thousands of nodes have few reasons.
+    said: Said,
 }
 
 impl<'m> Writer<'m> {
-    pub(super) fn new(message: &'m Message<'m>, asked: &Asked) -> Self {
+    pub(super) fn new(message: &'m Message<'m>, body: &'m Bytes, asked: &Asked) -> Self {
         let rejected = [0; Rejection::KINDS.len()];
         let outcome = Outcome { asked: *asked, rejected, unknown: 0, offer: None, list: None };
-        let (runs, names) = (Vec::new(), Vec::new());
-        Self { message, outcome, open: None, runs, names, unresolvable: Vec::new(), resolvable: Vec::new() }
+        let (runs, names, unresolvable, resolvable) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let said = Said::default();
+        Self { message, body, outcome, open: None, runs, names, unresolvable, resolvable, said }
     }
 
     /// Keeps all candidates.
@@ -128,10 +132,18 @@ impl<'m> Writer<'m> {
             self.names.push(b',');
         } else {
             if self.runs.is_empty() {
-                self.runs.reserve(candidates(&self.message.candidates).len() / 2 + 1);
+                // Ranges that are not adjacent are at most every other candidate.
+                self.runs.reserve(candidates(&self.message.candidates).len().saturating_add(1));
             }
-            self.runs.push(run);
+            self.keeps_objects(run);
         }
+    }
+
+    fn keeps_objects(&mut self, run: Range<usize>) {
+        if !self.runs.is_empty() {
+            self.runs.push(Bytes::from_static(b","));
+        }
+        self.runs.push(self.body.slice(run));
     }
 
     fn rejects(&mut self, candidate: &Candidate, verdict: Verdict<'_>) {
@@ -158,48 +170,79 @@ impl<'m> Writer<'m> {
         };
         let out = entries(out, self.message);
         out.extend_from_slice(name);
-        // Writing into memory does not fail, and no reason contains a character to escape.
-        let _ = write!(out, ":\"{reason}\",");
+        match self.said.find(why) {
+            Some(before) => out.extend_from_within(before),
+            None => {
+                let begun = out.len();
+                // Writing into memory does not fail, and no reason contains a character to escape.
+                let _ = write!(out, ":\"{reason}\",");
+                self.said.keep(why, begun..out.len());
+            }
+        }
     }
 
-    pub(super) fn finish(mut self, body: &Bytes) -> (Reply, Outcome) {
+    pub(super) fn finish(mut self) -> (Reply, Outcome) {
         // If all names that are kept are one range, it is sent without a copy.
         let whole = self.open.take_if(|_| self.names.is_empty());
         self.close();
-        let mut pieces = Vec::with_capacity(self.runs.len().saturating_mul(2) + 10);
-        match self.message.candidates {
-            Candidates::None => pieces.push(Bytes::from_static(b"{")),
-            Candidates::Names(_) => {
-                self.names.pop();
-                pieces.push(Bytes::from_static(b"{\"nodenames\":["));
-                pieces.push(whole.map_or_else(|| Bytes::from(self.names), |run| body.slice(run)));
-                pieces.push(Bytes::from_static(b"],"));
+        self.names.pop();
+        let names = match (whole, &self.message.candidates) {
+            (Some(run), Candidates::Names(_)) => self.body.slice(run),
+            (Some(run), Candidates::None | Candidates::Nodes(_)) => {
+                self.keeps_objects(run);
+                Bytes::new()
             }
-            Candidates::Nodes(_) => {
-                pieces.push(Bytes::from_static(b"{\"nodes\":{\"metadata\":{},\"items\":["));
-                for (at, run) in self.runs.into_iter().chain(whole).enumerate() {
-                    if at > 0 {
-                        pieces.push(Bytes::from_static(b","));
-                    }
-                    pieces.push(body.slice(run));
-                }
-                pieces.push(Bytes::from_static(b"]},"));
-            }
-        }
+            (None, _) => Bytes::from(self.names),
+        };
+        let (begin, end): (&'static [u8], &'static [u8]) = match self.message.candidates {
+            Candidates::None => (b"{", b""),
+            Candidates::Names(_) => (b"{\"nodenames\":[", b"],"),
+            Candidates::Nodes(_) => (b"{\"nodes\":{\"metadata\":{},\"items\":[", b"]},"),
+        };
         // Each entry ends with a comma; the last entry of a map does not.
         let is_both = !self.unresolvable.is_empty() && !self.resolvable.is_empty();
         self.unresolvable.pop();
         self.resolvable.pop();
-        let between = if is_both { &b","[..] } else { b"" };
+        let between: &'static [u8] = if is_both { b"," } else { b"" };
         let unresolvable = Bytes::from(self.unresolvable);
-        pieces.push(Bytes::from_static(b"\"failedNodes\":{"));
-        pieces.push(unresolvable.clone());
-        pieces.push(Bytes::from_static(between));
-        pieces.push(Bytes::from(self.resolvable));
-        pieces.push(Bytes::from_static(b"},\"failedAndUnresolvableNodes\":{"));
-        pieces.push(unresolvable);
-        pieces.push(Bytes::from_static(b"},\"error\":\"\"}"));
-        (Reply::of(pieces), self.outcome)
+        let tail = [
+            Bytes::from_static(end),
+            Bytes::from_static(b"\"failedNodes\":{"),
+            unresolvable.clone(),
+            Bytes::from_static(between),
+            Bytes::from(self.resolvable),
+            Bytes::from_static(b"},\"failedAndUnresolvableNodes\":{"),
+            unresolvable,
+            Bytes::from_static(b"},\"error\":\"\"}"),
+        ];
+        (Reply::of([Bytes::from_static(begin), names], self.runs, tail), self.outcome)
+    }
+}
+
+/// Reasons that were written, and where in their list: copying one is cheaper than formatting it.
+#[derive(Default)]
+struct Said {
+    some: [Option<(Rejection, Range<usize>)>; SAID_MAX],
+    next: usize,
+}
+
+/// More reasons than this are formatted each time.
+const SAID_MAX: usize = 8;
+
+impl Said {
+    /// Where this reason is in its list, which the reason alone determines.
+    fn find(&self, why: Rejection) -> Option<Range<usize>> {
+        let mut some = self.some.iter().map_while(Option::as_ref);
+        some.find(|(said, _)| *said == why).map(|(_, place)| place.clone())
+    }
+
+    /// Only reasons that consist of nothing else are kept: that of a budget has its name too.
+    fn keep(&mut self, why: Rejection, place: Range<usize>) {
+        let is_whole = matches!(why, Rejection::Gpu(_) | Rejection::GpuWish(_) | Rejection::GpuCores);
+        if let Some(slot) = self.some.get_mut(self.next).filter(|_| is_whole) {
+            *slot = Some((why, place));
+            self.next += 1;
+        }
     }
 }
 

@@ -44,7 +44,7 @@ async fn rows_are_shown_when_a_list_is_whole_and_not_before() {
     writer.begin().await;
     assert_eq!(writer.listed(object("a", "1", &json!(100)), at(0)).await, None);
     assert_eq!((seen(&rows), rows.is_synced()), (vec![], false));
-    writer.done(at(1)).await;
+    writer.done("7", at(1)).await;
     assert_eq!((seen(&rows), rows.is_synced()), (vec![row("a", 100, None)], true));
     writer.begin().await;
     writer.listed(object("b", "2", &json!(200)), at(2)).await;
@@ -53,7 +53,7 @@ async fn rows_are_shown_when_a_list_is_whole_and_not_before() {
         (vec![row("a", 100, None)], true),
         "during a second list the first stands"
     );
-    writer.done(at(3)).await;
+    writer.done("7", at(3)).await;
     assert_eq!(seen(&rows), [row("b", 200, None)], "what is not in the list is gone");
 }
 
@@ -69,7 +69,7 @@ async fn an_object_that_becomes_malformed_keeps_its_last_good_row_and_says_since
     assert_eq!(seen(&rows), [row("a", 100, Some(at(5)))]);
     writer.begin().await;
     writer.listed(object("a", "1", &json!(null)), at(8)).await;
-    writer.done(at(8)).await;
+    writer.done("7", at(8)).await;
     assert_eq!(seen(&rows), [row("a", 100, Some(at(5)))], "a list changes nothing about it");
     assert_eq!(rows.malformed()[&ObjectKey::cluster("a")], "spec.watts is null");
     writer.applied(object("a", "1", &json!(120)), at(9)).await;
@@ -116,7 +116,7 @@ async fn silence_and_a_missing_list_make_us_unready() {
     let (mut writer, rows) = rows::<Cap>();
     let check = rows.check(Duration::from_secs(60));
     assert_eq!(check(at(0)), CheckResult::Fail("caps are not synced yet".to_owned()));
-    writer.done(at(0)).await;
+    writer.done("7", at(0)).await;
     assert_eq!(check(at(60)), CheckResult::Pass);
     assert_eq!(
         check(at(61)),
@@ -148,7 +148,7 @@ proptest! {
                     2 if *name == 0 => {
                         writer.begin().now_or_never().unwrap();
                         writer.listed(object, at(0)).now_or_never().unwrap();
-                        writer.done(at(0)).now_or_never().unwrap();
+                        writer.done("7", at(0)).now_or_never().unwrap();
                     }
                     _ => drop(writer.applied(object, at(0)).now_or_never().unwrap()),
                 }
@@ -173,7 +173,7 @@ proptest! {
 async fn an_object_that_cannot_be_read_is_news_although_it_has_no_row() {
     let (mut writer, mut rows) = rows();
     assert!(rows.news(|_| ()).is_none());
-    writer.done(at(0)).await;
+    writer.done("7", at(0)).await;
     assert_eq!(rows.news(|news| news.changes.is_none()), Some(true));
     writer.applied(object("a", "1", &json!("lots")), at(1)).await;
     let about = |news: RowChanges<'_, Cap>| -> Vec<(ObjectKey, bool)> {
@@ -181,4 +181,38 @@ async fn an_object_that_cannot_be_read_is_news_although_it_has_no_row() {
     };
     assert_eq!(rows.news(about), Some(vec![(ObjectKey::cluster("a"), false)]));
     assert_eq!(rows.clone().news(about), None, "a clone has seen what this one has");
+}
+
+#[tokio::test]
+async fn a_reader_knows_up_to_which_version_it_has_read() {
+    let of = |name: &str, version: &str| {
+        let head = json!({"name": name, "uid": name, "resourceVersion": version});
+        Object::<Cap>::of(&json!({"metadata": head, "spec": {"watts": 1}}))
+    };
+    let (mut writer, mut rows) = rows();
+    assert_eq!(rows.version(), None);
+    writer.begin().await;
+    writer.listed(of("a", "3"), at(0)).await;
+    writer.done("7", at(0)).await;
+    assert_eq!(rows.version(), None, "nothing was read yet");
+    rows.news(|_| ());
+    assert_eq!(rows.version(), Some(7));
+    writer.applied(of("a", "9"), at(1)).await;
+    let mut other = rows.clone();
+    assert_eq!((rows.version(), other.news(|_| ()).is_some()), (Some(7), true));
+    assert_eq!((rows.version(), other.version()), (Some(7), Some(9)), "each clone reads for itself");
+    writer.deleted(of("a", "12"), at(2)).await;
+    assert!(rows.catch_up(BTreeMap::is_empty));
+    assert_eq!((rows.version(), rows.news(|_| ())), (Some(12), None));
+    // One that cannot be read counts, a version that is no number does not, and a list begins anew.
+    writer.applied(object("b", "1", &json!("lots")), at(3)).await;
+    rows.news(|_| ());
+    assert_eq!(rows.version(), Some(1));
+    writer.applied(of("b", "x"), at(4)).await;
+    rows.news(|_| ());
+    assert_eq!(rows.version(), Some(1));
+    writer.begin().await;
+    writer.done("", at(5)).await;
+    rows.news(|_| ());
+    assert_eq!(rows.version(), None);
 }
