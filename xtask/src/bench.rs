@@ -31,7 +31,8 @@ const BENCHES: &[Bench] = &[
     ("hal", hal::run),
     ("budget", || budget::run(&[])),
     ("api", api),
-    ("extender", extender),
+    ("extender", || extender(&[])),
+    ("soak", || soak(&[])),
     ("shortlist", shortlist),
     ("packing", packing::run),
     ("agent", agent),
@@ -51,9 +52,19 @@ fn api() -> Result<()> {
 }
 
 /// The extender: its decisions alone, and the shipped program over loopback.
-fn extender() -> Result<()> {
+fn extender(options: &[&str]) -> Result<()> {
     release(&["build", "--package", "extender", "--bin", "joulie-extender"])?;
-    release(&["run", "--package", "extender", "--example", "load"])
+    release(&[&["run", "--package", "extender", "--example", "load", "--"], options].concat())
+}
+
+/// Two replicas of the extender under churn, for ten minutes or for `--seconds N`.
+fn soak(options: &[&str]) -> Result<()> {
+    let seconds = match options {
+        [] => "600",
+        ["--seconds", seconds] => *seconds,
+        _ => bail!("the options of soak are --seconds N"),
+    };
+    extender(&["--soak", seconds])
 }
 
 /// What a shortlist costs in points of kube-scheduler's, in a model of it around the extender's own decisions.
@@ -134,9 +145,14 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     if let ["--node-alone", place] = words {
         return hal::node_alone(Path::new(place));
     }
-    // Its options have values, which are no names of benchmarks.
-    if let ["budget", options @ ..] = words {
-        return budget::run(options);
+    // Their options have values, which are no names of benchmarks.
+    match words {
+        ["budget", options @ ..] => return budget::run(options),
+        ["soak", options @ ..] => return soak(options),
+        ["extender", options @ ..] if options.iter().all(|option| option.starts_with("--")) => {
+            return extender(options);
+        }
+        _ => {}
     }
     let names: Vec<_> = words.iter().filter(|word| !word.starts_with("--")).collect();
     for name in &names {

@@ -41,9 +41,14 @@ impl Api {
         Ok(Self { address: address.trim().parse()?, orders, _program: program })
     }
 
+    /// A client of it.
+    pub(crate) fn client(&self) -> Result<Client, Any> {
+        Ok(Client::try_from(Config::new(format!("http://{}", self.address).parse()?))?)
+    }
+
     /// The total number of writes so far.
     pub(crate) async fn writes(&self) -> Result<u64, Any> {
-        let client = Client::try_from(Config::new(format!("http://{}", self.address).parse()?))?;
+        let client = self.client()?;
         let request = Request::get("/apis/joulie.io/v1alpha1/nodetwins?limit=1").body(Vec::new())?;
         let list: Value = client.request(request).await?;
         Ok(list["metadata"]["resourceVersion"].as_str().ok_or("a list without a version")?.parse()?)

@@ -78,7 +78,7 @@ const GPU_NODES: usize = 5_000;
 const GPU_FILTER_MS: f64 = 0.5;
 
 /// Decisions on pods with GPUs over 40,000 cards.
-fn gpus() -> Result<(), Any> {
+pub(crate) fn gpus() -> Result<(), Any> {
     tell(&format!("\n### Pods with GPUs, {GPU_NODES} nodes of {} cards, names\n", bodies::CARDS))?;
     tell("| GPUs, joined by links | what | ms, best | allocations | pass |")?;
     tell("|---|---|---|---|---|")?;
@@ -111,7 +111,7 @@ fn gpus() -> Result<(), Any> {
     bar("extender_gpu_allocations", most, ALLOCATIONS, most <= ALLOCATIONS)
 }
 
-fn bar(name: &str, value: impl Display, limit: impl Display, holds: bool) -> Result<(), Any> {
+pub(crate) fn bar(name: &str, value: impl Display, limit: impl Display, holds: bool) -> Result<(), Any> {
     tell(&format!("BAR {name} {value} {limit} {}", if holds { "PASS" } else { "FAIL" }))
 }
 

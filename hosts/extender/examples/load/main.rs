@@ -4,10 +4,16 @@
 //! checks them against their limits. Then it measures the shipped program over loopback, with an API server that
 //! changes a thousand twins a second, and compares it with a server of the same kind that returns every body. Each of
 //! the three is a process of its own.
+//!
+//! `--inside` and `--wire` do one half, `--gpus` does what is about pods with GPUs, and `--soak SECONDS` is `cargo xtask bench
+//! soak`.
 
 mod api;
 mod bodies;
+mod churn;
 mod inside;
+mod lives;
+mod soak;
 mod wire;
 
 use std::error::Error;
@@ -24,6 +30,11 @@ fn main() -> Result<(), Any> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["--echo", at] => return runtime()?.block_on(wire::serve_echo(at)),
+        ["--soak", seconds] => return runtime()?.block_on(soak::run(seconds.parse()?)),
+        ["--gpus"] => {
+            inside::gpus()?;
+            return runtime()?.block_on(wire::gpus());
+        }
         ["--api", nodes, words @ ..] => return runtime()?.block_on(api::serve(nodes, words)),
         _ => {}
     }

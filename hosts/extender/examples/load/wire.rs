@@ -67,7 +67,7 @@ const GPU_NODES: usize = 5_000;
 const GPU_RESIDENT: f64 = 96.0;
 
 /// The memory of the program that watches 40,000 GPU objects, after it was asked about pods with GPUs.
-async fn gpus() -> Result<(), Any> {
+pub(crate) async fn gpus() -> Result<(), Any> {
     let api = Api::start_with_gpus(GPU_NODES)?;
     let extender = program(api.address, &[("GPU_PLACEMENT", "all")]).await?;
     let idle = resident(&extender.0)?;
@@ -297,7 +297,10 @@ fn processor_time(program: &Program) -> Result<f64, Any> {
 }
 
 /// Starts the shipped program, which was built beside this one, and waits until it is ready.
-async fn program(api: SocketAddr, variables: &[(&str, &str)]) -> Result<(Program, SocketAddr), Any> {
+pub(crate) async fn program(
+    api: SocketAddr,
+    variables: &[(&str, &str)],
+) -> Result<(Program, SocketAddr), Any> {
     let mut path = std::env::current_exe()?;
     path.pop();
     path.pop();
@@ -333,7 +336,7 @@ async fn program(api: SocketAddr, variables: &[(&str, &str)]) -> Result<(Program
 }
 
 /// The resident memory now and its peak, in MiB.
-fn resident(program: &Program) -> Result<(f64, f64), Any> {
+pub(crate) fn resident(program: &Program) -> Result<(f64, f64), Any> {
     let status = std::fs::read_to_string(format!("/proc/{}/status", program.0.id()))?;
     let field = |name: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(name))?;

@@ -5,6 +5,9 @@ mod answers;
 #[cfg(test)]
 mod burst;
 #[cfg(test)]
+#[path = "../../examples/load/churn.rs"]
+mod churn;
+#[cfg(test)]
 mod claims;
 #[cfg(test)]
 mod conformance;
@@ -14,6 +17,9 @@ mod expected;
 mod gpus;
 #[cfg(test)]
 mod instances;
+#[cfg(test)]
+#[path = "../../examples/load/lives.rs"]
+mod lives;
 #[cfg(test)]
 mod ops;
 #[cfg(test)]
@@ -26,5 +32,7 @@ mod request_log;
 mod rows;
 #[cfg(test)]
 mod shortlist;
+#[cfg(test)]
+mod soak;
 #[cfg(test)]
 mod world;
