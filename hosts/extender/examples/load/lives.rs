@@ -231,7 +231,7 @@ impl Cluster {
                     let mut stream = TcpStream::connect(address).await?;
                     stream.write_all(&written("/bind", &self.binding(pod, first))).await?;
                 }
-                for _ in 0..200 {
+                for _ in 0..1_000 {
                     if self.bound(name).await?.is_some() {
                         break;
                     }
