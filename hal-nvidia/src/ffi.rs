@@ -5,13 +5,16 @@
 //!   the session that returned it; a handle of another session never reaches the library.
 //! - `Device::supported_graphics_clocks` of nvml-wrapper 0.13.0 returns zeros for a list of more than 128 clocks.
 //! - Fields with a scope, and limits with a scope, are not wrapped; `Device::field_values_for` allocates two lists.
+//! - `Device::process_utilization_stats` allocates as much as the library says.
 //! - `NvLink::remote_device_type` of nvml-wrapper 0.13.0 discards the answer and always returns unknown.
 
 use crate::error::NvmlFault;
+use crate::processes::SAMPLES_MOST;
 use nvml_wrapper::struct_wrappers::device::FieldValueSample;
 use nvml_wrapper::{Device, Nvml};
 use nvml_wrapper_sys::bindings::{
-    nvmlDevice_t, nvmlFieldValue_t, nvmlIntNvLinkDeviceType_t, nvmlPowerValue_v2_t, nvmlReturn_t, nvmlValue_t,
+    nvmlDevice_t, nvmlFieldValue_t, nvmlIntNvLinkDeviceType_t, nvmlPowerValue_v2_t,
+    nvmlProcessUtilizationSample_t, nvmlReturn_t, nvmlValue_t,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -51,6 +54,12 @@ const _: () = assert!(size_of::<nvmlPowerValue_v2_t>() == 12);
 
 /// More clocks than any card has: 2 GHz in steps of 7.5 MHz are 267.
 const CLOCKS_MAX: usize = 1_024;
+/// Room for the samples of processes at first: few cards have more of them.
+const SAMPLES_FIRST: usize = 128;
+/// How often the samples of processes are asked for with more room.
+const SAMPLES_ATTEMPTS: u32 = 3;
+const NO_SAMPLE: nvmlProcessUtilizationSample_t =
+    nvmlProcessUtilizationSample_t { pid: 0, timeStamp: 0, smUtil: 0, memUtil: 0, encUtil: 0, decUtil: 0 };
 
 impl Session {
     pub(crate) fn new(nvml: Nvml) -> Self {
@@ -111,6 +120,41 @@ impl Session {
         // SAFETY: the handle is of this session, and the pointer is to a value of the version in its field, which
         // outlives the call.
         done(unsafe { set(handle, &raw mut value) })
+    }
+
+    /// Reads the samples of a card's processes that are later than a time.
+    pub(crate) fn process_samples(
+        &self,
+        card: Card,
+        after: u64,
+        into: &mut Vec<nvmlProcessUtilizationSample_t>,
+    ) -> Result<(), NvmlFault> {
+        let handle = self.handle(card)?;
+        let ask = self.nvml.lib().nvmlDeviceGetProcessUtilization.as_ref().map_err(|_| NvmlFault::Missing)?;
+        let mut room = SAMPLES_FIRST;
+        for _ in 0..SAMPLES_ATTEMPTS {
+            into.clear();
+            into.resize(room, NO_SAMPLE);
+            let mut count = u32::try_from(room).unwrap_or(0);
+            // SAFETY: the handle is of this session; the first pointer is to as many initialised samples as the number
+            // behind the second one says, and both outlive the call.
+            let code = unsafe { ask(handle, into.as_mut_ptr(), &raw mut count, after) };
+            let told = usize::try_from(count).unwrap_or(usize::MAX);
+            match code {
+                // Nothing was found after that time.
+                6 => {
+                    into.clear();
+                    return Ok(());
+                }
+                7 if told > room && told <= SAMPLES_MOST => room = told,
+                code => {
+                    into.truncate(if code == 0 { told } else { 0 });
+                    return done(code);
+                }
+            }
+        }
+        into.clear();
+        Err(NvmlFault::Code(7))
     }
 
     /// The kind of device at the other end of a link, by the numbers of nvml.h.

@@ -6,6 +6,7 @@ use crate::ffi::Session;
 use crate::gauge::{Gauge, LimitScope, Source, micro_watts};
 use crate::library::{Absent, Library, Unopened};
 use crate::lock::{Lock, Locks, kilohertz, rounded};
+use crate::processes::{NvidiaUse, UseCursor, UseSample};
 use crate::state;
 use crate::survey::{ReadBack, Slot, Survey};
 use power_hal::{
@@ -13,6 +14,7 @@ use power_hal::{
     Originals, PowerHal, Sample, Setting,
 };
 use power_units::{KiloHertz, MicroWatts, Stamp};
+use std::collections::BTreeMap;
 
 /// The NVIDIA GPUs of a machine.
 #[derive(Debug)]
@@ -33,6 +35,8 @@ pub struct Nvidia<C, O> {
     tables: Vec<Vec<u32>>,
     locks: Locks,
     complaints: Vec<NvidiaError>,
+    /// How far the samples of each card's processes were read.
+    used: BTreeMap<Key, UseCursor>,
 }
 
 /// The draw of a GPU, for display; a law uses the meter of the sample.
@@ -67,6 +71,7 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
             tables: Vec::new(),
             locks: Locks::default(),
             complaints: Vec::new(),
+            used: BTreeMap::new(),
         };
         hal.look()?;
         Ok(hal)
@@ -90,6 +95,29 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
         self.session
             .as_ref()
             .map_or_else(NvidiaFacts::default, |session| NvidiaFacts::of(session, &self.slots))
+    }
+
+    /// Which processes used each GPU since the last call. A GPU of which the driver does not say it is not in it.
+    pub fn processes(&mut self) -> Vec<NvidiaUse> {
+        let Some(session) = &self.session else { return Vec::new() };
+        let mut uses = Vec::new();
+        let mut read = Vec::new();
+        for slot in &self.slots {
+            let cursor = self.used.entry(slot.key).or_default();
+            if session.process_samples(slot.card, cursor.after(), &mut read).is_err() {
+                continue;
+            }
+            let samples: Vec<UseSample> = read
+                .iter()
+                .map(|sample| UseSample {
+                    at: sample.timeStamp,
+                    pid: sample.pid,
+                    percents: [sample.smUtil, sample.encUtil, sample.decUtil],
+                })
+                .collect();
+            uses.push(NvidiaUse { key: slot.key, processes: cursor.take(&samples) });
+        }
+        uses
     }
 
     /// The draw of a GPU, or of its module.

@@ -70,6 +70,7 @@ mod hal;
 mod islands;
 mod library;
 mod lock;
+mod processes;
 mod state;
 mod survey;
 
@@ -78,3 +79,4 @@ pub use facts::{Mig, MigInstance, NvidiaFacts, NvidiaGpuFacts};
 pub use gauge::LimitScope;
 pub use hal::{GpuDraw, Nvidia};
 pub use library::{Absent, Library};
+pub use processes::{NvidiaProcess, NvidiaUse, UseCursor, UseSample};

@@ -1,7 +1,7 @@
 //! The listed GPUs, their descriptions, and the reaction to impossible answers.
 
 use crate::support::{Bench, FIRST, Hal, SECOND, THIRD, find, key, keys, w};
-use hal_nvidia::{Mig, MigInstance, NvmlFault};
+use hal_nvidia::{Mig, MigInstance, NvidiaProcess, NvidiaUse, NvmlFault};
 use power_hal::{Error, ErrorKind, Measured, Meter, PowerHal, Reading, Setting};
 use power_units::MicroJoules;
 
@@ -61,6 +61,38 @@ fn a_mig_instance_is_no_domain_but_its_card_is() {
         of("MIG-33333333-0b1c-4d7e-9a55-0123456789ab", Some("1g.10gb.me")),
     ];
     assert_eq!(instances, [vec![], both], "those of a card that is not divided are not looked for");
+}
+
+#[test]
+fn the_processes_of_a_card_are_told_once_and_a_card_that_cannot_say_is_left_out() {
+    let bench = Bench::two();
+    let mut hal = bench.open();
+    assert_eq!(hal.processes(), [], "no card says it");
+    let put = |lines: &str| bench.put("gpus/b/processes", lines).unwrap();
+    let of_first = |processes: &[(u32, u64)]| {
+        let processes = processes.iter().map(|&(pid, percent)| NvidiaProcess { pid, percent });
+        vec![NvidiaUse { key: key(&FIRST), processes: processes.collect() }]
+    };
+    put("1000000 4711 80 10 0 0");
+    assert_eq!(hal.processes(), of_first(&[]), "that was before the first question");
+    put("1000000 4711 80 10 0 0\n2000000 4711 60 10 0 0\n2000000 4712 20 5 0 0\n2000000 0 9 9 9 9");
+    assert_eq!(hal.processes(), of_first(&[(4711, 60), (4712, 20)]));
+    assert_eq!(hal.processes(), of_first(&[]), "nothing is later");
+    // More of them than there is room for at first.
+    let many: Vec<String> = (1..=200).map(|pid| format!("3000000 {pid} 1 0 0 0")).collect();
+    put(&many.join("\n"));
+    assert_eq!(hal.processes()[0].processes.len(), 200);
+    // More than any card has: the library is not believed.
+    let many: Vec<String> = (1..=5_000).map(|pid| format!("4000000 {pid} 1 0 0 0")).collect();
+    put(&many.join("\n"));
+    assert_eq!(hal.processes(), []);
+    // MIG, and a library that is too old.
+    bench.put("gpus/b/errors", "nvmlDeviceGetProcessUtilization 3").unwrap();
+    assert_eq!(hal.processes(), []);
+    let bench = Bench::two();
+    bench.library_without(&["nvmlDeviceGetProcessUtilization"]).unwrap();
+    bench.put("gpus/b/processes", "1000000 4711 80 10 0 0").unwrap();
+    assert_eq!(bench.open().processes(), []);
 }
 
 #[test]

@@ -7,8 +7,9 @@
 mod rows;
 
 use crate::cards::{CardFacts, Cards};
-use crate::driver::{Device, Driver, DriverError};
+use crate::driver::{Asks, Device, Driver, DriverError};
 use crate::journal::JournalShare;
+use crate::uses::{ControlGroups, ProcessUses};
 use crate::{HardwareSources, NodeAccess, RegisterAccess, Time};
 use power_hal::{ErrorType, Original, Originals, PowerHal, Setting};
 use std::fmt::Display;
@@ -88,6 +89,12 @@ pub trait HalRow {
             complete: Self::complaints(hal).is_empty(),
             answered: true,
         })
+    }
+
+    /// Which processes used its GPUs since the last call. A GPU of which it cannot say that is not in it.
+    fn processes<O: Originals + Send + 'static>(hal: &mut Self::Hal<O>) -> Vec<ProcessUses> {
+        let _cannot_tell = hal;
+        Vec::new()
     }
 
     /// The setting in an original that was saved while its reading failed, if a single value says it.
@@ -191,6 +198,8 @@ pub(crate) struct Wanted {
     pub(crate) kind: BackendKind,
     pub(crate) sources: HardwareSources,
     pub(crate) access: NodeAccess,
+    /// Whether it tells which control groups use its GPUs.
+    pub(crate) tells_uses: bool,
 }
 
 impl Wanted {
@@ -221,11 +230,14 @@ impl Visit for Opening<'_> {
     type Out = Result<Box<dyn Device>, DriverError>;
 
     fn row<R: HalRow>(self, _: BackendKind) -> Self::Out {
-        let Wanted { sources, access, .. } = self.wanted;
+        let Wanted { sources, access, tells_uses, .. } = self.wanted;
         let hal = R::open(sources, *access, self.time, self.share.clone()).map_err(DriverError::of)?;
         let complaints: fn(&R::Hal<JournalShare>) -> Vec<String> = R::complaints::<JournalShare>;
         let cards: fn(&R::Hal<JournalShare>) -> Option<Cards> = R::cards::<JournalShare>;
-        Ok(Box::new(Driver::new(hal, self.share, (complaints, cards))))
+        let processes: fn(&mut R::Hal<JournalShare>) -> Vec<ProcessUses> = R::processes::<JournalShare>;
+        let asked = *tells_uses && R::FACTS.caps == HalTarget::Gpu;
+        let groups = asked.then(|| ControlGroups::below(sources.root.clone()));
+        Ok(Box::new(Driver::new(hal, self.share, Asks { complaints, cards, processes }, groups)))
     }
 }
 

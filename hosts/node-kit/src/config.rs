@@ -72,6 +72,8 @@ pub struct Config {
     pub lease: Option<LeaseTerms>,
     /// Which parts a grant may cap; the others count with the most that they draw.
     pub grants: NodeParts,
+    /// Whether the report says which control groups use GPUs.
+    pub tells_uses: bool,
 }
 
 /// The invalid part of the configuration.
@@ -164,7 +166,21 @@ impl Config {
         let law = Self::tracking();
         let frequency_floor = None;
         let (retry, lease, grants) = (backoff, None, NodeParts::ALL);
-        Ok(Self { sources, state, access, period, cpu, gpu, law, frequency_floor, retry, lease, grants })
+        let tells_uses = false;
+        Ok(Self {
+            sources,
+            state,
+            access,
+            period,
+            cpu,
+            gpu,
+            law,
+            frequency_floor,
+            retry,
+            lease,
+            grants,
+            tells_uses,
+        })
     }
 
     /// The laws of the engine.

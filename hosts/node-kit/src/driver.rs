@@ -2,6 +2,7 @@
 
 use crate::cards::Cards;
 use crate::journal::JournalShare;
+use crate::uses::{ControlGroups, GpuGroupUse, ProcessUses};
 use power_hal::{
     Applied, Control, Domains, Error, ErrorKind, Handle, Originals, PowerHal, Reading, Released, Setting,
 };
@@ -48,24 +49,35 @@ pub(crate) trait Device: Send {
     fn complaints(&self) -> Vec<String>;
     /// What its GPUs are apart from their power; `None` if it has none by its kind.
     fn cards(&self) -> Option<Cards>;
+    /// Which control groups used its GPUs since the last call; `None` if that is not asked for.
+    fn uses(&mut self) -> Option<Vec<GpuGroupUse>>;
 }
 
 /// A HAL as a [`Device`].
 pub(crate) struct Driver<H> {
     hal: H,
     share: JournalShare,
-    complaints: fn(&H) -> Vec<String>,
-    cards: fn(&H) -> Option<Cards>,
+    asks: Asks<H>,
+    groups: Option<ControlGroups>,
     /// The controls whose originals were kept before their first write.
     fresh: Vec<(Handle, Control)>,
 }
 
-/// How a HAL is asked for what the port does not tell: its complaints and its cards.
-type Asks<H> = (fn(&H) -> Vec<String>, fn(&H) -> Option<Cards>);
+/// How a HAL is asked for what the port does not tell: its complaints, its cards, and who used them.
+pub(crate) struct Asks<H> {
+    pub(crate) complaints: fn(&H) -> Vec<String>,
+    pub(crate) cards: fn(&H) -> Option<Cards>,
+    pub(crate) processes: fn(&mut H) -> Vec<ProcessUses>,
+}
 
 impl<H> Driver<H> {
-    pub(crate) fn new(hal: H, share: JournalShare, (complaints, cards): Asks<H>) -> Self {
-        Self { hal, share, complaints, cards, fresh: Vec::new() }
+    pub(crate) const fn new(
+        hal: H,
+        share: JournalShare,
+        asks: Asks<H>,
+        groups: Option<ControlGroups>,
+    ) -> Self {
+        Self { hal, share, asks, groups, fresh: Vec::new() }
     }
 }
 
@@ -138,10 +150,15 @@ where
     }
 
     fn complaints(&self) -> Vec<String> {
-        (self.complaints)(&self.hal)
+        (self.asks.complaints)(&self.hal)
     }
 
     fn cards(&self) -> Option<Cards> {
-        (self.cards)(&self.hal)
+        (self.asks.cards)(&self.hal)
+    }
+
+    fn uses(&mut self) -> Option<Vec<GpuGroupUse>> {
+        let groups = self.groups.as_mut()?;
+        Some(groups.of((self.asks.processes)(&mut self.hal)))
     }
 }

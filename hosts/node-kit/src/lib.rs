@@ -37,6 +37,7 @@ mod node;
 mod policy_target;
 mod report;
 mod time;
+mod uses;
 mod worker;
 
 pub use backend::{BackendKind, HalFacts, HalRow, HalTarget, Visit};
@@ -55,4 +56,5 @@ pub use report::{
     NodeReport, NodeWants, PolicyReport,
 };
 pub use time::Time;
+pub use uses::{GpuGroupUse, unified_group};
 pub use worker::BackendState;

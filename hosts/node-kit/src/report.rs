@@ -1,6 +1,6 @@
 //! What a node knows of itself, for status objects, metrics, and people.
 
-use crate::{BackendKind, BackendState, Cards, Desire, DriverError};
+use crate::{BackendKind, BackendState, Cards, Desire, DriverError, GpuGroupUse};
 use joulie_core::budget::demand::DemandReport;
 use joulie_core::node::backend::BackendDecision;
 use joulie_core::node::demand::{BiteSource, DeviceDemand, NodeDemand};
@@ -242,6 +242,8 @@ pub struct BackendReport {
     pub complaints: Arc<[String]>,
     /// What its GPUs are apart from their power, if it has any by its kind.
     pub cards: Option<Arc<Cards>>,
+    /// Which control groups used its GPUs, if that is asked for. It is another list for each answer of its driver.
+    pub uses: Option<Arc<[GpuGroupUse]>>,
     /// Its last error.
     pub last_trouble: Option<DriverError>,
     /// The number of its errors.

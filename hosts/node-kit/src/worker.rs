@@ -22,6 +22,7 @@ pub(crate) use wakeup::Wakeup;
 use self::thread::{STACK, Thread};
 use crate::cards::Cards;
 use crate::driver::{Device, DriverError};
+use crate::uses::GpuGroupUse;
 use crate::{BackendKind, Time};
 use joulie_core::node::backoff::Backoff;
 use joulie_core::node::ticket::Ticket;
@@ -104,6 +105,7 @@ struct Letters {
     outcomes: Vec<Option<Outcome>>,
     complaints: Arc<[String]>,
     cards: Option<Arc<Cards>>,
+    uses: Option<Arc<[GpuGroupUse]>>,
     troubles: u64,
     last_trouble: Option<DriverError>,
 }
@@ -138,6 +140,8 @@ pub(crate) struct View {
     pub(crate) complaints: Arc<[String]>,
     /// What its GPUs are apart from their power, if it has any by its kind.
     pub(crate) cards: Option<Arc<Cards>>,
+    /// Which control groups used its GPUs in the last period of which it tells, if that is asked for.
+    pub(crate) uses: Option<Arc<[GpuGroupUse]>>,
     pub(crate) troubles: u64,
     pub(crate) last_trouble: Option<DriverError>,
 }
@@ -171,6 +175,7 @@ impl Worker {
             outcomes: Vec::new(),
             complaints: Arc::from([]),
             cards: None,
+            uses: None,
             troubles: 0,
             last_trouble: None,
         };
@@ -185,6 +190,7 @@ impl Worker {
             outcomes: Vec::new(),
             complaints: Arc::from([]),
             cards: None,
+            uses: None,
             troubles: 0,
             last_trouble: None,
         };
@@ -245,6 +251,7 @@ impl Worker {
             view.outcomes.resize(letters.outcomes.len(), None);
         }
         view.cards.clone_from(&letters.cards);
+        view.uses.clone_from(&letters.uses);
         view.readings.copy_from_slice(&letters.readings);
         view.outcomes.copy_from_slice(&letters.outcomes);
         letters.outcomes.fill(None);

@@ -5,6 +5,7 @@ use crate::code::{
     UNKNOWN,
 };
 use crate::machine::StubMachine;
+use crate::shape::ProcessSample;
 use std::sync::{Mutex, PoisonError};
 
 /// The state from `nvmlInit_v2` to the last `nvmlShutdown`.
@@ -233,6 +234,22 @@ pub(crate) fn field(machine: &StubMachine, folder: &str, field: u32) -> Result<(
         192 => milliwatts("limit"),
         _ => Err(NOT_SUPPORTED),
     }
+}
+
+/// The processes that were seen on a card after a time.
+pub(crate) fn processes(machine: &StubMachine, folder: &str, after: u64) -> Result<Vec<ProcessSample>, u32> {
+    let text = machine.get(&format!("{folder}/processes")).ok_or(NOT_SUPPORTED)?;
+    let all = text.lines().map(|line| {
+        let numbers: Option<Vec<u64>> = line.split_whitespace().map(|word| word.parse().ok()).collect();
+        let [timestamp, rest @ ..] = numbers.as_deref()? else { return None };
+        let rest: Option<Vec<u32>> = rest.iter().map(|number| u32::try_from(*number).ok()).collect();
+        let [pid, sm, memory, encoder, decoder] = *rest.as_deref()? else { return None };
+        Some(ProcessSample { pid, timestamp: *timestamp, sm, memory, encoder, decoder })
+    });
+    let all: Option<Vec<ProcessSample>> = all.collect();
+    let later: Vec<ProcessSample> =
+        all.ok_or(UNKNOWN)?.into_iter().filter(|sample| sample.timestamp > after).collect();
+    if later.is_empty() { Err(NOT_FOUND) } else { Ok(later) }
 }
 
 /// The other end of a link.

@@ -7,7 +7,7 @@ use crate::answers::{self, card};
 use crate::code::{INSUFFICIENT_SIZE, INVALID_ARGUMENT, SUCCESS, UNKNOWN};
 use crate::machine::StubMachine;
 use crate::shape::{
-    FieldValue, MEMORY_V2, Memory, PCI_TEXT, POWER_VALUE_V2, PciInfo, PowerValue, Utilization,
+    FieldValue, MEMORY_V2, Memory, PCI_TEXT, POWER_VALUE_V2, PciInfo, PowerValue, ProcessSample, Utilization,
 };
 use std::ffi::{CStr, OsStr, c_char, c_int, c_uint, c_ulonglong};
 use std::mem::MaybeUninit;
@@ -425,6 +425,40 @@ unsafe extern "C" fn nvmlDeviceGetFieldValues(
             }
             Err(code) => value.answer = code,
         }
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn nvmlDeviceGetProcessUtilization(
+    handle: Handle,
+    out: *mut ProcessSample,
+    count: *mut c_uint,
+    after: c_ulonglong,
+) -> c_uint {
+    if count.is_null() {
+        return INVALID_ARGUMENT;
+    }
+    let machine = machine();
+    let answer = card(&machine, handle, "nvmlDeviceGetProcessUtilization")
+        .and_then(|folder| answers::processes(&machine, &folder, after));
+    let samples = match answer {
+        Ok(samples) => samples,
+        Err(code) => return code,
+    };
+    // SAFETY: it is not null, and by the manual the caller has filled in how many there is room for.
+    let room = unsafe { count.read() };
+    let Ok(length) = c_uint::try_from(samples.len()) else { return UNKNOWN };
+    // SAFETY: as above, it may be written.
+    unsafe { count.write(length) };
+    if out.is_null() || room < length {
+        return INSUFFICIENT_SIZE;
+    }
+    for (at, sample) in samples.into_iter().enumerate() {
+        // SAFETY: `at` is below the number that the caller has room for.
+        let slot = unsafe { out.add(at) };
+        // SAFETY: as above, the slot lies in the caller's buffer.
+        unsafe { slot.write(sample) };
     }
     SUCCESS
 }

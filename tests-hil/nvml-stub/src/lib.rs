@@ -67,7 +67,7 @@ pub const OF_THE_MACHINE: [&str; 5] = [
 ];
 
 /// The functions that refer to one card, including the two that find it.
-pub const OF_A_CARD: [&str; 32] = [
+pub const OF_A_CARD: [&str; 33] = [
     "nvmlDeviceGetClockInfo",
     "nvmlDeviceGetCurrentClocksThrottleReasons",
     "nvmlDeviceGetDeviceHandleFromMigDeviceHandle",
@@ -89,6 +89,7 @@ pub const OF_A_CARD: [&str; 32] = [
     "nvmlDeviceGetPowerManagementLimit",
     "nvmlDeviceGetPowerManagementLimitConstraints",
     "nvmlDeviceGetPowerUsage",
+    "nvmlDeviceGetProcessUtilization",
     "nvmlDeviceGetSupportedGraphicsClocks",
     "nvmlDeviceGetSupportedMemoryClocks",
     "nvmlDeviceGetTemperature",

@@ -25,6 +25,7 @@ use std::str::FromStr;
 /// | `gpus/NAME/clocks_mhz` | the clocks to which it can be locked: the lowest, the highest and the step |
 /// | `gpus/NAME/clock_mhz` | the clock at which it runs |
 /// | `gpus/NAME/lock_mhz` | the lowest and the highest clock of the lock that was set; `0 0`, or no file, without one |
+/// | `gpus/NAME/processes` | lines `MICROSECONDS PID SM MEMORY ENCODER DECODER`: a process, when it was seen, and its percents |
 /// | `gpus/NAME/module/{min,max,default,limit,oob,…}` | the same of the module that it sits on |
 /// | `gpus/NAME/persistence`, `mig` | `0` or `1` |
 /// | `gpus/NAME/parent` | this is a MIG instance of the card of that name |

@@ -34,6 +34,17 @@ pub(crate) struct Utilization {
     pub(crate) memory: c_uint,
 }
 
+/// `nvmlProcessUtilizationSample_t`: percent of the time in which a process computed.
+#[repr(C)]
+pub(crate) struct ProcessSample {
+    pub(crate) pid: c_uint,
+    pub(crate) timestamp: c_ulonglong,
+    pub(crate) sm: c_uint,
+    pub(crate) memory: c_uint,
+    pub(crate) encoder: c_uint,
+    pub(crate) decoder: c_uint,
+}
+
 /// `nvmlFieldValue_t`, whose value is a union of 8 bytes.
 #[repr(C)]
 pub(crate) struct FieldValue {
@@ -62,5 +73,6 @@ pub(crate) const POWER_VALUE_V2: c_uint = 12 | (2 << 24);
 const _: () = assert!(size_of::<PciInfo>() == 68);
 const _: () = assert!(size_of::<Memory>() == 40);
 const _: () = assert!(size_of::<Utilization>() == 8);
+const _: () = assert!(size_of::<ProcessSample>() == 32);
 const _: () = assert!(size_of::<FieldValue>() == 40);
 const _: () = assert!(size_of::<PowerValue>() == 12);

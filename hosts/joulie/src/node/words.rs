@@ -186,6 +186,7 @@ mod tests {
                 stuck_since: None,
                 complaints: Vec::new().into(),
                 cards: None,
+                uses: None,
                 last_trouble: None,
                 troubles: 1,
             })

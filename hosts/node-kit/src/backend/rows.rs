@@ -1,9 +1,10 @@
 //! The rows of the table: the facts of each HAL, and how it is opened.
 
 use super::{HalFacts, HalRow, HalTarget};
+use crate::uses::ProcessUses;
 use crate::{CardFacts, CardInstance, Cards, HardwareSources, NodeAccess, RegisterAccess, Time};
 use hal_amd::{Amd, AmdError, DeviceSelection, Hwmon, Where};
-use hal_nvidia::{Absent, Library, Mig, MigInstance, NvidiaError, NvidiaGpuFacts};
+use hal_nvidia::{Absent, Library, Mig, MigInstance, NvidiaError, NvidiaGpuFacts, NvidiaProcess, NvidiaUse};
 use hal_rapl::msr::{DeviceKind, MsrDevices, MsrIo, Msru};
 use hal_rapl::{MsrRapl, RaplError};
 use power_hal::{Original, Originals, PowerHal, Setting};
@@ -195,6 +196,13 @@ impl HalRow for Nvidia {
         let complete =
             has_answered && hal.complaints().is_empty() && list.len() == hal.domains().as_slice().len();
         Some(Cards { list, complete, answered: true })
+    }
+
+    fn processes<O: Originals + Send + 'static>(hal: &mut Self::Hal<O>) -> Vec<ProcessUses> {
+        let of = |NvidiaUse { key, processes }| {
+            (key, processes.into_iter().map(|NvidiaProcess { pid, percent }| (pid, percent)).collect())
+        };
+        hal.processes().into_iter().map(of).collect()
     }
 
     fn absent<O: Originals + Send + 'static>(_: &HardwareSources, hal: &Self::Hal<O>) -> String {

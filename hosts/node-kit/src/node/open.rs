@@ -84,7 +84,8 @@ impl OpenNode {
             if !kind.is_wanted(&config.sources) {
                 continue;
             }
-            let wanted = Wanted { kind, sources: config.sources.clone(), access: config.access };
+            let Config { access, tells_uses, .. } = config;
+            let wanted = Wanted { kind, sources: config.sources.clone(), access, tells_uses };
             let (clock, share) = (time.clone(), journal.of(kind));
             // A thread that hangs in its driver when the node is closed may still write, so it holds the lock until
             // its end.

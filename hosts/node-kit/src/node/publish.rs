@@ -73,6 +73,7 @@ impl OpenNode {
                 stuck_since: stuck(worker),
                 complaints: worker.view.complaints.clone(),
                 cards: worker.view.cards.clone(),
+                uses: worker.view.uses.clone(),
                 last_trouble: worker.view.last_trouble.clone(),
                 troubles: worker.view.troubles,
             }),

@@ -245,7 +245,12 @@ impl Thread {
             bench.device.sample(&mut bench.batch);
         }
         self.show(&bench.batch);
-        lock(&self.mailbox.letters).answered = ticket;
+        let uses = bench.device.uses();
+        let mut letters = lock(&self.mailbox.letters);
+        if let Some(uses) = uses {
+            letters.uses = Some(Arc::from(uses));
+        }
+        letters.answered = ticket;
     }
 
     fn show(&self, batch: &[Reading]) {

@@ -2,10 +2,11 @@
 
 use crate::test_machine::TestMachine;
 use joulie_core::node::cap::{CapIntent, CapReport, CapResult, DesiredCap};
-use node_kit::{Config, Desire, DeviceValue, HardwareSources};
+use node_kit::{BackendKind, Config, Desire, DeviceValue, HardwareSources};
 use nvml_stub::{StubGpu, StubMachine};
 use plant::Load;
 use power_units::{Percent, Watts};
+use std::collections::BTreeMap;
 
 const CARDS: [StubGpu; 2] = [
     StubGpu {
@@ -58,6 +59,33 @@ fn each_gpu_is_capped_by_its_own_range_and_gets_its_own_limit_back() {
     let limits: Vec<_> = node.report().gpus.iter().map(|gpu| gpu.limit).collect();
     assert_eq!(limits, [Some(Watts::from_int(700)), Some(Watts::from_int(400))]);
     assert!(node.journal().is_empty());
+}
+
+#[test]
+fn who_uses_a_gpu_is_told_where_that_is_asked_for() {
+    for tells_uses in [false, true] {
+        let Some(room) = TestMachine::profile("xeon-2s") else { return };
+        let gpus = StubMachine::at(room.beside("gpus"));
+        let library = gpus.library().unwrap();
+        gpus.put("driver", "570.86.16").unwrap();
+        gpus.add("a", &CARDS[0]).unwrap();
+        gpus.put("gpus/a/processes", "1000 4711 10 0 0 0").unwrap();
+        let config = room.config();
+        let sources = HardwareSources { nvml: Some(library), ..config.sources.clone() };
+        let mut node = room.open(Config { sources, tells_uses, ..config });
+        room.periods(&mut node, 1);
+        gpus.put("gpus/a/processes", "2000 4711 60 0 0 0").unwrap();
+        room.periods(&mut node, 1);
+        let told = node.report().backends.iter().find(|one| one.kind == BackendKind::Nvidia).unwrap();
+        assert_eq!(told.uses.is_some(), tells_uses);
+        if let Some([one]) = told.uses.as_deref() {
+            assert_eq!(one.key.as_str(), "gpu-11111111-0b1c-4d7e-9a55-0123456789ab");
+            // The virtual machine has no such process.
+            assert_eq!(one.groups, BTreeMap::from([(None, 60)]));
+        } else {
+            assert!(!tells_uses, "one card: {:?}", told.uses);
+        }
+    }
 }
 
 /// The plant's own counter says how long its limiter holds a GPU back.

@@ -75,6 +75,10 @@ impl Device for Fake {
         None
     }
 
+    fn uses(&mut self) -> Option<Vec<crate::GpuGroupUse>> {
+        None
+    }
+
     fn tidy(&self) {
         self.told.send("tidy".to_owned()).unwrap();
     }
