@@ -48,6 +48,23 @@ struct Socket {
     says_reasons: bool,
 }
 
+fn send<M: Mailbox>(
+    mailbox: &M,
+    key: Key,
+    ask: HsmpCommand,
+    mut message: HsmpMessage,
+) -> Result<u32, AmdError> {
+    mailbox.send(&mut message).map_err(|errno| AmdError::Mailbox(key, ask, errno))?;
+    let [word, ..] = message.words;
+    Ok(word)
+}
+
+/// Whether the power limit holds a socket back at this instant.
+pub(crate) fn held<M: Mailbox>(mailbox: &M, number: u16, key: Key) -> Result<bool, AmdError> {
+    let ask = HsmpCommand::FrequencyLimit;
+    Ok(send(mailbox, key, ask, HsmpMessage::ask(number, ask))? & HELD_BY_POWER != 0)
+}
+
 impl Hsmp<DevHsmp> {
     /// The sockets of the machine below `root`. Nothing is opened yet.
     #[must_use]
@@ -78,11 +95,8 @@ impl<M: Mailbox> Hsmp<M> {
         self.found.get(at).ok_or(AmdError::Gone)
     }
 
-    fn send(&self, key: Key, ask: HsmpCommand, mut message: HsmpMessage) -> Result<u32, AmdError> {
-        let mailbox = self.mailbox.as_ref().ok_or(AmdError::Gone)?;
-        mailbox.send(&mut message).map_err(|errno| AmdError::Mailbox(key, ask, errno))?;
-        let [word, ..] = message.words;
-        Ok(word)
+    fn send(&self, key: Key, ask: HsmpCommand, message: HsmpMessage) -> Result<u32, AmdError> {
+        send(self.mailbox.as_ref().ok_or(AmdError::Gone)?, key, ask, message)
     }
 
     fn ask(&self, number: u16, key: Key, ask: HsmpCommand) -> Result<MicroWatts, AmdError> {
@@ -93,8 +107,7 @@ impl<M: Mailbox> Hsmp<M> {
 
     /// Whether the power limit holds a socket back at this instant.
     fn held(&self, number: u16, key: Key) -> Result<bool, AmdError> {
-        let ask = HsmpCommand::FrequencyLimit;
-        Ok(self.send(key, ask, HsmpMessage::ask(number, ask))? & HELD_BY_POWER != 0)
+        held(self.mailbox.as_ref().ok_or(AmdError::Gone)?, number, key)
     }
 
     /// A socket and its controls; `None` where there is none, or its firmware knows none of the messages.

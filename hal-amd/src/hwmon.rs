@@ -9,20 +9,25 @@
 //! [`Busy`](power_hal::ErrorKind::Busy) instead, and the last known range stays valid. It is woken once to learn its
 //! range, and whenever its cap is set or released; the cap then holds when the GPU wakes by itself.
 //!
+//! The driver of sockets has no file for what limits the frequency. Where `/dev/hsmp` of the same driver can be opened, the
+//! firmware is asked there; it is asked nothing else, and nothing is set there.
+//!
 //! While amdgpu resets or suspends a GPU it answers EPERM. This is not a question of privilege here, since a missing
 //! privilege is detected when the file is opened. It is `Busy`, too.
 
 mod device;
 mod find;
-mod metrics;
+pub(crate) mod metrics;
 mod state;
 
-use crate::{AmdError, DeviceBackend};
+use crate::hsmp::held;
+use crate::{AmdError, DevHsmp, DeviceBackend, Mailbox};
 use device::Device;
-use hal_files::Root;
-use power_hal::{Domain, Key, Measured, Sample};
+use hal_files::{FileError, Root};
+use power_hal::{Domain, Error, ErrorKind, Key, Measured, Sample, Throttled, ThrottledMeter};
 use power_units::MicroWatts;
 use std::collections::BTreeSet;
+use std::path::Path;
 
 /// The devices of a HAL. A GPU whose firmware hangs blocks the thread that reads it, so a host may want separate HALs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,19 +49,52 @@ impl DeviceSelection {
     }
 }
 
-/// The devices of hwmon below a root.
+/// The devices of hwmon below a root, and the mailbox of the sockets' firmware.
 #[derive(Debug)]
-pub struct Hwmon {
+pub struct Hwmon<M = DevHsmp> {
     root: Root,
     devices: DeviceSelection,
     found: Vec<Device>,
+    mailbox: Option<M>,
+    /// How to open the mailbox again at each enumeration; `None` for one that the caller provided.
+    open: Option<Open<M>>,
 }
 
-impl Hwmon {
+type Open<M> = fn(&Path) -> Result<M, FileError>;
+
+impl Hwmon<DevHsmp> {
     /// The selected devices of the machine below `root`. Nothing is opened yet.
     #[must_use]
     pub const fn new(root: Root, devices: DeviceSelection) -> Self {
-        Self { root, devices, found: Vec::new() }
+        Self { root, devices, found: Vec::new(), mailbox: None, open: Some(DevHsmp::open) }
+    }
+}
+
+impl<M: Mailbox> Hwmon<M> {
+    /// The selected devices of the machine below `root`, with a mailbox that the caller provides.
+    #[must_use]
+    pub const fn over(root: Root, devices: DeviceSelection, mailbox: M) -> Self {
+        Self { root, devices, found: Vec::new(), mailbox: Some(mailbox), open: None }
+    }
+
+    /// Opens the mailbox again, since a reloaded driver replaces it. Without one a socket says less, and that is all.
+    fn reach(&mut self) {
+        if let Some(open) = self.open {
+            self.mailbox = open(&self.root.join("dev/hsmp")).ok();
+        }
+    }
+
+    /// Whether the firmware of a socket says what limits its frequency.
+    fn says_reasons(&self, socket: u16, key: Key) -> bool {
+        let Some(mailbox) = &self.mailbox else { return false };
+        match held(mailbox, socket, key) {
+            Ok(_) => true,
+            // It has not answered, which says nothing of what it knows.
+            Err(error) if matches!(error.kind(), ErrorKind::Timeout | ErrorKind::Busy) => {
+                self.found.iter().any(|before| before.key() == key && before.reasons.is_some())
+            }
+            Err(_) => false,
+        }
     }
 
     fn device(&self, at: usize) -> Result<&Device, AmdError> {
@@ -78,7 +116,7 @@ fn has(root: &Root, driver: find::Driver) -> Result<bool, AmdError> {
     Ok(find::places(root, &mut Vec::new())?.iter().any(|place| place.driver == driver))
 }
 
-impl DeviceBackend for Hwmon {
+impl<M: Mailbox> DeviceBackend for Hwmon<M> {
     type Error = AmdError;
 
     fn look(
@@ -88,18 +126,24 @@ impl DeviceBackend for Hwmon {
     ) -> Result<Vec<Domain>, AmdError> {
         let mut list: Vec<(Domain, Device)> = Vec::new();
         let mut taken = BTreeSet::new();
-        for place in find::places(&self.root, complaints)? {
-            if !self.devices.has(place.driver) {
-                continue;
-            }
+        let mut places = find::places(&self.root, complaints)?;
+        places.retain(|place| self.devices.has(place.driver));
+        if places.iter().any(|place| place.socket.is_some()) {
+            self.reach();
+        }
+        for place in places {
             let key = *place.bare.key();
             if !taken.insert(key) {
                 complaints.push(AmdError::Twice(key, place.folder.into()));
                 continue;
             }
             let before = self.found.iter().find(|before| before.key() == key);
-            let device = Device::open(&place, before, complaints);
-            if let Some(domain) = device.describe(place.bare, complaints) {
+            let mut device = Device::open(&place, before, complaints);
+            if let Some(mut domain) = device.describe(place.bare, complaints) {
+                device.reasons = place.socket.filter(|socket| self.says_reasons(*socket, key));
+                if device.reasons.is_some() {
+                    domain = domain.with_throttled(ThrottledMeter::Instant);
+                }
                 list.push((domain, device));
             }
         }
@@ -119,8 +163,11 @@ impl DeviceBackend for Hwmon {
     }
 
     fn state(&self, at: usize, sample: &mut Sample) {
-        if let Some(device) = self.found.get(at) {
-            device.state(sample);
+        let Some(device) = self.found.get(at) else { return };
+        device.state(sample);
+        if let Some((mailbox, socket)) = self.mailbox.as_ref().zip(device.reasons) {
+            let held = held(mailbox, socket, device.key());
+            sample.throttled = held.map(Throttled::Instant).map_err(|error| error.kind());
         }
     }
 

@@ -8,6 +8,9 @@
 //! A GPU that is asleep is not read, if the root shows that state (`sys/bus/pci`). That the library wakes it at its own
 //! start cannot be prevented.
 //!
+//! What holds a GPU back is read from the kernel's table of it (`gpu_metrics` below `sys/bus/pci`), if it is there: the structure
+//! into which the library copies that table differs from release to release.
+//!
 //! The library does not distinguish a GPU in reset from a missing privilege; both are
 //! [`PermissionDenied`](power_hal::ErrorKind::PermissionDenied) here.
 
@@ -18,6 +21,7 @@ pub use status::{Call, RsmiStatus};
 
 use crate::ffi::RocmSmi;
 use crate::hwmon::has_gpus;
+use crate::hwmon::metrics::MetricsTable;
 use crate::watts::{self, Told};
 use crate::{AmdError, DeviceBackend};
 use hal_files::hwmon::sleeps;
@@ -95,6 +99,7 @@ struct Gpu {
     domain: Domain,
     told: Told,
     runtime_status: Option<Attribute>,
+    metrics: Option<MetricsTable>,
 }
 
 impl Gpu {
@@ -165,11 +170,19 @@ impl Rocm {
         let (whole, address) = address(id);
         let mut domain = Domain::gpu(&address).ok().filter(|_| whole)?;
         let key = *domain.key();
-        let status = self.root.join(&format!("sys/bus/pci/devices/{address}/power/runtime_status"));
-        let runtime_status = Attribute::device(status, Access::Read).ok();
+        let file = |name: &str| {
+            let path = self.root.join(&format!("sys/bus/pci/devices/{address}/{name}"));
+            Attribute::device(path, Access::Read).ok()
+        };
+        let runtime_status = file("power/runtime_status");
         let before = self.found.iter().find(|before| before.key() == key);
-        if let Some(before) = before.filter(|_| sleeps(runtime_status.as_ref())) {
-            return Some(Gpu { index, domain: before.domain, told: before.told, runtime_status });
+        let asleep = before.filter(|_| sleeps(runtime_status.as_ref()));
+        let known = before.and_then(|before| before.metrics.as_ref());
+        let table = file("gpu_metrics");
+        let metrics = table.and_then(|table| MetricsTable::open(table, known, asleep.is_some()));
+        if let Some(before) = asleep {
+            let (domain, told) = (before.domain, before.told);
+            return Some(Gpu { index, domain, told, runtime_status, metrics });
         }
         let known = before.map(|before| before.told).unwrap_or_default();
         let told = told(library, index, key, known, complaints);
@@ -189,8 +202,11 @@ impl Rocm {
             }
         }
         let something = domain.meter().is_some() || domain.power().is_some();
-        let domain = state::described(library, index, domain);
-        something.then_some(Gpu { index, domain, told, runtime_status })
+        let mut domain = state::described(library, index, domain);
+        if let Some(table) = &metrics {
+            domain = table.describe(domain);
+        }
+        something.then_some(Gpu { index, domain, told, runtime_status, metrics })
     }
 }
 
@@ -268,6 +284,9 @@ impl DeviceBackend for Rocm {
     fn state(&self, at: usize, sample: &mut Sample) {
         if let Ok((library, gpu)) = self.gpu(at) {
             state::fill(library, gpu.index, sample);
+            if let Some(table) = &gpu.metrics {
+                table.fill(sample);
+            }
         }
     }
 

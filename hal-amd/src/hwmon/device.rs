@@ -26,6 +26,8 @@ pub(crate) struct Device {
     meters: [Option<Attribute>; 2],
     /// What it reports beside its power; nothing for a socket.
     state: StateFiles,
+    /// The number of a socket whose firmware says what limits its frequency.
+    pub(super) reasons: Option<u16>,
     runtime_status: Option<Attribute>,
 }
 
@@ -52,7 +54,9 @@ impl Device {
         let cap = Settable::open(&place.folder.join("power1_cap"), &mut complain);
         let told = Told::default();
         let state = StateFiles::default();
-        let mut device = Self { key, driver: place.driver, cap, bounds, told, meters, state, runtime_status };
+        let driver = place.driver;
+        let mut device =
+            Self { key, driver, cap, bounds, told, meters, state, reasons: None, runtime_status };
         if place.driver == Driver::Amdgpu {
             let known = (before.map(|before| &before.state), device.sleeps());
             let mut complain = |error| complaints.push(AmdError::File(Some(key), error));

@@ -21,6 +21,8 @@ pub(crate) struct Place {
     pub(crate) driver: Driver,
     /// The device without its controls.
     pub(crate) bare: Domain,
+    /// The number of a socket.
+    pub(crate) socket: Option<u16>,
     pub(crate) folder: PathBuf,
     /// The path of the device itself, with all links resolved.
     pub(crate) device: PathBuf,
@@ -54,13 +56,16 @@ fn place(folder: &Path, shared: &mut BTreeMap<PathBuf, u16>) -> Result<Option<Pl
     };
     let device = hwmon::device(folder).map_err(unknown)?;
     let name = device.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let bare = match driver {
+    let (bare, socket) = match driver {
         Driver::Amdgpu if name.starts_with("amdgpu_xcp") => return Ok(None),
-        Driver::Amdgpu => Domain::gpu(name).ok(),
-        Driver::Hsmp => socket(&device, name, shared).map(Domain::socket),
+        Driver::Amdgpu => (Domain::gpu(name).ok(), None),
+        Driver::Hsmp => {
+            let socket = socket(&device, name, shared);
+            (socket.map(Domain::socket), socket)
+        }
     };
     let bare = bare.ok_or_else(|| AmdError::Unidentified(Arc::from(folder)))?;
-    Ok(Some(Place { driver, bare, folder: folder.to_owned(), device }))
+    Ok(Some(Place { driver, bare, socket, folder: folder.to_owned(), device }))
 }
 
 /// The socket's number. Behind ACPI each socket has its own device, with the number in the firmware's `uid`

@@ -4,22 +4,67 @@
 //! periods of the firmware, and those in which each limit held the GPU back. Version 1.3 (MI200, RDNA) shows which limits
 //! hold it back at this instant. Of other versions nothing is known here, and so the GPU reports nothing of it.
 
-use power_hal::{Slowdown, Slowdowns, Throttled, ThrottledMeter};
+use hal_files::{Attribute, FileError};
+use power_hal::{
+    Domain, Error, ErrorKind, Sample, Slowdown, Slowdowns, StateReading, Throttled, ThrottledMeter,
+};
 
 /// The bytes that are read: no field beyond them is used.
-pub(super) const LENGTH: usize = 128;
+const LENGTH: usize = 128;
+
+/// The open table of a GPU, of which it is known what it says.
+#[derive(Debug)]
+pub(crate) struct MetricsTable {
+    file: Attribute,
+    meter: ThrottledMeter,
+    says_causes: bool,
+}
+
+impl MetricsTable {
+    /// Looks what the table says; `before` is the same table in the last list. While the GPU sleeps the table is not read, and what
+    /// is known of it stays. `None` is one that says nothing.
+    pub(crate) fn open(file: Attribute, before: Option<&Self>, sleeps: bool) -> Option<Self> {
+        let known = before.map(|before| (before.meter, before.says_causes));
+        let told = if sleeps {
+            known
+        } else {
+            // A table that cannot be read just now is not one without a content.
+            read(&file).map_or(known, |told| told.map(|told| (told.meter(), told.slowdowns.is_some())))
+        };
+        told.map(|(meter, says_causes)| Self { file, meter, says_causes })
+    }
+
+    /// The domain with what the table says.
+    pub(crate) const fn describe(&self, domain: Domain) -> Domain {
+        let domain = domain.with_throttled(self.meter);
+        if self.says_causes { domain.with_reading(StateReading::Slowdown) } else { domain }
+    }
+
+    /// Fills in what can be read.
+    pub(crate) fn fill(&self, sample: &mut Sample) {
+        let told = read(&self.file).map_err(|error| error.kind());
+        let told = told.and_then(|told| told.ok_or(ErrorKind::BadData));
+        sample.throttled = told.map(|told| told.throttled);
+        sample.slowdowns = told.and_then(|told| told.slowdowns.ok_or(ErrorKind::NotSupported));
+    }
+}
+
+fn read(file: &Attribute) -> Result<Option<GpuMetrics>, FileError> {
+    let mut table = [0; LENGTH];
+    Ok(GpuMetrics::of(file.read_beginning(&mut table)?))
+}
 
 /// What the table says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct GpuMetrics {
-    pub(super) throttled: Throttled,
+struct GpuMetrics {
+    throttled: Throttled,
     /// What slows the GPU at this instant; `None` where the table only counts.
-    pub(super) slowdowns: Option<Slowdowns>,
+    slowdowns: Option<Slowdowns>,
 }
 
 impl GpuMetrics {
     /// The meter that these values are of.
-    pub(super) const fn meter(&self) -> ThrottledMeter {
+    const fn meter(&self) -> ThrottledMeter {
         match self.throttled {
             Throttled::Time(_) => ThrottledMeter::Time { modulus: None },
             Throttled::Periods { .. } => ThrottledMeter::Periods,
@@ -28,7 +73,7 @@ impl GpuMetrics {
     }
 
     /// Reads a table; `None` of another version, of one that is cut off, and where the firmware says nothing.
-    pub(super) fn of(table: &[u8]) -> Option<Self> {
+    fn of(table: &[u8]) -> Option<Self> {
         let size = usize::from(u16::from_le_bytes(bytes(table, 0)?));
         let version: [u8; 2] = bytes(table, 2)?;
         match version {

@@ -1,11 +1,9 @@
 //! The files of amdgpu that report the state of a GPU beside its power.
 
-use super::metrics::{self, GpuMetrics};
+use super::metrics::MetricsTable;
 use hal_files::hwmon;
 use hal_files::{Attribute, FileError};
-use power_hal::{
-    Domain, Error, ErrorKind, MemoryUse, Sample, StateReading, ThrottledMeter, possible_utilisation,
-};
+use power_hal::{Domain, Error, ErrorKind, MemoryUse, Sample, StateReading, possible_utilisation};
 use power_units::Percent;
 use std::path::Path;
 
@@ -20,7 +18,7 @@ pub(super) struct StateFiles {
     temperature: Option<Attribute>,
     busy: Option<Attribute>,
     memory: Option<(Attribute, Attribute)>,
-    metrics: Option<(Attribute, ThrottledMeter, bool)>,
+    metrics: Option<MetricsTable>,
 }
 
 impl StateFiles {
@@ -38,17 +36,8 @@ impl StateFiles {
         let used = hwmon::open(&device.join("mem_info_vram_used"), complain);
         let memory = used.zip(hwmon::open(&device.join("mem_info_vram_total"), complain));
         let table = hwmon::open(&device.join("gpu_metrics"), complain);
-        let metrics = table.and_then(|file| {
-            let known = before.and_then(|before| before.metrics.as_ref());
-            let known = known.map(|(_, meter, says_causes)| (*meter, *says_causes));
-            let told = match asleep {
-                Some(_) => known,
-                // A table that cannot be read just now is not one without a content.
-                None => read_table(&file)
-                    .map_or(known, |told| told.map(|told| (told.meter(), told.slowdowns.is_some()))),
-            };
-            told.map(|(meter, says_causes)| (file, meter, says_causes))
-        });
+        let known = before.and_then(|before| before.metrics.as_ref());
+        let metrics = table.and_then(|file| MetricsTable::open(file, known, asleep.is_some()));
         let mut files = Self { temperature, busy, memory, metrics };
         files.leave_out(asleep);
         files
@@ -80,13 +69,10 @@ impl StateFiles {
         if self.memory.is_some() {
             domain = domain.with_reading(StateReading::Memory);
         }
-        if let Some((_, meter, says_causes)) = self.metrics {
-            domain = domain.with_throttled(meter);
-            if says_causes {
-                domain = domain.with_reading(StateReading::Slowdown);
-            }
+        match &self.metrics {
+            Some(table) => table.describe(domain),
+            None => domain,
         }
-        domain
     }
 
     /// Fills in what can be read.
@@ -104,17 +90,10 @@ impl StateFiles {
             sample.memory =
                 both.and_then(|(used, total)| MemoryUse::new(used, total).ok_or(ErrorKind::BadData));
         }
-        if let Some((file, ..)) = &self.metrics {
-            let told = read_table(file).map_err(kind).and_then(|told| told.ok_or(ErrorKind::BadData));
-            sample.throttled = told.map(|told| told.throttled);
-            sample.slowdowns = told.and_then(|told| told.slowdowns.ok_or(ErrorKind::NotSupported));
+        if let Some(table) = &self.metrics {
+            table.fill(sample);
         }
     }
-}
-
-fn read_table(file: &Attribute) -> Result<Option<GpuMetrics>, FileError> {
-    let mut table = [0; metrics::LENGTH];
-    Ok(GpuMetrics::of(file.read_beginning(&mut table)?))
 }
 
 fn percent(whole: u64) -> Result<Percent, ErrorKind> {

@@ -1,5 +1,4 @@
-//! What the library reports of a GPU beside its power. It has no stable call for what slows a GPU: the structure of
-//! `rsmi_dev_gpu_metrics_info_get` differs from release to release, so with this backend that is unknown.
+//! What the library reports of a GPU beside its power.
 
 use super::RsmiStatus;
 use crate::ffi::RocmSmi;

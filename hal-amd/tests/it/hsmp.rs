@@ -5,7 +5,7 @@ use crate::contract::{UNSEEN, run};
 use crate::support::{
     Drivers, Folder, Hal, TestMachine, apply, effective, find, keys, over, release, sample, w,
 };
-use hal_amd::{DevHsmp, DeviceBackend, Hsmp, HsmpCommand, HsmpMessage, Mailbox};
+use hal_amd::{DevHsmp, DeviceBackend, DeviceSelection, Hsmp, HsmpCommand, HsmpMessage, Hwmon, Mailbox};
 use hal_files::Root;
 use power_hal::contract::Rule;
 use power_hal::{
@@ -111,6 +111,34 @@ fn what_limits_the_frequency_tells_whether_the_power_limit_does() {
     assert_eq!(throttled(&mut hal), Err(ErrorKind::Timeout));
     hal.describe().unwrap();
     assert_eq!(hal.domains().as_slice()[0].throttled(), Some(ThrottledMeter::Instant), "it knew before");
+}
+
+#[test]
+fn a_socket_in_hwmon_is_asked_what_limits_it_through_the_mailbox_and_nothing_else() {
+    let (mailbox, folder) = (Scripted::default(), Folder::new());
+    let files = [("power1_cap", "400000000"), ("power1_cap_max", "400000000"), ("power1_input", "123456000")];
+    folder.hwmon(7, "platform/AMDI0097:00", "amd_hsmp_hwmon", &files);
+    folder.put("sys/devices/platform/AMDI0097:00/firmware_node/uid", "ID01\n");
+    let root = || Root::at(&folder.0);
+    let mut hal = over(Hwmon::over(root(), DeviceSelection::Sockets, mailbox.clone()));
+    let throttled = |hal: &mut Hal<Hwmon<Scripted>>| sample(hal, &Key::socket(1)).unwrap().throttled;
+    assert_eq!(hal.domains().as_slice()[0].throttled(), None, "its firmware does not know the question");
+    assert_eq!(throttled(&mut hal), Err(ErrorKind::NotSupported));
+    mailbox.0.borrow_mut().reasons = Some(1 << 3);
+    hal.describe().unwrap();
+    assert_eq!(hal.domains().as_slice()[0].throttled(), Some(ThrottledMeter::Instant));
+    assert_eq!(throttled(&mut hal), Ok(Throttled::Instant(true)));
+    mailbox.0.borrow_mut().reasons = Some(1 << 1);
+    assert_eq!(throttled(&mut hal), Ok(Throttled::Instant(false)), "heat is no power limit");
+    mailbox.0.borrow_mut().failing = vec![(HsmpCommand::FrequencyLimit, libc::ETIMEDOUT)];
+    hal.describe().unwrap();
+    assert_eq!(throttled(&mut hal), Err(ErrorKind::Timeout), "it knew before");
+    apply(&mut hal, &Key::socket(1), w(300)).unwrap();
+    let sent = mailbox.0.borrow().sent.clone();
+    assert!(sent.iter().all(|message| (message.id, message.socket) == (0x19, 1)), "{sent:?}");
+    // Without the device the socket says nothing of it, and that is no complaint.
+    let hal = over(Hwmon::new(root(), DeviceSelection::Sockets));
+    assert_eq!((hal.domains().as_slice()[0].throttled(), hal.complaints()), (None, &[][..]));
 }
 
 #[test]

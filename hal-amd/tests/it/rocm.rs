@@ -9,6 +9,7 @@ use hal_files::Root;
 use power_hal::contract::{ContractMode, ContractWorld, DomainFault, RefusableOriginals, Rule, check};
 use power_hal::{
     ApplyOutcome, Control, Error, ErrorKind, Key, Measured, OriginalsInMemory, PowerHal, Released, Setting,
+    Slowdown, Throttled, ThrottledMeter,
 };
 use power_units::{Celsius, MicroWatts, Micros, Percent};
 use std::path::PathBuf;
@@ -432,6 +433,47 @@ mod on_the_rig {
         });
         assert_eq!(effective(&mut hal, &first(), w(600)), w(500));
     }
+}
+
+/// The kernel's table of an MI200: version 1.3, 120 bytes, with what holds it back at offset 112.
+fn table(reasons: u64) -> Vec<u8> {
+    let mut table = vec![0; 120];
+    table[..4].copy_from_slice(&[120, 0, 1, 3]);
+    table[112..].copy_from_slice(&reasons.to_le_bytes());
+    table
+}
+
+#[test]
+fn what_holds_a_gpu_back_is_in_the_kernels_table_of_it() {
+    let machine = Machine::two();
+    let file = "sys/bus/pci/devices/0000:0c:00.0/gpu_metrics";
+    let put = |reasons| machine.folder.put(file, table(reasons));
+    put(0);
+    let mut hal = machine.open();
+    let told = |hal: &mut Hal<Rocm>| sample(hal, &first()).unwrap();
+    assert_eq!(told(&mut hal).throttled, Ok(Throttled::Instant(false)));
+    // Its power limit (PPT0), then heat, which is no power limit.
+    put(1);
+    assert_eq!(told(&mut hal).throttled, Ok(Throttled::Instant(true)));
+    assert!(told(&mut hal).slowdowns.unwrap().has(Slowdown::PowerLimit));
+    put(1 << 36);
+    assert_eq!(told(&mut hal).throttled, Ok(Throttled::Instant(false)));
+    // A table that is cut off is no answer, and the other GPU has none.
+    machine.folder.put(file, &b"\x78"[..]);
+    assert_eq!(told(&mut hal).throttled, Err(ErrorKind::BadData));
+    let other = sample(&mut hal, &gpu("0000:0d:00.0")).unwrap();
+    assert_eq!(other.throttled, Err(ErrorKind::NotSupported));
+    // While it sleeps nobody reads its table, and it is known what it has.
+    put(1);
+    machine.folder.put("sys/bus/pci/devices/0000:0c:00.0/power/runtime_status", "suspended\n");
+    hal.describe().unwrap();
+    assert_eq!(hal.domains().as_slice()[0].throttled(), Some(ThrottledMeter::Instant));
+    assert_eq!(sample(&mut hal, &first()), Err(ErrorKind::Busy));
+    // A version of which nothing is known.
+    machine.folder.put("sys/bus/pci/devices/0000:0c:00.0/power/runtime_status", "active\n");
+    machine.folder.put(file, &[120, 0, 2, 3][..]);
+    hal.describe().unwrap();
+    assert_eq!(hal.domains().as_slice()[0].throttled(), None);
 }
 
 #[test]
