@@ -13,12 +13,14 @@ mod answer;
 mod backend;
 mod cards;
 mod catalog;
+mod cgroup;
 mod cpufreq;
 mod decimal;
 mod devices;
 mod feed;
 mod hsmp;
 mod hwmon;
+mod kepler;
 mod key;
 mod kubelet;
 mod laws;
@@ -27,6 +29,7 @@ mod message;
 mod plug;
 mod port;
 mod powercap;
+mod processes;
 mod registers;
 mod text;
 mod tree;
@@ -64,6 +67,9 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "cards", run: cards::run, cases: 5_000 },
     FuzzTarget { name: "devices", run: devices::run, cases: 20_000 },
     FuzzTarget { name: "kubelet", run: kubelet::run, cases: 20_000 },
+    FuzzTarget { name: "cgroup", run: cgroup::run, cases: 20_000 },
+    FuzzTarget { name: "kepler", run: kepler::run, cases: 20_000 },
+    FuzzTarget { name: "processes", run: processes::run, cases: 20_000 },
 ];
 
 /// Runs the target of this name.

@@ -2,7 +2,9 @@
 //!
 //! ```text
 //!  control thread ──reports──▶ meter ──what was drawn──┐
-//!  cgroups of pods ───────────▶ cgroup ──CPU time──────┼──▶ ledger ──▶ metrics
+//!                  └─────────▶ users ──who used GPUs───┤
+//!  cgroups of pods ───────────▶ cgroup ──CPU time──────┼──▶ spans ──▶ ledger ──▶ metrics
+//!  Kepler, if it is named ────▶ kepler ──of pods───────┤
 //!  kubelet ───────────────────▶ pod_resources ─GPUs────┤
 //!  pods of the API ───────────▶ pods ──whose they are──┘
 //! ```
@@ -12,13 +14,19 @@
 
 mod cgroup;
 mod floor;
+mod kepler;
 mod ledger;
 mod meter;
 mod metrics;
 mod pod_resources;
 mod pods;
 mod share;
+mod source;
+mod spans;
+mod users;
 
+pub use cgroup::pod_of_group;
+pub use kepler::kepler_sums;
 pub(crate) use meter::Meters;
 pub use metrics::EnergyPrices;
 pub use pod_resources::held_devices;
@@ -27,19 +35,19 @@ pub(crate) use pods::PodOwner;
 
 use crate::metrics::PowerDetail;
 use crate::settings::Settings;
-use cgroup::{CgroupError, CpuMeter, CpuTotals, CpuUsed};
-use floor::IdleFloor;
+use cgroup::{CgroupError, CpuTotals};
 use host_kit::clock::{HostClock, Mono, micros};
+use host_kit::config::{Url, UrlTemplate};
 use host_kit::metrics::MetricsRegistry;
 use host_kit::reflect::Rows;
 use host_kit::shutdown::{Stop, Tasks};
-use ledger::{Bounds, Holders, Interval, Ledger, Used};
-use meter::{Drawn, Totals};
+use kepler::{KeplerLooks, KeplerSource};
+use ledger::{Bounds, Ledger};
+use meter::Totals;
 use metrics::{Looks, Scrape, SharedBooks};
-use pod_resources::{Held, Look};
+use pod_resources::Look;
 use pods::Pods;
-use power_hal::Key;
-use power_units::Micros;
+use spans::{Seen, State};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -51,6 +59,8 @@ pub struct EnergySettings {
     pub socket: PathBuf,
     /// What a kilowatt-hour costs.
     pub prices: EnergyPrices,
+    /// Where the Kepler of a node shows its metrics, if it is to say what pods use.
+    pub kepler: Option<UrlTemplate>,
 }
 
 /// How often energy is charged.
@@ -77,12 +87,14 @@ pub(crate) struct NodeLedger {
 pub(crate) fn describe_metrics(registry: &mut MetricsRegistry) {
     metrics::describe(registry);
     drop(Looks::register(registry));
+    drop(KeplerLooks::register(registry));
 }
 
 impl NodeLedger {
     /// Starts the tasks of the ledger.
     pub(crate) fn start(self, registry: &mut MetricsRegistry, tasks: &mut Tasks, stop: &Stop) {
         let books = SharedBooks::new(Ledger::new(Bounds::STANDARD));
+        let kepler = self.settings.kepler.as_ref().and_then(|url| kepler_source(url, &self.node, registry));
         let scrape = Scrape {
             node: self.node,
             books: books.clone(),
@@ -92,6 +104,11 @@ impl NodeLedger {
         };
         scrape.register(registry);
         let looks = Looks::register(registry);
+        if let Some(source) = kepler {
+            books.open().kepler = Some(false);
+            let pages = books.clone();
+            tasks.spawn("kepler", source.follow(move |page| pages.open().page = Some(page), stop.clone()));
+        }
         let kubelet = Kubelet::at(self.settings.socket, pod_resources::TIMEOUT);
         tasks.spawn("kubelet", ask(kubelet, books.clone(), looks, self.clock.clone(), stop.clone()));
         let keeper = Keeper {
@@ -102,6 +119,14 @@ impl NodeLedger {
         };
         tasks.spawn("energy", keep(keeper, self.meters, self.pods, self.clock, stop.clone()));
     }
+}
+
+fn kepler_source(url: &UrlTemplate, node: &str, registry: &mut MetricsRegistry) -> Option<KeplerSource> {
+    let looks = KeplerLooks::register(registry);
+    let url = url.for_node(node).map_err(|wrong| wrong.to_string());
+    let source = |url: Url| KeplerSource::new(url, node, looks).map_err(|error| error.to_string());
+    let source = url.and_then(source);
+    source.inspect_err(|why| tracing::error!("ENERGY_KEPLER_URL: Kepler cannot be asked: {why}")).ok()
 }
 
 /// Asks the kubelet again and again, while the node has GPUs.
@@ -180,83 +205,16 @@ impl Keeper {
     fn charge(&mut self, now: Mono, totals: Totals, cpu: Option<CpuTotals>, pods: &Pods) {
         let mut books = self.books.open();
         (books.cgroups, books.gpus) = (cpu.is_some(), !totals.gpus.is_empty());
+        let kepler = books.page.take();
         let held = books.answer.held(now);
-        let interval =
-            self.state.interval(now, Seen { totals, cpu, processors: self.processors }, pods, held);
+        let seen = Seen { totals, cpu, processors: self.processors, kepler };
+        let interval = self.state.interval(now, seen, pods, held);
         books.floor = self.state.floor.watts();
+        books.kepler = books.kepler.map(|_| self.state.kepler.is_live());
+        books.ratio = self.state.kepler.ratio();
         if let Some(interval) = interval {
             books.ledger.take(&interval);
         }
-    }
-}
-
-/// What was read of the machine.
-struct Seen {
-    totals: Totals,
-    cpu: Option<CpuTotals>,
-    processors: Option<u64>,
-}
-
-/// What is remembered from one second to the next.
-#[derive(Debug, Default)]
-struct State {
-    totals: Totals,
-    cpu: CpuMeter,
-    floor: IdleFloor,
-}
-
-impl State {
-    /// What happened since the last call; `None` while the meters have not been read again.
-    fn interval(
-        &mut self,
-        now: Mono,
-        Seen { totals, cpu, processors }: Seen,
-        pods: &Pods,
-        held: Option<&Held>,
-    ) -> Option<Interval> {
-        let at = totals.at?;
-        // Energy and processor time are of the same span only if both are taken at the same moments.
-        if self.totals.at == Some(at) {
-            return None;
-        }
-        let span = self.totals.at.and_then(|before| at.since(before)).unwrap_or(Micros::ZERO);
-        let used = cpu.and_then(|cpu| self.cpu.take(cpu));
-        let packages = totals.packages.since(self.totals.packages);
-        let busy = used.as_ref().map(|used| used.machine).filter(|_| processors.is_some());
-        self.floor.take(packages, span, busy, processors.unwrap_or(0));
-        let before = std::mem::replace(&mut self.totals, totals);
-        let gpu = |(key, total): (&Key, &Drawn)| {
-            (total.since(before.gpus.get(key).copied().unwrap_or_default()), holders(key, held, pods))
-        };
-        Some(Interval {
-            at: now,
-            span,
-            packages,
-            used: used.map(|used| charged(used, pods)),
-            floor: self.floor.watts(),
-            gpus: self.totals.gpus.iter().map(gpu).collect(),
-        })
-    }
-}
-
-fn charged(used: CpuUsed, pods: &Pods) -> Used {
-    let CpuUsed { machine: _, pods: of_pods, unseen, system } = used;
-    Used { pods: of_pods.into_iter().map(|(uid, used)| (pods.of_uid(&uid), used)).collect(), unseen, system }
-}
-
-fn holders(key: &Key, held: Option<&Held>, pods: &Pods) -> Holders {
-    let Some(held) = held else { return Holders::Unknown };
-    let names = held.of.get(key).into_iter().flatten();
-    // A pod that has ended holds nothing, though some kubelets still tell it.
-    let holding: Vec<_> = names
-        .filter(|name| !pods.has_ended(&name.namespace, &name.name))
-        .map(|name| pods.of_name(&name.namespace, &name.name))
-        .collect();
-    match (holding.is_empty(), held.elsewhere) {
-        (false, _) => Holders::Pods(holding),
-        (true, 0) => Holders::Nobody,
-        // Somebody holds a GPU, or a part of one, that cannot be told from this one.
-        (true, _) => Holders::Unknown,
     }
 }
 

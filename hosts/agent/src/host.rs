@@ -178,6 +178,7 @@ fn config(settings: &Settings, node: &str, machine: &MachineSettings) -> Result<
     config.frequency_floor = settings.dvfs.floor;
     config.lease = lease(&settings.lease, node);
     config.grants = NodeParts { cpu: machine.cpu, gpu: machine.gpu };
+    config.tells_uses = settings.energy.is_some();
     Ok(config)
 }
 

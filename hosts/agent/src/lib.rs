@@ -30,7 +30,7 @@ pub mod settings;
 mod standalone;
 mod start;
 
-pub use energy::{EnergyPrices, EnergySettings, held_devices};
+pub use energy::{EnergyPrices, EnergySettings, held_devices, kepler_sums, pod_of_group};
 pub use front::events::EVENT_REASONS;
 pub use front::outcome::{cap_reasons, route_reasons};
 pub use gpus::GpuSettings;

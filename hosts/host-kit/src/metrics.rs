@@ -6,11 +6,13 @@
 mod exposition;
 mod process;
 mod registry;
+mod scraped;
 
 pub use registry::{
     DescribedMetric, LabelSet, LabelValue, LabelWord, MetricDescription, MetricKind, MetricLabel,
     MetricsRegistry,
 };
+pub use scraped::ScrapedSeries;
 
 use exposition::TextFormat;
 use http::{HeaderMap, Response, StatusCode};

@@ -6,8 +6,10 @@ use crate::remote::{self, ProgramPod};
 use crate::run::{PluginSession, Reply};
 use crate::show::Sheet;
 use futures::{StreamExt, stream};
+use host_kit::metrics::ScrapedSeries;
 use serde_json::json;
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 const COLUMNS: [&str; 6] = ["WHO", "ACCOUNT", "KWH", "CPU KWH", "GPU KWH", "SHARE"];
 const WIDE: [&str; 1] = ["JOULES"];
@@ -15,7 +17,17 @@ const WIDE: [&str; 1] = ["JOULES"];
 const AT_ONCE: usize = 16;
 /// Accounts that are kept: each node has at most some hundred.
 const ACCOUNTS_MAX: usize = 100_000;
-const SERIES: &str = "joulie_energy_joules_total{";
+/// What all series that are read begin with.
+const FAMILY: &str = "joulie_energy_";
+const ACCOUNTS: &str = "joulie_energy_joules_total";
+const DIVIDED: &str = "joulie_energy_divided_joules_total";
+const RATIO: &str = "joulie_energy_kepler_ratio";
+/// Parts and sources that are kept.
+const SOURCES_MAX: usize = 64;
+/// Nodes whose Kepler disagrees that are named.
+const DISAGREE_MAX: usize = 5;
+/// So far Kepler may be from the meter without a word.
+const AGREES: RangeInclusive<f64> = 0.9..=1.1;
 const KWH_JOULES: f64 = 3_600_000.0;
 
 /// Whose energy it is.
@@ -23,6 +35,16 @@ const KWH_JOULES: f64 = 3_600_000.0;
 struct Account {
     account: String,
     who: String,
+}
+
+/// What the agents tell.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    accounts: BTreeMap<Account, Joules>,
+    /// Joules of each part by what they were divided by.
+    sources: BTreeMap<(String, String), f64>,
+    /// Where Kepler says something else than the meter.
+    disagree: Vec<String>,
 }
 
 /// Joules of packages and of GPUs.
@@ -48,10 +70,10 @@ pub(crate) async fn energy(asked: &PluginSession, by: EnergyBy, most: usize) -> 
     let count = agents.len().min(most);
     let pages = stream::iter(agents.iter().take(most)).map(|pod| remote::page(asked, pod, "/metrics"));
     let pages: Vec<Result<String, String>> = pages.buffer_unordered(AT_ONCE).collect().await;
-    let (mut all, mut silent, mut without) = (BTreeMap::new(), Vec::new(), 0);
+    let (mut found, mut silent, mut without) = (Found::default(), Vec::new(), 0);
     for page in pages {
         match page {
-            Ok(text) => without += usize::from(!take(&text, by, &mut all)),
+            Ok(text) => without += usize::from(!take(&text, by, &mut found)),
             Err(why) => silent.push(why),
         }
     }
@@ -61,7 +83,7 @@ pub(crate) async fn energy(asked: &PluginSession, by: EnergyBy, most: usize) -> 
             silent.len()
         ));
     }
-    if all.is_empty() {
+    if found.accounts.is_empty() {
         let why = match (count, without) {
             (0, _) => format!("no agent is ready in {}", asked.common.joulie_namespace),
             (_, 0) => "no agent could be asked: that needs the right to get pods/proxy there".to_owned(),
@@ -73,8 +95,10 @@ pub(crate) async fn energy(asked: &PluginSession, by: EnergyBy, most: usize) -> 
     if without > 0 {
         notes.push(format!("{without} agents keep no ledger"));
     }
-    let total: f64 = all.values().map(|joules| joules.cpu + joules.gpu).sum();
-    let mut rows: Vec<(Account, Joules)> = all.into_iter().collect();
+    notes.append(&mut found.disagree);
+    let total: f64 = found.accounts.values().map(|joules| joules.cpu + joules.gpu).sum();
+    let divided = [("packages", found.divided("cpu")), ("GPUs", found.divided("gpu"))];
+    let mut rows: Vec<(Account, Joules)> = found.accounts.into_iter().collect();
     rows.sort_by(|(_, one), (_, other)| (other.cpu + other.gpu).total_cmp(&(one.cpu + one.gpu)));
     let mut sheet = Sheet::new("EnergyList", &COLUMNS, &WIDE);
     sheet.heading.push(format!(
@@ -82,6 +106,9 @@ pub(crate) async fn energy(asked: &PluginSession, by: EnergyBy, most: usize) -> 
         count - silent.len(),
         total / KWH_JOULES
     ));
+    for (part, by) in divided {
+        sheet.heading.extend(by.map(|by| format!("The energy of {part} was divided by: {by}")));
+    }
     for (Account { account, who }, joules) in rows {
         let sum = joules.cpu + joules.gpu;
         let share = if total > 0.0 { sum / total * 100.0 } else { 0.0 };
@@ -110,57 +137,59 @@ impl Reply {
     }
 }
 
-/// Adds up the series of one agent; returns whether there was any.
-fn take(text: &str, by: EnergyBy, all: &mut BTreeMap<Account, Joules>) -> bool {
+/// Adds up the series of one agent; returns whether there was any account.
+fn take(text: &str, by: EnergyBy, found: &mut Found) -> bool {
     let mut any = false;
-    for line in text.lines() {
-        let Some((labels, value)) = series(line) else { continue };
-        let of = |name: &str| {
-            labels.iter().find(|(label, _)| label == name).map_or("", |(_, value)| value.as_str())
-        };
-        let who = match (of("namespace"), of("workload"), by) {
-            ("", _, _) => "-".to_owned(),
-            (namespace, _, EnergyBy::Namespace) => namespace.to_owned(),
-            (namespace, workload, EnergyBy::Workload) => format!("{namespace}/{workload}"),
-        };
-        let account = Account { account: of("account").to_owned(), who };
-        if all.len() >= ACCOUNTS_MAX && !all.contains_key(&account) {
-            continue;
+    for series in text.lines().filter(|line| line.starts_with(FAMILY)).filter_map(ScrapedSeries::read) {
+        let Some(value) = series.count() else { continue };
+        match series.name {
+            ACCOUNTS => any |= found.account(&series, value, by),
+            DIVIDED => {
+                let of = (series.label("part").to_owned(), series.label("source").to_owned());
+                if found.sources.len() < SOURCES_MAX || found.sources.contains_key(&of) {
+                    *found.sources.entry(of).or_default() += value;
+                }
+            }
+            RATIO if !AGREES.contains(&value) && found.disagree.len() < DISAGREE_MAX => {
+                found.disagree.push(format!(
+                    "on node {} Kepler says {value:.2} times what the meter of its packages says",
+                    series.label("node")
+                ));
+            }
+            _ => {}
         }
-        let joules = all.entry(account).or_default();
-        let part = if of("part") == "gpu" { &mut joules.gpu } else { &mut joules.cpu };
-        *part += value;
-        any = true;
     }
     any
 }
 
-/// The labels and the value of a line of the ledger's series.
-fn series(line: &str) -> Option<(Vec<(String, String)>, f64)> {
-    let rest = line.strip_prefix(SERIES)?;
-    let (mut labels, mut rest) = (Vec::new(), rest);
-    loop {
-        let (name, after) = rest.split_once("=\"")?;
-        let (mut value, mut chars) = (String::new(), after.char_indices());
-        let end = loop {
-            match chars.next()? {
-                (at, '"') => break at + 1,
-                (_, '\\') => value.push(match chars.next()?.1 {
-                    'n' => '\n',
-                    other => other,
-                }),
-                (_, other) => value.push(other),
-            }
+impl Found {
+    fn account(&mut self, series: &ScrapedSeries<'_>, value: f64, by: EnergyBy) -> bool {
+        let who = match (series.label("namespace"), series.label("workload"), by) {
+            ("", _, _) => "-".to_owned(),
+            (namespace, _, EnergyBy::Namespace) => namespace.to_owned(),
+            (namespace, workload, EnergyBy::Workload) => format!("{namespace}/{workload}"),
         };
-        labels.push((name.to_owned(), value));
-        rest = after.get(end..)?;
-        match rest.strip_prefix(',') {
-            Some(next) => rest = next,
-            None => break,
+        let account = Account { account: series.label("account").to_owned(), who };
+        if self.accounts.len() >= ACCOUNTS_MAX && !self.accounts.contains_key(&account) {
+            return false;
         }
+        let joules = self.accounts.entry(account).or_default();
+        let part = if series.label("part") == "gpu" { &mut joules.gpu } else { &mut joules.cpu };
+        *part += value;
+        true
     }
-    let value: f64 = rest.strip_prefix("} ")?.split(' ').next()?.parse().ok()?;
-    (value.is_finite() && value >= 0.0).then_some((labels, value))
+
+    /// By what the energy of a part was divided, the most first.
+    fn divided(&self, part: &str) -> Option<String> {
+        let of_part = self.sources.iter().filter(|((of, _), joules)| of == part && **joules > 0.0);
+        let mut all: Vec<(&str, f64)> =
+            of_part.map(|((_, source), joules)| (source.as_str(), *joules)).collect();
+        all.sort_by(|(_, one), (_, other)| other.total_cmp(one));
+        let sum: f64 = all.iter().map(|(_, joules)| joules).sum();
+        let shares = all.iter().map(|(source, joules)| format!("{source} {:.1}%", joules / sum * 100.0));
+        let shares: Vec<String> = shares.collect();
+        (!shares.is_empty()).then(|| shares.join(", "))
+    }
 }
 
 #[cfg(test)]
@@ -168,34 +197,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_series_is_read_and_nonsense_is_none() {
-        let line = r#"joulie_energy_joules_total{node="a",account="workload",namespace="x\"y",workload="w",part="gpu"} 7.5 1.2"#;
-        let (labels, value) = series(line).unwrap();
-        assert_eq!((labels[2].1.as_str(), labels[4].1.as_str(), value), ("x\"y", "gpu", 7.5));
-        for bad in [
-            "joulie_energy_joules_total 1",
-            r#"joulie_energy_joules_total{a="b"} NaN"#,
-            r#"joulie_energy_joules_total{a="b"} -1"#,
-            r#"joulie_energy_joules_total{a="b"#,
-            r#"joulie_energy_joules_total{a="b"}"#,
-            "other{a=\"b\"} 1",
-        ] {
-            assert_eq!(series(bad), None, "{bad}");
-        }
-    }
-
-    #[test]
     fn joules_are_added_up_by_namespace_or_workload() {
         let text = "joulie_energy_joules_total{account=\"workload\",namespace=\"n\",workload=\"a\",part=\"cpu\"} 1\n\
             joulie_energy_joules_total{account=\"workload\",namespace=\"n\",workload=\"b\",part=\"gpu\"} 2\n\
             joulie_energy_joules_total{account=\"idle\",namespace=\"\",workload=\"\",part=\"cpu\"} 4\n";
-        let mut by_namespace = BTreeMap::new();
+        let mut by_namespace = Found::default();
         assert!(take(text, EnergyBy::Namespace, &mut by_namespace));
         let account = |account: &str, who: &str| Account { account: account.to_owned(), who: who.to_owned() };
-        assert_eq!(by_namespace[&account("workload", "n")], Joules { cpu: 1.0, gpu: 2.0 });
-        assert_eq!(by_namespace[&account("idle", "-")], Joules { cpu: 4.0, gpu: 0.0 });
-        let mut by_workload = BTreeMap::new();
-        assert!(take(text, EnergyBy::Workload, &mut by_workload) && by_workload.len() == 3);
+        assert_eq!(by_namespace.accounts[&account("workload", "n")], Joules { cpu: 1.0, gpu: 2.0 });
+        assert_eq!(by_namespace.accounts[&account("idle", "-")], Joules { cpu: 4.0, gpu: 0.0 });
+        let mut by_workload = Found::default();
+        assert!(take(text, EnergyBy::Workload, &mut by_workload) && by_workload.accounts.len() == 3);
         assert!(!take("other 1\n", EnergyBy::Workload, &mut by_workload));
+        let nonsense =
+            "joulie_energy_joules_total{account=\"idle\",part=\"cpu\"} NaN\njoulie_energy_joules_total{\n";
+        assert!(!take(nonsense, EnergyBy::Workload, &mut by_workload));
+    }
+
+    #[test]
+    fn by_what_energy_was_divided_is_told_and_where_kepler_disagrees() {
+        let text = "joulie_energy_divided_joules_total{node=\"a\",part=\"cpu\",source=\"cgroups\"} 1\n\
+            joulie_energy_divided_joules_total{node=\"b\",part=\"cpu\",source=\"kepler\"} 3\n\
+            joulie_energy_divided_joules_total{node=\"b\",part=\"cpu\",source=\"none\"} 0\n\
+            joulie_energy_kepler_ratio{node=\"b\"} 1.31\njoulie_energy_kepler_ratio{node=\"c\"} 0.95\n";
+        let mut found = Found::default();
+        assert!(!take(text, EnergyBy::Namespace, &mut found), "these are no accounts");
+        assert_eq!(found.divided("cpu").as_deref(), Some("kepler 75.0%, cgroups 25.0%"));
+        assert_eq!(found.divided("gpu"), None);
+        assert_eq!(found.disagree, ["on node b Kepler says 1.31 times what the meter of its packages says"]);
     }
 }

@@ -131,6 +131,19 @@ fn pod_uid(name: &str) -> Option<String> {
     (fits && uid.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')).then_some(uid)
 }
 
+/// The UID of the pod that a control group is of, by its path as the kernel writes it for a process that may be in another
+/// cgroup namespace. What is below a pod's group may have any name, so the first that is a pod's counts.
+pub(super) fn pod_of(path: &str) -> Option<String> {
+    path.split('/').find_map(pod_uid)
+}
+
+/// For the fuzz target: the UID of the pod that a control group is of.
+#[doc(hidden)]
+#[must_use]
+pub fn pod_of_group(path: &str) -> Option<String> {
+    pod_of(path)
+}
+
 fn usage(folder: &Path) -> Result<u64, CgroupError> {
     let gone = || CgroupError::File(folder.join("cpu.stat"), "it is not there".to_owned());
     usage_if_there(folder)?.ok_or_else(gone)
@@ -295,6 +308,26 @@ mod tests {
         }
         let long = format!("pod{}", "a".repeat(65));
         assert_eq!(pod_uid(&long), None);
+    }
+
+    #[test]
+    fn the_pod_of_a_group_is_in_its_path_whatever_is_below_it() {
+        let underscored = UID.replace('-', "_");
+        for path in [
+            format!(
+                "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{underscored}.slice/cri-containerd-c.scope"
+            ),
+            // From another cgroup namespace.
+            format!("/../../kubepods-burstable-pod{underscored}.slice/cri-containerd-c.scope"),
+            format!("/kubepods/besteffort/pod{UID}/container/podother"),
+        ] {
+            assert_eq!(pod_of(&path).as_deref(), Some(UID), "{path}");
+        }
+        for path in
+            ["/", "/system.slice/podman.service", "/user.slice/user-1000.slice/session-1.scope", "/../x"]
+        {
+            assert_eq!(pod_of(path), None, "{path}");
+        }
     }
 
     #[test]

@@ -6,18 +6,27 @@
 //!                     └─ the rest, in proportion to processor time ─┬─ of pods ▶ their workloads
 //!                                                                   ├─ unseen ─▶ unknown
 //!                                                                   └─ other ──▶ system
-//!  drawn by a GPU ────┬─ over a gap, or holders not known ────────────────────▶ unknown
-//!                     ├─ nobody holds it ─────────────────────────────────────▶ idle
-//!                     └─ in equal parts to the pods that hold it ─────────────▶ their workloads
+//!  drawn by a GPU ────┬─ over a gap ──────────────────────────────────────────▶ unknown
+//!                     └─ by holders and use ──────────────────────────────────▶ as `card` says
 //! ```
+//!
+//! Where Kepler says what pods and the idle node used of the packages, its proportions take the place of the floor and of
+//! processor time; how much there is to divide is still what the meter says.
 //!
 //! What was drawn is divided by largest remainders, so all accounts sum to it exactly, at every moment. Of pods and workloads there
 //! is a bound; what is beyond it is charged to `other`. A workload without pods leaves after a while, and what it was charged stays
 //! in the sum of those that have left.
 
+mod card;
+
+pub(crate) use card::CardUsed;
+
+use super::kepler::KeplerUsed;
 use super::meter::Drawn;
 use super::pods::{Pod, Workload};
 use super::share::shares;
+use super::source::EnergySource;
+use card::{CardDivision, CardUser, division};
 use host_kit::clock::Mono;
 use power_units::{Micros, Watts};
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,21 +57,56 @@ impl Energy {
     }
 }
 
-/// What happened in a span.
+/// What is charged at a time.
 #[derive(Clone, Debug)]
 pub(crate) struct Interval {
-    /// When it ended.
+    /// When.
     pub(crate) at: Mono,
+    /// What the packages drew, span by span; none while it waits for Kepler.
+    pub(crate) packages: Vec<PackageSpan>,
+    /// By what Kepler says all these spans are divided together.
+    pub(crate) kepler: Option<KeplerUsed>,
+    /// What each GPU drew, and who uses it.
+    pub(crate) gpus: Vec<CardSpan>,
+}
+
+/// What the packages drew in a span.
+#[derive(Clone, Debug)]
+pub(crate) struct PackageSpan {
     /// How long it was.
     pub(crate) span: Micros,
     /// What all packages drew.
-    pub(crate) packages: Drawn,
+    pub(crate) drawn: Drawn,
     /// Who used the processors; `None` if that is not known.
     pub(crate) used: Option<Used>,
     /// What the packages draw when the node is idle, if it was measured.
     pub(crate) floor: Option<Watts>,
-    /// What each GPU drew, and who holds it.
-    pub(crate) gpus: Vec<(Drawn, Holders)>,
+}
+
+impl PackageSpan {
+    /// What of it is the idle floor.
+    fn idle(&self) -> u64 {
+        idle(self.floor, self.span).min(self.drawn.metered)
+    }
+}
+
+/// What a GPU drew in a span.
+#[derive(Clone, Debug)]
+pub(crate) struct CardSpan {
+    /// How long it was.
+    pub(crate) span: Micros,
+    /// What it drew.
+    pub(crate) drawn: Drawn,
+    /// Who holds it.
+    pub(crate) holders: Holders,
+    /// Who used it; `None` if that is not known.
+    pub(crate) used: Option<CardUsed>,
+    /// What it draws when nobody uses it, if it was measured.
+    pub(crate) floor: Option<Watts>,
+}
+
+fn idle(floor: Option<Watts>, span: Micros) -> u64 {
+    floor.map_or(0, |floor| floor.during(span).get())
 }
 
 /// Processor time of a span.
@@ -85,6 +129,8 @@ pub(crate) enum Holders {
     Nobody,
     /// These pods; one that is not known is charged as unknown.
     Pods(Vec<Option<Pod>>),
+    /// These pods hold its MIG instances, of these sizes.
+    Instances(Vec<(Option<Pod>, u64)>),
 }
 
 /// How many accounts there may be.
@@ -124,6 +170,8 @@ pub(crate) struct Ledger {
     pub(crate) left: Energy,
     /// All that was drawn.
     pub(crate) drawn: Energy,
+    /// By what that was divided.
+    pub(crate) divided: BTreeMap<EnergySource, Energy>,
     /// How long meters were silent.
     pub(crate) gap_micros: Energy,
     /// How often a charge was beyond the bounds.
@@ -143,19 +191,28 @@ impl Ledger {
             other: NONE,
             left: NONE,
             drawn: NONE,
+            divided: BTreeMap::new(),
             gap_micros: NONE,
             beyond: 0,
         }
     }
 
-    /// Charges what was drawn in a span.
+    /// Charges what was drawn.
     pub(crate) fn take(&mut self, interval: &Interval) {
-        self.packages(interval);
-        for (drawn, holders) in &interval.gpus {
-            self.gpu(*drawn, holders, interval.at);
+        match &interval.kepler {
+            Some(kepler) => self.by_kepler(&interval.packages, kepler, interval.at),
+            None => interval.packages.iter().for_each(|span| self.packages(span, interval.at)),
+        }
+        for card in &interval.gpus {
+            self.gpu(card, interval.at);
         }
         self.let_go(interval.at);
         debug_assert_eq!(self.sum(), self.drawn, "every microjoule has an account");
+        debug_assert_eq!(
+            self.divided.values().copied().fold(Energy::default(), Energy::and),
+            self.drawn,
+            "and a source"
+        );
     }
 
     /// All accounts together, which is what was drawn.
@@ -165,16 +222,26 @@ impl Ledger {
         fixed.into_iter().chain(workloads).fold(Energy::default(), Energy::and)
     }
 
-    fn packages(&mut self, interval: &Interval) {
-        let Drawn { metered, gap, gap_micros } = interval.packages;
-        self.drawn.add(Energy::of_cpu(metered.saturating_add(gap)));
-        self.unknown.add(Energy::of_cpu(gap));
-        self.gap_micros.add(Energy::of_cpu(gap_micros));
-        let floor = interval.floor.map_or(0, |floor| floor.during(interval.span).get());
-        let idle = floor.min(metered);
+    /// Counts what was drawn, and charges what was drawn over gaps.
+    fn draw(&mut self, drawn: Drawn, of: fn(u64) -> Energy, source: EnergySource) {
+        let Drawn { metered, gap, gap_micros } = drawn;
+        self.drawn.add(of(metered.saturating_add(gap)));
+        self.unknown.add(of(gap));
+        self.gap_micros.add(of(gap_micros));
+        for (source, energy) in [(source, metered), (EnergySource::Nothing, gap)] {
+            if energy > 0 {
+                self.divided.entry(source).or_default().add(of(energy));
+            }
+        }
+    }
+
+    fn packages(&mut self, span: &PackageSpan, at: Mono) {
+        let source = if span.used.is_some() { EnergySource::Cgroups } else { EnergySource::Nothing };
+        self.draw(span.drawn, Energy::of_cpu, source);
+        let idle = span.idle();
         self.idle.add(Energy::of_cpu(idle));
-        let rest = metered - idle;
-        let Some(used) = &interval.used else { return self.unknown.add(Energy::of_cpu(rest)) };
+        let rest = span.drawn.metered - idle;
+        let Some(used) = &span.used else { return self.unknown.add(Energy::of_cpu(rest)) };
         let others = [used.unseen, used.system];
         let weights: Vec<u64> = others.into_iter().chain(used.pods.iter().map(|(_, used)| *used)).collect();
         // No processor time at all is a reading that cannot be, so nobody is charged for it.
@@ -183,25 +250,53 @@ impl Ledger {
         self.unknown.add(Energy::of_cpu(parts.next().unwrap_or(0)));
         self.system.add(Energy::of_cpu(parts.next().unwrap_or(0)));
         for ((pod, _), part) in used.pods.iter().zip(parts.chain(std::iter::repeat(0))) {
-            self.charge(pod.as_ref(), Energy::of_cpu(part), interval.at);
+            self.charge(pod.as_ref(), Energy::of_cpu(part), at);
         }
     }
 
-    fn gpu(&mut self, drawn: Drawn, holders: &Holders, at: Mono) {
-        let Drawn { metered, gap, gap_micros } = drawn;
-        self.drawn.add(Energy::of_gpu(metered.saturating_add(gap)));
-        self.unknown.add(Energy::of_gpu(gap));
-        self.gap_micros.add(Energy::of_gpu(gap_micros));
-        match holders {
-            Holders::Unknown => self.unknown.add(Energy::of_gpu(metered)),
-            Holders::Nobody => self.idle.add(Energy::of_gpu(metered)),
-            Holders::Pods(pods) => {
-                let Some(parts) = shares(metered, &vec![1; pods.len()]) else {
-                    return self.idle.add(Energy::of_gpu(metered));
-                };
-                for (pod, part) in pods.iter().zip(parts) {
-                    self.charge(pod.as_ref(), Energy::of_gpu(part), at);
-                }
+    /// Divides spans by what Kepler says: of pods, of the idle node, and the rest, which is of no pod that it knows.
+    fn by_kepler(&mut self, spans: &[PackageSpan], kepler: &KeplerUsed, at: Mono) {
+        let drawn = spans.iter().fold(Drawn::default(), |sum, one| sum.and(one.drawn));
+        self.draw(drawn, Energy::of_cpu, EnergySource::Kepler);
+        // A Kepler that does not tell the idle part apart leaves that to the floor.
+        let floor = if kepler.idle.is_some() { 0 } else { spans.iter().map(PackageSpan::idle).sum() };
+        let floor = drawn.metered.min(floor);
+        let others = [kepler.idle.unwrap_or(0), kepler.rest];
+        let weights: Vec<u64> = others.into_iter().chain(kepler.pods.iter().map(|(_, used)| *used)).collect();
+        let rest = drawn.metered - floor;
+        let parts = shares(rest, &weights).unwrap_or_else(|| vec![0, rest]);
+        let mut parts = parts.into_iter();
+        self.idle.add(Energy::of_cpu(floor.saturating_add(parts.next().unwrap_or(0))));
+        let nobodys = parts.next().unwrap_or(0);
+        let used = || spans.iter().filter_map(|span| span.used.as_ref());
+        let times = [used().map(|used| used.unseen).sum(), used().map(|used| used.system).sum()];
+        let [unseen, system] = match shares(nobodys, &times).as_deref() {
+            Some(&[unseen, system]) => [unseen, system],
+            Some(_) | None => [nobodys, 0],
+        };
+        self.unknown.add(Energy::of_cpu(unseen));
+        self.system.add(Energy::of_cpu(system));
+        for ((pod, _), part) in kepler.pods.iter().zip(parts.chain(std::iter::repeat(0))) {
+            self.charge(pod.as_ref(), Energy::of_cpu(part), at);
+        }
+    }
+
+    fn gpu(&mut self, card: &CardSpan, at: Mono) {
+        let CardDivision { source, above_floor, users } = division(card);
+        self.draw(card.drawn, Energy::of_gpu, source);
+        let metered = card.drawn.metered;
+        let floor = if above_floor { idle(card.floor, card.span).min(metered) } else { 0 };
+        self.idle.add(Energy::of_gpu(floor));
+        let weights: Vec<u64> = users.iter().map(|(_, used)| *used).collect();
+        let Some(parts) = shares(metered - floor, &weights) else {
+            return self.unknown.add(Energy::of_gpu(metered - floor));
+        };
+        for ((user, _), part) in users.iter().zip(parts) {
+            let part = Energy::of_gpu(part);
+            match user {
+                CardUser::Pod(pod) => self.charge(*pod, part, at),
+                CardUser::System => self.system.add(part),
+                CardUser::Idle => self.idle.add(part),
             }
         }
     }

@@ -5,11 +5,13 @@
 //! that is longer than readings are apart, is kept apart, because nobody can say who drew it: a counter still tells it exactly, and
 //! without one it is estimated by the last known power.
 
+use super::users::CardUses;
 use joulie_core::node::energy::MeterReading;
-use node_kit::{DeviceReport, NodeReport};
+use node_kit::{BackendReport, CardFacts, CardInstance, Cards, DeviceReport, GpuGroupUse, NodeReport};
 use power_hal::{Counter, Key};
 use power_units::{MicroJoules, Micros, Stamp, Watts};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// More than any package or GPU draws: a counter that rose faster was reset.
 const POWER_MOST: Watts = Watts::from_int(4_000);
@@ -170,7 +172,14 @@ pub(crate) struct Totals {
     pub(crate) packages: Drawn,
     /// Each GPU.
     pub(crate) gpus: BTreeMap<Key, Drawn>,
+    /// Who used GPUs, since this was last asked for.
+    pub(crate) uses: CardUses,
+    /// The MIG instances: of which card each is, and of how many of its slices.
+    pub(crate) instances: Arc<Instances>,
 }
+
+/// MIG instances by what the device plugin calls them.
+pub(crate) type Instances = BTreeMap<String, (Key, u64)>;
 
 /// The meters of all devices of a node.
 #[derive(Debug)]
@@ -180,13 +189,32 @@ pub(crate) struct Meters {
     at: Option<Stamp>,
     packages: BTreeMap<Key, Meter>,
     gpus: BTreeMap<Key, Meter>,
+    uses: CardUses,
+    instances: Arc<Instances>,
+    /// What was taken in last of each backend, by the order in which they are reported.
+    taken: Vec<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    uses: Option<Arc<[GpuGroupUse]>>,
+    cards: Option<Arc<Cards>>,
 }
 
 impl Meters {
     /// For a control loop of this period.
     pub(crate) fn new(period: Micros) -> Self {
         let gap_after = (period + period + period).max(GAP_LEAST);
-        Self { gap_after, period: 0, at: None, packages: BTreeMap::new(), gpus: BTreeMap::new() }
+        Self {
+            gap_after,
+            period: 0,
+            at: None,
+            packages: BTreeMap::new(),
+            gpus: BTreeMap::new(),
+            uses: CardUses::default(),
+            instances: Arc::default(),
+            taken: Vec::new(),
+        }
     }
 
     /// The control loop begins anew, with a time of its own: what was drawn meanwhile is not counted, as after a restart
@@ -211,11 +239,40 @@ impl Meters {
                 meters.entry(device.key).or_default().take(at, Shows::of(device), self.gap_after);
             }
         }
+        self.users(&report.backends);
     }
 
-    /// The totals as of now.
-    pub(crate) fn totals(&self) -> Totals {
+    /// Takes in who used GPUs, and which instances they have, where a backend tells something else than before.
+    fn users(&mut self, backends: &[BackendReport]) {
+        self.taken.resize_with(backends.len(), Taken::default);
+        let mut is_changed = false;
+        for (taken, BackendReport { uses, cards, .. }) in self.taken.iter_mut().zip(backends) {
+            if let Some(uses) = uses.as_ref().filter(|uses| !is_same(taken.uses.as_ref(), uses)) {
+                self.uses.add(uses);
+                taken.uses = Some(uses.clone());
+            }
+            if let Some(cards) = cards.as_ref().filter(|cards| !is_same(taken.cards.as_ref(), cards)) {
+                taken.cards = Some(cards.clone());
+                is_changed = true;
+            }
+        }
+        if is_changed {
+            let cards = self.taken.iter().filter_map(|taken| taken.cards.as_deref());
+            let of_card = |card: &CardFacts| {
+                let key = card.key;
+                let slices = |one: &CardInstance| one.profile.as_deref().and_then(slices).unwrap_or(1);
+                card.instances.iter().map(|one| (one.id.clone(), (key, slices(one)))).collect::<Vec<_>>()
+            };
+            let all = cards.flat_map(|cards| cards.list.iter().flat_map(of_card));
+            self.instances = Arc::new(all.take(DEVICES_MOST).collect());
+        }
+    }
+
+    /// The totals as of now, and who used GPUs since the last call.
+    pub(crate) fn totals(&mut self) -> Totals {
         Totals {
+            uses: std::mem::take(&mut self.uses),
+            instances: self.instances.clone(),
             at: self.at,
             packages: self.packages.values().fold(Drawn::default(), |sum, meter| sum.and(meter.total)),
             gpus: self.gpus.iter().map(|(key, meter)| (*key, meter.total)).collect(),
@@ -223,9 +280,37 @@ impl Meters {
     }
 }
 
+fn is_same<T: ?Sized>(before: Option<&Arc<T>>, now: &Arc<T>) -> bool {
+    before.is_some_and(|before| Arc::ptr_eq(before, now))
+}
+
+/// The compute slices of a MIG profile: 2 of `2g.20gb`, 1 of `1c.3g.40gb`.
+fn slices(profile: &str) -> Option<u64> {
+    let end = profile.find(|letter: char| !letter.is_ascii_digit())?;
+    let (number, rest) = profile.split_at(end);
+    number.parse().ok().filter(|slices| (1..=16).contains(slices) && rest.starts_with(['c', 'g']))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_slices_of_an_instance_are_in_its_profile() {
+        for (profile, count) in [
+            ("1g.10gb", Some(1)),
+            ("7g.80gb", Some(7)),
+            ("1c.3g.40gb", Some(1)),
+            ("1g.10gb.me", Some(1)),
+            ("0g.1gb", None),
+            ("99999999999999999999g", None),
+            ("g", None),
+            ("3", None),
+            ("", None),
+        ] {
+            assert_eq!(slices(profile), count, "{profile}");
+        }
+    }
 
     const GAP: Micros = Micros::new(5_000_000);
 

@@ -1,7 +1,9 @@
 //! The metrics of the ledger, computed from its accounts when they are read: an account that has left has no series any more.
 
+use super::kepler::KeplerPage;
 use super::ledger::{Energy, Ledger};
 use super::pod_resources::{LastAnswer, Look};
+use super::source::EnergySource;
 use crate::metrics::PowerDetail;
 use host_kit::clock::HostClock;
 use host_kit::metrics::{LabelSet, MetricDescription, MetricsRegistry};
@@ -55,6 +57,12 @@ label_set! {
         part: PartLabel,
     }
 
+    struct BySource {
+        node: String,
+        part: PartLabel,
+        source: EnergySource,
+    }
+
     struct ByNode {
         node: String,
     }
@@ -80,6 +88,11 @@ const DRAWN: MetricDescription = MetricDescription::counter(
     "Energy that the packages and GPUs have drawn: the sum of all accounts and of those that have left",
 )
 .with(ByPart::LABELS);
+const DIVIDED: MetricDescription = MetricDescription::counter(
+    "joulie_energy_divided_joules",
+    "What was drawn, by what it was divided among accounts; all sources together are joulie_energy_drawn_joules",
+)
+.with(BySource::LABELS);
 const LEFT: MetricDescription =
     MetricDescription::counter("joulie_energy_left_joules", "Energy of workloads whose series have gone")
         .with(ByPart::LABELS);
@@ -111,9 +124,20 @@ const AGE: MetricDescription = MetricDescription::gauge(
 )
 .with(ByNode::LABELS);
 
+const KEPLER: MetricDescription = MetricDescription::gauge(
+    "joulie_energy_kepler_live",
+    "1 while packages are divided by what Kepler says; 0: by processor time. Only with ENERGY_KEPLER_URL",
+)
+.with(ByNode::LABELS);
+const RATIO: MetricDescription = MetricDescription::gauge(
+    "joulie_energy_kepler_ratio",
+    "What Kepler says that the packages have drawn over what their meter says, of the last whole minute",
+)
+.with(ByNode::LABELS);
+
 /// All that are computed.
-const ALL: [MetricDescription; 11] =
-    [JOULES, COST, CO2, DRAWN, LEFT, GAPS, FLOOR, PODS, BEYOND, CGROUPS, AGE];
+const ALL: [MetricDescription; 14] =
+    [JOULES, COST, CO2, DRAWN, DIVIDED, LEFT, GAPS, FLOOR, PODS, BEYOND, CGROUPS, AGE, KEPLER, RATIO];
 
 const KWH_JOULES: f64 = 3_600_000.0;
 
@@ -127,6 +151,12 @@ pub(super) struct Books {
     /// Whether the node has GPUs.
     pub(super) gpus: bool,
     pub(super) answer: LastAnswer,
+    /// Kepler's last page, until it is taken.
+    pub(super) page: Option<KeplerPage>,
+    /// Whether packages are divided by what Kepler says, if it is asked.
+    pub(super) kepler: Option<bool>,
+    /// What it says over what the meter says, in thousandths.
+    pub(super) ratio: Option<u64>,
 }
 
 /// The books, shared by those who write them and by the scrapes.
@@ -135,8 +165,16 @@ pub(super) struct SharedBooks(Arc<Mutex<Books>>);
 
 impl SharedBooks {
     pub(super) fn new(ledger: Ledger) -> Self {
-        let answer = LastAnswer::default();
-        Self(Arc::new(Mutex::new(Books { ledger, floor: None, cgroups: false, gpus: false, answer })))
+        Self(Arc::new(Mutex::new(Books {
+            ledger,
+            floor: None,
+            cgroups: false,
+            gpus: false,
+            answer: LastAnswer::default(),
+            page: None,
+            kepler: None,
+            ratio: None,
+        })))
     }
 
     pub(super) fn open(&self) -> MutexGuard<'_, Books> {
@@ -211,6 +249,7 @@ impl Collector for Scrape {
                 ConstCounter::new(self.shown(count)).encode(family.encode_family(&labels)?)?;
             }
         }
+        self.divided(ledger, &mut encoder)?;
         self.one(&PODS, whole(u64::try_from(ledger.pods()).unwrap_or(u64::MAX)), &mut encoder)?;
         self.one(&CGROUPS, if books.cgroups { 1.0 } else { 0.0 }, &mut encoder)?;
         if let Some(floor) = books.floor {
@@ -218,6 +257,12 @@ impl Collector for Scrape {
         }
         if let Some(age) = books.answer.age(self.clock.mono()) {
             self.one(&AGE, age.as_secs_f64(), &mut encoder)?;
+        }
+        if let Some(is_live) = books.kepler {
+            self.one(&KEPLER, if is_live { 1.0 } else { 0.0 }, &mut encoder)?;
+        }
+        if let Some(ratio) = books.ratio {
+            self.one(&RATIO, whole(ratio) / 1e3, &mut encoder)?;
         }
         let mut family = BEYOND.begin(&mut encoder)?;
         let labels = ByNode { node: self.node.clone() };
@@ -238,6 +283,17 @@ impl Scrape {
     ) -> Result<(), fmt::Error> {
         let labels = ByNode { node: self.node.clone() };
         ConstGauge::new(value).encode(about.begin(encoder)?.encode_family(&labels)?)
+    }
+
+    fn divided(&self, ledger: &Ledger, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let mut family = DIVIDED.begin(encoder)?;
+        for (source, energy) in &ledger.divided {
+            for (part, count) in parts(*energy).into_iter().filter(|(_, count)| *count > 0) {
+                let labels = BySource { node: self.node.clone(), part, source: *source };
+                ConstCounter::new(self.shown(count)).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
     }
 
     fn accounts(

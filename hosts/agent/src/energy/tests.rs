@@ -1,19 +1,25 @@
 //! The ledger against the plant: an hour of virtual time in which everything happens that makes counting hard.
 
 use super::*;
-use crate::energy::pod_resources::PodName;
+use crate::energy::kepler::KeplerPage;
+use crate::energy::pod_resources::{Held, PodName};
+use crate::energy::source::EnergySource;
 use host_kit::reflect::by_hand;
 use joulie_core::node::energy::{Gap, MeterReading};
-use node_kit::{DeviceReport, NodeCounters, NodeReport};
+use node_kit::{
+    BackendKind, BackendReport, BackendState, DeviceReport, GpuGroupUse, NodeCounters, NodeReport,
+};
 use plant::{Load, Plant, PlantDomain, preset, wrapped};
-use power_hal::Counter;
-use power_units::{MicroJoules, Stamp, Watts};
+use power_hal::{Counter, Key};
+use power_units::{MicroJoules, Micros, Stamp, Watts};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Of a RAPL counter: at 300 W it wraps about every quarter of an hour.
 const MODULUS: MicroJoules = MicroJoules::new(262_143_328_850);
 const CORES: u64 = 64;
+/// The seconds in which Kepler answers.
+const KEPLER: (u64, u64) = (2_000, 2_600);
 
 fn pod(uid: &str, namespace: &str, owner: &str) -> Value {
     let (kind, name) = owner.split_once('/').unwrap();
@@ -52,7 +58,7 @@ impl Machine {
         let busy = if idle { 0.0 } else { 0.3 + 0.4 * f64::from(u32::try_from(second % 11).unwrap()) / 11.0 };
         self.plant.set_load(Load::busy(busy)).unwrap();
         self.plant.set_gpu_load(0, Load::busy(if second % 90 < 60 { 1.0 } else { 0.0 })).unwrap();
-        self.plant.set_gpu_load(1, Load::busy(0.5)).unwrap();
+        self.plant.set_gpu_load(1, Load::busy(if idle { 0.0 } else { 0.5 })).unwrap();
         self.plant.advance(Micros::new(1_000_000));
         self.second += 1;
         self.cpu.pods.retain(|uid, _| !uid.starts_with("short-"));
@@ -73,6 +79,47 @@ impl Machine {
         }
         self.cpu.all_pods += of_pods;
         self.cpu.machine += of_pods + if idle { 20_000 } else { 2_000_000 };
+    }
+
+    /// What the driver says of the second GPU: of the first it cannot tell. Its holders use it for 60 % and 20 % of the time.
+    fn uses(&self) -> BackendReport {
+        let of_pod = |uid: &str, used| {
+            (Some(Arc::from(format!("/kubepods.slice/kubepods-pod{uid}.slice/cri-containerd-c.scope"))), used)
+        };
+        let busy = [of_pod("infer-a", 60), of_pod("infer-b", 20)];
+        let groups = if self.second <= 60 { BTreeMap::new() } else { BTreeMap::from(busy) };
+        BackendReport {
+            kind: BackendKind::Nvidia,
+            standing: BackendState::Ready,
+            domains: 2,
+            stuck_since: None,
+            complaints: Arc::from([]),
+            cards: None,
+            uses: Some(Arc::from([GpuGroupUse { key: gpu(1), groups }])),
+            last_trouble: None,
+            troubles: 0,
+        }
+    }
+
+    /// What Kepler shows: for ten minutes, every five seconds. It says that web has used 48 % of all that the packages have
+    /// drawn, and db 20 %; 15 % are of the idle node.
+    fn kepler(&self) -> Option<KeplerPage> {
+        if !(KEPLER.0..=KEPLER.1).contains(&self.second) || !self.second.is_multiple_of(5) {
+            return None;
+        }
+        let all = self.truth_of_packages();
+        let joules = |percent: u64| {
+            let micro = all * percent / 100;
+            format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000)
+        };
+        let [node, idle, web, db] = [100, 15, 48, 20].map(joules);
+        let text = format!(
+            "kepler_node_cpu_joules_total{{zone=\"package\",node_name=\"n1\"}} {node}\n\
+             kepler_node_cpu_idle_joules_total{{zone=\"package\",node_name=\"n1\"}} {idle}\n\
+             kepler_pod_cpu_joules_total{{zone=\"package\",pod_id=\"web\",pod_namespace=\"shop\",pod_name=\"web\"}} {web}\n\
+             kepler_pod_cpu_joules_total{{zone=\"package\",pod_id=\"db\",pod_namespace=\"shop\",pod_name=\"db\"}} {db}\n"
+        );
+        Some(KeplerPage::read(text.as_bytes(), "n1").unwrap())
     }
 
     /// What the control loop reports; for 20 seconds no meter answers.
@@ -112,6 +159,7 @@ impl Machine {
                 device(gpu(0), Some(Counter::endless()), counted, none),
                 device(gpu(1), None, None, metered),
             ],
+            backends: vec![self.uses()],
             counts: NodeCounters { periods: self.second + 1, ..NodeCounters::default() },
             ..NodeReport::default()
         }
@@ -152,7 +200,7 @@ impl Process {
         let answer = Some(&held).filter(|_| !(1_000..1_060).contains(&machine.second));
         let now = Mono::at(Duration::from_secs(machine.second));
         let (totals, cpu) = (self.meters.totals(), Some(machine.cpu.clone()));
-        let seen = Seen { totals, cpu, processors: Some(CORES) };
+        let seen = Seen { totals, cpu, processors: Some(CORES), kepler: machine.kepler() };
         let interval = self.state.interval(now, seen, pods, answer);
         self.ledger.take(&interval.unwrap());
         assert_eq!(self.ledger.sum(), self.ledger.drawn, "second {}", machine.second);
@@ -177,7 +225,7 @@ fn an_hour_of_a_node_is_charged_to_the_microjoule() {
         pod("db", "shop", "StatefulSet/db"),
         pod("train", "ml", "Job/train"),
         pod("infer-a", "ml", "StatefulSet/infer"),
-        pod("infer-b", "ml", "StatefulSet/infer"),
+        pod("infer-b", "ml", "StatefulSet/chat"),
     ];
     api.list(&lasting);
     let mut pods = Pods::default();
@@ -188,6 +236,8 @@ fn an_hour_of_a_node_is_charged_to_the_microjoule() {
     let mut begun = machine.truth_of_packages();
     let mut read = begun;
     let (mut told, mut truth) = (0, 0);
+    // What the packages had drawn, and what web was charged, where Kepler begins to count and where it ends.
+    let mut by_kepler = Vec::new();
     while machine.second < 3_600 {
         machine.pass();
         let short = machine.cpu.pods.keys().find(|uid| uid.starts_with("short-")).cloned();
@@ -210,6 +260,10 @@ fn an_hour_of_a_node_is_charged_to_the_microjoule() {
             _ => process.second(&machine, &pods),
         }
         read = machine.truth_of_packages();
+        // Its second page tells that it counts.
+        if [KEPLER.0 + 5, KEPLER.1].contains(&machine.second) {
+            by_kepler.push((read, process.of("shop", "StatefulSet/web").cpu));
+        }
         if let Some(uid) = short {
             api.delete(&pod(&uid, "batch", "Job/short"));
         }
@@ -235,9 +289,24 @@ fn an_hour_of_a_node_is_charged_to_the_microjoule() {
         // 12 s and 5 s of processor time each second, and hardly anything in the first minute.
         assert!((web * 5).abs_diff(db * 12) < web / 100, "{web} {db}");
         assert!(process.of("batch", "Job/short").cpu > 0, "pods of one second are charged");
-        let shared = process.of("ml", "StatefulSet/infer").gpu;
-        assert!(shared > 0 && process.of("ml", "Job/train").gpu > 0);
+        let (infer, chat) =
+            (process.of("ml", "StatefulSet/infer").gpu, process.of("ml", "StatefulSet/chat").gpu);
+        assert!(chat > 0 && infer.abs_diff(3 * chat) < infer / 1_000, "60 % and 20 %: {infer} {chat}");
+        assert!(process.of("ml", "Job/train").gpu > 0);
+        let divided = &process.ledger.divided;
+        assert!(divided[&EnergySource::Processes].gpu > 0 && divided[&EnergySource::Holders].gpu > 0);
     }
-    // The minute without the kubelet: 60 s of the second GPU alone are 24 kJ.
-    assert!(first.unknown.gpu > 24_000_000_000 && process.ledger.unknown.gpu == 0);
+    // The minute without the kubelet: at least 50 s of the first GPU at full load are 30 kJ. Of the second its driver says who uses it.
+    assert!(first.unknown.gpu > 30_000_000_000 && process.ledger.unknown.gpu == 0);
+    // The idle part of the second GPU is told apart in all of the 1,779 s with meters.
+    let floor = ended[0].state.card_floors[&gpu(1)].watts().unwrap();
+    let idle = MicroJoules::new(first.idle.gpu);
+    let seconds = |count: u64| floor.during(Micros::new(count * 1_000_000));
+    assert!((seconds(1_700)..seconds(1_850)).contains(&idle), "{idle:?} at {floor:?}");
+    assert_eq!(process.state.card_floors[&gpu(1)].watts(), None, "this one has never seen it idle");
+    // Kepler divides what the packages drew between its second page and its last, to the microjoule.
+    let [(from, web_from), (to, web_to)] = by_kepler[..] else { panic!("{by_kepler:?}") };
+    assert_eq!(process.ledger.divided[&EnergySource::Kepler].cpu, to - from);
+    let (web, expected) = (web_to - web_from, (to - from) * 48 / 100);
+    assert!(web.abs_diff(expected) < expected / 1_000, "{web} of {expected}");
 }

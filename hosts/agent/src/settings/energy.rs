@@ -1,7 +1,7 @@
 //! The settings of the energy ledger.
 
 use crate::energy::{EnergyPrices, EnergySettings};
-use host_kit::config::{ConfigSetting, Refusals, Values, parse};
+use host_kit::config::{ConfigSetting, Refusals, UrlTemplate, Values, Wrong, parse};
 use std::path::PathBuf;
 
 /// More than anybody pays, or emits, for a kilowatt-hour in any currency or unit.
@@ -36,9 +36,30 @@ pub(super) const CO2: ConfigSetting<Option<f64>> = ConfigSetting::optional(
     "With it the ledger shows emissions too (joulie_energy_co2_grams_total)",
 );
 
+pub(super) const KEPLER: ConfigSetting<Option<UrlTemplate>> = ConfigSetting::optional(
+    "ENERGY_KEPLER_URL",
+    |text| kepler_url(text).map(Some),
+    "an http URL such as http://{node}:9102/metrics",
+    "With it packages are divided by what the Kepler of this node says that pods use, while it counts; else by processor time. It      must lead to the Kepler of the same node: {node} is the name of the node, and a Service with internalTrafficPolicy Local does it too",
+);
+
+fn kepler_url(text: &str) -> Result<UrlTemplate, Wrong> {
+    let template = parse::url_template(text)?;
+    if template.has_tls() || template.server().contains('@') {
+        return Err(Wrong(
+            "Kepler is asked on its own node by http, without TLS and without a user".to_owned(),
+        ));
+    }
+    Ok(template)
+}
+
 /// The ledger's settings, if there is to be one.
 pub(super) fn read(values: &Values) -> Result<Option<EnergySettings>, Refusals> {
     let prices = EnergyPrices { cost: values.get(&PRICE)?, co2_grams: values.get(&CO2)? };
-    let settings = EnergySettings { socket: values.get(&SOCKET)?, prices };
-    Ok(values.get(&LEDGER)?.then_some(settings))
+    let (has_ledger, kepler) = (values.get(&LEDGER)?, values.get(&KEPLER)?);
+    if kepler.is_some() && !has_ledger {
+        return Err(values.conflict(&[LEDGER.name(), KEPLER.name()], "Kepler is asked for the ledger only"));
+    }
+    let settings = EnergySettings { socket: values.get(&SOCKET)?, prices, kepler };
+    Ok(has_ledger.then_some(settings))
 }

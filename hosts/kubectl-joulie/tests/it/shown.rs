@@ -173,13 +173,15 @@ async fn a_pod_is_simulated_on_the_nodes_that_have_room_for_it() {
 async fn energy_is_added_up_over_the_agents_and_what_is_missing_is_said() {
     let world = World::healthy().await;
     let series = "joulie_energy_joules_total{node=\"a\",account=\"workload\",namespace=\"default\",workload=\"Deployment/web\",part=\"cpu\"} 7200000\n\
-        joulie_energy_joules_total{node=\"a\",account=\"idle\",namespace=\"\",workload=\"\",part=\"cpu\"} 3600000\n";
+        joulie_energy_joules_total{node=\"a\",account=\"idle\",namespace=\"\",workload=\"\",part=\"cpu\"} 3600000\n\
+        joulie_energy_divided_joules_total{node=\"a\",part=\"cpu\",source=\"cgroups\"} 10800000\n";
     world.can(&format!("{PODS}/joulie-agent-a:8080/proxy/metrics"), 200, series);
     world.can(&format!("{PODS}/joulie-agent-b:8080/proxy/metrics"), 503, "no");
     let reply = world.ask(&["energy", "--by", "workload"]).await;
     assert!(reply.notes.iter().any(|note| note.starts_with("1 of 2 agents could not be asked")), "{reply:?}");
     let expected = "\
 Since each of 1 agents started: 3.000 kWh
+The energy of packages was divided by: cgroups 100.0%
 
 WHO                     ACCOUNT   KWH    CPU KWH  GPU KWH  SHARE
 default/Deployment/web  workload  2.000  2.000    0.000    66.7%

@@ -227,6 +227,7 @@ fn a_value_that_cannot_work_is_refused() {
         ("prometheus.address=http://p,prometheus.user=me", "set prometheus.credentialsSecret"),
         ("prometheus.adress=http://p", "adress"),
         ("agent.redfish.credentialsSecret=bmc", "set agent.redfish.url too"),
+        ("agent.energyLedger.keplerUrl=http://k", "set agent.energyLedger.enabled too"),
         ("agent.redfish.url=https://b,agent.redfish.user=me", "set agent.redfish.credentialsSecret"),
         ("agent.env.NODE_METER_REDFISH_TOKEN_FILE=/a", "set agent.redfish.credentialsSecret or"),
         ("gpuPlacement.dra=read", "claims to GPU objects: set gpuPlacement.enabled"),
