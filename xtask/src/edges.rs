@@ -39,7 +39,7 @@ const ALLOWED: &[Allowed] = &[
     Allowed {
         name: "operator",
         ours: &["power-units", "joulie-core", "planner", "catalog-file", "joulie-api", "host-kit", "page"],
-        ours_in_tests: &["embedded-api", "cluster"],
+        ours_in_tests: &["embedded-api", "cluster", "simulator"],
     },
     Allowed {
         name: "extender",

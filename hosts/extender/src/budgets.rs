@@ -6,11 +6,14 @@
 
 use crate::snapshot::Node;
 use host_kit::reflect::{CachedRow, ObjectKey, Row};
+use jiff::Timestamp;
+use joulie_api::extender::PodDeferral;
 use joulie_api::number::Number;
-use joulie_api::power_budget::{BudgetMode, ClassNumbers, PowerBudget};
+use joulie_api::power_budget::{BudgetMode, ClassNumbers, LoweringCause, PowerBudget, PowerBudgetStatus};
 use joulie_api::{object, word::Word};
 use joulie_core::placement::class::SchedulableClass;
 use joulie_core::placement::filter::FilterTerms;
+use joulie_core::placement::freshness::UnixTime;
 use power_units::{Ratio, Role, Watts};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -22,6 +25,49 @@ pub(crate) struct BudgetRow {
     parent: Option<String>,
     is_enforced: bool,
     said: Option<Grantable>,
+    held: Option<HeldLimit>,
+}
+
+/// A limit under which pods that may wait do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct HeldLimit {
+    /// Why, for the events of pods: without a character that is to be escaped in JSON.
+    why: Arc<str>,
+    /// Until when, if that is known.
+    until: Option<UnixTime>,
+}
+
+impl HeldLimit {
+    /// What the operator says of it. A limit that it does not speak of any more is held until its window is over; a pod
+    /// has a deadline of its own.
+    fn of(status: &PowerBudgetStatus) -> Option<Self> {
+        if let Some(lowered) = &status.lowered {
+            let until = lowered.until.as_deref();
+            let time = until.and_then(|until| until.parse::<Timestamp>().ok());
+            let why = match lowered.by.as_ref().and_then(Word::known) {
+                Some(LoweringCause::Window) => format!(
+                    "its window {} lowers it until {}",
+                    plain(lowered.name.as_deref().unwrap_or_default()),
+                    plain(until.unwrap_or_default())
+                ),
+                Some(LoweringCause::Signal) | None => "its signal lowers it".to_owned(),
+            };
+            let until = time.map(|time| UnixTime::from_micros(time.as_microsecond()));
+            return Some(Self { why: why.into(), until });
+        }
+        let is_short = status.short_watts.is_some_and(|short| short.get() > 0.0);
+        is_short.then(|| Self { why: "it cannot be kept".into(), until: None })
+    }
+
+    fn stands(&self, now: UnixTime) -> bool {
+        self.until.is_none_or(|until| now < until)
+    }
+}
+
+/// The letters, digits and marks of a text that need no escape in JSON.
+fn plain(text: &str) -> String {
+    let is_plain = |c: &char| c.is_ascii_alphanumeric() || " -_.:+".contains(*c);
+    text.chars().filter(is_plain).take(63).collect()
 }
 
 /// What the operator says of a limit; for performance, draining and eco nodes.
@@ -50,6 +96,7 @@ impl Row for BudgetRow {
         let watts = |number: Number, role| Watts::parse(&number.to_string(), role).ok();
         let of_this_limit = status.observed_generation.is_some_and(|seen| seen.get() == generation)
             && status.mode.as_ref().and_then(Word::known) == read.spec.mode.known();
+        let held = HeldLimit::of(&status).filter(|_| of_this_limit && is_enforced);
         let said = status.demand.filter(|_| of_this_limit && is_enforced).and_then(|demand| {
             let [performance, draining, eco] =
                 of(demand.grantable_watts)?.map(|each| watts(each, Role::Limit));
@@ -61,7 +108,7 @@ impl Row for BudgetRow {
                 price: [dear, dearer, dearest].map(|price| price.within(Ratio::ZERO, Ratio::ONE)),
             })
         });
-        Ok(Self { parent: read.spec.parent, is_enforced, said })
+        Ok(Self { parent: read.spec.parent, is_enforced, said, held })
     }
 }
 
@@ -77,6 +124,8 @@ const UNNAMED: BudgetIndex = BudgetIndex::MAX - 1;
 pub(crate) struct Budgets {
     all: Vec<Budget>,
     by_name: BTreeMap<Arc<str>, BudgetIndex>,
+    /// The time at which they are looked at.
+    now: Option<UnixTime>,
 }
 
 #[derive(Debug)]
@@ -85,6 +134,7 @@ struct Budget {
     parent: Option<usize>,
     is_enforced: bool,
     said: Option<Grantable>,
+    held: Option<HeldLimit>,
 }
 
 /// What is left for pods on each node, by its number.
@@ -134,8 +184,14 @@ impl Budgets {
             is_enforced: held.row.is_enforced,
             // What cannot be read now may be another limit.
             said: held.row.said.filter(|_| plans && held.stale_since.is_none()),
+            held: held.row.held.clone(),
         });
-        Self { all: all.collect(), by_name }
+        Self { all: all.collect(), by_name, now: None }
+    }
+
+    /// The same at this time.
+    pub(crate) fn at(self, now: UnixTime) -> Self {
+        Self { now: Some(now), ..self }
     }
 
     /// The name of a budget.
@@ -147,6 +203,17 @@ impl Budgets {
     pub(crate) fn places(&self, nodes: &[Node]) -> Box<[BudgetIndex]> {
         let of = |node: &Node| self.by_name.get(node.budget.as_ref()?).copied();
         nodes.iter().map(|node| of(node).unwrap_or(NONE)).collect()
+    }
+
+    /// The limit above this place for which a pod that may wait does, and why: the nearest.
+    pub(crate) fn keep_waiting(&self, place: BudgetIndex, pod: PodDeferral) -> Option<(&str, &str)> {
+        let now = self.now.filter(|now| pod.waits_at(*now))?;
+        let stands = |at: usize| {
+            let budget = self.all.get(at)?;
+            let held = budget.held.as_ref().filter(|held| held.stands(now))?;
+            Some((&*budget.name, &*held.why))
+        };
+        self.path(place).find_map(stands)
     }
 
     /// Writes the price of watts into the nodes' twins. An unknown price is none.

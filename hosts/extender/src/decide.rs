@@ -17,7 +17,7 @@ use crate::settings::{GpuNodeCores, PlacementSettings};
 use crate::shortlist::{ListAnswer, Wanted};
 use crate::snapshot::{Admission, Snapshot, View};
 use bytes::Bytes;
-use joulie_api::extender::{PodSummary, PodWorkload};
+use joulie_api::extender::{PodDeferral, PodSummary, PodWorkload};
 use joulie_core::placement::assumed::{NodeKey, PodUid};
 use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::demand::{MilliCores, PodDemand};
@@ -44,9 +44,11 @@ pub(crate) struct Asked {
     pub(crate) scheduled: ScheduledPod,
     /// How many thousandths of a core a pod without GPUs asks for, where it leaves some to free GPUs.
     pub(crate) cores: Option<i64>,
+    /// Until when it may wait.
+    pub(crate) deferral: PodDeferral,
 }
 
-/// What is looked at of the GPUs of nodes before a pod may go there.
+/// What is looked at of nodes before a pod may go there, beside its class and its watts.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct GpuNeeds<'a> {
     /// The cards that it asks for.
@@ -55,18 +57,28 @@ pub(crate) struct GpuNeeds<'a> {
     pub(crate) instances: Option<&'a InstancesAsk>,
     /// The cores that it would take of those that free cards need.
     pub(crate) cores: Option<i64>,
+    /// Until when it may wait.
+    pub(crate) deferral: PodDeferral,
 }
 
 impl<'a> GpuNeeds<'a> {
     pub(crate) fn of(asked: &'a Asked, placement: &PlacementSettings) -> Self {
         let filters = placement.gpus.cores == GpuNodeCores::Filter;
         let (ask, instances) = (asked.gpus.as_ref(), asked.instances.as_ref());
-        Self { ask, instances, cores: asked.cores.filter(|_| filters) }
+        Self { ask, instances, cores: asked.cores.filter(|_| filters), deferral: asked.deferral }
     }
 
     /// Whether every node passes.
     pub(crate) fn is_none(self) -> bool {
-        self.ask.is_none() && self.instances.is_none() && self.cores.is_none()
+        let may_wait = matches!(self.deferral, PodDeferral::Until(_));
+        self.ask.is_none() && self.instances.is_none() && self.cores.is_none() && !may_wait
+    }
+
+    /// The PowerBudget above a node that keeps a pod waiting that may wait, and why.
+    pub(crate) fn waits_for(self, snapshot: &Snapshot, number: Option<usize>) -> Option<(&str, &str)> {
+        let fleet = &snapshot.fleet;
+        let place = fleet.places.get(number.filter(|_| self.deferral != PodDeferral::None)?)?;
+        fleet.budgets.keep_waiting(*place, self.deferral)
     }
 
     /// Why the pod may not go to a node.
@@ -80,7 +92,8 @@ impl<'a> GpuNeeds<'a> {
             let takes = self.cores.is_some_and(|milli| snapshot.takes_gpu_cores(milli, number));
             takes.then_some(Rejection::GpuCores)
         };
-        of_cards.or_else(of_instances).or_else(of_cores)
+        let waits = self.waits_for(snapshot, number).map(|_| Rejection::Deferred);
+        waits.or(of_cards).or_else(of_instances).or_else(of_cores)
     }
 }
 
@@ -150,9 +163,10 @@ fn asked_by(
         let terms = PodTerms::of(&demand, coefficients);
         let (consolidate, scheduled) = (ConsolidatePod::of(&demand), cores::scheduled(&demand));
         let (recognised, gpus, instances, cores) = (true, None, None, None);
+        let deferral = PodDeferral::None;
         return Ok((
             None,
-            Asked { class, recognised, terms, gpus, instances, consolidate, scheduled, cores },
+            Asked { class, recognised, terms, gpus, instances, consolidate, scheduled, cores, deferral },
         ));
     };
     let PodSummary { uid, class, demand } = PodSummary::read(pod).map_err(Malformed::new)?;
@@ -167,7 +181,8 @@ fn asked_by(
     let cores = leaves.then(|| i64::from(demand.cpu.get()));
     let (consolidate, scheduled) = (ConsolidatePod::of(&demand), cores::scheduled(&demand));
     let (class, recognised) = (class.class, class.recognised);
-    Ok((uid, Asked { class, recognised, terms, gpus, instances, consolidate, scheduled, cores }))
+    let deferral = PodDeferral::read(pod);
+    Ok((uid, Asked { class, recognised, terms, gpus, instances, consolidate, scheduled, cores, deferral }))
 }
 
 /// How much caps would hurt the pod, as far as a trusted profile of its workload says.

@@ -10,6 +10,7 @@ use crate::scan::{Malformed, Message, text};
 use crate::settings::PlacementSettings;
 use crate::shortlist::{ListAnswer, ShortlistPods};
 use crate::snapshot::{Node, View};
+use joulie_api::extender::PodDeferral;
 use joulie_core::placement::estimate::CoefficientSetting;
 use joulie_core::placement::filter::PowerFit;
 use joulie_core::placement::freshness::Freshness;
@@ -204,6 +205,9 @@ fn judged(
     let mut page = head(view, placement);
     let class = if asked.recognised { format!("{:?}", asked.class) } else { "unrecognised".to_owned() };
     page.insert("workloadClass".to_owned(), class.to_lowercase().into());
+    if asked.deferral == PodDeferral::Malformed {
+        page.insert("deferrableUntil".to_owned(), "it is no time, and counts as none".into());
+    }
     let hurt = asked.terms.sensitivity();
     let levels = json!({"cpu": word(hurt.cpu), "gpu": word(hurt.gpu)});
     page.insert("capSensitivity".to_owned(), levels);

@@ -19,6 +19,7 @@ use arc_swap::ArcSwapOption;
 use host_kit::clock::HostClock;
 use host_kit::metrics::MetricsRegistry;
 use host_kit::{closed_label, label_set};
+use joulie_api::extender::PodDeferral;
 use joulie_api::workload_profile::{Distrust, TrustedProfiles};
 use joulie_core::placement::assumed::Swept;
 use joulie_core::placement::class::WorkloadClass;
@@ -237,6 +238,8 @@ struct All {
     logged: Family<ByLogged, Counter>,
     /// In the order of [`ListAnswer::ALL`].
     lists: Box<[Counter]>,
+    /// Of pods whose deadline is no time.
+    bad_deadlines: Counter,
     /// A pod like the last one of each class.
     last: [ArcSwapOption<Asked>; 3],
 }
@@ -330,6 +333,11 @@ impl Metrics {
             fates: [Fate::Met, Fate::Elsewhere, Fate::Expired, Fate::Displaced, Fate::Unknown]
                 .map(|fate| fates.get_or_create(&ByFate { fate }).clone()),
             logged,
+            bad_deadlines: counter(
+                registry,
+                "joulie_scheduler_malformed_deadlines",
+                "Filter requests for pods whose joulie.io/deferrable-until is no time, which counts as none",
+            ),
             lists: ListAnswer::ALL
                 .iter()
                 .map(|&list| lists.get_or_create(&ByList { list }).clone())
@@ -369,6 +377,8 @@ impl Metrics {
             counter.inc();
         }
         self.0.unknown.inc_by(u64::from(outcome.unknown));
+        let is_bad = verb == Verb::Filter && outcome.asked.deferral == PodDeferral::Malformed;
+        self.0.bad_deadlines.inc_by(u64::from(is_bad));
         if let Some(last) = self.0.last.get(class).filter(|_| verb == Verb::Prioritize) {
             // A burst of equal pods writes once.
             let same = last.load().as_deref().is_some_and(|last| *last == outcome.asked);

@@ -135,7 +135,8 @@ impl Admission {
                     | Rejection::OverBudget { .. }
                     | Rejection::Gpu(_)
                     | Rejection::GpuWish(_)
-                    | Rejection::GpuCores,
+                    | Rejection::GpuCores
+                    | Rejection::Deferred,
                 ),
                 _,
             ) => Self::Free,
@@ -211,6 +212,7 @@ impl Fleet {
         rules: &Rules<'_>,
         synced: bool,
     ) -> Self {
+        let budgets = budgets.at(rules.now.wall);
         let places = budgets.places(&nodes);
         budgets.price(&mut nodes, &places);
         for node in &mut nodes {

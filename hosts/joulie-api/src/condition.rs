@@ -30,6 +30,8 @@ vocabulary! {
         DrainOverdue = "DrainOverdue",
         /// The power budget of every group that the node is in is kept.
         WithinBudget = "WithinBudget",
+        /// The signal of a PowerBudget has a recent value.
+        SignalFresh = "SignalFresh",
         /// A PowerBudget or a TelemetryProfile is used as it is written.
         Accepted = "Accepted",
     }

@@ -5,6 +5,7 @@
 //! meant. Names are borrowed from the body, and Node objects stay raw bytes.
 
 pub mod bind;
+pub mod deferral;
 mod fields;
 pub mod gpu_wish;
 pub mod lacks;
@@ -17,6 +18,7 @@ pub mod reply;
 pub mod summary;
 pub mod workload;
 
+pub use deferral::PodDeferral;
 pub use gpu_wish::GpuWish;
 pub use lacks::LacksWatts;
 pub use mig::instances_asked;

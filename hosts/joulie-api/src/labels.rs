@@ -84,6 +84,8 @@ pub mod node {
 pub mod pod {
     /// `performance` or `standard`.
     pub const WORKLOAD_CLASS: &str = "joulie.io/workload-class";
+    /// Until when the pod may be kept waiting while a limit is lowered, RFC 3339.
+    pub const DEFERRABLE_UNTIL: &str = "joulie.io/deferrable-until";
     /// `true`: the pod may be restarted elsewhere.
     pub const RESCHEDULABLE: &str = "joulie.io/reschedulable";
     /// What a simulated pod does: its use of processors and of GPUs, and how full its memory is, in percent.

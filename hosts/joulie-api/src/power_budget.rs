@@ -3,6 +3,13 @@
 //! Budgets form a tree: a budget may name another one as its parent. A node is in the deepest budget of those that select it (of
 //! several, one under an enforced limit comes first), and counts in all budgets above that one, whatever they select.
 
+mod response;
+
+pub use response::{
+    BudgetDay, BudgetLowering, BudgetSignal, BudgetWindow, LoweringCause, SignalLevel, SignalStatus,
+    SignalUnit,
+};
+
 use crate::condition::Condition;
 use crate::macros::{part, vocabulary};
 use crate::number::{Number, Whole};
@@ -44,6 +51,7 @@ vocabulary! {
         json_path = ".status.conditions[?(@.type==\"WithinBudget\")].status"
     ),
     printcolumn(name = "Sustained", type_ = "number", json_path = ".spec.sustainedWatts", priority = 1),
+    printcolumn(name = "Lowered-By", type_ = "string", json_path = ".status.lowered.by", priority = 1),
     printcolumn(name = "In-Use", type_ = "number", json_path = ".status.effectiveWatts", priority = 1),
     printcolumn(name = "Room", type_ = "number", json_path = ".status.roomWatts", priority = 1),
     printcolumn(name = "Biting", type_ = "number", json_path = ".status.demand.bitingWatts", priority = 1),
@@ -97,6 +105,13 @@ pub struct PowerBudgetSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 16))]
     pub armed: Option<Vec<ArmedRule>>,
+    /// Hours of the week in which the limit is lower. Of several that are on the lowest counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 32))]
+    pub windows: Option<Vec<BudgetWindow>>,
+    /// A signal that lowers the limit. Beside windows that are on, the lowest counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<BudgetSignal>,
 }
 
 /// What an event leaves of the nodes of a budget.
@@ -216,8 +231,12 @@ part! {
     pub struct PowerBudgetStatus {
         /// The generation of the spec that was taken in.
         observed_generation: Whole,
-        /// The limit that is in use.
+        /// The limit that is in use: `watts`, or less where a window or the signal lowers it.
         limit_watts: Number,
+        /// What lowers the limit now. Missing where nothing does.
+        lowered: BudgetLowering,
+        /// What was last heard of the signal. Missing without one, and until it is first heard.
+        signal: SignalStatus,
         /// What grants may sum up to now, from `sustainedWatts` to `watts`. Only with two limits.
         effective_watts: Number,
         /// The mean of what was measured over the last window. Missing until a whole window is known.

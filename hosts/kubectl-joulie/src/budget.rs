@@ -99,7 +99,9 @@ fn unused(budgets: &[Value], grants: &fleet::ByNode, twins: &fleet::ByNode) -> B
 
 fn row(budget: &Value, idle: &[Idle]) -> (Vec<String>, Value) {
     let status = |field: &str| number(budget, &format!("/status/{field}"));
-    let limit = number(budget, "/spec/watts");
+    // What a window or the signal leaves of it, while one does.
+    let lowered = budget.pointer("/status/lowered").filter(|lowered| !lowered.is_null());
+    let limit = lowered.and_then(|_| status("lowered/watts")).or_else(|| number(budget, "/spec/watts"));
     let (counted, measured) = (status("countedWatts"), status("measuredWatts"));
     let unused = (!idle.is_empty()).then(|| idle.iter().map(|one| one.watts).sum::<f64>());
     let nodes = budget.pointer("/status/nodes").and_then(Value::as_i64);
@@ -128,7 +130,10 @@ fn row(budget: &Value, idle: &[Idle]) -> (Vec<String>, Value) {
     let cells = vec![
         name(budget).to_owned(),
         if paused { format!("{mode}, paused") } else { mode.to_owned() },
-        watts(limit),
+        match lowered {
+            Some(_) => format!("{} ({})", watts(limit), lowered_by(budget)),
+            None => watts(limit),
+        },
         watts(counted),
         watts(measured),
         watts(unused),
@@ -148,9 +153,15 @@ fn row(budget: &Value, idle: &[Idle]) -> (Vec<String>, Value) {
         "name": name(budget), "parent": budget["spec"]["parent"], "mode": mode, "paused": paused, "limitWatts": limit,
         "countedWatts": counted, "measuredWatts": measured, "unusedWatts": unused, "shortWatts": status("shortWatts"),
         "roomWatts": status("roomWatts"), "nodes": nodes, "conditions": budget["status"]["conditions"], "unusedOn": idle,
-        "demand": budget["status"]["demand"],
+        "demand": budget["status"]["demand"], "lowered": lowered,
     });
     (cells, document)
+}
+
+/// What lowers a limit: the name of a window, or the signal.
+fn lowered_by(budget: &Value) -> String {
+    let name = text(budget, "/status/lowered/name");
+    if name.is_empty() { "signal".to_owned() } else { clean(name) }
 }
 
 /// For which share of the time nodes may want more than they are granted: performance, draining and eco.

@@ -14,6 +14,7 @@
 use crate::evict::{EndedEviction, Evictions};
 use crate::facility::{self, Sensed, Sensors};
 use crate::grants::Ticket;
+use crate::grid::{GridSignals, GridValue};
 use crate::lease::{self, Renewal};
 use crate::meters::poller::{Poller, Read};
 use crate::queries::Queries;
@@ -92,6 +93,7 @@ pub(crate) struct Lead {
     sleeper: Option<(Sleeper, mpsc::UnboundedReceiver<SleepNews>)>,
     poller: Option<Poller>,
     sensors: Option<Sensors>,
+    grid: Option<GridSignals>,
     /// The building's sensors have been read once, or there are none.
     has_sensed: bool,
     term: Option<Term>,
@@ -128,6 +130,11 @@ impl Lead {
         let poller = Poller::new(&settings.power, &parts.queries)?;
         let sensors = settings.facility.clone().map(|facility| Sensors::new(facility, &parts.queries));
         let sensors = sensors.transpose()?;
+        let grid = settings
+            .prometheus
+            .clone()
+            .map(|access| GridSignals::new(access, settings.signal_interval, &parts.queries));
+        let grid = grid.transpose()?;
         let (evictions, evicted) = Evictions::new(client, leadership, clock, &parts.live);
         let now = parts.clock.mono();
         Ok(Self {
@@ -142,6 +149,7 @@ impl Lead {
             poller,
             has_sensed: sensors.is_none(),
             sensors,
+            grid,
             term: None,
             since: now,
             stirred: None,
@@ -177,6 +185,7 @@ impl Lead {
                 }
                 Some(reads) = read(&mut self.poller) => self.heard(reads),
                 Some(round) = sense(&mut self.sensors) => self.sensed(&round),
+                Some(values) = signals(&mut self.grid) => self.heard_signals(values),
                 news = self.parts.live.changed() => self.configured(&news),
                 alive = self.waiting.changed() => {
                     if !alive && !stop.is_requested() {
@@ -265,6 +274,12 @@ impl Lead {
         }
     }
 
+    fn heard_signals(&mut self, values: Vec<GridValue>) {
+        let now = self.parts.clock.mono();
+        self.reconciler.heard_signals(values, now, self.parts.clock.wall());
+        self.dirty.get_or_insert(now);
+    }
+
     /// Notices that a term has begun or ended.
     fn follow_term(&mut self, now: Mono) {
         let term = self.parts.leadership.term(now);
@@ -276,6 +291,9 @@ impl Lead {
         (self.since, self.renewed, self.last_pass) = (now, None, None);
         if let Some(poller) = &self.poller {
             poller.follow(if term.is_some() { self.reconciler.followed() } else { Vec::new() });
+        }
+        if let Some(grid) = self.grid.as_ref().filter(|_| term.is_none()) {
+            grid.follow(Vec::new());
         }
         if term.is_some() {
             self.look();
@@ -374,6 +392,9 @@ impl Lead {
         if let Some(sensors) = &self.sensors {
             sensors.follow(self.reconciler.places());
         }
+        if let Some(grid) = &self.grid {
+            grid.follow(self.reconciler.signals());
+        }
         for job in passed.grants {
             self.granters.send(job, term);
         }
@@ -429,6 +450,14 @@ impl Lead {
 async fn sense(sensors: &mut Option<Sensors>) -> Option<Vec<Sensed>> {
     match sensors {
         Some(sensors) => sensors.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The next values of signals; waits forever if nobody is asked.
+async fn signals(grid: &mut Option<GridSignals>) -> Option<Vec<GridValue>> {
+    match grid {
+        Some(grid) => grid.next().await,
         None => std::future::pending().await,
     }
 }

@@ -12,6 +12,7 @@
 //! - `meters`: what nodes draw, with source and age; `facility`: what the building's sensors say; `queries`: what is asked of
 //!   Prometheus;
 //! - `reconciler`: one pass, synchronous; `publish`: what is written and when it is worth a write;
+//! - `grid`: the signals that lower limits for a while;
 //! - `grants`: what the budget has sent and not seen land yet;
 //! - `evict`: moving a pod of a stressed node, where that is asked for;
 //! - `sleep`: switching nodes off and on by their management controllers;
@@ -34,6 +35,7 @@ mod evict;
 mod facility;
 mod gpu_repair;
 mod grants;
+mod grid;
 mod lead;
 mod lease;
 mod meters;

@@ -30,6 +30,8 @@ closed_label! {
         CoolingPower = "cooling-power",
         /// The power of the racks.
         RackPower = "rack-power",
+        /// The signal of a PowerBudget.
+        BudgetSignal = "budget-signal",
         /// The processor cores that pods use, by cAdvisor.
         PodCpu = "pod-cpu",
         /// The memory that pods use, by cAdvisor.
@@ -57,7 +59,8 @@ impl Purpose {
             | Self::ZoneAmbient
             | Self::ItPower
             | Self::CoolingPower
-            | Self::RackPower => true,
+            | Self::RackPower
+            | Self::BudgetSignal => true,
             Self::PodCpu
             | Self::PodMemory
             | Self::PodGpu

@@ -33,13 +33,13 @@ const fn event(
 }
 
 use ConditionType::{
-    Accepted, DrainOverdue, HardwareImplausible, MetersDisagree, Overridden, TelemetryFresh, Unreadable,
-    WithinBudget,
+    Accepted, DrainOverdue, HardwareImplausible, MetersDisagree, Overridden, SignalFresh, TelemetryFresh,
+    Unreadable, WithinBudget,
 };
 use Severity::{Normal, Warning};
 
 reasons! {
-    CONDITION_REASONS: [ConditionReason; 31] = {
+    CONDITION_REASONS: [ConditionReason; 33] = {
         SAMPLED: of(TelemetryFresh, ConditionStatus::True, "Sampled", "the power is measured");
         NO_METER: of(TelemetryFresh, ConditionStatus::True, "NoMeter",
             "no meter is configured: the power is estimated, and that is all that was asked for");
@@ -61,6 +61,10 @@ reasons! {
             "of a PowerBudget with two limits: its nodes are measured often enough for the limit of the mean");
         GROUP_METER_LATE: of(TelemetryFresh, ConditionStatus::False, "GroupMeterLate",
             "of a PowerBudget with two limits: more than one of twenty nodes has no measurement that is younger than a twentieth of the window and 3 s, or what is counted is not known, so that sustainedWatts holds at every instant; measure more often (OPERATOR_NODE_POWER_SOURCE), or take a longer window");
+        SIGNAL_HEARD: of(SignalFresh, ConditionStatus::True, "SignalHeard",
+            "of a PowerBudget with a signal: its last value is not older than holdSeconds");
+        SIGNAL_SILENT: of(SignalFresh, ConditionStatus::False, "SignalSilent",
+            "of a PowerBudget with a signal: no value that can be used for holdSeconds, so that the lowest limit of the signal holds; PROMETHEUS_ADDRESS must be set, and the query must yield one series with a number of 0 or more");
         MEASURED: of(TelemetryFresh, ConditionStatus::True, "Measured",
             "of a WorkloadProfile: it rests on metrics of its pods, not older than RECLASSIFY_INTERVAL and a fifth");
         SIMULATED: of(TelemetryFresh, ConditionStatus::True, "Simulated",

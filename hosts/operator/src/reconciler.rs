@@ -16,6 +16,7 @@ mod hand_back;
 mod jobs;
 mod limits;
 mod pass;
+mod response;
 mod sleep;
 mod unchanged;
 mod visibility;
@@ -50,6 +51,7 @@ use planner::node::Node;
 use planner::plan::PlanMemory;
 use planner::power::PowerSample;
 use power_units::{Micros, Stamp, Watts};
+use response::{GridMemory, LimitLowering};
 use sleep::SleepState;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -102,7 +104,11 @@ pub(crate) struct Reconciler {
     armed: BTreeMap<String, EventMemory>,
     /// What is drawn by nodes that are armed for events that are not on, by the names of the events.
     samples: BTreeMap<String, Samples>,
-    /// When the last pass looked at the PowerEvents.
+    /// What signals of PowerBudgets last said, by the names of the budgets.
+    grid: BTreeMap<String, GridMemory>,
+    /// What lowers each PowerBudget in this pass.
+    lowerings: Vec<LimitLowering>,
+    /// When the last pass looked at the PowerEvents, and at what lowers limits.
     looked: Option<Mono>,
     /// The nodes whose drain was told to be overdue.
     overdue_told: BTreeSet<Arc<str>>,
@@ -173,6 +179,8 @@ impl Reconciler {
             advice_told: BTreeMap::new(),
             armed: BTreeMap::new(),
             samples: BTreeMap::new(),
+            grid: BTreeMap::new(),
+            lowerings: Vec::new(),
             looked: None,
             overdue_told: BTreeSet::new(),
             bounded: BoundMemory::default(),
@@ -397,7 +405,7 @@ impl Reconciler {
         let pending = self.pending_echoes.values().map(|pending| pending.until);
         let again = self.round.again.map(moment);
         let budget = self.grants.untils().chain([self.raises_from]).chain(again).chain(self.sleep.again);
-        let budget = budget.chain(self.next_event());
+        let budget = budget.chain(self.next_event()).chain(self.next_lowering());
         let all = self.backoffs.untils().chain(pending).chain(self.absences.ends()).chain(budget);
         all.filter(|&until| until > seen).min()
     }

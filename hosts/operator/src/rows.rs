@@ -12,6 +12,7 @@ mod plan_lease;
 mod pod;
 mod power_budget;
 mod power_event;
+mod response;
 mod state;
 mod workload_profile;
 
@@ -25,6 +26,7 @@ pub(crate) use plan_lease::PlanLeaseSeen;
 pub(crate) use pod::{PodSeen, keeps_node};
 pub(crate) use power_budget::BudgetSeen;
 pub(crate) use power_event::EventSeen;
+pub(crate) use response::SignalSeen;
 pub(crate) use state::{DeviceSeen, ProfileSeen, StateSeen, TwinSeen};
 pub(crate) use workload_profile::{Leaf, WorkloadProfileSeen};
 

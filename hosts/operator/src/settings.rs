@@ -85,6 +85,8 @@ pub struct Settings {
     pub(crate) hold: Duration,
     /// The Prometheus server, if there is one.
     pub(crate) prometheus: Option<PrometheusAccess>,
+    /// How often signals of PowerBudgets are asked for.
+    pub(crate) signal_interval: Duration,
     /// The classifier, if there is one.
     pub(crate) classify: Option<ClassifySettings>,
     /// How pods are moved off stressed nodes.
@@ -168,6 +170,7 @@ impl Settings {
             hold: values.get(&table::POWER_HOLD)?,
             classify: ClassifySettings::read(values, prometheus.is_some())?,
             prometheus,
+            signal_interval: values.get(&table::BUDGET_SIGNAL_INTERVAL)?,
             rescheduling: reschedule::rescheduling(values, least)?,
             gpu_repair_after: values.get(&table::GPU_REPAIR_AFTER)?,
             sleep: sleep::sleep(values)?,

@@ -184,6 +184,8 @@ pub(crate) struct Stats {
     price: Family<ByGroupClass, Level>,
     blind: Family<OfGroup, Gauge>,
     between: Family<OfGroup, Gauge>,
+    lowered: Family<ByGroup, Gauge>,
+    signal_age: Family<OfGroup, Level>,
     held_back: Gauge,
     power: Family<BySource, Level>,
     apart: Gauge,
@@ -265,6 +267,8 @@ impl Stats {
             transitions: Family::default(),
             budget: Family::default(),
             between: Family::default(),
+            lowered: Family::default(),
+            signal_age: Family::default(),
             price: Family::default(),
             blind: Family::default(),
             held_back: Gauge::default(),
@@ -345,6 +349,16 @@ impl Stats {
             "joulie_operator_budget_between_seconds",
             "Of a group with two limits: for how long of the last window more was measured than the limit for its mean",
             all.between.clone(),
+        );
+        registry.register(
+            "joulie_operator_budget_lowered",
+            "1 while a window of the week or the signal lowers the limit of a group, by what does",
+            all.lowered.clone(),
+        );
+        registry.register(
+            "joulie_operator_budget_signal_age_seconds",
+            "How long ago a group's signal was last heard; +Inf if never",
+            all.signal_age.clone(),
         );
         registry.register(
             "joulie_operator_budget_held_back_orders",

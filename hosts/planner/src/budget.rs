@@ -19,6 +19,7 @@ mod groups;
 mod hysteresis;
 mod node_power_model;
 mod reach;
+mod response;
 mod site_limits;
 mod stake;
 mod sustained;
@@ -27,6 +28,10 @@ pub use by_demand::{GroupPower, PowerSharing};
 pub use groups::{GroupStanding, LimitSource, SITE, WRITTEN};
 pub use node_power_model::NodePowerModel;
 pub use reach::GrantReach;
+pub use response::{
+    LimitWindow, LocalTime, LoweredBy, ResponseError, SignalHeard, SignalLaw, SignalLimit, SignalRule,
+    SignalStep, lowered,
+};
 pub use site_limits::{LimitPlace, SiteLimit};
 pub use stake::{DesiredGrant, Stake};
 pub use sustained::SustainedStates;

@@ -8,6 +8,7 @@
 //! | `/faults/{node}` | GET, POST, DELETE | what is broken; a POST replaces all of it |
 //! | `/nodes` | GET | the names of all nodes |
 //! | `/site`, `/site/{zone}`, `/api/v1/query` | | the building around them ([`crate::site`]) |
+//! | `/redfish/v1/…` | | the power of the machines, by their management controllers ([`crate::redfish`]) |
 //! | `/healthz`, `/livez`, `/readyz`, `/metrics`, `/debug/…` | GET | as every program's |
 //!
 //! An unknown node is answered with 404, a missing name with 400, another verb with 405. No answer is delayed except
@@ -17,9 +18,10 @@ use crate::control;
 use crate::faults::{ControlFault, NodeFaults, TelemetryFault as Broken};
 use crate::metrics::SimMetrics;
 use crate::pods::BoundPod;
+use crate::redfish::{self, RedfishAnswer};
 use crate::site;
 use crate::telemetry::TelemetryResponse;
-use crate::world::{SimulatedNode, SimulatedState, SimulatedWorld};
+use crate::world::{SimulatedBmcs, SimulatedNode, SimulatedState, SimulatedWorld};
 use bytes::Bytes;
 use host_kit::bearer::TokenFile;
 use host_kit::ops::Ops;
@@ -111,8 +113,11 @@ impl Port {
             Path::Faults => self.faults(node, verb, request.body()),
             Path::State => json(StatusCode::OK, &truth_of(&mut self.world.at(node))),
             Path::Telemetry | Path::Control => {
-                let faults = self.world.at(node).faults;
-                if faults.gone {
+                let (faults, answers) = {
+                    let state = self.world.at(node);
+                    (state.faults, state.machine.answers())
+                };
+                if faults.gone || !answers {
                     return told(StatusCode::GATEWAY_TIMEOUT, "the node does not answer");
                 }
                 tokio::time::sleep(faults.delay()).await;
@@ -155,6 +160,21 @@ impl Port {
             _ => return Some(told(StatusCode::METHOD_NOT_ALLOWED, "use GET, POST, DELETE")),
         }
         Some(json(StatusCode::OK, &site.zone(&zone)))
+    }
+
+    /// What management controllers are asked; `None` if it is something else.
+    fn about_power(&self, request: &Request<Bytes>) -> Option<Answer> {
+        let mut bmcs = SimulatedBmcs(&self.world);
+        let RedfishAnswer { status, document, allow } =
+            redfish::answer(&mut bmcs, request.method(), request.uri().path(), request.body())?;
+        let mut answer = match document {
+            Some(document) => json(status, &document),
+            None => with(status, Vec::new()),
+        };
+        if let Some(allow) = allow {
+            answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static(allow));
+        }
+        Some(answer)
     }
 
     fn telemetry(&self, node: &SimulatedNode) -> Answer {
@@ -218,7 +238,8 @@ impl Routes for Port {
         let path = request.uri().path();
         let is_guarded = |path: &str| {
             let ours = ["/nodes", "/site", "/api/v1/query"];
-            Path::read(path).is_some() || path.starts_with("/site/") || ours.contains(&path)
+            let is_below = ["/site/", "/redfish"].iter().any(|part| path.starts_with(part));
+            Path::read(path).is_some() || is_below || ours.contains(&path)
         };
         if is_guarded(path) && !self.may_ask(&request) {
             return told(StatusCode::UNAUTHORIZED, "show the token: Authorization: Bearer TOKEN");
@@ -226,7 +247,7 @@ impl Routes for Port {
         if let Some((path, name)) = Path::read(path) {
             return self.about(path, &name, &request).await;
         }
-        if let Some(answer) = self.about_the_site(&request) {
+        if let Some(answer) = self.about_the_site(&request).or_else(|| self.about_power(&request)) {
             return answer;
         }
         if path == "/nodes" && *request.method() == Method::GET {
@@ -236,7 +257,7 @@ impl Routes for Port {
         self.ops.known(&request, peer).await.unwrap_or_else(|| {
             told(
                 StatusCode::NOT_FOUND,
-                "there are /telemetry/NODE, /control/NODE, /state/NODE, /faults/NODE, /nodes, /site, /site/ZONE, /healthz and /metrics",
+                "there are /telemetry/NODE, /control/NODE, /state/NODE, /faults/NODE, /nodes, /site, /site/ZONE, /redfish/v1, /healthz and /metrics",
             )
         })
     }
@@ -287,6 +308,12 @@ fn truth_of(state: &mut SimulatedState) -> Value {
         "state": {
             "simulatedSeconds": machine.now().get() as f64 / 1e6,
             "joules": machine.joules(),
+            "power": machine.power().word(),
+            "offSeconds": machine.off().seconds,
+            "offJoules": machine.off().joules,
+            "bootSeconds": machine.booting().seconds,
+            "bootJoules": machine.booting().joules,
+            "lostPods": machine.lost_pods(),
             "lastAction": state.last.action,
             "lastResult": state.last.outcome.word(),
             "lastUpdate": state.last.at,

@@ -11,6 +11,7 @@
 //! - [`pods`]: the next step of a pod, as a kubelet decides it;
 //! - [`nodes`]: Node objects and their heartbeats;
 //! - [`control`], [`telemetry`], [`faults`]: the contract over HTTP, and the faults of a node;
+//! - [`redfish`]: the management controllers, by which machines are switched off and on;
 //! - [`workload`]: pods that are created at random times from a seed.
 //!
 //! It replaces machines, kubelets and workloads, and nothing else: other programs bind the pods, plan, and set
@@ -27,6 +28,7 @@ pub mod machine;
 pub mod metrics;
 pub mod nodes;
 pub mod pods;
+pub mod redfish;
 mod settings;
 pub mod site;
 pub mod telemetry;
@@ -144,11 +146,23 @@ pub fn described_metrics() -> Vec<MetricDescription> {
 /// # Errors
 /// If a setting is invalid, the port is taken, or the API server refuses a node.
 pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> Result<Started, StartError> {
-    let Settings { fleet, listen, speed, seed, heartbeat, checkpoint, workload, debug_token, tls, token } =
-        settings;
+    let Settings {
+        fleet,
+        listen,
+        speed,
+        seed,
+        heartbeat,
+        checkpoint,
+        switching,
+        workload,
+        debug_token,
+        tls,
+        token,
+    } = settings;
     let Context { client, clock, stop, logs, config } = context;
     let members = fleet.members().map_err(StartError::Fleet)?;
-    let world = SimulatedWorld::new(members, seed, speed, clock.clone()).map_err(StartError::Machine)?;
+    let world =
+        SimulatedWorld::new(members, seed, (speed, switching), clock.clone()).map_err(StartError::Machine)?;
     let world = Arc::new(world);
 
     let mut metrics = MetricsBuilder::of(&BUILD);
@@ -183,10 +197,13 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     nodes::register(&client, &world).await.map_err(StartError::Register)?;
     tracing::info!(nodes = world.nodes().len(), %work, speed, "the simulated nodes are registered");
 
-    let finished = Arc::new(Notify::new());
+    let (finished, switched) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     tasks.spawn("watch pods", follow);
     tasks.spawn("heartbeats", nodes::beat(client.clone(), world.clone(), heartbeat, stop.clone()));
-    tasks.spawn("machines", run(world.clone(), figures.clone(), finished.clone(), stop.clone()));
+    let follow_power = nodes::follow_power(client.clone(), world.clone(), switched.clone(), stop.clone());
+    tasks.spawn("power", follow_power);
+    let news = (finished.clone(), switched);
+    tasks.spawn("machines", run(world.clone(), figures.clone(), news, stop.clone()));
     let kubelet = Kubelet::new(client.clone(), world.clone(), rows, figures, checkpoint);
     tasks.spawn("pods", kubelet.run(finished, stop.clone()));
     if let Some(workload) = workload {
@@ -201,8 +218,13 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     Ok(Started { work, metrics: work, world })
 }
 
-/// Steps the machines, and notifies when a pod has finished.
-async fn run(world: Arc<SimulatedWorld>, figures: SimMetrics, finished: Arc<Notify>, stop: Stop) {
+/// Steps the machines, and notifies when a pod has finished, and when a kubelet has something to say of a machine that was switched.
+async fn run(
+    world: Arc<SimulatedWorld>,
+    figures: SimMetrics,
+    (finished, switched): (Arc<Notify>, Arc<Notify>),
+    stop: Stop,
+) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     for tick in 0_u32.. {
@@ -210,14 +232,16 @@ async fn run(world: Arc<SimulatedWorld>, figures: SimMetrics, finished: Arc<Noti
             _ = ticks.tick() => {}
             () = stop.requested() => return,
         }
-        let mut over = false;
+        let (mut over, mut untold) = (false, false);
         for (name, node) in world.nodes() {
             {
                 let mut state = world.at(node);
                 over |= state.machine.pods().values().any(machine::Running::is_finished);
+                untold |= state.is_untold();
                 if tick.is_multiple_of(SHOW_EVERY) {
                     let reading = state.machine.read();
                     figures.show(name, state.machine.package_cap(), state.machine.throttle_pct(), &reading);
+                    figures.show_power(name, &state.machine);
                 }
             }
             // Stepping a thousand machines at a high speed takes a while: let other tasks run in between.
@@ -225,6 +249,9 @@ async fn run(world: Arc<SimulatedWorld>, figures: SimMetrics, finished: Arc<Noti
         }
         if over {
             finished.notify_one();
+        }
+        if untold {
+            switched.notify_one();
         }
     }
 }

@@ -8,15 +8,18 @@
 //! Settings are clamped to the machine's range. [`crate::control`] handles requests and answers.
 
 mod pods;
+mod power;
 mod view;
 
 pub use pods::{PodId, Running};
+pub use power::{MachinePower, PowerOrder, PowerSpent, SwitchTimes};
 pub use view::TelemetryReading;
 
 use crate::fleet::Member;
 use crate::hardware::SimulatedHardware;
 use crate::work::Work;
 use plant::{Noise, Plant, PlantDomain, PowerLimit, PowerLimitTerm, PowerSensor, SensorError, SpecError};
+use power::MachineSwitch;
 use power_units::Micros;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -44,6 +47,8 @@ pub struct SimulatedMachine {
     limit_watts: f64,
     throttle_pct: u8,
     board_watts: Option<f64>,
+    seed: u64,
+    switch: MachineSwitch,
 }
 
 /// A machine that cannot be built. An accepted fleet never causes it.
@@ -72,7 +77,11 @@ impl SimulatedMachine {
     /// # Errors
     /// If the hardware is impossible.
     pub fn new(member: &Member, seed: u64) -> Result<Self, MachineError> {
-        let hardware = member.hardware.clone();
+        Self::of(&member.name, &member.hardware, seed)
+    }
+
+    fn of(name: &str, hardware: &SimulatedHardware, seed: u64) -> Result<Self, MachineError> {
+        let hardware = hardware.clone();
         let plant = Plant::new(&hardware.plant, seed).map_err(MachineError::Plant)?;
         let sensor = |domain, window, number: usize| {
             let number = u64::try_from(number).unwrap_or(0);
@@ -89,7 +98,7 @@ impl SimulatedMachine {
         let limit_watts = hardware.package_cap.1;
         let board_watts = hardware.gpus.as_ref().map(|gpus| gpus.cap.1);
         let mut machine = Self {
-            name: member.name.clone(),
+            name: name.to_owned(),
             boot: String::new(),
             hardware,
             plant,
@@ -100,15 +109,11 @@ impl SimulatedMachine {
             limit_watts,
             throttle_pct: 0,
             board_watts,
+            seed,
+            switch: MachineSwitch::on(),
         };
         machine.set_package_cap(limit_watts);
         Ok(machine)
-    }
-
-    /// The machine with this boot id.
-    #[must_use]
-    pub(crate) fn booted(self, boot: &str) -> Self {
-        Self { boot: boot.to_owned(), ..self }
     }
 
     /// Its boot id.
@@ -129,14 +134,8 @@ impl SimulatedMachine {
         &self.hardware
     }
 
-    /// The simulated time since the start.
-    #[must_use]
-    pub fn now(&self) -> Micros {
-        self.plant.now()
-    }
-
-    /// Advances the simulated time to this moment. A moment in the past has no effect.
-    pub fn advance(&mut self, until: Micros) {
+    /// Lets the plant and the pods run until this moment since the present boot.
+    fn run(&mut self, until: Micros) {
         loop {
             let now = self.plant.now().get();
             let next = (now / SLICE_US + 1).saturating_mul(SLICE_US);

@@ -1,7 +1,7 @@
 //! The simulator's metrics, with upstream's names where there are any (facts/simulator.md section 3.10).
 
 use crate::control::{ControlAction, ControlEffect};
-use crate::machine::TelemetryReading;
+use crate::machine::{MachinePower, SimulatedMachine, TelemetryReading};
 use crate::pods::Next;
 use host_kit::metrics::MetricsRegistry;
 use host_kit::{closed_label, label_set};
@@ -57,6 +57,8 @@ pub struct SimMetrics {
     busy: Family<ByNode, Real>,
     clock: Family<ByNode, Real>,
     running: Family<ByNode, Gauge>,
+    on: Family<ByNode, Gauge>,
+    lost: Family<ByNode, Gauge>,
 }
 
 impl SimMetrics {
@@ -72,6 +74,8 @@ impl SimMetrics {
             busy: Family::default(),
             clock: Family::default(),
             running: Family::default(),
+            on: Family::default(),
+            lost: Family::default(),
         };
         registry.register("joulie_sim_control_actions", "Controls that were asked for", all.controls.clone());
         registry.register("joulie_sim_pod_steps", "What became of pods", all.pods.clone());
@@ -87,7 +91,23 @@ impl SimMetrics {
         registry.register("joulie_sim_node_cpu_util", "How busy the processors are", all.busy.clone());
         registry.register("joulie_sim_node_freq_scale", "The clock of the processors", all.clock.clone());
         registry.register("joulie_sim_node_running_pods", "Pods that work", all.running.clone());
+        registry.register(
+            "joulie_sim_node_on",
+            "1 while the machine is on, 0 while it is off or on its way there or back",
+            all.on.clone(),
+        );
+        registry.register(
+            "joulie_sim_node_lost_pods",
+            "Pods that were on the machine when it went off, since the start",
+            all.lost.clone(),
+        );
         all
+    }
+
+    pub(crate) fn show_power(&self, node: &str, machine: &SimulatedMachine) {
+        let node = ByNode { node: node.to_owned() };
+        self.on.get_or_create(&node).set(i64::from(machine.power() == MachinePower::On));
+        self.lost.get_or_create(&node).set(i64::try_from(machine.lost_pods()).unwrap_or(i64::MAX));
     }
 
     pub(crate) fn controlled(&self, action: ControlAction, result: ControlEffect) {

@@ -2,7 +2,8 @@
 //!
 //! It keeps the labels, annotations and taints that others have set on an existing node.
 
-use crate::world::{self, SimulatedWorld};
+use crate::fleet::Member;
+use crate::world::{self, KubeletSays, SimulatedWorld};
 use futures::StreamExt;
 use host_kit::shutdown::Stop;
 use jiff::Timestamp;
@@ -15,6 +16,7 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// The field manager of all writes to nodes and pods.
 pub(crate) const FIELD_MANAGER: &str = "joulie-simulator";
@@ -25,6 +27,8 @@ const LEASE_SECONDS: i32 = 40;
 const STATUS_EVERY: Duration = Duration::from_secs(300);
 /// The most nodes that are written concurrently.
 const WRITES_MAX: usize = 16;
+/// When a status that was refused is written again.
+const AGAIN: Duration = Duration::from_millis(500);
 
 /// Registers all nodes, or takes over existing nodes of the same names.
 ///
@@ -33,7 +37,10 @@ const WRITES_MAX: usize = 16;
 pub async fn register(client: &Client, world: &SimulatedWorld) -> Result<(), kube::Error> {
     let now = world.clock().wall();
     let all = futures::stream::iter(world.nodes().values())
-        .map(|node| register_one(client, node, now))
+        .map(|node| {
+            let says = world.at(node).told.clone();
+            async move { register_one(client, node, &says, now).await }
+        })
         .buffer_unordered(WRITES_MAX)
         .collect::<Vec<_>>()
         .await;
@@ -41,7 +48,12 @@ pub async fn register(client: &Client, world: &SimulatedWorld) -> Result<(), kub
 }
 
 /// The heartbeat is written first and the status before the taints, because the node controller reads each of them.
-async fn register_one(client: &Client, of: &world::SimulatedNode, now: Timestamp) -> Result<(), kube::Error> {
+async fn register_one(
+    client: &Client,
+    of: &world::SimulatedNode,
+    says: &KubeletSays,
+    now: Timestamp,
+) -> Result<(), kube::Error> {
     let member = &of.member;
     beat_one(client, &member.name, now).await?;
     let nodes: Api<Node> = Api::all(client.clone());
@@ -62,7 +74,7 @@ async fn register_one(client: &Client, of: &world::SimulatedNode, now: Timestamp
         }
         Err(error) => return Err(error),
     };
-    nodes.patch_status(&member.name, &by(), &Patch::Strategic(status(of, now))).await?;
+    nodes.patch_status(&member.name, &by(), &Patch::Strategic(status(member, says, now))).await?;
     if fresh {
         // Admission adds the not-ready taint to a new node. The node is ready, so remove it.
         let taints = json!({"spec": {"taints": null}});
@@ -85,12 +97,13 @@ pub async fn beat(client: Client, world: Arc<SimulatedWorld>, every: Duration, s
             status_at = now;
         }
         let wall = world.clock().wall();
-        let reached = world.nodes().values().filter(|node| !world.at(node).faults.gone);
-        futures::stream::iter(reached)
+        futures::stream::iter(world.nodes().values())
             .for_each_concurrent(WRITES_MAX, |node| {
-                let (client, failed) = (client.clone(), &failed);
+                let (client, world, failed) = (client.clone(), &world, &failed);
                 async move {
-                    if let Err(error) = one_beat(&client, node, whole, wall).await {
+                    // A node that is off, or that nobody reaches, says nothing.
+                    let Some(says) = world.at(node).says() else { return };
+                    if let Err(error) = one_beat(&client, node, whole.then_some(&says), wall).await {
                         failed.store(true, Ordering::Relaxed);
                         tracing::debug!(node = node.member.name, "the heartbeat was refused: {error}");
                     }
@@ -104,16 +117,49 @@ pub async fn beat(client: Client, world: Arc<SimulatedWorld>, every: Duration, s
 async fn one_beat(
     client: &Client,
     of: &world::SimulatedNode,
-    whole: bool,
+    whole: Option<&KubeletSays>,
     now: Timestamp,
 ) -> Result<(), kube::Error> {
     let member = &of.member;
     beat_one(client, &member.name, now).await?;
-    if whole {
+    if let Some(says) = whole {
         let nodes: Api<Node> = Api::all(client.clone());
-        nodes.patch_status(&member.name, &by(), &Patch::Strategic(status(of, now))).await?;
+        nodes.patch_status(&member.name, &by(), &Patch::Strategic(status(member, says, now))).await?;
     }
     Ok(())
+}
+
+/// Writes what kubelets say when their machines shut down, and when these are there again, until a stop is requested.
+pub(crate) async fn follow_power(
+    client: Client,
+    world: Arc<SimulatedWorld>,
+    switched: Arc<Notify>,
+    stop: Stop,
+) {
+    loop {
+        tokio::select! {
+            () = switched.notified() => {}
+            () = stop.requested() => return,
+        }
+        let wall = world.clock().wall();
+        let untold = world.nodes().values().filter(|node| world.at(node).is_untold());
+        futures::stream::iter(untold)
+            .for_each_concurrent(WRITES_MAX, |node| {
+                let (client, world) = (client.clone(), &world);
+                async move {
+                    let Some(says) = world.at(node).says() else { return };
+                    match one_beat(&client, node, Some(&says), wall).await {
+                        Ok(()) => world.at(node).told = says,
+                        // It is still untold, so it is tried again.
+                        Err(error) => {
+                            tracing::debug!(node = node.member.name, "its status was refused: {error}");
+                            tokio::time::sleep(AGAIN).await;
+                        }
+                    }
+                }
+            })
+            .await;
+    }
 }
 
 async fn beat_one(client: &Client, name: &str, now: Timestamp) -> Result<(), kube::Error> {
@@ -139,11 +185,15 @@ fn by() -> PatchParams {
     PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() }
 }
 
-fn status(of: &world::SimulatedNode, now: Timestamp) -> Value {
-    let member = &of.member;
-    let condition = |kind: &str, status: &str, reason: &str| {
+fn status(member: &Member, says: &KubeletSays, now: Timestamp) -> Value {
+    // A kubelet says so while its system ends.
+    let (ready, why, message) = match says.ready {
+        true => ("True", "KubeletReady", "a simulated node"),
+        false => ("False", "KubeletNotReady", "node is shutting down"),
+    };
+    let condition = |kind: &str, status: &str, reason: &str, message: &str| {
         json!({
-            "type": kind, "status": status, "reason": reason, "message": "a simulated node",
+            "type": kind, "status": status, "reason": reason, "message": message,
             "lastHeartbeatTime": now, "lastTransitionTime": now,
         })
     };
@@ -151,17 +201,17 @@ fn status(of: &world::SimulatedNode, now: Timestamp) -> Value {
         "capacity": member.capacity,
         "allocatable": member.capacity,
         "conditions": [
-            condition("Ready", "True", "KubeletReady"),
-            condition("MemoryPressure", "False", "KubeletHasSufficientMemory"),
-            condition("DiskPressure", "False", "KubeletHasNoDiskPressure"),
-            condition("PIDPressure", "False", "KubeletHasSufficientPID"),
+            condition("Ready", ready, why, message),
+            condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "a simulated node"),
+            condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "a simulated node"),
+            condition("PIDPressure", "False", "KubeletHasSufficientPID", "a simulated node"),
         ],
         "addresses": [
             {"type": "InternalIP", "address": "127.0.0.1"},
             {"type": "Hostname", "address": member.name},
         ],
         "nodeInfo": {
-            "architecture": "amd64", "bootID": of.boot, "containerRuntimeVersion": "sim://1", "kernelVersion": "simulated",
+            "architecture": "amd64", "bootID": says.boot, "containerRuntimeVersion": "sim://1", "kernelVersion": "simulated",
             "kubeProxyVersion": "", "kubeletVersion": concat!("v", env!("CARGO_PKG_VERSION"), "-simulated"),
             "machineID": member.name, "operatingSystem": "linux", "osImage": "simulated",
             "systemUUID": member.name,

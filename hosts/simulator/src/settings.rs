@@ -1,8 +1,10 @@
 //! The simulator's settings.
 
 use crate::fleet::Fleet;
+use crate::machine::SwitchTimes;
 use crate::workload::Mix;
 use host_kit::bearer::TokenFile;
+use host_kit::clock::micros;
 use host_kit::config::{ConfigSetting, Listen, Refusals, Retired, SettingsTable, Values, Wrong, parse};
 use host_kit::program::{DEBUG_TOKEN, KUBECONFIG, LOG_FORMAT, LOG_LEVEL, SHUTDOWN_TIMEOUT};
 use host_kit::server::{TlsFiles, settings as tls};
@@ -87,6 +89,30 @@ const CHECKPOINT: ConfigSetting<Duration> = ConfigSetting::with_default(
     "How often a running pod's progress is written into its status, for a restart after a crash",
 );
 
+const STOP_TAKES: ConfigSetting<Duration> = ConfigSetting::with_default(
+    "SIM_STOP_TAKES",
+    "15s",
+    |text| parse::duration(text, Duration::ZERO..=Duration::from_secs(3_600)),
+    "a duration up to 1h",
+    "How long a machine that is told to shut down takes until it is off, in simulated time",
+);
+
+const BOOT_TAKES: ConfigSetting<Duration> = ConfigSetting::with_default(
+    "SIM_BOOT_TAKES",
+    "90s",
+    |text| parse::duration(text, Duration::ZERO..=Duration::from_secs(3_600)),
+    "a duration up to 1h",
+    "How long a machine that is switched on takes until its node is there, in simulated time; its processors are busy for so long",
+);
+
+const STANDBY_WATTS: ConfigSetting<f64> = ConfigSetting::with_default(
+    "SIM_STANDBY_WATTS",
+    "12",
+    |text| parse::real(text, 0.0..=1_000.0),
+    "watts from 0 to 1000",
+    "What a machine draws that is off: its management controller",
+);
+
 const WORKLOAD: ConfigSetting<Option<Mix>> = ConfigSetting::with_default(
     "SIM_WORKLOAD",
     "none",
@@ -134,6 +160,9 @@ pub const TABLE: SettingsTable = SettingsTable {
         &SEED,
         &HEARTBEAT,
         &CHECKPOINT,
+        &STOP_TAKES,
+        &BOOT_TAKES,
+        &STANDBY_WATTS,
         &WORKLOAD,
         &WORKLOAD_NAMESPACE,
         &WORKLOAD_PENDING_MAX,
@@ -193,6 +222,8 @@ pub struct Settings {
     pub heartbeat: Duration,
     /// How often progress is recorded; `None` for never.
     pub checkpoint: Option<Duration>,
+    /// How machines are switched off and on.
+    pub switching: SwitchTimes,
     /// The generated workload, if any.
     pub workload: Option<Workload>,
     /// The token that allows access to the pages under /debug from other addresses.
@@ -227,6 +258,7 @@ impl Settings {
             seed: 1,
             heartbeat: Duration::from_secs(10),
             checkpoint: Some(Duration::from_secs(60)),
+            switching: SwitchTimes::USUAL,
             workload: None,
             debug_token: None,
             tls: None,
@@ -263,6 +295,11 @@ impl Settings {
             seed: values.get(&SEED)?,
             heartbeat: values.get(&HEARTBEAT)?,
             checkpoint: Some(values.get(&CHECKPOINT)?).filter(|every| !every.is_zero()),
+            switching: SwitchTimes {
+                stops_in: micros(values.get(&STOP_TAKES)?),
+                boots_in: micros(values.get(&BOOT_TAKES)?),
+                standby_watts: values.get(&STANDBY_WATTS)?,
+            },
             workload,
             debug_token: values.get(&DEBUG_TOKEN)?,
             tls: tls::work_tls(values)?,

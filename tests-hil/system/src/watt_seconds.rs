@@ -93,8 +93,11 @@ fn joules(state: &Value) -> Result<(f64, f64), SystemError> {
     Ok((read("simulatedSeconds")?, read("joules")?))
 }
 
-/// The limits of all packages and GPUs of a simulated machine.
+/// The limits of all packages and GPUs of a simulated machine; one that is off draws nothing through them.
 fn limits(state: &Value) -> f64 {
+    if state["state"]["power"] == "off" {
+        return 0.0;
+    }
     let (cpu, gpu) = (&state["state"]["telemetry"]["cpu"], &state["state"]["telemetry"]["gpu"]);
     let product = |part: &Value, each: &str, count: &str| {
         part[each].as_f64().unwrap_or_default() * part[count].as_f64().unwrap_or_default()

@@ -7,7 +7,8 @@ use crate::process::Who;
 use crate::run::World;
 use bytes::Bytes;
 use http::{Method, StatusCode};
-use serde_json::{Value, json};
+use serde_json::Value;
+use simulator::redfish::{self, BmcPower, ResetType};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
@@ -62,18 +63,15 @@ impl MachineBmc {
             return Some((StatusCode::NO_CONTENT, Bytes::new()));
         }
         let power = match (self.fault, is_on, self.going) {
-            (ControllerFault::SaysOff, ..) => "Off",
-            (ControllerFault::SaysOn, ..) => "On",
-            (_, true, Some((false, _))) => "PoweringOff",
-            (_, false, Some((true, _))) => "PoweringOn",
-            (_, true, _) => "On",
-            (_, false, _) => "Off",
+            (ControllerFault::SaysOff, ..) => BmcPower::Off,
+            (ControllerFault::SaysOn, ..) => BmcPower::On,
+            (_, true, Some((false, _))) => BmcPower::PoweringOff,
+            (_, false, Some((true, _))) => BmcPower::PoweringOn,
+            (_, true, _) => BmcPower::On,
+            (_, false, _) => BmcPower::Off,
         };
-        let target = format!("/redfish/v1/Systems/{node}/Actions/ComputerSystem.Reset");
-        let reset =
-            json!({"target": target, "ResetType@Redfish.AllowableValues": ["On", "GracefulShutdown"]});
-        let system = json!({"PowerState": power, "Actions": {"#ComputerSystem.Reset": reset}});
-        Some((StatusCode::OK, Bytes::from(system.to_string())))
+        let allowed = [ResetType::On, ResetType::GracefulShutdown];
+        Some((StatusCode::OK, Bytes::from(redfish::system(node, power, &allowed, false).to_string())))
     }
 }
 

@@ -140,6 +140,8 @@ pub enum Rejection {
     GpuWish(gpu::BadWish),
     /// It asks for no GPU, and for cores that the free GPUs of the node need.
     GpuCores,
+    /// It may wait, and a limit above the node is lowered or cannot be kept.
+    Deferred,
 }
 
 /// What evicting pods from the node would do.
@@ -153,8 +155,17 @@ pub enum Eviction {
 
 impl Rejection {
     /// All of them, for counting.
-    pub const KINDS: [&'static str; 8] =
-        ["eco", "draining", "eco-label", "over-cap", "over-budget", "gpu", "gpu-wish", "gpu-cores"];
+    pub const KINDS: [&'static str; 9] = [
+        "eco",
+        "draining",
+        "eco-label",
+        "over-cap",
+        "over-budget",
+        "gpu",
+        "gpu-wish",
+        "gpu-cores",
+        "deferred",
+    ];
 
     /// Which of [`Self::KINDS`] it is.
     #[must_use]
@@ -168,6 +179,7 @@ impl Rejection {
             Self::Gpu(_) => "gpu",
             Self::GpuWish(_) => "gpu-wish",
             Self::GpuCores => "gpu-cores",
+            Self::Deferred => "deferred",
         }
     }
 
@@ -175,10 +187,13 @@ impl Rejection {
     #[must_use]
     pub const fn eviction(self) -> Eviction {
         match self {
-            // kube-scheduler sees cores that are free, and would evict nobody for them.
-            Self::Eco | Self::Draining | Self::EcoLabel | Self::GpuWish(_) | Self::GpuCores => {
-                Eviction::CannotHelp
-            }
+            // kube-scheduler sees cores that are free, and would evict nobody for them. Who may wait evicts nobody.
+            Self::Eco
+            | Self::Draining
+            | Self::EcoLabel
+            | Self::GpuWish(_)
+            | Self::GpuCores
+            | Self::Deferred => Eviction::CannotHelp,
             Self::OverCap { .. } | Self::OverBudget { .. } => Eviction::MayHelp,
             Self::Gpu(reject) if reject.preemption_may_help() => Eviction::MayHelp,
             Self::Gpu(_) => Eviction::CannotHelp,
@@ -201,6 +216,7 @@ impl fmt::Display for Rejection {
             Self::Gpu(reject) => write!(f, "joulie: {reject}"),
             Self::GpuWish(bad) => write!(f, "joulie: {bad}"),
             Self::GpuCores => f.write_str("joulie: the pod would take cores that the free GPUs of the node need"),
+            Self::Deferred => f.write_str("joulie: the pod may wait, and a limit above the node is lowered"),
         }
     }
 }
@@ -267,7 +283,9 @@ mod tests {
         let wish = Rejection::GpuWish(gpu::BadWish::Link);
         let cores = Rejection::GpuCores;
         let budget = Rejection::OverBudget { by: Watts::from_int(312) };
-        let all = [Rejection::Eco, Rejection::Draining, Rejection::EcoLabel, over, budget, gpu, wish, cores];
+        let held = Rejection::Deferred;
+        let all =
+            [Rejection::Eco, Rejection::Draining, Rejection::EcoLabel, over, budget, gpu, wish, cores, held];
         for (rejection, kind) in all.into_iter().zip(Rejection::KINDS) {
             assert!(rejection.to_string().starts_with("joulie:"));
             assert_eq!(rejection.kind(), kind);

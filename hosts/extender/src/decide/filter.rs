@@ -89,32 +89,39 @@ fn only(
 pub(crate) struct Verdict<'s> {
     /// `Free` if the pod's class excludes it from no node.
     admission: Admission,
-    /// Why it cannot have the node's GPUs, or the cores that they need, if it cannot.
+    /// Why it cannot have the node's GPUs, or the cores that they need, or has to wait, if that is so.
     gpu: Option<Rejection>,
     /// Why the power does not suffice for it, if that is checked.
     power: Option<Rejection>,
     /// The PowerBudget that lacks the power.
     budget: Option<&'s str>,
+    /// The PowerBudget that keeps it waiting, and why, if it may wait.
+    waits: Option<(&'s str, &'s str)>,
 }
 
-/// A rejection, with the name of the PowerBudget where that lacks power.
+/// A rejection, with the name of the PowerBudget where that lacks power or keeps the pod waiting.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RejectionReason<'s> {
     why: Rejection,
     budget: Option<&'s str>,
+    waits: Option<(&'s str, &'s str)>,
 }
 
 impl fmt::Display for RejectionReason<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (self.why, self.budget) {
-            (Rejection::OverBudget { by: watts }, Some(budget)) => LacksWatts { budget, watts }.fmt(f),
-            (why, _) => why.fmt(f),
+        match (self.why, self.budget, self.waits) {
+            (Rejection::OverBudget { by: watts }, Some(budget), _) => LacksWatts { budget, watts }.fmt(f),
+            (Rejection::Deferred, _, Some((budget, why))) => {
+                write!(f, "joulie: the pod may wait, and does for the limit of PowerBudget {budget}: {why}")
+            }
+            (why, ..) => why.fmt(f),
         }
     }
 }
 
 impl<'s> Verdict<'s> {
-    const PASSES: Self = Self { admission: Admission::Free, gpu: None, power: None, budget: None };
+    const PASSES: Self =
+        Self { admission: Admission::Free, gpu: None, power: None, budget: None, waits: None };
 
     /// Why the node is rejected, if it is.
     pub(crate) fn rejection(self) -> Option<Rejection> {
@@ -128,7 +135,7 @@ impl<'s> Verdict<'s> {
 
     /// The same in words.
     pub(crate) fn reason(self) -> Option<RejectionReason<'s>> {
-        self.rejection().map(|why| RejectionReason { why, budget: self.budget })
+        self.rejection().map(|why| RejectionReason { why, budget: self.budget, waits: self.waits })
     }
 }
 
@@ -152,6 +159,7 @@ pub(crate) fn judge<'s, 'o>(
         }
     }
     verdict.gpu = gpus.rejects(snapshot, number);
+    verdict.waits = gpus.waits_for(snapshot, number);
     if let (Some(power), Some(number)) = (power, number) {
         let by = snapshot.left.over(number, power.on(number));
         if by > Watts::ZERO {

@@ -31,8 +31,9 @@ pub(super) fn answer(
 /// Whether the pod may run on the node once the victims have left, which may be changed for that.
 fn helps(snapshot: &Snapshot, asked: &Asked, preemptor: Preemptor, victims: &mut Victims<'_>) -> bool {
     let number = snapshot.fleet.index.find(victims.node.as_str().as_bytes());
-    // The node's class does not depend on its pods.
-    if judge(snapshot, (asked.class, GpuNeeds::default()), number, None, || None).rejection().is_some() {
+    // The node's class does not depend on its pods, and a pod that has to wait evicts nobody.
+    let needs = GpuNeeds { deferral: asked.deferral, ..GpuNeeds::default() };
+    if judge(snapshot, (asked.class, needs), number, None, || None).rejection().is_some() {
         return false;
     }
     let gone: Vec<PodUid> = victims.uids.iter().map(|uid| pod::uid(uid.as_str())).collect();

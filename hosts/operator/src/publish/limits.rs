@@ -41,6 +41,8 @@ pub(crate) fn budget_differs(new: &PowerBudgetStatus, old: &PowerBudgetStatus, n
     let PowerBudgetStatus {
         observed_generation,
         limit_watts,
+        lowered,
+        signal,
         effective_watts,
         window_mean_watts,
         // It moves with the mean.
@@ -61,6 +63,7 @@ pub(crate) fn budget_differs(new: &PowerBudgetStatus, old: &PowerBudgetStatus, n
     let is_other = *observed_generation != old.observed_generation
         || !limit_watts.zip(old.limit_watts).is_some_and(|(new, old)| same_limit(new, old))
         || *mode != old.mode
+        || *lowered != old.lowered
         || *nodes != old.nodes
         || short_watts.is_some() != old.short_watts.is_some()
         || counted_watts.is_some() != old.counted_watts.is_some()
@@ -77,7 +80,8 @@ pub(crate) fn budget_differs(new: &PowerBudgetStatus, old: &PowerBudgetStatus, n
         (None, None) => false,
         (Some(_), None) | (None, Some(_)) => true,
     };
-    let moved = moves(*counted_watts, old.counted_watts)
+    let moved = *signal != old.signal
+        || moves(*counted_watts, old.counted_watts)
         || moves(*measured_watts, old.measured_watts)
         || moves(*effective_watts, old.effective_watts)
         || moves(*window_mean_watts, old.window_mean_watts)

@@ -3,6 +3,7 @@
 use super::Reconciler;
 use super::budget::of_a_budget;
 use super::jobs::Then;
+use super::response::LimitLowering;
 use crate::budget;
 use crate::publish::{self, budget_differs};
 use crate::reasons::{
@@ -33,8 +34,9 @@ const NAMED: usize = 3;
 impl Reconciler {
     /// The jobs that write the statuses of the PowerBudgets.
     pub(super) fn write_budgets(&mut self, now: Mono, jobs: &mut Vec<Job<(u64, Then)>>) {
-        for (key, seen, status) in self.due_budgets(now) {
-            self.say_change(&seen);
+        for (key, at, status) in self.due_budgets(now) {
+            let Some(seen) = self.site.budgets.seen.get(at).cloned() else { continue };
+            self.say_change(at, &seen);
             let document = publish::budget_document(&seen.name, &seen.uid, &status);
             // Nobody else has a say in a status.
             let how = How::Apply { document, force: true };
@@ -43,13 +45,16 @@ impl Reconciler {
         }
     }
 
-    /// The budgets whose statuses are to be written, with their keys and statuses.
-    fn due_budgets(&self, now: Mono) -> Vec<(Arc<str>, Arc<BudgetSeen>, PowerBudgetStatus)> {
+    /// The places of the budgets whose statuses are to be written, with their keys and statuses.
+    fn due_budgets(&self, now: Mono) -> Vec<(Arc<str>, usize, PowerBudgetStatus)> {
         let overlaps = self.overlaps();
         for (at, seen) in self.site.budgets.seen.iter().enumerate() {
             let state = self.sustained(at, seen);
             let both = seen.sustained.as_ref().map(SustainedLimit::sustained).zip(state.as_ref());
             self.stats.sustained(&Budgets::key(&seen.name), both);
+            let lowering = self.lowering_of(at);
+            let by = lowering.and_then(LimitLowering::by);
+            self.stats.lowered(&Budgets::key(&seen.name), by, lowering.and_then(LimitLowering::age));
         }
         let each = self.site.budgets.seen.iter().enumerate().filter_map(|(at, seen)| {
             let key: Arc<str> = Budgets::key(&seen.name).into();
@@ -57,23 +62,30 @@ impl Reconciler {
                 return None;
             }
             let status = self.budget_status(at, seen, &overlaps)?;
-            budget_differs(&status, &seen.status, self.wall).then(|| (key, seen.clone(), status))
+            budget_differs(&status, &seen.status, self.wall).then_some((key, at, status))
         });
         each.collect()
     }
 
     /// Reports a limit or a mode that was taken in, where the status still has another.
-    fn say_change(&self, seen: &BudgetSeen) {
-        let BudgetSeen { name, watts, mode, status, .. } = seen;
+    fn say_change(&self, at: usize, seen: &BudgetSeen) {
+        let BudgetSeen { name, mode, status, .. } = seen;
+        let watts = self.in_use(at, seen);
         let Some((old_watts, old_mode)) = status.limit_watts.zip(status.mode.as_ref()) else { return };
         let mode = publish::mode_word(*mode);
-        if publish::same_limit(old_watts, Number::tenths(*watts)) && *old_mode == mode {
+        if publish::same_limit(old_watts, Number::tenths(watts)) && *old_mode == mode {
             return;
         }
         let (mode, old_mode) = (mode.as_str(), old_mode.as_str());
-        let text = format!("powerbudget/{name}: {mode} {watts} W instead of {old_mode} {old_watts} W");
+        let why = self.lowering_of(at).map(LimitLowering::words).unwrap_or_default();
+        let text = format!("powerbudget/{name}: {mode} {watts} W instead of {old_mode} {old_watts} W{why}");
         tracing::info!("{text}");
         self.recorder.say(of_a_budget(seen, LIMIT_CHANGED, text));
+    }
+
+    /// The limit of a budget that is in use.
+    fn in_use(&self, at: usize, seen: &BudgetSeen) -> Watts {
+        self.lowering_of(at).map_or(seen.watts, |lowering| lowering.watts)
     }
 
     /// The status of a budget by the last round; `None` if there was none.
@@ -91,10 +103,14 @@ impl Reconciler {
         let measured = self.measured.get(at + 1).copied().flatten();
         let sustained = self.sustained(at, seen);
         // Of two limits, what is left of the one that is in use.
-        let limit = sustained.map_or(seen.watts, |state| state.effective);
+        let in_use = self.in_use(at, seen);
+        let lowering = self.lowering_of(at);
+        let limit = sustained.map_or(in_use, |state| state.effective);
         Some(PowerBudgetStatus {
             observed_generation: Some(Whole::from(seen.generation)),
-            limit_watts: Some(number(seen.watts)),
+            limit_watts: Some(number(in_use)),
+            lowered: lowering.and_then(LimitLowering::document),
+            signal: lowering.and_then(LimitLowering::signal),
             effective_watts: sustained.map(|state| number(state.effective)),
             window_mean_watts: sustained.and_then(|state| state.mean).map(number),
             between_seconds: sustained.map(|state| seconds(state.between)),
@@ -111,7 +127,7 @@ impl Reconciler {
                 seen,
                 group,
                 [self.acceptance(at, seen, overlaps), self.drift(at + 1, seen, group)],
-                sustained,
+                (sustained, lowering.and_then(LimitLowering::verdict)),
             )),
             updated_at: Some(condition::rfc3339(self.wall)),
         })
@@ -128,7 +144,7 @@ impl Reconciler {
         seen: &BudgetSeen,
         group: &GroupStanding,
         [acceptance, drift]: [budget::Said; 2],
-        sustained: Option<SustainedState>,
+        (sustained, signal): (Option<SustainedState>, Option<budget::Said>),
     ) -> Vec<Condition> {
         let within = match seen.mode {
             BudgetMode::Enforce if group.is_kept() => budget::said(KEPT, "the limit is kept"),
@@ -143,12 +159,16 @@ impl Reconciler {
         if metered.is_none() {
             conditions.retain(|condition| condition.type_ != ConditionType::TelemetryFresh.as_str());
         }
+        let signal = signal.map(|said| (ConditionType::SignalFresh, said));
+        if signal.is_none() {
+            conditions.retain(|condition| condition.type_ != ConditionType::SignalFresh.as_str());
+        }
         let all = [
             (ConditionType::Accepted, acceptance),
             (ConditionType::WithinBudget, within),
             (ConditionType::MetersDisagree, drift),
         ];
-        let all = all.into_iter().chain(metered);
+        let all = all.into_iter().chain(metered).chain(signal);
         for (about, (status, reason, why)) in all {
             let generation = Some(seen.generation);
             condition::set(

@@ -50,6 +50,7 @@ impl Reconciler {
         self.say_past_bound(now);
         self.observe(now, wall);
         self.arm(wall);
+        self.lower(now, wall);
         self.looked = Some(now);
         let ClusterDecision { plan, twins, budget, trial } =
             decide(&self.site.cluster, &self.settings.plan, &mut self.memory);

@@ -1,5 +1,6 @@
 //! A PowerBudget: a limit that a person has written, and what the operator has last reported of it.
 
+use super::response::{self, SignalSeen, WindowSeen};
 use super::{Stamp, name, text, watts, whole};
 use host_kit::reflect::Row;
 use joulie_api::node_power_grant::ratio;
@@ -41,6 +42,10 @@ pub(crate) struct BudgetSeen {
     pub(crate) sustained: Option<SustainedLimit>,
     /// What events leave of its nodes.
     pub(crate) armed: Vec<ArmedRule>,
+    /// Hours of the week in which the limit is lower.
+    pub(crate) windows: Vec<WindowSeen>,
+    /// What lowers the limit from outside.
+    pub(crate) signal: Option<SignalSeen>,
     /// Its status.
     pub(crate) status: PowerBudgetStatus,
 }
@@ -77,6 +82,8 @@ impl Row for BudgetSeen {
             },
             sustained: sustained(spec, limit("watts", Role::Limit)?)?,
             armed: armed(&spec["armed"])?,
+            windows: response::windows(spec)?,
+            signal: response::signal(spec)?,
             // The operator writes it; what another generation wrote there is written anew.
             status: PowerBudgetStatus::deserialize(&object["status"]).unwrap_or_default(),
         })

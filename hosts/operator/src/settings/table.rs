@@ -352,6 +352,9 @@ settings! {
     BUDGET_DRIFT_PCT: Percent = with_default(
         "BUDGET_DRIFT_PCT", "10", percent, A_PERCENTAGE,
         "Meters that show this much more in a group than is counted there are told: condition MetersDisagree of its PowerBudget");
+    BUDGET_SIGNAL_INTERVAL: Duration = with_default(
+        "BUDGET_SIGNAL_INTERVAL", "30s", |text| duration(text, SECOND..=3600 * SECOND), "a duration between 1s and 1h",
+        "How often the signals of PowerBudgets are asked of the server of PROMETHEUS_ADDRESS");
     BUDGET_UNKNOWN_NODE_WATTS: Option<Watts> = optional(
         "BUDGET_UNKNOWN_NODE_WATTS", limit, SOME_WATTS,
         "What a node counts with while its hardware is not known; without it nothing beside such a node is raised");

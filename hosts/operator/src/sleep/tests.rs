@@ -2,6 +2,7 @@ mod emulator;
 
 use super::*;
 use emulator::Emulator;
+use simulator::redfish::ResetType;
 
 /// The controllers of a file, and their clients.
 fn of(text: &str) -> (Controllers, Clients) {
@@ -78,7 +79,7 @@ async fn what_cannot_be_believed_is_no_state() {
 #[tokio::test]
 async fn a_system_that_can_only_be_cut_off_is_left_on_unless_the_file_allows_it() {
     let bmc = Emulator::start(&["1", "2"]).await;
-    bmc.state().allowed = Some(vec!["On", "ForceOff"]);
+    bmc.state().allowed = Some(vec![ResetType::On, ResetType::ForceOff]);
     let text = format!(
         "nodes: {{n1: {{redfish: '{}'}}, n2: {{redfish: '{}', forceOff: true}}}}",
         bmc.system("1"),

@@ -5,6 +5,7 @@ use super::{
     Stats, WOULD_LOWER,
 };
 use joulie_api::number::Number;
+use joulie_api::power_budget::LoweringCause;
 use joulie_core::budget::sustained::SustainedState;
 use planner::budget::{GroupPower, GroupStanding, Round};
 use power_units::Watts;
@@ -39,6 +40,7 @@ impl Stats {
             }
             self.follow_demand(gone, None);
             self.sustained(gone, None);
+            self.lowered(gone, None, None);
         }
     }
 
@@ -115,6 +117,23 @@ impl Stats {
                 self.between.get_or_create(&of).set(seconds);
             }
             None => drop(self.between.remove(&of)),
+        }
+    }
+
+    /// Shows what lowers the limit of a group, and how many seconds ago its signal was heard, where it has one.
+    pub(crate) fn lowered(&self, group: &str, by: Option<LoweringCause>, age: Option<f64>) {
+        for (cause, what) in [(LoweringCause::Window, "window"), (LoweringCause::Signal, "signal")] {
+            let of = ByGroup { group: group.to_owned(), what };
+            if by == Some(cause) {
+                self.lowered.get_or_create(&of).set(1);
+            } else {
+                self.lowered.remove(&of);
+            }
+        }
+        let of = OfGroup { group: group.to_owned() };
+        match age {
+            Some(age) => drop(self.signal_age.get_or_create(&of).set(age)),
+            None => drop(self.signal_age.remove(&of)),
         }
     }
 

@@ -37,6 +37,8 @@ mod releases;
 #[cfg(test)]
 mod reschedule;
 #[cfg(test)]
+mod response;
+#[cfg(test)]
 mod rig;
 #[cfg(test)]
 mod rights;

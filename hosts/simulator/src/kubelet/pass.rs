@@ -1,7 +1,7 @@
 //! One pass: brings the machines in line with the pods, and finds the writes that are due.
 
 use super::{Due, Kubelet};
-use crate::machine::{PodId, Running, SimulatedMachine};
+use crate::machine::{MachinePower, PodId, Running, SimulatedMachine};
 use crate::pods::{BoundPod, BoundPodPhase, Next};
 use host_kit::clock::Mono;
 use host_kit::reflect::{CachedRow, ObjectKey};
@@ -27,15 +27,19 @@ impl Kubelet {
             let pods = by_node.get(name).map_or(&[][..], Vec::as_slice);
             here.extend(pods.iter().map(|(_, pod)| pod.id.clone()));
             let mut state = world.at(node);
-            // An unreachable node receives no changes.
-            if state.faults.gone {
+            // An unreachable node receives no changes, and one that is off has no kubelet.
+            if state.faults.gone || !state.machine.answers() {
                 busy.insert(name.clone());
                 continue;
             }
+            let takes_pods = state.machine.power() == MachinePower::On;
             settle(&mut state.machine, pods);
             let mut used = used(&state.machine, pods);
             for (key, pod) in pods {
                 let next = if pod.phase == BoundPodPhase::Pending && pod.deleting.is_none() {
+                    if !takes_pods {
+                        continue;
+                    }
                     begin(&mut state.machine, pod, &node.room, &mut used)
                 } else {
                     let running = state.machine.pods().get(&pod.id);

@@ -1,6 +1,7 @@
 //! The pods of a machine: how the clocks determine their progress, and which load they cause.
 
 use super::SimulatedMachine;
+use super::power::{BOOT_LOAD, MachinePower};
 use crate::work::Work;
 use plant::Load;
 use std::fmt;
@@ -103,7 +104,9 @@ impl SimulatedMachine {
             intensity += part * pod.work.intensity();
             waiting += part * pod.work.waiting();
         }
-        let load = if busy > 0.0 {
+        let load = if matches!(self.power(), MachinePower::Booting { .. }) {
+            BOOT_LOAD
+        } else if busy > 0.0 {
             Load {
                 utilisation: (busy / f64::from(self.hardware.cpus())).min(1.0),
                 intensity: (intensity / busy).clamp(0.0, 2.0),

@@ -189,3 +189,64 @@ fn a_limit_that_even_the_lowest_clock_exceeds_is_told() {
     assert!(!reading.saturated);
     near(reading.cpu_watts, 396.0, 0.2);
 }
+
+#[test]
+fn a_machine_that_sleeps_draws_its_standby_and_pays_for_its_boot() {
+    let mut machine = machine("xeon:1").booted("b");
+    machine.set_package_cap(200.0);
+    machine.advance(seconds(10.0));
+    machine.switch(PowerOrder::ShutDown);
+    machine.advance(seconds(24.9));
+    assert!(machine.answers() && matches!(machine.power(), MachinePower::Stopping { .. }));
+    machine.advance(seconds(25.0));
+    assert_eq!((machine.power(), machine.answers()), (MachinePower::Off, false));
+    machine.advance(seconds(125.0));
+    let off = machine.read();
+    assert_eq!((off.node_watts, off.cpu_watts, off.gpu_watts_now), (12.0, 0.0, 0.0));
+    // 100 s of 12 W after 25 s of 177.2 W.
+    near(machine.off().joules, 1_200.0, 1e-6);
+    near(machine.joules(), 25.0 * 177.2 + 1_200.0, 0.1);
+    // An order that its state does not allow changes nothing.
+    machine.switch(PowerOrder::ShutDown);
+    machine.switch(PowerOrder::CutOff);
+    assert_eq!(machine.power(), MachinePower::Off);
+    machine.switch(PowerOrder::Start);
+    assert_eq!((machine.boot(), machine.answers()), ("b-1", false));
+    machine.advance(seconds(215.0));
+    assert_eq!(machine.power(), MachinePower::On);
+    // Two packages of 270 W and 80 W for 90 s; the clocks take a moment to come up.
+    near(machine.booting().joules, 90.0 * 620.0, 100.0);
+    near(machine.booting().seconds, 90.0, 1e-9);
+    assert_eq!((machine.package_cap(), machine.throttle_pct()), (270.0, 0), "a boot forgets its limits");
+    machine.advance(seconds(225.0));
+    near(machine.read().node_watts, 177.2, 0.1);
+    assert_eq!((machine.now(), machine.lost_pods()), (seconds(225.0), 0));
+    // One step over all of it comes to the same.
+    let mut other = self::machine("xeon:1").booted("b");
+    other.set_package_cap(200.0);
+    other.advance(seconds(10.0));
+    other.switch(PowerOrder::ShutDown);
+    other.advance(seconds(125.0));
+    other.switch(PowerOrder::Start);
+    other.advance(seconds(225.0));
+    near(other.joules() - machine.joules(), 0.0, 1e-3);
+}
+
+#[test]
+fn pods_on_a_machine_that_goes_off_are_lost_and_counted() {
+    let mut machine = machine("gpu:1").booted("b");
+    machine.begin(id("a"), busy(8.0, 4, 100), 0.0);
+    machine.begin(id("done"), busy(1.0, 0, 1), 1.0);
+    machine.advance(seconds(1.0));
+    machine.switch(PowerOrder::CutOff);
+    assert_eq!((machine.lost_pods(), machine.pods().len()), (1, 0), "one that has ended is not lost");
+    machine.switch(PowerOrder::Start);
+    machine.switch(PowerOrder::CutOff);
+    machine.switch(PowerOrder::Start);
+    assert_eq!((machine.boot(), machine.lost_pods()), ("b-2", 1));
+    machine.advance(seconds(100.0));
+    machine.begin(id("a"), busy(8.0, 8, 100), 0.25);
+    machine.advance(seconds(101.0));
+    assert!(machine.read().gpu_watts_now > 4_000.0, "all its GPUs are free again");
+    assert!(machine.pods()[&id("a")].done() > 0.25);
+}

@@ -50,6 +50,25 @@ pub struct TelemetryReading {
     pub performance_pods: usize,
 }
 
+impl TelemetryReading {
+    /// That of a machine that is off: its parts draw nothing, and the rest draws this.
+    fn switched_off(self, standby_watts: f64) -> Self {
+        let without_power = |parts: &[(f64, f64)]| parts.iter().map(|(_, celsius)| (0.0, *celsius)).collect();
+        Self {
+            cpu_watts: 0.0,
+            cpu_watts_now: 0.0,
+            gpu_watts: 0.0,
+            gpu_watts_now: 0.0,
+            node_watts: standby_watts,
+            packages: without_power(&self.packages),
+            boards: without_power(&self.boards),
+            cpu_clock: 0.0,
+            gpu_clock: 0.0,
+            ..self
+        }
+    }
+}
+
 impl SimulatedMachine {
     /// The limit on each package, W.
     #[must_use]
@@ -69,12 +88,6 @@ impl SimulatedMachine {
         self.throttle_pct
     }
 
-    /// The energy of the whole node since the start, J.
-    #[must_use]
-    pub fn joules(&self) -> f64 {
-        self.plant.energy(PlantDomain::Node).map_or(0.0, |energy| energy.get() as f64 / 1e6)
-    }
-
     /// The clock of the processors while busy, as a part of the highest; the mean of all packages.
     pub(super) fn cpu_clock(&self) -> f64 {
         let mut sum = 0.0;
@@ -89,6 +102,15 @@ impl SimulatedMachine {
     /// Reads everything.
     #[must_use]
     pub fn read(&mut self) -> TelemetryReading {
+        let reading = self.read_on();
+        match self.standby() {
+            Some(watts) => reading.switched_off(watts),
+            None => reading,
+        }
+    }
+
+    /// Reads everything of a machine that is not off.
+    fn read_on(&mut self) -> TelemetryReading {
         let plant = &self.plant;
         let cpu_watts = self.cpu_sensors.iter_mut().filter_map(|sensor| sensor.read(plant)).sum();
         let gpu_watts = self.gpu_sensors.iter_mut().filter_map(|sensor| sensor.read(plant)).sum();

@@ -153,6 +153,7 @@ async fn without_the_token_nobody_learns_of_a_node_or_moves_it() {
         ("GET", "/state/sim-xeon-0", ""),
         ("POST", "/faults/sim-xeon-0", "{}"),
         ("GET", "/nodes", ""),
+        ("GET", "/redfish/v1/Systems/sim-xeon-0", ""),
     ] {
         for line in ["", "Authorization: Bearer secre\r\n", "Authorization: secret\r\n"] {
             assert_eq!(simulator.ask_with(line, verb, path, body).await.0, 401, "{verb} {path} {line}");

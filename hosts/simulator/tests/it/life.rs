@@ -343,3 +343,44 @@ async fn a_workload_comes_up_to_its_bound_of_waiting_pods() {
     assert!(count().await <= 9, "{}", count().await);
     simulator.stop().await;
 }
+
+#[tokio::test]
+async fn a_node_is_switched_off_and_on_by_redfish_and_says_so() {
+    let lab = Lab::new();
+    let simulator = lab.start("xeon:2").await;
+    let node = "/redfish/v1/Systems/sim-xeon-0";
+    let reset = format!("{node}/Actions/ComputerSystem.Reset");
+    let ready = async || {
+        let status = lab.nodes().get("sim-xeon-0").await.unwrap().status.unwrap();
+        let ready = status.conditions.unwrap().into_iter().find(|one| one.type_ == "Ready").unwrap();
+        (ready.status, status.node_info.unwrap().boot_id)
+    };
+    let power = async || simulator.json("GET", node, "").await["PowerState"].as_str().unwrap().to_owned();
+    lab.pod("a", "sim-xeon-0", &json!({"sim.joulie.io/duration": "200s"}), &json!({})).await;
+    lab.until("a", "Running").await;
+    let (_, first) = ready().await;
+    assert_eq!(power().await, "On");
+    assert_eq!(simulator.ask("POST", &reset, r#"{"ResetType": "GracefulShutdown"}"#).await.0, 204);
+    assert_eq!(power().await, "PoweringOff");
+    eventually("it says that it shuts down", async || ready().await.0 == "False").await;
+    lab.pod("late", "sim-xeon-0", &json!({}), &json!({})).await;
+    lab.clock.advance(20 * SECOND);
+    assert_eq!(power().await, "Off");
+    assert_eq!(simulator.ask("GET", "/telemetry/sim-xeon-0", "").await.0, 504);
+    let truth = simulator.json("GET", "/state/sim-xeon-0", "").await;
+    assert_eq!((&truth["state"]["power"], &truth["state"]["lostPods"]), (&json!("off"), &json!(1)));
+    assert_eq!(simulator.ask("POST", &reset, r#"{"ResetType": "On"}"#).await.0, 204);
+    // The board has power at once; the node is there when its system is.
+    assert_eq!(power().await, "On");
+    assert_eq!(ready().await.0, "False");
+    lab.clock.advance(91 * SECOND);
+    eventually("it is there again", async || ready().await.0 == "True").await;
+    assert_ne!(ready().await.1, first, "another boot");
+    // What is bound to it begins again, and what came while it shut down too.
+    lab.until("late", "Running").await;
+    lab.clock.advance(150 * SECOND);
+    assert_eq!(lab.phase("a").await, "Running");
+    lab.clock.advance(100 * SECOND);
+    lab.until("a", "Succeeded").await;
+    simulator.stop().await;
+}

@@ -13,6 +13,7 @@ mod one_node;
 mod outages;
 mod pipeline;
 mod placement;
+mod sleep;
 mod support;
 mod uninstall;
 
@@ -79,6 +80,7 @@ const STORIES: &[Story] = &[
     ("a node that is deselected gets its originals back", |world| {
         Box::pin(one_node::a_deselected_node_is_restored(world))
     }),
+    ("empty nodes sleep through a day", |world| Box::pin(sleep::empty_nodes_sleep_through_a_day(world))),
     ("the simulator makes a workload of its own", |world| {
         Box::pin(uninstall::the_simulator_makes_a_workload(world))
     }),

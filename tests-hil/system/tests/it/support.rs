@@ -9,10 +9,20 @@ use system::world::{PATIENCE, RIG, TestSystem};
 use system::{objects, until};
 use tokio::task::JoinHandle;
 
-/// For how long it is looked on that nothing happens: this long in `cargo xtask test --long`, else half of it.
+/// Whether this is `cargo xtask test --long`.
 #[expect(clippy::disallowed_methods, reason = "the one switch between short waits and long ones")]
+fn is_long() -> bool {
+    std::env::var_os("JOULIE_LONG").is_some()
+}
+
+/// For how long it is looked on that nothing happens: this long in `cargo xtask test --long`, else half of it.
 pub(crate) fn looked_on(long: Duration) -> Duration {
-    if std::env::var_os("JOULIE_LONG").is_some() { long } else { long / 2 }
+    if is_long() { long } else { long / 2 }
+}
+
+/// How many compressed days nodes sleep through: three in `cargo xtask test --long`, else one.
+pub(crate) fn days() -> u32 {
+    if is_long() { 3 } else { 1 }
 }
 
 /// Waits for something, or fails.

@@ -10,12 +10,13 @@ use crate::shortlist::{ShortlistPods, ShortlistRule};
 use crate::snapshot::{Fleet, Node, View};
 use host_kit::clock::Mono;
 use host_kit::reflect::by_hand;
+use joulie_api::extender::PodDeferral;
 use joulie_api::labels;
 use joulie_core::placement::class::SchedulableClass;
 use joulie_core::placement::demand::{MilliCores, PodDemand};
 use joulie_core::placement::estimate::{Coefficients, HardwareRecord};
 use joulie_core::placement::filter::FilterTerms;
-use joulie_core::placement::freshness::Freshness;
+use joulie_core::placement::freshness::{Freshness, UnixTime};
 use joulie_core::placement::score::{NodeFacts, PodTerms, TwinPower, TwinStatus};
 use power_units::Micros;
 use serde_json::{Value, json};
@@ -117,6 +118,67 @@ fn a_limit_that_lacks_watts_is_named_with_them() {
     let by = Watts::from_int(50);
     assert_eq!(judged(Some(&weighed)).rejection(), Some(Rejection::OverBudget { by }));
     assert_eq!(judged(None).rejection(), None, "POWER_FIT=score");
+}
+
+#[test]
+fn a_pod_that_may_wait_waits_for_a_lowered_limit_and_not_past_its_deadline() {
+    let (mut server, rows) = by_hand::<BudgetRow>();
+    let status = json!({"observedGeneration": 0, "mode": "enforce", "limitWatts": 500,
+        "lowered": {"by": "Window", "name": "even\"ing", "watts": 500, "until": "1970-01-01T01:00:00Z"}});
+    let budget = |name: &str, parent: Option<&str>, mode: &str, status: &Value| {
+        json!({"metadata": {"name": name, "uid": name},
+            "spec": {"watts": 1000, "mode": mode, "parent": parent}, "status": status})
+    };
+    let mut observed = status.clone();
+    observed["mode"] = json!("observe");
+    server.list([
+        &budget("site", None, "enforce", &status),
+        &budget("rack-0", Some("site"), "enforce", &json!({"observedGeneration": 0, "mode": "enforce"})),
+        &budget("free", None, "observe", &observed),
+        &budget(
+            "short",
+            None,
+            "enforce",
+            &json!({"observedGeneration": 0, "mode": "enforce", "shortWatts": 12}),
+        ),
+    ]);
+    // A silent operator raises nothing, so what it lowered stays lowered.
+    let budgets = |now| rows.with(|rows| Budgets::of(rows, false)).at(now);
+    let mut registry = Registry::default();
+    let names = ["rack-0", "free", "short"];
+    for name in names {
+        registry.number(name);
+    }
+    let nodes =
+        || names.iter().map(|name| Node { budget: Some((*name).into()), ..Node::unknown(name) }).collect();
+    let index = Arc::new(Index::of(&registry));
+    let second = |second: i64| UnixTime::from_micros(second * 1_000_000);
+    let reasons = |now: i64, deferral: PodDeferral| {
+        let (budgets, nodes): (_, Box<[Node]>) = (budgets(second(now)), nodes());
+        let (places, index) = (budgets.places(&nodes), index.clone());
+        let admissions = vec![Admission::Free; 3].into();
+        let fleet = Arc::new(Fleet { index, budgets, places, nodes, admissions, ..Fleet::default() });
+        let snapshot = Snapshot { fleet, ..Snapshot::nothing() };
+        let needs = GpuNeeds { deferral, ..GpuNeeds::default() };
+        [0, 1, 2].map(|at| {
+            let verdict = judge(&snapshot, (WorkloadClass::Standard, needs), Some(at), None, || None);
+            let alone = needs.rejects(&snapshot, Some(at));
+            assert_eq!(verdict.rejection(), alone);
+            verdict.reason().map(|why| why.to_string())
+        })
+    };
+    let told = "joulie: the pod may wait, and does for the limit of PowerBudget ";
+    let window = format!("{told}site: its window evening lowers it until 1970-01-01T01:00:00Z");
+    let short = format!("{told}short: it cannot be kept");
+    let until = PodDeferral::Until(second(7_200));
+    assert_eq!(reasons(10, until), [Some(window), None, Some(short.clone())]);
+    // The window is over before the deadline; the deadline is over before the limit is kept.
+    assert_eq!(reasons(3_600, until), [None, None, Some(short)]);
+    for (now, deferral) in [(7_200, until), (10, PodDeferral::None), (10, PodDeferral::Malformed)] {
+        assert_eq!(reasons(now, deferral), [None, None, None], "{deferral:?}");
+    }
+    let needs = GpuNeeds { deferral: until, ..GpuNeeds::default() };
+    assert!(!needs.is_none() && GpuNeeds::default().is_none());
 }
 
 /// What is known of a node. Of the last kind only the request knows anything.

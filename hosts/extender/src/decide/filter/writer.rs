@@ -148,7 +148,7 @@ impl<'m> Writer<'m> {
 
     fn rejects(&mut self, candidate: &Candidate, verdict: Verdict<'_>) {
         let (Some(why), Some(reason)) = (verdict.rejection(), verdict.reason()) else { return };
-        let [eco, draining, label, cap, budget, gpu, wish, cores] = &mut self.outcome.rejected;
+        let [eco, draining, label, cap, budget, gpu, wish, cores, deferred] = &mut self.outcome.rejected;
         let counted = match why {
             Rejection::Eco => eco,
             Rejection::Draining => draining,
@@ -158,6 +158,7 @@ impl<'m> Writer<'m> {
             Rejection::Gpu(_) => gpu,
             Rejection::GpuWish(_) => wish,
             Rejection::GpuCores => cores,
+            Rejection::Deferred => deferred,
         };
         *counted += 1;
         let out = match why.eviction() {

@@ -1,7 +1,9 @@
 //! A Redfish service and a webhook on loopback, over real HTTP: systems whose power a test reads and sets. It does what it is
-//! told at once, unless the test says that it loses orders.
+//! told at once, unless the test says that it loses orders. Its documents are those of the simulator.
 
+use http::Method;
 use serde_json::{Value, json};
+use simulator::redfish::{self, BmcPower, BmcSystems, RedfishAnswer, ResetType};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,7 +22,7 @@ pub(crate) struct Service {
     /// `PowerState` of each system.
     pub(crate) power: BTreeMap<String, String>,
     /// The types of reset that it says it allows; `None` where another document says so.
-    pub(crate) allowed: Option<Vec<&'static str>>,
+    pub(crate) allowed: Option<Vec<ResetType>>,
     /// Every order, as `SYSTEM TYPE`.
     pub(crate) orders: Vec<String>,
     /// Orders to this system are answered and do nothing.
@@ -37,7 +39,7 @@ impl Emulator {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let power = systems.iter().map(|system| ((*system).to_owned(), "On".to_owned())).collect();
-        let usual = Some(vec!["On", "ForceOff", "GracefulShutdown", "GracefulRestart"]);
+        let usual = Some(vec![ResetType::On, ResetType::ForceOff, ResetType::GracefulShutdown]);
         let state = Arc::new(Mutex::new(Service { power, allowed: usual, ..Service::default() }));
         let emulator = Self { address, state };
         let serving = emulator.clone();
@@ -98,53 +100,41 @@ impl Emulator {
         if let Some(answer) = &state.answer {
             return answer.clone();
         }
-        let body: Value = serde_json::from_str(body).unwrap_or_default();
         if let Some(system) = path.strip_prefix("/hook/") {
             if method == "POST" {
+                let body: Value = serde_json::from_str(body).unwrap_or_default();
                 let to = body["power"].as_str().unwrap_or_default().to_owned();
                 state.order(system, &to, if to == "on" { "On" } else { "Off" });
             }
             let Some(power) = state.power.get(system) else { return (404, "{}".to_owned()) };
             return (200, json!({"power": power.to_ascii_lowercase()}).to_string());
         }
-        let Some(rest) = path.strip_prefix("/redfish/v1/Systems") else { return (404, "{}".to_owned()) };
-        let mut parts = rest.trim_matches('/').split('/');
-        let system = parts.next().unwrap_or_default().to_owned();
-        if system.is_empty() {
-            let members: Vec<Value> = state
-                .power
-                .keys()
-                .map(|name| json!({"@odata.id": format!("/redfish/v1/Systems/{name}")}))
-                .collect();
-            return (200, json!({"Members": members}).to_string());
-        }
-        let Some(power) = state.power.get(&system).cloned() else { return (404, "{}".to_owned()) };
-        match (method, parts.next(), parts.next()) {
-            ("GET", None, None) => {
-                let target = format!("/redfish/v1/Systems/{system}/Actions/ComputerSystem.Reset");
-                let mut reset = json!({"target": target});
-                match &state.allowed {
-                    Some(allowed) => reset["ResetType@Redfish.AllowableValues"] = json!(allowed),
-                    None => {
-                        reset["@Redfish.ActionInfo"] =
-                            json!(format!("/redfish/v1/Systems/{system}/ResetActionInfo"));
-                    }
-                }
-                let actions = json!({"#ComputerSystem.Reset": reset});
-                (200, json!({"Id": system, "PowerState": power, "Actions": actions}).to_string())
-            }
-            ("GET", Some("ResetActionInfo"), None) => {
-                let all = json!([{"Name": "ResetType", "AllowableValues": ["ForceOn", "GracefulShutdown"]}]);
-                (200, json!({"Parameters": all}).to_string())
-            }
-            ("POST", Some("Actions"), Some("ComputerSystem.Reset")) => {
-                let kind = body["ResetType"].as_str().unwrap_or_default().to_owned();
-                let to = if kind.ends_with("On") { "On" } else { "Off" };
-                state.order(&system, &kind, to);
-                (204, String::new())
-            }
-            _ => (405, "{}".to_owned()),
-        }
+        let method = Method::from_bytes(method.as_bytes()).unwrap();
+        let answer = redfish::answer(&mut *state, &method, path, body.as_bytes());
+        let Some(RedfishAnswer { status, document, .. }) = answer else { return (404, "{}".to_owned()) };
+        (status.as_u16(), document.map(|document| document.to_string()).unwrap_or_default())
+    }
+}
+
+impl BmcSystems for Service {
+    fn names(&self) -> Vec<String> {
+        self.power.keys().cloned().collect()
+    }
+
+    fn power(&self, system: &str) -> Option<BmcPower> {
+        let word = self.power.get(system)?;
+        let all = [BmcPower::On, BmcPower::Off, BmcPower::PoweringOn, BmcPower::PoweringOff];
+        all.into_iter().find(|power| power.word() == word)
+    }
+
+    fn allowed(&self) -> (&[ResetType], bool) {
+        self.allowed
+            .as_deref()
+            .map_or((&[ResetType::ForceOn, ResetType::GracefulShutdown], true), |allowed| (allowed, false))
+    }
+
+    fn reset(&mut self, system: &str, kind: ResetType) {
+        self.order(system, kind.word(), if kind.is_on() { "On" } else { "Off" });
     }
 }
 
