@@ -38,6 +38,7 @@ const BENCHES: &[Bench] = &[
     ("agent", agent),
     ("operator", operator),
     ("page", page),
+    ("kubectl", kubectl),
     ("scheduler", scheduler),
     ("scheduler-pairs", scheduler_pairs),
     ("world", world),
@@ -115,6 +116,13 @@ fn operator() -> Result<()> {
 /// The live page with 5,000 nodes in a headless browser: the first picture, and the time of scripts for each update.
 fn page() -> Result<()> {
     release(&["run", "--package", "page", "--example", "page_scale"])
+}
+
+/// `kubectl joulie` at 5,000 nodes on the embedded API: what `status` costs, and the share of a core of `top`.
+fn kubectl() -> Result<()> {
+    // The bench expects the plugin beside its own program.
+    release(&["build", "--package", "kubectl-joulie", "--bin", "kubectl-joulie"])?;
+    release(&["run", "--package", "kubectl-joulie", "--example", "kubectl_scale"])
 }
 
 /// The core's operations.

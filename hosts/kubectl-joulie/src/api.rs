@@ -3,6 +3,8 @@
 
 use http::{Method, Request, header};
 use kube::Client;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt;
 use std::time::Duration;
@@ -53,6 +55,20 @@ impl From<kube::Error> for ApiError {
     }
 }
 
+/// A page of a list.
+#[derive(Deserialize)]
+struct ListPage<R> {
+    /// Go writes an empty list as null.
+    items: Option<Vec<R>>,
+    metadata: Option<PageMetadata>,
+}
+
+#[derive(Deserialize)]
+struct PageMetadata {
+    #[serde(rename = "continue")]
+    next: Option<String>,
+}
+
 /// The API server, as a person may use it.
 #[derive(Clone)]
 pub(crate) struct ClusterApi {
@@ -87,7 +103,17 @@ impl ClusterApi {
         &self,
         path: &str,
         query: &[(&str, &str)],
-        mut take: impl FnMut(Value) -> Option<T>,
+        take: impl FnMut(Value) -> Option<T>,
+    ) -> Result<Vec<T>, ApiError> {
+        self.list_of(path, query, take).await
+    }
+
+    /// The same of objects of which only the fields of a type are read: of a large cluster's nodes and pods the rest is most.
+    pub(crate) async fn list_of<R: DeserializeOwned, T>(
+        &self,
+        path: &str,
+        query: &[(&str, &str)],
+        mut take: impl FnMut(R) -> Option<T>,
     ) -> Result<Vec<T>, ApiError> {
         let (mut all, mut next, mut seen) = (Vec::new(), String::new(), 0);
         for _ in 0..PAGES_MAX {
@@ -96,13 +122,12 @@ impl ClusterApi {
             if !next.is_empty() {
                 asked.append_pair("continue", &next);
             }
-            let mut page = self.get(&format!("{path}?{}", asked.finish())).await?;
-            // Go writes an empty list as null.
-            if let Some(Value::Array(items)) = page.get_mut("items").map(Value::take) {
-                seen += items.len();
-                all.extend(items.into_iter().filter_map(&mut take));
-            }
-            next = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+            let of = format!("{path}?{}", asked.finish());
+            let page: ListPage<R> = self.send(Method::GET, &of, "", &Value::Null).await?;
+            let items = page.items.unwrap_or_default();
+            seen += items.len();
+            all.extend(items.into_iter().filter_map(&mut take));
+            next = page.metadata.and_then(|metadata| metadata.next).unwrap_or_default();
             if next.is_empty() {
                 return Ok(all);
             }
@@ -135,14 +160,20 @@ impl ClusterApi {
         Ok(answer.map_err(|_| late())??)
     }
 
-    async fn send(&self, method: Method, path: &str, kind: &str, body: &Value) -> Result<Value, ApiError> {
+    async fn send<R: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        kind: &str,
+        body: &Value,
+    ) -> Result<R, ApiError> {
         let mut request = Request::builder().method(method).uri(path);
         if !kind.is_empty() {
             request = request.header(header::CONTENT_TYPE, kind);
         }
         let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
         let request = request.body(bytes).map_err(|error| ApiError::Failed(error.to_string()))?;
-        let answer = tokio::time::timeout(PATIENCE, self.client.request::<Value>(request)).await;
+        let answer = tokio::time::timeout(PATIENCE, self.client.request::<R>(request)).await;
         Ok(answer.map_err(|_| late())??)
     }
 }

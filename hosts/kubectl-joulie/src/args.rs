@@ -76,7 +76,7 @@ pub enum PluginCommand {
         /// Show it once, and end
         #[arg(long)]
         once: bool,
-        /// End after this time
+        /// End after this time; it is then followed also where the output is no terminal
         #[arg(long = "for", value_name = "TIME", value_parser = span)]
         lasting: Option<Duration>,
         /// How many nodes

@@ -3,6 +3,7 @@
 use crate::api::{ApiError, ClusterApi, path};
 use crate::object::{items, name, number, text};
 use joulie_api::quantity::Quantity;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -59,14 +60,74 @@ pub(crate) fn asked(pod: &Value) -> Room {
     all
 }
 
+/// What is read of a pod in a list.
+#[derive(Deserialize)]
+struct ListedPod {
+    spec: Option<ListedPodSpec>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ListedPodSpec {
+    node_name: Option<String>,
+    containers: Option<Vec<ListedContainer>>,
+}
+
+#[derive(Deserialize)]
+struct ListedContainer {
+    resources: Option<ListedResources>,
+}
+
+#[derive(Deserialize)]
+struct ListedResources {
+    #[serde(default)]
+    requests: Value,
+}
+
 /// All pods that have not ended.
 pub(crate) async fn pods(api: &ClusterApi) -> Result<Vec<PodUse>, ApiError> {
     let running = [("fieldSelector", "status.phase!=Succeeded,status.phase!=Failed")];
-    api.list(path::PODS, &running, |pod| {
-        let node = text(&pod, "/spec/nodeName").to_owned();
-        (!node.is_empty()).then(|| PodUse { node, asks: asked(&pod) })
+    api.list_of(path::PODS, &running, |pod: ListedPod| {
+        let spec = pod.spec?;
+        let node = spec.node_name.filter(|node| !node.is_empty())?;
+        let mut asks = Room::default();
+        for resources in spec.containers.into_iter().flatten().filter_map(|container| container.resources) {
+            asks.add(Room::of(&resources.requests));
+        }
+        Some(PodUse { node, asks })
     })
     .await
+}
+
+/// What is read of a Node in a list: most of one in use are the names of its images.
+#[derive(Deserialize)]
+struct ListedNode {
+    metadata: ListedNodeMetadata,
+    #[serde(default)]
+    spec: ListedNodeSpec,
+    #[serde(default)]
+    status: ListedNodeStatus,
+}
+
+#[derive(Deserialize)]
+struct ListedNodeMetadata {
+    name: String,
+    #[serde(default)]
+    labels: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ListedNodeSpec {
+    unschedulable: Value,
+    taints: Value,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct ListedNodeStatus {
+    allocatable: Value,
+    conditions: Value,
 }
 
 /// What is kept of a Node.
@@ -74,15 +135,16 @@ pub(crate) async fn nodes(
     api: &ClusterApi,
     query: &[(&str, &str)],
 ) -> Result<BTreeMap<String, Value>, ApiError> {
-    let kept = |node: Value| {
+    let kept = |node: ListedNode| {
+        let ListedNode { metadata, spec, status } = node;
         let kept = json!({
-            "metadata": {"name": node["metadata"]["name"], "labels": node["metadata"]["labels"]},
-            "spec": {"unschedulable": node["spec"]["unschedulable"], "taints": node["spec"]["taints"]},
-            "status": {"allocatable": node["status"]["allocatable"], "conditions": node["status"]["conditions"]},
+            "metadata": {"name": &metadata.name, "labels": metadata.labels},
+            "spec": {"unschedulable": spec.unschedulable, "taints": spec.taints},
+            "status": {"allocatable": status.allocatable, "conditions": status.conditions},
         });
-        Some((name(&kept).to_owned(), kept))
+        Some((metadata.name, kept))
     };
-    Ok(api.list(path::NODES, query, kept).await?.into_iter().collect())
+    Ok(api.list_of(path::NODES, query, kept).await?.into_iter().collect())
 }
 
 /// Objects of a kind by the node that they are about. Of several for one node the first by name counts.

@@ -6,6 +6,7 @@
 //!
 //! - [`args`]: the command line;
 //! - `api`: requests, lists in pages; `object`: fields of objects; `clean`: what is safe on a terminal;
+//! - `rights`: what the programs' accounts must be allowed;
 //! - `fleet`: the objects by their nodes; `show`: tables and the formats of `-o`;
 //! - a file for each command.
 //!
@@ -26,6 +27,7 @@ pub mod object;
 mod pages;
 mod recommend;
 mod remote;
+mod rights;
 mod run;
 mod score;
 mod show;
@@ -35,4 +37,5 @@ mod top;
 
 pub use budget::budget_and_above;
 pub use pages::{completion_of, write_man};
+pub use rights::{ProgramRight, RightScope, RightsPart};
 pub use run::{PluginSession, Reply, run, start};

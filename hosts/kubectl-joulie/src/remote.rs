@@ -5,8 +5,11 @@
 
 use crate::api::{ApiError, path};
 use crate::object::{items, label, name, text};
+use crate::rights::ProgramSettings;
 use crate::run::PluginSession;
 use host_kit::bearer;
+use host_kit::config::FILE_VARIABLE;
+use host_kit::config::parse::object_name;
 use serde_json::Value;
 use std::path::Path;
 
@@ -28,11 +31,15 @@ pub(crate) struct ProgramPod {
     pub(crate) port: Option<i64>,
     /// Whether that port speaks TLS, as far as its probes say.
     pub(crate) tls: bool,
+    /// What its variables set.
+    pub(crate) settings: ProgramSettings,
+    /// The ConfigMap and the key in it of the file of settings that it follows.
+    pub(crate) file: Option<(String, String)>,
 }
 
-/// The pods of agents, operator and extender.
+/// The pods of agents, operator and extenders.
 pub(crate) async fn programs(asked: &PluginSession) -> Result<Vec<ProgramPod>, ApiError> {
-    let selector = format!("{COMPONENT} in (agent,agent-pool,operator,scheduler-extender)");
+    let selector = format!("{COMPONENT} in (agent,agent-pool,operator,scheduler-extender,scheduler-binder)");
     let of = path::pods_of(&asked.common.joulie_namespace);
     asked.api.list(&of, &[("labelSelector", &selector)], |pod| Some(program(&pod))).await
 }
@@ -54,7 +61,32 @@ fn program(pod: &Value) -> ProgramPod {
         ready,
         port: metrics.and_then(|port| port["containerPort"].as_i64()),
         tls: text(&container, "/readinessProbe/httpGet/scheme") == "HTTPS",
+        settings: settings(&container),
+        file: file(pod, &container),
     }
+}
+
+fn settings(container: &Value) -> ProgramSettings {
+    let mut settings = ProgramSettings::default();
+    for variable in items(container, "/env") {
+        let name = text(variable, "/name").to_owned();
+        if variable["valueFrom"].is_null() {
+            settings.variables.insert(name, text(variable, "/value").to_owned());
+        } else {
+            settings.elsewhere.insert(name);
+        }
+    }
+    settings
+}
+
+/// The file that `JOULIE_CONFIG` names, if a volume of a ConfigMap is mounted there.
+fn file(pod: &Value, container: &Value) -> Option<(String, String)> {
+    let variable = items(container, "/env").iter().find(|one| one["name"] == FILE_VARIABLE)?;
+    let (folder, key) = text(variable, "/value").rsplit_once('/')?;
+    let mount = items(container, "/volumeMounts").iter().find(|mount| mount["mountPath"] == folder)?;
+    let volume = items(pod, "/spec/volumes").iter().find(|volume| volume["name"] == mount["name"])?;
+    let map = text(volume, "/configMap/name");
+    object_name(map).ok().map(|map| (map, key.to_owned()))
 }
 
 /// A page of a pod; `page` begins with a slash.

@@ -121,8 +121,9 @@ pub fn start(cli: PluginCli) -> ExitCode {
         if matches!(cli.command, PluginCommand::Status { watch: true }) {
             return watch(&asked, &cli.command).await;
         }
+        // Who names a time wants to follow it, also in a file.
         if let PluginCommand::Top { once: false, lasting, nodes } = &cli.command
-            && io::stdout().is_terminal()
+            && (io::stdout().is_terminal() || lasting.is_some())
         {
             let seen = top::live(&asked, usize::from(*nodes), *lasting).await;
             return seen.map_or_else(|reply| say(&reply), |()| ExitCode::SUCCESS);

@@ -5,6 +5,7 @@
 #![deny(unsafe_code)]
 
 pub mod kustomize;
+pub mod roles;
 
 use cluster::ClusterError;
 use cluster::assets::{self, Environment};

@@ -3,6 +3,7 @@
 use crate::SystemError;
 use crate::rights::{self, NAMESPACE, ProgramAccount};
 use cluster::ControlPlane;
+use install::roles::{RoleRight, role_rights};
 use serde_json::Value;
 
 /// The group of all of Joulie's accounts, whose requests are logged.
@@ -20,28 +21,13 @@ struct Request {
     name: String,
 }
 
-/// What a rule of a role allows, taken apart.
-struct Right {
-    /// Of whom: the accounts that are bound to the role.
-    accounts: Vec<String>,
-    /// `None` for all namespaces.
-    namespace: Option<String>,
-    verb: String,
-    group: String,
-    resource: String,
-    /// One of these; empty for each name.
-    names: Vec<String>,
-}
-
-impl Right {
-    fn is_used_by(&self, request: &Request) -> bool {
-        self.accounts.contains(&request.account)
-            && self.namespace.as_ref().is_none_or(|namespace| *namespace == request.namespace)
-            && request.verbs.contains(&self.verb)
-            && self.group == request.group
-            && self.resource == request.resource
-            && (self.names.is_empty() || self.names.contains(&request.name))
-    }
+fn is_used_by(right: &RoleRight, request: &Request) -> bool {
+    right.accounts.contains(&request.account)
+        && right.namespace.as_ref().is_none_or(|namespace| *namespace == request.namespace)
+        && request.verbs.contains(&right.verb)
+        && right.group == request.group
+        && right.resource == request.resource
+        && (right.names.is_empty() || right.names.contains(&request.name))
 }
 
 /// The rights that no allowed request has used since the control plane was started, a line for each, and how many
@@ -50,7 +36,7 @@ impl Right {
 /// # Errors
 /// If the log or a manifest cannot be read.
 pub fn unused_rights(control_plane: &ControlPlane) -> Result<(Vec<String>, usize), SystemError> {
-    unused_of(control_plane, &rights(&rights::installed()?))
+    unused_of(control_plane, &role_rights(&rights::installed()?))
 }
 
 /// The same of the rights that one more folder of `hosts/deploy` gives to an account.
@@ -62,20 +48,23 @@ pub fn unused_rights_of(
     folder: &str,
     account: ProgramAccount,
 ) -> Result<(Vec<String>, usize), SystemError> {
-    let mut rights = rights(&rights::objects(folder)?);
+    let mut rights = role_rights(&rights::objects(folder)?);
     rights.retain(|right| right.accounts.iter().any(|one| one == account.name()));
     unused_of(control_plane, &rights)
 }
 
-fn unused_of(control_plane: &ControlPlane, rights: &[Right]) -> Result<(Vec<String>, usize), SystemError> {
+fn unused_of(
+    control_plane: &ControlPlane,
+    rights: &[RoleRight],
+) -> Result<(Vec<String>, usize), SystemError> {
     let log = std::fs::read_to_string(control_plane.audit_log())?;
     // A line that is being written has no end yet.
     let whole = log.rsplit_once('\n').map_or("", |(whole, _)| whole);
     let requests =
         whole.lines().filter_map(|line| request(line).transpose()).collect::<Result<Vec<_>, _>>()?;
-    let unused = rights.iter().filter(|right| !requests.iter().any(|request| right.is_used_by(request)));
-    let line = |right: &Right| {
-        let Right { accounts, namespace, verb, group, resource, names } = right;
+    let unused = rights.iter().filter(|right| !requests.iter().any(|request| is_used_by(right, request)));
+    let line = |right: &RoleRight| {
+        let RoleRight { accounts, namespace, verb, group, resource, names } = right;
         let namespace = namespace.as_deref().unwrap_or("*");
         format!("{verb} {resource} {names:?} of {group:?} in {namespace} for {accounts:?}")
     };
@@ -110,44 +99,4 @@ fn request(line: &str) -> Result<Option<Request>, SystemError> {
         resource,
         name: text(&object["name"]),
     }))
-}
-
-/// What all roles of these objects allow.
-fn rights(objects: &[Value]) -> Vec<Right> {
-    let kind = |object: &Value, kind: &str| object["kind"] == kind;
-    let texts = |list: &Value| -> Vec<String> {
-        list.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
-    };
-    let mut all = Vec::new();
-    for role in objects.iter().filter(|one| kind(one, "Role") || kind(one, "ClusterRole")) {
-        let (name, namespace) = (&role["metadata"]["name"], &role["metadata"]["namespace"]);
-        let bound = |binding: &&Value| {
-            (kind(binding, "RoleBinding") || kind(binding, "ClusterRoleBinding"))
-                && binding["roleRef"]["kind"] == role["kind"]
-                && binding["roleRef"]["name"] == *name
-                && (namespace.is_null() || binding["metadata"]["namespace"] == *namespace)
-        };
-        let subjects =
-            objects.iter().filter(bound).flat_map(|one| one["subjects"].as_array().into_iter().flatten());
-        let accounts: Vec<String> =
-            subjects.filter_map(|one| one["name"].as_str()).map(str::to_owned).collect();
-        for rule in role["rules"].as_array().into_iter().flatten() {
-            let names = texts(&rule["resourceNames"]);
-            for group in texts(&rule["apiGroups"]) {
-                for resource in texts(&rule["resources"]) {
-                    for verb in texts(&rule["verbs"]) {
-                        all.push(Right {
-                            accounts: accounts.clone(),
-                            namespace: namespace.as_str().map(str::to_owned),
-                            verb,
-                            group: group.clone(),
-                            resource: resource.clone(),
-                            names: names.clone(),
-                        });
-                    }
-                }
-            }
-        }
-    }
-    all
 }

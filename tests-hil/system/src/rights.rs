@@ -145,6 +145,17 @@ pub fn settings_in(objects: &[Value], account: ProgramAccount) -> Result<Vec<(St
     Ok(variables.filter_map(|one| Some((text(&one["name"])?, text(&one["value"])?))).collect())
 }
 
+/// The template of the pods of an account's program, as the chart has it.
+///
+/// # Errors
+/// If a file cannot be read, or there is no such program.
+pub fn template(account: ProgramAccount) -> Result<Value, SystemError> {
+    let installed = installed()?;
+    let mut templates = installed.iter().map(|object| &object["spec"]["template"]);
+    let found = templates.find(|template| template["spec"]["serviceAccountName"] == account.name());
+    Ok(found.ok_or_else(|| format!("no program has the account {}", account.name()))?.clone())
+}
+
 /// Installs the objects of one more folder of `hosts/deploy`, such as `kustomize/gpu-placement`.
 ///
 /// # Errors

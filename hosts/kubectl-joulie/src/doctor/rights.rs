@@ -1,128 +1,183 @@
-//! Whether the accounts of the programs have the rights that the programs cannot do without, as the API server's own
-//! authorizer says. What only options need is not asked for.
+//! Whether the accounts of the programs have the rights of the parts that are switched on, as the API server's own authorizer says.
+//! What is off is not asked for.
 
 use super::{Check, Findings, Seen};
+use crate::remote::ProgramPod;
+use crate::rights::{ProgramRight, ProgramSettings, RightScope, RightsPart};
 use crate::run::PluginSession;
-use joulie_api::labels;
+use futures::{StreamExt, stream};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// What a program does with objects of one kind.
-struct Need {
+const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+/// Reviews that are asked at the same time.
+const AT_ONCE: usize = 16;
+
+const BASE: &str =
+    "upgrade the chart, whose roles are those of the programs; a role that was changed by hand loses that";
+const OPTION: &str = "switch it on by its value of the chart, whose roles come with it, and not by the setting alone; or upgrade the \
+     chart, whose roles are those of the programs";
+
+/// An account in whose name a part does something.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Actor {
+    component: String,
+    account: String,
+    part: RightsPart,
+}
+
+/// One question to the authorizer: may this account do that with this?
+#[derive(Clone, Debug)]
+struct Question {
+    actor: Actor,
+    scope: RightScope,
     group: &'static str,
     resource: &'static str,
-    subresource: &'static str,
     /// The only object that is meant; all of them where this is empty.
     name: &'static str,
-    verbs: &'static [&'static str],
-}
-
-const fn need(group: &'static str, resource: &'static str, verbs: &'static [&'static str]) -> Need {
-    Need { group, resource, subresource: "", name: "", verbs }
-}
-
-const fn status(resource: &'static str) -> Need {
-    Need { subresource: "status", ..need(labels::GROUP, resource, &["patch"]) }
-}
-
-const fn lease(name: &'static str, verbs: &'static [&'static str]) -> Need {
-    Need { name, ..need(LEASES, "leases", verbs) }
-}
-
-const LEASES: &str = "coordination.k8s.io";
-
-const OPERATOR: [Need; 14] = [
-    need("", "nodes", &["watch", "patch"]),
-    need("", "pods", &["watch"]),
-    need(labels::GROUP, "nodehardwares", &["watch"]),
-    need(labels::GROUP, "nodepowerprofiles", &["watch", "patch"]),
-    need(labels::GROUP, "nodetwins", &["watch", "patch"]),
-    need(labels::GROUP, "nodepowergrants", &["watch", "create", "patch"]),
-    need(labels::GROUP, "powerbudgets", &["watch"]),
-    need(labels::GROUP, "powerevents", &["watch"]),
-    status("nodepowerprofiles"),
-    status("nodetwins"),
-    status("powerbudgets"),
-    status("powerevents"),
-    lease(labels::LEADER_LEASE, &["update"]),
-    lease(labels::PLAN_LEASE, &["patch"]),
-];
-
-const AGENT: [Need; 10] = [
-    need("", "nodes", &["watch"]),
-    need(labels::GROUP, "nodehardwares", &["watch", "patch"]),
-    need(labels::GROUP, "nodepowerprofiles", &["watch"]),
-    need(labels::GROUP, "nodepowergrants", &["watch"]),
-    need(labels::GROUP, "powerevents", &["watch"]),
-    need(labels::GROUP, "telemetryprofiles", &["watch"]),
-    status("nodehardwares"),
-    status("nodepowerprofiles"),
-    status("nodepowergrants"),
-    status("telemetryprofiles"),
-];
-
-const EXTENDER: [Need; 5] = [
-    need("", "pods", &["watch"]),
-    need(labels::GROUP, "nodehardwares", &["watch"]),
-    need(labels::GROUP, "nodetwins", &["watch"]),
-    need(labels::GROUP, "powerbudgets", &["watch"]),
-    need(LEASES, "leases", &["watch"]),
-];
-
-fn needs(component: &str) -> &'static [Need] {
-    match component {
-        "operator" => &OPERATOR,
-        "agent" | "agent-pool" => &AGENT,
-        "scheduler-extender" => &EXTENDER,
-        _ => &[],
-    }
+    verb: &'static str,
 }
 
 /// Asks for each account of each program.
 pub(super) async fn of_programs(asked: &PluginSession, seen: &Seen, found: &mut Findings) {
     let space = &asked.common.joulie_namespace;
-    let accounts: BTreeSet<(&str, &str)> =
-        seen.programs.iter().map(|pod| (pod.component.as_str(), pod.account.as_str())).collect();
-    for (component, account) in accounts {
-        let user = format!("system:serviceaccount:{space}:{account}");
-        for need in needs(component) {
-            for verb in need.verbs {
-                let review = review(&user, space, need, verb);
-                let answer = match asked.api.post(REVIEWS, &review).await {
-                    Ok(answer) => answer,
-                    Err(error) => return found.skipped.push(format!("the rights of the programs: {error}")),
-                };
-                if answer["status"]["allowed"] != true {
-                    let Need { resource, subresource, .. } = need;
-                    let what = match subresource.is_empty() {
-                        true => (*resource).to_owned(),
-                        false => format!("{resource}/{subresource}"),
-                    };
-                    found.add(
-                        Check::ProgramRights,
-                        format!("{component}: its account {account} may not {verb} {what}"),
-                        "what needs it is not done, and its log says that it is forbidden",
-                        "upgrade the chart, whose roles are those of the programs; a role that was changed by hand loses that",
-                    );
-                }
-            }
+    let files = files(asked, &seen.programs, found).await;
+    let questions: Vec<Question> =
+        actors(&seen.programs, &files, found).into_iter().flat_map(questions).collect();
+    let answers: Vec<_> = stream::iter(&questions)
+        .map(|question| async move { asked.api.post(REVIEWS, &review(space, question)).await })
+        .buffered(AT_ONCE)
+        .collect()
+        .await;
+    let mut missing: BTreeMap<(Actor, String), Vec<&str>> = BTreeMap::new();
+    for (question, answer) in questions.iter().zip(answers) {
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => return found.skipped.push(format!("the rights of the programs: {error}")),
+        };
+        if answer["status"]["allowed"] != true {
+            missing.entry((question.actor.clone(), what(space, question))).or_default().push(question.verb);
         }
+    }
+    for ((Actor { component, account, part }, what), verbs) in missing {
+        let of = match part.word() {
+            "" => String::new(),
+            word => format!(", for {word}"),
+        };
+        found.add(
+            Check::ProgramRights,
+            format!("{component}: its account {account} may not {} {what}{of}", verbs.join(", ")),
+            "what needs it is not done, and its log says that it is forbidden",
+            if of.is_empty() { BASE } else { OPTION },
+        );
     }
     found.made(Check::ProgramRights);
 }
 
-const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+/// The settings in the files of the programs, by ConfigMap and key.
+async fn files(
+    asked: &PluginSession,
+    programs: &[ProgramPod],
+    found: &mut Findings,
+) -> BTreeMap<(String, String), BTreeMap<String, String>> {
+    let mut files = BTreeMap::new();
+    let places: BTreeSet<&(String, String)> = programs.iter().filter_map(|pod| pod.file.as_ref()).collect();
+    for (map, key) in places {
+        let path = format!("/api/v1/namespaces/{}/configmaps/{map}", asked.common.joulie_namespace);
+        match asked.api.get(&path).await {
+            Ok(object) => {
+                let text = object["data"][key].as_str().unwrap_or_default();
+                drop(files.insert((map.clone(), key.clone()), lines(text)));
+            }
+            Err(error) => found.skipped.push(format!(
+                "what ConfigMap {map} switches on, so the rights for that are not asked for: {error}"
+            )),
+        }
+    }
+    files
+}
 
-fn review(user: &str, space: &str, need: &Need, verb: &str) -> Value {
-    let Need { group, resource, subresource, name, .. } = need;
+/// The lines `NAME=VALUE` of a file of settings.
+fn lines(text: &str) -> BTreeMap<String, String> {
+    let lines = text.lines().map(str::trim).filter(|line| !line.starts_with('#'));
+    lines
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, value)| (name.trim().to_owned(), value.trim().to_owned()))
+        .collect()
+}
+
+/// Who acts for which part. The pods of one program may differ while it is rolled out: then what is on in any of them counts.
+fn actors(
+    programs: &[ProgramPod],
+    files: &BTreeMap<(String, String), BTreeMap<String, String>>,
+    found: &mut Findings,
+) -> BTreeSet<Actor> {
+    let (mut actors, mut unknown) = (BTreeSet::new(), BTreeSet::new());
+    for pod in programs {
+        let file = pod.file.as_ref().and_then(|place| files.get(place)).cloned().unwrap_or_default();
+        let settings = ProgramSettings { file, ..pod.settings.clone() };
+        for part in RightsPart::ALL {
+            match part.is_on(&pod.component, &settings) {
+                Ok(true) => {
+                    let (component, account) = (pod.component.clone(), pod.account.clone());
+                    actors.insert(Actor { component, account, part });
+                }
+                Ok(false) => {}
+                Err(setting) => drop(unknown.insert((pod.component.as_str(), setting))),
+            }
+        }
+    }
+    found.skipped.extend(unknown.into_iter().map(|(component, setting)| {
+        format!("the rights for {setting} of {component}: its value is not in the pod")
+    }));
+    actors
+}
+
+fn questions(actor: Actor) -> Vec<Question> {
+    let mut all = Vec::new();
+    for &ProgramRight { scope, group, resources, names, verbs } in actor.part.rights() {
+        let names = if names.is_empty() { &[""] } else { names };
+        for (resource, name) in resources.iter().flat_map(|one| names.iter().map(move |name| (one, name))) {
+            all.extend(verbs.iter().map(|verb| Question {
+                actor: actor.clone(),
+                scope,
+                group,
+                resource,
+                name,
+                verb,
+            }));
+        }
+    }
+    all
+}
+
+/// The object of a question, in words.
+fn what(space: &str, question: &Question) -> String {
+    let Question { scope, resource, name, .. } = question;
+    let name = if name.is_empty() { String::new() } else { format!(" {name}") };
+    match namespace(space, *scope) {
+        Some(space) => format!("{resource}{name} in {space}"),
+        None => format!("{resource}{name}"),
+    }
+}
+
+fn namespace(space: &str, scope: RightScope) -> Option<&str> {
+    match scope {
+        RightScope::Cluster => None,
+        RightScope::Installation => Some(space),
+        RightScope::Default => Some("default"),
+    }
+}
+
+fn review(space: &str, question: &Question) -> Value {
+    let Question { actor, scope, group, resource, name, verb } = question;
+    let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
     let mut attributes = json!({"group": group, "resource": resource, "verb": verb});
-    for (field, value) in [("subresource", subresource), ("name", name)] {
+    let namespace = namespace(space, *scope).unwrap_or_default();
+    for (field, value) in [("subresource", subresource), ("name", *name), ("namespace", namespace)] {
         if !value.is_empty() {
             attributes[field] = json!(value);
         }
-    }
-    if *group == LEASES {
-        attributes["namespace"] = json!(space);
     }
     // The groups that a service account is in; a role may name them.
     let groups = [
@@ -130,6 +185,7 @@ fn review(user: &str, space: &str, need: &Need, verb: &str) -> Value {
         format!("system:serviceaccounts:{space}"),
         "system:authenticated".to_owned(),
     ];
+    let user = format!("system:serviceaccount:{space}:{}", actor.account);
     json!({"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
         "spec": {"user": user, "groups": groups, "resourceAttributes": attributes}})
 }
@@ -138,21 +194,34 @@ fn review(user: &str, space: &str, need: &Need, verb: &str) -> Value {
 mod tests {
     use super::*;
 
+    fn asked(part: RightsPart) -> Vec<Value> {
+        let actor = Actor { component: "operator".to_owned(), account: "a".to_owned(), part };
+        let all = questions(actor);
+        let all = all.iter().map(|one| review("joulie-system", one));
+        all.map(|review| review["spec"]["resourceAttributes"].clone()).collect()
+    }
+
     #[test]
     fn a_review_names_the_part_the_object_and_the_namespace_where_there_is_one() {
-        let of =
-            |need: &Need| review("u", "joulie-system", need, "patch")["spec"]["resourceAttributes"].clone();
+        let of = asked(RightsPart::Operator);
+        for expected in [
+            json!({"group": "joulie.io", "resource": "nodetwins", "subresource": "status", "verb": "patch"}),
+            json!({"group": "coordination.k8s.io", "resource": "leases", "name": "joulie-plan", "verb": "patch", "namespace": "joulie-system"}),
+            json!({"group": "events.k8s.io", "resource": "events", "verb": "create", "namespace": "default"}),
+            json!({"group": "", "resource": "nodes", "verb": "patch"}),
+        ] {
+            assert!(of.contains(&expected), "{expected} is not in {of:#?}");
+        }
+        // Three verbs on nodes, two on pods, 3·2 and 4·5 on kinds, five statuses, 1 + 3 + 4 on Leases, 2·2 on Events.
+        assert_eq!(of.len(), 3 + 2 + 6 + 20 + 5 + 8 + 4);
+    }
+
+    #[test]
+    fn a_file_of_settings_is_read_by_its_lines() {
+        let read = lines("# UI=read\n\n GPU_REPAIR_AFTER = 2m\nno line\nA=b=c\n");
         assert_eq!(
-            of(&status("nodetwins")),
-            json!({"group": "joulie.io", "resource": "nodetwins", "subresource": "status", "verb": "patch"})
-        );
-        assert_eq!(
-            of(&lease("joulie-plan", &["patch"])),
-            json!({"group": "coordination.k8s.io", "resource": "leases", "name": "joulie-plan", "verb": "patch", "namespace": "joulie-system"})
-        );
-        assert_eq!(
-            of(&need("", "nodes", &["patch"])),
-            json!({"group": "", "resource": "nodes", "verb": "patch"})
+            read.into_iter().collect::<Vec<_>>(),
+            [("A".to_owned(), "b=c".to_owned()), ("GPU_REPAIR_AFTER".to_owned(), "2m".to_owned())]
         );
     }
 }

@@ -20,9 +20,15 @@ const BROKEN: &[(&str, &str, Break)] = &[
             world.can("/api/v1/nodes", 403, &refused.to_string());
         })
     }),
-    ("program-rights", "operator: its account default may not patch nodepowerprofiles", |world| {
-        Box::pin(async move { world.can(REVIEWS, 201, &json!({"status": {"allowed": false}}).to_string()) })
-    }),
+    (
+        "program-rights",
+        "operator: its account default may not list, watch, create, patch, delete nodepowerprofiles",
+        |world| {
+            Box::pin(
+                async move { world.can(REVIEWS, 201, &json!({"status": {"allowed": false}}).to_string()) },
+            )
+        },
+    ),
     ("definitions", "powerbudgets.joulie.io is not there", |world| {
         Box::pin(async move {
             world.can("/apis/apiextensions.k8s.io/v1/customresourcedefinitions/powerbudgets.joulie.io", 404,
@@ -282,4 +288,78 @@ async fn a_file_of_the_scheduler_is_read_and_one_that_is_not_there_is_said() {
         reply.text.starts_with("nothing wrong, 16 checks\nnot looked at: kube-scheduler's configuration: "),
         "{reply:?}"
     );
+}
+
+/// A pod, what is set there, and what its program then asks for: the kind and the verb of a right that no other part has.
+type SwitchedOn = (&'static str, &'static [(&'static str, &'static str)], &'static str, &'static str);
+
+const PARTS: &[SwitchedOn] = &[
+    ("joulie-operator-0", &[("UI", "read")], "events", "list"),
+    ("joulie-operator-0", &[("PERFORMANCE_NODES_MAX", "2")], "events", "create"),
+    ("joulie-operator-0", &[("ENABLE_ACTIVE_RESCHEDULING", "true")], "jobs", "patch"),
+    ("joulie-operator-0", &[("GPU_REPAIR_AFTER", "2m")], "gpus", "watch"),
+    ("joulie-agent-a", &[("ENERGY_LEDGER", "on")], "pods", "watch"),
+    ("joulie-agent-a", &[("GPU_OBJECTS", "on")], "gpus", "delete"),
+    ("joulie-agent-a", &[("GPU_OBJECTS", "on"), ("GPU_DRA", "read")], "resourceslices", "list"),
+    ("joulie-extender-0", &[("GPU_PLACEMENT", "all")], "gpus", "watch"),
+    ("joulie-extender-0", &[("GPU_PLACEMENT", "all"), ("GPU_DRA", "read")], "resourceclaims", "watch"),
+    ("joulie-extender-0", &[("GPU_BIND", "apart")], "poddisruptionbudgets", "list"),
+    ("joulie-extender-0", &[("GPU_BIND", "true")], "pods", "create"),
+    ("joulie-extender-0", &[("METRICS_AUTH", "token")], "tokenreviews", "create"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rights_of_a_part_are_asked_for_where_it_is_on_and_only_there() {
+    for (pod, variables, kind, verb) in PARTS {
+        let world = World::healthy().await;
+        // Events may be created anyway in two namespaces; what the parts need is without one.
+        world.deny(json!({"resource": kind, "verb": verb, "namespace": null}));
+        let off = world.ask(&["doctor"]).await.text;
+        // Operator and extender always watch pods.
+        let asked_anyway = (*kind, *verb) == ("pods", "watch");
+        assert!(asked_anyway || off == "nothing wrong, 17 checks\n", "{variables:?}: {off}");
+        world.variables(pod, variables).await;
+        let reply = world.ask(&["doctor", "-o", "json"]).await;
+        let found: Value = serde_json::from_str(&reply.text).unwrap();
+        let setting = variables.last().unwrap().0;
+        let is_it = |one: &&Value| {
+            let seen = one["seen"].as_str().unwrap();
+            one["check"] == "program-rights"
+                && seen.contains(&format!("may not {verb} {kind}"))
+                && seen.contains(setting)
+        };
+        assert_eq!(
+            found["findings"].as_array().unwrap().iter().filter(is_it).count(),
+            1,
+            "{variables:?}: {found:#}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_file_of_settings_switches_on_counts_and_a_value_from_elsewhere_is_said() {
+    let world = World::healthy().await;
+    world.deny(json!({"resource": "pods", "subresource": "eviction"}));
+    let config = "# of the chart\nENABLE_ACTIVE_RESCHEDULING=true\n";
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "joulie-operator-config", "namespace": "joulie-system"}, "data": {"operator.conf": config}});
+    world.apply("/api/v1/namespaces/joulie-system/configmaps", "helm", map).await;
+    let container = json!({"name": "main", "image": "joulie",
+        "env": [{"name": "JOULIE_CONFIG", "value": "/etc/joulie-config/operator.conf"},
+                {"name": "UI", "valueFrom": {"configMapKeyRef": {"name": "x", "key": "y"}}}],
+        "volumeMounts": [{"name": "config", "mountPath": "/etc/joulie-config"}]});
+    let volumes = json!([{"name": "config", "configMap": {"name": "joulie-operator-config"}}]);
+    let spec = json!({"spec": {"containers": [container], "volumes": volumes}});
+    world.merge(&format!("{PODS}/joulie-operator-0"), "helm", spec).await;
+    let reply = world.ask(&["doctor"]).await;
+    let expected = "program-rights: operator: its account default may not create pods/eviction, for ENABLE_ACTIVE_RESCHEDULING\n";
+    assert!(reply.code == 1 && reply.text.starts_with(expected), "{reply:?}");
+    assert!(
+        reply.text.contains("not looked at: the rights for UI of operator: its value is not in the pod"),
+        "{reply:?}"
+    );
+    // Without the file nobody knows what is on.
+    world.delete("/api/v1/namespaces/joulie-system/configmaps/joulie-operator-config").await;
+    let said = World::text(world.ask(&["doctor"]).await);
+    assert!(said.contains("not looked at: what ConfigMap joulie-operator-config switches on"), "{said}");
 }

@@ -27,6 +27,8 @@ pub(crate) struct World {
     client: Client,
     /// Answers to paths that the API server in memory does not have.
     canned: Canned,
+    /// What reviews say no to.
+    denied: Arc<Mutex<Vec<Value>>>,
 }
 
 /// The time of day stands still; the other clock runs, because programs wait by it.
@@ -51,7 +53,7 @@ impl World {
     pub(crate) async fn empty() -> Self {
         let options = ApiOptions { clock: Arc::new(now), ..ApiOptions::with(joulie_api::crd::all()) };
         let api = EmbeddedApi::new(&options).unwrap();
-        let world = Self { client: api.client(), canned: Canned::default() };
+        let world = Self { client: api.client(), canned: Canned::default(), denied: Arc::default() };
         world
             .apply(
                 "/api/v1/namespaces",
@@ -106,13 +108,31 @@ impl World {
         self.canned.lock().unwrap().remove(path);
     }
 
+    /// A review of what has all of this is answered with no.
+    pub(crate) fn deny(&self, attributes: Value) {
+        self.denied.lock().unwrap().push(attributes);
+    }
+
     fn person(&self) -> Client {
-        let (inner, canned) = (self.client.clone(), self.canned.clone());
+        let (inner, canned, denied) = (self.client.clone(), self.canned.clone(), self.denied.clone());
         let service = service_fn(move |request: Request<Body>| {
-            let (inner, canned) = (inner.clone(), canned.clone());
+            let (inner, canned, denied) = (inner.clone(), canned.clone(), denied.clone());
             async move {
                 let found = canned.lock().unwrap().get(request.uri().path()).cloned();
                 match found {
+                    Some((201, _))
+                        if request.uri().path() == REVIEWS && !denied.lock().unwrap().is_empty() =>
+                    {
+                        let review: Value =
+                            serde_json::from_slice(&request.into_body().collect_bytes().await?).unwrap();
+                        let asked = &review["spec"]["resourceAttributes"];
+                        let is = |one: &Value| {
+                            one.as_object().unwrap().iter().all(|(field, value)| asked[field] == *value)
+                        };
+                        let allowed = !denied.lock().unwrap().iter().any(is);
+                        let answer = json!({"status": {"allowed": allowed}}).to_string();
+                        Ok(Response::builder().status(201).body(Body::from(answer.into_bytes())).unwrap())
+                    }
                     Some((status, text)) => {
                         let answer = Response::builder().status(status).body(Body::from(text.into_bytes()));
                         Ok::<_, kube::Error>(answer.unwrap())
@@ -265,6 +285,13 @@ impl World {
         )
         .await;
         self.ready(name, "True").await;
+    }
+
+    /// Sets variables of a program.
+    pub(crate) async fn variables(&self, pod: &str, all: &[(&str, &str)]) {
+        let env: Vec<Value> = all.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
+        let container = json!({"name": "main", "image": "joulie", "ports": [{"name": "metrics", "containerPort": 8080}], "env": env});
+        self.merge(&format!("{PODS}/{pod}"), "helm", json!({"spec": {"containers": [container]}})).await;
     }
 
     pub(crate) async fn ready(&self, name: &str, status: &str) {

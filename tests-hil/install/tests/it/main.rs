@@ -3,5 +3,6 @@
 
 mod kustomize;
 mod release;
+mod rights;
 mod server;
 mod values;

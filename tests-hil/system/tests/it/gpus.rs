@@ -1,8 +1,11 @@
 //! Pods with GPUs on a real control plane: the real kube-scheduler, two replicas of the shipped extender and the shipped
 //! operator, each with the rights of the chart. Kubelets, agents and cards are stood in for (`stand_in`); a kubelet gives
-//! cards by its own order. Each story has nodes of a model of its own.
+//! cards by its own order. Each story has nodes of a model of its own. One node has a card of a virtual NVML and the shipped agent
+//! (`mig`).
 
 mod claims;
+mod kubelet;
+mod mig;
 mod stand_in;
 mod victims;
 
@@ -34,7 +37,7 @@ const MANY: &str = "50";
 /// A node, its model (or one for each card), the islands of its cards, and the GPUs that it advertises.
 type Machine = (&'static str, &'static str, &'static [u16], &'static str);
 
-const MACHINES: [Machine; 14] = [
+const MACHINES: [Machine; 15] = [
     ("large", "NVIDIA A100-SXM4-40GB", &[0, 0], MANY),
     ("small", "Tesla T4", &[0, 0], MANY),
     ("pairs", "NVIDIA H100 80GB HBM3", &[0, 0, 1, 1], MANY),
@@ -50,9 +53,11 @@ const MACHINES: [Machine; 14] = [
     ("right", "NVIDIA B200", &[0], "1"),
     ("wrong", "NVIDIA GH200 480GB", &[0], "1"),
     ("mixed", "Tesla P4|NVIDIA L2", &[0, 1], "2"),
+    // Its agent makes the object of its card.
+    (mig::NODE, "", &[], MANY),
 ];
 
-const PROGRAMS: [&str; 3] = ["extender-0", "extender-1", "operator"];
+const PROGRAMS: [&str; 4] = ["extender-0", "extender-1", "operator", mig::AGENT];
 
 struct GpuSystem {
     control_plane: ControlPlane,
@@ -63,6 +68,7 @@ struct GpuSystem {
     relay: Relay,
     field: Field,
     kubelets: Kubelets,
+    divided: mig::Divided,
     _life: Life,
 }
 
@@ -104,8 +110,13 @@ impl GpuSystem {
         let client = control_plane.client().await.unwrap();
         rights::install(&client).await.unwrap();
         rights::install_also(&client, FOLDER).await.unwrap();
-        let machines =
-            MACHINES.iter().map(|(name, _, _, gpus)| FakeNode::named(name).has("nvidia.com/gpu", gpus));
+        let machines = MACHINES.iter().map(|(name, _, _, gpus)| {
+            let machine = FakeNode::named(name).has("nvidia.com/gpu", gpus);
+            match *name {
+                mig::NODE => machine.label("joulie.io/managed", "true").has(mig::INSTANCE, MANY),
+                _ => machine,
+            }
+        });
         let life = Life::start(client.clone(), machines.collect()).await.unwrap();
         for (node, model, islands, _) in MACHINES {
             for (number, island) in islands.iter().enumerate() {
@@ -123,13 +134,15 @@ impl GpuSystem {
         let addresses = [ports::free().unwrap(), ports::free().unwrap()];
         let relay = Relay::start(addresses[0]).await;
         let replicas = addresses.map(|address| http::at(address).unwrap());
-        let system = Self { control_plane, client, replicas, addresses, relay, field, kubelets, _life: life };
+        let divided = mig::Divided::start(&control_plane, &client).await;
+        let system =
+            Self { control_plane, client, replicas, addresses, relay, field, kubelets, divided, _life: life };
         system.run_extenders().await;
         system.run_operator().await;
         let mut extender =
             Extender::new(&format!("http://{}", system.relay.address), NodeForm::Names).unwrap();
         (extender.binds, extender.preempts) = (true, true);
-        extender.managed_resources = vec!["nvidia.com/gpu".to_owned()];
+        extender.managed_resources = ["nvidia.com/gpu", mig::INSTANCE].map(str::to_owned).to_vec();
         let scheduler = Scheduler::with(extender);
         tokio::task::block_in_place(|| system.control_plane.start_scheduler(&scheduler)).unwrap();
         Some(system)
@@ -215,16 +228,21 @@ impl GpuSystem {
     /// The same for a pod that waits for others to leave. kube-scheduler sees no GPU objects: it tries a pod that an extender
     /// refused again with the next event of a node or pod.
     async fn lands_at_last(&self, name: &str, node: &str) {
-        let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(self.client.clone());
         let mut nudges = 0;
         wait(&format!("{name} is on {node}"), async || {
             nudges += 1;
-            let label = json!({"metadata": {"labels": {"nudge": format!("{name}-{nudges}")}}});
-            nodes.patch("small", &PatchParams::default(), &Patch::Merge(&label)).await.unwrap();
-            tokio::time::sleep(Duration::from_millis(200)).await;
+            self.nudge(&format!("{name}-{nudges}")).await;
             self.node_of(name).await.as_deref() == Some(node)
         })
         .await;
+    }
+
+    /// Has kube-scheduler try refused pods again, and gives it a moment.
+    async fn nudge(&self, word: &str) {
+        let nodes: Api<k8s_openapi::api::core::v1::Node> = Api::all(self.client.clone());
+        let label = json!({"metadata": {"labels": {"nudge": word}}});
+        nodes.patch("small", &PatchParams::default(), &Patch::Merge(&label)).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(200)).await;
     }
 
     /// What kube-scheduler says of a pod that has no node.
@@ -545,6 +563,7 @@ async fn pods_with_gpus_get_the_cards_that_they_ask_for_and_no_card_has_two() {
         claims::a_card_that_a_claim_holds_takes_no_pod(&system).await;
         the_right_victim_is_preempted(&system).await;
         victims::a_useless_victim_is_swapped(&system).await;
+        mig::a_divided_card_gives_its_instances_and_not_itself(&system).await;
         what_it_took_is_free_after_the_repair(&system, &uid).await;
     };
     let an_end = async {

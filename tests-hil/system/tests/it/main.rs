@@ -7,6 +7,7 @@ mod burst;
 mod gpus;
 mod grants;
 mod kube_scheduler;
+mod kubectl;
 mod migration;
 mod moves;
 mod one_node;

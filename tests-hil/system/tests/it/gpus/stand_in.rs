@@ -1,12 +1,13 @@
 //! What stands in for the kubelets and agents of nodes with GPUs, and between kube-scheduler and the extender.
 
+use super::mig;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -86,7 +87,12 @@ async fn tend(client: Client, truth: Arc<Mutex<Truth>>) {
 async fn round(client: &Client, truth: &Mutex<Truth>) -> Result<(), kube::Error> {
     let cards = gpus(client).list(&ListParams::default()).await?.items;
     let pods = Api::<Pod>::all(client.clone()).list(&ListParams::default()).await?.items;
-    let cards: Vec<Value> = cards.into_iter().filter_map(|card| serde_json::to_value(card).ok()).collect();
+    let mut cards: Vec<Value> =
+        cards.into_iter().filter_map(|card| serde_json::to_value(card).ok()).collect();
+    // That node has a kubelet and an agent of its own.
+    cards.retain(|card| card["spec"]["nodeName"] != mig::NODE);
+    let mut pods = pods;
+    pods.retain(|pod| pod.spec.as_ref().and_then(|spec| spec.node_name.as_deref()) != Some(mig::NODE));
     let wanted: Vec<(Value, Value)> = {
         let mut truth = truth.lock().unwrap();
         give(&mut truth, &cards, &pods);
@@ -177,6 +183,7 @@ fn status(truth: &Truth, card: &Value, pods: &[Pod]) -> Value {
 pub(crate) struct Relay {
     pub(crate) address: SocketAddr,
     loses_bind: Arc<AtomicBool>,
+    binds: Arc<AtomicUsize>,
     task: JoinHandle<()>,
 }
 
@@ -191,15 +198,21 @@ impl Relay {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let loses_bind: Arc<AtomicBool> = Arc::default();
-        let loses = Arc::clone(&loses_bind);
+        let binds: Arc<AtomicUsize> = Arc::default();
+        let (loses, counted) = (Arc::clone(&loses_bind), Arc::clone(&binds));
         let task = tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
-                let loses = Arc::clone(&loses);
+                let (loses, counted) = (Arc::clone(&loses), Arc::clone(&counted));
                 // Whoever asks sees a connection that was closed.
-                tokio::spawn(async move { drop(pass_on(stream, to, &loses).await) });
+                tokio::spawn(async move { drop(pass_on(stream, to, (&loses, &counted)).await) });
             }
         });
-        Self { address, loses_bind, task }
+        Self { address, loses_bind, binds, task }
+    }
+
+    /// How often kube-scheduler had a pod bound.
+    pub(crate) fn binds(&self) -> usize {
+        self.binds.load(Ordering::SeqCst)
     }
 
     /// The next answer to a bind does not arrive.
@@ -213,13 +226,20 @@ impl Relay {
     }
 }
 
-async fn pass_on(mut from: TcpStream, to: SocketAddr, loses: &AtomicBool) -> std::io::Result<()> {
+async fn pass_on(
+    mut from: TcpStream,
+    to: SocketAddr,
+    (loses, binds): (&AtomicBool, &AtomicUsize),
+) -> std::io::Result<()> {
     let mut to = TcpStream::connect(to).await?;
     while let Some(question) = message(&mut from).await? {
         to.write_all(&question).await?;
         let Some(answer) = message(&mut to).await? else { return Ok(()) };
-        if question.starts_with(b"POST /bind ") && loses.swap(false, Ordering::SeqCst) {
-            return Ok(());
+        if question.starts_with(b"POST /bind ") {
+            binds.fetch_add(1, Ordering::SeqCst);
+            if loses.swap(false, Ordering::SeqCst) {
+                return Ok(());
+            }
         }
         from.write_all(&answer).await?;
     }
