@@ -563,8 +563,8 @@ async fn pods_with_gpus_get_the_cards_that_they_ask_for_and_no_card_has_two() {
         claims::a_card_that_a_claim_holds_takes_no_pod(&system).await;
         the_right_victim_is_preempted(&system).await;
         victims::a_useless_victim_is_swapped(&system).await;
-        mig::a_divided_card_gives_its_instances_and_not_itself(&system).await;
         what_it_took_is_free_after_the_repair(&system, &uid).await;
+        mig::a_divided_card_gives_its_instances_and_not_itself(&system).await;
     };
     let an_end = async {
         loop {
