@@ -58,6 +58,19 @@ impl ArmedFacts {
         node_kit::replace_file(path, &serde_json::to_vec_pretty(&kept)?)
     }
 
+    /// Whether nothing else is known than these events say. One that cannot be read says nothing.
+    fn says(&self, events: &BTreeMap<String, Option<PowerEventSpec>>) -> bool {
+        events.iter().all(|(uid, spec)| spec.is_none() || self.events.get(uid) == spec.as_ref())
+            && self.events.keys().all(|uid| events.contains_key(uid))
+    }
+
+    /// The events that the node is armed for and knows, and that cannot be read any more.
+    fn unread(&self, events: &BTreeMap<String, Option<PowerEventSpec>>) -> BTreeSet<String> {
+        let unread = events.iter().filter(|(_, spec)| spec.is_none());
+        let known = unread.filter_map(|(uid, _)| self.events.get(uid)).map(|spec| &spec.event);
+        known.filter(|event| self.share(event).is_some()).cloned().collect()
+    }
+
     /// What an event leaves; `None` if the node is not armed for it. A share that is no number leaves the floors.
     fn share(&self, event: &str) -> Option<Ratio> {
         let of_it = self.shares.iter().filter(|armed| armed.event == event);
@@ -108,6 +121,8 @@ pub(crate) struct Armed {
     anchors: BTreeMap<String, (PowerEventSpec, Moment)>,
     /// The events that were on at the last look.
     on: BTreeSet<String>,
+    /// Those that could not be read then.
+    unread: BTreeSet<String>,
     /// How long that stands.
     stands_for: Option<Micros>,
 }
@@ -136,16 +151,27 @@ impl Armed {
             .map(|(_, row)| row)
             .filter(|row| inputs.grants_known && Some(row.uid.as_str()) == followed);
         let shares = row.map(|row| &row.armed).filter(|shares| **shares != self.facts.shares);
-        let events = inputs.events.as_ref().filter(|events| ***events != self.facts.events);
+        let events = inputs.events.as_deref();
+        let unread = events.map(|events| self.facts.unread(events)).unwrap_or_default();
+        let events = events.filter(|events| !self.facts.says(events));
         if shares.is_some() || events.is_some() {
             let facts = Arc::make_mut(&mut self.facts);
             if let Some(shares) = shares {
                 facts.shares.clone_from(shares);
             }
             if let Some(events) = events {
-                facts.events.clone_from(events);
+                facts.events.retain(|uid, _| events.contains_key(uid));
+                let read = events.iter().filter_map(|(uid, spec)| Some((uid.clone(), spec.clone()?)));
+                facts.events.extend(read);
             }
         }
+        for event in unread.difference(&self.unread) {
+            tracing::warn!(
+                node,
+                "the PowerEvent of {event} cannot be read any more: what was known of it stays until its end; mend it or delete it"
+            );
+        }
+        self.unread = unread;
         let (armed, on) = self.now(now);
         if stands.grant().is_some() {
             self.tell(node, &armed, on);
@@ -168,7 +194,7 @@ impl Armed {
         for (uid, spec) in &facts.events {
             let (_, anchor) = *self.anchors.entry(uid.clone()).or_insert_with(|| (spec.clone(), now));
             let Some(share) = facts.share(&spec.event) else { continue };
-            // One that cannot be read was refused by the watch, which keeps what it could read.
+            // Only what can be read is kept.
             let Ok(Some(times)) = spec.times() else { continue };
             let clocks = [now.wall, now.since(anchor)];
             let next = clocks.iter().filter_map(|clock| times.stands_for(*clock)).min();

@@ -31,8 +31,9 @@ pub(crate) struct Inputs {
     pub(crate) grants: Vec<(String, Arc<GrantRow>)>,
     /// Whether the list above is all there are.
     pub(crate) grants_known: bool,
-    /// The PowerEvents, by the identifiers of their objects; `None` while they were not read.
-    pub(crate) events: Option<Arc<BTreeMap<String, PowerEventSpec>>>,
+    /// The PowerEvents, by the identifiers of their objects, and `None` for one that cannot be read; no map while they were not
+    /// read.
+    pub(crate) events: Option<Arc<BTreeMap<String, Option<PowerEventSpec>>>>,
     /// The TelemetryProfiles that may hold for it.
     pub(crate) routes: Profiles,
 }
@@ -105,7 +106,7 @@ pub(crate) struct ByNode {
     hardware: BTreeMap<String, Vec<(String, Arc<HardwareRow>)>>,
     grants: BTreeMap<String, Vec<(String, Arc<GrantRow>)>>,
     grants_known: bool,
-    events: Option<Arc<BTreeMap<String, PowerEventSpec>>>,
+    events: Option<Arc<BTreeMap<String, Option<PowerEventSpec>>>>,
     /// The TelemetryProfiles of single nodes.
     routes: BTreeMap<String, Vec<(String, Arc<RouteRow>)>>,
     /// Those of the cluster, and those for a target that cannot be read.
@@ -173,7 +174,7 @@ impl Watched {
         self.grants.is_synced() || *self.no_grants.borrow()
     }
 
-    fn events(&self) -> Option<Arc<BTreeMap<String, PowerEventSpec>>> {
+    fn events(&self) -> Option<Arc<BTreeMap<String, Option<PowerEventSpec>>>> {
         let each = |rows: &BTreeMap<ObjectKey, CachedRow<EventRow>>| {
             rows.values().map(|held| (held.row.uid.clone(), held.row.spec.clone())).collect()
         };

@@ -254,7 +254,8 @@ impl Row for GrantRow {
 #[derive(Debug, PartialEq)]
 pub(crate) struct EventRow {
     pub(crate) uid: String,
-    pub(crate) spec: PowerEventSpec,
+    /// `None` if it cannot be read: what is known of it, also from before a restart, then stays.
+    pub(crate) spec: Option<PowerEventSpec>,
 }
 
 impl Row for EventRow {
@@ -262,9 +263,9 @@ impl Row for EventRow {
     const OWNERS: bool = false;
 
     fn read(value: &Value) -> Result<Self, String> {
-        let object: PowerEvent = object::parse(&spec_alone(value)).map_err(|bad| bad.to_string())?;
-        object.spec.times().map_err(|error| error.to_string())?;
-        Ok(Self { uid: text(value, "/metadata/uid").unwrap_or_default(), spec: object.spec })
+        let object = object::parse::<PowerEvent>(&spec_alone(value)).ok();
+        let spec = object.map(|object| object.spec).filter(|spec| spec.times().is_ok());
+        Ok(Self { uid: text(value, "/metadata/uid").unwrap_or_default(), spec })
     }
 }
 

@@ -18,6 +18,7 @@ use joulie_api::node_power_grant::{ArmedShare, ratio};
 use joulie_api::number::{Number, Whole};
 use joulie_api::power_budget::ClassShares;
 use joulie_api::power_event::{EventPhase, PowerEventStatus};
+use joulie_core::budget::armed::ArmedTimes;
 use joulie_core::placement::class::SchedulableClass;
 use joulie_core::placement::freshness::UnixTime;
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -45,6 +46,8 @@ const KEY: &str = "powerevent/";
 /// What is remembered of an event.
 #[derive(Debug, Default)]
 pub(super) struct EventMemory {
+    /// The event, and when it is on, as it was read last: the agents keep that when the object becomes unreadable.
+    read: Option<(String, Option<ArmedTimes>)>,
     baseline: Option<Watts>,
     /// Since when it has been on, and since when in full.
     on: Option<(Mono, Timestamp)>,
@@ -111,10 +114,23 @@ fn time(wall: Timestamp) -> UnixTime {
     UnixTime::from_micros(wall.as_microsecond())
 }
 
-/// How much of an event is on.
-fn depth(event: &EventSeen, wall: Timestamp) -> Ratio {
-    let times = event.times.as_ref().ok().and_then(|(_, times)| *times);
+/// How much of an event is on, by what is known of it.
+fn depth(known: Option<&(String, Option<ArmedTimes>)>, wall: Timestamp) -> Ratio {
+    let times = known.and_then(|(_, times)| *times);
     times.map_or(Ratio::ZERO, |times| times.depth(time(wall)))
+}
+
+/// What is wrong with an event that cannot be read, and what the agents do meanwhile.
+fn refusal(why: &str, known: Option<&(String, Option<ArmedTimes>)>) -> String {
+    let Some(times) = known.and_then(|(_, times)| *times) else { return why.to_owned() };
+    let end = times.end.and_then(|end| end.since(UnixTime::from_micros(0)));
+    let end = end.and_then(|micros| Timestamp::from_microsecond(i64::try_from(micros.get()).ok()?).ok());
+    match end {
+        Some(end) => format!("{why}; the agents keep what they knew of it until its end, {}", rfc3339(end)),
+        None => {
+            format!("{why}; the agents keep what they knew of it, which has no end: mend it or delete it")
+        }
+    }
 }
 
 /// The share of a class. Of a node whose class is not known the least counts.
@@ -131,11 +147,29 @@ fn of_class(shares: &ClassShares, class: SchedulableClass) -> Number {
 impl Reconciler {
     /// Says of each limit whether an event is on for which it is armed.
     pub(super) fn arm(&mut self, wall: Timestamp) {
-        let on = self.site.events.iter().filter(|event| depth(event, wall) > Ratio::ZERO);
-        let on: Vec<&str> = on.filter_map(|event| Some(event.times.as_ref().ok()?.0.as_str())).collect();
-        for (limit, seen) in self.site.cluster.limits.iter_mut().zip(&self.site.budgets.seen) {
-            limit.armed = seen.armed.iter().any(|rule| on.contains(&rule.event.as_str()));
+        for event in &self.site.events {
+            if let Ok(read) = &event.times {
+                let memory = self.armed.entry(event.uid.clone()).or_default();
+                if memory.read.as_ref() != Some(read) {
+                    memory.read = Some(read.clone());
+                }
+            }
         }
+        let on = self.events_on(wall);
+        for (limit, seen) in self.site.cluster.limits.iter_mut().zip(&self.site.budgets.seen) {
+            limit.armed = seen.armed.iter().any(|rule| on.contains(&rule.event));
+        }
+    }
+
+    /// What is known of an event: what it says, and while that cannot be read what it said before.
+    fn known<'a>(&'a self, event: &'a EventSeen) -> Option<&'a (String, Option<ArmedTimes>)> {
+        event.times.as_ref().ok().or_else(|| self.armed.get(&event.uid)?.read.as_ref())
+    }
+
+    /// The names of the events that are on.
+    fn events_on(&self, wall: Timestamp) -> Vec<String> {
+        let known = self.site.events.iter().filter_map(|event| self.known(event));
+        known.filter(|known| depth(Some(known), wall) > Ratio::ZERO).map(|(name, _)| name.clone()).collect()
     }
 
     /// What events leave of a node of this class, by all enforced limits above it: of each event the least.
@@ -181,8 +215,7 @@ impl Reconciler {
         let wall = self.wall;
         let rules = self.site.budgets.seen.iter().flat_map(|seen| &seen.armed);
         let names: BTreeSet<String> = rules.map(|rule| rule.event.clone()).collect();
-        let on = self.site.events.iter().filter(|event| depth(event, wall) > Ratio::ZERO);
-        let on: Vec<String> = on.filter_map(|event| Some(event.times.as_ref().ok()?.0.clone())).collect();
+        let on = self.events_on(wall);
         self.samples.retain(|name, _| names.contains(name));
         for name in names.into_iter().filter(|name| !on.contains(name)) {
             let known = covered.get(&name).and_then(|covered| Some((covered.measured()?, covered.nodes)));
@@ -200,10 +233,11 @@ impl Reconciler {
     pub(super) fn next_event(&self) -> Option<Mono> {
         let at = self.looked?;
         let each = self.site.events.iter().filter_map(|event| {
-            let (_, times) = event.times.as_ref().ok()?;
+            let known = self.known(event)?;
+            let (_, times) = known;
             let next =
                 (*times)?.stands_for(time(self.wall)).map(|micros| Duration::from_micros(micros.get()));
-            let again = (depth(event, self.wall) > Ratio::ZERO).then_some(SAMPLE_EVERY);
+            let again = (depth(Some(known), self.wall) > Ratio::ZERO).then_some(SAMPLE_EVERY);
             // A baseline needs samples, and a sum over all nodes is not worth more.
             let soon = next.filter(|next| *next < BASELINE_OVER).map(|next| next.min(SAMPLE_EVERY));
             [next, again, soon].into_iter().flatten().min()
@@ -218,8 +252,9 @@ impl Reconciler {
         now: Mono,
     ) -> PowerEventStatus {
         let wall = self.wall;
-        let depth = depth(event, wall);
-        let named = event.times.as_ref().ok().and_then(|(name, _)| covered.get(name));
+        let known = self.known(event).cloned();
+        let depth = depth(known.as_ref(), wall);
+        let named = known.as_ref().and_then(|(name, _)| covered.get(name));
         let covered = named.cloned().unwrap_or(Covered::NOTHING);
         let number = |watts: Watts| Some(Number::tenths(watts));
         let mut memory = self.armed.remove(&event.uid).unwrap_or_default();
@@ -234,8 +269,8 @@ impl Reconciler {
                 let written = event.status.baseline_watts.filter(|_| goes_on);
                 let written = written
                     .and_then(|watts| Watts::parse(&watts.to_string(), power_units::Role::Nearest).ok());
-                let known = event.times.as_ref().ok().and_then(|(name, _)| self.samples.get_mut(name));
-                memory.baseline = written.or_else(|| known?.mean(covered.nodes, now));
+                let samples = known.as_ref().and_then(|(name, _)| self.samples.get_mut(name));
+                memory.baseline = written.or_else(|| samples?.mean(covered.nodes, now));
                 (memory.on, memory.told) = (Some((now, since)), false);
                 if !goes_on {
                     let text = format!("the event is on, and lowers {} nodes", covered.nodes);
@@ -296,7 +331,7 @@ impl Reconciler {
             } else {
                 old.delivered_watts.filter(|_| was_on)
             },
-            message: event.times.as_ref().err().cloned(),
+            message: event.times.as_ref().err().map(|why| refusal(why, known.as_ref())),
             updated_at: Some(rfc3339(wall)),
         };
         self.armed.insert(event.uid.clone(), memory);

@@ -106,6 +106,19 @@ async fn an_event_that_cannot_be_read_is_refused_in_its_status() {
         status["message"].as_str().unwrap().starts_with("spec.end: expected a time after spec.start"),
         "{status}"
     );
+    assert!(!status["message"].as_str().unwrap().contains("the agents keep"), "nobody knew it: {status}");
+    // One that was read before is on as it was, and its status says until when.
+    change(&cluster, "powerevents", "friday", json!({"start": null, "end": "2126-11-27T18:00:00Z"})).await;
+    cluster.until("it is on", async || event(&cluster).await["phase"] == "On").await;
+    change(&cluster, "powerevents", "friday", json!({"start": "2126-11-28T18:00:00Z"})).await;
+    cluster.until("it is refused", async || event(&cluster).await["phase"] == "Refused").await;
+    cluster.until("it is known whom it lowers", async || event(&cluster).await["nodes"] == 2).await;
+    let status = event(&cluster).await;
+    let told = status["message"].as_str().unwrap();
+    assert!(
+        told.contains("the agents keep what they knew of it until its end, 2126-11-27T18:00:00Z"),
+        "{status}"
+    );
     operator.stop().await;
     agents.abort();
 }

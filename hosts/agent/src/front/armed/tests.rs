@@ -31,7 +31,7 @@ fn inputs(shares: &[ArmedShare], events: &[(&str, serde_json::Value)]) -> Inputs
         seen: Arc::default(),
     };
     let event = |(uid, spec): &(&str, serde_json::Value)| {
-        ((*uid).to_owned(), serde_json::from_value(spec.clone()).unwrap())
+        ((*uid).to_owned(), serde_json::from_value(spec.clone()).unwrap_or_default())
     };
     Inputs {
         grants: vec![("a".to_owned(), Arc::new(row))],
@@ -128,7 +128,7 @@ fn events_that_do_not_concern_the_node_do_not_make_its_file_too_large() {
         serde_json::from_value(json!({"event": "of others", "active": true})).unwrap();
     let mut events = known.events.as_deref().cloned().unwrap();
     // 20,000 of more than 60 bytes are more than the file may have.
-    events.extend((0..20_000).map(|number| (format!("other-{number}"), other.clone())));
+    events.extend((0..20_000).map(|number| (format!("other-{number}"), Some(other.clone()))));
     known.events = Some(Arc::new(events));
     it.follow("a", &known, &stands(), moment(0, 0));
     it.facts().write(&ArmedFacts::file(&kept)).unwrap();
@@ -142,4 +142,33 @@ fn a_share_that_is_no_number_leaves_the_floors() {
     let shares = [ArmedShare { event: "grid".to_owned(), share: Number::from(-3) }];
     let now = it.follow("a", &inputs(&shares, &[("1", json!({"event": "grid"}))]), &stands(), moment(0, 0));
     assert_eq!(now.share, Ratio::ZERO);
+}
+
+#[test]
+fn an_event_that_becomes_unreadable_stays_as_it_was_until_its_end_also_over_a_restart() {
+    let folder = rig::test_machine::Folder::new();
+    let kept = folder.0.join("grant.json");
+    let mut it = Armed::default();
+    let shares = [armed_for("grid", 0.5)];
+    it.follow("a", &inputs(&shares, &[("1", timed())]), &stands(), moment(HOUR + 60, 10));
+    // No object of the kind: the row has no spec.
+    let unread = inputs(&shares, &[("1", json!("nonsense"))]);
+    let mut at = |second: i64| {
+        let mono = u64::try_from(second - HOUR - 50).unwrap();
+        it.follow("a", &unread, &stands(), moment(second, mono)).share
+    };
+    assert_eq!(at(HOUR + 70), half());
+    assert_eq!(at(2 * HOUR + 32), Ratio::ONE, "its end holds");
+    it.facts().write(&ArmedFacts::file(&kept)).unwrap();
+    let mut it = Armed::of_file(Some(&kept));
+    assert_eq!(it.follow("a", &unread, &stands(), moment(HOUR + 80, 5)).share, half(), "after a restart");
+    // Deleted it is over, and mended it is what it says.
+    assert_eq!(it.follow("a", &inputs(&shares, &[]), &stands(), moment(HOUR + 90, 15)).share, Ratio::ONE);
+    assert_eq!(
+        it.follow("a", &unread, &stands(), moment(HOUR + 95, 20)).share,
+        Ratio::ONE,
+        "nothing was known"
+    );
+    let mended = inputs(&shares, &[("1", json!({"event": "grid"}))]);
+    assert_eq!(it.follow("a", &mended, &stands(), moment(HOUR + 99, 24)).share, half());
 }
