@@ -344,13 +344,12 @@ async fn what_a_file_of_settings_switches_on_counts_and_a_value_from_elsewhere_i
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "joulie-operator-config", "namespace": "joulie-system"}, "data": {"operator.conf": config}});
     world.apply("/api/v1/namespaces/joulie-system/configmaps", "helm", map).await;
-    let container = json!({"name": "main", "image": "joulie",
+    let container = json!({
         "env": [{"name": "JOULIE_CONFIG", "value": "/etc/joulie-config/operator.conf"},
                 {"name": "UI", "valueFrom": {"configMapKeyRef": {"name": "x", "key": "y"}}}],
         "volumeMounts": [{"name": "config", "mountPath": "/etc/joulie-config"}]});
     let volumes = json!([{"name": "config", "configMap": {"name": "joulie-operator-config"}}]);
-    let spec = json!({"spec": {"containers": [container], "volumes": volumes}});
-    world.merge(&format!("{PODS}/joulie-operator-0"), "helm", spec).await;
+    world.rolled_out("joulie-operator-0", container, volumes).await;
     let reply = world.ask(&["doctor"]).await;
     let expected = "program-rights: operator: its account default may not create pods/eviction, for ENABLE_ACTIVE_RESCHEDULING\n";
     assert!(reply.code == 1 && reply.text.starts_with(expected), "{reply:?}");

@@ -290,8 +290,23 @@ impl World {
     /// Sets variables of a program.
     pub(crate) async fn variables(&self, pod: &str, all: &[(&str, &str)]) {
         let env: Vec<Value> = all.iter().map(|(name, value)| json!({"name": name, "value": value})).collect();
-        let container = json!({"name": "main", "image": "joulie", "ports": [{"name": "metrics", "containerPort": 8080}], "env": env});
-        self.merge(&format!("{PODS}/{pod}"), "helm", json!({"spec": {"containers": [container]}})).await;
+        self.rolled_out(pod, json!({"env": env}), json!([])).await;
+    }
+
+    /// Another pod in the place of a program's, with these fields of its container and these volumes.
+    pub(crate) async fn rolled_out(&self, pod: &str, container: Value, volumes: Value) {
+        let path = format!("{PODS}/{pod}");
+        let before = self.get(&path).await;
+        self.delete(&format!("{path}?gracePeriodSeconds=0")).await;
+        let mut spec = json!({"nodeName": before["spec"]["nodeName"], "containers": before["spec"]["containers"], "volumes": volumes});
+        for (field, value) in container.as_object().unwrap() {
+            spec["containers"][0][field] = value.clone();
+        }
+        let metadata =
+            json!({"name": pod, "namespace": "joulie-system", "labels": before["metadata"]["labels"]});
+        let made = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec});
+        self.send("POST", PODS, "application/json", &made).await;
+        self.ready(pod, "True").await;
     }
 
     pub(crate) async fn ready(&self, name: &str, status: &str) {

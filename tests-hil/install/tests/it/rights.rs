@@ -89,10 +89,11 @@ fn scope(namespace: Option<&str>) -> RightScope {
 /// What the roles give, by account.
 fn given(objects: &[Value]) -> BTreeMap<String, BTreeSet<Allowed>> {
     let mut all: BTreeMap<String, BTreeSet<Allowed>> = BTreeMap::new();
-    for right in role_rights(objects) {
+    let of_programs = |account: &String| ACCOUNTS.contains(&account.as_str());
+    for right in role_rights(objects).into_iter().filter(|right| right.accounts.iter().any(of_programs)) {
         let scope = scope(right.namespace.as_deref());
         let names = if right.names.is_empty() { vec![String::new()] } else { right.names };
-        for account in right.accounts.iter().filter(|account| ACCOUNTS.contains(&account.as_str())) {
+        for account in right.accounts.iter().filter(|account| of_programs(account)) {
             let of = all.entry(account.clone()).or_default();
             of.extend(names.iter().map(|name| {
                 (scope, right.group.clone(), right.resource.clone(), name.clone(), right.verb.clone())
