@@ -140,9 +140,74 @@ fn planner() -> Result<()> {
     Ok(())
 }
 
-/// Runs the named benchmarks, or all of them, in the release profile. Words that begin with `--` are passed to the
+/// What a benchmark takes beside its name, and which. One that ends with `=` has a value. Those of `budget` are read there.
+const FLAGS: &[(&str, &str)] = &[
+    ("--update", "laws"),
+    ("--seed=", "held-out"),
+    ("--plants=", "held-out"),
+    ("--plant=", "held-out"),
+    ("--worst", "held-out"),
+];
+
+/// What the words of the command line ask for.
+#[derive(Debug, PartialEq, Eq)]
+enum Asked {
+    /// What there is.
+    List,
+    /// These benchmarks; without any, all.
+    Run(Vec<&'static str>),
+}
+
+/// Reads the words. One that nobody takes is refused: else a wrong word would run everything.
+fn asked(words: &[&str]) -> Result<Asked> {
+    if words.iter().any(|word| ["list", "--help", "-h"].contains(word)) {
+        return Ok(Asked::List);
+    }
+    if let ["budget", ..] = words {
+        return Ok(Asked::Run(vec!["budget"]));
+    }
+    let (flags, names): (Vec<&str>, Vec<&str>) =
+        words.iter().copied().partition(|word: &&str| word.starts_with('-'));
+    let mut run = Vec::new();
+    for name in names {
+        match BENCHES.iter().find(|(known, _)| *known == name) {
+            Some((known, _)) => run.push(*known),
+            None => bail!("no benchmark is called {name:?}\n{}", list()),
+        }
+    }
+    for flag in flags {
+        let is_this =
+            |known: &str| if known.ends_with('=') { flag.starts_with(known) } else { flag == known };
+        match FLAGS.iter().find(|(known, _)| is_this(known)) {
+            Some((_, of)) if run.contains(of) => {}
+            Some((_, of)) => bail!("{flag} is for {of}: write `cargo xtask bench {of} {flag}`"),
+            None => bail!("no benchmark takes {flag}\n{}", list()),
+        }
+    }
+    Ok(Asked::Run(run))
+}
+
+/// What can be asked for.
+fn list() -> String {
+    let names: Vec<&str> = BENCHES.iter().map(|(name, _)| *name).collect();
+    let flags: Vec<String> = FLAGS.iter().map(|(flag, of)| format!("{of} {flag}")).collect();
+    format!(
+        "benchmarks: {}\nwithout a name all of them run, one after the other\nflags: {}; budget --mix, --seeds, --arm, --machines, --minutes, --json",
+        names.join(", "),
+        flags.join(", ")
+    )
+}
+
+/// Runs the named benchmarks, or all of them, in the release profile. Words that begin with `--` are for the
 /// benchmarks.
 pub(crate) fn run(words: &[&str]) -> Result<()> {
+    // Its words are those of this program itself.
+    let alone = matches!(words, ["--node-alone", _]);
+    let wanted = if alone { Asked::Run(Vec::new()) } else { asked(words)? };
+    let Asked::Run(names) = wanted else {
+        println!("{}", list());
+        return Ok(());
+    };
     if cfg!(debug_assertions) {
         let status = Command::new(env!("CARGO"))
             .args(["run", "--quiet", "--release", "--package", "xtask", "--", "bench"])
@@ -162,15 +227,8 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
         }
         _ => {}
     }
-    let names: Vec<_> = words.iter().filter(|word| !word.starts_with("--")).collect();
-    for name in &names {
-        if !BENCHES.iter().any(|(known, _)| known == *name) {
-            let known: Vec<_> = BENCHES.iter().map(|(known, _)| *known).collect();
-            bail!("no benchmark is called {name:?}; there are {}", known.join(", "));
-        }
-    }
     for (name, bench) in BENCHES {
-        if names.is_empty() || names.contains(&name) {
+        if names.is_empty() || names.contains(name) {
             println!("\n## {name}\n");
             bench()?;
         }
@@ -254,4 +312,39 @@ fn cargo(words: &[&str]) -> Result<()> {
     let (verb, rest) = words.split_first().context("cargo is told what to do")?;
     let status = Command::new(env!("CARGO")).args([verb, "--quiet"]).args(rest).status()?;
     if status.success() { Ok(()) } else { bail!("cargo {} stopped with {status}", words.join(" ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_nobody_takes_runs_nothing_and_is_answered_with_what_there_is() {
+        let names = |words: &[&str]| match asked(words).unwrap() {
+            Asked::List => panic!("{words:?} runs nothing"),
+            Asked::Run(names) => names,
+        };
+        assert_eq!(names(&[]), [""; 0]);
+        assert_eq!(names(&["page", "core"]), ["page", "core"]);
+        assert_eq!(names(&["laws", "--update"]), ["laws"]);
+        assert_eq!(names(&["held-out", "--seed=7", "--worst"]), ["held-out"]);
+        assert_eq!(names(&["budget", "--mix", "A"]), ["budget"]);
+        for words in [&["list"][..], &["--help"], &["-h"], &["page", "--help"], &["budget", "--help"]] {
+            assert_eq!(asked(words).unwrap(), Asked::List, "{words:?}");
+        }
+        let refused: [(&[&str], &str); 7] = [
+            (&["pages"], "no benchmark is called \"pages\""),
+            (&["page", "--fast"], "no benchmark takes --fast"),
+            (&["--update"], "--update is for laws"),
+            (&["page", "--seed=7"], "--seed=7 is for held-out"),
+            (&["held-out", "--seed"], "no benchmark takes --seed"),
+            (&["-v"], "no benchmark takes -v"),
+            (&[""], "no benchmark is called \"\""),
+        ];
+        for (words, why) in refused {
+            let said = asked(words).unwrap_err().to_string();
+            assert!(said.starts_with(why), "{words:?}: {said}");
+        }
+        assert!(list().contains("planner, laws"));
+    }
 }

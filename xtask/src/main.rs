@@ -7,6 +7,7 @@ mod duplicates;
 mod edges;
 mod fuzz;
 mod image;
+mod pictures;
 mod proofs;
 mod test;
 mod tidy;
@@ -25,7 +26,8 @@ usage: cargo xtask COMMAND
                     each fuzz target for N seconds (20): needs cargo-fuzz and the nightly compiler
   proofs            what the core promises, read off the linked machine code
   codegen [--check] the definitions of the kinds, docs/REFERENCE.md and hosts/deploy/kustomize, or whether they are what they come from
-  bench [NAME ...]  costs beside their bars, and the tables of the control laws; bench budget [--mix A,..] [--seeds A..B] [--json]
+  bench [NAME ...]  costs beside their bars, and the tables of the control laws; bench list names them; bench budget [--mix A,..] [--seeds A..B] [--json]
+  pictures          the pictures of the page in docs, from joulie demo in a headless Chromium: some minutes
   vm [SCENARIO ...] [--kernel 6.1|6.12] [--require vm]
                     the kernel's own power code on simulated registers, with the shipped programs inside
   image [--programs DIR] [--out DIR] [--rootfs DIR] [--check]
@@ -55,6 +57,7 @@ fn run() -> Result<()> {
         ["codegen"] => codegen::run(root, codegen::Mode::Write),
         ["codegen", "--check"] => codegen::run(root, codegen::Mode::Check),
         ["bench", names @ ..] => bench::run(names),
+        ["pictures"] => pictures::run(root),
         ["vm", rest @ ..] => vm::run(root, rest),
         ["image", rest @ ..] => image::run(root, rest),
         ["tidy"] => edges::check(root).and_then(|()| tidy::check(root)),

@@ -16,7 +16,8 @@ use std::process::Command;
 use std::time::Duration;
 
 const DESK: Screen = Screen { width: 1280, height: 900, dark: false };
-/// Where the pictures of the documents are written; without it they are written beside the build.
+/// Where the pictures of the documents are written (`cargo xtask pictures`), of a moment at which much is to be seen; without it they are
+/// written beside the build, at once.
 const PICTURES: &str = "JOULIE_PAGE_PICTURES";
 const NODE: &str = "sim-epyc-0";
 
@@ -33,14 +34,14 @@ fn chromium() -> Option<Chromium> {
 }
 
 /// A demo without an end, and where its page is.
-struct PageDemo {
+pub(super) struct PageDemo {
     demo: Demo,
-    url: String,
-    targets: PathBuf,
+    pub(super) url: String,
+    pub(super) targets: PathBuf,
 }
 
 impl PageDemo {
-    fn start() -> Self {
+    pub(super) fn start() -> Self {
         let targets = fresh("targets");
         let mut demo = Demo::start(&["demo", "--plain", "--targets", targets.to_str().unwrap()]);
         let mut lines = BufReader::new(demo.child.stdout.take().unwrap()).lines().map_while(Result::ok);
@@ -69,13 +70,13 @@ impl Drop for PageDemo {
     }
 }
 
-async fn exchange(request: Request<Bytes>) -> Result<(StatusCode, Bytes), String> {
+pub(super) async fn exchange(request: Request<Bytes>) -> Result<(StatusCode, Bytes), String> {
     let limits = ClientLimits { timeout: Duration::from_secs(30), bytes_max: 1 << 24, idle_max: 1 };
     let client = HttpClient::new("test", limits, Trust::Nobody).map_err(|error| error.to_string())?;
     client.exchange(request, |_| true).await.map_err(|error| error.to_string())
 }
 
-async fn ask(request: Request<Bytes>) -> Result<Bytes, String> {
+pub(super) async fn ask(request: Request<Bytes>) -> Result<Bytes, String> {
     exchange(request).await.map(|(_, body)| body)
 }
 
@@ -271,16 +272,20 @@ async fn it_can_be_read_in_light_and_dark_and_on_a_phone() {
     let Some(chromium) = chromium() else { return };
     let demo = PageDemo::start();
     for (name, screen) in [
-        ("page-light", Screen { height: 1000, ..DESK }),
-        ("page-dark", Screen { height: 1000, dark: true, ..DESK }),
+        ("page-light", Screen { height: 1084, ..DESK }),
+        ("page-dark", Screen { height: 1084, dark: true, ..DESK }),
         ("page-phone", Screen { width: 390, height: 844, dark: false }),
     ] {
         let mut browser = open(&chromium, screen, &demo.url);
         browser.until("document.querySelectorAll('#curve path.draw[d]').length === 1 && document.querySelectorAll('#placed li').length >= 5").unwrap();
+        if pictures().is_some() {
+            lively(&mut browser);
+        }
         assert_eq!(browser.js(ACCESSIBILITY).unwrap(), json!([]), "{name}");
         let wide = browser.js("document.documentElement.scrollWidth - innerWidth").unwrap();
         assert!(wide.as_i64().unwrap() <= 0, "{name} must be scrolled sideways by {wide}");
-        std::fs::write(pictures().join(format!("{name}.webp")), browser.picture().unwrap()).unwrap();
+        let folder = pictures().unwrap_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).to_owned());
+        std::fs::write(folder.join(format!("{name}.webp")), browser.picture().unwrap()).unwrap();
         assert_eq!(browser.complaints(), [""; 0], "{name}");
         if name == "page-light" {
             // The rules bite.
@@ -294,9 +299,17 @@ async fn it_can_be_read_in_light_and_dark_and_on_a_phone() {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one variable of this suite")]
-fn pictures() -> PathBuf {
-    std::env::var_os(PICTURES)
-        .map_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).to_owned(), PathBuf::from)
+fn pictures() -> Option<PathBuf> {
+    std::env::var_os(PICTURES).map(PathBuf::from)
+}
+
+/// Waits until there is something to see: two minutes of the curve, nodes of both kinds, and things that have happened.
+fn lively(browser: &mut Browser) {
+    let several = "(document.querySelector('#curve path.draw').getAttribute('d').match(/L/g) ?? []).length >= 120 && \
+                   ['performance', 'eco'].every(what => document.querySelector(`#states [data-class=${what}] b`).textContent >= 3) && \
+                   document.querySelectorAll('#lines li').length >= 8";
+    let seen = (0..8).any(|_| browser.until(several).is_ok());
+    assert!(seen, "there is little to see");
 }
 
 #[tokio::test(flavor = "multi_thread")]
