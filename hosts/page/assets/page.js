@@ -1,21 +1,22 @@
 // The page: takes the stream in (its format is in hosts/page/src/wire.rs), and draws what has changed.
 //
-// The state is that of the program; nothing is kept beside it but what a person has opened, looked for and chosen. Everything is
-// drawn in one animation frame after a change, and of the tree only the rows that can be seen.
+// The state is that of the program; what is kept beside it is what a person has opened, looked for and chosen, and sums that follow the
+// changes. Everything is drawn in one animation frame after a change, and of the tree only the rows that can be seen. Nothing is measured
+// while it is drawn: sizes are told by the browser when they change.
 
 const $ = id => document.getElementById(id);
 const state = { at: 0, site: {}, budgets: {}, nodes: {}, placements: [], lines: [], points: [] };
 const LISTS = { placements: 60, lines: 200, points: 900 };
 const dirty = new Set();
-// What the tests read: when the first picture was there, how many updates followed, and how long scripts took for each of the last
-// ones, in ms.
-const stats = (globalThis.joulie = { first: null, updates: 0, took: [] });
-let spent = 0;
+// What the tests read: when the first picture was there, in ms, and how many updates followed.
+const stats = (globalThis.joulie = { first: null, updates: 0 });
+let came = false;
 
 // --- words
 
 const unknown = '-';
 const watts = value => (value == null ? unknown : value >= 999950 ? (value / 1e6).toFixed(2) + ' MW' : value >= 10000 ? (value / 1000).toFixed(1) + ' kW' : Math.round(value) + ' W');
+const several = count => (count === 1 ? '1 node' : `${count} nodes`);
 const percent = value => (value == null ? unknown : Math.round(value) + ' %');
 const clock = at => new Date(at * 1000).toLocaleTimeString([], { hour12: false });
 const text = (element, value) => { if (element.textContent !== value) element.textContent = value; };
@@ -33,10 +34,47 @@ function patch(target, changes) {
   }
 }
 
+// What is said of all nodes together. It follows the changes of nodes, so that a change costs what has changed. Sums are of tenths, which
+// are whole numbers: nothing is lost by adding and taking away.
+const CLASSES = ['performance', 'eco', 'draining', 'unknown', 'not held', 'not measured'];
+const is = (node, what) => (what === 'not held' ? node.enforced === 'no' : what === 'not measured' ? node.watts == null : node.class === what);
+const nothing = () => ({ counts: Object.fromEntries(CLASSES.map(what => [what, 0])), sums: { unused: 0, cooling: 0, headroom: 0 }, known: { unused: 0, cooling: 0, headroom: 0 }, held: 0, asked: 0 });
+let tally = nothing(), peak = null, peakGone = false;
+
+function count(name, node, by) {
+  for (const what of CLASSES) if (is(node, what)) tally.counts[what] += by;
+  for (const field in tally.sums) if (node[field] != null) { tally.sums[field] += by * Math.round(node[field] * 10); tally.known[field] += by; }
+  if (node.enforced !== 'unknown') { tally.asked += by; tally.held += node.enforced === 'yes' ? by : 0; }
+  if (by < 0) peakGone ||= peak === name;
+  else if (node.cooling != null && !peakGone && !(node.cooling <= state.nodes[peak]?.cooling)) peak = name;
+}
+
+// The node whose cooling is used most.
+function hottest() {
+  if (peakGone) {
+    peak = null;
+    peakGone = false;
+    for (const name in state.nodes) { const used = state.nodes[name].cooling; if (used != null && !(used <= state.nodes[peak]?.cooling)) peak = name; }
+  }
+  return peak;
+}
+
+// The names of all nodes as a person sorts them. Those that come are put to the end, so that sorting again is cheap.
+let sorted = [], unsorted = false;
+function names() {
+  if (unsorted) {
+    sorted = [...new Set(sorted)].filter(name => state.nodes[name]).sort(compare);
+    unsorted = false;
+  }
+  return sorted;
+}
+
 function take(kind, change) {
   if (kind === 'full') {
     Object.assign(state, change);
     places = null;
+    [tally, peak, peakGone, sorted, unsorted] = [nothing(), null, false, Object.keys(state.nodes), true];
+    for (const name in state.nodes) count(name, state.nodes[name], 1);
     for (const part of ['site', 'nodes', 'placements', 'lines', 'points']) dirty.add(part);
     freshPlaced = freshLines = null;
     return;
@@ -51,10 +89,18 @@ function take(kind, change) {
     dirty.add('nodes');
   }
   for (const name in change.nodes ?? {}) {
-    const now = change.nodes[name];
-    if (now === null || !state.nodes[name] || 'rack' in now || 'budget' in now || (filter && 'class' in now)) places = null;
+    const now = change.nodes[name], before = state.nodes[name];
+    if (now === null || !before || 'rack' in now || 'budget' in now) places = null;
+    const fitted = filter && before && is(before, filter);
+    if (before) count(name, before, -1);
+    else sorted.push(name);
+    if (now === null || !before) unsorted = true;
     if (now === null) delete state.nodes[name];
-    else patch((state.nodes[name] ??= {}), now);
+    else {
+      patch((state.nodes[name] ??= {}), now);
+      count(name, state.nodes[name], 1);
+      if (filter && fitted !== is(state.nodes[name], filter)) places = null;
+    }
     dirty.add('nodes');
   }
   for (const list in LISTS) {
@@ -62,8 +108,9 @@ function take(kind, change) {
     state[list].push(...change[list]);
     state[list].splice(0, state[list].length - LISTS[list]);
     dirty.add(list);
-    if (list === 'placements' && freshPlaced) freshPlaced.push(...change[list]);
-    if (list === 'lines' && freshLines) freshLines.push(...change[list]);
+    // Nothing is drawn of a page that nobody sees: what waits to be drawn has the bound of what is shown.
+    if (list === 'placements' && freshPlaced) freshPlaced = [...freshPlaced, ...change[list]].slice(-LISTS.placements);
+    if (list === 'lines' && freshLines) freshLines = [...freshLines, ...change[list]].slice(-LISTS.lines);
   }
 }
 
@@ -71,11 +118,9 @@ let heard = 0, whole = false, refused = '';
 const source = new EventSource('events');
 for (const kind of ['full', 'change']) {
   source.addEventListener(kind, event => {
-    const began = performance.now();
     take(kind, JSON.parse(event.data));
-    whole = true;
+    whole = came = true;
     heard = performance.now();
-    spent += heard - began;
     soon();
   });
 }
@@ -110,16 +155,10 @@ function soon() {
   asked = true;
   requestAnimationFrame(() => {
     asked = false;
-    const began = performance.now();
     draw();
-    const now = performance.now();
-    if (stats.first == null) stats.first = now;
-    else if (spent) {
-      stats.updates += 1;
-      stats.took.push(spent + now - began);
-      if (stats.took.length > 500) stats.took.shift();
-    }
-    spent = 0;
+    if (stats.first == null) stats.first = performance.now();
+    else if (came) stats.updates += 1;
+    came = false;
   });
 }
 
@@ -148,60 +187,52 @@ function facts(list, rows) {
 }
 
 function drawSite() {
-  const site = state.site;
-  text($('title'), site.title ?? 'Joulie');
-  document.title = site.watts == null ? site.title ?? 'Joulie' : `${watts(site.watts)} · ${site.title}`;
-  const age = site.planAge == null ? '' : `, confirmed ${site.planAge} s ago`;
-  text($('plan'), site.leader ? `${site.policy ?? 'no policy'}${age} by ${site.leader}` : 'nobody has planned yet');
+  const now = state.site;
+  text($('title'), now.title ?? 'Joulie');
+  const title = now.watts == null ? now.title ?? 'Joulie' : `${watts(now.watts)} · ${now.title}`;
+  if (document.title !== title) document.title = title;
+  const age = now.planAge == null ? '' : `, confirmed ${now.planAge} s ago`;
+  text($('plan'), now.leader ? `${now.policy ?? 'no policy'}${age} by ${now.leader}` : 'nobody has planned yet');
   const budgets = Object.entries(state.budgets);
   const broken = budgets.filter(([, one]) => one.enforced && one.kept === false);
-  const over = site.limit != null && site.watts != null && site.watts > site.limit;
-  text($('now'), watts(site.watts));
-  text($('of'), site.limit != null ? `of ${watts(site.limit)}` : budgets.length ? 'no one limit is above all nodes' : 'no limit');
-  const part = site.limit > 0 && site.watts != null ? (site.watts / site.limit) * 100 : null;
+  const over = now.limit != null && now.watts != null && now.watts > now.limit;
+  text($('now'), watts(now.watts));
+  text($('of'), now.limit != null ? `of ${watts(now.limit)}` : budgets.length ? 'no one limit is above all nodes' : 'no limit');
+  const part = now.limit > 0 && now.watts != null ? (now.watts / now.limit) * 100 : null;
   const gauge = $('gauge');
   gauge.hidden = part == null;
   if (part != null) {
     gauge.firstElementChild.style.width = Math.min(part, 100) + '%';
-    gauge.lastElementChild.style.left = site.counted == null ? '-4px' : `calc(${Math.min((site.counted / site.limit) * 100, 100)}% - 2px)`;
+    gauge.lastElementChild.style.left = now.counted == null ? '-4px' : `calc(${Math.min((now.counted / now.limit) * 100, 100)}% - 2px)`;
     gauge.classList.toggle('over', over);
     attribute(gauge, 'aria-valuenow', Math.round(Math.min(part, 100)));
-    attribute(gauge, 'aria-valuetext', `${watts(site.watts)} of ${watts(site.limit)}, ${percent(part)}`);
+    attribute(gauge, 'aria-valuetext', `${watts(now.watts)} of ${watts(now.limit)}, ${percent(part)}`);
   }
-  let unused = null, short = 0;
-  for (const node of Object.values(state.nodes)) if (node.unused != null) unused = (unused ?? 0) + node.unused;
+  const unused = tally.known.unused ? tally.sums.unused / 10 : null;
+  let short = 0;
   for (const [, budget] of budgets) short = Math.max(short, budget.short ?? 0);
   facts($('facts'), [
     ['used', percent(part), over ? 'bad' : ''],
-    ['counted', watts(site.counted)],
+    ['counted', watts(now.counted)],
     ['unused', watts(unused)],
     ['short', short ? watts(short) : unknown, short ? 'bad' : ''],
-    ['caps allow', watts(site.allowed)],
-    ['not measured', site.unmeasured ? `${site.unmeasured} nodes` : 'none', site.unmeasured ? 'warn' : ''],
-    ['pods', `${site.running ?? 0} run, ${site.waiting ?? 0} wait`, site.waitingPerformance ? 'warn' : ''],
+    ['caps allow', watts(now.allowed)],
+    ['not measured', now.unmeasured ? several(now.unmeasured) : 'none', now.unmeasured ? 'warn' : ''],
+    ['pods', `${now.running ?? 0} run, ${now.waiting ?? 0} wait`, now.waitingPerformance ? 'warn' : ''],
   ]);
   const wrong = [];
-  if (site.apiSilent != null) wrong.push(`The API server has said nothing for ${site.apiSilent} s: what is shown is old.`);
-  if (site.planAge > 60) wrong.push(`Nobody has planned for ${site.planAge} s: caps and labels stay as they are.`);
+  if (now.apiSilent != null) wrong.push(`The API server has said nothing for ${now.apiSilent} s: what is shown is old.`);
+  if (now.planAge > 60) wrong.push(`Nobody has planned for ${now.planAge} s: caps and labels stay as they are.`);
   for (const [name, budget] of broken) wrong.push(`Budget ${name} is not kept. ${budget.why ?? ''}`);
   text($('alarm'), wrong.join(' '));
   $('alarm').hidden = !wrong.length;
 }
 
-const CLASSES = ['performance', 'eco', 'draining', 'unknown', 'not held', 'not measured'];
 let filter = '';
-const is = (node, what) => (what === 'not held' ? node.enforced === 'no' : what === 'not measured' ? node.watts == null : node.class === what);
 
 function drawStates() {
-  const counts = Object.fromEntries(CLASSES.map(what => [what, 0]));
-  let cooling = 0, cooled = 0, peak = null, headroom = 0, rooms = 0, held = 0, asked = 0;
-  for (const name in state.nodes) {
-    const node = state.nodes[name];
-    for (const what of CLASSES) if (is(node, what)) counts[what] += 1;
-    if (node.cooling != null) { cooling += node.cooling; cooled += 1; if (!peak || node.cooling > peak[1]) peak = [name, node.cooling]; }
-    if (node.headroom != null) { headroom += node.headroom; rooms += 1; }
-    if (node.enforced !== 'unknown') { asked += 1; held += node.enforced === 'yes'; }
-  }
+  const { counts, sums, known, held, asked } = tally, hot = hottest();
+  const mean = field => (known[field] ? percent(sums[field] / 10 / known[field]) : unknown);
   const box = $('states');
   if (!box.children.length) {
     for (const what of CLASSES) {
@@ -219,9 +250,9 @@ function drawStates() {
   }
   facts($('twins'), [
     ['in force as asked', asked ? `${held} of ${asked}` : unknown, asked && held < asked ? 'warn' : ''],
-    ['headroom, mean', rooms ? percent(headroom / rooms) : unknown],
-    ['cooling used, mean', cooled ? percent(cooling / cooled) : unknown],
-    ['cooling used, most', peak ? `${percent(peak[1])} (${peak[0]})` : unknown],
+    ['headroom, mean', mean('headroom')],
+    ['cooling used, mean', mean('cooling')],
+    ['cooling used, most', hot ? `${percent(state.nodes[hot].cooling)} (${hot})` : unknown],
   ]);
 }
 
@@ -234,33 +265,39 @@ let cross = null;
 
 function nice(most) {
   const step = 10 ** Math.floor(Math.log10(most || 1));
-  return [1, 2, 2.5, 5, 10].map(times => times * step).find(one => most / one <= 4) ?? step * 10;
+  return [0.25, 0.5, 1, 2].map(times => times * step).find(one => most / one <= 5) ?? step * 2.5;
 }
 
 function drawCurve() {
-  const width = curve.clientWidth, height = curve.clientHeight, points = state.points;
+  const { width, height } = size, points = state.points;
   if (!width || !points.length) return;
   const end = points[points.length - 1][0], begin = Math.max(points[0][0], end - 900), span = Math.max(end - begin, 30);
   const seen = points.filter(point => point[0] >= begin);
   let most = 0;
-  for (const [, ...values] of seen) for (const value of values) if (value > most) most = value;
+  for (const point of seen) for (let which = 1; which <= 3; which += 1) if (point[which] > most) most = point[which];
   const step = nice(most * 1.08), top = Math.max(Math.ceil((most * 1.08) / step) * step, 1);
   const x = at => PART.left + ((at - begin) / span) * (width - PART.left - PART.right);
   const y = value => PART.top + (1 - value / top) * (height - PART.top - PART.bottom);
   const path = (which, steps) => {
-    let d = '', before = null, gap = null;
+    let d = '', before = null, gap = null, last = 0;
+    const tenth = value => Math.round(value * 10) / 10;
     for (const point of seen) {
       const value = point[which];
       // What was not known is a gap, and so is a time in which nobody has looked.
-      if (value == null || (gap != null && point[0] - gap > 30)) before = null;
+      if (before != null && (value == null || point[0] - gap > 30)) {
+        if (steps) d += `H${last}`;
+        before = null;
+      }
       if (value != null) {
-        const [px, py] = [x(point[0]).toFixed(1), y(value).toFixed(1)];
-        d += before == null ? `M${px} ${py}` : steps ? `H${px}V${py}` : `L${px} ${py}`;
-        before = value;
+        const at = tenth(x(point[0]));
+        if (before == null) d += `M${at} ${tenth(y(value))}`;
+        else if (!steps) d += `L${at} ${tenth(y(value))}`;
+        else if (value !== before) d += `H${at}V${tenth(y(value))}`;
+        [before, last] = [value, at];
       }
       gap = point[0];
     }
-    return d;
+    return steps && before != null ? `${d}H${last}` : d;
   };
   attribute(curve, 'viewBox', `0 0 ${width} ${height}`);
   const drawn = path(1);
@@ -303,7 +340,6 @@ function drawCurve() {
 }
 curve.addEventListener('pointermove', event => { cross = event.clientX - curve.getBoundingClientRect().left; dirty.add('points'); soon(); });
 curve.addEventListener('pointerleave', () => { cross = null; dirty.add('points'); soon(); });
-new ResizeObserver(() => { dirty.add('points'); dirty.add('nodes'); soon(); }).observe($('curve').parentElement);
 
 // --- the tree
 
@@ -315,11 +351,25 @@ for (const [words, name] of HEADS) {
 }
 const tree = $('tree'), rowsBox = $('rows'), pool = new Map();
 const closed = new Set();
-let places = null, current = null, find = '', begun = false;
+let places = null, folded = false, current = null, find = '', begun = false;
+
+// The sizes of what is drawn into: of the curve, of a row, and what is seen of the tree.
+const size = { width: 0, height: 0, row: 30, tree: 0, top: 0 };
+const sizes = new ResizeObserver(entries => {
+  for (const { target, contentRect } of entries) {
+    if (target === curve) [size.width, size.height] = [Math.round(contentRect.width), Math.round(contentRect.height)];
+    else if (target === tree) size.tree = contentRect.height;
+    else size.row = contentRect.height || 30;
+  }
+  dirty.add('points');
+  dirty.add('nodes');
+  soon();
+});
+for (const id of ['curve', 'tree', 'heads']) sizes.observe($(id));
 
 // The rows in their order: {key, kind, name, level, nodes?, open?}. It changes only with the structure, not with watts.
 function arrange() {
-  const names = Object.keys(state.nodes).sort(compare);
+  const known = names();
   const words = find.toLowerCase().split(/\s+/).filter(Boolean);
   const fits = name => {
     const node = state.nodes[name];
@@ -329,7 +379,7 @@ function arrange() {
     return words.every(word => about.includes(word));
   };
   const under = new Map();
-  for (const name of names) {
+  for (const name of known) {
     if (!fits(name)) continue;
     const budget = state.budgets[state.nodes[name].budget] ? state.nodes[name].budget : '';
     if (!under.has(budget)) under.set(budget, []);
@@ -343,8 +393,11 @@ function arrange() {
   }
   const searching = words.length > 0 || filter !== '';
   const all = [];
+  folded = false;
   const group = (row, inside) => {
     row.open = searching || !closed.has(row.key);
+    row.nodes = row.nodes.map(name => state.nodes[name]);
+    folded ||= !row.open;
     all.push(row);
     if (row.open) inside();
   };
@@ -376,21 +429,27 @@ function arrange() {
   if (free.length && all.length) group({ key: 'b/', kind: 'free', name: 'in no budget', level: 1, nodes: free }, () => racks(free, 2, 'b/'));
   else racks(free, 1, '');
   places = all;
-  text($('count'), searching ? `${all.filter(row => row.kind === 'node').length} of ${names.length} nodes` : `${names.length} nodes`);
+  text($('count'), searching ? `${all.filter(row => row.kind === 'node').length} of ${several(known.length)}` : several(known.length));
 }
 
-const sum = (nodes, field) => {
-  let all = null;
-  for (const name of nodes) { const value = state.nodes[name]?.[field]; if (value != null) all = (all ?? 0) + value; }
+const SUMMED = ['watts', 'granted', 'held', 'most', 'unused', 'pods'];
+// What nodes come to together; null is what is known of none.
+function together(nodes) {
+  const all = { watts: null, granted: null, held: null, most: null, unused: null, pods: null, blind: 0, obey: 0 };
+  for (const node of nodes) {
+    for (const field of SUMMED) if (node[field] != null) all[field] += node[field];
+    if (node.watts == null) all.blind += 1;
+    if (node.enforced === 'yes') all.obey += 1;
+  }
   return all;
-};
+}
 
 function cells(row) {
   if (row.kind === 'node') {
     const node = state.nodes[row.name] ?? {};
     const marks = [node.reserved && 'reserved', node.byHand && 'by hand', node.notReady && 'not ready', node.watts == null && 'not measured'].filter(Boolean);
     const state_ = marks.length ? `${node.class}, ${marks.join(', ')}` : node.class;
-    const caps = [node.packageCap != null && `${Math.round(node.packageCap)} W`, node.gpuCap != null && `g ${Math.round(node.gpuCap)} W`].filter(Boolean).join(', ');
+    const caps = [node.packageCap != null && `${Math.round(node.packageCap)} W`, node.gpuCap != null && `GPU ${Math.round(node.gpuCap)} W`].filter(Boolean).join(', ');
     const held = { yes: caps || 'as asked', no: 'NOT held', unknown: 'not said' }[node.enforced];
     return {
       kind: node.kind ?? '', state: state_, tone: node.notReady || node.watts == null ? 'tone-bad' : `is-${node.class}`,
@@ -401,50 +460,47 @@ function cells(row) {
     };
   }
   const budget = row.kind === 'budget' ? state.budgets[row.name] ?? {} : {};
-  const inside = row.nodes;
-  const measured = row.kind === 'budget' && budget.measured != null ? budget.measured : sum(inside, 'watts');
-  const unknownNodes = inside.filter(name => state.nodes[name]?.watts == null).length;
-  const limit = row.kind === 'budget' ? budget.limit : sum(inside, 'granted');
-  const word = row.kind !== 'budget' ? '' : budget.paused ? 'paused' : budget.enforced ? 'enforced' : 'observed';
-  const kept = row.kind !== 'budget' ? '' : budget.kept === true ? 'kept' : budget.kept === false ? 'NOT kept' : 'not known';
-  const held = inside.filter(name => state.nodes[name]?.enforced === 'yes').length;
+  const inside = row.nodes, all = together(inside), mine = row.kind === 'budget';
+  const measured = mine && budget.measured != null ? budget.measured : all.watts;
+  const limit = mine ? budget.limit : all.granted, counted = mine ? budget.counted : all.held;
+  const word = !mine ? '' : budget.paused ? 'paused' : budget.enforced ? 'enforced' : 'observed';
+  const kept = !mine ? '' : budget.kept === true ? 'kept' : budget.kept === false ? 'NOT kept' : 'not known';
   return {
-    kind: `${inside.length} nodes`, state: [word, kept].filter(Boolean).join(', '), tone: budget.kept === false ? 'tone-bad' : '',
-    meter: [measured, budget.counted ?? sum(inside, 'held'), limit ?? sum(inside, 'most')],
-    numbers: [unknownNodes && measured != null ? `${watts(measured)} +?` : watts(measured), watts(limit), watts(row.kind === 'budget' ? budget.counted : sum(inside, 'held')), watts(row.kind === 'budget' ? budget.unused : sum(inside, 'unused'))],
-    held: inside.length ? `${held} of ${inside.length}` : '', heldTone: held < inside.length ? 'tone-warn' : '', why: budget.why ?? '',
-    rest: ['', '', String(sum(inside, 'pods') ?? 0)],
+    kind: several(inside.length), state: [word, kept].filter(Boolean).join(', '), tone: budget.kept === false ? 'tone-bad' : '',
+    meter: [measured, counted ?? all.held, limit ?? all.most],
+    numbers: [all.blind && measured != null ? `${watts(measured)} +?` : watts(measured), watts(limit), watts(counted), watts(mine ? budget.unused : all.unused)],
+    held: inside.length ? `${all.obey} of ${inside.length}` : '', heldTone: all.obey < inside.length ? 'tone-warn' : '', why: budget.why ?? '',
+    rest: ['', '', String(all.pods ?? 0)],
   };
 }
 
-const WORDS = { node: 'node', rack: 'rack', budget: 'budget', free: '' };
+const put = (element, what, value) => { if (element[what] !== value) element[what] = value; };
 function fill(element, row, at, height) {
   const parts = element.children, shown = cells(row);
-  const place = `translateY(${at * height}px)`;
-  if (element.style.transform !== place) element.style.transform = place;
-  const name = `row l${Math.min(row.level, 6)} ${row.kind === 'node' ? '' : 'group'} ${row.key === current ? 'at' : ''}`;
-  if (element.className !== name) element.className = name;
+  put(element.style, 'transform', `translateY(${at * height}px)`);
+  put(element, 'className', `row l${Math.min(row.level, 6)} ${row.kind === 'node' ? '' : 'group'} ${row.key === current ? 'at' : ''}`);
   attribute(element, 'aria-rowindex', at + 2);
   attribute(element, 'aria-level', row.level);
   attribute(element, 'aria-selected', row.key === current);
   if (row.kind === 'node') element.removeAttribute('aria-expanded');
   else attribute(element, 'aria-expanded', row.open);
-  element.dataset.key = row.key;
+  attribute(element, 'data-key', row.key);
   text(parts[0].firstChild, row.kind === 'rack' && !/rack/i.test(row.name) ? `rack ${row.name}` : row.name);
   text(parts[0].lastChild, shown.kind);
   text(parts[1], shown.state);
-  parts[1].title = shown.state;
-  if (parts[1].className !== shown.tone) parts[1].className = shown.tone;
+  put(parts[1], 'title', shown.state);
+  put(parts[1], 'className', shown.tone);
   const [is, may, most] = shown.meter, scale = Math.max(most ?? 0, may ?? 0, is ?? 0) || 1;
   const meter = parts[2].firstChild;
-  meter.className = is == null ? 'meter none' : may != null && is > may * 1.02 ? 'meter over' : 'meter';
-  meter.firstChild.style.width = may == null ? '0' : `${((may / scale) * 100).toFixed(1)}%`;
-  meter.lastChild.style.width = is == null ? '0' : `${((is / scale) * 100).toFixed(1)}%`;
+  const part = value => (value == null ? '0%' : `${Math.round((value / scale) * 1000) / 10}%`);
+  put(meter, 'className', is == null ? 'meter none' : may != null && is > may * 1.02 ? 'meter over' : 'meter');
+  put(meter.firstChild.style, 'width', part(may));
+  put(meter.lastChild.style, 'width', part(is));
   attribute(parts[2], 'aria-label', `${watts(is)} drawn, ${watts(may)} allowed, ${watts(most)} at most`);
   shown.numbers.forEach((value, one) => text(parts[3 + one], value));
   text(parts[7], shown.held);
-  parts[7].className = shown.heldTone;
-  parts[7].title = shown.why;
+  put(parts[7], 'className', shown.heldTone);
+  put(parts[7], 'title', shown.why);
   shown.rest.forEach((value, one) => text(parts[8 + one], value));
 }
 
@@ -464,7 +520,7 @@ function blank() {
 }
 
 function drawTree() {
-  if (!begun && Object.keys(state.nodes).length > 60) {
+  if (!begun && names().length > 60) {
     // Of a large site the groups are shown first.
     begun = true;
     for (const name in state.budgets) closed.add(`b/${name}`);
@@ -472,12 +528,11 @@ function drawTree() {
     for (const node of Object.values(state.nodes)) for (const prefix of [`b/${node.budget ?? ''}`, '']) closed.add(`${prefix}/r/${node.rack ?? 'no rack'}`);
   }
   if (!places) arrange();
-  const height = $('heads').offsetHeight || 30, offset = height + 1;
+  const height = size.row, offset = height + 1;
   attribute(tree, 'aria-rowcount', places.length + 1);
-  const total = `${places.length * height}px`;
-  if (rowsBox.style.height !== total) rowsBox.style.height = total;
-  const first = Math.max(0, Math.floor(tree.scrollTop / height) - 4);
-  const last = Math.min(places.length, Math.ceil((tree.scrollTop + tree.clientHeight - offset) / height) + 4);
+  put(rowsBox.style, 'height', `${places.length * height}px`);
+  const first = Math.max(0, Math.floor(size.top / height) - 4);
+  const last = Math.min(places.length, Math.ceil((size.top + size.tree - offset) / height) + 4);
   const wanted = new Map();
   for (let at = first; at < last; at += 1) wanted.set(places[at].key, at);
   const spare = [];
@@ -491,16 +546,17 @@ function drawTree() {
   const active = current && pool.get(current);
   if (active) attribute(tree, 'aria-activedescendant', active.id);
   else tree.removeAttribute('aria-activedescendant');
-  text($('all'), places.some(row => row.open === false) ? 'Open all' : 'Close all');
+  text($('all'), folded ? 'Open all' : 'Close all');
 }
 
 function go(at) {
   if (!places?.length) return;
-  const place = Math.max(0, Math.min(places.length - 1, at)), height = $('heads').offsetHeight || 30;
+  const place = Math.max(0, Math.min(places.length - 1, at)), height = size.row;
   current = places[place].key;
-  const top = place * height, room = tree.clientHeight - height - 2;
-  if (top < tree.scrollTop) tree.scrollTop = top;
-  else if (top + height > tree.scrollTop + room) tree.scrollTop = top + height - room;
+  const top = place * height, room = size.tree - height - 2;
+  if (top < size.top) tree.scrollTop = top;
+  else if (top + height > size.top + room) tree.scrollTop = top + height - room;
+  size.top = tree.scrollTop;
   dirty.add('nodes');
   soon();
 }
@@ -512,7 +568,7 @@ function turn(row, open) {
   soon();
 }
 
-tree.addEventListener('scroll', () => { dirty.add('nodes'); soon(); }, { passive: true });
+tree.addEventListener('scroll', () => { size.top = tree.scrollTop; dirty.add('nodes'); soon(); }, { passive: true });
 tree.addEventListener('focus', () => { if (!current && places?.length) go(0); });
 tree.addEventListener('click', event => {
   const element = event.target.closest('#rows .row');
@@ -522,7 +578,7 @@ tree.addEventListener('click', event => {
   row.kind === 'node' ? explain('node', row.name) : turn(row, !row.open);
 });
 tree.addEventListener('keydown', event => {
-  const at = places?.findIndex(row => row.key === current) ?? -1, row = places?.[at], page = Math.max(1, Math.floor(tree.clientHeight / 30) - 2);
+  const at = places?.findIndex(row => row.key === current) ?? -1, row = places?.[at], page = Math.max(1, Math.floor(size.tree / size.row) - 2);
   const keys = {
     ArrowDown: () => go(at + 1), ArrowUp: () => go(at - 1), PageDown: () => go(at + page), PageUp: () => go(at - page),
     Home: () => go(0), End: () => go(places.length - 1),
@@ -541,12 +597,11 @@ tree.addEventListener('keydown', event => {
 let typing = null;
 $('find').addEventListener('input', event => {
   clearTimeout(typing);
-  typing = setTimeout(() => { find = event.target.value; places = null; tree.scrollTop = 0; dirty.add('nodes'); soon(); }, 120);
+  typing = setTimeout(() => { find = event.target.value; places = null; tree.scrollTop = size.top = 0; dirty.add('nodes'); soon(); }, 120);
 });
 $('all').addEventListener('click', () => {
-  const open = places?.some(row => row.open === false);
   begun = true;
-  if (open) closed.clear();
+  if (folded) closed.clear();
   else for (const row of places ?? []) if (row.kind !== 'node') closed.add(row.key);
   places = null;
   dirty.add('nodes');
@@ -556,9 +611,12 @@ $('all').addEventListener('click', () => {
 // --- what happened, and where pods went
 
 let freshPlaced = null, freshLines = null;
+// The lists in which a person reads what is older.
+const scrolled = new Set();
+for (const list of [$('placed'), $('lines')]) list.addEventListener('scroll', () => { list.scrollTop > 4 ? scrolled.add(list) : scrolled.delete(list); }, { passive: true });
 // Puts what is new on top; the first time everything is new.
 function prepend(list, all, fresh, most, line) {
-  const stay = list.scrollTop > 4 ? list.scrollHeight : null;
+  const stay = scrolled.has(list) ? list.scrollHeight : null;
   if (!fresh) list.replaceChildren();
   for (const one of fresh ?? all) list.prepend(line(one));
   while (list.children.length > most) list.lastChild.remove();
@@ -661,7 +719,7 @@ function drawControls() {
   }
   options(policy, controls.policies);
   if (policy.dataset.is !== controls.policy) { policy.value = controls.policy; policy.dataset.is = controls.policy; }
-  options(node, Object.keys(state.nodes).sort(compare), name => (controls.silenced.includes(name) ? `${name} (silenced)` : name));
+  options(node, names(), name => (controls.silenced.includes(name) ? `${name} (silenced)` : name));
   options(zone, controls.zones, name => (controls.hot.includes(name) ? `${name} (no cooling)` : name));
   text($('b-node'), controls.silenced.includes(node.value) ? 'Mend' : 'Silence');
   text($('b-zone'), controls.hot.includes(zone.value) ? 'Start' : 'Stop');

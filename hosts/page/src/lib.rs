@@ -8,7 +8,7 @@
 //! ```
 //!
 //! - [`picture`]: what is shown at one moment; `told`: the lines that follow from two pictures;
-//! - `rows`, [`observe`]: the picture of a cluster, from its API server;
+//! - `rows`, `pods`, [`observe`]: the picture of a cluster, from its API server;
 //! - [`wire`]: the format of the stream; [`hub`]: who gets what of it;
 //! - [`explain`]: what `kubectl joulie explain` says, by its own code;
 //! - [`serve`]: the paths. [`orders`]: what a person may do from the page, in the demo alone.
@@ -31,6 +31,7 @@ pub mod hub;
 pub mod observe;
 pub mod orders;
 pub mod picture;
+mod pods;
 mod rows;
 pub mod serve;
 mod told;

@@ -2,6 +2,7 @@
 
 use crate::hub::UiHub;
 use crate::picture::{UiBudget, UiControls, UiNode, UiPicture, UiPlacement, UiSite, tenths};
+use crate::pods::{CountedPods, Placed};
 use crate::rows::{BudgetRow, GrantRow, NodeRow, PlanRow, PodRow, ProfileRow, SampleRow, TwinRow};
 use crate::told::lines;
 use crate::wire::UiNews;
@@ -20,8 +21,6 @@ use std::time::Duration;
 const EVERY: Duration = Duration::from_millis(500);
 /// And while none is: for the curve, and for the first picture of a page.
 const IDLE: Duration = Duration::from_secs(5);
-/// The placements that are told of one picture: more come only when a whole cluster starts.
-const PLACED_MAX: usize = 40;
 
 /// What is watched, and how it is judged.
 pub struct UiSource {
@@ -89,16 +88,6 @@ pub struct UiObserver {
     last: Option<Arc<UiPicture>>,
 }
 
-/// The pods of all nodes, and which had one at the last look.
-#[derive(Debug, Default)]
-struct CountedPods {
-    by_node: BTreeMap<String, (usize, usize)>,
-    running: usize,
-    waiting: usize,
-    waiting_performance: usize,
-    bound: Option<BTreeSet<ObjectKey>>,
-}
-
 impl UiObserver {
     /// Begins to watch.
     pub fn start(source: UiSource, (tasks, stop): (&mut Tasks, &Stop)) -> Self {
@@ -152,7 +141,7 @@ impl UiObserver {
     fn look(&mut self) -> (Arc<UiPicture>, UiNews) {
         let now = self.clock.mono();
         let extra = self.extras.as_ref().map(UiExtras::take);
-        let placed = self.pods();
+        let placed = self.counted.look(&mut self.pods);
         let mut nodes = self.nodes(now);
         if let Some(extra) = &extra {
             for (name, node) in &mut nodes {
@@ -275,49 +264,6 @@ impl UiObserver {
             controls: extra.and_then(|extra| extra.controls.clone()),
         }
     }
-
-    /// Counts the pods, if one has changed; returns those that have got a node since the last look.
-    fn pods(&mut self) -> Vec<(ObjectKey, Arc<PodRow>)> {
-        let before = self.counted.bound.take();
-        let known = self.pods.is_synced();
-        let counted = self.pods.news(|changes| count(changes.rows, before.as_ref()));
-        let Some((mut counted, placed)) = counted else {
-            self.counted.bound = before;
-            return Vec::new();
-        };
-        // Before all pods are known, none of them is new.
-        counted.bound = counted.bound.filter(|_| known);
-        self.counted = counted;
-        placed
-    }
-}
-
-fn count(
-    rows: &BTreeMap<ObjectKey, host_kit::reflect::CachedRow<PodRow>>,
-    before: Option<&BTreeSet<ObjectKey>>,
-) -> (CountedPods, Vec<(ObjectKey, Arc<PodRow>)>) {
-    let (mut all, mut placed, mut bound) = (CountedPods::default(), Vec::new(), BTreeSet::new());
-    for (key, held) in rows {
-        let pod = &held.row;
-        let Some(node) = &pod.node else {
-            all.waiting += usize::from(!pod.ended);
-            all.waiting_performance += usize::from(!pod.ended && pod.performance);
-            continue;
-        };
-        bound.insert(key.clone());
-        if before.is_some_and(|before| !before.contains(key)) && placed.len() < PLACED_MAX {
-            placed.push((key.clone(), pod.clone()));
-        }
-        if pod.ended {
-            continue;
-        }
-        all.running += 1;
-        let (running, performance) = all.by_node.entry(node.clone()).or_default();
-        *running += 1;
-        *performance += usize::from(pod.performance);
-    }
-    all.bound = Some(bound);
-    (all, placed)
 }
 
 fn by_node<R: Row>(rows: &Rows<R>, node: fn(&R) -> &String) -> BTreeMap<String, Arc<R>> {
@@ -389,7 +335,7 @@ fn top(nodes: &BTreeMap<String, UiNode>, budgets: &BTreeMap<String, UiBudget>) -
 }
 
 /// Placements with what is known of their nodes. The scores are in the explanation of the pod.
-fn placements(placed: Vec<(ObjectKey, Arc<PodRow>)>, picture: &UiPicture) -> Vec<UiPlacement> {
+fn placements(placed: Placed, picture: &UiPicture) -> Vec<UiPlacement> {
     let why = |node: &str| {
         let Some(node) = picture.nodes.get(node) else { return "its node is not one of Joulie's".to_owned() };
         let headroom = node.headroom.map_or("unknown".to_owned(), |headroom| format!("{headroom:.0} %"));

@@ -227,6 +227,29 @@ impl Browser {
         Ok(())
     }
 
+    /// Measures processor time of the page's thread from now on, and not time that passes: what else the machine does does not count.
+    ///
+    /// # Errors
+    /// As for [`Self::call`].
+    pub fn clock_by_thread(&mut self) -> Result<(), String> {
+        self.call("Performance.disable", json!({}))?;
+        self.call("Performance.enable", json!({"timeDomain": "threadTicks"})).map(drop)
+    }
+
+    /// For how long scripts of the page have run so far, in ms.
+    ///
+    /// # Errors
+    /// If the browser does not say.
+    pub fn script_ms(&mut self) -> Result<f64, String> {
+        let said = self.call("Performance.getMetrics", json!({}))?;
+        let script =
+            said["metrics"].as_array().into_iter().flatten().find(|one| one["name"] == "ScriptDuration");
+        let seconds = script.and_then(|one| one["value"].as_f64());
+        seconds
+            .map(|seconds| seconds * 1e3)
+            .ok_or_else(|| format!("it does not say for how long scripts ran: {said}"))
+    }
+
     /// A picture (WebP, half as large as PNG) of what the screen shows.
     ///
     /// # Errors
