@@ -6,6 +6,8 @@ mod cap;
 #[cfg(test)]
 mod demo;
 #[cfg(test)]
+mod faults;
+#[cfg(test)]
 mod line;
 #[cfg(test)]
 mod page;

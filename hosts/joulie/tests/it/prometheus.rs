@@ -79,7 +79,7 @@ const EMPTY: &[(&str, &str, &[&str])] = &[
 /// How often the queries without an answer are asked again, each second.
 const ROUNDS: u32 = 100;
 
-fn deploy() -> PathBuf {
+pub(super) fn deploy() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/chart")
 }
 
@@ -87,12 +87,12 @@ fn alert_tests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/alerts.yaml")
 }
 
-fn yaml(path: &Path) -> Value {
+pub(super) fn yaml(path: &Path) -> Value {
     serde_saphyr::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
 /// A program of the package; `None` after a SKIP, if it cannot be had.
-fn or_skip(found: Result<PathBuf, ClusterError>) -> Option<PathBuf> {
+pub(super) fn or_skip(found: Result<PathBuf, ClusterError>) -> Option<PathBuf> {
     match found {
         Ok(program) => Some(program),
         Err(ClusterError::Absent(why)) => {
@@ -104,7 +104,7 @@ fn or_skip(found: Result<PathBuf, ClusterError>) -> Option<PathBuf> {
 }
 
 /// A new folder with the rules in it.
-fn folder(name: &str) -> PathBuf {
+pub(super) fn folder(name: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
     let _old = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
@@ -188,14 +188,14 @@ impl Drop for Running {
 }
 
 /// A Prometheus that scrapes whatever the file names, and evaluates the rules.
-struct Prometheus {
+pub(super) struct Prometheus {
     _running: Running,
     client: HttpClient,
     address: SocketAddr,
 }
 
 impl Prometheus {
-    fn start(program: &Path, folder: &Path, targets: &Path) -> Self {
+    pub(super) fn start(program: &Path, folder: &Path, targets: &Path) -> Self {
         let config = folder.join("prometheus.yml");
         let text = format!(
             "global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}\n\
@@ -241,13 +241,13 @@ impl Prometheus {
         queries
     }
 
-    async fn get(&self, path: &str) -> Option<Value> {
+    pub(super) async fn get(&self, path: &str) -> Option<Value> {
         let request = Request::get(format!("http://{}{path}", self.address)).body(Bytes::new()).unwrap();
         serde_json::from_slice(&self.client.ask(request).await.ok()?).ok()
     }
 
     /// The values of a query; none while it is not answered.
-    async fn values(&self, query: &str) -> Vec<String> {
+    pub(super) async fn values(&self, query: &str) -> Vec<String> {
         let encoded: String = query.bytes().map(|byte| format!("%{byte:02X}")).collect();
         let answer = self.get(&format!("/api/v1/query?query={encoded}")).await.unwrap_or_default();
         let series = answer["data"]["result"].as_array().cloned().unwrap_or_default();

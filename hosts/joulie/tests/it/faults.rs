@@ -1,0 +1,216 @@
+//! Alerts on a real Prometheus, while the faults that they are made for happen in the demo: these alerts fire, and no other does.
+
+use super::demo::fresh;
+use super::page::{PageDemo, ask, exchange};
+use super::prometheus::{Prometheus, deploy, folder, or_skip, yaml};
+use bytes::Bytes;
+use cluster::assets::Environment;
+use cluster::prometheus::obtain;
+use http::{Request, StatusCode};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
+
+/// For how long what is wrong is wrong before an alert fires, in place of minutes.
+const FOR: &str = "10s";
+/// Over which time rates are taken, in place of minutes.
+const WINDOW: &str = "[20s]";
+/// How often the alerts are looked at, each second.
+const LOOKS: u32 = 120;
+/// After a fault that no alert is for.
+const QUIET_LOOKS: u32 = 20;
+
+/// A fault.
+struct Fault {
+    what: &'static str,
+    /// The order to the demo that makes it; without one, the agent is not scraped any more, as if it had died.
+    begin: Option<&'static str>,
+    mend: Option<&'static str>,
+    /// The alerts that are made for it, with what they name.
+    fires: &'static [(&'static str, &'static str)],
+    /// The alerts that may follow, with the reason.
+    follows: &'static [(&'static str, &'static str)],
+}
+
+const NO_PLAN: &str = "nobody confirms the plan: after half a minute the extender believes no twin";
+
+const FAULTS: [Fault; 6] = [
+    Fault {
+        what: "the telemetry of a node answers 500: its cap cannot be read back, and its power is not measured",
+        begin: Some(r#"{"do": "silence", "node": "sim-epyc-0"}"#),
+        mend: Some(r#"{"do": "hear", "node": "sim-epyc-0"}"#),
+        fires: &[
+            ("JoulieDriverFails", "sim-epyc-0"),
+            ("JoulieMeterBlind", "sim-epyc-0"),
+            ("JoulieCapUnknown", "sim-epyc-0"),
+        ],
+        follows: &[],
+    },
+    Fault {
+        what: "the cooling of a zone fails: new pods go elsewhere by themselves, which is nothing for a person to do",
+        begin: Some(r#"{"do": "heat", "zone": "zone-1"}"#),
+        mend: Some(r#"{"do": "cool", "zone": "zone-1"}"#),
+        fires: &[],
+        follows: &[],
+    },
+    Fault {
+        what: "the limit is lowered to what can be kept",
+        begin: Some(r#"{"do": "budget", "watts": 8000}"#),
+        mend: Some(r#"{"do": "budget", "watts": 9000}"#),
+        fires: &[],
+        follows: &[],
+    },
+    Fault {
+        what: "the limit is lowered below the lowest caps",
+        begin: Some(r#"{"do": "budget", "watts": 6000}"#),
+        mend: Some(r#"{"do": "budget", "watts": 9000}"#),
+        fires: &[("JoulieBudgetShort", "powerbudget/site")],
+        follows: &[("JoulieBudgetExceeded", "what the lowest caps let through is more than this limit")],
+    },
+    Fault {
+        what: "the operator is killed",
+        begin: Some(r#"{"do": "kill-leader"}"#),
+        mend: Some(r#"{"do": "start-leader"}"#),
+        fires: &[("JoulieProgramGone", "operator")],
+        follows: &[
+            ("JoulieTelemetryStale", NO_PLAN),
+            ("JoulieExtenderNotReady", NO_PLAN),
+            ("JoulieProgramNotReady", NO_PLAN),
+            ("JouliePlacementsBlind", NO_PLAN),
+            ("JouliePlanUnconfirmed", NO_PLAN),
+        ],
+    },
+    Fault {
+        what: "the agent dies",
+        begin: None,
+        mend: None,
+        fires: &[
+            ("JoulieProgramGone", "agent"),
+            ("JoulieAgentSilent", "sim-epyc-0"),
+            ("JoulieAgentSilent", "sim-xeon-0"),
+        ],
+        follows: &[("JoulieAgentSilent", "each of its nodes is named, and two of them are enough here")],
+    },
+];
+
+/// The rules with shorter times.
+fn shortened() -> Value {
+    let mut rules = yaml(&deploy().join("alerts/joulie.yaml"));
+    for group in rules["groups"].as_array_mut().unwrap() {
+        for rule in group["rules"].as_array_mut().unwrap() {
+            rule["for"] = json!(FOR);
+            let mut expr = rule["expr"].as_str().unwrap().to_owned();
+            for window in ["[5m]", "[10m]", "[15m]", "[30m]"] {
+                expr = expr.replace(window, WINDOW);
+            }
+            rule["expr"] = json!(expr);
+        }
+    }
+    rules
+}
+
+/// An alert that fires: its name, and the node, group or program that it names.
+type Firing = BTreeSet<(String, String)>;
+
+async fn firing(prometheus: &Prometheus) -> Firing {
+    let said = prometheus.get("/api/v1/alerts").await.unwrap_or_default();
+    let all = said["data"]["alerts"].as_array().cloned().unwrap_or_default();
+    let of = |alert: &Value| {
+        let labels = &alert["labels"];
+        let about = ["node", "group", "component"].iter().find_map(|label| labels[*label].as_str());
+        (labels["alertname"].as_str().unwrap().to_owned(), about.unwrap_or_default().to_owned())
+    };
+    all.iter().filter(|alert| alert["state"] == "firing").map(of).collect()
+}
+
+/// Looks until this is so; whatever fires meanwhile must be the fault's.
+async fn until(prometheus: &Prometheus, fault: &Fault, is: impl Fn(&Firing) -> bool) -> bool {
+    for _ in 0..LOOKS {
+        let now = firing(prometheus).await;
+        for (alert, about) in &now {
+            let is_for_it = fault.fires.iter().any(|(name, of)| name == alert && of == about);
+            let follows = fault.follows.iter().any(|(name, _)| name == alert);
+            assert!(is_for_it || follows, "{}: {alert} of {about:?} fires too: {now:?}", fault.what);
+        }
+        if is(&now) {
+            return true;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    false
+}
+
+/// Gives an order, as the page does.
+async fn order(demo: &PageDemo, order: &'static str) {
+    let document = Request::get(demo.url.as_str()).body(Bytes::new()).unwrap();
+    let document = String::from_utf8(ask(document).await.unwrap().to_vec()).unwrap();
+    let token = document.split("joulie-token\" content=\"").nth(1).unwrap().split('"').next().unwrap();
+    let request = Request::post(format!("{}do", demo.url)).header("content-type", "application/json");
+    let request = request.header("joulie-page-token", token).body(Bytes::from_static(order.as_bytes()));
+    let (status, said) = exchange(request.unwrap()).await.unwrap();
+    assert_eq!(status, StatusCode::OK, "{order}: {}", String::from_utf8_lossy(&said));
+}
+
+/// Writes what is scraped, as a whole.
+fn scrape(targets: &[Value], file: &Path) {
+    let new = file.with_extension("new");
+    std::fs::write(&new, Value::from(targets.to_vec()).to_string()).unwrap();
+    std::fs::rename(&new, file).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_each_fault_of_the_demo_the_alerts_that_are_made_for_it_fire_and_no_other() {
+    let Some(program) = or_skip(obtain(&Environment::of_this_process())) else { return };
+    let folder = folder("faults");
+    std::fs::write(folder.join("joulie.yaml"), shortened().to_string()).unwrap();
+    let demo = PageDemo::start();
+    let scraped = fresh("scraped").with_extension("json");
+    let prometheus = Prometheus::start(&program, &folder, &scraped);
+    let mut targets = Vec::new();
+    for _ in 0..LOOKS {
+        let text = std::fs::read_to_string(&demo.targets).unwrap_or_default();
+        targets = serde_json::from_str(&text).unwrap_or_default();
+        if !targets.is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert_eq!(targets.len(), 4, "agent, operator, extender, simulator: {targets:?}");
+    scrape(&targets, &scraped);
+    let healthy = "sum(joulie_ready) == 4 and on () sum(joulie_cap_enforced == bool 1) == 12";
+    for _ in 0..LOOKS {
+        if !prometheus.values(healthy).await.is_empty() && firing(&prometheus).await.is_empty() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    for fault in &FAULTS {
+        let agent = |target: &Value| target["labels"]["job"] == "joulie-agent";
+        match fault.begin {
+            Some(begin) => order(&demo, begin).await,
+            None => {
+                let rest: Vec<Value> = targets.iter().filter(|target| !agent(target)).cloned().collect();
+                scrape(&rest, &scraped);
+            }
+        }
+        if fault.fires.is_empty() {
+            for _ in 0..QUIET_LOOKS {
+                assert!(until(&prometheus, fault, |_| true).await);
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }
+        let all = |now: &Firing| {
+            fault.fires.iter().all(|(name, of)| now.contains(&((*name).to_owned(), (*of).to_owned())))
+        };
+        assert!(until(&prometheus, fault, all).await, "{}: {:?} fire", fault.what, firing(&prometheus).await);
+        match fault.mend {
+            Some(mend) => order(&demo, mend).await,
+            None => scrape(&targets, &scraped),
+        }
+        assert!(until(&prometheus, fault, Firing::is_empty).await, "{}: it is mended", fault.what);
+    }
+    drop((prometheus, demo));
+    std::fs::remove_dir_all(&folder).unwrap();
+    let _gone = std::fs::remove_file(&scraped);
+}
