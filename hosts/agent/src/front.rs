@@ -18,3 +18,4 @@ pub(crate) mod rows;
 pub(crate) mod steady;
 pub(crate) mod wanted;
 pub(crate) mod watches;
+pub(crate) mod yields;

@@ -12,6 +12,7 @@ use joulie_core::budget::demand::{DemandReport, QUANTILES};
 use kube::CustomResource;
 use power_units::{Ratio, Role, Watts};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 /// What a node may be allowed.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, kube::KubeSchema)]
@@ -56,6 +57,9 @@ pub struct NodePowerGrantSpec {
     /// The node is released from the budget: the agent forgets every grant of this object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub released: Option<bool>,
+    /// Watts are short: the node may give back by itself what it has used and does not want any more, by `status.yields`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lends: Option<bool>,
     /// What is left of the node while an event is on, by the PowerBudgets above it and its class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
@@ -106,6 +110,9 @@ part! {
         /// The least that the packages and GPUs can be held to together, as far as the agent knows: their ranges, its own
         /// configuration, and what they held when they were asked for less.
         floor: Number,
+        /// What the node keeps to of the grant of this serial until it follows a later one: the rest of that grant may be given to
+        /// others. Without it, it keeps the whole grant.
+        yields: Number,
         /// The armed events that are in force in full.
         #[schemars(length(max = 64))]
         armed: Vec<String>,
@@ -114,6 +121,16 @@ part! {
         /// When this was last said.
         updated_at: String,
     }
+}
+
+/// The watts that are left of a grant after what its node has yielded, by the object; `None` where it grants nothing.
+#[must_use]
+pub fn left_watts(grant: &Value) -> Option<f64> {
+    let (spec, status) = (&grant["spec"], &grant["status"]);
+    let watts = spec["watts"].as_f64()?;
+    let is_of_it = status["serial"].as_u64().is_some() && status["serial"] == spec["serial"];
+    let left = status["yields"].as_f64().filter(|&left| is_of_it && left >= 0.0);
+    Some(left.map_or(watts, |left| left.min(watts)))
 }
 
 vocabulary! {
@@ -179,10 +196,26 @@ impl GrantDemand {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     fn demand(watts: &[i32]) -> GrantDemand {
         let quantiles_watts = watts.iter().map(|&watts| Number::from(watts)).collect();
         GrantDemand { quantiles_watts, biting: true, throttled_by: None }
+    }
+
+    #[test]
+    fn what_is_left_of_a_grant_is_by_its_own_receipt() {
+        let left = |serial: i64, yields: Value| {
+            left_watts(
+                &json!({"spec": {"serial": 7, "watts": 300}, "status": {"serial": serial, "yields": yields}}),
+            )
+        };
+        assert_eq!((left(7, json!(120.5)), left(7, json!(400))), (Some(120.5), Some(300.0)));
+        assert_eq!(
+            (left(6, json!(120)), left(7, json!(-1)), left(7, Value::Null)),
+            (Some(300.0), Some(300.0), Some(300.0))
+        );
+        assert_eq!(left_watts(&json!({"spec": {"serial": 1}})), None);
     }
 
     #[test]

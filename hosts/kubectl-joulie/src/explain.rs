@@ -14,6 +14,7 @@ use crate::show::{document, lines, percent, watts};
 use host_kit::config::parse::object_name;
 use jiff::Timestamp;
 use joulie_api::labels::{self, manager};
+use joulie_api::node_power_grant::left_watts;
 use serde_json::{Value, json};
 
 /// The newest Events that are shown.
@@ -295,8 +296,14 @@ fn granted(grant: &Value) -> Vec<String> {
     if grant["spec"]["released"] == true {
         return vec!["released: the agent forgets every grant".to_owned()];
     }
+    let yielded = match left_watts(grant) {
+        Some(left) if number(grant, "/spec/watts").is_some_and(|given| left < given) => {
+            format!(", of which it has yielded all but {}", watts(Some(left)))
+        }
+        Some(_) | None => String::new(),
+    };
     vec![format!(
-        "{} in all, serial {}, {receipt}; its devices hold {} (floor {})",
+        "{} in all{yielded}, serial {}, {receipt}; its devices hold {} (floor {})",
         watts(number(grant, "/spec/watts")),
         given.unwrap_or_default(),
         watts(number(grant, "/status/holds")),

@@ -2,6 +2,7 @@
 
 use crate::api::{ApiError, ClusterApi, path};
 use crate::object::{items, name, number, text};
+use joulie_api::node_power_grant::left_watts;
 use joulie_api::quantity::Quantity;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -198,5 +199,5 @@ pub(crate) fn granted(grant: &Value) -> Option<f64> {
     if grant["spec"]["released"] == true {
         return None;
     }
-    number(grant, "/spec/watts")
+    left_watts(grant)
 }

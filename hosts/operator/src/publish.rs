@@ -94,18 +94,26 @@ pub(crate) fn state_document(
 }
 
 /// The grant object for a node that has none.
-pub(crate) fn grant_document(name: &str, node: &str, grant: Grant, budget: Option<&str>) -> Value {
+pub(crate) fn grant_document(
+    name: &str,
+    node: &str,
+    (grant, lends): (Grant, bool),
+    budget: Option<&str>,
+) -> Value {
     let mut labels = json!({(labels::object::MANAGED_BY): labels::object::BY_OPERATOR});
     if let Some(budget) = budget.filter(|budget| is_label_value(budget)) {
         labels[labels::object::POWER_BUDGET] = json!(budget);
     }
+    let mut spec = json!({
+        "nodeName": node, "serial": grant.serial,
+        "watts": Number::from(grant.watts), "ceiling": Number::from(grant.ceiling),
+    });
+    if lends {
+        spec["lends"] = json!(true);
+    }
     json!({
         "apiVersion": API_VERSION, "kind": "NodePowerGrant",
-        "metadata": {"name": name, "labels": labels},
-        "spec": {
-            "nodeName": node, "serial": grant.serial,
-            "watts": Number::from(grant.watts), "ceiling": Number::from(grant.ceiling),
-        },
+        "metadata": {"name": name, "labels": labels}, "spec": spec,
     })
 }
 
@@ -114,8 +122,8 @@ const fn is_label_value(name: &str) -> bool {
     name.len() <= 63
 }
 
-/// A patch that replaces exactly the grant that is seen, and no other.
-pub(crate) fn grant_patch(seen: &GrantSeen, grant: Grant, released: bool) -> Value {
+/// A patch that replaces exactly the grant that is seen, and no other. `lends`: watts are short.
+pub(crate) fn grant_patch(seen: &GrantSeen, (grant, lends): (Grant, bool), released: bool) -> Value {
     let mut patch = vec![
         json!({"op": "test", "path": "/metadata/uid", "value": seen.uid}),
         json!({"op": "test", "path": "/spec/serial", "value": seen.serial}),
@@ -123,6 +131,9 @@ pub(crate) fn grant_patch(seen: &GrantSeen, grant: Grant, released: bool) -> Val
         json!({"op": "replace", "path": "/spec/watts", "value": Number::from(grant.watts)}),
         json!({"op": "replace", "path": "/spec/ceiling", "value": Number::from(grant.ceiling)}),
     ];
+    if lends != seen.lends {
+        patch.push(json!({"op": "add", "path": "/spec/lends", "value": lends}));
+    }
     if released || seen.granted.released {
         patch.push(json!({"op": "add", "path": "/spec/released", "value": released}));
     }

@@ -58,6 +58,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 use unchanged::Unchanged;
+use visibility::RefusedReports;
 
 /// The state of one term of leadership.
 pub(crate) struct Reconciler {
@@ -120,6 +121,8 @@ pub(crate) struct Reconciler {
     sleep: SleepState,
     /// Objects that cannot be read, and the reasons that were last reported.
     unread: BTreeMap<(Kind, String), String>,
+    /// The reports of demand that were refused and counted, by their nodes.
+    refused: RefusedReports,
     /// What the last pass of this term decided.
     decided: Option<Decided>,
     passes: u64,
@@ -187,6 +190,7 @@ impl Reconciler {
             evictions: EvictionMemory::default(),
             sleep: SleepState::default(),
             unread: BTreeMap::new(),
+            refused: RefusedReports::default(),
             decided: None,
             passes: 0,
             wall: Timestamp::UNIX_EPOCH,
@@ -225,6 +229,7 @@ impl Reconciler {
         self.site.hear_profiles(watches, now);
         let changes = self.site.refresh(watches, &self.settings.selectors, &self.settings.catalog);
         self.meters.listen(&changes.nodes, stamp(now), wall);
+        self.count_refused(&changes.nodes);
         self.absences.note(&changes.nodes, now, wall);
         self.absences.keep_only(self.site.observed.len(), |node| self.site.find(node).is_some());
         changes

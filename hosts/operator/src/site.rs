@@ -510,7 +510,7 @@ impl Site {
             zone: text(labels::node::COOLING_ZONE).filter(|zone| !zone.is_empty()),
         };
         let state = observed.state(selectors.source);
-        let grant = granted.grant.filter(|_| !granted.released);
+        let grant = granted.stands().filter(|_| !granted.released);
         let asked = machine.power_model.watts(&published.caps());
         let lends = grant.zip(asked).is_some_and(|(grant, asked)| grant.watts < asked);
         let hardware_known = self.hardware_known && unreadable.hardware.is_none();

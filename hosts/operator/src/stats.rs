@@ -10,6 +10,7 @@ mod sleep;
 pub(crate) use reschedule::RescheduleStats;
 pub(crate) use sleep::SleepStats;
 
+use crate::rows::DemandFault;
 use crate::site::Kind;
 use crate::writes::{Target, Trouble};
 use host_kit::metrics::MetricsRegistry;
@@ -89,6 +90,10 @@ closed_label! {
 label_set! {
     struct ByPast {
         reason: Past,
+    }
+
+    struct ByFault {
+        reason: DemandFault,
     }
 
     struct ByPlace {
@@ -187,6 +192,7 @@ pub(crate) struct Stats {
     lowered: Family<ByGroup, Gauge>,
     signal_age: Family<OfGroup, Level>,
     held_back: Gauge,
+    refused_demands: Family<ByFault, Counter>,
     power: Family<BySource, Level>,
     apart: Gauge,
     sensors: Family<BySensor, Level>,
@@ -272,6 +278,7 @@ impl Stats {
             price: Family::default(),
             blind: Family::default(),
             held_back: Gauge::default(),
+            refused_demands: Family::default(),
             power: Family::default(),
             apart: Gauge::default(),
             sensors: Family::default(),
@@ -362,8 +369,13 @@ impl Stats {
         );
         registry.register(
             "joulie_operator_budget_held_back_orders",
-            "Changes of grants by demand that wait because 2,750 were written within a minute",
+            "Changes of grants by demand that wait because 2,850 were written within a minute",
             all.held_back.clone(),
+        );
+        registry.register(
+            "joulie_operator_budget_refused_reports",
+            "Reports of what a node wants to draw that cannot be read: the node counts as blind",
+            all.refused_demands.clone(),
         );
         registry.register(
             "joulie_operator_node_power_watts",
@@ -462,6 +474,11 @@ impl Stats {
             self.sensors.remove(&of);
             self.sensor_ages.remove(&of);
         }
+    }
+
+    /// Counts a report of demand that cannot be read.
+    pub(crate) fn refuses_demand(&self, reason: DemandFault) {
+        self.refused_demands.get_or_create(&ByFault { reason }).inc();
     }
 
     /// Shows how many objects of a kind cannot be read.

@@ -3,6 +3,7 @@
 use crate::picture::tenths;
 use host_kit::reflect::Row;
 use joulie_api::labels;
+use joulie_api::node_power_grant::left_watts;
 use kubectl_joulie::object::{annotation, condition, condition_words, items, label, number, text};
 use serde_json::Value;
 
@@ -170,7 +171,7 @@ impl Row for GrantRow {
         Ok(Self {
             node: node_of(object)?,
             budget: some(label(object, labels::object::POWER_BUDGET)),
-            watts: watts(object, "/spec/watts").filter(|_| !is_released),
+            watts: watts(object, "/spec/watts").and(left_watts(object)).filter(|_| !is_released),
             holds: watts(object, "/status/holds"),
         })
     }

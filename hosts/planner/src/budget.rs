@@ -216,7 +216,7 @@ impl Round {
         if !stake.node.granted.sent.is_empty() {
             return;
         }
-        let stands = stake.grant().map(|grant| grant.watts).or(stake.node.machine.power_model.max());
+        let stands = stake.left().or(stake.node.machine.power_model.max());
         let stands = stands.unwrap_or(ask.watts);
         // A grant that is written again with another ceiling moves nothing.
         if ask.watts == stands {
@@ -360,7 +360,8 @@ pub fn round(
         let ask = stake
             .ask(step, row, (target, stake.leaves && fits(row)), limits)
             .filter(|ask| !(is_kept && ask.released));
-        if let Some(ask) = ask {
+        if let Some(mut ask) = ask {
+            ask.lends = !ask.released && followed.as_ref().is_some_and(|it| it.is_short(row.group));
             if applies && matches!(step, Move::Raise(_)) {
                 memory.raised.insert(stake.node.name.clone(), now);
             }

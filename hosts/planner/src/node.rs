@@ -316,7 +316,7 @@ impl Node {
     /// under the present grant.
     #[must_use]
     pub fn under_grant(&self, caps: NodeCaps, reach: Option<GrantReach>) -> NodeCaps {
-        let grant = self.granted.grant.filter(|_| !self.granted.released);
+        let grant = self.granted.stands().filter(|_| !self.granted.released);
         let watts = grant.map(|grant| reach.map_or(grant.watts, |reach| reach.most.max(reach.entitled)));
         watts.map_or(caps, |watts| self.machine.power_model.under_grant(&caps, watts))
     }
@@ -452,13 +452,20 @@ pub struct Publish {
 }
 
 impl Granted {
+    /// The present grant, less what the node has yielded of it, as far as that is known.
+    #[must_use]
+    pub fn stands(&self) -> Option<Grant> {
+        let grant = self.grant?;
+        Some(self.signed.as_ref().map_or(grant, |signed| left(grant, signed.receipt)))
+    }
+
     /// The most that a node may draw of which only this is known: the machine still runs with its agent.
     #[must_use]
     pub fn most(&self) -> Watts {
         let receipt = self.signed.as_ref().map(|signed| signed.receipt);
         // The ceiling bounds what is not read back.
         let granted = self.grant.map_or(Watts::ZERO, |grant| match receipt {
-            Some(receipt) if receipt.serial == grant.serial => grant.watts,
+            Some(receipt) if receipt.serial == grant.serial => left(grant, receipt).watts,
             Some(_) | None => grant.ceiling.max(grant.watts),
         });
         granted.max(receipt.map_or(Watts::ZERO, |receipt| receipt.holds))
@@ -487,6 +494,12 @@ impl Granted {
             .zip(self.signed.as_ref())
             .is_some_and(|(grant, signed)| signed.receipt.serial == grant.serial)
     }
+}
+
+/// What is left of a grant after its receipt.
+fn left(grant: Grant, receipt: GrantReceipt) -> Grant {
+    let yields = receipt.yields.filter(|&left| receipt.serial == grant.serial && left >= Watts::ZERO);
+    Grant { watts: yields.map_or(grant.watts, |left| left.min(grant.watts)), ..grant }
 }
 
 #[cfg(test)]

@@ -28,6 +28,23 @@ pub struct NodeSecond {
     pub cap: f64,
     /// The most that those of its devices which work could ask for.
     pub most: f64,
+    /// The number of the cap that was written for it last and is in force.
+    pub serial: u64,
+    /// What is left of that cap.
+    pub granted: f64,
+    /// It says that watts are short.
+    pub lends: bool,
+}
+
+/// What a node's engine does after a second.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct NodeSays {
+    /// It writes a report.
+    pub reports: bool,
+    /// Its cap throttles it, as far as it knows.
+    pub bites: bool,
+    /// It keeps to fewer watts than it was given, until the next cap.
+    pub yields: Option<f64>,
 }
 
 /// What an arm knows of a node.
@@ -41,6 +58,8 @@ pub struct ArmView {
     pub heard: u64,
     /// That cap, as the devices keep it.
     pub holds: f64,
+    /// What the node has left of it, if it has yielded some.
+    pub yields: Option<f64>,
     /// Its last second, half a second ago; `None` while it is blind.
     pub second: Option<NodeSecond>,
     /// How long ago a job started there, in seconds.
@@ -54,14 +73,16 @@ pub struct CapWrite {
     pub machine: usize,
     /// The most that its packages and GPUs may draw together.
     pub watts: f64,
+    /// Watts are short: the node may yield.
+    pub lends: bool,
 }
 
 /// A law that divides the limits among the machines.
 pub trait Divider {
-    /// Takes note of a node's second, in the engine of that node, and returns whether the node writes a report.
-    fn sense(&mut self, step: usize, machine: usize, second: NodeSecond) -> bool {
+    /// Takes note of a node's second, in the engine of that node, and returns what the node does.
+    fn sense(&mut self, step: usize, machine: usize, second: NodeSecond) -> NodeSays {
         let _ = (step, machine, second);
-        false
+        NodeSays::default()
     }
 
     /// Whether a node may tell of a mere raise with its next report.

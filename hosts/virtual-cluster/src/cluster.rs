@@ -3,7 +3,7 @@
 //! What counts of a machine is kept here apart from all arms: the highest of the last cap that was read back and of
 //! all caps that were written after it. So an arm cannot hide an excess from the figures.
 
-use crate::arms::{ArmView, CapWrite, Divider, NodeSecond};
+use crate::arms::{ArmView, CapWrite, Divider, NodeSays, NodeSecond};
 use crate::demand::{DemandTrace, MachineDemand};
 use crate::figures::{Figures, StepState};
 use crate::site::{LimitsNow, VirtualMachine, VirtualSite};
@@ -46,6 +46,10 @@ pub struct Experiment<'a> {
 struct OnItsWay {
     serial: u64,
     watts: f64,
+    /// It says that watts are short.
+    lends: bool,
+    /// The node itself keeps to it, of a cap that was written.
+    is_yield: bool,
     in_force_at: usize,
     /// `None` while the receipt waits for something else to tell.
     heard_at: Option<usize>,
@@ -58,7 +62,9 @@ fn steps(random: &mut Random, most: u64) -> usize {
     1 + usize::try_from(random.bits() % most).unwrap_or(0)
 }
 /// For how long a receipt that changes nothing that counts waits for something else to tell, as in the agent.
-const RECEIPT_WAITS: usize = 20 * STEPS_A_SECOND;
+const RECEIPT_WAITS: usize = 120 * STEPS_A_SECOND;
+/// The same while the node is still throttled.
+const BITING_WAITS: usize = 40 * STEPS_A_SECOND;
 
 /// The state of a machine.
 #[derive(Clone, Debug)]
@@ -68,7 +74,11 @@ struct Machine {
     asked: f64,
     /// The number of the cap in force, and the cap as the devices keep it.
     in_force: (u64, f64),
+    /// What is left of the cap in force, and whether it says that watts are short.
+    granted: (f64, bool),
     heard: (u64, f64),
+    /// What the node has left of the cap that was read back, if it has yielded some.
+    yields: Option<f64>,
     on_their_way: VecDeque<OnItsWay>,
     /// The sums of the second so far, and of how many steps.
     second: NodeSecond,
@@ -82,7 +92,16 @@ struct Machine {
 
 /// The first cap that every machine has.
 const FIRST: u64 = 1;
-const NOTHING: NodeSecond = NodeSecond { drawn: 0.0, counted: 0.0, bitten: 0.0, cap: 0.0, most: 0.0 };
+const NOTHING: NodeSecond = NodeSecond {
+    drawn: 0.0,
+    counted: 0.0,
+    bitten: 0.0,
+    cap: 0.0,
+    most: 0.0,
+    serial: FIRST,
+    granted: 0.0,
+    lends: false,
+};
 
 impl Machine {
     fn new(of: VirtualMachine, cap: f64, is_blind: bool) -> Self {
@@ -92,7 +111,9 @@ impl Machine {
             serial: FIRST,
             asked: cap,
             in_force: (FIRST, kept),
+            granted: (cap, false),
             heard: (FIRST, kept),
+            yields: None,
             on_their_way: VecDeque::new(),
             second: NOTHING,
             steps: 0,
@@ -125,8 +146,15 @@ impl Machine {
 
     fn come_into_force(&mut self, step: usize) {
         for write in self.on_their_way.iter().filter(|write| write.in_force_at <= step) {
-            if write.serial > self.in_force.0 {
+            let (serial, left) = (self.in_force.0, self.granted.0);
+            // A yield is of the cap that is in force, and only ever takes from it.
+            let comes = match write.is_yield {
+                true => write.serial == serial && write.watts < left,
+                false => write.serial > serial,
+            };
+            if comes {
                 self.in_force = (write.serial, self.of.kind.kept(write.watts));
+                self.granted = (write.watts, write.lends);
             }
         }
     }
@@ -141,25 +169,51 @@ impl Machine {
             .collect();
         let Some(last) = arrived.iter().max_by_key(|write| write.serial) else { return 0 };
         self.heard = (last.serial, self.of.kind.kept(last.watts));
+        self.yields = last.is_yield.then_some(last.watts);
         // An earlier cap is void once a later one was read back.
-        self.on_their_way.retain(|write| write.serial > last.serial);
+        let (serial, is_waited_for) = (last.serial, |write: &OnItsWay| write.heard_at > Some(step));
+        let left_of_it = |write: &OnItsWay| write.is_yield && write.serial == serial && is_waited_for(write);
+        self.on_their_way.retain(|write| write.serial > serial || left_of_it(write));
         arrived.iter().filter(|write| write.is_written).count() as u64
     }
 
     /// A receipt that waits is told with a report of the demand, or alone when it has waited for long.
-    fn tell_receipts(&mut self, step: usize, reports: bool) {
+    fn tell_receipts(&mut self, step: usize, says: &NodeSays) {
+        let longest = if says.bites { BITING_WAITS } else { RECEIPT_WAITS };
+        let (serial, _) = self.in_force;
         for write in &mut self.on_their_way {
-            let waits = write.heard_at.is_none() && write.in_force_at <= step;
-            let is_over = step >= write.in_force_at + RECEIPT_WAITS;
-            if waits && (reports || is_over) {
+            // The receipt is of the last cap that came into force.
+            let waits = write.heard_at.is_none() && write.serial == serial;
+            let is_over = step >= write.in_force_at + longest;
+            if waits && (says.reports || is_over) {
                 // It takes half a second, as a report does.
-                (write.heard_at, write.is_written) = (Some(step + 1), !reports);
+                (write.heard_at, write.is_written) = (Some(step + 1), !says.reports);
             }
         }
     }
 
+    /// The node keeps to less than the cap in force, and tells so with its receipt.
+    fn give_way(&mut self, step: usize, watts: f64) {
+        let in_force_at = step + 1;
+        self.on_their_way.push_back(OnItsWay {
+            serial: self.in_force.0,
+            watts,
+            lends: self.granted.1,
+            is_yield: true,
+            in_force_at,
+            heard_at: Some(in_force_at + 1),
+            is_written: true,
+        });
+    }
+
     /// `defers`: the agent follows the demand, so that it tells of a mere raise with the next report.
-    fn write(&mut self, step: usize, watts: f64, defers: bool, random: &mut Random) {
+    fn write(
+        &mut self,
+        step: usize,
+        CapWrite { watts, lends, .. }: CapWrite,
+        defers: bool,
+        random: &mut Random,
+    ) {
         let is_urgent = !defers || self.is_blind || self.count() > self.of.kind.kept(watts);
         self.serial += 1;
         self.asked = watts;
@@ -167,7 +221,16 @@ impl Machine {
         let in_force_at = step + steps(random, 3);
         let heard_at = Some(in_force_at + steps(random, 2)).filter(|_| is_urgent);
         let serial = self.serial;
-        self.on_their_way.push_back(OnItsWay { serial, watts, in_force_at, heard_at, is_written: is_urgent });
+        let (is_yield, is_written) = (false, is_urgent);
+        self.on_their_way.push_back(OnItsWay {
+            serial,
+            watts,
+            lends,
+            is_yield,
+            in_force_at,
+            heard_at,
+            is_written,
+        });
     }
 
     /// Draws for a step; returns what, and whether its cap limits it.
@@ -187,9 +250,12 @@ impl Machine {
 
     fn end_second(&mut self) -> NodeSecond {
         let steps = f64::from(self.steps.max(1));
-        let NodeSecond { drawn, counted, bitten, cap, most } = self.second;
+        let NodeSecond { drawn, counted, bitten, .. } = self.second;
+        let ((serial, _), (granted, lends)) = (self.in_force, self.granted);
+        let (drawn, counted, bitten) = (drawn / steps, counted / steps, bitten / steps);
+        let ended = NodeSecond { drawn, counted, bitten, serial, granted, lends, ..self.second };
         (self.second, self.steps) = (NOTHING, 0);
-        NodeSecond { drawn: drawn / steps, counted: counted / steps, bitten: bitten / steps, cap, most }
+        ended
     }
 
     fn view(&self, step: usize) -> ArmView {
@@ -198,6 +264,7 @@ impl Machine {
             asked: self.asked,
             heard: self.heard.0,
             holds: self.heard.1,
+            yields: self.yields,
             second: self.last.filter(|_| !self.is_blind),
             job_age: self.job_at.map(|at| (step - at) as f64 * STEP_S),
         }
@@ -247,9 +314,12 @@ pub fn run(experiment: &Experiment<'_>, arm: &mut dyn Divider) -> Figures {
                 let second = machine.end_second();
                 machine.last = Some(second);
                 if !machine.is_blind {
-                    let reports = arm.sense(step, index, second);
-                    state.reports += u64::from(reports);
-                    machine.tell_receipts(step, reports);
+                    let says = arm.sense(step, index, second);
+                    state.reports += u64::from(says.reports);
+                    machine.tell_receipts(step, &says);
+                    if let Some(watts) = says.yields {
+                        machine.give_way(step, watts);
+                    }
                 }
             }
         }
@@ -259,7 +329,7 @@ pub fn run(experiment: &Experiment<'_>, arm: &mut dyn Divider) -> Figures {
         arm.decide(step, &limits, &views, &mut writes);
         for write in &writes {
             if let Some(machine) = machines.get_mut(write.machine) {
-                machine.write(step, write.watts, arm.defers(), &mut delays);
+                machine.write(step, *write, arm.defers(), &mut delays);
                 state.orders += 1;
             }
         }

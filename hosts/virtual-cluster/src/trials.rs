@@ -24,7 +24,7 @@ pub enum ArmName {
     ThreeBand,
     /// The planner, with caps that follow the demand.
     Ours,
-    /// Ours with 10,000 orders a minute for 5,000 machines in place of 2,750.
+    /// Ours with 10,000 orders a minute for 5,000 machines in place of 2,850.
     MoreOrders,
     /// Ours with a limit for every instant that is higher than the one for the mean of a minute.
     TwoLimits,
@@ -36,11 +36,13 @@ pub enum ArmName {
     NoGuarantee,
     /// That law, with every cap moved to its price at once.
     NotLazy,
+    /// That law, where nodes give nothing back by themselves.
+    NoYields,
 }
 
 impl ArmName {
     /// All of them, in the order of the tables.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Static,
         Self::Slurm,
         Self::Ear,
@@ -52,10 +54,11 @@ impl ArmName {
         Self::NoReserve,
         Self::NoGuarantee,
         Self::NotLazy,
+        Self::NoYields,
     ];
 
     /// Those that keep every count below its limit.
-    pub const KEEPING: [Self; 8] = [
+    pub const KEEPING: [Self; 9] = [
         Self::Static,
         Self::Ours,
         Self::MoreOrders,
@@ -64,6 +67,7 @@ impl ArmName {
         Self::NoReserve,
         Self::NoGuarantee,
         Self::NotLazy,
+        Self::NoYields,
     ];
 
     /// Its name.
@@ -81,6 +85,7 @@ impl ArmName {
             Self::NoReserve => "law-no-reserve",
             Self::NoGuarantee => "law-no-guarantee",
             Self::NotLazy => "law-not-lazy",
+            Self::NoYields => "law-no-yields",
         }
     }
 
@@ -98,7 +103,8 @@ impl ArmName {
             | Self::LawAlone
             | Self::NoReserve
             | Self::NoGuarantee
-            | Self::NotLazy => 1.0,
+            | Self::NotLazy
+            | Self::NoYields => 1.0,
         }
     }
 
@@ -119,6 +125,7 @@ impl ArmName {
             Self::NoReserve => law(LawParts { reserve: false, ..LawParts::ALL }),
             Self::NoGuarantee => law(LawParts { guarantee: false, ..LawParts::ALL }),
             Self::NotLazy => law(LawParts { lazy: false, ..LawParts::ALL }),
+            Self::NoYields => law(LawParts { yields: false, ..LawParts::ALL }),
         }
     }
 }

@@ -77,7 +77,7 @@ fn site(limit: i32, held: i32) -> Site {
         let grant = Grant { serial: 1, watts: watts(held), ceiling: watts(held) };
         let account = GrantAccount::observed(
             Some(grant),
-            Some(GrantReceipt { serial: 1, holds: watts(held), floor: Watts::ZERO }),
+            Some(GrantReceipt { serial: 1, holds: watts(held), floor: Watts::ZERO, yields: None }),
         );
         let performance = index.is_multiple_of(3);
         BudgetNode {

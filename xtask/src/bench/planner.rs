@@ -115,7 +115,7 @@ fn hand_out(cluster: &mut ClusterState, decided: &ClusterDecision) {
     for ask in &round.asks {
         let Some(node) = places.get(&ask.node).and_then(|&at| cluster.nodes.get_mut(at)) else { continue };
         let serial = node.granted.grant.map_or(0, |grant| grant.serial) + 1;
-        let receipt = GrantReceipt { serial, holds: ask.watts, floor: Watts::ZERO };
+        let receipt = GrantReceipt { serial, holds: ask.watts, floor: Watts::ZERO, yields: None };
         node.granted = Granted {
             grant: Some(Grant { serial, watts: ask.watts, ceiling: ask.watts }),
             signed: Some(Signed { receipt, boot: node.boot.clone(), node_uid: node.uid.clone() }),

@@ -9,9 +9,13 @@
 //! | receipt | the node counts |
 //! |---|---|
 //! | none, or one of another boot or another machine | its largest draw |
-//! | of the present grant | the grant, or what its devices are limited to, whichever is more |
+//! | of the present grant | the grant, or what the node has yielded of it, or what its devices are limited to, whichever is more |
 //! | of an earlier grant | the ceiling, or what its devices are limited to, whichever is more |
 //! | of a later grant: the object is older than what the node has seen | its largest draw |
+//!
+//! A node may **yield**: it keeps to fewer watts than its grant allows, until it follows a later grant. A yield belongs to the
+//! serial of its receipt and only falls while that serial stands, so that what is known of it late is too much and never
+//! too little. The present grant then counts as what is left of it.
 //!
 //! The count is never below the ceiling of a grant that was sent and whose outcome is unknown. Every write names the
 //! serial that it replaces. So of several writes over one serial at most one lands, and all of them are void once a
@@ -42,6 +46,8 @@ pub struct GrantReceipt {
     /// The lowest power that its devices can be limited to, as far as the node knows; zero where it does not report
     /// one.
     pub floor: Watts,
+    /// What it keeps to of the grant of this serial, until it follows a later one; `None` where it keeps all of it.
+    pub yields: Option<Watts>,
 }
 
 /// Which grant a receipt belongs to, compared with the present grant.
@@ -62,14 +68,23 @@ enum Heard {
 struct Held {
     holds: Watts,
     floor: Watts,
+    yields: Option<Watts>,
+}
+
+impl Held {
+    /// What is left of a grant of the same serial.
+    fn leaves(&self, grant: Grant) -> Grant {
+        let left = self.yields.filter(|&left| left >= Watts::ZERO);
+        Grant { watts: left.map_or(grant.watts, |left| left.min(grant.watts)), ..grant }
+    }
 }
 
 impl Heard {
     /// Classifies a receipt by its serial. The grant's watts are not an argument, so that a receipt with the same
     /// number of watts cannot be taken for a receipt of this grant.
     const fn of(stands: u64, receipt: GrantReceipt) -> Self {
-        let GrantReceipt { serial, holds, floor } = receipt;
-        let held = Held { holds, floor };
+        let GrantReceipt { serial, holds, floor, yields } = receipt;
+        let held = Held { holds, floor, yields };
         if serial < stands {
             Self::Earlier(held)
         } else if serial == stands {
@@ -108,11 +123,15 @@ impl GrantAccount {
     pub const NONE: Self = Self { grant: None, heard: Heard::Nothing, unresolved: None };
 
     /// The present grant, and the receipt if it fits the node's boot and machine. A receipt without a grant, or with
-    /// negative watts, counts as none.
+    /// negative watts, counts as none; a yield of negative watts as none as well.
     #[must_use]
     pub fn observed(grant: Option<Grant>, receipt: Option<GrantReceipt>) -> Self {
         let receipt = receipt.filter(|receipt| receipt.holds >= Watts::ZERO);
         let heard = grant.zip(receipt).map_or(Heard::Nothing, |(grant, said)| Heard::of(grant.serial, said));
+        let grant = grant.map(|grant| match heard {
+            Heard::This(held) => held.leaves(grant),
+            Heard::Nothing | Heard::Earlier(_) | Heard::Later(_) => grant,
+        });
         Self { grant, heard, unresolved: None }
     }
 
@@ -138,7 +157,7 @@ impl GrantAccount {
         }
     }
 
-    /// The watts of the present grant; `None` without a grant.
+    /// The watts of the present grant, as far as the node has not yielded them; `None` without a grant.
     #[must_use]
     pub fn asked(&self) -> Option<Watts> {
         self.grant.map(|grant| grant.watts)
@@ -252,7 +271,9 @@ impl GrantAccount {
 
     /// The account after the node has read back the present grant, with devices limited to `holds`.
     pub(super) fn heard(self, holds: Watts) -> Self {
-        let heard = self.grant.map_or(Heard::Nothing, |_| Heard::This(Held { holds, floor: Watts::ZERO }));
+        let heard = self
+            .grant
+            .map_or(Heard::Nothing, |_| Heard::This(Held { holds, floor: Watts::ZERO, yields: None }));
         Self { heard, ..self }
     }
 }

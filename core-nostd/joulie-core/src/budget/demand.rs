@@ -8,7 +8,8 @@
 //! - [`ask`]: the last samples of what is drawn, and the report of the demand that is made of them;
 //! - [`mod@price`]: the price of every group, and the caps that belong to it;
 //! - [`mod@orders`]: which of the differences between caps and priced caps are worth an order;
-//! - [`tokens`]: the bound on orders in time.
+//! - [`tokens`]: the bound on orders in time;
+//! - [`yields`]: what a node gives back by itself.
 //!
 //! An **entitlement** is what a node gets when everybody wants everything, see [`allocate`](mod@super::allocate). It
 //! can be called: a node that is throttled below it is raised to it whatever the price. A node that does not need it
@@ -18,8 +19,10 @@ pub mod ask;
 pub mod orders;
 pub mod price;
 pub mod tokens;
+pub mod yields;
 
 pub use ask::{DemandError, DemandHistory, DemandReport, QUANTILES, is_news};
 pub use orders::{Bidders, GroupOrders, OrderBounds, OrderCount, OrderTurn, RESERVE, orders};
 pub use price::{Appetite, Bid, GroupPrice, price, reserved};
 pub use tokens::TokenBucket;
+pub use yields::{YieldMemory, Yieldable};

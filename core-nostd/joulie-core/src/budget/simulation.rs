@@ -1,5 +1,5 @@
-//! Simulates a site with faults: grants and receipts are lost or delayed, nodes reboot, stop answering and read back
-//! other limits than were written, limits are cut, and the leader changes. The invariant is checked after every
+//! Simulates a site with faults: grants and receipts are lost or delayed, nodes reboot, stop answering, yield watts and read
+//! back other limits than were written, limits are cut, and the leader changes. The invariant is checked after every
 //! single event.
 
 use super::*;
@@ -47,8 +47,10 @@ struct Device {
     /// Writes on their way: any of them may still land.
     under_way: Vec<Sent>,
     boot: u64,
-    /// The last grant that the agent has accepted; it is on disk.
+    /// The last grant that the agent has accepted, less what it has yielded of it; it is on disk.
     taken: Option<Grant>,
+    /// It has yielded some of that grant.
+    yields: bool,
     /// What limits the devices now; nothing after a reboot.
     in_force: Option<Watts>,
     /// The floor that the agent knows and reports.
@@ -130,6 +132,7 @@ impl World {
             under_way: Vec::new(),
             boot: 1,
             taken: None,
+            yields: false,
             in_force: None,
             floor: Watts::ZERO,
             holds_at_least: (floor + refuses).min(max),
@@ -237,9 +240,25 @@ impl World {
         let device = &mut self.devices[at];
         let taken = device.taken.map_or(0, |grant| grant.serial);
         let new: Vec<Grant> = device.object.iter().copied().filter(|grant| grant.serial > taken).collect();
+        if !new.is_empty() {
+            device.yields = false;
+        }
         if let Some(&grant) = if last { new.last() } else { new.get(self.dice.pick(new.len().max(1))) } {
             let less = if self.dice.one_in(3) { self.dice.watts(0, 200) } else { Watts::ZERO };
             device.take(grant, less);
+        }
+    }
+
+    /// The agent yields some of its grant: from now on it keeps to less, and the devices follow now or later.
+    fn give_way(&mut self, at: usize) {
+        let left = self.dice.watts(0, 800);
+        let follows = self.dice.one_in(2);
+        let device = &mut self.devices[at];
+        let Some(taken) = device.taken.as_mut().filter(|taken| left < taken.watts) else { return };
+        taken.watts = left;
+        device.yields = true;
+        if follows {
+            self.settle(at);
         }
     }
 
@@ -254,8 +273,9 @@ impl World {
     fn report(&mut self, at: usize) {
         let device = &mut self.devices[at];
         if let Some((grant, holds)) = device.taken.zip(device.in_force) {
-            device.status =
-                Some((GrantReceipt { serial: grant.serial, holds, floor: device.floor }, device.boot));
+            let yields = Some(grant.watts).filter(|_| device.yields);
+            let receipt = GrantReceipt { serial: grant.serial, holds, floor: device.floor, yields };
+            device.status = Some((receipt, device.boot));
         }
     }
 
@@ -308,7 +328,8 @@ impl World {
     fn chaos(&mut self, events: usize) {
         for _ in 0..events {
             let at = self.dice.pick(self.nodes.len());
-            match self.dice.below(24) {
+            match self.dice.below(26) {
+                24 | 25 => self.checked(|world| world.give_way(at)),
                 0 | 1 => self.disturb(),
                 2 => self.change_leader(),
                 3..=7 => drop(self.order(false)),

@@ -23,9 +23,10 @@ pub(crate) struct GrantTeller {
     waits: Option<Mono>,
 }
 
-/// For how long the receipt of a raise waits: meanwhile the operator raises the node no further, and lowers it only for a limit
-/// that is exceeded.
-const WAITS: Duration = Duration::from_secs(20);
+/// For how long the receipt of a raise waits: meanwhile the operator raises the node only towards its entitlement.
+const WAITS: Duration = Duration::from_secs(120);
+/// The same while the node is throttled at the new grant: by then the last seconds say nothing of the one before.
+const BITING_WAITS: Duration = Duration::from_secs(40);
 
 /// What is known of the grant to which a receipt belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +58,9 @@ impl GrantTeller {
             Micros::new(u64::try_from(now.since(told.at).as_micros()).unwrap_or(u64::MAX))
         });
         let cap = grant.map(|grant| grant.watts);
-        let is_due = self.is_due(receipt.as_ref(), grant, before.is_some(), now);
+        let bites = wants.report.is_some_and(|report| report.bites());
+        let longest = if bites { BITING_WAITS } else { WAITS };
+        let is_due = self.is_due(receipt.as_ref(), grant, before.map(|_| longest), now);
         if is_due || is_news(wants.report.as_ref(), before.as_ref(), ago, cap) {
             (self.receipt, self.waits) = (receipt, None);
             let by = self.seen.filter(|_| wants.report.is_some_and(|report| report.bites()));
@@ -67,37 +70,30 @@ impl GrantTeller {
         (self.receipt.clone(), demand)
     }
 
-    /// Whether a receipt must be written for its own sake now.
+    /// Whether a receipt must be written for its own sake now. `waits` is for how long one may wait; without it, none may.
     fn is_due(
         &mut self,
         receipt: Option<&Receipt>,
         grant: Option<GrantNow>,
-        has_told: bool,
+        waits: Option<Duration>,
         now: Mono,
     ) -> bool {
         if self.receipt.as_ref() == receipt {
             self.waits = None;
             return false;
         }
-        let Some(((receipt, told), grant)) = receipt.zip(self.receipt.as_ref()).zip(grant) else {
-            return true;
-        };
+        let known = receipt.zip(self.receipt.as_ref()).zip(grant).zip(waits);
+        // A node of which nobody knows what it wants has nothing else to tell.
+        let Some((((receipt, told), grant), waits)) = known else { return true };
         // Of another object, the serials begin anew.
         let is_same_machine =
             receipt.boot == told.boot && receipt.node == told.node && receipt.serial >= told.serial;
         let keeps = |said: &Receipt| said.holds.is_some_and(|holds| holds <= grant.watts);
         let is_same_event = receipt.armed == told.armed;
-        // A node of which nobody knows what it wants has nothing else to tell.
-        if !(grant.is_highest
-            && has_told
-            && is_same_machine
-            && is_same_event
-            && keeps(receipt)
-            && keeps(told))
-        {
+        if !(grant.is_highest && is_same_machine && is_same_event && keeps(receipt) && keeps(told)) {
             return true;
         }
-        now.since(*self.waits.get_or_insert(now)) >= WAITS
+        now.since(*self.waits.get_or_insert(now)) >= waits
     }
 }
 
@@ -139,8 +135,8 @@ mod tests {
             assert_eq!(told(&mut it, &about, second * 1000), Some((1000.0, false)), "at {second} s");
         }
         assert_eq!(told(&mut it, &wants(500, false), 600_000), Some((500.0, false)), "half of it");
-        assert_eq!(told(&mut it, &wants(1000, false), 659_900), Some((500.0, false)), "too soon");
-        assert_eq!(told(&mut it, &wants(1000, false), 660_000), Some((1000.0, false)));
+        assert_eq!(told(&mut it, &wants(1000, false), 689_900), Some((500.0, false)), "too soon");
+        assert_eq!(told(&mut it, &wants(1000, false), 690_000), Some((1000.0, false)));
     }
 
     #[test]
@@ -151,10 +147,10 @@ mod tests {
         assert_eq!((bite.biting, bite.throttled_by), (true, Some(ThrottleEvidence::Drawn.into())));
         assert_eq!(told(&mut it, &wants(1000, false), 200), Some((1500.0, true)));
         assert_eq!(told(&mut it, &wants(1500, true), 300), Some((1500.0, true)), "it is told already");
-        // 500 W less are a change that is told after a minute, and the end goes with it.
-        assert_eq!(told(&mut it, &wants(1000, false), 60_000), Some((1500.0, true)), "it may come back");
+        // 500 W less are a change that is told after one and a half minutes, and the end goes with it.
+        assert_eq!(told(&mut it, &wants(1000, false), 90_000), Some((1500.0, true)), "it may come back");
         let ended =
-            it.of(&wants(1000, false), None, None, Mono::at(Duration::from_millis(60_100))).1.unwrap();
+            it.of(&wants(1000, false), None, None, Mono::at(Duration::from_millis(90_100))).1.unwrap();
         assert_eq!((ended.biting, ended.throttled_by), (false, None));
     }
 
@@ -179,6 +175,7 @@ mod tests {
             node: "n-1".to_owned(),
             holds: Some(Watts::from_int(holds)),
             floor: None,
+            yields: None,
             armed: Vec::new(),
         }
     }
@@ -201,11 +198,15 @@ mod tests {
         let mut it = GrantTeller::default();
         assert_eq!(serial(&mut it, &quiet, receipt(1, 500), (500, true), 0), 1, "the first one");
         assert_eq!(serial(&mut it, &quiet, receipt(2, 600), (600, true), 10), 1);
-        assert_eq!(serial(&mut it, &quiet, receipt(2, 600), (600, true), 29), 1);
-        assert_eq!(serial(&mut it, &quiet, receipt(2, 600), (600, true), 30), 2, "20 s");
+        assert_eq!(serial(&mut it, &quiet, receipt(2, 600), (600, true), 129), 1);
+        assert_eq!(serial(&mut it, &quiet, receipt(2, 600), (600, true), 130), 2, "two minutes");
         // A bite is told at once, and the receipt with it.
-        assert_eq!(serial(&mut it, &quiet, receipt(3, 700), (700, true), 40), 2);
-        assert_eq!(serial(&mut it, &wants(900, true), receipt(3, 700), (700, true), 41), 3);
+        assert_eq!(serial(&mut it, &quiet, receipt(3, 700), (700, true), 140), 2);
+        assert_eq!(serial(&mut it, &wants(900, true), receipt(3, 700), (700, true), 141), 3);
+        // Who is throttled still tells of it after 40 s.
+        assert_eq!(serial(&mut it, &wants(900, true), receipt(4, 900), (900, true), 150), 3);
+        assert_eq!(serial(&mut it, &wants(900, true), receipt(4, 900), (900, true), 189), 3);
+        assert_eq!(serial(&mut it, &wants(900, true), receipt(4, 900), (900, true), 190), 4);
     }
 
     #[test]

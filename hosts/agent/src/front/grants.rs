@@ -3,6 +3,7 @@
 //! ```text
 //!  an object of the node ─────────────────────────────▶ Grant     its highest serial counts
 //!  the object is gone, or was never read ─────────────▶ as before
+//!  the node has yielded some of that serial ──────────▶ Grant     of what is left
 //!  the object says `released` ────────────────────────▶ Released  and the file is deleted
 //!  the file cannot be read, and there is no object ───▶ Unreadable: everything stays as it is found
 //! ```
@@ -13,6 +14,7 @@ use super::armed::ArmedNow;
 use super::inputs::Inputs;
 use super::rows::GrantRow;
 use node_kit::{Desire, Kept, NodeGrant};
+use power_units::Watts;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -65,6 +67,17 @@ impl Stands {
         }
     }
 
+    /// The same grant, of which the node keeps to so much from now on.
+    pub(crate) fn left(&self, watts: Watts) -> Self {
+        match self {
+            Self::Grant(kept) => {
+                let grant = NodeGrant { watts: watts.min(kept.grant.watts), ..kept.grant };
+                Self::Grant(Kept { grant, ..kept.clone() })
+            }
+            Self::Nothing | Self::Released(_) | Self::Unreadable(_) => self.clone(),
+        }
+    }
+
     /// What to desire of the machine, given what the policy desires, and what armed events leave of a grant.
     pub(crate) fn over(&self, policy: Desire, armed: &ArmedNow) -> Desire {
         match self {
@@ -102,11 +115,15 @@ pub(crate) fn follow(inputs: &Inputs, before: &Stands) -> Stands {
         return before.clone();
     };
     let kept = Kept { uid: row.uid.clone(), grant: row.grant };
+    // What was yielded of a grant stays so until a later one, by what is on disk and by what was told.
+    let is_same = |last: &&Kept| last.uid == kept.uid && last.grant.serial == kept.grant.serial;
+    let yielded = before.kept().filter(is_same).map(|last| last.grant.watts);
+    let left = [yielded, row.yields].into_iter().flatten().fold(kept.grant.watts, Watts::min);
     match before.followed() {
         // The watch lags, or the API was restored from a backup.
         Some(last) if last.uid == kept.uid && kept.grant.serial < last.grant.serial => before.clone(),
         Some(_) | None if row.released => Stands::Released(kept),
-        Some(_) | None => Stands::Grant(kept),
+        Some(_) | None => Stands::Grant(kept).left(left),
     }
 }
 
@@ -154,13 +171,14 @@ pub(crate) fn write(stands: Stands, path: &Path) -> io::Result<()> {
 /// Writes a state to a file.
 type WriteFile<T> = fn(T, &Path) -> io::Result<()>;
 
-/// Writes each change of a state to disk until the sender is gone. Files are written in a blocking task, so a disk
-/// that hangs delays nothing else.
+/// Writes each change of a state to disk until the sender is gone, and tells what is there. Files are written in a blocking
+/// task, so a disk that hangs delays nothing else.
 pub(crate) async fn keep<T: Clone + Send + Sync + 'static>(
     node: String,
     path: Option<PathBuf>,
     mut state: watch::Receiver<T>,
     (what, write): (&str, WriteFile<T>),
+    told: impl Fn(T),
 ) {
     let Some(path) = path else { return std::future::pending().await };
     let mut wait = None;
@@ -175,8 +193,10 @@ pub(crate) async fn keep<T: Clone + Send + Sync + 'static>(
             return;
         }
         let (now, file) = (state.borrow_and_update().clone(), path.clone());
+        let written = now.clone();
         let why = match tokio::task::spawn_blocking(move || write(now, &file)).await {
             Ok(Ok(())) => {
+                told(written);
                 wait = None;
                 continue;
             }
@@ -193,7 +213,6 @@ pub(crate) async fn keep<T: Clone + Send + Sync + 'static>(
 mod tests {
     use super::*;
     use joulie_core::node::cap::DesiredCap;
-    use power_units::Watts;
 
     fn row(uid: &str, serial: u64, watts: i32, released: bool) -> (String, Arc<GrantRow>) {
         let grant = NodeGrant { serial, watts: Watts::from_int(watts) };
@@ -205,6 +224,8 @@ mod tests {
                 uid,
                 grant,
                 is_highest: false,
+                lends: false,
+                yields: None,
                 released,
                 armed: Vec::new(),
                 seen: Arc::default(),
@@ -239,6 +260,27 @@ mod tests {
         assert_eq!(see(&[row("b", 2, 400, true)]), None);
         assert_eq!(see(&[row("b", 1, 400, false)]), None, "what was released stays so");
         assert_eq!(see(&[row("b", 3, 200, false)]), held(3, 200));
+    }
+
+    #[test]
+    fn what_was_yielded_stays_so_until_a_later_grant() {
+        let held = |stands: &Stands| serial(stands).unwrap();
+        let w = Watts::from_int;
+        let stands = follow(&inputs(&[row("a", 3, 500, false)]), &Stands::Nothing).left(w(200));
+        assert_eq!(held(&stands), (3, w(200)));
+        let again = follow(&inputs(&[row("a", 3, 500, false)]), &stands);
+        assert_eq!(held(&again), (3, w(200)), "the same object is told again");
+        assert_eq!(held(&stands.left(w(400))), (3, w(200)), "nothing is taken back");
+        assert_eq!(held(&follow(&inputs(&[row("a", 4, 500, false)]), &stands)), (4, w(500)));
+        assert_eq!(
+            held(&follow(&inputs(&[row("b", 3, 500, false)]), &stands)),
+            (3, w(500)),
+            "another object"
+        );
+        // A process without a file finds in the object what the one before has told.
+        let (name, told) = row("a", 3, 500, false);
+        let told = GrantRow { yields: Some(w(150)), ..Arc::into_inner(told).unwrap() };
+        assert_eq!(held(&follow(&inputs(&[(name, Arc::new(told))]), &Stands::Nothing)), (3, w(150)));
     }
 
     #[test]

@@ -22,6 +22,7 @@ use super::receipt::{Receipts, Unkept};
 use super::rows::{NodeRow, RouteRow};
 use super::steady::Steady;
 use super::wanted::{Unknown, Wanted, wanted};
+use super::yields::Yields;
 use crate::machine::{Control, Drawn, Found, LeaseState, View};
 use crate::metrics::{Metrics, PowerDetail};
 use crate::route::Standing;
@@ -94,13 +95,17 @@ impl Front {
         let publisher = Publisher::new(&self.node, self.shared.clone(), docs);
         // Receipts have their own publisher, so that they wait for no other write.
         let receipts = Publisher::new(&self.node, self.shared.clone(), receipts);
-        let keep = grants::keep(self.node.clone(), self.kept.clone(), kept, ("the grant", grants::write));
+        let (told, on_disk) = watch::channel(stands.clone());
+        let written = |stands: Stands| drop(told.send_replace(stands));
+        let (node, file) = (self.node.clone(), self.kept.clone());
+        let keep = grants::keep(node, file, kept, ("the grant", grants::write), written);
+        let yields = Yields::kept(self.kept.as_ref().map(|_| on_disk));
         let armed = Armed::of_file(self.kept.as_deref());
         let (armed_keeper, kept) = watch::channel(armed.facts());
         let file = self.kept.as_deref().map(ArmedFacts::file);
         let write = |facts: Arc<ArmedFacts>, path: &Path| ArmedFacts::write(&facts, path);
-        let keep_armed = grants::keep(self.node.clone(), file, kept, ("what is armed", write));
-        let memory = Memory { stands, armed, ..Memory::default() };
+        let keep_armed = grants::keep(self.node.clone(), file, kept, ("what is armed", write), drop);
+        let memory = Memory { stands, armed, yields, ..Memory::default() };
         let follow = Follow { front: self, sender, first, keeper, armed_keeper, memory };
         // None of these ends while the node stays, so each is polled every time. The path to the machine comes first.
         tokio::select! {
@@ -142,6 +147,7 @@ struct Memory {
     ignored: BTreeSet<(String, u64, Ignored)>,
     unkept: Unkept,
     receipts: Receipts,
+    yields: Yields,
     grant: GrantTeller,
     teller: Teller,
     pacer: Pacer,
@@ -171,6 +177,7 @@ impl Default for Memory {
             ignored: BTreeSet::new(),
             unkept: Unkept::default(),
             receipts: Receipts::default(),
+            yields: Yields::default(),
             grant: GrantTeller::default(),
             teller: Teller::default(),
             pacer: Pacer::default(),
@@ -267,6 +274,7 @@ impl Follow {
             shared.metrics.sees(node, view, (shared.clock.mono(), shared.power_detail));
         }
         put(first, memory.receipt(&inputs, view, (shared, &terms)));
+        memory.give_way(node, &inputs, view, shared.clock.mono());
         memory.tell_grant(node, shared);
         put(sender, memory.docs(node, &inputs, (view, &*route), (shared, &terms)));
     }
@@ -308,9 +316,21 @@ impl Memory {
         shared.metrics.grants(node, grant.zip(age), self.receipts.standing().as_ref(), &self.unkept);
     }
 
+    /// Yields what the node does not want any more: from the next step on it keeps to less.
+    fn give_way(&mut self, node: &str, inputs: &Inputs, view: &View, now: Mono) {
+        let Some((_, row)) = grants::object(inputs, &self.stands) else { return };
+        let floor = self.receipts.standing().and_then(|receipt| receipt.floor);
+        if let Some(left) = self.yields.left(&self.stands, row, view, floor, now) {
+            self.stands = self.stands.left(left);
+            tracing::info!(node, "what it does not want any more is left to others: {}", self.stands.say());
+        }
+    }
+
     /// The receipt to publish for the grant.
     fn receipt(&mut self, inputs: &Inputs, view: &View, (shared, terms): (&Shared, &Terms)) -> Docs {
         let now = shared.clock.mono();
+        let row = grants::object(inputs, &self.stands).map(|(_, row)| row);
+        self.receipts.yields(row.and_then(|row| self.yields.told(&self.stands, row)));
         let receipt = self.receipts.of(&self.stands, inputs, view, terms, now);
         let followed = self.stands.followed().map(|kept| kept.uid.as_str());
         let object =

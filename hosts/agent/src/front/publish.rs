@@ -175,12 +175,12 @@ fn route_said(node: &str, said: &Said) -> Value {
 }
 
 fn receipt_status(receipt: &Receipt, demand: Option<&GrantDemand>) -> Value {
-    let Receipt { serial, boot, node, holds, floor, armed } = receipt;
+    let Receipt { serial, boot, node, holds, floor, yields, armed } = receipt;
     let armed = Some(armed).filter(|armed| !armed.is_empty());
     let whole = |watts: &Watts| watts.to_bits().saturating_add(u32::MAX.into()) >> 32;
     without_nulls(json!({
         "serial": serial, "bootID": boot, "nodeUID": node, "holds": holds.as_ref().map(whole),
-        "floor": floor.as_ref().map(whole), "armed": armed, "demand": demand,
+        "floor": floor.as_ref().map(whole), "yields": yields.as_ref().map(whole), "armed": armed, "demand": demand,
     }))
 }
 

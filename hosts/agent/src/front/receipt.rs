@@ -27,6 +27,8 @@ pub(crate) struct Receipt {
     pub(crate) holds: Option<Watts>,
     /// The least that they can be held to; `None` if it is not known.
     pub(crate) floor: Option<Watts>,
+    /// What the node has left of the grant, where it has yielded some of it.
+    pub(crate) yields: Option<Watts>,
     /// The armed events that are in force in full.
     pub(crate) armed: Vec<String>,
 }
@@ -68,6 +70,8 @@ pub(crate) struct Receipts {
     unkept: Unkept,
     /// What armed events leave of the node.
     armed: ArmedNow,
+    /// What the node has left of its grant, where it has yielded some of it and would know so after a restart.
+    yields: Option<Watts>,
     /// The boot and the Node object that were last known, even if the object is gone now.
     boot: Option<String>,
     node: Option<String>,
@@ -94,6 +98,11 @@ impl Receipts {
     /// Takes in what armed events leave of the node.
     pub(crate) fn arms(&mut self, armed: ArmedNow) {
         self.armed = armed;
+    }
+
+    /// Takes in what the node has left of its grant.
+    pub(crate) fn yields(&mut self, left: Option<Watts>) {
+        self.yields = left;
     }
 
     /// The receipt to publish now for the object that is followed; `None` if there is none.
@@ -146,7 +155,8 @@ impl Receipts {
             return self.standing();
         }
         let (floor, armed) = (self.floor(view), self.armed.full.clone());
-        let receipt = Receipt { serial: kept.grant.serial, boot, node, holds, floor, armed };
+        let (serial, yields) = (kept.grant.serial, self.yields);
+        let receipt = Receipt { serial, boot, node, holds, floor, yields, armed };
         let last = self.last.take().map(|(_, last)| last);
         // Where a node divides its grant anew, each share is rounded in another way.
         let devices = view.cpu.devices.len().saturating_add(view.gpu.devices.len());
@@ -293,9 +303,9 @@ fn same(a: &Receipt, b: &Receipt, rounding: Watts) -> bool {
         (Some(a), Some(b)) => (a - b).abs() < WIGGLE,
         (a, b) => a == b,
     };
-    let Receipt { serial, boot, node, holds, floor, armed } = a;
+    let Receipt { serial, boot, node, holds, floor, yields, armed } = a;
     let is_bound = holds.zip(b.holds).is_some_and(|(said, now)| now <= said && said - now < rounding);
-    (*serial, boot, node, armed) == (b.serial, &b.boot, &b.node, &b.armed)
+    (*serial, boot, node, yields, armed) == (b.serial, &b.boot, &b.node, &b.yields, &b.armed)
         && (is_bound || about(*holds, b.holds))
         && about(*floor, b.floor)
 }

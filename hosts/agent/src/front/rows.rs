@@ -218,6 +218,10 @@ pub(crate) struct GrantRow {
     pub(crate) grant: NodeGrant,
     /// Nothing that the node may still hold allows more than this grant, so that its receipt changes nothing that counts.
     pub(crate) is_highest: bool,
+    /// Watts are short, so that the node may yield.
+    pub(crate) lends: bool,
+    /// What the node has left of this grant, as an agent told it.
+    pub(crate) yields: Option<Watts>,
     /// Whether it releases the node.
     pub(crate) released: bool,
     /// What each armed event leaves of the node.
@@ -232,7 +236,7 @@ impl Row for GrantRow {
 
     fn read(value: &Value) -> Result<Self, String> {
         let object: NodePowerGrant = object::parse(&spec_alone(value)).map_err(|bad| bad.to_string())?;
-        let NodePowerGrantSpec { node_name, serial, watts, ceiling, released, armed } = object.spec;
+        let NodePowerGrantSpec { node_name, serial, watts, ceiling, released, lends, armed } = object.spec;
         let is_highest = ceiling.get() <= watts.get();
         let number = Watts::parse(&watts.to_string(), Role::Limit).ok().filter(|&it| it >= Watts::ZERO);
         let watts = number.ok_or_else(|| format!("spec.watts: {watts} is no number of watts from 0"))?;
@@ -243,11 +247,19 @@ impl Row for GrantRow {
             uid: text(value, "/metadata/uid").unwrap_or_default(),
             grant: NodeGrant { serial, watts },
             is_highest,
+            lends: lends == Some(true),
+            yields: yielded(&value["status"], serial),
             released: released == Some(true),
             armed: armed.unwrap_or_default(),
             seen: Arc::new(Seen { version: version(value), status: value["status"].clone() }),
         })
     }
+}
+
+/// What was told that the node has left of the grant of this serial.
+fn yielded(status: &Value, serial: u64) -> Option<Watts> {
+    let left = status["yields"].as_number().filter(|_| status["serial"].as_u64() == Some(serial))?;
+    Watts::parse(&left.to_string(), Role::Limit).ok().filter(|&left| left >= Watts::ZERO)
 }
 
 /// A PowerEvent.

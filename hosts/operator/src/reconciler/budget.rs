@@ -76,7 +76,7 @@ impl Reconciler {
     }
 
     fn write_grant(&mut self, ask: &DesiredGrant, now: Mono) -> Option<Job<Ticket>> {
-        let DesiredGrant { node, watts, ceiling, released } = ask;
+        let DesiredGrant { node, watts, ceiling, released, lends } = ask;
         if !self.grants.is_free(node, now) {
             return None;
         }
@@ -85,11 +85,13 @@ impl Reconciler {
         let grant = Grant { serial, watts: *watts, ceiling: *ceiling };
         let ticket = self.grants.send(node, seen.as_deref(), grant);
         let (name, how) = match &seen {
-            Some(seen) => (seen.name.clone(), How::Replace { patch: grant_patch(seen, grant, *released) }),
+            Some(seen) => {
+                (seen.name.clone(), How::Replace { patch: grant_patch(seen, (grant, *lends), *released) })
+            }
             None => {
                 let name = self.site.grant_name(node);
                 let budget = self.site.node(node).and_then(|node| self.site.budgets.name_of(&node.limits));
-                let document = grant_document(&name, node, grant, budget);
+                let document = grant_document(&name, node, (grant, *lends), budget);
                 (name, How::Create { document })
             }
         };

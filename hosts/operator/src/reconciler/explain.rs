@@ -147,6 +147,7 @@ impl Reconciler {
         let told = node.published.obeyed();
         let receipt = node.receipt();
         let grant = node.granted.grant;
+        let left = receipt.and_then(|_| node.granted.stands());
         json!({
             "presence": word(node.presence),
             "visibility": word(node.visibility),
@@ -172,6 +173,7 @@ impl Reconciler {
             })),
             "receipt": receipt.map(|receipt| json!({
                 "serial": receipt.serial, "holdsW": number(Some(receipt.holds)),
+                "leftW": number(left.map(|left| left.watts)),
             })),
         })
     }

@@ -6,6 +6,7 @@
 use super::Reconciler;
 use crate::publish::API_VERSION;
 use crate::reasons::OBJECT_UNREADABLE;
+use crate::rows::DemandFault;
 use crate::settings::PowerSource;
 use crate::site::{Kind, Observed, Unreadable};
 use host_kit::events::Note;
@@ -13,8 +14,36 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use planner::node::{MachineFacts, Power, Visibility};
 use planner::power::NodeReading;
 use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The version of each node's grant whose report of demand was refused last.
+#[derive(Debug, Default)]
+pub(super) struct RefusedReports(BTreeMap<String, String>);
+
+impl RefusedReports {
+    /// Why the report in this version of a node's grant is refused, once for each version.
+    fn news(&mut self, node: &str, version: &str, refused: Option<DemandFault>) -> Option<DemandFault> {
+        if refused.is_none() {
+            self.0.remove(node);
+            return None;
+        }
+        let before = self.0.insert(node.to_owned(), version.to_owned());
+        refused.filter(|_| before.as_deref() != Some(version))
+    }
+}
 
 impl Reconciler {
+    /// Counts the reports of demand that cannot be read.
+    pub(super) fn count_refused(&mut self, nodes: &[Arc<Observed>]) {
+        for observed in nodes {
+            let Some(grant) = &observed.grant else { continue };
+            let news = self.refused.news(&grant.node, &grant.granted.version, grant.refused);
+            if let Some(fault) = news {
+                self.stats.refuses_demand(fault);
+            }
+        }
+    }
+
     /// How well a node is observed, given this reading of its meter.
     pub(super) fn visibility(
         &self,
@@ -73,5 +102,22 @@ fn unread_note(kind: Kind, name: &str, why: &str) -> Note {
         reason: OBJECT_UNREADABLE.word,
         action: "Read",
         text: format!("{why}; until it can be read {}", kind.meanwhile()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_that_is_refused_counts_once_for_each_time_that_it_is_written() {
+        let mut it = RefusedReports::default();
+        let form = Some(DemandFault::Form);
+        assert_eq!(it.news("a", "1", form), form);
+        assert_eq!(it.news("a", "1", form), None, "the node was looked at for another reason");
+        assert_eq!(it.news("a", "2", form), form);
+        assert_eq!(it.news("b", "2", form), form);
+        assert_eq!(it.news("a", "3", None), None);
+        assert_eq!(it.0.len(), 1, "nothing is remembered of a report that can be read");
     }
 }

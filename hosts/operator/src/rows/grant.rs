@@ -1,15 +1,28 @@
 //! A NodePowerGrant: what the budget allows a node to draw, and what its agent reports that it holds.
 
 use super::{Stamp, name, text, watts};
+use host_kit::closed_label;
 use host_kit::reflect::Row;
 use joulie_api::labels::object::POWER_BUDGET;
 use joulie_api::node_power_grant::{ArmedShare, GrantDemand};
-use joulie_core::budget::demand::DemandReport;
+use joulie_core::budget::demand::{DemandReport, QUANTILES};
 use joulie_core::budget::{Grant, GrantReceipt};
 use planner::node::{Granted, Signed};
 use power_units::{Role, Watts};
 use serde::Deserialize;
 use serde_json::Value;
+
+closed_label! {
+    /// Why a report of what a node wants to draw counts as none.
+    pub(crate) enum DemandFault {
+        /// It has not the form of a report.
+        Form = "form",
+        /// It has no numbers, or more than are agreed on.
+        Count = "count",
+        /// A number is no watts, below zero, or above the one before.
+        Number = "number",
+    }
+}
 
 /// What is kept of a NodePowerGrant.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,10 +37,14 @@ pub(crate) struct GrantSeen {
     pub(crate) serial: u64,
     /// The PowerBudget that the node was in when the grant was written.
     pub(crate) budget: Option<String>,
+    /// It says that watts are short.
+    pub(crate) lends: bool,
     /// What events leave of the node, as it is written there.
     pub(crate) armed: Vec<ArmedShare>,
     /// The events that are in force in full, as its agent says.
     pub(crate) obeys: Vec<String>,
+    /// Why the demand that its agent reports counts as unknown, where it reports one.
+    pub(crate) refused: Option<DemandFault>,
     /// The grant and its receipt.
     pub(crate) granted: Granted,
 }
@@ -49,11 +66,12 @@ impl Row for GrantSeen {
             ceiling: watts(&spec["ceiling"], Role::Demand).ok_or("spec.ceiling: expected watts")?,
         };
         let Stamp { uid, version } = Stamp::of(object);
+        let demand = demand(&object["status"]["demand"]);
         let granted = Granted {
             grant: Some(grant),
             released: spec["released"].as_bool() == Some(true),
             signed: signed(&object["status"]),
-            demand: demand(&object["status"]["demand"]),
+            demand: demand.unwrap_or_default(),
             version,
             ..Granted::default()
         };
@@ -63,30 +81,39 @@ impl Row for GrantSeen {
             uid,
             serial,
             budget: text(&object["metadata"]["labels"][POWER_BUDGET]),
+            lends: spec["lends"].as_bool() == Some(true),
             // What cannot be read is written anew.
             armed: Vec::deserialize(&spec["armed"]).unwrap_or_default(),
             obeys: Vec::deserialize(&object["status"]["armed"]).unwrap_or_default(),
+            refused: demand.err(),
             granted,
         })
     }
 }
 
 /// What the node wants to draw. A report that cannot be read counts as none: the node is blind.
-fn demand(said: &Value) -> Option<DemandReport> {
+fn demand(said: &Value) -> Result<Option<DemandReport>, DemandFault> {
     if said.is_null() {
-        return None;
+        return Ok(None);
     }
-    let demand = GrantDemand::deserialize(said).map_err(|error| error.to_string());
-    let report = demand.and_then(|demand| demand.read().map_err(|error| error.to_string()));
-    report.inspect_err(|why| tracing::warn!("a demand that cannot be read counts as unknown: {why}")).ok()
+    let refused = |fault, why: &dyn std::fmt::Display| {
+        tracing::warn!("a demand that cannot be read counts as unknown: {why}");
+        fault
+    };
+    let demand = GrantDemand::deserialize(said).map_err(|error| refused(DemandFault::Form, &error))?;
+    let is_counted = (1..=QUANTILES).contains(&demand.quantiles_watts.len());
+    let fault = if is_counted { DemandFault::Number } else { DemandFault::Count };
+    demand.read().map(Some).map_err(|error| refused(fault, &error))
 }
 
 /// A receipt with a missing or unreadable part does not count.
 fn signed(status: &Value) -> Option<Signed> {
     let holds = watts(&status["holds"], Role::Demand).filter(|&holds| holds >= Watts::ZERO)?;
     let floor = watts(&status["floor"], Role::Demand).unwrap_or(Watts::ZERO);
+    // Without a readable number the whole grant counts.
+    let yields = watts(&status["yields"], Role::Demand).filter(|&left| left >= Watts::ZERO);
     Some(Signed {
-        receipt: GrantReceipt { serial: serial(&status["serial"])?, holds, floor },
+        receipt: GrantReceipt { serial: serial(&status["serial"])?, holds, floor, yields },
         boot: text(&status["bootID"])?,
         node_uid: text(&status["nodeUID"])?,
     })
@@ -107,7 +134,12 @@ mod tests {
     fn what_an_agent_signs_is_read() {
         let said =
             read(json!({"serial": 7, "bootID": "b1", "nodeUID": "u1", "holds": 290, "floor": 200})).granted;
-        let receipt = GrantReceipt { serial: 7, holds: Watts::from_int(290), floor: Watts::from_int(200) };
+        let receipt = GrantReceipt {
+            serial: 7,
+            holds: Watts::from_int(290),
+            floor: Watts::from_int(200),
+            yields: None,
+        };
         let signed = Signed { receipt, boot: "b1".to_owned(), node_uid: "u1".to_owned() };
         assert_eq!(said.signed, Some(signed));
         assert!(said.is_read_back());
@@ -122,24 +154,42 @@ mod tests {
         let said = |demand: Value| {
             let status =
                 json!({"serial": 7, "bootID": "b1", "nodeUID": "u1", "holds": 290, "demand": demand});
-            read(status).granted
+            read(status)
         };
-        let told = said(json!({"quantilesWatts": [400, 300.5], "biting": true})).demand.unwrap();
+        let told = said(json!({"quantilesWatts": [400, 300.5], "biting": true})).granted.demand.unwrap();
         assert!(told.bites() && told.highest() == Watts::from_int(400));
         assert_eq!(told.lowest(), Watts::from_bits((300 << 32) + (1 << 31)));
-        for demand in [
-            json!(null),
-            json!([]),
-            json!({"biting": true}),
-            json!({"quantilesWatts": [], "biting": true}),
-            json!({"quantilesWatts": [300, 400], "biting": true}),
-            json!({"quantilesWatts": [-1], "biting": false}),
-            json!({"quantilesWatts": [1e300], "biting": false}),
-            json!({"quantilesWatts": [1, 1, 1, 1, 1, 1, 1, 1, 1], "biting": false}),
-            json!({"quantilesWatts": [400], "biting": "yes"}),
+        let (form, count, number) =
+            (Some(DemandFault::Form), Some(DemandFault::Count), Some(DemandFault::Number));
+        for (demand, fault) in [
+            (json!(null), None),
+            (json!([]), form),
+            (json!({"biting": true}), form),
+            (json!({"quantilesWatts": [], "biting": true}), count),
+            (json!({"quantilesWatts": [300, 400], "biting": true}), number),
+            (json!({"quantilesWatts": [-1], "biting": false}), number),
+            (json!({"quantilesWatts": [1e300], "biting": false}), number),
+            (json!({"quantilesWatts": [1, 1, 1, 1, 1, 1, 1, 1, 1], "biting": false}), count),
+            (json!({"quantilesWatts": [400], "biting": "yes"}), form),
         ] {
-            let granted = said(demand.clone());
-            assert!(granted.demand.is_none() && granted.signed.is_some(), "{demand}");
+            let seen = said(demand.clone());
+            assert!(seen.granted.demand.is_none() && seen.granted.signed.is_some(), "{demand}");
+            assert_eq!(seen.refused, fault, "{demand}");
+        }
+    }
+
+    #[test]
+    fn what_a_node_yields_is_left_of_the_grant_of_its_serial_only() {
+        let left = |serial: u64, yields: Value| {
+            let status =
+                json!({"serial": serial, "bootID": "b1", "nodeUID": "u1", "holds": 140, "yields": yields});
+            read(status).granted.stands().unwrap().watts
+        };
+        let w = Watts::from_int;
+        assert_eq!((left(7, json!(150)), left(7, json!(301))), (w(150), w(300)));
+        assert_eq!(left(6, json!(150)), w(300), "of the grant before");
+        for yields in [json!(null), json!("150"), json!(-1), json!(1e300), json!([150])] {
+            assert_eq!(left(7, yields.clone()), w(300), "{yields}");
         }
     }
 

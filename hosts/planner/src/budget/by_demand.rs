@@ -56,6 +56,13 @@ pub(super) struct Followed {
     pub(super) again: Option<Stamp>,
 }
 
+impl Followed {
+    /// Whether watts are short in a group of the tree.
+    pub(super) fn is_short(&self, group: usize) -> bool {
+        self.applies && self.prices.get(group).is_some_and(GroupPrice::is_short)
+    }
+}
+
 /// Sets the targets by demand; before, they are the entitlements. If no group lends anything, they stay.
 pub(super) fn follow(
     shares: Shares<'_>,

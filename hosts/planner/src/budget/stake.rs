@@ -34,6 +34,8 @@ pub struct DesiredGrant {
     pub ceiling: Watts,
     /// The node is released.
     pub released: bool,
+    /// Watts are short: the node gives back by itself what it does not want.
+    pub lends: bool,
 }
 
 /// Whole watts, rounded down, for readable grants.
@@ -64,9 +66,16 @@ impl<'a> Stake<'a> {
         self.node.granted.grant.filter(|_| !self.node.granted.released)
     }
 
+    /// What is left of it after what the node has yielded, by a receipt that counts.
+    pub(super) fn left(&self) -> Option<Watts> {
+        let grant = self.grant()?;
+        let receipt = self.node.receipt();
+        GrantAccount::observed(Some(grant), receipt).asked()
+    }
+
     /// By how much this grant is below what the policy lets it draw now.
     pub(super) fn lowered_by(&self, ask: &DesiredGrant) -> Watts {
-        let stands = self.grant().map(|grant| grant.watts).or(self.node.machine.power_model.max());
+        let stands = self.left().or(self.node.machine.power_model.max());
         let stands = stands.unwrap_or(ask.watts);
         // Grants are whole watts.
         (whole(self.wanted.map_or(stands, |wanted| wanted.min(stands))) - ask.watts).or_zero()
@@ -90,6 +99,7 @@ impl<'a> Stake<'a> {
             serial: receipt.serial,
             holds: plus(receipt.holds),
             floor: if receipt.floor > Watts::ZERO { plus(receipt.floor) } else { Watts::ZERO },
+            yields: receipt.yields.filter(|&left| left >= Watts::ZERO).map(plus),
         });
         let account = GrantAccount::observed(self.grant().as_ref().map(grant), receipt);
         if self.node.granted.sent.is_empty() {
@@ -164,10 +174,10 @@ impl<'a> Stake<'a> {
             return None;
         }
         let max = self.node.machine.power_model.max()?;
-        let (stands, sent) = (self.grant().map(|grant| grant.watts), &self.node.granted.sent);
+        let (stands, sent) = (self.left(), &self.node.granted.sent);
         let released = self.node.granted.released;
         let ask = |watts, ceiling, released| {
-            Some(DesiredGrant { node: self.node.name.clone(), watts, ceiling, released })
+            Some(DesiredGrant { node: self.node.name.clone(), watts, ceiling, released, lends: false })
         };
         if self.leaves {
             let is_free = released || (stands.is_none() && sent.is_empty());

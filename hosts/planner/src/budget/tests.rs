@@ -48,7 +48,7 @@ fn grant(serial: u64, watts: i32) -> Option<Grant> {
 }
 
 fn receipt(serial: u64, holds: i32) -> Option<GrantReceipt> {
-    Some(GrantReceipt { serial, holds: w(holds), floor: Watts::ZERO })
+    Some(GrantReceipt { serial, holds: w(holds), floor: Watts::ZERO, yields: None })
 }
 
 /// Two packages of 100 to 360 W that the policy caps at 60 %: about 432 W.
@@ -151,7 +151,7 @@ fn a_node_whose_object_is_gone_is_lowered_as_far_as_its_agent_can_and_never_rais
             wanted: None,
             power_model: NodePowerModel::lump(w(least), w(granted)),
             grant: grant(3, granted),
-            receipt: Some(GrantReceipt { serial: 3, holds: w(granted), floor }),
+            receipt: Some(GrantReceipt { serial: 3, holds: w(granted), floor, yields: None }),
             ..claim("b")
         }
     };
@@ -171,7 +171,7 @@ fn a_removed_node_counts_with_a_grant_that_was_sent_and_may_still_land() {
         wanted: None,
         power_model: NodePowerModel::lump(w(200), w(300)),
         grant: Some(Grant { serial: 7, watts: w(300), ceiling: w(720) }),
-        receipt: Some(GrantReceipt { serial: 7, holds: w(300), floor: w(200) }),
+        receipt: Some(GrantReceipt { serial: 7, holds: w(300), floor: w(200), yields: None }),
         ..claim("a")
     };
     let load = |sent: &[Grant]| {

@@ -68,7 +68,8 @@ fn a_mirror_that_cannot_be_read_is_not_written_over() {
 
 #[test]
 fn a_receipt_of_another_boot_or_another_node_is_none() {
-    let receipt = GrantReceipt { serial: 7, holds: Watts::from_int(290), floor: Watts::from_int(200) };
+    let receipt =
+        GrantReceipt { serial: 7, holds: Watts::from_int(290), floor: Watts::from_int(200), yields: None };
     let signed = |boot: &str, uid: &str| {
         let mut node = node("a", &HardwareFacts::default());
         (node.boot, node.uid) = (boot.to_owned(), uid.to_owned());
@@ -84,7 +85,8 @@ fn a_receipt_of_another_boot_or_another_node_is_none() {
 
 #[test]
 fn a_receipt_of_another_boot_is_none_either_once_the_node_is_deleted() {
-    let receipt = GrantReceipt { serial: 7, holds: Watts::from_int(290), floor: Watts::from_int(200) };
+    let receipt =
+        GrantReceipt { serial: 7, holds: Watts::from_int(290), floor: Watts::from_int(200), yields: None };
     let last_seen = |boot: &str, uid: &str| {
         let mut node = node("a", &HardwareFacts::default());
         (node.boot, node.uid, node.presence) = (boot.to_owned(), uid.to_owned(), Presence::Gone);
@@ -103,7 +105,7 @@ fn the_next_grant_is_later_than_the_one_that_stands_and_than_the_one_that_was_fo
     let next = |stands: Option<u64>, followed: Option<u64>| {
         let none = Watts::ZERO;
         let grant = stands.map(|serial| Grant { serial, watts: none, ceiling: none });
-        let receipt = |serial| GrantReceipt { serial, holds: none, floor: none };
+        let receipt = |serial| GrantReceipt { serial, holds: none, floor: none, yields: None };
         let signed = |serial| Signed { receipt: receipt(serial), boot: "b".into(), node_uid: "u".into() };
         Granted { grant, signed: followed.map(signed), ..Granted::default() }.next_serial()
     };

@@ -219,7 +219,7 @@ fn a_node_that_nobody_is_known_to_cap_is_tainted_where_that_is_asked() {
     assert_eq!(told(&node, &limited(true)), []);
     assert_eq!(told(&node, &limited(false)), [ObjectChange::Taint(false)], "it goes with the setting");
     // It has confirmed its grant in this boot.
-    let receipt = GrantReceipt { serial: 1, holds: Watts::from_int(500), floor: Watts::ZERO };
+    let receipt = GrantReceipt { serial: 1, holds: Watts::from_int(500), floor: Watts::ZERO, yields: None };
     let (boot, node_uid) = (node.boot.clone(), node.uid.clone());
     node.granted.signed = Some(Signed { receipt, boot, node_uid });
     assert_eq!(told(&node, &limited(true)), [ObjectChange::Taint(false)]);

@@ -105,7 +105,7 @@ impl Divider for EarLaw {
         for (machine, (node, cap)) in nodes.iter().zip(next).enumerate() {
             let watts = cap.floor();
             if (watts - node.asked).abs() >= 1.0 {
-                caps.push(CapWrite { machine, watts });
+                caps.push(CapWrite { machine, watts, lends: false });
             }
         }
     }
@@ -117,8 +117,18 @@ mod tests {
     use crate::arms::NodeSecond;
 
     fn view(asked: f64, drawn: f64, bitten: f64) -> ArmView {
-        let second = Some(NodeSecond { drawn, counted: drawn, bitten, cap: asked, most: 720.0 });
-        ArmView { serial: 1, asked, heard: 1, holds: asked, second, job_age: None }
+        let (serial, granted, lends) = (1, asked, false);
+        let second = Some(NodeSecond {
+            drawn,
+            counted: drawn,
+            bitten,
+            cap: asked,
+            most: 720.0,
+            serial,
+            granted,
+            lends,
+        });
+        ArmView { serial: 1, asked, heard: 1, holds: asked, yields: None, second, job_age: None }
     }
 
     /// Three machines without GPUs (180 to 720 W, 120 W beside) under 1860 W: 1500 W for the devices, 500 each.

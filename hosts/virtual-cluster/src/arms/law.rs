@@ -2,7 +2,7 @@
 
 use super::node::NodeMemory;
 use super::planned::{stamp, tokens, watts};
-use super::{ArmView, CapWrite, Divider, NodeSecond, kinds};
+use super::{ArmView, CapWrite, Divider, NodeSays, NodeSecond, kinds};
 use crate::STEPS_A_SECOND;
 use crate::site::{LimitsNow, MachineModel, VirtualSite};
 use joulie_core::budget::demand::{
@@ -24,11 +24,19 @@ pub struct LawParts {
     pub guarantee: bool,
     /// Nobody is lowered unless somebody asks for the watts.
     pub lazy: bool,
+    /// Nodes give back by themselves what they do not want.
+    pub yields: bool,
 }
 
 impl LawParts {
     /// All of it.
-    pub const ALL: Self = Self { reserve: true, guarantee: true, lazy: true };
+    pub const ALL: Self = Self { reserve: true, guarantee: true, lazy: true, yields: true };
+}
+
+/// What a node has read back.
+fn receipt(view: &ArmView) -> GrantReceipt {
+    let yields = view.yields.map(watts);
+    GrantReceipt { serial: view.heard, holds: watts(view.holds), floor: Watts::ZERO, yields }
 }
 
 /// The law as an arm.
@@ -40,7 +48,7 @@ pub struct LawArm {
     memory: Vec<NodeMemory>,
     on_their_way: Vec<(usize, usize, DemandReport)>,
     told: Vec<Option<DemandReport>>,
-    heard: Vec<u64>,
+    heard: Vec<Option<GrantReceipt>>,
     grants: Vec<Option<Grant>>,
     raised: Vec<Option<Stamp>>,
     tokens: TokenBucket,
@@ -56,10 +64,10 @@ impl LawArm {
             kinds: kinds(site),
             groups_of: site.machines.iter().map(|machine| 1 + machine.rack).collect(),
             base: site.base.clone(),
-            memory: vec![NodeMemory::EMPTY; count],
+            memory: vec![NodeMemory::new(); count],
             on_their_way: Vec::new(),
             told: vec![None; count],
-            heard: vec![0; count],
+            heard: vec![None; count],
             grants: vec![None; count],
             raised: vec![None; count],
             tokens: tokens(TokenBucket::PER_MINUTE, site),
@@ -75,13 +83,13 @@ impl LawArm {
 }
 
 impl Divider for LawArm {
-    fn sense(&mut self, step: usize, machine: usize, second: NodeSecond) -> bool {
+    fn sense(&mut self, step: usize, machine: usize, second: NodeSecond) -> NodeSays {
         let (Some(memory), Some(kind)) = (self.memory.get_mut(machine), self.kinds.get(machine)) else {
-            return false;
+            return NodeSays::default();
         };
-        let Some(report) = memory.learn(stamp(step), &second, kind.max()) else { return false };
-        self.on_their_way.push((step + 1, machine, report));
-        true
+        let (says, report) = memory.learn(stamp(step), &second, (kind.floor(), kind.max()));
+        self.on_their_way.extend(report.map(|report| (step + 1, machine, report)));
+        says
     }
 
     fn defers(&self) -> bool {
@@ -100,8 +108,9 @@ impl Divider for LawArm {
         });
         let now = stamp(step);
         for (at, view) in views.iter().enumerate() {
-            if self.heard[at] != view.heard {
-                self.heard[at] = view.heard;
+            let receipt = Some(receipt(view));
+            if self.heard[at] != receipt {
+                self.heard[at] = receipt;
                 self.told[at] = self.memory[at].with_receipt(now).or(self.told[at]);
             }
         }
@@ -115,7 +124,6 @@ impl Divider for LawArm {
                 let first = watts(view.asked);
                 Grant { serial: view.serial, watts: first, ceiling: first }
             });
-            let receipt = GrantReceipt { serial: view.heard, holds: watts(view.holds), floor: Watts::ZERO };
             let row = BudgetNode {
                 key: at as u64,
                 group: self.groups_of[at],
@@ -123,7 +131,7 @@ impl Divider for LawArm {
                 range: Range::new(floor, Some(max)).expect("in order"),
                 desired: max,
                 reachable: true,
-                account: GrantAccount::observed(Some(grant), Some(receipt)),
+                account: GrantAccount::observed(Some(grant), Some(receipt(view))),
             };
             rows.push(row);
             let entitled = if self.parts.guarantee { watts(limits.entitled[at]) } else { floor };
@@ -177,7 +185,7 @@ impl Divider for LawArm {
             };
             let whole = watts(plant::from_watts(cap).floor());
             let before = self.grants[machine].expect("every node has one");
-            if whole == before.watts {
+            if row.account.asked() == Some(whole) {
                 continue;
             }
             let ceiling = row.account.ceiling_of(whole, row.range);
@@ -185,7 +193,8 @@ impl Divider for LawArm {
             if is_raise {
                 self.raised[machine] = Some(now);
             }
-            caps.push(CapWrite { machine, watts: plant::from_watts(whole) });
+            let lends = self.parts.yields && prices.get(row.group).is_some_and(GroupPrice::is_short);
+            caps.push(CapWrite { machine, watts: plant::from_watts(whole), lends });
         }
     }
 }

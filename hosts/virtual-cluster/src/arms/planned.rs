@@ -1,7 +1,7 @@
 //! The planner that ships: the operator's round over the nodes, and the engine's record of the demand on each node.
 
 use super::node::NodeMemory;
-use super::{ArmView, CapWrite, Divider, NodeSecond};
+use super::{ArmView, CapWrite, Divider, NodeSays, NodeSecond};
 use crate::site::{LimitsNow, VirtualSite};
 use crate::{STEPS_A_SECOND, arms::kinds};
 use joulie_core::budget::demand::{DemandReport, TokenBucket};
@@ -27,6 +27,7 @@ pub struct PlannedArm {
     nodes: Vec<Node>,
     places: BTreeMap<Arc<str>, usize>,
     most: Vec<Watts>,
+    floors: Vec<f64>,
     settings: BudgetLimits,
     /// The limits of the site and of each rack, where they are written ones.
     written: Option<Vec<SiteLimit>>,
@@ -82,10 +83,11 @@ impl PlannedArm {
             nodes,
             places,
             most,
+            floors: kinds(site).iter().map(|kind| kind.floor()).collect(),
             settings: settings(rack_base, sharing),
             written: None,
             memory: BudgetMemory::with_tokens(tokens(orders_a_minute, site)),
-            engines: vec![NodeMemory::EMPTY; site.machines.len()],
+            engines: vec![NodeMemory::new(); site.machines.len()],
             on_their_way: Vec::new(),
             is_due: true,
             again: None,
@@ -120,10 +122,10 @@ impl PlannedArm {
                 let first = watts(view.asked);
                 granted.grant = Some(Grant { serial: view.serial, watts: first, ceiling: first });
             }
-            let heard = granted.signed.as_ref().map(|signed| signed.receipt.serial);
-            if heard != Some(view.heard) {
-                let receipt =
-                    GrantReceipt { serial: view.heard, holds: watts(view.holds), floor: Watts::ZERO };
+            let yields = view.yields.map(watts);
+            let receipt =
+                GrantReceipt { serial: view.heard, holds: watts(view.holds), floor: Watts::ZERO, yields };
+            if granted.signed.as_ref().is_none_or(|signed| signed.receipt != receipt) {
                 let (boot, node_uid) = (node.boot.clone(), node.uid.clone());
                 granted.signed = Some(Signed { receipt, boot, node_uid });
                 granted.demand = engine.with_receipt(stamp(step)).or(granted.demand);
@@ -229,16 +231,17 @@ fn node(at: usize, machine: MachineFacts, rack: Option<Arc<str>>) -> Node {
 }
 
 impl Divider for PlannedArm {
-    fn sense(&mut self, step: usize, machine: usize, second: NodeSecond) -> bool {
-        if self.sharing == PowerSharing::Static {
-            return false;
-        }
-        let (Some(engine), Some(&most)) = (self.engines.get_mut(machine), self.most.get(machine)) else {
-            return false;
+    fn sense(&mut self, step: usize, machine: usize, second: NodeSecond) -> NodeSays {
+        let Some(engine) = self.engines.get_mut(machine).filter(|_| self.sharing == PowerSharing::Demand)
+        else {
+            return NodeSays::default();
         };
-        let Some(report) = engine.learn(stamp(step), &second, from_watts(most)) else { return false };
-        self.on_their_way.push((step + 1, machine, report));
-        true
+        let (Some(&most), Some(&floor)) = (self.most.get(machine), self.floors.get(machine)) else {
+            return NodeSays::default();
+        };
+        let (says, report) = engine.learn(stamp(step), &second, (floor, from_watts(most)));
+        self.on_their_way.extend(report.map(|report| (step + 1, machine, report)));
+        says
     }
 
     fn defers(&self) -> bool {
@@ -277,7 +280,7 @@ impl Divider for PlannedArm {
             let Some(node) = self.nodes.get_mut(machine) else { continue };
             let grant = Grant { serial: node.granted.next_serial(), watts: ask.watts, ceiling: ask.ceiling };
             node.granted.grant = Some(grant);
-            caps.push(CapWrite { machine, watts: from_watts(ask.watts) });
+            caps.push(CapWrite { machine, watts: from_watts(ask.watts), lends: ask.lends });
         }
     }
 }

@@ -128,7 +128,7 @@ impl Divider for SlurmLaw {
         for (machine, (node, cap)) in nodes.iter().zip(next).enumerate() {
             let watts = cap.floor();
             if (watts - node.asked).abs() >= 1.0 {
-                changed.push(CapWrite { machine, watts });
+                changed.push(CapWrite { machine, watts, lends: false });
             }
         }
         let is_lower =

@@ -82,7 +82,7 @@ impl Divider for ThreeBandLaw {
         for (machine, (node, [rack, site])) in nodes.iter().zip(&self.caps).enumerate() {
             let watts = self.site.machines[machine].kind.kept(rack.min(*site)).floor();
             if (watts - node.asked).abs() >= 1.0 {
-                caps.push(CapWrite { machine, watts });
+                caps.push(CapWrite { machine, watts, lends: false });
             }
         }
     }

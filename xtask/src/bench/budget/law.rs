@@ -65,7 +65,7 @@ fn bid(at: i32) -> Bid {
 fn node(bid: &Bid) -> BudgetNode {
     let Bid { key, group, priority, floor, most, entitled, .. } = *bid;
     let grant = Grant { serial: 1, watts: entitled, ceiling: entitled };
-    let receipt = GrantReceipt { serial: 1, holds: entitled, floor: Watts::ZERO };
+    let receipt = GrantReceipt { serial: 1, holds: entitled, floor: Watts::ZERO, yields: None };
     BudgetNode {
         key,
         group,

@@ -57,7 +57,7 @@ const BELIEVED_FROM: Ratio = percent(50);
 /// After which time which change is told. Sooner changes are left to the receipts, which carry the demand as well: told
 /// at once, they would be most of the writes of a busy fleet, and bring less than one percent of its work.
 const NEWS: [(Micros, Ratio); 2] =
-    [(Micros::new(120_000_000), percent(10)), (Micros::new(60_000_000), percent(30))];
+    [(Micros::new(120_000_000), percent(10)), (Micros::new(90_000_000), percent(30))];
 
 /// One second of what was drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

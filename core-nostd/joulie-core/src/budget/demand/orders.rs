@@ -1,7 +1,7 @@
 //! Which orders follow from the caps of the price: as few as serve what is wanted.
 //!
 //! 1. A limit that is exceeded, also once all receipts have come: nodes are lowered at once, the furthest above their
-//!    priced caps first.
+//!    priced caps first. While orders are scarce each of them goes further, so that fewer serve a limit that falls on.
 //! 2. A node is raised out of the room, the reserve included, when it is throttled, or has work that it has not begun:
 //!    first those below their entitlement, up to it, then by class, then the largest steps.
 //! 3. A node is lowered only where another one could not be raised, or where the reserve is low: by what is missing less
@@ -9,8 +9,8 @@
 //!    nobody asks for one. What a node holds above its entitlement is not protected from one that is throttled below its
 //!    own.
 //!
-//! A node with an order on its way gets no other, except by the first rule, and except that one whose raise towards its
-//! entitlement had too little room is raised further before it has told of it. Steady demand gives no order.
+//! A node with an order on its way gets no other, except by the first rule, and except that one that was only raised may be
+//! lowered, or raised further towards its entitlement, before it has told of it. Steady demand gives no order.
 //!
 //! Only targets are made here. [`next_moves`](super::super::next_moves) orders them, and keeps every instant below the
 //! limits.
@@ -34,6 +34,8 @@ const LOWER_LEAST: Watts = Watts::from_int(20);
 /// A lowering takes up to so many times what is needed, if the node can spare it: one order then serves what is wanted
 /// next as well.
 const LOWER_AHEAD: u32 = 3;
+/// A lowering for a limit takes at least this part of the cap while orders are scarce: 10 %.
+const FORCED_PART: Ratio = Ratio::from_bits(429_496_729);
 /// A node keeps what it was raised to for so long.
 const RESTS: Micros = Micros::new(10_000_000);
 /// The same for an eco node.
@@ -245,13 +247,18 @@ impl Node<'_> {
         asked.map_or(Watts::ZERO, |asked| (asked - self.priced).or_zero())
     }
 
-    fn may_be_ordered(&self) -> bool {
-        self.node.reachable && !self.node.account.is_awaited()
+    /// Nothing is on its way that changes what counts. The receipt of a mere raise may take long.
+    fn may_be_lowered(&self) -> bool {
+        let account = &self.node.account;
+        self.node.reachable && (!account.is_awaited() || account.is_only_raised())
     }
 
     fn may_be_raised(&self, want: Want) -> bool {
-        let goes_on = want == Want::Entitled && self.node.reachable && self.node.account.is_only_raised();
-        goes_on || self.may_be_ordered()
+        match want {
+            Want::Entitled => self.may_be_lowered(),
+            // Before the node has told of its last raise, nobody knows whether it wants more.
+            Want::More => self.node.reachable && !self.node.account.is_awaited(),
+        }
     }
 
     /// Whether it wants more than its present cap.
@@ -406,12 +413,23 @@ impl<'a> Round<'a> {
         });
         for at in 0..queued {
             let Some(node) = self.turn(at) else { continue };
-            let by = self.need(node.node.group).min(node.slack());
+            let by = self.need(node.node.group).min(self.forced(&node));
             if by > Watts::ZERO {
                 self.lower(node, by);
                 self.made.forced = self.made.forced.saturating_add(1);
             }
         }
+    }
+
+    /// What may be taken from a node for a limit.
+    fn forced(&self, node: &Node<'a>) -> Watts {
+        let slack = node.slack();
+        if !self.bounds.scarce {
+            return slack;
+        }
+        let from = self.target(node.index);
+        let step = from.scale(FORCED_PART, Role::Limit).min(from - node.node.lowest());
+        slack.max(step)
     }
 
     fn raise(&mut self, want: Want) {
@@ -545,7 +563,7 @@ impl<'a> Round<'a> {
     }
 
     fn donor_turn(&self, node: Node<'a>) -> Option<OrderTurn> {
-        let asked = node.node.account.asked().filter(|_| node.may_be_ordered())?;
+        let asked = node.node.account.asked().filter(|_| node.may_be_lowered())?;
         let slack = self.lendable(&node);
         let is_free = self.target(node.index) == asked;
         // For who is throttled below its entitlement, less is worth an order.

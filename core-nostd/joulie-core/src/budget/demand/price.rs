@@ -276,6 +276,12 @@ impl GroupPrice {
         self.is_known() && self.at < ENTITLED
     }
 
+    /// Whether somebody is squeezed here or above, so that each watt that is given back is of use.
+    #[must_use]
+    pub fn is_short(&self) -> bool {
+        self.lends() && self.at > Ratio::ZERO
+    }
+
     /// Whether the limit is not kept even at the highest price, so that each is held to its entitlement.
     #[must_use]
     pub fn is_overloaded(&self) -> bool {

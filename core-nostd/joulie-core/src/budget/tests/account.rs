@@ -16,7 +16,7 @@ fn grant(serial: u64, watts: i32, ceiling: i32) -> Option<Grant> {
 }
 
 fn receipt(serial: u64, holds: i32) -> Option<GrantReceipt> {
-    Some(GrantReceipt { serial, holds: w(holds), floor: Watts::ZERO })
+    Some(GrantReceipt { serial, holds: w(holds), floor: Watts::ZERO, yields: None })
 }
 
 fn of(grant: Option<Grant>, receipt: Option<GrantReceipt>) -> i32 {
@@ -136,6 +136,32 @@ fn what_the_devices_refuse_is_seen_as_long_as_they_do() {
         "not asked yet"
     );
     // The floor that the node reported counts although nothing lower is asked now.
-    let floor = Some(GrantReceipt { serial: 3, holds: w(300), floor: w(240) });
+    let floor = Some(GrantReceipt { serial: 3, holds: w(300), floor: w(240), yields: None });
     assert_eq!(GrantAccount::observed(grant(3, 300, 300), floor).refused_below(), Some(w(240)));
+}
+
+#[test]
+fn what_a_node_yields_counts_no_more_until_it_is_granted_again() {
+    let said = |serial, holds, left| {
+        let yields = Some(w(left));
+        Some(GrantReceipt { yields, ..receipt(serial, holds).unwrap() })
+    };
+    let seen = |grant, receipt| GrantAccount::observed(grant, receipt);
+    let yielded = seen(grant(7, 400, 450), said(7, 240, 250));
+    assert_eq!((count(yielded), yielded.asked(), yielded.is_proven()), (250, Some(w(250)), true));
+    assert_eq!(of(grant(7, 400, 450), said(7, 300, 250)), 300, "the devices hold more");
+    // The next grant may find the node at what it has left, or at that grant itself.
+    assert_eq!(yielded.ceiling_of(w(350), range()), w(350));
+    assert_eq!(yielded.ceiling_of(w(150), range()), w(250));
+    // Granted again: the yield was of the serial before.
+    let again = seen(grant(8, 350, 350), said(7, 240, 250));
+    assert_eq!((count(again), again.asked(), again.is_only_raised()), (350, Some(w(350)), true));
+    // A yield of a later serial, in another boot, of nothing, of more than the grant.
+    assert_eq!(of(grant(6, 400, 450), said(7, 240, 250)), 600);
+    assert_eq!(of(grant(7, 400, 450), None), 600);
+    assert_eq!(of(grant(7, 400, 450), said(7, 240, -1)), 400);
+    assert_eq!(of(grant(7, 400, 450), said(7, 240, 500)), 400);
+    // What was sent before the yield was known may still land.
+    let sent = Grant { serial: 8, watts: w(380), ceiling: w(400) };
+    assert_eq!(count(yielded.after_sending(&[sent])), 400);
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::budget::demand::{
     Appetite, Bid, Bidders, DemandError, DemandHistory, DemandReport, GroupOrders, GroupPrice, OrderBounds,
-    OrderCount, OrderTurn, QUANTILES, RESERVE, TokenBucket, is_news, orders, price,
+    OrderCount, OrderTurn, QUANTILES, RESERVE, TokenBucket, YieldMemory, Yieldable, is_news, orders, price,
 };
 use Priority::{Eco, Performance};
 use power_units::{Micros, Ratio, Stamp};
@@ -128,7 +128,7 @@ fn a_report_is_told_when_it_has_changed_by_enough() {
         |watts: i32, bites, ago| is_news(Some(&report(&[watts], bites)), Some(&old), seconds(ago), None);
     assert!(!news(100, false, 3_600), "steady demand is told once");
     // 30 % of 143 W are 42.9 W, and 10 % of 112 W are 11.2 W.
-    assert!(!news(142, false, 60) && news(143, false, 60) && !news(143, false, 59));
+    assert!(!news(142, false, 90) && news(143, false, 90) && !news(143, false, 89));
     assert!(!news(112, false, 119) && news(112, false, 120));
     let small = report(&[50], false);
     assert!(!is_news(Some(&report(&[59], false)), Some(&small), seconds(3_600), None), "10 W at least");
@@ -141,7 +141,7 @@ fn a_report_is_told_when_it_has_changed_by_enough() {
     assert!(!ends(119) && ends(120));
     // Of what a cap of 100 W does not reach, nothing is told; of what it reaches, 30 % of 100 W.
     let capped = |watts| {
-        is_news(Some(&report(&[watts], false)), Some(&report(&[300], false)), seconds(60), Some(w(100)))
+        is_news(Some(&report(&[watts], false)), Some(&report(&[300], false)), seconds(90), Some(w(100)))
     };
     assert!(!capped(120) && !capped(71) && capped(70));
 }
@@ -398,6 +398,20 @@ fn what_exceeds_a_limit_is_lowered_at_once_by_the_fewest_orders() {
 }
 
 #[test]
+fn while_orders_are_scarce_each_one_for_a_limit_goes_further() {
+    // 600 W are 20 W too many, and each is priced at its entitlement of 287 W: 1 % of 580 W is kept free.
+    let bids = [1, 2].map(|key| bid(key, 0, Performance, 287, told(&[600], true)));
+    let forced = |scarce| {
+        let none = OrderBounds { orders: 0, beyond: 0, scarce, lends: false, reserve: RESERVE };
+        let limits = [group(None, 580, 0)];
+        let Ordered { made, targets, .. } = ordered(none, &limits, &bids, &[w(300), w(300)], &[None; 2]);
+        assert_eq!(targets.iter().copied().fold(Watts::ZERO, |sum, watts| sum + watts), w(580));
+        made.forced
+    };
+    assert_eq!((forced(false), forced(true)), (2, 1));
+}
+
+#[test]
 fn orders_are_bounded_in_time() {
     // One a second, ten at once.
     let mut bucket = TokenBucket::new(60, seconds(10));
@@ -411,6 +425,38 @@ fn orders_are_bounded_in_time() {
     bucket.take(5);
     assert_eq!(bucket.refill(at(90)), 0, "a clock that went back");
     assert_eq!((bucket.refill(at(102)), bucket.refill(at(1_000_000))), (1, 10));
+}
+
+// Yields.
+
+/// What is left of a grant of 500 W, in the second given, of a node that wants so much.
+fn left(it: &mut YieldMemory, serial: u64, second: u64, watts: i32, bites: bool) -> Option<Watts> {
+    let grant = Yieldable { serial, watts: w(500), floor: w(100), lends: true };
+    it.left(at(second), grant, Some(&report(&[watts], bites)))
+}
+
+#[test]
+fn a_node_that_wants_back_soon_what_it_has_yielded_rests_for_twice_as_long() {
+    let mut it = YieldMemory::default();
+    let (mut serial, mut second) = (1, 0);
+    // Each time it is raised again 5 s after its yield: 10, 20, 40, 80, 160 s, and no longer.
+    for rests in [10, 20, 40, 80, 160, 160] {
+        assert_eq!(left(&mut it, serial, second, 500, true), None);
+        assert_eq!(left(&mut it, serial, second + rests - 1, 200, false), None, "it rests for {rests} s");
+        assert_eq!(left(&mut it, serial, second + rests, 200, false), Some(w(200)));
+        let yielded = Yieldable { serial, watts: w(200), floor: w(100), lends: true };
+        assert_eq!(it.left(at(second + rests), yielded, Some(&report(&[190], false))), None);
+        (serial, second) = (serial + 1, second + rests + 5);
+    }
+    // One that lasts for 20 s halves the rest.
+    assert_eq!(left(&mut it, serial, second, 500, true), None);
+    assert_eq!(left(&mut it, serial, second + 160, 200, false), Some(w(200)));
+    let yielded = Yieldable { serial, watts: w(200), floor: w(100), lends: true };
+    assert_eq!(it.left(at(second + 160), yielded, Some(&report(&[190], false))), None);
+    let (serial, second) = (serial + 1, second + 180);
+    assert_eq!(left(&mut it, serial, second, 500, true), None);
+    assert_eq!(left(&mut it, serial, second + 79, 200, false), None);
+    assert_eq!(left(&mut it, serial, second + 80, 200, false), Some(w(200)));
 }
 
 // Laws.

@@ -43,7 +43,7 @@ fn two_nodes_change_places_by_lowering_awaiting_and_then_raising() {
 fn a_node_that_has_followed_a_later_grant_than_stands_is_told_again_what_stands() {
     let groups = [group(None, 800, 0)];
     let grant = Grant { serial: 4, watts: w(300), ceiling: w(300) };
-    let receipt = GrantReceipt { serial: 9, holds: w(500), floor: Watts::ZERO };
+    let receipt = GrantReceipt { serial: 9, holds: w(500), floor: Watts::ZERO, yields: None };
     let account = GrantAccount::observed(Some(grant), Some(receipt));
     let nodes = [node(1, 0, Eco, 300, account)];
     assert_eq!(round(&groups, &nodes).moves, [Move::Lower(w(300))]);

@@ -26,6 +26,8 @@ fn inputs(shares: &[ArmedShare], events: &[(&str, serde_json::Value)]) -> Inputs
         uid: "g".to_owned(),
         grant,
         is_highest: false,
+        lends: false,
+        yields: None,
         released: false,
         armed: shares.to_vec(),
         seen: Arc::default(),

@@ -6,7 +6,7 @@ use joulie_api::caps::DesiredSpec;
 use joulie_api::condition::{Condition, ConditionStatus, ConditionType, find};
 use joulie_api::labels::{self, is_true};
 use joulie_api::node_hardware::NodeHardware;
-use joulie_api::node_power_grant::NodePowerGrant;
+use joulie_api::node_power_grant::{NodePowerGrant, left_watts};
 use joulie_api::node_power_profile::NodePowerProfile;
 use joulie_api::node_twin::{ControlStatus, NodeTwin, NodeTwinStatus, RescheduleCause};
 use joulie_api::number::Number;
@@ -248,7 +248,8 @@ impl Row for Grant {
         let grant: NodePowerGrant = parse(object).map_err(|bad| bad.to_string())?;
         let spec = grant.spec;
         let is_released = spec.released == Some(true);
-        Ok(Self { node: spec.node_name, watts: watts(Some(spec.watts)).filter(|_| !is_released) })
+        let left = left_watts(object).and_then(Number::new).unwrap_or(spec.watts);
+        Ok(Self { node: spec.node_name, watts: watts(Some(left)).filter(|_| !is_released) })
     }
 }
 

@@ -29,7 +29,7 @@ fn pod(name: &str, node: Option<&str>, status: Value) -> Value {
 
 /// A node of 64 cores and 640 W that wants 200 W.
 fn node(name: &str) -> Node {
-    let receipt = GrantReceipt { serial: 1, holds: watts(300), floor: watts(100) };
+    let receipt = GrantReceipt { serial: 1, holds: watts(300), floor: watts(100), yields: None };
     let granted = Granted {
         grant: Some(Grant { serial: 1, watts: watts(300), ceiling: watts(300) }),
         signed: Some(Signed { receipt, boot: "b".to_owned(), node_uid: "u".to_owned() }),

@@ -112,7 +112,8 @@ impl Cluster {
             }
             self.peak += before.max(self.holds(at));
             let holds = self.holds(at);
-            let heard = |grant: Grant| GrantReceipt { serial: grant.serial, holds, floor: Watts::ZERO };
+            let heard =
+                |grant: Grant| GrantReceipt { serial: grant.serial, holds, floor: Watts::ZERO, yields: None };
             self.receipts[at] = self.grants[at].map(heard);
         }
     }
@@ -185,7 +186,7 @@ fn a_short_way_up_waits_and_a_long_one_does_not() {
 /// A node that holds its cap.
 fn holding(key: usize, (group, cap, desired, reachable): (usize, i32, i32, bool)) -> BudgetNode {
     let grant = Grant { serial: 1, watts: watts(cap), ceiling: watts(cap) };
-    let receipt = GrantReceipt { serial: 1, holds: watts(cap), floor: Watts::ZERO };
+    let receipt = GrantReceipt { serial: 1, holds: watts(cap), floor: Watts::ZERO, yields: None };
     BudgetNode {
         key: key as u64,
         group,
