@@ -1,7 +1,7 @@
 //! The objects of all nodes, each node's together.
 
 use crate::api::{ApiError, ClusterApi, path};
-use crate::object::{items, name, number, text};
+use crate::object::{items, name, text};
 use joulie_api::node_power_grant::left_watts;
 use joulie_api::quantity::Quantity;
 use serde::Deserialize;
