@@ -10,7 +10,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let seeds = args.next().unwrap_or_default();
     let seeds = seeds.split(',').filter_map(|seed| seed.parse().ok()).collect();
-    let outcome = simulate(&Options { experiment, seeds, arms: Vec::new() })?;
+    let arms = std::env::var("ARMS").unwrap_or_default();
+    let arms = arms.split(',').filter(|arm| !arm.is_empty()).map(str::to_owned).collect();
+    let outcome = simulate(&Options { experiment, seeds, arms })?;
     std::io::stdout().write_all(outcome.table().as_bytes())?;
     if let Some(file) = args.next() {
         std::fs::write(file, outcome.html())?;

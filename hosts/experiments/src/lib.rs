@@ -6,10 +6,11 @@
 //!
 //! - [`numpy`]: the generator of random numbers; [`workload`]: the jobs of a seed; [`fleet`]: nodes and their power;
 //! - [`compat`]: upstream's experiment to the letter: a job that fits nowhere is dropped;
-//! - [`fair`]: the same work for all: jobs wait, and each law may put empty nodes to sleep;
+//! - [`fair`]: the same work for all: jobs wait, and each law may put empty nodes to sleep; [`caps`]: what caps cost;
 //! - [`figures`] and [`report`]: what was measured, and its table, JSON and HTML.
 #![forbid(unsafe_code)]
 
+pub mod caps;
 pub mod compat;
 pub mod fair;
 pub mod figures;

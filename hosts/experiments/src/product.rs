@@ -1,12 +1,13 @@
 //! What the extender and kube-scheduler say of a node of the fleet: their own functions, fed with what they would know.
 
-use crate::fleet::{FleetNode, Kind};
+use crate::fair::Term;
+use crate::fleet::{FleetNode, GPU_NODES, Kind};
 use crate::workload::OfferedJob;
 use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::demand::{GpuDemand, GpuVendor, MilliCores, PodDemand};
 use joulie_core::placement::estimate::{Coefficients, DemandTerms, HardwareRecord, HardwareTerms, NodeGpus};
 use joulie_core::placement::kube_scheduler::{Amounts, ScheduledNode, ScheduledPod, SchedulerProfile};
-use joulie_core::placement::score::{ConsolidateFacts, ConsolidatePod, ConsolidateTerms, NodeCards};
+use joulie_core::placement::score::{ConsolidateFacts, ConsolidatePod, ConsolidateTerms, NodeCards, WholeNodes};
 use power_units::Watts;
 
 /// The most that a GPU draws.
@@ -23,21 +24,80 @@ const fn record(kind: Kind) -> HardwareRecord {
     HardwareRecord { cpu_max: Some(Watts::from_int(cpu)), cores: Some(kind.cores()), gpus }
 }
 
+/// What jobs with GPUs ask for: thousandths of a core, and GPUs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct GpuAsks {
+    milli: u64,
+    gpus: u64,
+}
+
+impl GpuAsks {
+    /// A job comes or goes.
+    pub(crate) fn add(&mut self, job: &OfferedJob, comes: bool) {
+        if job.gpus == 0 {
+            return;
+        }
+        let (milli, gpus) = (u64::from(job.cores) * 1000, u64::from(job.gpus));
+        if comes {
+            self.milli += milli;
+            self.gpus += gpus;
+        } else {
+            self.milli -= milli;
+            self.gpus -= gpus;
+        }
+    }
+
+    /// What a free GPU keeps of a node's cores, as the extender counts it: what jobs ask for with each, and at most its share.
+    fn each(&self, kind: Kind) -> u32 {
+        let share = (kind.cores() * 1000).checked_div(kind.gpus()).unwrap_or(0);
+        if self.gpus == 0 {
+            return share;
+        }
+        u32::try_from(self.milli.div_ceil(self.gpus)).unwrap_or(u32::MAX).min(share)
+    }
+}
+
+/// What the extender knows of the fleet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NodeView {
+    /// GPU nodes without jobs.
+    pub(crate) whole: u32,
+    /// What jobs with GPUs ask for.
+    pub(crate) asks: GpuAsks,
+    /// What an idle GPU draws.
+    pub(crate) idle_gpu_w: f64,
+}
+
 /// The extender's terms of a node. There are no caps, so that what is left is what the node can draw.
-pub(crate) fn consolidate_terms(kind: Kind, node: &FleetNode) -> ConsolidateTerms {
+pub(crate) fn consolidate_terms(
+    kind: Kind,
+    node: &FleetNode,
+    view: &NodeView,
+    without: Option<Term>,
+) -> ConsolidateTerms {
     let record = record(kind);
     let most = match kind {
         Kind::Cpu => Watts::from_int(700),
         Kind::Gpu => Watts::from_int(6_100),
     };
+    let cards = NodeCards { all: kind.gpus(), free: kind.gpus() - node.gpus };
+    let all = u32::try_from(GPU_NODES).unwrap_or(0);
+    let mut nodes = WholeNodes::default();
+    nodes.see(NodeCards { all: 8 * view.whole, free: 8 * view.whole }, true);
+    nodes.see(NodeCards { all: 8 * (all - view.whole), free: 0 }, false);
+    let measured = kind.base_w(false) + f64::from(kind.gpus()) * view.idle_gpu_w;
+    let at_rest = match without {
+        Some(Term::Measured) => record.at_rest(),
+        _ => Some(Watts::from_bits(crate::numbers::parts(measured))),
+    };
     ConsolidateTerms::of(&ConsolidateFacts {
         cores_milli: Some(kind.cores() * 1000),
         requested_milli: node.cores * 1000,
-        cards: Some(NodeCards { all: kind.gpus(), free: kind.gpus() - node.gpus }),
-        // The extender's default: the node's cores over its GPUs.
-        milli_per_gpu: (kind.cores() * 1000).checked_div(kind.gpus()).unwrap_or(0),
+        cards: Some(cards),
+        milli_per_gpu: if without == Some(Term::GpuCores) { 0 } else { view.asks.each(kind) },
+        is_spare: without != Some(Term::Spare) && nodes.spares(cards, node.jobs == 0),
         is_used: node.jobs > 0,
-        at_rest: record.at_rest(),
+        at_rest,
         room: Some(most),
         is_emptied: false,
     })
@@ -72,11 +132,25 @@ impl JobTerms {
         }
     }
 
-    /// The extender's points, 0 to 100.
-    pub(crate) fn consolidated(&self, kind: Kind, terms: &ConsolidateTerms) -> u8 {
+    /// The extender's points, 0 to 100, or those that are left without a part.
+    pub(crate) fn consolidated(
+        &self,
+        kind: Kind,
+        node: &FleetNode,
+        view: &NodeView,
+        without: Option<Term>,
+    ) -> u8 {
         let [cpu, gpu] = self.added;
         let added = if kind == Kind::Gpu { gpu } else { cpu };
-        terms.score(&self.pod, added, Watts::ZERO)
+        let why = consolidate_terms(kind, node, view, without).explain(&self.pod, added, Watts::ZERO);
+        let part = match without {
+            _ if why.held_back.is_some() => 0,
+            Some(Term::Watts) => why.watts,
+            Some(Term::Fill) => why.fill,
+            Some(Term::Whole) => why.whole,
+            Some(Term::GpuCores | Term::Spare | Term::Measured | Term::Ahead) | None => 0,
+        };
+        why.score.saturating_sub(part)
     }
 
     /// kube-scheduler's points of the default profile. Memory is not modelled, so that only cores count.
@@ -117,13 +191,15 @@ mod tests {
         // Half of 96 cores is left, five eighths of 128: 50 and 62; balance without memory is 50 + 50 / 2 = 75.
         assert_eq!(terms.scheduled(Kind::Cpu, &FleetNode::default()), 50 + 75);
         assert_eq!(terms.scheduled(Kind::Gpu, &FleetNode::default()), 62 + 75);
-        // The free GPUs of an empty node need all of its cores.
-        let empty = consolidate_terms(Kind::Gpu, &FleetNode::default());
-        assert_eq!(terms.consolidated(Kind::Gpu, &empty), 0);
+        let view = |whole| NodeView { whole, asks: GpuAsks::default(), idle_gpu_w: 10.0 };
+        let points = |kind, node, whole| terms.consolidated(kind, node, &view(whole), None);
+        // The free GPUs of an empty node need all of its cores, unless enough others are whole: 50 of 500 without this one.
+        let empty = FleetNode::default();
+        assert_eq!(points(Kind::Gpu, &empty, 50), 0);
+        assert!(points(Kind::Gpu, &empty, 51) > 0);
         // A node that is used is better than one that is not.
         let mut node = FleetNode::default();
         node.add(&OfferedJob { cores: 8, ..job });
-        let points = |node| terms.consolidated(Kind::Cpu, &consolidate_terms(Kind::Cpu, node));
-        assert!(points(&node) > points(&FleetNode::default()));
+        assert!(points(Kind::Cpu, &node, 0) > points(Kind::Cpu, &empty, 0));
     }
 }

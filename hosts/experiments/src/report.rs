@@ -1,7 +1,7 @@
 //! Which experiment is run, and its table, JSON and HTML.
 
 use crate::compat::{self, ARMS, CompatArm};
-use crate::fair::{self, FAIR_ARMS, FairArm, bound_kwh};
+use crate::fair::{self, FAIR_ARMS, FairArm, FairFigures, Law, bound_kwh};
 use crate::workload::{CLASSES, OfferedLoad, jobs};
 use serde_json::{Map, Value, json};
 use std::fmt::{self, Write};
@@ -146,24 +146,11 @@ fn fair_rows(seeds: &[u64], arms: &[FairArm]) -> Vec<Row> {
             let bound = bound_kwh(&jobs);
             for &arm in arms {
                 for sleeps in [false, true] {
-                    let figures = fair::run(arm, sleeps, seed, &jobs);
-                    let named = [
-                        ("jobs", jobs.len() as f64),
-                        ("it_kwh", figures.it_kwh),
-                        ("over_bound", figures.it_kwh / bound),
-                        ("peak_kw", figures.peak_kw),
-                        ("makespan_h", figures.makespan_h),
-                        ("wakes", f64::from(figures.wakes)),
-                        ("wait_p95_min", figures.standard_wait[1]),
-                        ("wait_p99_min", figures.standard_wait[2]),
-                        ("perf_wait_p99_min", figures.performance_wait[2]),
-                        ("perf_slowdown", figures.performance_slowdown),
-                        ("dropped", f64::from(figures.dropped)),
-                    ];
+                    let figures = fair::run(Law::of(arm, sleeps), seed, &jobs);
                     rows.push(Row {
                         group: format!("seed {seed}, load {}", load.name()),
                         arm: format!("{}{}", arm.name(), if sleeps { " +sleep" } else { "" }),
-                        figures: named.map(|(name, value)| (name.to_owned(), value)).into(),
+                        figures: named(&figures, jobs.len(), bound),
                         series: Vec::new(),
                     });
                 }
@@ -171,6 +158,30 @@ fn fair_rows(seeds: &[u64], arms: &[FairArm]) -> Vec<Row> {
         }
     }
     rows
+}
+
+fn named(figures: &FairFigures, jobs: usize, bound: f64) -> Vec<(String, f64)> {
+    let named = [
+        ("jobs", jobs as f64),
+        ("it_kwh", figures.it_kwh),
+        ("over_bound", figures.it_kwh / bound),
+        ("base_kwh", figures.base_kwh),
+        ("waking_kwh", figures.waking_kwh),
+        ("peak_kw", figures.peak_kw),
+        ("makespan_h", figures.makespan_h),
+        ("wakes", f64::from(figures.wakes)),
+        ("on_cpu_nodes", figures.on[0]),
+        ("on_gpu_nodes", figures.on[1]),
+        ("gpu_hosts", figures.gpu_hosts),
+        ("plain_on_gpu_nodes", figures.plain_on_gpu_nodes),
+        ("wait_p95_min", figures.standard_wait[1]),
+        ("wait_p99_min", figures.standard_wait[2]),
+        ("perf_wait_p99_min", figures.performance_wait[2]),
+        ("perf_slowdown", figures.performance_slowdown),
+        ("dropped", f64::from(figures.dropped)),
+    ];
+    let slowed = CLASSES.map(|class| (format!("slowdown_{}", class.name()), figures.slowdown[class.index()]));
+    named.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(slowed).collect()
 }
 
 impl Outcome {

@@ -18,15 +18,16 @@ use crate::gpus::Gpus;
 use crate::index::Registry;
 use crate::listing::Listing;
 use crate::rows::{PodRow, Stage};
-use crate::snapshot::Fleet;
+use crate::snapshot::{Fleet, Node};
 use host_kit::reflect::{ReflectEvent, Row, Rows};
 use joulie_api::extender::pod;
+use joulie_api::labels;
 use joulie_api::quantity::Quantity;
 use joulie_core::placement::assumed::{NodeKey, PodUid};
-use joulie_core::placement::demand::{GpuResource, PodDemand};
+use joulie_core::placement::demand::{GpuResource, GpuVendor, PodDemand};
 use joulie_core::placement::gpu::{GpuPhase, PhysicalGpu};
 use joulie_core::placement::kube_scheduler::{Amounts, ScheduledNode, ScheduledPod};
-use joulie_core::placement::score::{ConsolidateFacts, ConsolidateTerms, NodeCards};
+use joulie_core::placement::score::{ConsolidateFacts, ConsolidateTerms, NodeCards, WholeNodes};
 use power_units::Watts;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -42,6 +43,30 @@ pub(crate) struct CoresRow {
     allocatable: Option<i64>,
     /// All that pods can have, and how many pods there may be. What the node does not say is zero.
     size: ScheduledNode,
+    door: Door,
+}
+
+/// Whether new pods can come to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Door {
+    /// They can.
+    Open,
+    /// The operator let it sleep, and wakes it for them.
+    Asleep,
+    /// Somebody cordoned it.
+    Cordoned,
+}
+
+impl Door {
+    fn read(object: &Value) -> Self {
+        let is_cordoned = object["spec"]["unschedulable"].as_bool().unwrap_or(false);
+        let sleeps = !object["metadata"]["annotations"][labels::node::SLEEP_STATE].is_null();
+        match (is_cordoned, sleeps) {
+            (false, _) => Self::Open,
+            (true, true) => Self::Asleep,
+            (true, false) => Self::Cordoned,
+        }
+    }
 }
 
 impl Row for CoresRow {
@@ -63,7 +88,8 @@ impl Row for CoresRow {
         let memory_bytes = whole(allocatable["memory"].as_str())?;
         let pods_max = u32::try_from(whole(allocatable["pods"].as_str())?).unwrap_or(u32::MAX);
         let has = Amounts { cpu_milli: milli.map_or(0, natural), memory_bytes, gpus };
-        Ok(Self { allocatable: milli, size: ScheduledNode::empty(has, pods_max) })
+        let size = ScheduledNode::empty(has, pods_max);
+        Ok(Self { allocatable: milli, size, door: Door::read(object) })
     }
 }
 
@@ -111,6 +137,15 @@ struct GpuNode {
     free: i64,
 }
 
+/// A node that says what it can give.
+#[derive(Clone, Debug)]
+struct SizedNode {
+    number: usize,
+    name: Arc<str>,
+    size: ScheduledNode,
+    door: Door,
+}
+
 /// Follows nodes and pods.
 #[derive(Default)]
 pub(crate) struct FreeCores {
@@ -123,8 +158,8 @@ pub(crate) struct FreeCores {
     /// What the pods with GPUs ask for: thousandths of a core, and cards.
     with_gpus: (i64, i64),
     gpu_nodes: Vec<GpuNode>,
-    /// The nodes that say what they can give, with their numbers and names, and by which revision of the registry.
-    sizes: Vec<(usize, Arc<str>, ScheduledNode)>,
+    /// The nodes that say what they can give, and by which revision of the registry.
+    sizes: Vec<SizedNode>,
     revision: Option<u64>,
 }
 
@@ -205,7 +240,8 @@ impl FreeCores {
             self.sizes = rows.with(|rows| {
                 let nodes = rows.iter().filter_map(|(key, held)| {
                     let NodeKey(number) = registry.find(&key.name)?;
-                    Some((usize::try_from(number).ok()?, Arc::from(key.name.as_str()), held.row.size))
+                    let (number, name) = (usize::try_from(number).ok()?, Arc::from(key.name.as_str()));
+                    Some(SizedNode { number, name, size: held.row.size, door: held.row.door })
                 });
                 nodes.collect()
             });
@@ -253,7 +289,7 @@ impl FreeCores {
             return Box::default();
         }
         let mut loads = vec![ScheduledNode::default(); numbers].into_boxed_slice();
-        for (number, name, size) in &self.sizes {
+        for SizedNode { number, name, size, .. } in &self.sizes {
             if let Some(load) = loads.get_mut(*number) {
                 let with = self.requested.get(name).map(|sums| sums.node).unwrap_or_default();
                 *load = ScheduledNode { allocatable: size.allocatable, pods_max: size.pods_max, ..with };
@@ -274,31 +310,57 @@ impl FreeCores {
         if self.pods.len() > PODS_MAX {
             return all;
         }
-        for (number, name, size) in &self.sizes {
-            if let (Some(terms), Some(node)) = (all.get_mut(*number), fleet.nodes.get(*number)) {
-                let load = self.requested.get(name).copied().unwrap_or_default();
-                let cards =
-                    cards(size.allocatable.gpus, load.node.requested.gpus, fleet.gpus.cards(Some(*number)));
-                let cores = u32::try_from(size.allocatable.cpu_milli).unwrap_or(u32::MAX);
-                let facts = ConsolidateFacts {
-                    cores_milli: Some(cores).filter(|milli| *milli > 0),
-                    requested_milli: u32::try_from(load.milli.max(0)).unwrap_or(u32::MAX),
-                    cards: Some(cards),
-                    milli_per_gpu: self.milli_per_gpu(cores, cards.all),
-                    is_used: load.node.pods > load.of_node,
-                    at_rest: None,
-                    room: None,
-                    is_emptied: false,
-                };
-                let assumed = assumed.get(*number).copied().unwrap_or(Watts::ZERO);
-                *terms = facts.of_node(&node.facts()).map(|facts| {
-                    let room =
-                        facts.room.map(|own| left.of(*number).map_or(own, |left| own.min(left + assumed)));
-                    ConsolidateTerms::of(&ConsolidateFacts { room, ..facts })
-                });
+        let nodes = self.sizes.iter().filter_map(|sized| {
+            let node = fleet.nodes.get(sized.number)?;
+            Some((sized.number, node, self.counted(sized, node, fleet)))
+        });
+        let counted: Vec<_> = nodes.collect();
+        let mut models: BTreeMap<GpuModel, WholeNodes> = BTreeMap::new();
+        for (_, node, (facts, is_whole)) in &counted {
+            if let Some(cards) = facts.cards.filter(|cards| cards.all > 0) {
+                models.entry(model(node)).or_default().see(cards, *is_whole);
+            }
+        }
+        for (number, node, (facts, is_whole)) in counted {
+            let spares = |cards| models.get(&model(node)).is_some_and(|nodes| nodes.spares(cards, is_whole));
+            let is_spare = facts.cards.is_some_and(|cards| cards.all > 0 && spares(cards));
+            let assumed = assumed.get(number).copied().unwrap_or(Watts::ZERO);
+            let terms = ConsolidateFacts { is_spare, ..facts }.of_node(&node.facts()).map(|facts| {
+                let room =
+                    facts.room.map(|own| left.of(number).map_or(own, |left| own.min(left + assumed)));
+                ConsolidateTerms::of(&ConsolidateFacts { room, ..facts })
+            });
+            if let Some(slot) = all.get_mut(number) {
+                *slot = terms;
             }
         }
         all
+    }
+
+    /// What is counted on a node, and whether all of it can be had. A node that sleeps can be woken; one that is awake must say
+    /// how it is.
+    fn counted(&self, sized: &SizedNode, node: &Node, fleet: &Fleet) -> (ConsolidateFacts, bool) {
+        let load = self.requested.get(&sized.name).copied().unwrap_or_default();
+        let has = sized.size.allocatable;
+        let cards = cards(has.gpus, load.node.requested.gpus, fleet.gpus.cards(Some(sized.number)));
+        let cores = u32::try_from(has.cpu_milli).unwrap_or(u32::MAX);
+        let facts = ConsolidateFacts {
+            cores_milli: Some(cores).filter(|milli| *milli > 0),
+            requested_milli: u32::try_from(load.milli.max(0)).unwrap_or(u32::MAX),
+            cards: Some(cards),
+            milli_per_gpu: self.milli_per_gpu(cores, cards.all),
+            is_spare: false,
+            is_used: load.node.pods > load.of_node,
+            at_rest: None,
+            room: None,
+            is_emptied: false,
+        };
+        let comes = match sized.door {
+            Door::Open => facts.of_node(&node.facts()).is_some_and(|facts| !facts.is_emptied),
+            Door::Asleep => true,
+            Door::Cordoned => false,
+        };
+        (facts, cards.all > 0 && comes && !facts.is_used && cards.free >= cards.all)
     }
 
     /// What a free GPU keeps of the cores of its node.
@@ -311,6 +373,13 @@ impl FreeCores {
             u32::try_from((milli + cards - 1) / cards).unwrap_or(u32::MAX).min(share)
         }
     }
+}
+
+/// What tells models of GPUs apart: the vendor, and what one draws at most.
+type GpuModel = Option<(Option<GpuVendor>, Option<Watts>)>;
+
+fn model(node: &Node) -> GpuModel {
+    node.hardware.as_ref().and_then(|hardware| hardware.gpus).map(|gpus| (gpus.vendor, gpus.max))
 }
 
 /// The GPUs of a node: by their objects where there are some, otherwise by what its kubelet offers and its pods ask for. Where it
@@ -345,7 +414,8 @@ mod tests {
     use joulie_core::placement::class::SchedulableClass;
     use joulie_core::placement::freshness::{Evidence, FreshnessRule, Now, PlanLease, UnixTime};
     use joulie_core::placement::gpu::Vram;
-    use joulie_core::placement::score::{ConsolidatePod, HeldBack, TwinPower, TwinStatus};
+    use joulie_core::placement::estimate::{HardwareRecord, NodeGpus};
+    use joulie_core::placement::score::{ConsolidatePod, Consolidated, HeldBack, TwinPower, TwinStatus};
     use power_units::{Micros, Stamp};
     use serde_json::json;
 
@@ -485,6 +555,70 @@ mod tests {
         assert_eq!(held_back(Some(350), 20, 31), Some(HeldBack::OverCap));
         // Where power does not follow demand, its cap alone counts.
         assert_eq!((held_back(None, 20, 380), held_back(None, 20, 381)), (None, Some(HeldBack::OverCap)));
+    }
+
+    /// Three nodes of 64 cores and eight cards and none of another kind: a pod without cards may have all cores of one that is spare.
+    #[test]
+    fn cores_of_gpu_nodes_are_kept_unless_enough_others_are_whole() {
+        let gpus = NodeGpus { count: Some(8), max: Some(Watts::from_int(700)), vendor: None };
+        let hardware =
+            HardwareRecord { cpu_max: Some(Watts::from_int(500)), cores: Some(64), gpus: Some(gpus) };
+        let size = json!({"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}});
+        let asleep = json!({labels::node::SLEEP_STATE: "asleep"});
+        let held_back = |cordoned: [bool; 3], annotations: &Value, silent: Option<usize>| {
+            let names = ["a", "b", "c"];
+            let mut registry = Registry::default();
+            names.iter().for_each(|name| _ = registry.number(name));
+            let (mut writer, nodes) = by_hand::<CoresRow>();
+            let objects = [0, 1, 2].map(|at| {
+                json!({"metadata": {"name": names[at], "uid": names[at], "annotations": annotations},
+                       "spec": {"unschedulable": cordoned[at]}, "status": size})
+            });
+            writer.list(&objects);
+            let mut cores = FreeCores::new(Some(nodes));
+            cores.follow(&pod("p", "a", "4", 0, "Running"));
+            cores.renew(&registry, &Gpus::default());
+            let now = UnixTime::from_micros(0);
+            let rules = Rules {
+                scoring: &burst::placement().scoring,
+                profile_key: &"".into(),
+                freshness: FreshnessRule::new(Micros::MINUTE).unwrap(),
+                lease: PlanLease::Unseen,
+                now: Now { wall: now, own: Stamp::new(Micros::ZERO) },
+            };
+            let power = TwinPower {
+                measured: Some(Watts::from_int(105)),
+                capped: Some(Watts::from_int(6_100)),
+                trend: None,
+            };
+            let twin =
+                TwinStatus { power: Some(power), ..TwinStatus::silent(SchedulableClass::Performance) };
+            let all = [0, 1, 2].map(|at| Node {
+                twin: (silent != Some(at)).then_some(twin),
+                evidence: Evidence::Dated(Some(now)),
+                hardware: Some(hardware),
+                ..Node::unknown(names[at])
+            });
+            let fleet = Fleet::of(all.into(), Arc::new(Index::of(&registry)), &rules, true);
+            let assumed = [Watts::ZERO; 3];
+            let demand = PodRow::read(&json!({"metadata": {"uid": "q"},
+                "spec": {"containers": [{"resources": {"requests": {"cpu": "60"}}}]}}));
+            let pod = ConsolidatePod::of(&demand.unwrap().demand);
+            let terms = cores.consolidated(&fleet, &fleet.left(&assumed), &assumed);
+            terms.iter().map(|terms| terms.map(|terms| terms.explain(&pod, Watts::ZERO, Watts::ZERO))).collect()
+        };
+        let why = |all: Vec<Option<Consolidated>>| all.iter().map(|one| one.and_then(|one| one.held_back)).collect::<Vec<_>>();
+        let plain = held_back([false; 3], &Value::Null, None);
+        // An empty node costs what it was measured to draw, and not 20 % of 500 W and 15 % of 5,600 W.
+        assert_eq!(plain[1].unwrap().cost, Some(Watts::from_int(105)));
+        assert_eq!(why(plain), [None, None, None]);
+        // One that is cordoned, or of which nothing is known, is not whole: then the other empty one is kept, and what is left is one.
+        assert_eq!(why(held_back([false, false, true], &Value::Null, None)), [None, Some(HeldBack::GpuCores), None]);
+        assert_eq!(why(held_back([false; 3], &Value::Null, Some(2)))[1], Some(HeldBack::GpuCores));
+        // One that sleeps can be woken.
+        assert_eq!(why(held_back([false, false, true], &asleep, None)), [None, None, None]);
+        let none = [Some(HeldBack::GpuCores), Some(HeldBack::GpuCores), Some(HeldBack::GpuCores)];
+        assert_eq!(why(held_back([false, true, true], &Value::Null, None)), none);
     }
 
     #[test]

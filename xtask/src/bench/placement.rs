@@ -149,6 +149,7 @@ fn consolidate_row(fleet: &Fleet, points: &mut [Points]) -> Row {
                 requested_milli: n.wrapping_mul(7_919) % 96_000,
                 cards: Some(NodeCards { all, free: all * (n % 9) / 8 }),
                 milli_per_gpu: 4_000,
+                is_spare: n.is_multiple_of(5),
                 is_used: !n.is_multiple_of(3),
                 at_rest: None,
                 room: None,

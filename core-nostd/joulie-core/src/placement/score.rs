@@ -54,7 +54,7 @@ pub use budget::Against;
 pub(crate) use budget::Drawn;
 pub use consolidate::{
     ConsolidateCandidate, ConsolidateFacts, ConsolidatePod, ConsolidateTerms, Consolidated, HeldBack,
-    NodeCards, consolidate_all,
+    NodeCards, WholeNodes, consolidate_all,
 };
 pub use explain::{Breakdown, ExplainedTerms, HeadroomSource, Known};
 pub use settings::{Formula, ScoreMax, Scoring, SettingError, UnknownScore};

@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! cost  = the pod's watts here + the watts of a node at rest, if no pod runs here yet
-//! watts = 60 · scale / (scale + cost)           scale = 100 W + 5 W per core + 350 W per GPU of the pod
-//! fill  = 30 · (requested + asked) / all        of the GPUs for pods with GPUs, of the cores for others
+//! watts = 70 · scale² / (scale² + cost²)        scale = 100 W + 5 W per core + 350 W per GPU of the pod
+//! fill  = 20 · (requested + asked) / all        of the GPUs for pods with GPUs, of the cores for others
 //! whole = 10 unless the pod takes a part of a GPU node of which all GPUs are free
 //! score = watts + fill + whole, each rounded down
 //! ```
 //!
 //! - A node where the pod does not fit scores 0: more watts than are left under the node's cap or the limits above it, more cores or GPUs
 //!   than are free, or, without GPUs, cores that the free GPUs of the node need.
+//! - A GPU node is spare where enough others of its model are whole ([`WholeNodes`]): its free GPUs need no cores, and it may be broken.
 //! - A node that is emptied (draining, or marked with a stress), and one of which it is not known what is left under its cap, has a
 //!   quarter of the points.
 //! - What is not known earns nothing: watts of unknown hardware, the fill of an unknown size. A node is only taken for used when
@@ -27,12 +28,15 @@ use crate::placement::sensitivity::PointsLost;
 use power_units::Watts;
 
 /// The points of the three parts.
-const WATTS_POINTS: u64 = 60;
-const FILL_POINTS: u64 = 30;
+const WATTS_POINTS: u64 = 70;
+const FILL_POINTS: u64 = 20;
 const WHOLE_POINTS: u64 = 10;
 /// Of the draw at full load: published curves of two-socket servers have 16 to 20 %, and 100 W of a GPU's 700 W are 15 %.
 const IDLE_CPU_PERCENT: u32 = 20;
 const IDLE_GPU_PERCENT: u32 = 15;
+
+/// The part of the GPUs of a model that is to be free on whole nodes before pods without GPUs may take the cores of others.
+const WHOLE_PERCENT: u64 = 10;
 
 /// The GPUs of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +45,28 @@ pub struct NodeCards {
     pub all: u32,
     /// How many of them no pod has.
     pub free: u32,
+}
+
+/// The nodes with GPUs of one model: how many of their GPUs are on whole nodes, where nothing runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WholeNodes {
+    all: u64,
+    whole: u64,
+}
+
+impl WholeNodes {
+    /// Counts a node. `is_whole` is whether all of it can be had: no pod runs there, and pods may come.
+    pub fn see(&mut self, cards: NodeCards, is_whole: bool) {
+        self.all = self.all.saturating_add(u64::from(cards.all));
+        self.whole = self.whole.saturating_add(if is_whole { u64::from(cards.all) } else { 0 });
+    }
+
+    /// Whether enough is whole without a node that was counted.
+    #[must_use]
+    pub fn spares(&self, cards: NodeCards, is_whole: bool) -> bool {
+        let others = self.whole.saturating_sub(if is_whole { u64::from(cards.all) } else { 0 });
+        cards.all > 0 && others.saturating_mul(100) >= self.all.saturating_mul(WHOLE_PERCENT)
+    }
 }
 
 /// What is known of a node.
@@ -54,6 +80,8 @@ pub struct ConsolidateFacts {
     pub cards: Option<NodeCards>,
     /// How many thousandths of a core each free GPU needs.
     pub milli_per_gpu: u32,
+    /// Whether enough GPU nodes are whole without it; see [`WholeNodes::spares`].
+    pub is_spare: bool,
     /// Whether pods run there besides those that run on every node. False where that is not known.
     pub is_used: bool,
     /// What it draws without a pod; see [`HardwareRecord::at_rest`].
@@ -65,12 +93,16 @@ pub struct ConsolidateFacts {
 }
 
 impl ConsolidateFacts {
-    /// The same with what the node's twin and hardware say; `None` without a fresh twin.
+    /// The same with what the node's twin and hardware say; `None` without a fresh twin. What an empty node was measured to draw
+    /// is what it draws at rest; the hardware record says it where there is no measurement.
     #[must_use]
     pub fn of_node(self, node: &NodeFacts<'_>) -> Option<Self> {
         let twin = node.fresh_twin()?;
+        let measured = twin.power.and_then(|power| power.measured).filter(|_| !self.is_used);
+        let measured = measured.filter(|&watts| watts > Watts::ZERO);
+        let said = node.hardware.and_then(HardwareRecord::at_rest);
         Some(Self {
-            at_rest: node.hardware.and_then(HardwareRecord::at_rest),
+            at_rest: said.map(|said| measured.unwrap_or(said)),
             room: twin.room(),
             is_emptied: twin.marked || twin.class == SchedulableClass::Draining,
             ..self
@@ -109,6 +141,7 @@ pub struct ConsolidateTerms {
     free_milli: u32,
     cores_milli: u32,
     cards: Option<NodeCards>,
+    is_spare: bool,
     is_emptied: bool,
 }
 
@@ -117,7 +150,7 @@ pub struct ConsolidateTerms {
 pub struct ConsolidatePod {
     cores_milli: u32,
     gpus: u32,
-    /// The watts at which half of the points for watts are left, in 2⁻¹⁶ W.
+    /// The cost at which half of the points for watts are left, in 2⁻¹⁶ W.
     scale: u64,
 }
 
@@ -187,7 +220,8 @@ impl ConsolidateTerms {
         let free_milli = cores_milli.saturating_sub(node.requested_milli);
         // Where it is not known whether there are GPUs, no core is known to be left over.
         let surplus_milli = node.cards.map_or(0, |cards| {
-            free_milli.saturating_sub(node.milli_per_gpu.saturating_mul(cards.free.min(cards.all)))
+            let needing = if node.is_spare { 0 } else { cards.free.min(cards.all) };
+            free_milli.saturating_sub(node.milli_per_gpu.saturating_mul(needing))
         });
         let opening = node.at_rest.map(|watts| if node.is_used { 0 } else { sixteenth_bits(watts) });
         Self {
@@ -197,6 +231,7 @@ impl ConsolidateTerms {
             free_milli,
             cores_milli,
             cards: node.cards,
+            is_spare: node.is_spare,
             is_emptied: node.is_emptied,
         }
     }
@@ -214,7 +249,7 @@ impl ConsolidateTerms {
     pub fn explain(&self, pod: &ConsolidatePod, added: Watts, assumed: Watts) -> Consolidated {
         let own = added.or_zero();
         let cost = self.opening.map(|opening| sixteenth_bits(own).saturating_add(opening));
-        let watts = cost.map_or(0, |cost| part_of(WATTS_POINTS, pod.scale, pod.scale.saturating_add(cost)));
+        let watts = cost.map_or(0, |cost| cheapness(pod.scale, cost));
         let fill = match (pod.gpus, self.cards) {
             (0, _) => {
                 let taken = self.cores_milli.saturating_sub(self.free_milli).saturating_add(pod.cores_milli);
@@ -247,10 +282,13 @@ impl ConsolidateTerms {
         }
     }
 
-    /// Whether the pod takes a part of a node of which all GPUs are free. One whose GPUs are not known may be such a node.
+    /// Whether the pod takes a part of a node of which all GPUs are free, and which is not spare. One whose GPUs are not known
+    /// may be such a node.
     #[inline]
     fn breaks(&self, pod: &ConsolidatePod) -> bool {
-        self.cards.is_none_or(|cards| cards.all > 0 && cards.free >= cards.all && pod.gpus < cards.all)
+        self.cards.is_none_or(|cards| {
+            cards.all > 0 && cards.free >= cards.all && pod.gpus < cards.all && !self.is_spare
+        })
     }
 
     #[inline]
@@ -298,6 +336,17 @@ pub fn consolidate_all<'a>(
 #[inline]
 fn sixteenth_bits(watts: Watts) -> u64 {
     u64::try_from(watts.to_bits()).unwrap_or(0).saturating_add((1 << 16) - 1) >> 16
+}
+
+/// The points of a cost: half of them at `scale`, and by squares, so that twice the watts are worth more than what is full.
+#[inline]
+fn cheapness(scale: u64, cost: u64) -> u64 {
+    // 2⁻¹⁶ W become 2⁻⁶ W and at most 4 MW, so that no square is above 2⁵⁶.
+    let square = |watts: u64| {
+        let watts = (watts >> 10).min(1 << 28);
+        watts.saturating_mul(watts)
+    };
+    part_of(WATTS_POINTS, square(scale), square(scale).saturating_add(square(cost)))
 }
 
 /// `scale × part ÷ whole`, rounded down, at most `scale`, and zero where `whole` is zero. `scale` is at most 100.

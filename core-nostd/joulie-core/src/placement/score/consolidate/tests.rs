@@ -22,6 +22,7 @@ const CPU: ConsolidateFacts = ConsolidateFacts {
     requested_milli: 44_000,
     cards: Some(NodeCards { all: 0, free: 0 }),
     milli_per_gpu: 0,
+    is_spare: false,
     is_used: true,
     at_rest: Some(Watts::from_int(144)),
     room: Some(Watts::from_int(300)),
@@ -33,6 +34,7 @@ const GPU: ConsolidateFacts = ConsolidateFacts {
     requested_milli: 40_000,
     cards: Some(NodeCards { all: 8, free: 3 }),
     milli_per_gpu: 16_000,
+    is_spare: false,
     is_used: true,
     at_rest: Some(Watts::from_int(940)),
     room: Some(Watts::from_int(3_000)),
@@ -174,6 +176,7 @@ fn facts(seed: u64) -> (ConsolidateFacts, ConsolidatePod, Watts, Watts) {
         requested_milli: dice.below(u64::from(cores)) as u32,
         cards: some(&mut dice).then_some(NodeCards { all, free: dice.below(u64::from(all) + 1) as u32 }),
         milli_per_gpu: dice.below(20_000) as u32,
+        is_spare: !some(&mut dice),
         is_used: some(&mut dice),
         at_rest: some(&mut dice).then_some(dice.watts(0, 1_000)),
         room: some(&mut dice).then_some(dice.watts(-100, 6_000)),
@@ -219,6 +222,7 @@ proptest! {
             ConsolidateFacts { cards: None, ..node },
             ConsolidateFacts { at_rest: None, ..node },
             ConsolidateFacts { is_used: false, ..node },
+            ConsolidateFacts { is_spare: false, ..node },
             ConsolidateFacts { is_emptied: true, ..node },
         ] {
             prop_assert!(of(&less, added, assumed) <= now, "{less:?}");
