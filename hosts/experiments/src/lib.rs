@@ -7,6 +7,7 @@
 //! - [`numpy`]: the generator of random numbers; [`workload`]: the jobs of a seed; [`fleet`]: nodes and their power;
 //! - [`compat`]: upstream's experiment to the letter: a job that fits nowhere is dropped;
 //! - [`fair`]: the same work for all: jobs wait, and each law may put empty nodes to sleep; [`caps`]: what caps cost;
+//! - [`trace`]: the jobs of a file;
 //! - [`figures`] and [`report`]: what was measured, and its table, JSON and HTML.
 #![forbid(unsafe_code)]
 
@@ -19,6 +20,7 @@ mod numbers;
 pub mod numpy;
 mod product;
 pub mod report;
+pub mod trace;
 mod tree;
 pub mod workload;
 

@@ -7,7 +7,9 @@ use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::demand::{GpuDemand, GpuVendor, MilliCores, PodDemand};
 use joulie_core::placement::estimate::{Coefficients, DemandTerms, HardwareRecord, HardwareTerms, NodeGpus};
 use joulie_core::placement::kube_scheduler::{Amounts, ScheduledNode, ScheduledPod, SchedulerProfile};
-use joulie_core::placement::score::{ConsolidateFacts, ConsolidatePod, ConsolidateTerms, NodeCards, WholeNodes};
+use joulie_core::placement::score::{
+    ConsolidateFacts, ConsolidatePod, ConsolidateTerms, NodeCards, WholeNodes,
+};
 use power_units::Watts;
 
 /// The most that a GPU draws.
@@ -193,10 +195,10 @@ mod tests {
         assert_eq!(terms.scheduled(Kind::Gpu, &FleetNode::default()), 62 + 75);
         let view = |whole| NodeView { whole, asks: GpuAsks::default(), idle_gpu_w: 10.0 };
         let points = |kind, node, whole| terms.consolidated(kind, node, &view(whole), None);
-        // The free GPUs of an empty node need all of its cores, unless enough others are whole: 50 of 500 without this one.
+        // The free GPUs of an empty node need all of its cores, unless enough others are whole: 25 of 500 without this one.
         let empty = FleetNode::default();
-        assert_eq!(points(Kind::Gpu, &empty, 50), 0);
-        assert!(points(Kind::Gpu, &empty, 51) > 0);
+        assert_eq!(points(Kind::Gpu, &empty, 25), 0);
+        assert!(points(Kind::Gpu, &empty, 26) > 0);
         // A node that is used is better than one that is not.
         let mut node = FleetNode::default();
         node.add(&OfferedJob { cores: 8, ..job });

@@ -326,8 +326,7 @@ impl FreeCores {
             let is_spare = facts.cards.is_some_and(|cards| cards.all > 0 && spares(cards));
             let assumed = assumed.get(number).copied().unwrap_or(Watts::ZERO);
             let terms = ConsolidateFacts { is_spare, ..facts }.of_node(&node.facts()).map(|facts| {
-                let room =
-                    facts.room.map(|own| left.of(number).map_or(own, |left| own.min(left + assumed)));
+                let room = facts.room.map(|own| left.of(number).map_or(own, |left| own.min(left + assumed)));
                 ConsolidateTerms::of(&ConsolidateFacts { room, ..facts })
             });
             if let Some(slot) = all.get_mut(number) {
@@ -412,9 +411,9 @@ mod tests {
     use crate::snapshot::{Node, Rules};
     use host_kit::reflect::by_hand;
     use joulie_core::placement::class::SchedulableClass;
+    use joulie_core::placement::estimate::{HardwareRecord, NodeGpus};
     use joulie_core::placement::freshness::{Evidence, FreshnessRule, Now, PlanLease, UnixTime};
     use joulie_core::placement::gpu::Vram;
-    use joulie_core::placement::estimate::{HardwareRecord, NodeGpus};
     use joulie_core::placement::score::{ConsolidatePod, Consolidated, HeldBack, TwinPower, TwinStatus};
     use power_units::{Micros, Stamp};
     use serde_json::json;
@@ -563,7 +562,8 @@ mod tests {
         let gpus = NodeGpus { count: Some(8), max: Some(Watts::from_int(700)), vendor: None };
         let hardware =
             HardwareRecord { cpu_max: Some(Watts::from_int(500)), cores: Some(64), gpus: Some(gpus) };
-        let size = json!({"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}});
+        let size =
+            json!({"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}});
         let asleep = json!({labels::node::SLEEP_STATE: "asleep"});
         let held_back = |cordoned: [bool; 3], annotations: &Value, silent: Option<usize>| {
             let names = ["a", "b", "c"];
@@ -591,8 +591,7 @@ mod tests {
                 capped: Some(Watts::from_int(6_100)),
                 trend: None,
             };
-            let twin =
-                TwinStatus { power: Some(power), ..TwinStatus::silent(SchedulableClass::Performance) };
+            let twin = TwinStatus { power: Some(power), ..TwinStatus::silent(SchedulableClass::Performance) };
             let all = [0, 1, 2].map(|at| Node {
                 twin: (silent != Some(at)).then_some(twin),
                 evidence: Evidence::Dated(Some(now)),
@@ -605,15 +604,23 @@ mod tests {
                 "spec": {"containers": [{"resources": {"requests": {"cpu": "60"}}}]}}));
             let pod = ConsolidatePod::of(&demand.unwrap().demand);
             let terms = cores.consolidated(&fleet, &fleet.left(&assumed), &assumed);
-            terms.iter().map(|terms| terms.map(|terms| terms.explain(&pod, Watts::ZERO, Watts::ZERO))).collect()
+            terms
+                .iter()
+                .map(|terms| terms.map(|terms| terms.explain(&pod, Watts::ZERO, Watts::ZERO)))
+                .collect()
         };
-        let why = |all: Vec<Option<Consolidated>>| all.iter().map(|one| one.and_then(|one| one.held_back)).collect::<Vec<_>>();
+        let why = |all: Vec<Option<Consolidated>>| {
+            all.iter().map(|one| one.and_then(|one| one.held_back)).collect::<Vec<_>>()
+        };
         let plain = held_back([false; 3], &Value::Null, None);
         // An empty node costs what it was measured to draw, and not 20 % of 500 W and 15 % of 5,600 W.
         assert_eq!(plain[1].unwrap().cost, Some(Watts::from_int(105)));
         assert_eq!(why(plain), [None, None, None]);
         // One that is cordoned, or of which nothing is known, is not whole: then the other empty one is kept, and what is left is one.
-        assert_eq!(why(held_back([false, false, true], &Value::Null, None)), [None, Some(HeldBack::GpuCores), None]);
+        assert_eq!(
+            why(held_back([false, false, true], &Value::Null, None)),
+            [None, Some(HeldBack::GpuCores), None]
+        );
         assert_eq!(why(held_back([false; 3], &Value::Null, Some(2)))[1], Some(HeldBack::GpuCores));
         // One that sleeps can be woken.
         assert_eq!(why(held_back([false, false, true], &asleep, None)), [None, None, None]);

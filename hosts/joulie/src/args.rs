@@ -31,6 +31,8 @@ pub(crate) enum Command {
     Node(Node),
     /// Placement laws on the same jobs in virtual time: energy, drops, waits, and the work that was done
     Simulate(Simulate),
+    /// The jobs of a trace file under the same placement laws
+    Replay(Replay),
     /// How a second result of simulate differs from a first one, in percent
     Compare {
         /// The JSON of the first
@@ -92,7 +94,8 @@ pub(crate) struct Demo {
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Simulate {
-    /// compat is upstream's experiment 04, which drops jobs; fair has the same jobs run to completion under each law
+    /// compat is upstream's experiment 04, which drops jobs; fair has the same jobs run to completion under each law; ablation leaves
+    /// out each part of ours; caps adds caps
     #[arg(long, value_name = "NAME", default_value = "compat")]
     pub(crate) experiment: Trial,
     /// The seeds; without any, upstream's eight
@@ -101,12 +104,45 @@ pub(crate) struct Simulate {
     /// The laws; without any, all
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub(crate) arms: Vec<String>,
+    #[command(flatten)]
+    pub(crate) result: ResultArgs,
+}
+
+/// How a result is told.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ResultArgs {
     /// Print the result as JSON, which compare reads, instead of a table
     #[arg(long)]
     pub(crate) json: bool,
     /// Write a page with plots, which needs no network
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
+    /// Write the plots into a folder, a file each
+    #[arg(long, value_name = "DIR")]
+    pub(crate) plots: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct Replay {
+    /// Upstream's trace (JSON lines), or the pod list of Alibaba's cluster-trace-gpu-v2023 (CSV)
+    #[arg(value_name = "TRACE")]
+    pub(crate) trace: PathBuf,
+    /// Work units that a core or a GPU does in a second, for upstream's traces
+    #[arg(long, value_name = "UNITS", default_value = "2", value_parser = speed)]
+    pub(crate) speed: f64,
+    /// The laws; without any, all of fair
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    pub(crate) arms: Vec<String>,
+    #[command(flatten)]
+    pub(crate) result: ResultArgs,
+}
+
+fn speed(text: &str) -> Result<f64, String> {
+    let speed: f64 = text.parse().map_err(|_| "no number".to_owned())?;
+    match (1.0e-3..=1.0e6).contains(&speed) {
+        true => Ok(speed),
+        false => Err("not from 0.001 to 1000000".to_owned()),
+    }
 }
 
 /// The experiments of `joulie simulate`.
@@ -116,6 +152,10 @@ pub(crate) enum Trial {
     Compat,
     /// The same work under each law
     Fair,
+    /// Our law without each of its parts
+    Ablation,
+    /// Caps with and without our law
+    Caps,
 }
 
 #[derive(Debug, Args)]

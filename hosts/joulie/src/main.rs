@@ -35,6 +35,7 @@ fn main() -> ExitCode {
         Some(Command::Node(command)) => node::run(&command).into(),
         Some(Command::Demo(demo)) => demo::run(&demo).into(),
         Some(Command::Simulate(options)) => simulate::run(options),
+        Some(Command::Replay(options)) => simulate::replay(options),
         Some(Command::Compare { first, second }) => simulate::compare(&first, &second),
         Some(Command::Kubectl(plugin)) => kubectl_joulie::start(plugin),
         Some(Command::Completion { shell }) => {

@@ -2,6 +2,7 @@
 
 use super::REST_W;
 use crate::fleet::{FleetNode, GPU_NODES, Kind};
+use crate::numbers::value;
 use crate::workload::OfferedJob;
 use std::collections::BTreeMap;
 
@@ -16,6 +17,9 @@ pub fn bound_kwh(jobs: &[OfferedJob]) -> f64 {
         starts.entry(job.arrives as usize).or_default().push(index);
         ends.entry((job.arrives + job.lasts) as usize).or_default().push(index);
     }
+    // No job without GPUs keeps its cores less busy.
+    let busy = |job: &OfferedJob| value(job.busy_cores) / f64::from(job.cores.max(1));
+    let least_busy = jobs.iter().filter(|job| job.gpus == 0).map(busy).fold(1.0, f64::min);
     let (mut gpu, mut cpu, mut kwh) = (FleetNode::default(), FleetNode::default(), 0.0);
     for step in 0..=end {
         for &index in ends.get(&step).into_iter().flatten() {
@@ -24,15 +28,13 @@ pub fn bound_kwh(jobs: &[OfferedJob]) -> f64 {
         for &index in starts.get(&step).into_iter().flatten() {
             if jobs[index].gpus > 0 { gpu.add(&jobs[index]) } else { cpu.add(&jobs[index]) }
         }
-        kwh += at_least_w(&gpu, &cpu) / 60_000.0;
+        kwh += at_least_w(&gpu, &cpu, least_busy) / 60_000.0;
     }
     kwh
 }
 
 /// Of all jobs of a step, those with GPUs and those without.
-fn at_least_w(gpu: &FleetNode, cpu: &FleetNode) -> f64 {
-    // No job of the workload keeps its cores less busy.
-    const LEAST_BUSY: f64 = 0.3;
+fn at_least_w(gpu: &FleetNode, cpu: &FleetNode, least_busy: f64) -> f64 {
     let host = |nodes: f64, gpus: f64| nodes * Kind::Gpu.base_w(true) + (8.0 * nodes - gpus) * REST_W;
     let (cores, gpus) = (f64::from(gpu.cores), f64::from(gpu.gpus));
     let hosts = (gpus / 8.0).max(cores / 128.0);
@@ -40,6 +42,6 @@ fn at_least_w(gpu: &FleetNode, cpu: &FleetNode) -> f64 {
     let more = ((cores + here) / 128.0).max(hosts);
     let there = f64::from(cpu.cores) - here;
     let on_cpu_nodes =
-        there * (Kind::Cpu.base_w(true) / 96.0 + LEAST_BUSY * (Kind::Cpu.core_w() - Kind::Gpu.core_w()));
+        there * (Kind::Cpu.base_w(true) / 96.0 + least_busy * (Kind::Cpu.core_w() - Kind::Gpu.core_w()));
     gpu.gpu_w() + gpu.cpu_w(Kind::Gpu) + cpu.cpu_w(Kind::Gpu) + host(more, gpus) + on_cpu_nodes
 }

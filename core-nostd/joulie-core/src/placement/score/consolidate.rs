@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! cost  = the pod's watts here + the watts of a node at rest, if no pod runs here yet
-//! watts = 70 · scale² / (scale² + cost²)        scale = 100 W + 5 W per core + 350 W per GPU of the pod
-//! fill  = 20 · (requested + asked) / all        of the GPUs for pods with GPUs, of the cores for others
+//! watts = 60 · scale² / (scale² + cost²)        scale = 100 W + 5 W per core + 350 W per GPU of the pod
+//! fill  = 30 · (requested + asked) / all        of the GPUs for pods with GPUs, of the cores for others
 //! whole = 10 unless the pod takes a part of a GPU node of which all GPUs are free
 //! score = watts + fill + whole, each rounded down
 //! ```
@@ -28,15 +28,15 @@ use crate::placement::sensitivity::PointsLost;
 use power_units::Watts;
 
 /// The points of the three parts.
-const WATTS_POINTS: u64 = 70;
-const FILL_POINTS: u64 = 20;
+const WATTS_POINTS: u64 = 60;
+const FILL_POINTS: u64 = 30;
 const WHOLE_POINTS: u64 = 10;
 /// Of the draw at full load: published curves of two-socket servers have 16 to 20 %, and 100 W of a GPU's 700 W are 15 %.
 const IDLE_CPU_PERCENT: u32 = 20;
 const IDLE_GPU_PERCENT: u32 = 15;
 
 /// The part of the GPUs of a model that is to be free on whole nodes before pods without GPUs may take the cores of others.
-const WHOLE_PERCENT: u64 = 10;
+const WHOLE_PERCENT: u64 = 5;
 
 /// The GPUs of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

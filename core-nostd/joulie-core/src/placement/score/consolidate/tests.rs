@@ -1,9 +1,10 @@
-use super::super::{Formula, ScoreMax, UnknownScore};
+use super::super::{Formula, ScoreMax, TwinPower, TwinStatus, UnknownScore};
 use super::*;
 use crate::placement::class::WorkloadClass;
 use crate::placement::demand::{GpuDemand, GpuVendor, MilliCores};
 use crate::placement::dice::Dice;
 use crate::placement::estimate::{Coefficients, NodeGpus};
+use crate::placement::freshness::Freshness;
 use proptest::prelude::*;
 
 fn watts(watts: i32) -> Watts {
@@ -56,20 +57,20 @@ fn score(node: &ConsolidateFacts, pod: &ConsolidatePod, added: i32) -> u8 {
 
 #[test]
 fn the_parts_are_as_calculated_by_hand() {
-    // Four cores: the scale is 120 W. 60 · 120 / (120 + 20) = 51, 30 · 48 / 96 = 15, and no GPU node is broken.
+    // Four cores: the scale is 120 W. 60 · 120² / (120² + 20²) = 58, 30 · 48 / 96 = 15, and no GPU node is broken.
     let used = explained(&CPU, &pod(4, 0), 20);
-    assert_eq!((used.watts, used.fill, used.whole, used.score), (51, 15, 10, 76));
+    assert_eq!((used.watts, used.fill, used.whole, used.score), (58, 15, 10, 83));
     assert_eq!(used.cost, Some(watts(20)));
-    // 60 · 120 / (120 + 164) = 25, 30 · 4 / 96 = 1.
+    // 60 · 120² / (120² + 164²) = 20, 30 · 4 / 96 = 1.
     let first = explained(&empty(CPU), &pod(4, 0), 20);
-    assert_eq!((first.watts, first.fill, first.whole, first.score), (25, 1, 10, 36));
+    assert_eq!((first.watts, first.fill, first.whole, first.score), (20, 1, 10, 31));
     assert_eq!(first.cost, Some(watts(164)));
-    // One GPU and eight cores: 490 W. 60 · 490 / 990 = 29, 30 · 6 / 8 = 22.
+    // One GPU and eight cores: 490 W. 60 · 490² / (490² + 500²) = 29, 30 · 6 / 8 = 22.
     let used = explained(&GPU, &pod(8, 1), 500);
     assert_eq!((used.watts, used.fill, used.whole, used.score), (29, 22, 10, 61));
-    // 60 · 490 / 1,930 = 15, 30 / 8 = 3, and the whole node is broken.
+    // 60 · 490² / (490² + 1,440²) = 6, 30 / 8 = 3, and the whole node is broken.
     let first = explained(&empty(GPU), &pod(8, 1), 500);
-    assert_eq!((first.watts, first.fill, first.whole, first.score), (15, 3, 0, 18));
+    assert_eq!((first.watts, first.fill, first.whole, first.score), (6, 3, 0, 9));
     // A job for all eight breaks nothing.
     assert_eq!(explained(&empty(GPU), &pod(8, 8), 2_000).whole, 10);
 }
@@ -122,6 +123,50 @@ fn a_pod_without_gpus_has_only_the_surplus_cores_of_a_gpu_node() {
 }
 
 #[test]
+fn a_spare_gpu_node_gives_all_its_cores_and_may_be_broken() {
+    let spare = ConsolidateFacts { is_spare: true, ..GPU };
+    assert_eq!(explained(&spare, &pod(88, 0), 100).held_back, None);
+    let whole = ConsolidateFacts { is_spare: true, ..empty(GPU) };
+    assert_eq!(
+        (explained(&whole, &pod(8, 1), 500).whole, explained(&empty(GPU), &pod(8, 1), 500).whole),
+        (10, 0)
+    );
+    // Unknown cards are no spare ones.
+    let unknown = ConsolidateFacts { is_spare: true, cards: None, ..CPU };
+    assert_eq!(explained(&unknown, &pod(4, 0), 20).held_back, Some(HeldBack::GpuCores));
+    // Twenty nodes of eight GPUs: five of a hundred are one node. The node itself does not count, nor one that is used.
+    let cards = NodeCards { all: 8, free: 8 };
+    let of = |whole: u32| {
+        let mut nodes = WholeNodes::default();
+        (0..20).for_each(|number| nodes.see(cards, number < whole));
+        (nodes.spares(cards, true), nodes.spares(cards, false))
+    };
+    assert_eq!((of(0), of(1), of(2)), ((false, false), (false, true), (true, true)));
+    assert!(!WholeNodes::default().spares(NodeCards::default(), true));
+}
+
+#[test]
+fn an_empty_node_rests_at_what_was_measured() {
+    let cpu = HardwareRecord { cpu_max: Some(watts(720)), cores: Some(96), gpus: None };
+    let at_rest = |measured: Option<i32>, node: ConsolidateFacts, hardware: Option<&HardwareRecord>| {
+        let power = TwinPower { measured: measured.map(watts), capped: None, trend: None };
+        let twin = TwinStatus { power: Some(power), ..TwinStatus::silent(SchedulableClass::Performance) };
+        let facts = NodeFacts {
+            freshness: Freshness::Fresh { left: power_units::Micros::MINUTE },
+            twin: Some(&twin),
+            hardware,
+        };
+        node.of_node(&facts).unwrap().at_rest
+    };
+    assert_eq!(at_rest(Some(35), empty(CPU), Some(&cpu)), Some(watts(35)));
+    // Of a used node it says nothing, zero is no measurement, and hardware without watts is not known.
+    assert_eq!(at_rest(Some(35), CPU, Some(&cpu)), Some(watts(144)));
+    assert_eq!(at_rest(Some(0), empty(CPU), Some(&cpu)), Some(watts(144)));
+    assert_eq!(at_rest(None, empty(CPU), Some(&cpu)), Some(watts(144)));
+    assert_eq!(at_rest(Some(35), empty(CPU), None), None);
+}
+
+#[test]
 fn what_is_not_known_earns_nothing() {
     let pod = pod(4, 0);
     let hardware = ConsolidateFacts { at_rest: None, ..CPU };
@@ -134,12 +179,12 @@ fn what_is_not_known_earns_nothing() {
     let room = ConsolidateFacts { room: None, ..CPU };
     assert_eq!(
         (explained(&room, &pod, 20).held_back, score(&room, &pod, 20)),
-        (Some(HeldBack::NoRoomKnown), 76 / 4)
+        (Some(HeldBack::NoRoomKnown), 83 / 4)
     );
     let emptied = ConsolidateFacts { is_emptied: true, ..CPU };
     assert_eq!(
         (explained(&emptied, &pod, 20).held_back, score(&emptied, &pod, 20)),
-        (Some(HeldBack::Emptied), 19)
+        (Some(HeldBack::Emptied), 20)
     );
 }
 
@@ -162,8 +207,8 @@ fn a_request_is_scored_in_order_with_the_unknown_at_the_lowest() {
     let mut out = [Points::Unknown(0); 3];
     let all = [of(Some(&terms[0])), of(None), of(Some(&terms[1]))];
     let summary = consolidate_all(&scoring, &pod(4, 0), all, &mut out);
-    assert_eq!(out, [Points::Known(76), Points::Unknown(36), Points::Known(36)]);
-    assert_eq!((summary.known, summary.unknown, summary.lowest), (2, 1, Some(36)));
+    assert_eq!(out, [Points::Known(83), Points::Unknown(31), Points::Known(31)]);
+    assert_eq!((summary.known, summary.unknown, summary.lowest), (2, 1, Some(31)));
 }
 
 fn facts(seed: u64) -> (ConsolidateFacts, ConsolidatePod, Watts, Watts) {
