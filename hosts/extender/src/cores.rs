@@ -607,7 +607,7 @@ mod tests {
             terms
                 .iter()
                 .map(|terms| terms.map(|terms| terms.explain(&pod, Watts::ZERO, Watts::ZERO)))
-                .collect()
+                .collect::<Vec<Option<Consolidated>>>()
         };
         let why = |all: Vec<Option<Consolidated>>| {
             all.iter().map(|one| one.and_then(|one| one.held_back)).collect::<Vec<_>>()

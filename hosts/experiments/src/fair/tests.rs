@@ -37,7 +37,6 @@ fn a_single_job_costs_what_is_calculated_by_hand() {
     assert_eq!((figures.wakes, figures.performance_slowdown, figures.dropped), (0, 0.0, 0));
 }
 
-/// Our law leaves no job of the performance class waiting where nodes are kept awake ahead.
 #[test]
 fn jobs_that_fit_no_node_are_told_and_do_not_run_for_ever() {
     let jobs = OfferedLoad::Low.thin(&jobs(42, 1));
