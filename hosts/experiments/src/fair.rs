@@ -15,7 +15,7 @@ mod arms;
 mod bound;
 mod cluster;
 
-pub use arms::{FAIR_ARMS, FairArm, TERMS, Term};
+pub use arms::{FAIR_ARMS, FairArm, TERMS, ScoreTerm};
 pub use bound::bound_kwh;
 
 /// Steps until an empty node sleeps, and steps until it is awake again.
@@ -33,18 +33,18 @@ const KEPT: u32 = 100;
 
 /// How jobs are placed, whether nodes sleep, what of our law is left out, and which caps hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Law {
+pub struct PlacementLaw {
     /// The law that places.
     pub arm: FairArm,
     /// Whether nodes sleep and idle GPUs rest.
     pub sleeps: bool,
     /// What is left out.
-    pub without: Option<Term>,
+    pub without: Option<ScoreTerm>,
     /// The caps.
     pub caps: CapRule,
 }
 
-impl Law {
+impl PlacementLaw {
     /// A whole law without caps.
     #[must_use]
     pub const fn of(arm: FairArm, sleeps: bool) -> Self {
@@ -87,7 +87,7 @@ pub struct FairFigures {
 
 /// Runs a law over jobs, which come in the order of their arrival, until all are done.
 #[must_use]
-pub fn run(law: Law, seed: u64, offered: &[OfferedJob]) -> FairFigures {
+pub fn run(law: PlacementLaw, seed: u64, offered: &[OfferedJob]) -> FairFigures {
     let jobs: Vec<OfferedJob> = offered.iter().map(|job| law.caps.capped(job)).collect();
     let mut cluster = Cluster::new(law, seed);
     let mut queue: Vec<usize> = Vec::new();

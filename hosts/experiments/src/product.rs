@@ -1,6 +1,6 @@
 //! What the extender and kube-scheduler say of a node of the fleet: their own functions, fed with what they would know.
 
-use crate::fair::Term;
+use crate::fair::ScoreTerm;
 use crate::fleet::{FleetNode, GPU_NODES, Kind};
 use crate::workload::OfferedJob;
 use joulie_core::placement::class::WorkloadClass;
@@ -75,7 +75,7 @@ pub(crate) fn consolidate_terms(
     kind: Kind,
     node: &FleetNode,
     view: &NodeView,
-    without: Option<Term>,
+    without: Option<ScoreTerm>,
 ) -> ConsolidateTerms {
     let record = record(kind);
     let most = match kind {
@@ -89,15 +89,15 @@ pub(crate) fn consolidate_terms(
     nodes.see(NodeCards { all: 8 * (all - view.whole), free: 0 }, false);
     let measured = kind.base_w(false) + f64::from(kind.gpus()) * view.idle_gpu_w;
     let at_rest = match without {
-        Some(Term::Measured) => record.at_rest(),
+        Some(ScoreTerm::Measured) => record.at_rest(),
         _ => Some(Watts::from_bits(crate::numbers::parts(measured))),
     };
     ConsolidateTerms::of(&ConsolidateFacts {
         cores_milli: Some(kind.cores() * 1000),
         requested_milli: node.cores * 1000,
         cards: Some(cards),
-        milli_per_gpu: if without == Some(Term::GpuCores) { 0 } else { view.asks.each(kind) },
-        is_spare: without != Some(Term::Spare) && nodes.spares(cards, node.jobs == 0),
+        milli_per_gpu: if without == Some(ScoreTerm::GpuCores) { 0 } else { view.asks.each(kind) },
+        is_spare: without != Some(ScoreTerm::Spare) && nodes.spares(cards, node.jobs == 0),
         is_used: node.jobs > 0,
         at_rest,
         room: Some(most),
@@ -140,17 +140,17 @@ impl JobTerms {
         kind: Kind,
         node: &FleetNode,
         view: &NodeView,
-        without: Option<Term>,
+        without: Option<ScoreTerm>,
     ) -> u8 {
         let [cpu, gpu] = self.added;
         let added = if kind == Kind::Gpu { gpu } else { cpu };
         let why = consolidate_terms(kind, node, view, without).explain(&self.pod, added, Watts::ZERO);
         let part = match without {
             _ if why.held_back.is_some() => 0,
-            Some(Term::Watts) => why.watts,
-            Some(Term::Fill) => why.fill,
-            Some(Term::Whole) => why.whole,
-            Some(Term::GpuCores | Term::Spare | Term::Measured | Term::Ahead) | None => 0,
+            Some(ScoreTerm::Watts) => why.watts,
+            Some(ScoreTerm::Fill) => why.fill,
+            Some(ScoreTerm::Whole) => why.whole,
+            Some(ScoreTerm::GpuCores | ScoreTerm::Spare | ScoreTerm::Measured | ScoreTerm::Ahead) | None => 0,
         };
         why.score.saturating_sub(part)
     }

@@ -325,9 +325,14 @@ where
         let found = s.find(target.key());
         s.hold(ContractBreach::at(Rule::RestartRestores, target.key()), found.is_some())?;
         let Some(target) = found else { continue };
-        let in_place = s.in_force(&target, start.control);
+        // What a device does not tell, the next HAL cannot know: only the world can be asked.
+        let untold = start.control == Control::Frequency && !target.domain.tells_frequency();
+        let in_place = match s.world.in_force(target.key(), start.control) {
+            None if !untold => s.in_force(&target, start.control),
+            of_the_world => of_the_world,
+        };
         let breach = ContractBreach::at(Rule::RestartRestores, target.key()).asked(granted).found(in_place);
-        s.hold(breach, in_place == Some(granted))?;
+        s.hold(breach, in_place == Some(granted) || (untold && in_place.is_none()))?;
         if applies_again {
             let applied = s.apply(&target, start.wishes.low);
             let kept = s.hal.originals().kept(target.key(), start.control) == Some(start.original);

@@ -35,7 +35,7 @@ pub const FAIR_ARMS: [FairArm; 6] = [
 
 /// A part of our law that can be left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Term {
+pub enum ScoreTerm {
     /// The points for watts.
     Watts,
     /// The points for how full a node is.
@@ -53,10 +53,10 @@ pub enum Term {
 }
 
 /// All of them.
-pub const TERMS: [Term; 7] =
-    [Term::Watts, Term::Fill, Term::Whole, Term::GpuCores, Term::Spare, Term::Measured, Term::Ahead];
+pub const TERMS: [ScoreTerm; 7] =
+    [ScoreTerm::Watts, ScoreTerm::Fill, ScoreTerm::Whole, ScoreTerm::GpuCores, ScoreTerm::Spare, ScoreTerm::Measured, ScoreTerm::Ahead];
 
-impl Term {
+impl ScoreTerm {
     /// Its name in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -79,7 +79,7 @@ pub(super) struct Around<'a> {
     /// GPU nodes without jobs.
     pub(super) whole: u32,
     pub(super) asleep: bool,
-    pub(super) without: Option<Term>,
+    pub(super) without: Option<ScoreTerm>,
 }
 
 impl FairArm {

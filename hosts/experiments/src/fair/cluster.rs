@@ -2,8 +2,8 @@
 //!
 //! Nodes in the same state have the same score, so that a job looks at each state once, and not at each node.
 
-use super::arms::{Around, FairArm, Term};
-use super::{HOLD, HOUR, Law, REST_W, WAKE, WARM};
+use super::arms::{Around, FairArm, ScoreTerm};
+use super::{HOLD, HOUR, PlacementLaw, REST_W, WAKE, WARM};
 use crate::fleet::{CPU_NODES, FleetNode, GPU_IDLE_W, Kind, NODES};
 use crate::numpy::NumpyGenerator;
 use crate::product::{GpuAsks, JobTerms, NodeView};
@@ -41,7 +41,7 @@ pub(super) struct Tally {
 }
 
 pub(super) struct Cluster {
-    law: Law,
+    law: PlacementLaw,
     nodes: Vec<FleetNode>,
     power: Vec<Power>,
     states: BTreeMap<State, Vec<usize>>,
@@ -59,7 +59,7 @@ pub(super) struct Cluster {
 }
 
 impl Cluster {
-    pub(super) fn new(law: Law, seed: u64) -> Self {
+    pub(super) fn new(law: PlacementLaw, seed: u64) -> Self {
         let mut cluster = Self {
             law,
             nodes: vec![FleetNode::default(); NODES],
@@ -167,7 +167,7 @@ impl Cluster {
     }
 
     fn is_ahead(&self) -> bool {
-        self.law.arm == FairArm::Joulie && self.law.without != Some(Term::Ahead)
+        self.law.arm == FairArm::Joulie && self.law.without != Some(ScoreTerm::Ahead)
     }
 
     /// How many empty nodes of each kind stay awake.

@@ -7,7 +7,7 @@ fn all_laws_do_all_the_work_and_none_uses_less_than_the_bound() {
     let bound = bound_kwh(&jobs);
     for arm in FAIR_ARMS {
         for sleeps in [false, true] {
-            let law = Law::of(arm, sleeps);
+            let law = PlacementLaw::of(arm, sleeps);
             let figures = run(law, 42, &jobs);
             assert_eq!(figures, run(law, 42, &jobs));
             assert_eq!(figures.dropped, 0, "{}", arm.name());
@@ -29,7 +29,7 @@ fn a_single_job_costs_what_is_calculated_by_hand() {
         busy_cores: crate::numbers::parts(48.0),
         busy_gpus: 0,
     };
-    let figures = run(Law::of(FairArm::MostAllocated, true), 1, &[job]);
+    let figures = run(PlacementLaw::of(FairArm::MostAllocated, true), 1, &[job]);
     // Two steps are counted, that of the job and that in which it has ended. Six nodes of 35 W and six of 105 W are awake in both;
     // the job's node draws 70 W and 0.7 * 700 W / 2 in the first.
     let watts = 2.0 * 6.0 * (35.0 + 105.0) + 35.0 + 245.0;
@@ -45,5 +45,5 @@ fn jobs_that_fit_no_node_are_told_and_do_not_run_for_ever() {
     large.arrives = 0;
     let mut all = vec![large];
     all.extend(jobs);
-    assert_eq!(run(Law::of(FairArm::Joulie, true), 42, &all).dropped, 1);
+    assert_eq!(run(PlacementLaw::of(FairArm::Joulie, true), 42, &all).dropped, 1);
 }

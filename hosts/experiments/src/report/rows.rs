@@ -3,7 +3,7 @@
 use super::{Row, Told};
 use crate::caps::{CAP_RULES, CapRule};
 use crate::compat::{self, CompatArm};
-use crate::fair::{self, FairArm, FairFigures, Law, TERMS, bound_kwh};
+use crate::fair::{self, FairArm, FairFigures, PlacementLaw, TERMS, bound_kwh};
 use crate::workload::{CLASSES, OfferedJob, OfferedLoad, jobs};
 
 pub(super) fn compat_rows(seeds: &[u64], arms: &[CompatArm], told: Told<'_>) -> Vec<Row> {
@@ -50,21 +50,21 @@ pub(super) fn compat_rows(seeds: &[u64], arms: &[CompatArm], told: Told<'_>) -> 
 }
 
 /// The laws of an experiment, by their names; the first is what others are compared with.
-pub(super) type NamedLaws = Vec<(String, Law)>;
+pub(super) type NamedLaws = Vec<(String, PlacementLaw)>;
 
 pub(super) fn fair_laws(arms: &[FairArm]) -> NamedLaws {
     let both = |&arm: &FairArm| {
         let of =
-            |sleeps| (format!("{}{}", arm.name(), if sleeps { " +sleep" } else { "" }), Law::of(arm, sleeps));
+            |sleeps| (format!("{}{}", arm.name(), if sleeps { " +sleep" } else { "" }), PlacementLaw::of(arm, sleeps));
         [of(false), of(true)]
     };
     arms.iter().flat_map(both).collect()
 }
 
 pub(super) fn ablation_laws() -> NamedLaws {
-    let whole = Law::of(FairArm::Joulie, true);
+    let whole = PlacementLaw::of(FairArm::Joulie, true);
     let without =
-        |term| (format!("without {}", crate::fair::Term::name(term)), Law { without: Some(term), ..whole });
+        |term| (format!("without {}", crate::fair::ScoreTerm::name(term)), PlacementLaw { without: Some(term), ..whole });
     [("joulie +sleep".to_owned(), whole)].into_iter().chain(TERMS.map(without)).collect()
 }
 
@@ -73,7 +73,7 @@ pub(super) fn caps_laws() -> NamedLaws {
         CAP_RULES.map(|caps: CapRule| {
             let name =
                 format!("{}{}, {}", FairArm::name(arm), if sleeps { " +sleep" } else { "" }, caps.name());
-            (name, Law { caps, ..Law::of(arm, sleeps) })
+            (name, PlacementLaw { caps, ..PlacementLaw::of(arm, sleeps) })
         })
     };
     of(FairArm::KubeDefault, false).into_iter().chain(of(FairArm::Joulie, true)).collect()
