@@ -62,11 +62,12 @@ async fn gpus_are_capped_by_the_profile_through_a_crash_and_get_their_own_limits
     agent.until_page("/metrics", throttled).await;
     agent.kill();
     assert_eq!(room.gpus(), [420; 8]);
-    // 100 W are less than a card accepts: the status reports both values, and no success.
+    // 100 W are less than a card accepts: the limit is the least one, the loop over the clock does the rest, and a card
+    // that draws 104 W at its lowest clock is no success.
     gpu_cap(&cluster, json!({"capWattsPerGpu": 100})).await;
     let next = Agent::start(&room.settings(&cluster));
     room.until(TestMachine::gpus, &[200; 8]).await;
-    let clamped = |it: &Value| held(200)(it) && enforced(it) == ("False", "Clamped");
+    let clamped = |it: &Value| enforced(it) == ("False", "Clamped");
     let profile = cluster.until("NodePowerProfile", "node-a", clamped).await;
     assert_eq!(profile["status"]["control"]["gpu"]["requestedWatts"], 100);
     assert_eq!(next.terminate().await.code(), Some(0));

@@ -241,5 +241,5 @@ fn every_rule_has_an_object_that_it_refuses() {
     let refused: BTreeSet<(String, String)> =
         bad().into_iter().map(|(_, bad)| (kind(&bad.object).to_owned(), bad.message)).collect();
     assert_eq!(refused, rules);
-    assert_eq!(rules.len(), 21);
+    assert_eq!(rules.len(), 23);
 }

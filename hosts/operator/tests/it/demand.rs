@@ -76,8 +76,9 @@ async fn an_upgrade_waits_for_its_caps_and_a_downgrade_does_not() {
     labelled(&cluster, "b", "eco").await;
     half.stop().await;
     let all = cluster.operator(&[("STATIC_HP_FRAC", "1")]).await;
-    let lifted =
-        async || cluster.profile("b").await.unwrap()["spec"]["cpu"]["packagePowerCapPctOfMax"] == 100;
+    let lifted = async || {
+        cluster.profile("b").await.is_some_and(|it| it["spec"]["cpu"]["packagePowerCapPctOfMax"] == 100)
+    };
     cluster.until("the cap is lifted first", lifted).await;
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert_eq!(cluster.label("b").await.as_deref(), Some("eco"));

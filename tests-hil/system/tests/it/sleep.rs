@@ -282,7 +282,9 @@ pub(crate) async fn empty_nodes_sleep_through_a_day(world: &TestSystem) {
     assert!(day.asleep_most >= ASLEEP_LEAST && woken >= 2, "{woken} of {} were woken", day.asleep_most);
     assert!(with < without, "{with} J with sleep, {without} J without");
 
-    // The stories that follow have the settings of the chart, and all nodes are awake.
+    // The stories that follow have the settings of the chart, and all nodes are awake. Under the day's limit few could be
+    // woken at a time.
+    objects::delete(&world.client, "PowerBudget", "day").await.unwrap();
     operators(world, &[&variables[..], &[("SLEEP", "off")][..]].concat()).await;
     wait("all are awake", async || {
         let nodes: Api<Node> = Api::all(world.client.clone());
@@ -295,7 +297,6 @@ pub(crate) async fn empty_nodes_sleep_through_a_day(world: &TestSystem) {
     .await;
     label_all(world, None).await;
     field.clear().await.unwrap();
-    objects::delete(&world.client, "PowerBudget", "day").await.unwrap();
     world.run(SystemProcess::Simulator, &[]).unwrap();
     world.run(SystemProcess::Extender, &[]).unwrap();
     operators(world, &[]).await;

@@ -289,8 +289,8 @@ fn whatever_is_kept_is_kept_in_its_order_and_the_others_are_told_of() {
                 assert_eq!(told("failedAndUnresolvableNodes"), unresolvable, "{count} {which} {form}");
                 let counts = [&[Kind::Eco][..], &[Kind::Draining], labelled, &[Kind::OverCap]];
                 let mut counted = counts.map(|kinds| named(kinds).len()).to_vec();
-                // No node is under a budget, and no pod asks for GPUs or leaves cores to them.
-                counted.extend([0, 0, 0, 0]);
+                // No node is under a budget, and no pod asks for GPUs, leaves cores to them or can wait.
+                counted.extend([0, 0, 0, 0, 0]);
                 assert_eq!(answer["counted"], json!(counted));
             }
         }
