@@ -126,11 +126,23 @@ part! {
 /// The watts that are left of a grant after what its node has yielded, by the object; `None` where it grants nothing.
 #[must_use]
 pub fn left_watts(grant: &Value) -> Option<f64> {
-    let (spec, status) = (&grant["spec"], &grant["status"]);
-    let watts = spec["watts"].as_f64()?;
-    let is_of_it = status["serial"].as_u64().is_some() && status["serial"] == spec["serial"];
-    let left = status["yields"].as_f64().filter(|&left| is_of_it && left >= 0.0);
+    let watts = grant["spec"]["watts"].as_f64()?;
+    let left = grant["status"]["yields"].as_f64().filter(|&left| is_of_its_serial(grant) && left >= 0.0);
     Some(left.map_or(watts, |left| left.min(watts)))
+}
+
+/// What the devices of a node hold, by the object; `None` where that is not known: the receipt of a raise may wait, and until it
+/// comes that of the grant before says nothing of what was raised.
+#[must_use]
+pub fn held_watts(grant: &Value) -> Option<f64> {
+    let holds = grant["status"]["holds"].as_f64().filter(|&holds| holds >= 0.0)?;
+    let is_lowered = || left_watts(grant).is_some_and(|left| left <= holds);
+    (is_of_its_serial(grant) || is_lowered()).then_some(holds)
+}
+
+fn is_of_its_serial(grant: &Value) -> bool {
+    let (spec, status) = (&grant["spec"], &grant["status"]);
+    status["serial"].as_u64().is_some() && status["serial"] == spec["serial"]
 }
 
 vocabulary! {
@@ -216,6 +228,22 @@ mod tests {
             (Some(300.0), Some(300.0), Some(300.0))
         );
         assert_eq!(left_watts(&json!({"spec": {"serial": 1}})), None);
+    }
+
+    #[test]
+    fn what_is_held_is_not_known_by_the_receipt_of_before_a_raise() {
+        let held = |serial: i64, holds: Value| {
+            held_watts(
+                &json!({"spec": {"serial": 7, "watts": 300}, "status": {"serial": serial, "holds": holds}}),
+            )
+        };
+        assert_eq!(
+            (held(7, json!(290.5)), held(6, json!(200))),
+            (Some(290.5), None),
+            "raised from 200 to 300"
+        );
+        assert_eq!(held(6, json!(400)), Some(400.0), "not lowered yet");
+        assert_eq!((held(7, json!(-1)), held(7, Value::Null)), (None, None));
     }
 
     #[test]

@@ -65,7 +65,7 @@ pub(crate) struct Demo {
     /// Break things while it runs: telemetry, the operator, the extender, a node that a person takes away
     #[arg(long)]
     pub(crate) chaos: bool,
-    /// What all nodes may draw together: 9kW or 9000W
+    /// What the packages and GPUs of all nodes may draw together: 9kW or 9000W
     #[arg(long, value_name = "POWER", default_value = "9kW", allow_hyphen_values = true)]
     pub(crate) budget: Budget,
     /// Lines instead of the live view, as where the output is no terminal

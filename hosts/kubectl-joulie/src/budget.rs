@@ -9,6 +9,7 @@ use crate::run::{PluginSession, Reply};
 use crate::show::{Sheet, watts};
 use host_kit::config::parse::object_name;
 use joulie_api::labels::object::POWER_BUDGET;
+use joulie_api::node_power_grant::held_watts;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
@@ -80,7 +81,7 @@ fn unused(budgets: &[Value], grants: &fleet::ByNode, twins: &fleet::ByNode) -> B
     let mut all: BTreeMap<String, Vec<Idle>> = BTreeMap::new();
     for (node, grant) in &grants.all {
         let Some(granted) = fleet::granted(grant) else { continue };
-        let held = number(grant, "/status/holds").unwrap_or(granted);
+        let held = number(grant, "/status/holds").and_then(|_| held_watts(grant)).unwrap_or(granted);
         let twin = twins.get(node);
         let drawn = twin.and_then(|twin| number(twin, "/status/powerMeasurement/measuredNodePowerW"));
         let Some(drawn) = drawn else { continue };

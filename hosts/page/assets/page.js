@@ -217,6 +217,7 @@ function drawSite() {
     ['unused', watts(unused)],
     ['short', short ? watts(short) : unknown, short ? 'bad' : ''],
     ['caps allow', watts(now.allowed)],
+    ['whole nodes', watts(now.whole)],
     ['not measured', now.unmeasured ? several(now.unmeasured) : 'none', now.unmeasured ? 'warn' : ''],
     ['pods', `${now.running ?? 0} run, ${now.waiting ?? 0} wait`, now.waitingPerformance ? 'warn' : ''],
   ]);

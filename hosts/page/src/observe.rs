@@ -84,6 +84,8 @@ pub struct UiObserver {
     plan: Rows<PlanRow>,
     plan_signs: ObservedRenewal,
     sample_signs: BTreeMap<String, ObservedRenewal>,
+    /// What all nodes draw as wholes, if each of them is known.
+    whole: Option<f64>,
     counted: CountedPods,
     last: Option<Arc<UiPicture>>,
 }
@@ -115,6 +117,7 @@ impl UiObserver {
             clock,
             plan_signs: ObservedRenewal::NOTHING,
             sample_signs: BTreeMap::new(),
+            whole: None,
             counted: CountedPods::default(),
             last: None,
         }
@@ -170,7 +173,7 @@ impl UiObserver {
         let (grants, samples) =
             (by_node(&self.grants, |row| &row.node), by_node(&self.samples, |row| &row.node));
         self.sample_signs.retain(|name, _| samples.contains_key(name));
-        let mut all = BTreeMap::new();
+        let (mut all, mut whole) = (BTreeMap::new(), Some(0.0));
         for (key, row) in self.nodes.with(|rows| {
             rows.iter().map(|(key, held)| (key.name.clone(), held.row.clone())).collect::<Vec<_>>()
         }) {
@@ -184,17 +187,19 @@ impl UiObserver {
                 signs.hear(sign, now);
             }
             let fresh = signs.age(now).is_some_and(|age| age <= self.hold);
-            let sample = sample.filter(|_| fresh).and_then(|sample| sample.watts);
+            let sample = sample.filter(|_| fresh);
+            whole = whole.zip(sample.and_then(|sample| sample.whole)).map(|(sum, one)| sum + one);
             let (running, performance) = self.counted.by_node.get(&key).copied().unwrap_or_default();
             let node = assemble(
                 &row,
                 profile.map(|row| &**row),
                 twin.map(|row| &**row),
                 grants.get(&key).map(|row| &**row),
-                sample,
+                sample.and_then(|sample| sample.watts),
             );
             all.insert(key, UiNode { pods: running, performance, ..node });
         }
+        self.whole = whole.filter(|_| !all.is_empty()).map(tenths);
         all
     }
 
@@ -205,10 +210,15 @@ impl UiObserver {
         let parents: BTreeMap<&str, &str> =
             rows.iter().filter_map(|(name, row)| Some((name.as_str(), row.parent.as_deref()?))).collect();
         let mut unused: BTreeMap<&str, f64> = BTreeMap::new();
+        let mut drawn: BTreeMap<&str, f64> = BTreeMap::new();
         for node in nodes.values() {
-            let (Some(budget), Some(idle)) = (&node.budget, node.unused) else { continue };
+            let Some(budget) = &node.budget else { continue };
             for budget in budget_and_above(&parents, budget).collect::<BTreeSet<_>>() {
-                *unused.entry(budget).or_default() += idle;
+                for (sums, part) in [(&mut unused, node.unused), (&mut drawn, node.watts)] {
+                    if let Some(part) = part {
+                        *sums.entry(budget).or_default() += part;
+                    }
+                }
             }
         }
         let shown = |(name, row): (&String, &Arc<BudgetRow>)| {
@@ -220,7 +230,7 @@ impl UiObserver {
                 paused: *paused,
                 limit: *limit,
                 counted: *counted,
-                measured: *measured,
+                measured: drawn.get(name.as_str()).copied().map(tenths).or(*measured),
                 unused: unused.get(name.as_str()).copied().map(tenths),
                 short: *short,
                 nodes: *nodes,
@@ -250,6 +260,7 @@ impl UiObserver {
         UiSite {
             title: self.title.clone(),
             watts: (!measured.is_empty()).then(|| tenths(measured.iter().sum())),
+            whole: self.whole,
             unmeasured: nodes.len() - measured.len(),
             limit,
             counted,
@@ -300,7 +311,8 @@ fn assemble(
         by_hand: profile.is_some_and(|profile| profile.by_hand),
         not_ready: !row.ready,
         watts,
-        allowed: twin.and_then(|twin| twin.allowed),
+        // Where power follows demand the twin says what the node could be granted at most.
+        allowed: twin.and_then(|twin| twin.allowed).map(|most| granted.map_or(most, |now| now.min(most))),
         most: twin.and_then(|twin| twin.most),
         granted,
         held: grant.and_then(|grant| grant.holds),
@@ -399,6 +411,18 @@ mod tests {
         assert_eq!(unused(Some(500.0), None, Some(600.0)), Some(0.0));
         assert_eq!(unused(Some(500.0), None, None), None);
         assert_eq!(unused(None, Some(480.0), Some(300.0)), None, "it is released");
+    }
+
+    #[test]
+    fn caps_allow_what_is_granted_now_and_not_what_could_be() {
+        let allowed = |granted, twin| {
+            let grant = GrantRow { watts: granted, ..GrantRow::default() };
+            let twin = TwinRow { allowed: twin, ..TwinRow::default() };
+            assemble(&NodeRow::default(), None, Some(&twin), Some(&grant), None).allowed
+        };
+        assert_eq!(allowed(Some(400.0), Some(800.0)), Some(400.0));
+        assert_eq!(allowed(Some(400.0), Some(300.0)), Some(300.0), "the policy lets it draw less");
+        assert_eq!((allowed(None, Some(800.0)), allowed(Some(400.0), None)), (Some(800.0), None));
     }
 
     #[test]

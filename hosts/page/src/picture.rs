@@ -22,9 +22,12 @@ pub struct UiPicture {
 pub struct UiSite {
     /// What the page is of.
     pub title: String,
-    /// What all measured nodes draw together; `None` while none is measured.
+    /// What the packages and GPUs of all measured nodes draw together; `None` while none is measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watts: Option<f64>,
+    /// What the nodes draw as wholes, with fans and losses; `None` unless a meter says it of each of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub whole: Option<f64>,
     /// How many nodes are not measured.
     pub unmeasured: usize,
     /// What all nodes may draw together, if enforced budgets say so of every node.
@@ -97,7 +100,7 @@ pub struct UiBudget {
     /// What can be drawn at most, by the operator's account.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counted: Option<f64>,
-    /// What the meters of its nodes show together.
+    /// What its measured nodes draw together; where the page knows of none, what the operator says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured: Option<f64>,
     /// What its nodes are granted and do not draw.
@@ -144,10 +147,10 @@ pub struct UiNode {
     /// Its kubelet does not answer.
     #[serde(skip_serializing_if = "is_false")]
     pub not_ready: bool,
-    /// What it draws.
+    /// What its packages and GPUs draw; the whole node where only that is measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub watts: Option<f64>,
-    /// What its caps allow.
+    /// What its caps allow; no more than its grant.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allowed: Option<f64>,
     /// The most that it can draw.

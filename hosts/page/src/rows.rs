@@ -3,7 +3,7 @@
 use crate::picture::tenths;
 use host_kit::reflect::Row;
 use joulie_api::labels;
-use joulie_api::node_power_grant::left_watts;
+use joulie_api::node_power_grant::{held_watts, left_watts};
 use kubectl_joulie::object::{annotation, condition, condition_words, items, label, number, text};
 use serde_json::Value;
 
@@ -172,7 +172,7 @@ impl Row for GrantRow {
             node: node_of(object)?,
             budget: some(label(object, labels::object::POWER_BUDGET)),
             watts: watts(object, "/spec/watts").and(left_watts(object)).filter(|_| !is_released),
-            holds: watts(object, "/status/holds"),
+            holds: watts(object, "/status/holds").and_then(|_| held_watts(object)).map(tenths),
         })
     }
 }
@@ -181,7 +181,10 @@ impl Row for GrantRow {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct SampleRow {
     pub(crate) node: String,
+    /// Of its packages and GPUs, as grants count them; of the whole node where only that is measured.
     pub(crate) watts: Option<f64>,
+    /// Of the whole node.
+    pub(crate) whole: Option<f64>,
     pub(crate) sampled_at: Option<String>,
 }
 
@@ -198,9 +201,11 @@ impl Row for SampleRow {
             (Some(cpus), None) if !has_gpus => Some(cpus),
             (Some(_) | None, _) => None,
         };
+        let whole = power("nodeWatts").map(tenths);
         Ok(Self {
             node: node_of(object)?,
-            watts: power("nodeWatts").or(together).map(tenths),
+            watts: together.map(tenths).or(whole),
+            whole,
             sampled_at: some(text(object, "/status/power/sampledAt")),
         })
     }
@@ -238,7 +243,8 @@ impl Row for BudgetRow {
             parent: some(text(object, "/spec/parent")),
             enforced: text(object, "/spec/mode") == "enforce",
             paused: object["spec"]["pause"] == true,
-            limit: watts(object, "/spec/watts"),
+            // What a window or the signal leaves of it, while one does.
+            limit: watts(object, "/status/lowered/watts").or_else(|| watts(object, "/spec/watts")),
             counted: watts(object, "/status/countedWatts"),
             measured: watts(object, "/status/measuredWatts"),
             short: watts(object, "/status/shortWatts"),
@@ -307,6 +313,31 @@ mod tests {
         let released = json!({"spec": {"nodeName": "a", "watts": 500, "released": true}});
         assert_eq!(GrantRow::read(&released).unwrap().watts, None);
         assert!(TwinRow::read(&json!({"spec": {"nodeName": 7}})).is_err());
+    }
+
+    #[test]
+    fn a_node_is_measured_as_grants_count_it() {
+        let of = |power: Value| {
+            let status = json!({"gpu": {"count": 2}, "power": power});
+            let row = SampleRow::read(&json!({"spec": {"nodeName": "a"}, "status": status})).unwrap();
+            (row.watts, row.whole)
+        };
+        let all = json!({"cpuWatts": 400, "gpuWatts": 600, "nodeWatts": 1250});
+        assert_eq!(of(all), (Some(1000.0), Some(1250.0)), "the rest of the node is in no grant");
+        let no_gpus = json!({"cpuWatts": 400, "nodeWatts": 1250});
+        assert_eq!(of(no_gpus), (Some(1250.0), Some(1250.0)), "it is known only as a whole");
+        assert_eq!(of(json!({"cpuWatts": 400, "gpuWatts": 600})), (Some(1000.0), None));
+    }
+
+    #[test]
+    fn a_limit_that_a_window_lowers_is_shown_as_it_is() {
+        let limit = |status: Value| {
+            BudgetRow::read(&json!({"spec": {"watts": 9000, "mode": "enforce"}, "status": status}))
+                .unwrap()
+                .limit
+        };
+        assert_eq!(limit(json!({"lowered": {"name": "peak", "watts": 7000}})), Some(7000.0));
+        assert_eq!((limit(json!({"lowered": null})), limit(json!({}))), (Some(9000.0), Some(9000.0)));
     }
 
     #[test]

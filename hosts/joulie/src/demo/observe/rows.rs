@@ -291,7 +291,8 @@ impl Row for Hardware {
             package_most: watts(cpu.cap_range.and_then(|range| range.max_watts_per_socket)),
             gpus: count(gpu.count),
             gpu_most: watts(gpu.cap_range_per_gpu.and_then(|range| range.max_watts)),
-            power: watts(power.node_watts).or(together),
+            // As grants and limits count; the rest of a node is in neither.
+            power: together.or(watts(power.node_watts)),
             sampled_at: power.sampled_at,
         })
     }

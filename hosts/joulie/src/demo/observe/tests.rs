@@ -94,6 +94,8 @@ fn a_node_whose_gpus_say_nothing_is_not_known_as_a_whole() {
     assert_eq!(with(json!({"count": 4}), json!({"cpuWatts": 300})), None);
     assert_eq!(with(json!({"count": 4}), json!({"cpuWatts": 300, "gpuWatts": 900})), watts(1200));
     assert_eq!(with(json!({"count": 4}), json!({"cpuWatts": 300, "nodeWatts": 1500})), watts(1500));
+    let all = json!({"cpuWatts": 300, "gpuWatts": 900, "nodeWatts": 1450});
+    assert_eq!(with(json!({"count": 4}), all), watts(1200), "a limit counts nothing else of it");
     assert_eq!(with(json!({}), json!({})), None);
 }
 
