@@ -140,8 +140,12 @@ fn planner() -> Result<()> {
     Ok(())
 }
 
-/// What a benchmark takes beside its name, and which. One that ends with `=` has a value. Those of `budget` are read there.
+/// What a benchmark takes beside its name, and which. One that ends with `=` has a value. Those of `budget` and `soak` are
+/// read there.
 const FLAGS: &[(&str, &str)] = &[
+    ("--inside", "extender"),
+    ("--wire", "extender"),
+    ("--gpus", "extender"),
     ("--update", "laws"),
     ("--seed=", "held-out"),
     ("--plants=", "held-out"),
@@ -163,8 +167,10 @@ fn asked(words: &[&str]) -> Result<Asked> {
     if words.iter().any(|word| ["list", "--help", "-h"].contains(word)) {
         return Ok(Asked::List);
     }
-    if let ["budget", ..] = words {
-        return Ok(Asked::Run(vec!["budget"]));
+    match words {
+        ["budget", ..] => return Ok(Asked::Run(vec!["budget"])),
+        ["soak", ..] => return Ok(Asked::Run(vec!["soak"])),
+        _ => {}
     }
     let (flags, names): (Vec<&str>, Vec<&str>) =
         words.iter().copied().partition(|word: &&str| word.starts_with('-'));
@@ -192,7 +198,7 @@ fn list() -> String {
     let names: Vec<&str> = BENCHES.iter().map(|(name, _)| *name).collect();
     let flags: Vec<String> = FLAGS.iter().map(|(flag, of)| format!("{of} {flag}")).collect();
     format!(
-        "benchmarks: {}\nwithout a name all of them run, one after the other\nflags: {}; budget --mix, --seeds, --arm, --machines, --minutes, --json",
+        "benchmarks: {}\nwithout a name all of them run, one after the other\nflags: {}; soak --seconds; budget --mix, --seeds, --arm, --machines, --minutes, --json",
         names.join(", "),
         flags.join(", ")
     )
@@ -329,6 +335,8 @@ mod tests {
         assert_eq!(names(&["laws", "--update"]), ["laws"]);
         assert_eq!(names(&["held-out", "--seed=7", "--worst"]), ["held-out"]);
         assert_eq!(names(&["budget", "--mix", "A"]), ["budget"]);
+        assert_eq!(names(&["soak", "--seconds", "60"]), ["soak"]);
+        assert_eq!(names(&["extender", "--gpus"]), ["extender"]);
         for words in [&["list"][..], &["--help"], &["-h"], &["page", "--help"], &["budget", "--help"]] {
             assert_eq!(asked(words).unwrap(), Asked::List, "{words:?}");
         }
