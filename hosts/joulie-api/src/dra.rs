@@ -102,10 +102,7 @@ impl DeviceSlice {
         let driver = text(&spec["driver"]).ok_or("spec.driver is no name")?;
         let pool = text(&spec["pool"]["name"]).ok_or("spec.pool.name is no name")?;
         let generation = spec["pool"]["generation"].as_i64().ok_or("spec.pool.generation is no number")?;
-        let listed = spec["devices"].as_array().map(Vec::as_slice).unwrap_or_default();
-        if listed.len() > DEVICES_MAX {
-            return Err(format!("spec.devices has more than {DEVICES_MAX}"));
-        }
+        let listed = list(&spec["devices"], "spec.devices", DEVICES_MAX)?;
         let devices = listed.iter().map(|device| PublishedDevice::read(device, &driver));
         let devices: Option<Vec<_>> = devices.collect();
         let devices =
@@ -178,13 +175,10 @@ impl DeviceClaim {
     pub fn read(object: &Value) -> Result<Self, String> {
         let uid = text(&object["metadata"]["uid"]).ok_or("metadata.uid is missing")?;
         let status = &object["status"];
-        let list = |value: &Value, field: &str| {
-            let all = value.as_array().cloned().unwrap_or_default();
-            if all.len() > CLAIM_MAX { Err(format!("{field} has more than {CLAIM_MAX}")) } else { Ok(all) }
-        };
         let allocation = &status["allocation"];
         let mut devices = Vec::new();
-        for result in list(&allocation["devices"]["results"], "status.allocation.devices.results")? {
+        let results = &allocation["devices"]["results"];
+        for result in list(results, "status.allocation.devices.results", CLAIM_MAX)? {
             // Who administers devices takes none from others.
             if result["adminAccess"] == true {
                 continue;
@@ -199,10 +193,22 @@ impl DeviceClaim {
                 device: name("device")?,
             });
         }
-        let reserved = list(&status["reservedFor"], "status.reservedFor")?;
+        let reserved = list(&status["reservedFor"], "status.reservedFor", CLAIM_MAX)?;
         let pods =
             reserved.iter().filter(|one| one["resource"] == "pods").filter_map(|one| text(&one["uid"]));
         Ok(Self { uid, devices, node: node(&allocation["nodeSelector"]), pods: pods.collect() })
+    }
+}
+
+/// A list that may be missing. What is no list is not taken for an empty one: devices that somebody has would seem free.
+fn list<'v>(value: &'v Value, field: &str, most: usize) -> Result<&'v [Value], String> {
+    match value {
+        Value::Null => Ok(&[]),
+        Value::Array(all) if all.len() <= most => Ok(all),
+        Value::Array(_) => Err(format!("{field} has more than {most}")),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => {
+            Err(format!("{field} is no list"))
+        }
     }
 }
 
@@ -295,6 +301,7 @@ mod tests {
             (json!({"spec": {"driver": "d", "pool": {"name": ""}}}), "spec.pool.name"),
             (json!({"spec": {"driver": "d", "pool": {"name": "n", "generation": "1"}}}), "generation"),
             (slice(1, &json!(many)), "more than 128"),
+            (slice(1, &json!({"gpu-0": {}})), "spec.devices is no list"),
             (slice(1, &json!([{}])), "no name"),
             (slice(1, &json!([odd])), "no quantity"),
         ] {
@@ -323,6 +330,11 @@ mod tests {
         assert_eq!(DeviceClaim::read(&object).unwrap().node, None);
         object["status"]["allocation"]["devices"]["results"][0]["device"] = json!(7);
         assert!(DeviceClaim::read(&object).unwrap_err().contains("device is no name"));
+        object["status"]["allocation"]["devices"]["results"] = json!("gpu-0");
+        let error = DeviceClaim::read(&object).unwrap_err();
+        assert!(error.contains("results is no list"), "it does not hold nothing: {error}");
+        object["status"] = json!({"reservedFor": {}});
+        assert!(DeviceClaim::read(&object).unwrap_err().contains("status.reservedFor is no list"));
         object["status"] = json!(null);
         assert_eq!(DeviceClaim::read(&object).unwrap().devices, []);
         assert!(DeviceClaim::read(&json!({})).unwrap_err().contains("metadata.uid"));
