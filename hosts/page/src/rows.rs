@@ -244,7 +244,8 @@ impl Row for BudgetRow {
             enforced: text(object, "/spec/mode") == "enforce",
             paused: object["spec"]["pause"] == true,
             // What a window or the signal leaves of it, while one does.
-            limit: watts(object, "/status/lowered/watts").or_else(|| watts(object, "/spec/watts")),
+            limit: watts(object, "/spec/watts")
+                .map(|limit| watts(object, "/status/lowered/watts").map_or(limit, |less| less.min(limit))),
             counted: watts(object, "/status/countedWatts"),
             measured: watts(object, "/status/measuredWatts"),
             short: watts(object, "/status/shortWatts"),
@@ -337,6 +338,11 @@ mod tests {
                 .limit
         };
         assert_eq!(limit(json!({"lowered": {"name": "peak", "watts": 7000}})), Some(7000.0));
+        assert_eq!(
+            limit(json!({"lowered": {"name": "peak", "watts": 9500}})),
+            Some(9000.0),
+            "of another spec"
+        );
         assert_eq!((limit(json!({"lowered": null})), limit(json!({}))), (Some(9000.0), Some(9000.0)));
     }
 
