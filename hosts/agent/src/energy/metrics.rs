@@ -24,7 +24,7 @@ closed_label! {
         Workload = "workload",
         /// Whatever runs on the node and is no pod.
         System = "system",
-        /// Nobody: the idle floor of the packages, and GPUs that no pod holds.
+        /// Nobody: the idle floors of packages and of shared GPUs, and GPUs that nobody uses.
         Idle = "idle",
         /// It is not known whom: gaps of meters, pods that came and went unseen, sources that do not answer.
         Unknown = "unknown",
@@ -115,12 +115,12 @@ const BEYOND: MetricDescription = MetricDescription::counter(
 .with(ByNode::LABELS);
 const CGROUPS: MetricDescription = MetricDescription::gauge(
     "joulie_energy_cgroups_read",
-    "1 where the processor time of pods is read; 0: what packages draw above the floor is unknown's",
+    "1 where the processor time of pods is read; 0: what packages draw above the floor is unknown's, unless Kepler counts",
 )
 .with(ByNode::LABELS);
 const AGE: MetricDescription = MetricDescription::gauge(
     "joulie_pod_resources_age_seconds",
-    "Since the kubelet last said who holds GPUs; after 60 s what GPUs draw is unknown's",
+    "Since the kubelet last said who holds GPUs; after 60 s only the processes on a GPU say who uses it",
 )
 .with(ByNode::LABELS);
 

@@ -40,7 +40,7 @@ pub(super) const KEPLER: ConfigSetting<Option<UrlTemplate>> = ConfigSetting::opt
     "ENERGY_KEPLER_URL",
     |text| kepler_url(text).map(Some),
     "an http URL such as http://{node}:9102/metrics",
-    "With it packages are divided by what the Kepler of this node says that pods use, while it counts; else by processor time. It      must lead to the Kepler of the same node: {node} is the name of the node, and a Service with internalTrafficPolicy Local does it too",
+    "With it packages are divided by what the Kepler of this node says that pods use, while it counts; else by processor time. It must lead to the Kepler of the same node: {node} is the name of the node, and a Service with internalTrafficPolicy Local does it too",
 );
 
 fn kepler_url(text: &str) -> Result<UrlTemplate, Wrong> {

@@ -96,7 +96,10 @@ impl KeplerPage {
                         add(&mut old.idle, micro);
                     }
                 }
-                OLD_CONTAINER if series.label("mode") != "idle" => {
+                OLD_CONTAINER
+                    if series.label("mode") != "idle"
+                        && series.label("container_namespace") != OLD_SYSTEM =>
+                {
                     old.pod(("container_namespace", "pod_name"), &series, micro);
                 }
                 _ => {}
@@ -183,7 +186,7 @@ impl Generation {
     fn pod(&mut self, (namespace, name): (&str, &str), series: &ScrapedSeries<'_>, micro: u64) {
         let [uid, namespace, name] = ["pod_id", namespace, name].map(|label| series.label(label));
         let fits = [uid, namespace, name].iter().all(|text| text.len() <= NAME_MOST);
-        if !fits || namespace == OLD_SYSTEM || (uid.is_empty() && (namespace.is_empty() || name.is_empty())) {
+        if !fits || (uid.is_empty() && (namespace.is_empty() || name.is_empty())) {
             return;
         }
         let [uid, namespace, name] = [uid, namespace, name].map(str::to_owned);

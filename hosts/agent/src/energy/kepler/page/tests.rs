@@ -60,6 +60,12 @@ fn the_generation_before_names_containers() {
 }
 
 #[test]
+fn a_namespace_may_have_the_name_that_the_generation_before_gave_to_no_container() {
+    let text = page(1_000, 400, &[("web", 100)]).replace("\"shop\"", "\"system\"");
+    assert_eq!(read(&text).unwrap().sums(), (1_000_000_000, 100_000_000));
+}
+
+#[test]
 fn what_cannot_be_used_is_refused_with_a_word() {
     assert_eq!(KeplerPage::read(b"\xff", "n1"), Err(KeplerError::NoText));
     for text in [
