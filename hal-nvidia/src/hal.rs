@@ -390,7 +390,14 @@ impl<C: Clock, O: Originals> PowerHal for Nvidia<C, O> {
                 let saved = self.save_slot(&slot);
                 self.noted(saved)
             }
-            Control::Frequency => self.lock(&slot.key).saved().ok_or(lacking),
+            Control::Frequency => {
+                let lock = self.lock(&slot.key);
+                // From now on the journal may have an original: what was free before that is known to be free until a call.
+                if lock == Lock::Free {
+                    self.locks.note(&slot.key, lock);
+                }
+                lock.saved().ok_or(lacking)
+            }
             Control::Throttle => Err(lacking),
         }
     }

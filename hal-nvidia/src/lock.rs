@@ -22,7 +22,7 @@ pub(crate) enum Lock {
     Unknown,
 }
 
-/// The locks of all cards that ever had one.
+/// The locks of all cards that ever had one, or whose original was asked for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Locks(Vec<(Key, Lock)>);
 

@@ -318,6 +318,29 @@ fn a_lock_holds_the_power_of_a_card_that_keeps_to_no_limit_and_is_ended_after_a_
     assert_eq!(bench.card(3, |card| card.limit_mw), 700_000);
 }
 
+/// Nothing was locked, so nothing is left that would have to be ended, which would be refused as well.
+#[test]
+fn a_first_lock_that_is_refused_leaves_no_original() {
+    let Some(bench) = Bench::new() else { return };
+    let mut hal = bench.open();
+    let key = bench.key(0);
+    bench.card(0, |card| card.settable = false);
+    assert_eq!(lock(&mut hal, &key, 600), Err(ErrorKind::PermissionDenied));
+    assert!(hal.originals().inner().is_empty());
+    let handle = find(&hal, &key);
+    assert_eq!(
+        hal.release_control(handle, Control::Frequency).map_err(|error| error.kind()),
+        Ok(power_hal::Released::Untouched)
+    );
+    // One that stands stays so when another is refused.
+    bench.card(0, |card| card.settable = true);
+    lock(&mut hal, &key, 600).unwrap();
+    bench.card(0, |card| card.settable = false);
+    assert_eq!(lock(&mut hal, &key, 900), Err(ErrorKind::PermissionDenied));
+    assert_eq!(sample(&mut hal, &key).unwrap().frequency_limit, Ok(KiloHertz::from_int(600_000)), "it stays");
+    assert!(!hal.originals().inner().is_empty());
+}
+
 /// A reload of the driver ends every lock, and its session knows none.
 #[test]
 fn a_reload_of_the_driver_ends_a_lock() {

@@ -145,4 +145,8 @@ fn a_gpu_that_refuses_the_lock_too_is_reported_as_failed() {
     let failed = CapReport::Cap(CapResult::Failed(power_hal::ErrorKind::PermissionDenied));
     assert_eq!(node.report().gpu.unwrap().report, failed);
     assert_eq!(card(&room, 0, |card| (card.lock_mhz, card.limit_mw)), (None, 700_000));
+    assert_eq!(touched(&node), [Control::Power], "only the other card has a limit of ours");
+    node.handle().desire(Desire { gpu: DesiredCap::Gone, ..Desire::UNKNOWN });
+    room.periods(&mut node, 10);
+    assert_eq!((touched(&node), node.report().gpu.unwrap().report), (vec![], CapReport::NoIntent));
 }
