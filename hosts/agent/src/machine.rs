@@ -78,7 +78,8 @@ pub(crate) struct Part {
 pub(crate) struct Device {
     /// Its key.
     pub(crate) key: String,
-    /// The limit in force, whoever set it; of a GPU that the closed loop over its clock holds, the cap of that loop.
+    /// The limit in force, whoever set it; of a GPU that the closed loop over its clock holds, the cap of that loop. `None` too
+    /// for one that is known not to keep to its limit.
     pub(crate) limit: Option<Watts>,
     /// The range of its limit.
     pub(crate) range: CapRange,

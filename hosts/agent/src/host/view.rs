@@ -8,7 +8,7 @@ use crate::plug::PlugView;
 use joulie_core::node::cap::{CapRange, CapReport};
 use joulie_core::node::energy::{Gap, MeterReading};
 use joulie_core::node::law::{Command, LawAction};
-use node_kit::{BackendReport, BackendState, DeviceReport, HalFacts, HalTarget, NodeReport};
+use node_kit::{BackendReport, BackendState, DeviceReport, HalFacts, HalTarget, LoopCause, NodeReport};
 use power_units::{KiloHertz, Role, Watts};
 use std::sync::Arc;
 
@@ -146,10 +146,16 @@ fn class(devices: &[DeviceReport]) -> &'static str {
     common_fact(devices, |facts| Some(facts.class)).unwrap_or(Means::None.word())
 }
 
+/// The limit that holds a device: that of the loop over its clock, or its own unless it is known not to keep to that.
+fn limit(device: &DeviceReport) -> Option<Watts> {
+    let (cap, cause) = device.clock.map_or((None, None), |clock| (clock.cap, clock.cause));
+    cap.or(device.limit.filter(|_| cause != Some(LoopCause::NotKept)))
+}
+
 fn device(device: &DeviceReport) -> Device {
     Device {
         key: device.key.as_str().to_owned(),
-        limit: device.clock.and_then(|clock| clock.cap).or(device.limit),
+        limit: limit(device),
         range: range(device).below(device.owners),
         share: device.share,
         drawn: drawn(device.power),
@@ -274,7 +280,7 @@ fn gpus(report: &NodeReport, identity: &Identity) -> Option<FoundGpus> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use node_kit::BackendKind;
+    use node_kit::{BackendKind, ClockReport};
     use power_hal::{Domain, Limit, Span};
     use power_units::MicroWatts;
 
@@ -332,6 +338,21 @@ mod tests {
             gpu("0000:0c:00.0", amd, Some((350, 750))),
         ]);
         assert_eq!((mixed.vendor, mixed.model, means), (Some(MIXED), None, Means::Limits(MIXED)));
+    }
+
+    #[test]
+    fn a_limit_that_is_not_kept_is_no_limit_while_no_loop_holds_the_gpu() {
+        let of = |cap: Option<i32>, cause| {
+            let clock = ClockReport { cause, cap: cap.map(Watts::from_int), limit: None, running: None };
+            let gpu = gpu("0000:19:00.0", BackendKind::Nvidia, Some((200, 700)));
+            limit(&DeviceReport { limit: Some(Watts::from_int(300)), clock: Some(clock), ..gpu })
+        };
+        let (loops, keeps) = (Some(Watts::from_int(250)), Some(Watts::from_int(300)));
+        assert_eq!((of(None, None), of(None, Some(LoopCause::OutOfRange))), (keeps, keeps));
+        assert_eq!(
+            (of(Some(250), Some(LoopCause::NotKept)), of(None, Some(LoopCause::NotKept))),
+            (loops, None)
+        );
     }
 
     #[test]
