@@ -9,7 +9,7 @@
 //! | receipt | the node counts |
 //! |---|---|
 //! | none, or one of another boot or another machine | its largest draw |
-//! | of the present grant | the grant, or what the node has yielded of it, or what its devices are limited to, whichever is more |
+//! | of the present grant | what is left of the grant after its yield, or what its devices are limited to, whichever is more |
 //! | of an earlier grant | the ceiling, or what its devices are limited to, whichever is more |
 //! | of a later grant: the object is older than what the node has seen | its largest draw |
 //!

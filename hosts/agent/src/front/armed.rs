@@ -179,6 +179,11 @@ impl Armed {
         armed
     }
 
+    /// Whether an event was on at the last look, whatever it leaves of the node.
+    pub(crate) fn is_on(&self) -> bool {
+        !self.on.is_empty()
+    }
+
     /// How long what was said at the last look stands, if that ends by itself.
     pub(crate) fn stands_for(&self) -> Option<Duration> {
         self.stands_for.map(|micros| Duration::from_micros(micros.get()))

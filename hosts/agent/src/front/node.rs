@@ -318,7 +318,10 @@ impl Memory {
 
     /// Yields what the node does not want any more: from the next step on it keeps to less.
     fn give_way(&mut self, node: &str, inputs: &Inputs, view: &View, now: Mono) {
-        let Some((_, row)) = grants::object(inputs, &self.stands) else { return };
+        // Nobody is raised during an event, not even a node that it leaves everything.
+        let Some((_, row)) = grants::object(inputs, &self.stands).filter(|_| !self.armed.is_on()) else {
+            return;
+        };
         let floor = self.receipts.standing().and_then(|receipt| receipt.floor);
         if let Some(left) = self.yields.left(&self.stands, row, view, floor, now) {
             self.stands = self.stands.left(left);

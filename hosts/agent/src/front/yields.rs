@@ -1,7 +1,11 @@
 //! What the node yields of its grant, so that others have it without a grant and a receipt more.
 //!
 //! A yield is a promise: under this serial the node keeps to what is left. So it is on disk before it is told, and neither a
-//! restart nor the same object, told again, takes it back.
+//! restart nor the same object, told again, takes it back. A node that keeps no grant on disk yields nothing: the list with
+//! which an agent begins may be older than what was told.
+//!
+//! The next yield waits until the object says the one before. So while the API server is away, when nobody would hear of more
+//! and nobody could raise the node again, it yields once at most.
 
 use super::grants::Stands;
 use super::rows::GrantRow;
@@ -35,13 +39,14 @@ impl Yields {
         now: Mono,
     ) -> Option<Watts> {
         let kept = stands.kept().filter(|kept| is_of(row, &kept.uid, kept.grant.serial))?;
+        let is_known = kept.grant.watts >= row.grant.watts || is_told(row, kept.grant.watts);
         // During an event the node draws what that leaves, and not what it wants.
         let is_plain = view.desire.grant == Some(kept.grant) && view.desire.armed == Ratio::ONE;
         let grant = Yieldable {
             serial: kept.grant.serial,
             watts: kept.grant.watts,
             floor: floor.unwrap_or(kept.grant.watts),
-            lends: row.lends && is_plain,
+            lends: row.lends && is_plain && is_known && self.is_on_disk(stands),
         };
         let now = Stamp::new(micros(now.since(Mono::START)));
         self.memory.left(now, grant, view.wants.report.as_ref().filter(|_| is_plain))
@@ -50,9 +55,17 @@ impl Yields {
     /// What may be told to be left: it would be known after a restart.
     pub(crate) fn told(&self, stands: &Stands, row: &GrantRow) -> Option<Watts> {
         let kept = stands.kept().filter(|kept| is_of(row, &kept.uid, kept.grant.serial))?;
-        let is_kept = self.on_disk.as_ref().is_none_or(|on_disk| *on_disk.borrow() == *stands);
-        Some(kept.grant.watts).filter(|&left| is_kept && left < row.grant.watts)
+        Some(kept.grant.watts).filter(|&left| left < row.grant.watts && self.is_on_disk(stands))
     }
+
+    fn is_on_disk(&self, stands: &Stands) -> bool {
+        self.on_disk.as_ref().is_some_and(|on_disk| *on_disk.borrow() == *stands)
+    }
+}
+
+/// Whether the object says that so much is left. It says whole watts, rounded up.
+fn is_told(row: &GrantRow, left: Watts) -> bool {
+    row.yields.is_some_and(|told| told < left + Watts::from_int(1))
 }
 
 fn is_of(row: &GrantRow, uid: &str, serial: u64) -> bool {
@@ -99,13 +112,18 @@ mod tests {
         }
     }
 
+    /// With the grant of 500 W on disk.
+    fn kept() -> Yields {
+        Yields::kept(Some(watch::channel(stands(500)).1))
+    }
+
     fn left(it: &mut Yields, row: &GrantRow, view: &View, second: u64) -> Option<Watts> {
         it.left(&stands(500), row, view, Some(w(100)), Mono::at(Duration::from_secs(second)))
     }
 
     #[test]
     fn a_node_yields_what_it_has_used_and_does_not_want_any_more() {
-        let mut it = Yields::default();
+        let mut it = kept();
         assert_eq!(left(&mut it, &row(true), &wants(480, true), 0), None, "it is throttled");
         assert_eq!(left(&mut it, &row(true), &wants(200, false), 3), None, "too soon after its grant");
         assert_eq!(left(&mut it, &row(true), &wants(200, false), 30), Some(w(200)));
@@ -124,7 +142,7 @@ mod tests {
 
     #[test]
     fn what_was_given_for_work_that_has_not_begun_is_kept_for_two_minutes() {
-        let mut it = Yields::default();
+        let mut it = kept();
         assert_eq!(left(&mut it, &row(true), &wants(120, false), 0), None);
         assert_eq!(left(&mut it, &row(true), &wants(120, false), 119), None);
         assert_eq!(left(&mut it, &row(true), &wants(120, false), 120), Some(w(120)));
@@ -140,7 +158,29 @@ mod tests {
         assert_eq!(it.told(&stands(500), &row(true)), None, "nothing was yielded");
         let later = GrantRow { grant: NodeGrant { serial: 4, watts: w(500) }, ..row(true) };
         assert_eq!(it.told(&stands(200), &later), None, "of another grant");
-        // Where no grant is kept, the object itself says it to the next process.
-        assert_eq!(Yields::default().told(&stands(200), &row(true)), Some(w(200)));
+    }
+
+    #[test]
+    fn a_grant_that_is_not_on_disk_is_kept_whole() {
+        for mut it in [Yields::default(), Yields::kept(Some(watch::channel(Stands::Nothing).1))] {
+            assert_eq!(left(&mut it, &row(true), &wants(480, false), 0), None);
+            assert_eq!(left(&mut it, &row(true), &wants(200, false), 200), None);
+            assert_eq!(it.told(&stands(200), &row(true)), None);
+        }
+    }
+
+    #[test]
+    fn the_next_yield_waits_until_the_object_says_the_one_before() {
+        let mut it = Yields::kept(Some(watch::channel(stands(400)).1));
+        let mut view = wants(200, false);
+        view.desire.grant = stands(400).grant();
+        let mut left = |yields: Option<i32>, second| {
+            let row = GrantRow { yields: yields.map(w), ..row(true) };
+            it.left(&stands(400), &row, &view, Some(w(100)), Mono::at(Duration::from_secs(second)))
+        };
+        assert_eq!(left(None, 0), None);
+        assert_eq!(left(None, 200), None, "nobody knows of it");
+        assert_eq!(left(Some(450), 210), None, "nor of this one");
+        assert_eq!(left(Some(400), 220), Some(w(200)));
     }
 }

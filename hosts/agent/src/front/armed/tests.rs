@@ -70,6 +70,18 @@ fn the_least_share_of_the_events_that_are_on_counts() {
 }
 
 #[test]
+fn an_event_that_leaves_the_node_everything_is_on() {
+    let mut it = Armed::default();
+    let known = inputs(&[armed_for("grid", 1.0)], &[("1", timed())]);
+    let mut at = |second: i64| {
+        let now = it.follow("a", &known, &stands(), moment(second, u64::try_from(second).unwrap()));
+        (now.share, it.is_on())
+    };
+    assert_eq!((at(HOUR - 1), at(HOUR + 60)), ((Ratio::ONE, false), (Ratio::ONE, true)));
+    assert_eq!(at(2 * HOUR + 60), (Ratio::ONE, false));
+}
+
+#[test]
 fn an_event_with_times_comes_and_goes_without_anybody() {
     let mut it = Armed::default();
     let known = inputs(&[armed_for("grid", 0.5)], &[("1", timed())]);
