@@ -382,6 +382,7 @@ impl Reconciler {
         let known: BTreeSet<&str> = self.site.cluster.nodes.iter().map(|node| &*node.name).collect();
         self.meters.keep_only(&known);
         self.stats.keep_only(&known);
+        self.refused.keep_only(&known);
         let keys: Vec<String> =
             self.site.budgets.seen.iter().map(|budget| Budgets::key(&budget.name)).collect();
         let events: Vec<String> = self.site.events.iter().map(|event| event_key(&event.name)).collect();

@@ -13,7 +13,7 @@ use host_kit::events::Note;
 use k8s_openapi::api::core::v1::ObjectReference;
 use planner::node::{MachineFacts, Power, Visibility};
 use planner::power::NodeReading;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// The version of each node's grant whose report of demand was refused last.
@@ -29,6 +29,11 @@ impl RefusedReports {
         }
         let before = self.0.insert(node.to_owned(), version.to_owned());
         refused.filter(|_| before.as_deref() != Some(version))
+    }
+
+    /// Forgets every node that does not exist any more.
+    pub(super) fn keep_only(&mut self, nodes: &BTreeSet<&str>) {
+        self.0.retain(|node, _| nodes.contains(&**node));
     }
 }
 
@@ -119,5 +124,7 @@ mod tests {
         assert_eq!(it.news("b", "2", form), form);
         assert_eq!(it.news("a", "3", None), None);
         assert_eq!(it.0.len(), 1, "nothing is remembered of a report that can be read");
+        it.keep_only(&BTreeSet::from(["a"]));
+        assert!(it.0.is_empty(), "nor of a node that is gone");
     }
 }
