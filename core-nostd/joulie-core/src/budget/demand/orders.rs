@@ -421,10 +421,12 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// What may be taken from a node for a limit.
+    /// What may be taken from a node for a limit. One that does not say what it wants, or that a person has capped, keeps its
+    /// entitlement.
     fn forced(&self, node: &Node<'a>) -> Watts {
         let slack = node.slack();
-        if !self.bounds.scarce {
+        let is_told = matches!(node.bid.appetite, Appetite::Told { .. });
+        if !(self.bounds.scarce && is_told) {
             return slack;
         }
         let from = self.target(node.index);

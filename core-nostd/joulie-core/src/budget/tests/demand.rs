@@ -412,6 +412,19 @@ fn while_orders_are_scarce_each_one_for_a_limit_goes_further() {
 }
 
 #[test]
+fn who_says_nothing_or_belongs_to_a_person_keeps_its_entitlement_also_while_orders_are_scarce() {
+    let none = OrderBounds { orders: 0, beyond: 0, scarce: true, lends: false, reserve: RESERVE };
+    // More than a fifth say nothing, so that each is priced at its entitlement; 20 W are too many.
+    let silent = Appetite::Blind(Some(w(300)));
+    for other in [silent, Appetite::Owned(Some(w(300)))] {
+        let bids = [bid(1, 0, Performance, 287, other), bid(2, 0, Performance, 287, silent)];
+        let limits = [group(None, 580, 0)];
+        let Ordered { made, targets, .. } = ordered(none, &limits, &bids, &[w(300), w(300)], &[None; 2]);
+        assert_eq!((made.forced, targets.iter().min()), (2, Some(&w(287))));
+    }
+}
+
+#[test]
 fn orders_are_bounded_in_time() {
     // One a second, ten at once.
     let mut bucket = TokenBucket::new(60, seconds(10));
