@@ -34,8 +34,11 @@ impl WindowSeen {
         let part = |part: i8| u32::from(part.unsigned_abs());
         let second = part(here.hour()) * 3_600 + part(here.minute()) * 60 + part(here.second());
         let day = here.weekday().to_monday_zero_offset().unsigned_abs();
-        let lasts = self.law.lasts(LocalTime { day, second })?;
-        wall.checked_add(Duration::from_secs(lasts.into())).ok()
+        let lasts = Duration::from_secs(self.law.lasts(LocalTime { day, second })?.into());
+        // Its clock may be put forward or back until then. In an hour that comes twice the end of the first is over.
+        let end = here.datetime().checked_add(lasts).and_then(|end| end.to_zoned(self.zone.clone()));
+        let end = end.map(|end| end.timestamp()).ok().filter(|end| *end > wall);
+        Some(end.or_else(|| wall.checked_add(lasts).ok()).unwrap_or(Timestamp::MAX))
     }
 }
 
@@ -177,6 +180,21 @@ mod tests {
         assert_eq!(utc.until(at("2026-11-26T17:00:00Z")), Some(at("2026-11-26T20:30:00Z")));
         let west = one(json!({"timeZone": "<-03>3", "start": "23:00", "end": "01:00"})).unwrap();
         assert_eq!(west.until(at("2026-11-26T02:30:00Z")), Some(at("2026-11-26T04:00:00Z")));
+    }
+
+    #[test]
+    fn the_end_of_a_window_is_by_the_clock_that_is_changed_meanwhile() {
+        let rome = |start: &str, end: &str| {
+            one(json!({"timeZone": "CET-1CEST,M3.5.0,M10.5.0/3", "start": start, "end": end})).unwrap()
+        };
+        // On 29 March 2026 the hour from 01:00 in UTC on is missing, on 25 October it comes twice.
+        let night = rome("22:00", "06:00");
+        assert_eq!(night.until(at("2026-03-28T22:00:00Z")), Some(at("2026-03-29T04:00:00Z")));
+        assert_eq!(night.until(at("2026-10-24T21:00:00Z")), Some(at("2026-10-25T05:00:00Z")));
+        let twice = rome("22:00", "02:30");
+        assert_eq!(twice.until(at("2026-10-25T00:10:00Z")), Some(at("2026-10-25T00:30:00Z")));
+        assert_eq!(twice.until(at("2026-10-25T00:40:00Z")), None);
+        assert_eq!(twice.until(at("2026-10-25T01:10:00Z")), Some(at("2026-10-25T01:30:00Z")));
     }
 
     #[test]
