@@ -299,6 +299,8 @@ impl Reconciler {
         self.bounded = BoundMemory::default();
         self.overdue_told.clear();
         (self.armed, self.samples, self.looked) = Default::default();
+        // The leader between has heard signals later, and has written it.
+        self.grid.clear();
     }
 
     /// Whether every job of the passes up to this one has ended.

@@ -1,9 +1,10 @@
 //! Limits that are lower for a while, by a window and by a signal: the grants follow, and what is not heard is never good news.
 
 use super::prometheus::{FakePrometheus, Mood};
-use super::rig::{Cluster, JOULIE};
+use super::rig::{Cluster, JOULIE, LEASES};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
 
 const QUICK: [(&str, &str); 4] = [
     ("STATIC_HP_FRAC", "1"),
@@ -116,5 +117,36 @@ async fn a_signal_lowers_the_limit_and_silence_lowers_it_further() {
     cluster.until("it is heard again", async || limit(1_200).await).await;
     assert_eq!(fresh().await["status"], "True");
     operator.stop().await;
+    agents.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_leader_goes_on_with_the_signal_that_the_one_before_has_heard() {
+    let (cluster, prometheus) = (two_nodes().await, FakePrometheus::start().await);
+    let agents = cluster.agents();
+    prometheus.says("carbon", &[(json!({}), "400")]);
+    let levels = json!([{"from": 350, "watts": 1000}, {"from": 500, "watts": 800}]);
+    let signal = json!({"query": "carbon", "unit": "gCO2/kWh", "levels": levels, "holdSeconds": 3600});
+    budget(&cluster, &json!({"watts": 1200, "mode": "enforce", "signal": signal})).await;
+    let url = prometheus.url();
+    let variables: Vec<(&str, &str)> =
+        QUICK.into_iter().chain([("PROMETHEUS_ADDRESS", url.as_str())]).collect();
+    let first = cluster.operator(&variables).await;
+    cluster.until("400 g leave 1,000 W", async || status(&cluster).await["limitWatts"] == 1_000).await;
+    prometheus.is(Mood::Away);
+    let second = cluster.operator(&variables).await;
+    let planner = async || {
+        let plan = cluster.get(&format!("{LEASES}/joulie-plan")).await.unwrap_or_default();
+        plan["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
+    };
+    let before = planner().await;
+    first.stop().await;
+    cluster.until("the second plans", async || !["", &before].contains(&&*planner().await)).await;
+    cluster.quiet(Duration::from_millis(300)).await;
+    // It was never answered: neither the whole limit nor the lowest level.
+    let told = status(&cluster).await;
+    assert_eq!((&told["limitWatts"], &told["signal"]["value"]), (&json!(1000), &json!(400)), "{told}");
+    assert!(granted(&cluster).await.is_some_and(|sum| sum <= 1_000.0));
+    second.stop().await;
     agents.abort();
 }
