@@ -57,10 +57,14 @@ enum Door {
     Cordoned,
 }
 
+/// The phases of sleep from which the operator brings a node back. It does not do so with one that is left to people.
+const WAKES_FROM: [&str; 5] = ["closing", "stopping", "asleep", "waking", "starting"];
+
 impl Door {
     fn read(object: &Value) -> Self {
         let is_cordoned = object["spec"]["unschedulable"].as_bool().unwrap_or(false);
-        let sleeps = !object["metadata"]["annotations"][labels::node::SLEEP_STATE].is_null();
+        let mark = object["metadata"]["annotations"][labels::node::SLEEP_STATE].as_str().unwrap_or_default();
+        let sleeps = mark.split_whitespace().next().is_some_and(|phase| WAKES_FROM.contains(&phase));
         match (is_cordoned, sleeps) {
             (false, _) => Self::Open,
             (true, true) => Self::Asleep,
@@ -317,12 +321,13 @@ impl FreeCores {
         let counted: Vec<_> = nodes.collect();
         let mut models: BTreeMap<GpuModel, WholeNodes> = BTreeMap::new();
         for (_, node, (facts, is_whole)) in &counted {
-            if let Some(cards) = facts.cards.filter(|cards| cards.all > 0) {
-                models.entry(model(node)).or_default().see(cards, *is_whole);
+            if let (Some(cards), Some(model)) = (facts.cards.filter(|cards| cards.all > 0), model(node)) {
+                models.entry(model).or_default().see(cards, *is_whole);
             }
         }
         for (number, node, (facts, is_whole)) in counted {
-            let spares = |cards| models.get(&model(node)).is_some_and(|nodes| nodes.spares(cards, is_whole));
+            let alike = model(node).and_then(|model| models.get(&model));
+            let spares = |cards| alike.is_some_and(|nodes| nodes.spares(cards, is_whole));
             let is_spare = facts.cards.is_some_and(|cards| cards.all > 0 && spares(cards));
             let assumed = assumed.get(number).copied().unwrap_or(Watts::ZERO);
             let terms = ConsolidateFacts { is_spare, ..facts }.of_node(&node.facts()).map(|facts| {
@@ -375,10 +380,12 @@ impl FreeCores {
 }
 
 /// What tells models of GPUs apart: the vendor, and what one draws at most.
-type GpuModel = Option<(Option<GpuVendor>, Option<Watts>)>;
+type GpuModel = (Option<GpuVendor>, Watts);
 
-fn model(node: &Node) -> GpuModel {
-    node.hardware.as_ref().and_then(|hardware| hardware.gpus).map(|gpus| (gpus.vendor, gpus.max))
+/// The model of a node's GPUs; `None` where it is not known, so that the node is neither spare nor lets others be.
+fn model(node: &Node) -> Option<GpuModel> {
+    let gpus = node.hardware.as_ref()?.gpus?;
+    Some((gpus.vendor, gpus.max?))
 }
 
 /// The GPUs of a node: by their objects where there are some, otherwise by what its kubelet offers and its pods ask for. Where it
@@ -564,8 +571,8 @@ mod tests {
             HardwareRecord { cpu_max: Some(Watts::from_int(500)), cores: Some(64), gpus: Some(gpus) };
         let size =
             json!({"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}});
-        let asleep = json!({labels::node::SLEEP_STATE: "asleep"});
-        let held_back = |cordoned: [bool; 3], annotations: &Value, silent: Option<usize>| {
+        let asleep = json!({labels::node::SLEEP_STATE: "asleep 2026-11-28T09:00:00Z b"});
+        let of = |hardware, cordoned: [bool; 3], annotations: &Value, silent: Option<usize>| {
             let names = ["a", "b", "c"];
             let mut registry = Registry::default();
             names.iter().for_each(|name| _ = registry.number(name));
@@ -609,6 +616,9 @@ mod tests {
                 .map(|terms| terms.map(|terms| terms.explain(&pod, Watts::ZERO, Watts::ZERO)))
                 .collect::<Vec<Option<Consolidated>>>()
         };
+        let held_back = |cordoned: [bool; 3], annotations: &Value, silent: Option<usize>| {
+            of(hardware, cordoned, annotations, silent)
+        };
         let why = |all: Vec<Option<Consolidated>>| {
             all.iter().map(|one| one.and_then(|one| one.held_back)).collect::<Vec<_>>()
         };
@@ -622,8 +632,15 @@ mod tests {
             [None, Some(HeldBack::GpuCores), None]
         );
         assert_eq!(why(held_back([false; 3], &Value::Null, Some(2)))[1], Some(HeldBack::GpuCores));
-        // One that sleeps can be woken.
+        // One that sleeps can be woken, and one that is left to people cannot.
         assert_eq!(why(held_back([false, false, true], &asleep, None)), [None, None, None]);
+        for mark in ["left 2026-11-28T09:00:00Z b", "", "7"] {
+            let mark = json!({labels::node::SLEEP_STATE: mark});
+            assert_eq!(why(held_back([false, false, true], &mark, None))[1], Some(HeldBack::GpuCores));
+        }
+        // GPUs of which nothing is known may be of any model.
+        let unknown = HardwareRecord { gpus: Some(NodeGpus { max: None, ..gpus }), ..hardware };
+        assert_eq!(why(of(unknown, [false; 3], &Value::Null, None))[1], Some(HeldBack::GpuCores));
         let none = [Some(HeldBack::GpuCores), Some(HeldBack::GpuCores), Some(HeldBack::GpuCores)];
         assert_eq!(why(held_back([false, true, true], &Value::Null, None)), none);
     }
