@@ -234,6 +234,9 @@ fn of_pod_list(text: &str, columns: &Columns) -> Result<Said, String> {
     let scheduled = columns.scheduled.map(text).transpose()?.filter(|text| !text.is_empty());
     let scheduled = scheduled.map_or(Ok(created), |_| columns.scheduled.map_or(Ok(created), number))?;
     let part = columns.gpu_milli.map(number).transpose()?.unwrap_or(1000.0) / 1000.0;
+    if part.is_nan() {
+        return Err("gpu_milli is no number".to_owned());
+    }
     let qos = columns.qos.map(text).transpose()?.unwrap_or("");
     let gpus = number(columns.gpus)?;
     Ok(Said {

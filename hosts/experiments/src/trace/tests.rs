@@ -39,10 +39,11 @@ p1,6000,12288,0,0,,BE,Succeeded,40,160,
 p2,6000,12288,0,0,,BE,Succeeded,400,160,
 p3,6000,12288,0,0,,BE,Succeeded,nan,160,
 p4,6000
-p5,6000,1,16,1000,,BE,Running,40,160,40
+p5,6000,1,1,nan,,BE,Running,40,160,40
+p6,6000,1,16,1000,,BE,Running,40,160,40
 ";
     let trace = read(text);
-    assert_eq!((trace.lines, trace.other, trace.malformed, trace.too_large), (7, 1, 3, 1));
+    assert_eq!((trace.lines, trace.other, trace.malformed, trace.too_large), (8, 1, 4, 1));
     let [first, second] = trace.jobs[..] else { panic!("{trace:?}") };
     assert_eq!((first.arrives, first.lasts, first.cores, first.gpus, first.performance), (0, 2, 6, 0, false));
     assert_eq!(
