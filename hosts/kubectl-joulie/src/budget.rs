@@ -4,7 +4,7 @@ use crate::api::{ApiError, path};
 use crate::args::{BudgetOrder, OneBudget};
 use crate::clean::clean;
 use crate::fleet;
-use crate::object::{condition, condition_words, label, name, number, text};
+use crate::object::{condition, condition_words, label, limit_watts, name, number, text};
 use crate::run::{PluginSession, Reply};
 use crate::show::{Sheet, watts};
 use host_kit::config::parse::object_name;
@@ -102,7 +102,7 @@ fn row(budget: &Value, idle: &[Idle]) -> (Vec<String>, Value) {
     let status = |field: &str| number(budget, &format!("/status/{field}"));
     // What a window or the signal leaves of it, while one does.
     let lowered = budget.pointer("/status/lowered").filter(|lowered| !lowered.is_null());
-    let limit = lowered.and_then(|_| status("lowered/watts")).or_else(|| number(budget, "/spec/watts"));
+    let limit = limit_watts(budget);
     let (counted, measured) = (status("countedWatts"), status("measuredWatts"));
     let unused = (!idle.is_empty()).then(|| idle.iter().map(|one| one.watts).sum::<f64>());
     let nodes = budget.pointer("/status/nodes").and_then(Value::as_i64);

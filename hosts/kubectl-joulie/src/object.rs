@@ -15,6 +15,13 @@ pub fn number(object: &Value, pointer: &str) -> Option<f64> {
     object.pointer(pointer).and_then(Value::as_f64).filter(|number| number.abs() < 1e12)
 }
 
+/// The limit of a PowerBudget that is in use: what is written, or less while a window or the signal lowers it.
+#[must_use]
+pub fn limit_watts(budget: &Value) -> Option<f64> {
+    let all = ["/spec/watts", "/status/lowered/watts"];
+    all.into_iter().filter_map(|pointer| number(budget, pointer)).reduce(f64::min)
+}
+
 /// The items of a list at a JSON pointer.
 #[must_use]
 pub fn items<'a>(object: &'a Value, pointer: &str) -> &'a [Value] {

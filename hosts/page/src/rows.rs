@@ -4,7 +4,9 @@ use crate::picture::tenths;
 use host_kit::reflect::Row;
 use joulie_api::labels;
 use joulie_api::node_power_grant::{held_watts, left_watts};
-use kubectl_joulie::object::{annotation, condition, condition_words, items, label, number, text};
+use kubectl_joulie::object::{
+    annotation, condition, condition_words, items, label, limit_watts, number, text,
+};
 use serde_json::Value;
 
 /// The most characters of a text that an object brings.
@@ -243,9 +245,7 @@ impl Row for BudgetRow {
             parent: some(text(object, "/spec/parent")),
             enforced: text(object, "/spec/mode") == "enforce",
             paused: object["spec"]["pause"] == true,
-            // What a window or the signal leaves of it, while one does.
-            limit: watts(object, "/spec/watts")
-                .map(|limit| watts(object, "/status/lowered/watts").map_or(limit, |less| less.min(limit))),
+            limit: limit_watts(object).map(tenths),
             counted: watts(object, "/status/countedWatts"),
             measured: watts(object, "/status/measuredWatts"),
             short: watts(object, "/status/shortWatts"),
@@ -331,19 +331,15 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_a_window_lowers_is_shown_as_it_is() {
-        let limit = |status: Value| {
-            BudgetRow::read(&json!({"spec": {"watts": 9000, "mode": "enforce"}, "status": status}))
-                .unwrap()
-                .limit
+    fn the_limit_of_a_budget_is_the_one_in_use() {
+        let limit = |lowered: Value| {
+            let status = json!({"lowered": lowered});
+            BudgetRow::read(&json!({"spec": {"watts": 9000}, "status": status})).unwrap().limit
         };
-        assert_eq!(limit(json!({"lowered": {"name": "peak", "watts": 7000}})), Some(7000.0));
-        assert_eq!(
-            limit(json!({"lowered": {"name": "peak", "watts": 9500}})),
-            Some(9000.0),
-            "of another spec"
-        );
-        assert_eq!((limit(json!({"lowered": null})), limit(json!({}))), (Some(9000.0), Some(9000.0)));
+        assert_eq!(limit(Value::Null), Some(9000.0));
+        assert_eq!(limit(json!({"by": "Signal", "watts": 7000.5})), Some(7000.5));
+        // It was written before the limit itself was made lower.
+        assert_eq!(limit(json!({"by": "Signal", "watts": 9500})), Some(9000.0));
     }
 
     #[test]
