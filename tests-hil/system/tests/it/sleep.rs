@@ -121,8 +121,9 @@ struct Day<'a> {
 impl Day<'_> {
     /// Looks at all machines and pods; returns how many machines are off, and how many pods are done.
     async fn look(&mut self) -> (usize, usize) {
-        let all = truth(self.world).await;
+        // The pods first: a node on which a pod was seen does not go off at once, but one that boots may get a pod at once.
         let pods = self.pods.list(&ListParams::default()).await.unwrap().items;
+        let all = truth(self.world).await;
         let sum = |of: fn(&Truth) -> f64| all.values().map(of).sum::<f64>();
         let (may, does) = (sum(|one| one.may_draw), sum(|one| one.draws));
         assert!(may <= self.limit + 1.0, "{may} W may be drawn, the limit is {} W: {all:#?}", self.limit);
