@@ -15,7 +15,7 @@ mod arms;
 mod bound;
 mod cluster;
 
-pub use arms::{FAIR_ARMS, FairArm, TERMS, ScoreTerm};
+pub use arms::{FAIR_ARMS, FairArm, ScoreTerm, TERMS};
 pub use bound::bound_kwh;
 
 /// Steps until an empty node sleeps, and steps until it is awake again.

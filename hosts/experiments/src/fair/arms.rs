@@ -53,8 +53,15 @@ pub enum ScoreTerm {
 }
 
 /// All of them.
-pub const TERMS: [ScoreTerm; 7] =
-    [ScoreTerm::Watts, ScoreTerm::Fill, ScoreTerm::Whole, ScoreTerm::GpuCores, ScoreTerm::Spare, ScoreTerm::Measured, ScoreTerm::Ahead];
+pub const TERMS: [ScoreTerm; 7] = [
+    ScoreTerm::Watts,
+    ScoreTerm::Fill,
+    ScoreTerm::Whole,
+    ScoreTerm::GpuCores,
+    ScoreTerm::Spare,
+    ScoreTerm::Measured,
+    ScoreTerm::Ahead,
+];
 
 impl ScoreTerm {
     /// Its name in tables.

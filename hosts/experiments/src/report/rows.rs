@@ -54,8 +54,9 @@ pub(super) type NamedLaws = Vec<(String, PlacementLaw)>;
 
 pub(super) fn fair_laws(arms: &[FairArm]) -> NamedLaws {
     let both = |&arm: &FairArm| {
-        let of =
-            |sleeps| (format!("{}{}", arm.name(), if sleeps { " +sleep" } else { "" }), PlacementLaw::of(arm, sleeps));
+        let of = |sleeps| {
+            (format!("{}{}", arm.name(), if sleeps { " +sleep" } else { "" }), PlacementLaw::of(arm, sleeps))
+        };
         [of(false), of(true)]
     };
     arms.iter().flat_map(both).collect()
@@ -63,8 +64,12 @@ pub(super) fn fair_laws(arms: &[FairArm]) -> NamedLaws {
 
 pub(super) fn ablation_laws() -> NamedLaws {
     let whole = PlacementLaw::of(FairArm::Joulie, true);
-    let without =
-        |term| (format!("without {}", crate::fair::ScoreTerm::name(term)), PlacementLaw { without: Some(term), ..whole });
+    let without = |term| {
+        (
+            format!("without {}", crate::fair::ScoreTerm::name(term)),
+            PlacementLaw { without: Some(term), ..whole },
+        )
+    };
     [("joulie +sleep".to_owned(), whole)].into_iter().chain(TERMS.map(without)).collect()
 }
 
