@@ -1,11 +1,11 @@
 //! joulie-core, budget and GPU fit: the operator runs the former for every plan, the extender the latter for
 //! every GPU pod.
 
+use joulie_core::budget::armed::{ArmedTimes, armed_watts, share_at};
 use joulie_core::budget::demand::{
     Bid, Bidders, DemandError, DemandHistory, DemandReport, GroupOrders, GroupPrice, OrderBounds, OrderCount,
     OrderTurn, TokenBucket, is_news, orders, price,
 };
-use joulie_core::budget::armed::{ArmedTimes, armed_watts, share_at};
 use joulie_core::budget::sustained::{SustainedFacts, SustainedLimit, SustainedMemory, SustainedState};
 use joulie_core::budget::{
     Admission, Allocation, BudgetError, BudgetNode, BudgetTree, Grant, GrantAccount, GrantReceipt, Group,
@@ -14,7 +14,8 @@ use joulie_core::budget::{
 };
 use joulie_core::placement::freshness::UnixTime;
 use joulie_core::placement::gpu::{
-    AskError, Fit, GpuPhase, GpuRequest, GroupedCards, Model, PhysicalGpu, Reject, Vram, alike, choose, fit, island_sets,
+    AskError, Fit, GpuPhase, GpuRequest, GroupedCards, Model, PhysicalGpu, Reject, Vram, alike, choose, fit,
+    island_sets,
 };
 use power_units::{Micros, Ratio, Stamp, Watts};
 
@@ -110,7 +111,7 @@ roots! {
 
     fn gpu_grouped(ask: GpuRequest, cards: &[PhysicalGpu], grouped: GroupedCards<'_>) -> (Result<(), Reject>, usize, u64) {
         let islands = island_sets(cards).fold(0, |all, island| all | island);
-        (grouped.fits(ask), alike(cards).count(), islands)
+        (grouped.fits(ask), alike(cards).fold(0_usize, |count, _| count.wrapping_add(1)), islands)
     }
 
     fn gpu_choose(ask: GpuRequest, cards: &[PhysicalGpu], eligible: u64) -> u64 {

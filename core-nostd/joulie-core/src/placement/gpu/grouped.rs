@@ -47,8 +47,8 @@ pub(super) fn each(cards: &[PhysicalGpu]) -> impl Iterator<Item = AlikeCards> + 
 pub fn alike(cards: &[PhysicalGpu]) -> impl Iterator<Item = AlikeCards> + '_ {
     let each = each(cards);
     let all = each.clone();
-    each.enumerate().filter_map(move |(at, one)| {
-        let before = all.clone().take(at).any(|other| other.is_like(one));
+    each.filter_map(move |one| {
+        let before = all.clone().take_while(|other| other.cards != one.cards).any(|other| other.is_like(one));
         let joined =
             || all.clone().filter(|other| other.is_like(one)).fold(0, |set, other| set | other.cards);
         (!before).then(|| AlikeCards { cards: joined(), ..one })
@@ -57,10 +57,10 @@ pub fn alike(cards: &[PhysicalGpu]) -> impl Iterator<Item = AlikeCards> + '_ {
 
 /// The islands of a node, each as the set of its cards.
 pub fn island_sets(cards: &[PhysicalGpu]) -> impl Iterator<Item = u64> + Clone + '_ {
-    numbered(cards).enumerate().filter_map(move |(at, (_, card))| {
+    numbered(cards).filter_map(move |(own, card)| {
         let island = card.island?;
         let is_of = move |(_, other): &(u64, &PhysicalGpu)| other.island == Some(island);
-        let before = numbered(cards).take(at).any(|one| is_of(&one));
+        let before = numbered(cards).take_while(|(bit, _)| *bit != own).any(|one| is_of(&one));
         (!before).then(|| numbered(cards).filter(is_of).fold(0, |set, (bit, _)| set | bit))
     })
 }
