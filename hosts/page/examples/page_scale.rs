@@ -97,10 +97,7 @@ fn main() -> Result<(), Any> {
     println!("{NODES} nodes in {RACKS} racks, {PODS} pods");
     let (trigger, stop) = shutdown::pair();
     let page = serving.block_on(serve(served.address(), stop.clone()))?;
-    let changer = site.spawn({
-        let client = api.client_as("site");
-        async move { change(&client, &stop).await }
-    });
+    let changer = site.spawn(async move { change(&api.client_as("site"), &stop).await });
     let folder = std::env::temp_dir().join(format!("joulie-page-{}", std::process::id()));
     let measured = measure(&chromium, &folder, &page, &site);
     trigger.request("it is measured");
