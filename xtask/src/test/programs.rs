@@ -1,4 +1,4 @@
-//! The test programs of the workspace: builds them with cargo, and runs two at a time.
+//! The test programs of the workspace: builds them with cargo, and runs three at a time.
 //!
 //! Many tests wait for a lease to expire, for a controller, or for a process to start, so running one program at a
 //! time would leave the processors idle. Of the programs that start a control plane only one runs at a time, because
@@ -17,7 +17,11 @@ use std::time::{Duration, Instant};
 const CONTROL_PLANES: [&str; 4] = ["system", "install", "cluster", "conformance"];
 
 /// The packages whose tests begin first, because they take longest: one that began late would run alone at the end.
-const FIRST: [&str; 5] = ["system", "hardware", "install", "cluster", "conformance"];
+const FIRST: [&str; 8] =
+    ["system", "operator", "joulie it", "agent", "hardware", "install", "cluster", "conformance"];
+
+/// Programs at a time. While they run, two processors are idle for more than half of the time.
+const AT_ONCE: usize = 3;
 
 /// A command to run.
 pub(super) struct Job {
@@ -123,12 +127,12 @@ fn job(line: &str) -> Result<Option<Job>> {
     }))
 }
 
-/// Runs all jobs, two at a time, and passes each to `ended` when it has ended.
+/// Runs all jobs, [`AT_ONCE`] at a time, and passes each to `ended` when it has ended.
 pub(super) fn run(jobs: Vec<Job>, ended: impl FnMut(&Ended) + Send) {
     let queue = Mutex::new(Queue { waiting: jobs.into(), control_plane_runs: false });
     let ended = Mutex::new(ended);
     std::thread::scope(|scope| {
-        for _ in 0..2 {
+        for _ in 0..AT_ONCE {
             scope.spawn(|| work(&queue, &ended));
         }
     });

@@ -19,7 +19,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use system::field::{self, Field};
 use system::objects;
-use system::world::{SIMULATED, SystemProcess, TestSystem};
+use system::world::{PATIENCE, SIMULATED, SystemProcess, TestSystem};
 use tokio::time::Instant;
 
 /// A second stands for half an hour.
@@ -200,6 +200,25 @@ fn controllers(world: &TestSystem, names: impl Iterator<Item = String>) -> Strin
     file.to_string_lossy().into_owned()
 }
 
+/// Waits until no node has a mark.
+async fn all_wake(world: &TestSystem) {
+    let nodes: Api<Node> = Api::all(world.client.clone());
+    let mut marked = BTreeMap::new();
+    let outcome = system::until("all are awake", PATIENCE, async || {
+        let all = nodes.list(&ListParams::default()).await.unwrap();
+        let mark = |node: Node| {
+            let mut notes = node.metadata.annotations.unwrap_or_default();
+            Some((node.metadata.name?, notes.remove("joulie.io/sleep-state")?))
+        };
+        marked = all.into_iter().filter_map(mark).collect();
+        marked.is_empty()
+    })
+    .await;
+    let log = [SystemProcess::OperatorA, SystemProcess::OperatorB]
+        .map(|part| world.control_plane.program_log(part.name()));
+    assert!(outcome.is_ok(), "{marked:#?}\n{}", log.concat());
+}
+
 pub(crate) async fn empty_nodes_sleep_through_a_day(world: &TestSystem) {
     let field = Field::new(&world.client, NAMESPACE).await.unwrap();
     field.clear().await.unwrap();
@@ -287,15 +306,7 @@ pub(crate) async fn empty_nodes_sleep_through_a_day(world: &TestSystem) {
     // woken at a time.
     objects::delete(&world.client, "PowerBudget", "day").await.unwrap();
     operators(world, &[&variables[..], &[("SLEEP", "off")][..]].concat()).await;
-    wait("all are awake", async || {
-        let nodes: Api<Node> = Api::all(world.client.clone());
-        let awake = |node: &Node| {
-            let marks = node.metadata.annotations.as_ref();
-            !marks.is_some_and(|all| all.contains_key("joulie.io/sleep-state"))
-        };
-        nodes.list(&ListParams::default()).await.unwrap().iter().all(awake)
-    })
-    .await;
+    all_wake(world).await;
     label_all(world, None).await;
     field.clear().await.unwrap();
     world.run(SystemProcess::Simulator, &[]).unwrap();
