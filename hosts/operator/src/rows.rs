@@ -17,7 +17,7 @@ mod state;
 mod workload_profile;
 
 pub(crate) use fresh::FreshSeen;
-pub(crate) use grant::{DemandFault, GrantSeen};
+pub(crate) use grant::{DemandFault, GrantSeen, RefusedDemand};
 pub(crate) use hardware::{HardwareSeen, NodeMeter, PowerSeen};
 pub(crate) use moving::MovingSeen;
 pub(crate) use node::{NodeSeen, mark_text};

@@ -6,7 +6,7 @@
 use super::Reconciler;
 use crate::publish::API_VERSION;
 use crate::reasons::OBJECT_UNREADABLE;
-use crate::rows::DemandFault;
+use crate::rows::{DemandFault, RefusedDemand};
 use crate::settings::PowerSource;
 use crate::site::{Kind, Observed, Unreadable};
 use host_kit::events::Note;
@@ -16,19 +16,20 @@ use planner::power::NodeReading;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// The version of each node's grant whose report of demand was refused last.
+/// The report of each node's demand that was refused last. The version of the grant would not do: a grant is written again
+/// and again under a report that stands.
 #[derive(Debug, Default)]
-pub(super) struct RefusedReports(BTreeMap<String, String>);
+pub(super) struct RefusedReports(BTreeMap<String, RefusedDemand>);
 
 impl RefusedReports {
-    /// Why the report in this version of a node's grant is refused, once for each version.
-    fn news(&mut self, node: &str, version: &str, refused: Option<DemandFault>) -> Option<DemandFault> {
-        if refused.is_none() {
+    /// Why a node's report is refused, once for each report.
+    fn news(&mut self, node: &str, refused: Option<RefusedDemand>) -> Option<DemandFault> {
+        let Some(report) = refused else {
             self.0.remove(node);
             return None;
-        }
-        let before = self.0.insert(node.to_owned(), version.to_owned());
-        refused.filter(|_| before.as_deref() != Some(version))
+        };
+        let before = self.0.insert(node.to_owned(), report);
+        (before != Some(report)).then_some(report.fault)
     }
 
     /// Forgets every node that does not exist any more.
@@ -42,7 +43,7 @@ impl Reconciler {
     pub(super) fn count_refused(&mut self, nodes: &[Arc<Observed>]) {
         for observed in nodes {
             let Some(grant) = &observed.grant else { continue };
-            let news = self.refused.news(&grant.node, &grant.granted.version, grant.refused);
+            let news = self.refused.news(&grant.node, grant.refused);
             if let Some(fault) = news {
                 self.stats.refuses_demand(fault);
             }
@@ -115,16 +116,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_report_that_is_refused_counts_once_for_each_time_that_it_is_written() {
+    fn a_report_that_is_refused_counts_once_however_often_its_grant_is_written() {
         let mut it = RefusedReports::default();
+        let report = |print| Some(RefusedDemand { fault: DemandFault::Form, print });
         let form = Some(DemandFault::Form);
-        assert_eq!(it.news("a", "1", form), form);
-        assert_eq!(it.news("a", "1", form), None, "the node was looked at for another reason");
-        assert_eq!(it.news("a", "2", form), form);
-        assert_eq!(it.news("b", "2", form), form);
-        assert_eq!(it.news("a", "3", None), None);
+        assert_eq!(it.news("a", report(1)), form);
+        assert_eq!(it.news("a", report(1)), None, "the grant was written anew, the report stands");
+        assert_eq!(it.news("a", report(2)), form);
+        assert_eq!(it.news("b", report(2)), form);
+        assert_eq!(it.news("a", None), None);
         assert_eq!(it.0.len(), 1, "nothing is remembered of a report that can be read");
-        it.keep_only(&BTreeSet::from(["a"]));
+        assert_eq!(it.news("a", report(2)), form, "it is the same fault a second time");
+        it.keep_only(&BTreeSet::from([]));
         assert!(it.0.is_empty(), "nor of a node that is gone");
     }
 }

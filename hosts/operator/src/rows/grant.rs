@@ -11,6 +11,7 @@ use planner::node::{Granted, Signed};
 use power_units::{Role, Watts};
 use serde::Deserialize;
 use serde_json::Value;
+use std::hash::{DefaultHasher, Hasher};
 
 closed_label! {
     /// Why a report of what a node wants to draw counts as none.
@@ -22,6 +23,15 @@ closed_label! {
         /// A number is no watts, below zero, or above the one before.
         Number = "number",
     }
+}
+
+/// A report of demand that counts as none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RefusedDemand {
+    /// Why.
+    pub(crate) fault: DemandFault,
+    /// Tells the report from another one, so that one that only stands on is not counted again.
+    pub(crate) print: u64,
 }
 
 /// What is kept of a NodePowerGrant.
@@ -43,8 +53,8 @@ pub(crate) struct GrantSeen {
     pub(crate) armed: Vec<ArmedShare>,
     /// The events that are in force in full, as its agent says.
     pub(crate) obeys: Vec<String>,
-    /// Why the demand that its agent reports counts as unknown, where it reports one.
-    pub(crate) refused: Option<DemandFault>,
+    /// The report of its agent's demand that counts as unknown, where there is one.
+    pub(crate) refused: Option<RefusedDemand>,
     /// The grant and its receipt.
     pub(crate) granted: Granted,
 }
@@ -92,13 +102,15 @@ impl Row for GrantSeen {
 }
 
 /// What the node wants to draw. A report that cannot be read counts as none: the node is blind.
-fn demand(said: &Value) -> Result<Option<DemandReport>, DemandFault> {
+fn demand(said: &Value) -> Result<Option<DemandReport>, RefusedDemand> {
     if said.is_null() {
         return Ok(None);
     }
     let refused = |fault, why: &dyn std::fmt::Display| {
         tracing::warn!("a demand that cannot be read counts as unknown: {why}");
-        fault
+        let mut print = DefaultHasher::new();
+        print.write(said.to_string().as_bytes());
+        RefusedDemand { fault, print: print.finish() }
     };
     let demand = GrantDemand::deserialize(said).map_err(|error| refused(DemandFault::Form, &error))?;
     let is_counted = (1..=QUANTILES).contains(&demand.quantiles_watts.len());
@@ -174,8 +186,11 @@ mod tests {
         ] {
             let seen = said(demand.clone());
             assert!(seen.granted.demand.is_none() && seen.granted.signed.is_some(), "{demand}");
-            assert_eq!(seen.refused, fault, "{demand}");
+            assert_eq!(seen.refused.map(|refused| refused.fault), fault, "{demand}");
         }
+        let print = |demand: Value| said(demand).refused.unwrap().print;
+        assert_eq!(print(json!([])), print(json!([])), "the object was written for another reason");
+        assert_ne!(print(json!([])), print(json!({})), "another report for the same reason");
     }
 
     #[test]
