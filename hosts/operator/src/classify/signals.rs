@@ -39,19 +39,27 @@ impl Signal {
                     "avg by (exported_namespace, exported_pod) ({exported}) or avg by (namespace, pod) ({plain})"
                 )
             }
-            Self::PackageEnergy => energy("package", r#"kepler_pod_cpu_joules_total{zone="package","#, &w),
-            Self::DramEnergy => energy("dram", r#"kepler_pod_cpu_joules_total{zone="dram","#, &w),
-            Self::GpuEnergy => energy("gpu", "kepler_pod_gpu_joules_total{", &w),
+            Self::PackageEnergy => energy("package", &zone("package(-.*)?", &w), &w),
+            Self::DramEnergy => energy("dram", &zone("dram", &w), &w),
+            Self::GpuEnergy => energy(
+                "gpu",
+                &format!(r#"avg_over_time(kepler_pod_gpu_watts{{state!="terminated"}}[{w}])"#),
+                &w,
+            ),
         }
     }
 }
 
-/// The watts of a part of the machine: by Kepler before 0.10, whose series may name the pod in two ways, and since, where
-/// a zone is a label and pods that have ended have series of their own.
+/// What pods take of a zone, by Kepler since 0.10, where pods that have ended have series of their own.
+fn zone(zone: &str, w: &str) -> String {
+    format!(r#"rate(kepler_pod_cpu_joules_total{{zone=~"{zone}",state!="terminated"}}[{w}])"#)
+}
+
+/// The watts of a part of the machine: by Kepler before 0.10, whose series may name the pod in two ways, and since: `pods`.
 fn energy(part: &str, pods: &str, w: &str) -> String {
     let containers = format!("kepler_container_{part}_joules_total");
     [
-        format!(r#"sum by (pod_namespace, pod_name) (rate({pods}state!="terminated"}}[{w}]))"#),
+        format!("sum by (pod_namespace, pod_name) ({pods})"),
         format!(r#"sum by (container_namespace, pod_name) (rate({containers}{{pod_name!=""}}[{w}]))"#),
         format!(r#"sum by (namespace, pod) (rate({containers}{{pod_name="",pod!=""}}[{w}]))"#),
     ]
@@ -229,5 +237,9 @@ mod tests {
             Signal::Cpu.query(Duration::from_secs(600)),
             r#"sum by (namespace, pod) (rate(container_cpu_usage_seconds_total{container!="",container!="POD"}[600s]))"#
         );
+        // Kepler has no counter of GPUs since 0.10, but a power.
+        assert!(Signal::GpuEnergy.query(Duration::from_secs(600)).starts_with(
+            r#"sum by (pod_namespace, pod_name) (avg_over_time(kepler_pod_gpu_watts{state!="terminated"}[600s])) or "#
+        ));
     }
 }

@@ -44,23 +44,9 @@ impl Question {
         Self { server, queries: queries.clone(), asks }
     }
 
-    /// Kepler's counters as rates over `window`: those of Kepler before 0.10, else those since.
+    /// What Kepler says, over `window`.
     pub(super) fn of_kepler(server: Prometheus, window: Duration, queries: &Queries) -> Self {
-        let labels = NODE_LABELS.join(", ");
-        let rate = |counter: &str| format!("sum by ({labels}) (rate({counter}[{}ms]))", window.as_millis());
-        let either = |one: &str, other: &str| format!("{} or {}", rate(one), rate(other));
-        let asks = Asks::Kepler(vec![
-            (
-                Purpose::KeplerPackage,
-                either("kepler_node_package_joules_total", "kepler_node_cpu_joules_total{zone=\"package\"}"),
-            ),
-            (
-                Purpose::KeplerDram,
-                either("kepler_node_dram_joules_total", "kepler_node_cpu_joules_total{zone=\"dram\"}"),
-            ),
-            (Purpose::KeplerGpu, rate("kepler_node_gpu_joules_total")),
-        ]);
-        Self { server, queries: queries.clone(), asks }
+        Self { server, queries: queries.clone(), asks: Asks::Kepler(kepler(window)) }
     }
 
     /// Asks for these nodes.
@@ -108,6 +94,22 @@ impl Question {
         self.queries.unused(purpose, unused);
         found
     }
+}
+
+/// The queries for Kepler's power: the counters of Kepler before 0.10 as rates, else what there is since. There zones are
+/// labels, the packages of several dies have zones of their own, and GPUs have no counter, but a power for each card.
+fn kepler(window: Duration) -> Vec<(Purpose, String)> {
+    let (labels, window) = (NODE_LABELS.join(", "), window.as_millis());
+    let sum = |of: &str, series: &str| format!("sum by ({labels}) ({of}({series}[{window}ms]))");
+    let either = |old: &str, new: String| {
+        format!("{} or {new}", sum("rate", &format!("kepler_node_{old}_joules_total")))
+    };
+    let zone = |zone: &str| sum("rate", &format!("kepler_node_cpu_joules_total{{zone=~\"{zone}\"}}"));
+    vec![
+        (Purpose::KeplerPackage, either("package", zone("package(-.*)?"))),
+        (Purpose::KeplerDram, either("dram", zone("dram"))),
+        (Purpose::KeplerGpu, either("gpu", sum("avg_over_time", "kepler_node_gpu_watts"))),
+    ]
 }
 
 /// The values of an answer by node, and how many series are not used.
@@ -204,6 +206,37 @@ mod tests {
         // Two series for one node, no number, and less than nothing.
         assert_eq!((found["b"], found["c"], found["d"]), (None, None, None));
         assert_eq!(unused, 6);
+    }
+
+    #[test]
+    fn kepler_is_asked_by_the_names_of_both_generations() {
+        let [package, dram, gpu] = <[_; 3]>::try_from(kepler(Duration::from_secs(60))).unwrap();
+        for ((_, query), parts) in [
+            (
+                package,
+                [
+                    "(rate(kepler_node_package_joules_total[60000ms])) or ",
+                    r#"_cpu_joules_total{zone=~"package(-.*)?"}"#,
+                ],
+            ),
+            (
+                dram,
+                [
+                    "(rate(kepler_node_dram_joules_total[60000ms])) or ",
+                    r#"_cpu_joules_total{zone=~"dram"}[60000ms]"#,
+                ],
+            ),
+            (
+                gpu,
+                [
+                    "(rate(kepler_node_gpu_joules_total[60000ms])) or ",
+                    "(avg_over_time(kepler_node_gpu_watts[60000ms]))",
+                ],
+            ),
+        ] {
+            assert!(parts.iter().all(|part| query.contains(part)), "{query}");
+            assert!(query.matches("node_name").count() == 2, "{query}");
+        }
     }
 
     #[test]

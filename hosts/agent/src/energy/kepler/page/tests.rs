@@ -44,6 +44,23 @@ fn what_was_used_between_two_pages_is_of_pods_of_idle_and_the_rest() {
     assert_eq!(first.since(&second), KeplerGrowth::Anew, "it was started again");
 }
 
+/// Of a pod that has ended Kepler shows the last value once more, in another state; of several dies a zone each.
+#[test]
+fn a_pod_that_ends_and_packages_of_several_dies_are_counted_once() {
+    let dies = |text: String| {
+        let (one, other) = (text.replace("\"package\"", "\"package-0-die\""), text);
+        format!("{one}{}", other.replace("\"package\"", "\"package-1-die\""))
+    };
+    let first = read(&dies(page(500, 200, &[("web", 50)]))).unwrap();
+    assert_eq!(first.sums(), (1_000_000_000, 100_000_000));
+    let ended = page(600, 250, &[("web", 70)]).replace("running", "terminated");
+    let second = read(&dies(ended)).unwrap();
+    let KeplerGrowth::Grown(told) = second.since(&first) else { panic!("{second:?}") };
+    // 200 J: 100 idle, 40 of the pod, 60 of the rest.
+    assert_eq!((told.node, told.idle, told.rest), (200_000_000, Some(100_000_000), 60_000_000));
+    assert_eq!(told.pods, [(pod("web"), 40_000_000)]);
+}
+
 #[test]
 fn the_generation_before_names_containers() {
     let text = "kepler_node_package_joules_total{instance=\"n1\",mode=\"idle\",package=\"0\",source=\"rapl\"} 40\n\
