@@ -14,6 +14,7 @@ mod backend;
 mod cards;
 mod catalog;
 mod cgroup;
+mod clients;
 mod cpufreq;
 mod decimal;
 mod devices;
@@ -70,6 +71,7 @@ pub const TARGETS: &[FuzzTarget] = &[
     FuzzTarget { name: "cgroup", run: cgroup::run, cases: 20_000 },
     FuzzTarget { name: "kepler", run: kepler::run, cases: 20_000 },
     FuzzTarget { name: "processes", run: processes::run, cases: 20_000 },
+    FuzzTarget { name: "clients", run: clients::run, cases: 20_000 },
 ];
 
 /// Runs the target of this name.

@@ -21,6 +21,8 @@
 //! }
 //! ```
 //!
+//! [`KfdProcesses`] tells which processes compute on the GPUs, for accounts of energy.
+//!
 //! # What is in force
 //!
 //! The cap that is read back is the strictest of several: ours, and that of a management controller (out of band),
@@ -38,6 +40,7 @@ mod error;
 mod ffi;
 mod hsmp;
 mod hwmon;
+mod kfd;
 mod rocm;
 mod watts;
 
@@ -45,6 +48,7 @@ pub use error::AmdError;
 pub use hal_files::devices::DeviceBackend;
 pub use hsmp::{DevHsmp, Hsmp, HsmpCommand, HsmpMessage, Mailbox};
 pub use hwmon::{DeviceSelection, Hwmon};
+pub use kfd::{KfdNode, KfdProcesses, KfdUse};
 pub use rocm::{Call, Rocm, RsmiStatus, Where};
 
 /// The devices of a backend.

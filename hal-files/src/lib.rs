@@ -2,12 +2,13 @@
 //! kept open, text read into a buffer on the stack and accepted only when it is exactly a number.
 //!
 //! [`devices`] implements the port for devices with one limit each; [`hwmon`] contains the common parts of their
-//! drivers. This crate contains no driver's name. Errors contain the path for people and one
+//! drivers, and [`drm`] tells which processes use GPUs. This crate contains no driver's name, but one in [`drm`]. Errors contain the path for people and one
 //! [`ErrorKind`](power_hal::ErrorKind) to branch on; neither reading nor failing allocates.
 #![forbid(unsafe_code)]
 
 mod attribute;
 pub mod devices;
+pub mod drm;
 mod error;
 pub mod hwmon;
 mod root;

@@ -133,5 +133,5 @@ macro_rules! everyday {
 
 everyday!(
     text, decimal, key, lists, powercap, registers, cpufreq, hwmon, hsmp, laws, backend, message, answer,
-    catalog, plug, verbs, cards, devices, kubelet, cgroup, kepler, processes
+    catalog, plug, verbs, cards, devices, kubelet, cgroup, kepler, processes, clients
 );

@@ -9,7 +9,7 @@ mod rows;
 use crate::cards::{CardFacts, Cards};
 use crate::driver::{Asks, Device, Driver, DriverError};
 use crate::journal::JournalShare;
-use crate::uses::{ControlGroups, ProcessUses};
+use crate::uses::{ControlGroups, GpuUseFiles, ProcessUses};
 use crate::{HardwareSources, NodeAccess, RegisterAccess, Time};
 use power_hal::{ErrorType, Original, Originals, PowerHal, Setting};
 use std::fmt::Display;
@@ -91,9 +91,13 @@ pub trait HalRow {
         })
     }
 
-    /// Which processes used its GPUs since the last call. A GPU of which it cannot say that is not in it.
-    fn processes<O: Originals + Send + 'static>(hal: &mut Self::Hal<O>) -> Vec<ProcessUses> {
-        let _cannot_tell = hal;
+    /// Which processes used its GPUs since the last call, by its own means or by the kernel's files. A GPU of which it cannot
+    /// say that is not in it.
+    fn processes<O: Originals + Send + 'static>(
+        hal: &mut Self::Hal<O>,
+        files: &mut GpuUseFiles,
+    ) -> Vec<ProcessUses> {
+        let _cannot_tell = (hal, files);
         Vec::new()
     }
 
@@ -231,12 +235,13 @@ impl Visit for Opening<'_> {
 
     fn row<R: HalRow>(self, _: BackendKind) -> Self::Out {
         let Wanted { sources, access, tells_uses, .. } = self.wanted;
+        let asked = *tells_uses && R::FACTS.caps == HalTarget::Gpu;
+        let groups = asked.then(|| ControlGroups::below(sources.root.clone(), self.time.clone()));
         let hal = R::open(sources, *access, self.time, self.share.clone()).map_err(DriverError::of)?;
         let complaints: fn(&R::Hal<JournalShare>) -> Vec<String> = R::complaints::<JournalShare>;
         let cards: fn(&R::Hal<JournalShare>) -> Option<Cards> = R::cards::<JournalShare>;
-        let processes: fn(&mut R::Hal<JournalShare>) -> Vec<ProcessUses> = R::processes::<JournalShare>;
-        let asked = *tells_uses && R::FACTS.caps == HalTarget::Gpu;
-        let groups = asked.then(|| ControlGroups::below(sources.root.clone()));
+        let processes: fn(&mut R::Hal<JournalShare>, &mut GpuUseFiles) -> Vec<ProcessUses> =
+            R::processes::<JournalShare>;
         Ok(Box::new(Driver::new(hal, self.share, Asks { complaints, cards, processes }, groups)))
     }
 }

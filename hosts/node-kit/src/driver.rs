@@ -2,7 +2,7 @@
 
 use crate::cards::Cards;
 use crate::journal::JournalShare;
-use crate::uses::{ControlGroups, GpuGroupUse, ProcessUses};
+use crate::uses::{ControlGroups, GpuGroupUse, GpuUseFiles, ProcessUses};
 use power_hal::{
     Applied, Control, Domains, Error, ErrorKind, Handle, Originals, PowerHal, Reading, Released, Setting,
 };
@@ -67,7 +67,7 @@ pub(crate) struct Driver<H> {
 pub(crate) struct Asks<H> {
     pub(crate) complaints: fn(&H) -> Vec<String>,
     pub(crate) cards: fn(&H) -> Option<Cards>,
-    pub(crate) processes: fn(&mut H) -> Vec<ProcessUses>,
+    pub(crate) processes: fn(&mut H, &mut GpuUseFiles) -> Vec<ProcessUses>,
 }
 
 impl<H> Driver<H> {
@@ -159,6 +159,7 @@ where
 
     fn uses(&mut self) -> Option<Vec<GpuGroupUse>> {
         let groups = self.groups.as_mut()?;
-        Some(groups.of((self.asks.processes)(&mut self.hal)))
+        let uses = (self.asks.processes)(&mut self.hal, groups.files());
+        Some(groups.of(uses))
     }
 }

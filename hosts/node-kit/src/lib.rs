@@ -56,5 +56,5 @@ pub use report::{
     NodeReport, NodeWants, PolicyReport,
 };
 pub use time::Time;
-pub use uses::{GpuGroupUse, unified_group};
+pub use uses::{GpuGroupUse, GpuUseFiles, unified_group};
 pub use worker::BackendState;

@@ -2,9 +2,15 @@
 //!
 //! A driver names processes by their numbers, and some of them have ended when somebody looks. So the thread of the
 //! backend looks at once, and remembers what it found for as long as the driver names the process.
+//!
+//! NVIDIA's library names them. Of other GPUs the kernel tells what their processes used ([`GpuUseFiles`]).
 
+use crate::Time;
+use hal_amd::{KfdProcesses, KfdUse};
 use hal_files::Root;
-use power_hal::Key;
+use hal_files::drm::DrmClients;
+use power_hal::{Clock, Key};
+use power_units::{Micros, Stamp};
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Read;
@@ -30,16 +36,85 @@ pub struct GpuGroupUse {
     pub groups: BTreeMap<Option<Arc<str>>, u64>,
 }
 
+/// The files in which the kernel tells what processes use of GPUs.
+#[derive(Debug)]
+pub struct GpuUseFiles {
+    drm: DrmClients,
+    kfd: KfdProcesses,
+    time: Time,
+    last: Option<Stamp>,
+}
+
+impl GpuUseFiles {
+    fn below(root: &Root, time: Time) -> Self {
+        let (drm, kfd) = (DrmClients::below(root.clone()), KfdProcesses::below(root.clone()));
+        Self { drm, kfd, time, last: None }
+    }
+
+    /// What processes used of these GPUs whose work all goes through the kernel, as far as it is known.
+    pub(crate) fn by_drm(&mut self, gpus: &[Key]) -> Vec<ProcessUses> {
+        if gpus.is_empty() {
+            return Vec::new();
+        }
+        let Some(mut uses) = self.drm.look() else { return Vec::new() };
+        let used = |gpu: &Key| Some((*gpu, uses.remove(gpu).unwrap_or(Some(Vec::new()))?));
+        gpus.iter().filter_map(used).collect()
+    }
+
+    /// What processes used of these GPUs of AMD, whose work goes through the kernel or past it. The unit is a nanosecond of a
+    /// whole GPU.
+    pub(crate) fn by_drm_and_kfd(&mut self, gpus: &[Key]) -> Vec<ProcessUses> {
+        if gpus.is_empty() {
+            return Vec::new();
+        }
+        let now = self.time.now();
+        let over = self.last.replace(now).and_then(|last| now.since(last));
+        let (mut files, mut computes) = (self.drm.look(), self.kfd.look());
+        let used = |gpu: &Key| {
+            let of_files = files.as_mut().and_then(|all| all.remove(gpu).unwrap_or(Some(Vec::new())));
+            Some((*gpu, together(of_files, computes.remove(gpu), over?)?))
+        };
+        gpus.iter().filter_map(used).collect()
+    }
+}
+
+/// What the processes of a GPU used over a time, by their files and by the units that they occupy at its end; `None` if that is not
+/// known. Who may not look into the files of others knows of a GPU that computes who does it, and of another one nothing.
+fn together(files: Option<Vec<(u32, u64)>>, kfd: Option<KfdUse>, over: Micros) -> Option<Vec<(u32, u64)>> {
+    let computes = match kfd {
+        None => Vec::new(),
+        Some(KfdUse { units, occupied }) => {
+            let nanos = over.get().saturating_mul(1_000);
+            let share = |(pid, occupied): (u32, u64)| {
+                let used = u128::from(nanos) * u128::from(occupied) / u128::from(units.max(1));
+                (pid, u64::try_from(used).unwrap_or(u64::MAX))
+            };
+            occupied?.into_iter().map(share).collect()
+        }
+    };
+    match files {
+        Some(files) => Some(files.into_iter().chain(computes).collect()),
+        None => Some(computes).filter(|computes| !computes.is_empty()),
+    }
+}
+
 /// Knows the control groups of processes.
 pub(crate) struct ControlGroups {
     root: Root,
     known: BTreeMap<u32, Arc<str>>,
+    files: GpuUseFiles,
 }
 
 impl ControlGroups {
     /// Of the processes of the machine below `root`.
-    pub(crate) const fn below(root: Root) -> Self {
-        Self { root, known: BTreeMap::new() }
+    pub(crate) fn below(root: Root, time: Time) -> Self {
+        let files = GpuUseFiles::below(&root, time);
+        Self { root, known: BTreeMap::new(), files }
+    }
+
+    /// The kernel's files about its processes.
+    pub(crate) const fn files(&mut self) -> &mut GpuUseFiles {
+        &mut self.files
     }
 
     /// The use of GPUs by control groups.
@@ -100,7 +175,7 @@ mod tests {
         fs::create_dir_all(&own).unwrap();
         fs::write(own.join("cgroup"), "0::/a\n").unwrap();
         let key = Key::gpu("0000:c1:00.0").unwrap();
-        let mut groups = ControlGroups::below(Root::at(&folder));
+        let mut groups = ControlGroups::below(Root::at(&folder), Time::manual());
         let mut uses = |processes: &[(u32, u64)]| -> Vec<(Option<String>, u64)> {
             let [one] = <[GpuGroupUse; 1]>::try_from(groups.of(vec![(key, processes.to_vec())])).unwrap();
             assert_eq!(one.key, key);
@@ -114,5 +189,24 @@ mod tests {
         assert_eq!(uses(&[]), vec![]);
         assert_eq!(uses(&[(7, 10)]), vec![(None, 10)], "the number may be another process's by now");
         fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn files_and_occupied_units_are_one_account_in_nanoseconds() {
+        let second = Micros::new(1_000_000);
+        let kfd = |occupied: Option<&[(u32, u64)]>| {
+            Some(KfdUse { units: 80, occupied: occupied.map(<[(u32, u64)]>::to_vec) })
+        };
+        let files = || Some(vec![(7, 500)]);
+        // 20 of 80 units for a second.
+        let both = Some(vec![(7, 500), (8, 250_000_000)]);
+        assert_eq!(together(files(), kfd(Some(&[(8, 20)])), second), both);
+        assert_eq!(together(files(), None, second), files(), "the machine has no KFD");
+        assert_eq!(together(files(), kfd(None), second), None, "somebody may compute");
+        assert_eq!(together(None, kfd(Some(&[(8, 80)])), second), Some(vec![(8, 1_000_000_000)]));
+        assert_eq!(together(None, kfd(Some(&[])), second), None, "somebody may draw or copy");
+        assert_eq!(together(Some(vec![]), kfd(Some(&[])), second), Some(vec![]), "nobody does anything");
+        let absurd = Some(KfdUse { units: 0, occupied: Some(vec![(1, u64::MAX)]) });
+        assert_eq!(together(None, absurd, Micros::new(u64::MAX)), Some(vec![(1, u64::MAX)]));
     }
 }

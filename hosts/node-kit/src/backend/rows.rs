@@ -1,17 +1,22 @@
 //! The rows of the table: the facts of each HAL, and how it is opened.
 
 use super::{HalFacts, HalRow, HalTarget};
-use crate::uses::ProcessUses;
+use crate::uses::{GpuUseFiles, ProcessUses};
 use crate::{CardFacts, CardInstance, Cards, HardwareSources, NodeAccess, RegisterAccess, Time};
 use hal_amd::{Amd, AmdError, DeviceSelection, Hwmon, Where};
 use hal_nvidia::{Absent, Library, Mig, MigInstance, NvidiaError, NvidiaGpuFacts, NvidiaProcess, NvidiaUse};
 use hal_rapl::msr::{DeviceKind, MsrDevices, MsrIo, Msru};
 use hal_rapl::{MsrRapl, RaplError};
-use power_hal::{Original, Originals, PowerHal, Setting};
+use power_hal::{Key, Original, Originals, PowerHal, Setting};
 use std::fmt::Display;
 
 fn texts<T: Display>(all: &[T]) -> Vec<String> {
     all.iter().map(ToString::to_string).collect()
+}
+
+/// The keys of a HAL's GPUs.
+fn keys<H: PowerHal>(hal: &H) -> Vec<Key> {
+    hal.domains().iter().map(|(_, domain)| *domain.key()).collect()
 }
 
 /// A path below the root, for display.
@@ -198,7 +203,10 @@ impl HalRow for Nvidia {
         Some(Cards { list, complete, answered: true })
     }
 
-    fn processes<O: Originals + Send + 'static>(hal: &mut Self::Hal<O>) -> Vec<ProcessUses> {
+    fn processes<O: Originals + Send + 'static>(
+        hal: &mut Self::Hal<O>,
+        _: &mut GpuUseFiles,
+    ) -> Vec<ProcessUses> {
         let of = |NvidiaUse { key, processes }| {
             (key, processes.into_iter().map(|NvidiaProcess { pid, percent }| (pid, percent)).collect())
         };
@@ -335,6 +343,13 @@ impl HalRow for AmdGpu {
         texts(hal.complaints())
     }
 
+    fn processes<O: Originals + Send + 'static>(
+        hal: &mut Self::Hal<O>,
+        files: &mut GpuUseFiles,
+    ) -> Vec<ProcessUses> {
+        files.by_drm_and_kfd(&keys(hal))
+    }
+
     fn absent<O: Originals + Send + 'static>(sources: &HardwareSources, _: &Self::Hal<O>) -> String {
         format!("no amdgpu with power1_cap in {}", shown(sources, "sys/class/hwmon"))
     }
@@ -368,6 +383,13 @@ impl HalRow for Rocm {
 
     fn complaints<O: Originals + Send + 'static>(hal: &Self::Hal<O>) -> Vec<String> {
         texts(hal.complaints())
+    }
+
+    fn processes<O: Originals + Send + 'static>(
+        hal: &mut Self::Hal<O>,
+        files: &mut GpuUseFiles,
+    ) -> Vec<ProcessUses> {
+        files.by_drm_and_kfd(&keys(hal))
     }
 
     fn absent<O: Originals + Send + 'static>(sources: &HardwareSources, _: &Self::Hal<O>) -> String {
@@ -406,6 +428,13 @@ impl HalRow for Intel {
 
     fn complaints<O: Originals + Send + 'static>(hal: &Self::Hal<O>) -> Vec<String> {
         texts(hal.complaints())
+    }
+
+    fn processes<O: Originals + Send + 'static>(
+        hal: &mut Self::Hal<O>,
+        files: &mut GpuUseFiles,
+    ) -> Vec<ProcessUses> {
+        files.by_drm(&keys(hal))
     }
 
     fn absent<O: Originals + Send + 'static>(sources: &HardwareSources, _: &Self::Hal<O>) -> String {

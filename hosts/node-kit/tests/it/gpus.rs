@@ -7,6 +7,7 @@ use nvml_stub::{StubGpu, StubMachine};
 use plant::Load;
 use power_units::{Percent, Watts};
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 const CARDS: [StubGpu; 2] = [
     StubGpu {
@@ -86,6 +87,63 @@ fn who_uses_a_gpu_is_told_where_that_is_asked_for() {
             assert!(!tells_uses, "one card: {:?}", told.uses);
         }
     }
+}
+
+/// A GPU of AMD at c1:00.0 in a plain folder, with a process of a pod that computes on it and draws with it.
+fn amd_gpu_in_use(room: &TestMachine) {
+    let device = "sys/devices/pci0000:c0/0000:c1:00.0";
+    let own = "proc/4711";
+    let [hwmon, node, kfd] = [
+        "sys/class/hwmon/hwmon0",
+        "sys/class/kfd/kfd/topology/nodes/1",
+        "sys/class/kfd/kfd/proc/4711/stats_51234",
+    ];
+    for folder in [device, hwmon, node, kfd, &format!("{own}/fd"), &format!("{own}/fdinfo")] {
+        std::fs::create_dir_all(room.root().join(folder)).unwrap();
+    }
+    let link = |to: PathBuf, at: String| std::os::unix::fs::symlink(to, room.root().join(at)).unwrap();
+    link(room.root().join(device), format!("{hwmon}/device"));
+    link("/dev/dri/renderD128".into(), format!("{own}/fd/3"));
+    for (file, text) in [
+        ("name", "amdgpu"),
+        ("power1_average", "250000000"),
+        ("power1_cap", "300000000"),
+        ("power1_cap_min", "100000000"),
+        ("power1_cap_max", "300000000"),
+    ] {
+        room.write(&format!("{hwmon}/{file}"), &format!("{text}\n"));
+    }
+    room.write(&format!("{node}/gpu_id"), "51234\n");
+    // Device 0 of bus c1h.
+    room.write(&format!("{node}/properties"), "simd_count 320\nsimd_per_cu 4\nlocation_id 49408\ndomain 0\n");
+    room.write("sys/class/kfd/kfd/proc/4711/vram_51234", "4096\n");
+    room.write(&format!("{kfd}/cu_occupancy"), "20\n");
+    room.write(&format!("{own}/cgroup"), "0::/kubepods/podu1/c\n");
+    drew(room, 1_000);
+}
+
+fn drew(room: &TestMachine, nanos: u64) {
+    let text = format!(
+        "drm-driver:\tamdgpu\ndrm-client-id:\t5\ndrm-pdev:\t0000:c1:00.0\ndrm-engine-gfx:\t{nanos} ns\n"
+    );
+    room.write("proc/4711/fdinfo/3", &text);
+}
+
+#[test]
+fn who_uses_a_gpu_of_amd_is_told_by_the_kernels_files() {
+    let room = TestMachine::folder();
+    amd_gpu_in_use(&room);
+    let mut node = room.open(Config { tells_uses: true, ..room.config() });
+    room.periods(&mut node, 2);
+    drew(&room, 300_001_000);
+    room.periods(&mut node, 1);
+    let told = node.report().backends.iter().find(|one| one.kind == BackendKind::AmdGpu).unwrap();
+    let Some([one]) = told.uses.as_deref() else { panic!("one card: {:?}", told.uses) };
+    assert_eq!(one.key.as_str(), "gpu-0000:c1:00.0");
+    let groups: Vec<_> = one.groups.iter().map(|(group, used)| (group.as_deref(), *used)).collect();
+    let [(Some("/kubepods/podu1/c"), used)] = groups[..] else { panic!("{groups:?}") };
+    // 300 ms by the file, and 20 of 80 units for a second; the clock of the test adds microseconds.
+    assert!((550_000_000..551_000_000).contains(&used), "{used}");
 }
 
 /// The plant's own counter says how long its limiter holds a GPU back.
