@@ -37,6 +37,7 @@ const BENCHES: &[Bench] = &[
     ("packing", packing::run),
     ("agent", agent),
     ("operator", operator),
+    ("classifier", classifier),
     ("page", page),
     ("kubectl", kubectl),
     ("scheduler", scheduler),
@@ -73,10 +74,12 @@ fn shortlist() -> Result<()> {
     cargo(&["test", "--release", "--package", "extender", "--lib", "quality", "--", "--nocapture"])
 }
 
-/// The agent on the rig: the time from a change of the profile to the register and to the status, and its cost.
+/// The agent on the rig: the time from a change of the profile to the register and to the status, and its cost, also with eight
+/// GPUs, 100 pods and the energy ledger.
 fn agent() -> Result<()> {
     release(&["build", "--package", "agent", "--bin", "joulie-agent"])?;
-    release(&["run", "--package", "agent", "--example", "effect"])
+    release(&["run", "--package", "agent", "--example", "effect"])?;
+    release(&["run", "--package", "agent", "--example", "ledger"])
 }
 
 /// Pods per second through the real kube-scheduler, and the placement of a burst.
@@ -111,6 +114,13 @@ fn chaos() -> Result<()> {
 fn operator() -> Result<()> {
     release(&["build", "--package", "operator", "--bin", "joulie-operator"])?;
     release(&["run", "--package", "operator", "--example", "scale"])
+}
+
+/// The operator's classifier at 5,000 nodes and 20,000 workloads on the embedded API, with a made-up Prometheus: the time of its
+/// rounds, and what it writes when nothing changes.
+fn classifier() -> Result<()> {
+    release(&["build", "--package", "operator", "--bin", "joulie-operator"])?;
+    release(&["run", "--package", "operator", "--example", "scale", "--", "classifier"])
 }
 
 /// The live page with 5,000 nodes in a headless browser: the first picture, and the time of scripts for each update.

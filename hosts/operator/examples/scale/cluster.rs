@@ -21,6 +21,32 @@ pub(crate) async fn fill(client: &Client, nodes: usize) -> Result<(), Any> {
     Ok(())
 }
 
+/// Creates nodes, and pods of so many workloads in turn.
+pub(crate) async fn fill_with_workloads(client: &Client, nodes: usize, workloads: usize) -> Result<(), Any> {
+    make(client, "/api/v1/namespaces", &json!({"metadata": {"name": "joulie-system"}})).await?;
+    for number in 0..nodes {
+        machine(client, number).await?;
+        for pod in 0..PODS_PER_NODE {
+            let owner = (number * PODS_PER_NODE + pod) % workloads;
+            of_workload(client, &format!("p-{number}-{pod}"), &name(number), owner).await?;
+        }
+    }
+    Ok(())
+}
+
+/// A running pod of a StatefulSet.
+async fn of_workload(client: &Client, pod: &str, node: &str, owner: usize) -> Result<(), Any> {
+    let owner = json!({"apiVersion": "apps/v1", "kind": "StatefulSet", "name": format!("w-{owner}"),
+        "uid": format!("w-{owner}"), "controller": true});
+    let resources = json!({"requests": {"cpu": "1"}, "limits": {"memory": "1Gi"}});
+    let object = json!({"apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": pod, "namespace": "default", "ownerReferences": [owner]},
+        "spec": {"nodeName": node, "containers": [{"name": "main", "image": "none", "resources": resources}]}});
+    make(client, "/api/v1/namespaces/default/pods", &object).await?;
+    let path = format!("/api/v1/namespaces/default/pods/{pod}/status");
+    patch(client, &path, &json!({"status": {"phase": "Running"}})).await
+}
+
 /// The name of a node.
 pub(crate) fn name(number: usize) -> String {
     format!("ip-10-0-{}-{}.internal", number / 250, number % 250)
@@ -83,7 +109,7 @@ pub(crate) async fn twins_with_status(client: &Client) -> Result<usize, Any> {
 /// The states of everything that the operator writes, except Leases.
 pub(crate) async fn states(client: &Client) -> Result<BTreeSet<String>, Any> {
     let mut states = BTreeSet::new();
-    for kind in ["nodepowerprofiles", "nodepowergrants", "nodetwins", "nodes"] {
+    for kind in ["nodepowerprofiles", "nodepowergrants", "nodetwins", "workloadprofiles", "nodes"] {
         let path = if kind == "nodes" { "/api/v1/nodes".to_owned() } else { format!("{JOULIE}/{kind}") };
         let all = get(client, &path).await?;
         let items = all["items"].as_array().into_iter().flatten();

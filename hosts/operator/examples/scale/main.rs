@@ -3,8 +3,10 @@
 //!
 //! It measures first without a budget, then with limits for the site and for each rack that are in effect. The operator
 //! is the shipped program in a process of its own; the API server, the agents and the measurement are in this process.
+//! `cargo xtask bench classifier`, or `scale classifier [NODES]`, measures the classifier instead.
 
 mod agents;
+mod classifier;
 mod cluster;
 mod program;
 
@@ -32,6 +34,10 @@ const ROOM: Duration = Duration::from_secs(2);
 
 #[tokio::main]
 async fn main() -> Result<(), Any> {
+    if std::env::args().nth(1).as_deref() == Some("classifier") {
+        let nodes = std::env::args().nth(2).map_or(Ok(5_000), |text| text.parse())?;
+        return classifier::measure(nodes).await;
+    }
     let nodes: usize = std::env::args().nth(1).map_or(Ok(5_000), |text| text.parse())?;
     let steady = std::env::args().nth(3).map_or(Ok(STEADY), |text| text.parse())?;
     let steady = Duration::from_secs(steady);
