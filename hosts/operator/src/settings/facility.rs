@@ -1,11 +1,12 @@
 //! The settings of the building: its sensors, its cooling, and what its racks can supply.
 
 use super::table;
-use host_kit::config::{Refusals, Values};
+use host_kit::config::{Refusals, Values, Wrong};
 use host_kit::prometheus::{PrometheusAccess, settings as prometheus};
 use planner::twin::TwinLaw;
-use planner::twin::cooling::{Cooling, Linear, MeasuredPower};
+use planner::twin::cooling::{CapacityTable, Cooling, Linear, MeasuredPower};
 use planner::twin::psu::{PsuLimits, RACK_LIMIT};
+use power_units::{Celsius, Percent, Role};
 use std::time::Duration;
 
 /// How the building's sensors are asked.
@@ -59,6 +60,21 @@ const NONE: &str = "none";
 pub(crate) enum CoolingNamed {
     Measured,
     Linear,
+    Table,
+}
+
+/// Parses `18=100,27=80,35=45`.
+pub(super) fn cooling_table(text: &str) -> Result<CapacityTable, Wrong> {
+    let mut points = Vec::new();
+    for part in text.split(',').map(str::trim) {
+        let (degrees, share) =
+            part.split_once('=').ok_or_else(|| Wrong(format!("{part:?} is not CELSIUS=PERCENT")))?;
+        let degrees = Celsius::parse(degrees.trim(), Role::Nearest);
+        let share = Percent::parse(share.trim(), Role::Limit);
+        let point = degrees.ok().zip(share.ok());
+        points.push(point.ok_or_else(|| Wrong(format!("{part:?} is not CELSIUS=PERCENT in numbers")))?);
+    }
+    CapacityTable::new(&points).map_err(|why| Wrong(why.to_string()))
 }
 
 /// The settings of the twins.
@@ -69,6 +85,11 @@ pub(super) fn twin(values: &Values) -> Result<TwinLaw<Cooling>, Refusals> {
             let linear = Linear::new(values.get(&table::COOLING_REFERENCE_WATTS)?);
             let names = [table::COOLING_REFERENCE_WATTS.name()];
             Cooling::Linear(linear.map_err(|why| values.conflict(&names, &why.to_string()))?)
+        }
+        CoolingNamed::Table => {
+            let points = values.get(&table::COOLING_TABLE)?;
+            let names = [table::COOLING_TABLE.name()];
+            Cooling::Table(points.ok_or_else(|| values.conflict(&names, "COOLING_MODEL=table needs it"))?)
         }
     };
     // A rack without a capacity of its own can supply what its limit lets it draw.

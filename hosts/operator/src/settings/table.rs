@@ -1,6 +1,6 @@
 //! Every setting of the operator: its name, its default, and the values that are accepted.
 
-use super::facility::CoolingNamed;
+use super::facility::{self, CoolingNamed};
 use super::power::{self, Named};
 use super::sleep::SLEEP_MODES;
 use super::{FLOORS, GUARDS, MARKS, OVERDUE, SHARINGS, SOURCES, UI_MODES, UiMode, fraction, namespaces};
@@ -20,6 +20,7 @@ use planner::node::DesiredKind;
 use planner::plan::{DrainOverdue, DrainingLabel};
 use planner::policy::FamilyFloor;
 use planner::sleep::SleepMode;
+use planner::twin::cooling::CapacityTable;
 use power_units::{Micros, Percent, Ratio, Role, Watts};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -313,8 +314,11 @@ settings! {
         "RACK_CAPACITY_WATTS", "", rack_limits, "RACK=WATTS between commas, * for every other rack",
         "What the supply of racks can bear, for the PSU stress; where it says nothing, BUDGET_RACK_WATTS, and without that 50000").live();
     COOLING_MODEL: CoolingNamed = with_default(
-        "COOLING_MODEL", "measured", |text| one_of(text, &[("measured", CoolingNamed::Measured), ("linear", CoolingNamed::Linear)]),
-        "measured or linear", "How the cooling stress is computed: from the measured power and the temperature, or from the caps and the temperature as upstream's v0.1.0 does").live();
+        "COOLING_MODEL", "measured", |text| one_of(text, &[("measured", CoolingNamed::Measured), ("linear", CoolingNamed::Linear), ("table", CoolingNamed::Table)]),
+        "measured, linear or table", "How the cooling stress is computed: from the measured power and the temperature, from the caps and the temperature as upstream's v0.1.0 does, or from the measured power and COOLING_TABLE").live();
+    COOLING_TABLE: Option<CapacityTable> = optional(
+        "COOLING_TABLE", |text| facility::cooling_table(text).map(Some), "up to 8 CELSIUS=PERCENT between commas, in the order of the temperatures",
+        "table: which part of a node's rating can be cooled at a temperature, such as 18=100,27=80,35=45; between two of them in proportion, beyond them as at the nearest").live();
     COOLING_REFERENCE_WATTS: Watts = with_default(
         "COOLING_REFERENCE_WATTS", "4000", cap, SOME_WATTS, "linear: the capped power of a node that takes 80 % of its cooling").live();
     ENABLE_CLASSIFIER: Option<bool> = optional(

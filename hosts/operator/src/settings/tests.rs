@@ -139,10 +139,26 @@ fn the_sensors_of_the_building_are_asked_where_a_server_is_named() {
         ("FACILITY_POLL_INTERVAL", "0"),
         ("COOLING_MODEL", "magic"),
         ("COOLING_REFERENCE_WATTS", "0"),
+        ("COOLING_TABLE", "20"),
+        ("COOLING_TABLE", "warm=50"),
+        ("COOLING_TABLE", "20=50,30=60"),
+        ("COOLING_TABLE", "20=NaN"),
         ("RACK_CAPACITY_WATTS", "r1=-1"),
     ] {
         assert!(read(&[on, shared, (name, value)]).unwrap_err().contains(name), "{name}={value}");
     }
+}
+
+#[test]
+fn a_cooling_by_table_has_a_table() {
+    use planner::twin::cooling::Cooling;
+    let by_table = ("COOLING_MODEL", "table");
+    assert!(read(&[by_table]).unwrap_err().contains("COOLING_TABLE"));
+    let table = ("COOLING_TABLE", "18=100, 27.5=80,35=45");
+    let Cooling::Table(read_table) = read(&[by_table, table]).unwrap().plan.twin.cooling else { panic!() };
+    assert_eq!(Ok(read_table), super::facility::cooling_table(table.1).map_err(|_| ()));
+    // The table alone changes nothing, so that the model can be switched back and forth.
+    assert!(matches!(read(&[table]).unwrap().plan.twin.cooling, Cooling::Measured(_)));
 }
 
 #[test]

@@ -1,7 +1,12 @@
 //! Cooling stress: "predicted fraction of cooling capacity in use", from an exchangeable model.
 //!
 //! [`MeasuredPower`] is the default: the power divided by the uncapped rating, with the capacity derated by the
-//! room's temperature. [`Linear`] needs no meter: it divides the power that the caps allow by a reference.
+//! room's temperature; [`CapacityTable`] does the same with a derating of the site's own. [`Linear`] needs no meter: it
+//! divides the power that the caps allow by a reference.
+
+mod table;
+
+pub use table::{BadTable, CapacityTable, POINTS_MOST};
 
 use crate::facility::{Aged, Room};
 use crate::power::{Grounds, NodeDraw};
@@ -62,13 +67,19 @@ pub struct MeasuredPower;
 
 impl CoolingModel for MeasuredPower {
     fn stress(&self, facts: &CoolingFacts) -> Option<CoolingStress> {
-        let (drawn, of_draw) = facts.draw.watts().zip(facts.draw.grounds())?;
-        let (ambient, of_room) = facts.ambient()?;
-        let grounds = of_draw.max(of_room);
-        let capacity = facts.rating.scale(ambient.map_or(Ratio::ONE, capacity_at), Role::Limit);
-        let percent = percent_of(drawn, capacity, Role::Demand)?;
-        Some(CoolingStress { percent: percent.within(Percent::ZERO, Percent::HUNDRED), grounds })
+        of_power(facts, |ambient| ambient.map_or(Ratio::ONE, capacity_at))
     }
+}
+
+/// The power as a part of what can be cooled; `share` is how much of the rating that is, with the temperature if there is a
+/// thermometer.
+fn of_power(facts: &CoolingFacts, share: impl Fn(Option<Celsius>) -> Ratio) -> Option<CoolingStress> {
+    let (drawn, of_draw) = facts.draw.watts().zip(facts.draw.grounds())?;
+    let (ambient, of_room) = facts.ambient()?;
+    let grounds = of_draw.max(of_room);
+    let capacity = facts.rating.scale(share(ambient), Role::Limit);
+    let percent = percent_of(drawn, capacity, Role::Demand)?;
+    Some(CoolingStress { percent: percent.within(Percent::ZERO, Percent::HUNDRED), grounds })
 }
 
 const MILD: Celsius = Celsius::from_int(20);
@@ -135,6 +146,8 @@ pub enum Cooling {
     Measured(MeasuredPower),
     /// [`Linear`].
     Linear(Linear),
+    /// [`CapacityTable`].
+    Table(CapacityTable),
 }
 
 impl CoolingModel for Cooling {
@@ -142,6 +155,7 @@ impl CoolingModel for Cooling {
         match self {
             Self::Measured(model) => model.stress(facts),
             Self::Linear(model) => model.stress(facts),
+            Self::Table(model) => model.stress(facts),
         }
     }
 }
@@ -178,8 +192,49 @@ mod tests {
         }
     }
 
-    fn models() -> [Cooling; 2] {
-        [Cooling::Measured(MeasuredPower), Cooling::Linear(Linear::new(REFERENCE).unwrap())]
+    fn models() -> [Cooling; 3] {
+        let linear = Linear::new(REFERENCE).unwrap();
+        let table = table(&[(18, "100"), (27, "80"), (35, "40")]).unwrap();
+        [Cooling::Measured(MeasuredPower), Cooling::Linear(linear), Cooling::Table(table)]
+    }
+
+    fn table(points: &[(i32, &str)]) -> Result<CapacityTable, BadTable> {
+        let point = |&(degrees, share): &(i32, &str)| {
+            (Celsius::from_int(degrees), Percent::parse(share, Role::Limit).unwrap())
+        };
+        CapacityTable::new(&points.iter().map(point).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_table_says_what_can_be_cooled_at_each_temperature() {
+        let [.., model] = models();
+        let at = |ambient: Option<i32>| {
+            let facts = facts(Watts::from_int(350), 700, 700, ambient.map(Celsius::from_int));
+            model.stress(&facts).unwrap().percent
+        };
+        // 350 W of 700 W are 50 % where all can be cooled: 50/0.8, 50/0.6 half way from 80 to 40 %, and more than 100 %.
+        assert!(close(at(Some(-10)), "50") && close(at(Some(18)), "50"));
+        assert!(close(at(Some(27)), "62.5"));
+        assert!(close(at(Some(31)), "83.333333"));
+        assert!(close(at(Some(35)), "100") && close(at(Some(60)), "100"));
+        // 20 °C: 100 − 20 · 2/9 = 95.5556 %.
+        assert!(close(at(Some(20)), "52.325581") && close(at(None), "52.325581"));
+        let alone = table(&[(25, "50")]).unwrap();
+        let facts = |ambient| facts(Watts::from_int(350), 1_400, 700, Some(Celsius::from_int(ambient)));
+        assert!(
+            [-20, 25, 60].iter().all(|&ambient| close(alone.stress(&facts(ambient)).unwrap().percent, "50"))
+        );
+    }
+
+    #[test]
+    fn what_is_no_table_of_the_cooling_is_refused() {
+        assert_eq!(table(&[]), Err(BadTable::Count));
+        let many: Vec<(i32, &str)> = (0..9).map(|degrees| (degrees, "50")).collect();
+        assert_eq!((table(&many), table(&many[1..]).is_ok()), (Err(BadTable::Count), true));
+        assert_eq!(table(&[(20, "0")]), Err(BadTable::Share));
+        assert_eq!(table(&[(20, "100.1")]), Err(BadTable::Share));
+        assert_eq!(table(&[(20, "100"), (20, "80")]), Err(BadTable::Order));
+        assert_eq!(table(&[(20, "80"), (30, "90")]), Err(BadTable::Order));
     }
 
     fn close(percent: Percent, expected: &str) -> bool {
