@@ -36,7 +36,7 @@ closed_label! {
         PodCpu = "pod-cpu",
         /// The memory that pods use, by cAdvisor.
         PodMemory = "pod-memory",
-        /// How busy the GPUs of pods are, by DCGM.
+        /// How busy the GPUs of pods are, by DCGM or AMD's exporter.
         PodGpu = "pod-gpu",
         /// The power of the packages that pods take, by Kepler.
         PodPackageEnergy = "pod-package-energy",

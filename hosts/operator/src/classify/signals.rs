@@ -18,6 +18,9 @@ const POD_LABELS: [(&str, &str); 4] = [
     ("namespace", "pod"),
 ];
 
+/// How busy GPUs are, in percent: by DCGM, and by AMD's exporter, whose operator puts a prefix before its names.
+const GPU_UTIL: &str = "DCGM_FI_DEV_GPU_UTIL|(amd_)?gpu_gfx_activity";
+
 impl Signal {
     /// The query for it over a window.
     pub(super) fn query(self, window: Duration) -> String {
@@ -32,7 +35,7 @@ impl Signal {
                 format!("sum by (namespace, pod) (container_memory_working_set_bytes{{{CONTAINERS}}})")
             }
             Self::Gpu => {
-                let mean = |of: &str| format!("avg_over_time(DCGM_FI_DEV_GPU_UTIL{{{of}}}[{w}])");
+                let mean = |of: &str| format!(r#"avg_over_time({{__name__=~"{GPU_UTIL}",{of}}}[{w}])"#);
                 let exported = mean(r#"exported_pod!="""#);
                 let plain = mean(r#"exported_pod="",pod!="""#);
                 format!(
@@ -236,6 +239,13 @@ mod tests {
         assert_eq!(
             Signal::Cpu.query(Duration::from_secs(600)),
             r#"sum by (namespace, pod) (rate(container_cpu_usage_seconds_total{container!="",container!="POD"}[600s]))"#
+        );
+        assert_eq!(
+            Signal::Gpu.query(Duration::from_secs(600)),
+            "avg by (exported_namespace, exported_pod) \
+             (avg_over_time({__name__=~\"DCGM_FI_DEV_GPU_UTIL|(amd_)?gpu_gfx_activity\",exported_pod!=\"\"}[600s])) or \
+             avg by (namespace, pod) \
+             (avg_over_time({__name__=~\"DCGM_FI_DEV_GPU_UTIL|(amd_)?gpu_gfx_activity\",exported_pod=\"\",pod!=\"\"}[600s]))"
         );
         // Kepler has no counter of GPUs since 0.10, but a power.
         assert!(Signal::GpuEnergy.query(Duration::from_secs(600)).starts_with(

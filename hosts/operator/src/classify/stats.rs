@@ -16,7 +16,7 @@ closed_label! {
         Cpu = "cpu",
         /// The memory that a pod uses, by cAdvisor.
         Memory = "memory",
-        /// How busy the GPUs of a pod are, by DCGM.
+        /// How busy the GPUs of a pod are, by DCGM or AMD's exporter.
         Gpu = "gpu",
         /// The power of the packages that a pod takes, by Kepler.
         PackageEnergy = "package_energy",
