@@ -97,14 +97,20 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
             .map_or_else(NvidiaFacts::default, |session| NvidiaFacts::of(session, &self.slots))
     }
 
-    /// Which processes used each GPU since the last call. A GPU of which the driver does not say it is not in it.
+    /// Which processes used each GPU since the last call. A GPU of which the driver does not say it is not in it, as at the first
+    /// call.
     pub fn processes(&mut self) -> Vec<NvidiaUse> {
         let Some(session) = &self.session else { return Vec::new() };
         let mut uses = Vec::new();
         let mut read = Vec::new();
         for slot in &self.slots {
             let cursor = self.used.entry(slot.key).or_default();
-            if session.process_samples(slot.card, cursor.after(), &mut read).is_err() {
+            let mut asked = session.process_samples(slot.card, cursor.after(), &mut read);
+            if asked.is_ok() && read.is_empty() && cursor.after() > 0 {
+                // Nothing is later: nobody used it, or the driver's clock was set back.
+                asked = session.process_samples(slot.card, 0, &mut read);
+            }
+            if asked.is_err() {
                 continue;
             }
             let samples: Vec<UseSample> = read
@@ -115,7 +121,7 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
                     percents: [sample.smUtil, sample.encUtil, sample.decUtil],
                 })
                 .collect();
-            uses.push(NvidiaUse { key: slot.key, processes: cursor.take(&samples) });
+            uses.extend(cursor.take(&samples).map(|processes| NvidiaUse { key: slot.key, processes }));
         }
         uses
     }

@@ -1,8 +1,10 @@
 //! Which processes used a card since it was last asked. It is for accounts of energy; no decision depends on it.
 //!
 //! The driver keeps a sample of each process that computed in its last sampling period, and tells those that are later
-//! than a time. Its clock is that of the day, which may be set back: a card that says nothing for a while is asked from
-//! the beginning. What it told before the first question is not of the time since, and does not count.
+//! than a time. What it told before the first question is not of the time since: who used the card until then is unknown.
+//! Its clock is that of the day, which may be set back. So a card that has nothing later is asked from the beginning: a
+//! newest sample that is older than the last one that was read says that the clock was set back, and who used the card
+//! meanwhile is unknown. Only an answer without such a sample says that nobody did.
 //!
 //! A divided card (MIG) and a virtual one say nothing of it.
 
@@ -13,8 +15,6 @@ use std::collections::BTreeMap;
 pub(crate) const SAMPLES_MOST: usize = 4_096;
 /// The year 5138: a later time of a sample is none.
 const TIME_MOST: u64 = 100_000_000_000_000_000;
-/// After so many answers without a sample the driver's clock may have been set back.
-const SILENT_MOST: u32 = 60;
 
 /// A process that computed on a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +51,6 @@ pub struct UseCursor {
     after: u64,
     /// Whether an answer was taken since the beginning.
     begun: bool,
-    silent: u32,
 }
 
 impl UseCursor {
@@ -61,33 +60,30 @@ impl UseCursor {
         self.after
     }
 
-    /// What an answer says. A sample of no process, of no time or of more than 100 percent is none.
-    pub fn take(&mut self, samples: &[UseSample]) -> Vec<NvidiaProcess> {
-        let mut by_pid: BTreeMap<u32, u64> = BTreeMap::new();
-        let (after, begun) = (self.after, self.begun);
-        self.begun = true;
-        let valid = |sample: &&UseSample| {
-            let is_new = sample.at > after && sample.at <= TIME_MOST;
-            is_new && sample.pid != 0 && sample.percents.iter().all(|percent| *percent <= 100)
+    /// What an answer says; `None` if it does not say who used the card. A sample of no process, of no time or of more than
+    /// 100 percent is none.
+    pub fn take(&mut self, samples: &[UseSample]) -> Option<Vec<NvidiaProcess>> {
+        let is_possible = |sample: &&UseSample| {
+            let is_dated = sample.at > 0 && sample.at <= TIME_MOST;
+            is_dated && sample.pid != 0 && sample.percents.iter().all(|percent| *percent <= 100)
         };
-        let mut any = false;
-        for sample in samples.iter().take(SAMPLES_MOST).filter(valid) {
-            any = true;
-            self.after = self.after.max(sample.at);
+        let possible = samples.iter().take(SAMPLES_MOST).filter(is_possible);
+        let newest = possible.clone().map(|sample| sample.at).max();
+        let before = self.after;
+        let was_set_back = newest.is_some_and(|newest| newest < before);
+        self.after = newest.unwrap_or(before);
+        if !std::mem::replace(&mut self.begun, true) || was_set_back {
+            return None;
+        }
+        let mut by_pid: BTreeMap<u32, u64> = BTreeMap::new();
+        for sample in possible.filter(|sample| sample.at > before) {
             let percent = sample.percents.into_iter().max().unwrap_or(0);
             if percent > 0 {
                 let sum = by_pid.entry(sample.pid).or_default();
                 *sum = sum.saturating_add(percent.into());
             }
         }
-        self.silent = if any { 0 } else { self.silent.saturating_add(1) };
-        if self.silent >= SILENT_MOST {
-            *self = Self::default();
-        }
-        if !begun {
-            return Vec::new();
-        }
-        by_pid.into_iter().map(|(pid, percent)| NvidiaProcess { pid, percent }).collect()
+        Some(by_pid.into_iter().map(|(pid, percent)| NvidiaProcess { pid, percent }).collect())
     }
 }
 
@@ -99,22 +95,28 @@ mod tests {
         UseSample { at, pid, percents }
     }
 
-    fn told(cursor: &mut UseCursor, samples: &[UseSample]) -> Vec<(u32, u64)> {
-        cursor.take(samples).into_iter().map(|process| (process.pid, process.percent)).collect()
+    fn told(cursor: &mut UseCursor, samples: &[UseSample]) -> Option<Vec<(u32, u64)>> {
+        let told = cursor.take(samples)?;
+        Some(told.into_iter().map(|process| (process.pid, process.percent)).collect())
     }
 
     #[test]
-    fn each_sample_counts_once_and_none_of_before_the_first_question() {
+    fn each_sample_counts_once_and_before_the_first_question_it_is_unknown_who_used_the_card() {
         let mut cursor = UseCursor::default();
-        assert_eq!(told(&mut cursor, &[sample(1_000, 7, [90, 0, 0])]), []);
+        assert_eq!(told(&mut cursor, &[sample(1_000, 7, [90, 0, 0])]), None);
         assert_eq!(cursor.after(), 1_000);
         // 40 and 35 percent of two periods; the busiest part of the card counts.
         let samples =
             [sample(1_000, 7, [90, 0, 0]), sample(2_000, 7, [40, 0, 0]), sample(2_500, 7, [10, 35, 0])];
-        assert_eq!(told(&mut cursor, &samples), [(7, 75)]);
-        assert_eq!(told(&mut cursor, &samples), [], "they are known");
+        assert_eq!(told(&mut cursor, &samples), Some(vec![(7, 75)]));
+        assert_eq!(told(&mut cursor, &samples), Some(vec![]), "they are known");
         let more = [sample(3_000, 8, [0, 0, 1]), sample(3_000, 9, [0, 0, 0])];
-        assert_eq!(told(&mut cursor, &more), [(8, 1)]);
+        assert_eq!(told(&mut cursor, &more), Some(vec![(8, 1)]));
+        // The driver has forgotten the old samples, and nobody has made new ones.
+        assert_eq!(told(&mut cursor, &[]), Some(vec![]));
+        let mut idle = UseCursor::default();
+        assert_eq!((told(&mut idle, &[]), told(&mut idle, &[])), (None, Some(vec![])));
+        assert_eq!(told(&mut idle, &[sample(1_000, 7, [5, 0, 0])]), Some(vec![(7, 5)]));
     }
 
     #[test]
@@ -127,18 +129,17 @@ mod tests {
             sample(6, 7, [101, 0, 0]),
             sample(7, 7, [50, u32::MAX, 0]),
         ];
-        assert_eq!(told(&mut cursor, &wrong), []);
+        assert_eq!(told(&mut cursor, &wrong), Some(vec![]));
         assert_eq!(cursor.after(), 0, "and its time is none");
     }
 
     #[test]
-    fn a_clock_that_was_set_back_is_followed_after_a_minute() {
-        let mut cursor = UseCursor { after: 9_000, begun: true, silent: 0 };
-        for _ in 0..SILENT_MOST {
-            assert_eq!(told(&mut cursor, &[sample(100, 7, [50, 0, 0])]), []);
-        }
-        assert_eq!(cursor.after(), 0);
-        assert_eq!(told(&mut cursor, &[sample(200, 7, [50, 0, 0])]), [], "of an unknown time");
-        assert_eq!(told(&mut cursor, &[sample(300, 7, [20, 0, 0])]), [(7, 20)]);
+    fn after_a_clock_was_set_back_it_is_unknown_who_used_the_card_until_then() {
+        let mut cursor = UseCursor { after: 9_000, begun: true };
+        assert_eq!(told(&mut cursor, &[sample(100, 7, [50, 0, 0])]), None);
+        assert_eq!(cursor.after(), 100);
+        assert_eq!(told(&mut cursor, &[sample(100, 7, [50, 0, 0])]), Some(vec![]));
+        let samples = [sample(100, 7, [50, 0, 0]), sample(300, 7, [20, 0, 0])];
+        assert_eq!(told(&mut cursor, &samples), Some(vec![(7, 20)]));
     }
 }

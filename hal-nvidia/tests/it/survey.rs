@@ -74,7 +74,7 @@ fn the_processes_of_a_card_are_told_once_and_a_card_that_cannot_say_is_left_out(
         vec![NvidiaUse { key: key(&FIRST), processes: processes.collect() }]
     };
     put("1000000 4711 80 10 0 0");
-    assert_eq!(hal.processes(), of_first(&[]), "that was before the first question");
+    assert_eq!(hal.processes(), [], "that was before the first question, and nobody knows who used it since");
     put("1000000 4711 80 10 0 0\n2000000 4711 60 10 0 0\n2000000 4712 20 5 0 0\n2000000 0 9 9 9 9");
     assert_eq!(hal.processes(), of_first(&[(4711, 60), (4712, 20)]));
     assert_eq!(hal.processes(), of_first(&[]), "nothing is later");
@@ -82,6 +82,11 @@ fn the_processes_of_a_card_are_told_once_and_a_card_that_cannot_say_is_left_out(
     let many: Vec<String> = (1..=200).map(|pid| format!("3000000 {pid} 1 0 0 0")).collect();
     put(&many.join("\n"));
     assert_eq!(hal.processes()[0].processes.len(), 200);
+    // The clock of the driver is set back: until then nobody knows who used it.
+    put("1500000 4711 30 0 0 0");
+    assert_eq!(hal.processes(), []);
+    put("1500000 4711 30 0 0 0\n1600000 4712 7 0 0 0");
+    assert_eq!(hal.processes(), of_first(&[(4712, 7)]));
     // More than any card has: the library is not believed.
     let many: Vec<String> = (1..=5_000).map(|pid| format!("4000000 {pid} 1 0 0 0")).collect();
     put(&many.join("\n"));
