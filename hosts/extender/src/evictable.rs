@@ -131,12 +131,22 @@ fn is_plain(pod: &Value) -> bool {
         && list(&spec["containers"]).iter().all(is_usual)
 }
 
+/// Which pods of its namespace a budget is for.
+#[derive(Debug)]
+enum Covered {
+    /// None: its selector is missing or empty.
+    None,
+    /// Those that are selected.
+    Selected(Selector),
+    /// Any: the budget cannot be read.
+    Any,
+}
+
 /// A PodDisruptionBudget.
 #[derive(Debug)]
 pub(crate) struct BudgetRow {
     namespace: String,
-    /// `None` where it selects nothing.
-    selector: Option<Selector>,
+    covered: Covered,
     allowed: i64,
     /// The names of pods whose disruption it has counted already.
     disrupted: BTreeSet<String>,
@@ -153,7 +163,9 @@ impl Row for BudgetRow {
         let status = &object["status"];
         Ok(Self {
             namespace: object["metadata"]["namespace"].as_str().unwrap_or_default().to_owned(),
-            selector: selector.filter(|selector| !selector.selects_all()),
+            covered: selector
+                .filter(|selector| !selector.selects_all())
+                .map_or(Covered::None, Covered::Selected),
             allowed: status["disruptionsAllowed"].as_i64().unwrap_or(0),
             disrupted: status["disruptedPods"]
                 .as_object()
@@ -166,10 +178,19 @@ impl Row for BudgetRow {
 }
 
 impl BudgetRow {
+    /// One that exists and cannot be read: it may be for any pod of its namespace, and allow nothing.
+    fn unreadable(namespace: &str) -> Self {
+        let (namespace, covered) = (namespace.to_owned(), Covered::Any);
+        Self { namespace, covered, allowed: 0, disrupted: BTreeSet::new() }
+    }
+
     fn covers(&self, pod: &CardPod) -> bool {
-        *self.namespace == *pod.namespace
-            && self.selector.as_ref().is_some_and(|selector| selector.matches(&pod.labels))
-            && !self.disrupted.contains(&*pod.name)
+        let is_covered = match &self.covered {
+            Covered::None => false,
+            Covered::Selected(selector) => selector.matches(&pod.labels),
+            Covered::Any => true,
+        };
+        is_covered && *self.namespace == *pod.namespace && !self.disrupted.contains(&*pod.name)
     }
 }
 
@@ -245,10 +266,16 @@ impl EvictablesBuilder {
     /// Takes in what has changed of budgets.
     pub(crate) fn renew(&mut self) {
         let Some(rows) = self.budgets.as_mut().filter(|rows| rows.is_synced()) else { return };
-        let news = rows.news(|news| news.rows.values().map(|held| held.row.clone()).collect());
-        let known = news.or_else(|| self.shown.budgets.take());
-        // A cluster without any has no news.
-        self.shown.budgets = Some(known.unwrap_or_default());
+        let has_news = rows.news(|_| ()).is_some();
+        if self.shown.budgets.is_some() && !has_news {
+            return;
+        }
+        // Asked for first: one that changes in between has its old row still.
+        let unreadable = rows.malformed();
+        let unreadable = unreadable.keys().map(|key| Arc::new(BudgetRow::unreadable(&key.namespace)));
+        let known: Vec<Arc<BudgetRow>> =
+            rows.with(|rows| rows.values().map(|held| held.row.clone()).chain(unreadable).collect());
+        self.shown.budgets = Some(known.into());
     }
 
     pub(crate) fn shown(&self) -> Evictables {

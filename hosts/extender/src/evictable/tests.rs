@@ -196,6 +196,33 @@ fn nobody_else_is_named_before_the_budgets_are_known_or_for_a_pod_that_joins_oth
 }
 
 #[test]
+fn a_budget_that_cannot_be_read_covers_every_pod_of_its_namespace_and_allows_nothing() {
+    let cards = [card("a", "A100", "one"), card("b", "A100", "two")];
+    let mut pods = [pod("one", 5, 1, "1"), pod("two", 1, 1, "1")];
+    pods[1]["metadata"]["namespace"] = json!("e");
+    let (mut writer, rows) = by_hand::<BudgetRow>();
+    let mut room = Room::of(&pods, &cards, &[]);
+    room.builder.budgets = Some(rows);
+    let budget = |namespace: &str, labels: Value| {
+        json!({"metadata": {"name": "b", "namespace": namespace, "uid": "b"},
+               "spec": {"selector": {"matchLabels": labels}}, "status": {"disruptionsAllowed": 9}})
+    };
+    let mut asked = |room: &mut Room, budgets: &[Value]| {
+        writer.list(budgets);
+        room.builder.renew();
+        room.asked(("A100", 1), &urgent(1), &[])
+    };
+    assert_eq!(asked(&mut room, &[]), Some((names(&["two"]), 0)), "the least important one");
+    // It was never read: whom it is for is unknown, and how many it allows.
+    assert_eq!(asked(&mut room, &[budget("e", json!(7))]), Some((names(&["one"]), 0)));
+    let both = [budget("d", json!(7)), budget("e", json!(7))];
+    assert_eq!(asked(&mut room, &both), Some((names(&["two"]), 1)));
+    // It can be read again, and then not any more: what it said before may not be so.
+    assert_eq!(asked(&mut room, &[budget("e", json!({"app": "other"}))]), Some((names(&["two"]), 0)));
+    assert_eq!(asked(&mut room, &[budget("e", json!(7))]), Some((names(&["one"]), 0)));
+}
+
+#[test]
 fn the_fewest_go_and_of_as_many_the_least_important() {
     let cards = [
         card("a", "A100", "one"),
