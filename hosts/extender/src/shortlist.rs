@@ -139,7 +139,7 @@ pub(crate) fn of(
         return Some(Err(why));
     }
     let (points, _) = decide::points(view, placement, message, wanted.pod, wanted.asked);
-    let mut choice = Choice::with_capacity(count);
+    let mut choice = Choice::among(count);
     let (mut all, mut first) = (Numbered::of(view.snapshot, message), 0_usize);
     while let Some((some, numbers)) = all.some() {
         let kept = passes(&some, numbers);

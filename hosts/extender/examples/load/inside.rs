@@ -93,14 +93,20 @@ pub(crate) fn gpus() -> Result<(), Any> {
             cores: GpuNodeCores::Free,
             reads_claims: false,
         };
-        let picture = picture(GPU_NODES, PowerFit::Score, ShortlistRule::OFF, rule);
-        let picture = picture.with_gpus(&objects).with_pod_of(&body)?;
+        let of =
+            |list| picture(GPU_NODES, PowerFit::Score, list, rule).with_gpus(&objects).with_pod_of(&body);
+        let picture = of(ShortlistRule::OFF)?;
+        let short = of(ShortlistRule { pods: ShortlistPods::All, ..ShortlistRule::OFF })?;
         let answer: serde_json::Value = serde_json::from_slice(&picture.filter(&body)?.whole())?;
         let pass = answer["nodenames"].as_array().map_or(0, Vec::len);
         let filter = best(|| picture.filter(black_box(&body)).is_ok());
         let prioritize = best(|| picture.prioritize(black_box(&body)).is_ok());
+        // It scores too.
+        let short = best(|| short.filter(black_box(&body)).is_ok());
         slowest = slowest.max(filter.0.as_secs_f64() * 1e3);
-        for (what, (took, allocations)) in [("filter", filter), ("prioritize", prioritize)] {
+        for (what, (took, allocations)) in
+            [("filter", filter), (FILTER_SHORT, short), ("prioritize", prioritize)]
+        {
             most = most.max(allocations);
             let ms = took.as_secs_f64() * 1e3;
             tell(&format!("| {cards} | {what} | {ms:.4} | {allocations} | {pass} |"))?;

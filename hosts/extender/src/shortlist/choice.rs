@@ -34,6 +34,8 @@ struct Entry {
 /// The candidates among which is chosen.
 pub(super) struct Choice {
     entries: Vec<Entry>,
+    /// How many there may be.
+    most: usize,
     counts: [u32; CELLS],
 }
 
@@ -46,8 +48,9 @@ pub(crate) struct Chosen {
 }
 
 impl Choice {
-    pub(super) fn with_capacity(count: usize) -> Self {
-        Self { entries: Vec::with_capacity(count), counts: [0; CELLS] }
+    /// Among at most so many. Memory is taken for the first of them: often none passes.
+    pub(super) fn among(most: usize) -> Self {
+        Self { entries: Vec::new(), most, counts: [0; CELLS] }
     }
 
     /// Adds the candidate at this position with what it has of kube-scheduler's total. Zone 0 is that of nodes without one.
@@ -58,6 +61,9 @@ impl Choice {
             (u32::try_from(at), u16::try_from(cell), self.counts.get_mut(cell))
         {
             *count += 1;
+            if self.entries.is_empty() {
+                self.entries.reserve_exact(self.most);
+            }
             self.entries.push(Entry { draw: 0, at, cell: short });
         }
     }
@@ -68,7 +74,7 @@ impl Choice {
 
     /// Chooses as many as the rule says.
     pub(super) fn choose(self, rule: ShortlistRule, pod: PodUid, message: &Message<'_>) -> Chosen {
-        let Self { mut entries, counts } = self;
+        let Self { mut entries, counts, .. } = self;
         let drawn = match rule.pods {
             ShortlistPods::All => rule.size / 4,
             ShortlistPods::Nobody | ShortlistPods::Safe => 0,

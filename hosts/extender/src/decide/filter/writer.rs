@@ -187,13 +187,14 @@ impl<'m> Writer<'m> {
         let whole = self.open.take_if(|_| self.names.is_empty());
         self.close();
         self.names.pop();
-        let names = match (whole, &self.message.candidates) {
-            (Some(run), Candidates::Names(_)) => self.body.slice(run),
+        let copied = std::mem::take(&mut self.names);
+        let kept = match (whole, &self.message.candidates) {
+            (Some(run), Candidates::Names(_)) => Some(self.body.slice(run)),
             (Some(run), Candidates::None | Candidates::Nodes(_)) => {
                 self.keeps_objects(run);
-                Bytes::new()
+                None
             }
-            (None, _) => Bytes::from(self.names),
+            (None, _) => None,
         };
         let (begin, end): (&'static [u8], &'static [u8]) = match self.message.candidates {
             Candidates::None => (b"{", b""),
@@ -205,19 +206,46 @@ impl<'m> Writer<'m> {
         self.unresolvable.pop();
         self.resolvable.pop();
         let between: &'static [u8] = if is_both { b"," } else { b"" };
-        let unresolvable = Bytes::from(self.unresolvable);
+        let [copied, unresolvable, resolvable] = joined([copied, self.unresolvable, self.resolvable]);
+        let names = kept.unwrap_or(copied);
         let tail = [
             Bytes::from_static(end),
             Bytes::from_static(b"\"failedNodes\":{"),
             unresolvable.clone(),
             Bytes::from_static(between),
-            Bytes::from(self.resolvable),
+            resolvable,
             Bytes::from_static(b"},\"failedAndUnresolvableNodes\":{"),
             unresolvable,
             Bytes::from_static(b"},\"error\":\"\"}"),
         ];
         (Reply::of([Bytes::from_static(begin), names], self.runs, tail), self.outcome)
     }
+}
+
+/// Longer texts are not copied to save an allocation.
+const SHORT_MAX: usize = 1 << 14;
+
+/// These texts; short ones are put behind the one with the most room: a buffer that is not full costs an allocation of its own
+/// when it is sent.
+fn joined<const N: usize>(mut texts: [Vec<u8>; N]) -> [Bytes; N] {
+    let room = |text: &Vec<u8>| text.capacity().saturating_sub(text.len());
+    let roomiest = (0..N).max_by_key(|at| texts.get(*at).map_or(0, room)).unwrap_or(0);
+    let mut base = texts.get_mut(roomiest).map(std::mem::take).unwrap_or_default();
+    let begun = base.len();
+    let parts = texts.map(|text| {
+        if text.len() > SHORT_MAX.min(room(&base)) {
+            return Err(Bytes::from(text));
+        }
+        let start = base.len();
+        base.extend_from_slice(&text);
+        Ok(start..base.len())
+    });
+    let base = Bytes::from(base);
+    let mut joined = parts.map(|part| part.map_or_else(|own| own, |range| base.slice(range)));
+    if let Some(text) = joined.get_mut(roomiest) {
+        *text = base.slice(..begun);
+    }
+    joined
 }
 
 /// Reasons that were written, and where in their list: copying one is cheaper than formatting it.
@@ -270,3 +298,35 @@ const ENTRY_BYTES: usize = 64;
 
 /// The text after a name for the most frequent reason, precomputed. A test compares it with the core's text.
 pub(super) const ECO: &str = ":\"joulie: performance pods do not run on eco nodes\",";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn joined_texts_are_as_they_were_and_short_ones_have_no_buffer_of_their_own() {
+        let text = |letter: u8, length: usize, room: usize| {
+            let mut text = Vec::with_capacity(length + room);
+            text.resize(length, letter);
+            text
+        };
+        for (lengths, is_joined) in [
+            ([5, 40, 7], true),
+            ([0, 0, 0], true),
+            ([0, 40, 0], true),
+            // Longer than what is copied, and longer than the room that is left.
+            ([SHORT_MAX + 1, 40, SHORT_MAX + 1], false),
+            ([900, 40, 900], false),
+        ] {
+            let room = if lengths[0] == 900 { 1_000 } else { 1 << 16 };
+            let texts = [text(b'a', lengths[0], 3), text(b'b', lengths[1], room), text(b'c', lengths[2], 3)];
+            let before = texts.clone();
+            let after = joined(texts);
+            assert_eq!(after.clone().map(|text| text.to_vec()), before);
+            let base = after[1].as_ptr_range();
+            let behind = after[2].as_ptr().addr().checked_sub(base.start.addr());
+            let is_behind = behind.is_some_and(|behind| behind >= lengths[1] && behind <= lengths[1] + room);
+            assert!(!is_joined || lengths[2] == 0 || is_behind, "{lengths:?}");
+        }
+    }
+}

@@ -6,7 +6,7 @@ fn chosen(pods: ShortlistPods, size: u32, pod: u128, nodes: &[(String, u8, u16)]
     let names: Vec<&str> = nodes.iter().map(|(name, _, _)| name.as_str()).collect();
     let body = serde_json::json!({"NodeNames": names}).to_string();
     let message = Message::read(body.as_bytes()).unwrap();
-    let mut choice = Choice::with_capacity(nodes.len());
+    let mut choice = Choice::among(nodes.len());
     for (at, (_, points, zone)) in nodes.iter().enumerate() {
         choice.add(at, u16::from(*points) * 10, *zone);
     }
