@@ -89,8 +89,8 @@ fn scheduler() -> Result<()> {
     release(&["run", "--package", "system", "--bin", "scheduler-bench"])
 }
 
-/// What an extender costs the real kube-scheduler: five rounds in turn at each size, as ratios with their bars. It takes a
-/// quarter of an hour.
+/// What an extender costs the real kube-scheduler: five rounds in turn at each size, as ratios with their bars, and where a burst
+/// of performance pods goes. It takes a quarter of an hour.
 fn scheduler_pairs() -> Result<()> {
     release(&["build", "--package", "system", "--bins"])?;
     release(&["run", "--package", "system", "--bin", "scheduler-bench", "--", "--pairs", "5"])

@@ -5,8 +5,8 @@
 //!
 //! - **No update is lost.** An answer names the versions of the objects that it knows of, in the header `joulie-seen`. Probes are
 //!   nodes of which every write is recorded with its version, so that it can be told what an answer about them must be.
-//! - **Replicas agree.** In each tenth tick nobody writes, until both replicas name the same versions. Then they must give the
-//!   same answers.
+//! - **Replicas agree.** Two answers that name the same versions must be the same. Under churn that is so now and then; in each
+//!   tenth tick nobody writes, until both replicas name the same versions.
 
 use super::lives::{CARDS, Chance, Cluster, Failed, Tally, free, held, send, worker};
 use kube::Client;
@@ -290,6 +290,9 @@ async fn look(cluster: &Cluster, told: &mut Vec<Told>) {
     for kind in ProbeKind::ALL {
         let body = kind.request();
         let (one, other) = tokio::join!(cluster.ask(0, "/filter", &body), cluster.ask(1, "/filter", &body));
+        if let (Some(one), Some(other)) = (&one, &other) {
+            compare(cluster, one, other);
+        }
         for (replica, (seen, answer)) in
             [one, other].into_iter().enumerate().filter_map(|(at, one)| Some((at, one?)))
         {
@@ -297,6 +300,21 @@ async fn look(cluster: &Cluster, told: &mut Vec<Told>) {
             told.push(Told { kind, replica, seen, kept });
         }
     }
+}
+
+/// Compares two answers that name the same versions; false where they do not.
+fn compare(cluster: &Cluster, (seen, one): &(String, Value), (also, other): &(String, Value)) -> bool {
+    let are_comparable = seen == also && !seen.is_empty();
+    if are_comparable {
+        cluster.count(|tally| {
+            tally.compared += 1;
+            if one != other {
+                tally.disagreements += 1;
+                tally.complain(format!("at {seen} one says {one} and the other {other}"));
+            }
+        });
+    }
+    are_comparable
 }
 
 /// Changes twins of workers, and now and then the health of a card.
@@ -351,15 +369,8 @@ async fn quiet(cluster: &Cluster, probes: &[Probes], told: &mut Vec<Told>) -> Re
     for body in &bodies {
         for _ in 0..100 {
             let (one, other) = tokio::join!(cluster.ask(0, "/filter", body), cluster.ask(1, "/filter", body));
-            let (Some((seen, one)), Some((also, other))) = (one, other) else { break };
-            if seen == also && !seen.is_empty() {
-                cluster.count(|tally| {
-                    tally.compared += 1;
-                    if one != other {
-                        tally.disagreements += 1;
-                        tally.complain(format!("at {seen} one says {one} and the other {other}"));
-                    }
-                });
+            let (Some(one), Some(other)) = (one, other) else { break };
+            if compare(cluster, &one, &other) {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;

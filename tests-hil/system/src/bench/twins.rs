@@ -1,6 +1,6 @@
 //! Writes the objects of the bench's nodes once, in the place of operator and agents, for the extender to read.
 //!
-//! Every fourth node is an eco node. The headroom below the cap differs between nodes, so that scores differ, and 1
+//! Every fourth node is an eco node, and every fifth of these drains. The headroom below the cap differs between nodes, so that scores differ, and 1
 //! to 7 pods of 8 of the 64 processors (43.75 W by the estimate of facts/extender.md section 6) fit.
 
 use crate::SystemError;
@@ -13,9 +13,18 @@ const WRITES_MAX: usize = 16;
 /// The cap of a node.
 pub(super) const CAP_WATTS: u32 = 600;
 
-/// Whether a node is an eco node.
-pub(super) fn is_eco(number: u32) -> bool {
-    number.is_multiple_of(4)
+/// The class of a node, as its twin says it.
+fn class(number: u32) -> &'static str {
+    match number {
+        _ if number.is_multiple_of(20) => "draining",
+        _ if number.is_multiple_of(4) => "eco",
+        _ => "performance",
+    }
+}
+
+/// Whether a node takes performance pods.
+pub(super) fn takes_performance(number: u32) -> bool {
+    class(number) == "performance"
 }
 
 /// The power of a node without pods.
@@ -27,8 +36,8 @@ pub(super) fn measured_watts(number: u32) -> u32 {
 pub(super) async fn describe(client: &Client, count: u32) -> Result<(), SystemError> {
     let one = |number: u32| async move {
         write(client, "NodeHardware", number, json!({}), hardware()).await?;
-        let profile = if is_eco(number) { "eco" } else { "performance" };
-        write(client, "NodeTwin", number, json!({"profile": profile}), twin(number, profile)).await
+        let profile = if takes_performance(number) { "performance" } else { "eco" };
+        write(client, "NodeTwin", number, json!({"profile": profile}), twin(number, class(number))).await
     };
     futures::stream::iter(0..count).map(one).buffer_unordered(WRITES_MAX).try_collect().await
 }
@@ -64,11 +73,11 @@ fn hardware() -> Value {
     })
 }
 
-fn twin(number: u32, profile: &str) -> Value {
+fn twin(number: u32, class: &str) -> Value {
     let measured = measured_watts(number);
     let now = k8s_openapi::jiff::Timestamp::now().to_string();
     json!({
-        "schedulableClass": profile,
+        "schedulableClass": class,
         "lastUpdated": now,
         "predictedPowerHeadroomScore": f64::from(CAP_WATTS - measured) / f64::from(CAP_WATTS) * 100.0,
         "predictedCoolingStressScore": 10 + number % 7,

@@ -30,7 +30,7 @@ fn answer() -> Result<(), SystemError> {
         ["--pairs", pairs, numbers @ ..] => {
             let pairs: u32 = pairs.parse()?;
             let numbers = if numbers.is_empty() { all() } else { parsed(numbers)? };
-            let alone = |size: Size| Size { rounds: 0, burst: false, pairs, ..size };
+            let alone = |size: Size| Size { rounds: 0, pairs, ..size };
             run(&known(&numbers)?.into_iter().map(alone).collect::<Vec<_>>())
         }
         [] => run(&known(&all())?),

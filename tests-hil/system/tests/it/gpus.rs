@@ -4,6 +4,7 @@
 //! (`mig`).
 
 mod claims;
+mod killed;
 mod kubelet;
 mod mig;
 mod stand_in;
@@ -31,6 +32,8 @@ const FOLDER: &str = "kustomize/gpu-placement";
 const NAMESPACE: &str = "gpus";
 /// Generous, because the machine may be busy; no test depends on timing.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// So many pods want the last card at once.
+const RACERS: u32 = 50;
 /// More than any node has cards: so that the cards decide, and not what a device plugin advertises.
 const MANY: &str = "50";
 
@@ -149,31 +152,33 @@ impl GpuSystem {
     }
 
     async fn run_extenders(&self) {
+        for (number, (address, replica)) in self.addresses.iter().zip(&self.replicas).enumerate() {
+            self.run_extender(&format!("extender-{number}"), *address, replica).await;
+        }
+    }
+
+    async fn run_extender(&self, name: &str, address: SocketAddr, replica: &Http) {
         let kubeconfig = ProgramAccount::Extender.kubeconfig(&self.control_plane).await.unwrap();
-        for (number, address) in self.addresses.iter().enumerate() {
-            let mut program = Program::new(&format!("extender-{number}"), &shipped().extender)
-                .variable("KUBECONFIG", kubeconfig.to_string_lossy());
-            for (name, value) in rights::settings(ProgramAccount::Extender).unwrap() {
-                program = program.variable(&name, value);
-            }
-            let program = program
-                .variable("EXTENDER_ADDR", address.to_string())
-                .variable("METRICS_ADDR", "127.0.0.1:0")
-                .variable("DRAIN_LINGER", "0s")
-                // A quarter of them is one address's.
-                .variable("EXTENDER_CONNECTIONS_MAX", "256")
-                .variable("GPU_PLACEMENT", "annotated")
-                .variable("GPU_BIND", "true")
-                .variable("GPU_DRA", "read");
-            self.control_plane.start_program(&program).unwrap();
+        let mut program =
+            Program::new(name, &shipped().extender).variable("KUBECONFIG", kubeconfig.to_string_lossy());
+        for (name, value) in rights::settings(ProgramAccount::Extender).unwrap() {
+            program = program.variable(&name, value);
         }
-        for replica in &self.replicas {
-            let synced = async || {
-                let page = replica.get("/debug/scoring").await;
-                page.is_ok_and(|page| page["synced"] == true)
-            };
-            wait("the extender has read everything", synced).await;
-        }
+        let program = program
+            .variable("EXTENDER_ADDR", address.to_string())
+            .variable("METRICS_ADDR", "127.0.0.1:0")
+            .variable("DRAIN_LINGER", "0s")
+            // A quarter of them is one address's.
+            .variable("EXTENDER_CONNECTIONS_MAX", "256")
+            .variable("GPU_PLACEMENT", "annotated")
+            .variable("GPU_BIND", "true")
+            .variable("GPU_DRA", "read");
+        self.control_plane.start_program(&program).unwrap();
+        let synced = async || {
+            let page = replica.get("/debug/scoring").await;
+            page.is_ok_and(|page| page["synced"] == true)
+        };
+        wait("the extender has read everything", synced).await;
     }
 
     async fn run_operator(&self) {
@@ -290,10 +295,15 @@ impl GpuSystem {
     }
 
     async fn bind(&self, replica: usize, pod: &Value, node: &str) -> Value {
-        let meta = &pod["metadata"];
-        let body = json!({"PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": meta["uid"], "Node": node});
-        self.replicas[replica].post("/bind", body.to_string().into_bytes()).await.unwrap()
+        self.replicas[replica].post("/bind", binding(pod, node)).await.unwrap()
     }
+}
+
+/// What kube-scheduler asks bind.
+fn binding(pod: &Value, node: &str) -> Vec<u8> {
+    let meta = &pod["metadata"];
+    let body = json!({"PodName": meta["name"], "PodNamespace": meta["namespace"], "PodUID": meta["uid"], "Node": node});
+    body.to_string().into_bytes()
 }
 
 impl Drop for GpuSystem {
@@ -348,11 +358,11 @@ async fn required_links_are_one_island(system: &GpuSystem) {
     }
 }
 
-/// Twenty pods at once through two replicas, and five through kube-scheduler: as many are bound as there are cards.
+/// Fifty pods at once through two replicas, and five through kube-scheduler: as many are bound as there are cards.
 async fn the_last_card_has_one_winner(system: &GpuSystem) {
     system.pass(&wants("any", "L4", 1), &["last"]).await;
     let mut racers = Vec::new();
-    for number in 0..20 {
+    for number in 0..RACERS {
         racers.push(system.create(&alone(wants(&format!("racer-{number}"), "L4", 1))).await);
     }
     let race = racers.iter().enumerate().map(|(at, pod)| system.bind(at % 2, pod, "last"));
@@ -387,7 +397,7 @@ async fn the_last_card_has_one_winner(system: &GpuSystem) {
     if let Err(why) = ended {
         panic!("{why}: {seen:#?}");
     }
-    for name in names.iter().cloned().chain((0..20).map(|number| format!("racer-{number}"))) {
+    for name in names.iter().cloned().chain((0..RACERS).map(|number| format!("racer-{number}"))) {
         system.delete(&name).await;
     }
 }
@@ -512,19 +522,6 @@ async fn the_right_victim_is_preempted(system: &GpuSystem) {
     }
 }
 
-/// A replica was killed between the card that it took and the binding: it wrote this, and nobody tries the pod again.
-async fn a_replica_dies_with_a_card_in_its_hand(system: &GpuSystem) -> String {
-    let orphan = system.create(&alone(wants("orphan", "A40", 1))).await;
-    let uid = orphan["metadata"]["uid"].as_str().unwrap().to_owned();
-    let now = k8s_openapi::jiff::Timestamp::now().to_string();
-    let taken = json!({"status": {"assumed": [{"podNamespace": NAMESPACE, "podName": "orphan", "podUID": uid,
-                                               "vramMb": CARD_MB, "since": now}]}});
-    let killed = card("killed", 0);
-    gpus(&system.client).patch_status(&killed, &PatchParams::default(), &Patch::Merge(&taken)).await.unwrap();
-    system.pass(&wants("any", "A40", 1), &[]).await;
-    uid
-}
-
 /// After the repair period nothing has leaked, and a person is told.
 async fn what_it_took_is_free_after_the_repair(system: &GpuSystem, uid: &str) {
     let killed = card("killed", 0);
@@ -553,7 +550,7 @@ async fn pods_with_gpus_get_the_cards_that_they_ask_for_and_no_card_has_two() {
     let Some(system) = GpuSystem::start().await else { return };
     system::tell(&format!("GPUs: up after {:.1?}", begun.elapsed()));
     let stories = async {
-        let uid = a_replica_dies_with_a_card_in_its_hand(&system).await;
+        let uid = killed::a_replica_dies_with_a_card_in_its_hand(&system).await;
         a_pod_goes_where_its_model_and_memory_are(&system).await;
         required_links_are_one_island(&system).await;
         the_last_card_has_one_winner(&system).await;
