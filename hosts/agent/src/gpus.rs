@@ -11,14 +11,18 @@
 //! goes when its card has left a complete list of the driver and the PCI bus; while a driver does not answer, its cards
 //! stay and are not healthy. With the Node all of them go, which own them.
 //!
+//! What each card was measured to draw is told with it ([`curve`]).
+//!
 //! What the extender's bind took for a pod ends here too, by the same facts: once the kubelet has given the pod its cards,
 //! or the pod is gone.
 
+mod curve;
 mod documents;
 mod pci;
 
 use crate::energy::{HeldCards, Kubelet, LastAnswer, PodOwner};
 use crate::front::rows::NodeRow;
+use curve::{CardWatts, Curves};
 use documents::{Card, Document, Holders, Listed, Sharing};
 use host_kit::clock::{HostClock, Mono};
 use host_kit::log::Repeats;
@@ -37,7 +41,7 @@ use prometheus_client::metrics::family::Family;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -63,9 +67,12 @@ const CARDS_MAX: usize = 64;
 /// So long after the start an answer of the kubelet is waited for before its cards are said to be in an unknown state.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What the drivers list, from the control thread.
+/// What the drivers list, from the control thread, and what their cards draw.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Discovery(Vec<Discovered>);
+pub(crate) struct Discovery {
+    backends: Vec<Discovered>,
+    watts: BTreeMap<power_hal::Key, CardWatts>,
+}
 
 #[derive(Clone, Debug)]
 struct Discovered {
@@ -74,19 +81,29 @@ struct Discovered {
     cards: Arc<Cards>,
 }
 
-/// The control thread's side.
-pub(crate) type CardTap = Arc<watch::Sender<Discovery>>;
+/// The control thread's side. Only that thread takes the lock.
+#[derive(Clone, Debug)]
+pub(crate) struct CardTap(Arc<(watch::Sender<Discovery>, Mutex<Curves>)>);
+
+/// Both sides.
+pub(crate) fn tap() -> (CardTap, watch::Receiver<Discovery>) {
+    let (sender, receiver) = watch::channel(Discovery::default());
+    (CardTap(Arc::new((sender, Mutex::default()))), receiver)
+}
 
 /// Tells what a report says of cards, if that has changed.
-pub(crate) fn tell(tap: &CardTap, report: &NodeReport) {
-    tap.send_if_modified(|last| {
-        let changed = !last.is_of(report);
+pub(crate) fn tell(CardTap(tap): &CardTap, report: &NodeReport) {
+    let (sender, curves) = &**tap;
+    let watts = curves.lock().unwrap_or_else(PoisonError::into_inner).see(report);
+    sender.send_if_modified(|last| {
+        let changed = !last.is_of(report) || last.watts != watts;
         if changed {
-            *last = Discovery(
-                told(report)
-                    .map(|(kind, is_ready, cards)| Discovered { kind, is_ready, cards: cards.clone() })
-                    .collect(),
-            );
+            let cards = told(report).map(|(kind, is_ready, cards)| Discovered {
+                kind,
+                is_ready,
+                cards: cards.clone(),
+            });
+            *last = Discovery { backends: cards.collect(), watts };
         }
         changed
     });
@@ -100,15 +117,15 @@ fn told(report: &NodeReport) -> impl Iterator<Item = (BackendKind, bool, &Arc<Ca
 
 impl Discovery {
     fn is_of(&self, report: &NodeReport) -> bool {
-        self.0.len() == told(report).count()
-            && self.0.iter().zip(told(report)).all(|(one, (kind, is_ready, cards))| {
+        self.backends.len() == told(report).count()
+            && self.backends.iter().zip(told(report)).all(|(one, (kind, is_ready, cards))| {
                 one.kind == kind && one.is_ready == is_ready && Arc::ptr_eq(&one.cards, cards)
             })
     }
 
     /// The makers of which a driver has answered.
     fn ready(&self) -> BTreeSet<&'static str> {
-        self.0.iter().filter(|one| one.is_ready).filter_map(|one| one.kind.facts().vendor).collect()
+        self.backends.iter().filter(|one| one.is_ready).filter_map(|one| one.kind.facts().vendor).collect()
     }
 
     /// The makers of which every card is listed.
@@ -117,7 +134,9 @@ impl Discovery {
             BackendKind::ALL.into_iter().filter_map(|kind| kind.facts().vendor).collect();
         let is_complete = |vendor: &&'static str| {
             let mut of = BackendKind::ALL.into_iter().filter(|kind| kind.facts().vendor == Some(*vendor));
-            of.all(|kind| self.0.iter().any(|one| one.kind == kind && one.is_ready && one.cards.complete))
+            of.all(|kind| {
+                self.backends.iter().any(|one| one.kind == kind && one.is_ready && one.cards.complete)
+            })
         };
         vendors.into_iter().filter(is_complete).collect()
     }
@@ -243,6 +262,7 @@ impl GpuObjects {
             answer: LastAnswer::default(),
             is_silent: false,
             found: Vec::new(),
+            watts: BTreeMap::new(),
             written: BTreeMap::new(),
             retry: (began, 0),
             mismatched: BTreeSet::new(),
@@ -267,6 +287,8 @@ struct Keeper {
     is_silent: bool,
     /// The cards as they were last found, with what the files of the bus say.
     found: Vec<Card>,
+    /// What they were measured to draw.
+    watts: BTreeMap<power_hal::Key, CardWatts>,
     /// What was last written of each object, and when.
     written: BTreeMap<(String, Part), (Value, Mono)>,
     /// When the next write may be tried, and how often one has failed.
@@ -316,6 +338,7 @@ impl Keeper {
             return;
         }
         let discovery = self.parts.cards.borrow_and_update().clone();
+        self.watts.clone_from(&discovery.watts);
         let root = self.parts.root.clone();
         let found = tokio::task::spawn_blocking(move || documents::cards(&root, &listed(&discovery))).await;
         // The thread ends without an answer only while the program ends.
@@ -371,7 +394,12 @@ impl Keeper {
         let documents: Vec<Document> = self
             .found
             .iter()
-            .map(|card| Document::of(&self.parts.node, card, sharing, holders.as_ref(), &named))
+            .map(|card| {
+                let watts = self.watts.get(&card.facts.key).copied().unwrap_or_default();
+                let document = Document::of(&self.parts.node, card, sharing, holders.as_ref(), &named);
+                let seen = rows.get(&ObjectKey::cluster(&document.name));
+                document.with_watts(watts, seen.map(|held| &held.row.status))
+            })
             .collect();
         for document in &documents {
             let seen = rows.get(&ObjectKey::cluster(&document.name)).map(|held| held.row.clone());
@@ -526,7 +554,7 @@ impl Keeper {
 /// The cards of all backends with their makers, each once.
 fn listed(discovery: &Discovery) -> Vec<Listed> {
     let mut all: BTreeMap<power_hal::Key, Listed> = BTreeMap::new();
-    for one in &discovery.0 {
+    for one in &discovery.backends {
         let Some(vendor) = one.kind.facts().vendor else { continue };
         for card in &one.cards.list {
             let is_shown = one.is_ready && one.cards.answered;

@@ -8,7 +8,7 @@ use crate::front::outcome::Terms;
 use crate::front::pace::Pace;
 use crate::front::publish::Writer;
 use crate::front::watches::{self, Watches};
-use crate::gpus::{Discovery, GpuCounts, GpuObjects, OwnGpu, OwnSlice};
+use crate::gpus::{self, GpuCounts, GpuObjects, OwnGpu, OwnSlice};
 use crate::host::{self, Taps};
 use crate::metrics::Metrics;
 use crate::own::{MachineError, OwnNode, Present};
@@ -36,7 +36,6 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
 
 /// The build information of this program.
 pub const BUILD: BuildInfo = BuildInfo::of("agent", env!("CARGO_PKG_VERSION"));
@@ -302,8 +301,8 @@ impl Base<'_> {
             ledger.start(page.registry(), tasks, stop);
         }
         if let Some(settings) = gpus {
-            let (tap, cards) = watch::channel(Discovery::default());
-            taps.cards = Some(Arc::new(tap));
+            let (tap, cards) = gpus::tap();
+            taps.cards = Some(tap);
             let source = |path: &str, fields: String| WatchSource {
                 path: path.to_owned(),
                 labels: None,

@@ -19,9 +19,15 @@ const GPU_MAX: Watts = Watts::from_int(700);
 const fn record(kind: Kind) -> HardwareRecord {
     let (cpu, gpus) = match kind {
         Kind::Cpu => (700, None),
-        Kind::Gpu => {
-            (500, Some(NodeGpus { count: Some(8), max: Some(GPU_MAX), vendor: Some(GpuVendor::Nvidia) }))
-        }
+        Kind::Gpu => (
+            500,
+            Some(NodeGpus {
+                count: Some(8),
+                max: Some(GPU_MAX),
+                vendor: Some(GpuVendor::Nvidia),
+                adds: None,
+            }),
+        ),
     };
     HardwareRecord { cpu_max: Some(Watts::from_int(cpu)), cores: Some(kind.cores()), gpus }
 }

@@ -520,16 +520,22 @@ mod tests {
         assert_eq!(cards(8, 3, &[]), NodeCards { all: 8, free: 5 });
     }
 
-    #[test]
-    fn a_node_is_not_filled_beyond_what_the_limits_above_it_can_grant() {
+    /// Nodes with these objects and one pod on `a`.
+    fn followed(objects: &[Value]) -> (Registry, FreeCores) {
         let mut registry = Registry::default();
-        registry.number("a");
+        for object in objects {
+            registry.number(object["metadata"]["name"].as_str().unwrap());
+        }
         let (mut writer, nodes) = by_hand::<CoresRow>();
-        let size = json!({"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110"}});
-        writer.list(&[json!({"metadata": {"name": "a", "uid": "a"}, "status": size})]);
+        writer.list(objects);
         let mut cores = FreeCores::new(Some(nodes));
         cores.follow(&pod("p", "a", "4", 0, "Running"));
         cores.renew(&registry, &Gpus::default());
+        (registry, cores)
+    }
+
+    /// These nodes, just measured.
+    fn measured(registry: &Registry, nodes: Box<[Node]>) -> Fleet {
         let now = UnixTime::from_micros(0);
         let rules = Rules {
             scoring: &burst::placement().scoring,
@@ -538,6 +544,20 @@ mod tests {
             lease: PlanLease::Unseen,
             now: Now { wall: now, own: Stamp::new(Micros::ZERO) },
         };
+        Fleet::of(nodes, Arc::new(Index::of(registry)), &rules, true)
+    }
+
+    /// What a pod without GPUs asks for that asks for so many cores.
+    fn asking(cpu: Option<&str>) -> ConsolidatePod {
+        let pod = json!({"metadata": {"uid": "q"},
+            "spec": {"containers": [{"resources": {"requests": {"cpu": cpu}}}]}});
+        ConsolidatePod::of(&PodRow::read(&pod).unwrap().demand)
+    }
+
+    #[test]
+    fn a_node_is_not_filled_beyond_what_the_limits_above_it_can_grant() {
+        let size = json!({"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110"}});
+        let (registry, cores) = followed(&[json!({"metadata": {"name": "a", "uid": "a"}, "status": size})]);
         let held_back = |entitled: Option<i32>, assumed: i32, added: i32| {
             let watts = Watts::from_int;
             // It draws 300 W and could be granted 700 W.
@@ -547,13 +567,12 @@ mod tests {
                 entitled: entitled.map(watts),
                 ..TwinStatus::silent(SchedulableClass::Performance)
             };
-            let evidence = Evidence::Dated(Some(now));
+            let evidence = Evidence::Dated(Some(UnixTime::from_micros(0)));
             let node = Node { twin: Some(twin), evidence, ..Node::unknown("a") };
-            let fleet = Fleet::of([node].into(), Arc::new(Index::of(&registry)), &rules, true);
+            let fleet = measured(&registry, [node].into());
             let assumed = [watts(assumed)];
             let terms = cores.consolidated(&fleet, &fleet.left(&assumed), &assumed)[0].unwrap();
-            let demand = PodRow::read(&json!({"metadata": {"uid": "q"}})).unwrap().demand;
-            terms.explain(&ConsolidatePod::of(&demand), watts(added), assumed[0]).held_back
+            terms.explain(&asking(None), watts(added), assumed[0]).held_back
         };
         // Nobody says what the limits can grant: it is sure of 50 W, of which 20 W are assumed.
         assert_eq!((held_back(Some(350), 0, 50), held_back(Some(350), 20, 30)), (None, None));
@@ -566,7 +585,7 @@ mod tests {
     /// Three nodes of 64 cores and eight cards and none of another kind: a pod without cards may have all cores of one that is spare.
     #[test]
     fn cores_of_gpu_nodes_are_kept_unless_enough_others_are_whole() {
-        let gpus = NodeGpus { count: Some(8), max: Some(Watts::from_int(700)), vendor: None };
+        let gpus = NodeGpus { count: Some(8), max: Some(Watts::from_int(700)), vendor: None, adds: None };
         let hardware =
             HardwareRecord { cpu_max: Some(Watts::from_int(500)), cores: Some(64), gpus: Some(gpus) };
         let size =
@@ -574,25 +593,11 @@ mod tests {
         let asleep = json!({labels::node::SLEEP_STATE: "asleep 2026-11-28T09:00:00Z b"});
         let of = |hardware, cordoned: [bool; 3], annotations: &Value, silent: Option<usize>| {
             let names = ["a", "b", "c"];
-            let mut registry = Registry::default();
-            names.iter().for_each(|name| _ = registry.number(name));
-            let (mut writer, nodes) = by_hand::<CoresRow>();
             let objects = [0, 1, 2].map(|at| {
                 json!({"metadata": {"name": names[at], "uid": names[at], "annotations": annotations},
                        "spec": {"unschedulable": cordoned[at]}, "status": size})
             });
-            writer.list(&objects);
-            let mut cores = FreeCores::new(Some(nodes));
-            cores.follow(&pod("p", "a", "4", 0, "Running"));
-            cores.renew(&registry, &Gpus::default());
-            let now = UnixTime::from_micros(0);
-            let rules = Rules {
-                scoring: &burst::placement().scoring,
-                profile_key: &"".into(),
-                freshness: FreshnessRule::new(Micros::MINUTE).unwrap(),
-                lease: PlanLease::Unseen,
-                now: Now { wall: now, own: Stamp::new(Micros::ZERO) },
-            };
+            let (registry, cores) = followed(&objects);
             let power = TwinPower {
                 measured: Some(Watts::from_int(105)),
                 capped: Some(Watts::from_int(6_100)),
@@ -601,15 +606,13 @@ mod tests {
             let twin = TwinStatus { power: Some(power), ..TwinStatus::silent(SchedulableClass::Performance) };
             let all = [0, 1, 2].map(|at| Node {
                 twin: (silent != Some(at)).then_some(twin),
-                evidence: Evidence::Dated(Some(now)),
+                evidence: Evidence::Dated(Some(UnixTime::from_micros(0))),
                 hardware: Some(hardware),
                 ..Node::unknown(names[at])
             });
-            let fleet = Fleet::of(all.into(), Arc::new(Index::of(&registry)), &rules, true);
+            let fleet = measured(&registry, all.into());
             let assumed = [Watts::ZERO; 3];
-            let demand = PodRow::read(&json!({"metadata": {"uid": "q"},
-                "spec": {"containers": [{"resources": {"requests": {"cpu": "60"}}}]}}));
-            let pod = ConsolidatePod::of(&demand.unwrap().demand);
+            let pod = asking(Some("60"));
             let terms = cores.consolidated(&fleet, &fleet.left(&assumed), &assumed);
             terms
                 .iter()

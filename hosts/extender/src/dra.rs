@@ -84,6 +84,13 @@ impl ClaimedCards {
         all
     }
 
+    /// What these rows say.
+    pub(crate) fn read(slices: &Rows<SliceRow>, claims: &Rows<ClaimRow>) -> Self {
+        slices.with(|slices| {
+            claims.with(|claims| Self::of(slices.values().map(|held| &held.row.0), allocated(claims)))
+        })
+    }
+
     /// What its driver publishes of a card.
     pub(crate) fn published(&self, card: Option<&str>) -> Option<&PublishedDevice> {
         self.published.get(card?)
@@ -129,13 +136,7 @@ impl DraWatch {
     /// What the objects say, if any has changed.
     pub(crate) fn news(&mut self) -> Option<ClaimedCards> {
         let changed = [self.slices.news(|_| ()).is_some(), self.claims.news(|_| ()).is_some()];
-        changed.contains(&true).then(|| {
-            self.slices.with(|slices| {
-                self.claims.with(|claims| {
-                    ClaimedCards::of(slices.values().map(|held| &held.row.0), allocated(claims))
-                })
-            })
-        })
+        changed.contains(&true).then(|| ClaimedCards::read(&self.slices, &self.claims))
     }
 
     /// How many slices and claims cannot be read.

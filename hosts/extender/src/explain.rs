@@ -119,6 +119,7 @@ fn entry(view: &View<'_>, placement: &PlacementSettings, place: usize, unseen: W
         "cpuMaxWattsTotal": maybe(node.hardware.and_then(|hardware| hardware.cpu_max)),
         "gpuCount": gpus.and_then(|gpus| gpus.count),
         "gpuMaxWattsPerGpu": maybe(gpus.and_then(|gpus| gpus.max)),
+        "gpuAddsWattsPerGpu": maybe(gpus.and_then(|gpus| gpus.adds)),
         "hasGpu": gpus.is_some(),
         "ecoLabel": node.eco_label,
         "stale": !node.freshness.is_fresh(),

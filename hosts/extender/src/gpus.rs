@@ -23,7 +23,7 @@ use joulie_core::placement::freshness::UnixTime;
 use joulie_core::placement::gpu::{
     BadWish, GpuPhase, GpuRequest, Island, Model, ModelSet, PhysicalGpu, Vram, fit,
 };
-use power_units::Micros;
+use power_units::{Micros, Watts};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::collections::BTreeMap;
@@ -64,6 +64,8 @@ pub(crate) struct GpuRow {
     island: Option<Island>,
     phase: GpuPhase,
     shares: bool,
+    /// What it draws more when a pod uses it, where that was measured.
+    adds: Option<Watts>,
     held: Box<[CardShare]>,
     taken: Box<[Taken]>,
     /// The MIG instances of a card that is cut.
@@ -94,6 +96,7 @@ impl Row for GpuRow {
             island: card.island,
             phase: card.phase,
             shares: card.shares,
+            adds: read.adds(),
             held: held.iter().filter_map(|one| allocation(one, total_mb)).collect(),
             taken: taken.iter().filter_map(|one| assumption(one, total_mb)).collect(),
             instances: InstanceRow::all(&read),
@@ -354,6 +357,16 @@ pub(crate) struct Gpus {
     /// What claims say of them.
     claimed: Arc<ClaimedCards>,
     instances: Instances,
+    /// What a pod adds to a card of each node, by node number, where that was measured.
+    adds: Box<[Option<Watts>]>,
+}
+
+/// What a pod adds to a card of a node: the most of its cards that may take pods, for nobody knows which of them it gets. `None`
+/// where one of them was not measured.
+fn most_added<'r>(rows: impl Iterator<Item = &'r GpuRow>) -> Option<Watts> {
+    let may_take = rows.filter(|row| row.phase != GpuPhase::Unknown);
+    let all: Option<Vec<Watts>> = may_take.map(|row| row.adds).collect();
+    all?.into_iter().max()
 }
 
 impl Gpus {
@@ -386,6 +399,7 @@ impl Gpus {
         let mut models = Models::default();
         let (mut starts, mut held) = (Vec::with_capacity(registry.len() + 1), Vec::new());
         let mut instances = Instances::default();
+        let mut adds = vec![None; registry.len()].into_boxed_slice();
         for number in 0..registry.len() {
             starts.push(u32::try_from(held.len()).unwrap_or(u32::MAX));
             let Some(rows) = u32::try_from(number).ok().and_then(|number| by_node.get(&number)) else {
@@ -394,6 +408,9 @@ impl Gpus {
             let cards = node_cards(rows.iter().map(|(row, _)| *row), &claimed, now, |name, vendor| {
                 models.number(name, vendor)
             });
+            if let Some(slot) = adds.get_mut(number) {
+                *slot = most_added(rows.iter().map(|(row, _)| *row));
+            }
             held.extend(cards.into_iter().zip(rows).map(|(mut card, (row, is_stale))| {
                 if *is_stale {
                     card.card.phase = GpuPhase::Unknown;
@@ -408,7 +425,8 @@ impl Gpus {
         starts.push(u32::try_from(held.len()).unwrap_or(u32::MAX));
         let cards = held.iter().map(|held| held.card).collect();
         let (starts, held, grouped) = (starts.into(), held.into(), AllGrouped::default());
-        let all = Self { models, starts, cards, grouped, held, has_taken, has_strangers, claimed, instances };
+        let all =
+            Self { models, starts, cards, grouped, held, has_taken, has_strangers, claimed, instances, adds };
         let grouped = AllGrouped::of((0..registry.len()).map(|number| all.cards(Some(number))));
         Self { grouped, ..all }
     }
@@ -426,6 +444,11 @@ impl Gpus {
     /// The same with those who have them.
     pub(crate) fn held(&self, number: Option<usize>) -> &[HeldCard] {
         number.and_then(|number| self.held.get(self.range(number))).unwrap_or_default()
+    }
+
+    /// What a pod adds to a card of the node of this number, where that was measured.
+    pub(crate) fn adds(&self, number: usize) -> Option<Watts> {
+        self.adds.get(number).copied().flatten()
     }
 
     /// The MIG instances of all nodes.

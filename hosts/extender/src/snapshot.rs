@@ -201,17 +201,22 @@ impl Rules<'_> {
 impl Fleet {
     /// Computes everything. `nodes` are in the order of their numbers.
     pub(crate) fn of(nodes: Box<[Node]>, index: Arc<Index>, rules: &Rules<'_>, synced: bool) -> Self {
-        Self::under(Budgets::default(), nodes, index, rules, synced)
+        Self::with((Budgets::default(), Arc::default()), nodes, index, rules, synced)
     }
 
-    /// The same under these budgets.
-    pub(crate) fn under(
-        budgets: Budgets,
+    /// The same under these budgets, and with these GPUs.
+    pub(crate) fn with(
+        (budgets, gpus): (Budgets, Arc<Gpus>),
         mut nodes: Box<[Node]>,
         index: Arc<Index>,
         rules: &Rules<'_>,
         synced: bool,
     ) -> Self {
+        for (number, node) in nodes.iter_mut().enumerate() {
+            if let Some(of_node) = node.hardware.as_mut().and_then(|hardware| hardware.gpus.as_mut()) {
+                of_node.adds = gpus.adds(number);
+            }
+        }
         let budgets = budgets.at(rules.now.wall);
         let places = budgets.places(&nodes);
         budgets.price(&mut nodes, &places);
@@ -228,7 +233,6 @@ impl Fleet {
         let depths = depths.collect();
         let admissions = nodes.iter().map(Admission::of).collect();
         let (profile_key, cluster) = (rules.profile_key.clone(), Some(cluster));
-        let gpus = Arc::default();
         Self {
             synced,
             index,

@@ -215,14 +215,14 @@ impl SnapshotBuilder {
         if self.index.0 != self.registry.revision() {
             self.index = (self.registry.revision(), Arc::new(Index::of(&self.registry)));
         }
+        let gpus = self.gpus(now.wall);
         self.watched.other_scores.renew(&self.registry);
         self.watched.evictables.renew();
         let scoring = &self.settings.placement.scoring;
         let (profile_key, freshness) = (&self.settings.profile_key, self.settings.freshness);
         let rules = Rules { scoring, profile_key, freshness, lease: self.lease, now };
         let budgets = self.watched.node_store.grantable(rules.plans());
-        let mut fleet = Fleet::under(budgets, nodes, self.index.1.clone(), &rules, synced);
-        fleet.gpus = self.gpus(now.wall);
+        let fleet = Fleet::with((budgets, gpus), nodes, self.index.1.clone(), &rules, synced);
         self.watched.cores.renew(&self.registry, &fleet.gpus);
         self.fleet = Arc::new(fleet);
         self.metrics.unreadable(Kind::Twin, self.watched.node_store.twins.malformed().len());

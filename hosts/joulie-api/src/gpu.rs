@@ -10,6 +10,7 @@ use crate::number::Whole;
 use joulie_core::placement::demand::GpuVendor;
 use joulie_core::placement::gpu::{GpuPhase, Island, Vram};
 use kube::CustomResource;
+use power_units::Watts;
 use serde::{Deserialize, Serialize};
 
 /// What a card is.
@@ -116,11 +117,28 @@ part! {
         /// where nobody says it.
         #[schemars(length(max = 63))]
         health: String,
+        /// What the card draws, as it was measured.
+        power: GpuPower,
         /// The generation of the spec that this status speaks of.
         observed_generation: Whole,
         /// How the card stands.
         #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
         conditions: Vec<Condition>,
+    }
+}
+
+part! {
+    /// What a card draws, in steps of ten watts, so that an object seldom changes.
+    pub struct GpuPower {
+        /// While nothing computes on it, in watts.
+        #[schemars(range(min = 0, max = 100000))]
+        idle_watts: Whole,
+        /// While something computes on it all the time and no power limit holds it back, in watts.
+        #[schemars(range(min = 0, max = 100000))]
+        busy_watts: Whole,
+        /// The highest power limit that it had lately, in watts.
+        #[schemars(range(min = 0, max = 100000))]
+        limit_watts: Whole,
     }
 }
 
@@ -270,6 +288,19 @@ impl Gpu {
         })
     }
 
+    /// What the card draws more when a pod uses it than when nobody does, by its own curve and under its own limit; `None`
+    /// where that was not measured, or cannot be.
+    #[must_use]
+    pub fn adds(&self) -> Option<Watts> {
+        let power = self.status.as_ref()?.power.as_ref()?;
+        let watts = |whole: Option<Whole>| Some(Watts::from_int(i32::try_from(whole?.get()).ok()?));
+        let busy = watts(power.busy_watts)?;
+        let most = watts(power.limit_watts).map_or(busy, |limit| busy.min(limit));
+        // What is not known of an idle card is taken for nothing: then a pod adds more.
+        let adds = most - watts(power.idle_watts).unwrap_or(Watts::ZERO).or_zero();
+        (adds > Watts::ZERO).then_some(adds)
+    }
+
     /// What placement may assume about the card.
     #[must_use]
     pub fn card(&self) -> GpuRecord<'_> {
@@ -328,6 +359,27 @@ mod tests {
         assert_eq!((card.node, card.uuid, card.model), ("n", Some("GPU-1"), Some("A100")));
         assert_eq!(card.vram.unwrap().free_mb(), Some(10960));
         assert_eq!((card.phase, card.island), (GpuPhase::Available, None));
+    }
+
+    #[test]
+    fn what_a_pod_adds_to_a_card_is_by_its_own_curve_and_under_its_own_limit() {
+        let adds = |power: Value| gpu(json!({"nodeName": "n"}), json!({"power": power})).adds();
+        let of = |idle: i64, busy: i64, limit: i64| {
+            adds(json!({"idleWatts": idle, "busyWatts": busy, "limitWatts": limit}))
+        };
+        assert_eq!(of(60, 410, 700), Some(Watts::from_int(350)));
+        assert_eq!(of(60, 410, 200), Some(Watts::from_int(140)), "its limit holds it back");
+        assert_eq!(adds(json!({"busyWatts": 410})), Some(Watts::from_int(410)));
+        // It was never seen busy, or the numbers cannot be.
+        for none in [json!(null), json!({}), json!({"idleWatts": 60, "limitWatts": 700})] {
+            assert_eq!(adds(none.clone()), None, "{none}");
+        }
+        for [idle, busy, limit] in
+            [[60, 50, 700], [60, 410, 40], [60, -1, 700], [60, i64::MAX, 700], [60, 410, -5]]
+        {
+            assert_eq!(of(idle, busy, limit), None, "{idle} {busy} {limit}");
+        }
+        assert_eq!(of(-60, 410, 700), Some(Watts::from_int(410)));
     }
 
     #[test]

@@ -352,7 +352,7 @@ impl NodeGpuStatus {
             return Ok(None);
         }
         let vendor = self.vendor.as_deref().and_then(GpuVendor::read);
-        Ok(Some(NodeGpus { count, max: self.max_watts(Role::Demand)?, vendor }))
+        Ok(Some(NodeGpus { count, max: self.max_watts(Role::Demand)?, vendor, adds: None }))
     }
 }
 

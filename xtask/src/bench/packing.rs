@@ -47,7 +47,12 @@ const SCORING: Scoring = Scoring {
 const HARDWARE: HardwareRecord = HardwareRecord {
     cpu_max: Some(Watts::from_int(560)),
     cores: Some(128),
-    gpus: Some(NodeGpus { count: Some(8), max: Some(Watts::from_int(400)), vendor: Some(GpuVendor::Nvidia) }),
+    gpus: Some(NodeGpus {
+        count: Some(8),
+        max: Some(Watts::from_int(400)),
+        vendor: Some(GpuVendor::Nvidia),
+        adds: None,
+    }),
 };
 
 /// Who says which of the nodes with enough free cards a job goes to. Equal nodes are drawn by lot.

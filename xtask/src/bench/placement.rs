@@ -64,7 +64,7 @@ fn node(n: u16) -> (TwinStatus, HardwareRecord) {
     };
     let vendor = [Some(GpuVendor::Nvidia), Some(GpuVendor::Amd), None][usize::from(n % 3)];
     let max = (!n.is_multiple_of(5)).then_some(Watts::from_int(700));
-    let gpus = n.is_multiple_of(2).then_some(NodeGpus { count: Some(8), max, vendor });
+    let gpus = n.is_multiple_of(2).then_some(NodeGpus { count: Some(8), max, vendor, adds: None });
     (twin, HardwareRecord { cpu_max: Some(Watts::from_int(720)), cores: Some(96), gpus })
 }
 

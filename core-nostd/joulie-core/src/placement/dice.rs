@@ -52,6 +52,7 @@ impl Dice {
             count: Some(self.below(17) as u32).filter(|_| self.below(8) > 0),
             max: Some(self.watts(-10, 1500)).filter(|_| self.below(8) > 0),
             vendor: Some(self.vendor()).filter(|_| self.below(2) > 0),
+            adds: Some(self.watts(-10, 1500)).filter(|_| self.below(8) == 0),
         };
         let cpu_max = self.watts(-10, 3000);
         let cores = self.below(512) as u32;

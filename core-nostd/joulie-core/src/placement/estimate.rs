@@ -3,6 +3,7 @@
 //! ```text
 //! cpu = coefficient × share of the cores × watts of all cores × memory factor
 //! gpu = coefficient × GPUs × watts of one GPU
+//!     = GPUs × what a pod adds to one GPU, where that was measured
 //! ```
 //!
 //! Values that a hardware record lacks are replaced by fallbacks; a node *without* a record gets no marginal power.
@@ -59,6 +60,8 @@ pub struct NodeGpus {
     pub max: Option<Watts>,
     /// The vendor, if known.
     pub vendor: Option<GpuVendor>,
+    /// What one draws more when a pod uses it than when nobody does, under its cap; `None` where it was not measured.
+    pub adds: Option<Watts>,
 }
 
 /// Watts per core where a record has no watts, and the minimum for a node in that case.
@@ -105,12 +108,15 @@ pub struct HardwareTerms {
     gpu: u64,
     cores_milli: u32,
     gpus: u16,
+    /// The watts of one GPU are what a pod adds, and not the most that it draws.
+    gpu_is_measured: bool,
     vendor: Option<GpuVendor>,
 }
 
 impl HardwareTerms {
     /// The hardware is unknown: no pod adds anything.
-    pub const UNKNOWN: Self = Self { cpu: 0, milli_part: 0, gpu: 0, cores_milli: 0, gpus: 0, vendor: None };
+    pub const UNKNOWN: Self =
+        Self { cpu: 0, milli_part: 0, gpu: 0, cores_milli: 0, gpus: 0, gpu_is_measured: false, vendor: None };
 
     /// Compiles a record.
     #[must_use]
@@ -123,10 +129,12 @@ impl HardwareTerms {
         // Rounded up, as all demand.
         let milli_part = (1_u64 << 63).div_ceil(u64::from(cores_milli).max(1));
         let gpus = hardware.gpus.map_or(0, |gpus| gpus.count.map_or(u16::MAX, count));
-        let gpu = hardware.gpus.and_then(|gpus| positive(gpus.max)).map_or(0, bits);
+        let adds = hardware.gpus.and_then(|gpus| positive(gpus.adds));
+        let gpu_is_measured = adds.is_some();
+        let gpu = adds.or_else(|| positive(hardware.gpus?.max)).map_or(0, bits);
         let vendor = hardware.gpus.and_then(|gpus| gpus.vendor);
         let cpu = coefficients.of_cpu(bits(cpu_max));
-        Self { cpu, milli_part, gpu, cores_milli, gpus, vendor }
+        Self { cpu, milli_part, gpu, cores_milli, gpus, gpu_is_measured, vendor }
     }
 
     /// The watts that the pod adds.
@@ -153,12 +161,16 @@ impl HardwareTerms {
         }
         let each = if self.gpu > 0 { self.gpu } else { pod.gpu_fallback };
         // Sixteen more bits than a watt has, so that the count does not multiply a rounding error.
-        let each = u128::from(each).wrapping_mul(u128::from(pod.gpu_coefficient));
+        let coefficient = if self.gpu_is_measured { ONE_COEFFICIENT } else { pod.gpu_coefficient };
+        let each = u128::from(each).wrapping_mul(u128::from(coefficient));
         let each = each.wrapping_add((1 << 46) - 1) >> 46;
         let all = each.wrapping_mul(u128::from(count)).wrapping_add((1 << 16) - 1) >> 16;
         watts(u64::try_from(all).unwrap_or(u64::MAX))
     }
 }
+
+/// One, in the unit of [`DemandTerms`].
+const ONE_COEFFICIENT: u64 = 1 << 62;
 
 /// A pod's part of the estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

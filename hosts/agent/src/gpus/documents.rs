@@ -1,5 +1,6 @@
 //! What the GPU objects of a node should say. Nothing here writes.
 
+use super::curve::CardWatts;
 use super::pci::PciFacts;
 use crate::energy::{HeldCards, PodOwner};
 use crate::front::publish::without_nulls;
@@ -164,6 +165,23 @@ impl Document {
         let name = named(&facts.id).unwrap_or_else(|| names::gpu(node, &facts.id));
         Self { name, spec: without_nulls(spec), status }
     }
+
+    /// The same with what the card was measured to draw. What was not measured since the start stays as the object has it.
+    pub(super) fn with_watts(mut self, watts: CardWatts, seen: Option<&Value>) -> Self {
+        let before = |field: &str| seen.and_then(|status| status["power"][field].as_u64());
+        let CardWatts { idle, busy, limit } = watts;
+        let power = without_nulls(json!({
+            "idleWatts": idle.map(u64::from).or_else(|| before("idleWatts")),
+            "busyWatts": busy.map(u64::from).or_else(|| before("busyWatts")),
+            "limitWatts": limit,
+        }));
+        if let Some(status) =
+            self.status.as_mut().filter(|_| power.as_object().is_some_and(|it| !it.is_empty()))
+        {
+            status["power"] = power;
+        }
+        self
+    }
 }
 
 fn status(card: &Card, total: Option<u64>, shares: bool, holders: &Holders) -> Value {
@@ -242,8 +260,16 @@ const UNHEALTHY: &str = "Unknown";
 
 /// The part of a status that the agent writes.
 pub(super) fn published(status: &Value) -> Value {
-    const OURS: [&str; 7] =
-        ["allocatedVRAMmb", "podNamespace", "podName", "phase", "health", "instances", "allocations"];
+    const OURS: [&str; 8] = [
+        "allocatedVRAMmb",
+        "podNamespace",
+        "podName",
+        "phase",
+        "health",
+        "instances",
+        "allocations",
+        "power",
+    ];
     let fields = status.as_object().into_iter().flatten();
     let ours = fields.filter(|(key, _)| OURS.contains(&key.as_str()));
     Value::Object(ours.map(|(key, value)| (key.clone(), value.clone())).collect())

@@ -3,6 +3,8 @@
 use crate::assumed_ledger::{AssumedLedger, Round, Scales};
 use crate::budgets::BudgetRow;
 use crate::cores::{CoresRow, FreeCores};
+use crate::dra::{ClaimRow, ClaimedCards, SliceRow};
+use crate::gpus::{GpuRow, Gpus};
 use crate::index::{Index, Registry};
 use crate::node_store::NodeStore;
 use crate::rows::{EcoLabel, HardwareRow, LeaseRow, PodRow, ProfileRow, TwinRow};
@@ -49,9 +51,7 @@ impl Saved {
         let budgets = rows::<BudgetRow>(of("PowerBudget"), &mut warnings);
         let twins = rows::<TwinRow>(of("NodeTwin"), &mut warnings);
         let hardware = rows::<HardwareRow>(of("NodeHardware"), &mut warnings);
-        let is_eco = |node: &&Value| node["metadata"]["labels"][&*settings.profile_key] == "eco";
-        let eco: Vec<Value> = of("Node").iter().filter(is_eco).cloned().collect();
-        let eco = rows::<EcoLabel>(&eco, &mut warnings);
+        let eco = eco_labels(settings, of("Node"), &mut warnings);
         if of("NodeTwin").is_empty() {
             warnings.push("there are no NodeTwins: every node is unknown".to_owned());
         }
@@ -59,13 +59,16 @@ impl Saved {
         let (own, lease) = clocks(latest, renewed);
         let now = Now { wall: latest, own };
         let mut registry = Registry::default();
-        let mut store = NodeStore::new(twins, hardware, eco).with_budgets(budgets);
+        let cards = cards(settings, &objects, &mut warnings);
+        let mut store = NodeStore::new(twins, hardware, eco).with_budgets(budgets).with_gpus(cards);
         let (nodes, _) = store.read(&mut registry, |_| false);
+        let gpus = gpus(settings, &objects, (store.gpus.as_ref(), &registry, latest), &mut warnings);
         let scoring = &settings.placement.scoring;
         let (profile_key, freshness) = (&settings.profile_key, settings.freshness);
         let rules = Rules { scoring, profile_key, freshness, lease, now };
         let budgets = store.grantable(rules.plans());
-        let fleet = Arc::new(Fleet::under(budgets, nodes, Arc::new(Index::of(&registry)), &rules, true));
+        let index = Arc::new(Index::of(&registry));
+        let fleet = Arc::new(Fleet::with((budgets, gpus), nodes, index, &rules, true));
         let sites = rows::<SiteRow>(of("Node"), &mut warnings);
         let services = rows::<ServiceRow>(of("Service"), &mut warnings);
         let mut other_scores = OtherScoresBuilder::new(Some(sites), Some(services));
@@ -84,12 +87,11 @@ impl Saved {
         other_scores.renew(&registry);
         cores.renew(&registry, &fleet.gpus);
         let numbers = registry.len();
-        let names = of("Node").iter().filter_map(|node| node["metadata"]["name"].as_str());
-        let known = fleet.known().map(|(_, node)| &*node.name);
-        let names = names.chain(known).map(str::to_owned).collect();
+        let names = names(of("Node"), &fleet);
         let assumed = ledger.sums(numbers);
         let left = fleet.left(&assumed);
         let snapshot = Snapshot {
+            gpu_room: cores.room(numbers),
             loads: cores.loads(numbers),
             consolidated: match scoring.formula {
                 Formula::Consolidate => cores.consolidated(&fleet, &left, &assumed),
@@ -151,6 +153,51 @@ fn rows<R: Row>(objects: &[Value], warnings: &mut Vec<String>) -> Rows<R> {
         warnings.push(format!("{} of {} cannot be read, such as {key}: {why}", malformed.len(), R::KIND));
     }
     rows
+}
+
+/// The nodes whose label says eco.
+fn eco_labels(settings: &Settings, nodes: &[Value], warnings: &mut Vec<String>) -> Rows<EcoLabel> {
+    let is_eco = |node: &&Value| node["metadata"]["labels"][&*settings.profile_key] == "eco";
+    let eco: Vec<Value> = nodes.iter().filter(is_eco).cloned().collect();
+    rows(&eco, warnings)
+}
+
+/// The nodes that are saved, and those of which something is known.
+fn names(nodes: &[Value], fleet: &Fleet) -> BTreeSet<String> {
+    let names = nodes.iter().filter_map(|node| node["metadata"]["name"].as_str());
+    let known = fleet.known().map(|(_, node)| &*node.name);
+    names.chain(known).map(str::to_owned).collect()
+}
+
+/// The GPU objects, where they are looked at.
+fn cards(settings: &Settings, objects: &Objects, warnings: &mut Vec<String>) -> Option<Rows<GpuRow>> {
+    let of = objects.get("GPU").map(Vec::as_slice).unwrap_or_default();
+    if !settings.placement.gpus.is_on() {
+        return None;
+    }
+    if of.is_empty() {
+        warnings.push("there are no GPUs: pods with GPUs that are looked at fit nowhere".to_owned());
+    }
+    Some(rows(of, warnings))
+}
+
+/// The GPUs with what claims say of them.
+fn gpus(
+    settings: &Settings,
+    objects: &Objects,
+    (cards, registry, now): (Option<&Rows<GpuRow>>, &Registry, UnixTime),
+    warnings: &mut Vec<String>,
+) -> Arc<Gpus> {
+    let Some(cards) = cards else { return Arc::default() };
+    let of = |kind: &str| objects.get(kind).map(Vec::as_slice).unwrap_or_default();
+    let claimed = match settings.placement.gpus.reads_claims {
+        true => {
+            let slices = rows::<SliceRow>(of("ResourceSlice"), warnings);
+            ClaimedCards::read(&slices, &rows::<ClaimRow>(of("ResourceClaim"), warnings))
+        }
+        false => ClaimedCards::default(),
+    };
+    Arc::new(cards.with(|rows| Gpus::of(rows.values(), registry, Arc::new(claimed), now)))
 }
 
 /// What a watch of pods would report.

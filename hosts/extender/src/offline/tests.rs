@@ -61,6 +61,38 @@ fn a_saved_cluster_answers_as_the_cluster_did_when_it_was_saved() {
     assert_eq!(saved.pod("n", "p").unwrap()["metadata"]["uid"], "bound");
 }
 
+/// Without the GPU objects of the file a pod with GPUs would fit nowhere.
+#[test]
+fn a_saved_cluster_knows_its_gpus_and_who_claims_them() {
+    let card = |node: &str| {
+        json!({"kind": "GPU", "metadata": {"name": node, "uid": node},
+               "spec": {"nodeName": node, "uuid": format!("GPU-{node}"), "model": "NVIDIA A100", "totalVRAMmb": 40_000, "vendor": "nvidia"},
+               "status": {"allocatedVRAMmb": 0, "phase": "Available", "health": "Healthy"}})
+    };
+    let slice = json!({"kind": "ResourceSlice", "metadata": {"name": "b", "uid": "s"},
+        "spec": {"driver": "gpu.nvidia.com", "nodeName": "b", "pool": {"name": "b", "generation": 1, "resourceSliceCount": 1},
+                 "devices": [{"name": "gpu-0", "attributes": {"type": {"string": "gpu"}, "uuid": {"string": "GPU-b"}}}]}});
+    let claim = json!({"kind": "ResourceClaim", "metadata": {"name": "c", "namespace": "n", "uid": "c"},
+        "status": {"allocation": {"devices": {"results": [{"driver": "gpu.nvidia.com", "pool": "b", "device": "gpu-0"}]}}}});
+    let mut asks = pod();
+    asks["metadata"]["annotations"]["gpu-extender.mle.com/model"] = json!("A100");
+    asks["spec"]["containers"][0]["resources"]["limits"] = json!({"nvidia.com/gpu": "1"});
+    let kept = |settings: &[(&str, &str)], more: &[Value]| {
+        let settings = given(settings);
+        let items = [cluster(), more.to_vec()].concat();
+        let saved = Saved::read(&json!({"kind": "List", "items": items}).to_string(), &settings).unwrap();
+        let said = answer(&saved, &settings, "filter", &asks, &[]).unwrap();
+        (serde_json::from_str::<Value>(&said).unwrap()["nodenames"].clone(), saved.warnings.len())
+    };
+    let on = [("GPU_PLACEMENT", "annotated")];
+    let all = [card("a"), card("b"), slice, claim];
+    assert_eq!(kept(&on, &all), (json!(["a", "b"]), 0));
+    assert_eq!(kept(&on, &[card("b")]), (json!(["b"]), 0));
+    let reads = [("GPU_PLACEMENT", "annotated"), ("GPU_DRA", "read")];
+    assert_eq!(kept(&reads, &all), (json!(["a"]), 0), "a claim holds the card of b");
+    assert_eq!(kept(&on, &[]), (json!([]), 1), "that there are none is told");
+}
+
 #[test]
 fn lists_come_in_every_form() {
     let settings = given(&[]);

@@ -1,6 +1,6 @@
 //! Pods with GPUs: which nodes they may go to, how those score, who gets the last card, and which evictions help.
 
-use super::world::{World, call};
+use super::world::{World, call, measured};
 use serde_json::{Value, json};
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -137,6 +137,49 @@ async fn a_pod_goes_where_its_model_and_memory_are_and_each_other_node_says_why_
         .card("fits", 0, json!({}), json!({"phase": "Available", "allocatedVRAMmb": 0, "health": "Unknown"}))
         .await;
     world.passes_at_last(&wanted, &all, &[]).await;
+}
+
+/// 600 W are left on each node. Two GPUs of at most 700 W are estimated at 0.65 · 1,400 W; what was measured of cards counts
+/// instead.
+#[tokio::test]
+async fn a_pod_is_weighed_by_what_the_cards_of_a_node_were_measured_to_draw() {
+    let world = World::start(&[("GPU_PLACEMENT", "annotated"), ("POWER_FIT", "filter")]).await;
+    let power = |idle: u32, busy: u32, limit: u32| {
+        let mut status = free();
+        status["power"] = json!({"idleWatts": idle, "busyWatts": busy, "limitWatts": limit});
+        status
+    };
+    let all = ["measured", "limited", "dear", "estimated", "half"];
+    for node in all {
+        let gpu = json!({"present": true, "vendor": "nvidia", "count": 2, "capRangePerGpu": {"minWatts": 100, "maxWatts": 700}});
+        let cpu = json!({"totalCores": 100, "sockets": 1, "capRange": {"maxWattsPerSocket": 100}});
+        world.hardware_of(node, json!({"cpu": cpu, "gpu": gpu})).await;
+        let cards = match node {
+            // 2 · 250 W, 2 · 240 W because their limit holds them back, 2 · 350 W.
+            "measured" => [power(60, 310, 700), power(70, 300, 700)],
+            "limited" => [power(60, 410, 300), power(60, 410, 300)],
+            "dear" => [power(60, 410, 700), power(60, 300, 700)],
+            "half" => [power(60, 310, 700), free()],
+            _ => [free(), free()],
+        };
+        for (number, status) in (0..).zip(cards) {
+            world.card(node, number, json!({}), status).await;
+        }
+        world.twin(node, "performance", json!({"powerMeasurement": measured(300, 900)})).await;
+    }
+    let wanted = pod(2, &[("model", "A100")]);
+    world.passes_at_last(&wanted, &all, &["measured", "limited"]).await;
+    // 700 W, and 0.7 W for a core in a hundred; 910 W where a card was not measured.
+    let page = world.post("/debug/scoring", &json!({"Pod": wanted, "NodeNames": all})).await;
+    let added = |node: usize| page["nodes"][node]["scoring"]["marginalGpuW"].as_f64().unwrap_or_default();
+    assert_eq!([0, 1, 2].map(added), [500.0, 480.0, 700.0], "{page:#}");
+    assert!([3, 4].map(added).iter().all(|watts| (watts - 910.0).abs() < 0.01), "{page:#}");
+    // One card alone fits everywhere.
+    let one = pod(1, &[("model", "A100")]);
+    world.passes_at_last(&one, &all, &all).await;
+    // It was measured anew.
+    world.card("dear", 0, json!({}), power(60, 310, 700)).await;
+    world.passes_at_last(&wanted, &all, &["measured", "limited", "dear"]).await;
 }
 
 #[tokio::test]

@@ -150,7 +150,12 @@ fn adds(demand: &PodDemand, hardware: &ResolvedHardware) -> Watts {
     let record = HardwareRecord {
         cpu_max: cpu.max_per_socket.map(|each| HardwareRecord::packages(each, cpu.sockets)),
         cores: cpu.total_cores,
-        gpus: gpu.as_ref().map(|gpus| NodeGpus { count: Some(gpus.count), max: gpus.max, vendor: None }),
+        gpus: gpu.as_ref().map(|gpus| NodeGpus {
+            count: Some(gpus.count),
+            max: gpus.max,
+            vendor: None,
+            adds: None,
+        }),
     };
     let terms = HardwareTerms::of(Some(&record), &Coefficients::REFERENCE);
     PodTerms::of(demand, &Coefficients::REFERENCE).on(&terms).total()

@@ -15,7 +15,7 @@ fn node_h() -> HardwareRecord {
     HardwareRecord {
         cpu_max: Some(HardwareRecord::packages(Watts::from_int(360), Some(2))),
         cores: Some(96),
-        gpus: Some(NodeGpus { count: Some(8), max: Some(Watts::from_int(700)), vendor: None }),
+        gpus: Some(NodeGpus { count: Some(8), max: Some(Watts::from_int(700)), vendor: None, adds: None }),
     }
 }
 
@@ -106,7 +106,7 @@ fn the_reference_s_observed_estimates_hold() {
     assert_watts(total(&no_watts(32), &demand(Standard, 4000, None)), 13.125);
     assert_watts(total(&no_watts(100), &demand(Standard, 10_000, None)), 24.5);
     // 150 W · 0.7 · 2/32 = 6.5625 W of cores, and 0.65 · 350, 400, 350 W of a GPU.
-    let gpus = Some(NodeGpus { count: Some(8), max: None, vendor: None });
+    let gpus = Some(NodeGpus { count: Some(8), max: None, vendor: None, adds: None });
     let no_gpu_watts = HardwareRecord { gpus, ..no_watts(32) };
     for (vendor, expected) in [(Nvidia, 234.0625), (Amd, 266.5625), (Intel, 234.0625)] {
         assert_watts(total(&no_gpu_watts, &demand(Standard, 2000, Some((1, vendor)))), expected);
@@ -124,7 +124,7 @@ fn the_powerest_table_holds() {
     assert_just_above(estimate(&node_h(), &eight).gpu, 910);
     let of = |class| estimate(&node_h(), &demand(class, 8000, Some((2, GpuVendor::Nvidia)))).gpu;
     assert!(of(Performance) > of(Standard));
-    let small = Some(NodeGpus { count: Some(2), max: Some(Watts::from_int(350)), vendor: None });
+    let small = Some(NodeGpus { count: Some(2), max: Some(Watts::from_int(350)), vendor: None, adds: None });
     let small = estimate(&HardwareRecord { gpus: small, ..node_h() }, &eight).gpu;
     assert_just_above(small, 455);
     let gib = |gib: u64| estimate(&node_h(), &PodDemand { memory_bytes: gib << 30, ..eight }).cpu;
@@ -152,9 +152,25 @@ fn a_pod_cannot_drive_more_gpus_than_the_node_has() {
         assert_just_above(gpu, 3640);
     }
     // A record without a number of GPUs sets no bound.
-    let some = Some(NodeGpus { count: None, max: Some(Watts::from_int(700)), vendor: None });
+    let some = Some(NodeGpus { count: None, max: Some(Watts::from_int(700)), vendor: None, adds: None });
     let node = HardwareRecord { gpus: some, ..node_h() };
     assert_watts(as_f64(estimate(&node, &demand(Standard, 1000, Some((20, GpuVendor::Nvidia)))).gpu), 9100.0);
+}
+
+#[test]
+fn where_it_was_measured_what_a_pod_adds_to_a_gpu_that_counts() {
+    let with = |adds: Option<i32>| {
+        let gpus = node_h().gpus.map(|gpus| NodeGpus { adds: adds.map(Watts::from_int), ..gpus });
+        let node = HardwareRecord { gpus, ..node_h() };
+        let of = |class, count| estimate(&node, &demand(class, 1000, Some((count, GpuVendor::Nvidia)))).gpu;
+        [of(Standard, 2), of(Performance, 2), of(Standard, 20)]
+    };
+    // 2 and 8 GPUs of 310 W, whatever the class of the pod; not 0.65 and 0.85 of 700 W.
+    assert_eq!(with(Some(310)), [620, 620, 2480].map(Watts::from_int));
+    let estimated = with(None);
+    assert_just_above(estimated[0], 910);
+    // What cannot be is not measured.
+    assert_eq!((with(Some(0)), with(Some(-5))), (estimated, estimated));
 }
 
 #[test]
@@ -176,7 +192,7 @@ fn another_vendor_s_gpus_are_no_gpus() {
 
 #[test]
 fn extremes_saturate() {
-    let gpus = Some(NodeGpus { count: None, max: Some(Watts::MAX), vendor: None });
+    let gpus = Some(NodeGpus { count: None, max: Some(Watts::MAX), vendor: None, adds: None });
     let huge = HardwareRecord { cpu_max: Some(Watts::MAX), cores: Some(1), gpus };
     let two = Ratio::from_int(2);
     let coefficients = Coefficients::new(two, two, two).unwrap();
@@ -217,7 +233,8 @@ pub(crate) fn model(
     let fallback = if asked.vendor == GpuVendor::Amd { 400.0 } else { 350.0 };
     let each = positive(has.max).unwrap_or(fallback);
     let coefficient = if demand.class == Performance { gpu_performance } else { gpu_standard };
-    cpu_watts + f64::from(asked.count.min(has.count.unwrap_or(u32::MAX))) * each * coefficient
+    let each = positive(has.adds).unwrap_or(each * coefficient);
+    cpu_watts + f64::from(asked.count.min(has.count.unwrap_or(u32::MAX))) * each
 }
 
 #[test]
@@ -247,7 +264,8 @@ fn no_rounding_hides_watts() {
     for _ in 0..100_000 {
         let (max, cores) = (dice.below(3000) as i32 + 1, dice.below(500) as u32 + 1);
         let each = dice.below(1500) as i32 + 1;
-        let gpus = Some(NodeGpus { count: Some(16), max: Some(Watts::from_int(each)), vendor: None });
+        let gpus =
+            Some(NodeGpus { count: Some(16), max: Some(Watts::from_int(each)), vendor: None, adds: None });
         let node = HardwareRecord { cpu_max: Some(Watts::from_int(max)), cores: Some(cores), gpus };
         let (milli, count, gib) = (dice.below(500_000) as u32, dice.below(17) as u32, dice.below(40));
         let ask = PodDemand {

@@ -157,8 +157,9 @@ fn the_reference_s_table_of_scores() {
 fn a_demand_lowers_the_score_and_a_larger_node_suffers_less_from_it() {
     let hardware =
         |watts, gpus| HardwareRecord { cpu_max: Some(Watts::from_int(watts)), cores: Some(96), gpus };
-    let gpus =
-        |count, max| Some(NodeGpus { count: Some(count), max: Some(Watts::from_int(max)), vendor: None });
+    let gpus = |count, max| {
+        Some(NodeGpus { count: Some(count), max: Some(Watts::from_int(max)), vendor: None, adds: None })
+    };
     let node = measured(twin(Performance, 50, 20), 200, 1000, 0);
     let eight = pod(WorkloadClass::Standard, &[container(Runs::Main, asks(8000))]);
     let eight = PodTerms::of(&eight, &Coefficients::REFERENCE);
@@ -199,7 +200,7 @@ fn a_node_whose_telemetry_is_dead_is_not_the_best_for_every_pod() {
     // Without a cap: 50 W of 500 W of hardware, and of 500 W + 2 · 250 W.
     assert_points(at(&node, Some(&hardware), 0), 64.0 - 7.0);
     let watts = |watts| Some(Watts::from_int(watts));
-    let gpus = |count, max| Some(NodeGpus { count, max, vendor: None });
+    let gpus = |count, max| Some(NodeGpus { count, max, vendor: None, adds: None });
     let with_gpus = |count, max| HardwareRecord { gpus: gpus(count, max), ..hardware };
     assert_points(at(&node, Some(&with_gpus(Some(2), watts(250))), 0), 64.0 - 3.5);
     // GPUs without complete data in the record add nothing to the reference.
@@ -250,7 +251,7 @@ fn without_a_pod_s_watts_the_prediction_stands_exactly() {
         cores: Some(cores),
         gpus,
     };
-    let gpus = Some(NodeGpus { count: Some(8), max: Some(Watts::from_int(700)), vendor: None });
+    let gpus = Some(NodeGpus { count: Some(8), max: Some(Watts::from_int(700)), vendor: None, adds: None });
     for hardware in [hardware(270, 32, None), hardware(720, 96, gpus)] {
         let score = score_with(&twin(Performance, 70, 20), Some(&hardware), &calm(), &four);
         assert_points(points(score), 61.0);
@@ -505,7 +506,7 @@ fn extremes_neither_panic_nor_leave_the_range() {
                     entitled: Some(capped),
                     price: Ratio::MAX,
                 };
-                let gpus = Some(NodeGpus { count: Some(cores), max: Some(capped), vendor: None });
+                let gpus = Some(NodeGpus { count: Some(cores), max: Some(capped), vendor: None, adds: None });
                 let hardware = HardwareRecord { cpu_max: Some(measured), cores: Some(cores), gpus };
                 let facts = NodeFacts { freshness: FRESH, twin: Some(&node), hardware: Some(&hardware) };
                 let demand = PodDemand {

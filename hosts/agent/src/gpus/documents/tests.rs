@@ -60,6 +60,28 @@ fn an_object_says_what_is_known_and_nothing_else() {
 }
 
 #[test]
+fn what_a_card_draws_is_told_and_stays_over_a_restart_until_it_is_measured_again() {
+    let status = |watts: CardWatts, seen: Option<&Value>| {
+        let document = document(&card(false), "none", Some(&Holders::UNKNOWN));
+        document.with_watts(watts, seen).status.unwrap()["power"].clone()
+    };
+    let none = CardWatts::default();
+    assert_eq!(status(none, None), Value::Null);
+    let all = CardWatts { idle: Some(60), busy: Some(410), limit: Some(500) };
+    let said = json!({"idleWatts": 60, "busyWatts": 410, "limitWatts": 500});
+    assert_eq!(status(all, None), said);
+    let seen = json!({"power": said});
+    // A limit is of now, and a curve of the card.
+    assert_eq!(status(none, Some(&seen)), json!({"idleWatts": 60, "busyWatts": 410}));
+    let anew = CardWatts { busy: Some(430), limit: Some(700), ..none };
+    assert_eq!(status(anew, Some(&seen)), json!({"idleWatts": 60, "busyWatts": 430, "limitWatts": 700}));
+    assert_eq!(published(&seen), seen);
+    // While nobody has said who holds it, nothing is written.
+    let early = document(&card(false), "none", None).with_watts(all, None);
+    assert_eq!(early.status, None);
+}
+
+#[test]
 fn who_holds_a_card_is_what_the_kubelet_says() {
     let vram = json!({"gpu-extender.mle.com/vram-mb": "30000"});
     let known =

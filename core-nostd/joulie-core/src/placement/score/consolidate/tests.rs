@@ -79,7 +79,7 @@ fn the_parts_are_as_calculated_by_hand() {
 fn a_node_at_rest_draws_parts_of_its_most_and_an_unknown_part_is_unknown() {
     let cpu = HardwareRecord { cpu_max: Some(watts(720)), cores: Some(96), gpus: None };
     assert_eq!(cpu.at_rest(), Some(watts(144)));
-    let gpus = NodeGpus { count: Some(8), max: Some(watts(700)), vendor: None };
+    let gpus = NodeGpus { count: Some(8), max: Some(watts(700)), vendor: None, adds: None };
     let both = HardwareRecord { cpu_max: Some(watts(500)), gpus: Some(gpus), ..cpu };
     assert_eq!(both.at_rest(), Some(watts(940)));
     for unknown in [
@@ -90,7 +90,10 @@ fn a_node_at_rest_draws_parts_of_its_most_and_an_unknown_part_is_unknown() {
     ] {
         assert_eq!(unknown.at_rest(), None, "{unknown:?}");
     }
-    let none = HardwareRecord { gpus: Some(NodeGpus { count: Some(0), max: None, vendor: None }), ..cpu };
+    let none = HardwareRecord {
+        gpus: Some(NodeGpus { count: Some(0), max: None, vendor: None, adds: None }),
+        ..cpu
+    };
     assert_eq!(none.at_rest(), Some(watts(144)));
 }
 
