@@ -7,7 +7,7 @@ mod claims;
 mod killed;
 mod kubelet;
 mod mig;
-mod stand_in;
+pub(crate) mod stand_in;
 mod victims;
 
 use crate::{ONE_SYSTEM, shipped};

@@ -14,6 +14,7 @@ mod one_node;
 mod outages;
 mod pipeline;
 mod placement;
+mod shortlist;
 mod sleep;
 mod support;
 mod uninstall;

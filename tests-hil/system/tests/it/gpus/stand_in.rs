@@ -247,7 +247,7 @@ async fn pass_on(
 }
 
 /// A whole message with the length of its body in its head; `None` at the end.
-async fn message(stream: &mut TcpStream) -> std::io::Result<Option<Vec<u8>>> {
+pub(crate) async fn message(stream: &mut TcpStream) -> std::io::Result<Option<Vec<u8>>> {
     let mut all = Vec::new();
     let mut part = vec![0; 1 << 16];
     loop {
