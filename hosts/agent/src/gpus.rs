@@ -25,6 +25,7 @@ use crate::front::rows::NodeRow;
 use curve::{CardWatts, Curves};
 use documents::{Card, Document, Holders, Listed, Sharing};
 use host_kit::clock::{HostClock, Mono};
+use host_kit::events::Recorder;
 use host_kit::log::Repeats;
 use host_kit::metrics::MetricsRegistry;
 use host_kit::reflect::{ObjectKey, Row, Rows};
@@ -251,6 +252,7 @@ pub(crate) struct GpuObjects {
     pub(crate) client: Client,
     pub(crate) clock: Arc<dyn HostClock>,
     pub(crate) counts: GpuCounts,
+    pub(crate) events: Recorder,
 }
 
 impl GpuObjects {
@@ -481,16 +483,15 @@ impl Keeper {
         seen != Some(wanted) && last.is_none_or(|(value, at)| value != wanted || now.since(*at) >= AGAIN)
     }
 
-    /// Counts pods that hold other cards than bind took for them, each once.
+    /// Counts pods that hold other cards than bind took for them, each once, and tells it in an Event.
     fn compare(&mut self, held: Option<HeldCards>, pods: &documents::Pods) {
         let Some(held) = held else { return };
         let now: BTreeSet<String> = documents::mismatched(&held, pods, &self.found);
         for uid in now.difference(&self.mismatched) {
             self.parts.counts.count(GpuDeed::Mismatch);
-            tracing::info!(
-                pod = uid,
-                "the kubelet gave a pod other GPUs than were taken for it; the GPU objects say which"
-            );
+            let note = documents::mismatch_note(&self.parts.node, uid, pods);
+            tracing::info!(pod = uid, "{}", note.text);
+            self.parts.events.say(note);
         }
         self.mismatched = now;
     }

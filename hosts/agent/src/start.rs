@@ -325,6 +325,7 @@ impl Base<'_> {
                 client: client.clone(),
                 clock: clock.clone(),
                 counts: GpuCounts::register(page.registry()),
+                events: self.shared.events.clone(),
             };
             tasks.spawn("gpu-objects", objects.run(stop.clone()));
         }

@@ -60,9 +60,25 @@ const ROUTE_REFUSED: EventReason = event(
     "a TelemetryProfile for the node cannot be followed, and the node is reached as before; the text names the field",
 );
 
+/// Told by the keeper of GPU objects.
+pub(crate) const GPU_MISMATCH: EventReason = event(
+    Severity::Warning,
+    "GpuMismatch",
+    "the kubelet gave a pod other GPUs than were taken for it when it was bound; the GPU objects say which it has, and those count. Where a node has GPUs of one model it is harmless",
+);
+
 /// The reasons of the agent's Events, for the reference.
-pub const EVENT_REASONS: [EventReason; 8] =
-    [CAP_REFUSED, CAP_CLIPPED, BACKEND_CHANGED, OTHER_WRITER, RESTORED, BLIND, ROUTE_CHANGED, ROUTE_REFUSED];
+pub const EVENT_REASONS: [EventReason; 9] = [
+    CAP_REFUSED,
+    CAP_CLIPPED,
+    BACKEND_CHANGED,
+    OTHER_WRITER,
+    RESTORED,
+    BLIND,
+    ROUTE_CHANGED,
+    ROUTE_REFUSED,
+    GPU_MISMATCH,
+];
 
 /// How the caps of a node stand, as far as Events tell it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

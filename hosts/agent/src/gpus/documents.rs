@@ -3,7 +3,9 @@
 use super::curve::CardWatts;
 use super::pci::PciFacts;
 use crate::energy::{HeldCards, PodOwner};
+use crate::front::events::{self, GPU_MISMATCH};
 use crate::front::publish::without_nulls;
+use host_kit::events::Note;
 use host_kit::reflect::{CachedRow, ObjectKey};
 use jiff::Timestamp;
 use joulie_api::gpu::HEALTHY;
@@ -320,6 +322,16 @@ pub(super) fn mismatched(held: &HeldCards, pods: &Pods, cards: &[Card]) -> BTree
         (taken != *got && !row.row.has_ended()).then(|| row.row.api_uid().to_owned())
     });
     wrong.collect()
+}
+
+/// What is told of such a pod.
+pub(super) fn mismatch_note(node: &str, uid: &str, pods: &Pods) -> Note {
+    let named = pods.iter().find(|(_, held)| held.row.api_uid() == uid);
+    let pod = named.map_or_else(|| uid.to_owned(), |(key, _)| key.to_string());
+    let text = format!(
+        "the kubelet gave the pod {pod} other GPUs than were taken for it; the GPU objects say which"
+    );
+    events::note(node, (&GPU_MISMATCH, text))
 }
 
 #[cfg(test)]

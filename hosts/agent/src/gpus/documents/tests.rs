@@ -170,6 +170,9 @@ fn a_pod_with_other_cards_than_were_taken_for_it_is_told() {
     let all = [("d", "right"), ("d", "wrong"), ("d", "ended"), ("d", "none")];
     let held = HeldCards::of(&[(UUID, &all)], 0);
     assert_eq!(mismatched(&held, &known, &[card(false)]), BTreeSet::from(["uid-wrong".to_owned()]));
+    let note = mismatch_note("n", "uid-wrong", &known);
+    assert_eq!((note.regarding.name.as_deref(), note.reason), (Some("n"), "GpuMismatch"));
+    assert!(note.text.contains("the pod d/wrong other GPUs"), "{}", note.text);
 }
 
 #[test]
