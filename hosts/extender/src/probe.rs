@@ -21,6 +21,7 @@ use joulie_api::labels;
 use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::estimate::HardwareRecord;
 use joulie_core::placement::freshness::{Evidence, FreshnessRule, Now, PlanLease, UnixTime};
+use joulie_core::placement::kube_scheduler::ScheduledNode;
 use joulie_core::placement::score::TwinStatus;
 use power_units::{Micros, Stamp, Watts};
 use serde_json::Value;
@@ -120,6 +121,13 @@ impl Picture {
             Snapshot { fleet, assumed, remembered, ..Snapshot::nothing() }.with_left()
         });
         Self { snapshot, expected: Expected::new(EXPECTED), placement, pod: None }
+    }
+
+    /// Adds what kube-scheduler counts on each node, by its place among the nodes.
+    #[must_use]
+    pub fn with_loads(mut self, of: impl Fn(usize) -> ScheduledNode) -> Self {
+        self.snapshot.loads = (0..self.snapshot.fleet.nodes.len()).map(of).collect();
+        self
     }
 
     /// Adds GPUs, by their objects.

@@ -9,6 +9,7 @@ use joulie_core::placement::class::SchedulableClass;
 use joulie_core::placement::estimate::{Coefficients, HardwareRecord};
 use joulie_core::placement::filter::PowerFit;
 use joulie_core::placement::gpu::Packing;
+use joulie_core::placement::kube_scheduler::{Amounts, ScheduledNode, ScheduledPod};
 use joulie_core::placement::score::{Formula, ScoreMax, Scoring, TwinPower, TwinStatus, UnknownScore};
 use power_units::{Percent, Watts, WattsPerMinute};
 use std::fmt::Display;
@@ -195,5 +196,20 @@ fn picture(count: usize, power_fit: PowerFit, shortlist: ShortlistRule, gpus: Gp
             (bodies::name(number), twin, hardware)
         })
         .collect();
-    Picture::of(&nodes, PlacementSettings { scoring, power_fit, shortlist, gpus })
+    let picture = Picture::of(&nodes, PlacementSettings { scoring, power_fit, shortlist, gpus });
+    // The program follows what nodes and pods ask for where it ranks by it.
+    match shortlist.pods != ShortlistPods::Nobody || gpus.scope != GpuPods::Off {
+        true => picture.with_loads(load),
+        false => picture,
+    }
+}
+
+/// A node of 96 cores and 384 GiB, with some pods.
+fn load(number: usize) -> ScheduledNode {
+    let has = Amounts { cpu_milli: 96_000, memory_bytes: 384 << 30, gpus: 8 };
+    let percent = |range: usize| u64::try_from(number * 37 % range).unwrap_or(0);
+    let mut node = ScheduledNode::empty(has, 110);
+    let (cpu, memory) = (has.cpu_milli / 100 * percent(61), has.memory_bytes / 100 * percent(53));
+    node.bind(&ScheduledPod::EMPTY.with(Some(cpu), Some(memory), 0));
+    node
 }

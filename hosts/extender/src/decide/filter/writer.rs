@@ -27,6 +27,8 @@ pub(super) struct Writer<'m> {
     /// Entries of the map of rejections that evictions cannot resolve, and of the map of those that they may resolve.
     unresolvable: Vec<u8>,
     resolvable: Vec<u8>,
+    /// Whether both lists are expected: that of a pod with GPUs.
+    has_both: bool,
     /// What was written of GPUs: thousands of nodes have few reasons.
     said: Said,
 }
@@ -36,8 +38,8 @@ impl<'m> Writer<'m> {
         let rejected = [0; Rejection::KINDS.len()];
         let outcome = Outcome { asked: *asked, rejected, unknown: 0, offer: None, list: None };
         let (runs, names, unresolvable, resolvable) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let said = Said::default();
-        Self { message, body, outcome, open: None, runs, names, unresolvable, resolvable, said }
+        let (has_both, said) = (asked.gpus.is_some(), Said::default());
+        Self { message, body, outcome, open: None, runs, names, unresolvable, resolvable, has_both, said }
     }
 
     /// Keeps all candidates.
@@ -77,7 +79,7 @@ impl<'m> Writer<'m> {
         let [count, ..] = &mut self.outcome.rejected;
         *count += eco.count_ones();
         let names = self.message.body;
-        let out = entries(&mut self.unresolvable, self.message);
+        let out = entries(&mut self.unresolvable, self.message, self.has_both);
         for place in places(eco) {
             if let Some(name) = some.name(place).and_then(|name| name.quoted(names)) {
                 out.extend_from_slice(name);
@@ -169,7 +171,7 @@ impl<'m> Writer<'m> {
             // A node without a name has no key in the map of reasons, so it is only left out.
             return;
         };
-        let out = entries(out, self.message);
+        let out = entries(out, self.message, self.has_both);
         out.extend_from_slice(name);
         match self.said.find(why) {
             Some(before) => out.extend_from_within(before),
@@ -206,7 +208,9 @@ impl<'m> Writer<'m> {
         self.unresolvable.pop();
         self.resolvable.pop();
         let between: &'static [u8] = if is_both { b"," } else { b"" };
-        let [copied, unresolvable, resolvable] = joined([copied, self.unresolvable, self.resolvable]);
+        let copied_max = if self.has_both { usize::MAX } else { SHORT_MAX };
+        let [copied, unresolvable, resolvable] =
+            joined([copied, self.unresolvable, self.resolvable], copied_max);
         let names = kept.unwrap_or(copied);
         let tail = [
             Bytes::from_static(end),
@@ -222,18 +226,18 @@ impl<'m> Writer<'m> {
     }
 }
 
-/// Longer texts are not copied to save an allocation.
+/// Longer texts are not copied to save an allocation, unless both lists of reasons are expected.
 const SHORT_MAX: usize = 1 << 14;
 
-/// These texts; short ones are put behind the one with the most room: a buffer that is not full costs an allocation of its own
-/// when it is sent.
-fn joined<const N: usize>(mut texts: [Vec<u8>; N]) -> [Bytes; N] {
+/// These texts; those of at most `copied_max` bytes are put behind the one with the most room: a buffer that is not full costs
+/// an allocation of its own when it is sent.
+fn joined<const N: usize>(mut texts: [Vec<u8>; N], copied_max: usize) -> [Bytes; N] {
     let room = |text: &Vec<u8>| text.capacity().saturating_sub(text.len());
     let roomiest = (0..N).max_by_key(|at| texts.get(*at).map_or(0, room)).unwrap_or(0);
     let mut base = texts.get_mut(roomiest).map(std::mem::take).unwrap_or_default();
     let begun = base.len();
     let parts = texts.map(|text| {
-        if text.len() > SHORT_MAX.min(room(&base)) {
+        if text.len() > copied_max.min(room(&base)) {
             return Err(Bytes::from(text));
         }
         let start = base.len();
@@ -275,11 +279,12 @@ impl Said {
     }
 }
 
-/// The list of entries, with memory reserved at the first entry for about half of the candidates. The list is copied
-/// when it grows; the second allocation is large enough for all.
-fn entries<'l>(list: &'l mut Vec<u8>, message: &Message<'_>) -> &'l mut Vec<u8> {
+/// The list of entries, with memory reserved at the first entry for about half of the candidates, or for all where the other
+/// list is put behind it. The list is copied when it grows; the second allocation is large enough for all.
+fn entries<'l>(list: &'l mut Vec<u8>, message: &Message<'_>, has_both: bool) -> &'l mut Vec<u8> {
     if list.is_empty() {
-        list.reserve(candidates(&message.candidates).len().saturating_mul(ENTRY_BYTES));
+        let each = if has_both { 2 * ENTRY_BYTES } else { ENTRY_BYTES };
+        list.reserve(candidates(&message.candidates).len().saturating_mul(each));
     }
     list
 }
@@ -321,7 +326,7 @@ mod tests {
             let room = if lengths[0] == 900 { 1_000 } else { 1 << 16 };
             let texts = [text(b'a', lengths[0], 3), text(b'b', lengths[1], room), text(b'c', lengths[2], 3)];
             let before = texts.clone();
-            let after = joined(texts);
+            let after = joined(texts, SHORT_MAX);
             assert_eq!(after.clone().map(|text| text.to_vec()), before);
             let base = after[1].as_ptr_range();
             let behind = after[2].as_ptr().addr().checked_sub(base.start.addr());
