@@ -84,7 +84,18 @@ const POLICIES: [(&str, Policy); 10] = [
     ("the same, and kube-scheduler's own scores off", Policy::Alone),
 ];
 
-/// Runs all policies on the same trace, and prints the table and the bars.
+/// The traces: by the first one the score was chosen, so the bars are over all of them.
+const TRACES: [u64; 5] = [
+    0x9E37_79B9_7F4A_7C15,
+    0xD6E8_FEB8_6659_FD93,
+    0xA076_1D64_78BD_642F,
+    0xE703_7ED1_A0B4_28DB,
+    0x8EBC_6AF0_9C88_C6E3,
+];
+/// The policies that the bars compare: the extender's default, kube-scheduler's, and MostAllocated.
+const COMPARED: [Policy; 3] = [Policy::Ours(60), Policy::Default, Policy::MostAllocated];
+
+/// Runs all policies on the first trace and those of the bars on all, and prints the tables and the bars.
 pub(crate) fn run() -> Result<()> {
     println!(
         "| policy | fragmented GPUs, mean | within islands | whole nodes free | of jobs for 4 / 8 GPUs turned away | the fullest node, of its cap | deviation of all nodes |"
@@ -92,7 +103,7 @@ pub(crate) fn run() -> Result<()> {
     println!("|---|---|---|---|---|---|---|");
     let mut seen = Vec::new();
     for (what, policy) in POLICIES {
-        let outcome = Site::new(policy).run();
+        let outcome = Site::new(policy, TRACES[0]).run();
         let Outcome { fragmented, in_islands, whole, turned_away: [four, eight], fullest, deviation } =
             outcome;
         println!(
@@ -102,12 +113,25 @@ pub(crate) fn run() -> Result<()> {
     }
     // Eight is a multiple of each size, so jobs that are sorted by size leave no gap but in the last node.
     println!("| an offline packer, at most | 7 | 7 | | | | |\n");
-    let of = |wanted: Policy| seen.iter().find(|(policy, _)| *policy == wanted).map(|(_, outcome)| outcome);
-    let (Some(ours), Some(default), Some(most)) =
-        (of(Policy::Ours(60)), of(Policy::Default), of(Policy::MostAllocated))
-    else {
-        return Ok(());
-    };
+    println!("| trace | fragmented GPUs: share 60, default, MostAllocated | within islands |\n|---|---|---|");
+    let mut sums = [Outcome::default(); COMPARED.len()];
+    for (number, trace) in (1..).zip(TRACES) {
+        let known = |policy: Policy| seen.iter().find(|(one, _)| *one == policy && trace == TRACES[0]);
+        let of =
+            |policy| known(policy).map_or_else(|| Site::new(policy, trace).run(), |(_, outcome)| *outcome);
+        let outcomes = COMPARED.map(of);
+        let [ours, default, most] = outcomes.map(|outcome| outcome.fragmented);
+        let [of_islands, by_default, by_most] = outcomes.map(|outcome| outcome.in_islands);
+        println!(
+            "| {number} | {ours:.1}, {default:.1}, {most:.1} | {of_islands:.1}, {by_default:.1}, {by_most:.1} |"
+        );
+        for (sum, outcome) in sums.iter_mut().zip(outcomes) {
+            sum.fragmented += outcome.fragmented;
+            sum.in_islands += outcome.in_islands;
+        }
+    }
+    println!();
+    let [ours, default, most] = sums;
     for (name, ours, other, bar) in [
         ("gpus_fragmented_of_default", ours.fragmented, default.fragmented, 0.5),
         ("gpus_fragmented_in_islands_of_default", ours.in_islands, default.in_islands, 0.5),
@@ -231,7 +255,7 @@ struct Site {
 }
 
 impl Site {
-    fn new(policy: Policy) -> Self {
+    fn new(policy: Policy, trace: u64) -> Self {
         let cards = |node: usize| {
             std::array::from_fn(|card| PhysicalGpu {
                 key: u64::try_from(node * CARDS + card).unwrap_or(0),
@@ -257,7 +281,7 @@ impl Site {
             nodes: (0..NODES).map(node).collect(),
             cluster,
             hardware: HardwareTerms::of(Some(&HARDWARE), &SCORING.coefficients),
-            trace: Dice(0x9E37_79B9_7F4A_7C15),
+            trace: Dice(trace),
             lots: Dice(0x2545_F491_4F6C_DD1D),
             ends: BinaryHeap::new(),
             jobs: Vec::new(),
