@@ -156,10 +156,11 @@ fn named_rows(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// `S14`, `C7`, `K2`, `B-R1`.
+/// `S14`, `C7`, `G3`, `K2`, `B-R1`.
 fn is_id(word: &str) -> bool {
-    let number =
-        ["B-C", "B-G", "B-R", "B", "C", "D", "K", "S"].iter().find_map(|letters| word.strip_prefix(letters));
+    let number = ["B-C", "B-G", "B-R", "B", "C", "D", "G", "K", "S"]
+        .iter()
+        .find_map(|letters| word.strip_prefix(letters));
     number.is_some_and(|number| !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit()))
 }
 

@@ -348,6 +348,7 @@ mod tests {
 
     #[test]
     fn a_card_of_the_article_is_a_card() {
+        // Fix list article G3.
         let mut spec = json!({"nodeName": "n", "uuid": "GPU-1", "model": "A100", "totalVRAMmb": 40960});
         let status = json!({"allocatedVRAMmb": 30000, "phase": "Available"});
         // Without a sharing mode one pod has the card alone.

@@ -38,6 +38,7 @@ const FUTURE: &str = "2027-01-15T09:00:00Z";
 
 #[test]
 fn a_card_that_a_bind_took_is_taken_until_the_kubelet_says_who_has_it() {
+    // Fix list article G6.
     let of = |status: &Value| cards(&[row("a", &json!({}), status)])[0].card;
     assert_eq!(of(&free()).phase, GpuPhase::Available);
     for since in [JUST, FUTURE, "no time", ""] {

@@ -84,6 +84,7 @@ pub(crate) fn args(pod: &Value, node: &str) -> Value {
 
 #[tokio::test]
 async fn a_pod_goes_where_its_model_and_memory_are_and_each_other_node_says_why_not() {
+    // Fix list article G1, G5, G10.
     let world = World::start(&ON).await;
     world.card("fits", 0, json!({}), free()).await;
     world.card("busy", 0, json!({}), held("somebody")).await;
@@ -184,6 +185,7 @@ async fn a_pod_is_weighed_by_what_the_cards_of_a_node_were_measured_to_draw() {
 
 #[tokio::test]
 async fn links_are_required_only_where_a_pod_says_so_and_used_nodes_score_higher() {
+    // Fix list article G4.
     let world = World::start(&[("GPU_PLACEMENT", "all"), ("GPU_SCORE_SHARE", "100")]).await;
     for number in 0..4 {
         // Two islands of two on one node, one of four on the other.
@@ -215,6 +217,7 @@ async fn links_are_required_only_where_a_pod_says_so_and_used_nodes_score_higher
 
 #[tokio::test]
 async fn of_fifty_pods_that_race_for_the_last_card_through_two_replicas_one_gets_it() {
+    // Fix list article G8.
     let world = World::start(&ON).await;
     let second = World::on(world.api.clone(), &ON).await;
     world.card("n", 0, json!({}), held("somebody")).await;
@@ -287,6 +290,7 @@ async fn cards_of_a_pod_that_is_not_bound_are_given_back() {
 
 #[tokio::test]
 async fn what_a_replica_took_before_it_died_is_used_by_the_next_one() {
+    // Fix list article G12.
     let world = World::start(&ON).await;
     world.card("n", 0, json!({}), free()).await;
     world.card("n", 1, json!({}), free()).await;
@@ -335,6 +339,7 @@ async fn an_answer_to_bind_that_is_lost_binds_once() {
 
 #[tokio::test]
 async fn only_nodes_where_the_victims_free_a_wished_card_remain() {
+    // Fix list article G9.
     let world = World::start(&ON).await;
     world.card("right", 0, json!({}), held("right")).await;
     world.card("wrong", 0, json!({}), held("kept")).await;

@@ -141,6 +141,7 @@ mod tests {
 
     #[test]
     fn a_model_is_named_by_its_name_or_by_words_of_it() {
+        // Fix list article G14.
         let names = |wish: &str, model: &str| {
             GpuWish { model: Some(wish.to_owned().into()), ..GpuWish::default() }.names(model)
         };

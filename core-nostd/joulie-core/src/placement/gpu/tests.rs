@@ -156,6 +156,7 @@ fn eight(free: u64, island: Option<u16>) -> Vec<PhysicalGpu> {
 
 #[test]
 fn packing_prefers_what_is_used_and_breaks_no_free_group() {
+    // Fix list article G7.
     let score = |ask, cards: &[PhysicalGpu]| fit(ask, cards).unwrap().score;
     // The last free card: 60 × 320 ÷ 320, 25 as the group was not free, 15 as nothing is left over.
     assert_eq!(score(whole(1), &eight(1, None)), 100);

@@ -144,6 +144,7 @@ fn snapshot(dice: &mut Dice) -> Snapshot {
 
 #[test]
 fn what_a_filter_says_of_all_nodes_is_what_their_cards_say_one_for_one() {
+    // Fix list article G2.
     let gpus = GpuRule { scope: GpuPods::Annotated, share: 60, ..GpuRule::OFF };
     let placement = PlacementSettings { gpus, ..burst::placement() };
     let expected = Expected::new(Duration::ZERO).load();
