@@ -95,18 +95,23 @@ pub(crate) fn tap() -> (CardTap, watch::Receiver<Discovery>) {
 /// Tells what a report says of cards, if that has changed.
 pub(crate) fn tell(CardTap(tap): &CardTap, report: &NodeReport) {
     let (sender, curves) = &**tap;
-    let watts = curves.lock().unwrap_or_else(PoisonError::into_inner).see(report);
+    let mut curves = curves.lock().unwrap_or_else(PoisonError::into_inner);
+    // Nothing is collected while nothing changes.
+    let watts = curves.see(report).then(|| curves.told());
     sender.send_if_modified(|last| {
-        let changed = !last.is_of(report) || last.watts != watts;
-        if changed {
-            let cards = told(report).map(|(kind, is_ready, cards)| Discovered {
+        let is_same = last.is_of(report) && watts.is_none();
+        if !last.is_of(report) {
+            let of = |(kind, is_ready, cards): (BackendKind, bool, &Arc<Cards>)| Discovered {
                 kind,
                 is_ready,
                 cards: cards.clone(),
-            });
-            *last = Discovery { backends: cards.collect(), watts };
+            };
+            last.backends = told(report).map(of).collect();
         }
-        changed
+        if let Some(watts) = watts {
+            last.watts = watts;
+        }
+        !is_same
     });
 }
 

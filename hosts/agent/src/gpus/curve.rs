@@ -42,13 +42,22 @@ pub(crate) struct CardWatts {
 pub(super) struct Curves(BTreeMap<Key, Curve>);
 
 impl Curves {
-    /// Takes in a report, and returns what is told of each card.
-    pub(super) fn see(&mut self, report: &NodeReport) -> BTreeMap<Key, CardWatts> {
+    /// Takes in a report. Returns whether anything else is told than before.
+    pub(super) fn see(&mut self, report: &NodeReport) -> bool {
+        let mut changed = false;
         for gpu in &report.gpus {
             if self.0.len() < CARDS_MAX || self.0.contains_key(&gpu.key) {
-                self.0.entry(gpu.key).or_default().see(gpu);
+                let curve = self.0.entry(gpu.key).or_default();
+                let before = curve.told();
+                curve.see(gpu);
+                changed |= curve.told() != before;
             }
         }
+        changed
+    }
+
+    /// What is told of each card.
+    pub(super) fn told(&self) -> BTreeMap<Key, CardWatts> {
         self.0.iter().map(|(key, curve)| (*key, curve.told())).collect()
     }
 }
