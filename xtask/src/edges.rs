@@ -234,7 +234,7 @@ const ALLOWED: &[Allowed] = &[
             "plant",
             "virtual-cluster",
         ],
-        ours_in_tests: &[],
+        ours_in_tests: &["cluster"],
     },
 ];
 

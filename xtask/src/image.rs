@@ -12,8 +12,13 @@ mod bill;
 mod layout;
 mod root;
 
+/// What other archives are made by.
+pub(crate) mod archived {
+    pub(crate) use super::layout::{architecture, archive, digest, packed};
+}
+
 use anyhow::{Context, Result, bail};
-use root::RootFs;
+pub(crate) use root::RootFs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -63,7 +68,7 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
     let wanted = Wanted::read(words)?;
     let programs = match wanted.programs {
         Some(folder) => folder,
-        None => built(root)?,
+        None => built(root, &PROGRAMS.map(|(_, package)| package))?,
     };
     let made = made_at(root);
     let mut files = RootFs::of(&programs, &PROGRAMS.map(|(program, _)| program))?;
@@ -88,11 +93,11 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Builds what ships, and says where it lies.
-fn built(root: &Path) -> Result<PathBuf> {
+/// Builds the programs of these packages, and says where they lie.
+pub(crate) fn built(root: &Path, packages: &[&str]) -> Result<PathBuf> {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(root).args(["build", "--locked", "--profile", "dist"]);
-    for (_, package) in PROGRAMS {
+    for package in packages {
         cargo.args(["-p", package]);
     }
     if !cargo.status().context("starting cargo")?.success() {
@@ -109,7 +114,7 @@ fn revision(root: &Path) -> String {
 }
 
 /// The time of the commit in seconds since 1970; 0 without git. The clock would make every image another one.
-fn made_at(root: &Path) -> u64 {
+pub(crate) fn made_at(root: &Path) -> u64 {
     git(root, &["log", "-1", "--format=%ct"]).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 

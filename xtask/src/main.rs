@@ -8,6 +8,7 @@ mod edges;
 mod fuzz;
 mod image;
 mod pictures;
+mod plugin;
 mod proofs;
 mod test;
 mod tidy;
@@ -32,6 +33,8 @@ usage: cargo xtask COMMAND
                     the kernel's own power code on simulated registers, with the shipped programs inside
   image [--programs DIR] [--out DIR] [--rootfs DIR] [--check]
                     the container image as an OCI layout (target/image), without a container engine; --check runs the programs in it
+  plugin --uri https://HOST/FOLDER [--programs DIR] [--out DIR]
+                    kubectl joulie as an archive, and krew's manifest of the archives in target/plugin
   tidy              edges between crates, and what a machine can hold of the style";
 
 fn main() -> ExitCode {
@@ -58,6 +61,7 @@ fn run() -> Result<()> {
         ["codegen", "--check"] => codegen::run(root, codegen::Mode::Check),
         ["bench", names @ ..] => bench::run(names),
         ["pictures"] => pictures::run(root),
+        ["plugin", rest @ ..] => plugin::run(root, rest),
         ["vm", rest @ ..] => vm::run(root, rest),
         ["image", rest @ ..] => image::run(root, rest),
         ["tidy"] => edges::check(root).and_then(|()| tidy::check(root)),

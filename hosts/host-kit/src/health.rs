@@ -9,6 +9,7 @@ use crate::shutdown::Stop;
 use http::{Method, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Bytes;
+use jiff::Timestamp;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -91,6 +92,11 @@ impl Health {
             true => CheckResult::Fail("the program is shutting down".to_owned()),
             false => CheckResult::Pass,
         })
+    }
+
+    /// The time of day by its clock.
+    pub(crate) fn wall(&self) -> Timestamp {
+        self.clock.wall()
     }
 
     /// Whether every check of `/readyz` passes now.
@@ -220,7 +226,6 @@ mod tests {
     use super::*;
     use crate::clock::ManualClock;
     use http_body_util::BodyExt;
-    use jiff::Timestamp;
 
     fn health() -> (ManualClock, Health) {
         let clock = ManualClock::at(Timestamp::UNIX_EPOCH);

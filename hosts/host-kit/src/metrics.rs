@@ -3,6 +3,7 @@
 //! A label's values come from an enum made by [`closed_label!`](crate::closed_label), or from names whose number the
 //! cluster bounds (nodes). A label must never contain text from an error, a request, or an object's annotation.
 
+mod created;
 mod exposition;
 mod process;
 mod registry;
@@ -14,14 +15,16 @@ pub use registry::{
 };
 pub use scraped::ScrapedSeries;
 
+use created::Beginnings;
 use exposition::TextFormat;
 use http::{HeaderMap, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Bytes;
+use jiff::Timestamp;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::info::Info;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What every program reports about itself.
 #[derive(Clone, Debug)]
@@ -72,6 +75,7 @@ pub struct MetricsBuilder {
 pub struct Page {
     registry: Arc<MetricsRegistry>,
     ready: Gauge,
+    began: Arc<Mutex<Beginnings>>,
 }
 
 impl MetricsBuilder {
@@ -103,7 +107,7 @@ impl MetricsBuilder {
 
     /// Ends the registration.
     pub fn page(self) -> Page {
-        Page { registry: Arc::new(self.registry), ready: self.ready }
+        Page { registry: Arc::new(self.registry), ready: self.ready, began: Arc::default() }
     }
 }
 
@@ -121,14 +125,21 @@ impl Page {
         self.ready.set(i64::from(ready));
     }
 
-    /// The answer of `/metrics` to a request with these headers.
-    pub fn answer(&self, headers: &HeaderMap) -> Response<Full<Bytes>> {
+    /// The answer of `/metrics` to a request with these headers and this query; `now` is the time of day.
+    pub fn answer(&self, headers: &HeaderMap, query: &str, now: Timestamp) -> Response<Full<Bytes>> {
         let Ok(text) = self.registry.render() else {
             let mut failed = Response::new(Full::from("the metrics cannot be written\n"));
             *failed.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
             return failed;
         };
-        exposition::answer(headers, &text)
+        let began = |page: String| match created::is_asked(query) {
+            true => {
+                let mut began = self.began.lock().unwrap_or_else(PoisonError::into_inner);
+                began.shown(&page, now.as_duration().as_secs_f64())
+            }
+            false => page,
+        };
+        exposition::answer(headers, &text, began)
     }
 }
 

@@ -40,7 +40,8 @@ impl Ops {
             return Some(match self.scrapers.refuse(request.headers(), peer).await {
                 None => {
                     self.page.shows_ready(self.health.is_ready());
-                    self.page.answer(request.headers())
+                    let query = request.uri().query().unwrap_or_default();
+                    self.page.answer(request.headers(), query, self.health.wall())
                 }
                 Some((status, why)) => plain(status, why),
             });
@@ -95,6 +96,7 @@ mod tests {
     async fn every_path_of_the_port_answers_and_no_other() {
         for (method, path, expected) in [
             ("GET", "/metrics", 200),
+            ("GET", "/metrics?created=1", 200),
             ("POST", "/metrics", 405),
             ("GET", "/livez", 200),
             ("GET", "/readyz?verbose", 200),

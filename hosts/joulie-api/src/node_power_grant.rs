@@ -64,6 +64,11 @@ pub struct NodePowerGrantSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     pub armed: Option<Vec<ArmedShare>>,
+    /// The decision of the operator that wrote this grant: the number of its term and that of its pass. The operator's log and Events
+    /// name it too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 64))]
+    pub decision: Option<String>,
 }
 
 /// What an event leaves of a node.

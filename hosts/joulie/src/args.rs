@@ -1,5 +1,6 @@
 //! The command line of `joulie`, parsed once.
 
+use crate::pages::ClusterProgram;
 use crate::value::{Budget, Cap, PageAt, Period, Span};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
@@ -48,8 +49,11 @@ pub(crate) enum Command {
     Completion {
         /// Which shell
         shell: Shell,
+        /// Those of a program of a cluster instead of joulie's
+        #[arg(long, value_name = "NAME")]
+        program: Option<ClusterProgram>,
     },
-    /// The man pages, into a folder
+    /// The man pages of joulie and of the programs of a cluster, into a folder
     Man {
         /// The folder
         #[arg(value_name = "DIR")]

@@ -17,6 +17,7 @@ mod demo;
 mod diary;
 mod node;
 mod out;
+mod pages;
 #[cfg(test)]
 mod reference;
 mod signals;
@@ -24,7 +25,8 @@ mod simulate;
 mod value;
 
 use args::{Cli, Command};
-use clap::{CommandFactory, Parser};
+use clap::{CommandFactory, Parser, ValueEnum};
+use pages::ClusterProgram;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -38,8 +40,10 @@ fn main() -> ExitCode {
         Some(Command::Replay(options)) => simulate::replay(options),
         Some(Command::Compare { first, second }) => simulate::compare(&first, &second),
         Some(Command::Kubectl(plugin)) => kubectl_joulie::start(plugin),
-        Some(Command::Completion { shell }) => {
-            say(&kubectl_joulie::completion_of(Cli::command(), "joulie", shell))
+        Some(Command::Completion { shell, program }) => {
+            let of = program.map_or_else(Cli::command, ClusterProgram::command);
+            let name = of.get_name().to_owned();
+            say(&kubectl_joulie::completion_of(of, &name, shell))
         }
         Some(Command::Man { folder }) => man(&folder),
         None => demo::run(&demo).into(),
@@ -47,7 +51,11 @@ fn main() -> ExitCode {
 }
 
 fn man(folder: &Path) -> ExitCode {
-    match kubectl_joulie::write_man(Cli::command(), folder) {
+    let cluster = ClusterProgram::value_variants().iter().map(|program| program.command());
+    let all = std::iter::once(Cli::command()).chain(cluster);
+    let written = all.map(|command| kubectl_joulie::write_man(command, folder));
+    // Each says the same.
+    match written.collect::<Result<Vec<_>, _>>().map(|all| all.into_iter().next().unwrap_or_default()) {
         Ok(written) => say(&written),
         Err(error) => {
             // If standard error is closed, the exit code still tells.

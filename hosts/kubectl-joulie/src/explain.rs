@@ -3,6 +3,7 @@
 
 use crate::api::{ApiError, path};
 use crate::clean::clean;
+use crate::decisions;
 use crate::fleet;
 use crate::object::{
     FieldOwner, age, annotation, condition, condition_words, items, label, name, number, owners, text, time,
@@ -125,6 +126,18 @@ pub(crate) async fn node(asked: &PluginSession, name: &str) -> Result<Reply, Rep
         "label",
         node.as_ref().map_or_else(|| vec!["there is no Node object of this name".to_owned()], labels_of),
     );
+    let decided = match grant {
+        Some(grant) => decisions::above(asked, grant).await,
+        None => Ok(Vec::new()),
+    };
+    said.part(
+        "decisions",
+        match (&decided, grant) {
+            (Ok(all), Some(grant)) => decisions::lines(all, grant, now),
+            (Err(why), _) => vec![format!("cannot be listed: {why}")],
+            (Ok(_), None) => Vec::new(),
+        },
+    );
     let conditions = [profile.as_ref(), twin.as_ref()].into_iter().flatten();
     let conditions = conditions.flat_map(|object| items(object, "/status/conditions")).map(condition_words);
     said.part("conditions", conditions.collect());
@@ -145,6 +158,7 @@ pub(crate) async fn node(asked: &PluginSession, name: &str) -> Result<Reply, Rep
         said.keep(field, value.clone().unwrap_or_default());
     }
     said.keep("because", because(&objects, now).into());
+    said.keep("decisions", decided.unwrap_or_default().into());
     said.keep("events", events.unwrap_or_default().into());
     said.keep("plan", plan.unwrap_or_default());
     Ok(said.reply(asked))
@@ -302,8 +316,12 @@ fn granted(grant: &Value) -> Vec<String> {
         }
         Some(_) | None => String::new(),
     };
+    let by = match decisions::of_grant(grant) {
+        "" => String::new(),
+        decision => format!(", by decision {decision}"),
+    };
     vec![format!(
-        "{} in all{yielded}, serial {}, {receipt}; its devices hold {} (floor {})",
+        "{} in all{yielded}, serial {}{by}, {receipt}; its devices hold {} (floor {})",
         watts(number(grant, "/spec/watts")),
         given.unwrap_or_default(),
         watts(number(grant, "/status/holds")),

@@ -7,6 +7,7 @@
 //! - [`args`]: the command line;
 //! - `api`: requests, lists in pages; `object`: fields of objects; `clean`: what is safe on a terminal;
 //! - `rights`: what the programs' accounts must be allowed;
+//! - `decisions`: what was decided of the limits above a node;
 //! - `fleet`: the objects by their nodes; `show`: tables and the formats of `-o`;
 //! - a file for each command.
 //!
@@ -19,6 +20,7 @@ pub mod args;
 mod budget;
 mod cap;
 mod clean;
+mod decisions;
 mod doctor;
 mod energy;
 mod explain;

@@ -287,7 +287,7 @@ impl Lead {
             return;
         }
         self.term = term;
-        self.reconciler.begin_term(now);
+        self.reconciler.begin_term(term, now);
         (self.since, self.renewed, self.last_pass) = (now, None, None);
         if let Some(poller) = &self.poller {
             poller.follow(if term.is_some() { self.reconciler.followed() } else { Vec::new() });

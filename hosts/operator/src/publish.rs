@@ -93,12 +93,13 @@ pub(crate) fn state_document(
     json!({"apiVersion": API_VERSION, "kind": carrier.kind(), "metadata": metadata, "spec": spec})
 }
 
-/// The grant object for a node that has none.
+/// The grant object for a node that has none. `decision` is the one that it is by.
 pub(crate) fn grant_document(
     name: &str,
     node: &str,
     (grant, lends): (Grant, bool),
     budget: Option<&str>,
+    decision: &str,
 ) -> Value {
     let mut labels = json!({(labels::object::MANAGED_BY): labels::object::BY_OPERATOR});
     if let Some(budget) = budget.filter(|budget| is_label_value(budget)) {
@@ -107,6 +108,7 @@ pub(crate) fn grant_document(
     let mut spec = json!({
         "nodeName": node, "serial": grant.serial,
         "watts": Number::from(grant.watts), "ceiling": Number::from(grant.ceiling),
+        "decision": decision,
     });
     if lends {
         spec["lends"] = json!(true);
@@ -122,14 +124,21 @@ const fn is_label_value(name: &str) -> bool {
     name.len() <= 63
 }
 
-/// A patch that replaces exactly the grant that is seen, and no other. `lends`: watts are short.
-pub(crate) fn grant_patch(seen: &GrantSeen, (grant, lends): (Grant, bool), released: bool) -> Value {
+/// A patch that replaces exactly the grant that is seen, and no other. `lends`: watts are short. A definition that is older than
+/// `decision` drops that field and takes the rest.
+pub(crate) fn grant_patch(
+    seen: &GrantSeen,
+    (grant, lends): (Grant, bool),
+    released: bool,
+    decision: &str,
+) -> Value {
     let mut patch = vec![
         json!({"op": "test", "path": "/metadata/uid", "value": seen.uid}),
         json!({"op": "test", "path": "/spec/serial", "value": seen.serial}),
         json!({"op": "replace", "path": "/spec/serial", "value": grant.serial}),
         json!({"op": "replace", "path": "/spec/watts", "value": Number::from(grant.watts)}),
         json!({"op": "replace", "path": "/spec/ceiling", "value": Number::from(grant.ceiling)}),
+        json!({"op": "add", "path": "/spec/decision", "value": decision}),
     ];
     if lends != seen.lends {
         patch.push(json!({"op": "add", "path": "/spec/lends", "value": lends}));

@@ -120,10 +120,10 @@ reasons! {
         LIMIT_KEPT: event(Normal, "BudgetKept", "PowerBudget or Lease joulie-plan", "a limit is kept again");
         DEMAND_UNMET: event(Normal, "DemandUnmet", "PowerBudget or Lease joulie-plan",
             "for a minute nodes were throttled that would draw more than a limit leaves them, or pods waited that it lacks watts for: no node of a lower class has watts that it does not want");
-        BUDGET_LOWERS: event(Normal, "BudgetLowers", "Lease joulie-plan",
-            "one pass lowered grants by a twentieth of the site's limit or more");
-        BUDGET_RAISES: event(Normal, "BudgetRaises", "Lease joulie-plan",
-            "one pass raised grants by a twentieth of the site's limit or more");
+        BUDGET_LOWERS: event(Normal, "BudgetLowers", "PowerBudget or Lease joulie-plan",
+            "one decision lowered grants by a twentieth of the limit or more; the text has its name, which is in spec.decision of the grants too, and why");
+        BUDGET_RAISES: event(Normal, "BudgetRaises", "PowerBudget or Lease joulie-plan",
+            "one decision raised grants by a twentieth of the limit or more; the text has its name, which is in spec.decision of the grants too, and why");
         RESCHEDULE_ADVISED: event(Normal, "RescheduleAdvised", "Node",
             "pods of the node would better run elsewhere; status.rescheduleRecommendations of its NodeTwin names them");
         RESCHEDULE_OVER: event(Normal, "RescheduleOver", "Node",

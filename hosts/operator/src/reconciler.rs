@@ -15,6 +15,7 @@ mod explain;
 mod hand_back;
 mod jobs;
 mod limits;
+mod moves;
 mod pass;
 mod response;
 mod sleep;
@@ -22,6 +23,7 @@ mod unchanged;
 mod visibility;
 
 pub(crate) use jobs::Then;
+pub(crate) use moves::{MoveCause, MoveWay};
 
 use crate::budget::Metered;
 use crate::facility::{Places, Sensed};
@@ -44,8 +46,10 @@ use explain::Decided;
 use host_kit::clock::{Mono, micros};
 use host_kit::config::{ConfigNews, ConfigOutcome};
 use host_kit::events::{Note, Recorder, about_node};
+use host_kit::leader::Term;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
+use moves::MoveMemory;
 use planner::facility::Facility;
 use planner::node::Node;
 use planner::plan::PlanMemory;
@@ -91,8 +95,8 @@ pub(crate) struct Reconciler {
     metered: Vec<Metered>,
     /// Since when the meters of a group show more than is counted there.
     above: BTreeMap<String, Mono>,
-    /// When large cuts and raises of power were last reported.
-    cuts: BTreeMap<&'static str, Mono>,
+    /// What is remembered of decisions that move much power.
+    moves: MoveMemory,
     /// Nothing is raised before this time: grants of the previous leader may still land.
     raises_from: Mono,
     /// Groups whose limit is not kept, and the reason that was last reported.
@@ -125,6 +129,8 @@ pub(crate) struct Reconciler {
     refused: RefusedReports,
     /// What the last pass of this term decided.
     decided: Option<Decided>,
+    /// The number of the present term, or of the last one.
+    term: Term,
     passes: u64,
     /// The time of day of the last pass.
     wall: Timestamp,
@@ -175,7 +181,7 @@ impl Reconciler {
             measured: Vec::new(),
             metered: Vec::new(),
             above: BTreeMap::new(),
-            cuts: BTreeMap::new(),
+            moves: MoveMemory::default(),
             raises_from: Mono::START,
             short: BTreeMap::new(),
             unmet: BTreeMap::new(),
@@ -192,6 +198,7 @@ impl Reconciler {
             unread: BTreeMap::new(),
             refused: RefusedReports::default(),
             decided: None,
+            term: Term(0),
             passes: 0,
             wall: Timestamp::UNIX_EPOCH,
             settings,
@@ -284,8 +291,16 @@ impl Reconciler {
         }
     }
 
-    /// Starts a new term: what an earlier one remembered is void.
-    pub(crate) fn begin_term(&mut self, now: Mono) {
+    /// What the last pass decided goes by this name: no other pass of any operator has the same.
+    fn decision(&self) -> String {
+        let Term(term) = self.term;
+        format!("{term}.{}", self.passes)
+    }
+
+    /// Starts a new term, or the time between two: what an earlier one remembered is void.
+    pub(crate) fn begin_term(&mut self, term: Option<Term>, now: Mono) {
+        self.term = term.unwrap_or(self.term);
+        self.moves.begin(now);
         self.raises_from = now.plus(self.settings.election.lease).plus(SERVER_TIMEOUT);
         (self.memory, self.round, self.trial) = Default::default();
         self.busy.clear();

@@ -10,6 +10,7 @@ mod sleep;
 pub(crate) use reschedule::RescheduleStats;
 pub(crate) use sleep::SleepStats;
 
+use crate::reconciler::{MoveCause, MoveWay};
 use crate::rows::DemandFault;
 use crate::site::Kind;
 use crate::writes::{Target, Trouble};
@@ -25,6 +26,7 @@ use planner::power::{MeasurementSource, PowerMeter};
 use planner::profile::Profile;
 use power_units::{Micros, Watts};
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::exemplar::CounterWithExemplar;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
@@ -165,6 +167,16 @@ label_set! {
     struct OfGroup {
         group: String,
     }
+
+    struct ByMove {
+        way: MoveWay,
+        cause: MoveCause,
+    }
+
+    /// The exemplar of a decision.
+    struct ByDecision {
+        decision: String,
+    }
 }
 
 /// The operator's metrics. Clones share them.
@@ -192,6 +204,7 @@ pub(crate) struct Stats {
     lowered: Family<ByGroup, Gauge>,
     signal_age: Family<OfGroup, Level>,
     held_back: Gauge,
+    moves: Family<ByMove, CounterWithExemplar<ByDecision>>,
     refused_demands: Family<ByFault, Counter>,
     power: Family<BySource, Level>,
     apart: Gauge,
@@ -278,6 +291,7 @@ impl Stats {
             price: Family::default(),
             blind: Family::default(),
             held_back: Gauge::default(),
+            moves: Family::default(),
             refused_demands: Family::default(),
             power: Family::default(),
             apart: Gauge::default(),
@@ -371,6 +385,11 @@ impl Stats {
             "joulie_operator_budget_held_back_orders",
             "Changes of grants by demand that wait because 2,850 were written within a minute",
             all.held_back.clone(),
+        );
+        registry.register(
+            "joulie_operator_budget_moves",
+            "Decisions that lowered or raised a twentieth of a limit or more; the exemplar names the last one",
+            all.moves.clone(),
         );
         registry.register(
             "joulie_operator_budget_refused_reports",

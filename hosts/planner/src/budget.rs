@@ -170,10 +170,6 @@ pub struct Round {
     pub ended: Vec<(Arc<str>, Ended)>,
     /// The state of the groups: the site first, then the written limits in their order, then the racks by name.
     pub standings: Vec<GroupStanding>,
-    /// The power that is newly taken back from nodes.
-    pub lowered: Sum,
-    /// The power that is newly given to nodes.
-    pub raised: Sum,
     /// When a round decides differently although nothing has changed: then the next silent node is no longer trusted,
     /// and the other nodes must be lowered for it.
     pub again: Option<Stamp>,
@@ -212,20 +208,6 @@ impl Default for Sum {
 }
 
 impl Round {
-    fn count(&mut self, stake: &Stake<'_>, ask: &DesiredGrant) {
-        if !stake.node.granted.sent.is_empty() {
-            return;
-        }
-        let stands = stake.left().or(stake.node.machine.power_model.max());
-        let stands = stands.unwrap_or(ask.watts);
-        // A grant that is written again with another ceiling moves nothing.
-        if ask.watts == stands {
-            return;
-        }
-        let sum = if ask.watts < stands { &mut self.lowered } else { &mut self.raised };
-        *sum = Sum { watts: sum.watts + (stands - ask.watts).abs(), nodes: sum.nodes + 1 };
-    }
-
     /// The groups that a node is in, from the nearest to the site.
     pub fn groups_of(&self, node: &Node) -> impl Iterator<Item = (usize, &GroupStanding)> {
         let at = groups::place(node, self.trial, |rack| self.find(rack));
@@ -365,7 +347,6 @@ pub fn round(
             if applies && matches!(step, Move::Raise(_)) {
                 memory.raised.insert(stake.node.name.clone(), now);
             }
-            made.count(stake, &ask);
             *lowered = stake.lowered_by(&ask);
             made.asks.push(ask);
         }

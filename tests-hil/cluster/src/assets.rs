@@ -132,6 +132,17 @@ pub fn helm(environment: &Environment) -> Result<PathBuf, ClusterError> {
     }
 }
 
+/// The krew on `PATH`, otherwise one that is built.
+///
+/// # Errors
+/// As for [`helm`].
+pub fn krew(environment: &Environment) -> Result<PathBuf, ClusterError> {
+    match environment.find("kubectl-krew") {
+        Some(krew) => Ok(krew),
+        None => Ok(recipe::obtain(environment, &recipe::KREW)?.join("krew")),
+    }
+}
+
 fn is_program(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     file.metadata().is_ok_and(|about| about.is_file() && about.permissions().mode() & 0o111 != 0)

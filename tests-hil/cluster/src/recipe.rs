@@ -1,4 +1,4 @@
-//! Builds programs from Go modules in this repository (`control-plane/`, `helm/`), once for each content of the
+//! Builds programs from Go modules in this repository (`control-plane/`, `helm/`, `krew/`), once for each content of the
 //! module.
 //!
 //! A module is compiled into this program, so that the hashed content is the built content. The result is placed by a
@@ -67,6 +67,19 @@ pub(crate) const HELM: Module = Module {
     link_flags: helm_link_flags,
     minutes: 3,
     way_out: "put a helm on PATH instead",
+};
+
+/// The program that installs plugins of kubectl.
+pub(crate) const KREW: Module = Module {
+    folder: "krew",
+    what: "krew",
+    files: &[("go.mod", include_str!("../krew/go.mod")), ("go.sum", include_str!("../krew/go.sum"))],
+    package: "sigs.k8s.io/krew/cmd/krew",
+    program: "krew",
+    links: &[],
+    link_flags: || "-s -w".to_owned(),
+    minutes: 1,
+    way_out: "put a kubectl-krew on PATH instead",
 };
 
 /// The folder with the programs of a module, which are built if needed.

@@ -91,7 +91,7 @@ pub(super) fn write(folder: &Path, files: &RootFs, bill: &str, about: &About<'_>
 }
 
 /// The files as a tar archive: sorted, owned by root, with the time of the commit.
-pub(super) fn archive(files: &RootFs, made: u64) -> Result<Vec<u8>> {
+pub(crate) fn archive(files: &RootFs, made: u64) -> Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     for (path, entry) in files.entries() {
         let mut header = tar::Header::new_gnu();
@@ -116,7 +116,7 @@ pub(super) fn archive(files: &RootFs, made: u64) -> Result<Vec<u8>> {
     Ok(archive.into_inner()?)
 }
 
-fn packed(tar: &[u8]) -> Result<Vec<u8>> {
+pub(crate) fn packed(tar: &[u8]) -> Result<Vec<u8>> {
     // The gzip header contains no name and no time.
     let mut gzip = GzBuilder::new().write(Vec::new(), Compression::best());
     gzip.write_all(tar)?;
@@ -159,7 +159,7 @@ impl Layout {
 }
 
 /// `sha256:` and the digest.
-pub(super) fn digest(content: &[u8]) -> String {
+pub(crate) fn digest(content: &[u8]) -> String {
     let mut text = "sha256:".to_owned();
     for byte in Sha256::digest(content) {
         text.push_str(&format!("{byte:02x}"));
@@ -167,8 +167,8 @@ pub(super) fn digest(content: &[u8]) -> String {
     text
 }
 
-/// The architecture in OCI's naming.
-fn architecture() -> &'static str {
+/// The architecture in OCI's naming, which is krew's too.
+pub(crate) fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",

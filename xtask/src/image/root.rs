@@ -29,7 +29,7 @@ pub(super) enum Entry {
 
 /// Everything in the image, by its path without the leading `/`.
 #[derive(Debug, Default)]
-pub(super) struct RootFs {
+pub(crate) struct RootFs {
     entries: BTreeMap<String, Entry>,
 }
 
@@ -78,7 +78,7 @@ impl RootFs {
     }
 
     /// Adds a file and its parent folders.
-    pub(super) fn file(&mut self, path: &str, mode: u32, content: Vec<u8>) {
+    pub(crate) fn file(&mut self, path: &str, mode: u32, content: Vec<u8>) {
         if let Some((above, _)) = path.rsplit_once('/') {
             self.folders(above);
         }

@@ -236,7 +236,9 @@ impl Row for GrantRow {
 
     fn read(value: &Value) -> Result<Self, String> {
         let object: NodePowerGrant = object::parse(&spec_alone(value)).map_err(|bad| bad.to_string())?;
-        let NodePowerGrantSpec { node_name, serial, watts, ceiling, released, lends, armed } = object.spec;
+        // A decision's number is for people.
+        let NodePowerGrantSpec { node_name, serial, watts, ceiling, released, lends, armed, decision: _ } =
+            object.spec;
         let is_highest = ceiling.get() <= watts.get();
         let number = Watts::parse(&watts.to_string(), Role::Limit).ok().filter(|&it| it >= Watts::ZERO);
         let watts = number.ok_or_else(|| format!("spec.watts: {watts} is no number of watts from 0"))?;

@@ -1,8 +1,10 @@
 //! How the metrics are written for a scraper: the format by its `Accept`, packed by its `Accept-Encoding`.
 //!
-//! The library writes OpenMetrics. Here the units are added to it, and the classic text is made of it. A creation time of
-//! each counter is not written: the library knows none, and each would be a series of its own in most Prometheus servers.
+//! The library writes OpenMetrics. Here the units are added to it, and the classic text is made of it, which has no exemplars. The
+//! time at which each counter began is written for a scraper that asks for it: each would be a series of its own in most Prometheus
+//! servers.
 
+use super::created::end_of_labels;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
@@ -57,10 +59,17 @@ impl TextFormat {
     }
 }
 
-/// The answer for a scraper with these headers.
-pub(super) fn answer(headers: &HeaderMap, text: &str) -> Response<Full<Bytes>> {
+/// The answer for a scraper with these headers; `began` adds to OpenMetrics when counters began, where that is asked for.
+pub(super) fn answer(
+    headers: &HeaderMap,
+    text: &str,
+    began: impl FnOnce(String) -> String,
+) -> Response<Full<Bytes>> {
     let format = TextFormat::preferred(headers);
-    let page = format.written(text);
+    let page = match format {
+        TextFormat::OpenMetrics => began(format.written(text)),
+        TextFormat::Classic => format.written(text),
+    };
     let packed = if takes_gzip(headers) { packed(page.as_bytes()) } else { None };
     let is_packed = packed.is_some();
     let mut response = Response::new(Full::from(packed.unwrap_or_else(|| page.into_bytes())));
@@ -137,7 +146,15 @@ fn unit_of(name: &str) -> Option<&'static str> {
     UNITS.into_iter().find(|unit| *unit == last)
 }
 
-/// The classic text: a family is named as its series are, and there is no information and no end.
+/// A sample without its exemplar.
+fn plain(line: &str) -> &str {
+    let labels = line.find('{').filter(|at| line.find(' ').is_none_or(|space| *at < space));
+    let begin = labels.map_or(Some(0), |at| Some(at + end_of_labels(line.get(at..)?)?));
+    let rest = begin.and_then(|begin| Some(begin + line.get(begin..)?.find(" # ")?));
+    rest.and_then(|end| line.get(..end)).unwrap_or(line)
+}
+
+/// The classic text: a family is named as its series are, and there is no information, no exemplar and no end.
 fn classic(text: &str) -> String {
     let mut page = String::with_capacity(text.len());
     let mut help = None;
@@ -158,7 +175,7 @@ fn classic(text: &str) -> String {
             }
             page.push_str(&format!("# TYPE {name}{suffix} {kind}\n"));
         } else if !line.starts_with("# ") {
-            page.push_str(line);
+            page.push_str(plain(line));
             page.push('\n');
         }
     }
@@ -267,15 +284,34 @@ mod tests {
     async fn the_answer_says_what_it_is() {
         let mut asked = headers(header::ACCEPT_ENCODING, "gzip");
         let long = TEXT.repeat(10);
-        let answered = answer(&asked, &long);
+        let answered = answer(&asked, &long, |page| page);
         assert_eq!(answered.headers()[header::CONTENT_ENCODING], "gzip");
         assert_eq!(answered.headers()[header::CONTENT_TYPE], "text/plain; version=0.0.4; charset=utf-8");
         asked.remove(header::ACCEPT_ENCODING);
         asked.insert(header::ACCEPT, HeaderValue::from_static("application/openmetrics-text"));
-        let answered = answer(&asked, &long);
+        let answered = answer(&asked, &long, |page| page);
         assert!(!answered.headers().contains_key(header::CONTENT_ENCODING));
         assert!(answered.headers()[header::CONTENT_TYPE].to_str().unwrap().contains("openmetrics"));
         let body = answered.into_body().collect().await.unwrap().to_bytes();
         assert_eq!(body, with_units(&long).into_bytes());
+        let answered = answer(&asked, &long, |_| "with times".to_owned());
+        assert_eq!(answered.into_body().collect().await.unwrap().to_bytes(), "with times");
+        // The classic text has no such times.
+        let answered = answer(&HeaderMap::new(), &long, |_| "with times".to_owned());
+        assert_eq!(answered.into_body().collect().await.unwrap().to_bytes(), classic(&long).into_bytes());
+    }
+
+    #[test]
+    fn the_classic_text_has_no_exemplars() {
+        for (line, expected) in [
+            (r#"n_total{a="1"} 3 # {decision="1.2"} 1.0"#, r#"n_total{a="1"} 3"#),
+            (r#"n_total 3 # {decision="1.2"} 1.0 17.5"#, "n_total 3"),
+            (r#"n_total{a="x # {y}"} 3"#, r#"n_total{a="x # {y}"} 3"#),
+            (r#"n_total{a="x # {\"}y"} 3 # {b="c"} 1"#, r#"n_total{a="x # {\"}y"} 3"#),
+            ("n_total 3", "n_total 3"),
+            (r#"n_total{a="1 3"#, r#"n_total{a="1 3"#),
+        ] {
+            assert_eq!(plain(line), expected);
+        }
     }
 }

@@ -5,6 +5,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::exemplar::CounterWithExemplar;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
@@ -52,6 +53,7 @@ pub trait DescribedMetric: Metric {
 }
 
 impl<N, A> DescribedMetric for Counter<N, A> where Self: Metric {}
+impl<S, N, A> DescribedMetric for CounterWithExemplar<S, N, A> where Self: Metric {}
 impl<N, A> DescribedMetric for Gauge<N, A> where Self: Metric {}
 impl DescribedMetric for Histogram {}
 impl<S: LabelSet, M, C> DescribedMetric for Family<S, M, C>

@@ -179,12 +179,17 @@ async fn in_each_fault_of_the_demo_the_alerts_that_are_made_for_it_fire_and_no_o
     assert_eq!(targets.len(), 4, "agent, operator, extender, simulator: {targets:?}");
     scrape(&targets, &scraped);
     let healthy = "sum(joulie_ready) == 4 and on () sum(joulie_cap_enforced == bool 1) == 12";
+    let is_healthy =
+        async || !prometheus.values(healthy).await.is_empty() && firing(&prometheus).await.is_empty();
+    let mut before = is_healthy().await;
     for _ in 0..LOOKS {
-        if !prometheus.values(healthy).await.is_empty() && firing(&prometheus).await.is_empty() {
+        if before {
             break;
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
+        before = is_healthy().await;
     }
+    assert!(before, "it is not healthy before the first fault: {:?}", firing(&prometheus).await);
     for fault in &FAULTS {
         let agent = |target: &Value| target["labels"]["job"] == "joulie-agent";
         match fault.begin {

@@ -141,6 +141,31 @@ fn every_alert_has_a_test_in_which_it_fires_and_one_in_which_it_does_not() {
     assert_eq!(silent, names);
 }
 
+/// The names of our series in an expression.
+fn series_in(text: &str) -> impl Iterator<Item = &str> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    text.split(move |c: char| !is_part(c)).filter(|word| word.starts_with("joulie_"))
+}
+
+/// An alert on a series that is not there is silent whatever happens.
+#[test]
+fn the_healthy_cluster_of_the_tests_has_every_series_that_an_alert_looks_at() {
+    let tests = yaml(&alert_tests());
+    let healthy = tests["tests"].as_array().unwrap().iter();
+    let healthy = healthy.filter(|test| test["name"] == "a healthy cluster is silent");
+    let there: BTreeSet<&str> = healthy
+        .flat_map(|test| test["input_series"].as_array().unwrap())
+        .flat_map(|series| series_in(series["series"].as_str().unwrap()))
+        .collect();
+    let rules = yaml(&deploy().join("alerts/joulie.yaml"));
+    let groups = rules["groups"].as_array().unwrap().iter();
+    for rule in groups.flat_map(|group| group["rules"].as_array().unwrap()) {
+        for series in series_in(rule["expr"].as_str().unwrap()) {
+            assert!(there.contains(series), "{}: {series} is not in the healthy cluster", rule["alert"]);
+        }
+    }
+}
+
 /// The tests of the alerts; in each fault every other alert is expected to be silent at the moment at which its own fires.
 fn tests_with_silence() -> Value {
     let mut tests = yaml(&alert_tests());

@@ -114,6 +114,47 @@ async fn a_node_is_explained_with_who_decided_and_since_when() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_node_is_explained_with_the_decisions_about_the_limits_above_it() {
+    let world = World::healthy().await;
+    let none = World::text(world.ask(&["explain", "node", "b"]).await);
+    assert!(!none.contains("decision"), "{none}");
+    world
+        .merge(
+            &format!("{JOULIE}/nodepowergrants/b"),
+            "joulie-operator",
+            json!({"spec": {"decision": "12.345"}}),
+        )
+        .await;
+    let alone = World::text(world.ask(&["explain", "node", "b"]).await);
+    assert!(alone.contains("serial 7, by decision 12.345, read back"), "{alone}");
+    assert!(alone.contains("decisions   no Event of decision 12.345, which wrote this grant"), "{alone}");
+    let (site, plan) = (("PowerBudget", "site", ""), ("Lease", "joulie-plan", "joulie-system"));
+    for (reason, message, about, at) in [
+        ("LimitChanged", "enforce 1500 W instead of enforce 2500 W", site, "2026-11-27T19:50:00Z"),
+        (
+            "BudgetLowers",
+            "decision 12.345: 2 nodes are lowered by 900.0 W together, because the limit changed",
+            site,
+            "2026-11-27T19:51:00Z",
+        ),
+        ("BudgetRaises", "decision 12.34: 2 nodes are raised", plan, "2026-11-27T19:49:00Z"),
+        ("ConfigApplied", "not about a limit", plan, "2026-11-27T19:59:00Z"),
+        ("BudgetLowers", "of another limit", ("PowerBudget", "other", ""), "2026-11-27T19:58:00Z"),
+    ] {
+        world.decided(reason, message, about, at).await;
+    }
+    let text = World::text(world.ask(&["explain", "node", "b"]).await);
+    let expected = "  decisions   9m ago: this grant: BudgetLowers of site: decision 12.345: 2 nodes are lowered by 900.0 W together, because the limit changed
+              10m ago: LimitChanged of site: enforce 1500 W instead of enforce 2500 W
+              11m ago: BudgetRaises: decision 12.34: 2 nodes are raised
+  conditions";
+    assert!(text.contains(expected), "{text}");
+    let json: Value =
+        serde_json::from_str(&World::text(world.ask(&["explain", "node", "b", "-o", "json"]).await)).unwrap();
+    assert_eq!(json["decisions"].as_array().unwrap().len(), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn with_the_token_the_plan_and_the_scores_are_asked_behind_the_proxy() {
     let world = World::healthy().await;
     let token = std::env::temp_dir().join(format!("kubectl-joulie-token-{}", std::process::id()));

@@ -331,6 +331,20 @@ impl World {
             "metadata": {"name": "joulie-scheduler-config", "namespace": "joulie-system"}, "data": {"config.yaml": config}})).await;
     }
 
+    /// An Event of the operator about a limit.
+    pub(crate) async fn decided(
+        &self,
+        reason: &str,
+        message: &str,
+        (kind, name, space): (&str, &str, &str),
+        at: &str,
+    ) {
+        let space = if space.is_empty() { "default" } else { space };
+        self.send("POST", &format!("/api/v1/namespaces/{space}/events"), "application/json", &json!({"apiVersion": "v1", "kind": "Event",
+            "metadata": {"name": format!("{name}.{reason}{}", at.replace(':', "").to_lowercase()), "namespace": space}, "type": "Normal", "reason": reason, "message": message,
+            "involvedObject": {"kind": kind, "name": name, "namespace": if kind == "Lease" { space } else { "" }}, "lastTimestamp": at})).await;
+    }
+
     pub(crate) async fn event(&self, name: &str, reason: &str, message: &str, node: &str) {
         self.send("POST", "/api/v1/namespaces/default/events", "application/json", &json!({"apiVersion": "v1", "kind": "Event",
             "metadata": {"name": name, "namespace": "default"}, "type": "Warning", "reason": reason, "message": message,

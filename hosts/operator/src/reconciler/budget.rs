@@ -4,10 +4,7 @@ use super::Reconciler;
 use crate::budget::{self, Metered, Said};
 use crate::grants::Ticket;
 use crate::publish::{API_VERSION, grant_document, grant_patch};
-use crate::reasons::{
-    BUDGET_LOWERS, BUDGET_RAISES, DEMAND_UNMET, GRANT_DROPPED, LIMIT_CHANGED, LIMIT_EXCEEDED, LIMIT_KEPT,
-    LIMIT_SHORT,
-};
+use crate::reasons::{DEMAND_UNMET, GRANT_DROPPED, LIMIT_CHANGED, LIMIT_EXCEEDED, LIMIT_KEPT, LIMIT_SHORT};
 use crate::rows::BudgetSeen;
 use crate::site::WaitingForWatts;
 use crate::writes::{How, Job, Lane, Outcome, Target, Trouble, Write};
@@ -16,9 +13,7 @@ use host_kit::events::{EventReason, Note};
 use joulie_api::labels::PLAN_LEASE;
 use joulie_core::budget::Grant;
 use k8s_openapi::api::core::v1::ObjectReference;
-use planner::budget::{
-    DesiredGrant, Ended, GroupPower, GroupStanding, LimitSource, Round, SITE, Sum, WRITTEN,
-};
+use planner::budget::{DesiredGrant, Ended, GroupPower, GroupStanding, LimitSource, Round, Sum, WRITTEN};
 use planner::node::Node;
 use planner::power::NodeReading;
 use power_units::{Micros, Ratio, Watts};
@@ -28,8 +23,6 @@ use std::time::Duration;
 
 /// The wait after the third failure in a row; from then on failures are warnings.
 const TOLD_FROM: Duration = Duration::from_secs(1);
-/// How often cuts and raises are reported if the watts go up and down all the time.
-const TELL_AGAIN: Duration = Duration::from_secs(30);
 
 /// Demand that a limit does not leave room for is told after this time.
 const UNMET_FOR: Duration = Duration::from_secs(60);
@@ -64,7 +57,7 @@ impl Reconciler {
         self.stats.held_back(self.round.orders.held_back);
         self.stats.trial(self.trial.as_ref());
         self.say_shortages();
-        self.say_cuts(now);
+        self.say_moves(now);
         self.say_unmet(now);
         self.measure(now);
         let asks = std::mem::take(&mut self.round.asks);
@@ -84,14 +77,16 @@ impl Reconciler {
         let serial = seen.as_ref().map_or(1, |seen| seen.granted.next_serial());
         let grant = Grant { serial, watts: *watts, ceiling: *ceiling };
         let ticket = self.grants.send(node, seen.as_deref(), grant);
+        let decision = self.decision();
         let (name, how) = match &seen {
             Some(seen) => {
-                (seen.name.clone(), How::Replace { patch: grant_patch(seen, (grant, *lends), *released) })
+                let patch = grant_patch(seen, (grant, *lends), *released, &decision);
+                (seen.name.clone(), How::Replace { patch })
             }
             None => {
                 let name = self.site.grant_name(node);
                 let budget = self.site.node(node).and_then(|node| self.site.budgets.name_of(&node.limits));
-                let document = grant_document(&name, node, (grant, *lends), budget);
+                let document = grant_document(&name, node, (grant, *lends), budget, &decision);
                 (name, How::Create { document })
             }
         };
@@ -225,32 +220,6 @@ impl Reconciler {
         self.short = said.into_iter().map(|(group, (reason, _))| (group, reason.word)).collect();
     }
 
-    /// Reports large cuts and raises in one pass: at least a twentieth of the site's limit.
-    fn say_cuts(&mut self, now: Mono) {
-        // The largest limit at the top of the tree.
-        let is_top = |group: &&GroupStanding| group.enforced && group.parent.is_none_or(|above| above == 0);
-        let tops = self.round.standings.iter().filter(is_top).filter_map(|group| Some((group.limit?, group)));
-        let Some((limit, top)) = tops.max_by_key(|(limit, _)| *limit) else { return };
-        let (name, load) = (top.name.clone(), top.load);
-        let Round { lowered, raised, .. } = self.round;
-        for (Sum { watts, nodes }, reason, word) in
-            [(lowered, BUDGET_LOWERS, "lowered"), (raised, BUDGET_RAISES, "raised")]
-        {
-            let told = self.cuts.get(reason.word).is_some_and(|&at| now < at.plus(TELL_AGAIN));
-            if watts.times(20) < limit || nodes == 0 || told {
-                continue;
-            }
-            self.cuts.insert(reason.word, now);
-            let load = load.map_or_else(|| "unknown".to_owned(), |load| format!("{load:.1}"));
-            let text = format!(
-                "{nodes} nodes are {word} by {watts:.1} W together; {} counts {load} W of {limit:.1} W",
-                if name == SITE { "the site" } else { &name },
-            );
-            tracing::info!("{text}");
-            self.recorder.say(self.of_the_budget(reason, text));
-        }
-    }
-
     /// Reports groups that have throttled nodes for a while, because their limit leaves no more.
     fn say_unmet(&mut self, now: Mono) {
         let mut before = std::mem::take(&mut self.unmet);
@@ -293,7 +262,7 @@ impl Reconciler {
     }
 
     /// An Event of a group, on its PowerBudget if it has one.
-    fn of_a_group(&self, group: &str, reason: EventReason, text: String) -> Note {
+    pub(super) fn of_a_group(&self, group: &str, reason: EventReason, text: String) -> Note {
         let seen = self.site.budgets.of_key(group);
         seen.map_or_else(
             || self.of_the_budget(reason, text.clone()),

@@ -48,6 +48,7 @@ impl Reconciler {
             found.into_iter().map(|(decision, twin)| self.explain_node(plan, decision, twin, now)).collect();
         let page = json!({
             "pass": self.passes,
+            "decision": self.decision(),
             "ageSeconds": seconds(now.since(*at).as_secs_f64()),
             "policy": policy(plan),
             "inputs": self.explain_inputs(watches, now),

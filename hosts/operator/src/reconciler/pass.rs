@@ -20,6 +20,7 @@ use planner::decide::{ClusterDecision, decide};
 use planner::names::Beside;
 use planner::node::{DesiredState, Node};
 use planner::plan::{self, NodeDecision, Release};
+use planner::profile::Profile;
 use planner::slicing::{self, GpuIntensities};
 use power_units::Micros;
 use std::collections::BTreeSet;
@@ -55,6 +56,8 @@ impl Reconciler {
         let ClusterDecision { plan, twins, budget, trial } =
             decide(&self.site.cluster, &self.settings.plan, &mut self.memory);
         self.stats.planned(&plan);
+        let full = plan.nodes.iter().filter(|decision| decision.planned == Profile::Performance).count();
+        self.moves.planned(full, now);
         let counts = budget.is_ok();
         let grants = self.write_grants(budget, trial, now);
         let mut left_alone = self.left_alone(now);

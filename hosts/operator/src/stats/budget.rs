@@ -1,9 +1,10 @@
 //! What is counted of the budget's groups.
 
 use super::{
-    ByGroup, ByGroupClass, ByNode, CLASSES, DRIFT, MEASURED, OF_DEMAND, OF_GROUPS, OF_SUSTAINED, OfGroup,
-    Stats, WOULD_LOWER,
+    ByDecision, ByGroup, ByGroupClass, ByMove, ByNode, CLASSES, DRIFT, MEASURED, OF_DEMAND, OF_GROUPS,
+    OF_SUSTAINED, OfGroup, Stats, WOULD_LOWER,
 };
+use crate::reconciler::{MoveCause, MoveWay};
 use joulie_api::number::Number;
 use joulie_api::power_budget::LoweringCause;
 use joulie_core::budget::sustained::SustainedState;
@@ -82,6 +83,12 @@ impl Stats {
     /// Shows how many changes of grants wait.
     pub(crate) fn held_back(&self, orders: usize) {
         self.held_back.set(i64::try_from(orders).unwrap_or(i64::MAX));
+    }
+
+    /// Counts a decision that moves a twentieth of a limit; it is the exemplar of its series.
+    pub(crate) fn moved(&self, way: MoveWay, cause: MoveCause, decision: &str) {
+        let exemplar = ByDecision { decision: decision.to_owned() };
+        self.moves.get_or_create(&ByMove { way, cause }).inc_by(1, Some(exemplar), None);
     }
 
     /// Shows the measured power of a group's nodes; nodes without a measurement are left out.

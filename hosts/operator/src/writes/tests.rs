@@ -43,20 +43,21 @@ fn grant(serial: u64, watts: i32) -> joulie_core::budget::Grant {
 async fn of_several_grants_over_one_serial_one_lands() {
     use crate::publish::{grant_document, grant_patch};
     let rig = Rig::new().await;
-    let create = || How::Create { document: grant_document("a", "a", (grant(1, 400), false), Some("r1")) };
+    let create =
+        || How::Create { document: grant_document("a", "a", (grant(1, 400), false), Some("r1"), "1.1") };
     rig.write(Target::Grant, create()).await.unwrap();
     assert!(matches!(rig.write(Target::Grant, create()).await, Err(Trouble::Stale(_))), "there is one");
     let seen = rig.grant().await;
-    let over = |watts| How::Replace { patch: grant_patch(&seen, (grant(2, watts), true), false) };
+    let over = |watts| How::Replace { patch: grant_patch(&seen, (grant(2, watts), true), false, "1.2") };
     rig.write(Target::Grant, over(300)).await.unwrap();
     // A write of another leader, or an old one of ours that was delayed: both were made over serial 1.
     let late = rig.write(Target::Grant, over(500)).await;
     assert!(matches!(late, Err(Trouble::Refused(_) | Trouble::Stale(_))), "{late:?}");
     assert_eq!(rig.grant().await.granted.grant, Some(grant(2, 300)));
-    let freed = How::Replace { patch: grant_patch(&rig.grant().await, (grant(3, 720), false), true) };
+    let freed = How::Replace { patch: grant_patch(&rig.grant().await, (grant(3, 720), false), true, "1.3") };
     rig.write(Target::Grant, freed).await.unwrap();
     assert!(rig.grant().await.granted.released);
-    let again = How::Replace { patch: grant_patch(&rig.grant().await, (grant(4, 300), false), false) };
+    let again = How::Replace { patch: grant_patch(&rig.grant().await, (grant(4, 300), false), false, "2.1") };
     rig.write(Target::Grant, again).await.unwrap();
     assert!(!rig.grant().await.granted.released);
 }

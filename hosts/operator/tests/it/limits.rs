@@ -69,6 +69,27 @@ async fn a_limit_is_observed_enforced_changed_paused_and_taken_away_while_the_op
     below(&cluster, &rack, 2400).await;
     cluster.until("all is confirmed", async || confirmed(&cluster).await).await;
     cluster.until("it is kept", async || condition(&cluster, "site", "WithinBudget").await == "Kept").await;
+    // The decision has a name, which its Event and the grants that it wrote have.
+    let lowers = async || {
+        let all = events(&cluster, "BudgetLowers").await;
+        let note =
+            all.iter().find(|event| event["regarding"]["name"] == "site")?["note"].as_str()?.to_owned();
+        let (decision, _) = note.strip_prefix("decision ")?.split_once(": ")?;
+        assert!(note.contains("of powerbudget/site are lowered by "), "{note}");
+        assert!(note.contains(", because the limit of powerbudget/site, 2400.0 W, is enforced "), "{note}");
+        Some(decision.to_owned())
+    };
+    cluster.until("an Event tells the decision", async || lowers().await.is_some()).await;
+    let number = |decision: &str| -> (i64, u64) {
+        let (term, pass) = decision.split_once('.').unwrap();
+        (term.parse().unwrap(), pass.parse().unwrap())
+    };
+    let (term, pass) = number(&lowers().await.unwrap());
+    for grant in cluster.list(&format!("{JOULIE}/nodepowergrants")).await {
+        // Some may have been written again since.
+        let of_grant = number(grant["spec"]["decision"].as_str().unwrap());
+        assert!(of_grant.0 == term && of_grant.1 >= pass, "{of_grant:?}, not from {term}.{pass} on");
+    }
     // A new leader raises nothing at first. From here on it does.
     change(&cluster, "site", json!({"watts": 2500})).await;
     cluster.until("more is given", async || rack.draw() > 2440).await;
