@@ -7,26 +7,47 @@ use bytes::Bytes;
 use cluster::assets::Environment;
 use cluster::prometheus::obtain;
 use http::{Request, StatusCode};
+use kube::Client;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
 /// For how long what is wrong is wrong before an alert fires, in place of minutes.
-const FOR: &str = "10s";
-/// Over which time rates are taken, in place of minutes.
-const WINDOW: &str = "[20s]";
+const FOR: &str = "12s";
+/// Over which time rates are taken, in place of minutes: once is not enough for an alert.
+const WINDOW: &str = "[10s]";
 /// How often the alerts are looked at, each second.
 const LOOKS: u32 = 120;
 /// After a fault that no alert is for.
 const QUIET_LOOKS: u32 = 20;
 
+const NODE: &str = "sim-epyc-0";
+const OTHER: &str = "sim-epyc-1";
+const LEADER: &str = "/apis/coordination.k8s.io/v1/namespaces/joulie-system/leases/joulie-operator";
+const BUDGETS: &str = "/apis/joulie.io/v1alpha1/powerbudgets";
+
+/// What breaks something, or mends it.
+enum Step {
+    /// An order to the demo, as its page gives it.
+    Order(&'static str),
+    /// The simulated machine does so; without anything it is mended.
+    Machine(&'static str, Option<&'static str>),
+    /// A request to the API server: method, path and body.
+    Api(&'static str, &'static str, &'static str),
+    /// The agent is not scraped any more, as if it had died.
+    Unscraped,
+    /// It is scraped again.
+    Scraped,
+}
+
+use Step::{Api, Machine, Order, Scraped, Unscraped};
+
 /// A fault.
 struct Fault {
     what: &'static str,
-    /// The order to the demo that makes it; without one, the agent is not scraped any more, as if it had died.
-    begin: Option<&'static str>,
-    mend: Option<&'static str>,
+    begin: &'static [Step],
+    mend: &'static [Step],
     /// The alerts that are made for it, with what they name.
     fires: &'static [(&'static str, &'static str)],
     /// The alerts that may follow, with the reason.
@@ -34,44 +55,93 @@ struct Fault {
 }
 
 const NO_PLAN: &str = "nobody confirms the plan: after half a minute the extender believes no twin";
+const AS_BEFORE: Step = Order(r#"{"do": "budget", "watts": 9000}"#);
 
-const FAULTS: [Fault; 6] = [
+const FAULTS: [Fault; 10] = [
     Fault {
         what: "the telemetry of a node answers 500: its cap cannot be read back, and its power is not measured",
-        begin: Some(r#"{"do": "silence", "node": "sim-epyc-0"}"#),
-        mend: Some(r#"{"do": "hear", "node": "sim-epyc-0"}"#),
-        fires: &[
-            ("JoulieDriverFails", "sim-epyc-0"),
-            ("JoulieMeterBlind", "sim-epyc-0"),
-            ("JoulieCapUnknown", "sim-epyc-0"),
-        ],
+        begin: &[Order(r#"{"do": "silence", "node": "sim-epyc-0"}"#)],
+        mend: &[Order(r#"{"do": "hear", "node": "sim-epyc-0"}"#)],
+        fires: &[("JoulieDriverFails", NODE), ("JoulieMeterBlind", NODE), ("JoulieCapUnknown", NODE)],
         follows: &[],
     },
     Fault {
         what: "the cooling of a zone fails: new pods go elsewhere by themselves, which is nothing for a person to do",
-        begin: Some(r#"{"do": "heat", "zone": "zone-1"}"#),
-        mend: Some(r#"{"do": "cool", "zone": "zone-1"}"#),
+        begin: &[Order(r#"{"do": "heat", "zone": "zone-1"}"#)],
+        mend: &[Order(r#"{"do": "cool", "zone": "zone-1"}"#)],
         fires: &[],
         follows: &[],
     },
     Fault {
         what: "the limit is lowered to what can be kept",
-        begin: Some(r#"{"do": "budget", "watts": 8000}"#),
-        mend: Some(r#"{"do": "budget", "watts": 9000}"#),
+        begin: &[Order(r#"{"do": "budget", "watts": 8000}"#)],
+        mend: &[AS_BEFORE],
         fires: &[],
         follows: &[],
     },
     Fault {
         what: "the limit is lowered below the lowest caps",
-        begin: Some(r#"{"do": "budget", "watts": 6000}"#),
-        mend: Some(r#"{"do": "budget", "watts": 9000}"#),
+        begin: &[Order(r#"{"do": "budget", "watts": 6000}"#)],
+        mend: &[AS_BEFORE],
         fires: &[("JoulieBudgetShort", "powerbudget/site")],
         follows: &[("JoulieBudgetExceeded", "what the lowest caps let through is more than this limit")],
     },
     Fault {
+        what: "a machine takes limits and keeps the old ones, while the limit of the site is lowered",
+        begin: &[
+            Machine(OTHER, Some(r#"{"control": "ignored"}"#)),
+            Order(r#"{"do": "budget", "watts": 6600}"#),
+        ],
+        mend: &[Machine(OTHER, None), AS_BEFORE],
+        fires: &[("JoulieGrantExceeded", OTHER)],
+        follows: &[
+            ("JoulieBudgetShort", "what the machine keeps is missing for the others"),
+            ("JoulieBudgetExceeded", "what the machine keeps counts"),
+        ],
+    },
+    Fault {
+        what: "a machine takes no limits, while the limit of the site is lowered",
+        begin: &[
+            Machine(OTHER, Some(r#"{"control": "error"}"#)),
+            Order(r#"{"do": "budget", "watts": 8000}"#),
+        ],
+        mend: &[Machine(OTHER, None), AS_BEFORE],
+        fires: &[("JoulieCapUnknown", OTHER), ("JoulieGrantNotInForce", OTHER)],
+        follows: &[("JoulieGrantExceeded", "it holds what it was granted before")],
+    },
+    Fault {
+        what: "a person writes a PowerBudget that cannot be read",
+        begin: &[Api(
+            "POST",
+            BUDGETS,
+            r#"{"apiVersion": "joulie.io/v1alpha1", "kind": "PowerBudget", "metadata": {"name": "broken"},
+                "spec": {"watts": 50000, "mode": "observe", "sustainedWatts": 100, "nodeSelector": {"matchLabels": {"of": "nobody"}}}}"#,
+        )],
+        mend: &[Api("DELETE", "/apis/joulie.io/v1alpha1/powerbudgets/broken", "{}")],
+        fires: &[("JoulieObjectsUnreadable", "")],
+        follows: &[],
+    },
+    Fault {
+        what: "somebody holds the operators' Lease and does not plan",
+        begin: &[Api(
+            "PATCH",
+            LEADER,
+            r#"{"spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 600, "renewTime": "2026-01-01T00:00:00.000000Z"}}"#,
+        )],
+        mend: &[Api("PATCH", LEADER, r#"{"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}}"#)],
+        fires: &[("JoulieNoLeader", "")],
+        follows: &[
+            ("JoulieTelemetryStale", NO_PLAN),
+            ("JoulieExtenderNotReady", NO_PLAN),
+            ("JoulieProgramNotReady", NO_PLAN),
+            ("JouliePlacementsBlind", NO_PLAN),
+            ("JouliePlanUnconfirmed", NO_PLAN),
+        ],
+    },
+    Fault {
         what: "the operator is killed",
-        begin: Some(r#"{"do": "kill-leader"}"#),
-        mend: Some(r#"{"do": "start-leader"}"#),
+        begin: &[Order(r#"{"do": "kill-leader"}"#)],
+        mend: &[Order(r#"{"do": "start-leader"}"#)],
         fires: &[("JoulieProgramGone", "operator")],
         follows: &[
             ("JoulieTelemetryStale", NO_PLAN),
@@ -83,8 +153,8 @@ const FAULTS: [Fault; 6] = [
     },
     Fault {
         what: "the agent dies",
-        begin: None,
-        mend: None,
+        begin: &[Unscraped],
+        mend: &[Scraped],
         fires: &[
             ("JoulieProgramGone", "agent"),
             ("JoulieAgentSilent", "sim-epyc-0"),
@@ -99,7 +169,9 @@ fn shortened() -> Value {
     let mut rules = yaml(&deploy().join("alerts/joulie.yaml"));
     for group in rules["groups"].as_array_mut().unwrap() {
         for rule in group["rules"].as_array_mut().unwrap() {
-            rule["for"] = json!(FOR);
+            if rule["for"].is_string() {
+                rule["for"] = json!(FOR);
+            }
             let mut expr = rule["expr"].as_str().unwrap().to_owned();
             for window in ["[5m]", "[10m]", "[15m]", "[30m]"] {
                 expr = expr.replace(window, WINDOW);
@@ -153,10 +225,55 @@ async fn order(demo: &PageDemo, order: &'static str) {
 }
 
 /// Writes what is scraped, as a whole.
-fn scrape(targets: &[Value], file: &Path) {
+fn scrape<'t>(targets: impl Iterator<Item = &'t Value>, file: &Path) {
     let new = file.with_extension("new");
-    std::fs::write(&new, Value::from(targets.to_vec()).to_string()).unwrap();
+    let all: Vec<Value> = targets.cloned().collect();
+    std::fs::write(&new, Value::from(all).to_string()).unwrap();
     std::fs::rename(&new, file).unwrap();
+}
+
+/// What steps are taken on.
+struct Site<'a> {
+    demo: &'a PageDemo,
+    client: Client,
+    targets: &'a [Value],
+    scraped: &'a Path,
+}
+
+impl Site<'_> {
+    async fn take(&self, steps: &[Step]) {
+        for step in steps {
+            match step {
+                Order(text) => order(self.demo, text).await,
+                Machine(node, does) => self.machine(node, *does).await,
+                Api(method, path, body) => self.request(method, path, body).await,
+                Unscraped => {
+                    let is_agent = |target: &&Value| target["labels"]["job"] == "joulie-agent";
+                    scrape(self.targets.iter().filter(|target| !is_agent(target)), self.scraped);
+                }
+                Scraped => scrape(self.targets.iter(), self.scraped),
+            }
+        }
+    }
+
+    async fn machine(&self, node: &str, does: Option<&str>) {
+        let mut simulators =
+            self.targets.iter().filter(|target| target["labels"]["job"] == "joulie-simulator");
+        let address = simulators.next().unwrap()["targets"][0].as_str().unwrap();
+        let method = if does.is_some() { "POST" } else { "DELETE" };
+        let request = Request::builder().method(method).uri(format!("http://{address}/faults/{node}"));
+        let body = Bytes::from(does.unwrap_or_default().to_owned());
+        let request = request.header("content-type", "application/json").body(body);
+        let (status, said) = exchange(request.unwrap()).await.unwrap();
+        assert_eq!(status, StatusCode::OK, "{node}: {}", String::from_utf8_lossy(&said));
+    }
+
+    async fn request(&self, method: &str, path: &str, body: &str) {
+        let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
+        let request = Request::builder().method(method).uri(path).header("content-type", kind);
+        let _done: Value =
+            self.client.request(request.body(body.as_bytes().to_vec()).unwrap()).await.unwrap();
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -177,7 +294,9 @@ async fn in_each_fault_of_the_demo_the_alerts_that_are_made_for_it_fire_and_no_o
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
     assert_eq!(targets.len(), 4, "agent, operator, extender, simulator: {targets:?}");
-    scrape(&targets, &scraped);
+    let client = demo.demo.client().await;
+    let site = Site { demo: &demo, client, targets: &targets, scraped: &scraped };
+    site.take(&[Scraped]).await;
     let healthy = "sum(joulie_ready) == 4 and on () sum(joulie_cap_enforced == bool 1) == 12";
     let is_healthy =
         async || !prometheus.values(healthy).await.is_empty() && firing(&prometheus).await.is_empty();
@@ -191,14 +310,7 @@ async fn in_each_fault_of_the_demo_the_alerts_that_are_made_for_it_fire_and_no_o
     }
     assert!(before, "it is not healthy before the first fault: {:?}", firing(&prometheus).await);
     for fault in &FAULTS {
-        let agent = |target: &Value| target["labels"]["job"] == "joulie-agent";
-        match fault.begin {
-            Some(begin) => order(&demo, begin).await,
-            None => {
-                let rest: Vec<Value> = targets.iter().filter(|target| !agent(target)).cloned().collect();
-                scrape(&rest, &scraped);
-            }
-        }
+        site.take(fault.begin).await;
         if fault.fires.is_empty() {
             for _ in 0..QUIET_LOOKS {
                 assert!(until(&prometheus, fault, |_| true).await);
@@ -209,12 +321,10 @@ async fn in_each_fault_of_the_demo_the_alerts_that_are_made_for_it_fire_and_no_o
             fault.fires.iter().all(|(name, of)| now.contains(&((*name).to_owned(), (*of).to_owned())))
         };
         assert!(until(&prometheus, fault, all).await, "{}: {:?} fire", fault.what, firing(&prometheus).await);
-        match fault.mend {
-            Some(mend) => order(&demo, mend).await,
-            None => scrape(&targets, &scraped),
-        }
+        site.take(fault.mend).await;
         assert!(until(&prometheus, fault, Firing::is_empty).await, "{}: it is mended", fault.what);
     }
+    drop(site);
     drop((prometheus, demo));
     std::fs::remove_dir_all(&folder).unwrap();
     let _gone = std::fs::remove_file(&scraped);

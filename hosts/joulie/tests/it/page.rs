@@ -35,7 +35,7 @@ fn chromium() -> Option<Chromium> {
 
 /// A demo without an end, and where its page is.
 pub(super) struct PageDemo {
-    demo: Demo,
+    pub(super) demo: Demo,
     pub(super) url: String,
     pub(super) targets: PathBuf,
 }
