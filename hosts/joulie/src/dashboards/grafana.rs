@@ -66,6 +66,8 @@ pub(super) enum Steps {
     BadBelow(f64),
 }
 
+/// The series whose exemplars are shown.
+const WITH_EXEMPLARS: &str = "joulie_operator_budget_moves_total";
 const HEIGHT: u32 = 8;
 const HEIGHT_OF_NUMBER: u32 = 4;
 const COLUMNS: u32 = 24;
@@ -178,11 +180,15 @@ impl Panel {
     fn json(&self, id: u32, place: &Value) -> Value {
         let at_once = matches!(self.shape, Shape::Number | Shape::Bars | Shape::Table);
         let target = |(number, (query, legend)): (u8, &(&str, &str))| {
-            json!({
+            let mut target = json!({
                 "refId": char::from(b'A' + number).to_string(), "expr": query, "legendFormat": legend,
                 "datasource": datasource(), "instant": at_once, "range": !at_once,
                 "format": if self.shape == Shape::Table { "table" } else { "time_series" },
-            })
+            });
+            if query.contains(WITH_EXEMPLARS) {
+                target["exemplar"] = json!(true);
+            }
+            target
         };
         let targets: Vec<Value> = (0_u8..).zip(self.queries).map(target).collect();
         let custom = json!({

@@ -176,6 +176,18 @@ const BUDGETS: &[Panel] = &[
         )],
         steps: Steps::BadFrom(1.0),
     },
+    Panel {
+        title: "Decisions that move much power",
+        about: "Decisions of five minutes that lowered or raised a twentieth of a limit or more, by cause. Exemplars name them, as kubectl joulie explain does.",
+        shape: Shape::Lines,
+        unit: "short",
+        width: 24,
+        queries: &[(
+            "sum by (way, cause) (increase(joulie_operator_budget_moves_total[5m]))",
+            "{{way}}: {{cause}}",
+        )],
+        steps: Steps::None,
+    },
 ];
 
 const CAPS_AND_AGENTS: &[Panel] = &[

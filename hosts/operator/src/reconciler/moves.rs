@@ -9,7 +9,7 @@ use host_kit::closed_label;
 use planner::budget::{DesiredGrant, GroupStanding, LimitSource, SITE, Sum};
 use planner::node::Node;
 use power_units::Watts;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A decision is told that moves a twentieth of a limit.
@@ -53,12 +53,12 @@ closed_label! {
 
 /// A number, and what it was before its last change and when that was.
 #[derive(Clone, Copy, Debug)]
-struct Followed<T> {
+struct ChangedLately<T> {
     is: T,
     was: Option<(T, Mono)>,
 }
 
-impl<T: Copy + PartialEq> Followed<T> {
+impl<T: Copy + PartialEq> ChangedLately<T> {
     const fn new(is: T) -> Self {
         Self { is, was: None }
     }
@@ -90,9 +90,9 @@ struct LastTold {
 pub(super) struct MoveMemory {
     began: Option<Mono>,
     /// The nodes that are planned for full power.
-    full: Option<Followed<usize>>,
+    full: Option<ChangedLately<usize>>,
     /// The limit of each group while it is enforced, and how many nodes count there.
-    groups: BTreeMap<String, (Followed<Option<Watts>>, Followed<usize>)>,
+    groups: BTreeMap<String, (ChangedLately<Option<Watts>>, ChangedLately<usize>)>,
     told: BTreeMap<(String, MoveWay), LastTold>,
 }
 
@@ -104,11 +104,11 @@ impl MoveMemory {
 
     /// Takes in how many nodes are planned for full power.
     pub(super) fn planned(&mut self, full: usize, now: Mono) {
-        self.full.get_or_insert(Followed::new(full)).see(full, now);
+        self.full.get_or_insert(ChangedLately::new(full)).see(full, now);
     }
 
     fn follow(&mut self, standings: &[GroupStanding], now: Mono) {
-        self.groups.retain(|name, _| standings.iter().any(|group| group.name == *name));
+        let is_first = self.groups.is_empty();
         for GroupStanding { name, limit, enforced, nodes, .. } in standings {
             let limit = limit.filter(|_| *enforced);
             match self.groups.get_mut(name) {
@@ -117,10 +117,18 @@ impl MoveMemory {
                     counts.see(*nodes, now);
                 }
                 None => {
-                    let new = (Followed::new(limit), Followed::new(*nodes));
-                    self.groups.insert(name.clone(), new);
+                    // A limit that is new binds nobody before; those of the first pass may have stood for long.
+                    let mut limits = ChangedLately::new(if is_first { limit } else { None });
+                    limits.see(limit, now);
+                    self.groups.insert(name.clone(), (limits, ChangedLately::new(*nodes)));
                 }
             }
+        }
+        // Most passes have the groups of the one before.
+        if self.groups.len() > standings.len() {
+            let there: BTreeSet<&str> = standings.iter().map(|group| group.name.as_str()).collect();
+            self.groups.retain(|name, _| there.contains(name.as_str()));
+            self.told.retain(|(name, _), _| there.contains(name.as_str()));
         }
     }
 
@@ -426,12 +434,16 @@ mod tests {
     }
 
     #[test]
-    fn a_group_that_comes_back_has_no_earlier_limit() {
+    fn a_limit_that_is_new_is_a_cause_and_those_of_the_first_pass_are_none() {
         let mut moves = MoveMemory::default();
+        let cause = |moves: &MoveMemory, second| moves.cause(&site(1000), 1, MoveWay::Lowers, at(second)).0;
         moves.follow(&site(1000), at(0));
-        moves.follow(&[], at(1));
-        moves.follow(&site(500), at(2));
-        assert_eq!(moves.cause(&site(500), 0, MoveWay::Lowers, at(2)).0, MoveCause::Other);
+        assert_eq!(cause(&moves, 0), MoveCause::Other);
+        // The rack goes, and comes back.
+        moves.follow(&site(1000)[..1], at(1));
+        moves.follow(&site(1000), at(2));
+        assert_eq!(cause(&moves, 2), MoveCause::Limit);
+        assert_eq!(cause(&moves, 62), MoveCause::Other);
     }
 
     #[test]
