@@ -341,7 +341,7 @@ impl World {
     ) {
         let space = if space.is_empty() { "default" } else { space };
         self.send("POST", &format!("/api/v1/namespaces/{space}/events"), "application/json", &json!({"apiVersion": "v1", "kind": "Event",
-            "metadata": {"name": format!("{name}.{reason}{}", at.replace(':', "").to_lowercase()), "namespace": space}, "type": "Normal", "reason": reason, "message": message,
+            "metadata": {"name": format!("{name}.{reason}{}", at.replace(':', "")).to_lowercase(), "namespace": space}, "type": "Normal", "reason": reason, "message": message,
             "involvedObject": {"kind": kind, "name": name, "namespace": if kind == "Lease" { space } else { "" }}, "lastTimestamp": at})).await;
     }
 
