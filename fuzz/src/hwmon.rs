@@ -11,7 +11,7 @@ use power_hal::{
     Control, ErrorKind, Handle, Key, Measured, Originals, OriginalsInMemory, PortError, PowerHal, Released,
     Setting,
 };
-use power_units::{MicroWatts, Stamp};
+use power_units::{KiloHertz, MicroWatts, Stamp};
 use std::cell::RefCell;
 use std::path::Path;
 
@@ -35,6 +35,9 @@ const FILES: &[File] = &[
     file("sys/devices/pci0000:00/0000:c1:00.0/mem_info_vram_used", "1073741824\n"),
     file("sys/devices/pci0000:00/0000:c1:00.0/mem_info_vram_total", "206158430208\n"),
     file("sys/devices/pci0000:00/0000:c1:00.0/gpu_metrics", METRICS),
+    file("sys/devices/pci0000:00/0000:c1:00.0/pp_od_clk_voltage", "OD_SCLK:\n0: 132Mhz\n1: 2100Mhz\n"),
+    file("sys/devices/pci0000:00/0000:c1:00.0/power_dpm_force_performance_level", "auto\n"),
+    file("sys/class/hwmon/hwmon3/freq1_input", "1200000000\n"),
 ];
 
 /// A table of version 1.6: 1656 bytes by its header, then 28 bytes that are not used here, then the counted periods, those
@@ -56,6 +59,9 @@ const CAPS: [usize; 2] = [1, 9];
 
 /// More than any device has.
 const POSSIBLE_MAX_UW: u64 = 20_000_000_000;
+
+/// No GPU runs faster.
+const CLOCK_MAX: KiloHertz = KiloHertz::from_int(10_000_000);
 
 type Hal = Amd<Hwmon, fn() -> Stamp, OriginalsInMemory<8>>;
 
@@ -123,6 +129,9 @@ fn check_samples(hal: &mut Hal, tree: &Tree, script: &Script<'_>) {
     match reading.outcome {
         Ok(sample) => {
             assert_eq!(sample.meter, drawn);
+            for clock in [sample.frequency, sample.frequency_limit].into_iter().flatten() {
+                assert!(clock > KiloHertz::ZERO && clock <= CLOCK_MAX, "{clock:?}");
+            }
             if hal.domains().get(reading.domain).is_some_and(|domain| domain.has(Control::Power)) {
                 assert_eq!(sample.power_limit, cap);
             }

@@ -37,9 +37,10 @@ pub enum AmdError {
     Unidentified(Arc<Path>),
     /// Two folders identify the same device; the second one is ignored.
     Twice(Key, Arc<Path>),
-    /// The journal's entry is not a valid cap.
+    /// The journal's entry is not a valid cap, or nothing that its clock can have been; or its clock is in a state that
+    /// could not be restored.
     Unfit(Key),
-    /// The device has no control other than its power limit.
+    /// The device has no such control.
     Lacking,
     /// The device is not present any more, or the handle is from an earlier list.
     Gone,
@@ -104,8 +105,8 @@ impl fmt::Display for AmdError {
             Self::Twice(key, path) => {
                 write!(f, "{}: another folder is {key} already; left out", path.display())
             }
-            Self::Unfit(key) => write!(f, "{key}: the saved original is not a cap"),
-            Self::Lacking => f.write_str("the device has a power limit and nothing else to set"),
+            Self::Unfit(key) => write!(f, "{key}: its original is nothing that could be put back"),
+            Self::Lacking => f.write_str("the device has no such control"),
             Self::Gone => f.write_str("the device no longer exists, or was enumerated again; describe again"),
         }
     }

@@ -17,7 +17,9 @@ use crate::watts::{self, Told};
 use crate::{AmdError, DeviceBackend};
 use hal_files::{FileError, Root};
 use message::HELD_BY_POWER;
-use power_hal::{Domain, Error, ErrorKind, Key, Measured, Sample, Throttled, ThrottledMeter};
+use power_hal::{
+    Control, Domain, Error, ErrorKind, Key, Measured, Original, Sample, Throttled, ThrottledMeter,
+};
 use power_units::{MicroWatts, MilliWatts};
 use std::path::Path;
 
@@ -156,7 +158,7 @@ impl<M: Mailbox> DeviceBackend for Hsmp<M> {
 
     fn look(
         &mut self,
-        _: &dyn Fn(&Key) -> Option<MicroWatts>,
+        _: &dyn Fn(&Key, Control) -> Option<Original>,
         complaints: &mut Vec<AmdError>,
     ) -> Result<Vec<Domain>, AmdError> {
         if has_sockets(&self.root)? || !self.reach()? {

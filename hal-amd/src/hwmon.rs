@@ -12,9 +12,12 @@
 //! The driver of sockets has no file for what limits the frequency. Where `/dev/hsmp` of the same driver can be opened, the
 //! firmware is asked there; it is asked nothing else, and nothing is set there.
 //!
+//! The clock of an Instinct GPU can be limited ([`clock`]); it is the only GPU of amdgpu whose table says what it may be.
+//!
 //! While amdgpu resets or suspends a GPU it answers EPERM. This is not a question of privilege here, since a missing
 //! privilege is detected when the file is opened. It is `Busy`, too.
 
+mod clock;
 mod device;
 mod find;
 pub(crate) mod metrics;
@@ -22,10 +25,13 @@ mod state;
 
 use crate::hsmp::held;
 use crate::{AmdError, DevHsmp, DeviceBackend, Mailbox};
+use clock::ClockLimits;
 use device::Device;
 use hal_files::{FileError, Root};
-use power_hal::{Domain, Error, ErrorKind, Key, Measured, Sample, Throttled, ThrottledMeter};
-use power_units::MicroWatts;
+use power_hal::{
+    Control, Domain, Error, ErrorKind, Key, Measured, Original, Sample, Throttled, ThrottledMeter,
+};
+use power_units::{KiloHertz, MicroWatts};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -102,6 +108,12 @@ impl<M: Mailbox> Hwmon<M> {
     }
 }
 
+/// The highest clock in an original of a GPU's clock.
+#[must_use]
+pub fn clock_in(original: &Original) -> Option<KiloHertz> {
+    ClockLimits::in_original(original).map(|limits| clock::kilohertz(limits.high))
+}
+
 /// Whether hwmon has a socket.
 pub(crate) fn has_sockets(root: &Root) -> Result<bool, AmdError> {
     has(root, find::Driver::Hsmp)
@@ -121,7 +133,7 @@ impl<M: Mailbox> DeviceBackend for Hwmon<M> {
 
     fn look(
         &mut self,
-        _: &dyn Fn(&Key) -> Option<MicroWatts>,
+        kept: &dyn Fn(&Key, Control) -> Option<Original>,
         complaints: &mut Vec<AmdError>,
     ) -> Result<Vec<Domain>, AmdError> {
         let mut list: Vec<(Domain, Device)> = Vec::new();
@@ -138,7 +150,8 @@ impl<M: Mailbox> DeviceBackend for Hwmon<M> {
                 continue;
             }
             let before = self.found.iter().find(|before| before.key() == key);
-            let mut device = Device::open(&place, before, complaints);
+            let original = kept(&key, Control::Frequency);
+            let mut device = Device::open(&place, before, original.as_ref(), complaints);
             if let Some(mut domain) = device.describe(place.bare, complaints) {
                 device.reasons = place.socket.filter(|socket| self.says_reasons(*socket, key));
                 if device.reasons.is_some() {
@@ -177,5 +190,31 @@ impl<M: Mailbox> DeviceBackend for Hwmon<M> {
 
     fn set_cap(&self, at: usize, cap: MicroWatts) -> Result<(), AmdError> {
         self.device(at)?.set_cap(cap)
+    }
+
+    fn clock_limit(&self, at: usize) -> Result<KiloHertz, AmdError> {
+        let device = self.device(at)?;
+        device.on_clock(|clock| clock.limit())
+    }
+
+    fn clock(&self, at: usize) -> Result<KiloHertz, AmdError> {
+        let device = self.device(at)?;
+        device.on_clock(|clock| clock.running())
+    }
+
+    fn set_clock(&self, at: usize, limit: KiloHertz) -> Result<(), AmdError> {
+        let device = self.device(at)?;
+        device.on_clock(|clock| clock.set(limit))
+    }
+
+    fn save_clock(&self, at: usize) -> Result<Original, AmdError> {
+        let device = self.device(at)?;
+        device.on_clock(|clock| clock.save())?.ok_or(AmdError::Unfit(device.key()))
+    }
+
+    fn put_clock_back(&self, at: usize, original: &Original) -> Result<(), AmdError> {
+        let device = self.device(at)?;
+        let limits = ClockLimits::in_original(original).ok_or(AmdError::Unfit(device.key()))?;
+        device.on_clock(|clock| clock.put_back(limits))
     }
 }

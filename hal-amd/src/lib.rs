@@ -47,7 +47,7 @@ mod watts;
 pub use error::AmdError;
 pub use hal_files::devices::DeviceBackend;
 pub use hsmp::{DevHsmp, Hsmp, HsmpCommand, HsmpMessage, Mailbox};
-pub use hwmon::{DeviceSelection, Hwmon};
+pub use hwmon::{DeviceSelection, Hwmon, clock_in};
 pub use kfd::{KfdNode, KfdProcesses, KfdUse};
 pub use rocm::{Call, Rocm, RsmiStatus, Where};
 

@@ -26,7 +26,7 @@ use crate::watts::{self, Told};
 use crate::{AmdError, DeviceBackend};
 use hal_files::hwmon::sleeps;
 use hal_files::{Access, Attribute, Root};
-use power_hal::{Domain, Error, ErrorKind, Key, Measured, Sample};
+use power_hal::{Control, Domain, Error, ErrorKind, Key, Measured, Original, Sample};
 use power_units::MicroWatts;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -246,7 +246,7 @@ impl DeviceBackend for Rocm {
 
     fn look(
         &mut self,
-        _: &dyn Fn(&Key) -> Option<MicroWatts>,
+        _: &dyn Fn(&Key, Control) -> Option<Original>,
         complaints: &mut Vec<AmdError>,
     ) -> Result<Vec<Domain>, AmdError> {
         let loaded =

@@ -157,10 +157,16 @@ impl Attribute {
     /// When it is not accepted.
     pub fn write_whole(&self, value: u64) -> Result<(), FileError> {
         let mut buffer = [0; 20];
-        let digits = text::decimal(value, &mut buffer);
-        let taken =
-            self.file.write_at(digits, 0).map_err(|error| self.failed(FileOperation::Write, &error))?;
-        if taken == digits.len() {
+        self.write_text(text::decimal(value, &mut buffer))
+    }
+
+    /// Writes a text in one call, as the kernel requires.
+    ///
+    /// # Errors
+    /// When it is not accepted.
+    pub fn write_text(&self, text: &[u8]) -> Result<(), FileError> {
+        let taken = self.file.write_at(text, 0).map_err(|error| self.failed(FileOperation::Write, &error))?;
+        if taken == text.len() {
             let end = if self.plain { self.file.set_len(u64::try_from(taken).unwrap_or(0)) } else { Ok(()) };
             return end.map_err(|error| self.failed(FileOperation::Write, &error));
         }

@@ -1,13 +1,14 @@
-//! The power port for devices with one limit of their whole power and a meter: GPUs and sockets.
+//! The power port for devices with one limit of their whole power and a meter, and perhaps a highest clock: GPUs and
+//! sockets.
 //!
 //! A HAL provides a [`DeviceBackend`], which accesses the numbers; [`CappedDevices`] implements the rest in the same
 //! way for all of them.
 
 use power_hal::{
     Clock, Control, Domain, Domains, Error, ErrorKind, ErrorType, Generation, Handle, Key, Measured,
-    Original, Originals, PortError, PowerHal, Refusal, Released, Sample, Setting,
+    Original, Originals, PortError, PowerHal, Refusal, Released, Sample, Setting, put_back,
 };
-use power_units::MicroWatts;
+use power_units::{KiloHertz, MicroWatts};
 
 /// No device draws or accepts this much; a larger number is a wrong answer.
 const POSSIBLE_MAX: MicroWatts = MicroWatts::new(20_000_000_000);
@@ -29,10 +30,10 @@ pub trait DeviceError: Error {
     /// The device is not present any more, or the handle is from an earlier list.
     fn gone() -> Self;
 
-    /// The device has no control other than its power limit.
+    /// The device has no such control.
     fn lacking() -> Self;
 
-    /// The journal's entry is not a valid cap.
+    /// The journal's entry is not what a device can have had.
     fn unfit(key: Key) -> Self;
 }
 
@@ -44,14 +45,14 @@ pub trait DeviceBackend {
 
     /// Enumerates the hardware again and lists its domains in the order of their keys. A device that cannot be
     /// interpreted is left out, or described without the missing part, and is a complaint. Absent hardware gives an
-    /// empty list. `kept` returns the cap that a device had before the first write, if one was written.
+    /// empty list. `kept` returns what a control of a device was before the first write, if one was written.
     ///
     /// # Errors
     /// When the hardware cannot be listed. The indices of the last enumeration then stay valid, and those whose
     /// device is no longer accessible are [`DeviceError::gone`].
     fn look(
         &mut self,
-        kept: &dyn Fn(&Key) -> Option<MicroWatts>,
+        kept: &dyn Fn(&Key, Control) -> Option<Original>,
         complaints: &mut Vec<Self::Error>,
     ) -> Result<Vec<Domain>, Self::Error>;
 
@@ -89,6 +90,46 @@ pub trait DeviceBackend {
     fn put_back(&self, at: usize, cap: MicroWatts) -> Result<(), Self::Error> {
         self.set_cap(at, cap)
     }
+
+    /// The highest clock at which a device may run whose clock can be limited, whoever has set it.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn clock_limit(&self, _at: usize) -> Result<KiloHertz, Self::Error> {
+        Err(Self::Error::lacking())
+    }
+
+    /// The clock at which it runs.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn clock(&self, _at: usize) -> Result<KiloHertz, Self::Error> {
+        Err(Self::Error::lacking())
+    }
+
+    /// Limits its clock to one in the range, rounded down to what it takes.
+    ///
+    /// # Errors
+    /// When it is not accepted.
+    fn set_clock(&self, _at: usize, _limit: KiloHertz) -> Result<(), Self::Error> {
+        Err(Self::Error::lacking())
+    }
+
+    /// Everything that must be written to limit its clock as it is limited now.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn save_clock(&self, _at: usize) -> Result<Original, Self::Error> {
+        Err(Self::Error::lacking())
+    }
+
+    /// Writes what [`save_clock`](Self::save_clock) returned before the first write.
+    ///
+    /// # Errors
+    /// When it is not accepted, or is nothing that a device can have had.
+    fn put_clock_back(&self, _at: usize, _original: &Original) -> Result<(), Self::Error> {
+        Err(Self::Error::lacking())
+    }
 }
 
 /// One word: the cap that was in force, in µW.
@@ -112,7 +153,7 @@ impl<B: DeviceBackend, C: Clock, O: Originals> CappedDevices<B, C, O> {
     /// When the hardware exists but cannot be listed.
     pub fn open(mut backend: B, clock: C, originals: O) -> Result<Self, B::Error> {
         let mut complaints = Vec::new();
-        let domains = backend.look(&|key| kept(&originals, key), &mut complaints)?;
+        let domains = backend.look(&|key, control| originals.kept(key, control), &mut complaints)?;
         Ok(Self { backend, clock, originals, generation: Generation::FIRST, domains, complaints })
     }
 
@@ -130,16 +171,18 @@ impl<B: DeviceBackend, C: Clock, O: Originals> CappedDevices<B, C, O> {
 
     fn limited(&self, domain: Handle, control: Control) -> Result<(usize, Key), B::Error> {
         let (at, described) = self.described(domain)?;
-        if control == Control::Power { Ok((at, *described.key())) } else { Err(B::Error::lacking()) }
+        let has_it = match control {
+            Control::Power => true,
+            Control::Frequency => described.frequency().is_some(),
+            Control::Throttle => false,
+        };
+        if has_it { Ok((at, *described.key())) } else { Err(B::Error::lacking()) }
     }
 }
 
-/// The cap of a device in the journal; `None` if the entry is not a valid cap.
-fn kept(originals: &impl Originals, key: &Key) -> Option<MicroWatts> {
-    originals.kept(key, Control::Power).as_ref().and_then(word)
-}
-
-fn word(original: &Original) -> Option<MicroWatts> {
+/// The cap in an original of a power limit; `None` if it is not a valid cap.
+#[must_use]
+pub fn cap_in(original: &Original) -> Option<MicroWatts> {
     match (original.layout(), original.words()) {
         (LAYOUT, &[cap]) => in_force(MicroWatts::new(cap)),
         _ => None,
@@ -166,7 +209,7 @@ impl<B: DeviceBackend, C: Clock, O: Originals> PowerHal for CappedDevices<B, C, 
     fn enumerate(&mut self) -> Result<(), B::Error> {
         let mut complaints = Vec::new();
         let originals = &self.originals;
-        let domains = self.backend.look(&|key| kept(originals, key), &mut complaints)?;
+        let domains = self.backend.look(&|key, control| originals.kept(key, control), &mut complaints)?;
         self.complaints = complaints;
         if domains != self.domains {
             self.generation = self.generation.next();
@@ -196,6 +239,10 @@ impl<B: DeviceBackend, C: Clock, O: Originals> PowerHal for CappedDevices<B, C, 
         match failure {
             Some(error) if !answered => Err(error),
             _ => {
+                if described.frequency().is_some() {
+                    sample.frequency_limit = self.backend.clock_limit(at).map_err(|error| failing(&error));
+                    sample.frequency = self.backend.clock(at).map_err(|error| failing(&error));
+                }
                 self.backend.state(at, &mut sample);
                 Ok(sample.of_state(&described))
             }
@@ -204,33 +251,49 @@ impl<B: DeviceBackend, C: Clock, O: Originals> PowerHal for CappedDevices<B, C, 
 
     fn save(&mut self, domain: Handle, control: Control) -> Result<Original, B::Error> {
         let (at, _) = self.limited(domain, control)?;
+        if control == Control::Frequency {
+            return self.backend.save_clock(at);
+        }
         let cap = self.backend.cap(at)?;
         Original::new(LAYOUT, &[cap.get()]).ok_or_else(B::Error::lacking)
     }
 
     fn write(&mut self, domain: Handle, setting: Setting) -> Result<Setting, B::Error> {
         let (at, _) = self.limited(domain, setting.control())?;
-        let Setting::Power(cap) = setting else { return Err(B::Error::lacking()) };
-        self.backend.set_cap(at, cap)?;
-        self.backend.cap(at).map(Setting::Power)
+        match setting {
+            Setting::Power(cap) => {
+                self.backend.set_cap(at, cap)?;
+                self.backend.cap(at).map(Setting::Power)
+            }
+            Setting::Frequency(limit) => {
+                self.backend.set_clock(at, limit)?;
+                self.backend.clock_limit(at).map(Setting::Frequency)
+            }
+            Setting::Throttle(_) => Err(B::Error::lacking()),
+        }
     }
 
     fn restore(&mut self, domain: Handle, control: Control, original: &Original) -> Result<(), B::Error> {
         let (at, key) = self.limited(domain, control)?;
-        self.backend.put_back(at, word(original).ok_or_else(|| B::Error::unfit(key))?)
+        if control == Control::Frequency {
+            return self.backend.put_clock_back(at, original);
+        }
+        self.backend.put_back(at, cap_in(original).ok_or_else(|| B::Error::unfit(key))?)
     }
 
     fn originals(&mut self) -> &mut O {
         &mut self.originals
     }
 
-    /// Like the port's, but the cap in force is the strictest of several. The original is always written:
+    /// Of a clock the port's. A cap is different, because the one in force is the strictest of several. The original is always written:
     /// if it is equal to the cap in force, that cap may be another writer's, and ours would remain below it. A cap
     /// that reads lower afterwards counts as restored, since the rest is not ours.
     fn release_control(&mut self, domain: Handle, control: Control) -> Result<Released, PortError<B::Error>> {
         let key = *self.domains().get(domain).ok_or(Refusal::Stale)?.key();
-        let original = self.originals.kept(&key, control).filter(|_| control == Control::Power);
-        let Some(original) = original else { return Ok(Released::Untouched) };
+        if control != Control::Power {
+            return put_back(self, domain, &key, control);
+        }
+        let Some(original) = self.originals.kept(&key, control) else { return Ok(Released::Untouched) };
         self.restore(domain, control, &original).map_err(PortError::Hal)?;
         let found = self.save(domain, Control::Power).map_err(PortError::Hal)?;
         if found.words() > original.words() {

@@ -108,6 +108,17 @@ impl Settable {
             None => self.file.write_whole(value),
         }
     }
+
+    /// Writes a text.
+    ///
+    /// # Errors
+    /// As for a number.
+    pub fn write_text(&self, text: &[u8]) -> Result<(), FileError> {
+        match &self.refused {
+            Some(refused) => Err(refused.clone()),
+            None => self.file.write_text(text),
+        }
+    }
 }
 
 /// A temperature, which hwmon writes in thousandths of a degree.

@@ -1,16 +1,18 @@
 //! One GPU's files, kept open.
 
 use crate::IntelError;
+use crate::clock::{ClockFiles, PartLimits};
 use crate::find::{Driver, Place};
+use crate::gt::Gt;
 use crate::slow::SlowFiles;
 use hal_files::devices::{in_force, possible};
 use hal_files::hwmon::{self, Settable};
 use hal_files::{Attribute, FileError, FileOperation};
 use power_hal::{
-    Counter, Domain, ErrorKind, Key, Limit, Measured, Sample, Slowdown, Span, StateReading, Throttled,
-    ThrottledMeter,
+    Counter, Domain, ErrorKind, Key, Limit, Measured, Original, Sample, Slowdown, Span, StateReading,
+    Throttled, ThrottledMeter,
 };
-use power_units::{MicroJoules, MicroWatts};
+use power_units::{KiloHertz, MicroJoules, MicroWatts};
 use std::path::Path;
 
 /// The reading of a limit that is switched off: the largest value of 15 bits of 1/8 W.
@@ -58,6 +60,8 @@ pub(crate) struct Device {
     energy: Option<Attribute>,
     temperature: Option<Attribute>,
     slow: SlowFiles,
+    /// Its clock, if that can be limited.
+    clock: Option<ClockFiles>,
     runtime_status: Option<Attribute>,
 }
 
@@ -93,12 +97,25 @@ impl Device {
         // The channel of the package: i915 numbers it 1, and xe 2.
         let sensor = if place.driver == Driver::I915 { "temp1_input" } else { "temp2_input" };
         let temperature = hwmon::open(&place.folder.join(sensor), &mut complain);
-        let slow = SlowFiles::open(&place.device, &mut complain);
+        let parts = Gt::all(&place.device);
+        let slow = SlowFiles::open(&parts, &mut complain);
         let runtime_status = status(&place.device, key, complaints);
         let largest = before.and_then(|before| before.largest).max(kept.filter(|kept| *kept < OFF));
         let driver = place.driver;
-        let mut device =
-            Self { key, driver, limit, rated, largest, energy, temperature, slow, runtime_status };
+        let mut device = Self {
+            key,
+            driver,
+            limit,
+            rated,
+            largest,
+            energy,
+            temperature,
+            slow,
+            clock: None,
+            runtime_status,
+        };
+        let known = (before.and_then(|before| before.clock.as_ref()), device.sleeps());
+        device.clock = ClockFiles::open(&parts, known);
         if !device.sleeps() || before.is_none() {
             device.learn(complaints);
         }
@@ -128,6 +145,10 @@ impl Device {
             bare
         } else {
             bare.with_reading(StateReading::Slowdown).with_throttled(ThrottledMeter::Instant)
+        };
+        let bare = match &self.clock {
+            Some(clock) => bare.with_frequency(*clock.range()),
+            None => bare,
         };
         let metered = match &self.energy {
             Some(_) => bare.with_counter(Counter::new(COUNTER)),
@@ -182,14 +203,17 @@ impl Device {
     }
 
     fn write_cap(&self, cap: MicroWatts) -> Result<(), IntelError> {
-        self.write(cap.get()).map_err(|error| {
-            let opened = error.deed != FileOperation::Open;
-            if opened && error.kind == ErrorKind::PermissionDenied {
-                IntelError::Refused(self.key, error)
-            } else {
-                self.failed(error)
-            }
-        })
+        self.write(cap.get()).map_err(|error| self.refused(error))
+    }
+
+    /// The error of a write to a file that this process could open for writing, unless it says that it could not.
+    fn refused(&self, error: FileError) -> IntelError {
+        let opened = error.deed != FileOperation::Open;
+        if opened && error.kind == ErrorKind::PermissionDenied {
+            IntelError::Refused(self.key, error)
+        } else {
+            self.failed(error)
+        }
     }
 
     /// Writes the limit that was in force before the first write; it may be switched off.
@@ -222,6 +246,38 @@ impl Device {
             Some(limit) => limit.write_whole(value),
             None => Ok(()),
         }
+    }
+
+    pub(crate) fn clock_limit(&self) -> Result<KiloHertz, IntelError> {
+        self.clock()?.limit().map_err(|error| self.failed(error))
+    }
+
+    pub(crate) fn running(&self) -> Result<KiloHertz, IntelError> {
+        // Parts that sleep have no clock, also while the GPU as a whole does not.
+        let running = self.clock()?.running().map_err(|error| self.failed(error))?;
+        running.ok_or(IntelError::Asleep(self.key))
+    }
+
+    pub(crate) fn set_clock(&self, limit: KiloHertz) -> Result<(), IntelError> {
+        self.clock()?.set(limit).map_err(|error| self.refused(error))
+    }
+
+    pub(crate) fn save_clock(&self) -> Result<Original, IntelError> {
+        let saved = self.clock()?.save().map_err(|error| self.failed(error))?;
+        saved.ok_or(IntelError::Unfit(self.key))
+    }
+
+    pub(crate) fn put_clock_back(&self, original: &Original) -> Result<(), IntelError> {
+        let all = PartLimits::in_original(original).ok_or(IntelError::Unfit(self.key))?;
+        for limits in all {
+            let limits = limits.ok_or(IntelError::Unfit(self.key))?;
+            self.clock()?.put_back(limits).map_err(|error| self.refused(error))?;
+        }
+        Ok(())
+    }
+
+    fn clock(&self) -> Result<&ClockFiles, IntelError> {
+        self.clock.as_ref().ok_or(IntelError::Lacking)
     }
 
     const fn failed(&self, error: FileError) -> IntelError {

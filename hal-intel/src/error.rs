@@ -27,9 +27,9 @@ pub enum IntelError {
     Unidentified(Arc<Path>),
     /// Two folders identify the same GPU; the second one is ignored.
     Twice(Key, Arc<Path>),
-    /// The journal's entry is not a valid limit.
+    /// The journal's entry is not a valid limit, or nothing that its clock can have been.
     Unfit(Key),
-    /// The GPU has no control other than its power limit.
+    /// The GPU has no such control.
     Lacking,
     /// The GPU is not present any more, or the handle is from an earlier list.
     Gone,
@@ -84,8 +84,8 @@ impl fmt::Display for IntelError {
             Self::Twice(key, path) => {
                 write!(f, "{}: another folder is {key} already; left out", path.display())
             }
-            Self::Unfit(key) => write!(f, "{key}: the saved original is not a limit"),
-            Self::Lacking => f.write_str("the GPU has a power limit and nothing else to set"),
+            Self::Unfit(key) => write!(f, "{key}: its original is nothing that could be put back"),
+            Self::Lacking => f.write_str("the GPU has no such control"),
             Self::Gone => f.write_str("the GPU no longer exists, or was enumerated again; describe again"),
         }
     }

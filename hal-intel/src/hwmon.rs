@@ -3,9 +3,9 @@
 use crate::device::Device;
 use crate::{IntelError, find};
 use hal_files::Root;
-use hal_files::devices::DeviceBackend;
-use power_hal::{Domain, Key, Measured, Sample};
-use power_units::MicroWatts;
+use hal_files::devices::{DeviceBackend, cap_in};
+use power_hal::{Control, Domain, Key, Measured, Original, Sample};
+use power_units::{KiloHertz, MicroWatts};
 use std::collections::BTreeSet;
 
 /// Intel's GPUs in hwmon below a root.
@@ -32,7 +32,7 @@ impl DeviceBackend for IntelHwmon {
 
     fn look(
         &mut self,
-        kept: &dyn Fn(&Key) -> Option<MicroWatts>,
+        kept: &dyn Fn(&Key, Control) -> Option<Original>,
         complaints: &mut Vec<IntelError>,
     ) -> Result<Vec<Domain>, IntelError> {
         let mut list: Vec<(Domain, Device)> = Vec::new();
@@ -44,7 +44,8 @@ impl DeviceBackend for IntelHwmon {
                 continue;
             }
             let before = self.found.iter().find(|before| before.key() == key);
-            let device = Device::open(&place, before, kept(&key), complaints);
+            let kept = kept(&key, Control::Power).as_ref().and_then(cap_in);
+            let device = Device::open(&place, before, kept, complaints);
             if let Some(domain) = device.describe(place.bare, complaints) {
                 list.push((domain, device));
             }
@@ -80,5 +81,25 @@ impl DeviceBackend for IntelHwmon {
 
     fn put_back(&self, at: usize, cap: MicroWatts) -> Result<(), IntelError> {
         self.device(at)?.put_back(cap)
+    }
+
+    fn clock_limit(&self, at: usize) -> Result<KiloHertz, IntelError> {
+        self.device(at)?.clock_limit()
+    }
+
+    fn clock(&self, at: usize) -> Result<KiloHertz, IntelError> {
+        self.device(at)?.running()
+    }
+
+    fn set_clock(&self, at: usize, limit: KiloHertz) -> Result<(), IntelError> {
+        self.device(at)?.set_clock(limit)
+    }
+
+    fn save_clock(&self, at: usize) -> Result<Original, IntelError> {
+        self.device(at)?.save_clock()
+    }
+
+    fn put_clock_back(&self, at: usize, original: &Original) -> Result<(), IntelError> {
+        self.device(at)?.put_clock_back(original)
     }
 }

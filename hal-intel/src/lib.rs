@@ -30,6 +30,15 @@
 //!   it as off. Where a limit cannot be switched off again its largest value is written, and [`IntelError::StaysOn`] is
 //!   returned; the original stays in the journal.
 //!
+//! # The clock
+//!
+//! The highest clock of each part (GT) can be limited, in MHz: `rps_max_freq_mhz` of i915 in `drm/cardN/gt/gtN`, `max_freq` of
+//! xe in `tileN/gtN/freq0`, within the clocks RPn and RP0 of the part. A part whose lowest clock is above the limit is
+//! lowered too: i915 refuses the limit otherwise, and xe then runs at the lowest clock. i915 lets a waiting program run at
+//! the boost clock (`rps_boost_freq_mhz`), which may be above the limit, so that is lowered as well. All parts get the same
+//! limit, each within its own clocks, and the highest of what is read back counts. All three values of each part are
+//! restored.
+//!
 //! # What is measured
 //!
 //! The energy register has 32 bits, and the driver accumulates its changes whenever it is read. This HAL shows that sum
@@ -43,12 +52,15 @@
 //! A read would wake a GPU that is asleep, so a sample of it is [`Busy`](power_hal::ErrorKind::Busy).
 #![forbid(unsafe_code)]
 
+mod clock;
 mod device;
 mod error;
 mod find;
+mod gt;
 mod hwmon;
 mod slow;
 
+pub use clock::clock_in;
 pub use device::{COUNTER, OFF};
 pub use error::IntelError;
 pub use hwmon::IntelHwmon;

@@ -1,8 +1,8 @@
 //! What slows a GPU, as its driver shows it: a file for each cause, in a folder for each part of the GPU (GT).
 
+use crate::gt::Gt;
 use hal_files::{Attribute, FileError, hwmon};
 use power_hal::{Slowdown, Slowdowns};
-use std::path::{Path, PathBuf};
 
 /// The causes by the ends of their files' names, of i915 and xe alike: the three limits of power, heat (of the chip, of
 /// its averages, of its voltage regulators), a signal from outside, and the largest current.
@@ -17,10 +17,6 @@ const CAUSES: [(&str, Slowdown); 8] = [
     ("vr_tdc", Slowdown::Current),
 ];
 
-/// More tiles of a GPU, and parts of a tile, than there are.
-const TILES_MAX: usize = 4;
-const PARTS_MAX: usize = 4;
-
 /// The open files of one part of a GPU.
 #[derive(Debug)]
 struct Part {
@@ -34,24 +30,25 @@ struct Part {
 pub(crate) struct SlowFiles(Vec<Part>);
 
 impl SlowFiles {
-    /// Opens the files below a GPU's own folder.
-    pub(crate) fn open(device: &Path, complain: &mut dyn FnMut(FileError)) -> Self {
-        let mut parts = Vec::new();
-        for prefix in prefixes(device) {
-            let file = |name: &str| PathBuf::from(format!("{}{name}", prefix.display()));
+    /// Opens the files of a GPU's parts.
+    pub(crate) fn open(parts: &[Gt], complain: &mut dyn FnMut(FileError)) -> Self {
+        let mut found = Vec::new();
+        for part in parts {
             // The files of xe are in a folder of their own; those of i915 have a prefix.
-            let reason = if prefix.ends_with("throttle") { "/reason_" } else { "" };
-            let status = if prefix.ends_with("throttle") { "/status" } else { "status" };
-            let Some(status) = hwmon::open(&file(status), complain) else { continue };
+            let (status, reason) = if part.is_of_xe() {
+                ("freq0/throttle/status", "freq0/throttle/reason_")
+            } else {
+                ("throttle_reason_status", "throttle_reason_")
+            };
+            let Some(status) = hwmon::open(&part.file(status), complain) else { continue };
             let mut causes = Vec::new();
             for (name, cause) in CAUSES {
-                causes.extend(
-                    hwmon::open(&file(&format!("{reason}{name}")), complain).map(|file| (cause, file)),
-                );
+                let file = part.file(&format!("{reason}{name}"));
+                causes.extend(hwmon::open(&file, complain).map(|file| (cause, file)));
             }
-            parts.push(Part { status, causes });
+            found.push(Part { status, causes });
         }
-        Self(parts)
+        Self(found)
     }
 
     pub(crate) const fn is_empty(&self) -> bool {
@@ -73,19 +70,4 @@ impl SlowFiles {
         }
         Ok(found)
     }
-}
-
-/// Where the files of each part begin: xe's folders, or i915's folders with the names' common beginning.
-fn prefixes(device: &Path) -> Vec<PathBuf> {
-    let of_xe = (0..TILES_MAX).flat_map(|tile| {
-        (0..PARTS_MAX).map(move |part| device.join(format!("tile{tile}/gt{part}/freq0/throttle")))
-    });
-    let cards = std::fs::read_dir(device.join("drm")).into_iter().flatten();
-    let cards = cards.filter_map(|entry| {
-        let name = entry.ok()?.file_name().into_string().ok()?;
-        hwmon::number::<u32>(&name, "card").map(|_| device.join("drm").join(name))
-    });
-    let of_i915 = cards
-        .flat_map(|card| (0..PARTS_MAX).map(move |part| card.join(format!("gt/gt{part}/throttle_reason_"))));
-    of_xe.chain(of_i915).collect()
 }

@@ -92,7 +92,7 @@ pub use key::{DomainKind, Key, KeyError};
 pub use limit::{BadLimit, Limit, LimitQuantity, Span, Throttle, lower_first};
 pub use meter::{Counter, Measured, Meter, Untold};
 pub use originals::{Original, Originals, OriginalsInMemory};
-pub use port::PowerHal;
+pub use port::{PowerHal, put_back};
 pub use sample::{Clock, Reading, Sample};
 pub use setting::{Applied, ApplyOutcome, Control, Released, Setting};
 pub use state::{

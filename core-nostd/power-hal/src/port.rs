@@ -250,7 +250,12 @@ fn take_back<H: PowerHal + ?Sized>(hal: &mut H, domain: Handle, key: &Key, touch
     }
 }
 
-fn put_back<H: PowerHal + ?Sized>(
+/// What [`PowerHal::release_control`] does where a HAL does not implement it: if the control is not as its original says, it
+/// is restored and read again, and then the original is forgotten. For a HAL that does something else for one of its controls.
+///
+/// # Errors
+/// As for `release_control`.
+pub fn put_back<H: PowerHal + ?Sized>(
     hal: &mut H,
     domain: Handle,
     key: &Key,

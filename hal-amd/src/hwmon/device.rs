@@ -1,12 +1,13 @@
 //! One device's files, kept open.
 
+use super::clock::ClockFiles;
 use super::find::{Driver, Place};
 use super::state::StateFiles;
 use crate::AmdError;
 use crate::watts::{self, Told};
 use hal_files::hwmon::{self, Settable};
 use hal_files::{Attribute, FileError, FileOperation};
-use power_hal::{Domain, ErrorKind, Key, Sample};
+use power_hal::{Domain, ErrorKind, Key, Original, Sample};
 use power_units::MicroWatts;
 
 /// amdgpu's unit is whole watts.
@@ -29,6 +30,8 @@ pub(crate) struct Device {
     /// The number of a socket whose firmware says what limits its frequency.
     pub(super) reasons: Option<u16>,
     runtime_status: Option<Attribute>,
+    /// Its clock, if that can be limited.
+    clock: Option<ClockFiles>,
 }
 
 #[derive(Debug)]
@@ -40,7 +43,13 @@ struct Bounds {
 
 impl Device {
     /// Opens the files of a folder. A file that cannot be opened or parsed counts as missing, and is a complaint.
-    pub(crate) fn open(place: &Place, before: Option<&Self>, complaints: &mut Vec<AmdError>) -> Self {
+    /// `before` is the same device in the last list, `kept` what its clock was before the first write.
+    pub(crate) fn open(
+        place: &Place,
+        before: Option<&Self>,
+        kept: Option<&Original>,
+        complaints: &mut Vec<AmdError>,
+    ) -> Self {
         let key = *place.bare.key();
         let mut complain = |error| complaints.push(AmdError::File(Some(key), error));
         let mut file = |name: &str| hwmon::open(&place.folder.join(name), &mut complain);
@@ -55,9 +64,12 @@ impl Device {
         let told = Told::default();
         let state = StateFiles::default();
         let driver = place.driver;
+        let (reasons, clock) = (None, None);
         let mut device =
-            Self { key, driver, cap, bounds, told, meters, state, reasons: None, runtime_status };
+            Self { key, driver, cap, bounds, told, meters, state, reasons, runtime_status, clock };
         if place.driver == Driver::Amdgpu {
+            let known = (before.and_then(|before| before.clock.as_ref()), device.sleeps());
+            device.clock = ClockFiles::open(&place.folder, &place.device, known, kept);
             let known = (before.map(|before| &before.state), device.sleeps());
             let mut complain = |error| complaints.push(AmdError::File(Some(key), error));
             device.state = StateFiles::open(&place.folder, &place.device, known, &mut complain);
@@ -109,6 +121,10 @@ impl Device {
         }
         let has_meter = self.meters.iter().any(Option::is_some);
         let bare = self.state.describe(bare);
+        let bare = match &self.clock {
+            Some(clock) => bare.with_frequency(*clock.range()),
+            None => bare,
+        };
         let domain = if has_meter { bare.with_power_meter() } else { bare };
         let step = if self.driver == Driver::Amdgpu { WATT } else { MILLIWATT };
         match (&self.cap, self.told.limit(step)) {
@@ -156,6 +172,14 @@ impl Device {
                 self.fault(error)
             }
         })
+    }
+
+    /// Does something with its clock.
+    pub(crate) fn on_clock<T>(
+        &self,
+        deed: impl FnOnce(&ClockFiles) -> Result<T, FileError>,
+    ) -> Result<T, AmdError> {
+        deed(self.clock.as_ref().ok_or(AmdError::Lacking)?).map_err(|error| self.fault(error))
     }
 
     /// The current range, which may differ from the listed one.

@@ -1,14 +1,15 @@
 //! The port's contract, on a plain tree and on virtual machines.
 
-use crate::support::{Drivers, Folder, Hal, Journal, TestMachine, Ticks, gpu};
+use crate::support::{Drivers, Folder, Hal, Journal, TestMachine, Ticks, gpu, mhz};
 use hal_amd::{Amd, DeviceBackend, DeviceSelection, Hwmon};
 use hal_files::Root;
 use power_hal::contract::{
     ContractMode, ContractReport, ContractWorld, DomainFault, RefusableOriginals, Rule, check,
 };
 use power_hal::{Control, Key, OriginalsInMemory, PowerHal, Setting};
-use power_units::{MicroWatts, Micros};
+use power_units::{MicroWatts, Micros, Role};
 use rig::faults::{Direction, Effect, Fault};
+use rig::gpu_clock::HwmonClock;
 use rig::machine::{PowerFile, VirtualAttribute};
 use std::time::Duration;
 
@@ -102,7 +103,15 @@ impl<'a, F> Virtual<'a, F> {
 
 impl<B: DeviceBackend, F: Fn() -> B> ContractWorld<Hal<B>> for Virtual<'_, F> {
     fn in_force(&mut self, domain: &Key, control: Control) -> Option<Setting> {
-        (control == Control::Power).then(|| Setting::Power(MicroWatts::new(self.room.cap(domain))))
+        match control {
+            Control::Power => Some(Setting::Power(MicroWatts::new(self.room.cap(domain)))),
+            Control::Frequency => {
+                let clock =
+                    self.room.device(domain, |_, slot| slot.hwmon.clock.clone()).filter(|_| !self.rocm)?;
+                Some(Setting::Frequency(mhz(clock.limit_mhz())))
+            }
+            Control::Throttle => None,
+        }
     }
 
     fn advance(&mut self, span: Micros) -> bool {
@@ -114,8 +123,13 @@ impl<B: DeviceBackend, F: Fn() -> B> ContractWorld<Hal<B>> for Virtual<'_, F> {
     fn cause(&mut self, trouble: DomainFault) -> bool {
         match trouble {
             // No firmware locks a cap, and a device has no other limit that could change.
-            DomainFault::Locked(_) | DomainFault::Moved(_, Setting::Frequency(_) | Setting::Throttle(_)) => {
-                false
+            DomainFault::Locked(_) | DomainFault::Moved(_, Setting::Throttle(_)) => false,
+            DomainFault::Moved(domain, Setting::Frequency(to)) => {
+                self.room.device(&domain, |_, slot| match &mut slot.hwmon.clock {
+                    Some(HwmonClock::Amd(clock)) => clock.in_force.1 = to.to_whole(Role::Limit) / 1_000,
+                    other => panic!("{other:?}"),
+                });
+                true
             }
             DomainFault::Unreadable(domain) => {
                 let at = self.room.device(&domain, |at, _| at);
@@ -188,11 +202,15 @@ fn the_contract_holds_for_the_sockets_of_an_epyc() {
 #[test]
 fn the_contract_holds_for_a_gpu_and_the_sockets_of_its_host() {
     let Some(room) = TestMachine::profile("mi300x") else { return };
-    for (devices, domains) in
-        [(DeviceSelection::All, 3), (DeviceSelection::Sockets, 2), (DeviceSelection::Gpus, 1)]
+    // The GPU has a clock beside its cap.
+    for (devices, domains, controls) in
+        [(DeviceSelection::All, 3, 4), (DeviceSelection::Sockets, 2, 2), (DeviceSelection::Gpus, 1, 2)]
     {
         let report = run(&room, || Hwmon::new(Root::at(&room.folder.0), devices));
-        assert_eq!((report.domains, report.controls, report.blocked, report.blind), (domains, domains, 0, 0));
+        assert_eq!(
+            (report.domains, report.controls, report.blocked, report.blind),
+            (domains, controls, 0, 0)
+        );
         let alone = if domains == 1 { vec![Rule::BatchSurvives] } else { vec![] };
         let unseen: Vec<_> = report.unseen().filter(|rule| !alone.contains(rule)).collect();
         assert_eq!(unseen, UNSEEN);
@@ -207,11 +225,11 @@ fn the_contract_holds_with_a_nearly_empty_range_and_under_a_cap_out_of_band() {
     room.device(&key, |_, slot| {
         (slot.hwmon.min_uw, slot.hwmon.max_uw, slot.hwmon.cap_uw) = (749_000_000, 750_000_000, 750_000_000);
     });
-    assert_eq!(run(&room, backend).controls, 1);
+    assert_eq!(run(&room, backend).controls, 2);
     room.device(&key, |_, slot| slot.hwmon.min_uw = 750_000_000);
-    assert_eq!(run(&room, backend).controls, 1);
+    assert_eq!(run(&room, backend).controls, 2);
     room.device(&key, |_, slot| {
         (slot.hwmon.min_uw, slot.hwmon.out_of_band_uw) = (350_000_000, Some(500_000_000));
     });
-    assert_eq!(run(&room, backend).controls, 1);
+    assert_eq!(run(&room, backend).controls, 2);
 }

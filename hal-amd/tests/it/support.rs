@@ -6,7 +6,7 @@ use power_hal::contract::RefusableOriginals;
 use power_hal::{
     Applied, Error, ErrorKind, Handle, Key, OriginalsInMemory, PowerHal, Reading, Released, Sample, Setting,
 };
-use power_units::MicroWatts;
+use power_units::{KiloHertz, MicroWatts};
 use rig::hwmon::HwmonChip;
 use rig::machine::HwmonSlot;
 pub(crate) use rig::test_machine::{Folder, Ticks};
@@ -103,6 +103,24 @@ fn key_of(slot: &HwmonSlot) -> Option<Key> {
 
 pub(crate) const fn w(watts: u64) -> MicroWatts {
     MicroWatts::new(watts * 1_000_000)
+}
+
+pub(crate) fn mhz(mhz: u32) -> KiloHertz {
+    KiloHertz::from_int(i32::try_from(mhz).unwrap() * 1_000)
+}
+
+/// The highest clock in force after a wish.
+pub(crate) fn lock<B: DeviceBackend>(
+    hal: &mut Hal<B>,
+    key: &Key,
+    wish: KiloHertz,
+) -> Result<KiloHertz, ErrorKind> {
+    let handle = find(hal, key);
+    let applied = hal.apply(handle, Setting::Frequency(wish)).map_err(|failure| failure.kind())?;
+    match applied.effective() {
+        Setting::Frequency(clock) => Ok(clock),
+        other @ (Setting::Power(_) | Setting::Throttle(_)) => panic!("{other:?}"),
+    }
 }
 
 pub(crate) fn gpu(address: &str) -> Key {

@@ -1,10 +1,13 @@
 //! The port's contract, on a plain tree and on a virtual machine.
 
-use crate::support::{FOLDER, Folder, Hal, Journal, TestMachine, Ticks, card, device, one, open_with};
+use crate::support::{
+    FOLDER, Folder, Hal, Journal, TestMachine, Ticks, card, clocks, device, mhz, one, open_with,
+};
 use power_hal::contract::{ContractMode, ContractWorld, DomainFault, RefusableOriginals, Rule, check};
 use power_hal::{Control, Key, OriginalsInMemory, PowerHal, Setting};
-use power_units::{MicroWatts, Micros};
+use power_units::{MicroWatts, Micros, Role};
 use rig::faults::{Direction, Effect, Fault};
+use rig::gpu_clock::ClockFile;
 use rig::hwmon;
 use rig::machine::{PowerFile, VirtualAttribute};
 use std::time::Duration;
@@ -67,8 +70,13 @@ struct Virtual<'a> {
 
 impl ContractWorld<Hal> for Virtual<'_> {
     fn in_force(&mut self, domain: &Key, control: Control) -> Option<Setting> {
-        let cap = device(self.room, domain, |_, slot| slot.hwmon.cap_in_force_uw());
-        (control == Control::Power).then(|| Setting::Power(MicroWatts::new(cap)))
+        let (cap, clock) =
+            device(self.room, domain, |_, slot| (slot.hwmon.cap_in_force_uw(), slot.hwmon.clock.clone()));
+        match control {
+            Control::Power => Some(Setting::Power(MicroWatts::new(cap))),
+            Control::Frequency => clock.map(|clock| Setting::Frequency(mhz(clock.limit_mhz()))),
+            Control::Throttle => None,
+        }
     }
 
     fn advance(&mut self, span: Micros) -> bool {
@@ -79,13 +87,29 @@ impl ContractWorld<Hal> for Virtual<'_> {
 
     fn cause(&mut self, trouble: DomainFault) -> bool {
         match trouble {
-            DomainFault::Moved(_, Setting::Frequency(_) | Setting::Throttle(_)) => false,
-            // A mailbox whose firmware refuses; the file itself stays writable.
+            DomainFault::Moved(_, Setting::Throttle(_)) => false,
+            DomainFault::Moved(domain, Setting::Frequency(to)) => {
+                let to = to.to_whole(Role::Limit) / 1_000;
+                clocks(self.room, &domain, |parts| {
+                    for part in parts {
+                        part.high = to.clamp(part.range.0, part.range.1);
+                        part.low = part.low.min(part.high);
+                    }
+                });
+                true
+            }
+            // A mailbox whose firmware refuses; the files themselves stay writable.
             DomainFault::Locked(domain) => {
-                let on = VirtualAttribute::Cap(device(self.room, &domain, |at, _| at));
-                let effect = Effect::Fails(libc::EACCES);
-                let fault = Fault { on, direction: Direction::Write, effect, times: u32::MAX };
-                self.room.machine.lock().faults().add(fault);
+                let at = device(self.room, &domain, |at, _| at);
+                let clocks = (0..2).flat_map(|part| {
+                    [ClockFile::Low(part), ClockFile::High(part), ClockFile::Boost(part)]
+                        .map(|file| VirtualAttribute::GpuClock(at, file))
+                });
+                for on in clocks.chain([VirtualAttribute::Cap(at)]) {
+                    let effect = Effect::Fails(libc::EACCES);
+                    let fault = Fault { on, direction: Direction::Write, effect, times: u32::MAX };
+                    self.room.machine.lock().faults().add(fault);
+                }
                 true
             }
             DomainFault::Unreadable(domain) => {
@@ -133,7 +157,7 @@ fn run(room: &TestMachine) -> Vec<Rule> {
     let mut hal = open_with(&room.folder.0, world.ticks.clone(), journal);
     assert_eq!(hal.complaints(), []);
     let report = check(&mut hal, &mut world, ContractMode::Full).unwrap_or_else(|breach| panic!("{breach}"));
-    assert_eq!((report.domains, report.controls, report.blocked, report.blind), (3, 3, 0, 0));
+    assert_eq!((report.domains, report.controls, report.blocked, report.blind), (3, 6, 0, 0));
     report.unseen().collect()
 }
 

@@ -1,6 +1,8 @@
 //! The HAL on plain folders, and on virtual hardware that answers as the drivers do.
 
 #[cfg(test)]
+mod clock;
+#[cfg(test)]
 mod contract;
 #[cfg(test)]
 mod cost;

@@ -6,7 +6,8 @@ use power_hal::contract::RefusableOriginals;
 use power_hal::{
     Applied, Error, ErrorKind, Handle, Key, OriginalsInMemory, PowerHal, Reading, Released, Sample, Setting,
 };
-use power_units::MicroWatts;
+use power_units::{KiloHertz, MicroWatts};
+use rig::gpu_clock::{HwmonClock, IntelGt};
 use rig::machine::HwmonSlot;
 pub(crate) use rig::test_machine::{Folder, TestMachine, Ticks};
 use std::path::Path;
@@ -64,6 +65,28 @@ pub(crate) fn device<R>(room: &TestMachine, key: &Key, by: impl FnOnce(usize, &m
         result = Some(by(at, &mut hwmons[at]));
     });
     result.unwrap()
+}
+
+/// Changes or reads the clocks of a GPU's parts without the driver.
+pub(crate) fn clocks<R>(room: &TestMachine, key: &Key, by: impl FnOnce(&mut Vec<IntelGt>) -> R) -> R {
+    device(room, key, |_, slot| match &mut slot.hwmon.clock {
+        Some(HwmonClock::Intel(parts)) => by(parts),
+        other => panic!("{other:?}"),
+    })
+}
+
+/// The highest clock in force after a wish.
+pub(crate) fn lock(hal: &mut Hal, key: &Key, wish: KiloHertz) -> Result<KiloHertz, ErrorKind> {
+    let handle = find(hal, key);
+    let applied = hal.apply(handle, Setting::Frequency(wish)).map_err(|failure| failure.kind())?;
+    match applied.effective() {
+        Setting::Frequency(clock) => Ok(clock),
+        other @ (Setting::Power(_) | Setting::Throttle(_)) => panic!("{other:?}"),
+    }
+}
+
+pub(crate) fn mhz(mhz: u32) -> KiloHertz {
+    KiloHertz::from_int(i32::try_from(mhz).unwrap() * 1_000)
 }
 
 pub(crate) const fn w(watts: u64) -> MicroWatts {

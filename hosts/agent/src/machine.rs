@@ -106,6 +106,8 @@ pub(crate) struct Beside {
     pub(crate) wants: DeviceWants,
     /// What the closed loop over a GPU's clock does.
     pub(crate) clock: ClockLoop,
+    /// The highest clock that it allows the GPU, while it holds it.
+    pub(crate) clock_limit: Option<KiloHertz>,
 }
 
 /// What the closed loop over the clock of a GPU does.
@@ -134,7 +136,8 @@ impl Default for Beside {
     /// Of a device that says nothing more.
     fn default() -> Self {
         let (state, wants) = (DeviceState::default(), DeviceWants::default());
-        Self { dram: Drawn::Unmetered, dram_energy: None, state, wants, clock: ClockLoop::Lacking }
+        let (clock, clock_limit) = (ClockLoop::Lacking, None);
+        Self { dram: Drawn::Unmetered, dram_energy: None, state, wants, clock, clock_limit }
     }
 }
 

@@ -15,8 +15,9 @@ use power_units::KiloHertz;
 #[derive(Clone, Debug)]
 pub(crate) struct ClockTarget {
     lock: PolicyTarget,
-    /// The highest clock, which is what no lock allows.
-    most: KiloHertz,
+    /// The highest clock, which is what no lock allows, where the driver does not tell the lock: then there is no other
+    /// original.
+    free: Option<KiloHertz>,
 }
 
 /// The clocks of the GPUs that can be locked now, in the order of the GPUs, with the state of the `known` ones.
@@ -51,7 +52,8 @@ impl ClockTarget {
         let domain = listed.iter().position(|domain| *domain.key() == gpu.key)?;
         let limit = listed[domain].frequency()?;
         let (floor, most) = (limit.lower(), limit.upper());
-        let target = Self { lock: PolicyTarget::at(gpu.key, backend, Place { worker, domain }), most };
+        let free = (!listed[domain].tells_frequency()).then_some(most);
+        let target = Self { lock: PolicyTarget::at(gpu.key, backend, Place { worker, domain }), free };
         let mut facts = FrequencyPolicyFacts::UNKNOWN;
         target.tell_original(&mut facts, journal);
         let scale = Scale::Frequency { floor, most, step: limit.step() };
@@ -63,10 +65,10 @@ impl ClockTarget {
         self.lock.tell(facts, workers);
     }
 
-    /// Writes the journal's content into the facts. The only original is that nothing is locked.
+    /// Writes the journal's content into the facts.
     pub(crate) fn tell_original(&self, facts: &mut FrequencyPolicyFacts, journal: &Journal) {
         self.lock.tell_original(facts, journal);
-        facts.original = Some(PolicyLimit::Frequency(self.most));
+        facts.original = self.free.map(PolicyLimit::Frequency).or(facts.original);
     }
 
     /// Passes an order on. If it cannot be passed on, because the GPU is gone, it has failed.

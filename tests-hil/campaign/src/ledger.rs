@@ -296,6 +296,7 @@ impl ControlLedger {
             | VirtualAttribute::NvmlCall(..)
             | VirtualAttribute::GpuState(..)
             | VirtualAttribute::GpuMetrics(_)
+            | VirtualAttribute::GpuClock(..)
             | VirtualAttribute::RocmCall(..) => self.accuse(format!("{text:?} was written to {on:?}")),
         }
         self.count_down();

@@ -1,5 +1,6 @@
 //! `power1_cap` as amdgpu and the HSMP driver show it.
 
+use crate::gpu_clock::HwmonClock;
 use crate::number::{Errno, kstrtou32, kstrtou64};
 use libc::{EINVAL, EPERM};
 
@@ -73,6 +74,8 @@ pub struct HwmonDevice {
     pub silent: bool,
     /// The device is suspended (runtime power management) until one of its numbers is read or written.
     pub asleep: bool,
+    /// Its clock, if that can be limited.
+    pub clock: Option<HwmonClock>,
 }
 
 impl HwmonDevice {
@@ -180,6 +183,7 @@ mod tests {
             in_reset: false,
             silent: false,
             asleep: false,
+            clock: None,
         }
     }
 

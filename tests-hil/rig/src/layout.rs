@@ -1,5 +1,6 @@
 //! The files of a machine: the layout of sysfs and /dev/cpu, as the drivers create it.
 
+use crate::gpu_clock::{ClockFile, HwmonClock};
 use crate::hwmon::{HwmonChip, IntelGpu};
 use crate::library::{NVML, ROCM};
 use crate::machine::{CpuLocation, GpuFile, HwmonSlot, PowerFile, RigMachine, VirtualAttribute};
@@ -169,6 +170,7 @@ fn hwmon(machine: &RigMachine, tree: &mut FileTree) {
         if let HwmonChip::Intel(intel) = slot.hwmon.device {
             intel_gpu(at, intel, &folder, tree);
             intel_state(at, slot, &folder, tree);
+            intel_clock(at, slot, tree);
             continue;
         }
         tree.text(&format!("{folder}/power1_label"), "PPT\n");
@@ -178,6 +180,7 @@ fn hwmon(machine: &RigMachine, tree: &mut FileTree) {
         tree.file(&format!("{folder}/power1_cap_max"), READ, VirtualAttribute::Power(at, PowerFile::Max));
         if slot.name == "amdgpu" {
             amd_state(at, slot, &folder, tree);
+            amd_clock(at, slot, &folder, tree);
             tree.file(&format!("{folder}/power1_cap_min"), READ, VirtualAttribute::Power(at, PowerFile::Min));
             tree.file(
                 &format!("{folder}/power1_cap_default"),
@@ -223,6 +226,58 @@ fn amd_state(at: usize, slot: &HwmonSlot, folder: &str, tree: &mut FileTree) {
         tree.file(&path, READ, VirtualAttribute::GpuState(at, file));
     }
     tree.file(&format!("{device}/gpu_metrics"), READ, VirtualAttribute::GpuMetrics(at));
+}
+
+/// The files of amdgpu for the clock of an Instinct GPU.
+fn amd_clock(at: usize, slot: &HwmonSlot, folder: &str, tree: &mut FileTree) {
+    let Some(HwmonClock::Amd(_)) = &slot.hwmon.clock else { return };
+    let device = &slot.device_path;
+    for (path, mode, file) in [
+        (format!("{device}/pp_od_clk_voltage"), WRITE, ClockFile::Table),
+        (format!("{device}/power_dpm_force_performance_level"), WRITE, ClockFile::Level),
+        (format!("{folder}/freq1_input"), READ, ClockFile::Running),
+    ] {
+        tree.file(&path, mode, VirtualAttribute::GpuClock(at, file));
+    }
+}
+
+/// The files of i915 and xe for the clocks of a GPU. Where xe limits a package, its parts are on tiles of their own.
+fn intel_clock(at: usize, slot: &HwmonSlot, tree: &mut FileTree) {
+    let Some(HwmonClock::Intel(parts)) = &slot.hwmon.clock else { return };
+    let (device, of_xe) = (&slot.device_path, slot.name == "xe");
+    let tiled = matches!(slot.hwmon.device, HwmonChip::Intel(IntelGpu { limit: 2, .. }));
+    for (number, part) in parts.iter().enumerate() {
+        let folder = match (of_xe, tiled) {
+            (true, true) => format!("{device}/tile{number}/gt0/freq0"),
+            (true, false) => format!("{device}/tile0/gt{number}/freq0"),
+            (false, _) => format!("{device}/drm/card0/gt/gt{number}"),
+        };
+        let names = if of_xe {
+            ["min_freq", "max_freq", "rpn_freq", "rp0_freq", "act_freq"]
+        } else {
+            [
+                "rps_min_freq_mhz",
+                "rps_max_freq_mhz",
+                "rps_RPn_freq_mhz",
+                "rps_RP0_freq_mhz",
+                "rps_act_freq_mhz",
+            ]
+        };
+        let files = [
+            (WRITE, ClockFile::Low(number)),
+            (WRITE, ClockFile::High(number)),
+            (READ, ClockFile::Least(number)),
+            (READ, ClockFile::Most(number)),
+            (READ, ClockFile::Actual(number)),
+        ];
+        for (name, (mode, file)) in names.into_iter().zip(files) {
+            tree.file(&format!("{folder}/{name}"), mode, VirtualAttribute::GpuClock(at, file));
+        }
+        if part.boost.is_some() {
+            let boost = VirtualAttribute::GpuClock(at, ClockFile::Boost(number));
+            tree.file(&format!("{folder}/rps_boost_freq_mhz"), WRITE, boost);
+        }
+    }
 }
 
 /// The files of i915 and xe that report a GPU's state beside its power.

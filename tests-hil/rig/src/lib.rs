@@ -8,6 +8,7 @@ pub mod faults;
 pub mod fuse;
 #[cfg(test)]
 mod golden;
+pub mod gpu_clock;
 pub mod hsmp;
 pub mod hwmon;
 mod layout;

@@ -6,13 +6,14 @@ pub use shared::Shared;
 
 use crate::cpufreq::VirtualPolicy;
 use crate::faults::Faults;
+use crate::gpu_clock::ClockFile;
 use crate::hwmon::HwmonDevice;
 use crate::msr::{self, Writes};
 use crate::number::{Errno, strtobool};
 use crate::nvidia::{self, CardFile};
 use crate::powercap::Zone;
 use crate::tree::FileTree;
-use libc::{EACCES, EINVAL, ENODEV, ENXIO};
+use libc::{EACCES, EINVAL, ENODEV, ENXIO, EPERM};
 use plant::{Plant, PlantDomain, PowerLimit, PowerLimitTerm};
 use power_units::Micros;
 use std::collections::BTreeSet;
@@ -64,6 +65,8 @@ pub enum VirtualAttribute {
     GpuState(usize, GpuFile),
     /// The table `gpu_metrics` of an AMD GPU.
     GpuMetrics(usize),
+    /// A file of the clock of a hwmon device's GPU.
+    GpuClock(usize, ClockFile),
     /// A changing number of an NVIDIA card.
     Nvml(usize, CardFile),
     /// A function of the NVIDIA library, for a card or for all of them: the code that it returns before it does
@@ -450,6 +453,9 @@ impl RigMachine {
             if let PlantDomain::Gpu(gpu) = slot.feeds {
                 let watts = Duration::from_micros(slot.hwmon.cap_in_force_uw()).as_secs_f64();
                 let _brought_into_range = self.plant.set_gpu_cap(gpu, watts);
+                if let Some(clock) = &slot.hwmon.clock {
+                    let _a_die_without_a_gpu = self.plant.lock_gpu_clock(gpu, clock.allowed_part());
+                }
             }
         }
         for card in &self.nvidia.cards {
@@ -512,6 +518,7 @@ impl RigMachine {
             }
             VirtualAttribute::Power(at, file) => self.power_file(*at, *file),
             VirtualAttribute::GpuState(at, file) => self.gpu_state(*at, *file),
+            VirtualAttribute::GpuClock(at, file) => self.clock_text(*at, *file),
             VirtualAttribute::Nvml(at, file) => self.card_text(*at, *file),
             VirtualAttribute::NvmlCall(card, _) => Ok(line(self.nvml_code(*card).into())),
             VirtualAttribute::RocmCall(..) => Ok(line(0)),
@@ -531,7 +538,8 @@ impl RigMachine {
         if let VirtualAttribute::Cap(at)
         | VirtualAttribute::Power(at, _)
         | VirtualAttribute::GpuState(at, _)
-        | VirtualAttribute::GpuMetrics(at) = attribute
+        | VirtualAttribute::GpuMetrics(at)
+        | VirtualAttribute::GpuClock(at, _) = attribute
             && let Some(slot) = self.hwmons.get_mut(*at)
         {
             slot.hwmon.asleep = false;
@@ -582,6 +590,25 @@ impl RigMachine {
             GpuFile::SlowedByHeat => u64::from(why.thermal),
             GpuFile::SlowedByNothing => 0,
         }))
+    }
+
+    fn clock_text(&self, at: usize, file: ClockFile) -> Result<String, Errno> {
+        let slot = self.hwmon(at)?;
+        let clock = slot.hwmon.clock.as_ref().ok_or(ENODEV)?;
+        let running = match slot.feeds {
+            PlantDomain::Gpu(gpu) => self.plant.gpu_clock(gpu).unwrap_or(0.0),
+            PlantDomain::Node | PlantDomain::Package(_) => 0.0,
+        };
+        if slot.hwmon.silent { Ok("\n".to_owned()) } else { clock.text(file, running) }
+    }
+
+    fn store_clock(&mut self, at: usize, file: ClockFile, data: &[u8]) -> Result<(), Errno> {
+        self.hwmon(at)?;
+        let hwmon = &mut self.hwmons.get_mut(at).ok_or(ENODEV)?.hwmon;
+        if hwmon.in_reset {
+            return Err(EPERM);
+        }
+        hwmon.clock.as_mut().ok_or(ENODEV)?.write(file, data)
     }
 
     /// The table of an MI300 (version 1.6): the firmware counts a period each millisecond.
@@ -640,6 +667,7 @@ impl RigMachine {
                 let at = self.package_zone(cpu)?;
                 msr::write(&mut self.zones[at].zone, self.msr.ok_or(ENXIO)?, offset, data)
             }
+            VirtualAttribute::GpuClock(at, file) => self.store_clock(at, file, data),
             VirtualAttribute::Nvml(at, CardFile::Limit) => self.store_limit(at, data),
             VirtualAttribute::Nvml(at, CardFile::Lock) => self.store_lock(at, data),
             VirtualAttribute::Text(_)

@@ -1,6 +1,7 @@
 //! Predefined machines, each with the difficulties of its kind.
 
 use crate::cpufreq::VirtualPolicy;
+use crate::gpu_clock::{AmdClock, HwmonClock, IntelGt};
 use crate::hwmon::{HwmonChip, HwmonDevice, IntelGpu, Switch};
 use crate::machine::{CpuLocation, Feeds, HwmonSlot, MachineParts, RigMachine, RigTime, ZoneSlot};
 use crate::msr::Writes;
@@ -285,6 +286,7 @@ fn hsmp_socket(socket: usize, max_watts: u64) -> HwmonSlot {
         in_reset: false,
         silent: false,
         asleep: false,
+        clock: None,
     };
     let device_path = format!("sys/devices/platform/amd_hsmp.{socket}");
     HwmonSlot {
@@ -344,6 +346,8 @@ fn mi300x_with(whole: usize, clock: RigTime) -> Result<RigMachine, SpecError> {
             in_reset: false,
             silent: false,
             asleep: false,
+            // The secondary die has a clock of its own.
+            clock: Some(HwmonClock::Amd(AmdClock::free((132, 2_100)))),
         },
         name: "amdgpu",
         device_path: format!("sys/devices/pci0000:00/0000:{:02x}:00.0", 0x0c + at),
@@ -365,7 +369,12 @@ fn max1550(clock: RigTime) -> Result<RigMachine, SpecError> {
     let spec = NodeSpec { gpus: vec![preset::max_1550(); 3], ..preset::xeon_2s_per_thread() };
     let mut machine = xeon(&spec, clock)?;
     let card = IntelGpu { limit: 1, energy: 1, mailbox: false, switch: Switch::Off, locked: false };
-    let gpu = |at: usize, name: &'static str, intel: IntelGpu| HwmonSlot {
+    // i915 and xe on a server begin with the highest clock as the lowest one; xe shows two tiles of one, and a card with a
+    // part for media beside the main one.
+    let server = |boosts| IntelGt::free((300, 1_600), true, boosts);
+    let (main, media) =
+        (IntelGt::free((400, 2_400), false, false), IntelGt::free((300, 1_500), false, false));
+    let gpu = |at: usize, name: &'static str, intel: IntelGpu, parts: &[IntelGt]| HwmonSlot {
         hwmon: HwmonDevice {
             device: HwmonChip::Intel(intel),
             cap_uw: 600_000_000,
@@ -377,6 +386,7 @@ fn max1550(clock: RigTime) -> Result<RigMachine, SpecError> {
             in_reset: false,
             silent: false,
             asleep: false,
+            clock: Some(HwmonClock::Intel(parts.to_vec())),
         },
         name,
         device_path: format!("sys/devices/pci0000:00/0000:{:02x}:00.0", 0x4d + at),
@@ -384,10 +394,11 @@ fn max1550(clock: RigTime) -> Result<RigMachine, SpecError> {
         present: true,
     };
     machine.change(|_, _, hwmons| {
-        hwmons.push(gpu(0, "i915", card));
+        hwmons.push(gpu(0, "i915", card, &[server(true)]));
         // Linux 6.8 to 6.15 show a Ponte Vecchio in this way: the limit of its package, and the counter of its card.
-        hwmons.push(gpu(1, "xe", IntelGpu { limit: 2, switch: Switch::Nothing, ..card }));
-        hwmons.push(gpu(2, "xe", IntelGpu { mailbox: true, ..card }));
+        let package = IntelGpu { limit: 2, switch: Switch::Nothing, ..card };
+        hwmons.push(gpu(1, "xe", package, &[server(false), server(false)]));
+        hwmons.push(gpu(2, "xe", IntelGpu { mailbox: true, ..card }, &[main, media]));
     });
     Ok(machine)
 }

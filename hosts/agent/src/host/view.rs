@@ -169,6 +169,7 @@ fn device(device: &DeviceReport) -> Device {
                 None => ClockLoop::Lacking,
                 Some(clock) => clock.cause.map_or(ClockLoop::Idle, ClockLoop::Holds),
             },
+            clock_limit: device.clock.filter(|clock| clock.cause.is_some()).and_then(|clock| clock.limit),
         },
     }
 }

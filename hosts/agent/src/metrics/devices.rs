@@ -7,7 +7,7 @@ use super::{Level, level, whole};
 use crate::machine::{ClockLoop, Device, View};
 use host_kit::metrics::MetricsRegistry;
 use power_hal::MemoryUse;
-use power_units::{Celsius, Percent};
+use power_units::{Celsius, KiloHertz, Percent, Role};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 
@@ -23,6 +23,7 @@ pub(super) struct Devices {
     memory_total: Level<NodeGpu>,
     slowed: Family<NodeGpuCause, Gauge>,
     clock_loop: Family<NodeGpuClock, Gauge>,
+    clock_limit: Level<NodeGpu>,
     throttled: Level<NodeDevice>,
     share: Level<NodeDevice>,
 }
@@ -69,6 +70,11 @@ impl Devices {
             "joulie_gpu_clock_loop",
             "1 for the cause for which a closed loop holds a GPU by its clock instead of its power limit",
             self.clock_loop.clone(),
+        );
+        r.register(
+            "joulie_gpu_clock_limit_hertz",
+            "The highest clock that the closed loop allows a GPU, while it holds it by its clock",
+            self.clock_limit.clone(),
         );
         r.register(
             "joulie_throttled_ratio",
@@ -146,6 +152,8 @@ impl Devices {
 
     fn clock(&self, node: &str, gpu: &Device) {
         let clock = gpu.beside.clock;
+        let labels = NodeGpu { node: node.to_owned(), gpu: gpu.key.clone() };
+        level(&self.clock_limit, &labels, gpu.beside.clock_limit.map(hertz));
         for cause in ClockCause::ALL.iter().copied() {
             let labels = NodeGpuClock { node: node.to_owned(), gpu: gpu.key.clone(), cause };
             if clock == ClockLoop::Lacking {
@@ -188,12 +196,21 @@ impl Devices {
             self.clock_loop.remove(&NodeGpuClock { node: node.to_owned(), gpu: gpu.clone(), cause });
         }
         let labels = NodeGpu { node: node.to_owned(), gpu };
-        for family in
-            [&self.gpu_power, &self.temperature, &self.utilisation, &self.memory_used, &self.memory_total]
-        {
+        for family in [
+            &self.gpu_power,
+            &self.temperature,
+            &self.utilisation,
+            &self.memory_used,
+            &self.memory_total,
+            &self.clock_limit,
+        ] {
             family.remove(&labels);
         }
     }
+}
+
+fn hertz(clock: KiloHertz) -> f64 {
+    f64::from(clock.to_whole(Role::Nearest)) * 1_000.0
 }
 
 /// 2³² units of the fixed point.
@@ -275,14 +292,21 @@ mod tests {
         let mut known = KnownDevices::default();
         let mut view = gpus(&[("gpu-a", DeviceState::default()), ("gpu-b", DeviceState::default())]);
         view.gpu.devices[0].beside.clock = ClockLoop::Holds(node_kit::LoopCause::Refused);
+        view.gpu.devices[0].beside.clock_limit = Some(KiloHertz::from_int(1_215_000));
         devices.see("n", &view, &mut known);
         let series = |cause, value| {
             format!(r#"joulie_gpu_clock_loop{{node="n",gpu="gpu-a",cause="{cause}"}} {value}"#)
         };
-        let all =
-            [series("no_limit", 0), series("not_kept", 0), series("out_of_range", 0), series("refused", 1)];
+        let all = [
+            r#"joulie_gpu_clock_limit_hertz{node="n",gpu="gpu-a"} 1215000000.0"#.to_owned(),
+            series("no_limit", 0),
+            series("not_kept", 0),
+            series("out_of_range", 0),
+            series("refused", 1),
+        ];
         assert_eq!(text(&registry), all);
         view.gpu.devices[0].beside.clock = ClockLoop::Idle;
+        view.gpu.devices[0].beside.clock_limit = None;
         devices.see("n", &view, &mut known);
         assert!(text(&registry).iter().all(|series| series.ends_with(" 0")));
         devices.forget("n", known);

@@ -84,7 +84,7 @@ fn settle(desk: &mut Desk, hold: &Hold, caps: &Caps) -> Option<Vec<Verdict>> {
         }
         if !said_loop && verdicts.iter().any(|one| one.by_loop) {
             said_loop = true;
-            for line in why_loop(&hold.handle.report()) {
+            for line in why_loop(&hold.handle.report(), &verdicts) {
                 desk.out.line(line);
             }
         }
@@ -94,22 +94,34 @@ fn settle(desk: &mut Desk, hold: &Hold, caps: &Caps) -> Option<Vec<Verdict>> {
     }
 }
 
-/// Why frequencies are lowered instead of a power limit.
-fn why_loop(report: &NodeReport) -> Vec<String> {
+/// Why frequencies or clocks are lowered instead of a power limit.
+fn why_loop(report: &NodeReport, verdicts: &[Verdict]) -> Vec<String> {
+    let mut lines = Vec::new();
+    if verdicts.iter().any(|one| one.by_loop && !one.of_gpus) {
+        lines.push(why_frequencies(report));
+    }
+    if verdicts.iter().any(|one| one.by_loop && one.of_gpus) {
+        lines.push(
+            "power limits do not hold GPUs to the cap; closed loops lower their clocks instead".to_owned(),
+        );
+    }
+    let troubles = report.backends.iter().filter_map(|backend| backend.last_trouble.as_ref());
+    lines.extend(troubles.map(|trouble| format!("  {trouble}")));
+    lines
+}
+
+fn why_frequencies(report: &NodeReport) -> String {
     let limited = report
         .packages
         .iter()
         .any(|device| device.described.as_ref().is_some_and(|described| described.power().is_some()));
-    let mut lines = vec![if limited {
+    if limited {
         "the power limits of the packages do not take the cap; a closed loop lowers frequencies instead"
             .to_owned()
     } else {
         "the packages have no power limit that can be set; a closed loop lowers frequencies instead"
             .to_owned()
-    }];
-    let troubles = report.backends.iter().filter_map(|backend| backend.last_trouble.as_ref());
-    lines.extend(troubles.map(|trouble| format!("  {trouble}")));
-    lines
+    }
 }
 
 /// Prints the verdicts, and below them what was read back of each device. A cap that the loop holds has no limit to
@@ -118,7 +130,7 @@ fn say(desk: &mut Desk, report: &NodeReport, caps: &Caps, verdicts: &[Verdict]) 
     for one in verdicts {
         desk.out.line(&one.text);
     }
-    let by_loop = verdicts.iter().any(|one| one.by_loop);
+    let by_loop = verdicts.iter().any(|one| one.by_loop && !one.of_gpus);
     let packages = report.packages.iter().filter(|_| caps.package.is_some()).map(|device| (device, by_loop));
     let gpus = report.gpus.iter().filter(|_| caps.gpu.is_some()).map(|device| (device, false));
     let rows: Vec<Vec<String>> = packages.chain(gpus).map(|(device, by_loop)| row(device, by_loop)).collect();
@@ -132,6 +144,11 @@ fn row(device: &DeviceReport, by_loop: bool) -> Vec<String> {
     if !by_loop {
         let limit = device.limit.map_or("nothing".to_owned(), words::watts);
         row.push(format!("limit read back: {limit}"));
+    }
+    if let Some(cause) = verdict::loop_over_clock(device) {
+        let clock = device.clock.and_then(|clock| clock.limit);
+        let clock = clock.map_or("unknown".to_owned(), words::frequency);
+        row.push(format!("highest clock: {clock}, because {}", words::loop_cause(cause)));
     }
     row.push(format!("power: {}", words::power(device.power).say(|&(watts, _)| words::watts(watts))));
     row
@@ -152,7 +169,7 @@ fn stay(desk: &mut Desk, hold: Hold, caps: &Caps, stand: bool) -> Ending {
     let flags = desk.site.flags();
     let _closed = hold.end();
     desk.out.line(format!(
-        "ended: the frequencies stay where the loop left them, and nobody follows the load any more; `joulie node \
+        "ended: the frequencies and clocks stay where the loop left them, and nobody follows the load any more; `joulie node \
          restore{flags}` puts back what was in force before"
     ));
     if stood { Ending::Done } else { Ending::NotDone }
@@ -179,7 +196,7 @@ fn watch(desk: &mut Desk, hold: &Hold, caps: &Caps, lasting: Option<Micros>, sta
         let verdicts = verdict::of(&hold.handle.report(), caps);
         let by_loop = verdicts.iter().any(|one| one.by_loop);
         if looped && !by_loop && verdicts.iter().all(|one| one.stands == Stands::InForce) {
-            desk.out.line("the power limits of the packages hold the cap again, instead of the closed loop");
+            desk.out.line("the power limits hold the cap again, instead of the closed loop");
         }
         if verdicts.iter().all(|one| one.stands == Stands::InForce) {
             looped = by_loop;

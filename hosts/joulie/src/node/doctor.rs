@@ -173,6 +173,7 @@ mod tests {
                     slowdowns: Fact::None,
                     throttled: Fact::None,
                 },
+                clock: None,
             }],
             gpus: Vec::new(),
             policies: Policies { count: 0, range: Fact::None, limits: Fact::None },

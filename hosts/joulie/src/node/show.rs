@@ -9,7 +9,7 @@ use super::{Desk, Ending, Refusal};
 use hal_plug::{AcpiMeter, DcmiMeter, DevIpmi, PlugError, PlugReading, Root};
 use node_kit::{BackendKind, JournalEntry, NodeAccess};
 use power_hal::{DomainKind, Setting};
-use power_units::{Role, Watts};
+use power_units::{KiloHertz, Role, Watts};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -65,6 +65,10 @@ fn lines(view: &View, plug: &AtPlug) -> Vec<String> {
     };
     part("packages", devices(&view.packages, "no CPU package was found"));
     part("gpus", devices(&view.gpus, "none was found"));
+    let clocks = clocks(view);
+    if !clocks.is_empty() {
+        part("clocks", clocks);
+    }
     let beside = state(view);
     if !beside.is_empty() {
         part("beside power", beside);
@@ -97,6 +101,29 @@ fn devices(all: &[Device], none: &str) -> Vec<String> {
             }),
         ]
     });
+    table(&std::iter::once(head).chain(rows).collect::<Vec<_>>())
+}
+
+/// The clocks of the GPUs that can be limited.
+fn clocks(view: &View) -> Vec<String> {
+    let rows = view.gpus.iter().filter_map(|device| {
+        let clock = device.clock.as_ref()?;
+        let (low, high) = clock.range;
+        let whose = match &clock.ours {
+            Fact::Is(true) => ", ours: held by its clock".to_owned(),
+            Fact::Is(false) | Fact::None => String::new(),
+            Fact::Unknown(why) => format!(", whose is unknown ({why})"),
+        };
+        let say = |it: &Fact<KiloHertz>| it.say(|clock| frequency(*clock));
+        let range = format!("{} to {}", frequency(low), frequency(high));
+        let limit = format!("{}{whose}", say(&clock.limit));
+        Some(vec![device.key.clone(), range, limit, say(&clock.running)])
+    });
+    let rows: Vec<Vec<String>> = rows.collect();
+    if rows.is_empty() {
+        return Vec::new();
+    }
+    let head = ["device", "range", "highest allowed", "runs at"].map(str::to_owned).to_vec();
     table(&std::iter::once(head).chain(rows).collect::<Vec<_>>())
 }
 

@@ -4,14 +4,16 @@ use super::words;
 use crate::args::Caps;
 use joulie_core::node::cap::{Backend, CapReport as Outcome, CapResult};
 use joulie_core::node::energy::MeterReading;
-use node_kit::NodeReport;
+use node_kit::{DeviceReport, LoopCause, NodeReport};
 use power_units::{Percent, Ratio, Role, Watts};
 
 /// The verdict on one kind of device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Verdict {
     pub(super) stands: Stands,
-    /// Whether the closed loop holds the cap, which ends with this process.
+    /// Whether it is about GPUs; else it is about packages.
+    pub(super) of_gpus: bool,
+    /// Whether a closed loop holds the cap, which ends with this process.
     pub(super) by_loop: bool,
     pub(super) text: String,
 }
@@ -42,7 +44,7 @@ pub(super) fn of(report: &NodeReport, caps: &Caps) -> Vec<Verdict> {
 }
 
 fn verdict(stands: Stands, text: impl Into<String>) -> Verdict {
-    Verdict { stands, by_loop: false, text: text.into() }
+    Verdict { stands, of_gpus: false, by_loop: false, text: text.into() }
 }
 
 fn of_packages(report: &NodeReport) -> Verdict {
@@ -68,10 +70,25 @@ fn of_packages(report: &NodeReport) -> Verdict {
 }
 
 fn of_gpus(report: &NodeReport) -> Verdict {
-    report.gpu.map_or_else(
+    let all = report.gpus.len();
+    let one = report.gpu.map_or_else(
         || verdict(Stands::Waiting, "gpus: nothing is known yet"),
-        |decision| of_limits("gpus", decision.report, report.gpus.len()),
-    )
+        |decision| of_limits("gpus", decision.report, all),
+    );
+    let held = report.gpus.iter().filter(|gpu| loop_over_clock(gpu).is_some()).count();
+    let text = match held {
+        0 => one.text,
+        _ => format!(
+            "{}; closed loops over the clock hold {held} of {all} instead of the power limit",
+            one.text
+        ),
+    };
+    Verdict { of_gpus: true, by_loop: held > 0, text, ..one }
+}
+
+/// Why a closed loop over the clock holds a GPU, while it does.
+pub(super) fn loop_over_clock(gpu: &DeviceReport) -> Option<LoopCause> {
+    gpu.clock.and_then(|clock| clock.cause)
 }
 
 fn of_limits(what: &str, outcome: Outcome, count: usize) -> Verdict {

@@ -7,7 +7,7 @@ use node_kit::{
     BackendReport, BackendState, Boot, DeviceReport, DeviceState, DeviceValue, Journal, JournalEntry,
     NodeLock, NodeReport,
 };
-use power_hal::{MemoryUse, Slowdowns};
+use power_hal::{Control, MemoryUse, Slowdowns};
 use power_units::{Celsius, KiloHertz, Micros, Percent, Role, Watts};
 
 /// The data of a node at one moment.
@@ -41,6 +41,39 @@ pub(super) struct Device {
     /// The memory of a package, which `power` does not contain.
     pub(super) dram: Fact<(Watts, Micros)>,
     pub(super) state: State,
+    /// The clock of a GPU, if that can be limited.
+    pub(super) clock: Option<DeviceClock>,
+}
+
+/// The clock of a GPU that can be limited.
+#[derive(Debug)]
+pub(super) struct DeviceClock {
+    /// The lowest and the highest limit that it accepts.
+    pub(super) range: (KiloHertz, KiloHertz),
+    /// The highest clock that is allowed.
+    pub(super) limit: Fact<KiloHertz>,
+    /// Whether Joulie has set that: then a closed loop holds the GPU instead of its power limit, or has left it there.
+    pub(super) ours: Fact<bool>,
+    pub(super) running: Fact<KiloHertz>,
+}
+
+impl DeviceClock {
+    fn of(device: &DeviceReport, unread: &str, journal: Result<&Originals, &String>) -> Option<Self> {
+        let (domain, clock) = (device.described.as_ref()?, device.clock?);
+        let range = domain.frequency()?;
+        let read = |value: Option<KiloHertz>| value.map_or(Fact::Unknown(unread.to_owned()), Fact::Is);
+        let limit = if domain.tells_frequency() {
+            read(clock.limit)
+        } else {
+            Fact::Unknown("its driver tells it to nobody".to_owned())
+        };
+        let is_it = |entry: &JournalEntry| entry.domain == device.key && entry.control == Control::Frequency;
+        let ours = match journal {
+            Ok(originals) => Fact::Is(originals.entries.iter().any(is_it)),
+            Err(_) => Fact::Unknown("the journal cannot be read".to_owned()),
+        };
+        Some(Self { range: (range.lower(), range.upper()), limit, ours, running: read(clock.running) })
+    }
 }
 
 /// What a device reports beside its power.
@@ -112,7 +145,7 @@ pub(super) struct Originals {
 impl View {
     pub(super) fn of(site: &Site, report: &NodeReport) -> Self {
         let journal = originals(site);
-        let device = |device| Device::of(device, &report.backends, journal.is_ok());
+        let device = |device| Device::of(device, &report.backends, journal.as_ref());
         Self {
             machine: site.name.clone(),
             packages: report.packages.iter().map(device).collect(),
@@ -146,7 +179,7 @@ fn fallback(report: &NodeReport) -> Result<(), &'static str> {
 }
 
 impl Device {
-    fn of(device: &DeviceReport, backends: &[BackendReport], journal_is_known: bool) -> Self {
+    fn of(device: &DeviceReport, backends: &[BackendReport], journal: Result<&Originals, &String>) -> Self {
         let from = device.backend.and_then(|kind| backends.iter().find(|backend| backend.kind == kind));
         let limit = device.described.as_ref().map(|domain| domain.power());
         let part =
@@ -167,7 +200,7 @@ impl Device {
             (Some(Some(_)), Some(watts)) => Fact::Is(watts),
             (Some(Some(_)), None) => Fact::Unknown(unread(from)),
         };
-        let ours = match (limit, journal_is_known) {
+        let ours = match (limit, journal.is_ok()) {
             (None | Some(None), _) => Fact::None,
             (Some(Some(_)), true) => Fact::Is(device.ours),
             (Some(Some(_)), false) => Fact::Unknown("the journal cannot be read".to_owned()),
@@ -188,6 +221,7 @@ impl Device {
                 power(device.dram)
             },
             state: State::of(&device.state),
+            clock: DeviceClock::of(device, &unread(from), journal),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Formats quantities and facts for the output.
 
 use joulie_core::node::energy::{Gap, MeterReading, Oddity};
-use node_kit::{BackendReport, BackendState};
+use node_kit::{BackendReport, BackendState, LoopCause};
 use power_hal::{ErrorKind, MemoryUse, Slowdown, Slowdowns};
 use power_units::{Celsius, KiloHertz, Micros, Percent, Role, Watts};
 
@@ -59,6 +59,16 @@ const fn cause(cause: Slowdown) -> &'static str {
         Slowdown::Heat => "heat",
         Slowdown::Hardware => "a signal of the hardware",
         Slowdown::Setting => "a setting",
+    }
+}
+
+/// Why a closed loop over the clock holds a GPU.
+pub(super) const fn loop_cause(cause: LoopCause) -> &'static str {
+    match cause {
+        LoopCause::NoLimit => "it has no power limit",
+        LoopCause::OutOfRange => "its power limit does not go as low as the cap",
+        LoopCause::Refused => "its power limit is refused, or cannot be read back",
+        LoopCause::NotKept => "its power limit is read back as it was set, and more is drawn",
     }
 }
 

@@ -55,7 +55,11 @@ fn a_cap_above_the_range_is_clamped_and_both_values_are_said() {
 
 #[test]
 fn a_cap_below_the_range_permits_more_than_was_asked_and_that_is_no_success() {
-    let Some(room) = TestMachine::profile("mi300x") else { return };
+    let Some(room) = TestMachine::of("mi300x", |machine| {
+        machine.change(|_, _, hwmons| hwmons.iter_mut().for_each(|slot| slot.hwmon.clock = None));
+    }) else {
+        return;
+    };
     let said = room.run(&["cap", "--gpu", "1W"]).ended(1);
     // The lowest cap of this GPU is 350 W.
     assert!(said.contains("clamped, 1 W were asked for 1 together and 350 W are in force"), "{said}");
@@ -262,4 +266,70 @@ fn gpus_of_intel_are_shown_capped_and_restored() {
     assert_eq!(caps(), [450; 3]);
     room.run(&["restore"]).ended(0);
     assert_eq!(caps(), [600; 3]);
+}
+
+/// A real process holds the clock of a GPU and is killed. The clock stays, is shown with its owner, and comes back with the
+/// next process: by another hold that ends in order, and by `restore`.
+#[test]
+fn a_gpu_that_is_held_by_its_clock_is_shown_so_and_gets_it_back_from_the_process_after_a_kill() {
+    let Some(room) = TestMachine::profile("mi300x") else { return };
+    let (table, level) = ("pp_od_clk_voltage", "power_dpm_force_performance_level");
+    let file = |name: &str| room.file(&format!("sys/devices/pci0000:00/0000:0c:00.0/{name}"));
+    let free = (file(table), file(level));
+    assert_eq!(free, ("OD_SCLK:\n0: 132Mhz\n1: 2100Mhz\n".to_owned(), "auto\n".to_owned()));
+    let shown =
+        || -> serde_json::Value { serde_json::from_str(&room.run(&["show", "--json"]).ended(0)).unwrap() };
+    let gpu = shown()["gpus"][0].clone();
+    assert_eq!(
+        (gpu["clock_ours"].as_bool(), gpu["clock_limit_khz"].as_u64()),
+        (Some(false), Some(2_100_000))
+    );
+    assert_eq!(
+        (gpu["clock_min_khz"].as_u64(), gpu["clock_max_khz"].as_u64()),
+        (Some(140_000), Some(2_100_000))
+    );
+    assert!(gpu["clock_khz"].as_u64().unwrap() > 1_000_000, "{gpu}");
+    // The least cap of this GPU is 350 W.
+    let words = ["cap", "--gpu", "300W", "--for", "10m"];
+    for by in ["restore", "another hold"] {
+        let mut running = room.start(&words, "held for 10m");
+        let said = running.said();
+        assert!(said.contains("its power limit does not go as low as the cap"), "{said}");
+        assert!(
+            said.contains("closed loops over the clock hold 1 of 1 instead of the power limit"),
+            "{said}"
+        );
+        assert!(said.contains("highest clock: "), "{said}");
+        running.signal("KILL");
+        assert_eq!(running.end(), None, "{}", running.said());
+        assert_eq!(file(level), "manual\n");
+        assert_ne!(file(table), free.0);
+        let gpu = shown()["gpus"][0].clone();
+        assert_eq!(gpu["clock_ours"], true, "{gpu}");
+        assert!(gpu["clock_limit_khz"].as_u64().unwrap() < 2_000_000, "{gpu}");
+        let text = room.run(&["show"]).ended(0);
+        assert!(text.contains("ours: held by its clock"), "{text}");
+        assert!(text.contains("gpu-0000:0c:00.0 (amd-gpu) is ours; before it was 2.10 GHz"), "{text}");
+        if by == "restore" {
+            room.run(&["restore"]).ended(0);
+        } else {
+            let mut next = room.start(&words, "held for 10m");
+            next.signal("TERM");
+            assert_eq!(next.end(), Some(0), "{}", next.said());
+        }
+        assert_eq!((file(table), file(level)), free, "by {by}");
+        assert_eq!(shown()["gpus"][0]["clock_ours"], false);
+    }
+}
+
+/// The loop ends with its process: without a time the command stays, as for packages.
+#[test]
+fn a_gpu_that_is_held_by_its_clock_is_not_left_alone() {
+    let Some(room) = TestMachine::profile("mi300x") else { return };
+    let mut running = room.start(&["cap", "--gpu", "300W"], "this command stays");
+    let said = running.said();
+    assert!(said.contains("closed loops over the clock hold 1 of 1 instead of the power limit"), "{said}");
+    running.signal("INT");
+    assert_eq!(running.end(), Some(0), "{}", running.said());
+    room.run(&["restore"]).ended(0);
 }

@@ -86,7 +86,7 @@ fn the_document_has_the_fields_that_are_documented() {
     );
     assert_eq!(
         names(&shown["packages"][0]),
-        "backend dram_watts key limit_watts max_watts memory_total_bytes memory_used_bytes min_watts ours \
+        "backend clock_khz clock_limit_khz clock_max_khz clock_min_khz clock_ours dram_watts key limit_watts max_watts memory_total_bytes memory_used_bytes min_watts ours \
          power_over_seconds power_watts slowed_by temperature_celsius throttled_percent unknown utilisation_percent"
     );
     assert_eq!(names(&shown["policies"]), "count highest_limit_khz lowest_limit_khz max_khz min_khz unknown");

@@ -350,6 +350,10 @@ impl HalRow for AmdGpu {
         files.by_drm_and_kfd(&keys(hal))
     }
 
+    fn was(original: &Original) -> Option<Setting> {
+        hal_amd::clock_in(original).map(Setting::Frequency)
+    }
+
     fn absent<O: Originals + Send + 'static>(sources: &HardwareSources, _: &Self::Hal<O>) -> String {
         format!("no amdgpu with power1_cap in {}", shown(sources, "sys/class/hwmon"))
     }
@@ -435,6 +439,10 @@ impl HalRow for Intel {
         files: &mut GpuUseFiles,
     ) -> Vec<ProcessUses> {
         files.by_drm(&keys(hal))
+    }
+
+    fn was(original: &Original) -> Option<Setting> {
+        hal_intel::clock_in(original).map(Setting::Frequency)
     }
 
     fn absent<O: Originals + Send + 'static>(sources: &HardwareSources, _: &Self::Hal<O>) -> String {

@@ -1,4 +1,4 @@
-//! GPUs whose power limit does not hold them, behind the library and with the plant: the loop over the lock of the clock.
+//! GPUs whose power limit does not hold them, behind their drivers and with the plant: the loop over the clock.
 
 use crate::test_machine::TestMachine;
 use joulie_core::node::cap::{CapIntent, CapReport, CapResult, DesiredCap};
@@ -7,11 +7,14 @@ use nvml_stub::{StubMachine, code};
 use plant::PlantDomain;
 use power_hal::Control;
 use power_units::Watts;
-use rig::faults::Fault;
+use rig::faults::{Direction, Effect, Fault};
+use rig::gpu_clock::HwmonClock;
+use rig::machine::VirtualAttribute;
 use rig::nvidia::NvidiaGpu;
 use std::time::Duration;
 
 const SET: &str = "nvmlDeviceSetPowerManagementLimit";
+const EACCES: i32 = 13;
 const ANSWERS: Duration = Duration::from_secs(20);
 
 /// A machine with two busy H100 of 700 W.
@@ -149,4 +152,99 @@ fn a_gpu_that_refuses_the_lock_too_is_reported_as_failed() {
     node.handle().desire(Desire { gpu: DesiredCap::Gone, ..Desire::UNKNOWN });
     room.periods(&mut node, 10);
     assert_eq!((touched(&node), node.report().gpu.unwrap().report), (vec![], CapReport::NoIntent));
+}
+
+/// The clocks of the GPUs of hwmon.
+fn clocks(room: &TestMachine) -> Vec<HwmonClock> {
+    let mut clocks = Vec::new();
+    room.machine.lock().change(|_, _, hwmons| {
+        clocks = hwmons.iter().filter_map(|slot| slot.hwmon.clock.clone()).collect();
+    });
+    clocks
+}
+
+/// The performance level, and the lowest and the highest clock, of the MI300X.
+fn amd(room: &TestMachine) -> (&'static str, (u32, u32)) {
+    match &clocks(room)[0] {
+        HwmonClock::Amd(clock) => (clock.level, clock.in_force),
+        other @ HwmonClock::Intel(_) => panic!("{other:?}"),
+    }
+}
+
+const FREE: (&str, (u32, u32)) = ("auto", (132, 2_100));
+
+/// 350 W is the least cap. 300 W are (200/650)^(1/2.375) = 0.609 of 2,100 MHz.
+#[test]
+fn a_gpu_of_amd_is_held_below_its_least_cap_by_its_clock_which_the_next_process_adopts_and_gives_back() {
+    let Some(room) = TestMachine::profile("mi300x") else { return };
+    let mut node = room.open(room.config());
+    room.periods(&mut node, 2);
+    node.handle().desire(cap(300));
+    room.periods(&mut node, 20);
+    assert!((280.0..300.5).contains(&drawn(&room, 0)), "{} W", drawn(&room, 0));
+    assert_eq!(causes(&node), [Some(LoopCause::OutOfRange)]);
+    assert_eq!(node.report().gpu.unwrap().report, applied(300));
+    let (level, (low, high)) = amd(&room);
+    assert_eq!((level, low), ("manual", 132));
+    assert!((1_200..1_290).contains(&high), "{high} MHz");
+    let clock = node.report().gpus[0].clock.unwrap();
+    assert_eq!(clock.limit.map(|limit| limit.to_whole(power_units::Role::Nearest)), Some(high * 1_000));
+    // Nothing is restored at the end of a process, as at a kill. The driver tells the clock, so the next one goes on from it.
+    drop(node);
+    let mut node = room.open(room.config());
+    node.handle().desire(cap(300));
+    for _ in 0..10 {
+        room.periods(&mut node, 1);
+        assert!(drawn(&room, 0) < 310.0, "{} W", drawn(&room, 0));
+    }
+    assert_eq!(causes(&node), [Some(LoopCause::OutOfRange)]);
+    // A cap that the limit holds ends the loop, and the level is the driver's own again.
+    node.handle().desire(cap(400));
+    room.periods(&mut node, 40);
+    assert_eq!((causes(&node), amd(&room)), (vec![None], FREE));
+    assert!((drawn(&room, 0) - 400.0).abs() < 2.0, "{} W", drawn(&room, 0));
+    node.handle().desire(cap(300));
+    room.periods(&mut node, 10);
+    assert_ne!(amd(&room), FREE);
+    drop(node);
+    let mut node = room.open(room.config());
+    assert_eq!(node.restore(ANSWERS), Ok(()));
+    assert_eq!(amd(&room), FREE);
+    assert!(node.journal().is_empty());
+}
+
+/// 300 W are (200/500)^(1/2.375) = 0.680 of the highest clock of a card of 600 W: 1,050 MHz of 1,600 in steps of 50, at which
+/// it draws 284 W, and of 2,400 MHz 1,600, at which it draws 291 W.
+#[test]
+fn gpus_of_intel_that_refuse_their_limits_are_held_by_their_clocks_and_get_everything_back() {
+    let Some(room) = TestMachine::profile("max1550") else { return };
+    let limits = |room: &TestMachine| clocks(room).iter().map(HwmonClock::limit_mhz).collect::<Vec<_>>();
+    let free = format!("{:?}", clocks(&room));
+    for at in 0..3 {
+        let (on, effect) = (VirtualAttribute::Cap(at), Effect::Fails(EACCES));
+        let fault = Fault { on, direction: Direction::Write, effect, times: u32::MAX };
+        room.machine.lock().faults().add(fault);
+    }
+    let mut node = room.open(room.config());
+    room.periods(&mut node, 2);
+    node.handle().desire(cap(300));
+    room.periods(&mut node, 20);
+    for at in 0..3 {
+        assert!((270.0..300.5).contains(&drawn(&room, at)), "{} W: {:?}", drawn(&room, at), limits(&room));
+    }
+    assert_eq!(causes(&node), [Some(LoopCause::Refused); 3]);
+    assert_eq!(node.report().gpu.unwrap().report, applied(900));
+    assert_eq!(touched(&node), [Control::Frequency; 3]);
+    // Somebody raises a clock: it is lowered again.
+    room.machine.lock().change(|_, _, hwmons| {
+        if let Some(HwmonClock::Intel(parts)) = &mut hwmons[0].hwmon.clock {
+            (parts[0].high, parts[0].boost) = (1_600, Some(1_600));
+        }
+    });
+    room.periods(&mut node, 10);
+    assert!((270.0..300.5).contains(&drawn(&room, 0)), "{} W: {:?}", drawn(&room, 0), limits(&room));
+    node.handle().desire(Desire { gpu: DesiredCap::Gone, ..Desire::UNKNOWN });
+    room.periods(&mut node, 3);
+    assert_eq!(format!("{:?}", clocks(&room)), free);
+    assert!(node.journal().is_empty());
 }

@@ -56,6 +56,14 @@ fn device(device: &Device) -> Value {
     fields.fact("memory_total_bytes", &state.memory, |it| json!(it.total_bytes()));
     fields.fact("slowed_by", &state.slowdowns, |it| it.iter().map(|cause| json!(cause.label())).collect());
     fields.fact("throttled_percent", &state.throttled, |it| number(&format!("{it:.3}")));
+    let clock = device.clock.as_ref();
+    let none = Fact::None;
+    let range = clock.map_or(Fact::None, |clock| Fact::Is(clock.range));
+    fields.fact("clock_min_khz", &range, |&(min, _)| khz(min));
+    fields.fact("clock_max_khz", &range, |&(_, max)| khz(max));
+    fields.fact("clock_limit_khz", clock.map_or(&none, |clock| &clock.limit), |&limit| khz(limit));
+    fields.fact("clock_ours", &clock.map_or(Fact::None, |clock| clock.ours.clone()), |ours| json!(ours));
+    fields.fact("clock_khz", clock.map_or(&none, |clock| &clock.running), |&running| khz(running));
     fields.end()
 }
 
