@@ -167,6 +167,15 @@ impl HwmonClock {
         f64::from(allowed) / f64::from(most)
     }
 
+    /// Everything that is in force, for a comparison with a later state. Lines that were only edited are not.
+    #[must_use]
+    pub fn registers(&self) -> String {
+        match self {
+            Self::Amd(clock) => format!("{} {:?}", clock.level, clock.in_force),
+            Self::Intel(parts) => format!("{parts:?}"),
+        }
+    }
+
     /// The highest clock in force, MHz, as its driver shows it.
     #[must_use]
     pub fn limit_mhz(&self) -> u32 {

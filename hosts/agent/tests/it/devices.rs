@@ -70,12 +70,19 @@ async fn gpus_are_capped_by_the_profile_through_a_crash_and_get_their_own_limits
     let clamped = |it: &Value| enforced(it) == ("False", "Clamped");
     let profile = cluster.until("NodePowerProfile", "node-a", clamped).await;
     assert_eq!(profile["status"]["control"]["gpu"]["requestedWatts"], 100);
+    room.until(TestMachine::locks, &[345; 8]).await;
     assert_eq!(next.terminate().await.code(), Some(0));
     assert_eq!(room.gpus(), [200; 8], "a rollout lets no cap go");
+    // A process that holds the locks and is killed leaves them to the next one.
+    let killed = Agent::start(&room.settings(&cluster));
+    killed.until_page("/metrics", "joulie_gpu_clock_limit_hertz{node=\"node-a\",gpu=").await;
+    killed.kill();
+    assert_eq!((room.gpus(), room.locks()), (vec![200; 8], vec![345; 8]));
     // The cap that was adopted is not taken for the original.
     cluster.delete("NodePowerProfile", "node-a").await;
     let _last = Agent::start(&room.settings(&cluster));
     room.until(TestMachine::gpus, &[700; 8]).await;
+    room.until(TestMachine::locks, &[0; 8]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -202,6 +202,16 @@ impl TestMachine {
         machine.nvidia().iter().map(|card| u64::from(card.limit_mw / 1_000)).collect()
     }
 
+    /// The highest clocks to which the GPUs are locked, in MHz, as their driver has them; 0 for no lock.
+    pub(crate) fn locks(&self) -> Vec<u64> {
+        let machine = self.machine.lock();
+        machine
+            .nvidia()
+            .iter()
+            .map(|card| card.lock_mhz.map_or(0, |(_, highest)| u64::from(highest)))
+            .collect()
+    }
+
     /// The limits of the sockets in watts, as their firmware has them.
     pub(crate) fn sockets(&self) -> Vec<u64> {
         self.machine.lock().caps_in_force_uw().map(|cap| cap / 1_000_000).collect()

@@ -2,7 +2,7 @@
 
 use crate::test_machine::TestMachine;
 use joulie_core::node::cap::{CapIntent, CapReport, CapResult, DesiredCap};
-use node_kit::{Config, Desire, HardwareSources, LoopCause, OpenNode};
+use node_kit::{Config, Desire, HardwareSources, LoopCause, NodeLock, OpenNode};
 use nvml_stub::{StubMachine, code};
 use plant::PlantDomain;
 use power_hal::Control;
@@ -30,6 +30,18 @@ fn two() -> Option<(TestMachine, Config)> {
     let config = room.config();
     let sources = HardwareSources { nvml: Some(library), ..config.sources.clone() };
     Some((room, Config { sources, ..config }))
+}
+
+/// Ends a node as a kill does, which restores nothing, and opens the next one once the threads of the first have ended.
+fn after_a_kill(room: &TestMachine, node: OpenNode, config: Config) -> OpenNode {
+    drop(node);
+    for _ in 0..400 {
+        if matches!(NodeLock::holder(&room.state()), Ok(None)) {
+            break;
+        }
+        room.rest();
+    }
+    room.open(config)
 }
 
 fn cap(watts: i32) -> Desire {
@@ -136,6 +148,26 @@ fn a_cap_below_the_least_limit_is_held_by_the_clock() {
     assert_eq!(card(&room, 0, |card| (card.lock_mhz, card.limit_mw)), (None, 700_000));
 }
 
+/// The driver tells the next process no lock. It begins at the clock at which the card runs, and raises nothing above the cap.
+#[test]
+fn a_lock_is_taken_over_from_a_process_that_ended_without_a_rise() {
+    let Some((room, config)) = two() else { return };
+    let mut node = room.open(config.clone());
+    room.periods(&mut node, 2);
+    node.handle().desire(cap(150));
+    room.periods(&mut node, 20);
+    let mut node = after_a_kill(&room, node, config);
+    node.handle().desire(cap(150));
+    for period in 0..20 {
+        room.periods(&mut node, 1);
+        for at in 0..2 {
+            let (drawn, lock) = (drawn(&room, at), card(&room, at, |card| card.lock_mhz));
+            assert!(drawn < 150.0 * 1.03, "period {period}: {drawn} W, {lock:?}");
+        }
+    }
+    assert_eq!(causes(&node), [Some(LoopCause::OutOfRange); 2]);
+}
+
 /// In a virtual GPU neither a limit nor a lock can be set: that is said, and nothing is claimed.
 #[test]
 fn a_gpu_that_refuses_the_lock_too_is_reported_as_failed() {
@@ -189,9 +221,8 @@ fn a_gpu_of_amd_is_held_below_its_least_cap_by_its_clock_which_the_next_process_
     assert!((1_200..1_290).contains(&high), "{high} MHz");
     let clock = node.report().gpus[0].clock.unwrap();
     assert_eq!(clock.limit.map(|limit| limit.to_whole(power_units::Role::Nearest)), Some(high * 1_000));
-    // Nothing is restored at the end of a process, as at a kill. The driver tells the clock, so the next one goes on from it.
-    drop(node);
-    let mut node = room.open(room.config());
+    // The driver tells the clock, so the next process goes on from it.
+    let mut node = after_a_kill(&room, node, room.config());
     node.handle().desire(cap(300));
     for _ in 0..10 {
         room.periods(&mut node, 1);
@@ -206,8 +237,7 @@ fn a_gpu_of_amd_is_held_below_its_least_cap_by_its_clock_which_the_next_process_
     node.handle().desire(cap(300));
     room.periods(&mut node, 10);
     assert_ne!(amd(&room), FREE);
-    drop(node);
-    let mut node = room.open(room.config());
+    let mut node = after_a_kill(&room, node, room.config());
     assert_eq!(node.restore(ANSWERS), Ok(()));
     assert_eq!(amd(&room), FREE);
     assert!(node.journal().is_empty());

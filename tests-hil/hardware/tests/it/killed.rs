@@ -48,33 +48,50 @@ fn when_the_worker_is_killed_the_guardian_puts_everything_back() {
     assert!(!room.state().join("hil-writes").exists());
 }
 
+/// Kills the worker in the write of this number among those that count, and checks that everything is put back.
+fn killed_in(profile: &str, counts: fn(&VirtualAttribute) -> bool, moment: u32) -> Option<()> {
+    let room = TestMachine::profile(profile)?;
+    let before = room.registers();
+    let (stand, reached) = mpsc::channel();
+    let (go_on, may_go_on) = mpsc::channel::<()>();
+    let mut writes = 0;
+    room.machine.lock().watch(move |attribute, _, _| {
+        writes += u32::from(counts(attribute));
+        if counts(attribute) && writes == moment {
+            // The write is in force, and the writing call does not return.
+            stand.send(()).unwrap();
+            may_go_on.recv().unwrap();
+        }
+    });
+    let hil = room.hil(&["--write"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    reached.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{profile} has no write {moment}"));
+    let [worker] = children(&hil)[..] else { panic!("the guardian has one worker") };
+    kill(worker);
+    go_on.send(()).unwrap();
+    let said = end(hil);
+    assert_eq!(said.code, Some(1), "{profile} at {moment}: {}", said.text);
+    assert!(said.has("PASS limits: all "), "{profile} at {moment}: {}", said.text);
+    let after = (room.registers(), room.journal());
+    assert_eq!(after, (before, 0), "{profile} at {moment}: {}", said.text);
+    Some(())
+}
+
 #[test]
 fn it_does_not_matter_at_which_write_the_worker_is_killed() {
     for (profile, moments) in [("xeon-2s", [2, 7, 20, 40]), ("mi300x", [1, 6, 30, 50])] {
         for moment in moments {
-            let Some(room) = TestMachine::profile(profile) else { return };
-            let before = room.registers();
-            let (stand, reached) = mpsc::channel();
-            let (go_on, may_go_on) = mpsc::channel::<()>();
-            let mut writes = 0;
-            room.machine.lock().watch(move |_, _, _| {
-                writes += 1;
-                if writes == moment {
-                    // The write is in force, and the writing call does not return.
-                    stand.send(()).unwrap();
-                    may_go_on.recv().unwrap();
-                }
-            });
-            let hil = room.hil(&["--write"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-            reached.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("{profile} has no write {moment}"));
-            let [worker] = children(&hil)[..] else { panic!("the guardian has one worker") };
-            kill(worker);
-            go_on.send(()).unwrap();
-            let said = end(hil);
-            assert_eq!(said.code, Some(1), "{profile} at {moment}: {}", said.text);
-            assert!(said.has("PASS limits: all "), "{profile} at {moment}: {}", said.text);
-            let after = (room.registers(), room.journal());
-            assert_eq!(after, (before, 0), "{profile} at {moment}: {}", said.text);
+            let Some(()) = killed_in(profile, |_| true, moment) else { return };
+        }
+    }
+}
+
+/// A clock is limited in several writes: on an MI300X the level, both lines, and what puts them in force.
+#[test]
+fn it_does_not_matter_at_which_write_of_a_gpus_clock_the_worker_is_killed() {
+    for (profile, moments) in [("mi300x", [1, 2, 3, 4]), ("max1550", [1, 2, 3, 8])] {
+        for moment in moments {
+            let of_a_clock = |on: &VirtualAttribute| matches!(on, VirtualAttribute::GpuClock(..));
+            let Some(()) = killed_in(profile, of_a_clock, moment) else { return };
         }
     }
 }

@@ -1,5 +1,7 @@
 //! A mounted virtual machine with a state folder, and the program that runs on it.
 
+use rig::gpu_clock::HwmonClock;
+use rig::machine::HwmonSlot;
 use rig::test_machine;
 use std::ops::Deref;
 use std::process::{Child, Command, Output, Stdio};
@@ -61,7 +63,8 @@ impl TestMachine {
         drop(machine);
         let mut caps = Vec::new();
         self.machine.lock().change(|_, _, hwmons| {
-            caps = hwmons.iter().map(|slot| slot.hwmon.cap_uw).collect();
+            let clock = |slot: &HwmonSlot| slot.hwmon.clock.as_ref().map(HwmonClock::registers);
+            caps = hwmons.iter().map(|slot| (slot.hwmon.cap_uw, clock(slot))).collect();
         });
         format!("{zones:?} {policies:?} {caps:?}")
     }
