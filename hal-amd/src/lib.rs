@@ -3,7 +3,8 @@
 //! One HAL, [`Amd`], over a [`DeviceBackend`]. The backends differ only in how they access the same numbers, the power
 //! that is drawn and the cap:
 //!
-//! - [`Hwmon`]: `power1_cap` of the drivers amdgpu (a GPU) and `amd_hsmp_hwmon` (a socket). The first choice.
+//! - [`Hwmon`]: `power1_cap` of the drivers amdgpu (a GPU) and `amd_hsmp_hwmon` (a socket). The first choice. The clock of an
+//!   Instinct GPU can be limited too.
 //! - [`Hsmp`]: the mailbox of an EPYC socket through `/dev/hsmp`, for kernels whose driver shows no hwmon yet.
 //! - [`Rocm`]: the library `librocm_smi64`, loaded at run time, where the hwmon of the GPUs is not accessible.
 //!

@@ -285,9 +285,9 @@ impl<B: DeviceBackend, C: Clock, O: Originals> PowerHal for CappedDevices<B, C, 
         &mut self.originals
     }
 
-    /// Of a clock the port's. A cap is different, because the one in force is the strictest of several. The original is always written:
-    /// if it is equal to the cap in force, that cap may be another writer's, and ours would remain below it. A cap
-    /// that reads lower afterwards counts as restored, since the rest is not ours.
+    /// Of a clock as the port does it. Of a cap not, because the one in force is the strictest of several. Its original is
+    /// always written: if it is equal to the cap in force, that cap may be another writer's, and ours would remain below
+    /// it. A cap that reads lower afterwards counts as restored, since the rest is not ours.
     fn release_control(&mut self, domain: Handle, control: Control) -> Result<Released, PortError<B::Error>> {
         let key = *self.domains().get(domain).ok_or(Refusal::Stale)?.key();
         if control != Control::Power {
