@@ -121,6 +121,14 @@ pub fn build(environment: &Environment) -> Result<PathBuf, ClusterError> {
     recipe::obtain(environment, &recipe::CONTROL_PLANE)
 }
 
+/// kube-scheduler's program, for who only wants to know what it takes.
+///
+/// # Errors
+/// As for [`crate::ControlPlane::start`].
+pub fn kube_scheduler(environment: &Environment) -> Result<PathBuf, ClusterError> {
+    Binaries::obtain(environment, &[Component::Scheduler])?.program(Component::Scheduler)
+}
+
 /// The helm on `PATH`, otherwise one that is built.
 ///
 /// # Errors

@@ -4,5 +4,6 @@
 mod kustomize;
 mod release;
 mod rights;
+mod scheduler;
 mod server;
 mod values;
