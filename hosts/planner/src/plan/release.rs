@@ -3,7 +3,7 @@
 //! Caps are lifted by writing the highest limits and waiting until the agent has read them back, because an agent may
 //! not touch what the desired state no longer names. Only then are the labels removed, so that no pod counts on power
 //! that is not available yet. The wait is limited, for an agent that no longer runs or a cap that another owner holds
-//! in the desired state. What a person wrote is never removed.
+//! in the desired state of a node that is still selected. What a person wrote is never removed.
 
 use super::{LabelsSay, NodeMemory, Objects, Pass, StateSays};
 use crate::intent::NodeCaps;
@@ -109,6 +109,9 @@ fn steps(pass: &Pass<'_>, node: &Node) -> (Objects, Option<NodeMemory>) {
             draining: false,
             policy: Some(pass.policy.into()),
         };
+        if !node.selected && is_theirs_alone(node, &lifted) {
+            return (gone, None);
+        }
         let state = Some(StateSays::Lifted(lifted));
         return (Objects { state, ..Objects::default() }, waiting);
     }
@@ -119,6 +122,13 @@ fn steps(pass: &Pass<'_>, node: &Node) -> (Objects, Option<NodeMemory>) {
             (gone, None)
         }
     }
+}
+
+/// Whether no cap is left but those that somebody else holds in the object, and its agent has followed that. No write of ours lifts
+/// them, so there is nothing to wait for.
+fn is_theirs_alone(node: &Node, lifted: &DesiredState) -> bool {
+    let stands = |there: &Carried| lifted.over(there).caps.same_as(&there.desired.caps);
+    node.confirmation != Confirmation::Awaited && node.published.obeyed().is_some_and(stands)
 }
 
 fn is_out_of_patience(pass: &Pass<'_>, since: Stamp) -> bool {

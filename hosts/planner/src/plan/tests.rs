@@ -604,6 +604,25 @@ fn a_cap_that_a_person_holds_does_not_hold_up_a_release_of_a_node_whose_agent_fo
 }
 
 #[test]
+fn a_cap_that_a_person_holds_does_not_hold_up_a_release_of_a_node_that_is_not_selected_any_more() {
+    let mut cluster = Rig::of(&[("a", "", 0), ("b", "", 0)]);
+    let settings = settings(static_partition("0"));
+    cluster.settle(&settings);
+    cluster.row("b").selected = false;
+    let hold = |cluster: &mut Rig, confirmation| {
+        let of_b = cluster.row("b").published.profile.as_mut().unwrap();
+        (of_b.desired.caps, of_b.theirs.cpu) = (cpu_caps(50), true);
+        cluster.row("b").confirmation = confirmation;
+    };
+    // Its agent has not followed it yet.
+    hold(&mut cluster, Confirmation::Awaited);
+    assert_ne!(cluster.pass(&settings).changes("b"), GONE);
+    hold(&mut cluster, Confirmation::InForce);
+    assert_eq!(cluster.pass(&settings).changes("b"), GONE);
+    assert_eq!(cluster.label("b"), None);
+}
+
+#[test]
 fn a_deleted_node_leaves_no_object_behind() {
     // Fix list operator B17.
     let mut cluster = Rig::of(&[("a", "", 0), ("b", "", 0)]);
