@@ -149,19 +149,21 @@ pub struct Scheduler {
     pub extenders: Vec<Extender>,
     /// The percentage of fitting nodes that are scored; `None` for kube-scheduler's default.
     pub percentage_of_nodes_to_score: Option<u8>,
+    /// Extenders as a file for kube-scheduler has them, which are asked after the others.
+    pub written: Vec<Value>,
 }
 
 impl Scheduler {
     /// The default configuration.
     #[must_use]
     pub const fn plain() -> Self {
-        Self { extenders: Vec::new(), percentage_of_nodes_to_score: None }
+        Self { extenders: Vec::new(), percentage_of_nodes_to_score: None, written: Vec::new() }
     }
 
     /// A configuration with one extender.
     #[must_use]
     pub fn with(extender: Extender) -> Self {
-        Self { extenders: vec![extender], percentage_of_nodes_to_score: None }
+        Self { extenders: vec![extender], ..Self::plain() }
     }
 
     /// The configuration file; JSON is YAML.
@@ -172,7 +174,7 @@ impl Scheduler {
             // With the default of 50 requests a second, a test of throughput would measure that limit.
             "clientConnection": {"kubeconfig": kubeconfig, "qps": 5000, "burst": 10000},
             "leaderElection": {"leaderElect": false},
-            "extenders": self.extenders.iter().map(Extender::stanza).collect::<Vec<_>>(),
+            "extenders": self.extenders.iter().map(Extender::stanza).chain(self.written.iter().cloned()).collect::<Vec<_>>(),
         });
         if let Some(percentage) = self.percentage_of_nodes_to_score {
             file["percentageOfNodesToScore"] = json!(percentage);

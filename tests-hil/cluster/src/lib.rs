@@ -2,8 +2,8 @@
 //!
 //! [`ControlPlane::start`] starts etcd, kube-apiserver, kube-scheduler and kube-controller-manager with certificates,
 //! RBAC and a kubeconfig in a folder of its own. [`life`] registers nodes without machines and runs the pods that are
-//! bound to them. [`Program`] is a suite's program that runs beside it. [`assets`] finds the binaries; [`prometheus`] and [`chromium`] are packages of the
-//! distribution.
+//! bound to them. [`Program`] is a suite's program that runs beside it. [`assets`] finds the binaries; [`CertManager`] is
+//! built as they are, [`prometheus`] and [`chromium`] are packages of the distribution.
 //!
 //! It must never outlive its user: dropping the handle, the end of the process and a SIGKILL of it all end every
 //! child and remove the folder. It must never touch a cluster that it did not start, and it listens on loopback only.
@@ -12,6 +12,7 @@
 #![deny(unsafe_code)]
 
 pub mod assets;
+mod cert_manager;
 pub mod chromium;
 mod component;
 mod control_plane;
@@ -29,6 +30,7 @@ pub mod prometheus;
 mod recipe;
 mod suite;
 
+pub use cert_manager::CertManager;
 pub use chromium::Chromium;
 pub use component::{Component, Extender, NodeForm, Scheduler};
 pub use control_plane::{ControlPlane, ControlPlaneOptions};

@@ -1,5 +1,5 @@
-//! Builds programs from Go modules in this repository (`control-plane/`, `helm/`, `krew/`), once for each content of the
-//! module.
+//! Builds programs from Go modules in this repository (`control-plane/`, `helm/`, `krew/`, `cert-manager/`), once for each
+//! content of the module.
 //!
 //! A module is compiled into this program, so that the hashed content is the built content. The result is placed by a
 //! rename, so a killed build leaves nothing that looks complete. Concurrent builds wait for a lock that the kernel
@@ -27,6 +27,8 @@ pub(crate) struct Module {
     program: &'static str,
     /// Additional names of the program, which determine what it runs as.
     links: &'static [&'static str],
+    /// A module that the program is made of and a folder in it, whose files are wanted beside the program.
+    beside: Option<(&'static str, &'static str)>,
     link_flags: fn() -> String,
     minutes: u32,
     /// Advice in case the build does not work on this machine.
@@ -50,10 +52,13 @@ pub(crate) const CONTROL_PLANE: Module = Module {
         Component::Scheduler.name(),
         Component::ControllerManager.name(),
     ],
+    beside: None,
     link_flags,
     minutes: 6,
     way_out: "set KUBEBUILDER_ASSETS to a folder with etcd, kube-apiserver, kube-scheduler and kube-controller-manager instead",
 };
+/// The folder of the files beside a program.
+pub(crate) const FILES: &str = "files";
 const CONTROL_PLANE_GO_MOD: &str = include_str!("../control-plane/go.mod");
 
 /// The program that renders charts.
@@ -64,6 +69,7 @@ pub(crate) const HELM: Module = Module {
     package: "helm.sh/helm/v3/cmd/helm",
     program: "helm",
     links: &[],
+    beside: None,
     link_flags: helm_link_flags,
     minutes: 3,
     way_out: "put a helm on PATH instead",
@@ -77,9 +83,28 @@ pub(crate) const KREW: Module = Module {
     package: "sigs.k8s.io/krew/cmd/krew",
     program: "krew",
     links: &[],
-    link_flags: || "-s -w".to_owned(),
+    beside: None,
+    link_flags: stripped,
     minutes: 1,
     way_out: "put a kubectl-krew on PATH instead",
+};
+
+/// The program that issues certificates, and the definitions of its kinds.
+pub(crate) const CERT_MANAGER: Module = Module {
+    folder: "cert-manager",
+    what: "cert-manager",
+    files: &[
+        ("main.go", include_str!("../cert-manager/main.go")),
+        ("go.mod", include_str!("../cert-manager/go.mod")),
+        ("go.sum", include_str!("../cert-manager/go.sum")),
+    ],
+    package: ".",
+    program: "cert-manager",
+    links: &[],
+    beside: Some(("github.com/cert-manager/cert-manager", "deploy/crds")),
+    link_flags: stripped,
+    minutes: 4,
+    way_out: "nothing else takes its place",
 };
 
 /// The folder with the programs of a module, which are built if needed.
@@ -147,22 +172,43 @@ impl Recipe<'_> {
             std::fs::write(&file, text).map_err(ClusterError::file("writing", &file))?;
         }
         let built = self.compile(go, &source, &result.join(self.module.program));
+        let built = built.and_then(|()| self.copy(go, &source, &result));
         let placed = built.and_then(|()| self.module.place(&result, folder));
         // The sources are not needed any more, whether or not the build succeeded.
         let _ = std::fs::remove_dir_all(&new);
         placed
     }
 
+    fn run(&self, go: &Path, source: &Path, arguments: &[&str]) -> Result<Output, ClusterError> {
+        let mut command = Command::new(go);
+        command.args(arguments).current_dir(source).stdin(Stdio::null());
+        command.env("CGO_ENABLED", "0").env("GOWORK", "off");
+        // A build whose lock is gone must not continue beside the next one.
+        ffi::die_with_this_thread(&mut command);
+        command.env("PATH", self.environment.path.clone().unwrap_or_default());
+        command.output().map_err(ClusterError::file("starting", go))
+    }
+
+    /// Copies the files that are wanted beside the program.
+    fn copy(&self, go: &Path, source: &Path, result: &Path) -> Result<(), ClusterError> {
+        let Some((module, folder)) = self.module.beside else { return Ok(()) };
+        let listed = self.run(go, source, &["list", "-m", "-f", "{{.Dir}}", module])?;
+        if !listed.status.success() {
+            return Err(ClusterError::Build(format!("`go list` of {module}:\n{}", told(&listed))));
+        }
+        let from = PathBuf::from(String::from_utf8_lossy(&listed.stdout).trim()).join(folder);
+        let into = result.join(FILES);
+        std::fs::create_dir_all(&into).map_err(ClusterError::file("making the folder", &into))?;
+        for entry in std::fs::read_dir(&from).map_err(ClusterError::file("reading", &from))? {
+            let file = entry.map_err(ClusterError::file("reading", &from))?;
+            std::fs::copy(file.path(), into.join(file.file_name()))
+                .map_err(ClusterError::file("copying", file.path()))?;
+        }
+        Ok(())
+    }
+
     fn compile(&self, go: &Path, source: &Path, program: &Path) -> Result<(), ClusterError> {
-        let run = |arguments: &[&str]| -> Result<Output, ClusterError> {
-            let mut command = Command::new(go);
-            command.args(arguments).current_dir(source).stdin(Stdio::null());
-            command.env("CGO_ENABLED", "0").env("GOWORK", "off");
-            // A build whose lock is gone must not continue beside the next one.
-            ffi::die_with_this_thread(&mut command);
-            command.env("PATH", self.environment.path.clone().unwrap_or_default());
-            command.output().map_err(ClusterError::file("starting", go))
-        };
+        let run = |arguments: &[&str]| self.run(go, source, arguments);
         // Run it in the module's folder, so that a Go that is too old reports it, or downloads the version in go.mod.
         let version = run(&["version"])?;
         if !version.status.success() {
@@ -266,9 +312,13 @@ fn link_flags() -> String {
     )
 }
 
+fn stripped() -> String {
+    "-s -w".to_owned()
+}
+
 /// Linker flags: stripped, and with the release for which charts are rendered without a cluster; the default is 1.20.
 fn helm_link_flags() -> String {
-    let mut flags = "-s -w".to_owned();
+    let mut flags = stripped();
     let mut parts = release().split('.');
     for part in ["Major", "Minor"] {
         let number = parts.next().unwrap_or_default();

@@ -86,8 +86,16 @@ const WORKLOADS: [&str; 3] = ["DaemonSet", "Deployment", "StatefulSet"];
 /// # Errors
 /// If a file cannot be read, or the API refuses its objects.
 pub async fn install(client: &Client) -> Result<(), SystemError> {
+    apply_all(client, installed()?).await
+}
+
+/// The same with these objects, in their order.
+///
+/// # Errors
+/// If the API refuses one.
+pub async fn apply_all(client: &Client, objects: Vec<Value>) -> Result<(), SystemError> {
     let mut definitions = Vec::new();
-    for object in installed()? {
+    for object in objects {
         let object: DynamicObject = serde_json::from_value(object)?;
         apply(client, &object).await?;
         if object.types.as_ref().is_some_and(|types| types.kind == "CustomResourceDefinition") {
@@ -161,10 +169,7 @@ pub fn template(account: ProgramAccount) -> Result<Value, SystemError> {
 /// # Errors
 /// As for [`install`].
 pub async fn install_also(client: &Client, folder: &str) -> Result<(), SystemError> {
-    for object in objects(folder)? {
-        apply(client, &serde_json::from_value(object)?).await?;
-    }
-    Ok(())
+    apply_all(client, objects(folder)?).await
 }
 
 /// All objects of an installation.

@@ -17,7 +17,8 @@ fn machine(version: &str, download: &str, build: &str) -> Machine {
     let folder = Folder::temporary().unwrap();
     let log = folder.join("log");
     let script = format!(
-        "#!/bin/sh\nPATH=/usr/bin:/bin\nLOG={}\ncase $1 in\nversion) {version};;\nmod) {download};;\nbuild) {build};;\nesac\n",
+        "#!/bin/sh\nPATH=/usr/bin:/bin\nLOG={}\ncase $1 in\nversion) {version};;\nmod) {download};;\nbuild) {build};;\n\
+         list) dirname $LOG;;\nesac\n",
         log.display()
     );
     let go = folder.write("go", &script).unwrap();
@@ -36,7 +37,11 @@ fn machine(version: &str, download: &str, build: &str) -> Machine {
 
 impl Machine {
     fn obtain(&self) -> Result<PathBuf, ClusterError> {
-        Recipe { environment: &self.environment, module: &CONTROL_PLANE, say: |_| {} }.obtain()
+        self.obtain_of(&CONTROL_PLANE)
+    }
+
+    fn obtain_of(&self, module: &Module) -> Result<PathBuf, ClusterError> {
+        Recipe { environment: &self.environment, module, say: |_| {} }.obtain()
     }
 
     fn builds(&self) -> usize {
@@ -66,6 +71,20 @@ fn who_comes_second_waits_and_takes_what_the_first_built() {
     // Somebody has deleted a file of the build.
     std::fs::remove_file(folders[0].join("control-plane")).unwrap();
     assert_eq!(std::fs::read_to_string(machine.obtain().unwrap().join("etcd")).unwrap(), "program\n");
+}
+
+#[test]
+fn the_files_of_a_module_lie_beside_its_program_or_nothing_is_placed() {
+    let machine = machine("echo go version go1.26", ":", BUILDS);
+    let told = machine.obtain_of(&CERT_MANAGER).unwrap_err();
+    assert!(matches!(&told, ClusterError::File { doing: "reading", .. }), "{told}");
+    let kinds = machine.folder.join("deploy/crds");
+    std::fs::create_dir_all(&kinds).unwrap();
+    std::fs::write(kinds.join("a.yaml"), "kind: A\n").unwrap();
+    let folder = machine.obtain_of(&CERT_MANAGER).unwrap();
+    assert_eq!(std::fs::read_to_string(folder.join("cert-manager")).unwrap(), "program\n");
+    assert_eq!(std::fs::read_to_string(folder.join(FILES).join("a.yaml")).unwrap(), "kind: A\n");
+    assert_eq!(machine.builds(), 2);
 }
 
 #[test]
@@ -117,4 +136,5 @@ fn the_hash_is_of_the_module_and_the_version_is_of_kubernetes() {
     assert_eq!(CONTROL_PLANE.hash().len(), 16);
     assert_eq!(release().split('.').count(), 3, "{}", release());
     assert!(link_flags().contains(&format!("gitVersion=v{}", release())));
+    assert_ne!(CERT_MANAGER.hash(), HELM.hash());
 }

@@ -4,6 +4,7 @@
 
 mod budget;
 mod burst;
+mod cert_manager;
 mod gpus;
 mod grants;
 mod kube_scheduler;
@@ -55,6 +56,9 @@ const STORIES: &[Story] = &[
     }),
     ("only who has a certificate may ask, and the server's is renewed under load", |world| {
         Box::pin(placement::a_certificate_is_renewed_under_load(world))
+    }),
+    ("cert-manager issues and renews the chart's certificates", |world| {
+        Box::pin(cert_manager::the_charts_certificates_are_issued_and_renewed(world))
     }),
     ("a burst spreads by watts", |world| Box::pin(burst::a_burst_spreads(world))),
     ("a hot zone moves pods elsewhere", |world| Box::pin(moves::a_hot_zone_moves_pods(world))),

@@ -209,15 +209,7 @@ pub(crate) async fn a_certificate_is_renewed_under_load(world: &TestSystem) {
         pod["metadata"]["annotations"] = json!({"sim.joulie.io/cpu-util-pct": "0"});
         field.make(&pod, 2).await.unwrap();
     };
-    let refusals = async || {
-        let events: Api<Event> = Api::namespaced(world.client.clone(), NAMESPACE);
-        let all = events.list(&ListParams::default().fields("reason=FailedScheduling")).await.unwrap();
-        all.items
-            .iter()
-            .filter(|event| event.message.as_deref().unwrap_or_default().contains("https://"))
-            .count()
-    };
-    let before = refusals().await;
+    let before = refusals(world).await;
     world.tls.renew().unwrap();
     let mut rounds = 0;
     let renewed = async || {
@@ -230,9 +222,16 @@ pub(crate) async fn a_certificate_is_renewed_under_load(world: &TestSystem) {
     pods(rounds).await;
     let made = 2 * (rounds + 1);
     all_run(&field.pods(), "renewed", made).await;
-    assert_eq!(refusals().await, before);
+    assert_eq!(refusals(world).await, before);
     system::tell(&format!("  {made} pods were placed meanwhile"));
     field.clear().await.unwrap();
+}
+
+/// How often kube-scheduler has told that a request to the extender failed.
+pub(crate) async fn refusals(world: &TestSystem) -> usize {
+    let events: Api<Event> = Api::namespaced(world.client.clone(), NAMESPACE);
+    let all = events.list(&ListParams::default().fields("reason=FailedScheduling")).await.unwrap();
+    all.items.iter().filter(|event| event.message.as_deref().unwrap_or_default().contains("https://")).count()
 }
 
 /// Prints the extender's score of each node before there are pods, for the analysis of a failure.

@@ -11,7 +11,7 @@ use tokio::task::JoinHandle;
 
 /// Whether this is `cargo xtask test --long`.
 #[expect(clippy::disallowed_methods, reason = "the one switch between short waits and long ones")]
-fn is_long() -> bool {
+pub(crate) fn is_long() -> bool {
     std::env::var_os("JOULIE_LONG").is_some()
 }
 
