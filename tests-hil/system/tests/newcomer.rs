@@ -1,4 +1,4 @@
-//! The walk of a newcomer: the commands of docs/INSTALL.md, on a control plane of its own. In a program of its own, so that no other
+//! The walk of a newcomer: the commands of docs/INSTALL.md, there and back, on a control plane of its own. In a program of its own, so that no other
 //! control plane runs beside it.
 
 use cluster::assets::{self, Environment};
@@ -9,7 +9,7 @@ use std::process::Command;
 use system::skip;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_newcomer_gets_from_the_first_command_to_a_cap_and_a_test_that_passes() {
+async fn a_newcomer_gets_from_the_first_command_to_a_cap_and_leaves_nothing_behind() {
     let helm = match assets::helm(&Environment::of_this_process()) {
         Ok(helm) => helm,
         Err(ClusterError::Absent(why)) => return skip(&format!("no helm: {why}")),
@@ -35,5 +35,5 @@ async fn a_newcomer_gets_from_the_first_command_to_a_cap_and_a_test_that_passes(
     let output = tokio::task::spawn_blocking(move || walk.output()).await.unwrap().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
-    assert!(said.ends_with("walk: done, with 8 commands\n"), "{said}");
+    assert!(said.ends_with("walk: done, with 8 commands until the cap, and nothing is left\n"), "{said}");
 }

@@ -1,11 +1,13 @@
 #!/bin/sh
-# A newcomer's walk: the commands of docs/INSTALL.md, "By Helm", from a cluster without Joulie to the first capped node and `helm test`.
+# A newcomer's walk: the commands of docs/INSTALL.md, "By Helm", from a cluster without Joulie to the first capped node and `helm test`;
+# then those of "Upgrade" and "Uninstall", until nothing of it is left; then the same by kustomize.
 #
 #   sh tests-hil/system/tests/newcomer.sh
 #
 # The cluster is the real control plane of tests-hil/cluster, whose nodes run no containers. So this script is the container runtime of
-# what counts: it starts the command of one operator's pod, of the agent's pod on node-0 and of the test's pod with the environment that
-# the pod says and a token of that very pod. node-0 is the virtual machine of tests-hil/rig, in the place of the host's folders.
+# what counts: it starts the command of one operator's pod, of the agent's pod on node-0 and of the pods that end by themselves, with the
+# environment that the pod says and a token of that very pod. node-0 is the virtual machine of tests-hil/rig, in the place of the host's
+# folders.
 #
 # HELM is helm, and the other variables below are the built programs. CONFIG is the kubeconfig of a control plane that runs already.
 set -eu
@@ -18,14 +20,15 @@ RIG=${RIG:-$root/target/debug/rig}
 CLUSTER=${CLUSTER:-$root/target/debug/cluster}
 folder=$(mktemp -d)
 started=
+programs=
 
 finish() {
     status=$?
     trap - EXIT
-    for pid in $started; do kill "$pid" 2>/dev/null || true; done
+    for pid in $started $programs; do kill "$pid" 2>/dev/null || true; done
     # The machine goes when its standard input is closed, the control plane by its own watchdog.
     exec 9>&-
-    for pid in $started; do wait "$pid" 2>/dev/null || true; done
+    for pid in $started $programs; do wait "$pid" 2>/dev/null || true; done
     umount "$folder/machine" 2>/dev/null || true
     [ "$status" -eq 0 ] || tail -n 20 "$folder"/*.log >&2
     rm -rf "$folder"
@@ -97,25 +100,88 @@ container() {
         exec env -i "PATH=$PATH" "$@" "$OPERATOR"
         ;;
     "joulie-operator check") exec env -i "PATH=$PATH" "$@" "$OPERATOR" check ;;
+    "joulie-operator uninstall") exec env -i "PATH=$PATH" "$@" "$OPERATOR" uninstall ;;
     joulie-agent) exec env -i "PATH=$PATH" "$@" "$AGENT" ;;
     *) fail "no container for $command" ;;
     esac
 }
 
-# The pod of `helm test`, when it comes: run, and its end told as a kubelet does.
-tested() {
-    until [ -n "$(k get pod joulie-check --ignore-not-found -o "jsonpath={.spec.nodeName}")" ]; do sleep 0.3; done
+# A pod that ends by itself, when it comes: run, and its end told as a kubelet does.
+ends() {
+    until pod=$(pod_of "$1" spec.nodeName!=,status.phase!=Succeeded 2>/dev/null) && [ -n "$pod" ]; do sleep 0.3; done
     phase=Succeeded
-    (container joulie-check) >"$folder/check.log" 2>&1 || phase=Failed
-    k patch pod joulie-check --subresource status --type merge -p "{\"status\":{\"phase\":\"$phase\"}}" >/dev/null
+    (container "$pod") >"$folder/$1.log" 2>&1 || phase=Failed
+    k patch pod "$pod" --subresource status --type merge -p "{\"status\":{\"phase\":\"$phase\"}}" >/dev/null
 }
 
-# The chapter's commands, one in a line, with what a person fills in.
-sed -n '/^## By Helm/,/^## /p' "$root/docs/INSTALL.md" | sed -n '/^```sh/,/^```$/p' | sed -e '/^```$/q' | sed -e '/^```/d' \
-    -e 's/  *#.*//' -e 's|REGISTRY/|registry.example/|; s/TAG/walked/; s/ NODE / node-0 /' -e 's/ --logs//' >"$folder/commands"
+# The pods of one operator and of the agent on node-0 run.
+begin() {
+    await "an operator's pod" pod_of operator status.phase=Running
+    await "the agent's pod on node-0" pod_of agent spec.nodeName=node-0,status.phase=Running
+    (container "$(pod_of operator status.phase=Running)") >"$folder/operator.log" 2>&1 &
+    programs="$!"
+    (container "$(pod_of agent spec.nodeName=node-0,status.phase=Running)") >"$folder/agent.log" 2>&1 &
+    programs="$programs $!"
+}
+
+# Their pods are gone, so a kubelet ends them.
+end() {
+    for pid in $programs; do kill "$pid"; done
+    for pid in $programs; do wait "$pid" || true; done
+    programs=
+}
+
+register() { cat "$folder/machine/sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw"; }
+
+holds() { [ "$(register)" = "$1" ]; }
+
+enforced() { k get npp node-0 -o 'jsonpath={.status.conditions[?(@.type=="CapEnforced")].status}' | grep -q True; }
+
+# A block of commands of a chapter, one in a line, with what a person fills in: `block HEADING NUMBER`.
+block() {
+    awk -v heading="$1" -v number="$2" '
+        /^##+ / { inside = ($0 == heading) }
+        inside && /^```sh/ { blocks += 1; on = 1; next }
+        /^```/ { on = 0 }
+        inside && on && blocks == number' "$root/docs/INSTALL.md" |
+        sed -e 's/  *#.*//' -e 's|REGISTRY/|registry.example/|; s/TAG/walked/; s/ NODE / node-0 /' -e 's/ --logs//' |
+        sed -e ':again' -e '/\\$/N; s/\\\n *//; tagain'
+}
+
+# Everything with our label, except what the test left for its log.
+ours() {
+    kinds=all,configmaps,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,poddisruptionbudgets,crds
+    kinds=$kinds,flowschemas,prioritylevelconfigurations,validatingadmissionpolicies,validatingadmissionpolicybindings
+    kubectl get "$kinds" -A -l app.kubernetes.io/part-of=joulie -o name | grep -v '^pod/joulie-check$' || true
+}
+
+nothing_of() { [ -z "$("$@")" ]; }
+
+kinds() { kubectl get crds -o name | grep 'joulie\.io$' || true; }
+
+leases() { k get leases -o name; }
+
+marks() { kubectl get node node-0 -o yaml | grep 'joulie\.io/' | grep -v 'joulie\.io/managed: "true"' || true; }
+
+taken_away() {
+    end
+    holds "$original" || fail "node-0 has a limit of $(register) and not its own, $original"
+    await "no lease is left" nothing_of leases
+    await "nothing with our label is left" nothing_of ours
+    nothing_of marks || fail "on node-0 is left: $(marks)"
+}
+
+original=$(register)
+block '## By Helm' 1 >"$folder/commands"
 count=$(wc -l <"$folder/commands")
 # Before them: the image is built, and copied to a registry.
 [ "$count" -ge 4 ] && [ "$((count + 2))" -le 10 ] || fail "the chapter has $count commands"
+cap=$(grep '^kubectl patch npp ' "$folder/commands")
+block '### Upgrade' 1 >>"$folder/commands"
+block '### Uninstall' 1 >>"$folder/commands"
+block '### By kustomize' 1 >>"$folder/commands"
+echo "$cap" >>"$folder/commands"
+block '### Uninstall' 2 >>"$folder/commands"
 
 cd "$root"
 while read -r line; do
@@ -123,32 +189,57 @@ while read -r line; do
     case "$line" in
     "helm install joulie "*)
         eval "$HELM ${line#helm }" </dev/null
-        await "an operator's pod" pod_of operator status.phase=Running
-        await "the agent's pod on node-0" pod_of agent spec.nodeName=node-0,status.phase=Running
-        (container "$(pod_of operator status.phase=Running)") >"$folder/operator.log" 2>&1 &
-        started="$started $!"
-        (container "$(pod_of agent spec.nodeName=node-0,status.phase=Running)") >"$folder/agent.log" 2>&1 &
-        started="$started $!"
+        begin
         ;;
     "kubectl patch npp "*)
+        await "node-0 is planned for" enforced
         eval "$line" </dev/null
-        limit() { [ "$(cat "$folder/machine/sys/class/powercap/intel-rapl:0/constraint_0_power_limit_uw")" = 200000000 ]; }
-        await "80 % of 250 W are in the register of node-0" limit
+        await "80 % of 250 W are in the register of node-0" holds 200000000
         ;;
     "helm test "*)
-        tested &
+        ends check &
         started="$started $!"
         eval "$HELM ${line#helm }" </dev/null || { cat "$folder/check.log" >&2; fail "helm test failed"; }
         cat "$folder/check.log"
         ;;
+    "helm upgrade joulie "*)
+        before=$(k get pods -o name)
+        eval "$HELM ${line#helm }" </dev/null
+        [ "$(k get pods -o name)" = "$before" ] || fail "an upgrade without another value replaced a pod"
+        holds 200000000 || fail "the upgrade let the cap go"
+        ;;
+    "helm uninstall joulie "*)
+        ends uninstall &
+        started="$started $!"
+        eval "$HELM ${line#helm }" </dev/null || { cat "$folder/uninstall.log" >&2; fail "helm uninstall failed"; }
+        cat "$folder/uninstall.log"
+        taken_away
+        ;;
+    "kubectl delete crd "*)
+        eval "$line" </dev/null
+        nothing_of kinds || fail "kinds are left: $(kinds)"
+        kubectl delete namespace joulie-system </dev/null
+        ;;
     "helm "*) eval "$HELM ${line#helm }" </dev/null ;;
     "kubectl label "*)
         eval "$line" </dev/null
-        enforced() { k get npp node-0 -o 'jsonpath={.status.conditions[?(@.type=="CapEnforced")].status}' | grep -q True; }
         await "the cap of node-0 is in force, and read back" enforced
+        ;;
+    "kubectl apply -k hosts/deploy/kustomize/uninstall")
+        eval "$line" </dev/null
+        ends uninstall
+        cat "$folder/uninstall.log"
+        ;;
+    "kubectl apply "*)
+        eval "$line" </dev/null
+        begin
+        ;;
+    "kubectl delete -k "*)
+        eval "$line" </dev/null
+        taken_away
         ;;
     *) eval "$line" </dev/null ;;
     esac
 done <"$folder/commands"
 
-echo "walk: done, with $((count + 2)) commands"
+echo "walk: done, with $((count + 2)) commands until the cap, and nothing is left"
