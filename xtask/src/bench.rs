@@ -38,6 +38,7 @@ const BENCHES: &[Bench] = &[
     ("agent", agent),
     ("operator", operator),
     ("classifier", classifier),
+    ("pool", pool),
     ("page", page),
     ("kubectl", kubectl),
     ("scheduler", scheduler),
@@ -121,6 +122,17 @@ fn operator() -> Result<()> {
 fn classifier() -> Result<()> {
     release(&["build", "--package", "operator", "--bin", "joulie-operator"])?;
     release(&["run", "--package", "operator", "--example", "scale", "--", "classifier"])
+}
+
+/// One agent in mode pool: with all of 500 nodes, with its part of 5,000 nodes in ten, and with all 5,000. Memory, processor time, and the
+/// readings that come of it.
+fn pool() -> Result<()> {
+    release(&["build", "--package", "agent", "--bin", "joulie-agent"])?;
+    for [nodes, parts] in [["500", "1"], ["5000", "10"], ["5000", "1"]] {
+        release(&["run", "--package", "simulator", "--example", "pool_scale", "--", nodes, parts])?;
+        println!();
+    }
+    Ok(())
 }
 
 /// The live page with 5,000 nodes in a headless browser: the first picture, and the time of scripts for each update.
@@ -341,7 +353,7 @@ mod tests {
             Asked::Run(names) => names,
         };
         assert_eq!(names(&[]), [""; 0]);
-        assert_eq!(names(&["page", "core"]), ["page", "core"]);
+        assert_eq!(names(&["page", "core", "pool"]), ["page", "core", "pool"]);
         assert_eq!(names(&["laws", "--update"]), ["laws"]);
         assert_eq!(names(&["held-out", "--seed=7", "--worst"]), ["held-out"]);
         assert_eq!(names(&["budget", "--mix", "A"]), ["budget"]);
