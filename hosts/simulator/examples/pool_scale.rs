@@ -33,7 +33,7 @@ const JOULIE: &str = "/apis/joulie.io/v1alpha1";
 const CAP: u32 = 60;
 /// Less than nodes with GPUs want, more than the others can draw.
 const GRANT_WATTS: u32 = 4_000;
-/// How long nothing new may be in force until everything is that will be.
+/// After so long without another cap in force, all are that will be.
 const SETTLED: Duration = Duration::from_secs(10);
 /// How long the start and a change may take.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -93,16 +93,19 @@ async fn main() -> Result<(), Any> {
     let agent = begin(folder, simulated.work, parts)?;
     let (own, took) = until_settled(&client, nodes / parts / 2, begun).await?;
     println!(
-        "{nodes} nodes in {parts} parts; the part of this agent has {own}, all capped {took:.1?} after its start"
+        "{nodes} nodes in {parts} parts; {own} of the part of this agent are capped {took:.1?} after its start"
     );
     let measured = measure(&agent, simulated.metrics).await;
+    // It would complain of an API server that is gone.
+    drop(agent);
     trigger.request("it is measured");
     serving.stop().await;
     let Figures { resident, most, page, cores, readings, writes } = measured?;
     println!("resident {resident:.1} MiB, and {most:.1} MiB at most, with scrapes of {page:.1} MiB");
     println!("processor {:.1} % of a core, {:.0} us for each reading", cores * 100.0, cores * 1e6 / readings);
     println!(
-        "{readings:.0} readings and {writes:.1} writes a second; {own} readings are asked for (period 1 s)"
+        "{readings:.0} readings and {writes:.1} writes a second; {} readings are due (period 1 s)",
+        nodes / parts
     );
     if nodes / parts <= NODES_A_REPLICA {
         let verdict = if most <= LIMIT_MIB { "PASS" } else { "FAIL" };
@@ -162,22 +165,21 @@ fn begin(folder: PathBuf, nodes: SocketAddr, parts: u32) -> Result<Agent, Any> {
     Ok(Agent { child, folder, metrics })
 }
 
-/// How many caps are in force in the end, at least so many, and after which time the last one was.
+/// How many caps came into force until no more did, at least so many, and after which time. Under more than this machine carries some
+/// leave it again: then the most that were seen.
 async fn until_settled(client: &Client, least: u32, begun: Instant) -> Result<(u32, Duration), Any> {
-    let (mut last, mut since) = (0, begun);
+    let (mut most, mut since) = (0, begun);
     loop {
         tokio::time::sleep(Duration::from_millis(500)).await;
         let now = in_force(client).await?;
-        if now != last {
-            (last, since) = (now, Instant::now());
+        if now > most {
+            (most, since) = (now, Instant::now());
         }
-        if now > least && since.elapsed() >= SETTLED {
-            return Ok((now, since - begun));
+        if most > least && since.elapsed() >= SETTLED {
+            return Ok((most, since - begun));
         }
         if begun.elapsed() > PATIENCE {
-            return Err(
-                format!("{now} caps are in force after {PATIENCE:?}, at least {least} are wanted").into()
-            );
+            return Err(format!("{now} caps are in force after {PATIENCE:?}, {most} at most").into());
         }
     }
 }
