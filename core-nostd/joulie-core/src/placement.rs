@@ -11,6 +11,7 @@ pub mod gpu;
 pub mod kube_scheduler;
 pub mod score;
 pub mod sensitivity;
+pub mod sleep;
 
 mod wide;
 

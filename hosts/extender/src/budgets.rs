@@ -38,7 +38,7 @@ struct HeldLimit {
 }
 
 impl HeldLimit {
-    /// What the operator says of it. A limit that it does not speak of any more is held until its window is over; a pod
+    /// What the operator says of it. A limit that it does not speak of any more is held until its windows are over; a pod
     /// has a deadline of its own.
     fn of(status: &PowerBudgetStatus) -> Option<Self> {
         if let Some(lowered) = &status.lowered {
@@ -46,9 +46,9 @@ impl HeldLimit {
             let time = until.and_then(|until| until.parse::<Timestamp>().ok());
             let why = match lowered.by.as_ref().and_then(Word::known) {
                 Some(LoweringCause::Window) => format!(
-                    "its window {} lowers it until {}",
-                    plain(lowered.name.as_deref().unwrap_or_default()),
-                    plain(until.unwrap_or_default())
+                    "it is lowered until {}, now by its window {}",
+                    plain(until.unwrap_or_default()),
+                    plain(lowered.name.as_deref().unwrap_or_default())
                 ),
                 Some(LoweringCause::Signal) | None => "its signal lowers it".to_owned(),
             };

@@ -21,8 +21,8 @@ use crate::rows::{PodRow, Stage};
 use crate::snapshot::{Fleet, Node};
 use host_kit::reflect::{ReflectEvent, Row, Rows};
 use joulie_api::extender::pod;
-use joulie_api::labels;
 use joulie_api::quantity::Quantity;
+use joulie_api::sleep::SleepAnnotation;
 use joulie_core::placement::assumed::{NodeKey, PodUid};
 use joulie_core::placement::demand::{GpuResource, GpuVendor, PodDemand};
 use joulie_core::placement::gpu::{GpuPhase, PhysicalGpu};
@@ -57,14 +57,12 @@ enum Door {
     Cordoned,
 }
 
-/// The phases of sleep from which the operator brings a node back. It does not do so with one that is left to people.
-const WAKES_FROM: [&str; 5] = ["closing", "stopping", "asleep", "waking", "starting"];
-
 impl Door {
     fn read(object: &Value) -> Self {
         let is_cordoned = object["spec"]["unschedulable"].as_bool().unwrap_or(false);
-        let mark = object["metadata"]["annotations"][labels::node::SLEEP_STATE].as_str().unwrap_or_default();
-        let sleeps = mark.split_whitespace().next().is_some_and(|phase| WAKES_FROM.contains(&phase));
+        // One that is left to people does not come back, nor does one whose mark cannot be read.
+        let mark = SleepAnnotation::text(object).and_then(SleepAnnotation::read);
+        let sleeps = mark.is_some_and(|mark| mark.phase.comes_back());
         match (is_cordoned, sleeps) {
             (false, _) => Self::Open,
             (true, true) => Self::Asleep,
@@ -417,6 +415,7 @@ mod tests {
     use crate::index::Index;
     use crate::snapshot::{Node, Rules};
     use host_kit::reflect::by_hand;
+    use joulie_api::labels;
     use joulie_core::placement::class::SchedulableClass;
     use joulie_core::placement::estimate::{HardwareRecord, NodeGpus};
     use joulie_core::placement::freshness::{Evidence, FreshnessRule, Now, PlanLease, UnixTime};

@@ -15,10 +15,40 @@ pub trait HostClock: Send + Sync + 'static {
     fn mono(&self) -> Mono;
     /// The time of day; it may jump.
     fn wall(&self) -> Timestamp;
+    /// When this clock was created, by the clock that all processes of a machine share until its next boot; `None` where nobody
+    /// knows it.
+    fn begun(&self) -> Option<SinceBoot> {
+        None
+    }
     /// A random number, which keeps names and waits of several processes apart. It comes with the clock because a test
     /// that controls only one of the two cannot be replayed.
     fn chance(&self) -> u64 {
         RandomState::new().build_hasher().finish()
+    }
+}
+
+/// A moment by the clock of a machine that begins anew with each boot and does not jump. Moments of one boot can be compared,
+/// also by different processes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SinceBoot {
+    /// The identifier of the boot.
+    pub boot: String,
+    /// The time since it.
+    pub uptime: Duration,
+}
+
+impl SinceBoot {
+    /// As the kernel of this machine says it now.
+    fn now() -> Option<Self> {
+        let read = |path: &str| std::fs::read_to_string(path).ok();
+        Self::parse(&read("/proc/sys/kernel/random/boot_id")?, &read("/proc/uptime")?)
+    }
+
+    fn parse(boot: &str, uptime: &str) -> Option<Self> {
+        let boot = boot.trim();
+        let seconds: f64 = uptime.split_whitespace().next()?.parse().ok()?;
+        let uptime = Duration::try_from_secs_f64(seconds).ok()?;
+        (!boot.is_empty()).then(|| Self { boot: boot.to_owned(), uptime })
     }
 }
 
@@ -85,6 +115,11 @@ impl HostClock for SystemClock {
 
     fn wall(&self) -> Timestamp {
         Timestamp::now()
+    }
+
+    fn begun(&self) -> Option<SinceBoot> {
+        let SinceBoot { boot, uptime } = SinceBoot::now()?;
+        Some(SinceBoot { boot, uptime: uptime.checked_sub(self.start.elapsed())? })
     }
 }
 
@@ -166,6 +201,18 @@ mod tests {
         clock.advance(Duration::from_secs(5));
         clock.step_wall(Timestamp::MIN);
         assert_eq!((clock.mono(), clock.wall()), (Mono::at(Duration::from_secs(5)), Timestamp::MIN));
+    }
+
+    #[test]
+    fn the_time_since_the_boot_is_that_of_the_kernel_or_not_known() {
+        let read = |boot: &str, uptime: &str| SinceBoot::parse(boot, uptime);
+        let uptime = Duration::from_millis(12_250);
+        assert_eq!(read("b-1\n", "12.25 40.00\n"), Some(SinceBoot { boot: "b-1".to_owned(), uptime }));
+        for (boot, uptime) in
+            [("", "1 1"), ("b", ""), ("b", "soon"), ("b", "-1"), ("b", "NaN"), ("b", "1e300")]
+        {
+            assert_eq!(read(boot, uptime), None, "{boot:?} {uptime:?}");
+        }
     }
 
     #[test]

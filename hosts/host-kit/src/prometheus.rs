@@ -77,12 +77,13 @@ impl Prometheus {
         &self.access.address
     }
 
-    /// Evaluates a query at the server's present time.
+    /// Evaluates a query at the server's present time. `look_back`: samples that are older are none, where the server can be told;
+    /// without it they are none after its own time, which usually is five minutes.
     ///
     /// # Errors
     /// If there is no answer, or one that cannot be believed whole.
-    pub async fn instant(&self, query: &str) -> Result<Answer, QueryError> {
-        let request = self.request(query)?;
+    pub async fn instant(&self, query: &str, look_back: Option<Duration>) -> Result<Answer, QueryError> {
+        let request = self.request(query, look_back)?;
         // A refused query is answered with 400 or 422 and the reason in the body.
         let has_reason =
             |status: &StatusCode| status.is_success() || matches!(status.as_u16(), 400 | 422 | 503);
@@ -97,11 +98,14 @@ impl Prometheus {
         read.await.unwrap_or_else(|_| Err(QueryError::Malformed("it could not be read".to_owned())))
     }
 
-    fn request(&self, query: &str) -> Result<Request<Bytes>, QueryError> {
+    fn request(&self, query: &str, look_back: Option<Duration>) -> Result<Request<Bytes>, QueryError> {
         let base = self.access.address.as_str().trim_end_matches('/');
         let query: String = form_urlencoded::byte_serialize(query.as_bytes()).collect();
         let seconds = self.access.timeout.as_secs().max(1);
-        let request = Request::get(format!("{base}/api/v1/query?query={query}&timeout={seconds}s"));
+        let look_back =
+            look_back.map(|time| format!("&lookback_delta={}s", time.as_secs())).unwrap_or_default();
+        let request =
+            Request::get(format!("{base}/api/v1/query?query={query}&timeout={seconds}s{look_back}"));
         let mut request =
             request.body(Bytes::new()).map_err(|error| QueryError::Unsent(error.to_string()))?;
         request.headers_mut().extend(self.access.headers.clone());

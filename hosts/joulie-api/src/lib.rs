@@ -6,6 +6,7 @@
 //! - [`dra`]: what drivers publish of devices, and which claims hold them;
 //! - [`object`]: reading objects of which one may be malformed;
 //! - [`labels`], [`names`]: the labels and annotations on nodes and pods, and the names of objects;
+//! - [`sleep`]: what stands on a node that sleeps;
 //! - [`extender`]: the messages between kube-scheduler and an extender;
 //! - [`quantity`]: Kubernetes quantities.
 //!
@@ -35,6 +36,7 @@ pub mod object;
 pub mod power_budget;
 pub mod power_event;
 pub mod quantity;
+pub mod sleep;
 pub mod telemetry_profile;
 pub mod word;
 pub mod workload_profile;

@@ -16,6 +16,7 @@ use host_kit::config::parse::object_name;
 use jiff::Timestamp;
 use joulie_api::labels::{self, manager};
 use joulie_api::node_power_grant::left_watts;
+use joulie_api::sleep::SleepAnnotation;
 use serde_json::{Value, json};
 
 /// The newest Events that are shown.
@@ -384,8 +385,8 @@ fn labels_of(node: &Value) -> Vec<String> {
     if node["spec"]["unschedulable"] == true {
         said.push("it is cordoned".to_owned());
     }
-    if let Some(state) = node["metadata"]["annotations"][labels::node::SLEEP_STATE].as_str() {
-        said.push(format!("{}={state}", labels::node::SLEEP_STATE));
+    if let Some(state) = SleepAnnotation::text(node) {
+        said.push(format!("{}={state}: {}", labels::node::SLEEP_STATE, SleepAnnotation::meaning(state)));
     }
     if said.is_empty() { vec!["none of Joulie's".to_owned()] } else { said }
 }

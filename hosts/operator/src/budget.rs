@@ -137,6 +137,7 @@ mod tests {
             lowered: Sum::default(),
             load: load.map(Watts::from_int),
             base: Watts::from_int(base),
+            spare: None,
             short: None,
             unknown: false,
             exceeded: None,

@@ -1,11 +1,16 @@
 //! The signals of PowerBudgets, asked of Prometheus again and again. What cannot be used is no value: the last one stays, and
 //! grows old.
+//!
+//! Prometheus answers with the last sample of its look-back, so that an answer of now may be minutes old. It is asked to look
+//! back no further than a value stands, and a value counts from the time of its sample. Of an expression over several samples
+//! the server says the time of the answer, so that such a value may be older by the look-back.
 
 use crate::meters::poller::timer;
 use crate::queries::{Purpose, Queries};
 use futures::StreamExt;
 use host_kit::http_client::TrustError;
-use host_kit::prometheus::{Prometheus, PrometheusAccess};
+use host_kit::prometheus::{Prometheus, PrometheusAccess, QueryError};
+use jiff::Timestamp;
 use planner::budget::SignalLaw;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -23,6 +28,8 @@ pub(crate) struct GridQuery {
     pub(crate) budget: String,
     /// The query.
     pub(crate) query: String,
+    /// Older samples are none.
+    pub(crate) look_back: Duration,
 }
 
 /// A value of a signal.
@@ -32,6 +39,8 @@ pub(crate) struct GridValue {
     pub(crate) of: GridQuery,
     /// The value.
     pub(crate) value: f64,
+    /// How old it was when it was asked for.
+    pub(crate) age: Duration,
 }
 
 /// Asks.
@@ -93,9 +102,40 @@ impl Drop for GridSignals {
     }
 }
 
+/// How old the sample of a signal is; `None` while nobody says it.
+async fn age(server: &Prometheus, queries: &Queries, of: &GridQuery) -> Option<Duration> {
+    // The query may end with a comment.
+    let query = format!("timestamp({}\n)", of.query);
+    let answer = queries.ask_back(server, Purpose::BudgetSignalTime, &query, Some(of.look_back)).await;
+    match answer {
+        Ok(answer) => match answer.series.as_slice() {
+            [one] => sampled_ago(one.at(), one.number()?.parse().ok()?),
+            _ => None,
+        },
+        // A number without labels is none of a sample. Nobody knows more of its age than that the look-back bounds it.
+        Err(QueryError::Refused(_)) => Some(of.look_back),
+        Err(
+            QueryError::Unsent(_)
+            | QueryError::NoAnswer(_)
+            | QueryError::Partial(_)
+            | QueryError::Malformed(_),
+        ) => None,
+    }
+}
+
+/// How long before `at` a sample of this time, in seconds since 1970, was taken. One from the future is of now.
+fn sampled_ago(at: Timestamp, seconds: f64) -> Option<Duration> {
+    let sampled = Duration::try_from_secs_f64(seconds).ok()?;
+    let now = Duration::try_from(at.duration_since(Timestamp::UNIX_EPOCH)).ok()?;
+    Some(now.saturating_sub(sampled))
+}
+
 async fn round(server: &Prometheus, queries: &Queries, all: Vec<GridQuery>) -> Vec<GridValue> {
     let asked = all.into_iter().take(SIGNALS_MAX).map(|of| async move {
-        let answer = queries.ask(server, Purpose::BudgetSignal, &of.query).await.ok()?;
+        // The time comes first, so that the value is no older than that.
+        let age = age(server, queries, &of).await?;
+        let back = Some(of.look_back);
+        let answer = queries.ask_back(server, Purpose::BudgetSignal, &of.query, back).await.ok()?;
         let value = match answer.series.as_slice() {
             // Nobody can say which of several is right.
             [one] => one.number().and_then(|text| text.parse::<f64>().ok()),
@@ -103,7 +143,24 @@ async fn round(server: &Prometheus, queries: &Queries, all: Vec<GridQuery>) -> V
         };
         let value = value.filter(|value| SignalLaw::is_possible(*value));
         queries.unused(Purpose::BudgetSignal, if value.is_some() { 0 } else { answer.series.len() });
-        Some(GridValue { of, value: value? })
+        Some(GridValue { of, value: value?, age })
     });
     futures::stream::iter(asked).buffered(AT_ONCE).filter_map(std::future::ready).collect().await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_is_as_old_as_the_server_says_and_never_younger_than_now() {
+        let at: Timestamp = "1970-01-01T00:10:00.5Z".parse().unwrap();
+        let ago = |seconds| sampled_ago(at, seconds);
+        assert_eq!(ago(300.5), Some(Duration::from_secs(300)));
+        assert_eq!((ago(600.5), ago(900.0)), (Some(Duration::ZERO), Some(Duration::ZERO)));
+        for none in [f64::NAN, f64::INFINITY, -1.0, 1e300] {
+            assert_eq!(ago(none), None, "{none}");
+        }
+        assert_eq!(sampled_ago(Timestamp::MIN, 1.0), None);
+    }
 }

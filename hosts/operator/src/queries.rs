@@ -8,6 +8,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 closed_label! {
     /// What a query is for.
@@ -32,6 +33,8 @@ closed_label! {
         RackPower = "rack-power",
         /// The signal of a PowerBudget.
         BudgetSignal = "budget-signal",
+        /// When the signal of a PowerBudget was measured.
+        BudgetSignalTime = "budget-signal-time",
         /// The processor cores that pods use, by cAdvisor.
         PodCpu = "pod-cpu",
         /// The memory that pods use, by cAdvisor.
@@ -61,7 +64,9 @@ impl Purpose {
             | Self::CoolingPower
             | Self::RackPower
             | Self::BudgetSignal => true,
-            Self::PodCpu
+            // The query of the signal itself says that nothing comes, and a number without labels has no time.
+            Self::BudgetSignalTime
+            | Self::PodCpu
             | Self::PodMemory
             | Self::PodGpu
             | Self::PodPackageEnergy
@@ -133,7 +138,18 @@ impl Queries {
         purpose: Purpose,
         query: &str,
     ) -> Result<Answer, QueryError> {
-        let answer = server.instant(query).await;
+        self.ask_back(server, purpose, query, None).await
+    }
+
+    /// The same by samples that are no older than this.
+    pub(crate) async fn ask_back(
+        &self,
+        server: &Prometheus,
+        purpose: Purpose,
+        query: &str,
+        look_back: Option<Duration>,
+    ) -> Result<Answer, QueryError> {
+        let answer = server.instant(query, look_back).await;
         let result = match &answer {
             Ok(answer) if answer.series.is_empty() => Became::Empty,
             Ok(_) => Became::Answered,

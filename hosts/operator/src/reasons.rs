@@ -153,7 +153,7 @@ reasons! {
         NODE_AWAKE: event(Normal, "NodeAwake", "Node",
             "the node takes pods again: cordon and taint of its sleep are taken off");
         WAKE_UNPAID: event(Warning, "WakeHasNoRoom", "Node",
-            "the node should wake, and for SLEEP_WAKE_WITHIN its budgets had no room for its largest draw; it is tried again after SLEEP_WAKE_TAKES: raise the limit, or let fewer nodes sleep");
+            "the node should wake and sleeps on, because a budget above it has no room for its largest draw once all others are brought to the least that they can be, or is paused, or is armed for an event that is on; it is woken when there is room: raise the limit, or let fewer nodes sleep");
         NODE_LEFT: event(Warning, "NodeLeftToPeople", "Node",
             "the node did not go off or did not wake in time, or its management controller contradicts its kubelet: it stays cordoned and counts its largest draw, and another one is woken if one is needed; look at the machine and its controller. It takes pods again once its kubelet reports another boot");
         EVENT_BEGAN: event(Normal, "EventBegan", "PowerEvent",

@@ -655,6 +655,7 @@ mod tests {
             lowered: planner::budget::Sum::default(),
             load: None,
             base: Watts::ZERO,
+            spare: None,
             short: None,
             unknown: true,
             exceeded: None,

@@ -37,6 +37,7 @@ pub use stake::{DesiredGrant, Stake};
 pub use sustained::SustainedStates;
 
 use crate::node::{Node, Presence};
+use crate::sleep::WakePrice;
 use by_demand::{Raised, Shares, follow};
 use groups::{Division, Groups};
 use hysteresis::Band;
@@ -219,12 +220,38 @@ impl Round {
     /// it forbids raises.
     #[must_use]
     pub fn pays_for(&self, node: &Node) -> bool {
-        let elsewhere = node.limits.overlaps.iter().filter_map(|at| self.standings.get(at + 1));
-        let above = self.groups_of(node).map(|(_, group)| group);
-        let is_enforced = |group: &&GroupStanding| group.enforced;
-        !node.limits.paused
-            && elsewhere.filter(is_enforced).count() == 0
-            && above.filter(is_enforced).all(GroupStanding::has_room)
+        self.limits_over(node).is_some_and(|above| above.iter().all(|(_, group)| group.has_room()))
+    }
+
+    /// What it takes to wake this node.
+    #[must_use]
+    pub fn wake_price(&self, node: &Node, limits: &BudgetLimits) -> WakePrice {
+        let max = node.machine.power_model.max().map(|max| max + stake::rest(node, limits));
+        match (self.limits_over(node), max.or(limits.unknown_node)) {
+            (None, _) => WakePrice::Shut,
+            (Some(above), _) if above.is_empty() => WakePrice::Free,
+            (Some(_), None) => WakePrice::Shut,
+            (Some(above), Some(full)) => {
+                WakePrice::Watts { full, under: above.into_iter().map(|(at, _)| at).collect() }
+            }
+        }
+    }
+
+    /// The enforced limits above a node; `None` where nothing may be raised: one is paused or armed for an event that is on, or
+    /// the node counts under another one too.
+    fn limits_over(&self, node: &Node) -> Option<Vec<(usize, &GroupStanding)>> {
+        let mut elsewhere = node.limits.overlaps.iter().filter_map(|at| self.standings.get(at + 1));
+        let above: Vec<_> = self.groups_of(node).filter(|(_, group)| group.enforced).collect();
+        let is_shut = node.limits.paused
+            || elsewhere.any(|group| group.enforced)
+            || above.iter().any(|(_, group)| group.armed);
+        (!is_shut).then_some(above)
+    }
+
+    /// What is left of each limit, by its place, for nodes that are woken.
+    #[must_use]
+    pub fn spares(&self) -> Vec<Option<Watts>> {
+        self.standings.iter().map(|group| group.spare).collect()
     }
 
     fn find(&self, rack: &str) -> Option<usize> {

@@ -16,12 +16,15 @@
 //!
 //! What a node counts in its budgets follows from the mark and from what its management controller says now
 //! ([`SleepCount::of`]): a node that sleeps counts nothing of its grant only while the controller says that it is off and its
-//! kubelet is silent. A node that wakes counts its largest draw from before the order to start until it is there.
+//! kubelet is silent. A node that wakes counts its largest draw from before the order to start until it is there. As many are
+//! to be woken at a time as the limits above them can pay for, in the order of their need; the others sleep on.
 
 mod arrivals;
+mod ledger;
 mod memory;
 mod step;
 
+pub use joulie_core::placement::sleep::SleepPhase;
 pub use memory::SleepMemory;
 pub use step::{SleepCounts, SleepDecision};
 
@@ -39,48 +42,6 @@ pub enum SleepMode {
     Observe,
     /// Nodes that ask for it are.
     On,
-}
-
-/// Where a node is between awake and asleep. Without a mark it is awake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SleepPhase {
-    /// It takes no pods any more, and it is looked whether one is still coming.
-    Closing,
-    /// It is being switched off.
-    Stopping,
-    /// It is off.
-    Asleep,
-    /// It is to be woken, and power is being made free for it.
-    Waking,
-    /// It is being switched on.
-    Starting,
-    /// It did not do what it was told, and is left to people.
-    Left,
-}
-
-impl SleepPhase {
-    /// All phases.
-    pub const ALL: [Self; 6] =
-        [Self::Closing, Self::Stopping, Self::Asleep, Self::Waking, Self::Starting, Self::Left];
-
-    /// Its word in the mark.
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Closing => "closing",
-            Self::Stopping => "stopping",
-            Self::Asleep => "asleep",
-            Self::Waking => "waking",
-            Self::Starting => "starting",
-            Self::Left => "left",
-        }
-    }
-
-    /// The phase of a word.
-    #[must_use]
-    pub fn read(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|phase| phase.word() == word)
-    }
 }
 
 /// What is written on a Node about its sleep.
@@ -237,6 +198,23 @@ impl SleepLaw {
     }
 }
 
+/// What it takes to wake a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum WakePrice {
+    /// Nothing: no limit binds it.
+    #[default]
+    Free,
+    /// Room for its largest draw under each of these limits, by their places in [`SleepRound::spares`].
+    Watts {
+        /// Its largest draw.
+        full: Watts,
+        /// The limits.
+        under: Vec<usize>,
+    },
+    /// What nobody can pay now: nothing may be raised there, or its largest draw is not known.
+    Shut,
+}
+
 /// What is known of a node now.
 #[derive(Clone, Debug)]
 pub struct SleepFacts<'a> {
@@ -264,6 +242,8 @@ pub struct SleepFacts<'a> {
     pub draws: Option<Watts>,
     /// The most that it can draw, if that is known.
     pub max: Option<Watts>,
+    /// What it takes to wake it.
+    pub price: WakePrice,
     /// Its largest draw is counted, and every limit above it is kept.
     pub paid: bool,
     /// Something that was ordered for it does not show yet: nothing is decided.
@@ -369,7 +349,7 @@ impl SleepReason {
             Self::WarmPool => "too few empty nodes are awake for what usually comes while a node wakes",
             Self::NotAskedFor => "it is not to sleep any more",
             Self::Paid => "the budgets above it have room for its largest draw",
-            Self::NoRoom => "the budgets above it have had no room for its largest draw",
+            Self::NoRoom => "a budget above it has no room for its largest draw",
             Self::IsAwake => "it is there again",
             Self::DidNotWake => "it was switched on and is not there in time",
             Self::DidNotStop => "it was told to switch off and is not off in time",
@@ -403,6 +383,8 @@ pub struct SleepRound<'a> {
     pub nodes: &'a [SleepFacts<'a>],
     /// The pods that wait, in the order in which they are helped.
     pub waiting: &'a [WaitingPod<'a>],
+    /// What is left of each limit when everything in it is brought to the least that it can be; `None` while it is not known.
+    pub spares: &'a [Option<Watts>],
 }
 
 #[cfg(test)]

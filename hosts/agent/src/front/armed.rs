@@ -2,12 +2,13 @@
 //!
 //! Both are kept in memory and in a file, so that an event with times begins and ends while the API server is away, and
 //! after a restart. An event is on as far as either of two clocks says so, and over only when both do: the time of day,
-//! and the time since the event was first seen here, counted by a clock that does not jump. The least of all shares
-//! counts. It only lowers: what is counted of the node is its grant, whatever is on.
+//! and the time since the event was first seen here, counted by a clock that does not jump. Until the machine boots again that
+//! clock goes on over a restart of the agent. The least of all shares counts. It only lowers: what is counted of the node is
+//! its grant, whatever is on.
 
 use super::grants::{self, Stands};
 use super::inputs::Inputs;
-use host_kit::clock::{HostClock, Mono, micros};
+use host_kit::clock::{HostClock, Mono, SinceBoot, micros};
 use joulie_api::node_power_grant::ArmedShare;
 use joulie_api::number::Number;
 use joulie_api::power_event::PowerEventSpec;
@@ -29,6 +30,36 @@ pub(crate) struct ArmedFacts {
     shares: Vec<ArmedShare>,
     /// The PowerEvents, by the identifiers of their objects.
     events: BTreeMap<String, PowerEventSpec>,
+    /// When each of them was first seen with its present content.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    seen: BTreeMap<String, SeenAt>,
+}
+
+/// A moment by two clocks: the time of day, and that of the machine since its boot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct SeenAt {
+    /// Microseconds since 1970.
+    wall_us: u64,
+    boot: String,
+    uptime_us: u64,
+}
+
+impl SeenAt {
+    fn of(moment: Moment, begun: &SinceBoot) -> Option<Self> {
+        let uptime = micros(begun.uptime.checked_add(moment.mono.since(Mono::START))?);
+        let wall = moment.wall.since(UnixTime::from_micros(0))?;
+        Some(Self { wall_us: wall.get(), boot: begun.boot.clone(), uptime_us: uptime.get() })
+    }
+
+    /// The time of day when this process began, by the clock that does not jump; `None` after another boot, and where that clock
+    /// has jumped all the same.
+    fn moment(&self, begun: &SinceBoot) -> Option<Moment> {
+        let passed = micros(begun.uptime).checked_sub(Micros::new(self.uptime_us));
+        let passed = passed.filter(|_| self.boot == begun.boot)?;
+        let wall = UnixTime::from_micros(0).plus(Micros::new(self.wall_us)).plus(passed);
+        Some(Moment { wall, mono: Mono::START })
+    }
 }
 
 /// A larger file was not written by this program.
@@ -53,8 +84,10 @@ impl ArmedFacts {
     /// Replaces the file. PowerEvents for which the node is not armed are left out: there may be any number of them.
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
         let own = self.events.iter().filter(|(_, spec)| self.share(&spec.event).is_some());
-        let events = own.map(|(uid, spec)| (uid.clone(), spec.clone())).collect();
-        let kept = Self { shares: self.shares.clone(), events };
+        let events: BTreeMap<_, _> = own.map(|(uid, spec)| (uid.clone(), spec.clone())).collect();
+        let seen = self.seen.iter().filter(|(uid, _)| events.contains_key(*uid));
+        let seen = seen.map(|(uid, at)| (uid.clone(), at.clone())).collect();
+        let kept = Self { shares: self.shares.clone(), events, seen };
         node_kit::replace_file(path, &serde_json::to_vec_pretty(&kept)?)
     }
 
@@ -125,18 +158,25 @@ pub(crate) struct Armed {
     unread: BTreeSet<String>,
     /// How long that stands.
     stands_for: Option<Micros>,
+    /// When this process began, by the clock of the machine.
+    begun: Option<SinceBoot>,
 }
 
 impl Armed {
-    /// What the previous process kept. A file that cannot be read is told, and the API server is waited for.
-    pub(crate) fn of_file(kept: Option<&Path>) -> Self {
-        let Some(path) = kept.map(ArmedFacts::file) else { return Self::default() };
+    /// What the previous process kept. A file that cannot be read is told, and the API server is waited for. `begun`: when this
+    /// process began, by the clock of the machine.
+    pub(crate) fn of_file(kept: Option<&Path>, begun: Option<SinceBoot>) -> Self {
+        let Some(path) = kept.map(ArmedFacts::file) else { return Self { begun, ..Self::default() } };
         let facts = ArmedFacts::read(&path).unwrap_or_else(|error| {
             let path = path.display();
             tracing::error!("{path}: {error}; armed events are not known until the API server tells them");
             ArmedFacts::default()
         });
-        Self { facts: Arc::new(facts), ..Self::default() }
+        let anchors = facts.seen.iter().filter_map(|(uid, at)| {
+            Some((uid.clone(), (facts.events.get(uid)?.clone(), at.moment(begun.as_ref()?)?)))
+        });
+        let anchors = anchors.collect();
+        Self { facts: Arc::new(facts), anchors, begun, ..Self::default() }
     }
 
     /// What is known, for the file.
@@ -189,19 +229,42 @@ impl Armed {
         self.stands_for.map(|micros| Duration::from_micros(micros.get()))
     }
 
+    /// Takes note of the moment at which each event is first seen.
+    fn anchor(&mut self, now: Moment) {
+        let events = &self.facts.events;
+        self.anchors.retain(|uid, (spec, _)| events.get(uid) == Some(spec));
+        let is_new = |(uid, _): &(&String, &PowerEventSpec)| !self.anchors.contains_key(*uid);
+        let new: Vec<_> =
+            events.iter().filter(is_new).map(|(uid, spec)| (uid.clone(), spec.clone())).collect();
+        if new.is_empty() && self.facts.seen.len() <= self.anchors.len() {
+            return;
+        }
+        let seen = self.begun.as_ref().and_then(|begun| SeenAt::of(now, begun));
+        let facts = Arc::make_mut(&mut self.facts);
+        for (uid, spec) in new {
+            match seen.clone() {
+                Some(at) => drop(facts.seen.insert(uid.clone(), at)),
+                None => drop(facts.seen.remove(&uid)),
+            }
+            self.anchors.insert(uid, (spec, now));
+        }
+        let anchors = &self.anchors;
+        facts.seen.retain(|uid, _| anchors.contains_key(uid));
+    }
+
     /// What is left of the node, and the events that are on.
     fn now(&mut self, now: Moment) -> (ArmedNow, BTreeSet<String>) {
+        self.anchor(now);
         let facts = self.facts.clone();
-        self.anchors.retain(|uid, (spec, _)| facts.events.get(uid) == Some(spec));
         let mut armed = ArmedNow::default();
         self.stands_for = None;
         let mut on = BTreeSet::new();
         for (uid, spec) in &facts.events {
-            let (_, anchor) = *self.anchors.entry(uid.clone()).or_insert_with(|| (spec.clone(), now));
+            let Some((_, anchor)) = self.anchors.get(uid) else { continue };
             let Some(share) = facts.share(&spec.event) else { continue };
             // Only what can be read is kept.
             let Ok(Some(times)) = spec.times() else { continue };
-            let clocks = [now.wall, now.since(anchor)];
+            let clocks = [now.wall, now.since(*anchor)];
             let next = clocks.iter().filter_map(|clock| times.stands_for(*clock)).min();
             self.stands_for = [self.stands_for, next].into_iter().flatten().min();
             let depth = times.depth_of(clocks);

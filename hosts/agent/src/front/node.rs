@@ -100,7 +100,7 @@ impl Front {
         let (node, file) = (self.node.clone(), self.kept.clone());
         let keep = grants::keep(node, file, kept, ("the grant", grants::write), written);
         let yields = Yields::kept(self.kept.as_ref().map(|_| on_disk));
-        let armed = Armed::of_file(self.kept.as_deref());
+        let armed = Armed::of_file(self.kept.as_deref(), self.shared.clock.begun());
         let (armed_keeper, kept) = watch::channel(armed.facts());
         let file = self.kept.as_deref().map(ArmedFacts::file);
         let write = |facts: Arc<ArmedFacts>, path: &Path| ArmedFacts::write(&facts, path);

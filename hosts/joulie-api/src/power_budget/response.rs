@@ -115,9 +115,10 @@ part! {
         by: Word<LoweringCause>,
         /// The name of the window.
         name: String,
-        /// The limit meanwhile.
+        /// The limit now.
         watts: Number,
-        /// When the window ends. A signal has no end that anybody knows.
+        /// Until when windows lower the limit: the end of this one, or of the last of those that follow it without a break. A
+        /// signal has no end that anybody knows.
         #[schemars(extend("format" = "date-time"))]
         until: String,
     }
@@ -128,7 +129,7 @@ part! {
     pub struct SignalStatus {
         /// Its last value that could be used.
         value: Number,
-        /// When it was asked for.
+        /// When it was measured, as far as the server says it.
         #[schemars(extend("format" = "date-time"))]
         sampled_at: String,
         /// The limit that it leaves. Missing while it lowers nothing.

@@ -1,7 +1,9 @@
 //! Armed events: what the grants say that each leaves of a node, which of them are on, and what came of them.
 //!
 //! The agents obey an event by themselves. The operator raises no node below a PowerBudget that is armed for an event that is on,
-//! because the watts that it takes are granted to nobody, and it tells what was delivered against the minutes before.
+//! because the watts that it takes are granted to nobody, and it tells what was delivered against the minutes before. An event
+//! that cannot be read, and of which this process knows nothing from before, may be on at agents that do: it raises nobody below
+//! the budgets that are armed for it either.
 
 use super::Reconciler;
 use super::jobs::Then;
@@ -122,7 +124,12 @@ fn depth(known: Option<&(String, Option<ArmedTimes>)>, wall: Timestamp) -> Ratio
 
 /// What is wrong with an event that cannot be read, and what the agents do meanwhile.
 fn refusal(why: &str, known: Option<&(String, Option<ArmedTimes>)>) -> String {
-    let Some(times) = known.and_then(|(_, times)| *times) else { return why.to_owned() };
+    let Some((_, times)) = known else {
+        return format!(
+            "{why}; agents that could read it may still follow it, and until it is mended or deleted nobody is raised below the PowerBudgets that are armed for it"
+        );
+    };
+    let Some(times) = *times else { return why.to_owned() };
     let end = times.end.and_then(|end| end.since(UnixTime::from_micros(0)));
     let end = end.and_then(|micros| Timestamp::from_microsecond(i64::try_from(micros.get()).ok()?).ok());
     match end {
@@ -156,9 +163,19 @@ impl Reconciler {
             }
         }
         let on = self.events_on(wall);
+        // Of one whose name cannot be read nobody knows which it is.
+        let unknown: Vec<Option<String>> = self.unknown_events().map(|event| event.event.clone()).collect();
+        let may_be_on = |name: &String| {
+            on.contains(name) || unknown.iter().any(|event| event.as_ref().is_none_or(|event| event == name))
+        };
         for (limit, seen) in self.site.cluster.limits.iter_mut().zip(&self.site.budgets.seen) {
-            limit.armed = seen.armed.iter().any(|rule| on.contains(&rule.event));
+            limit.armed = seen.armed.iter().any(|rule| may_be_on(&rule.event));
         }
+    }
+
+    /// The events that cannot be read and of which nothing is known from before.
+    fn unknown_events(&self) -> impl Iterator<Item = &Arc<EventSeen>> {
+        self.site.events.iter().filter(|event| self.known(event).is_none())
     }
 
     /// What is known of an event: what it says, and while that cannot be read what it said before.
@@ -279,7 +296,7 @@ impl Reconciler {
             }
             memory.measured = measured.or(memory.measured);
             memory.full = (depth == Ratio::ONE).then(|| memory.full.unwrap_or(now));
-        } else if memory.on.take().is_some() || said == Some(EventPhase::On) {
+        } else if known.is_some() && (memory.on.take().is_some() || said == Some(EventPhase::On)) {
             memory.full = None;
             self.say_event(event, EVENT_OVER, "the event is over".to_owned());
         }
@@ -297,7 +314,7 @@ impl Reconciler {
         let is_on = depth > Ratio::ZERO;
         // What was written of the time when it was last on stays.
         let old = &event.status;
-        let was_on = !is_on && matches!(said, Some(EventPhase::On | EventPhase::Off));
+        let was_on = !is_on && matches!(said, Some(EventPhase::On | EventPhase::Off | EventPhase::Refused));
         let starts = event.times.as_ref().ok().and_then(|(_, times)| times.and_then(|times| times.start));
         let phase = match &event.times {
             Err(_) => EventPhase::Refused,

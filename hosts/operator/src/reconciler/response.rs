@@ -15,6 +15,10 @@ use planner::budget::{LoweredBy, SignalHeard, SignalLimit, lowered};
 use power_units::{Micros, Watts};
 use std::time::Duration;
 
+/// How far Prometheus looks back for the sample of a signal at most. It is what it does where nothing else is asked.
+const LOOK_BACK_MOST: Duration = Duration::from_secs(300);
+/// So many windows one after the other are looked at. Nobody waits longer for them in one go.
+const ADJOINING_MOST: usize = 32;
 /// Windows begin and end at whole minutes.
 const MINUTE: u64 = 60;
 
@@ -23,7 +27,10 @@ const MINUTE: u64 = 60;
 pub(super) struct GridMemory {
     query: String,
     value: f64,
+    /// When it was heard, and how old it was then.
     at: Mono,
+    age: Duration,
+    /// When it was measured.
     wall: Timestamp,
 }
 
@@ -33,8 +40,8 @@ pub(super) struct LimitLowering {
     /// The limit in use.
     pub(super) watts: Watts,
     by: Option<LoweredBy>,
-    /// The name of the window, and when it ends.
-    window: Option<(String, Timestamp)>,
+    /// The name of the window, when it ends, and until when windows lower the limit without a break.
+    window: Option<(String, Timestamp, Timestamp)>,
     signal: Option<(SignalLimit, Option<LastHeard>)>,
 }
 
@@ -48,7 +55,7 @@ impl LimitLowering {
             LoweredBy::Window(_) => LoweringCause::Window,
             LoweredBy::Signal => LoweringCause::Signal,
         };
-        let (name, until) = self.window.clone().unzip();
+        let (name, until) = self.window.clone().map(|(name, _, until)| (name, until)).unzip();
         Some(BudgetLowering {
             by: Some(by.into()),
             name,
@@ -84,7 +91,7 @@ impl LimitLowering {
     /// In words, for an Event.
     pub(super) fn words(&self) -> String {
         match (self.by, &self.window) {
-            (Some(LoweredBy::Window(_)), Some((name, until))) => {
+            (Some(LoweredBy::Window(_)), Some((name, until, _))) => {
                 format!(": the window {name} lowers it until {}", rfc3339(*until))
             }
             (Some(LoweredBy::Signal), _) => {
@@ -117,16 +124,18 @@ impl LimitLowering {
 impl Reconciler {
     /// Takes in what signals say.
     pub(crate) fn heard_signals(&mut self, values: Vec<GridValue>, now: Mono, wall: Timestamp) {
-        for GridValue { of: GridQuery { budget, query }, value } in values {
-            self.grid.insert(budget, GridMemory { query, value, at: now, wall });
+        for GridValue { of: GridQuery { budget, query, .. }, value, age } in values {
+            let wall = wall.checked_sub(age).unwrap_or(wall);
+            self.grid.insert(budget, GridMemory { query, value, at: now, age, wall });
         }
     }
 
     /// The signals to ask for.
     pub(crate) fn signals(&self) -> Vec<GridQuery> {
         let of = |seen: &std::sync::Arc<BudgetSeen>| {
-            let query = seen.signal.as_ref()?.query.clone();
-            Some(GridQuery { budget: seen.name.clone(), query })
+            let signal = seen.signal.as_ref()?;
+            let look_back = Duration::from_micros(signal.law.hold().get()).min(LOOK_BACK_MOST);
+            Some(GridQuery { budget: seen.name.clone(), query: signal.query.clone(), look_back })
         };
         self.site.budgets.seen.iter().filter_map(of).collect()
     }
@@ -164,14 +173,17 @@ impl Reconciler {
         let windows = on.iter().filter_map(|(at, _)| Some((*at, seen.windows.get(*at)?.watts)));
         let (watts, by) = lowered(seen.watts, windows, signal.and_then(|(limit, _)| limit.watts));
         let window = on.iter().find(|(at, _)| by == Some(LoweredBy::Window(*at)));
-        let window = window.and_then(|(at, until)| Some((seen.windows.get(*at)?.name.clone(), *until)));
+        let window = window.and_then(|(at, until)| {
+            Some((seen.windows.get(*at)?.name.clone(), *until, unbroken(seen, *until)))
+        });
         LimitLowering { watts, by, window, signal }
     }
 
     /// The last value of a budget's signal: when, and how long ago. A new leader goes on with what the one before has written.
     fn last_heard(&self, seen: &BudgetSeen, now: Mono, wall: Timestamp) -> Option<LastHeard> {
         if let Some(heard) = self.grid.get(&seen.name) {
-            return Some((heard.value, heard.wall, micros(now.since(heard.at))));
+            let age = now.since(heard.at).saturating_add(heard.age);
+            return Some((heard.value, heard.wall, micros(age)));
         }
         let status = &seen.status;
         let is_of_this = status.observed_generation.is_some_and(|of| of.get() == seen.generation);
@@ -204,7 +216,55 @@ impl Reconciler {
     }
 }
 
+/// Until when windows that lower the limit follow each other without a break from this end of one on.
+fn unbroken(seen: &BudgetSeen, end: Timestamp) -> Timestamp {
+    let mut until = end;
+    for _ in 0..ADJOINING_MOST {
+        let lower = seen.windows.iter().filter(|window| window.watts < seen.watts);
+        match lower.filter_map(|window| window.until(until)).max() {
+            Some(next) if next > until => until = next,
+            Some(_) | None => break,
+        }
+    }
+    until
+}
+
 /// Two limits below a lower one for every instant.
 fn under(both: SustainedLimit, instant: Watts) -> SustainedLimit {
     SustainedLimit::new(instant, both.sustained().min(instant), both.window()).unwrap_or(both)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use host_kit::reflect::Row;
+    use serde_json::json;
+
+    #[test]
+    fn windows_that_follow_each_other_lower_a_limit_without_a_break() {
+        let at = |text: &str| -> Timestamp { text.parse().unwrap() };
+        let until = |windows: &[(&str, &str, i32)], end: &str| {
+            let window = |(start, end, watts): &(&str, &str, i32)| json!({"name": "w", "start": start, "end": end, "timeZone": "UTC", "watts": watts});
+            let windows: Vec<_> = windows.iter().map(window).collect();
+            let spec = json!({"watts": 1000, "mode": "enforce", "nodeSelector": {}, "windows": windows});
+            let seen = BudgetSeen::read(&json!({"metadata": {"name": "b"}, "spec": spec})).unwrap();
+            unbroken(&seen, at(end))
+        };
+        let evening = ("17:00", "20:00", 500);
+        assert_eq!(until(&[evening], "2026-11-25T20:00:00Z"), at("2026-11-25T20:00:00Z"));
+        // One that begins as it ends, another one after that, and one that overlaps.
+        let follow = [evening, ("20:00", "22:00", 600), ("21:00", "23:30", 900)];
+        assert_eq!(until(&follow, "2026-11-25T20:00:00Z"), at("2026-11-25T23:30:00Z"));
+        // A minute between them is a break, and one that does not lower the limit is none.
+        assert_eq!(
+            until(&[evening, ("20:01", "22:00", 600)], "2026-11-25T20:00:00Z"),
+            at("2026-11-25T20:00:00Z")
+        );
+        assert_eq!(
+            until(&[evening, ("20:00", "22:00", 1000)], "2026-11-25T20:00:00Z"),
+            at("2026-11-25T20:00:00Z")
+        );
+        // What is always on ends somewhere.
+        assert_eq!(until(&[("00:00", "24:00", 500)], "2026-11-25T00:00:00Z"), at("2026-12-27T00:00:00Z"));
+    }
 }

@@ -9,7 +9,7 @@ use crate::site::Observed;
 use crate::sleep::{PowerBoard, SleepNews, SleepOrder, SleepResult};
 use crate::writes::{How, Job, Target, Write};
 use host_kit::clock::Mono;
-use host_kit::events::Note;
+use host_kit::events::{EventReason, Note};
 use host_kit::reflect::ObjectKey;
 use jiff::Timestamp;
 use joulie_api::labels;
@@ -17,7 +17,7 @@ use planner::node::Node;
 use planner::power::NodeReading;
 use planner::sleep::{
     SleepCount, SleepDecision, SleepFacts, SleepMark, SleepMemory, SleepPhase, SleepReason, SleepRound,
-    SleepStep, WaitingPod,
+    SleepStep, WaitingPod, WakePrice,
 };
 use power_units::{Micros, Watts};
 use std::collections::{BTreeMap, BTreeSet};
@@ -45,6 +45,8 @@ pub(super) struct SleepState {
     board: Option<PowerBoard>,
     /// Nodes whose controller is being told something.
     ordered: BTreeSet<Arc<str>>,
+    /// Nodes of which it was told that they sleep on for lack of room.
+    unpaid: BTreeSet<Arc<str>>,
     /// When to look again.
     pub(super) again: Option<Mono>,
 }
@@ -92,6 +94,9 @@ impl Reconciler {
         let unseen = followed.keys().filter(|node| board.state(node, now).is_none()).count();
         self.stats.sleep.seen(&decision.counts, decision.would.len(), unseen);
         board.follow(followed);
+        if counts {
+            self.say_unpaid(&decision.unpaid);
+        }
         let again = decision.again.map(super::moment);
         self.sleep.again = again.into_iter().chain(board.ends(now)).min();
         let mut orders = Vec::new();
@@ -154,6 +159,10 @@ impl Reconciler {
                 room: observed.node.allocatable.less(known.map(|(_, own)| own).unwrap_or_default()),
                 draws: draws(node),
                 max: node.machine.power_model.max().map(|max| max + self.settings.plan.budget.node_rest),
+                price: match counts {
+                    true => self.round.wake_price(node, &self.settings.plan.budget),
+                    false => WakePrice::Shut,
+                },
                 paid: counts && mark.is_some() && self.is_paid(node),
                 busy: is_busy,
             });
@@ -165,7 +174,8 @@ impl Reconciler {
             .collect();
         let waiting: Vec<WaitingPod<'_>> =
             waits.iter().map(|(key, _, pod)| WaitingPod { key, needs: pod.needs() }).collect();
-        let round = SleepRound { now: stamp(now), wall, nodes: &facts, waiting: &waiting };
+        let spares = self.round.spares();
+        let round = SleepRound { now: stamp(now), wall, nodes: &facts, waiting: &waiting, spares: &spares };
         let decision = self.settings.sleep.law.step(memory, &round, |pod, node| {
             let both = waits.get(pod).zip(self.site.observed.get(node));
             both.is_some_and(|((.., pod), observed)| pod.could_run_on(&observed.node))
@@ -192,10 +202,32 @@ impl Reconciler {
         node.sleep == SleepCount::Full && self.site.cluster.raises && self.round.pays_for(node)
     }
 
+    /// Tells once of each node that is to be awake and sleeps on, because a limit above it has no room.
+    fn say_unpaid(&mut self, unpaid: &[(usize, SleepReason)]) {
+        let known: BTreeMap<Arc<str>, SleepReason> = unpaid
+            .iter()
+            .filter_map(|(at, why)| Some((self.site.observed.get(*at)?.node.name.clone(), *why)))
+            .collect();
+        let before = std::mem::take(&mut self.sleep.unpaid);
+        for (node, why) in known.iter().filter(|(node, _)| !before.contains(*node)) {
+            let text = format!(
+                "the node is not woken yet: {}, and {}",
+                why.meaning(),
+                SleepReason::NoRoom.meaning()
+            );
+            tracing::info!(node = &**node, "{text}");
+            self.say_sleep(node, WAKE_UNPAID, text);
+        }
+        self.sleep.unpaid = known.into_keys().collect();
+    }
+
     /// Takes in what became of an order.
     pub(crate) fn power_news(&mut self, news: SleepNews) {
         let SleepNews::Ended(SleepOrder { node, on }, result, why) = news else { return };
         self.sleep.ordered.remove(&node);
+        if matches!(result, SleepResult::Withdrawn | SleepResult::Unchecked) {
+            self.sleep.memory.not_sent(&node);
+        }
         self.stats.sleep.ordered(on, result);
         let what = if on { "switched on" } else { "switched off" };
         match result {
@@ -208,7 +240,7 @@ impl Reconciler {
     }
 
     /// Tells of a mark that was written, or taken off.
-    pub(super) fn slept(&self, told: &SleepTold) {
+    pub(super) fn slept(&mut self, told: &SleepTold) {
         let SleepTold { node, step } = told;
         let (phase, why) = match *step {
             SleepStep::Mark(phase, why) => (Some(phase), why),
@@ -227,6 +259,7 @@ impl Reconciler {
                 (NODE_WAKES, format!("the node is to be woken: {}", why.meaning()))
             }
             (Some(SleepPhase::Asleep), SleepReason::NoRoom) => {
+                self.sleep.unpaid.insert(node.clone());
                 (WAKE_UNPAID, format!("the node is not woken yet: {}", why.meaning()))
             }
             (Some(SleepPhase::Left), _) => (
@@ -239,6 +272,10 @@ impl Reconciler {
             (None, _) => (NODE_AWAKE, format!("the node takes pods again: {}", why.meaning())),
             (Some(SleepPhase::Stopping | SleepPhase::Asleep | SleepPhase::Starting), _) => return,
         };
+        self.say_sleep(node, reason, text);
+    }
+
+    fn say_sleep(&self, node: &str, reason: EventReason, text: String) {
         let Some(observed) = self.site.observed(node) else { return };
         self.recorder.say(Note {
             regarding: super::reference(&observed.node),

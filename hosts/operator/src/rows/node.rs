@@ -5,8 +5,8 @@ use super::owners::{LabelOwner, of_labels, owner_of};
 use super::{Stamp, name, whole};
 use host_kit::reflect::Row;
 use jiff::Timestamp;
-use joulie_api::condition::rfc3339;
 use joulie_api::labels;
+use joulie_api::sleep::SleepAnnotation;
 use planner::migration::eviction::RequestedResources;
 use planner::sleep::{SleepMark, SleepPhase};
 use power_units::Micros;
@@ -86,7 +86,7 @@ impl NodeSeen {
     pub(crate) fn sleep_of(object: &Value) -> Option<SleepSeen> {
         let annotations = &object["metadata"]["annotations"];
         let mut taints = object["spec"]["taints"].as_array().into_iter().flatten();
-        let text = annotations[labels::node::SLEEP_STATE].as_str();
+        let text = SleepAnnotation::text(object);
         let left = || SleepMark { phase: SleepPhase::Left, since: Micros::ZERO, boot: String::new() };
         let mark = match text {
             Some(text) => Some(read_mark(text).unwrap_or_else(left)),
@@ -155,19 +155,15 @@ impl Row for NodeSeen {
     }
 }
 
-/// Reads `asleep 2027-01-15T08:00:00Z BOOT`.
 fn read_mark(text: &str) -> Option<SleepMark> {
-    let mut words = text.split_whitespace();
-    let phase = SleepPhase::read(words.next()?)?;
-    let since: Timestamp = words.next()?.parse().ok()?;
+    let SleepAnnotation { phase, since, boot } = SleepAnnotation::read(text)?;
     let since = Micros::new(u64::try_from(since.as_microsecond()).ok()?);
-    let boot = words.next().unwrap_or_default().to_owned();
-    words.next().is_none().then_some(SleepMark { phase, since, boot })
+    Some(SleepMark { phase, since, boot: boot.to_owned() })
 }
 
 /// The text of a mark.
 pub(crate) fn mark_text(phase: SleepPhase, now: Timestamp, boot: &str) -> String {
-    format!("{} {} {boot}", phase.word(), rfc3339(now)).trim_end().to_owned()
+    SleepAnnotation { phase, since: now, boot }.to_string()
 }
 
 fn addresses(object: &Value) -> Arc<[Box<str>]> {

@@ -20,6 +20,8 @@ pub(crate) struct EventSeen {
     pub(crate) generation: i64,
     /// The event, and when it is on, if it is not switched off; or why that cannot be read.
     pub(crate) times: Result<(String, Option<ArmedTimes>), String>,
+    /// The name of the event, if that can be read.
+    pub(crate) event: Option<String>,
     /// Its status.
     pub(crate) status: PowerEventStatus,
 }
@@ -41,6 +43,7 @@ impl Row for EventSeen {
             version,
             generation: object["metadata"]["generation"].as_i64().unwrap_or_default(),
             times,
+            event: object["spec"]["event"].as_str().filter(|name| !name.is_empty()).map(str::to_owned),
             // The operator writes it; what another generation wrote there is written anew.
             status: PowerEventStatus::deserialize(&object["status"]).unwrap_or_default(),
         })

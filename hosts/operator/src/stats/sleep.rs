@@ -43,6 +43,7 @@ pub(crate) struct SleepStats {
     warm: Gauge,
     would: Gauge,
     unhelped: Gauge,
+    unpaid: Gauge,
     unseen: Gauge,
 }
 
@@ -85,6 +86,11 @@ impl SleepStats {
             all.unhelped.clone(),
         );
         registry.register(
+            "joulie_operator_sleep_unpaid_nodes",
+            "Nodes that are to be awake and sleep on, because a budget above them has no room for their largest draw",
+            all.unpaid.clone(),
+        );
+        registry.register(
             "joulie_operator_sleep_unseen_nodes",
             "Nodes that may sleep and whose management controller says nothing",
             all.unseen.clone(),
@@ -102,6 +108,7 @@ impl SleepStats {
         self.warm.set(i64::from(counts.warm));
         self.would.set(whole(would));
         self.unhelped.set(whole(counts.unhelped));
+        self.unpaid.set(whole(counts.unpaid));
         self.unseen.set(whole(unseen));
     }
 

@@ -1,6 +1,7 @@
 //! The groups that have a limit, and the state of each after a round.
 
 use super::by_demand::{Followed, GroupPower, Wants};
+use super::reach::least;
 use super::site_limits::overlapped;
 use super::{BudgetMemory, Rules, Stake, Sum, short};
 use crate::node::Node;
@@ -43,6 +44,9 @@ pub struct GroupStanding {
     pub base: Watts,
     /// By how much its limit is exceeded even when all nodes hold their targets.
     pub short: Option<Watts>,
+    /// What is left of its limit when everything in it is brought to the least that it can be: a node that is woken has to
+    /// fit in there. Below zero where even that is too much; `None` without a limit, and while it is not known.
+    pub spare: Option<Watts>,
     /// Its power is unknown.
     pub unknown: bool,
     /// By how much its limit is exceeded as far as is known, if that has lasted longer than grants take to be
@@ -63,10 +67,10 @@ impl GroupStanding {
         self.short.is_none() && !self.unknown && self.exceeded.is_none()
     }
 
-    /// Whether there is room for all that is counted, and whether nodes may be raised.
+    /// Whether there is room for all that is counted.
     pub(super) fn has_room(&self) -> bool {
         let fits = self.limit.is_none_or(|limit| self.load.is_some_and(|load| load <= limit));
-        fits && !self.unknown && !self.armed
+        fits && !self.unknown
     }
 }
 
@@ -255,7 +259,7 @@ impl Groups {
             if let Some(counts) = sums.get_mut(place) {
                 let bid = followed.and_then(|followed| followed.bids.get(at));
                 let wants = bid.map_or_else(Wants::default, |bid| Wants::of(bid, row));
-                counts.add(&Counts { wants, ..Counts::of_node(row.count(), lowered) });
+                counts.add(&Counts { wants, ..Counts::of_node(row, lowered) });
             }
         }
         // Parents come before their parts.
@@ -269,8 +273,9 @@ impl Groups {
             }
         }
         let each = self.shown.iter().zip(sums).enumerate().map(|(at, (group, counts))| {
-            let Counts { load, base, nodes, lowered, wants } = counts;
+            let Counts { load, least, base, nodes, lowered, wants } = counts;
             let load = load.filter(|_| !group.overlapped);
+            let least = least.filter(|_| !group.overlapped);
             let over = group.limit.zip(load).map(|(limit, load)| load - limit);
             let over = over.filter(|over| group.binds && *over > Watts::ZERO);
             let lasts = over.is_some_and(|_| {
@@ -300,6 +305,7 @@ impl Groups {
                 load,
                 base,
                 short: share.and_then(|share| short(share.verdict())),
+                spare: group.limit.zip(least).map(|(limit, least)| limit - least),
                 unknown: load.is_none() && group.limit.is_some(),
                 exceeded: over.filter(|_| lasts),
                 holders: if lasts { self.holders(at, division) } else { Vec::new() },
@@ -381,6 +387,7 @@ fn divided(shown: &mut [ShownGroup]) -> Result<Vec<Group>, GroupError> {
 #[derive(Clone, Debug)]
 struct Counts {
     load: Option<Watts>,
+    least: Option<Watts>,
     base: Watts,
     nodes: usize,
     lowered: Sum,
@@ -389,17 +396,22 @@ struct Counts {
 
 impl Counts {
     fn of(base: Watts) -> Self {
-        Self { load: Some(base), base, nodes: 0, lowered: Sum::default(), wants: Wants::default() }
+        let known = Some(base);
+        Self { load: known, least: known, base, nodes: 0, lowered: Sum::default(), wants: Wants::default() }
     }
 
-    fn of_node(load: Option<Watts>, lowered: Watts) -> Self {
+    fn of_node(row: &Row, lowered: Watts) -> Self {
         let is_lowered = usize::from(lowered > Watts::ZERO);
         let lowered = Sum { watts: lowered, nodes: is_lowered };
-        Self { load, base: Watts::ZERO, nodes: 1, lowered, wants: Wants::default() }
+        let (load, least) = (row.count(), least(row));
+        Self { load, least, base: Watts::ZERO, nodes: 1, lowered, wants: Wants::default() }
     }
 
     fn add(&mut self, part: &Self) {
-        self.load = self.load.zip(part.load).and_then(|(load, part)| load.checked_add(part));
+        let both =
+            |one: Option<Watts>, other: Option<Watts>| one.zip(other).and_then(|(a, b)| a.checked_add(b));
+        self.load = both(self.load, part.load);
+        self.least = both(self.least, part.least);
         self.base += part.base;
         self.nodes += part.nodes;
         self.lowered.watts += part.lowered.watts;

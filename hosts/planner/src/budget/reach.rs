@@ -16,7 +16,7 @@ pub struct GrantReach {
 }
 
 /// The least that a node counts with, whatever it is told.
-fn least(row: &Row) -> Option<Watts> {
+pub(super) fn least(row: &Row) -> Option<Watts> {
     if row.reachable { Some(row.lowest()) } else { row.count() }
 }
 

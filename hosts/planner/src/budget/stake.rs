@@ -44,6 +44,12 @@ fn whole(watts: Watts) -> Watts {
     Watts::from_bits(bits - bits.rem_euclid(1 << 32))
 }
 
+/// What a node draws beside its packages and GPUs: the most that the settings say, and its meter if it has shown more.
+pub(super) fn rest(node: &Node, limits: &BudgetLimits) -> Watts {
+    let shown = node.power.rest_most.filter(|_| limits.rest_measured);
+    shown.map_or(limits.node_rest, |shown| shown.max(limits.node_rest))
+}
+
 impl<'a> Stake<'a> {
     /// Whether its grant cannot be changed.
     pub(super) fn is_fixed(&self) -> bool {
@@ -81,10 +87,9 @@ impl<'a> Stake<'a> {
         (whole(self.wanted.map_or(stands, |wanted| wanted.min(stands))) - ask.watts).or_zero()
     }
 
-    /// What it draws beside its packages and GPUs: the most that the settings say, and its meter if it has shown more.
+    /// What it draws beside its packages and GPUs.
     pub(super) fn rest(&self, limits: &BudgetLimits) -> Watts {
-        let shown = self.node.power.rest_most.filter(|_| limits.rest_measured);
-        shown.map_or(limits.node_rest, |shown| shown.max(limits.node_rest))
+        rest(self.node, limits)
     }
 
     /// The observed state of its grant, with the node's other power added.

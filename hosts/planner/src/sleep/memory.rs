@@ -44,6 +44,44 @@ struct NodeTimes {
     sent: Option<Stamp>,
     /// Until when it is not asked again to sleep or to wake.
     rests: Option<Stamp>,
+    /// When it was decided here to stop it, by the time of day that its mark will have.
+    stopped: Option<Micros>,
+    /// While it is being stopped.
+    stop: Option<StopTimes>,
+}
+
+/// What is known of the orders to switch off a node that is being stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct StopTimes {
+    /// The time of its mark.
+    since: Micros,
+    /// Another leader may have given some.
+    foreign: bool,
+    /// How many were given here that may have been taken.
+    given: u32,
+    /// When one was last given, or may have been.
+    last: Stamp,
+}
+
+/// The times in marks are whole seconds.
+const MARK_PRECISION: Micros = Micros::new(1_000_000);
+
+impl NodeTimes {
+    fn note_stop(&mut self, facts: &SleepFacts<'_>, now: Stamp) {
+        let Some(mark) = facts.mark.filter(|mark| mark.phase == SleepPhase::Stopping) else {
+            self.stop = None;
+            return;
+        };
+        let is_own = self.stopped.and_then(|wall| wall.checked_sub(mark.since));
+        let is_own = is_own.is_some_and(|off| off < MARK_PRECISION);
+        let begun = StopTimes { since: mark.since, foreign: !is_own, given: 0, last: now };
+        let mut stop = self.stop.filter(|stop| stop.since == mark.since).unwrap_or(begun);
+        if facts.busy {
+            // An order may be on its way out just now.
+            stop.last = now;
+        }
+        self.stop = Some(stop);
+    }
 }
 
 /// Whether a node takes pods.
@@ -67,9 +105,10 @@ impl SleepMemory {
         let names: BTreeSet<&Arc<str>> = nodes.iter().map(|facts| facts.name).collect();
         self.nodes.retain(|name, _| names.contains(name));
         for facts in nodes {
-            let Some(pods) = facts.pods else { continue };
             let is_new = !self.nodes.contains_key(facts.name);
             let times = self.nodes.entry(facts.name.clone()).or_default();
+            times.note_stop(facts, now);
+            let Some(pods) = facts.pods else { continue };
             let awake = is_awake(facts);
             times.up = awake.then(|| times.up.unwrap_or(now));
             times.empty = (awake && pods == 0).then(|| times.empty.unwrap_or(now));
@@ -124,7 +163,32 @@ impl SleepMemory {
     }
 
     pub(super) fn send(&mut self, node: &Arc<str>, now: Stamp) {
-        self.nodes.entry(node.clone()).or_default().sent = Some(now);
+        let times = self.nodes.entry(node.clone()).or_default();
+        times.sent = Some(now);
+        if let Some(stop) = &mut times.stop {
+            (stop.given, stop.last) = (stop.given.saturating_add(1), now);
+        }
+    }
+
+    /// The last order for a node has not left this process.
+    pub fn not_sent(&mut self, node: &str) {
+        if let Some(stop) = self.nodes.get_mut(node).and_then(|times| times.stop.as_mut()) {
+            stop.given = stop.given.saturating_sub(1);
+        }
+    }
+
+    /// It is decided to stop this node.
+    pub(super) fn stops(&mut self, node: &Arc<str>, wall: Micros) {
+        self.nodes.entry(node.clone()).or_default().stopped = Some(wall);
+    }
+
+    /// Whether no order to switch off can be under way to this node: none was given since it is being stopped, or none for as
+    /// long as one may take.
+    pub(super) fn is_still(&self, node: &Arc<str>, now: Stamp, takes: Micros) -> bool {
+        self.times(node).stop.is_some_and(|stop| {
+            let is_untold = !stop.foreign && stop.given == 0;
+            is_untold || now.since(stop.last).is_some_and(|so_far| so_far >= takes)
+        })
     }
 
     /// Whether it is not to be asked again yet.

@@ -1,12 +1,13 @@
 //! A round of the law: which nodes are needed, what follows for those with a mark, and which others are closed.
 
+use super::ledger::Ledger;
 use super::memory::{TAKES_WITHIN, is_awake};
 use super::{
     PowerState, SleepFacts, SleepLaw, SleepMemory, SleepMode, SleepPhase, SleepReason, SleepRound, SleepStep,
 };
 use crate::migration::eviction::RequestedResources;
 use power_units::{Micros, Stamp, Watts};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// An order without an effect is given again after this time.
 const RESEND: Micros = Micros::new(30_000_000);
@@ -23,6 +24,8 @@ pub struct SleepDecision {
     pub steps: Vec<(usize, SleepStep)>,
     /// The nodes that would be put to sleep, where that is only observed.
     pub would: Vec<usize>,
+    /// The nodes that are to be awake and sleep on, because a limit above them has no room for their largest draw.
+    pub unpaid: Vec<(usize, SleepReason)>,
     /// When to look again although nothing has changed.
     pub again: Option<Stamp>,
     /// What is there.
@@ -40,6 +43,8 @@ pub struct SleepCounts {
     pub warm: u32,
     /// Pods that wait and for which no node is on its way.
     pub unhelped: usize,
+    /// Nodes that are to be awake and that cannot be paid for.
+    pub unpaid: usize,
 }
 
 /// What of a pool is awake.
@@ -59,8 +64,15 @@ struct Round<'a, 'r> {
     law: &'a SleepLaw,
     round: &'a SleepRound<'r>,
     pools: BTreeMap<&'r str, Pool>,
-    /// The nodes that are needed, with the reason, in the order of their need.
+    /// The nodes that are needed and can be paid for, with the reason, in the order of their need.
     needed: Vec<(usize, SleepReason)>,
+    /// The nodes that are needed and cannot be paid for.
+    unpaid: BTreeMap<usize, SleepReason>,
+    /// The nodes on their way back that pods will take.
+    used: Vec<usize>,
+    /// The nodes that are not to be woken after all, because a limit was cut meanwhile.
+    returned: Vec<usize>,
+    ledger: Ledger,
 }
 
 impl SleepLaw {
@@ -74,13 +86,16 @@ impl SleepLaw {
     ) -> SleepDecision {
         memory.note(self, round);
         let mut decision = SleepDecision { counts: counted(round), ..SleepDecision::default() };
-        let mut all = Round { law: self, round, pools: pools(round), needed: Vec::new() };
+        let mut all = Round::of(self, round);
         decision.counts.unhelped = all.for_pods(memory, &fits);
         all.for_pools(memory);
+        all.give_back();
         decision.counts.warm =
             all.pools.keys().filter_map(|pool| memory.warm(self, pool)).fold(0, u32::saturating_add);
         all.marked(memory, &mut decision.steps);
         let closing = all.closing(memory);
+        decision.unpaid = all.unpaid.into_iter().collect();
+        decision.counts.unpaid = decision.unpaid.len();
         match self.0.mode {
             SleepMode::On => {
                 let close = SleepStep::Mark(SleepPhase::Closing, SleepReason::Empty);
@@ -129,8 +144,12 @@ fn counted(round: &SleepRound<'_>) -> SleepCounts {
     counts
 }
 
-fn phase(facts: &SleepFacts<'_>) -> Option<SleepPhase> {
+pub(super) fn phase(facts: &SleepFacts<'_>) -> Option<SleepPhase> {
     facts.mark.map(|mark| mark.phase)
+}
+
+fn has_pods(facts: &SleepFacts<'_>) -> bool {
+    facts.pods.is_some_and(|pods| pods > 0)
 }
 
 fn is_coming(facts: &SleepFacts<'_>) -> bool {
@@ -149,19 +168,47 @@ fn pools<'r>(round: &SleepRound<'r>) -> BTreeMap<&'r str, Pool> {
     pools
 }
 
-impl<'r> Round<'_, 'r> {
+impl<'a, 'r> Round<'a, 'r> {
+    fn of(law: &'a SleepLaw, round: &'a SleepRound<'r>) -> Self {
+        let mut ledger = Ledger::of(round.spares, law.0.standby);
+        // What was decided for a node and does not show yet may be a wake.
+        let unseen = |facts: &&SleepFacts<'_>| facts.busy && phase(facts) == Some(SleepPhase::Asleep);
+        round.nodes.iter().filter(unseen).for_each(|facts| ledger.take(facts));
+        Self {
+            law,
+            round,
+            pools: pools(round),
+            needed: Vec::new(),
+            unpaid: BTreeMap::new(),
+            used: Vec::new(),
+            returned: Vec::new(),
+            ledger,
+        }
+    }
+
     fn pool(&mut self, at: usize) -> Option<&mut Pool> {
         let pool = self.round.nodes.get(at)?.pool;
         self.pools.get_mut(pool)
     }
 
-    /// A node is needed; `for_pod`: it will not be empty.
+    /// A node is needed, and sleeps on while it cannot be paid for; `for_pod`: it will not be empty.
     fn need(&mut self, at: usize, why: SleepReason, for_pod: bool) {
+        let nodes = self.round.nodes;
+        let Some(facts) = nodes.get(at) else { return };
+        if !self.ledger.has_room(facts) {
+            self.cannot_pay(at, why);
+            return;
+        }
+        self.ledger.take(facts);
         self.needed.push((at, why));
         if let Some(pool) = self.pool(at) {
             pool.coming += 1;
             pool.free += u32::from(!for_pod);
         }
+    }
+
+    fn cannot_pay(&mut self, at: usize, why: SleepReason) {
+        self.unpaid.entry(at).or_insert(why);
     }
 
     fn is_needed(&self, at: usize) -> Option<SleepReason> {
@@ -191,7 +238,7 @@ impl<'r> Round<'_, 'r> {
     fn for_pods(&mut self, memory: &mut SleepMemory, fits: &impl Fn(usize, usize) -> bool) -> usize {
         let nodes = self.round.nodes;
         for (at, facts) in nodes.iter().enumerate() {
-            if phase(facts) == Some(SleepPhase::Asleep) && facts.pods.is_some_and(|pods| pods > 0) {
+            if phase(facts) == Some(SleepPhase::Asleep) && has_pods(facts) {
                 self.need(at, SleepReason::PodBound, true);
             }
         }
@@ -206,7 +253,6 @@ impl<'r> Round<'_, 'r> {
             .filter(|(_, facts)| is_coming(facts) || is_fresh(facts))
             .map(|(at, facts)| (at, facts.room))
             .collect();
-        let mut used = Vec::new();
         let reserve = self.reserve(memory);
         let mut unhelped = 0;
         for (number, pod) in self.round.waiting.iter().enumerate() {
@@ -217,22 +263,29 @@ impl<'r> Round<'_, 'r> {
                 if let Some(room) = rooms.get_mut(&at) {
                     *room = room.less(pod.needs);
                 }
-                if nodes.get(at).is_some_and(is_coming) && !used.contains(&at) {
-                    used.push(at);
+                if nodes.get(at).is_some_and(is_coming) && !self.used.contains(&at) {
+                    self.used.push(at);
                 }
                 continue;
             }
-            let could = |at: &&usize| {
-                nodes.get(**at).is_some_and(|facts| {
-                    !rooms.contains_key(*at)
+            let could = |&at: &usize| {
+                let facts = nodes.get(at).filter(|facts| {
+                    !rooms.contains_key(&at)
                         && facts.room.holds(pod.needs)
                         && memory.may_try(pod.key, facts.name)
-                        && fits(number, **at)
-                })
+                        && fits(number, at)
+                });
+                Some((at, facts?))
             };
-            let Some((at, facts)) = reserve.iter().find(could).and_then(|&at| Some((at, nodes.get(at)?)))
-            else {
+            // One that is needed already has been paid for.
+            let can_be_had = |(at, facts): &(usize, &SleepFacts<'_>)| {
+                self.is_needed(*at).is_some() || self.ledger.has_room(facts)
+            };
+            let Some((at, facts)) = reserve.iter().filter_map(could).find(can_be_had) else {
                 unhelped += 1;
+                if let Some((at, _)) = reserve.iter().find_map(could) {
+                    self.cannot_pay(at, SleepReason::PodWaits);
+                }
                 continue;
             };
             memory.tries(pod.key, facts.name, now);
@@ -241,7 +294,7 @@ impl<'r> Round<'_, 'r> {
                 self.need(at, SleepReason::PodWaits, true);
             }
         }
-        for at in used {
+        for at in self.used.clone() {
             if let Some(pool) = self.pool(at) {
                 pool.free = pool.free.saturating_sub(1);
             }
@@ -249,18 +302,42 @@ impl<'r> Round<'_, 'r> {
         unhelped
     }
 
-    /// The nodes that the floors and the warm pools need.
+    /// The nodes that the floors and the warm pools need. Of those that cannot be paid for, one of each pool is named.
     fn for_pools(&mut self, memory: &SleepMemory) {
+        let nodes = self.round.nodes;
+        let mut named: BTreeSet<&str> = BTreeSet::new();
         for at in self.reserve(memory) {
-            let Some(facts) = self.round.nodes.get(at).filter(|_| self.is_needed(at).is_none()) else {
+            let Some(facts) = nodes.get(at).filter(|_| self.is_needed(at).is_none()) else {
                 continue;
             };
             let warm = memory.warm(self.law, facts.pool).unwrap_or(0);
             let Some(pool) = self.pools.get(facts.pool) else { continue };
-            if pool.awake.saturating_add(pool.coming) < self.law.0.floor {
-                self.need(at, SleepReason::Floor, false);
+            let why = if pool.awake.saturating_add(pool.coming) < self.law.0.floor {
+                SleepReason::Floor
             } else if pool.empty.saturating_add(pool.free) < warm {
-                self.need(at, SleepReason::WarmPool, false);
+                SleepReason::WarmPool
+            } else {
+                continue;
+            };
+            if self.ledger.has_room(facts) || named.insert(facts.pool) {
+                self.need(at, why, false);
+            }
+        }
+    }
+
+    /// Nodes that wait to be woken sleep on where a limit above them cannot keep what is counted: those first that no pod needs,
+    /// and the last of them first. Nothing was ordered for them yet.
+    fn give_back(&mut self) {
+        let waits = |facts: &SleepFacts<'_>| {
+            phase(facts) == Some(SleepPhase::Waking) && !facts.paid && !facts.busy && !has_pods(facts)
+        };
+        let nodes = self.round.nodes;
+        let nodes = nodes.iter().enumerate().rev().filter(|(_, facts)| waits(facts));
+        let (used, free): (Vec<_>, Vec<_>) = nodes.partition(|(at, _)| self.used.contains(at));
+        for (at, facts) in free.into_iter().chain(used) {
+            if self.ledger.is_overdrawn(facts) {
+                self.ledger.give_back(facts);
+                self.returned.push(at);
             }
         }
     }
@@ -276,21 +353,30 @@ impl<'r> Round<'_, 'r> {
     }
 
     /// What follows for the nodes with a mark.
-    fn marked(&self, memory: &mut SleepMemory, steps: &mut Vec<(usize, SleepStep)>) {
+    fn marked(&mut self, memory: &mut SleepMemory, steps: &mut Vec<(usize, SleepStep)>) {
         let nodes = self.round.nodes;
         let mut waking =
             u32::try_from(nodes.iter().filter(|facts| is_coming(facts)).count()).unwrap_or(u32::MAX);
-        let needed = self.needed.iter().map(|(at, _)| *at);
+        let needed: Vec<usize> = self.needed.iter().map(|(at, _)| *at).collect();
         // Who is needed comes first, as only so many wake at once.
-        let others = (0..nodes.len()).filter(|at| self.is_needed(*at).is_none());
-        for at in needed.chain(others) {
+        let others: Vec<usize> = (0..nodes.len()).filter(|at| self.is_needed(*at).is_none()).collect();
+        for at in needed.into_iter().chain(others) {
             let Some(facts) = nodes.get(at).filter(|facts| !facts.busy) else { continue };
             let Some(step) = self.follow(at, facts, memory) else { continue };
-            if matches!(step, SleepStep::Mark(SleepPhase::Waking, _)) {
+            if let SleepStep::Mark(SleepPhase::Waking, why) = step {
+                // What is needed was paid for before.
+                let is_new = self.is_needed(at).is_none();
+                if is_new && !self.ledger.has_room(facts) {
+                    self.cannot_pay(at, why);
+                    continue;
+                }
                 if waking >= self.law.0.wakes_at_once {
                     continue;
                 }
                 waking += 1;
+                if is_new {
+                    self.ledger.take(facts);
+                }
             }
             steps.push((at, step));
         }
@@ -301,12 +387,16 @@ impl<'r> Round<'_, 'r> {
         let law = &self.law.0;
         let age = self.round.wall.checked_sub(mark.since).unwrap_or(Micros::ZERO);
         let wakes = self.wakes(at, facts);
-        let has_pods = facts.pods.is_some_and(|pods| pods > 0);
         let has_booted = facts.boot != mark.boot;
         let is_on = facts.power != Some(PowerState::Off);
         match mark.phase {
             SleepPhase::Closing => {
-                self.close(facts, age, if has_pods { Some(SleepReason::PodBound) } else { wakes })
+                let step =
+                    self.close(facts, age, if has_pods(facts) { Some(SleepReason::PodBound) } else { wakes });
+                if matches!(step, Some(SleepStep::Mark(SleepPhase::Stopping, _))) {
+                    memory.stops(facts.name, self.round.wall);
+                }
+                step
             }
             SleepPhase::Stopping => self.stop(facts, age, memory),
             SleepPhase::Asleep if facts.ready && facts.power == Some(PowerState::On) => {
@@ -320,6 +410,9 @@ impl<'r> Round<'_, 'r> {
             }
             SleepPhase::Waking if facts.paid => {
                 Some(SleepStep::Mark(SleepPhase::Starting, SleepReason::Paid))
+            }
+            SleepPhase::Waking if self.returned.contains(&at) => {
+                Some(SleepStep::Mark(SleepPhase::Asleep, SleepReason::NoRoom))
             }
             SleepPhase::Waking if age >= law.wake_within => {
                 memory.rest(facts.name, self.round.now + law.wake_takes);
@@ -351,24 +444,38 @@ impl<'r> Round<'_, 'r> {
     }
 
     fn stop(&self, facts: &SleepFacts<'_>, age: Micros, memory: &mut SleepMemory) -> Option<SleepStep> {
-        let is_late = age >= self.law.0.off_within;
+        let takes = self.law.0.off_within;
+        let is_late = age >= takes;
         let left = |why| is_late.then_some(SleepStep::Mark(SleepPhase::Left, why));
-        match facts.power {
-            Some(PowerState::Off) if !facts.ready => {
+        // Why no order is given any more.
+        let withheld = if has_pods(facts) {
+            Some(SleepReason::PodBound)
+        } else {
+            self.is_refused(facts).then_some(SleepReason::NotAskedFor)
+        };
+        let now = self.round.now;
+        match (facts.power, withheld) {
+            (Some(PowerState::Off), _) if !facts.ready => {
                 Some(SleepStep::Mark(SleepPhase::Asleep, SleepReason::IsOff))
             }
-            Some(PowerState::Off) => left(SleepReason::Contradiction),
+            (Some(PowerState::Off), _) => left(SleepReason::Contradiction),
+            // It would lose its pods if it took any while an order to switch off may still be carried out. None is given after
+            // `takes`, so that twice that time is the most.
+            (Some(PowerState::On), Some(why)) if facts.ready => {
+                let is_still = memory.is_still(facts.name, now, takes);
+                (is_still || age >= Micros::new(takes.get().saturating_mul(2)))
+                    .then_some(SleepStep::Reopen(why))
+            }
             // What is needed meanwhile is off sooner than it is known not to go off, and is then woken.
-            Some(PowerState::On) if !is_late && !self.is_refused(facts) && facts.pods == Some(0) => {
-                let now = self.round.now;
+            (Some(PowerState::On), None) if !is_late && facts.pods == Some(0) => {
                 let is_due = !memory.was_sent(facts.name, now, RESEND);
                 is_due.then(|| {
                     memory.send(facts.name, now);
                     SleepStep::SwitchOff
                 })
             }
-            Some(PowerState::On | PowerState::Changing) => left(SleepReason::DidNotStop),
-            None => left(SleepReason::Unseen),
+            (Some(PowerState::On | PowerState::Changing), _) => left(SleepReason::DidNotStop),
+            (None, _) => left(SleepReason::Unseen),
         }
     }
 

@@ -35,7 +35,9 @@ struct Seen {
     pods: Option<u32>,
     cpu: u64,
     draws: Option<Watts>,
+    price: WakePrice,
     paid: bool,
+    busy: bool,
 }
 
 /// A node that is awake and empty.
@@ -51,7 +53,9 @@ fn awake(name: &str) -> Seen {
         pods: Some(0),
         cpu: 8_000,
         draws: Some(Watts::from_int(835)),
+        price: WakePrice::Free,
         paid: false,
+        busy: false,
     }
 }
 
@@ -71,11 +75,13 @@ fn marked(name: &str, phase: SleepPhase, since: u64) -> Seen {
 struct Bench {
     law: SleepLaw,
     memory: SleepMemory,
+    /// What is left of each limit.
+    spares: Vec<Option<Watts>>,
 }
 
 impl Bench {
     fn of(tuning: SleepTuning) -> Self {
-        Self { law: SleepLaw::new(tuning).unwrap(), memory: SleepMemory::default() }
+        Self { law: SleepLaw::new(tuning).unwrap(), memory: SleepMemory::default(), spares: Vec::new() }
     }
 
     fn new() -> Self {
@@ -98,15 +104,17 @@ impl Bench {
                 room: RequestedResources { cpu_milli: seen.cpu, memory_bytes: 0, gpus: 0, pods: 10 },
                 draws: seen.draws,
                 max: Some(Watts::from_int(1_600)),
+                price: seen.price.clone(),
                 paid: seen.paid,
-                busy: false,
+                busy: seen.busy,
             })
             .collect();
         let needs = |cpu_milli| RequestedResources { cpu_milli, memory_bytes: 0, gpus: 0, pods: 1 };
         let waiting: Vec<WaitingPod<'_>> =
             pods.iter().map(|(key, cpu)| WaitingPod { key, needs: needs(*cpu) }).collect();
         let now = Stamp::new(seconds(second));
-        let round = SleepRound { now, wall: seconds(second), nodes: &facts, waiting: &waiting };
+        let spares = &self.spares;
+        let round = SleepRound { now, wall: seconds(second), nodes: &facts, waiting: &waiting, spares };
         self.law.step(&mut self.memory, &round, |_, _| true)
     }
 
@@ -303,6 +311,157 @@ fn a_node_is_switched_off_only_while_it_is_empty_and_is_left_to_people_if_it_sta
     let stays = Seen { mark: marked("a", SleepPhase::Left, 400).mark, ..stopping };
     assert_eq!(bench.one(699, &stays), None);
     assert_eq!(bench.one(700, &stays), Some(SleepStep::Reopen(SleepReason::IsAwake)));
+}
+
+const STOPS: SleepStep = SleepStep::Mark(SleepPhase::Stopping, SleepReason::Settled);
+const UNWANTED: SleepStep = SleepStep::Reopen(SleepReason::NotAskedFor);
+
+#[test]
+fn a_node_that_was_told_nothing_yet_takes_pods_again_at_once() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.one(130, &marked("a", SleepPhase::Closing, 100)), Some(STOPS));
+    // The label is taken off before the mark shows.
+    let stopping = Seen { may_sleep: false, ..marked("a", SleepPhase::Stopping, 130) };
+    assert_eq!(bench.one(132, &stopping), Some(UNWANTED));
+    // The same for a pod that came at the last moment.
+    let mut bench = Bench::new();
+    assert_eq!(bench.one(130, &marked("a", SleepPhase::Closing, 100)), Some(STOPS));
+    let bound = Seen { pods: Some(1), ..marked("a", SleepPhase::Stopping, 130) };
+    assert_eq!(bench.one(132, &bound), Some(SleepStep::Reopen(SleepReason::PodBound)));
+    // A mark of another time is not the one that was decided here.
+    for other in [100, 129, 132] {
+        let mut bench = Bench::new();
+        assert_eq!(bench.one(130, &marked("a", SleepPhase::Closing, 100)), Some(STOPS));
+        let foreign = Seen { may_sleep: false, ..marked("a", SleepPhase::Stopping, other) };
+        assert_eq!(bench.one(132, &foreign), None, "{other}");
+    }
+}
+
+#[test]
+fn a_node_that_may_have_been_told_takes_pods_again_once_it_would_be_off() {
+    let stopping = marked("a", SleepPhase::Stopping, 130);
+    let unwanted = Seen { may_sleep: false, ..stopping.clone() };
+    // The last order was given at 160 s, and one may take 300 s.
+    let mut bench = Bench::new();
+    assert_eq!(bench.one(130, &marked("a", SleepPhase::Closing, 100)), Some(STOPS));
+    assert_eq!(bench.one(131, &stopping), Some(SleepStep::SwitchOff));
+    assert_eq!(bench.one(161, &stopping), Some(SleepStep::SwitchOff));
+    assert_eq!((bench.one(460, &unwanted), bench.one(461, &unwanted)), (None, Some(UNWANTED)));
+    // What has not left this process was no order.
+    let mut bench = Bench::new();
+    assert_eq!(bench.one(130, &marked("a", SleepPhase::Closing, 100)), Some(STOPS));
+    assert_eq!(bench.one(131, &stopping), Some(SleepStep::SwitchOff));
+    assert_eq!(bench.one(132, &unwanted), None);
+    bench.memory.not_sent("a");
+    assert_eq!(bench.one(133, &unwanted), Some(UNWANTED));
+    // One that is on its way out just now counts from then on.
+    let mut bench = Bench::new();
+    assert_eq!(bench.one(200, &unwanted), None);
+    assert_eq!(bench.one(220, &Seen { busy: true, ..unwanted.clone() }), None);
+    assert_eq!((bench.one(519, &unwanted), bench.one(520, &unwanted)), (None, Some(UNWANTED)));
+    // A new leader knows of no order: it waits as long from its first look, and never longer than all orders and one more may take.
+    let mut bench = Bench::new();
+    assert_eq!((bench.one(200, &unwanted), bench.one(499, &unwanted)), (None, None));
+    assert_eq!(bench.one(500, &unwanted), Some(UNWANTED));
+    assert_eq!((Bench::new().one(729, &unwanted), Bench::new().one(730, &unwanted)), (None, Some(UNWANTED)));
+    // Who does not report is left to people as before.
+    let silent = Seen { ready: false, ..unwanted.clone() };
+    assert_eq!(Bench::new().one(429, &silent), None);
+    let left = SleepStep::Mark(SleepPhase::Left, SleepReason::DidNotStop);
+    assert_eq!(Bench::new().one(430, &silent), Some(left));
+    // And one that goes off after all is woken.
+    let off = Seen { power: Some(PowerState::Off), ready: false, ..unwanted };
+    let asleep = SleepStep::Mark(SleepPhase::Asleep, SleepReason::IsOff);
+    assert_eq!(Bench::new().one(140, &off), Some(asleep));
+}
+
+/// A node under the first limit that sleeps, or is to be woken, and draws 1,600 W at most: 1,565 W more than asleep.
+fn priced(name: &str, phase: SleepPhase, since: u64) -> Seen {
+    let price = WakePrice::Watts { full: Watts::from_int(1_600), under: vec![0] };
+    Seen { price, ..marked(name, phase, since) }
+}
+
+#[test]
+fn as_many_nodes_are_to_be_woken_as_the_limits_can_pay_for_and_the_others_sleep_on() {
+    let names = ["a", "b", "c", "d", "e"];
+    let mut nodes: Vec<Seen> = names.map(|name| priced(name, SleepPhase::Asleep, 0)).to_vec();
+    nodes.push(Seen { may_sleep: false, pods: Some(1), ..awake("full") });
+    let mut bench = Bench::of(SleepTuning { wakes_at_once: 10, ..TUNING });
+    let pods = [("p", 8_000), ("q", 8_000), ("r", 8_000)];
+    let wake = SleepStep::Mark(SleepPhase::Waking, SleepReason::PodWaits);
+    // Two of three: 2 · 1,565 W = 3,130 W.
+    bench.spares = vec![Some(Watts::from_int(4_694))];
+    let decision = bench.step(10, &nodes, &pods);
+    assert_eq!(decision.steps, [(0, wake), (1, wake)]);
+    assert_eq!(decision.unpaid, [(2, SleepReason::PodWaits)]);
+    assert_eq!((decision.counts.unpaid, decision.counts.unhelped), (1, 1));
+    bench.spares = vec![Some(Watts::from_int(4_695))];
+    assert_eq!(bench.step(11, &nodes, &pods).steps, [(0, wake), (1, wake), (2, wake)]);
+    // What is not known pays for nothing, and nobody waits for it in the phase before its boot.
+    for spares in [vec![None], vec![Some(Watts::from_int(1_564))], Vec::new()] {
+        bench.spares = spares;
+        let decision = bench.step(12, &nodes, &pods);
+        assert_eq!((decision.steps, decision.unpaid.len(), decision.counts.unhelped), (vec![], 1, 3));
+    }
+    // A pod takes the node that can be paid for, although another one comes first.
+    bench.spares = vec![Some(Watts::ZERO), Some(Watts::from_int(1_565))];
+    nodes[3].price = WakePrice::Watts { full: Watts::from_int(1_600), under: vec![1] };
+    nodes[4].price = WakePrice::Watts { full: Watts::from_int(1_600), under: vec![1, 0] };
+    assert_eq!(bench.step(13, &nodes, &pods).steps, [(3, wake)]);
+    // Where nothing may be raised nobody is woken, but who is not off yet is opened.
+    nodes.iter_mut().for_each(|node| node.price = WakePrice::Shut);
+    assert_eq!(bench.step(14, &nodes, &pods).steps, []);
+    nodes[2] = Seen { price: WakePrice::Shut, ..marked("c", SleepPhase::Closing, 10) };
+    assert_eq!(bench.step(15, &nodes, &pods[..1]).steps, [(2, SleepStep::Reopen(SleepReason::PodWaits))]);
+}
+
+#[test]
+fn what_no_pod_needs_is_paid_for_last_and_one_of_each_pool_is_named() {
+    let names = ["a", "b", "c", "d"];
+    let mut nodes: Vec<Seen> = names.map(|name| priced(name, SleepPhase::Asleep, 0)).to_vec();
+    nodes[0].cpu = 1_000;
+    let mut bench = Bench::of(SleepTuning { floor: 3, wakes_at_once: 10, ..TUNING });
+    bench.spares = vec![Some(Watts::from_int(1_565))];
+    let decision = bench.step(10, &nodes, &[("p", 8_000)]);
+    assert_eq!(decision.steps, [(1, SleepStep::Mark(SleepPhase::Waking, SleepReason::PodWaits))]);
+    assert_eq!(decision.unpaid, [(0, SleepReason::Floor)]);
+    // All are to be awake: as many as can be paid for, and it is said of the others.
+    let mut bench = Bench::of(SleepTuning { mode: SleepMode::Off, wakes_at_once: 10, floor: 0, ..TUNING });
+    bench.spares = vec![Some(Watts::from_int(3_130))];
+    let decision = bench.step(10, &nodes, &[]);
+    let wake = SleepStep::Mark(SleepPhase::Waking, SleepReason::NotAskedFor);
+    assert_eq!(decision.steps, [(0, wake), (1, wake)]);
+    assert_eq!(decision.unpaid, [(2, SleepReason::NotAskedFor), (3, SleepReason::NotAskedFor)]);
+    // What was decided and does not show yet is counted as if it did.
+    nodes[0].busy = true;
+    assert_eq!(bench.step(11, &nodes, &[]).steps, [(1, wake)]);
+}
+
+#[test]
+fn a_limit_that_is_cut_sends_back_those_that_wait_and_no_more_of_them_than_it_must() {
+    let mut nodes: Vec<Seen> =
+        ["a", "b", "c"].map(|name| priced(name, SleepPhase::Waking, 0)).into_iter().collect();
+    nodes[0].cpu = 1_000;
+    let mut bench = Bench::of(SleepTuning { wakes_at_once: 10, floor: 0, ..TUNING });
+    let back = SleepStep::Mark(SleepPhase::Asleep, SleepReason::NoRoom);
+    bench.spares = vec![Some(Watts::ZERO)];
+    assert_eq!(bench.step(10, &nodes, &[("p", 8_000)]).steps, []);
+    // The pod is to have b. Of the others the last goes first.
+    bench.spares = vec![Some(Watts::from_int(-1))];
+    assert_eq!(bench.step(11, &nodes, &[("p", 8_000)]).steps, [(2, back)]);
+    bench.spares = vec![Some(Watts::from_int(-1_566))];
+    assert_eq!(bench.step(12, &nodes, &[("p", 8_000)]).steps, [(0, back), (2, back)]);
+    bench.spares = vec![Some(Watts::from_int(-9_000))];
+    assert_eq!(bench.step(13, &nodes, &[("p", 8_000)]).steps, [(0, back), (1, back), (2, back)]);
+    // Whoever is being switched on, may be, or is not known to be off, is not sent back for it.
+    for keeps in [
+        Seen { paid: true, ..nodes[1].clone() },
+        Seen { power: None, ..nodes[1].clone() },
+        Seen { mark: marked("b", SleepPhase::Starting, 0).mark, ..nodes[1].clone() },
+    ] {
+        let steps = bench.step(14, &[keeps, awake("other")], &[]).steps;
+        assert!(steps.iter().all(|(_, step)| *step != back), "{steps:?}");
+    }
 }
 
 #[test]

@@ -118,18 +118,57 @@ fn what_is_known_survives_a_restart_and_a_broken_file_is_left_alone() {
     let folder = rig::test_machine::Folder::new();
     let kept = folder.0.join("grant.json");
     let file = ArmedFacts::file(&kept);
-    let mut it = Armed::of_file(Some(&kept));
+    let mut it = Armed::of_file(Some(&kept), None);
     it.follow("a", &inputs(&[armed_for("grid", 0.5)], &[("1", timed())]), &stands(), moment(0, 0));
     it.facts().write(&file).unwrap();
-    let mut it = Armed::of_file(Some(&kept));
+    let mut it = Armed::of_file(Some(&kept), None);
     let away = Inputs::default();
     assert_eq!(it.follow("a", &away, &stands(), moment(HOUR + 60, 5)).share, half());
     for text in ["", "{", "{\"shares\": 7}", "[]"] {
         std::fs::write(&file, text).unwrap();
-        let mut it = Armed::of_file(Some(&kept));
+        let mut it = Armed::of_file(Some(&kept), None);
         assert_eq!(it.follow("a", &away, &stands(), moment(HOUR + 60, 5)).share, Ratio::ONE);
         assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
     }
+}
+
+/// A process that began so many seconds after this boot.
+fn begun(boot: &str, uptime_s: u64) -> Option<SinceBoot> {
+    Some(SinceBoot { boot: boot.to_owned(), uptime: Duration::from_secs(uptime_s) })
+}
+
+#[test]
+fn a_clock_that_jumps_ends_no_event_also_over_a_restart() {
+    let folder = rig::test_machine::Folder::new();
+    let kept = folder.0.join("grant.json");
+    let known = inputs(&[armed_for("grid", 0.5)], &[("1", timed())]);
+    let away = Inputs::default();
+    // It begins 500 s after the boot, and sees the event 100 s later, a minute after its start.
+    let mut it = Armed::of_file(Some(&kept), begun("b1", 500));
+    assert_eq!(it.follow("a", &known, &stands(), moment(HOUR + 60, 100)).share, half());
+    it.facts().write(&ArmedFacts::file(&kept)).unwrap();
+    let again = |begun: Option<SinceBoot>, wall_s: i64, mono_s: u64| {
+        Armed::of_file(Some(&kept), begun).follow("a", &away, &stands(), moment(wall_s, mono_s)).share
+    };
+    // The time of day is far past the end. 3,540 s of the event were left, and its ramp: until 600 + 3,572 s after the boot.
+    assert_eq!(again(begun("b1", 700), 9 * HOUR, 10), half());
+    // 16 of 32 steps of the ramp: 1 - 0.5 · 0.5.
+    assert_eq!(again(begun("b1", 4_150), 9 * HOUR, 6), Ratio::from_bits(3 << 30));
+    assert_eq!(again(begun("b1", 4_150), 9 * HOUR, 22), Ratio::ONE);
+    // What another boot, or a clock that went back, says of the time is not known: then the time of day alone counts.
+    for unknown in [begun("b2", 700), begun("b1", 599), None] {
+        assert_eq!(again(unknown.clone(), 9 * HOUR, 10), Ratio::ONE, "{unknown:?}");
+        assert_eq!(again(unknown, HOUR + 60, 10), half());
+    }
+    // It is the clock of this content: another end is counted from when it was seen.
+    let longer = json!({"event": "grid", "start": "1970-01-01T01:00:00Z", "end": "1970-01-01T03:00:00Z"});
+    let mut it = Armed::of_file(Some(&kept), begun("b1", 700));
+    let changed = inputs(&[armed_for("grid", 0.5)], &[("1", longer)]);
+    assert_eq!(it.follow("a", &changed, &stands(), moment(9 * HOUR, 10)).share, Ratio::ONE);
+    // What is gone is not kept.
+    it.follow("a", &inputs(&[armed_for("grid", 0.5)], &[]), &stands(), moment(9 * HOUR, 11));
+    it.facts().write(&ArmedFacts::file(&kept)).unwrap();
+    assert!(!std::fs::read_to_string(ArmedFacts::file(&kept)).unwrap().contains("seen"));
 }
 
 #[test]
@@ -146,7 +185,7 @@ fn events_that_do_not_concern_the_node_do_not_make_its_file_too_large() {
     known.events = Some(Arc::new(events));
     it.follow("a", &known, &stands(), moment(0, 0));
     it.facts().write(&ArmedFacts::file(&kept)).unwrap();
-    let mut it = Armed::of_file(Some(&kept));
+    let mut it = Armed::of_file(Some(&kept), None);
     assert_eq!(it.follow("a", &Inputs::default(), &stands(), moment(HOUR + 60, 5)).share, half());
 }
 
@@ -174,7 +213,7 @@ fn an_event_that_becomes_unreadable_stays_as_it_was_until_its_end_also_over_a_re
     assert_eq!(at(HOUR + 70), half());
     assert_eq!(at(2 * HOUR + 32), Ratio::ONE, "its end holds");
     it.facts().write(&ArmedFacts::file(&kept)).unwrap();
-    let mut it = Armed::of_file(Some(&kept));
+    let mut it = Armed::of_file(Some(&kept), None);
     assert_eq!(it.follow("a", &unread, &stands(), moment(HOUR + 80, 5)).share, half(), "after a restart");
     // Deleted it is over, and mended it is what it says.
     assert_eq!(it.follow("a", &inputs(&shares, &[]), &stands(), moment(HOUR + 90, 15)).share, Ratio::ONE);

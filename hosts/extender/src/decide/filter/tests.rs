@@ -168,7 +168,7 @@ fn a_pod_that_may_wait_waits_for_a_lowered_limit_and_not_past_its_deadline() {
         })
     };
     let told = "joulie: the pod may wait, and does for the limit of PowerBudget ";
-    let window = format!("{told}site: its window evening lowers it until 1970-01-01T01:00:00Z");
+    let window = format!("{told}site: it is lowered until 1970-01-01T01:00:00Z, now by its window evening");
     let short = format!("{told}short: it cannot be kept");
     let until = PodDeferral::Until(second(7_200));
     assert_eq!(reasons(10, until), [Some(window), None, Some(short.clone())]);

@@ -1,7 +1,7 @@
 //! What a node counts that sleeps or wakes.
 
 use super::*;
-use crate::sleep::SleepCount;
+use crate::sleep::{SleepCount, WakePrice};
 
 /// Two nodes that hold 432 W each, one of them on its way to sleep or back.
 fn two(sleep: SleepCount) -> [Claim; 2] {
@@ -67,4 +67,52 @@ fn a_group_is_measured_although_some_of_its_nodes_are_off() {
     };
     let counts = [SleepCount::Off(w(35)), SleepCount::Full, SleepCount::Awake];
     assert_eq!(counts.map(metered), [true, false, false]);
+}
+
+#[test]
+fn what_is_left_for_a_wake_is_the_limit_less_the_least_of_all() {
+    let spare = |claims: &[Claim]| {
+        let (_, round) = round_of(claims, &limits(1_000), &mut BudgetMemory::default(), at(1), true);
+        (round.standings[0].spare, round.spares())
+    };
+    let of = |sleep| spare(&two(sleep)).0;
+    // Each can be brought to 200 W. One that is off counts 35 W, and 720 W once it is to be woken: 685 W more.
+    assert_eq!(of(SleepCount::Awake), Some(w(600)));
+    assert_eq!(of(SleepCount::Off(w(35))), Some(w(765)));
+    assert_eq!(of(SleepCount::Full), Some(w(80)));
+    // One that does not answer stays where it is, and one of which nothing is known may draw anything.
+    let mut pair = two(SleepCount::Off(w(35)));
+    pair[0].aside = true;
+    assert_eq!(spare(&pair).0, Some(w(1_000 - 432 - 35)));
+    pair[0] = Claim { power_model: NodePowerModel::of(&node(None), BOTH), ..claim("a") };
+    assert_eq!(spare(&pair), (None, vec![None]));
+}
+
+#[test]
+fn a_wake_has_to_be_paid_for_under_each_enforced_limit() {
+    let tree = [written("site", None, 10_000, true), written("rack", Some(0), 800, true)];
+    let observed = [tree[0].clone(), written("rack", Some(0), 800, false)];
+    let price = |tree: &[SiteLimit], selected: &[usize], known: bool, settings: &BudgetLimits| {
+        let plain = under("a", tree, selected, Some(432));
+        let power_model = NodePowerModel::of(&node(known.then_some(360)), BOTH);
+        let node = Claim { sleep: SleepCount::Off(w(35)), power_model, ..plain };
+        let (_, round) = round_of_written(std::slice::from_ref(&node), tree, false);
+        round.wake_price(&node.node(), settings)
+    };
+    let none = BudgetLimits::none();
+    let watts = |full: i32, under: &[usize]| WakePrice::Watts { full: w(full), under: under.to_vec() };
+    // The site of the settings, without a limit, is the first.
+    assert_eq!(price(&tree, &[1], true, &none), watts(720, &[2, 1]));
+    assert_eq!(price(&observed, &[1], true, &none), watts(720, &[1]));
+    assert_eq!(price(&tree, &[], true, &none), WakePrice::Free);
+    let rest = BudgetLimits { node_rest: w(50), unknown_node: Some(w(900)), ..BudgetLimits::none() };
+    assert_eq!(price(&tree, &[1], true, &rest), watts(770, &[2, 1]));
+    // What its largest draw is nobody knows.
+    assert_eq!(price(&tree, &[1], false, &none), WakePrice::Shut);
+    assert_eq!(price(&tree, &[1], false, &rest), watts(900, &[2, 1]));
+    // Nothing may be raised there.
+    let armed = [SiteLimit { armed: true, ..tree[0].clone() }, tree[1].clone()];
+    assert_eq!(price(&armed, &[1], true, &none), WakePrice::Shut);
+    let paused = [tree[0].clone(), written("paused", Some(0), 800, true)];
+    assert_eq!(price(&paused, &[1], true, &none), WakePrice::Shut);
 }

@@ -1,5 +1,5 @@
-//! A cluster in the law's hands, by seeds: controllers that lose orders, lie and are silent, leaders that forget, pods that
-//! arrive in the middle. Judged by the machines: none is switched off with a pod on it, all together draw no more than the
+//! A cluster in the law's hands, by seeds: controllers that lose orders, lie and are silent, leaders that forget, people who
+//! change their minds, pods that arrive in the middle. Judged by the machines: none is switched off with a pod on it, all together draw no more than the
 //! limit, and no pod waits for ever.
 
 use super::*;
@@ -37,6 +37,8 @@ struct Machine {
     /// When its pods end.
     pods: Vec<u64>,
     controller: Controller,
+    /// Nobody has refused that it sleeps.
+    may_sleep: bool,
 }
 
 struct Draw(u64);
@@ -141,6 +143,7 @@ fn play(seed: u64) -> (u64, u64, u64) {
         going: None,
         pods: Vec::new(),
         controller: Controller::Fine,
+        may_sleep: true,
     };
     let mut machines: Vec<Machine> = (0..NODES).map(machine).collect();
     // All at their grants, and one that boots.
@@ -166,6 +169,10 @@ fn play(seed: u64) -> (u64, u64, u64) {
             ];
             let at = usize::try_from(draw.below(u64::try_from(NODES).unwrap())).unwrap();
             machines[at].controller = all[usize::try_from(draw.below(5)).unwrap()];
+        }
+        if now < healed && draw.below(60) == 0 {
+            let at = usize::try_from(draw.below(u64::try_from(NODES).unwrap())).unwrap();
+            machines[at].may_sleep = draw.below(4) > 0;
         }
         if now == healed {
             machines.iter_mut().for_each(|machine| machine.controller = Controller::Fine);
@@ -237,6 +244,8 @@ fn pass(
     draw: &mut Draw,
 ) {
     let counted: i64 = machines.iter().map(|machine| machine.counts(now)).sum();
+    // Nobody can be brought to less than its grant.
+    bench.spares = vec![Some(Watts::from_int(i32::try_from(limit - counted).unwrap()))];
     let seen: Vec<Seen> = machines
         .iter()
         .zip(stale)
@@ -248,6 +257,8 @@ fn pass(
             boot: format!("boot-{}", machine.boots),
             power: machine.says(),
             pods: Some(*pods),
+            may_sleep: machine.may_sleep,
+            price: WakePrice::Watts { full: Watts::from_int(i32::try_from(MOST).unwrap()), under: vec![0] },
             paid: counted <= limit && machine.counts(now) == MOST,
             ..awake("")
         })
@@ -268,7 +279,7 @@ fn pass(
             }
             SleepStep::Reopen(_) => machine.mark = None,
             // Who carries it out looks at the pods as they are.
-            SleepStep::SwitchOff if !machine.pods.is_empty() => {}
+            SleepStep::SwitchOff if !machine.pods.is_empty() => bench.memory.not_sent(&machine.name),
             SleepStep::SwitchOff => machine.told(false, now, draw),
             SleepStep::SwitchOn => machine.told(true, now, draw),
         }
