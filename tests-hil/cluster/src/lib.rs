@@ -3,7 +3,8 @@
 //! [`ControlPlane::start`] starts etcd, kube-apiserver, kube-scheduler and kube-controller-manager with certificates,
 //! RBAC and a kubeconfig in a folder of its own. [`life`] registers nodes without machines and runs the pods that are
 //! bound to them. [`Program`] is a suite's program that runs beside it. [`assets`] finds the binaries; [`CertManager`] is
-//! built as they are, [`prometheus`] and [`chromium`] are packages of the distribution.
+//! built as they are, [`prometheus`] and [`chromium`] are packages of the distribution, [`sushy`] is a
+//! package of Python.
 //!
 //! It must never outlive its user: dropping the handle, the end of the process and a SIGKILL of it all end every
 //! child and remove the folder. It must never touch a cluster that it did not start, and it listens on loopback only.
@@ -29,6 +30,7 @@ mod program;
 pub mod prometheus;
 mod recipe;
 mod suite;
+pub mod sushy;
 
 pub use cert_manager::CertManager;
 pub use chromium::Chromium;
@@ -40,3 +42,4 @@ pub use pki::{MutualTls, PemPair};
 pub use program::Program;
 pub use prometheus::PrometheusServer;
 pub use suite::start_or_skip;
+pub use sushy::SushyEmulator;

@@ -3,6 +3,7 @@
 use super::rig::{Cluster, JOULIE};
 use serde_json::{Value, json};
 use std::sync::Arc;
+use std::time::Duration;
 
 const OPTIONS: [(&str, &str); 2] = [("STATIC_HP_FRAC", "1"), ("BUDGET_RAISE_DWELL", "100ms")];
 
@@ -120,5 +121,45 @@ async fn an_event_that_cannot_be_read_is_refused_in_its_status() {
         "{status}"
     );
     operator.stop().await;
+    agents.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_leader_that_cannot_read_an_event_raises_nobody_for_it() {
+    let cluster = pair().await;
+    let agents = cluster.agents();
+    let first = cluster.operator(&OPTIONS).await;
+    let object = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "PowerEvent", "metadata": {"name": "friday"}, "spec": {"event": "grid"}});
+    cluster.create(&format!("{JOULIE}/powerevents"), &object).await;
+    cluster.until("it is on", async || event(&cluster).await["phase"] == "On").await;
+    cluster.until("each has the half", async || watts(&cluster).await == [Some(500.0); 2]).await;
+    let bad = json!({"start": "2026-11-27T20:00:00Z", "end": "2026-11-27T18:00:00Z"});
+    change(&cluster, "powerevents", "friday", bad).await;
+    cluster.until("it is refused", async || event(&cluster).await["phase"] == "Refused").await;
+    first.stop().await;
+    // This one has never read it. More for the site is no more for its nodes.
+    let second = cluster.operator(&OPTIONS).await;
+    let says =
+        async |text: &str| event(&cluster).await["message"].as_str().unwrap_or_default().contains(text);
+    cluster.until("it is told", async || says("nobody is raised").await).await;
+    // By the end of this an event that is on would be told to be over, and a leader that raises nothing yet would raise.
+    change(&cluster, "powerevents", "friday", json!({"event": "another"})).await;
+    change(&cluster, "powerbudgets", "site", json!({"watts": 1400})).await;
+    cluster.until("they are raised", async || watts(&cluster).await == [Some(700.0); 2]).await;
+    change(&cluster, "powerevents", "friday", json!({"event": "grid"})).await;
+    change(&cluster, "powerbudgets", "site", json!({"watts": 1000})).await;
+    cluster.until("they are lowered", async || watts(&cluster).await == [Some(500.0); 2]).await;
+    change(&cluster, "powerbudgets", "site", json!({"watts": 1400})).await;
+    let is_taken_in = async || {
+        let site = cluster.get(&format!("{JOULIE}/powerbudgets/site")).await.unwrap_or_default();
+        site["status"]["limitWatts"] == 1400
+    };
+    cluster.until("the limit is taken in", is_taken_in).await;
+    cluster.quiet(Duration::from_secs(1)).await;
+    assert_eq!(watts(&cluster).await, [Some(500.0); 2], "it may be on");
+    assert_eq!(told(&cluster, "EventOver").await, [""; 0], "nobody knows that it is over");
+    cluster.send("DELETE", &format!("{JOULIE}/powerevents/friday"), &Value::Null).await.unwrap();
+    cluster.until("they are raised", async || watts(&cluster).await == [Some(700.0); 2]).await;
+    second.stop().await;
     agents.abort();
 }

@@ -49,6 +49,8 @@ mod sleep;
 #[cfg(test)]
 mod steady;
 #[cfg(test)]
+mod sushy;
+#[cfg(test)]
 mod uninstall;
 #[cfg(test)]
 mod unread;

@@ -28,6 +28,8 @@ pub(crate) enum Mood {
 struct State {
     mood: Mood,
     series: BTreeMap<String, Vec<(Value, String)>>,
+    /// How many seconds ago the samples of metrics were taken; the others are of now.
+    ages: BTreeMap<String, i64>,
     queries: usize,
 }
 
@@ -42,7 +44,7 @@ impl FakePrometheus {
     pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let state = State { mood: Mood::Well, series: BTreeMap::new(), queries: 0 };
+        let state = State { mood: Mood::Well, series: BTreeMap::new(), ages: BTreeMap::new(), queries: 0 };
         let server = Self { address, state: Arc::new(Mutex::new(state)) };
         let serving = server.clone();
         tokio::spawn(async move {
@@ -66,6 +68,11 @@ impl FakePrometheus {
     pub(crate) fn says(&self, metric: &str, series: &[(Value, &str)]) {
         let series = series.iter().map(|(labels, value)| (labels.clone(), (*value).to_owned())).collect();
         self.state.lock().unwrap().series.insert(metric.to_owned(), series);
+    }
+
+    /// The samples of a metric were taken so many seconds ago.
+    pub(crate) fn sampled(&self, metric: &str, seconds_ago: i64) {
+        self.state.lock().unwrap().ages.insert(metric.to_owned(), seconds_ago);
     }
 
     /// How many queries have come.
@@ -103,9 +110,14 @@ impl FakePrometheus {
         let line = request.lines().next().unwrap_or_default();
         let now = SystemClock::new().wall().as_second();
         let known = state.series.iter().filter(|(metric, _)| line.contains(metric.as_str()));
+        let asks_time = line.contains("query=timestamp%28");
         let result: Vec<Value> = known
-            .flat_map(|(_, series)| series)
-            .map(|(labels, value)| json!({"metric": labels, "value": [now, value]}))
+            .flat_map(|(metric, series)| series.iter().map(move |one| (metric, one)))
+            .map(|(metric, (labels, value))| {
+                let taken = now - state.ages.get(metric).copied().unwrap_or_default();
+                let value = if asks_time { taken.to_string() } else { value.clone() };
+                json!({"metric": labels, "value": [now, value]})
+            })
             .collect();
         let mut body = json!({"status": "success", "data": {"resultType": "vector", "result": result}});
         if state.mood == Mood::Partial {

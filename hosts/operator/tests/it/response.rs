@@ -63,7 +63,10 @@ async fn a_window_lowers_the_limit_and_its_end_brings_it_back() {
     let told = status(&cluster).await;
     assert_eq!((&told["limitWatts"], &told["lowered"]["watts"]), (&json!(900), &json!(900)));
     assert!(["day", "night"].iter().any(|name| told["lowered"]["name"] == *name), "{told}");
-    assert!(told["lowered"]["until"].is_string());
+    // Each of them ends within 12 hours, and the other one begins then.
+    let until: jiff::Timestamp = told["lowered"]["until"].as_str().unwrap().parse().unwrap();
+    let lasts = until.duration_since(jiff::Timestamp::now());
+    assert!(lasts.as_secs() > 86_400, "{told}");
     change(&cluster, &json!({"windows": null})).await;
     cluster
         .until("the limit is that of the budget again", async || {
@@ -116,6 +119,30 @@ async fn a_signal_lowers_the_limit_and_silence_lowers_it_further() {
     prometheus.is(Mood::Well);
     cluster.until("it is heard again", async || limit(1_200).await).await;
     assert_eq!(fresh().await["status"], "True");
+    operator.stop().await;
+    agents.abort();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_counts_from_the_time_of_its_sample() {
+    let (cluster, prometheus) = (two_nodes().await, FakePrometheus::start().await);
+    let agents = cluster.agents();
+    // Prometheus answers with what it was told a minute ago, and the value stands for half a minute.
+    prometheus.says("carbon", &[(json!({}), "100")]);
+    prometheus.sampled("carbon", 60);
+    let levels = json!([{"from": 350, "watts": 1000}, {"from": 500, "watts": 800}]);
+    let signal = json!({"query": "carbon", "unit": "gCO2/kWh", "levels": levels, "holdSeconds": 30});
+    budget(&cluster, &json!({"watts": 1200, "mode": "enforce", "signal": signal})).await;
+    let url = prometheus.url();
+    let variables: Vec<(&str, &str)> =
+        QUICK.into_iter().chain([("PROMETHEUS_ADDRESS", url.as_str())]).collect();
+    let operator = cluster.operator(&variables).await;
+    let value = async || status(&cluster).await["signal"]["value"].clone();
+    cluster.until("it is heard", async || value().await == json!(100)).await;
+    let told = status(&cluster).await;
+    assert_eq!((&told["limitWatts"], &told["lowered"]["by"]), (&json!(800), &json!("Signal")), "{told}");
+    prometheus.sampled("carbon", 5);
+    cluster.until("a newer one counts", async || status(&cluster).await["limitWatts"] == 1_200).await;
     operator.stop().await;
     agents.abort();
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tokio::task::JoinHandle;
 
 /// Times of seconds in the place of minutes.
-const QUICK: [(&str, &str); 9] = [
+pub(crate) const QUICK: [(&str, &str); 9] = [
     ("SLEEP", "on"),
     ("SLEEP_POLL", "1s"),
     ("SLEEP_IDLE_FOR", "1s"),
@@ -66,19 +66,7 @@ fn kubelets(cluster: &Arc<Cluster>, bmc: &Emulator, nodes: &'static [&'static st
                 if now == *was {
                     continue;
                 }
-                if now == "Off" {
-                    let pods = cluster.list("/api/v1/pods").await;
-                    let lost: Vec<&Value> =
-                        pods.iter().filter(|pod| pod["spec"]["nodeName"] == **node).collect();
-                    assert!(lost.is_empty(), "{node} is off with pods on it: {lost:?}");
-                    cluster.ready(node, "Unknown", None).await;
-                } else {
-                    boots += 1;
-                    let info = node_info(&format!("boot-{node}-{boots}"));
-                    let path = format!("/api/v1/nodes/{node}/status");
-                    cluster.patch(&path, &json!({"status": {"nodeInfo": info}})).await;
-                    cluster.ready(node, "True", None).await;
-                }
+                turned(&cluster, node, now != "Off", &mut boots).await;
                 *was = now;
             }
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -86,10 +74,25 @@ fn kubelets(cluster: &Arc<Cluster>, bmc: &Emulator, nodes: &'static [&'static st
     })
 }
 
-async fn sleepy(cluster: &Cluster, nodes: &[&str]) {
+pub(crate) async fn sleepy(cluster: &Cluster, nodes: &[&str]) {
     for node in nodes {
         cluster.labelled(node, json!({"joulie.io/sleep": "true"})).await;
         cluster.hardware(node, 200.0).await;
+    }
+}
+
+/// A machine went off or on: its kubelet is silent, or reports another boot.
+pub(crate) async fn turned(cluster: &Cluster, node: &str, on: bool, boots: &mut u32) {
+    if on {
+        *boots += 1;
+        let info = node_info(&format!("boot-{node}-{boots}"));
+        cluster.patch(&format!("/api/v1/nodes/{node}/status"), &json!({"status": {"nodeInfo": info}})).await;
+        cluster.ready(node, "True", None).await;
+    } else {
+        let pods = cluster.list("/api/v1/pods").await;
+        let lost: Vec<&Value> = pods.iter().filter(|pod| pod["spec"]["nodeName"] == *node).collect();
+        assert!(lost.is_empty(), "{node} is off with pods on it: {lost:?}");
+        cluster.ready(node, "Unknown", None).await;
     }
 }
 
@@ -97,7 +100,7 @@ async fn node(cluster: &Cluster, name: &str) -> Value {
     cluster.get(&format!("/api/v1/nodes/{name}")).await.unwrap()
 }
 
-async fn phase(cluster: &Cluster, name: &str) -> String {
+pub(crate) async fn phase(cluster: &Cluster, name: &str) -> String {
     let node = node(cluster, name).await;
     let text = node["metadata"]["annotations"]["joulie.io/sleep-state"].as_str().unwrap_or("awake");
     text.split_whitespace().next().unwrap().to_owned()
@@ -109,7 +112,7 @@ fn is_tainted(node: &Value) -> bool {
 
 /// A pod that the scheduler has found no node for: the one that is awake has another one. (An empty one that is awake would be
 /// given two minutes to take it.)
-async fn waits(cluster: &Cluster, name: &str, awake: &str) {
+pub(crate) async fn waits(cluster: &Cluster, name: &str, awake: &str) {
     cluster.pod("fills", Some(awake), "standard").await;
     cluster.pod(name, None, "standard").await;
     let refused = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable"});
@@ -174,6 +177,73 @@ async fn a_node_that_does_not_wake_is_left_to_people_and_another_one_is_woken() 
     // Somebody presses its button.
     bmc.state().power.insert("n1".to_owned(), "On".to_owned());
     cluster.until("it takes pods again", async || phase(&cluster, "n1").await == "awake").await;
+    operator.stop().await;
+    assert!(!kubelets.is_finished());
+    kubelets.abort();
+    agents.abort();
+}
+
+#[tokio::test]
+async fn a_node_that_is_being_stopped_and_is_not_to_sleep_any_more_takes_pods_again_without_people() {
+    let cluster = Arc::new(Cluster::new().await);
+    let nodes = &["n1", "n2"];
+    sleepy(&cluster, nodes).await;
+    let bmc = Emulator::start(nodes).await;
+    bmc.state().loses = Some("n1");
+    let (agents, kubelets) = (cluster.agents(), kubelets(&cluster, &bmc, nodes));
+    let file = BmcFile::of("unwanted", &bmc, nodes);
+    let operator = cluster.operator(&file.variables(&[])).await;
+    cluster.until("it is told to go off", async || !bmc.state().orders.is_empty()).await;
+    assert_eq!(phase(&cluster, "n1").await, "stopping");
+    operator.stop().await;
+    // Another leader knows of no order, and gives none.
+    bmc.state().orders.clear();
+    let operator = cluster.operator(&file.variables(&[("SLEEP", "off"), ("SLEEP_OFF_WITHIN", "4s")])).await;
+    cluster.until("it takes pods again", async || phase(&cluster, "n1").await == "awake").await;
+    assert_eq!(bmc.state().orders, [""; 0]);
+    let told = cluster.list("/apis/events.k8s.io/v1/events").await;
+    assert!(told.iter().all(|event| event["reason"] != "NodeLeftToPeople"), "nothing is wrong with it");
+    operator.stop().await;
+    assert!(!kubelets.is_finished());
+    kubelets.abort();
+    agents.abort();
+}
+
+#[tokio::test]
+async fn nodes_that_the_limit_cannot_pay_for_sleep_on_and_say_so() {
+    let cluster = Arc::new(Cluster::new().await);
+    let nodes = &["n1", "n2", "n3"];
+    sleepy(&cluster, nodes).await;
+    let bmc = Emulator::start(nodes).await;
+    let (agents, kubelets) = (cluster.agents(), kubelets(&cluster, &bmc, nodes));
+    let file = BmcFile::of("unpaid", &bmc, nodes);
+    // Each draws 720 W at most and 200 W at least: one may boot beside one that is awake, and not two. Two that are awake and one that
+    // boots have 200 + 200 + 720 W.
+    let limit = [("BUDGET_SITE_WATTS", "1200"), ("BUDGET_RAISE_DWELL", "100ms"), ("STATIC_HP_FRAC", "1")];
+    let operator = cluster.operator(&file.variables(&limit)).await;
+    let asleep = async |node: &str| phase(&cluster, node).await == "asleep";
+    cluster.until("two sleep", async || asleep("n1").await && asleep("n2").await).await;
+    bmc.state().orders.clear();
+    // All are to be awake at once.
+    for node in ["n1", "n2"] {
+        let refuses = json!({"metadata": {"labels": {"joulie.io/sleep": "false"}}});
+        cluster.patch(&format!("/api/v1/nodes/{node}"), &refuses).await;
+    }
+    let told = async |node: &str| {
+        let events = cluster.list("/apis/events.k8s.io/v1/events").await;
+        let of = |event: &&Value| event["reason"] == "WakeHasNoRoom" && event["regarding"]["name"] == node;
+        events.iter().find(of).map(|event| event["note"].as_str().unwrap_or_default().to_owned())
+    };
+    cluster.until("the other one says why it sleeps on", async || told("n2").await.is_some()).await;
+    let text = told("n2").await.unwrap();
+    assert!(text.starts_with("the node is not woken yet: it is not to sleep any more, and "), "{text}");
+    cluster
+        .until("both are awake, one after the other", async || {
+            phase(&cluster, "n1").await == "awake" && phase(&cluster, "n2").await == "awake"
+        })
+        .await;
+    assert_eq!(bmc.state().orders, ["n1 On", "n2 On"]);
+    assert!(told("n1").await.is_none(), "it was woken at once");
     operator.stop().await;
     assert!(!kubelets.is_finished());
     kubelets.abort();

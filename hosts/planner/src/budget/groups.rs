@@ -275,7 +275,8 @@ impl Groups {
         let each = self.shown.iter().zip(sums).enumerate().map(|(at, (group, counts))| {
             let Counts { load, least, base, nodes, lowered, wants } = counts;
             let load = load.filter(|_| !group.overlapped);
-            let least = least.filter(|_| !group.overlapped);
+            // Where the load is not known a wake is not paid for.
+            let least = least.filter(|_| load.is_some());
             let over = group.limit.zip(load).map(|(limit, load)| load - limit);
             let over = over.filter(|over| group.binds && *over > Watts::ZERO);
             let lasts = over.is_some_and(|_| {

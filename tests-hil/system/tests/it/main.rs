@@ -5,6 +5,7 @@
 mod budget;
 mod burst;
 mod cert_manager;
+mod deferral;
 mod gpus;
 mod grants;
 mod kube_scheduler;
@@ -87,6 +88,9 @@ const STORIES: &[Story] = &[
         Box::pin(one_node::a_deselected_node_is_restored(world))
     }),
     ("empty nodes sleep through a day", |world| Box::pin(sleep::empty_nodes_sleep_through_a_day(world))),
+    ("pods that may wait do while a limit is lower", |world| {
+        Box::pin(deferral::pods_that_may_wait_do(world))
+    }),
     ("the simulator makes a workload of its own", |world| {
         Box::pin(uninstall::the_simulator_makes_a_workload(world))
     }),

@@ -170,12 +170,14 @@ fn play(seed: u64) -> (u64, u64, u64) {
             let at = usize::try_from(draw.below(u64::try_from(NODES).unwrap())).unwrap();
             machines[at].controller = all[usize::try_from(draw.below(5)).unwrap()];
         }
-        if now < healed && draw.below(60) == 0 {
+        if now < healed && draw.below(40) == 0 {
             let at = usize::try_from(draw.below(u64::try_from(NODES).unwrap())).unwrap();
-            machines[at].may_sleep = draw.below(4) > 0;
+            machines[at].may_sleep = draw.below(8) > 0;
         }
         if now == healed {
-            machines.iter_mut().for_each(|machine| machine.controller = Controller::Fine);
+            for machine in &mut machines {
+                (machine.controller, machine.may_sleep) = (Controller::Fine, true);
+            }
         }
         if now > healed && now % 10 == 0 {
             switched_on_by_people(&mut machines, (now, limit), &mut draw);
@@ -192,7 +194,13 @@ fn play(seed: u64) -> (u64, u64, u64) {
                 let is_open = machine.mark.is_none() && machine.ready(now);
                 (is_open && machine.pods.len() + coming < PODS_EACH).then_some(at)
             };
-            let Some(at) = machines.iter().enumerate().find_map(takes) else { return true };
+            let open: Vec<usize> = machines.iter().enumerate().filter_map(takes).collect();
+            let Some(at) =
+                open.get(usize::try_from(draw.below(u64::try_from(open.len().max(1)).unwrap())).unwrap())
+            else {
+                return true;
+            };
+            let at = *at;
             binding.push((now + draw.below(10), at, lasts));
             longest = longest.max(now - since);
             done += 1;
@@ -206,9 +214,14 @@ fn play(seed: u64) -> (u64, u64, u64) {
         });
         let drawn: i64 = machines.iter().map(|machine| machine.draws(now)).sum();
         assert!(drawn <= limit, "seed {seed}: {drawn} W of {limit} W at {now}");
-        // Another leader remembers nothing.
-        if now < healed && draw.below(1_500) == 0 {
+        // Another leader remembers nothing. Some are told that nothing is to sleep any more, and just then a pod comes.
+        let often = if machines.iter().any(|machine| machine.going.is_some()) { 60 } else { 1_500 };
+        if now < healed && draw.below(often) == 0 {
             bench.memory = SleepMemory::default();
+            if draw.below(2) == 0 && waiting.len() < 6 {
+                machines.iter_mut().for_each(|machine| machine.may_sleep = false);
+                waiting.push((now, 60));
+            }
         }
         if now % 5 == 0 {
             pass(&mut bench, &mut machines, (now, limit), (&waiting, &stale), &mut draw);
