@@ -415,6 +415,67 @@ fn as_many_nodes_are_to_be_woken_as_the_limits_can_pay_for_and_the_others_sleep_
     assert_eq!(bench.step(15, &nodes, &pods[..1]).steps, [(2, SleepStep::Reopen(SleepReason::PodWaits))]);
 }
 
+/// Ten nodes that sleep, ten pods that need one each, and 3,500 W: one that is awake can be brought to 300 W, one that boots counts
+/// 800 W for a minute. Returns after how many seconds each was awake.
+fn burst(price: &WakePrice) -> Vec<u64> {
+    const LIMIT: i32 = 3_500;
+    let tuning = SleepTuning { wakes_at_once: 10, sleeps_at_once: 1, floor: 0, ..TUNING };
+    let mut bench = Bench::of(tuning);
+    let mut nodes: Vec<Seen> = (0..10)
+        .map(|at| Seen { price: price.clone(), ..marked(&format!("n{at}"), SleepPhase::Asleep, 0) })
+        .collect();
+    let mut boots: Vec<Option<u64>> = vec![None; nodes.len()];
+    let mut awake = Vec::new();
+    for second in 0..3_600 {
+        for (node, boots) in nodes.iter_mut().zip(&boots) {
+            if boots.is_some_and(|at| second >= at + 60) {
+                (node.ready, node.power, node.boot) = (true, Some(PowerState::On), "b2".to_owned());
+            }
+        }
+        let counts = |node: &Seen| match SleepCount::of(
+            node.mark.as_ref(),
+            node.power,
+            node.ready,
+            Watts::from_int(35),
+        ) {
+            SleepCount::Awake | SleepCount::Kept => Watts::from_int(300),
+            SleepCount::Off(standby) => standby,
+            SleepCount::Full => Watts::from_int(800),
+        };
+        let counted = nodes.iter().map(counts).fold(Watts::ZERO, |sum, watts| sum + watts);
+        bench.spares = vec![Some(Watts::from_int(LIMIT) - counted)];
+        nodes.iter_mut().for_each(|node| node.paid = counted <= Watts::from_int(LIMIT));
+        let keys: Vec<String> = (awake.len()..10).map(|pod| format!("p{pod}")).collect();
+        let pods: Vec<(&str, u64)> = keys.iter().map(|key| (key.as_str(), 8_000)).collect();
+        for (at, step) in bench.step(second, &nodes, &pods).steps {
+            let node = &mut nodes[at];
+            match step {
+                SleepStep::Mark(phase, _) => node.mark = marked("", phase, second).mark,
+                SleepStep::SwitchOn => (boots[at], node.power) = (Some(second), Some(PowerState::On)),
+                SleepStep::Reopen(_) => {
+                    (node.mark, node.cordoned, node.pods) = (None, false, Some(1));
+                    awake.push(second);
+                }
+                SleepStep::SwitchOff => panic!("nobody is to sleep"),
+            }
+        }
+    }
+    awake
+}
+
+#[test]
+fn a_burst_under_a_tight_limit_wakes_as_many_as_it_pays_for_and_then_the_next() {
+    let awake = burst(&WakePrice::Watts { full: Watts::from_int(800), under: vec![0] });
+    // Of 3,500 W ten that sleep leave 3,150 W: four boot at once, with 765 W more each. When they are there 3,500 − 4 · 300 − 6 · 35 =
+    // 2,090 W are left for two, then 1,560 W for two, 1,030 W for one and 765 W for the last: five boots one after the other.
+    assert_eq!(awake.len(), 10, "{awake:?}");
+    let rounds: Vec<usize> =
+        (0..6).map(|round| awake.iter().filter(|at| **at / 65 == round).count()).collect();
+    assert_eq!(rounds, [4, 2, 2, 1, 1, 0], "{awake:?}");
+    // Without the price all are marked at once, none is ever paid for, and all give up and begin again together.
+    assert_eq!(burst(&WakePrice::Free), [0_u64; 0]);
+}
+
 #[test]
 fn what_no_pod_needs_is_paid_for_last_and_one_of_each_pool_is_named() {
     let names = ["a", "b", "c", "d"];
