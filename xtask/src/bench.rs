@@ -35,6 +35,7 @@ const BENCHES: &[Bench] = &[
     ("soak", || soak(&[])),
     ("shortlist", shortlist),
     ("packing", packing::run),
+    ("experiments", experiments),
     ("agent", agent),
     ("operator", operator),
     ("classifier", classifier),
@@ -73,6 +74,13 @@ fn soak(options: &[&str]) -> Result<()> {
 /// What a shortlist costs in points of kube-scheduler's, in a model of it around the extender's own decisions.
 fn shortlist() -> Result<()> {
     cargo(&["test", "--release", "--package", "extender", "--lib", "quality", "--", "--nocapture"])
+}
+
+/// The bands of `compat`, how long a run of it takes, and the bars of `fair`, on all seeds.
+fn experiments() -> Result<()> {
+    release(&["run", "--package", "experiments", "--example", "place", "--", "time"])?;
+    release(&["run", "--package", "experiments", "--example", "place", "--", "compat"])?;
+    release(&["run", "--package", "experiments", "--example", "place", "--", "fair"])
 }
 
 /// The agent on the rig: the time from a change of the profile to the register and to the status, and its cost, also with eight

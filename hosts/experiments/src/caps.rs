@@ -20,6 +20,8 @@ pub enum CapRule {
     GpusCubic,
     /// GPUs at 50 % of their most, cubic power.
     GpusDeepCubic,
+    /// GPUs at 35 % of their most, cubic power. That is 245 W; upstream's catalogue has 350 W as the least limit of this GPU.
+    GpusLeastCubic,
     /// GPUs at 60 %, with upstream's γ.
     GpusUpstream,
     /// Cores at 60 % of their frequency.
@@ -33,10 +35,11 @@ pub enum CapRule {
 }
 
 /// All of them, none first.
-pub const CAP_RULES: [CapRule; 8] = [
+pub const CAP_RULES: [CapRule; 9] = [
     CapRule::None,
     CapRule::GpusCubic,
     CapRule::GpusDeepCubic,
+    CapRule::GpusLeastCubic,
     CapRule::GpusUpstream,
     CapRule::Cores,
     CapRule::StandardCores,
@@ -58,6 +61,7 @@ impl CapRule {
             Self::None => "no caps",
             Self::GpusCubic => "GPUs 60 %, cubic",
             Self::GpusDeepCubic => "GPUs 50 %, cubic",
+            Self::GpusLeastCubic => "GPUs 35 %, cubic",
             Self::GpusUpstream => "GPUs 60 %, upstream's gamma",
             Self::Cores => "cores 60 %",
             Self::StandardCores => "cores 60 % of standard jobs",
@@ -73,11 +77,16 @@ impl CapRule {
             Self::None | Self::Cores | Self::StandardCores => None,
             Self::GpusCubic | Self::Free => Some((0.6, CUBIC)),
             Self::GpusDeepCubic => Some((0.5, CUBIC)),
+            Self::GpusLeastCubic => Some((0.35, CUBIC)),
             Self::GpusUpstream => Some((0.6, UPSTREAM)),
             Self::ByClass => job.performance.then_some((0.6, CUBIC)),
         };
         let cores = match self {
-            Self::None | Self::GpusCubic | Self::GpusDeepCubic | Self::GpusUpstream => false,
+            Self::None
+            | Self::GpusCubic
+            | Self::GpusDeepCubic
+            | Self::GpusLeastCubic
+            | Self::GpusUpstream => false,
             Self::Cores | Self::Free => true,
             Self::StandardCores | Self::ByClass => !job.performance,
         };
@@ -128,6 +137,9 @@ mod tests {
         let capped = CapRule::GpusDeepCubic.capped(&job);
         assert!((value(capped.busy_gpus) - 1.6 * 350.0 / 476.0).abs() < 1e-6);
         assert!((1076..=1078).contains(&capped.lasts), "{}", capped.lasts);
+        // At 245 W: r = 0.5147. ½ · 0.8014 + ½ · (1 − 0.15 · 0.5217) = 0.8616.
+        let least = CapRule::GpusLeastCubic.capped(&job);
+        assert!((1160..=1162).contains(&least.lasts), "{}", least.lasts);
         // A job of 200 W each is not touched by a cap of 350 W.
         let light = OfferedJob { busy_gpus: parts(0.6), ..job };
         assert_eq!(CapRule::GpusDeepCubic.capped(&light), light);

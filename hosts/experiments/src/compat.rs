@@ -14,15 +14,13 @@ use crate::tree::{Holds, Tree};
 use crate::workload::OfferedJob;
 
 mod arms;
+mod trend;
 
 pub use arms::{ARMS, CompatArm};
 
-use arms::Seen;
+pub(crate) use arms::Seen;
+pub(crate) use trend::PowerTrend;
 
-/// Samples from which a slope is computed.
-const SAMPLES: usize = 10;
-/// A trend of the cluster above this many watts for each minute is a burst.
-const BURST_W: f64 = 500.0;
 /// No job lasts longer, in steps.
 const LONGEST: usize = 512;
 /// The requests for cores alone, and those for GPUs; every job of the workload is one of them.
@@ -69,15 +67,30 @@ pub fn run(arm: CompatArm, seed: u64, jobs: &[OfferedJob], hours: u32) -> Placem
     meter.finish()
 }
 
+/// How many values the hash of a node has, by which [`CompatArm::Random`] chooses.
+const HASHES: f64 = 256.0;
+
+/// Of so many nodes, each with a random value, the number of the first that has the highest: drawn by two numbers from 0 to 1.
+///
+/// The highest is at most `v` with the probability ((v + 1) / [`HASHES`])^nodes. Each node before the first one that has it is below it,
+/// so that each has v / (v + 1) of the chance of the one before.
+fn first_of_highest(nodes: f64, highest: f64, place: f64) -> f64 {
+    if nodes <= 1.0 {
+        return 0.0;
+    }
+    let value = (HASHES * highest.powf(1.0 / nodes)).ceil() - 1.0;
+    if value <= 0.0 {
+        return 0.0;
+    }
+    let each = value / (value + 1.0);
+    let number = (1.0 - place * (1.0 - each.powf(nodes))).ln() / each.ln();
+    number.floor().clamp(0.0, nodes - 1.0)
+}
+
 struct Run {
     arm: CompatArm,
     nodes: Vec<FleetNode>,
-    slopes: Vec<f64>,
-    scale: f64,
-    /// The samples of all nodes, a ring of steps.
-    samples: Vec<Vec<f64>>,
-    totals: Vec<f64>,
-    slot: usize,
+    trend: PowerTrend,
     cpu_trees: Vec<Tree>,
     gpu_trees: Vec<Tree>,
     /// By the step at which they end: jobs and their nodes.
@@ -93,11 +106,7 @@ impl Run {
         let mut run = Self {
             arm,
             nodes: vec![FleetNode::default(); NODES],
-            slopes: vec![0.0; NODES],
-            scale: 6.0,
-            samples: vec![vec![0.0; NODES]; SAMPLES],
-            totals: vec![0.0; SAMPLES],
-            slot: 0,
+            trend: PowerTrend::new(),
             cpu_trees: vec![Tree::new(CPU_NODES, holds); CORES.len()],
             gpu_trees: vec![Tree::new(GPU_NODES, holds); SHAPES],
             ends: vec![Vec::new(); LONGEST],
@@ -111,7 +120,6 @@ impl Run {
     /// Jobs end, and what the nodes draw is sampled.
     fn begin(&mut self, step: usize, jobs: &[OfferedJob], meter: &mut Meter) {
         let ended = std::mem::take(&mut self.ends[step % LONGEST]);
-        self.slot = step % SAMPLES;
         for &(index, node) in &ended {
             self.nodes[node].remove(&jobs[index]);
             meter.end(&jobs[index], Kind::of(node), self.nodes[node].jobs == 0);
@@ -122,44 +130,21 @@ impl Run {
         if !self.arm.follows_power() {
             return;
         }
-        let mut total = 0.0;
-        for (place, node) in self.nodes.iter().enumerate() {
-            let watts = node.draws_w(Kind::of(place), GPU_IDLE_W);
-            self.samples[self.slot][place] = watts;
-            total += watts;
-        }
-        self.totals[self.slot] = total;
-        self.regress(step);
+        let nodes = &self.nodes;
+        self.trend.sample(step, |place| nodes[place].draws_w(Kind::of(place), GPU_IDLE_W));
         self.index_all();
-    }
-
-    /// Least squares over the last samples. Deviations from the newest are used, so that a constant has slope zero.
-    fn regress(&mut self, step: usize) {
-        let count = (step + 1).min(SAMPLES);
-        self.slopes.fill(0.0);
-        if count < 2 {
-            return;
-        }
-        let middle = (count as f64 - 1.0) / 2.0;
-        let spread: f64 = (0..count).map(|place| (place as f64 - middle).powi(2)).sum();
-        let mut trend = 0.0;
-        for place in 0..count {
-            let weight = (place as f64 - middle) / spread;
-            let slot = (step + 1 - count + place) % SAMPLES;
-            trend += weight * (self.totals[slot] - self.totals[self.slot]);
-            for (node, slope) in self.slopes.iter_mut().enumerate() {
-                *slope += weight * (self.samples[slot][node] - self.samples[self.slot][node]);
-            }
-        }
-        self.scale = if trend.abs() > BURST_W { 2.0 } else { 6.0 };
     }
 
     fn keys(&self, node: usize) -> [f64; 2] {
         let seen = Seen {
             kind: Kind::of(node),
             node: &self.nodes[node],
-            slope: self.slopes[node],
-            scale: self.scale,
+            slope: self.trend.slopes[node],
+            scale: self.trend.scale,
+            watts: match self.arm.follows_power() {
+                true => self.nodes[node].draws_w(Kind::of(node), GPU_IDLE_W),
+                false => 0.0,
+            },
         };
         [self.arm.key(seen, false), self.arm.key(seen, true)]
     }
@@ -174,7 +159,7 @@ impl Run {
     /// A node changed within a step.
     fn touch(&mut self, node: usize) {
         if self.arm.follows_power() {
-            self.samples[self.slot][node] = self.nodes[node].draws_w(Kind::of(node), GPU_IDLE_W);
+            self.trend.touch(node, self.nodes[node].draws_w(Kind::of(node), GPU_IDLE_W));
         }
         self.index(node, Tree::set);
     }
@@ -204,7 +189,7 @@ impl Run {
         let (cpu, gpu) = (self.cpu_trees.get(index), &self.gpu_trees[index]);
         if self.arm == CompatArm::Random {
             let of_cpu = cpu.map_or(0.0, Tree::top);
-            let number = (self.rng.unit() * (of_cpu + gpu.top())).floor();
+            let number = first_of_highest(of_cpu + gpu.top(), self.rng.unit(), self.rng.unit());
             return match cpu {
                 Some(tree) if number < of_cpu => Some(tree.nth(number)),
                 _ if gpu.top() > 0.0 => Some(CPU_NODES + gpu.nth(number - of_cpu)),
@@ -212,17 +197,17 @@ impl Run {
             };
         }
         let offset = |kind| self.arm.offset(kind, u32::from(job.cores), u32::from(job.gpus), job.performance);
-        let clamp = |score: f64| if self.arm.is_clamped() { score.clamp(0.0, 100.0) } else { score };
         let best = |tree: &Tree, offset: f64| {
             let top = tree.top();
             (top > f64::NEG_INFINITY).then(|| {
-                let least = match clamp(top + offset) {
+                let score = self.arm.score(top, offset);
+                let least = match score {
                     // All that reach a bound have the same score, and the first of them is taken.
                     score if score >= top + offset && self.arm.is_clamped() && score <= 0.0 => f64::MIN,
                     score if score < top + offset => 100.0 - offset,
                     _ => top,
                 };
-                (clamp(top + offset), tree.lowest(least))
+                (score, tree.lowest(least))
             })
         };
         let on_cpu = cpu.and_then(|tree| best(tree, offset(Kind::Cpu)));

@@ -7,6 +7,8 @@
 //! At the start the nodes that stay awake are awake, and all others sleep.
 
 use crate::caps::CapRule;
+use crate::figures::{cooling_w, outdoor_c, ramp};
+use crate::fleet::PowerModel;
 use crate::numbers::quantile;
 use crate::workload::{CLASSES, OfferedJob};
 use cluster::{Cluster, Tally};
@@ -14,6 +16,7 @@ use cluster::{Cluster, Tally};
 mod arms;
 mod bound;
 mod cluster;
+mod upstream;
 
 pub use arms::{FAIR_ARMS, FairArm, ScoreTerm, TERMS};
 pub use bound::bound_kwh;
@@ -25,7 +28,9 @@ pub const WAKE: u32 = 2;
 /// Empty nodes of each kind that stay awake.
 const WARM: u32 = 6;
 /// Steps that our law looks back, for how many nodes it keeps awake.
-const HOUR: usize = 60;
+const BACK: usize = 60;
+/// Of the most empty nodes that were taken in a short time, our law keeps so many hundredths awake.
+const KEEP_PERCENT: u32 = 125;
 /// What an idle GPU draws at rest.
 const REST_W: f64 = 10.0;
 /// Empty GPU nodes that the packing keeps for jobs with GPUs.
@@ -42,13 +47,15 @@ pub struct PlacementLaw {
     pub without: Option<ScoreTerm>,
     /// The caps.
     pub caps: CapRule,
+    /// What processors draw.
+    pub model: PowerModel,
 }
 
 impl PlacementLaw {
     /// A whole law without caps.
     #[must_use]
     pub const fn of(arm: FairArm, sleeps: bool) -> Self {
-        Self { arm, sleeps, without: None, caps: CapRule::None }
+        Self { arm, sleeps, without: None, caps: CapRule::None, model: PowerModel::Linear }
     }
 }
 
@@ -61,8 +68,12 @@ pub struct FairFigures {
     pub base_kwh: f64,
     /// What of it nodes drew while they woke.
     pub waking_kwh: f64,
+    /// With the cooling of upstream's plant in its climate without noise.
+    pub facility_kwh: f64,
     /// The highest total.
     pub peak_kw: f64,
+    /// The 99th percentile of the change between two steps.
+    pub ramp_kw: f64,
     /// Nodes that were woken.
     pub wakes: u32,
     /// The mean number of nodes that were on, without and with GPUs.
@@ -81,6 +92,8 @@ pub struct FairFigures {
     pub performance_slowdown: f64,
     /// The same of each class.
     pub slowdown: [f64; 5],
+    /// Minutes of waiting that 95 of a hundred jobs of each class did not exceed.
+    pub wait_p95: [f64; 5],
     /// Jobs that never ran.
     pub dropped: u32,
 }
@@ -95,7 +108,8 @@ pub fn run(law: PlacementLaw, seed: u64, offered: &[OfferedJob]) -> FairFigures 
     let mut late: Vec<Option<u32>> = vec![None; jobs.len()];
     let mut waits = vec![0_u32; jobs.len()];
     let (mut next, mut running, mut step) = (0, 0_usize, 0_u32);
-    let (mut tally, mut peak) = (Tally::default(), 0.0_f64);
+    let mut tally = Tally::default();
+    let mut series_kw = Vec::new();
     while next < jobs.len() || running > 0 || !queue.is_empty() {
         running -= cluster.begin(step, &jobs);
         while next < jobs.len() && jobs[next].arrives <= step {
@@ -120,19 +134,21 @@ pub fn run(law: PlacementLaw, seed: u64, offered: &[OfferedJob]) -> FairFigures 
         });
         let placed = waiting - queue.len();
         running += placed;
-        peak = peak.max(cluster.tally(step, &mut tally));
+        series_kw.push(cluster.tally(step, &mut tally) / 1000.0);
         if placed == 0 && running == 0 && next == jobs.len() && !queue.is_empty() {
             // What is left fits no empty fleet either.
             break;
         }
         step += 1;
     }
-    let of = |performance: bool| {
-        let mut minutes: Vec<f64> = (jobs.iter().zip(&waits))
-            .filter(|(job, _)| job.performance == performance)
-            .map(|(_, &wait)| f64::from(wait))
-            .collect();
+    let sorted = |counts: &dyn Fn(&OfferedJob) -> bool| {
+        let waited = jobs.iter().zip(&waits).filter(|(job, _)| counts(job));
+        let mut minutes: Vec<f64> = waited.map(|(_, &wait)| f64::from(wait)).collect();
         minutes.sort_by(f64::total_cmp);
+        minutes
+    };
+    let of = |performance: bool| {
+        let minutes = sorted(&|job| job.performance == performance);
         [0.5, 0.95, 0.99].map(|part| quantile(&minutes, part))
     };
     let slowed = |counts: &dyn Fn(&OfferedJob) -> bool| {
@@ -148,7 +164,9 @@ pub fn run(law: PlacementLaw, seed: u64, offered: &[OfferedJob]) -> FairFigures 
         it_kwh: tally.watts * minute,
         base_kwh: tally.base * minute,
         waking_kwh: tally.waking * minute,
-        peak_kw: peak / 1000.0,
+        facility_kwh: facility_kwh(&series_kw),
+        peak_kw: series_kw.iter().copied().fold(0.0, f64::max),
+        ramp_kw: ramp(&series_kw),
         wakes: cluster.wakes,
         on: tally.on.map(|sum| sum / steps),
         gpu_hosts: 8.0 * tally.gpu_hosts / tally.gpus.max(1.0),
@@ -158,8 +176,17 @@ pub fn run(law: PlacementLaw, seed: u64, offered: &[OfferedJob]) -> FairFigures 
         performance_wait: of(true),
         performance_slowdown: slowed(&|job| job.performance),
         slowdown: CLASSES.map(|class| slowed(&|job| job.class == class)),
+        wait_p95: CLASSES.map(|class| quantile(&sorted(&|job| job.class == class), 0.95)),
         dropped: u32::try_from(queue.len()).unwrap_or(u32::MAX),
     }
+}
+
+fn facility_kwh(series_kw: &[f64]) -> f64 {
+    let of = |(minute, kw): (u32, &f64)| {
+        let watts = 1000.0 * kw;
+        (watts + cooling_w(watts, outdoor_c(f64::from(minute) / 60.0))) / 60_000.0
+    };
+    (0..).zip(series_kw).map(of).sum()
 }
 
 #[cfg(test)]

@@ -148,17 +148,22 @@ impl Meter {
         let count = series.len().max(2) as f64;
         let mean = series.iter().sum::<f64>() / count;
         let spread: f64 = series.iter().map(|kw| (kw - mean).powi(2)).sum();
-        let mut ramps: Vec<f64> = series.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
-        ramps.sort_by(f64::total_cmp);
         self.figures.peak_kw = series.iter().copied().fold(0.0, f64::max);
         self.figures.std_kw = (spread / (count - 1.0)).sqrt();
-        self.figures.ramp_kw = quantile(&ramps, 0.99);
+        self.figures.ramp_kw = ramp(series);
         self.figures
     }
 }
 
+/// The 99th percentile of the change between two steps.
+pub(crate) fn ramp(series: &[f64]) -> f64 {
+    let mut ramps: Vec<f64> = series.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
+    ramps.sort_by(f64::total_cmp);
+    quantile(&ramps, 0.99)
+}
+
 /// The temperature outside in upstream's climate, without its noise.
-fn outdoor_c(hour: f64) -> f64 {
+pub(crate) fn outdoor_c(hour: f64) -> f64 {
     23.0 + 6.0 * (TAU * hour / 24.0 - 3.0 * TAU / 8.0).sin() + 2.0 * (TAU * hour / 72.0).sin()
 }
 

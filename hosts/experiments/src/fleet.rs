@@ -16,6 +16,70 @@ pub const GPU_IDLE_W: f64 = 100.0;
 /// What busy cores draw of the most that all cores draw.
 const CPU_PART: f64 = 0.7;
 
+/// What a node draws on its processors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PowerModel {
+    /// Upstream's: a base, and so many watts for each busy core, which is less on nodes with GPUs.
+    Linear,
+    /// The published SPECpower curve of a pair of EPYC 9654, for as many cores as the node has.
+    Curve,
+}
+
+/// The pair's 192 cores at 0, 10, … 100 % of the load, in watts.
+const CURVE_W: [f64; 11] = [128.0, 257.0, 300.0, 340.0, 378.0, 410.0, 442.0, 498.0, 577.0, 697.0, 817.0];
+const CURVE_CORES: f64 = 192.0;
+
+impl PowerModel {
+    /// What the processors of a node draw with so many busy cores; in the linear model an idle node without a job draws less.
+    #[must_use]
+    pub fn cores_w(self, kind: Kind, busy: f64, active: bool) -> f64 {
+        match self {
+            Self::Linear => kind.base_w(active) + kind.core_w() * busy,
+            Self::Curve => {
+                let cores = f64::from(kind.cores());
+                let load = 10.0 * (busy / cores).clamp(0.0, 1.0);
+                let watts = CURVE_W.windows(2).zip(0_u8..).find_map(|(pair, tenth)| {
+                    let above = load - f64::from(tenth);
+                    (above <= 1.0).then(|| pair[0] + (pair[1] - pair[0]) * above)
+                });
+                watts.unwrap_or(CURVE_W[10]) * cores / CURVE_CORES
+            }
+        }
+    }
+
+    /// The most that the processors of a node draw.
+    #[must_use]
+    pub fn most_w(self, kind: Kind) -> f64 {
+        match self {
+            Self::Linear => kind.cpu_max_w(),
+            Self::Curve => self.cores_w(kind, f64::from(kind.cores()), true),
+        }
+    }
+
+    /// What the processors of a node draw while it boots: in the linear model the base of a node with a job, on the curve a
+    /// tenth of the load.
+    #[must_use]
+    pub fn boot_w(self, kind: Kind) -> f64 {
+        match self {
+            Self::Linear => kind.base_w(true),
+            Self::Curve => self.cores_w(kind, 0.1 * f64::from(kind.cores()), true),
+        }
+    }
+
+    /// The least that a busy core costs at any load, the idle draw of its node included; zero in the linear model, where that is
+    /// not asked.
+    #[must_use]
+    pub fn least_w(self) -> f64 {
+        match self {
+            Self::Linear => 0.0,
+            Self::Curve => {
+                let each = |(watts, tenth): (&f64, u8)| watts / (CURVE_CORES * f64::from(tenth) / 10.0);
+                CURVE_W.iter().skip(1).zip(1..).map(each).fold(f64::INFINITY, f64::min)
+            }
+        }
+    }
+}
+
 /// The two kinds of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -118,7 +182,7 @@ impl FleetNode {
         self.gpus += u32::from(job.gpus);
         self.jobs += 1;
         self.busy_cores += job.busy_cores;
-        *self.busy(job.performance) += job.busy_gpus;
+        *self.busy_gpus(job.performance) += job.busy_gpus;
     }
 
     /// A job that was added ends.
@@ -127,10 +191,10 @@ impl FleetNode {
         self.gpus -= u32::from(job.gpus);
         self.jobs -= 1;
         self.busy_cores -= job.busy_cores;
-        *self.busy(job.performance) -= job.busy_gpus;
+        *self.busy_gpus(job.performance) -= job.busy_gpus;
     }
 
-    const fn busy(&mut self, performance: bool) -> &mut i64 {
+    const fn busy_gpus(&mut self, performance: bool) -> &mut i64 {
         if performance { &mut self.busy_performance } else { &mut self.busy_standard }
     }
 
@@ -149,8 +213,20 @@ impl FleetNode {
     /// What it draws, where each idle GPU draws this.
     #[must_use]
     pub fn draws_w(&self, kind: Kind, idle_gpu_w: f64) -> f64 {
+        self.draws_by(PowerModel::Linear, kind, idle_gpu_w)
+    }
+
+    /// The same, with its processors by a model.
+    #[must_use]
+    pub fn draws_by(&self, model: PowerModel, kind: Kind, idle_gpu_w: f64) -> f64 {
         let idle = f64::from(kind.gpus() - self.gpus) * idle_gpu_w;
-        kind.base_w(self.jobs > 0) + self.cpu_w(kind) + self.gpu_w() + idle
+        model.cores_w(kind, value(self.busy_cores), self.jobs > 0) + self.gpu_w() + idle
+    }
+
+    /// Busy cores.
+    #[must_use]
+    pub fn busy(&self) -> f64 {
+        value(self.busy_cores)
     }
 }
 
@@ -179,8 +255,24 @@ mod tests {
         node.add(&job);
         // 50 + 0.7 · 500 · 32 / 128 + 3 · 595 + 4 · 100.
         assert!((node.draws_w(Kind::Gpu, GPU_IDLE_W) - (50.0 + 87.5 + 1785.0 + 400.0)).abs() < 1e-6);
+        // On the curve 32 of 128 cores are a quarter: between 300 and 340 W of 192 cores, for 128.
+        let watts = node.draws_by(PowerModel::Curve, Kind::Gpu, GPU_IDLE_W);
+        assert!((watts - (320.0 * 128.0 / 192.0 + 1785.0 + 400.0)).abs() < 1e-6, "{watts}");
         assert!(node.fits(Kind::Gpu, 64, 4) && !node.fits(Kind::Gpu, 65, 0) && !node.fits(Kind::Gpu, 1, 5));
         node.remove(&job);
         assert_eq!(node, FleetNode::default());
+    }
+
+    /// 96 cores are half of the pair: 64 W idle, 408.5 W at most. A busy core is cheapest at 70 %: 498 W of 134.4 cores.
+    #[test]
+    fn the_curve_is_that_of_its_points() {
+        let half = |busy| PowerModel::Curve.cores_w(Kind::Cpu, busy, true);
+        assert_eq!((half(0.0), half(9.6), half(96.0)), (64.0, 128.5, 408.5));
+        assert_eq!(
+            (PowerModel::Curve.most_w(Kind::Cpu), PowerModel::Curve.boot_w(Kind::Cpu)),
+            (408.5, 128.5)
+        );
+        assert!((PowerModel::Curve.least_w() - 498.0 / 134.4).abs() < 1e-9);
+        assert_eq!(PowerModel::Linear.most_w(Kind::Cpu), 700.0);
     }
 }

@@ -1,14 +1,14 @@
 //! What the extender and kube-scheduler say of a node of the fleet: their own functions, fed with what they would know.
 
 use crate::fair::ScoreTerm;
-use crate::fleet::{FleetNode, GPU_NODES, Kind};
+use crate::fleet::{FleetNode, GPU_NODES, Kind, PowerModel};
 use crate::workload::OfferedJob;
 use joulie_core::placement::class::WorkloadClass;
 use joulie_core::placement::demand::{GpuDemand, GpuVendor, MilliCores, PodDemand};
 use joulie_core::placement::estimate::{Coefficients, DemandTerms, HardwareRecord, HardwareTerms, NodeGpus};
 use joulie_core::placement::kube_scheduler::{Amounts, ScheduledNode, ScheduledPod, SchedulerProfile};
 use joulie_core::placement::score::{
-    ConsolidateFacts, ConsolidatePod, ConsolidateTerms, NodeCards, WholeNodes,
+    ConsolidateFacts, ConsolidatePod, ConsolidateTerms, GpuNodeUse, GpuSupply, NodeCards, WholeNodes,
 };
 use power_units::Watts;
 
@@ -16,20 +16,18 @@ use power_units::Watts;
 const GPU_MAX: Watts = Watts::from_int(700);
 
 /// What the hardware record of a kind says.
-const fn record(kind: Kind) -> HardwareRecord {
-    let (cpu, gpus) = match kind {
-        Kind::Cpu => (700, None),
-        Kind::Gpu => (
-            500,
-            Some(NodeGpus {
-                count: Some(8),
-                max: Some(GPU_MAX),
-                vendor: Some(GpuVendor::Nvidia),
-                adds: None,
-            }),
-        ),
-    };
-    HardwareRecord { cpu_max: Some(Watts::from_int(cpu)), cores: Some(kind.cores()), gpus }
+fn record(kind: Kind, model: PowerModel) -> HardwareRecord {
+    let gpus = (kind == Kind::Gpu).then_some(NodeGpus {
+        count: Some(8),
+        max: Some(GPU_MAX),
+        vendor: Some(GpuVendor::Nvidia),
+        adds: None,
+    });
+    HardwareRecord { cpu_max: Some(watts(model.most_w(kind))), cores: Some(kind.cores()), gpus }
+}
+
+fn watts(watts: f64) -> Watts {
+    Watts::from_bits(crate::numbers::parts(watts))
 }
 
 /// What jobs with GPUs ask for: thousandths of a core, and GPUs.
@@ -70,10 +68,14 @@ impl GpuAsks {
 pub(crate) struct NodeView {
     /// GPU nodes without jobs.
     pub(crate) whole: u32,
+    /// Free GPUs of all nodes.
+    pub(crate) free: u32,
     /// What jobs with GPUs ask for.
     pub(crate) asks: GpuAsks,
     /// What an idle GPU draws.
     pub(crate) idle_gpu_w: f64,
+    /// What processors draw.
+    pub(crate) model: PowerModel,
 }
 
 /// The extender's terms of a node. There are no caps, so that what is left is what the node can draw.
@@ -83,27 +85,30 @@ pub(crate) fn consolidate_terms(
     view: &NodeView,
     without: Option<ScoreTerm>,
 ) -> ConsolidateTerms {
-    let record = record(kind);
-    let most = match kind {
-        Kind::Cpu => Watts::from_int(700),
-        Kind::Gpu => Watts::from_int(6_100),
-    };
+    let record = record(kind, view.model);
+    let most = watts(view.model.most_w(kind)) + GPU_MAX.times(kind.gpus());
     let cards = NodeCards { all: kind.gpus(), free: kind.gpus() - node.gpus };
     let all = u32::try_from(GPU_NODES).unwrap_or(0);
     let mut nodes = WholeNodes::default();
-    nodes.see(NodeCards { all: 8 * view.whole, free: 8 * view.whole }, true);
-    nodes.see(NodeCards { all: 8 * (all - view.whole), free: 0 }, false);
-    let measured = kind.base_w(false) + f64::from(kind.gpus()) * view.idle_gpu_w;
+    nodes.see(NodeCards { all: 8 * view.whole, free: 8 * view.whole }, GpuNodeUse::Whole);
+    let others = NodeCards { all: 8 * (all - view.whole), free: view.free.saturating_sub(8 * view.whole) };
+    nodes.see(others, GpuNodeUse::Open);
+    let used = if node.jobs == 0 { GpuNodeUse::Whole } else { GpuNodeUse::Open };
+    let measured = view.model.cores_w(kind, 0.0, false) + f64::from(kind.gpus()) * view.idle_gpu_w;
     let at_rest = match without {
         Some(ScoreTerm::Measured) => record.at_rest(),
-        _ => Some(Watts::from_bits(crate::numbers::parts(measured))),
+        _ => Some(watts(measured)),
     };
     ConsolidateTerms::of(&ConsolidateFacts {
         cores_milli: Some(kind.cores() * 1000),
         requested_milli: node.cores * 1000,
         cards: Some(cards),
         milli_per_gpu: if without == Some(ScoreTerm::GpuCores) { 0 } else { view.asks.each(kind) },
-        is_spare: without != Some(ScoreTerm::Spare) && nodes.spares(cards, node.jobs == 0),
+        is_spare: without != Some(ScoreTerm::Spare) && nodes.spares(cards, used),
+        supply: match (kind, without) {
+            (Kind::Cpu, _) | (_, Some(ScoreTerm::Scarce)) => GpuSupply::Ample,
+            (Kind::Gpu, _) => nodes.supply(),
+        },
         is_used: node.jobs > 0,
         at_rest,
         room: Some(most),
@@ -120,7 +125,7 @@ pub(crate) struct JobTerms {
 
 impl JobTerms {
     /// Compiles a job.
-    pub(crate) fn of(job: &OfferedJob) -> Self {
+    pub(crate) fn of(job: &OfferedJob, model: PowerModel) -> Self {
         let class = if job.performance { WorkloadClass::Performance } else { WorkloadClass::Standard };
         let gpus =
             (job.gpus > 0).then_some(GpuDemand { count: u32::from(job.gpus), vendor: GpuVendor::Nvidia });
@@ -128,7 +133,7 @@ impl JobTerms {
         let demand = PodDemand { class, cpu, memory_bytes: 0, gpus };
         let coefficients = Coefficients::REFERENCE;
         let terms = DemandTerms::of(&demand, &coefficients);
-        let on = |kind| HardwareTerms::of(Some(&record(kind)), &coefficients).estimate(&terms).total();
+        let on = |kind| HardwareTerms::of(Some(&record(kind, model)), &coefficients).estimate(&terms).total();
         Self {
             pod: ConsolidatePod::of(&demand),
             added: [on(Kind::Cpu), on(Kind::Gpu)],
@@ -156,7 +161,14 @@ impl JobTerms {
             Some(ScoreTerm::Watts) => why.watts,
             Some(ScoreTerm::Fill) => why.fill,
             Some(ScoreTerm::Whole) => why.whole,
-            Some(ScoreTerm::GpuCores | ScoreTerm::Spare | ScoreTerm::Measured | ScoreTerm::Ahead) | None => 0,
+            Some(
+                ScoreTerm::GpuCores
+                | ScoreTerm::Spare
+                | ScoreTerm::Scarce
+                | ScoreTerm::Measured
+                | ScoreTerm::Ahead,
+            )
+            | None => 0,
         };
         why.score.saturating_sub(part)
     }
@@ -195,16 +207,22 @@ mod tests {
             busy_cores: 0,
             busy_gpus: 0,
         };
-        let terms = JobTerms::of(&job);
+        let terms = JobTerms::of(&job, PowerModel::Linear);
         // Half of 96 cores is left, five eighths of 128: 50 and 62; balance without memory is 50 + 50 / 2 = 75.
         assert_eq!(terms.scheduled(Kind::Cpu, &FleetNode::default()), 50 + 75);
         assert_eq!(terms.scheduled(Kind::Gpu, &FleetNode::default()), 62 + 75);
-        let view = |whole| NodeView { whole, asks: GpuAsks::default(), idle_gpu_w: 10.0 };
+        let view = |whole| NodeView {
+            whole,
+            free: 4_000,
+            asks: GpuAsks::default(),
+            idle_gpu_w: 10.0,
+            model: PowerModel::Linear,
+        };
         let points = |kind, node, whole| terms.consolidated(kind, node, &view(whole), None);
-        // The free GPUs of an empty node need all of its cores, unless enough others are whole: 25 of 500 without this one.
+        // The free GPUs of an empty node need all of its cores, unless enough others are whole: 10 of 500 without this one.
         let empty = FleetNode::default();
-        assert_eq!(points(Kind::Gpu, &empty, 25), 0);
-        assert!(points(Kind::Gpu, &empty, 26) > 0);
+        assert_eq!(points(Kind::Gpu, &empty, 10), 0);
+        assert!(points(Kind::Gpu, &empty, 11) > 0);
         // A node that is used is better than one that is not.
         let mut node = FleetNode::default();
         node.add(&OfferedJob { cores: 8, ..job });

@@ -7,6 +7,7 @@ use crate::workload::OfferedLoad;
 use serde_json::{Map, Value, json};
 use std::fmt::{self, Write};
 
+mod bands;
 mod compare;
 mod plot;
 mod rows;
@@ -21,7 +22,9 @@ pub enum PlacementExperiment {
     Compat,
     /// The same work for all, see [`crate::fair`].
     Fair,
-    /// Our law of `fair` without each of its parts, at a load of 50 %.
+    /// As `Fair`, with processors that draw what was published of one model.
+    Curves,
+    /// Our law of `fair` without each of its parts, at loads of 50 and 80 %.
     Ablation,
     /// Caps with and without our placement, see [`crate::caps`], at a load of 50 %.
     Caps,
@@ -59,7 +62,7 @@ impl fmt::Display for ReportError {
                 let (compat, fair) = (compat.join(", "), fair.join(", "));
                 write!(
                     f,
-                    "no law {name:?}: compat has {compat}; fair and replay have {fair}; the others always run all"
+                    "no law {name:?}: compat has {compat}; fair, curves and replay have {fair}; the others always run all"
                 )
             }
             Self::Result(place) => write!(f, "no result of joulie simulate: {place}"),
@@ -120,12 +123,17 @@ pub fn simulate(options: &Options, told: Told<'_>) -> Result<Outcome, ReportErro
             let laws = rows::fair_laws(&arms);
             ("fair: the same jobs run to completion, jobs wait", rows::rows_of(seeds, &all, &laws, told))
         }
+        (PlacementExperiment::Curves, _) => {
+            let arms = chosen(&options.arms, &FAIR_ARMS, FairArm::name)?;
+            let laws = rows::curve_laws(&arms);
+            ("curves: fair, with processors on a published curve", rows::rows_of(seeds, &all, &laws, told))
+        }
         (PlacementExperiment::Ablation | PlacementExperiment::Caps, Some(arm)) => {
             return Err(ReportError::Arm(arm.clone()));
         }
         (PlacementExperiment::Ablation, None) => {
             let laws = rows::ablation_laws();
-            ("ablation: our law without each of its parts", rows::rows_of(seeds, &all[1..2], &laws, told))
+            ("ablation: our law without each of its parts", rows::rows_of(seeds, &all[1..], &laws, told))
         }
         (PlacementExperiment::Caps, None) => {
             let laws = rows::caps_laws();
@@ -186,12 +194,14 @@ impl Outcome {
 
     /// One table over all seeds, in Markdown, and the bars.
     fn summary(&self) -> Option<String> {
-        let bars = match self.experiment {
-            None | Some(PlacementExperiment::Compat) => return None,
-            Some(PlacementExperiment::Fair) => summary::bars_of_fair(&self.rows),
-            Some(PlacementExperiment::Ablation | PlacementExperiment::Caps) => String::new(),
-        };
-        Some(format!("{}{bars}", summary::table(&self.rows)))
+        let rows = &self.rows;
+        match self.experiment? {
+            PlacementExperiment::Compat => Some(bands::table(rows) + &bands::bars(rows)),
+            PlacementExperiment::Fair => Some(summary::table(rows) + &summary::bars_of_fair(rows)),
+            PlacementExperiment::Curves | PlacementExperiment::Ablation | PlacementExperiment::Caps => {
+                Some(summary::table(rows))
+            }
+        }
     }
 
     /// A plot of each case over all seeds, with a name for its file.

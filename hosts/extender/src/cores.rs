@@ -27,7 +27,9 @@ use joulie_core::placement::assumed::{NodeKey, PodUid};
 use joulie_core::placement::demand::{GpuResource, GpuVendor, PodDemand};
 use joulie_core::placement::gpu::{GpuPhase, PhysicalGpu};
 use joulie_core::placement::kube_scheduler::{Amounts, ScheduledNode, ScheduledPod};
-use joulie_core::placement::score::{ConsolidateFacts, ConsolidateTerms, NodeCards, WholeNodes};
+use joulie_core::placement::score::{
+    ConsolidateFacts, ConsolidateTerms, GpuNodeUse, GpuSupply, NodeCards, WholeNodes,
+};
 use power_units::Watts;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -318,17 +320,19 @@ impl FreeCores {
         });
         let counted: Vec<_> = nodes.collect();
         let mut models: BTreeMap<GpuModel, WholeNodes> = BTreeMap::new();
-        for (_, node, (facts, is_whole)) in &counted {
+        for (_, node, (facts, used)) in &counted {
             if let (Some(cards), Some(model)) = (facts.cards.filter(|cards| cards.all > 0), model(node)) {
-                models.entry(model).or_default().see(cards, *is_whole);
+                models.entry(model).or_default().see(cards, *used);
             }
         }
-        for (number, node, (facts, is_whole)) in counted {
+        for (number, node, (facts, used)) in counted {
             let alike = model(node).and_then(|model| models.get(&model));
-            let spares = |cards| alike.is_some_and(|nodes| nodes.spares(cards, is_whole));
+            let spares = |cards| alike.is_some_and(|nodes| nodes.spares(cards, used));
             let is_spare = facts.cards.is_some_and(|cards| cards.all > 0 && spares(cards));
+            let supply = alike.map(WholeNodes::supply).unwrap_or_default();
             let assumed = assumed.get(number).copied().unwrap_or(Watts::ZERO);
-            let terms = ConsolidateFacts { is_spare, ..facts }.of_node(&node.facts()).map(|facts| {
+            let facts = ConsolidateFacts { is_spare, supply, ..facts };
+            let terms = facts.of_node(&node.facts()).map(|facts| {
                 let room = facts.room.map(|own| left.of(number).map_or(own, |left| own.min(left + assumed)));
                 ConsolidateTerms::of(&ConsolidateFacts { room, ..facts })
             });
@@ -339,9 +343,9 @@ impl FreeCores {
         all
     }
 
-    /// What is counted on a node, and whether all of it can be had. A node that sleeps can be woken; one that is awake must say
-    /// how it is.
-    fn counted(&self, sized: &SizedNode, node: &Node, fleet: &Fleet) -> (ConsolidateFacts, bool) {
+    /// What is counted on a node, and how its GPUs can be had. A node that sleeps can be woken; one that is awake must say how it
+    /// is.
+    fn counted(&self, sized: &SizedNode, node: &Node, fleet: &Fleet) -> (ConsolidateFacts, GpuNodeUse) {
         let load = self.requested.get(&sized.name).copied().unwrap_or_default();
         let has = sized.size.allocatable;
         let cards = cards(has.gpus, load.node.requested.gpus, fleet.gpus.cards(Some(sized.number)));
@@ -352,6 +356,7 @@ impl FreeCores {
             cards: Some(cards),
             milli_per_gpu: self.milli_per_gpu(cores, cards.all),
             is_spare: false,
+            supply: GpuSupply::Ample,
             is_used: load.node.pods > load.of_node,
             at_rest: None,
             room: None,
@@ -362,7 +367,12 @@ impl FreeCores {
             Door::Asleep => true,
             Door::Cordoned => false,
         };
-        (facts, cards.all > 0 && comes && !facts.is_used && cards.free >= cards.all)
+        let used = match comes {
+            false => GpuNodeUse::Closed,
+            true if cards.all > 0 && !facts.is_used && cards.free >= cards.all => GpuNodeUse::Whole,
+            true => GpuNodeUse::Open,
+        };
+        (facts, used)
     }
 
     /// What a free GPU keeps of the cores of its node.
@@ -519,8 +529,8 @@ mod tests {
         assert_eq!(cards(8, 3, &[]), NodeCards { all: 8, free: 5 });
     }
 
-    /// Nodes with these objects and one pod on `a`.
-    fn followed(objects: &[Value]) -> (Registry, FreeCores) {
+    /// Nodes with these objects, and pods.
+    fn followed(objects: &[Value], pods: &[ReflectEvent<PodRow>]) -> (Registry, FreeCores) {
         let mut registry = Registry::default();
         for object in objects {
             registry.number(object["metadata"]["name"].as_str().unwrap());
@@ -528,7 +538,7 @@ mod tests {
         let (mut writer, nodes) = by_hand::<CoresRow>();
         writer.list(objects);
         let mut cores = FreeCores::new(Some(nodes));
-        cores.follow(&pod("p", "a", "4", 0, "Running"));
+        pods.iter().for_each(|pod| cores.follow(pod));
         cores.renew(&registry, &Gpus::default());
         (registry, cores)
     }
@@ -556,7 +566,8 @@ mod tests {
     #[test]
     fn a_node_is_not_filled_beyond_what_the_limits_above_it_can_grant() {
         let size = json!({"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110"}});
-        let (registry, cores) = followed(&[json!({"metadata": {"name": "a", "uid": "a"}, "status": size})]);
+        let object = json!({"metadata": {"name": "a", "uid": "a"}, "status": size});
+        let (registry, cores) = followed(&[object], &[pod("p", "a", "4", 0, "Running")]);
         let held_back = |entitled: Option<i32>, assumed: i32, added: i32| {
             let watts = Watts::from_int;
             // It draws 300 W and could be granted 700 W.
@@ -581,22 +592,24 @@ mod tests {
         assert_eq!((held_back(None, 20, 380), held_back(None, 20, 381)), (None, Some(HeldBack::OverCap)));
     }
 
-    /// Three nodes of 64 cores and eight cards and none of another kind: a pod without cards may have all cores of one that is spare.
-    #[test]
-    fn cores_of_gpu_nodes_are_kept_unless_enough_others_are_whole() {
-        let gpus = NodeGpus { count: Some(8), max: Some(Watts::from_int(700)), vendor: None, adds: None };
-        let hardware =
-            HardwareRecord { cpu_max: Some(Watts::from_int(500)), cores: Some(64), gpus: Some(gpus) };
-        let size =
-            json!({"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}});
-        let asleep = json!({labels::node::SLEEP_STATE: "asleep 2026-11-28T09:00:00Z b"});
-        let of = |hardware, cordoned: [bool; 3], annotations: &Value, silent: Option<usize>| {
+    /// The nodes `a`, `b` and `c`, of 64 cores and eight cards each.
+    struct Three<'a> {
+        hardware: HardwareRecord,
+        cordoned: [bool; 3],
+        annotations: &'a Value,
+        silent: Option<usize>,
+        pods: Vec<ReflectEvent<PodRow>>,
+    }
+
+    impl Three<'_> {
+        fn terms(&self) -> Box<[Option<ConsolidateTerms>]> {
             let names = ["a", "b", "c"];
+            let size = json!({"allocatable": {"cpu": "64", "memory": "256Gi", "pods": "110", "nvidia.com/gpu": "8"}});
             let objects = [0, 1, 2].map(|at| {
-                json!({"metadata": {"name": names[at], "uid": names[at], "annotations": annotations},
-                       "spec": {"unschedulable": cordoned[at]}, "status": size})
+                json!({"metadata": {"name": names[at], "uid": names[at], "annotations": self.annotations},
+                       "spec": {"unschedulable": self.cordoned[at]}, "status": size})
             });
-            let (registry, cores) = followed(&objects);
+            let (registry, cores) = followed(&objects, &self.pods);
             let power = TwinPower {
                 measured: Some(Watts::from_int(105)),
                 capped: Some(Watts::from_int(6_100)),
@@ -604,22 +617,36 @@ mod tests {
             };
             let twin = TwinStatus { power: Some(power), ..TwinStatus::silent(SchedulableClass::Performance) };
             let all = [0, 1, 2].map(|at| Node {
-                twin: (silent != Some(at)).then_some(twin),
+                twin: (self.silent != Some(at)).then_some(twin),
                 evidence: Evidence::Dated(Some(UnixTime::from_micros(0))),
-                hardware: Some(hardware),
+                hardware: Some(self.hardware),
                 ..Node::unknown(names[at])
             });
             let fleet = measured(&registry, all.into());
             let assumed = [Watts::ZERO; 3];
-            let pod = asking(Some("60"));
-            let terms = cores.consolidated(&fleet, &fleet.left(&assumed), &assumed);
+            cores.consolidated(&fleet, &fleet.left(&assumed), &assumed)
+        }
+    }
+
+    const EIGHT: NodeGpus = NodeGpus { count: Some(8), max: Some(Watts::from_int(700)), vendor: None, adds: None };
+    const HARDWARE: HardwareRecord =
+        HardwareRecord { cpu_max: Some(Watts::from_int(500)), cores: Some(64), gpus: Some(EIGHT) };
+
+    /// A pod without cards may have all cores of a node that is spare.
+    #[test]
+    fn cores_of_gpu_nodes_are_kept_unless_enough_others_are_whole() {
+        let asleep = json!({labels::node::SLEEP_STATE: "asleep 2026-11-28T09:00:00Z b"});
+        let of = |hardware, cordoned: [bool; 3], annotations: &Value, silent: Option<usize>| {
+            let pods = vec![pod("p", "a", "4", 0, "Running")];
+            let asks = asking(Some("60"));
+            let terms = Three { hardware, cordoned, annotations, silent, pods }.terms();
             terms
                 .iter()
-                .map(|terms| terms.map(|terms| terms.explain(&pod, Watts::ZERO, Watts::ZERO)))
+                .map(|terms| terms.map(|terms| terms.explain(&asks, Watts::ZERO, Watts::ZERO)))
                 .collect::<Vec<Option<Consolidated>>>()
         };
         let held_back = |cordoned: [bool; 3], annotations: &Value, silent: Option<usize>| {
-            of(hardware, cordoned, annotations, silent)
+            of(HARDWARE, cordoned, annotations, silent)
         };
         let why = |all: Vec<Option<Consolidated>>| {
             all.iter().map(|one| one.and_then(|one| one.held_back)).collect::<Vec<_>>()
@@ -641,10 +668,39 @@ mod tests {
             assert_eq!(why(held_back([false, false, true], &mark, None))[1], Some(HeldBack::GpuCores));
         }
         // GPUs of which nothing is known may be of any model.
-        let unknown = HardwareRecord { gpus: Some(NodeGpus { max: None, ..gpus }), ..hardware };
+        let unknown = HardwareRecord { gpus: Some(NodeGpus { max: None, ..EIGHT }), ..HARDWARE };
         assert_eq!(why(of(unknown, [false; 3], &Value::Null, None))[1], Some(HeldBack::GpuCores));
         let none = [Some(HeldBack::GpuCores), Some(HeldBack::GpuCores), Some(HeldBack::GpuCores)];
         assert_eq!(why(held_back([false, true, true], &Value::Null, None)), none);
+    }
+
+    #[test]
+    fn a_pod_with_cards_goes_where_most_are_free_while_few_are_free_in_all() {
+        let demand = |cards: &str| {
+            let pod = json!({"metadata": {"uid": "q"}, "spec": {"containers": [
+                {"resources": {"requests": {"cpu": "2"}, "limits": {"nvidia.com/gpu": cards}}}]}});
+            ConsolidatePod::of(&PodRow::read(&pod).unwrap().demand)
+        };
+        let fills = |cards: [u32; 3], cordoned: [bool; 3]| {
+            let pods = ["a", "b", "c"].iter().zip(cards).map(|(node, n)| pod(node, node, "4", n, "Running"));
+            let three = Three {
+                hardware: HARDWARE,
+                cordoned,
+                annotations: &Value::Null,
+                silent: None,
+                pods: pods.collect(),
+            };
+            let explain = |terms: &Option<ConsolidateTerms>| {
+                terms.unwrap().explain(&demand("1"), Watts::ZERO, Watts::ZERO).fill
+            };
+            three.terms().iter().map(explain).collect::<Vec<u8>>()
+        };
+        // 5 of 24 are free, which is more than a fifth: 30 · 8 / 8 and 30 · 5 / 8 are full after it.
+        assert_eq!(fills([7, 8, 4], [false; 3]), [30, 30, 18]);
+        // 4 of 24 are less: what is left counts, 0 and 30 · 2 / 8.
+        assert_eq!(fills([7, 8, 5], [false; 3]), [0, 0, 7]);
+        // The free ones of a node that is cordoned cannot be had.
+        assert_eq!(fills([7, 8, 4], [false, false, true]), [0, 0, 11]);
     }
 
     #[test]

@@ -156,6 +156,8 @@ pub(crate) enum Trial {
     Compat,
     /// The same work under each law
     Fair,
+    /// As fair, with processors that draw what was published of one model
+    Curves,
     /// Our law without each of its parts
     Ablation,
     /// Caps with and without our law

@@ -15,6 +15,7 @@ pub(crate) fn run(options: Simulate) -> ExitCode {
     let experiment = match experiment {
         Trial::Compat => PlacementExperiment::Compat,
         Trial::Fair => PlacementExperiment::Fair,
+        Trial::Curves => PlacementExperiment::Curves,
         Trial::Ablation => PlacementExperiment::Ablation,
         Trial::Caps => PlacementExperiment::Caps,
     };

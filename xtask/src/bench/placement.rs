@@ -9,9 +9,9 @@ use joulie_core::placement::estimate::{Coefficients, HardwareRecord, HardwareTer
 use joulie_core::placement::filter::FilterTerms;
 use joulie_core::placement::freshness::{Freshness, UnixTime};
 use joulie_core::placement::score::{
-    ConsolidateCandidate, ConsolidateFacts, ConsolidatePod, ConsolidateTerms, Formula, NodeCandidate,
-    NodeCards, NodeFacts, NodeTerms, PodTerms, Points, ScoreMax, Scoring, TwinPower, TwinStatus,
-    UnknownScore, consolidate_all, score_all,
+    ConsolidateCandidate, ConsolidateFacts, ConsolidatePod, ConsolidateTerms, Formula, GpuSupply,
+    NodeCandidate, NodeCards, NodeFacts, NodeTerms, PodTerms, Points, ScoreMax, Scoring, TwinPower,
+    TwinStatus, UnknownScore, consolidate_all, score_all,
 };
 use joulie_core::placement::sensitivity::PointsLost;
 use power_units::{Micros, Percent, Ratio, Watts, WattsPerMinute};
@@ -150,6 +150,7 @@ fn consolidate_row(fleet: &Fleet, points: &mut [Points]) -> Row {
                 cards: Some(NodeCards { all, free: all * (n % 9) / 8 }),
                 milli_per_gpu: 4_000,
                 is_spare: n.is_multiple_of(5),
+                supply: if n.is_multiple_of(7) { GpuSupply::Scarce } else { GpuSupply::Ample },
                 is_used: !n.is_multiple_of(3),
                 at_rest: None,
                 room: None,

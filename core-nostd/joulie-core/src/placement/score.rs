@@ -53,8 +53,8 @@ mod terms;
 pub use budget::Against;
 pub(crate) use budget::Drawn;
 pub use consolidate::{
-    ConsolidateCandidate, ConsolidateFacts, ConsolidatePod, ConsolidateTerms, Consolidated, HeldBack,
-    NodeCards, WholeNodes, consolidate_all,
+    ConsolidateCandidate, ConsolidateFacts, ConsolidatePod, ConsolidateTerms, Consolidated, GpuNodeUse,
+    GpuSupply, HeldBack, NodeCards, WholeNodes, consolidate_all,
 };
 pub use explain::{Breakdown, ExplainedTerms, HeadroomSource, Known};
 pub use settings::{Formula, ScoreMax, Scoring, SettingError, UnknownScore};

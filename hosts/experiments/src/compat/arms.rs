@@ -15,7 +15,7 @@ pub enum CompatArm {
     Adaptive,
     /// kube-scheduler's `LeastAllocated`, of what the pod requests.
     LeastAllocated,
-    /// Any node that fits.
+    /// Any node that fits: the first of the highest hash, which has 256 values.
     Random,
 }
 
@@ -38,6 +38,8 @@ pub(crate) struct Seen<'a> {
     pub(crate) slope: f64,
     /// What the slope is divided by: 2 in a burst of the cluster, else 6.
     pub(crate) scale: f64,
+    /// What it draws.
+    pub(crate) watts: f64,
 }
 
 impl CompatArm {
@@ -66,15 +68,13 @@ impl CompatArm {
 
     /// The part of a node's score that does not depend on the size of the request.
     pub(crate) fn key(self, seen: Seen<'_>, wants_gpus: bool) -> f64 {
-        let Seen { kind, node, slope, scale } = seen;
-        let power = || node.draws_w(kind, GPU_IDLE_W);
+        let Seen { kind, node, slope, scale, watts } = seen;
         let part = |used: u32, all: u32| if all == 0 { 0.0 } else { f64::from(used) / f64::from(all) };
         let cores = part(node.cores, kind.cores());
         let gpus = part(node.gpus, kind.gpus());
         match self {
             Self::Baseline => cores + gpus,
             Self::Legacy => {
-                let watts = power();
                 let headroom = 100.0 * ((kind.most_w() - watts) / kind.most_w()).max(0.0);
                 let cooling = 100.0 - (watts / 4000.0 * 80.0).min(100.0);
                 let supply = 100.0 - (watts / 50_000.0 * 100.0).min(100.0);
@@ -82,12 +82,17 @@ impl CompatArm {
                 let idle = if wants_gpus { 0.0 } else { (idle.min(500.0) / 10.0).min(20.0) };
                 0.4 * headroom + 0.3 * cooling + 0.3 * supply - idle - (slope / scale).clamp(-20.0, 25.0)
             }
-            Self::Ten => base(kind, power()) - 10.0 * (slope / (0.1 * kind.most_w())).clamp(-1.0, 1.0),
-            Self::Adaptive => base(kind, power()) - (slope / scale).clamp(-25.0, 25.0),
+            Self::Ten => base(kind, watts) - 10.0 * (slope / (0.1 * kind.most_w())).clamp(-1.0, 1.0),
+            Self::Adaptive => base(kind, watts) - (slope / scale).clamp(-25.0, 25.0),
             Self::LeastAllocated if wants_gpus => 1.0 - (cores + gpus) / 2.0,
             Self::LeastAllocated => f64::from(kind.cores() - node.cores) / f64::from(kind.cores()),
             Self::Random => 1.0,
         }
+    }
+
+    /// The score of a node: its key, and what the request adds.
+    pub(crate) fn score(self, key: f64, offset: f64) -> f64 {
+        if self.is_clamped() { (key + offset).clamp(0.0, 100.0) } else { key + offset }
     }
 
     /// What the request adds to the key of every node of a kind. No node is ever so full that a request that fits

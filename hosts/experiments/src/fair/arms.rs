@@ -1,6 +1,7 @@
 //! The laws of the comparison, and which part of ours is left out.
 
 use super::KEPT;
+use crate::compat::CompatArm;
 use crate::fleet::{FleetNode, Kind};
 use crate::product::{JobTerms, NodeView};
 use crate::workload::OfferedJob;
@@ -18,18 +19,23 @@ pub enum FairArm {
     AvoidGpu,
     /// The fewest nodes by marginal watts; see [`FairArm::score`].
     Packing,
+    /// One of upstream's formulas, as in [`crate::compat`].
+    Upstream(CompatArm),
     /// The score `consolidate` that the extender ships. A node that sleeps is taken only where no awake one fits, and as many
     /// empty nodes are kept awake, and woken ahead, as were opened in any few steps of the last hour.
     Joulie,
 }
 
 /// All of them.
-pub const FAIR_ARMS: [FairArm; 6] = [
+pub const FAIR_ARMS: [FairArm; 9] = [
     FairArm::KubeDefault,
     FairArm::MostAllocated,
     FairArm::Random,
     FairArm::AvoidGpu,
     FairArm::Packing,
+    FairArm::Upstream(CompatArm::Legacy),
+    FairArm::Upstream(CompatArm::Ten),
+    FairArm::Upstream(CompatArm::Adaptive),
     FairArm::Joulie,
 ];
 
@@ -46,6 +52,8 @@ pub enum ScoreTerm {
     GpuCores,
     /// That GPU nodes are spare where enough others are whole.
     Spare,
+    /// That standard pods with GPUs are spread, and cores kept, where few GPUs are free.
+    Scarce,
     /// That the draw of an empty node is measured, instead of being a share of the most that its hardware draws.
     Measured,
     /// That nodes are kept awake, and woken, ahead of jobs.
@@ -53,12 +61,13 @@ pub enum ScoreTerm {
 }
 
 /// All of them.
-pub const TERMS: [ScoreTerm; 7] = [
+pub const TERMS: [ScoreTerm; 8] = [
     ScoreTerm::Watts,
     ScoreTerm::Fill,
     ScoreTerm::Whole,
     ScoreTerm::GpuCores,
     ScoreTerm::Spare,
+    ScoreTerm::Scarce,
     ScoreTerm::Measured,
     ScoreTerm::Ahead,
 ];
@@ -73,6 +82,7 @@ impl ScoreTerm {
             Self::Whole => "whole",
             Self::GpuCores => "gpu-cores",
             Self::Spare => "spare",
+            Self::Scarce => "scarce",
             Self::Measured => "measured",
             Self::Ahead => "ahead",
         }
@@ -99,6 +109,7 @@ impl FairArm {
             Self::Random => "random",
             Self::AvoidGpu => "avoid-gpu",
             Self::Packing => "packing",
+            Self::Upstream(arm) => arm.name(),
             Self::Joulie => "joulie",
         }
     }
@@ -126,7 +137,8 @@ impl FairArm {
                 f64::from(points) - if around.asleep { 1000.0 } else { 0.0 }
             }
             Self::MostAllocated => used,
-            Self::Random => 0.0,
+            // Any node, and the one that upstream's formula has chosen.
+            Self::Random | Self::Upstream(_) => 0.0,
             Self::AvoidGpu if !wants && kind == Kind::Gpu => used - 10.0,
             Self::AvoidGpu => used,
             Self::Packing => {

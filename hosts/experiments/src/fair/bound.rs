@@ -1,15 +1,16 @@
 //! The least energy with which the jobs can be done.
 
 use super::REST_W;
-use crate::fleet::{FleetNode, GPU_NODES, Kind};
+use crate::fleet::{FleetNode, GPU_NODES, Kind, PowerModel};
 use crate::numbers::value;
 use crate::workload::OfferedJob;
 use std::collections::BTreeMap;
 
 /// What the jobs cannot be run below, with sleep, if each starts when it arrives: what they draw themselves on the
-/// cheapest cores, and parts of nodes as the fewest that they need. In kWh.
+/// cheapest cores, and parts of nodes as the fewest that they need. On the curve each busy core is taken for as cheap as at the best
+/// load, and idle GPUs draw nothing. In kWh.
 #[must_use]
-pub fn bound_kwh(jobs: &[OfferedJob]) -> f64 {
+pub fn bound_kwh(jobs: &[OfferedJob], model: PowerModel) -> f64 {
     let end = jobs.iter().map(|job| job.arrives + job.lasts).max().unwrap_or(0) as usize;
     let mut starts: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
     let mut ends = starts.clone();
@@ -28,7 +29,11 @@ pub fn bound_kwh(jobs: &[OfferedJob]) -> f64 {
         for &index in starts.get(&step).into_iter().flatten() {
             if jobs[index].gpus > 0 { gpu.add(&jobs[index]) } else { cpu.add(&jobs[index]) }
         }
-        kwh += at_least_w(&gpu, &cpu, least_busy) / 60_000.0;
+        let watts = match model {
+            PowerModel::Linear => at_least_w(&gpu, &cpu, least_busy),
+            PowerModel::Curve => gpu.gpu_w() + (gpu.busy() + cpu.busy()) * model.least_w(),
+        };
+        kwh += watts / 60_000.0;
     }
     kwh
 }

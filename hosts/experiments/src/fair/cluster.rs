@@ -3,12 +3,19 @@
 //! Nodes in the same state have the same score, so that a job looks at each state once, and not at each node.
 
 use super::arms::{Around, FairArm, ScoreTerm};
-use super::{HOLD, HOUR, PlacementLaw, REST_W, WAKE, WARM};
-use crate::fleet::{CPU_NODES, FleetNode, GPU_IDLE_W, Kind, NODES};
+use super::upstream::Followed;
+use super::{BACK, HOLD, KEEP_PERCENT, PlacementLaw, REST_W, WAKE, WARM};
+use crate::STEP_S;
+use crate::fleet::{CPU_NODES, FleetNode, GPU_IDLE_W, Kind, NODES, PowerModel};
 use crate::numpy::NumpyGenerator;
 use crate::product::{GpuAsks, JobTerms, NodeView};
 use crate::workload::OfferedJob;
 use std::collections::BTreeMap;
+
+/// What a node draws that wakes.
+fn waking_w(kind: Kind, model: PowerModel) -> f64 {
+    model.boot_w(kind) + f64::from(kind.gpus()) * GPU_IDLE_W
+}
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Power {
@@ -53,13 +60,27 @@ pub(super) struct Cluster {
     /// What jobs with GPUs ask for, those that wait included.
     asks: GpuAsks,
     /// Empty nodes of each kind that got a job, by step.
-    opened: [[u32; HOUR]; 2],
+    opened: [Vec<u32>; 2],
+    /// What upstream's formulas have seen.
+    followed: Option<Followed>,
+    /// Free GPUs, whether their node is awake or not.
+    free_gpus: u32,
     /// Core steps of jobs without GPUs: all, and those on GPU nodes.
     pub(super) plain: [f64; 2],
 }
 
 impl Cluster {
     pub(super) fn new(law: PlacementLaw, seed: u64) -> Self {
+        let idle = if law.sleeps { REST_W } else { GPU_IDLE_W };
+        let followed = match law.arm {
+            FairArm::Upstream(arm) => Some(Followed::new(arm, law.model, idle)),
+            FairArm::KubeDefault
+            | FairArm::MostAllocated
+            | FairArm::Random
+            | FairArm::AvoidGpu
+            | FairArm::Packing
+            | FairArm::Joulie => None,
+        };
         let mut cluster = Self {
             law,
             nodes: vec![FleetNode::default(); NODES],
@@ -69,8 +90,10 @@ impl Cluster {
             rng: NumpyGenerator::new(seed),
             wakes: 0,
             whole: 0,
+            free_gpus: 0,
             asks: GpuAsks::default(),
-            opened: [[WARM; HOUR]; 2],
+            opened: [vec![WARM; BACK], vec![WARM; BACK]],
+            followed,
             plain: [0.0; 2],
         };
         if law.sleeps {
@@ -81,6 +104,7 @@ impl Cluster {
         for place in 0..NODES {
             cluster.states.entry(cluster.state(place)).or_default().push(place);
             cluster.whole += u32::from(place >= CPU_NODES);
+            cluster.free_gpus += Kind::of(place).gpus();
         }
         cluster
     }
@@ -117,6 +141,7 @@ impl Cluster {
         }
         if after.has_gpus {
             self.whole = self.whole + u32::from(before.used) - u32::from(after.used);
+            self.free_gpus = self.free_gpus + before.gpus - after.gpus;
         }
     }
 
@@ -137,10 +162,19 @@ impl Cluster {
                 }
             });
         }
-        if !self.law.sleeps {
-            return ended.len();
+        if self.law.sleeps {
+            self.sleep(step);
         }
+        if let Some(followed) = &mut self.followed {
+            followed.sample(step, &self.nodes);
+        }
+        ended.len()
+    }
+
+    /// Nodes are awake, and nodes that have been empty go to sleep.
+    fn sleep(&mut self, step: u32) {
         let keep = self.keep(step);
+        let hold = [Kind::Cpu, Kind::Gpu].map(|kind| self.hold(kind));
         let mut warm = [0_u32; 2];
         for place in 0..NODES {
             let kind = usize::from(place >= CPU_NODES);
@@ -152,7 +186,7 @@ impl Cluster {
                 }
                 Power::Awake(since) if is_empty => {
                     warm[kind] += 1;
-                    if warm[kind] > keep[kind] && step - since >= HOLD {
+                    if warm[kind] > keep[kind] && step - since >= hold[kind] {
                         self.change(place, |_, power| *power = Power::Asleep);
                     }
                 }
@@ -163,7 +197,16 @@ impl Cluster {
         if self.is_ahead() {
             self.wake_ahead(step, keep, warm);
         }
-        ended.len()
+    }
+
+    /// Steps until an empty node sleeps. Ours waits until idling has cost what waking costs, as the planner does.
+    fn hold(&self, kind: Kind) -> u32 {
+        if !self.is_ahead() {
+            return HOLD;
+        }
+        let model = self.law.model;
+        let idle = model.cores_w(kind, 0.0, false) + f64::from(kind.gpus()) * REST_W;
+        crate::numbers::steps(f64::from(WAKE * STEP_S) * waking_w(kind, model) / idle).max(HOLD)
     }
 
     fn is_ahead(&self) -> bool {
@@ -175,12 +218,12 @@ impl Cluster {
         if !self.is_ahead() {
             return [WARM; 2];
         }
-        let slot = step as usize % HOUR;
+        let slot = step as usize % BACK;
         let reach = WAKE as usize + 1;
         self.opened.each_mut().map(|opened| {
-            let most = (0..HOUR).map(|at| (0..reach).map(|more| opened[(at + more) % HOUR]).sum()).max();
+            let most = (0..BACK).map(|at| (0..reach).map(|more| opened[(at + more) % BACK]).sum()).max();
             opened[slot] = 0;
-            most.unwrap_or(WARM).max(WARM)
+            (most.unwrap_or(WARM) * KEEP_PERCENT).div_ceil(100).max(WARM)
         })
     }
 
@@ -198,7 +241,10 @@ impl Cluster {
 
     /// The node with the highest score.
     fn choose(&mut self, job: &OfferedJob) -> Option<usize> {
-        let seen = JobTerms::of(job);
+        if let Some(followed) = &self.followed {
+            return followed.choose(&self.nodes, job);
+        }
+        let seen = JobTerms::of(job, self.law.model);
         let law = self.law;
         let mut best: Vec<&Vec<usize>> = Vec::new();
         let mut most = f64::NEG_INFINITY;
@@ -209,7 +255,13 @@ impl Cluster {
                 continue;
             }
             let idle = if law.sleeps { REST_W } else { GPU_IDLE_W };
-            let view = NodeView { whole: self.whole, asks: self.asks, idle_gpu_w: idle };
+            let view = NodeView {
+                whole: self.whole,
+                free: self.free_gpus,
+                asks: self.asks,
+                idle_gpu_w: idle,
+                model: law.model,
+            };
             let (whole, without, asleep) = (self.whole, law.without, state.asleep);
             let score = law.arm.score(kind, node, job, &Around { seen: &seen, view, whole, asleep, without });
             if score > most {
@@ -247,7 +299,7 @@ impl Cluster {
         };
         let kind = usize::from(place >= CPU_NODES);
         if self.nodes[place].jobs == 0 {
-            self.opened[kind][step as usize % HOUR] += 1;
+            self.opened[kind][step as usize % BACK] += 1;
         }
         if job.gpus == 0 {
             let steps = f64::from(u32::from(job.cores)) * f64::from(job.lasts);
@@ -260,6 +312,9 @@ impl Cluster {
                 *power = Power::Waking(step + WAKE);
             }
         });
+        if let Some(followed) = &mut self.followed {
+            followed.touch(place, &self.nodes[place]);
+        }
         self.ends.entry(step + later + job.lasts).or_default().push((index, place));
         Some(later)
     }
@@ -274,13 +329,13 @@ impl Cluster {
             match self.power[place] {
                 Power::Asleep => continue,
                 Power::Waking(until) if until > step => {
-                    let watts = kind.base_w(true) + f64::from(kind.gpus()) * GPU_IDLE_W;
+                    let watts = waking_w(kind, self.law.model);
                     tally.waking += watts;
                     sum += watts;
                 }
                 Power::Awake(_) | Power::Waking(_) => {
-                    sum += node.draws_w(kind, idle);
-                    tally.base += kind.base_w(node.jobs > 0) + free * idle;
+                    sum += node.draws_by(self.law.model, kind, idle);
+                    tally.base += self.law.model.cores_w(kind, 0.0, node.jobs > 0) + free * idle;
                 }
             }
             tally.on[usize::from(kind == Kind::Gpu)] += 1.0;

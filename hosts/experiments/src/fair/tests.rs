@@ -4,10 +4,13 @@ use crate::workload::{OfferedLoad, jobs};
 #[test]
 fn all_laws_do_all_the_work_and_none_uses_less_than_the_bound() {
     let jobs = OfferedLoad::Low.thin(&jobs(42, 2));
-    let bound = bound_kwh(&jobs);
-    for arm in FAIR_ARMS {
+    for (model, arm) in [PowerModel::Linear, PowerModel::Curve]
+        .into_iter()
+        .flat_map(|model| FAIR_ARMS.map(|arm| (model, arm)))
+    {
+        let bound = bound_kwh(&jobs, model);
         for sleeps in [false, true] {
-            let law = PlacementLaw::of(arm, sleeps);
+            let law = PlacementLaw { model, ..PlacementLaw::of(arm, sleeps) };
             let figures = run(law, 42, &jobs);
             assert_eq!(figures, run(law, 42, &jobs));
             assert_eq!(figures.dropped, 0, "{}", arm.name());

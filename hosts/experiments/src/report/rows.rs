@@ -4,6 +4,7 @@ use super::{Row, Told};
 use crate::caps::{CAP_RULES, CapRule};
 use crate::compat::{self, CompatArm};
 use crate::fair::{self, FairArm, FairFigures, PlacementLaw, TERMS, bound_kwh};
+use crate::fleet::PowerModel;
 use crate::workload::{CLASSES, OfferedJob, OfferedLoad, jobs};
 
 pub(super) fn compat_rows(seeds: &[u64], arms: &[CompatArm], told: Told<'_>) -> Vec<Row> {
@@ -22,6 +23,7 @@ pub(super) fn compat_rows(seeds: &[u64], arms: &[CompatArm], told: Told<'_>) -> 
                 ("std_kw", figures.std_kw),
                 ("ramp_p99_kw", figures.ramp_kw),
                 ("drops", f64::from(figures.drops())),
+                ("drops_pct", 100.0 * f64::from(figures.drops()) / jobs.len().max(1) as f64),
                 ("kwh_each", figures.kwh_each()),
                 ("core_h", figures.core_h),
                 ("useful_core_h", figures.useful_core_h),
@@ -60,6 +62,12 @@ pub(super) fn fair_laws(arms: &[FairArm]) -> NamedLaws {
         [of(false), of(true)]
     };
     arms.iter().flat_map(both).collect()
+}
+
+/// The laws of `fair` on a measured curve.
+pub(super) fn curve_laws(arms: &[FairArm]) -> NamedLaws {
+    let on_curve = |(name, law)| (name, PlacementLaw { model: PowerModel::Curve, ..law });
+    fair_laws(arms).into_iter().map(on_curve).collect()
 }
 
 pub(super) fn ablation_laws() -> NamedLaws {
@@ -107,7 +115,8 @@ pub(super) fn rows_over(
     told: Told<'_>,
     rows: &mut Vec<Row>,
 ) {
-    let bound = bound_kwh(jobs);
+    let model = laws.first().map_or(PowerModel::Linear, |(_, law)| law.model);
+    let bound = bound_kwh(jobs, model);
     let mut first = None;
     for (name, law) in laws {
         told(rows.len(), laws.len());
@@ -127,7 +136,9 @@ fn named(figures: &FairFigures, jobs: usize, bound: f64) -> Vec<(String, f64)> {
         ("over_bound", figures.it_kwh / bound),
         ("base_kwh", figures.base_kwh),
         ("waking_kwh", figures.waking_kwh),
+        ("facility_kwh", figures.facility_kwh),
         ("peak_kw", figures.peak_kw),
+        ("ramp_p99_kw", figures.ramp_kw),
         ("makespan_h", figures.makespan_h),
         ("wakes", f64::from(figures.wakes)),
         ("on_cpu_nodes", figures.on[0]),
@@ -141,5 +152,8 @@ fn named(figures: &FairFigures, jobs: usize, bound: f64) -> Vec<(String, f64)> {
         ("dropped", f64::from(figures.dropped)),
     ];
     let slowed = CLASSES.map(|class| (format!("slowdown_{}", class.name()), figures.slowdown[class.index()]));
-    named.map(|(name, value)| (name.to_owned(), value)).into_iter().chain(slowed).collect()
+    let waits =
+        CLASSES.map(|class| (format!("wait_p95_{}_min", class.name()), figures.wait_p95[class.index()]));
+    let named = named.map(|(name, value)| (name.to_owned(), value));
+    named.into_iter().chain(slowed).chain(waits).collect()
 }

@@ -39,7 +39,7 @@ impl Spread {
 pub(super) struct OfLaw<'a> {
     pub(super) case: &'a str,
     pub(super) arm: &'a str,
-    rows: Vec<&'a Row>,
+    pub(super) rows: Vec<&'a Row>,
 }
 
 impl OfLaw<'_> {

@@ -3,7 +3,8 @@
 //! ```text
 //! cost  = the pod's watts here + the watts of a node at rest, if no pod runs here yet
 //! watts = 60 · scale² / (scale² + cost²)        scale = 100 W + 5 W per core + 350 W per GPU of the pod
-//! fill  = 30 · (requested + asked) / all        of the GPUs for pods with GPUs, of the cores for others
+//! fill  = 30 · (requested + asked) / all        of the GPUs for pods with GPUs, of the cores for others;
+//!         30 · (free − asked) / all             of the GPUs where they are scarce, for standard pods, on nodes that are not whole
 //! whole = 10 unless the pod takes a part of a GPU node of which all GPUs are free
 //! score = watts + fill + whole, each rounded down
 //! ```
@@ -11,6 +12,9 @@
 //! - A node where the pod does not fit scores 0: more watts than are left under the node's cap or the limits above it, more cores or GPUs
 //!   than are free, or, without GPUs, cores that the free GPUs of the node need.
 //! - A GPU node is spare where enough others of its model are whole ([`WholeNodes`]): its free GPUs need no cores, and it may be broken.
+//! - GPUs of a model are scarce where few of all are free ([`GpuSupply`]). Few nodes can be emptied then, so standard pods with GPUs are spread: what
+//!   packing would gain are nodes for pods with many GPUs, and all pods with few of them would wait behind these. Performance pods
+//!   are packed, so that they still find whole nodes. Where GPUs are short, pods without GPUs leave the cores of all GPUs too.
 //! - A node that is emptied (draining, or marked with a stress), and one of which it is not known what is left under its cap, has a
 //!   quarter of the points.
 //! - What is not known earns nothing: watts of unknown hardware, the fill of an unknown size. A node is only taken for used when
@@ -21,7 +25,7 @@
 //! [`ConsolidateTerms`] once for each change of a node.
 
 use super::{NodeFacts, Points, ScoreSummary, Scoring, settle};
-use crate::placement::class::SchedulableClass;
+use crate::placement::class::{SchedulableClass, WorkloadClass};
 use crate::placement::demand::PodDemand;
 use crate::placement::estimate::HardwareRecord;
 use crate::placement::sensitivity::PointsLost;
@@ -36,7 +40,10 @@ const IDLE_CPU_PERCENT: u32 = 20;
 const IDLE_GPU_PERCENT: u32 = 15;
 
 /// The part of the GPUs of a model that is to be free on whole nodes before pods without GPUs may take the cores of others.
-const WHOLE_PERCENT: u64 = 5;
+const WHOLE_PERCENT: u64 = 2;
+/// Where a smaller part of the GPUs of a model is free, they are scarce, or short.
+const SCARCE_PERCENT: u64 = 20;
+const SHORT_PERCENT: u64 = 10;
 
 /// The GPUs of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -47,25 +54,67 @@ pub struct NodeCards {
     pub free: u32,
 }
 
-/// The nodes with GPUs of one model: how many of their GPUs are on whole nodes, where nothing runs.
+/// How pods can come to a node with GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GpuNodeUse {
+    /// None can.
+    Closed,
+    /// They can, and some are there, or some GPU is taken.
+    Open,
+    /// All of it can be had: no pod runs there, and pods may come.
+    Whole,
+}
+
+/// How many GPUs of a model are free.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GpuSupply {
+    /// A fifth of them or more; or it is not known.
+    #[default]
+    Ample,
+    /// Fewer: standard pods with GPUs are spread.
+    Scarce,
+    /// Fewer than a tenth: also, pods without GPUs leave the cores of all GPUs.
+    Short,
+}
+
+/// The nodes with GPUs of one model: how many of their GPUs are free, and how many on whole nodes, where nothing runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WholeNodes {
     all: u64,
+    free: u64,
     whole: u64,
 }
 
 impl WholeNodes {
-    /// Counts a node. `is_whole` is whether all of it can be had: no pod runs there, and pods may come.
-    pub fn see(&mut self, cards: NodeCards, is_whole: bool) {
+    /// Counts a node.
+    pub fn see(&mut self, cards: NodeCards, used: GpuNodeUse) {
+        let (free, whole) = match used {
+            GpuNodeUse::Closed => (0, 0),
+            GpuNodeUse::Open => (cards.free.min(cards.all), 0),
+            GpuNodeUse::Whole => (cards.all, cards.all),
+        };
         self.all = self.all.saturating_add(u64::from(cards.all));
-        self.whole = self.whole.saturating_add(if is_whole { u64::from(cards.all) } else { 0 });
+        self.free = self.free.saturating_add(u64::from(free));
+        self.whole = self.whole.saturating_add(u64::from(whole));
     }
 
     /// Whether enough is whole without a node that was counted.
     #[must_use]
-    pub fn spares(&self, cards: NodeCards, is_whole: bool) -> bool {
-        let others = self.whole.saturating_sub(if is_whole { u64::from(cards.all) } else { 0 });
+    pub fn spares(&self, cards: NodeCards, used: GpuNodeUse) -> bool {
+        let own = if used == GpuNodeUse::Whole { u64::from(cards.all) } else { 0 };
+        let others = self.whole.saturating_sub(own);
         cards.all > 0 && others.saturating_mul(100) >= self.all.saturating_mul(WHOLE_PERCENT)
+    }
+
+    /// How many are free. What cannot be had is not free.
+    #[must_use]
+    pub fn supply(&self) -> GpuSupply {
+        let is_below = |percent| self.free.saturating_mul(100) < self.all.saturating_mul(percent);
+        match () {
+            () if is_below(SHORT_PERCENT) => GpuSupply::Short,
+            () if is_below(SCARCE_PERCENT) => GpuSupply::Scarce,
+            () => GpuSupply::Ample,
+        }
     }
 }
 
@@ -82,6 +131,8 @@ pub struct ConsolidateFacts {
     pub milli_per_gpu: u32,
     /// Whether enough GPU nodes are whole without it; see [`WholeNodes::spares`].
     pub is_spare: bool,
+    /// How many GPUs of its model are free; see [`WholeNodes::supply`].
+    pub supply: GpuSupply,
     /// Whether pods run there besides those that run on every node. False where that is not known.
     pub is_used: bool,
     /// What it draws without a pod; see [`HardwareRecord::at_rest`].
@@ -142,12 +193,14 @@ pub struct ConsolidateTerms {
     cores_milli: u32,
     cards: Option<NodeCards>,
     is_spare: bool,
+    is_scarce: bool,
     is_emptied: bool,
 }
 
 /// A pod's part of the score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConsolidatePod {
+    is_standard: bool,
     cores_milli: u32,
     gpus: u32,
     /// The cost at which half of the points for watts are left, in 2⁻¹⁶ W.
@@ -161,7 +214,7 @@ pub struct Consolidated {
     pub cost: Option<Watts>,
     /// What that earns.
     pub watts: u8,
-    /// How full the node would be.
+    /// How full the node would be, or how empty where GPUs are scarce.
     pub fill: u8,
     /// No whole GPU node is broken.
     pub whole: u8,
@@ -208,7 +261,8 @@ impl ConsolidatePod {
         let watts = |each: u64, count: u32| (each << 16).saturating_mul(u64::from(count));
         let cores = watts(5, cores_milli).checked_div(1000).unwrap_or(0);
         let scale = watts(100, 1).saturating_add(cores).saturating_add(watts(350, gpus));
-        Self { cores_milli, gpus, scale }
+        let is_standard = demand.class == WorkloadClass::Standard;
+        Self { is_standard, cores_milli, gpus, scale }
     }
 }
 
@@ -220,7 +274,11 @@ impl ConsolidateTerms {
         let free_milli = cores_milli.saturating_sub(node.requested_milli);
         // Where it is not known whether there are GPUs, no core is known to be left over.
         let surplus_milli = node.cards.map_or(0, |cards| {
-            let needing = if node.is_spare { 0 } else { cards.free.min(cards.all) };
+            let needing = match node.supply {
+                _ if node.is_spare => 0,
+                GpuSupply::Short => cards.all,
+                GpuSupply::Ample | GpuSupply::Scarce => cards.free.min(cards.all),
+            };
             free_milli.saturating_sub(node.milli_per_gpu.saturating_mul(needing))
         });
         let opening = node.at_rest.map(|watts| if node.is_used { 0 } else { sixteenth_bits(watts) });
@@ -232,6 +290,7 @@ impl ConsolidateTerms {
             cores_milli,
             cards: node.cards,
             is_spare: node.is_spare,
+            is_scarce: node.supply != GpuSupply::Ample,
             is_emptied: node.is_emptied,
         }
     }
@@ -257,8 +316,14 @@ impl ConsolidateTerms {
             }
             (_, None) => 0,
             (gpus, Some(cards)) => {
-                let taken = cards.all.saturating_sub(cards.free).saturating_add(gpus);
-                part_of(FILL_POINTS, u64::from(taken), u64::from(cards.all))
+                let left = cards.free.min(cards.all).saturating_sub(gpus);
+                let counts = match self.is_scarce && pod.is_standard {
+                    // Whole nodes come last.
+                    true if cards.free >= cards.all => 0,
+                    true => left,
+                    false => cards.all.saturating_sub(left),
+                };
+                part_of(FILL_POINTS, u64::from(counts), u64::from(cards.all))
             }
         };
         let whole = if self.breaks(pod) { 0 } else { WHOLE_POINTS };

@@ -24,6 +24,7 @@ const CPU: ConsolidateFacts = ConsolidateFacts {
     cards: Some(NodeCards { all: 0, free: 0 }),
     milli_per_gpu: 0,
     is_spare: false,
+    supply: GpuSupply::Ample,
     is_used: true,
     at_rest: Some(Watts::from_int(144)),
     room: Some(Watts::from_int(300)),
@@ -36,6 +37,7 @@ const GPU: ConsolidateFacts = ConsolidateFacts {
     cards: Some(NodeCards { all: 8, free: 3 }),
     milli_per_gpu: 16_000,
     is_spare: false,
+    supply: GpuSupply::Ample,
     is_used: true,
     at_rest: Some(Watts::from_int(940)),
     room: Some(Watts::from_int(3_000)),
@@ -137,15 +139,66 @@ fn a_spare_gpu_node_gives_all_its_cores_and_may_be_broken() {
     // Unknown cards are no spare ones.
     let unknown = ConsolidateFacts { is_spare: true, cards: None, ..CPU };
     assert_eq!(explained(&unknown, &pod(4, 0), 20).held_back, Some(HeldBack::GpuCores));
-    // Twenty nodes of eight GPUs: five of a hundred are one node. The node itself does not count, nor one that is used.
+    // Twenty nodes of eight GPUs: a fiftieth of them are four, and one node has more. The node itself does not count, nor one that is used.
     let cards = NodeCards { all: 8, free: 8 };
     let of = |whole: u32| {
         let mut nodes = WholeNodes::default();
-        (0..20).for_each(|number| nodes.see(cards, number < whole));
-        (nodes.spares(cards, true), nodes.spares(cards, false))
+        let used = |number| if number < whole { GpuNodeUse::Whole } else { GpuNodeUse::Open };
+        (0..20).for_each(|number| nodes.see(NodeCards { free: 0, ..cards }, used(number)));
+        (nodes.spares(cards, GpuNodeUse::Whole), nodes.spares(cards, GpuNodeUse::Open))
     };
     assert_eq!((of(0), of(1), of(2)), ((false, false), (false, true), (true, true)));
-    assert!(!WholeNodes::default().spares(NodeCards::default(), true));
+    assert!(!WholeNodes::default().spares(NodeCards::default(), GpuNodeUse::Whole));
+}
+
+#[test]
+fn standard_pods_with_gpus_are_spread_where_few_are_free() {
+    let scarce = |node: ConsolidateFacts| ConsolidateFacts { supply: GpuSupply::Scarce, ..node };
+    // Of eight GPUs three are free: with one more pod 30 · 6 / 8 = 22 points for what is taken, 30 · 2 / 8 = 7 for what is left.
+    let fill = |node: &ConsolidateFacts, pod: &ConsolidatePod| explained(node, pod, 500).fill;
+    assert_eq!((fill(&GPU, &pod(8, 1)), fill(&scarce(GPU), &pod(8, 1))), (22, 7));
+    // A node with five free ones comes after it, and before it where they are scarce. A whole one comes last all the same.
+    let emptier = ConsolidateFacts { cards: Some(NodeCards { all: 8, free: 5 }), ..GPU };
+    assert!(score(&emptier, &pod(8, 1), 500) < score(&GPU, &pod(8, 1), 500));
+    assert!(score(&scarce(emptier), &pod(8, 1), 500) > score(&scarce(GPU), &pod(8, 1), 500));
+    assert_eq!(fill(&scarce(empty(GPU)), &pod(8, 1)), 0);
+    // Performance pods, and pods without GPUs, are packed all the same.
+    let performance = ConsolidatePod { is_standard: false, ..pod(8, 1) };
+    assert_eq!(fill(&scarce(GPU), &performance), 22);
+    assert_eq!(explained(&scarce(GPU), &pod(4, 0), 20), explained(&GPU, &pod(4, 0), 20));
+}
+
+#[test]
+fn pods_without_gpus_leave_the_cores_of_all_gpus_where_these_are_short() {
+    // 120 cores are free, and one GPU is: it needs 16 of them, and all eight need 128.
+    let node = |supply| {
+        let cards = Some(NodeCards { all: 8, free: 1 });
+        ConsolidateFacts { supply, cards, requested_milli: 8_000, ..GPU }
+    };
+    let held_back = |node: ConsolidateFacts| explained(&node, &pod(1, 0), 20).held_back;
+    assert_eq!(held_back(node(GpuSupply::Scarce)), None);
+    assert_eq!(held_back(node(GpuSupply::Short)), Some(HeldBack::GpuCores));
+    // A spare one gives them, and pods with GPUs have them.
+    assert_eq!(held_back(ConsolidateFacts { is_spare: true, ..node(GpuSupply::Short) }), None);
+    assert_eq!(explained(&node(GpuSupply::Short), &pod(100, 1), 500).held_back, None);
+}
+
+#[test]
+fn what_cannot_be_had_is_not_free_and_all_of_a_whole_node_is() {
+    let mut nodes = WholeNodes::default();
+    assert_eq!(nodes.supply(), GpuSupply::Ample, "nothing is known");
+    let mut with = |free, used| {
+        nodes.see(NodeCards { all: 8, free }, used);
+        nodes.supply()
+    };
+    assert_eq!(with(0, GpuNodeUse::Open), GpuSupply::Short, "0 of 8");
+    assert_eq!(with(1, GpuNodeUse::Open), GpuSupply::Short, "1 of 16");
+    assert_eq!(with(3, GpuNodeUse::Open), GpuSupply::Scarce, "4 of 24");
+    assert_eq!(with(3, GpuNodeUse::Open), GpuSupply::Ample, "7 of 32");
+    assert_eq!(with(8, GpuNodeUse::Closed), GpuSupply::Scarce, "7 of 40");
+    // More than there are counts as all.
+    assert_eq!(with(9, GpuNodeUse::Open), GpuSupply::Ample, "15 of 48");
+    assert_eq!(with(0, GpuNodeUse::Whole), GpuSupply::Ample, "23 of 56");
 }
 
 #[test]
@@ -225,6 +278,11 @@ fn facts(seed: u64) -> (ConsolidateFacts, ConsolidatePod, Watts, Watts) {
         cards: some(&mut dice).then_some(NodeCards { all, free: dice.below(u64::from(all) + 1) as u32 }),
         milli_per_gpu: dice.below(20_000) as u32,
         is_spare: !some(&mut dice),
+        supply: match dice.below(6) {
+            0 => GpuSupply::Scarce,
+            1 => GpuSupply::Short,
+            _ => GpuSupply::Ample,
+        },
         is_used: some(&mut dice),
         at_rest: some(&mut dice).then_some(dice.watts(0, 1_000)),
         room: some(&mut dice).then_some(dice.watts(-100, 6_000)),
@@ -238,6 +296,9 @@ proptest! {
     #[test]
     fn a_used_node_is_at_least_as_good_as_the_same_one_empty(seed: u64) {
         let (node, pod, added, assumed) = facts(seed);
+        // Where GPUs are scarce, standard pods with GPUs are spread.
+        let supply = if pod.gpus == 0 { node.supply } else { GpuSupply::Ample };
+        let node = ConsolidateFacts { supply, ..node };
         let used = ConsolidateFacts { is_used: true, ..node };
         let of = |node: &ConsolidateFacts| ConsolidateTerms::of(node).score(&pod, added, assumed);
         let fits = of(&used) > 0;
