@@ -383,7 +383,7 @@ impl Stats {
         );
         registry.register(
             "joulie_operator_budget_held_back_orders",
-            "Changes of grants by demand that wait because 2,850 were written within a minute",
+            "Changes of grants by demand that wait because 3,000 were written within a minute",
             all.held_back.clone(),
         );
         registry.register(

@@ -135,8 +135,8 @@ mod tests {
             assert_eq!(told(&mut it, &about, second * 1000), Some((1000.0, false)), "at {second} s");
         }
         assert_eq!(told(&mut it, &wants(500, false), 600_000), Some((500.0, false)), "half of it");
-        assert_eq!(told(&mut it, &wants(1000, false), 689_900), Some((500.0, false)), "too soon");
-        assert_eq!(told(&mut it, &wants(1000, false), 690_000), Some((1000.0, false)));
+        assert_eq!(told(&mut it, &wants(1000, false), 779_900), Some((500.0, false)), "too soon");
+        assert_eq!(told(&mut it, &wants(1000, false), 780_000), Some((1000.0, false)));
     }
 
     #[test]
@@ -147,10 +147,10 @@ mod tests {
         assert_eq!((bite.biting, bite.throttled_by), (true, Some(ThrottleEvidence::Drawn.into())));
         assert_eq!(told(&mut it, &wants(1000, false), 200), Some((1500.0, true)));
         assert_eq!(told(&mut it, &wants(1500, true), 300), Some((1500.0, true)), "it is told already");
-        // 500 W less are a change that is told after one and a half minutes, and the end goes with it.
-        assert_eq!(told(&mut it, &wants(1000, false), 90_000), Some((1500.0, true)), "it may come back");
+        // 500 W less are a change that is told after three minutes, and the end goes with it.
+        assert_eq!(told(&mut it, &wants(1000, false), 180_000), Some((1500.0, true)), "it may come back");
         let ended =
-            it.of(&wants(1000, false), None, None, Mono::at(Duration::from_millis(90_100))).1.unwrap();
+            it.of(&wants(1000, false), None, None, Mono::at(Duration::from_millis(180_100))).1.unwrap();
         assert_eq!((ended.biting, ended.throttled_by), (false, None));
     }
 

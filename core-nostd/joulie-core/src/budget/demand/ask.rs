@@ -37,7 +37,7 @@ const MARGIN: Watts = Watts::from_int(10);
 /// Not more often than this is told whether the demand is known at all.
 const TOLD_APART: Micros = Micros::new(2_000_000);
 /// A throttle that has ended is told after this time, if nothing else is told before.
-const ENDS_AFTER: Micros = Micros::new(120_000_000);
+const ENDS_AFTER: Micros = Micros::new(180_000_000);
 /// A change of fewer watts is never told.
 const NEWS_LEAST: Watts = Watts::from_int(10);
 
@@ -57,7 +57,7 @@ const BELIEVED_FROM: Ratio = percent(50);
 /// After which time which change is told. Sooner changes are left to the receipts, which carry the demand as well: told
 /// at once, they would be most of the writes of a busy fleet, and bring less than one percent of its work.
 const NEWS: [(Micros, Ratio); 2] =
-    [(Micros::new(120_000_000), percent(10)), (Micros::new(90_000_000), percent(30))];
+    [(Micros::new(300_000_000), percent(10)), (Micros::new(180_000_000), percent(30))];
 
 /// One second of what was drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,7 @@ pub struct TokenBucket {
 impl TokenBucket {
     /// What the path of the grants carries without haste: with the receipts and the reports of the demand that they bring
     /// about, 150 writes a second.
-    pub const PER_MINUTE: u32 = 2_850;
+    pub const PER_MINUTE: u32 = 3_000;
     /// The burst: half a minute of it.
     pub const BURST: Micros = Micros::new(30_000_000);
 

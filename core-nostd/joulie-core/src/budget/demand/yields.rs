@@ -14,7 +14,7 @@ use super::ask::DemandReport;
 use power_units::{Micros, Ratio, Role, Stamp, Watts};
 
 /// A node keeps what it was raised to for so long.
-const RESTS: Micros = Micros::new(10_000_000);
+const RESTS: Micros = Micros::new(5_000_000);
 /// A raise within this time after a yield comes soon.
 const SOON: Micros = Micros::new(20_000_000);
 /// The rest is at most so many times doubled.

@@ -128,8 +128,8 @@ fn a_report_is_told_when_it_has_changed_by_enough() {
         |watts: i32, bites, ago| is_news(Some(&report(&[watts], bites)), Some(&old), seconds(ago), None);
     assert!(!news(100, false, 3_600), "steady demand is told once");
     // 30 % of 143 W are 42.9 W, and 10 % of 112 W are 11.2 W.
-    assert!(!news(142, false, 90) && news(143, false, 90) && !news(143, false, 89));
-    assert!(!news(112, false, 119) && news(112, false, 120));
+    assert!(!news(142, false, 180) && news(143, false, 180) && !news(143, false, 179));
+    assert!(!news(112, false, 299) && news(112, false, 300));
     let small = report(&[50], false);
     assert!(!is_news(Some(&report(&[59], false)), Some(&small), seconds(3_600), None), "10 W at least");
     assert!(news(100, true, 0), "a bite is told at once");
@@ -138,10 +138,10 @@ fn a_report_is_told_when_it_has_changed_by_enough() {
     let bites = report(&[100], true);
     assert!(!is_news(Some(&bites), Some(&bites), seconds(3_600), None));
     let ends = |ago| is_news(Some(&old), Some(&bites), seconds(ago), None);
-    assert!(!ends(119) && ends(120));
+    assert!(!ends(179) && ends(180));
     // Of what a cap of 100 W does not reach, nothing is told; of what it reaches, 30 % of 100 W.
     let capped = |watts| {
-        is_news(Some(&report(&[watts], false)), Some(&report(&[300], false)), seconds(90), Some(w(100)))
+        is_news(Some(&report(&[watts], false)), Some(&report(&[300], false)), seconds(180), Some(w(100)))
     };
     assert!(!capped(120) && !capped(71) && capped(70));
 }
@@ -452,8 +452,8 @@ fn left(it: &mut YieldMemory, serial: u64, second: u64, watts: i32, bites: bool)
 fn a_node_that_wants_back_soon_what_it_has_yielded_rests_for_twice_as_long() {
     let mut it = YieldMemory::default();
     let (mut serial, mut second) = (1, 0);
-    // Each time it is raised again 5 s after its yield: 10, 20, 40, 80, 160 s, and no longer.
-    for rests in [10, 20, 40, 80, 160, 160] {
+    // Each time it is raised again 5 s after its yield: 5, 10, 20, 40, 80 s, and no longer.
+    for rests in [5, 10, 20, 40, 80, 80] {
         assert_eq!(left(&mut it, serial, second, 500, true), None);
         assert_eq!(left(&mut it, serial, second + rests - 1, 200, false), None, "it rests for {rests} s");
         assert_eq!(left(&mut it, serial, second + rests, 200, false), Some(w(200)));
@@ -463,13 +463,13 @@ fn a_node_that_wants_back_soon_what_it_has_yielded_rests_for_twice_as_long() {
     }
     // One that lasts for 20 s halves the rest.
     assert_eq!(left(&mut it, serial, second, 500, true), None);
-    assert_eq!(left(&mut it, serial, second + 160, 200, false), Some(w(200)));
-    let yielded = Yieldable { serial, watts: w(200), floor: w(100), lends: true };
-    assert_eq!(it.left(at(second + 160), yielded, Some(&report(&[190], false))), None);
-    let (serial, second) = (serial + 1, second + 180);
-    assert_eq!(left(&mut it, serial, second, 500, true), None);
-    assert_eq!(left(&mut it, serial, second + 79, 200, false), None);
     assert_eq!(left(&mut it, serial, second + 80, 200, false), Some(w(200)));
+    let yielded = Yieldable { serial, watts: w(200), floor: w(100), lends: true };
+    assert_eq!(it.left(at(second + 80), yielded, Some(&report(&[190], false))), None);
+    let (serial, second) = (serial + 1, second + 100);
+    assert_eq!(left(&mut it, serial, second, 500, true), None);
+    assert_eq!(left(&mut it, serial, second + 39, 200, false), None);
+    assert_eq!(left(&mut it, serial, second + 40, 200, false), Some(w(200)));
 }
 
 // Laws.
