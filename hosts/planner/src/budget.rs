@@ -299,7 +299,16 @@ pub fn round(
     let kept: Vec<bool> =
         stakes.iter().zip(&places).map(|(stake, &place)| groups.holds(stake.node, place)).collect();
     let held: Vec<bool> = kept.iter().map(|kept| !raises || *kept).collect();
-    want_no_more(&held, &mut rows);
+    let returns: Vec<Option<Watts>> = stakes
+        .iter()
+        .zip(&places)
+        .zip(&rows)
+        .map(|((stake, &place), row)| {
+            let is_free = raises && groups.is_only_paused(stake.node, place);
+            stake.yielded_from(row, limits).filter(|_| is_free)
+        })
+        .collect();
+    want_no_more(&held, &returns, &mut rows);
     let count = groups.groups.len();
     let (mut shares, mut targets) = (vec![GroupShare::EMPTY; count], vec![Watts::ZERO; rows.len()]);
     let mut divide =
@@ -318,7 +327,7 @@ pub fn round(
     let rests: Vec<Watts> = stakes.iter().map(|stake| stake.rest(limits)).collect();
     let entitled: Vec<Watts> =
         targets.iter().zip(&rests).map(|(target, rest)| (*target - *rest).or_zero()).collect();
-    let shared = Shares { tree, stakes, rows: &rows, kept: &kept, rests: &rests };
+    let shared = Shares { tree, stakes, rows: &rows, kept: &kept, returns: &returns, rests: &rests };
     let followed = match by_demand {
         true => Some(follow(shared, memory, now, raises, &mut targets)?),
         false => None,
@@ -352,13 +361,14 @@ pub fn round(
     };
     let mut lowered = vec![Watts::ZERO; rows.len()];
     let all = stakes.iter().zip(&rows).zip(&targets).zip(moves.iter().zip(&impatient));
-    for ((((stake, row), &target), (&step, &impatient)), (&is_kept, lowered)) in
-        all.zip(kept.iter().zip(&mut lowered))
+    for ((((stake, row), &target), (&step, &impatient)), ((&is_kept, &returns), lowered)) in
+        all.zip(kept.iter().zip(&returns).zip(&mut lowered))
     {
+        let is_shut = |cap: Watts| is_kept && returns.is_none_or(|most| cap > most);
         // A small part of a large raise is not worth a write, just as a small raise is not.
         let short = |cap: Watts| row.account.asked().is_some_and(|from| band.is_within(from, cap));
         let step = match step {
-            Move::Raise(cap) if !raises || is_kept || (cap < target && !impatient && short(cap)) => {
+            Move::Raise(cap) if !raises || is_shut(cap) || (cap < target && !impatient && short(cap)) => {
                 // What must be written again waits for no raise.
                 let again = row.account.asked().filter(|_| row.account.has_strayed(row.range));
                 again.map_or(Move::Keep, Move::Lower)
@@ -370,7 +380,9 @@ pub fn round(
             .ask(step, row, (target, stake.leaves && fits(row)), limits)
             .filter(|ask| !(is_kept && ask.released));
         if let Some(mut ask) = ask {
-            ask.lends = !ask.released && followed.as_ref().is_some_and(|it| it.is_short(row.group));
+            // What a node yields while it may not be raised, nobody can give back in full.
+            let is_short = followed.as_ref().is_some_and(|it| it.is_short(row.group));
+            ask.lends = !(ask.released || is_kept) && is_short;
             if applies && matches!(step, Move::Raise(_)) {
                 memory.raised.insert(stake.node.name.clone(), now);
             }
@@ -450,10 +462,12 @@ fn hear(
     again
 }
 
-/// A node that may not be raised wants no more than it has, so that no other one is lowered for it.
-fn want_no_more(held: &[bool], rows: &mut [Row]) {
-    for row in rows.iter_mut().zip(held).filter_map(|(row, held)| held.then_some(row)) {
-        row.desired = row.account.asked().map_or(row.desired, |asked| row.desired.min(asked));
+/// A node that may not be raised wants no more than it has, so that no other one is lowered for it, or no more than it may
+/// have back of what it has yielded.
+fn want_no_more(held: &[bool], returns: &[Option<Watts>], rows: &mut [Row]) {
+    for ((row, held), returns) in rows.iter_mut().zip(held).zip(returns) {
+        let most = returns.or(row.account.asked()).filter(|_| *held);
+        row.desired = most.map_or(row.desired, |most| row.desired.min(most));
     }
 }
 

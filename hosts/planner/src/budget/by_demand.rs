@@ -6,8 +6,8 @@
 
 use super::{BudgetMemory, Stake};
 use joulie_core::budget::demand::{
-    Appetite, Bid, Bidders, GroupOrders, GroupPrice, OrderBounds, OrderCount, OrderTurn, RESERVE, orders,
-    price,
+    Appetite, Bid, Bidders, DemandReport, GroupOrders, GroupPrice, OrderBounds, OrderCount, OrderTurn,
+    RESERVE, orders, price,
 };
 use joulie_core::budget::{BudgetNode as Row, BudgetTree, Priority};
 use power_units::{Micros, Ratio, Stamp, Watts};
@@ -38,6 +38,8 @@ pub(super) struct Shares<'a> {
     pub(super) rows: &'a [Row],
     /// Which nodes may not be raised, because of a limit of theirs.
     pub(super) kept: &'a [bool],
+    /// Up to what each of those may get back what it has yielded.
+    pub(super) returns: &'a [Option<Watts>],
     /// What each node draws besides its packages and GPUs.
     pub(super) rests: &'a [Watts],
 }
@@ -103,17 +105,37 @@ pub(super) fn follow(
 }
 
 fn bids(shares: Shares<'_>, entitled: &[Watts]) -> Vec<Bid> {
-    let Shares { stakes, rows, kept, rests, .. } = shares;
-    let each = stakes.iter().zip(rows).zip(kept.iter().zip(rests)).zip(entitled);
-    each.map(|(((stake, row), (&kept, &rest)), &entitled)| {
-        Bid::of(row, entitled, appetite(stake, row, kept, (rest, entitled)))
+    let Shares { stakes, rows, kept, returns, rests, .. } = shares;
+    let each = stakes.iter().zip(rows).zip(kept.iter().zip(returns)).zip(rests.iter().zip(entitled));
+    each.map(|(((stake, row), (&kept, &returns)), (&rest, &entitled))| {
+        let appetite = match kept && row.reachable {
+            true => wants_back(stake, row, returns, (rest, entitled)),
+            false => appetite(stake, row, (rest, entitled)),
+        };
+        Bid::of(row, entitled, appetite)
     })
     .collect()
 }
 
-fn appetite(stake: &Stake<'_>, row: &Row, kept: bool, (rest, entitled): (Watts, Watts)) -> Appetite {
+/// What a node wants that may not be raised: at most what it has yielded, within its entitlement.
+fn wants_back(
+    stake: &Stake<'_>,
+    row: &Row,
+    returns: Option<Watts>,
+    (rest, entitled): (Watts, Watts),
+) -> Appetite {
+    let biting = stake.node.demand().filter(DemandReport::bites);
+    match returns.zip(biting).zip(row.account.asked()) {
+        Some(((most, demand), asked)) => {
+            Appetite::Returns(demand.with(rest).highest().min(most).min(entitled).max(asked))
+        }
+        None => Appetite::Stands(row.count()),
+    }
+}
+
+fn appetite(stake: &Stake<'_>, row: &Row, (rest, entitled): (Watts, Watts)) -> Appetite {
     let count = row.count();
-    if !row.reachable || kept || stake.leaves || stake.is_fixed() {
+    if !row.reachable || stake.leaves || stake.is_fixed() {
         return Appetite::Stands(count);
     }
     if row.account.asked().is_none() {
@@ -209,7 +231,7 @@ impl Wants {
         let biting = if bites { super::Sum { watts: more, nodes: 1 } } else { super::Sum::default() };
         let assumed = match bid.appetite {
             Appetite::Told { demand, .. } => (wanted - demand.highest()).or_zero().to_bits(),
-            Appetite::Blind(_) | Appetite::Owned(_) | Appetite::Stands(_) => 0,
+            Appetite::Blind(_) | Appetite::Owned(_) | Appetite::Stands(_) | Appetite::Returns(_) => 0,
         };
         Self { biting, reclaimable, assumed, blind: 0 }
     }

@@ -200,10 +200,18 @@ impl Groups {
     /// Whether a node may not be raised or released: one of its limits is paused, an event is on for which one that binds is
     /// armed, or what it counts is not known, because this node or another one in it has its place elsewhere.
     pub(super) fn holds(&self, node: &Node, place: usize) -> bool {
+        node.limits.paused || self.shuts(node, place)
+    }
+
+    /// Whether only a person's pause keeps a node from being raised. What it yields meanwhile may be given back.
+    pub(super) fn is_only_paused(&self, node: &Node, place: usize) -> bool {
+        node.limits.paused && !self.shuts(node, place)
+    }
+
+    fn shuts(&self, node: &Node, place: usize) -> bool {
         let binds = |at: usize| self.shown.get(at).is_some_and(|group| group.binds);
         let is_shut = |at: usize| self.shown.get(at).is_some_and(|group| group.overlapped || group.armed);
-        node.limits.paused
-            || node.limits.overlaps.iter().any(|at| binds(at + 1))
+        node.limits.overlaps.iter().any(|at| binds(at + 1))
             || self.path(place).any(|at| is_shut(at) && binds(at))
     }
 

@@ -79,6 +79,12 @@ impl<'a> Stake<'a> {
         GrantAccount::observed(Some(grant), receipt).asked()
     }
 
+    /// Its grant with the node's other power, if the node has yielded some of it by a receipt that counts.
+    pub(super) fn yielded_from(&self, row: &Row, limits: &BudgetLimits) -> Option<Watts> {
+        let granted = self.grant()?.watts + self.rest(limits);
+        Some(granted).filter(|&granted| row.account.asked().is_some_and(|left| left < granted))
+    }
+
     /// By how much this grant is below what the policy lets it draw now.
     pub(super) fn lowered_by(&self, ask: &DesiredGrant) -> Watts {
         let stands = self.left().or(self.node.machine.power_model.max());

@@ -268,6 +268,7 @@ impl Node<'_> {
             // Nobody knows whether it is throttled, so that it gets its entitlement back.
             Appetite::Blind(_) | Appetite::Owned(_) => true,
             Appetite::Stands(_) => false,
+            Appetite::Returns(watts) => watts > asked,
         }
     }
 
@@ -455,7 +456,7 @@ impl<'a> Round<'a> {
         }
         let has_work = match node.bid.appetite {
             Appetite::Told { assumed, .. } => assumed > asked,
-            Appetite::Blind(_) | Appetite::Owned(_) | Appetite::Stands(_) => false,
+            Appetite::Blind(_) | Appetite::Owned(_) | Appetite::Stands(_) | Appetite::Returns(_) => false,
         };
         Some(node.turn(u8::from(!has_work), node.bid.priority, goal - from))
     }

@@ -55,6 +55,8 @@ pub enum Appetite {
     Owned(Option<Watts>),
     /// Its cap is not moved by demand: it does not answer, may not be raised now, or has no cap yet. It counts with this.
     Stands(Option<Watts>),
+    /// It may not be raised, but has yielded some of its cap and wants it back up to here. It lends nothing.
+    Returns(Watts),
 }
 
 /// One who draws under a limit.
@@ -93,7 +95,7 @@ impl Bid {
     pub fn wanted(&self) -> Option<Watts> {
         match self.appetite {
             Appetite::Told { demand, assumed } => Some(self.limit(demand.highest().max(assumed))),
-            Appetite::Blind(_) | Appetite::Owned(_) | Appetite::Stands(_) => None,
+            Appetite::Blind(_) | Appetite::Owned(_) | Appetite::Stands(_) | Appetite::Returns(_) => None,
         }
     }
 
@@ -102,7 +104,7 @@ impl Bid {
     pub const fn bites(&self) -> bool {
         match self.appetite {
             Appetite::Told { demand, .. } => demand.bites(),
-            Appetite::Blind(_) | Appetite::Owned(_) | Appetite::Stands(_) => false,
+            Appetite::Blind(_) | Appetite::Owned(_) | Appetite::Stands(_) | Appetite::Returns(_) => false,
         }
     }
 
@@ -119,6 +121,7 @@ impl Bid {
                 stands.map_or(self.entitled, |stands| stands.max(self.entitled))
             }
             Appetite::Stands(stands) => stands.unwrap_or(self.entitled),
+            Appetite::Returns(watts) => self.limit(watts),
         }
     }
 
@@ -149,7 +152,9 @@ impl Bid {
             Appetite::Told { demand, assumed } => {
                 between(&self.curve(&demand, assumed), of_class(price, self.priority), Role::Limit)
             }
-            Appetite::Blind(_) | Appetite::Owned(_) | Appetite::Stands(_) => self.sure(),
+            Appetite::Blind(_) | Appetite::Owned(_) | Appetite::Stands(_) | Appetite::Returns(_) => {
+                self.sure()
+            }
         };
         if price >= OVERLOADED { cap.min(self.entitled) } else { cap }
     }
@@ -322,6 +327,7 @@ impl GroupPrice {
                 stands
             }
             Appetite::Owned(stands) | Appetite::Stands(stands) => stands,
+            Appetite::Returns(watts) => Some(watts),
         };
         let counts = stands.map(|_| bid.sure());
         self.fixed = plus(self.fixed, counts);

@@ -424,6 +424,30 @@ fn who_says_nothing_or_belongs_to_a_person_keeps_its_entitlement_also_while_orde
     }
 }
 
+/// The first one wants 400 W of its cap back; the second holds 350 W of which it wants 200.
+#[test]
+fn one_that_only_wants_back_what_it_has_yielded_is_raised_to_that_and_lends_nothing() {
+    let of = |back| {
+        [
+            bid(1, 0, Performance, 350, Appetite::Returns(w(back))),
+            bid(2, 0, Performance, 250, told(&[200], false)),
+        ]
+    };
+    let limits = [group(None, 1000, 0)];
+    let (priced, prices) = priced(&limits, &of(400), RESERVE);
+    assert_eq!((priced, prices[0].lends()), (vec![w(400), w(200)], true));
+    let Ordered { targets, .. } = ordered(FREE, &limits, &of(400), &[w(300), w(350)], &[None; 2]);
+    assert_eq!(targets, [w(400), w(350)]);
+    // 650 of 660 W are counted. What is missing is taken from the second.
+    let tight = [group(None, 660, 0)];
+    let Ordered { targets, .. } = ordered(FREE, &tight, &of(400), &[w(300), w(350)], &[None; 2]);
+    assert!(targets[0] >= w(300) && targets[1] == w(200), "{targets:?}");
+    // It never gives anything: the second one wants 600 W, and is entitled to 250.
+    let bids = [of(300)[0], bid(2, 0, Performance, 250, told(&[600], true))];
+    let Ordered { targets, .. } = ordered(FREE, &tight, &bids, &[w(300), w(350)], &[None; 2]);
+    assert_eq!(targets[0], w(300));
+}
+
 #[test]
 fn orders_are_bounded_in_time() {
     // One a second, ten at once.

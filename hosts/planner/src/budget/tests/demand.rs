@@ -142,6 +142,31 @@ fn nothing_could_be_granted_where_nothing_is_raised() {
     assert_eq!(could(site(true), "r1"), (false, false), "an event is on for the whole site");
 }
 
+/// The first node, under a limit of its own, was granted 500 W, has yielded 200 W of them, and is throttled.
+#[test]
+fn under_a_paused_limit_a_node_gets_back_what_it_has_yielded_and_nothing_more() {
+    let asks = |rack: &str, armed: bool, wanted: i32, bites: bool, limit: i32| {
+        let site = SiteLimit { armed, ..written("site", None, limit, true) };
+        let tree = [site, written(rack, Some(0), 10_000, true)];
+        let place = |at| LimitPlace::of(&tree, &[at], false);
+        let yields = receipt(1, 300).map(|it| GrantReceipt { yields: Some(w(300)), ..it });
+        let a = Claim { limits: place(1), receipt: yields, ..holds("a", 1, 500, wants(wanted, bites)) };
+        let b = Claim { limits: place(0), ..holds("b", 1, 300, wants(250, false)) };
+        let settings = BudgetLimits { sharing: PowerSharing::Demand, ..BudgetLimits::none() };
+        let rules = Rules { settings: &settings, limits: &tree, trial: false };
+        let (asks, _) = round_under(&[a, b], rules, &mut BudgetMemory::default(), at(1), true);
+        assert!(asks[1].is_none());
+        asks[0].as_ref().map(|ask| (ask.watts.to_bits() >> 32, ask.lends))
+    };
+    assert_eq!(asks("r1", false, 650, true, 10_000), Some((650, false)), "the limit is not paused");
+    assert_eq!(asks("paused", false, 450, true, 10_000), Some((450, false)));
+    assert_eq!(asks("paused", false, 650, true, 10_000), Some((500, false)), "all of its grant, and no more");
+    assert_eq!(asks("paused", false, 450, false, 10_000), None, "it does not want it");
+    assert_eq!(asks("paused", true, 450, true, 10_000), None, "an event is on for which the site is armed");
+    // Beyond the lowest caps there are 360 W, of which the first may have 300 W and the second 520: 200 + 360 · 300 / 820.
+    assert_eq!(asks("paused", false, 650, true, 760), Some((331, false)), "its entitlement");
+}
+
 #[test]
 fn a_part_can_be_granted_no_more_than_the_whole() {
     let mut limits = by_demand(1000);
