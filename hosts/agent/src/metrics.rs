@@ -8,13 +8,13 @@ mod labels;
 mod names;
 mod window;
 
+pub(crate) use grants::HeldGrant;
 pub(crate) use labels::Written;
 pub use window::PowerDetail;
 
 use crate::front::grants::Ignored;
 use crate::front::outcome::{Outcome, Why};
 use crate::front::publish::Kind;
-use crate::front::receipt::{Receipt, Unkept};
 use crate::front::wanted::{Unknown, Wanted};
 use crate::machine::{LeaseState, MIXED, Means, View};
 use demand::Demand;
@@ -212,14 +212,8 @@ impl Metrics {
     }
 
     /// Records the grant in force for a node, since when, and its outcome.
-    pub(crate) fn grants(
-        &self,
-        node: &str,
-        grant: Option<(NodeGrant, Duration)>,
-        receipt: Option<&Receipt>,
-        unkept: &Unkept,
-    ) {
-        self.grants.tell(node, grant, receipt, unkept);
+    pub(crate) fn grants(&self, node: &str, grant: Option<(NodeGrant, Duration)>, held: &HeldGrant<'_>) {
+        self.grants.tell(node, grant, held);
     }
 
     /// Counts a grant that is not followed.

@@ -22,9 +22,9 @@ use super::receipt::{Receipts, Unkept};
 use super::rows::{NodeRow, RouteRow};
 use super::steady::Steady;
 use super::wanted::{Unknown, Wanted, wanted};
-use super::yields::Yields;
+use super::yields::{LEADS_FOR, Yields};
 use crate::machine::{Control, Drawn, Found, LeaseState, View};
-use crate::metrics::{Metrics, PowerDetail};
+use crate::metrics::{HeldGrant, Metrics, PowerDetail};
 use crate::route::Standing;
 use host_kit::clock::{HostClock, Mono};
 use host_kit::events::Recorder;
@@ -33,6 +33,7 @@ use joulie_api::number::Number;
 use joulie_api::telemetry_profile::Audience;
 use kube::core::Selector;
 use planner::catalog::Catalog;
+use power_units::Watts;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -148,6 +149,8 @@ struct Memory {
     unkept: Unkept,
     receipts: Receipts,
     yields: Yields,
+    /// What the node has yielded and wants back while nobody leads.
+    missed: Option<Watts>,
     grant: GrantTeller,
     teller: Teller,
     pacer: Pacer,
@@ -178,6 +181,7 @@ impl Default for Memory {
             unkept: Unkept::default(),
             receipts: Receipts::default(),
             yields: Yields::default(),
+            missed: None,
             grant: GrantTeller::default(),
             teller: Teller::default(),
             pacer: Pacer::default(),
@@ -280,6 +284,15 @@ impl Follow {
     }
 }
 
+/// Why the node does not get back what it has yielded.
+fn say_missed(watts: Watts) -> String {
+    format!(
+        "{watts} W of its grant were yielded and are wanted back, but no operator has renewed its plan for {} s: only one \
+         that knows what others were given can raise the node again",
+        LEADS_FOR.as_secs()
+    )
+}
+
 fn put(sender: &watch::Sender<Docs>, docs: Docs) {
     sender.send_if_modified(|last| {
         let changed = *last != docs;
@@ -313,15 +326,24 @@ impl Memory {
         }
         self.granted = grant.map(|_| *self.granted.get_or_insert(now));
         let age = self.granted.map(|since| now.since(since));
-        shared.metrics.grants(node, grant.zip(age), self.receipts.standing().as_ref(), &self.unkept);
+        let held = HeldGrant { receipt: self.receipts.standing(), missed: self.missed, unkept: &self.unkept };
+        shared.metrics.grants(node, grant.zip(age), &held);
     }
 
     /// Yields what the node does not want any more: from the next step on it keeps to less.
     fn give_way(&mut self, node: &str, inputs: &Inputs, view: &View, now: Mono) {
+        self.yields.hear(inputs.renewed, now);
+        let object = grants::object(inputs, &self.stands);
+        let missed = object.and_then(|(_, row)| self.yields.missed(&self.stands, row, view, now));
+        if missed.is_some() != self.missed.is_some() {
+            match missed {
+                Some(watts) => tracing::warn!(node, "{}", say_missed(watts)),
+                None => tracing::info!(node, "nothing that the node has yielded is missed any more"),
+            }
+        }
+        self.missed = missed;
         // Nobody is raised during an event, not even a node that it leaves everything.
-        let Some((_, row)) = grants::object(inputs, &self.stands).filter(|_| !self.armed.is_on()) else {
-            return;
-        };
+        let Some((_, row)) = object.filter(|_| !self.armed.is_on()) else { return };
         let floor = self.receipts.standing().and_then(|receipt| receipt.floor);
         if let Some(left) = self.yields.left(&self.stands, row, view, floor, now) {
             self.stands = self.stands.left(left);
@@ -353,7 +375,8 @@ impl Memory {
 
     /// The outcome of the desired state. A grant that cannot be read keeps the desired state from the machine.
     fn outcome(&mut self, view: &View, shared: &Shared, terms: &Terms) -> Outcome {
-        let said = match &self.stands {
+        let said = self.missed.map(|watts| format!("; {}", say_missed(watts)));
+        let refused = match &self.stands {
             Stands::Unreadable(_) => {
                 let generation = self.wanted.goal().and_then(|goal| goal.object.generation);
                 let verdict = Verdict { why: Why::Failed, message: self.stands.say(), generation };
@@ -368,7 +391,8 @@ impl Memory {
         let outcome = self.outcomes.of(&self.wanted, view, terms, now);
         let mut outcome = self.steady.of(outcome, &self.wanted, view, now);
         if let Some(verdict) = &mut outcome.verdict {
-            verdict.message.push_str(said);
+            verdict.message.push_str(refused);
+            verdict.message.push_str(said.as_deref().unwrap_or_default());
             verdict.exceeded_by(&self.unkept.above);
         }
         outcome

@@ -83,17 +83,20 @@ pub(crate) fn begin(
         }
         DesiredSource::Twin => None,
     };
+    let source = WatchSource {
+        path: format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", settings.namespace),
+        labels: None,
+        fields: Some(format!("metadata.name={}", labels::PLAN_LEASE)),
+    };
+    let within = match settings.lease.source {
+        LeaseSource::Watch => HEARD_WITHIN,
+        LeaseSource::Plan => settings.lease.term,
+    };
+    let plan = begin.rows_within::<LeaseRow>("leases", source, within);
     let confirmed = match (settings.lease.source, &profiles) {
         (LeaseSource::Watch, Some(profiles)) => Confirmed::Profiles(profiles.clone()),
         (LeaseSource::Watch, None) => Confirmed::Twins(twins.clone()),
-        (LeaseSource::Plan, _) => {
-            let source = WatchSource {
-                path: format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", settings.namespace),
-                labels: None,
-                fields: Some(format!("metadata.name={}", labels::PLAN_LEASE)),
-            };
-            Confirmed::Plan(begin.rows_within::<LeaseRow>("leases", source, settings.lease.term))
-        }
+        (LeaseSource::Plan, _) => Confirmed::Plan(plan.clone()),
     };
     Watches {
         watched: Watched {
@@ -104,6 +107,7 @@ pub(crate) fn begin(
             grants,
             no_grants,
             events,
+            plan,
             routes,
             routes_of_all,
             no_routes,
@@ -179,12 +183,15 @@ impl Confirmed {
         match self {
             Self::Profiles(rows) => heard(rows.silence(now).filter(|_| rows.is_synced())),
             Self::Twins(rows) => heard(rows.silence(now).filter(|_| rows.is_synced())),
-            Self::Plan(rows) => {
-                let renewed = rows.with(|rows| rows.values().find_map(|held| held.row.renewed));
-                renewed.map(|time| UnixTime::from_micros(time.as_microsecond()))
-            }
+            Self::Plan(rows) => renewed(rows),
         }
     }
+}
+
+/// When the operator last renewed the plan's Lease, by its own clock.
+pub(super) fn renewed(plan: &Rows<LeaseRow>) -> Option<UnixTime> {
+    let renewed = plan.with(|rows| rows.values().find_map(|held| held.row.renewed));
+    renewed.map(|time| UnixTime::from_micros(time.as_microsecond()))
 }
 
 impl Watched {

@@ -6,19 +6,62 @@
 //!
 //! The next yield waits until the object says the one before. So while the API server is away, when nobody would hear of more
 //! and nobody could raise the node again, it yields once at most.
+//!
+//! Only an operator can raise it again, so that it yields only while one leads: the plan's Lease was renewed a moment ago, and
+//! this process saw it. What it has yielded before stays so, because others may have it already. Where the node then wants
+//! it back, that is told.
 
 use super::grants::Stands;
 use super::rows::GrantRow;
 use crate::machine::View;
 use host_kit::clock::{Mono, micros};
 use joulie_core::budget::demand::{YieldMemory, Yieldable};
+use joulie_core::placement::freshness::UnixTime;
 use power_units::{Ratio, Stamp, Watts};
+use std::time::Duration;
 use tokio::sync::watch;
+
+/// An operator leads for so long after it has renewed its plan: it does so each 30 s at most, and 15 s are for a change of the
+/// leader.
+pub(super) const LEADS_FOR: Duration = Duration::from_secs(45);
+
+/// Whether an operator leads.
+#[derive(Debug, Default)]
+struct Leader {
+    /// The last renewal, by the operator's clock. It is compared only with others.
+    renewed: Option<UnixTime>,
+    /// When this process saw it renew. What stood when the process began may be old.
+    heard: Option<Mono>,
+    /// Since when this process looks.
+    since: Option<Mono>,
+}
+
+impl Leader {
+    fn see(&mut self, renewed: Option<UnixTime>, now: Mono) {
+        self.since.get_or_insert(now);
+        let Some(renewed) = renewed.filter(|_| renewed != self.renewed) else { return };
+        if self.renewed.replace(renewed).is_some() {
+            self.heard = Some(now);
+        }
+    }
+
+    fn leads(&self, now: Mono) -> bool {
+        self.heard.is_some_and(|heard| now.since(heard) < LEADS_FOR)
+    }
+
+    /// Nobody leads, as far as it was looked for long enough to say so.
+    fn is_away(&self, now: Mono) -> bool {
+        self.heard.or(self.since).is_some_and(|last| now.since(last) >= LEADS_FOR)
+    }
+}
 
 /// What is remembered for it.
 #[derive(Debug, Default)]
 pub(crate) struct Yields {
     memory: YieldMemory,
+    leader: Leader,
+    /// It was told that what was yielded is missed.
+    is_missed: bool,
     /// What the file with the grant says; `None` where no grant is kept.
     on_disk: Option<watch::Receiver<Stands>>,
 }
@@ -27,6 +70,29 @@ impl Yields {
     /// With what the file says.
     pub(crate) fn kept(on_disk: Option<watch::Receiver<Stands>>) -> Self {
         Self { on_disk, ..Self::default() }
+    }
+
+    /// Takes in when the operator has renewed its plan.
+    pub(crate) fn hear(&mut self, renewed: Option<UnixTime>, now: Mono) {
+        self.leader.see(renewed, now);
+    }
+
+    /// What the node has yielded and is throttled without, where nobody leads who could give it back.
+    /// Once told, that stays until somebody leads or the grant is another.
+    pub(crate) fn missed(
+        &mut self,
+        stands: &Stands,
+        row: &GrantRow,
+        view: &View,
+        now: Mono,
+    ) -> Option<Watts> {
+        let kept = stands.kept().filter(|kept| is_of(row, &kept.uid, kept.grant.serial));
+        let bites = view.wants.report.is_some_and(|report| report.bites());
+        let is_missed = (bites || self.is_missed) && self.leader.is_away(now);
+        let yielded = kept.map(|kept| row.grant.watts - kept.grant.watts);
+        let missed = yielded.filter(|&yielded| yielded > Watts::ZERO && is_missed);
+        self.is_missed = missed.is_some();
+        missed
     }
 
     /// What the node keeps to from now on, if that is less than before. `floor` is the least that its devices can be held to.
@@ -46,7 +112,7 @@ impl Yields {
             serial: kept.grant.serial,
             watts: kept.grant.watts,
             floor: floor.unwrap_or(kept.grant.watts),
-            lends: row.lends && is_plain && is_known && self.is_on_disk(stands),
+            lends: row.lends && is_plain && is_known && self.is_on_disk(stands) && self.leader.leads(now),
         };
         let now = Stamp::new(micros(now.since(Mono::START)));
         self.memory.left(now, grant, view.wants.report.as_ref().filter(|_| is_plain))
@@ -112,13 +178,25 @@ mod tests {
         }
     }
 
-    /// With the grant of 500 W on disk.
-    fn kept() -> Yields {
-        Yields::kept(Some(watch::channel(stands(500)).1))
+    /// With the grant of so much on disk, and an operator that has begun to lead.
+    fn with_disk(watts: i32) -> Yields {
+        let mut it = Yields::kept(Some(watch::channel(stands(watts)).1));
+        it.hear(Some(UnixTime::from_micros(-1)), at(0));
+        it
     }
 
+    fn kept() -> Yields {
+        with_disk(500)
+    }
+
+    fn at(second: u64) -> Mono {
+        Mono::at(Duration::from_secs(second))
+    }
+
+    /// The operator renews its plan in each second.
     fn left(it: &mut Yields, row: &GrantRow, view: &View, second: u64) -> Option<Watts> {
-        it.left(&stands(500), row, view, Some(w(100)), Mono::at(Duration::from_secs(second)))
+        it.hear(Some(UnixTime::from_micros(i64::try_from(second).unwrap())), at(second));
+        it.left(&stands(500), row, view, Some(w(100)), at(second))
     }
 
     #[test]
@@ -162,7 +240,8 @@ mod tests {
 
     #[test]
     fn a_grant_that_is_not_on_disk_is_kept_whole() {
-        for mut it in [Yields::default(), Yields::kept(Some(watch::channel(Stands::Nothing).1))] {
+        let nothing = Yields { on_disk: Some(watch::channel(Stands::Nothing).1), ..kept() };
+        for mut it in [Yields { on_disk: None, ..kept() }, nothing] {
             assert_eq!(left(&mut it, &row(true), &wants(480, false), 0), None);
             assert_eq!(left(&mut it, &row(true), &wants(200, false), 200), None);
             assert_eq!(it.told(&stands(200), &row(true)), None);
@@ -171,16 +250,50 @@ mod tests {
 
     #[test]
     fn the_next_yield_waits_until_the_object_says_the_one_before() {
-        let mut it = Yields::kept(Some(watch::channel(stands(400)).1));
+        let mut it = with_disk(400);
         let mut view = wants(200, false);
         view.desire.grant = stands(400).grant();
-        let mut left = |yields: Option<i32>, second| {
+        let mut left = |yields: Option<i32>, second: u64| {
+            it.hear(Some(UnixTime::from_micros(i64::try_from(second).unwrap())), at(second));
             let row = GrantRow { yields: yields.map(w), ..row(true) };
-            it.left(&stands(400), &row, &view, Some(w(100)), Mono::at(Duration::from_secs(second)))
+            it.left(&stands(400), &row, &view, Some(w(100)), at(second))
         };
         assert_eq!(left(None, 0), None);
         assert_eq!(left(None, 200), None, "nobody knows of it");
         assert_eq!(left(Some(450), 210), None, "nor of this one");
         assert_eq!(left(Some(400), 220), Some(w(200)));
+    }
+    #[test]
+    fn nothing_is_yielded_while_nobody_leads_who_could_give_it_back() {
+        let mut it = Yields::kept(Some(watch::channel(stands(500)).1));
+        let mut left = |renewed: Option<i64>, second| {
+            it.hear(renewed.map(UnixTime::from_micros), at(second));
+            it.left(&stands(500), &row(true), &wants(200, false), Some(w(100)), at(second))
+        };
+        assert_eq!(left(None, 0), None);
+        assert_eq!(left(None, 200), None, "no Lease was seen");
+        assert_eq!(left(Some(7), 210), None, "the one that is there may be old");
+        assert_eq!(left(Some(7), 220), None);
+        assert_eq!(left(Some(8), 230), Some(w(200)), "it is renewed");
+        assert_eq!(left(Some(8), 274), Some(w(200)));
+        assert_eq!(left(Some(8), 275), None, "45 s without a renewal");
+        assert_eq!(left(None, 276), None, "the Lease is gone");
+        assert_eq!(left(Some(9), 277), Some(w(200)), "another leader");
+    }
+
+    #[test]
+    fn what_was_yielded_is_missed_where_the_node_wants_it_back_and_nobody_leads() {
+        let mut it = with_disk(200);
+        let missed = |it: &mut Yields, watts: i32, bites, second| {
+            it.missed(&stands(watts), &row(true), &wants(300, bites), at(second))
+        };
+        assert_eq!(missed(&mut it, 200, true, 44), None, "this process has begun a moment ago");
+        assert_eq!(missed(&mut it, 200, false, 45), None, "it does not want it");
+        assert_eq!(missed(&mut it, 200, true, 46), Some(w(300)));
+        assert_eq!(missed(&mut it, 200, false, 47), Some(w(300)), "it is told once");
+        assert_eq!(missed(&mut it, 500, true, 48), None, "it has yielded nothing");
+        it.hear(Some(UnixTime::from_micros(1)), at(50));
+        assert_eq!(missed(&mut it, 200, true, 94), None, "an operator leads");
+        assert_eq!(missed(&mut it, 200, true, 95), Some(w(300)));
     }
 }

@@ -9,10 +9,22 @@ use crate::front::grants::Ignored;
 use crate::front::receipt::{Receipt, Unkept};
 use host_kit::metrics::MetricsRegistry;
 use node_kit::NodeGrant;
+use power_units::Watts;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use std::time::Duration;
+
+/// What became of a grant.
+#[derive(Debug)]
+pub(crate) struct HeldGrant<'a> {
+    /// What is told of it.
+    pub(crate) receipt: Option<Receipt>,
+    /// What the node has yielded of it and wants back while nobody leads.
+    pub(crate) missed: Option<Watts>,
+    /// The devices that do not keep to it.
+    pub(crate) unkept: &'a Unkept,
+}
 
 /// All of them. Clones share them.
 #[derive(Clone, Default)]
@@ -47,14 +59,14 @@ impl Grants {
         &self,
         node: &str,
         grant: Option<(NodeGrant, Duration)>,
-        receipt: Option<&Receipt>,
-        unkept: &Unkept,
+        HeldGrant { receipt, missed, unkept }: &HeldGrant<'_>,
     ) {
-        let receipt = receipt.filter(|_| grant.is_some());
+        let receipt = receipt.as_ref().filter(|_| grant.is_some());
         for (what, watts) in [
             (GrantWatts::Granted, grant.map(|(grant, _)| grant.watts)),
             (GrantWatts::Held, receipt.and_then(|receipt| receipt.holds)),
             (GrantWatts::Floor, receipt.and_then(|receipt| receipt.floor)),
+            (GrantWatts::Missed, missed.filter(|_| grant.is_some())),
         ] {
             level(&self.watts, &NodeGrantWatts { node: node.to_owned(), what }, watts.map(as_f64));
         }
@@ -95,7 +107,7 @@ impl Grants {
 
     /// Removes the series of a node that does not belong to this agent any more.
     pub(super) fn forget(&self, node: &str) {
-        self.tell(node, None, None, &Unkept::default());
+        self.tell(node, None, &HeldGrant { receipt: None, missed: None, unkept: &Unkept::default() });
         for reason in GrantIgnored::ALL {
             self.ignored.remove(&NodeGrantIgnored { node: node.to_owned(), reason: *reason });
         }

@@ -90,6 +90,8 @@ closed_label! {
         Held = "held",
         /// The least that they can be held to.
         Floor = "floor",
+        /// What the node has yielded of it and wants back while no operator leads.
+        Missed = "missed",
     }
 }
 
