@@ -5,6 +5,7 @@ use crate::demand::{DemandTrace, MachineDemand};
 use crate::numbers::quantile;
 use crate::site::{KINDS, LimitsNow, VirtualMachine, VirtualSite};
 use crate::{STEP_S, STEPS_A_SECOND};
+use joulie_core::budget::Priority;
 
 /// The first minute is not measured: everybody begins with what he is entitled to.
 pub const WARM_UP: usize = 60 * STEPS_A_SECOND;
@@ -87,6 +88,53 @@ impl Stretches {
     }
 }
 
+/// Where a site's limit is while a cap limits somebody: together they are all of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct LimitParts {
+    /// It is drawn.
+    pub drawn: f64,
+    /// Devices without work keep their floors, and draw less.
+    pub floors: f64,
+    /// It is in force for machines that do not need it in this moment.
+    pub unneeded: f64,
+    /// A lowering is not in force, or not read back.
+    pub on_its_way: f64,
+    /// Nobody may have it.
+    pub room: f64,
+    /// What caps keep machines from drawing. It is no part of the limit.
+    pub missing: f64,
+}
+
+impl LimitParts {
+    const ALL: [fn(&mut Self) -> &mut f64; 6] = [
+        |parts| &mut parts.drawn,
+        |parts| &mut parts.floors,
+        |parts| &mut parts.unneeded,
+        |parts| &mut parts.on_its_way,
+        |parts| &mut parts.room,
+        |parts| &mut parts.missing,
+    ];
+
+    fn of(limit: f64, base: f64, machines: &[Moment]) -> Self {
+        let sum = |what: fn(&Moment) -> f64| machines.iter().map(what).sum::<f64>();
+        Self {
+            drawn: base + sum(|one| one.drawn),
+            // Of one that its cap limits, the devices without work draw as much less than they keep.
+            floors: sum(|one| one.needed - one.demand),
+            unneeded: sum(|one| (one.cap - one.needed).max(0.0)),
+            on_its_way: sum(|one| one.count - one.cap),
+            room: limit - base - sum(|one| one.count),
+            missing: sum(|one| (one.needed - one.cap).max(0.0)),
+        }
+    }
+
+    fn add(&mut self, mut other: Self, part: f64) {
+        for of in Self::ALL {
+            *of(self) += *of(&mut other) * part;
+        }
+    }
+}
+
 /// What was measured.
 #[derive(Clone, Debug)]
 pub struct Figures {
@@ -95,6 +143,8 @@ pub struct Figures {
     cut: Option<LimitCut>,
     steps: usize,
     use_of_limit: Vec<f64>,
+    /// The sum over all steps in which a cap limits somebody, of the limit, and how many those are.
+    parts: (LimitParts, f64),
     served: f64,
     throttled: Vec<u32>,
     active: Vec<u32>,
@@ -129,6 +179,7 @@ impl Figures {
             cut,
             steps,
             use_of_limit: Vec::new(),
+            parts: (LimitParts::default(), 0.0),
             served: 0.0,
             throttled: vec![0; machines],
             active: vec![0; machines],
@@ -167,6 +218,11 @@ impl Figures {
         self.excess = self.excess.max(part(&drawn, limits));
         let demand: f64 =
             state.machines.iter().map(|one| one.demand).sum::<f64>() + self.base.iter().sum::<f64>();
+        if state.machines.iter().any(|one| one.is_bitten) {
+            let parts = LimitParts::of(limits.site, self.base.iter().sum(), &state.machines);
+            self.parts.0.add(parts, 1.0 / limits.site);
+            self.parts.1 += 1.0;
+        }
         if demand > limits.site {
             self.use_of_limit.push(site_drawn / limits.site);
         }
@@ -293,8 +349,31 @@ impl Figures {
     /// The part of the active time of all machines in which their caps limit them.
     #[must_use]
     pub fn throttled(&self) -> f64 {
-        let sum = |steps: &[u32]| steps.iter().map(|&steps| f64::from(steps)).sum::<f64>();
-        sum(&self.throttled) / sum(&self.active).max(1.0)
+        self.throttled_of(|_| true)
+    }
+
+    /// The same of the machines of one class; zero without any.
+    #[must_use]
+    pub fn throttled_in(&self, class: Priority) -> f64 {
+        self.throttled_of(|machine| machine.class == class)
+    }
+
+    fn throttled_of(&self, is_meant: impl Fn(&VirtualMachine) -> bool) -> f64 {
+        let all = self.kinds.iter().zip(self.throttled.iter().zip(&self.active));
+        let meant = all.filter(|(machine, _)| is_meant(machine));
+        let (throttled, active) = meant.fold((0.0, 0.0), |(throttled, active), (_, (&steps, &of))| {
+            (throttled + f64::from(steps), active + f64::from(of))
+        });
+        throttled / f64::max(active, 1.0)
+    }
+
+    /// Where the site's limit is while a cap limits somebody, as parts of it; all zero where no cap ever does.
+    #[must_use]
+    pub fn limit_parts(&self) -> LimitParts {
+        let (sums, steps) = self.parts;
+        let mut parts = LimitParts::default();
+        parts.add(sums, 1.0 / steps.max(1.0));
+        parts
     }
 
     /// The part of the time of all machines in which their caps limit them below what they are entitled to.

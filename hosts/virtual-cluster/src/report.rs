@@ -1,8 +1,9 @@
 //! The tables, the plot and the bars.
 
 use crate::demand::DemandMix;
-use crate::figures::Figures;
+use crate::figures::{Figures, LimitParts};
 use crate::trials::{ArmName, TrialFault, Tried};
+use joulie_core::budget::Priority;
 
 fn percent(part: f64) -> String {
     format!("{:.1} %", part * 100.0)
@@ -66,6 +67,27 @@ impl<'a> Seeds<'a> {
         self.all.iter().fold((0.0, 0.0), add)
     }
 
+    /// Where the limit is while a cap limits somebody.
+    fn parts_row(&self, arm: ArmName) -> String {
+        let of = |what: fn(&LimitParts) -> f64| percent(self.mean(|figures| what(&figures.limit_parts())));
+        format!(
+            "| {} | {} | {} | {} | {} | {} | {} |\n",
+            arm.name(),
+            of(|parts| parts.drawn),
+            of(|parts| parts.floors),
+            of(|parts| parts.unneeded),
+            of(|parts| parts.on_its_way),
+            of(|parts| parts.room),
+            of(|parts| parts.missing),
+        )
+    }
+
+    fn classes_row(&self, arm: ArmName) -> String {
+        let of = |class| percent(self.mean(|figures| figures.throttled_in(class)));
+        let [performance, draining, eco] = [Priority::Performance, Priority::Draining, Priority::Eco].map(of);
+        format!("| {} | {performance} | {draining} | {eco} |\n", arm.name())
+    }
+
     fn row(&self, arm: ArmName) -> String {
         format!(
             "| {} | {} | {} | {:.3} | {:.3} | {} | {} | {:.1}, {:.1}, {:.0} | {:.2} | {:.0} | {:.0} | {:.1} | {} |",
@@ -92,6 +114,17 @@ const HEAD: &str = "\
 | arm | use | p5 | served | of held 30 s | throttled | bitten below the entitlement | for s: p90, p99, longest | Jain \
 | orders a minute | writes a minute | counts above, s | drawn above |
 |---|---|---|---|---|---|---|---|---|---|---|---|---|
+";
+
+const PARTS_HEAD: &str = "\
+| while somebody is throttled, of the limit | drawn | floors of devices without work | held and not needed | on its way \
+| room | missing |
+|---|---|---|---|---|---|---|
+";
+
+const CLASSES_HEAD: &str = "\
+| throttled | performance | draining | eco |
+|---|---|---|---|
 ";
 
 /// Mixes with what was done to the cluster, in the order in which they ran.
@@ -132,6 +165,16 @@ pub fn text(all: &[Tried]) -> String {
             }
         }
         text.push('\n');
+        let keeping =
+            || ArmName::KEEPING.iter().filter_map(|&arm| Some((arm, Seeds::of(all, mix, fault, arm)?)));
+        text.push_str(PARTS_HEAD);
+        keeping().for_each(|(arm, seeds)| text.push_str(&seeds.parts_row(arm)));
+        text.push('\n');
+        if fault == TrialFault::Classes {
+            text.push_str(CLASSES_HEAD);
+            keeping().for_each(|(arm, seeds)| text.push_str(&seeds.classes_row(arm)));
+            text.push('\n');
+        }
     }
     let last = all.iter().find(|tried| tried.trial.mix == DemandMix::C);
     if let Some(tried) = last.or(all.first()) {
@@ -289,6 +332,11 @@ impl Bars {
             let at_end = |what: fn((u64, u64)) -> u64| steady.most(|figures| what(figures.at_end()) as f64);
             self.at_most("budget_steady_orders", at_end(|(orders, _)| orders), 0.0);
             self.at_most("budget_steady_writes", at_end(|(_, writes)| writes), 0.0);
+        }
+        if let Some(classes) = of(DemandMix::C, TrialFault::Classes) {
+            let of = |class| classes.mean(|figures| figures.throttled_in(class)) * 100.0;
+            let (fast, eco) = (of(Priority::Performance), of(Priority::Eco));
+            self.at_most("budget_classes_performance_throttled_pct_of_eco", fast / eco * 100.0, 100.0);
         }
         if let Some(cut) = of(DemandMix::C, TrialFault::Cut) {
             let after = cut.most(|figures| figures.within_after().unwrap_or(f64::INFINITY));

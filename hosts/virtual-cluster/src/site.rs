@@ -105,6 +105,8 @@ pub struct VirtualMachine {
     pub kind: &'static MachineModel,
     /// The index of its rack.
     pub rack: usize,
+    /// Who is squeezed last.
+    pub class: Priority,
 }
 
 /// The limits of a moment, and what follows from them.
@@ -145,13 +147,27 @@ impl VirtualSite {
             1 | 4 | 7 => &GPU4,
             _ => &CPU,
         };
+        let class = Priority::Performance;
         let machines: Vec<_> =
-            (0..machines).map(|at| VirtualMachine { kind: kind(at), rack: at / RACK }).collect();
+            (0..machines).map(|at| VirtualMachine { kind: kind(at), rack: at / RACK, class }).collect();
         let mut base = vec![0.0; machines.len().div_ceil(RACK)];
         for machine in &machines {
             base[machine.rack] += machine.kind.rest;
         }
         Self { machines, base }
+    }
+
+    /// The same machines in classes: of each six, two are eco and one is draining.
+    #[must_use]
+    pub fn in_classes(mut self) -> Self {
+        for (at, machine) in self.machines.iter_mut().enumerate() {
+            machine.class = match at % 6 {
+                0 | 3 => Priority::Eco,
+                1 => Priority::Draining,
+                _ => Priority::Performance,
+            };
+        }
+        self
     }
 
     /// The part of the way from their floors to their most that all machines may have so that the site stays within a limit.
@@ -187,7 +203,7 @@ impl VirtualSite {
             .map(|(key, machine)| BudgetNode {
                 key,
                 group: 1 + machine.rack,
-                priority: Priority::Performance,
+                priority: machine.class,
                 range: Range::new(watts(machine.kind.floor()), Some(watts(machine.kind.max())))
                     .expect("in order"),
                 desired: watts(machine.kind.max()),

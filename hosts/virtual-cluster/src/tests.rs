@@ -3,6 +3,7 @@ use crate::cluster::{Experiment, run};
 use crate::demand::{DemandMix, DemandTrace};
 use crate::site::VirtualSite;
 use crate::trials::{ArmName, Trial, TrialFault, Tried};
+use joulie_core::budget::Priority;
 
 /// The generator is frozen: who changes it changes every figure.
 #[test]
@@ -40,7 +41,7 @@ const GOLDEN: [u64; 10] = [
 ];
 
 fn tried(mix: DemandMix, fault: TrialFault, arms: &[ArmName]) -> Tried {
-    Tried::of(Trial { mix, fault, seed: 7, arms: arms.to_vec() }, 60, 4)
+    Tried::of(Trial { mix, fault, seed: 7, arms: arms.to_vec(), size: None }, 60, 4)
 }
 
 #[test]
@@ -87,6 +88,28 @@ fn with_two_limits_no_minute_is_above_the_lower_one_and_no_count_above_the_highe
         if fault == TrialFault::None {
             assert!(figures.served() >= tried.figures(ArmName::Ours).unwrap().served());
         }
+    }
+}
+
+#[test]
+fn the_parts_of_the_limit_are_all_of_it() {
+    let tried = tried(DemandMix::C, TrialFault::None, &[ArmName::Static, ArmName::Ours]);
+    for (arm, figures) in &tried.outcomes {
+        let parts = figures.limit_parts();
+        let sum = parts.drawn + parts.floors + parts.unneeded + parts.on_its_way + parts.room;
+        assert!((sum - 1.0).abs() < 1e-9, "{}: {parts:?}", arm.name());
+        assert!(parts.missing > 0.0 && parts.unneeded > 0.0 && parts.on_its_way >= 0.0, "{parts:?}");
+    }
+}
+
+#[test]
+fn eco_machines_are_throttled_before_draining_ones_and_these_before_those_at_full_power() {
+    let tried = tried(DemandMix::C, TrialFault::Classes, &[ArmName::Static, ArmName::Ours]);
+    for (arm, figures) in &tried.outcomes {
+        let of = |class| figures.throttled_in(class);
+        let (fast, drains, eco) = (of(Priority::Performance), of(Priority::Draining), of(Priority::Eco));
+        assert!(fast < drains && drains < eco, "{}: {fast} {drains} {eco}", arm.name());
+        assert_eq!(figures.above_s(), 0.0, "{}", arm.name());
     }
 }
 

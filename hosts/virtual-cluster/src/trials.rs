@@ -24,7 +24,7 @@ pub enum ArmName {
     ThreeBand,
     /// The planner, with caps that follow the demand.
     Ours,
-    /// Ours with 10,000 orders a minute for 5,000 machines in place of 2,850.
+    /// Ours with 10,000 orders a minute for 5,000 machines in place of 3,000.
     MoreOrders,
     /// Ours with a limit for every instant that is higher than the one for the mean of a minute.
     TwoLimits,
@@ -38,11 +38,18 @@ pub enum ArmName {
     NotLazy,
     /// That law, where nodes give nothing back by themselves.
     NoYields,
+    /// That law for one who knows at every moment what each machine will need in the next five seconds.
+    Knows,
+    /// The same with 10,000 orders a minute.
+    KnowsMore,
 }
+
+/// In place of 3,000.
+const MORE_ORDERS: u32 = 10_000;
 
 impl ArmName {
     /// All of them, in the order of the tables.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Static,
         Self::Slurm,
         Self::Ear,
@@ -55,10 +62,12 @@ impl ArmName {
         Self::NoGuarantee,
         Self::NotLazy,
         Self::NoYields,
+        Self::Knows,
+        Self::KnowsMore,
     ];
 
     /// Those that keep every count below its limit.
-    pub const KEEPING: [Self; 9] = [
+    pub const KEEPING: [Self; 11] = [
         Self::Static,
         Self::Ours,
         Self::MoreOrders,
@@ -68,6 +77,8 @@ impl ArmName {
         Self::NoGuarantee,
         Self::NotLazy,
         Self::NoYields,
+        Self::Knows,
+        Self::KnowsMore,
     ];
 
     /// Its name.
@@ -86,6 +97,8 @@ impl ArmName {
             Self::NoGuarantee => "law-no-guarantee",
             Self::NotLazy => "law-not-lazy",
             Self::NoYields => "law-no-yields",
+            Self::Knows => "law-knows",
+            Self::KnowsMore => "law-knows-10000",
         }
     }
 
@@ -104,28 +117,34 @@ impl ArmName {
             | Self::NoReserve
             | Self::NoGuarantee
             | Self::NotLazy
-            | Self::NoYields => 1.0,
+            | Self::NoYields
+            | Self::Knows
+            | Self::KnowsMore => 1.0,
         }
     }
 
-    /// The law for a site.
+    /// The law for a site; some know its demand.
     #[must_use]
-    pub fn divider(self, site: &VirtualSite) -> Box<dyn Divider> {
-        let planned = |sharing, orders| Box::new(PlannedArm::new(sharing, orders, site)) as Box<dyn Divider>;
-        let law = |parts| Box::new(LawArm::new(parts, site)) as Box<dyn Divider>;
+    pub fn divider<'a>(self, site: &VirtualSite, trace: &'a DemandTrace) -> Box<dyn Divider + 'a> {
+        let planned =
+            |sharing, orders| Box::new(PlannedArm::new(sharing, orders, site)) as Box<dyn Divider + 'a>;
+        let law = |parts| Box::new(LawArm::new(parts, site)) as Box<dyn Divider + 'a>;
+        let knows = |parts| Box::new(LawArm::new(parts, site).knowing(trace)) as Box<dyn Divider + 'a>;
         match self {
             Self::Static => planned(PowerSharing::Static, TokenBucket::PER_MINUTE),
             Self::Slurm => Box::new(SlurmLaw::new(SlurmParameters::DEFAULT, site)),
             Self::Ear => Box::new(EarLaw::new(site)),
             Self::ThreeBand => Box::new(ThreeBandLaw::new(site)),
             Self::Ours => planned(PowerSharing::Demand, TokenBucket::PER_MINUTE),
-            Self::MoreOrders => planned(PowerSharing::Demand, 10_000),
+            Self::MoreOrders => planned(PowerSharing::Demand, MORE_ORDERS),
             Self::TwoLimits => Box::new(PlannedArm::written(site)),
             Self::LawAlone => law(LawParts::ALL),
             Self::NoReserve => law(LawParts { reserve: false, ..LawParts::ALL }),
             Self::NoGuarantee => law(LawParts { guarantee: false, ..LawParts::ALL }),
             Self::NotLazy => law(LawParts { lazy: false, ..LawParts::ALL }),
             Self::NoYields => law(LawParts { yields: false, ..LawParts::ALL }),
+            Self::Knows => knows(LawParts::ALL),
+            Self::KnowsMore => knows(LawParts { orders: MORE_ORDERS, ..LawParts::ALL }),
         }
     }
 }
@@ -141,6 +160,8 @@ pub enum TrialFault {
     Cut,
     /// An armed event takes 30 % of the limit in the middle.
     Armed,
+    /// Two machines of six are eco nodes, and one is draining.
+    Classes,
 }
 
 impl TrialFault {
@@ -152,6 +173,7 @@ impl TrialFault {
             Self::Blind(part) => format!("{:.0} % blind", part * 100.0),
             Self::Cut => "limit −30 %".to_owned(),
             Self::Armed => "−30 % by an armed event".to_owned(),
+            Self::Classes => "in classes".to_owned(),
         }
     }
 }
@@ -167,6 +189,8 @@ pub struct Trial {
     pub seed: u64,
     /// Who divides the limit.
     pub arms: Vec<ArmName>,
+    /// So many machines and minutes, where that is not for the command line to say.
+    pub size: Option<(usize, usize)>,
 }
 
 /// A trial with its outcome.
@@ -194,13 +218,15 @@ impl Tried {
     /// Runs a trial on so many machines for so many minutes.
     #[must_use]
     pub fn of(trial: Trial, machines: usize, minutes: usize) -> Self {
+        let (machines, minutes) = trial.size.unwrap_or((machines, minutes));
         let site = VirtualSite::of(machines);
+        let site = if trial.fault == TrialFault::Classes { site.in_classes() } else { site };
         let trace = DemandTrace::of(&site, trial.mix, trial.seed, minutes);
         let limit = trace.limit(&site, trial.mix);
         let limits = site.limits(limit);
         let less = Some(LimitCut { at_s: (minutes * 30) as f64, part: 0.7 });
         let (blind, cut, armed) = match trial.fault {
-            TrialFault::None => (0.0, None, None),
+            TrialFault::None | TrialFault::Classes => (0.0, None, None),
             TrialFault::Blind(part) => (part, None, None),
             TrialFault::Cut => (0.0, less, None),
             TrialFault::Armed => (0.0, None, less),
@@ -217,9 +243,9 @@ impl Tried {
         };
         let outcome = |&arm: &ArmName| {
             // Only a written limit can be armed.
-            let mut divider: Box<dyn Divider> = match (trial.fault, arm) {
+            let mut divider: Box<dyn Divider + '_> = match (trial.fault, arm) {
                 (TrialFault::Armed, ArmName::Ours) => Box::new(PlannedArm::written(&site)),
-                _ => arm.divider(&site),
+                _ => arm.divider(&site, &trace),
             };
             (arm, run(&Experiment { instant: arm.instant(), ..experiment }, &mut *divider))
         };
@@ -243,11 +269,14 @@ impl Tried {
     }
 }
 
+/// The machines and the minutes of a day.
+pub const DAY: (usize, usize) = (100, 1_440);
+
 /// The experiments on faults and on hard demands.
 #[must_use]
 pub fn hard(seed: u64) -> Vec<Trial> {
     const FEW: [ArmName; 3] = [ArmName::Static, ArmName::Slurm, ArmName::Ours];
-    let trial = |mix, fault, arms: &[ArmName]| Trial { mix, fault, seed, arms: arms.to_vec() };
+    let trial = |mix, fault, arms: &[ArmName]| Trial { mix, fault, seed, arms: arms.to_vec(), size: None };
     let mut all: Vec<Trial> = [2, 4, 10, 30, 60, 120, 240]
         .into_iter()
         .map(|period_s| trial(DemandMix::Square { period_s, anti: true }, TrialFault::None, &FEW))
@@ -261,7 +290,9 @@ pub fn hard(seed: u64) -> Vec<Trial> {
     ] {
         all.push(trial(mix, TrialFault::None, &FEW));
     }
-    for fault in [TrialFault::Blind(0.1), TrialFault::Blind(1.0), TrialFault::Cut] {
+    let day = trial(DemandMix::Diurnal, TrialFault::None, &[ArmName::Static, ArmName::Ours]);
+    all.push(Trial { size: Some(DAY), ..day });
+    for fault in [TrialFault::Classes, TrialFault::Blind(0.1), TrialFault::Blind(1.0), TrialFault::Cut] {
         all.push(trial(DemandMix::C, fault, &[ArmName::Static, ArmName::Ours]));
     }
     all.push(trial(DemandMix::C, TrialFault::Armed, &[ArmName::Ours]));

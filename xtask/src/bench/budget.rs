@@ -23,7 +23,8 @@ pub(crate) fn run(words: &[&str]) -> Result<()> {
     let mut trials = Vec::new();
     for &mix in &options.mixes {
         for seed in options.seeds.clone() {
-            trials.push(Trial { mix, fault: TrialFault::None, seed, arms: options.arms.clone() });
+            let arms = options.arms.clone();
+            trials.push(Trial { mix, fault: TrialFault::None, seed, arms, size: None });
         }
     }
     if options.is_whole {

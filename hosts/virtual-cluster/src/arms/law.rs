@@ -4,6 +4,8 @@ use super::node::NodeMemory;
 use super::planned::{stamp, tokens, watts};
 use super::{ArmView, CapWrite, Divider, NodeSays, NodeSecond, kinds};
 use crate::STEPS_A_SECOND;
+use crate::demand::DemandTrace;
+use crate::numbers::quantile;
 use crate::site::{LimitsNow, MachineModel, VirtualSite};
 use joulie_core::budget::demand::{
     Appetite, Bid, Bidders, DemandReport, GroupOrders, GroupPrice, OrderBounds, OrderTurn, RESERVE,
@@ -26,11 +28,14 @@ pub struct LawParts {
     pub lazy: bool,
     /// Nodes give back by themselves what they do not want.
     pub yields: bool,
+    /// So many orders a minute for 5,000 machines.
+    pub orders: u32,
 }
 
 impl LawParts {
     /// All of it.
-    pub const ALL: Self = Self { reserve: true, guarantee: true, lazy: true, yields: true };
+    pub const ALL: Self =
+        Self { reserve: true, guarantee: true, lazy: true, yields: true, orders: TokenBucket::PER_MINUTE };
 }
 
 /// What a node has read back.
@@ -39,11 +44,15 @@ fn receipt(view: &ArmView) -> GrantReceipt {
     GrantReceipt { serial: view.heard, holds: watts(view.holds), floor: Watts::ZERO, yields }
 }
 
+/// How far one sees who knows the demand.
+const SEEN: usize = 5 * STEPS_A_SECOND;
+
 /// The law as an arm.
-pub struct LawArm {
+pub struct LawArm<'a> {
     parts: LawParts,
     kinds: Vec<&'static MachineModel>,
     groups_of: Vec<usize>,
+    classes: Vec<Priority>,
     base: Vec<f64>,
     memory: Vec<NodeMemory>,
     on_their_way: Vec<(usize, usize, DemandReport)>,
@@ -52,9 +61,11 @@ pub struct LawArm {
     grants: Vec<Option<Grant>>,
     raised: Vec<Option<Stamp>>,
     tokens: TokenBucket,
+    /// The demand, where it is known: in place of the reports of the nodes, which then cost no write.
+    known: Option<&'a DemandTrace>,
 }
 
-impl LawArm {
+impl<'a> LawArm<'a> {
     /// The law for a site.
     #[must_use]
     pub fn new(parts: LawParts, site: &VirtualSite) -> Self {
@@ -63,6 +74,7 @@ impl LawArm {
             parts,
             kinds: kinds(site),
             groups_of: site.machines.iter().map(|machine| 1 + machine.rack).collect(),
+            classes: site.machines.iter().map(|machine| machine.class).collect(),
             base: site.base.clone(),
             memory: vec![NodeMemory::new(); count],
             on_their_way: Vec::new(),
@@ -70,7 +82,34 @@ impl LawArm {
             heard: vec![None; count],
             grants: vec![None; count],
             raised: vec![None; count],
-            tokens: tokens(TokenBucket::PER_MINUTE, site),
+            tokens: tokens(parts.orders, site),
+            known: None,
+        }
+    }
+
+    /// The same law for one who knows at every moment what each machine will need in the next five seconds.
+    #[must_use]
+    pub fn knowing(self, trace: &'a DemandTrace) -> Self {
+        Self { known: Some(trace), ..self }
+    }
+
+    /// What each machine will need from this step on.
+    fn foresee(&mut self, step: usize, views: &[ArmView]) {
+        let Some(trace) = self.known else { return };
+        let mut needs: Vec<Vec<f64>> = vec![Vec::with_capacity(SEEN); views.len()];
+        for at in step..(step + SEEN).min(trace.steps()) {
+            for (need, one) in needs.iter_mut().zip(trace.at(at)) {
+                need.push(one.needed);
+            }
+        }
+        for ((told, view), need) in self.told.iter_mut().zip(views).zip(&mut needs) {
+            need.sort_by(f64::total_cmp);
+            let exceeded =
+                [1.0, 0.95, 0.9, 0.8, 0.7, 0.5, 0.25, 0.05].map(|part| watts(quantile(need, part)));
+            // A yield is of the cap that was read back.
+            let left = view.yields.filter(|_| view.heard == view.serial).unwrap_or(view.asked);
+            let bites = need.last().is_some_and(|most| *most > left + 0.5);
+            *told = DemandReport::new(&exceeded, bites).ok();
         }
     }
 
@@ -82,18 +121,21 @@ impl LawArm {
     }
 }
 
-impl Divider for LawArm {
+impl Divider for LawArm<'_> {
     fn sense(&mut self, step: usize, machine: usize, second: NodeSecond) -> NodeSays {
         let (Some(memory), Some(kind)) = (self.memory.get_mut(machine), self.kinds.get(machine)) else {
             return NodeSays::default();
         };
         let (says, report) = memory.learn(stamp(step), &second, (kind.floor(), kind.max()));
+        if self.known.is_some() {
+            return NodeSays { reports: false, ..says };
+        }
         self.on_their_way.extend(report.map(|report| (step + 1, machine, report)));
         says
     }
 
     fn defers(&self) -> bool {
-        true
+        self.known.is_none()
     }
 
     fn decide(&mut self, step: usize, limits: &LimitsNow, views: &[ArmView], caps: &mut Vec<CapWrite>) {
@@ -114,6 +156,7 @@ impl Divider for LawArm {
                 self.told[at] = self.memory[at].with_receipt(now).or(self.told[at]);
             }
         }
+        self.foresee(step, views);
         let groups = self.groups(limits);
         let tree = BudgetTree::new(&groups).expect("parents first");
         let mut rows = Vec::with_capacity(views.len());
@@ -127,7 +170,7 @@ impl Divider for LawArm {
             let row = BudgetNode {
                 key: at as u64,
                 group: self.groups_of[at],
-                priority: Priority::Performance,
+                priority: self.classes[at],
                 range: Range::new(floor, Some(max)).expect("in order"),
                 desired: max,
                 reachable: true,
@@ -138,7 +181,7 @@ impl Divider for LawArm {
             bids.push(Bid {
                 key: at as u64,
                 group: self.groups_of[at],
-                priority: Priority::Performance,
+                priority: self.classes[at],
                 floor,
                 most: max,
                 entitled,

@@ -26,6 +26,7 @@ pub struct PlannedArm {
     sharing: PowerSharing,
     nodes: Vec<Node>,
     places: BTreeMap<Arc<str>, usize>,
+    classes: Vec<Priority>,
     most: Vec<Watts>,
     floors: Vec<f64>,
     settings: BudgetLimits,
@@ -82,6 +83,7 @@ impl PlannedArm {
             sharing,
             nodes,
             places,
+            classes: site.machines.iter().map(|machine| machine.class).collect(),
             most,
             floors: kinds(site).iter().map(|kind| kind.floor()).collect(),
             settings: settings(rack_base, sharing),
@@ -261,10 +263,10 @@ impl Divider for PlannedArm {
         let stakes: Vec<Stake<'_>> = self
             .nodes
             .iter()
-            .zip(&self.most)
-            .map(|(node, &most)| Stake {
+            .zip(self.most.iter().zip(&self.classes))
+            .map(|(node, (&most, &priority))| Stake {
                 node,
-                priority: Priority::Performance,
+                priority,
                 wanted: Some(most),
                 leaves: false,
                 aside: false,

@@ -1,8 +1,9 @@
 //! All figures and bars as JSON.
 
 use super::options::Options;
+use joulie_core::budget::Priority;
 use serde_json::{Value, json};
-use virtual_cluster::figures::Figures;
+use virtual_cluster::figures::{Figures, LimitParts};
 use virtual_cluster::report::Bars;
 use virtual_cluster::trials::{ArmName, Tried};
 
@@ -19,6 +20,15 @@ pub(super) fn of(options: &Options, tried: &[Tried], bars: &Bars) -> Value {
         "minutes": options.minutes,
         "runs": runs.collect::<Vec<_>>(),
         "bars": bars.collect::<Vec<_>>(),
+    })
+}
+
+/// Where the limit is while a cap limits somebody.
+fn limit_parts(figures: &Figures) -> Value {
+    let LimitParts { drawn, floors, unneeded, on_its_way, room, missing } = figures.limit_parts();
+    json!({
+        "drawn": drawn, "floors": floors, "unneeded": unneeded, "on_its_way": on_its_way, "room": room,
+        "missing": missing,
     })
 }
 
@@ -56,5 +66,11 @@ fn run(tried: &Tried, arm: ArmName, figures: &Figures) -> Value {
         "armed_p99_s": figures.armed_after(0.99),
         "armed_all_in_force_s": figures.armed_within().map(|(within, _)| within),
         "others_served": figures.others_served(),
+        "limit_parts": limit_parts(figures),
+        "throttled_by_class": {
+            "performance": figures.throttled_in(Priority::Performance),
+            "draining": figures.throttled_in(Priority::Draining),
+            "eco": figures.throttled_in(Priority::Eco),
+        },
     })
 }
