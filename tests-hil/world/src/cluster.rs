@@ -124,6 +124,18 @@ impl Cluster {
         self.merge(&format!("{pod}/status"), &json!({"status": {"phase": "Running"}})).await
     }
 
+    /// Creates the PowerBudget that is armed.
+    pub(crate) async fn power_budget(&self, budget: &Value) -> Result<(), String> {
+        self.create(&format!("{JOULIE}/powerbudgets"), budget).await
+    }
+
+    /// Creates a PowerEvent.
+    pub(crate) async fn power_event(&self, name: &str, spec: &Value) -> Result<(), String> {
+        let event = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "PowerEvent",
+            "metadata": {"name": name}, "spec": spec});
+        self.create(&format!("{JOULIE}/powerevents"), &event).await
+    }
+
     async fn list(&self, path: &str) -> Vec<Value> {
         let list = self.send("GET", path, "application/json", &Value::Null).await.unwrap_or_default();
         list["items"].as_array().cloned().unwrap_or_default()
@@ -173,7 +185,7 @@ impl Cluster {
         self.send("PATCH", &path, "application/apply-patch+yaml", &body).await.map(drop)
     }
 
-    /// Deletes the objects that operators and agents have written for a node.
+    /// Deletes the object of this name.
     pub(crate) async fn forget(&self, plural: &str, node: &str) -> Result<(), String> {
         self.send("DELETE", &format!("{JOULIE}/{plural}/{node}"), "application/json", &Value::Null)
             .await

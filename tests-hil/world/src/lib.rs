@@ -10,6 +10,7 @@
 //!
 //! - [`script`]: the events and their times; `process`: the programs; `network`: the connections between them;
 //! - `scene`: the machines; [`judge`]: their limits against the budget; `story`: the log of events;
+//! - `armed`: PowerEvents, for hours in which budgets are armed;
 //! - `sleep`: controllers, a scheduler and people, for hours in which nodes sleep;
 //! - [`machine`]: a separate test of one machine with its own hardware and the engine that runs on it;
 //! - `budget`: the only file that depends on the mechanism of a budget.
@@ -21,6 +22,7 @@
 //! asked for scores.
 #![forbid(unsafe_code)]
 
+mod armed;
 mod budget;
 mod clock;
 mod cluster;

@@ -43,9 +43,9 @@ fn main() -> ExitCode {
     let named = |words: &[String], kind: EventKind| words.iter().any(|word| word == kind.word());
     let kinds: Vec<EventKind> = EventKind::ALL
         .into_iter()
-        .chain([EventKind::Sleeps])
+        .chain([EventKind::Sleeps, EventKind::Armed])
         .filter(|kind| match arguments.only.is_empty() {
-            true => *kind != EventKind::Sleeps,
+            true => EventKind::ALL.contains(kind),
             false => named(&arguments.only, *kind),
         })
         .filter(|kind| !named(&arguments.without, *kind))

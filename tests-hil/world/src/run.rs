@@ -1,5 +1,6 @@
 //! One hour with one seed, from the first start to the verdict.
 
+use crate::armed::{self, ArmedHour};
 use crate::budget::{CUT_DEADLINE, RESTORE_DEADLINE};
 use crate::clock::wall;
 use crate::cluster::Cluster;
@@ -61,6 +62,13 @@ impl WorldPlan {
     pub fn asleep(seed: u64) -> Self {
         use EventKind::{Cuts, Kills, Roads, Sleeps, Weather};
         Self::with(seed, &[Weather, Cuts, Roads, Kills, Sleeps])
+    }
+
+    /// An hour of PowerEvents, with the faults that they must survive.
+    #[must_use]
+    pub fn armed(seed: u64) -> Self {
+        use EventKind::{Armed, Budgets, Cuts, Kills, Pods};
+        Self::with(seed, &[Pods, Budgets, Cuts, Kills, Armed])
     }
 
     /// The same hour with only these kinds of events.
@@ -133,7 +141,7 @@ pub(crate) struct World {
     api: EmbeddedApi,
     pub(crate) cluster: Cluster,
     disk: Disk,
-    members: Vec<Member>,
+    pub(crate) members: Vec<Member>,
     /// The limit with which operators are started.
     site_watts: f64,
     told: f64,
@@ -155,6 +163,8 @@ pub(crate) struct World {
     /// Where nodes sleep.
     pub(crate) slumber: Option<Slumber>,
     bmcs: Option<PathBuf>,
+    /// Where there are PowerEvents.
+    pub(crate) armed: Option<ArmedHour>,
 }
 
 impl World {
@@ -200,6 +210,7 @@ impl World {
             failures: Vec::new(),
             slumber: plan.kinds.contains(&EventKind::Sleeps).then(|| Slumber::new(plan.seed)),
             bmcs: None,
+            armed: plan.kinds.contains(&EventKind::Armed).then(ArmedHour::default),
             scene,
             api,
         })
@@ -215,6 +226,10 @@ impl World {
         if self.slumber.is_some() {
             self.may_sleep().await;
         }
+        if self.armed.is_some() {
+            let made = self.cluster.power_budget(&armed::budget()).await;
+            self.note(made);
+        }
         for who in self.lines.keys().cloned().collect::<Vec<_>>() {
             self.act(Act::Start(who)).await;
         }
@@ -229,6 +244,7 @@ impl World {
             }
             self.until(second).await;
             self.slumber().await;
+            self.see_events();
             self.scene.look();
             self.look_after();
         }
@@ -335,6 +351,12 @@ impl World {
                     slumber.job(&self.cluster, name, lasts, now).await;
                 }
             }
+            Act::Event(event) => self.announce(event).await,
+            Act::EventEnds(name) => {
+                self.scene.remark(format!("** {name} ends"));
+                let done = self.cluster.forget("powerevents", &name).await;
+                self.note(done);
+            }
             Act::Bmc(node, fault) => self.scene.bmc(&node, fault),
             Act::Rival(node) => {
                 self.scene.count("writes of rivals");
@@ -396,6 +418,8 @@ impl World {
             | Act::Rival(_)
             | Act::Job(..)
             | Act::Bmc(..)
+            | Act::Event(_)
+            | Act::EventEnds(_)
             | Act::Unregister(_)
             | Act::Register(_)
             | Act::Wipe(_)
@@ -489,6 +513,13 @@ impl World {
             self.tell_of_the_restore();
         }
         self.untold = untold;
+    }
+
+    /// Of an agent that runs, which start of it that is; and whether it reaches the API server.
+    pub(crate) fn agent(&self, who: &Who) -> (Option<u32>, bool) {
+        let runs = self.starts.get(who).copied().filter(|_| self.processes.contains_key(who));
+        let is_cut = self.lines.get(who).is_none_or(|[api, _]| api.is_cut());
+        (runs, runs.is_some() && !is_cut)
     }
 
     pub(crate) fn kill(&mut self, who: &Who) {

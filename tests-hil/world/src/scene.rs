@@ -151,6 +151,12 @@ impl Scene {
         self.judged().0.judge.in_force()
     }
 
+    /// The sum of the limits in force of a machine.
+    pub(crate) fn held(&self, node: &str) -> f64 {
+        let (state, _) = self.judged();
+        [MachinePart::Cpu, MachinePart::Gpu].into_iter().map(|part| state.judge.held(node, part)).sum()
+    }
+
     /// Sets another budget, with the deadline of a lower one.
     pub(crate) fn budget(&self, watts: f64, deadline: Duration) {
         let (mut state, now) = self.judged();

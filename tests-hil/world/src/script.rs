@@ -1,5 +1,6 @@
 //! The events of an hour, drawn from the seed before it starts.
 
+use crate::armed::EventTimes;
 use crate::draw::Draw;
 use crate::network::Weather;
 use crate::process::Who;
@@ -48,10 +49,13 @@ pub enum EventKind {
     /// Nodes sleep: pods come that wait for a node, and controllers lie, lose orders and are silent. It is no part of [`Self::ALL`],
     /// because the operators have other settings with it.
     Sleeps,
+    /// PowerEvents begin and end, at once or at the times that they say. It is no part of [`Self::ALL`], because every operator has a
+    /// PowerBudget with it.
+    Armed,
 }
 
 impl EventKind {
-    /// All kinds of an hour without sleep.
+    /// All kinds of an hour without sleep and without armed events.
     pub const ALL: [Self; 17] = [
         Self::Pods,
         Self::Budgets,
@@ -94,6 +98,7 @@ impl EventKind {
             Self::Restores => "restores",
             Self::Absences => "absences",
             Self::Sleeps => "sleeps",
+            Self::Armed => "armed",
         }
     }
 }
@@ -121,6 +126,10 @@ pub(crate) enum Act {
     PodEnds(String),
     /// A pod comes that waits for a node, and then runs for so long.
     Job(String, Duration),
+    /// A PowerEvent is announced.
+    Event(EventTimes),
+    /// One without times ends.
+    EventEnds(String),
     /// A controller has a fault, or none any more.
     Bmc(String, ControllerFault),
     /// A person's cap of each package, relative to its maximum; `None` hands it back.
@@ -260,6 +269,21 @@ impl Script {
                         .push((at + draw.millis(20_000, 400_000), Act::Bmc(node, ControllerFault::None)));
                 });
             }
+            EventKind::Armed => self.every(draw, 200, |script, at, draw| {
+                let (kind, is_timed) = (draw.index(EventTimes::KINDS), draw.permille(500));
+                let waits = if is_timed { draw.millis(30_000, 90_000) } else { Duration::ZERO };
+                let starts = at + waits;
+                let ends = (starts + draw.millis(40_000, 240_000)).min(script.hour.saturating_sub(REST));
+                if ends <= starts {
+                    return;
+                }
+                let name = format!("event-{}", at.as_millis());
+                let event = EventTimes { name: name.clone(), kind, starts, ends, is_timed };
+                script.acts.push((at, Act::Event(event)));
+                if !is_timed {
+                    script.acts.push((ends, Act::EventEnds(name)));
+                }
+            }),
             EventKind::Absences => self.every(draw, 1_200, |script, at, draw| match draw.permille(500) {
                 true => script.reboot(at, draw, (60_000, 240_000)),
                 false => script.replace(at, draw, (60_000, 240_000)),

@@ -1,5 +1,6 @@
 //! The daily seeds, a test that a run can be repeated exactly, and a test that the judge detects breaches.
 
+mod armed;
 mod judged;
 mod machine;
 mod replay;
