@@ -158,7 +158,11 @@ fn under_a_paused_limit_a_node_gets_back_what_it_has_yielded_and_nothing_more() 
         assert!(asks[1].is_none());
         asks[0].as_ref().map(|ask| (ask.watts.to_bits() >> 32, ask.lends))
     };
-    assert_eq!(asks("r1", false, 650, true, 10_000), Some((650, false)), "the limit is not paused");
+    assert_eq!(
+        asks("r1", false, 650, true, 10_000),
+        Some((720, false)),
+        "without a pause, its whole entitlement"
+    );
     assert_eq!(asks("paused", false, 450, true, 10_000), Some((450, false)));
     assert_eq!(asks("paused", false, 650, true, 10_000), Some((500, false)), "all of its grant, and no more");
     assert_eq!(asks("paused", false, 450, false, 10_000), None, "it does not want it");
