@@ -628,7 +628,8 @@ mod tests {
         }
     }
 
-    const EIGHT: NodeGpus = NodeGpus { count: Some(8), max: Some(Watts::from_int(700)), vendor: None, adds: None };
+    const EIGHT: NodeGpus =
+        NodeGpus { count: Some(8), max: Some(Watts::from_int(700)), vendor: None, adds: None };
     const HARDWARE: HardwareRecord =
         HardwareRecord { cpu_max: Some(Watts::from_int(500)), cores: Some(64), gpus: Some(EIGHT) };
 
