@@ -16,6 +16,7 @@ fn group(name: &str, parent: Option<usize>, limit: i32) -> GroupStanding {
         load: Some(Watts::from_int(900)),
         base: Watts::ZERO,
         short: None,
+        spare: None,
         unknown: false,
         exceeded: None,
         holders: Vec::new(),
