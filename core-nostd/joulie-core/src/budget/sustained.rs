@@ -42,6 +42,9 @@ impl core::fmt::Display for SustainedError {
 
 impl core::error::Error for SustainedError {}
 
+/// Where the mean is known, no more than this part of the sustained limit is spent in a window, because one that ends before
+/// the grants are down is not bounded.
+const SPENT: Ratio = Ratio::from_bits((998 << 32) / 1000);
 /// The mean is brought to this part of the sustained limit.
 const AIM: Ratio = Ratio::from_bits((985 << 32) / 1000);
 /// The energy of a window is kept in so many parts, and of some before it.
@@ -164,7 +167,8 @@ impl SustainedLimit {
             memory.begun.and_then(|begun| facts.now.since(begun)).is_some_and(|all| all >= self.window());
         let mean = if warm { self.mean(memory, facts.now) } else { None };
         let between = self.newest(memory, SLOTS).fold(Micros::ZERO, |sum, (_, above)| sum + above);
-        let left = self.left(memory, facts, drawn.unwrap_or(power));
+        let part = if warm && drawn.is_some() { SPENT } else { Ratio::ONE };
+        let left = self.left(memory, facts, (drawn.unwrap_or(power), part));
         let (Some(mean_now), Some(_)) = (mean, drawn) else {
             memory.integral = None;
             let held = self.held(mean, between, drawn.is_some());
@@ -193,14 +197,14 @@ impl SustainedLimit {
 
     /// What may be drawn while grants come down, so that the mean is kept whatever is drawn until then. Since the oldest
     /// measurement it may have been all that is counted.
-    fn left(&self, memory: &SustainedMemory, facts: &SustainedFacts, drawn: Watts) -> Watts {
+    fn left(&self, memory: &SustainedMemory, facts: &SustainedFacts, (drawn, part): (Watts, Ratio)) -> Watts {
         let within = facts.lowered_within.max(Micros::new(1)).min(self.window());
         let Some(horizon) = within.non_zero() else { return self.sustained };
         let past = self.window().get().saturating_sub(within.get());
         let drawn_before = self.last(memory, facts.now, Micros::new(past));
         let unseen = facts.counted.map_or(Watts::ZERO, |counted| (counted - drawn).or_zero());
         let spent = drawn_before.get().saturating_add(energy(unseen, facts.lag).get());
-        let all = self.sustained.during(self.window()).get();
+        let all = self.sustained.scale(part, Role::Limit).during(self.window()).get();
         MicroJoules::new(all.saturating_sub(spent)).over(horizon)
     }
 
