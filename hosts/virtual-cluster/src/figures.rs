@@ -364,7 +364,8 @@ impl Figures {
         let (throttled, active) = meant.fold((0.0, 0.0), |(throttled, active), (_, (&steps, &of))| {
             (throttled + f64::from(steps), active + f64::from(of))
         });
-        throttled / f64::max(active, 1.0)
+        // A machine that needs less than a watt above its floors can be throttled, and is not active.
+        (throttled / f64::max(active, 1.0)).min(1.0)
     }
 
     /// Where the site's limit is while a cap limits somebody, as parts of it; all zero where no cap ever does.
