@@ -107,7 +107,10 @@ const FAULTS: [Fault; 10] = [
         ],
         mend: &[Machine(OTHER, None), AS_BEFORE],
         fires: &[("JoulieCapUnknown", OTHER), ("JoulieGrantNotInForce", OTHER)],
-        follows: &[("JoulieGrantExceeded", "it holds what it was granted before")],
+        follows: &[
+            ("JoulieGrantExceeded", "it holds what it was granted before"),
+            ("JoulieCapNotEnforced", "its agent says that the limit is refused"),
+        ],
     },
     Fault {
         what: "a person writes a PowerBudget that cannot be read",

@@ -224,8 +224,8 @@ async fn nodes_that_the_limit_cannot_pay_for_sleep_on_and_say_so() {
     let asleep = async |node: &str| phase(&cluster, node).await == "asleep";
     cluster.until("two sleep", async || asleep("n1").await && asleep("n2").await).await;
     bmc.state().orders.clear();
-    // All are to be awake at once.
-    for node in ["n1", "n2"] {
+    // All are to be awake at once, and the third one stays so.
+    for node in ["n3", "n1", "n2"] {
         let refuses = json!({"metadata": {"labels": {"joulie.io/sleep": "false"}}});
         cluster.patch(&format!("/api/v1/nodes/{node}"), &refuses).await;
     }

@@ -5,8 +5,9 @@ use crate::gpus::stand_in::message;
 use crate::{ONE_SYSTEM, shipped};
 use cluster::{ControlPlaneOptions, Extender, NodeForm, Program, Scheduler, start_or_skip};
 use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::events::v1::Event;
 use kube::Api;
-use kube::api::{Patch, PatchParams, PostParams};
+use kube::api::{ListParams, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -105,14 +106,17 @@ async fn a_pod_whose_shortlist_is_refused_has_every_candidate_when_it_is_tried_a
     let pods = Field::new(&client, "shortlist").await.unwrap().pods();
     let pod: Pod = serde_json::from_value(field::pod("unlucky")).unwrap();
     pods.create(&PostParams::default(), &pod).await.unwrap();
+    let events: Api<Event> = Api::namespaced(client.clone(), "shortlist");
+    // The pod itself says it only until it is tried again.
     let why_not = async || {
-        let conditions = pods.get("unlucky").await.unwrap().status.and_then(|status| status.conditions);
-        let scheduled = conditions.into_iter().flatten().find(|one| one.type_ == "PodScheduled");
-        scheduled.and_then(|one| one.message).unwrap_or_default()
+        let all = events.list(&ListParams::default()).await.unwrap().items;
+        let failed = all.into_iter().filter(|event| event.reason.as_deref() == Some("FailedScheduling"));
+        failed.filter_map(|event| event.note).collect::<String>()
     };
     // kube-scheduler names the nodes of the shortlist, and says nothing of the others.
     let told = format!("{SIZE} {WHY}");
-    until("the pod is told", PATIENCE, async || why_not().await.contains(&told)).await.unwrap();
+    let outcome = until("the pod is told", PATIENCE, async || why_not().await.contains(&told)).await;
+    assert!(outcome.is_ok(), "it was told: {}; kept: {:?}", why_not().await, seen.lock().unwrap().kept);
     assert_eq!(seen.lock().unwrap().kept.first(), Some(&SIZE));
     assert_eq!(
         pods.get("unlucky").await.unwrap().status.unwrap().nominated_node_name,
