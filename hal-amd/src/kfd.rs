@@ -6,7 +6,8 @@
 //! A GPU that is divided into partitions has several entries, each with units of its own.
 //!
 //! All of it is read as text and nothing is set. It needs no capability; drivers that check the devices of the reader refuse it
-//! to one that may not open the GPU.
+//! to one that may not open the GPU, as in a container that is not privileged. Where an entry of the list cannot be read, it is
+//! not known of any GPU who computes on it.
 
 use hal_files::{Root, text};
 use power_hal::Key;
@@ -17,7 +18,7 @@ use std::path::Path;
 
 /// The properties of one entry have about a KiB.
 const BYTES_MOST: u64 = 16 << 10;
-/// More entries than a machine has; a larger list is cut.
+/// More entries than a machine has; a larger list is not believed.
 const NODES_MOST: usize = 1_024;
 /// More processes than compute on a machine.
 const PROCESSES_MOST: usize = 4_096;
@@ -67,6 +68,8 @@ pub struct KfdProcesses {
     root: Root,
     /// The number of the list that was read.
     generation: Option<u64>,
+    /// Whether all of the list could be read.
+    is_whole: bool,
     /// The entries by their number.
     nodes: BTreeMap<u64, KfdNode>,
 }
@@ -75,12 +78,17 @@ impl KfdProcesses {
     /// Of the machine below `root`.
     #[must_use]
     pub const fn below(root: Root) -> Self {
-        Self { root, generation: None, nodes: BTreeMap::new() }
+        Self { root, generation: None, is_whole: false, nodes: BTreeMap::new() }
     }
 
-    /// Who computes now. A GPU that KFD does not list is not in it.
-    pub fn look(&mut self) -> BTreeMap<Key, KfdUse> {
+    /// Who computes now. A GPU that KFD does not list is not in it. `None` if its list cannot be read: then anybody may compute
+    /// on any GPU.
+    pub fn look(&mut self) -> Option<BTreeMap<Key, KfdUse>> {
         self.list();
+        self.is_whole.then(|| self.uses())
+    }
+
+    fn uses(&self) -> BTreeMap<Key, KfdUse> {
         let mut uses: BTreeMap<Key, KfdUse> = BTreeMap::new();
         for node in self.nodes.values() {
             let of_gpu = uses.entry(node.gpu).or_insert(KfdUse { units: 0, occupied: Some(Vec::new()) });
@@ -128,16 +136,27 @@ impl KfdProcesses {
         if generation.is_some() && generation == self.generation {
             return;
         }
-        self.generation = generation;
         let folder = topology.join("nodes");
-        let names = self.root.names(&folder).unwrap_or_default();
-        let nodes = names.iter().take(NODES_MOST).filter_map(|name| {
+        let names = self.root.names(&folder).ok().filter(|names| names.len() <= NODES_MOST);
+        self.is_whole = names.is_some();
+        self.nodes.clear();
+        for name in names.unwrap_or_default() {
             let own = folder.join(name);
-            // Zero is a processor.
-            let id = number(&own.join("gpu_id")).filter(|id| *id > 0)?;
-            Some((id, KfdNode::read(&read(&own.join("properties")).ok()?)?))
-        });
-        self.nodes = nodes.collect();
+            let node = || KfdNode::read(&read(&own.join("properties")).ok()?);
+            match number(&own.join("gpu_id")) {
+                // A processor.
+                Some(0) => {}
+                Some(id) => match node() {
+                    Some(node) => {
+                        self.nodes.insert(id, node);
+                    }
+                    None => self.is_whole = false,
+                },
+                None => self.is_whole = false,
+            }
+        }
+        // What could not be read is looked for again.
+        self.generation = generation.filter(|_| self.is_whole);
     }
 }
 
@@ -191,7 +210,7 @@ mod tests {
         }
 
         fn look(&self) -> Vec<Seen> {
-            let all = KfdProcesses::below(Root::at(&self.0)).look();
+            let all = KfdProcesses::below(Root::at(&self.0)).look().unwrap();
             let one = |(key, used): (Key, KfdUse)| (key.as_str().to_owned(), used.units, used.occupied);
             all.into_iter().map(one).collect()
         }
@@ -268,10 +287,27 @@ mod tests {
         machine.write("topology/generation_id", "1\n");
         machine.node(1, 11, &properties(0xc100, 160));
         let mut kfd = KfdProcesses::below(Root::at(&machine.0));
-        assert_eq!(kfd.look().len(), 1);
+        assert_eq!(kfd.look().unwrap().len(), 1);
         machine.node(2, 12, &properties(0xc200, 160));
-        assert_eq!(kfd.look().len(), 1);
+        assert_eq!(kfd.look().unwrap().len(), 1);
         machine.write("topology/generation_id", "2\n");
-        assert_eq!(kfd.look().len(), 2);
+        assert_eq!(kfd.look().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_read_says_of_no_gpu_that_nobody_computes() {
+        let machine = Machine::new("refused");
+        machine.write("topology/generation_id", "1\n");
+        machine.node(0, 0, "cpu_cores_count 64\n");
+        machine.node(1, 11, &properties(0xc100, 160));
+        machine.node(2, 12, "simd_count 160\n");
+        let mut kfd = KfdProcesses::below(Root::at(&machine.0));
+        assert_eq!(kfd.look(), None, "a GPU that does not say where it is");
+        // It is read again, though the number of the list is the same.
+        machine.node(2, 12, &properties(0xc200, 160));
+        assert_eq!(kfd.look().unwrap().len(), 2);
+        machine.write("topology/generation_id", "2\n");
+        fs::remove_file(machine.0.join("sys/class/kfd/kfd/topology/nodes/1/gpu_id")).unwrap();
+        assert_eq!(kfd.look(), None, "an entry that does not say what it is");
     }
 }

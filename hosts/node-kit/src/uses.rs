@@ -72,7 +72,11 @@ impl GpuUseFiles {
         let (mut files, mut computes) = (self.drm.look(), self.kfd.look());
         let used = |gpu: &Key| {
             let of_files = files.as_mut().and_then(|all| all.remove(gpu).unwrap_or(Some(Vec::new())));
-            Some((*gpu, together(of_files, computes.remove(gpu), over?)?))
+            let of_kfd = match &mut computes {
+                Some(all) => all.remove(gpu),
+                None => Some(KfdUse { units: 0, occupied: None }),
+            };
+            Some((*gpu, together(of_files, of_kfd, over?)?))
         };
         gpus.iter().filter_map(used).collect()
     }

@@ -144,6 +144,11 @@ fn who_uses_a_gpu_of_amd_is_told_by_the_kernels_files() {
     let [(Some("/kubepods/podu1/c"), used)] = groups[..] else { panic!("{groups:?}") };
     // 300 ms by the file, and 20 of 80 units for a second; the clock of the test adds microseconds.
     assert!((550_000_000..551_000_000).contains(&used), "{used}");
+    // The driver refuses its list: anybody may compute on the card.
+    room.write("sys/class/kfd/kfd/topology/nodes/1/gpu_id", "\n");
+    room.periods(&mut node, 1);
+    let told = node.report().backends.iter().find(|one| one.kind == BackendKind::AmdGpu).unwrap();
+    assert_eq!(told.uses.as_deref().map(<[_]>::len), Some(0));
 }
 
 /// The plant's own counter says how long its limiter holds a GPU back.
