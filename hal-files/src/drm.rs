@@ -6,12 +6,15 @@
 //! as a fork leaves them, count once, for the process with the lower number.
 //!
 //! To know which files those are, the links of all files of all processes are read. So a process is looked through when it is first seen,
-//! and then after 1, 2, 4 to 32 looks, and no look reads more than [`LINKS_MOST`] links (10 µs each on a loaded virtual machine). At one
+//! and then after 1, 2, 4 to 32 looks, and no look reads more than [`LINKS_MOST`] links (10 µs each on a loaded virtual machine); where a
+//! process has more files, the next time goes on behind them, up to 4,096. At one
 //! look a second, who opens a GPU is found within half a minute where all processes have up to 16,000 files open, and later
-//! where they have more. What a client had used before it was found does not count.
+//! where they have more. What a client had used before it was found does not count. Until all processes of the first look were
+//! looked through, nothing is known.
 //!
-//! It needs the right to look into processes of others (`CAP_SYS_PTRACE`). Without it nothing is known, and of a GPU whose driver does
-//! not tell (kernels before 5.19) neither: that is never taken for "nobody".
+//! It needs the right to look into processes of others (`CAP_SYS_PTRACE`, and `CAP_DAC_READ_SEARCH` for those of other users).
+//! Without it nothing is known, and of a GPU whose driver does not tell (kernels before 5.19) neither: that is never taken for
+//! "nobody".
 
 use crate::Root;
 use power_hal::Key;
@@ -23,6 +26,8 @@ use std::path::{Path, PathBuf};
 
 /// The most links that one look reads.
 pub const LINKS_MOST: usize = 500;
+/// The most files of a process: beyond them the next time begins at the first one again.
+const FILES_MOST: usize = 4_096;
 /// The most looks between two times that a process is looked through.
 const WAIT_MOST: u64 = 32;
 /// The most processes; a machine's `pid_max` may be larger, and what is beyond is not looked at.
@@ -103,15 +108,22 @@ pub struct DrmClients {
     root: Root,
     look: u64,
     refused_until: u64,
+    /// The look in which the first processes were found.
+    begun: u64,
     processes: BTreeMap<u32, Looked>,
     clients: Option<BTreeMap<(Key, u64), DrmClient>>,
 }
+
+/// Files by their numbers, each with the device on which it is open.
+type GpuFiles = BTreeMap<String, PathBuf>;
 
 /// A process.
 #[derive(Debug)]
 struct Looked {
     /// Its files that are open on GPUs, and on which device.
-    files: Vec<(String, PathBuf)>,
+    files: GpuFiles,
+    /// How many of its files were looked at when it was cut short.
+    from: usize,
     /// In which look it is looked through again.
     again: u64,
     wait: u64,
@@ -125,7 +137,7 @@ impl DrmClients {
     /// Of the processes of the machine below `root`.
     #[must_use]
     pub const fn below(root: Root) -> Self {
-        Self { root, look: 0, refused_until: 0, processes: BTreeMap::new(), clients: None }
+        Self { root, look: 0, refused_until: 0, begun: 0, processes: BTreeMap::new(), clients: None }
     }
 
     /// What each process used since the look before; `None` if that is not known.
@@ -134,15 +146,23 @@ impl DrmClients {
         if self.look < self.refused_until {
             return None;
         }
-        let found = self.list().and_then(|()| self.look_through());
-        if let Err(Refused) = found {
+        let found = self.list().and_then(|()| {
+            let is_whole = self.is_whole();
+            self.look_through().map(|()| is_whole)
+        });
+        let Ok(is_whole) = found else {
             self.refused_until = self.look + REFUSED_FOR;
             self.processes.clear();
             self.clients = None;
             return None;
-        }
+        };
         let (now, uses) = self.read();
-        self.clients.replace(now).map(|_| uses)
+        self.clients.replace(now).filter(|_| is_whole).map(|_| uses)
+    }
+
+    /// Whether none of the first processes still waits to be looked through.
+    fn is_whole(&self) -> bool {
+        self.processes.values().all(|one| one.wait > 1 || one.again > self.begun)
     }
 
     /// Takes in which processes there are. A machine without any is one whose `/proc` is not there.
@@ -155,8 +175,12 @@ impl DrmClients {
         pids.sort_unstable();
         pids.truncate(PROCESSES_MOST);
         self.processes.retain(|pid, _| pids.binary_search(pid).is_ok());
+        if self.processes.is_empty() {
+            self.begun = self.look;
+        }
         for pid in pids {
-            self.processes.entry(pid).or_insert(Looked { files: Vec::new(), again: self.look, wait: 1 });
+            let new = Looked { files: GpuFiles::new(), from: 0, again: self.look, wait: 1 };
+            self.processes.entry(pid).or_insert(new);
         }
         Ok(())
     }
@@ -170,13 +194,16 @@ impl DrmClients {
         let mut left = LINKS_MOST;
         for (_, pid) in due {
             let begun = left;
-            let files = self.files(pid, &mut left)?;
+            let from = self.processes.get(&pid).map_or(0, |looked| looked.from);
+            let (files, from) = self.files(pid, from, &mut left)?;
             // Who was cut short is the first of the next look, and is then looked through as far as a look goes.
             if left == 0 && begun < LINKS_MOST {
                 break;
             }
             if let Some(looked) = self.processes.get_mut(&pid) {
-                looked.files = files;
+                // Those that are closed by now are dropped when they are read.
+                looked.files.extend(files);
+                looked.from = from;
                 looked.again = self.look + looked.wait;
                 looked.wait = (looked.wait * 2).min(WAIT_MOST);
             }
@@ -187,23 +214,29 @@ impl DrmClients {
         Ok(())
     }
 
-    /// The files of a process that are open on GPUs. One that has just ended has none.
-    fn files(&self, pid: u32, left: &mut usize) -> Result<Vec<(String, PathBuf)>, Refused> {
-        let mut files = Vec::new();
+    /// The files of a process that are open on GPUs, without the first so many, and from which on to go on the next time. One
+    /// that has just ended has none.
+    fn files(&self, pid: u32, from: usize, left: &mut usize) -> Result<(GpuFiles, usize), Refused> {
+        let mut files = GpuFiles::new();
         let folder = match std::fs::read_dir(self.of(pid, "fd")) {
             Ok(folder) => folder,
             Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(Refused),
-            Err(_) => return Ok(files),
+            Err(_) => return Ok((files, 0)),
         };
-        for file in folder.flatten() {
-            let Some(rest) = left.checked_sub(1) else { break };
+        for (at, file) in folder.flatten().enumerate().skip(from) {
+            let Some(rest) = left.checked_sub(1) else {
+                return Ok((files, if at < FILES_MOST { at } else { 0 }));
+            };
             *left = rest;
-            let Some(to) = std::fs::read_link(file.path()).ok().filter(|to| is_of_a_gpu(to)) else {
-                continue;
+            let to = match std::fs::read_link(file.path()) {
+                Ok(to) if is_of_a_gpu(&to) => to,
+                // The folder is its owner's, and the links take a right of their own.
+                Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(Refused),
+                Ok(_) | Err(_) => continue,
             };
             files.extend(file.file_name().into_string().ok().map(|name| (name, to)));
         }
-        Ok(files)
+        Ok((files, 0))
     }
 
     fn of(&self, pid: u32, what: &str) -> PathBuf {
@@ -215,7 +248,7 @@ impl DrmClients {
         let (mut now, mut uses) = (BTreeMap::new(), DrmUses::new());
         let mut processes = std::mem::take(&mut self.processes);
         for (pid, looked) in &mut processes {
-            looked.files.retain(|(name, to)| {
+            looked.files.retain(|name, to| {
                 let Some(text) = text(&self.of(*pid, "fdinfo").join(name)) else { return false };
                 let Some(client) = DrmClient::read(&text) else {
                     let stands =

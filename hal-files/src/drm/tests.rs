@@ -178,6 +178,27 @@ fn a_look_reads_so_many_links_and_goes_on_in_the_next_one() {
 }
 
 #[test]
+fn a_process_with_more_files_than_a_look_reads_is_looked_through_in_parts_and_known_after_the_first_round() {
+    let all = Processes::new("large");
+    // All files of the first process are open on the GPU, and the second one is not reached by the first look.
+    all.has(7, NODE, &gfx(7_000));
+    for file in 4..LINKS_MOST + 103 {
+        symlink(NODE, all.0.join(format!("proc/7/fd/{file}"))).unwrap();
+        fs::write(all.0.join(format!("proc/7/fdinfo/{file}")), gfx(7_000)).unwrap();
+    }
+    all.has(8, NODE, &gfx(7_000).replace("57", "58"));
+    let mut clients = all.clients();
+    let mut look = || {
+        let uses = clients.look();
+        (uses, clients.processes[&7].files.len(), clients.processes[&8].files.len())
+    };
+    assert_eq!(look(), (None, LINKS_MOST, 0));
+    assert_eq!(look(), (None, LINKS_MOST + 100, 1), "the second one was not looked through before");
+    let (uses, first, second) = look();
+    assert_eq!((uses.is_some(), first, second), (true, LINKS_MOST + 100, 1));
+}
+
+#[test]
 fn what_may_not_be_seen_is_not_nobody_and_is_tried_again_after_a_while() {
     let all = Processes::new("refused");
     all.has(7, NODE, &gfx(7_000));
