@@ -2,7 +2,8 @@
 //! highest power limit that it had lately. Placement takes from it what a pod adds to the card.
 //!
 //! - **busy** is near the highest of such seconds: it rises fast and falls slowly, since a pod that is to come may draw as much
-//!   as the one that drew most. A second in which the power limit holds the card back says nothing of what it would draw.
+//!   as the one that drew most. A second in which the power limit holds the card back, or the loop over its clock, says nothing of
+//!   what it would draw.
 //! - **idle** is near the lowest, for the same reason.
 //! - **limit** rises at once and falls after five minutes.
 //!
@@ -89,8 +90,11 @@ impl Curve {
     }
 }
 
-/// Whether its power limit holds the card back, or may do so.
+/// Whether its power limit or its clock holds the card back, or may do so.
 fn is_held(gpu: &DeviceReport, watts: Watts) -> bool {
+    if gpu.clock.is_some_and(|clock| clock.cause.is_some()) {
+        return true;
+    }
     match gpu.state.throttled {
         DeviceValue::Is(part) => part > Percent::ZERO,
         DeviceValue::Lacking => gpu.limit.is_none_or(|limit| {
@@ -178,7 +182,7 @@ impl HighestLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use node_kit::{DeviceState, DeviceWants};
+    use node_kit::{ClockReport, DeviceState, DeviceWants, LoopCause};
     use power_hal::ErrorKind;
     use power_units::Micros;
 
@@ -232,7 +236,12 @@ mod tests {
         for (drawn, throttled) in [(280, held), (286, DeviceValue::Lacking), (100, unknown)] {
             assert_eq!(see(100, &gpu(drawn, 100, throttled, 300)), (Some(60), None), "{drawn}");
         }
-        assert_eq!(see(30, &gpu(404, 100, FREE, 700)), (Some(60), Some(410)));
+        // The loop over its clock holds it at 200 W, and its limit does not.
+        let clock = |cause| Some(ClockReport { cause, cap: Some(watts(200)), limit: None, running: None });
+        let locked = DeviceReport { clock: clock(Some(LoopCause::Refused)), ..gpu(198, 100, FREE, 700) };
+        assert_eq!(see(100, &locked), (Some(60), None));
+        let free = DeviceReport { clock: clock(None), ..gpu(404, 100, FREE, 700) };
+        assert_eq!(see(30, &free), (Some(60), Some(410)));
         // One that draws more counts within seconds, and one that draws less after minutes: 404 + (500 − 404) · (1 − (7/8)^20) = 493.4.
         assert_eq!(see(20, &gpu(500, 100, FREE, 700)).1, Some(490));
         let soon = see(20, &gpu(300, 100, FREE, 700)).1.unwrap();
