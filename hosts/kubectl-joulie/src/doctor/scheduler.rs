@@ -49,7 +49,7 @@ pub(super) async fn check(asked: &PluginSession, file: Option<&Path>, found: &mu
                     .iter()
                     .filter(|one| is_ours(one, items(&config, "/extenders").len()))
                 {
-                    any = true;
+                    any |= !is_for_binding(extender);
                     stanza(place, extender, found);
                 }
             }
@@ -103,19 +103,28 @@ fn is_ours(extender: &Value, of: usize) -> bool {
     of == 1 || url.contains("joulie") || url.contains(":9876")
 }
 
+/// An entry for bind or preempt alone, as the chart writes it with `gpuPlacement.bind`.
+fn is_for_binding(extender: &Value) -> bool {
+    let named = |verb: &str| !text(extender, verb).is_empty();
+    (named("/bindVerb") || named("/preemptVerb")) && !named("/filterVerb") && !named("/prioritizeVerb")
+}
+
 fn stanza(place: &str, extender: &Value, found: &mut Findings) {
     let url = text(extender, "/urlPrefix");
     let of = format!("{place}, extender {url}");
     let mut wrong = |seen: String, why, act| found.add(Check::Scheduler, format!("{of}: {seen}"), why, act);
+    let scores = !is_for_binding(extender);
     let weight = extender["weight"].as_i64().unwrap_or_default();
-    if text(extender, "/prioritizeVerb") != "prioritize" || text(extender, "/filterVerb") != "filter" {
+    if scores
+        && (text(extender, "/prioritizeVerb") != "prioritize" || text(extender, "/filterVerb") != "filter")
+    {
         wrong(
             "filterVerb is not filter, or prioritizeVerb is not prioritize".to_owned(),
             "what is not named is not asked: performance pods go to eco nodes, or scores do not count",
             "set filterVerb: filter and prioritizeVerb: prioritize",
         );
     }
-    if weight != 1 {
+    if scores && weight != 1 {
         let most = weight.saturating_mul(10).saturating_mul(SCORE_MOST);
         wrong(
             format!(
@@ -150,7 +159,8 @@ fn stanza(place: &str, extender: &Value, found: &mut Findings) {
         );
     }
     let timeout = seconds(&extender["httpTimeout"]);
-    if timeout.is_none_or(|timeout| timeout <= 0.0 || timeout > TIMEOUT_MOST) {
+    // A binding writes to the API server, so it may take longer.
+    if scores && timeout.is_none_or(|timeout| timeout <= 0.0 || timeout > TIMEOUT_MOST) {
         wrong(
             format!(
                 "httpTimeout is {} s",
@@ -160,7 +170,7 @@ fn stanza(place: &str, extender: &Value, found: &mut Findings) {
             "set httpTimeout: 1s",
         );
     }
-    if extender["ignorable"] != true {
+    if scores && extender["ignorable"] != true {
         wrong(
             "ignorable is not true".to_owned(),
             "while no extender answers nothing is scheduled at all, the extender's own pods included",

@@ -266,6 +266,30 @@ async fn every_breakage_is_found_by_its_check_and_no_other() {
     }
 }
 
+/// The chart's entries with `gpuPlacement.bindAccount=own`, beside the first.
+const FOR_BINDINGS: &str = "\
+- {urlPrefix: 'http://joulie-scheduler-extender.joulie-system.svc:9876', preemptVerb: preempt, nodeCacheCapable: true, httpTimeout: 1s, ignorable: false}
+- {urlPrefix: 'http://joulie-scheduler-binder.joulie-system.svc:9876', bindVerb: bind, nodeCacheCapable: true, httpTimeout: 10s, managedResources: [{name: nvidia.com/gpu}]}
+";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_charts_entries_for_bindings_are_no_finding_and_place_nothing_alone() {
+    let world = World::healthy().await;
+    let path = "/api/v1/namespaces/joulie-system/configmaps/joulie-scheduler-config";
+    let text = world.get(path).await["data"]["config.yaml"].as_str().unwrap().to_owned();
+    world.scheduler(&format!("{text}{FOR_BINDINGS}")).await;
+    let said = World::text(world.ask(&["doctor"]).await);
+    assert_eq!(said, "nothing wrong, 17 checks\n");
+    for (config, seen) in [
+        (format!("kind: KubeSchedulerConfiguration\nextenders:\n{FOR_BINDINGS}"), "no extender of Joulie's"),
+        (format!("{text}{}", FOR_BINDINGS.replace("http://", "https://")), "the scheme of urlPrefix differ"),
+    ] {
+        world.scheduler(&config).await;
+        let reply = world.ask(&["doctor"]).await;
+        assert!(reply.code == 1 && reply.text.contains(seen), "{seen}: {reply:?}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn rights_that_nobody_lets_the_person_ask_for_are_said_and_are_no_finding() {
     let world = World::healthy().await;
