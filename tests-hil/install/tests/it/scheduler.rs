@@ -107,6 +107,11 @@ fn kube_scheduler_takes_the_configuration_of_every_combination() {
         for entry in config["extenders"].as_array().unwrap().iter().filter(binds) {
             assert_eq!(entry["managedResources"][0]["name"], "nvidia.com/gpu", "{what}");
         }
+        // One that hangs costs each pod that it is asked about so long.
+        for entry in config["extenders"].as_array().unwrap() {
+            let is_for_all = entry["managedResources"].is_null();
+            assert!(!is_for_all || entry["httpTimeout"] == config["extenders"][0]["httpTimeout"], "{what}");
+        }
     }
     assert!(taken > 12, "{taken}");
     let mut twice = config(&rendered(&helm, BINDS[0].1)).unwrap();
