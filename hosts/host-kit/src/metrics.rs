@@ -127,17 +127,17 @@ impl Page {
 
     /// The answer of `/metrics` to a request with these headers and this query; `now` is the time of day.
     pub fn answer(&self, headers: &HeaderMap, query: &str, now: Timestamp) -> Response<Full<Bytes>> {
+        // Held while the page is made: an older page that came after a newer one would look as if counters had fallen.
+        let mut beginnings =
+            created::is_asked(query).then(|| self.began.lock().unwrap_or_else(PoisonError::into_inner));
         let Ok(text) = self.registry.render() else {
             let mut failed = Response::new(Full::from("the metrics cannot be written\n"));
             *failed.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
             return failed;
         };
-        let began = |page: String| match created::is_asked(query) {
-            true => {
-                let mut began = self.began.lock().unwrap_or_else(PoisonError::into_inner);
-                began.shown(&page, now.as_duration().as_secs_f64())
-            }
-            false => page,
+        let began = |page: String| match beginnings.as_mut() {
+            Some(beginnings) => beginnings.shown(&page, now.as_duration().as_secs_f64()),
+            None => page,
         };
         exposition::answer(headers, &text, began)
     }
