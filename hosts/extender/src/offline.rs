@@ -27,7 +27,8 @@ use std::time::Duration;
 const USAGE: &str = "\
 usage: joulie-extender --snapshot FILE filter|prioritize|explain POD [NODE...]
        joulie-extender replay LOG --snapshot FILE
-FILE: kubectl get nodes,nodetwins,nodehardwares,workloadprofiles,services,pods,leases -A -o json
+FILE: kubectl get nodes,nodetwins,nodehardwares,powerbudgets,workloadprofiles,services,pods,leases -A -o json
+      (with GPU_PLACEMENT also gpus.gpu.mle.com, with GPU_DRA also resourceslices,resourceclaims)
 POD:  a file with a pod as JSON or YAML, - for standard input, or NAMESPACE/NAME of a pod in FILE
 LOG:  what REQUEST_LOG has written";
 

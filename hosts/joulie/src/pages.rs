@@ -39,7 +39,13 @@ impl ClusterProgram {
                 .subcommand(of_table(&operator::UNINSTALL_TABLE))
                 .subcommand(of_table(&operator::CHECK_TABLE)),
             Self::Extender => of_table(&extender::settings::TABLE)
-                .subcommand(Command::new("replay").about("Answers recorded requests from a saved cluster")),
+                .arg(saved("Answer from a saved cluster; behind FILE come filter, prioritize or explain, POD and nodes"))
+                .subcommand(
+                    Command::new("replay")
+                        .about("Answers recorded requests from a saved cluster")
+                        .arg(Arg::new("log").value_name("LOG").help("What REQUEST_LOG has written"))
+                        .arg(saved("The saved cluster")),
+                ),
             Self::Simulator => of_table(&simulator::TABLE),
         }
     }
@@ -52,6 +58,11 @@ fn of_table(table: &'static SettingsTable) -> Command {
     let file = Arg::new("config").long("config").value_name("FILE").help("The file of settings");
     let flags = table.settings.iter().map(|setting| flag(*setting));
     Command::new(name).about(table.about).version(env!("CARGO_PKG_VERSION")).arg(file).args(flags)
+}
+
+/// The file of a saved cluster.
+fn saved(help: &'static str) -> Arg {
+    Arg::new("snapshot").long("snapshot").value_name("FILE").help(help)
 }
 
 fn flag(setting: &dyn AnySetting) -> Arg {
@@ -104,5 +115,11 @@ mod tests {
         let help = interval.unwrap().get_help().unwrap().to_string();
         assert!(help.contains("accepted: ") && help.contains("default "), "{help}");
         assert!(command.get_arguments().any(|arg| arg.get_long() == Some("config")));
+        // What a program takes beside its settings.
+        let first = [(ClusterProgram::Agent, "standalone"), (ClusterProgram::Extender, "snapshot")];
+        for (program, flag) in first {
+            let command = program.command();
+            assert!(command.get_arguments().any(|arg| arg.get_long() == Some(flag)), "{program:?}: {flag}");
+        }
     }
 }
