@@ -385,4 +385,16 @@ mod tests {
         }
         assert!(list().contains("planner, laws"));
     }
+
+    #[test]
+    fn the_document_names_every_benchmark_once_and_in_its_order() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+        let text = std::fs::read_to_string(root.join("docs/BENCHMARKS.md")).unwrap();
+        let named: Vec<&str> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("`cargo xtask bench [")?.split(']').next())
+            .collect();
+        let names: Vec<&str> = BENCHES.iter().map(|(name, _)| *name).collect();
+        assert_eq!(named, [names.join(" | ")]);
+    }
 }
