@@ -392,7 +392,19 @@ fn labels_of(node: &Value) -> Vec<String> {
 }
 
 /// The newest Events about an object, the newest first.
-pub(crate) async fn events(
+async fn events(
+    asked: &PluginSession,
+    namespace: &str,
+    kind: &str,
+    name: &str,
+) -> Result<Vec<Value>, ApiError> {
+    let mut all = all_events(asked, namespace, kind, name).await?;
+    all.truncate(EVENTS_SHOWN);
+    Ok(all)
+}
+
+/// All Events about an object, the newest first.
+pub(crate) async fn all_events(
     asked: &PluginSession,
     namespace: &str,
     kind: &str,
@@ -402,7 +414,6 @@ pub(crate) async fn events(
     let field = format!("involvedObject.kind={kind},involvedObject.name={name}");
     let mut all = asked.api.list(&path, &[("fieldSelector", &field)], Some).await?;
     all.sort_by(|one, other| last(other).cmp(last(one)));
-    all.truncate(EVENTS_SHOWN);
     Ok(all)
 }
 

@@ -152,6 +152,13 @@ async fn a_node_is_explained_with_the_decisions_about_the_limits_above_it() {
     let json: Value =
         serde_json::from_str(&World::text(world.ask(&["explain", "node", "b", "-o", "json"]).await)).unwrap();
     assert_eq!(json["decisions"].as_array().unwrap().len(), 3);
+    // What wrote the grant is shown however much came later.
+    for second in 10..24 {
+        let at = format!("2026-11-27T19:52:{second}Z");
+        world.decided("LimitChanged", &format!("at {second}"), site, &at).await;
+    }
+    let later = World::text(world.ask(&["explain", "node", "b"]).await);
+    assert!(later.contains("9m ago: this grant: BudgetLowers of site: decision 12.345"), "{later}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
