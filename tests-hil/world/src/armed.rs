@@ -75,13 +75,25 @@ struct Listener {
 #[derive(Debug, Default)]
 pub(crate) struct ArmedHour {
     agents: BTreeMap<String, Listener>,
-    /// Each event with the nodes whose agents have heard of it, and those that were found above.
-    events: BTreeMap<String, (EventTimes, BTreeSet<String>, BTreeSet<String>)>,
+    events: BTreeMap<String, Announced>,
+}
+
+/// An event, and what became of it.
+#[derive(Debug)]
+struct Announced {
+    event: EventTimes,
+    at: Duration,
+    /// The nodes whose agents have heard of it.
+    known: BTreeSet<String>,
+    /// Those that were found above what it leaves.
+    above: BTreeSet<String>,
 }
 
 impl ArmedHour {
-    pub(crate) fn begins(&mut self, event: EventTimes) {
-        self.events.insert(event.name.clone(), (event, BTreeSet::new(), BTreeSet::new()));
+    /// An event is announced.
+    pub(crate) fn begins(&mut self, event: EventTimes, at: Duration) {
+        let (known, above) = (BTreeSet::new(), BTreeSet::new());
+        self.events.insert(event.name.clone(), Announced { event, at, known, above });
     }
 
     /// Takes in whether the agent of a node runs, as the start of this number, and whether it reaches the API server.
@@ -92,10 +104,10 @@ impl ArmedHour {
         let is_same = runs.is_some() && runs == agent.runs;
         agent.hears = hears.then(|| agent.hears.filter(|_| is_same).unwrap_or(now));
         agent.runs = runs;
-        let has_heard = agent.hears.is_some_and(|since| now >= since + HEARS_AFTER);
-        for (event, known, _) in self.events.values_mut() {
+        let Some(hears) = agent.hears else { return };
+        for Announced { event, at, known, .. } in self.events.values_mut() {
             // One without times is deleted when it ends.
-            if has_heard && now < event.ends {
+            if now >= hears.max(*at) + HEARS_AFTER && now < event.ends {
                 known.insert(node.to_owned());
             }
         }
@@ -108,8 +120,8 @@ impl ArmedHour {
             return Vec::new();
         }
         let is_on = |event: &EventTimes| now >= event.starts + FOLLOWS_IN && now < event.ends;
-        let all = self.events.values().filter(|(event, known, _)| is_on(event) && known.contains(node));
-        all.map(|(event, ..)| (event.name.clone(), event.event().1)).collect()
+        let all = self.events.values().filter(|it| is_on(&it.event) && it.known.contains(node));
+        all.map(|it| (it.event.name.clone(), it.event.event().1)).collect()
     }
 }
 
@@ -128,8 +140,9 @@ impl World {
         self.scene.remark(format!("** {event:?}"));
         let done = self.cluster.power_event(&event.name, &event.spec()).await;
         self.note(done);
+        let now = self.scene.now();
         if let Some(armed) = &mut self.armed {
-            armed.begins(event);
+            armed.begins(event, now);
         }
     }
 
@@ -146,7 +159,7 @@ impl World {
                 self.scene.count("nodes seen in events");
                 let most = left(&member, share) + SLACK_WATTS;
                 let found = armed.events.get_mut(&name).filter(|_| held > most);
-                if found.is_some_and(|(.., above)| above.insert(member.name.clone())) {
+                if found.is_some_and(|it| it.above.insert(member.name.clone())) {
                     let why =
                         format!("{} holds {held:.0} W of {most:.0} W in {name} at {now:.1?}", member.name);
                     self.scene.remark(format!("!! {why}"));
@@ -170,7 +183,7 @@ mod tests {
     fn a_node_is_judged_once_its_agent_has_heard_of_an_event_and_while_it_runs() {
         let mut armed = ArmedHour::default();
         let (name, kind) = ("one".to_owned(), 0);
-        armed.begins(EventTimes { name, kind, starts: s(100), ends: s(200), is_timed: true });
+        armed.begins(EventTimes { name, kind, starts: s(100), ends: s(200), is_timed: true }, s(0));
         let mut due = |second, runs, hears| {
             armed.see("a", runs, hears, s(second));
             armed.due("a", s(second)).len()
@@ -185,8 +198,14 @@ mod tests {
         assert_eq!(due(161, Some(2), false), 1, "it knows it from its disk");
         assert_eq!(due(200, Some(2), false), 0, "it is over");
         let (name, kind) = ("two".to_owned(), 1);
-        armed.begins(EventTimes { name, kind, starts: s(200), ends: s(300), is_timed: false });
+        armed.begins(EventTimes { name, kind, starts: s(200), ends: s(300), is_timed: false }, s(200));
         armed.see("a", Some(2), false, s(250));
         assert!(armed.due("a", s(250)).is_empty(), "it was cut off when the event came");
+        armed.see("a", Some(2), true, s(300));
+        let (name, kind) = ("three".to_owned(), 0);
+        armed.begins(EventTimes { name, kind, starts: s(440), ends: s(500), is_timed: true }, s(400));
+        armed.see("a", Some(2), true, s(405));
+        armed.see("a", Some(2), false, s(410));
+        assert!(armed.due("a", s(470)).is_empty(), "it was cut off before it must have heard of it");
     }
 }
