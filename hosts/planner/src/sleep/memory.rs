@@ -183,10 +183,13 @@ impl SleepMemory {
     }
 
     /// Whether no order to switch off can be under way to this node: none was given since it is being stopped, or none for as
-    /// long as one may take.
-    pub(super) fn is_still(&self, node: &Arc<str>, now: Stamp, takes: Micros) -> bool {
+    /// long as one may take. `age`: how old its mark is by the time of day, which bounds the orders of other leaders. Those of
+    /// this one are counted by the clock that does not jump.
+    pub(super) fn is_still(&self, node: &Arc<str>, now: Stamp, (age, takes): (Micros, Micros)) -> bool {
         self.times(node).stop.is_some_and(|stop| {
-            let is_untold = !stop.foreign && stop.given == 0;
+            // Nobody gives an order after `takes`.
+            let are_over = age >= Micros::new(takes.get().saturating_mul(2));
+            let is_untold = stop.given == 0 && (!stop.foreign || are_over);
             is_untold || now.since(stop.last).is_some_and(|so_far| so_far >= takes)
         })
     }

@@ -459,12 +459,9 @@ impl<'a, 'r> Round<'a, 'r> {
                 Some(SleepStep::Mark(SleepPhase::Asleep, SleepReason::IsOff))
             }
             (Some(PowerState::Off), _) => left(SleepReason::Contradiction),
-            // It would lose its pods if it took any while an order to switch off may still be carried out. None is given after
-            // `takes`, so that twice that time is the most.
+            // It would lose its pods if it took any while an order to switch off may still be carried out.
             (Some(PowerState::On), Some(why)) if facts.ready => {
-                let is_still = memory.is_still(facts.name, now, takes);
-                (is_still || age >= Micros::new(takes.get().saturating_mul(2)))
-                    .then_some(SleepStep::Reopen(why))
+                memory.is_still(facts.name, now, (age, takes)).then_some(SleepStep::Reopen(why))
             }
             // What is needed meanwhile is off sooner than it is known not to go off, and is then woken.
             (Some(PowerState::On), None) if !is_late && facts.pods == Some(0) => {

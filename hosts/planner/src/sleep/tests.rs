@@ -77,11 +77,18 @@ struct Bench {
     memory: SleepMemory,
     /// What is left of each limit.
     spares: Vec<Option<Watts>>,
+    /// By so many seconds the time of day is ahead of the clock that does not jump.
+    ahead: u64,
 }
 
 impl Bench {
     fn of(tuning: SleepTuning) -> Self {
-        Self { law: SleepLaw::new(tuning).unwrap(), memory: SleepMemory::default(), spares: Vec::new() }
+        Self {
+            law: SleepLaw::new(tuning).unwrap(),
+            memory: SleepMemory::default(),
+            spares: Vec::new(),
+            ahead: 0,
+        }
     }
 
     fn new() -> Self {
@@ -114,7 +121,8 @@ impl Bench {
             pods.iter().map(|(key, cpu)| WaitingPod { key, needs: needs(*cpu) }).collect();
         let now = Stamp::new(seconds(second));
         let spares = &self.spares;
-        let round = SleepRound { now, wall: seconds(second), nodes: &facts, waiting: &waiting, spares };
+        let wall = seconds(second + self.ahead);
+        let round = SleepRound { now, wall, nodes: &facts, waiting: &waiting, spares };
         self.law.step(&mut self.memory, &round, |_, _| true)
     }
 
@@ -354,6 +362,13 @@ fn a_node_that_may_have_been_told_takes_pods_again_once_it_would_be_off() {
     assert_eq!(bench.one(132, &unwanted), None);
     bench.memory.not_sent("a");
     assert_eq!(bench.one(133, &unwanted), Some(UNWANTED));
+    // An order may still be carried out, also where the time of day has jumped by an hour.
+    let mut bench = Bench::new();
+    assert_eq!(bench.one(130, &marked("a", SleepPhase::Closing, 100)), Some(STOPS));
+    assert_eq!(bench.one(131, &stopping), Some(SleepStep::SwitchOff));
+    bench.ahead = 3_600;
+    assert_eq!((bench.one(132, &unwanted), bench.one(430, &unwanted)), (None, None));
+    assert_eq!(bench.one(431, &unwanted), Some(UNWANTED));
     // One that is on its way out just now counts from then on.
     let mut bench = Bench::new();
     assert_eq!(bench.one(200, &unwanted), None);
