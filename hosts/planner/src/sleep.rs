@@ -280,7 +280,7 @@ pub enum SleepReason {
     NotAskedFor,
     /// Its largest draw is counted, and every limit above it is kept.
     Paid,
-    /// There is no room for its largest draw.
+    /// There is no room for its largest draw, nothing may be raised, or that is not known.
     NoRoom,
     /// It is there again.
     IsAwake,
@@ -349,7 +349,9 @@ impl SleepReason {
             Self::WarmPool => "too few empty nodes are awake for what usually comes while a node wakes",
             Self::NotAskedFor => "it is not to sleep any more",
             Self::Paid => "the budgets above it have room for its largest draw",
-            Self::NoRoom => "a budget above it has no room for its largest draw",
+            Self::NoRoom => {
+                "a budget above it has no room for its largest draw, raises nobody now, or is not known"
+            }
             Self::IsAwake => "it is there again",
             Self::DidNotWake => "it was switched on and is not there in time",
             Self::DidNotStop => "it was told to switch off and is not off in time",
