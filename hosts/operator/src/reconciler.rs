@@ -291,7 +291,7 @@ impl Reconciler {
         }
     }
 
-    /// What the last pass decided goes by this name: no other pass of any operator has the same.
+    /// What the last pass decided goes by this name: no other pass has the same while the Lease of the election is not deleted.
     fn decision(&self) -> String {
         let Term(term) = self.term;
         format!("{term}.{}", self.passes)
