@@ -277,11 +277,12 @@ impl<'a, 'r> Round<'a, 'r> {
                 });
                 Some((at, facts?))
             };
-            // One that is needed already has been paid for.
-            let can_be_had = |(at, facts): &(usize, &SleepFacts<'_>)| {
-                self.is_needed(*at).is_some() || self.ledger.has_room(facts)
+            // One that is needed already has been paid for. It is asked first, because it costs less than whether the pod fits.
+            let can_be_had = |at: &&usize| {
+                nodes.get(**at).is_some_and(|facts| self.ledger.has_room(facts))
+                    || self.is_needed(**at).is_some()
             };
-            let Some((at, facts)) = reserve.iter().filter_map(could).find(can_be_had) else {
+            let Some((at, facts)) = reserve.iter().filter(can_be_had).find_map(could) else {
                 unhelped += 1;
                 if let Some((at, _)) = reserve.iter().find_map(could) {
                     self.cannot_pay(at, SleepReason::PodWaits);
