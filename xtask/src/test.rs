@@ -43,7 +43,7 @@ pub(crate) fn run(root: &Path, waits: Waits) -> Result<()> {
             failures.push(name.to_owned());
         }
     }
-    println!("\n== tests: cargo test --workspace --locked, three programs at a time");
+    println!("\n== tests: cargo test --workspace --locked, two programs at a time");
     // The same commit gives the same verdict, wherever it runs.
     #[expect(clippy::disallowed_methods, reason = "the variable is proptest's own")]
     let seed = std::env::var(PROPERTY_SEED).unwrap_or_else(|_| "1".to_owned());

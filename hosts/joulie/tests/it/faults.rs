@@ -106,10 +106,11 @@ const FAULTS: [Fault; 10] = [
             Order(r#"{"do": "budget", "watts": 8000}"#),
         ],
         mend: &[Machine(OTHER, None), AS_BEFORE],
-        fires: &[("JoulieCapUnknown", OTHER), ("JoulieGrantNotInForce", OTHER)],
+        fires: &[("JoulieCapNotEnforced", OTHER)],
         follows: &[
             ("JoulieGrantExceeded", "it holds what it was granted before"),
-            ("JoulieCapNotEnforced", "its agent says that the limit is refused"),
+            ("JoulieGrantNotInForce", "where its grant was lowered, the machine does not take it"),
+            ("JoulieCapUnknown", "where nobody could read what it holds"),
         ],
     },
     Fault {

@@ -111,8 +111,15 @@ fn a_limit_that_is_not_kept_is_replaced_after_three_minutes_and_a_lock_survives_
     node.handle().desire(cap(300));
     room.periods(&mut node, 175);
     assert!(drawn(&room, 0) > 690.0 && causes(&node)[0].is_none(), "{} W", drawn(&room, 0));
-    room.periods(&mut node, 20);
+    // On a busy machine some periods have no reading.
+    for _ in 0..12 {
+        if causes(&node)[0].is_some() {
+            break;
+        }
+        room.periods(&mut node, 5);
+    }
     assert_eq!(causes(&node), [Some(LoopCause::NotKept), None]);
+    room.periods(&mut node, 15);
     assert!((280.0..300.5).contains(&drawn(&room, 0)), "{} W", drawn(&room, 0));
     assert_eq!(card(&room, 0, |card| card.limit_mw), 300_000, "the limit stays in place");
     assert_eq!(node.report().gpu.unwrap().report, applied(600));
