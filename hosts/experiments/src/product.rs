@@ -130,7 +130,7 @@ impl JobTerms {
         let gpus =
             (job.gpus > 0).then_some(GpuDemand { count: u32::from(job.gpus), vendor: GpuVendor::Nvidia });
         let cpu = MilliCores::new(u32::from(job.cores) * 1000);
-        let demand = PodDemand { class, cpu, memory_bytes: 0, gpus };
+        let demand = PodDemand { class, cpu, memory_bytes: 0, gpus, gpu_quarters: 0 };
         let coefficients = Coefficients::REFERENCE;
         let terms = DemandTerms::of(&demand, &coefficients);
         let on = |kind| HardwareTerms::of(Some(&record(kind, model)), &coefficients).estimate(&terms).total();

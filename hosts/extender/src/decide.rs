@@ -159,7 +159,8 @@ fn asked_by(
     let coefficients = &placement.scoring.coefficients;
     let Some(pod) = pod else {
         let class = WorkloadClass::Standard;
-        let demand = PodDemand { class, cpu: MilliCores::new(0), memory_bytes: 0, gpus: None };
+        let cpu = MilliCores::new(0);
+        let demand = PodDemand { class, cpu, memory_bytes: 0, gpus: None, gpu_quarters: 0 };
         let terms = PodTerms::of(&demand, coefficients);
         let (consolidate, scheduled) = (ConsolidatePod::of(&demand), cores::scheduled(&demand));
         let (recognised, gpus, instances, cores) = (true, None, None, None);

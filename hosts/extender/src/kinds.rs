@@ -85,6 +85,7 @@ mod tests {
             cpu: MilliCores::new(1_000),
             memory_bytes: 0,
             gpus: None,
+            gpu_quarters: 0,
         };
         let pod = PodTerms::of(&demand, &Coefficients::REFERENCE);
         for kinds in [1, 3, 32, 33, 200] {

@@ -369,6 +369,7 @@ impl Site {
             cpu: MilliCores::new(u32::try_from(millis(job.cores)).unwrap_or(0)),
             memory_bytes: 0,
             gpus: Some(GpuDemand { count, vendor: GpuVendor::Nvidia }),
+            gpu_quarters: 0,
         };
         PodTerms::of(&demand, &SCORING.coefficients).on(&self.hardware).total()
     }

@@ -84,7 +84,8 @@ fn fleet() -> Fleet {
 
 fn pod(class: WorkloadClass, gpus: u32) -> PodTerms {
     let gpus = (gpus > 0).then_some(GpuDemand { count: gpus, vendor: GpuVendor::Nvidia });
-    let demand = PodDemand { class, cpu: MilliCores::new(8_000), memory_bytes: 10 << 30, gpus };
+    let demand =
+        PodDemand { class, cpu: MilliCores::new(8_000), memory_bytes: 10 << 30, gpus, gpu_quarters: 0 };
     PodTerms::of(&demand, &SCORING.coefficients)
 }
 
@@ -138,7 +139,7 @@ pub(crate) fn rows() -> Vec<Row> {
 fn consolidate_row(fleet: &Fleet, points: &mut [Points]) -> Row {
     let gpus = Some(GpuDemand { count: 2, vendor: GpuVendor::Nvidia });
     let (class, cpu) = (WorkloadClass::Standard, MilliCores::new(8_000));
-    let demand = PodDemand { class, cpu, memory_bytes: 10 << 30, gpus };
+    let demand = PodDemand { class, cpu, memory_bytes: 10 << 30, gpus, gpu_quarters: 0 };
     let (pod, watts) = (ConsolidatePod::of(&demand), PodTerms::of(&demand, &SCORING.coefficients));
     let terms: Vec<Option<ConsolidateTerms>> = (0_u32..)
         .zip(&fleet.nodes)

@@ -134,6 +134,7 @@ mod tests {
 
     #[test]
     fn congestion_stays_between_nothing_and_all() {
+        // Seed table, row 7.
         // Fix list extender B18: a node far above its budget is as congested as one exactly at it, and no node lowers
         // the congestion of others.
         use SchedulableClass::Performance;

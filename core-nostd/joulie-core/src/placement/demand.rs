@@ -55,16 +55,21 @@ impl GpuVendor {
 
 /// What a resource's name means for GPUs.
 ///
-/// Only whole GPUs count in the estimate: their watts are known. A part of a GPU (a MIG slice, a time slice of a
-/// shared one) draws something, but no record contains how much, so it is distinguished from a resource that has
-/// nothing to do with GPUs. A GPU that is shared under the name of whole ones cannot be recognised, and counts as
-/// whole.
+/// The watts of whole GPUs are known. A part of a GPU (a MIG instance, a time slice of a shared one) draws something, but
+/// no record contains how much. It counts with the most that it may come to: an instance with a quarter of a GPU for
+/// each of its slices, since models have four or seven of them and the first one wakes what all share; anything else with
+/// a whole GPU, because a pod may have a shared one to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum GpuResource {
     /// Each is one GPU. The amounts of one vendor's names add up.
     Whole(GpuVendor),
-    /// Each is a part of a GPU, which counts as none.
-    Part(GpuVendor),
+    /// Each is a part of a GPU.
+    Part {
+        /// Whose.
+        vendor: GpuVendor,
+        /// Which part of the watts of a GPU it may add, in quarters.
+        quarters: u32,
+    },
 }
 
 impl GpuResource {
@@ -75,10 +80,25 @@ impl GpuResource {
             "nvidia.com/gpu" => Some(Self::Whole(GpuVendor::Nvidia)),
             "amd.com/gpu" => Some(Self::Whole(GpuVendor::Amd)),
             "gpu.intel.com/i915" | "gpu.intel.com/xe" => Some(Self::Whole(GpuVendor::Intel)),
-            "nvidia.com/gpu.shared" => Some(Self::Part(GpuVendor::Nvidia)),
-            _ if name.starts_with("nvidia.com/mig-") => Some(Self::Part(GpuVendor::Nvidia)),
-            _ => None,
+            "nvidia.com/gpu.shared" => Some(Self::Part { vendor: GpuVendor::Nvidia, quarters: WHOLE_GPU }),
+            _ => {
+                let profile = name.strip_prefix("nvidia.com/mig-")?;
+                Some(Self::Part { vendor: GpuVendor::Nvidia, quarters: quarters_of(profile) })
+            }
         }
+    }
+}
+
+/// The quarters of a whole GPU.
+pub(crate) const WHOLE_GPU: u32 = 4;
+
+/// The quarters of an instance of this profile, such as `3g.40gb`; one that cannot be read counts as a whole GPU.
+fn quarters_of(profile: &str) -> u32 {
+    match () {
+        () if profile.starts_with("1g.") => 1,
+        () if profile.starts_with("2g.") => 2,
+        () if profile.starts_with("3g.") => 3,
+        () => WHOLE_GPU,
     }
 }
 
@@ -102,6 +122,8 @@ pub struct PodDemand {
     pub memory_bytes: u64,
     /// GPUs, if it requests any.
     pub gpus: Option<GpuDemand>,
+    /// Beside them, which part of the watts of NVIDIA's GPUs its parts of GPUs may add, in quarters of one.
+    pub gpu_quarters: u32,
 }
 
 impl PodDemand {
@@ -155,6 +177,8 @@ pub struct Container {
     pub memory_bytes: ResourceRequest,
     /// Whole GPUs ([`GpuResource::Whole`]), in the order of [`GpuVendor::ALL`].
     pub gpus: [ResourceRequest; 3],
+    /// Parts of GPUs ([`GpuResource::Part`]), in quarters of one; only NVIDIA has any.
+    pub gpu_quarters: ResourceRequest,
 }
 
 impl Container {
@@ -177,6 +201,8 @@ pub struct DemandSum {
     memory_bytes: u64,
     gpus_running: u32,
     gpus_at_start: u32,
+    quarters_running: u32,
+    quarters_at_start: u32,
     vendor: Option<GpuVendor>,
     pod_cpu_milli: u64,
     pod_memory_bytes: u64,
@@ -189,12 +215,16 @@ impl DemandSum {
     pub fn add(&mut self, container: &Container) {
         let gpus = container.gpus();
         let count = gpus.map_or(0, |gpus| gpus.count);
+        let quarters = u32::try_from(container.gpu_quarters.amount()).unwrap_or(u32::MAX);
         self.vendor = gpus.map(|gpus| gpus.vendor).or(self.vendor);
         if container.runs == Runs::Init {
             self.gpus_at_start = self.gpus_at_start.max(self.gpus_running.saturating_add(count));
+            self.quarters_at_start =
+                self.quarters_at_start.max(self.quarters_running.saturating_add(quarters));
             return;
         }
         self.gpus_running = self.gpus_running.saturating_add(count);
+        self.quarters_running = self.quarters_running.saturating_add(quarters);
         self.cpu_milli = self.cpu_milli.saturating_add(container.cpu_milli.amount());
         self.memory_bytes = self.memory_bytes.saturating_add(container.memory_bytes.amount());
     }
@@ -224,7 +254,8 @@ impl DemandSum {
         let count = self.gpus_running.max(self.gpus_at_start);
         let gpus = self.vendor.map(|vendor| GpuDemand { count, vendor }).filter(|gpus| gpus.count > 0);
         let cpu = MilliCores(u32::try_from(cpu).unwrap_or(u32::MAX));
-        PodDemand { class, cpu, memory_bytes: memory, gpus }
+        let gpu_quarters = self.quarters_running.max(self.quarters_at_start);
+        PodDemand { class, cpu, memory_bytes: memory, gpus, gpu_quarters }
     }
 }
 
@@ -246,6 +277,7 @@ pub(crate) mod tests {
             cpu_milli,
             memory_bytes: ResourceRequest::default(),
             gpus: [ResourceRequest::default(); 3],
+            gpu_quarters: ResourceRequest::default(),
         }
     }
 
@@ -263,6 +295,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_request_speaks_before_a_limit_and_containers_add_up() {
+        // Extender table, row 18.
         // The powerest table: req 2/lim 4 → 2; lim 4 → 4; 500m → 0.5; 1+2 → 3; number 4 → 4.
         let both = ResourceRequest { request: Some(2000), limit: Some(4000) };
         let zero = ResourceRequest { request: Some(0), limit: Some(4000) };
@@ -285,6 +318,7 @@ pub(crate) mod tests {
 
     #[test]
     fn gpus_are_found_in_requests_and_limits_of_every_vendor() {
+        // Extender table, row 20. Seed table, row 4.
         let with = |gpus| Container { gpus, ..container(Runs::Main, ResourceRequest::default()) };
         let none = ResourceRequest::default();
         let gpus = |containers: &[Container]| pod(WorkloadClass::Standard, containers).gpus;
@@ -310,6 +344,21 @@ pub(crate) mod tests {
         assert_eq!((demand.cpu.get(), demand.gpus.unwrap().count), (4000, 4));
         let two_inits = [with(Runs::Init, 0, 2), with(Runs::Init, 0, 3), container(Runs::Main, asks(1000))];
         assert_eq!(pod(WorkloadClass::Standard, &two_inits).gpus.unwrap().count, 3);
+    }
+
+    #[test]
+    fn parts_of_gpus_add_up_beside_whole_ones_and_start_before_the_pod_runs() {
+        let with = |runs, quarters, count| Container {
+            gpus: [asks(count), ResourceRequest::default(), ResourceRequest::default()],
+            gpu_quarters: quarters,
+            ..container(runs, asks(1000))
+        };
+        let parts = |containers: &[Container]| pod(WorkloadClass::Standard, containers).gpu_quarters;
+        assert_eq!(parts(&[with(Runs::Main, asks(2), 0), with(Runs::Main, limited(3), 1)]), 5);
+        assert_eq!(parts(&[with(Runs::Init, asks(4), 0), with(Runs::Main, asks(1), 0)]), 4);
+        assert_eq!(parts(&[with(Runs::Sidecar, asks(1), 0), with(Runs::Init, asks(4), 0)]), 5);
+        assert_eq!(parts(&[with(Runs::Main, asks(u64::MAX), 0), with(Runs::Main, asks(1), 0)]), u32::MAX);
+        assert_eq!(pod(WorkloadClass::Standard, &[with(Runs::Main, asks(2), 0)]).gpus, None);
     }
 
     #[test]
@@ -354,15 +403,25 @@ pub(crate) mod tests {
     #[test]
     fn both_intel_drivers_are_intel_and_parts_of_gpus_are_told_apart_from_whole_ones() {
         // Fix list extender B22.
-        use GpuResource::{Part, Whole};
+        use GpuResource::Whole;
+        let part = |quarters| Some(GpuResource::Part { vendor: GpuVendor::Nvidia, quarters });
         for (name, expected) in [
             ("nvidia.com/gpu", Some(Whole(GpuVendor::Nvidia))),
             ("amd.com/gpu", Some(Whole(GpuVendor::Amd))),
             ("gpu.intel.com/i915", Some(Whole(GpuVendor::Intel))),
             ("gpu.intel.com/xe", Some(Whole(GpuVendor::Intel))),
-            ("nvidia.com/mig-1g.10gb", Some(Part(GpuVendor::Nvidia))),
-            ("nvidia.com/mig-3g.20gb.shared", Some(Part(GpuVendor::Nvidia))),
-            ("nvidia.com/gpu.shared", Some(Part(GpuVendor::Nvidia))),
+            ("nvidia.com/mig-1g.10gb", part(1)),
+            ("nvidia.com/mig-1g.10gb.me", part(1)),
+            ("nvidia.com/mig-2g.20gb", part(2)),
+            ("nvidia.com/mig-3g.20gb.shared", part(3)),
+            // Of an A30 and of an A100: all, and more than half.
+            ("nvidia.com/mig-4g.24gb", part(4)),
+            ("nvidia.com/mig-7g.80gb", part(4)),
+            // What cannot be read may be a whole GPU.
+            ("nvidia.com/mig-", part(4)),
+            ("nvidia.com/mig-1c.1g.10gb", part(4)),
+            ("nvidia.com/mig-01g.10gb", part(4)),
+            ("nvidia.com/gpu.shared", part(4)),
             ("gpu.intel.com/i915_monitoring", None),
             ("nvidia.com/gpu.count", None),
             ("NVIDIA.com/gpu", None),

@@ -70,6 +70,7 @@ impl Dice {
             cpu: MilliCores::new(self.below(600_000) as u32),
             memory_bytes: self.below(64 << 30),
             gpus: self.maybe(gpus),
+            gpu_quarters: 0,
         }
     }
 

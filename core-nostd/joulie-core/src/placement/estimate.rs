@@ -3,18 +3,18 @@
 //! ```text
 //! cpu = coefficient × share of the cores × watts of all cores × memory factor
 //! gpu = coefficient × GPUs × watts of one GPU
-//!     = GPUs × what a pod adds to one GPU, where that was measured
+//!     = GPUs × what a pod adds to one GPU, where that was measured, and at most the watts of one GPU
 //! ```
 //!
 //! Values that a hardware record lacks are replaced by fallbacks; a node *without* a record gets no marginal power.
-//! The pod's GPUs are bounded by those of the node, and the pod's vendor must be the node's. Watts here are the
+//! The pod's GPUs, parts of GPUs included, are bounded by those of the node, and the pod's vendor must be the node's. Watts here are the
 //! node's own: the facility's overhead (PUE) is part of the score.
 //!
 //! Each node is compiled to [`HardwareTerms`] once and each pod to [`DemandTerms`], so that a pair costs a few
 //! multiplications and no division. The watts of a pod are demand, so every step rounds up: the result is never
 //! below the exact formula, and less than 10⁻⁶ W above it.
 
-use super::demand::{GpuVendor, PodDemand};
+use super::demand::{GpuVendor, PodDemand, WHOLE_GPU};
 use super::wide::scaled;
 use power_units::{Role, Watts};
 
@@ -129,9 +129,12 @@ impl HardwareTerms {
         // Rounded up, as all demand.
         let milli_part = (1_u64 << 63).div_ceil(u64::from(cores_milli).max(1));
         let gpus = hardware.gpus.map_or(0, |gpus| gpus.count.map_or(u16::MAX, count));
+        let max = hardware.gpus.and_then(|gpus| positive(gpus.max));
         let adds = hardware.gpus.and_then(|gpus| positive(gpus.adds));
+        // No pod adds more to a GPU than it draws at most, whatever an object says.
+        let adds = adds.map(|adds| max.map_or(adds, |max| adds.min(max)));
         let gpu_is_measured = adds.is_some();
-        let gpu = adds.or_else(|| positive(hardware.gpus?.max)).map_or(0, bits);
+        let gpu = adds.or(max).map_or(0, bits);
         let vendor = hardware.gpus.and_then(|gpus| gpus.vendor);
         let cpu = coefficients.of_cpu(bits(cpu_max));
         Self { cpu, milli_part, gpu, cores_milli, gpus, gpu_is_measured, vendor }
@@ -155,16 +158,16 @@ impl HardwareTerms {
     #[inline]
     fn gpu_of(&self, pod: &DemandTerms) -> Watts {
         let mismatch = self.vendor.is_some_and(|vendor| Some(vendor) != pod.gpu_vendor);
-        let count = pod.gpus.min(u32::from(self.gpus));
-        if count == 0 || mismatch {
+        let quarters = pod.gpu_quarters.min(u32::from(self.gpus).saturating_mul(WHOLE_GPU));
+        if quarters == 0 || mismatch {
             return Watts::ZERO;
         }
         let each = if self.gpu > 0 { self.gpu } else { pod.gpu_fallback };
-        // Sixteen more bits than a watt has, so that the count does not multiply a rounding error.
+        // Sixteen more bits than a watt has, so that the number of quarters does not multiply a rounding error.
         let coefficient = if self.gpu_is_measured { ONE_COEFFICIENT } else { pod.gpu_coefficient };
         let each = u128::from(each).wrapping_mul(u128::from(coefficient));
         let each = each.wrapping_add((1 << 46) - 1) >> 46;
-        let all = each.wrapping_mul(u128::from(count)).wrapping_add((1 << 16) - 1) >> 16;
+        let all = each.wrapping_mul(u128::from(quarters)).wrapping_add((1 << 18) - 1) >> 18;
         watts(u64::try_from(all).unwrap_or(u64::MAX))
     }
 }
@@ -176,7 +179,8 @@ const ONE_COEFFICIENT: u64 = 1 << 62;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DemandTerms {
     cpu_milli: u32,
-    gpus: u32,
+    /// Whole GPUs and parts of them.
+    gpu_quarters: u32,
     /// In 2⁻⁶², from 1 to the most that memory adds.
     memory_factor: u64,
     /// In 2⁻⁶².
@@ -190,14 +194,16 @@ impl DemandTerms {
     /// Compiles a pod.
     #[must_use]
     pub fn of(demand: &PodDemand, coefficients: &Coefficients) -> Self {
-        let gpus = demand.gpus;
+        let whole = demand.gpus.map_or(0, |gpus| gpus.count.saturating_mul(WHOLE_GPU));
+        let of_parts = (demand.gpu_quarters > 0).then_some(GpuVendor::Nvidia);
+        let vendor = demand.gpus.map(|gpus| gpus.vendor).or(of_parts);
         Self {
             cpu_milli: demand.cpu.get(),
-            gpus: gpus.map_or(0, |gpus| gpus.count),
+            gpu_quarters: whole.saturating_add(demand.gpu_quarters),
             memory_factor: coefficients.memory_factor(demand.memory_bytes),
             gpu_coefficient: coefficients.of_gpu(demand.class),
-            gpu_fallback: gpus.map_or(0, |gpus| bits(gpu_watts_fallback(gpus.vendor))),
-            gpu_vendor: gpus.map(|gpus| gpus.vendor),
+            gpu_fallback: vendor.map_or(0, |vendor| bits(gpu_watts_fallback(vendor))),
+            gpu_vendor: vendor,
         }
     }
 }

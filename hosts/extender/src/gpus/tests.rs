@@ -117,7 +117,8 @@ fn who_leaves_gives_back_what_it_had() {
 
 fn demand(count: u32) -> PodDemand {
     let gpus = (count > 0).then_some(GpuDemand { count, vendor: GpuVendor::Nvidia });
-    PodDemand { class: WorkloadClass::Standard, cpu: MilliCores::new(0), memory_bytes: 0, gpus }
+    let (class, cpu) = (WorkloadClass::Standard, MilliCores::new(0));
+    PodDemand { class, cpu, memory_bytes: 0, gpus, gpu_quarters: 0 }
 }
 
 const RULE: GpuRule = GpuRule { scope: GpuPods::Annotated, share: 60, ..GpuRule::OFF };

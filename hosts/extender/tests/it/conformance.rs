@@ -10,6 +10,7 @@ fn ago(minutes: i64) -> String {
 
 #[tokio::test]
 async fn scores_of_the_reference_s_tests_hold_with_whole_numbers_and_with_points() {
+    // Extender table, rows 5, 6, 10 and 15. Seed table, rows 6, 21 and 22.
     // Fix list extender B1: 100 is read like 100.0. Scores of standard pods include a bonus and a penalty, so these
     // are performance pods.
     let world = World::start(&[]).await;
@@ -41,6 +42,7 @@ async fn scores_of_the_reference_s_tests_hold_with_whole_numbers_and_with_points
 
 #[tokio::test]
 async fn what_is_stale_or_says_no_time_scores_fifty() {
+    // Extender table, rows 1, 3 and 4.
     // Fix list extender B19: and with `cautious` no more than the lowest known score.
     for (unknown, expected) in [("neutral", 50), ("cautious", 25)] {
         let world = World::start(&[("UNKNOWN_SCORE", unknown)]).await;
@@ -66,6 +68,7 @@ async fn what_is_stale_or_says_no_time_scores_fifty() {
 
 #[tokio::test]
 async fn the_protocol_s_range_is_ten() {
+    // Seed table, row 14.
     let world = World::start(&[("EXTENDER_SCORE_MAX", "10")]).await;
     world
         .twin(
@@ -80,6 +83,7 @@ async fn the_protocol_s_range_is_ten() {
 
 #[tokio::test]
 async fn a_facility_that_wastes_more_weighs_a_pod_more() {
+    // Seed table, rows 1 and 2.
     // 0.7 · (600 − 300 − 1.6 · 50)/6 + 12 = 37.67; without facility metrics 41.17.
     for (facility, score) in [("true", 37), ("false", 41)] {
         let world = World::start(&[("ENABLE_FACILITY_METRICS", facility)]).await;
@@ -140,6 +144,7 @@ fn asks(class: &str, resources: Value) -> Value {
 
 #[tokio::test]
 async fn a_pod_s_marginal_watts_are_those_that_were_observed() {
+    // Extender table, rows 18, 19, 24 and 25. Seed table, rows 3 and 4.
     let world = World::start(&[]).await;
     let status = json!({
         "cpu": {"totalCores": 96, "sockets": 2, "capRange": {"maxWattsPerSocket": 360}},
@@ -172,6 +177,8 @@ async fn a_pod_s_marginal_watts_are_those_that_were_observed() {
         // Fix list extender B23: no more cards than the node has, and none of another vendor.
         (asks("standard", requests(json!({"cpu": "4", "nvidia.com/gpu": "20"}))), 21.0, 3640.0),
         (asks("standard", requests(json!({"cpu": "4", "amd.com/gpu": "1"}))), 21.0, 0.0),
+        // Two instances of one slice count with a quarter of a card each.
+        (asks("standard", requests(json!({"cpu": "4", "nvidia.com/mig-1g.10gb": "2"}))), 21.0, 227.5),
         (init, 21.0, 1820.0),
         (Value::Null, 0.0, 0.0),
     ] {

@@ -152,6 +152,10 @@ impl Resources {
             cpu_milli: ask("cpu", milli)?,
             memory_bytes: ask("memory", whole)?,
             gpus: [ResourceRequest::default(); 3],
+            gpu_quarters: ResourceRequest {
+                request: parts_of_gpus(&format!("{field}.resources.requests"), self.requests.as_ref())?,
+                limit: parts_of_gpus(&format!("{field}.resources.limits"), self.limits.as_ref())?,
+            },
         };
         for (vendor, gpus) in GpuVendor::ALL.into_iter().zip(&mut container.gpus) {
             gpus.request = gpus_of(vendor, &format!("{field}.resources.requests"), self.requests.as_ref())?;
@@ -172,6 +176,18 @@ fn gpus_of(
         if GpuResource::read(name) == Some(GpuResource::Whole(vendor)) {
             let count = amount(field, resources, name)?.map_or(0, whole);
             sum = Some(count.saturating_add(sum.unwrap_or(0)));
+        }
+    }
+    Ok(sum)
+}
+
+/// The parts of GPUs, under all names, in quarters of a GPU.
+fn parts_of_gpus(field: &str, resources: Option<&Map<String, Value>>) -> Result<Option<u64>, FieldError> {
+    let mut sum = None;
+    for name in resources.into_iter().flat_map(Map::keys) {
+        if let Some(GpuResource::Part { quarters, .. }) = GpuResource::read(name) {
+            let count = amount(field, resources, name)?.map_or(0, whole);
+            sum = Some(count.saturating_mul(quarters.into()).saturating_add(sum.unwrap_or(0)));
         }
     }
     Ok(sum)
@@ -292,6 +308,20 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_gpus_add_up_in_quarters() {
+        let parts = |resources: &Value| one(&json!({"limits": resources})).gpu_quarters;
+        // Three of one slice, one of three, and a GPU that others may share.
+        let several = json!({"nvidia.com/mig-1g.5gb": 3, "nvidia.com/mig-3g.20gb": "1", "nvidia.com/gpu": 2});
+        assert_eq!(parts(&several), 6);
+        assert_eq!(parts(&json!({"nvidia.com/gpu.shared": "2"})), 8);
+        assert_eq!(parts(&json!({"nvidia.com/mig-2g.10gb": "4000000000"})), u32::MAX);
+        assert_eq!(parts(&json!({"nvidia.com/gpu": 2, "cpu": 1})), 0);
+        let requested =
+            json!({"requests": {"nvidia.com/mig-1g.5gb": 1}, "limits": {"nvidia.com/mig-1g.5gb": 1}});
+        assert_eq!(one(&requested).gpu_quarters, 1);
+    }
+
+    #[test]
     fn a_quantity_that_is_none_names_its_container() {
         for (resources, message) in [
             (
@@ -305,6 +335,10 @@ mod tests {
             (
                 json!({"limits": {"nvidia.com/gpu": []}}),
                 "spec.containers[0].resources.limits[nvidia.com/gpu]: expected a quantity",
+            ),
+            (
+                json!({"limits": {"nvidia.com/mig-1g.5gb": "-1"}}),
+                "spec.containers[0].resources.limits[nvidia.com/mig-1g.5gb]: expected 0 or more",
             ),
         ] {
             let error = demand(&json!({"containers": [{"resources": resources}]})).unwrap_err();

@@ -146,6 +146,7 @@ fn container(resources: Slot<'_>, runs: Runs) -> Option<Container> {
         cpu_milli: ask(requests.cpu, limits.cpu),
         memory_bytes: ask(requests.memory, limits.memory),
         gpus,
+        gpu_quarters: ResourceRequest::default(),
     })
 }
 
@@ -174,7 +175,12 @@ impl Amounts {
                     all.memory = amount(value)?.map(|amount| whole(amount.value()));
                 }
                 name => {
-                    let Some(GpuResource::Whole(vendor)) = GpuResource::read(name) else { continue };
+                    let vendor = match GpuResource::read(name) {
+                        Some(GpuResource::Whole(vendor)) => vendor,
+                        // These are rare and have many names: the careful reader adds them up.
+                        Some(GpuResource::Part { .. }) => return None,
+                        None => continue,
+                    };
                     // If the same name comes twice, the careful reader decides; there are four names.
                     let std::borrow::Cow::Borrowed(name) = key else { return None };
                     let free = seen_gpu.iter_mut().find(|seen| seen.is_none_or(|seen| seen.0 == name))?;
@@ -312,6 +318,7 @@ mod tests {
             Just("amd.com/gpu"),
             Just("gpu.intel.com/xe"),
             Just("gpu.intel.com/i915"),
+            Just("nvidia.com/mig-1g.10gb"),
             Just("x.io/y"),
         ];
         let list = prop::collection::vec((name, quantity()), 0..5)

@@ -21,7 +21,7 @@ fn node_h() -> HardwareRecord {
 
 fn demand(class: WorkloadClass, cpu_milli: u32, gpus: Option<(u32, GpuVendor)>) -> PodDemand {
     let gpus = gpus.map(|(count, vendor)| GpuDemand { count, vendor });
-    PodDemand { class, cpu: MilliCores::new(cpu_milli), memory_bytes: 0, gpus }
+    PodDemand { class, cpu: MilliCores::new(cpu_milli), memory_bytes: 0, gpus, gpu_quarters: 0 }
 }
 
 fn estimate(hardware: &HardwareRecord, demand: &PodDemand) -> PodEstimate {
@@ -50,6 +50,7 @@ fn assert_just_above(actual: Watts, exact: i32) {
 
 #[test]
 fn the_reference_s_observed_estimates_hold() {
+    // Extender table, rows 27 and 28.
     use GpuVendor::{Amd, Intel, Nvidia};
     let main = |ask| container(Runs::Main, ask);
     let cores = |cores: u64| main(asks(cores * 1000));
@@ -115,6 +116,7 @@ fn the_reference_s_observed_estimates_hold() {
 
 #[test]
 fn the_powerest_table_holds() {
+    // Extender table, rows 23, 24, 25, 26 and 30.
     let no_record = HardwareTerms::of(None, &REFERENCE);
     let eight = demand(Standard, 8000, Some((2, GpuVendor::Nvidia)));
     assert_eq!(no_record.estimate(&DemandTerms::of(&eight, &REFERENCE)), PodEstimate::NONE);
@@ -134,6 +136,7 @@ fn the_powerest_table_holds() {
 
 #[test]
 fn a_record_that_says_nothing_is_one_core_and_no_record_is_no_watts() {
+    // Extender table, row 29.
     // 150 W · 0.7 for any pod of one core or more, half of it for half a core.
     assert_watts(total(&HardwareRecord::EMPTY, &demand(Standard, 1000, None)), 105.0);
     assert_watts(total(&HardwareRecord::EMPTY, &demand(Standard, 64_000, None)), 105.0);
@@ -171,6 +174,33 @@ fn where_it_was_measured_what_a_pod_adds_to_a_gpu_that_counts() {
     assert_just_above(estimated[0], 910);
     // What cannot be is not measured.
     assert_eq!((with(Some(0)), with(Some(-5))), (estimated, estimated));
+    // No pod adds more to a GPU than the GPU draws at most, whatever its object claims.
+    assert_eq!(with(Some(90_000)), [1400, 1400, 5600].map(Watts::from_int));
+}
+
+#[test]
+fn parts_of_gpus_count_with_quarters_of_their_gpus() {
+    let parts = |node: &HardwareRecord, whole: Option<(u32, GpuVendor)>, quarters: u32| {
+        estimate(node, &PodDemand { gpu_quarters: quarters, ..demand(Standard, 1000, whole) }).gpu
+    };
+    // A GPU of 700 W and 0.65 of it: 455 W, a quarter is 113.75 W.
+    let node = node_h();
+    assert_watts(as_f64(parts(&node, None, 1)), 113.75);
+    assert_just_above(parts(&node, None, 4), 455);
+    assert_watts(as_f64(parts(&node, Some((1, GpuVendor::Nvidia)), 3)), 455.0 + 341.25);
+    // No more than the eight GPUs that the node has.
+    for (whole, quarters) in [(8, 2), (0, u32::MAX), (u32::MAX, u32::MAX)] {
+        assert_just_above(parts(&node, Some((whole, GpuVendor::Nvidia)), quarters), 3640);
+    }
+    // What was measured counts: a quarter of 310 W. Only NVIDIA has parts.
+    let of = |more: fn(NodeGpus) -> NodeGpus| HardwareRecord { gpus: node.gpus.map(more), ..node };
+    let measured = of(|gpus| NodeGpus { adds: Some(Watts::from_int(310)), ..gpus });
+    assert_watts(as_f64(parts(&measured, None, 1)), 77.5);
+    let of_amd = of(|gpus| NodeGpus { vendor: Some(GpuVendor::Amd), ..gpus });
+    assert_eq!(parts(&of_amd, None, 4), Watts::ZERO);
+    // 350 W where a record has no watts: a quarter of 227.5.
+    let silent = of(|gpus| NodeGpus { max: None, ..gpus });
+    assert_watts(as_f64(parts(&silent, None, 1)), 56.875);
 }
 
 #[test]
@@ -233,7 +263,8 @@ pub(crate) fn model(
     let fallback = if asked.vendor == GpuVendor::Amd { 400.0 } else { 350.0 };
     let each = positive(has.max).unwrap_or(fallback);
     let coefficient = if demand.class == Performance { gpu_performance } else { gpu_standard };
-    let each = positive(has.adds).unwrap_or(each * coefficient);
+    let most = positive(has.max).unwrap_or(f64::INFINITY);
+    let each = positive(has.adds).map_or(each * coefficient, |adds| adds.min(most));
     cpu_watts + f64::from(asked.count.min(has.count.unwrap_or(u32::MAX))) * each
 }
 

@@ -156,6 +156,7 @@ fn eight(free: u64, island: Option<u16>) -> Vec<PhysicalGpu> {
 
 #[test]
 fn packing_prefers_what_is_used_and_breaks_no_free_group() {
+    // Article table, row 6.
     // Fix list article G7.
     let score = |ask, cards: &[PhysicalGpu]| fit(ask, cards).unwrap().score;
     // The last free card: 60 × 320 ÷ 320, 25 as the group was not free, 15 as nothing is left over.
@@ -178,6 +179,7 @@ fn packing_prefers_what_is_used_and_breaks_no_free_group() {
 
 #[test]
 fn several_cards_score_by_their_links() {
+    // Article table, row 5.
     let placed = |islands: [Option<u16>; 4]| -> Vec<PhysicalGpu> {
         let place = |(key, island): (u64, Option<u16>)| PhysicalGpu {
             island: island.map(Island),

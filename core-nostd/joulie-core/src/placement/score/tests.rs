@@ -133,6 +133,7 @@ fn the_ideal_nodes_of_the_page() {
 
 #[test]
 fn the_reference_s_table_of_scores() {
+    // Extender table, rows 2, 5, 6, 7, 10, 12 and 15.
     // 79.5 with the bonus is 0.7 · 80 + 0.15 · 90 + 10.
     assert_eq!(whole(&twin(Eco, 80, 10)), 79);
     assert_eq!(whole(&twin(Performance, 30, 70)), 25);
@@ -260,6 +261,7 @@ fn without_a_pod_s_watts_the_prediction_stands_exactly() {
 
 #[test]
 fn a_cap_that_is_none_leaves_the_predicted_headroom() {
+    // Seed table, row 16.
     let node = twin(Performance, 70, 20);
     let power =
         |measured, capped| TwinStatus { power: Some(TwinPower { measured, capped, trend: None }), ..node };
@@ -286,6 +288,7 @@ fn a_node_over_its_cap_is_penalised_and_not_zeroed() {
 
 #[test]
 fn what_lies_outside_its_range_is_brought_into_it() {
+    // Seed table, row 8.
     // Fix list extender B18.
     assert_eq!(whole(&twin(Unknown, 130, 0)), 85);
     assert_eq!(whole(&twin(Unknown, 500, 0)), 85);
@@ -340,6 +343,7 @@ fn pressure_seventy_takes_twenty_one_points_of_standard_pods_on_performance_node
 
 #[test]
 fn a_burst_makes_the_trend_count_threefold() {
+    // Seed table, row 10.
     // Fix list extender B17: the absolute threshold, the scale and the plain sum are the page's.
     let at = |sum, trend| {
         let node = measured(twin(Unknown, 0, 0), 500, 1000, trend);
@@ -393,6 +397,7 @@ fn watts_assumed_for_pods_on_their_way_count_as_measured() {
 
 #[test]
 fn the_facility_formula_weighs_forty_thirty_thirty() {
+    // Seed table, rows 17, 18 and 19.
     let facility = Scoring { formula: Formula::Facility, ..SEEDS };
     let of = |headroom, cooling, psu, class, cluster: ClusterAggregates| {
         let node = TwinStatus { psu: Some(Percent::from_int(psu)), ..twin(class, headroom, cooling) };
@@ -514,6 +519,7 @@ fn extremes_neither_panic_nor_leave_the_range() {
                     cpu: MilliCores::new(u32::MAX),
                     memory_bytes: u64::MAX,
                     gpus: Some(GpuDemand { count: u32::MAX, vendor: GpuVendor::Amd }),
+                    gpu_quarters: u32::MAX,
                 };
                 let pod = PodTerms::of(&demand, &Coefficients::REFERENCE);
                 for formula in [Formula::Headroom, Formula::Facility] {

@@ -30,6 +30,11 @@ fn the_words_are_the_core_s() {
     assert_eq!(counted.map(Rejection::kind), Rejection::KINDS[..3], "they are counted in this order");
 }
 
+/// A pod that asks for nothing.
+fn nothing(class: WorkloadClass) -> PodDemand {
+    PodDemand { class, cpu: MilliCores::new(0), memory_bytes: 0, gpus: None, gpu_quarters: 0 }
+}
+
 #[test]
 fn what_is_sorted_together_is_what_is_judged_alone() {
     use Admission::{Draining, Eco, EcoLabel, Free, Unlabelled};
@@ -52,7 +57,7 @@ fn what_is_sorted_together_is_what_is_judged_alone() {
             (WorkloadClass::Performance, false),
             (WorkloadClass::Performance, true),
         ] {
-            let demand = PodDemand { class, cpu: MilliCores::new(0), memory_bytes: 0, gpus: None };
+            let demand = nothing(class);
             let weighed = snapshot.fleet.kinds.weigh(&PodTerms::of(&demand, &Coefficients::REFERENCE));
             let power = weighs.then_some(&weighed);
             let sorted = sort(&snapshot, class, &numbers, count, power);
@@ -108,8 +113,7 @@ fn a_limit_that_lacks_watts_is_named_with_them() {
     // 20 W can be granted, and 70 W are assumed there.
     let assumed = [Watts::from_int(70)].into();
     let snapshot = Snapshot { fleet, assumed, ..Snapshot::nothing() }.with_left();
-    let demand =
-        PodDemand { class: WorkloadClass::Standard, cpu: MilliCores::new(0), memory_bytes: 0, gpus: None };
+    let demand = nothing(WorkloadClass::Standard);
     let weighed = snapshot.fleet.kinds.weigh(&PodTerms::of(&demand, &Coefficients::REFERENCE));
     let judged =
         |power| judge(&snapshot, (WorkloadClass::Standard, GpuNeeds::default()), Some(0), power, || None);

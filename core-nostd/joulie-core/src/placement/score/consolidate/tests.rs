@@ -14,7 +14,13 @@ fn watts(watts: i32) -> Watts {
 fn pod(cores: u32, gpus: u32) -> ConsolidatePod {
     let gpus = (gpus > 0).then_some(GpuDemand { count: gpus, vendor: GpuVendor::Nvidia });
     let cpu = MilliCores::new(cores * 1000);
-    ConsolidatePod::of(&PodDemand { class: WorkloadClass::Standard, cpu, memory_bytes: 0, gpus })
+    ConsolidatePod::of(&PodDemand {
+        class: WorkloadClass::Standard,
+        cpu,
+        memory_bytes: 0,
+        gpus,
+        gpu_quarters: 0,
+    })
 }
 
 /// 96 cores, of which pods ask for 44; 144 W at rest.
