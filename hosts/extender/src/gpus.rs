@@ -13,7 +13,7 @@ use crate::settings::{GpuPods, GpuRule};
 use host_kit::reflect::{CachedRow, Row};
 use jiff::Timestamp;
 use joulie_api::extender::{GpuWish, instances_asked, pod};
-use joulie_api::gpu::{Gpu, GpuAllocation, GpuAssumption};
+use joulie_api::gpu::{Gpu, GpuAllocation, GpuAssumption, most_added};
 use joulie_api::number::Whole;
 use joulie_api::object;
 use joulie_core::placement::assumed::{NodeKey, PodUid};
@@ -361,14 +361,6 @@ pub(crate) struct Gpus {
     adds: Box<[Option<Watts>]>,
 }
 
-/// What a pod adds to a card of a node: the most of its cards that may take pods, for nobody knows which of them it gets. `None`
-/// where one of them was not measured.
-fn most_added<'r>(rows: impl Iterator<Item = &'r GpuRow>) -> Option<Watts> {
-    let may_take = rows.filter(|row| row.phase != GpuPhase::Unknown);
-    let all: Option<Vec<Watts>> = may_take.map(|row| row.adds).collect();
-    all?.into_iter().max()
-}
-
 impl Gpus {
     /// The cards of these rows. A row whose object cannot be read any more is of a card in an unknown state.
     pub(crate) fn of<'r>(
@@ -409,7 +401,7 @@ impl Gpus {
                 models.number(name, vendor)
             });
             if let Some(slot) = adds.get_mut(number) {
-                *slot = most_added(rows.iter().map(|(row, _)| *row));
+                *slot = most_added(rows.iter().map(|(row, _)| (row.phase, row.adds)));
             }
             held.extend(cards.into_iter().zip(rows).map(|(mut card, (row, is_stale))| {
                 if *is_stale {

@@ -332,6 +332,14 @@ impl Gpu {
     }
 }
 
+/// What a pod adds to a card of a node, from the phases of its cards and what a pod adds to each: the most of those that may
+/// take pods, for nobody knows which of them it gets. `None` where one of them was not measured.
+pub fn most_added(cards: impl Iterator<Item = (GpuPhase, Option<Watts>)>) -> Option<Watts> {
+    let mut may_take = cards.filter(|(phase, _)| *phase != GpuPhase::Unknown).map(|(_, adds)| adds);
+    let first = may_take.next()??;
+    may_take.try_fold(first, |most, adds| Some(most.max(adds?)))
+}
+
 fn non_empty(text: &Option<String>) -> Option<&str> {
     text.as_deref().filter(|text| !text.is_empty())
 }
@@ -381,6 +389,23 @@ mod tests {
             assert_eq!(of(idle, busy, limit), None, "{idle} {busy} {limit}");
         }
         assert_eq!(of(-60, 410, 700), Some(Watts::from_int(410)));
+    }
+
+    #[test]
+    fn of_a_node_the_card_counts_to_which_a_pod_adds_most() {
+        use GpuPhase::{Allocated, Available, Unknown};
+        let adds = |cards: &[(GpuPhase, Option<i32>)]| {
+            most_added(cards.iter().map(|(phase, watts)| (*phase, watts.map(Watts::from_int))))
+        };
+        assert_eq!(adds(&[(Available, Some(240)), (Allocated, Some(350))]), Some(Watts::from_int(350)));
+        // Cards that take no pod do not count, and one that was not measured leaves the node to the estimate.
+        assert_eq!(
+            adds(&[(Unknown, Some(900)), (Available, Some(240)), (Unknown, None)]),
+            Some(Watts::from_int(240))
+        );
+        assert_eq!(adds(&[(Available, Some(240)), (Available, None)]), None);
+        assert_eq!(adds(&[(Available, None), (Available, Some(240))]), None);
+        assert_eq!((adds(&[]), adds(&[(Unknown, Some(240))])), (None, None));
     }
 
     #[test]

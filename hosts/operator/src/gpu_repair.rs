@@ -25,8 +25,11 @@ use host_kit::shutdown::Stop;
 use host_kit::{closed_label, label_set};
 use jiff::Timestamp;
 use joulie_api::condition::rfc3339;
+use joulie_api::gpu::{Gpu, most_added};
+use joulie_core::placement::gpu::GpuPhase;
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
+use power_units::Watts;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use serde_json::{Value, json};
@@ -50,6 +53,9 @@ pub(crate) struct GpuSeen {
     given: Vec<Box<str>>,
     /// Whom it was taken for.
     taken: Vec<Value>,
+    /// Whether it may take a pod, and what a pod then adds to it, where that was measured.
+    phase: GpuPhase,
+    adds: Option<Watts>,
     /// Of an object with such entries: its version and its identity.
     version: String,
     uid: String,
@@ -62,6 +68,7 @@ impl Row for GpuSeen {
     fn read(object: &Value) -> Result<Self, String> {
         let node = object["spec"]["nodeName"].as_str().ok_or("spec.nodeName is not a text")?;
         let status = &object["status"];
+        let card = joulie_api::object::parse::<Gpu>(object).ok();
         let given = status["allocations"].as_array().into_iter().flatten();
         let taken = status["assumed"].as_array().cloned().unwrap_or_default();
         let meta = |field: &str| match taken.is_empty() {
@@ -74,8 +81,23 @@ impl Row for GpuSeen {
             version: meta("resourceVersion"),
             uid: meta("uid"),
             taken,
+            phase: card.as_ref().map_or(GpuPhase::Unknown, |card| card.card().phase),
+            adds: card.as_ref().and_then(Gpu::adds),
         })
     }
+}
+
+/// What a pod adds to a card of each of these nodes, where that was measured, as the extender takes it.
+pub(crate) fn added<'n>(rows: &Rows<GpuSeen>, nodes: &BTreeSet<&'n str>) -> BTreeMap<&'n str, Watts> {
+    rows.with(|rows| {
+        let mut cards: BTreeMap<&str, Vec<(GpuPhase, Option<Watts>)>> = BTreeMap::new();
+        for row in rows.values().map(|held| &held.row) {
+            if let Some(&node) = nodes.get(row.node.as_str()) {
+                cards.entry(node).or_default().push((row.phase, row.adds));
+            }
+        }
+        cards.into_iter().filter_map(|(node, cards)| Some((node, most_added(cards.into_iter())?))).collect()
+    })
 }
 
 closed_label! {
@@ -417,6 +439,26 @@ mod tests {
         ] {
             assert_eq!(verdict(&entry, pod.as_ref(), "n"), becomes, "{pod:?}");
         }
+    }
+
+    #[test]
+    fn what_a_pod_adds_is_by_the_cards_of_its_node_alone() {
+        let card = |node: &str, number: u32, phase: &str, power: Value| {
+            json!({"metadata": {"name": format!("{node}-{number}")}, "spec": {"nodeName": node},
+                   "status": {"allocatedVRAMmb": 0, "phase": phase, "power": power}})
+        };
+        let watts = |busy: u32| json!({"idleWatts": 60, "busyWatts": busy, "limitWatts": 700});
+        let (mut writer, rows) = host_kit::reflect::by_hand::<GpuSeen>();
+        writer.list(&[
+            card("a", 0, "Available", watts(300)),
+            card("a", 1, "Available", watts(410)),
+            card("a", 2, "Unknown", watts(900)),
+            card("b", 0, "Available", watts(300)),
+            card("b", 1, "Available", json!({})),
+            card("c", 0, "Available", watts(600)),
+        ]);
+        let nodes = BTreeSet::from(["a", "b", "no such node"]);
+        assert_eq!(added(&rows, &nodes), BTreeMap::from([("a", Watts::from_int(350))]));
     }
 
     #[test]

@@ -219,6 +219,9 @@ impl Site {
             fresh: &mut self.fresh,
         };
         let pods = read.read(pods, &mut watches.pods);
+        if let Some(gpus) = &watches.gpus {
+            self.fresh.measure(gpus);
+        }
         let mut changes = Changes { plan: pods, nodes: Vec::new() };
         let unread = self.unread.clone();
         let mut touched = Touched::NOTHING;

@@ -166,9 +166,9 @@ async fn begin(
     let tls = tls.map_err(StartError::Tls)?;
     let mut watcher =
         Watcher { client: &client, reflections: &reflections, clock: &clock, stop: &stop, tasks };
-    let watches = watcher.watch(&settings.namespace, settings.classify.is_some());
+    let watches = watcher.watch(&settings);
     let workload_profiles = watches.workloads.clone();
-    let gpus = settings.gpu_repair_after.map(|after| (after, watcher.all("/apis/gpu.mle.com/v1alpha1/gpus")));
+    let gpus = settings.gpu_repair_after.zip(watches.gpus.clone());
     let (recorder, posting) = events::record(
         &client,
         Events::of("joulie.io/operator", &identity),
@@ -357,7 +357,9 @@ struct Watcher<'w> {
 }
 
 impl Watcher<'_> {
-    fn watch(&mut self, namespace: &str, classifies: bool) -> Watches {
+    fn watch(&mut self, settings: &Settings) -> Watches {
+        let (namespace, classifies) = (&settings.namespace, settings.classify.is_some());
+        let repairs = settings.gpu_repair_after.is_some();
         let joulie = "/apis/joulie.io/v1alpha1";
         let plan = WatchSource {
             path: format!("/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"),
@@ -375,6 +377,7 @@ impl Watcher<'_> {
             events: self.all(&format!("{joulie}/powerevents")),
             plan: self.rows(plan),
             workloads: classifies.then(|| self.all(&format!("{joulie}/workloadprofiles"))),
+            gpus: repairs.then(|| self.all("/apis/gpu.mle.com/v1alpha1/gpus")),
         }
     }
 

@@ -70,14 +70,25 @@ impl Reconciler {
     fn explain_inputs(&self, watches: &Watches, now: Mono) -> Value {
         let stamp = super::stamp(now);
         let facility = self.site.cluster.facility.at(stamp, self.settings.plan.facility_hold);
-        let Watches { nodes, pods, hardware, profiles, twins, grants, budgets, events, plan, workloads } =
-            watches;
+        let Watches {
+            nodes,
+            pods,
+            hardware,
+            profiles,
+            twins,
+            grants,
+            budgets,
+            events,
+            plan,
+            workloads,
+            gpus,
+        } = watches;
         json!({
             "watches": [
                 watch(nodes, now), watch(pods, now), watch(hardware, now), watch(profiles, now),
                 watch(twins, now), watch(grants, now), watch(budgets, now), watch(events, now),
                 watch(plan, now),
-                workloads.as_ref().map(|rows| watch(rows, now)),
+                workloads.as_ref().map(|rows| watch(rows, now)), gpus.as_ref().map(|rows| watch(rows, now)),
             ],
             "podsKnown": self.site.cluster.pods.is_some(),
             "trustedProfiles": self.site.workloads.len(),

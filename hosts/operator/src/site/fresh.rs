@@ -1,12 +1,14 @@
 //! Pods that were bound a moment ago and do not draw yet, so that their nodes' grants are raised before their containers
 //! start; and pods that wait because a limit lacks watts for them.
 //!
-//! What a pod will draw is estimated as the extender does, with the reference coefficients. It counts on top of what its
+//! What a pod will draw is estimated as the extender does, with the reference coefficients, and on GPUs by what was measured of
+//! the cards of its node where GPU objects are watched. It counts on top of what its
 //! node wants when it is first seen bound, until it has run for [`SETTLES`], and no longer than [`AGE_MAX`] without
 //! running: a pod that never starts holds no watts.
 
+use crate::gpu_repair::{self, GpuSeen};
 use crate::rows::PodSeen;
-use host_kit::reflect::{ObjectKey, RowChanges};
+use host_kit::reflect::{ObjectKey, RowChanges, Rows};
 use joulie_core::placement::assumed::{AssumedRule, NodeKey, PodUid, Sighting};
 use joulie_core::placement::demand::PodDemand;
 use joulie_core::placement::estimate::{Coefficients, HardwareRecord, HardwareTerms, NodeGpus};
@@ -15,7 +17,7 @@ use joulie_core::placement::score::PodTerms;
 use planner::hardware::ResolvedHardware;
 use planner::node::Node;
 use power_units::{Micros, Watts};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// What a pod draws shows in its node's report, which is made of the last 20 seconds, a few seconds after it has begun.
@@ -38,6 +40,8 @@ struct Bound {
     uid: PodUid,
     node: Arc<str>,
     demand: PodDemand,
+    /// What it adds to a card of its node, where that was measured.
+    added: Option<Watts>,
     /// When it was bound, or first seen bound.
     since: Option<UnixTime>,
     runs: bool,
@@ -45,6 +49,13 @@ struct Bound {
     running: Option<UnixTime>,
     /// What its node will want with it; `None` while it is not known what the node wants.
     needs: Option<Watts>,
+}
+
+impl Bound {
+    /// Whether what it adds to cards matters to what its node will want.
+    fn awaits_cards(&self) -> bool {
+        self.needs.is_none() && (self.demand.gpus.is_some() || self.demand.gpu_quarters > 0)
+    }
 }
 
 /// Pods that wait for watts of one limit.
@@ -88,7 +99,8 @@ impl Fresh {
             (Some(fresh), _) => {
                 let (uid, demand, since) = (fresh.uid, fresh.demand, fresh.bound);
                 let node = node.into();
-                let bound = Bound { uid, node, demand, since, runs: false, running: None, needs: None };
+                let (runs, running, added, needs) = (false, None, None, None);
+                let bound = Bound { uid, node, demand, added, since, runs, running, needs };
                 self.bound.insert(key.clone(), bound);
                 true
             }
@@ -97,6 +109,20 @@ impl Fresh {
                 waits
             }
             (None, _) => self.bound.remove(key).is_some() | waits,
+        }
+    }
+
+    /// Takes in what pods that are not counted yet add to the cards of their nodes.
+    pub(super) fn measure(&mut self, gpus: &Rows<GpuSeen>) {
+        let asking: Vec<&mut Bound> = self.bound.values_mut().filter(|pod| pod.awaits_cards()).collect();
+        if asking.is_empty() || !gpus.is_synced() {
+            return;
+        }
+        let nodes: Vec<Arc<str>> = asking.iter().map(|pod| pod.node.clone()).collect();
+        let nodes: BTreeSet<&str> = nodes.iter().map(|node| &**node).collect();
+        let added = gpu_repair::added(gpus, &nodes);
+        for pod in asking {
+            pod.added = added.get(&*pod.node).copied();
         }
     }
 
@@ -123,7 +149,7 @@ impl Fresh {
             let Some(node) = find(nodes, &pod.node) else { continue };
             let Some(demand) = node.demand() else { continue };
             let base = node.expected.map_or(demand.highest(), |expected| expected.max(demand.highest()));
-            let needs = base + adds(&pod.demand, &node.machine.resolved.hardware);
+            let needs = base + adds(&pod.demand, &node.machine.resolved.hardware, pod.added);
             (pod.needs, node.expected) = (Some(needs), Some(needs));
         }
     }
@@ -144,8 +170,8 @@ fn find<'n>(nodes: &'n mut [Node], name: &str) -> Option<&'n mut Node> {
     at.and_then(|at| nodes.get_mut(at))
 }
 
-/// The watts that a pod adds to a node with this hardware.
-fn adds(demand: &PodDemand, hardware: &ResolvedHardware) -> Watts {
+/// The watts that a pod adds to a node with this hardware, of which it adds so many to a card where that was measured.
+fn adds(demand: &PodDemand, hardware: &ResolvedHardware, added: Option<Watts>) -> Watts {
     let ResolvedHardware { cpu, gpu } = hardware;
     let record = HardwareRecord {
         cpu_max: cpu.max_per_socket.map(|each| HardwareRecord::packages(each, cpu.sockets)),
@@ -154,7 +180,7 @@ fn adds(demand: &PodDemand, hardware: &ResolvedHardware) -> Watts {
             count: Some(gpus.count),
             max: gpus.max,
             vendor: None,
-            adds: None,
+            adds: added,
         }),
     };
     let terms = HardwareTerms::of(Some(&record), &Coefficients::REFERENCE);

@@ -38,6 +38,7 @@ fn server() -> (Server, Watches) {
         events: seen_events,
         plan: seen_plan,
         workloads: Some(seen_workloads),
+        gpus: None,
     };
     (Server { nodes, pods, hardware, profiles, twins, grants, budgets, plan, workloads }, watches)
 }

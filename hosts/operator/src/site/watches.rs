@@ -1,5 +1,6 @@
 //! The watches, and whether their content is current enough for planning.
 
+use crate::gpu_repair::GpuSeen;
 use crate::rows::{
     BudgetSeen, EventSeen, GrantSeen, HardwareSeen, NodeSeen, PlanLeaseSeen, PodSeen, ProfileSeen, TwinSeen,
     WorkloadProfileSeen,
@@ -33,6 +34,8 @@ pub(crate) struct Watches {
     /// WorkloadProfiles, where there is a classifier. No pass waits for them: without them nothing is known of any
     /// workload.
     pub(crate) workloads: Option<Rows<WorkloadProfileSeen>>,
+    /// GPU objects, where they are repaired. No pass waits for them: without them a pod with GPUs is estimated.
+    pub(crate) gpus: Option<Rows<GpuSeen>>,
 }
 
 /// How long a watch may be silent before its content is not used for planning. The server gives a sign of life each

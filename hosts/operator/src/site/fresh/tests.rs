@@ -6,7 +6,7 @@ use joulie_core::budget::demand::DemandReport;
 use joulie_core::budget::{Grant, GrantReceipt};
 use planner::budget::LimitPlace;
 use planner::catalog::Catalog;
-use planner::hardware::{Cpu, ResolvedHardware};
+use planner::hardware::{Cpu, GpuInventory, ResolvedHardware};
 use planner::node::{
     Confirmation, Granted, Labels, MachineFacts, Power, Presence, Published, Signed, Visibility,
 };
@@ -95,8 +95,11 @@ fn a_pod_that_was_bound_raises_what_its_node_wants_until_it_shows() {
     pods.show(std::slice::from_ref(&bound));
     let [Some(needs), None] = pods.expected(2) else { panic!("the pod is bound to a") };
     // Half of the cores of 640 W, by the coefficient of the reference, beside the 200 W that the node wants already.
-    let adds =
-        adds(&PodSeen::read(&bound).unwrap().fresh.unwrap().demand, &pods.nodes[0].machine.resolved.hardware);
+    let adds = adds(
+        &PodSeen::read(&bound).unwrap().fresh.unwrap().demand,
+        &pods.nodes[0].machine.resolved.hardware,
+        None,
+    );
     assert_eq!(needs, watts(200) + adds);
     assert!(adds > watts(100) && adds <= watts(320), "{adds}");
     // The node draws what the pod does: that is not added again.
@@ -105,6 +108,44 @@ fn a_pod_that_was_bound_raises_what_its_node_wants_until_it_shows() {
     pods.show(&[pod("p", Some("a"), json!({"phase": "Running"}))]);
     assert_eq!((pods.expected(6), pods.expected(21)), ([Some(needs), None], [Some(needs), None]));
     assert_eq!(pods.expected(22), [None, None], "it has run for more than 15 s");
+}
+
+#[test]
+fn a_pod_with_gpus_is_weighed_by_what_the_cards_of_its_node_were_measured_to_draw() {
+    let card = |number: u32, busy: Value| {
+        let power = json!({"idleWatts": 60, "busyWatts": busy, "limitWatts": 700});
+        json!({"metadata": {"name": format!("card-{number}")}, "spec": {"nodeName": "a"},
+               "status": {"allocatedVRAMmb": 0, "phase": "Available", "power": power}})
+    };
+    let wants = |resource: &str, count: &str| {
+        let mut pod = pod("p", Some("a"), json!({"phase": "Pending"}));
+        pod["spec"]["containers"][0]["resources"] =
+            json!({"requests": {"cpu": "1m"}, "limits": {resource: count}});
+        pod
+    };
+    // Two cards, and a pod's core of 64 with next to nothing. Measured: 350 W for each card; by the coefficient: 455 W.
+    for (cards, resource, count, expected) in [
+        ([json!(410), json!(300)], "nvidia.com/gpu", "2", 700),
+        ([json!(410), json!(300)], "nvidia.com/mig-1g.10gb", "2", 175),
+        ([json!(410), json!(null)], "nvidia.com/gpu", "2", 910),
+    ] {
+        let mut pods = Pods::new();
+        let gpus = GpuInventory { model: None, count: 2, min: Some(watts(100)), max: Some(watts(700)) };
+        pods.nodes[0].machine.resolved.hardware.gpu = Some(gpus);
+        let (mut server, rows) = by_hand::<GpuSeen>();
+        let [one, other] = cards;
+        pods.show(&[wants(resource, count)]);
+        pods.fresh.measure(&rows);
+        server.list(&[card(0, one), card(1, other)]);
+        pods.fresh.measure(&rows);
+        let [Some(needs), None] = pods.expected(2) else { panic!("the pod is bound to a") };
+        let adds = needs - watts(200);
+        assert!(adds >= watts(expected) && adds < watts(expected + 1), "{resource} {count}: {adds}");
+        // What is counted stays.
+        server.list([]);
+        pods.fresh.measure(&rows);
+        assert_eq!(pods.expected(3), [Some(needs), None]);
+    }
 }
 
 #[test]
