@@ -139,16 +139,25 @@ fn named_ids(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// The rows of a conformance table that a source names, such as `agent table 14`: the numbers after the words.
+/// The tables of docs/FIX_LIST.md, and how sources name their rows.
+const TABLES: [(&str, &str); 4] = [
+    ("agent table", "Agent table, row"),
+    ("extender table", "Extender table, row"),
+    ("seed table", "Seed table, row"),
+    ("article table", "Article table, row"),
+];
+
+/// The rows of conformance tables that a source names, such as `agent table 14`: the numbers after the words.
 fn named_rows(text: &str) -> impl Iterator<Item = String> {
-    let lists = text.lines().filter_map(|line| line.split_once("Agent table, row"));
-    lists.flat_map(|(_, rest)| {
+    let of_line =
+        |line| TABLES.iter().filter_map(move |(table, words)| Some((table, str::split_once(line, words)?.1)));
+    text.lines().flat_map(of_line).flat_map(|(table, rest)| {
         let mut ended = false;
         let words = rest.strip_prefix('s').unwrap_or(rest).split_whitespace().filter(|word| *word != "and");
         let numbers = words.map_while(move |word| {
             let number = word.trim_end_matches([',', '.', ':']);
             let is_number = !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit());
-            let taken = (!ended && is_number).then(|| format!("agent table {number}"));
+            let taken = (!ended && is_number).then(|| format!("{table} {number}"));
             ended |= word.ends_with(['.', ':']);
             taken
         });
@@ -217,6 +226,8 @@ mod tests {
         assert_eq!(rows, ["10", "13", "14", "2", "31", "5", "6"]);
         let told = unnamed_ids("## agent table\n| 5 6 7 | test |\n| 22 | settled otherwise |\n", &named);
         assert_eq!(told, ["docs/FIX_LIST.md: no test names agent table 7"]);
+        let two: Vec<_> = named_rows("// Extender table, rows 2 and 7. Seed table, row 9.").collect();
+        assert_eq!(two, ["extender table 2", "extender table 7", "seed table 9"]);
     }
 
     #[test]

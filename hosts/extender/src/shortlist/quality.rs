@@ -5,7 +5,7 @@
 //! PodTopologySpread over hosts and zones, and this extender with weight 1. It has no taints, affinity, images, volumes
 //! or claims, and binds at once.
 //!
-//! `cargo xtask bench shortlist` makes 10,000 placements, and a burst of like pods, and prints the tables of docs/adr/0034.
+//! `cargo xtask bench shortlist` makes 10,000 placements, and a burst of like pods, and prints tables (docs/adr/0034).
 
 use super::{OtherScores, Remembered, ShortlistPods, ShortlistRule};
 use crate::burst;

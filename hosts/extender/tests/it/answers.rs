@@ -39,6 +39,7 @@ fn nodes() -> Vec<Value> {
 
 #[tokio::test]
 async fn performance_pods_are_kept_from_eco_and_draining_nodes_in_both_maps() {
+    // Extender table, rows 9 and 16.
     // Fix list extender B3, B15, B16.
     let world = cluster(&[]).await;
     let answer = world.post("/filter", &json!({"Pod": pod("performance", "1"), "NodeNames": ALL})).await;
@@ -57,6 +58,7 @@ async fn performance_pods_are_kept_from_eco_and_draining_nodes_in_both_maps() {
 
 #[tokio::test]
 async fn both_forms_are_decided_alike_and_objects_come_back_byte_for_byte() {
+    // Article table, row 7.
     // Fix list extender B2, B7.
     let world = cluster(&[]).await;
     for class in ["performance", "standard"] {
@@ -94,6 +96,7 @@ async fn the_label_may_have_another_key() {
 
 #[tokio::test]
 async fn the_label_of_an_object_in_the_request_counts_where_nobody_knows_the_node() {
+    // Seed table, row 5.
     let world = cluster(&[]).await;
     let node = |name: &str| json!({"metadata": {"name": name, "labels": {"joulie.io/power-profile": "eco"}}});
     let body = json!({"Pod": pod("performance", "1"), "Nodes": {"items": [node("nobody"), node("fast")]}});

@@ -217,6 +217,7 @@ async fn links_are_required_only_where_a_pod_says_so_and_used_nodes_score_higher
 
 #[tokio::test]
 async fn of_fifty_pods_that_race_for_the_last_card_through_two_replicas_one_gets_it() {
+    // Article table, row 1.
     // Fix list article G8.
     let world = World::start(&ON).await;
     let second = World::on(world.api.clone(), &ON).await;
@@ -290,6 +291,7 @@ async fn cards_of_a_pod_that_is_not_bound_are_given_back() {
 
 #[tokio::test]
 async fn what_a_replica_took_before_it_died_is_used_by_the_next_one() {
+    // Article table, row 3.
     // Fix list article G12.
     let world = World::start(&ON).await;
     world.card("n", 0, json!({}), free()).await;
@@ -317,6 +319,7 @@ async fn what_a_replica_took_before_it_died_is_used_by_the_next_one() {
 
 #[tokio::test]
 async fn an_answer_to_bind_that_is_lost_binds_once() {
+    // Article table, row 4.
     let world = World::start(&ON).await;
     let second = World::on(world.api.clone(), &ON).await;
     for number in 0..2 {
@@ -366,7 +369,10 @@ async fn only_nodes_where_the_victims_free_a_wished_card_remain() {
     };
     let kept = json!({"right": victims(&["right"]), "free": victims(&[])});
     let wanted = pod(1, &[("model", "A100")]);
+    let nodes = ["right", "wrong", "free"];
+    let before = world.filtered(&wanted, &nodes).await;
     assert_eq!(asked(&wanted).await, kept);
+    assert_eq!(world.filtered(&wanted, &nodes).await, before, "nobody was evicted yet");
     assert_eq!(asked(&wanted).await, kept, "the answer is the same again");
     assert_eq!(asked(&pod(1, &[("model", "H100")])).await, json!({}), "none would help");
     assert_eq!(asked(&pod(0, &[])).await, all, "a pod without GPUs preempts as before");

@@ -88,6 +88,7 @@ async fn a_twin_that_cannot_be_read_is_counted_and_what_it_said_before_is_believ
 
 #[tokio::test]
 async fn requests_read_nothing_from_the_api_server() {
+    // Seed table, row 15.
     // Fix list extender B5, B6: one list request for each kind, however many requests arrive.
     let world = World::start(&[]).await;
     let lists = async || {
@@ -102,6 +103,7 @@ async fn requests_read_nothing_from_the_api_server() {
 
 #[tokio::test]
 async fn every_term_is_shown_for_every_node_and_for_a_pod() {
+    // Seed table, row 12.
     // Fix list extender B27.
     let world = World::start(&[]).await;
     world.twin("b", "performance", json!({"predictedPowerHeadroomScore": 40, "predictedCoolingStressScore": 20,
@@ -138,7 +140,12 @@ async fn every_term_is_shown_for_every_node_and_for_a_pod() {
     ] {
         assert_eq!(node[key], expected, "{key}");
     }
-    assert_eq!(page["coefficients"]["cpuUtilCoeff"], json!(0.7));
+    for (key, value) in
+        [("cpuUtilCoeff", 0.7), ("gpuUtilCoeffStandard", 0.65), ("gpuUtilCoeffPerformance", 0.85)]
+    {
+        let found = page["coefficients"][key].as_f64().unwrap();
+        assert!((found - value).abs() < 1e-9, "{key}: {found}");
+    }
     let page = world.post("/debug/scoring", &ask).await;
     let terms = &page["nodes"][0]["scoring"]["terms"];
     // 600 W, 300 measured, 50 for the pod; trend 12/6; pressure 60 of which 0.3.

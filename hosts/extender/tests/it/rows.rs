@@ -19,7 +19,8 @@ impl World {
 
 #[tokio::test]
 async fn the_pressure_is_the_mean_of_what_performance_nodes_lack_and_weighs_on_standard_pods_there() {
-    // Fix list extender B8, B18. Rows "perfPressure", "pressure 80", "eco vs stressed perf".
+    // Extender table, rows 2, 7 and 8. Seed table, row 9.
+    // Fix list extender B8, B18.
     let world = World::start(&[]).await;
     assert_eq!(world.scoring().await["cluster"]["perfPressure"], json!(0.0), "none: nobody lacks anything");
     world.predicted("eco", "eco", 10, 0).await;
@@ -43,6 +44,12 @@ async fn the_pressure_is_the_mean_of_what_performance_nodes_lack_and_weighs_on_s
         world.scores_at_last(&wanted, "eco", scores.1).await;
         assert_eq!(world.scoring().await["cluster"]["perfPressure"], json!(pressure));
     }
+
+    // It is what the twin predicts and not what is drawn: 0.7 · 1 + 15 at 990 W of 1,000, without pressure.
+    let world = World::start(&[]).await;
+    let status = json!({"predictedPowerHeadroomScore": 100, "predictedCoolingStressScore": 0, "powerMeasurement": measured(990, 1000)});
+    world.twin("full", "performance", status).await;
+    world.scores_at_last(&pod("standard", "1"), "full", 15).await;
 }
 
 #[tokio::test]
@@ -65,7 +72,8 @@ async fn a_node_that_pods_should_leave_is_kept_for_last_by_standard_pods_until_i
 
 #[tokio::test]
 async fn a_falling_node_beats_a_rising_one_and_a_large_one_takes_a_gpu_pod_better() {
-    // Rows "trend ±120", "GPU pod", "measurement + hw", "no measurement, different hw". No other pod is expected.
+    // Extender table, rows 11, 12, 13 and 14.
+    // No other pod is expected.
     let world = World::start(&[("EXPECTED_MAX_AGE", "0s")]).await;
     for (name, trend) in [("falls", -120), ("rises", 120)] {
         let mut power = measured(500, 1000);
@@ -107,7 +115,8 @@ async fn a_falling_node_beats_a_rising_one_and_a_large_one_takes_a_gpu_pod_bette
 
 #[tokio::test]
 async fn twins_and_hardware_are_read_with_whole_numbers_and_with_points() {
-    // Fix list extender B1. Rows "Parsing".
+    // Extender table, row 17. Seed table, row 11.
+    // Fix list extender B1.
     let world = World::start(&[]).await;
     for (name, point) in [("whole", ""), ("pointed", ".0")] {
         let number = |whole: i32| -> Value { serde_json::from_str(&format!("{whole}{point}")).unwrap() };

@@ -177,6 +177,7 @@ fn a_pod_with_other_cards_than_were_taken_for_it_is_told() {
 
 #[test]
 fn what_was_taken_ends_once_the_pod_has_its_cards_or_is_gone() {
+    // Article table, row 2.
     let known = pods(&[
         pod("waits", "Pending", &json!({})),
         pod("has", "Running", &json!({})),
