@@ -154,19 +154,13 @@ impl CapTarget {
             Some(Meter::Energy(counter)) => Gauge::of_counter(counter, most(domain), period, stale_after),
         };
         let mut target = Self {
-            key: *domain.key(),
             backend: Some(backend),
             limit: has_limit.then_some(place),
             has_limit,
             described: Some(*domain),
             meter: meter.map(|(place, _)| place),
             gauge,
-            power: MeterReading::Missing(Gap::NoMeter),
-            energy: None,
-            last_fresh: None,
-            dram: None,
-            state: None,
-            in_force: None,
+            ..Self::bare(*domain.key())
         };
         target.report_from(place, domain, period);
         target

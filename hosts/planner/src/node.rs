@@ -268,6 +268,31 @@ impl Power {
 }
 
 impl Node {
+    /// A node that is ready and eligible, of which nothing was published yet.
+    #[must_use]
+    pub fn ready(name: &str, machine: MachineFacts) -> Self {
+        Self {
+            name: name.into(),
+            uid: format!("uid of {name}"),
+            boot: "boot".to_owned(),
+            selected: true,
+            reserved: false,
+            unschedulable: false,
+            tainted: false,
+            presence: Presence::Ready,
+            visibility: Visibility::Clear,
+            labels: Labels::default(),
+            limits: LimitPlace::default(),
+            machine,
+            published: Published::default(),
+            confirmation: Confirmation::Awaited,
+            granted: Granted::default(),
+            power: Power::UNMETERED,
+            sleep: SleepCount::Awake,
+            expected: None,
+        }
+    }
+
     /// Selected, neither reserved nor unschedulable, and it has a Node object.
     #[must_use]
     pub const fn is_eligible(&self) -> bool {

@@ -13,10 +13,7 @@ use planner::facility::Facility;
 use planner::guard::GuardMode;
 use planner::intent::{CapSettings, GpuNodeCpus, Intents, UserRanges};
 use planner::inventory::{HardwareFacts, LabelFacts, Reported};
-use planner::node::{
-    Carried, Confirmation, Granted, Labels, MachineFacts, Node, Power, Presence, Published, Signed, Theirs,
-    Visibility,
-};
+use planner::node::{Carried, Confirmation, Granted, MachineFacts, Node, Published, Signed, Theirs};
 use planner::plan::{
     ClusterState, DrainLaw, DrainOverdue, DrainingLabel, ObjectChange, PlanMemory, Settings, desired, diff,
 };
@@ -250,26 +247,7 @@ fn node(at: usize, catalog: &Catalog) -> Node {
         capacity_cpus: Some(384),
         allocatable_gpus: gpus,
     };
-    Node {
-        name: name(at).into(),
-        uid: String::new(),
-        boot: String::new(),
-        selected: true,
-        reserved: false,
-        unschedulable: false,
-        tainted: false,
-        presence: Presence::Ready,
-        visibility: Visibility::Clear,
-        labels: Labels::default(),
-        limits: LimitPlace::default(),
-        machine: MachineFacts::of(&facts, None, false, (true, true), catalog),
-        published: Published::default(),
-        confirmation: Confirmation::Awaited,
-        granted: Granted::default(),
-        power: Power::UNMETERED,
-        sleep: planner::sleep::SleepCount::Awake,
-        expected: None,
-    }
+    Node::ready(&name(at), MachineFacts::of(&facts, None, false, (true, true), catalog))
 }
 
 /// Of ten pods, two request performance by annotation and one by affinity; one is in an ignored namespace.

@@ -1,9 +1,6 @@
 //! Nodes for tests.
 
-use super::{
-    Carried, Confirmation, Granted, Labels, MachineFacts, Node, Power, Presence, Published, Theirs,
-    Visibility,
-};
+use super::{Carried, MachineFacts, Node, Theirs};
 use crate::catalog::Catalog;
 use crate::inventory::HardwareFacts;
 use crate::node::DesiredState;
@@ -11,26 +8,7 @@ use crate::profile::Profile;
 
 /// An eligible node with these facts.
 pub(crate) fn node(name: &str, facts: &HardwareFacts) -> Node {
-    Node {
-        name: name.into(),
-        uid: format!("uid of {name}"),
-        boot: "boot".to_owned(),
-        selected: true,
-        reserved: false,
-        unschedulable: false,
-        tainted: false,
-        presence: Presence::Ready,
-        visibility: Visibility::Clear,
-        labels: Labels::default(),
-        limits: crate::budget::LimitPlace::default(),
-        machine: machine(facts),
-        published: Published::default(),
-        confirmation: Confirmation::Awaited,
-        granted: Granted::default(),
-        power: Power::UNMETERED,
-        sleep: crate::sleep::SleepCount::Awake,
-        expected: None,
-    }
+    Node::ready(name, machine(facts))
 }
 
 /// A machine whose devices can all be capped.

@@ -12,9 +12,7 @@ use planner::budget::{
 };
 use planner::catalog::Catalog;
 use planner::inventory::HardwareFacts;
-use planner::node::{
-    Confirmation, Granted, Labels, MachineFacts, Node, Power, Presence, Published, Signed, Visibility,
-};
+use planner::node::{Confirmation, Labels, MachineFacts, Node, Signed};
 use planner::power::{NoMeasurement, NodeReading, PowerMeter};
 use plant::{from_watts, to_watts};
 use power_units::{Micros, Ratio, Stamp, Watts};
@@ -211,24 +209,9 @@ fn settings(rack_base: BTreeMap<String, Watts>, sharing: PowerSharing) -> Budget
 
 fn node(at: usize, machine: MachineFacts, rack: Option<Arc<str>>) -> Node {
     Node {
-        name: format!("node-{at:05}").into(),
-        uid: format!("uid-{at}"),
-        boot: "boot".to_owned(),
-        selected: true,
-        reserved: false,
-        unschedulable: false,
-        tainted: false,
-        presence: Presence::Ready,
-        visibility: Visibility::Clear,
         labels: Labels { rack, ..Labels::default() },
-        limits: LimitPlace::default(),
-        machine,
-        published: Published::default(),
         confirmation: Confirmation::InForce,
-        granted: Granted::default(),
-        power: Power::UNMETERED,
-        sleep: planner::sleep::SleepCount::Awake,
-        expected: None,
+        ..Node::ready(&format!("node-{at:05}"), machine)
     }
 }
 

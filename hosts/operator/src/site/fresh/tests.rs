@@ -4,12 +4,9 @@ use host_kit::reflect::Row;
 use host_kit::reflect::by_hand;
 use joulie_core::budget::demand::DemandReport;
 use joulie_core::budget::{Grant, GrantReceipt};
-use planner::budget::LimitPlace;
 use planner::catalog::Catalog;
 use planner::hardware::{Cpu, GpuInventory, ResolvedHardware};
-use planner::node::{
-    Confirmation, Granted, Labels, MachineFacts, Power, Presence, Published, Signed, Visibility,
-};
+use planner::node::{Granted, MachineFacts, Signed};
 use serde_json::{Value, json};
 
 fn at(second: i64) -> UnixTime {
@@ -40,26 +37,7 @@ fn node(name: &str) -> Node {
     let cpu =
         Cpu { sockets: Some(2), max_per_socket: Some(watts(320)), total_cores: Some(64), ..Cpu::default() };
     machine.resolved.hardware = ResolvedHardware { cpu, gpu: None };
-    Node {
-        name: name.into(),
-        uid: "u".to_owned(),
-        boot: "b".to_owned(),
-        selected: true,
-        reserved: false,
-        unschedulable: false,
-        tainted: false,
-        presence: Presence::Ready,
-        visibility: Visibility::Clear,
-        labels: Labels::default(),
-        limits: LimitPlace::default(),
-        machine,
-        published: Published::default(),
-        confirmation: Confirmation::Awaited,
-        granted,
-        power: Power::UNMETERED,
-        sleep: planner::sleep::SleepCount::Awake,
-        expected: None,
-    }
+    Node { uid: "u".to_owned(), boot: "b".to_owned(), granted, ..Node::ready(name, machine) }
 }
 
 /// The pods as the watch shows them, and what is kept of them.
