@@ -3,36 +3,23 @@
 //! rig; this process serves its API.
 #![expect(clippy::print_stdout, reason = "a table for a person")]
 
+mod measured;
+
 use embedded_api::{ApiOptions, EmbeddedApi};
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams, PostParams};
+use measured::{Any, Process, bars};
 use plant::Load;
 use rig::machine::{RigTime, Shared};
 use serde_json::json;
-use std::error::Error;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 const CHANGES: u32 = 200;
 const LOOK: Duration = Duration::from_millis(1);
 const QUIET: Duration = Duration::from_secs(30);
-/// Ticks of the kernel's processor time in a second.
-const USER_HZ: f64 = 100.0;
 
 #[expect(clippy::disallowed_methods, reason = "this is a measurement of time")]
 fn now() -> Instant {
     Instant::now()
-}
-
-/// A process that ends with its owner.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // Killing fails if the process has already ended.
-        let _killed = self.0.kill();
-        let _waited = self.0.wait();
-    }
 }
 
 fn objects(api: &EmbeddedApi, group: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
@@ -42,7 +29,7 @@ fn objects(api: &EmbeddedApi, group: &str, kind: &str, plural: &str) -> Api<Dyna
 }
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> Result<(), Any> {
     let folder = std::env::temp_dir().join(format!("agent-effect-{}", std::process::id()));
     std::fs::create_dir_all(folder.join("root"))?;
     let build = rig::profile::find("xeon-2s").ok_or("no such profile")?;
@@ -55,7 +42,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let node = json!({"apiVersion": "v1", "kind": "Node",
         "metadata": {"name": "node-a", "labels": {"joulie.io/managed": "true"}}});
     objects(&api, "", "Node", "nodes").create(&PostParams::default(), &serde_json::from_value(node)?).await?;
-    let agent = Process(start(&folder)?);
+    let agent = Process::agent(&folder, "root", &[])?;
     let (mut registers, mut statuses) = (Vec::new(), Vec::new());
     for change in 0..=CHANGES {
         let watts = if change % 2 == 0 { 120 } else { 160 };
@@ -70,45 +57,24 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("|---|---|---|---|---|");
     println!("| until the registers hold the cap | {} | |", quantiles(&mut registers));
     println!("| until the status says it was read back | {} | 1000 ms |", quantiles(&mut statuses));
-    let id = agent.0.id();
-    let (before, begun) = (cpu_seconds(id)?, now());
+    let (before, begun) = (agent.processor_ms()?, now());
     tokio::time::sleep(QUIET).await;
-    let millicores = (cpu_seconds(id)? - before) / begun.elapsed().as_secs_f64() * 1000.0;
-    let resident = resident_mib(id)?;
+    let millicores = (agent.processor_ms()? - before) / begun.elapsed().as_secs_f64();
+    let resident = agent.resident_mib()?;
     println!("\nresident {resident:.1} MiB, {millicores:.1} millicores at 1 s sampling");
     let p99 = statuses.get(statuses.len() * 99 / 100).copied().unwrap_or(f64::INFINITY);
-    for (name, value, limit) in [
+    bars(&[
         ("agent_change_to_status_p99_ms", p99, 1000.0),
         ("agent_resident_mib", resident, 16.0),
         ("agent_millicores", millicores, 5.0),
-    ] {
-        let verdict = if value <= limit { "PASS" } else { "FAIL" };
-        println!("BAR {name} {value:.1} {limit:.0} {verdict}");
-    }
+    ]);
     drop((agent, mounted));
     std::fs::remove_dir_all(&folder)?;
     Ok(())
 }
 
-fn start(folder: &Path) -> Result<Child, Box<dyn Error>> {
-    let own: PathBuf = std::env::current_exe()?;
-    let bin =
-        own.parent().and_then(Path::parent).ok_or("this program lies in no folder")?.join("joulie-agent");
-    let path = |name: &str| folder.join(name).into_os_string();
-    let child = Command::new(bin)
-        .env_clear()
-        .env("KUBECONFIG", path("kubeconfig"))
-        .env("NODE_NAME", "node-a")
-        .env("HOST_ROOT", path("root"))
-        .env("STATE_DIR", path("state"))
-        .env("METRICS_ADDR", "127.0.0.1:0")
-        .env("LOG_LEVEL", "warn")
-        .spawn()?;
-    Ok(child)
-}
-
 /// Makes one change. Returns the milliseconds until the registers hold it, and until the status reports it.
-async fn one(api: &EmbeddedApi, machine: &Shared, watts: u64) -> Result<(f64, f64), Box<dyn Error>> {
+async fn one(api: &EmbeddedApi, machine: &Shared, watts: u64) -> Result<(f64, f64), Any> {
     let profiles = objects(api, "joulie.io", "NodePowerProfile", "nodepowerprofiles");
     let body = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "NodePowerProfile", "metadata": {"name": "node-a"},
         "spec": {"nodeName": "node-a", "profile": "eco", "cpu": {"packagePowerCapWatts": watts}}});
@@ -147,18 +113,4 @@ fn quantiles(all: &mut [f64]) -> String {
         |hundredths: usize| all.get((all.len() * hundredths / 100).min(all.len().saturating_sub(1))).copied();
     let text = |value: Option<f64>| value.map_or("?".to_owned(), |value| format!("{value:.1} ms"));
     format!("{} | {} | {}", text(at(50)), text(at(99)), text(all.last().copied()))
-}
-
-fn resident_mib(id: u32) -> Result<f64, Box<dyn Error>> {
-    let text = std::fs::read_to_string(format!("/proc/{id}/status"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
-    Ok(line.trim().trim_end_matches(" kB").parse::<f64>()? / 1024.0)
-}
-
-fn cpu_seconds(id: u32) -> Result<f64, Box<dyn Error>> {
-    let text = std::fs::read_to_string(format!("/proc/{id}/stat"))?;
-    let (_, rest) = text.rsplit_once(')').ok_or("no stat")?;
-    let fields: Vec<&str> = rest.split_whitespace().collect();
-    let number = |at: usize| fields.get(at).and_then(|text| text.parse::<f64>().ok()).ok_or("no time");
-    Ok((number(11)? + number(12)?) / USER_HZ)
 }

@@ -4,17 +4,19 @@
 //! The rig's files are served by this process, so that only what the agent itself does is counted.
 #![expect(clippy::print_stdout, reason = "a table for a person")]
 
+mod measured;
+
 use embedded_api::{ApiOptions, EmbeddedApi};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::api::{Api, PostParams};
+use measured::{Any, Process, bars};
 use rig::machine::{RigTime, Shared};
 use serde_json::json;
-use std::error::Error;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command};
+use std::process::Command;
 use std::time::{Duration, Instant};
 use tokio::net::{UnixListener, UnixStream};
 
@@ -23,19 +25,6 @@ const GPUS: usize = 8;
 const MEASURED: Duration = Duration::from_secs(60);
 /// Until the first lists are read, and nothing is made for the first time any more.
 const BEGINNING: Duration = Duration::from_secs(20);
-
-type Any = Box<dyn Error + Send + Sync>;
-
-/// A process that ends with its owner.
-struct Process(Child);
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // Killing fails if the process has already ended.
-        let _killed = self.0.kill();
-        let _waited = self.0.wait();
-    }
-}
 
 #[expect(clippy::disallowed_methods, reason = "this is a measurement of time, beside a loop that sleeps")]
 fn main() -> Result<(), Any> {
@@ -59,26 +48,24 @@ async fn measure(now: fn() -> Instant) -> Result<(), Any> {
     let groups = cluster(&api, &folder).await?;
     let kubelet = tokio::spawn(kubelet(UnixListener::bind(folder.join("kubelet.sock"))?, cards(&folder)?));
     let work = tokio::spawn(work(groups));
-    let [agent, sleeper] =
-        [Process(start(&folder)?), Process(Command::new(std::env::current_exe()?).arg("sleep").spawn()?)];
+    let ledger = [
+        ("ENERGY_LEDGER", "on".into()),
+        ("ENERGY_POD_RESOURCES_SOCKET", folder.join("kubelet.sock").into_os_string()),
+    ];
+    let agent = Process::agent(&folder, "host", &ledger)?;
+    let sleeper = Process::start(Command::new(std::env::current_exe()?).arg("sleep"))?;
     tokio::time::sleep(BEGINNING).await;
-    let ids = [agent.0.id(), sleeper.0.id()];
-    let (before, begun) = ([processor_ms(ids[0])?, processor_ms(ids[1])?], now());
+    let (before, begun) = ([agent.processor_ms()?, sleeper.processor_ms()?], now());
     tokio::time::sleep(MEASURED).await;
     let seconds = begun.elapsed().as_secs_f64();
-    let millicores = |at: usize| Ok::<_, Any>((processor_ms(ids[at])? - before[at]) / seconds);
-    let (agent_costs, sleeper_costs) = (millicores(0)?, millicores(1)?);
-    let resident = resident_mib(ids[0])?;
+    let agent_costs = (agent.processor_ms()? - before[0]) / seconds;
+    let sleeper_costs = (sleeper.processor_ms()? - before[1]) / seconds;
+    let resident = agent.resident_mib()?;
     println!(
         "{PODS} pods, 2 sockets, {GPUS} GPUs, the ledger on: resident {resident:.1} MiB, {agent_costs:.2} millicores at 1 s \
          sampling; a loop that sleeps for a second: {sleeper_costs:.2} millicores"
     );
-    for (name, value, limit) in
-        [("agent_ledger_resident_mib", resident, 24.0), ("agent_ledger_millicores", agent_costs, 5.0)]
-    {
-        let verdict = if value <= limit { "PASS" } else { "FAIL" };
-        println!("BAR {name} {value:.1} {limit:.0} {verdict}");
-    }
+    bars(&[("agent_ledger_resident_mib", resident, 24.0), ("agent_ledger_millicores", agent_costs, 5.0)]);
     let failed = work.is_finished() || kubelet.is_finished();
     work.abort();
     kubelet.abort();
@@ -212,39 +199,4 @@ async fn serve(stream: UnixStream, framed: Vec<u8>) {
     let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
     // A client that goes away is the client's.
     let _ended = server.serve_connection(TokioIo::new(stream), service).await;
-}
-
-fn start(folder: &Path) -> Result<Child, Any> {
-    let own = std::env::current_exe()?;
-    let bin =
-        own.parent().and_then(Path::parent).ok_or("this program lies in no folder")?.join("joulie-agent");
-    let path = |name: &str| folder.join(name).into_os_string();
-    let child = Command::new(bin)
-        .env_clear()
-        .env("KUBECONFIG", path("kubeconfig"))
-        .env("NODE_NAME", "node-a")
-        .env("HOST_ROOT", path("host"))
-        .env("STATE_DIR", path("state"))
-        .env("ENERGY_LEDGER", "on")
-        .env("ENERGY_POD_RESOURCES_SOCKET", path("kubelet.sock"))
-        .env("METRICS_ADDR", "127.0.0.1:0")
-        .env("LOG_LEVEL", "warn")
-        .spawn()?;
-    Ok(child)
-}
-
-fn resident_mib(id: u32) -> Result<f64, Any> {
-    let text = fs::read_to_string(format!("/proc/{id}/status"))?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
-    Ok(line.trim().trim_end_matches(" kB").parse::<f64>()? / 1024.0)
-}
-
-/// What all threads of a process have used, by the scheduler's count in nanoseconds.
-fn processor_ms(id: u32) -> Result<f64, Any> {
-    let mut nanos = 0.0;
-    for thread in fs::read_dir(format!("/proc/{id}/task"))? {
-        let text = fs::read_to_string(thread?.path().join("schedstat"))?;
-        nanos += text.split_whitespace().next().ok_or("schedstat is empty")?.parse::<f64>()?;
-    }
-    Ok(nanos / 1e6)
 }
