@@ -251,6 +251,12 @@ pub(crate) struct Found {
     pub(crate) cpu_control: bool,
     pub(crate) cpu_metered: bool,
     pub(crate) frequencies: Option<(KiloHertz, KiloHertz)>,
+    /// The highest frequency without boost, in MHz.
+    pub(crate) nominal_mhz: Option<u32>,
+    /// The lowest frequency at which power still falls faster than speed, in MHz.
+    pub(crate) nonlinear_mhz: Option<u32>,
+    /// How fast its fastest link is.
+    pub(crate) link_class: Option<&'static str>,
     pub(crate) memory_bytes: Option<u64>,
     /// The GPUs; `None` if nothing is known of them.
     pub(crate) gpus: Option<FoundGpus>,
@@ -265,6 +271,8 @@ pub(crate) struct FoundGpus {
     pub(crate) range: Option<CapRange>,
     pub(crate) default_watts: Option<Watts>,
     pub(crate) current_watts: Option<Watts>,
+    /// In which ways they can be divided; empty where that is not known.
+    pub(crate) slicing: &'static [&'static str],
     pub(crate) control: bool,
     pub(crate) metered: bool,
 }

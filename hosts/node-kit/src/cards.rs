@@ -15,6 +15,8 @@ pub struct CardFacts {
     pub vram_mib: Option<u64>,
     /// Its PCI address, as the kernel writes it: `0000:c1:00.0`.
     pub pci: Option<String>,
+    /// Whether it can be divided into instances.
+    pub divisible: Option<bool>,
     /// Whether it is divided into instances.
     pub sliced: Option<bool>,
     /// These instances.
@@ -30,7 +32,17 @@ impl CardFacts {
         let id = key.as_str().trim_start_matches("gpu-").to_owned();
         // An address has two colons, and a UUID none.
         let pci = Some(id.clone()).filter(|id| id.matches(':').count() == 2);
-        Self { key, id, model: None, vram_mib: None, pci, sliced: None, instances: Vec::new(), island: None }
+        Self {
+            key,
+            id,
+            model: None,
+            vram_mib: None,
+            pci,
+            divisible: None,
+            sliced: None,
+            instances: Vec::new(),
+            island: None,
+        }
     }
 }
 

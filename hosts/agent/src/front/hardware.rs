@@ -102,6 +102,7 @@ pub(crate) fn status(found: &Found, row: &NodeRow, catalog: &Catalog, power: Val
         "cpu": cpu_value(found, row, &cpu),
         "gpu": gpu_value(gpus.as_ref(), &gpu),
         "memory": found.memory_bytes.or(row.memory_bytes).map(|bytes| json!({"totalBytes": bytes})),
+        "network": found.link_class.map(|class| json!({"linkClass": class})),
         "capabilities": {
             "cpuControl": found.cpu_control, "cpuTelemetry": found.cpu_metered,
             "gpuControl": control, "gpuTelemetry": metered,
@@ -155,11 +156,16 @@ fn cpu_value(found: &Found, row: &NodeRow, named: &Named) -> Value {
         })
     });
     let mhz = |khz: power_units::KiloHertz| khz.to_bits().checked_div(1000 << 32);
+    let (lowest, highest) = found.frequencies.unzip();
+    let knows_frequencies = lowest.is_some() || found.nominal_mhz.is_some() || found.nonlinear_mhz.is_some();
     json!({
         "rawModel": named.raw, "model": named.key, "vendor": vendor::cpu(found.cpu_vendor.as_deref(), &row.labels),
         "sockets": sockets, "totalCores": cores, "coresPerSocket": per_socket,
         "driverFamily": found.cpu_driver, "capRange": range,
-        "landmarks": found.frequencies.map(|(min, max)| json!({"minFreqMHz": mhz(min), "maxBoostMHz": mhz(max)})),
+        "landmarks": knows_frequencies.then(|| json!({
+            "minFreqMHz": lowest.and_then(mhz), "nominalFreqMHz": found.nominal_mhz,
+            "maxBoostMHz": highest.and_then(mhz), "lowestNonlinearFreqMHz": found.nonlinear_mhz,
+        })),
         "controlAvailable": found.cpu_control, "telemetryAvailable": found.cpu_metered,
         "warnings": named.warning("CPU").map(|warning| vec![warning]),
     })
@@ -175,10 +181,11 @@ fn gpu_value(gpus: Option<&FoundGpus>, named: &Named) -> Value {
             "defaultWatts": watts(gpus.default_watts),
         })
     });
+    let slicing = (!gpus.slicing.is_empty()).then(|| json!({"supported": true, "modes": gpus.slicing}));
     json!({
         "present": gpus.count > 0, "rawModel": named.raw, "model": named.key,
         "vendor": if gpus.count == 0 { Some("none") } else { gpus.vendor }, "count": gpus.count,
-        "capRangePerGpu": range, "currentCapWatts": watts(gpus.current_watts),
+        "capRangePerGpu": range, "currentCapWatts": watts(gpus.current_watts), "slicing": slicing,
         "controlAvailable": gpus.control, "telemetryAvailable": gpus.metered,
         "warnings": named.warning("GPU").map(|warning| vec![warning]),
     })

@@ -222,6 +222,9 @@ fn found(report: &NodeReport, identity: &Identity) -> Found {
         cpu_control: limited || !report.policies.is_empty(),
         cpu_metered: !report.packages.is_empty() && report.packages.iter().all(metered),
         frequencies: frequencies(report),
+        nominal_mhz: identity.nominal_mhz,
+        nonlinear_mhz: identity.nonlinear_mhz,
+        link_class: identity.link_class,
         memory_bytes: identity.memory_bytes,
         gpus: gpus(report, identity),
     }
@@ -264,8 +267,12 @@ fn gpus(report: &NodeReport, identity: &Identity) -> Option<FoundGpus> {
     let current = |gpu: &DeviceReport| gpu.limit.filter(|_| !gpu.ours);
     Some(FoundGpus {
         vendor,
-        // The kernel's files name NVIDIA's cards only.
-        model: identity.gpu_model.clone().filter(|_| vendor == Some("nvidia")),
+        // The kernel's files do not name Intel's cards.
+        model: match vendor {
+            Some("nvidia") => identity.nvidia_model.clone(),
+            Some("amd") => identity.amd_model.clone(),
+            Some(_) | None => None,
+        },
         count: u32::try_from(report.gpus.len()).unwrap_or(u32::MAX),
         range: range_of_each(report.gpus.iter().map(range)),
         default_watts: largest(
@@ -273,15 +280,28 @@ fn gpus(report: &NodeReport, identity: &Identity) -> Option<FoundGpus> {
         ),
         // The outcome reports Joulie's limits; this is the limit that the owner has set.
         current_watts: largest(report.gpus.iter().map(current)),
+        slicing: if vendor == Some("nvidia") { slicing(report) } else { &[] },
         control: report.gpus.iter().any(has_limit),
         metered: !report.gpus.is_empty() && report.gpus.iter().all(metered),
     })
 }
 
+/// In which ways NVIDIA's cards can be divided, in the words of the status: all take turns, and some have instances. Which of the
+/// two these are is not known before their driver has answered for one.
+fn slicing(report: &NodeReport) -> &'static [&'static str] {
+    let lists = report.backends.iter().filter_map(|backend| backend.cards.as_deref());
+    let known = lists.flat_map(|cards| &cards.list).filter_map(|card| card.divisible);
+    match known.reduce(|some, divisible| some || divisible) {
+        None => &[],
+        Some(true) => &["mig", "dra-timeslice"],
+        Some(false) => &["dra-timeslice"],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use node_kit::{BackendKind, ClockReport};
+    use node_kit::{BackendKind, CardFacts, Cards, ClockReport};
     use power_hal::{Domain, Limit, Span};
     use power_units::MicroWatts;
 
@@ -313,7 +333,11 @@ mod tests {
 
     fn found(gpus: Vec<DeviceReport>) -> (FoundGpus, Means) {
         let report = NodeReport { gpus, ..NodeReport::default() };
-        let identity = Identity { gpu_model: Some("NVIDIA H100".to_owned()), ..Identity::default() };
+        let identity = Identity {
+            nvidia_model: Some("NVIDIA H100".to_owned()),
+            amd_model: Some("AMD Instinct MI300X".to_owned()),
+            ..Identity::default()
+        };
         (super::gpus(&report, &identity).unwrap(), super::gpu(&report).means)
     }
 
@@ -358,16 +382,48 @@ mod tests {
 
     #[test]
     fn gpus_of_one_maker_are_told_as_its_own() {
-        for (kind, vendor, word) in [
-            (BackendKind::Nvidia, "nvidia", "host-nvidia"),
-            (BackendKind::AmdGpu, "amd", "host-amd"),
-            (BackendKind::Rocm, "amd", "host-amd"),
+        let (nvidia, amd) = ("NVIDIA H100", "AMD Instinct MI300X");
+        for (kind, vendor, word, model) in [
+            (BackendKind::Nvidia, "nvidia", "host-nvidia", Some(nvidia)),
+            (BackendKind::AmdGpu, "amd", "host-amd", Some(amd)),
+            (BackendKind::Rocm, "amd", "host-amd", Some(amd)),
+            (BackendKind::Intel, "intel", "host-intel", None),
         ] {
             let (gpus, means) = found(vec![gpu("0000:19:00.0", kind, Some((200, 700)))]);
             assert_eq!((gpus.vendor, means), (Some(vendor), Means::Limits(word)));
-            assert_eq!(gpus.model.is_some(), kind == BackendKind::Nvidia, "the name is of NVIDIA's files");
+            assert_eq!(gpus.model.as_deref(), model, "no name of another maker's files");
         }
         assert_eq!(found(vec![]).1, Means::None);
+    }
+
+    #[test]
+    fn how_cards_can_be_divided_is_said_once_their_driver_has_answered() {
+        // Fix list operator B-G1: nobody said it, so that there was no advice on dividing them.
+        let card =
+            |divisible| CardFacts { divisible, ..CardFacts::of(power_hal::Key::gpu("GPU-1").unwrap()) };
+        let of = |kind: BackendKind, list: Vec<CardFacts>| {
+            let backend = BackendReport {
+                kind,
+                standing: BackendState::Ready,
+                domains: 1,
+                stuck_since: None,
+                complaints: Arc::from([]),
+                cards: Some(Arc::new(Cards { list, complete: true, answered: true })),
+                uses: None,
+                last_trouble: None,
+                troubles: 0,
+            };
+            let gpus = vec![gpu("0000:19:00.0", kind, Some((200, 700)))];
+            let report = NodeReport { gpus, backends: vec![backend], ..NodeReport::default() };
+            super::gpus(&report, &Identity::default()).unwrap().slicing
+        };
+        let nvidia = BackendKind::Nvidia;
+        assert_eq!(of(nvidia, vec![card(Some(false)), card(Some(true))]), ["mig", "dra-timeslice"]);
+        assert_eq!(of(nvidia, vec![card(Some(false)), card(None)]), ["dra-timeslice"]);
+        for unknown in [vec![], vec![card(None)]] {
+            assert!(of(nvidia, unknown).is_empty(), "no driver has said it");
+        }
+        assert!(of(BackendKind::AmdGpu, vec![card(Some(true))]).is_empty(), "these words are of NVIDIA's");
     }
 
     #[test]

@@ -45,6 +45,7 @@ async fn gpus_are_capped_by_the_profile_through_a_crash_and_get_their_own_limits
     let found = &hardware["status"]["gpu"];
     assert_eq!((found["vendor"].as_str(), found["controlAvailable"].as_bool()), (Some("nvidia"), Some(true)));
     assert_eq!(found["capRangePerGpu"], json!({"minWatts": 200, "maxWatts": 700, "defaultWatts": 700}));
+    assert_eq!(found["slicing"], json!({"supported": true, "modes": ["mig", "dra-timeslice"]}));
     // What each GPU reports is in metrics, and it changes no object.
     let gpu = "{node=\"node-a\",gpu=\"gpu-00000003-0b1c-4d7e-9a55-0123456789ab\"";
     let all = format!("joulie_gpu_power_watts{gpu}}}");

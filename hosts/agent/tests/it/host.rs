@@ -30,6 +30,9 @@ async fn a_cap_goes_from_the_object_to_the_register_and_the_status_says_what_was
     assert_eq!(hardware["spec"]["nodeName"], "node-a");
     assert_eq!(hardware["status"]["cpu"]["capRange"]["maxWattsPerSocket"], 250);
     assert_eq!(hardware["status"]["cpu"]["sockets"], 2);
+    let landmark = |name: &str| hardware["status"]["cpu"]["landmarks"][name].as_f64().unwrap();
+    let (lowest, nominal) = (landmark("minFreqMHz"), landmark("nominalFreqMHz"));
+    assert!(lowest < nominal && nominal < landmark("maxBoostMHz"), "{hardware}");
     // The memory is beside the packages: 12 hundredths of them in this machine, and in none of their sums.
     let measured = |it: &serde_json::Value| it["status"]["power"]["dramWatts"].is_number();
     let power = cluster.until("NodeHardware", "node-a", measured).await["status"]["power"].clone();

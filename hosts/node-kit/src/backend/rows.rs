@@ -229,6 +229,7 @@ fn nvidia_card(gpu: NvidiaGpuFacts) -> CardFacts {
         model,
         vram_mib,
         pci,
+        divisible: mig.map(|mig| mig != Mig::Unsupported),
         sliced: mig.map(|mig| mig == Mig::On),
         instances,
         island,

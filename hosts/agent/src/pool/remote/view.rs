@@ -146,6 +146,9 @@ fn found(hints: &Hints, told: Option<&Telemetry>, shape: Shape, reach: Reach) ->
         cpu_control: reach.cpu,
         cpu_metered: reach.meter,
         frequencies: None,
+        nominal_mhz: None,
+        nonlinear_mhz: None,
+        link_class: None,
         memory_bytes: None,
         gpus: Some(FoundGpus {
             vendor: told.and_then(|it| it.gpu_vendor.as_deref()).and_then(vendor),
@@ -154,6 +157,7 @@ fn found(hints: &Hints, told: Option<&Telemetry>, shape: Shape, reach: Reach) ->
             range: shape.gpu_range.filter(|_| shape.gpus > 0),
             default_watts: None,
             current_watts: None,
+            slicing: &[],
             control: reach.gpu && shape.gpus > 0,
             metered: reach.meter && shape.gpus > 0,
         }),
