@@ -22,6 +22,7 @@ use host_kit::closed_label;
 use host_kit::config::Live;
 use host_kit::leader::{Leadership, Term};
 use jiff::Timestamp;
+use joulie_api::node_twin::RescheduleCause;
 use joulie_core::placement::class::SchedulableClass;
 use kube::Client;
 use owner::{OwnerNow, annotations};
@@ -45,6 +46,8 @@ pub(crate) struct EvictionOrder {
     pub(crate) node: String,
     /// The class that its node offers.
     pub(crate) from_class: SchedulableClass,
+    /// Why, in one word.
+    pub(crate) cause: RescheduleCause,
     /// Why, in words.
     pub(crate) reason: String,
     /// A node that could accept it.
@@ -340,6 +343,7 @@ mod tests {
             uid: "u".to_owned(),
             node: "hot".to_owned(),
             from_class: SchedulableClass::Performance,
+            cause: RescheduleCause::CoolingStress,
             reason: "its cooling is used".to_owned(),
             to: "cool".to_owned(),
             owner_kind: OwnerKind::read("StatefulSet").unwrap(),

@@ -104,13 +104,19 @@ reasons! {
         OWNED_BY_OTHERS: of(Overridden, ConditionStatus::True, "OwnedByOthers",
             "somebody else owns a field that the operator would write: what they say stands; remove the field to hand it back");
     }
-    EVENT_REASONS: [EventReason; 31] = {
+    EVENT_REASONS: [EventReason; 34] = {
         WRITE_OVERRIDDEN: event(Warning, "Overridden", "Node",
             "a write met a field that somebody else owns; it is left to them");
         WRITE_REFUSED: event(Warning, "WriteRefused", "Node",
             "the API server refuses a write: definitions older than the operator, or a right is missing");
         OBJECT_UNREADABLE: event(Warning, "Unreadable", "the object",
             "an object is there and cannot be read; nothing is written over it, and what depends on it is not raised");
+        AT_FULL_POWER: event(Normal, "ActivePerformance", "Node",
+            "the node runs at full power now; the text says by which plan");
+        BEGAN_DRAINING: event(Normal, "DrainingPerformance", "Node",
+            "the node is to run as an eco node, and performance pods are on it: it takes no more of them; the text says by which plan");
+        BECAME_ECO: event(Normal, "ActiveEco", "Node",
+            "the node runs with the caps of eco now; the text says why");
         LIMIT_CHANGED: event(Normal, "LimitChanged", "PowerBudget",
             "the operator has taken in another limit or mode; the text has the old one and the new one");
         LIMIT_SHORT: event(Warning, "BudgetShort", "PowerBudget or Lease joulie-plan",

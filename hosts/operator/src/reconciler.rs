@@ -19,6 +19,7 @@ mod moves;
 mod pass;
 mod response;
 mod sleep;
+mod transitions;
 mod unchanged;
 mod visibility;
 
@@ -61,6 +62,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
+use transitions::TransitionMemory;
 use unchanged::Unchanged;
 use visibility::RefusedReports;
 
@@ -117,6 +119,8 @@ pub(crate) struct Reconciler {
     looked: Option<Mono>,
     /// The nodes whose drain was told to be overdue.
     overdue_told: BTreeSet<Arc<str>>,
+    /// What is told of changes of nodes' states.
+    transitions: TransitionMemory,
     /// What was told of pods past the bound on performance.
     bounded: BoundMemory,
     /// What evictions need to remember.
@@ -192,6 +196,7 @@ impl Reconciler {
             lowerings: Vec::new(),
             looked: None,
             overdue_told: BTreeSet::new(),
+            transitions: TransitionMemory::default(),
             bounded: BoundMemory::default(),
             evictions: EvictionMemory::default(),
             sleep: SleepState::default(),

@@ -533,6 +533,7 @@ impl Stats {
 
     /// Removes the counters of nodes that do not exist any more.
     pub(crate) fn keep_only(&mut self, nodes: &BTreeSet<&str>) {
+        self.reschedule.keep_only(nodes);
         let power = &self.power;
         self.powers.retain(|(node, meter)| {
             let is_there = nodes.contains(&**node);

@@ -70,6 +70,7 @@ impl Reconciler {
             let movable = self.to_be_judged(&law, &nodes, &late);
             let decisions = self.round_of_evictions(&law, &mut memory.evictor, &movable, twins, now);
             orders = self.orders(&decisions, &movable);
+            self.stats.reschedule.judged(&decisions);
         }
         self.evictions = memory;
         orders
@@ -164,15 +165,16 @@ impl Reconciler {
         let mut skips: BTreeMap<Skip, i64> = BTreeMap::new();
         let mut orders = Vec::new();
         for EvictionDecision { node, namespace, name, verdict } in decisions {
-            let (owner, from_class, reason, to, dry_run) = match verdict {
+            let (owner, from_class, shown, to, dry_run) = match verdict {
                 EvictionVerdict::Skip(skip) => {
                     *skips.entry(*skip).or_default() += 1;
                     continue;
                 }
                 EvictionVerdict::Evict { owner, from_class, reason, to, dry_run } => {
-                    (owner, *from_class, ShownReason::of(*reason, None).words(), to, *dry_run)
+                    (owner, *from_class, ShownReason::of(*reason, None), to, *dry_run)
                 }
             };
+            let reason = shown.words();
             if dry_run {
                 tracing::info!(
                     "dry run: {namespace}/{name} would be evicted from {node}: {reason}; {to} could accept it"
@@ -194,6 +196,7 @@ impl Reconciler {
                 uid: moving.uid.to_string(),
                 node: node.clone(),
                 from_class,
+                cause: shown.cause,
                 reason,
                 to: to.clone(),
                 owner_kind,
@@ -213,6 +216,7 @@ impl Reconciler {
         let EvictionOrder { namespace, name, node, reason, to, .. } = &order;
         match &became {
             EvictionEnd::Evicted => {
+                self.stats.reschedule.moved(node, namespace, order.cause);
                 tracing::info!("{namespace}/{name} is evicted from {node}: {reason}; {to} could accept it");
                 self.say_eviction(
                     &order,

@@ -185,6 +185,7 @@ impl Reconciler {
         // A job may end after its node was deleted.
         if changes && self.site.find(&decision.node).is_some() {
             self.stats.transition(&decision.node, &decision.guard);
+            self.say_transition(decision);
         }
         self.memory.commit(decision);
     }

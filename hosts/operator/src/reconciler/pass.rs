@@ -58,6 +58,7 @@ impl Reconciler {
         self.stats.planned(&plan);
         let full = plan.nodes.iter().filter(|decision| decision.planned == Profile::Performance).count();
         self.moves.planned(full, now);
+        self.transitions.planned(&plan, full, now);
         let counts = budget.is_ok();
         let grants = self.write_grants(budget, trial, now);
         let mut left_alone = self.left_alone(now);

@@ -1,4 +1,5 @@
-//! The metrics of recommendations and evictions. None has a series for each pod or node.
+//! The metrics of recommendations and evictions. None has a series for each pod. The two that have one for each node are of the
+//! first implementation; their series leave with the node.
 
 use crate::evict::EvictionResult;
 use crate::publish::NodeAdvice;
@@ -6,11 +7,11 @@ use host_kit::metrics::MetricsRegistry;
 use host_kit::{closed_label, label_set};
 use joulie_api::node_twin::RescheduleCause;
 use joulie_api::word::Vocabulary;
-use planner::migration::eviction::Skip;
+use planner::migration::eviction::{EvictionDecision, EvictionVerdict, Skip};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 closed_label! {
     /// Whether a better node is known.
@@ -22,7 +23,52 @@ closed_label! {
     }
 }
 
+closed_label! {
+    /// Why a pod was not moved, in the words of the first implementation.
+    enum NotMoved {
+        /// It may not be moved at all.
+        NotReschedulable = "not_reschedulable",
+        /// A limit on evictions is spent, or another pod of its controller was evicted recently.
+        RateLimited = "rate_limited",
+    }
+}
+
+impl NotMoved {
+    /// `None` for what the first implementation did not know: the stress, the facility's data, and where a pod could go.
+    const fn of(skip: Skip) -> Option<Self> {
+        match skip {
+            Skip::NotReschedulable
+            | Skip::PerformanceClass
+            | Skip::UnclearClass
+            | Skip::NoController
+            | Skip::Pinned
+            | Skip::OtherController
+            | Skip::LastReplica => Some(Self::NotReschedulable),
+            Skip::OwnerCoolingDown
+            | Skip::NodeBudgetSpent
+            | Skip::NamespaceBudgetSpent
+            | Skip::ClusterBudgetSpent => Some(Self::RateLimited),
+            Skip::AlreadyLeaving
+            | Skip::NoStress
+            | Skip::FacilityStale
+            | Skip::StressTooShort
+            | Skip::NoDestination => None,
+        }
+    }
+}
+
 label_set! {
+    struct ByMove {
+        node: String,
+        namespace: String,
+        reason: &'static str,
+    }
+
+    struct ByNotMoved {
+        node: String,
+        reason: NotMoved,
+    }
+
     struct ByReason {
         reason: &'static str,
         target: BetterNode,
@@ -44,6 +90,11 @@ pub(crate) struct RescheduleStats {
     marked: Gauge,
     evictions: Family<ByResult, Counter>,
     skipped: Family<BySkip, Gauge>,
+    moves: Family<ByMove, Counter>,
+    not_moved: Family<ByNotMoved, Counter>,
+    /// The nodes with series of the last two.
+    moved: BTreeSet<(String, String, &'static str)>,
+    kept: BTreeSet<(String, NotMoved)>,
 }
 
 impl RescheduleStats {
@@ -64,6 +115,16 @@ impl RescheduleStats {
             "joulie_operator_spared_pods",
             "Pods of stressed nodes that the last round of evictions left there, by the reason",
             all.skipped.clone(),
+        );
+        registry.register(
+            "joulie_rescheduler_evictions",
+            "Pods that were evicted, by their node and the reason",
+            all.moves.clone(),
+        );
+        registry.register(
+            "joulie_rescheduler_skipped",
+            "How often a pod of a stressed node was left there in a round of evictions, by its node",
+            all.not_moved.clone(),
         );
         all
     }
@@ -87,9 +148,45 @@ impl RescheduleStats {
         }
     }
 
-    /// Counts an eviction.
+    /// Counts an eviction by its result.
     pub(crate) fn evicted(&self, result: EvictionResult) {
         self.evictions.get_or_create(&ByResult { result }).inc();
+    }
+
+    /// Counts a pod of a namespace that was evicted from a node.
+    pub(crate) fn moved(&mut self, node: &str, namespace: &str, cause: RescheduleCause) {
+        let (node, namespace, reason) = (node.to_owned(), namespace.to_owned(), cause.as_str());
+        self.moved.insert((node.clone(), namespace.clone(), reason));
+        self.moves.get_or_create(&ByMove { node, namespace, reason }).inc();
+    }
+
+    /// Counts the pods that a round left where they are.
+    pub(crate) fn judged(&mut self, decisions: &[EvictionDecision]) {
+        for EvictionDecision { node, verdict, .. } in decisions {
+            let EvictionVerdict::Skip(skip) = verdict else { continue };
+            let Some(reason) = NotMoved::of(*skip) else { continue };
+            self.kept.insert((node.clone(), reason));
+            self.not_moved.get_or_create(&ByNotMoved { node: node.clone(), reason }).inc();
+        }
+    }
+
+    /// Removes the series of nodes that do not exist any more.
+    pub(super) fn keep_only(&mut self, nodes: &BTreeSet<&str>) {
+        let Self { moves, not_moved, moved, kept, .. } = self;
+        moved.retain(|(node, namespace, reason)| {
+            let is_there = nodes.contains(&**node);
+            if !is_there {
+                moves.remove(&ByMove { node: node.clone(), namespace: namespace.clone(), reason });
+            }
+            is_there
+        });
+        kept.retain(|(node, reason)| {
+            let is_there = nodes.contains(&**node);
+            if !is_there {
+                not_moved.remove(&ByNotMoved { node: node.clone(), reason: *reason });
+            }
+            is_there
+        });
     }
 
     /// Shows why the last round left pods where they are.
@@ -98,5 +195,43 @@ impl RescheduleStats {
             let count = skips.get(&skip).copied().unwrap_or(0);
             self.skipped.get_or_create(&BySkip { reason: skip.as_str() }).set(count);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn evictions_have_the_series_of_the_first_implementation_and_they_leave_with_the_node() {
+        let mut registry = MetricsRegistry::default();
+        let mut stats = RescheduleStats::register(&mut registry);
+        let decision = |node: &str, skip| EvictionDecision {
+            node: node.to_owned(),
+            namespace: "shop".to_owned(),
+            name: "web-0".to_owned(),
+            verdict: EvictionVerdict::Skip(skip),
+        };
+        stats.moved("goes", "shop", RescheduleCause::CoolingStress);
+        stats.moved("stays", "shop", RescheduleCause::PsuStress);
+        let all = [
+            decision("goes", Skip::LastReplica),
+            decision("stays", Skip::NodeBudgetSpent),
+            decision("stays", Skip::OwnerCoolingDown),
+            decision("stays", Skip::FacilityStale),
+        ];
+        stats.judged(&all);
+        let page = registry.render().unwrap();
+        for line in [
+            r#"joulie_rescheduler_evictions_total{node="goes",namespace="shop",reason="cooling_stress"} 1"#,
+            r#"joulie_rescheduler_evictions_total{node="stays",namespace="shop",reason="psu_stress"} 1"#,
+            r#"joulie_rescheduler_skipped_total{node="goes",reason="not_reschedulable"} 1"#,
+            r#"joulie_rescheduler_skipped_total{node="stays",reason="rate_limited"} 2"#,
+        ] {
+            assert!(page.contains(line), "{line} is not in\n{page}");
+        }
+        stats.keep_only(&BTreeSet::from(["stays"]));
+        let page = registry.render().unwrap();
+        assert!(page.contains("stays") && !page.contains("goes"), "{page}");
     }
 }

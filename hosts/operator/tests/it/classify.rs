@@ -177,6 +177,8 @@ async fn without_prometheus_the_classes_stand_and_the_condition_says_why() {
         (Mood::Garbage, "none of Prometheus'"),
         (Mood::Slow, "no answer in 300ms"),
         (Mood::Partial, "a store did not answer"),
+        // Refused as too large, or as too late.
+        (Mood::Endless, "Prometheus gives no metrics"),
     ] {
         prometheus.is(mood);
         cluster.until(&format!("{mood:?} is said"), async || says("PrometheusSilent").await).await;

@@ -51,6 +51,10 @@ mod steady;
 #[cfg(test)]
 mod sushy;
 #[cfg(test)]
+mod tables;
+#[cfg(test)]
+mod transitions;
+#[cfg(test)]
 mod uninstall;
 #[cfg(test)]
 mod unread;

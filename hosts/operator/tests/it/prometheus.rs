@@ -23,6 +23,8 @@ pub(crate) enum Mood {
     Slow,
     /// It answers with a part of the series, and says so.
     Partial,
+    /// It answers with series without an end.
+    Endless,
 }
 
 struct State {
@@ -95,6 +97,7 @@ impl FakePrometheus {
             match mood {
                 Mood::Away => return,
                 Mood::Slow => tokio::time::sleep(Duration::from_secs(30)).await,
+                Mood::Endless => return endless(stream).await,
                 Mood::Well | Mood::Garbage | Mood::Partial => {}
             }
             let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", body.len());
@@ -125,5 +128,16 @@ impl FakePrometheus {
         }
         let body = if state.mood == Mood::Garbage { "<html>no</html>".to_owned() } else { body.to_string() };
         (state.mood, body)
+    }
+}
+
+/// Answers with one series after another, as long as anybody reads.
+async fn endless(mut stream: TcpStream) {
+    let head = "HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n\
+                {\"status\":\"success\",\"data\":{\"resultType\":\"vector\",\"result\":[";
+    let series = r#"{"metric":{"namespace":"default","pod":"web-1"},"value":[1,"1"]},"#.repeat(1_000);
+    let mut sent = stream.write_all(head.as_bytes()).await;
+    while sent.is_ok() {
+        sent = stream.write_all(series.as_bytes()).await;
     }
 }

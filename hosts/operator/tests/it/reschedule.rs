@@ -171,6 +171,10 @@ async fn the_controller_is_told_before_the_pod_is_evicted_and_the_mark_stays() {
     let pod = version(&format!("{DEFAULT}/pods/web-0")).await;
     assert!(version(&format!("{APPS}/statefulsets/web")).await < pod);
     cluster.until("an Event tells it", async || has_event(&cluster, "Evicted").await).await;
+    let (_, metrics) = operator.page("/metrics").await;
+    let moved =
+        r#"joulie_rescheduler_evictions_total{node="hot",namespace="default",reason="cooling_stress"} 1"#;
+    assert!(metrics.contains(moved), "{metrics}");
     // The last pod that could leave is gone, and the node is as hot as before.
     let empty = async || status(&cluster, "hot").await["rescheduleRecommendations"] == json!([]);
     cluster.until("nobody is named", empty).await;
