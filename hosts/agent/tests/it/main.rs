@@ -30,4 +30,6 @@ mod standalone;
 #[cfg(test)]
 mod status;
 #[cfg(test)]
+mod table;
+#[cfg(test)]
 mod test_machine;

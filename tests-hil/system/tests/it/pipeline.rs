@@ -39,7 +39,7 @@ fn lines(hot: &str, rack: &str, joules: f64) -> String {
     text
 }
 
-/// A pod that uses 3.6 of the 4 cores that it requests is bound by its processors, and its profile leaves with it.
+/// A pod that uses 3.6 of the 4 cores that it requests is bound by its processors, its GPU is busy, and its profile leaves with it.
 async fn a_busy_pod_is_classified(world: &TestSystem, exporter: &Exporter) {
     busy_pod(world).await;
     let begun = Instant::now();
@@ -49,14 +49,17 @@ async fn a_busy_pod_is_classified(world: &TestSystem, exporter: &Exporter) {
         exporter.show(&format!(
             "{}container_cpu_usage_seconds_total{{namespace=\"default\",pod=\"busy\",container=\"main\"}} {cores}\n\
              container_cpu_usage_seconds_total{{namespace=\"default\",pod=\"busy\",container=\"\"}} {cores}\n\
-             container_memory_working_set_bytes{{namespace=\"default\",pod=\"busy\",container=\"main\"}} 104857600\n",
+             container_memory_working_set_bytes{{namespace=\"default\",pod=\"busy\",container=\"main\"}} 104857600\n\
+             DCGM_FI_DEV_GPU_UTIL{{gpu=\"0\",Hostname=\"{RIG}\",namespace=\"default\",pod=\"busy\",container=\"main\"}} 85\n",
             lines("20", "300", 0.0)
         ));
         tokio::time::sleep(Duration::from_millis(100)).await;
         seen = busy_profile(world).await;
         seen.as_ref().is_some_and(|profile| {
             let status = &profile["status"];
-            status["cpu"]["bound"] == "compute" && status["migratability"]["reschedulable"] == true
+            status["cpu"]["bound"] == "compute"
+                && status["gpu"]["intensity"] == "high"
+                && status["migratability"]["reschedulable"] == true
         })
     })
     .await;
