@@ -363,7 +363,10 @@ pub static TABLE: SettingsTable = SettingsTable {
     retired: &[
         Retired { name: "CACHE_TTL", note: "objects are watched, so nothing is cached for a time" },
         Retired { name: "ENABLE_MARGINAL_POWER_SCORING", note: "a pod's watts always count" },
-        Retired { name: "EVICTION_HISTORY_TTL", note: "evictions are not looked at" },
+        Retired {
+            name: "EVICTION_HISTORY_TTL",
+            note: "a node is avoided for as long as its twin says that it is stressed",
+        },
         Retired { name: "MARGINAL_IDLE_GPU_WASTE_WATTS", note: "idle GPUs are not weighed" },
         Retired { name: "MARGINAL_REF_NODE_POWER_W", note: "a node is compared with its own cap" },
         Retired { name: "MARGINAL_REF_RACK_CAPACITY_W", note: "a node is compared with its own cap" },

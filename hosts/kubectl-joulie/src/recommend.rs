@@ -4,7 +4,7 @@ use crate::api::path;
 use crate::object::{items, number, text};
 use crate::run::{PluginSession, Reply};
 use crate::show::{Sheet, percent};
-use serde_json::json;
+use serde_json::{Value, json};
 
 const COLUMNS: [&str; 5] = ["NODE", "WHAT", "ADVICE", "TO", "WHY"];
 const WIDE: [&str; 1] = ["STRESS"];
@@ -48,11 +48,27 @@ pub(crate) async fn recommend(asked: &PluginSession) -> Result<Reply, Reply> {
                 text(slicing, "/reason").to_owned(),
                 "-".to_owned(),
             ];
-            sheet.row(format!("node/{node}"), cells, json!({"node": node, "gpuSlicing": slicing}));
+            let row =
+                json!({"node": node, "gpuSlicing": slicing, "deviceAttributes": device_attributes(slicing)});
+            sheet.row(format!("node/{node}"), cells, row);
         }
     }
     if sheet.rows.is_empty() {
         sheet.heading.push(format!("Nothing is recommended for {} nodes", twins.len()));
     }
     Ok(Reply::done(sheet.text(asked.format())))
+}
+
+/// How GPUs would better be divided, as attributes of devices of `resource.k8s.io`: a driver of dynamic resource allocation may
+/// carry them in its ResourceSlices, and classes of devices may select by them. They change nothing that runs.
+fn device_attributes(slicing: &Value) -> Value {
+    let mut attributes = json!({"joulie.io/slicingMode": {"string": text(slicing, "/mode")}});
+    if let Some(slices) = slicing["slicesPerGPU"].as_i64() {
+        attributes["joulie.io/slicesPerDevice"] = json!({"int": slices});
+    }
+    let profile = text(slicing, "/sliceType");
+    if !profile.is_empty() {
+        attributes["joulie.io/sliceProfile"] = json!({"string": profile});
+    }
+    attributes
 }

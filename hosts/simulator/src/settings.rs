@@ -193,9 +193,12 @@ const UPSTREAMS: &[Retired] = &[
     Retired { name: "SIM_HARDWARE_CATALOG_PATH", note: "the catalogue is built in" },
     Retired {
         name: "SIM_WORKLOAD_TRACE_PATH",
-        note: "no traces are replayed; SIM_WORKLOAD makes a workload",
+        note: "`joulie replay` runs traces in virtual time; here SIM_WORKLOAD makes a workload",
     },
-    Retired { name: "SIM_FACILITY_*", note: "no facility is simulated" },
+    Retired {
+        name: "SIM_FACILITY_*",
+        note: "SIM_ZONES has the cooling zones; no other part of a facility is simulated",
+    },
     Retired {
         name: "SIM_STANDALONE*",
         note: "there is no mode without an API server; `joulie demo` brings one",

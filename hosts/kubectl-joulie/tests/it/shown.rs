@@ -259,6 +259,18 @@ NODE  WHAT             ADVICE         TO  WHY
 a     pod default/web  run elsewhere  b   the cooling is stressed
 ";
     assert_eq!(World::text(world.ask(&["recommend"]).await), expected);
+    let slicing = json!({"mode": "mig", "sliceType": "1g.10gb", "slicesPerGPU": 7, "totalSlices": 56,
+        "reason": "3 pods use GPUs"});
+    let none = json!({"rescheduleRecommendations": [], "gpuSlicingRecommendation": slicing});
+    world.merge(&format!("{JOULIE}/nodetwins/a/status"), "joulie-operator", json!({"status": none})).await;
+    let text = World::text(world.ask(&["recommend", "-o", "json"]).await);
+    let page: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        page["items"][0]["deviceAttributes"],
+        json!({"joulie.io/slicingMode": {"string": "mig"}, "joulie.io/sliceProfile": {"string": "1g.10gb"},
+            "joulie.io/slicesPerDevice": {"int": 7}}),
+        "{page}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
