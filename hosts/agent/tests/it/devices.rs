@@ -40,7 +40,10 @@ async fn gpus_are_capped_by_the_profile_through_a_crash_and_get_their_own_limits
     assert_eq!((gpu["requestedWatts"].as_i64(), gpu["capWatts"].as_i64()), (Some(420), Some(420)));
     assert_eq!(gpu["message"], "applied gpu cap: 420 W for each of 8 GPUs, read back");
     assert_eq!(control["cpu"]["result"], "none");
-    let described = |it: &Value| it["status"]["gpu"]["count"] == 8;
+    let described = |it: &Value| {
+        let gpu = &it["status"]["gpu"];
+        gpu["count"] == 8 && gpu["slicing"].is_object()
+    };
     let hardware = cluster.until("NodeHardware", "node-a", described).await;
     let found = &hardware["status"]["gpu"];
     assert_eq!((found["vendor"].as_str(), found["controlAvailable"].as_bool()), (Some("nvidia"), Some(true)));

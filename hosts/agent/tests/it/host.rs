@@ -30,6 +30,8 @@ async fn a_cap_goes_from_the_object_to_the_register_and_the_status_says_what_was
     assert_eq!(hardware["spec"]["nodeName"], "node-a");
     assert_eq!(hardware["status"]["cpu"]["capRange"]["maxWattsPerSocket"], 250);
     assert_eq!(hardware["status"]["cpu"]["sockets"], 2);
+    let clocked = |it: &serde_json::Value| it["status"]["cpu"]["landmarks"]["minFreqMHz"].is_number();
+    let hardware = cluster.until("NodeHardware", "node-a", clocked).await;
     let landmark = |name: &str| hardware["status"]["cpu"]["landmarks"][name].as_f64().unwrap();
     let (lowest, nominal) = (landmark("minFreqMHz"), landmark("nominalFreqMHz"));
     assert!(lowest < nominal && nominal < landmark("maxBoostMHz"), "{hardware}");
