@@ -26,17 +26,19 @@ pub(crate) use settings::ClassifySettings;
 pub(crate) use stats::ClassifyStats;
 
 use self::round::{Answers, Decided, Law, Memory, RoundFacts, Tally};
+use self::signals::Fates;
 use self::stats::{Known, Signal};
-use self::workloads::{Measured, Workloads};
+use self::workloads::{Measured, Values, Workloads};
 use self::writer::{ProfileWriter, Rests};
 use crate::queries::Queries;
 use crate::rows::{NodeSeen, PodSeen, WorkloadProfileSeen};
 use crate::settings::Settings;
 use crate::site::SILENCE_MAX;
+use futures::StreamExt;
 use host_kit::clock::{HostClock, Mono, micros};
 use host_kit::config::Live;
 use host_kit::leader::{Leadership, Term};
-use host_kit::prometheus::{Answer, Prometheus, QueryError};
+use host_kit::prometheus::{Answer, Prometheus};
 use host_kit::reflect::{ObjectKey, Row, Rows};
 use host_kit::shutdown::Stop;
 use kube::Client;
@@ -52,8 +54,8 @@ const QUICK_MAX: usize = 1_000;
 /// The memory's time begins so long before the process, so that what was measured before it has a time.
 const PAST: Duration = Duration::from_secs(30 * 86_400);
 
-/// A signal that was asked for, and what came of it.
-type Asked = (Signal, Result<Answer, QueryError>);
+/// So many signals are asked for at once. The answers of a large cluster are large.
+const ASKED_AT_ONCE: usize = 2;
 
 /// What the loop needs.
 pub(crate) struct ClassifyParts {
@@ -155,7 +157,7 @@ impl Classifier {
             return PAUSE;
         }
         self.said = None;
-        let workloads = self.workloads();
+        let workloads = Arc::new(self.workloads());
         let answers = self.ask(&workloads).await;
         self.tell(&answers);
         let decided = self.round(workloads, answers).await;
@@ -199,26 +201,47 @@ impl Classifier {
         self.parts.pods.with(|rows| Workloads::of(rows, |namespace| ignored.contains(namespace)))
     }
 
-    /// Asks for all signals at once, if any workload is to be classified.
-    async fn ask(&self, workloads: &Workloads) -> Vec<Asked> {
-        let Some(prometheus) = &self.parts.prometheus else { return Vec::new() };
+    /// Asks for all signals, if any workload is to be classified. Of each answer only the values of pods are kept.
+    async fn ask(&self, workloads: &Arc<Workloads>) -> Answers {
+        let mut answers = Answers::default();
+        let Some(prometheus) = &self.parts.prometheus else { return answers };
         if !self.memory.asks(&self.law, workloads, self.stamp()) {
-            return Vec::new();
+            return answers;
         }
         let settings = &self.parts.told;
-        let one = async |signal: &Signal| {
+        let signals = Signal::ALL.iter().copied().filter(|signal| settings.kepler || !signal.is_of_kepler());
+        let asked = signals.map(|signal| async move {
             let query = signal.query(settings.window);
-            (*signal, self.parts.queries.ask(prometheus, signal.purpose(), &query).await)
-        };
-        let asked = Signal::ALL.iter().filter(|signal| settings.kepler || !signal.is_of_kepler()).map(one);
-        futures::future::join_all(asked).await
+            let joined = match self.parts.queries.ask(prometheus, signal.purpose(), &query).await {
+                Ok(answer) => Ok(join(signal, answer, workloads).await),
+                Err(error) => Err(error),
+            };
+            (signal, joined)
+        });
+        let mut asked = futures::stream::iter(asked).buffered(ASKED_AT_ONCE);
+        let mut measured = Measured::over(micros(settings.window));
+        while let Some((signal, joined)) = asked.next().await {
+            match joined {
+                Ok(Some((values, fates))) => {
+                    self.parts.stats.joined(signal, fates.each());
+                    measured.take(values);
+                    answers.any = true;
+                }
+                // The thread that joins ends without an answer only while the program ends.
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::debug!("{}: {error}", signal.word());
+                    answers.failed.get_or_insert(error.to_string());
+                }
+            }
+        }
+        answers.measured = answers.any.then_some(measured);
+        answers
     }
 
     /// Logs when Prometheus falls silent, and when it answers again.
-    fn tell(&mut self, answers: &[Asked]) {
-        let failed = answers.iter().find_map(|(_, answer)| answer.as_ref().err());
-        let any = answers.iter().any(|(_, answer)| answer.is_ok());
-        match (failed, any) {
+    fn tell(&mut self, answers: &Answers) {
+        match (&answers.failed, answers.any) {
             (Some(why), false) if !self.unanswered => {
                 tracing::warn!("Prometheus gives no metrics, and the workloads keep their classes: {why}");
                 self.unanswered = true;
@@ -232,15 +255,13 @@ impl Classifier {
     }
 
     /// Makes the round, on a thread of its own where it takes long.
-    async fn round(&mut self, workloads: Workloads, answers: Vec<Asked>) -> Decided {
+    async fn round(&mut self, workloads: Arc<Workloads>, answers: Answers) -> Decided {
         let long = workloads.pods() > QUICK_MAX;
         let (stamp, wall, now) = (self.stamp(), self.parts.clock.wall(), self.parts.clock.mono());
         let (nodes, profiles) = (self.parts.nodes.all(), self.parts.profiles.all());
         let (law, clock) = (self.law, self.parts.clock.clone());
-        let (stats, window) = (self.parts.stats.clone(), self.parts.told.window);
         let (mut memory, rests) = (std::mem::take(&mut self.memory), std::mem::take(&mut self.rests));
         let make = move || {
-            let answers = read(&stats, window, &workloads, answers);
             let facts = RoundFacts {
                 now: stamp,
                 wall,
@@ -300,21 +321,11 @@ impl Classifier {
     }
 }
 
-/// Joins the answers to the pods.
-fn read(stats: &ClassifyStats, window: Duration, workloads: &Workloads, all: Vec<Asked>) -> Answers {
-    let (mut measured, mut answers) = (Measured::over(micros(window)), Answers::default());
-    for (signal, answer) in all {
-        match answer {
-            Ok(answer) => {
-                stats.joined(signal, measured.take(signal, &answer, workloads).each());
-                answers.any = true;
-            }
-            Err(error) => {
-                tracing::debug!("{}: {error}", signal.word());
-                answers.failed.get_or_insert(error.to_string());
-            }
-        }
+/// Joins an answer to the pods, on a thread of its own where it takes long.
+async fn join(signal: Signal, answer: Answer, workloads: &Arc<Workloads>) -> Option<(Values, Fates)> {
+    if workloads.pods() <= QUICK_MAX {
+        return Some(Values::read(signal, &answer, workloads));
     }
-    answers.measured = answers.any.then_some(measured);
-    answers
+    let workloads = workloads.clone();
+    tokio::task::spawn_blocking(move || Values::read(signal, &answer, &workloads)).await.ok()
 }

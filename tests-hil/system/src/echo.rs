@@ -22,7 +22,12 @@ pub enum Scores {
     Constant,
     /// None, which counts as 0 for every node.
     Empty,
+    /// The same for every node, of which only the first [`FEW`] pass: what a shortlist costs if it costs nothing.
+    Few,
 }
+
+/// As many as the extender's shortlist has.
+const FEW: usize = 64;
 
 /// Serves until the process ends.
 ///
@@ -45,7 +50,7 @@ async fn respond(request: Request<Incoming>, scores: Scores) -> Result<Response<
     let is_post = request.method() == Method::POST;
     let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes);
     let answer = match (path.as_str(), body) {
-        ("/filter", Ok(body)) if is_post => filter(&body),
+        ("/filter", Ok(body)) if is_post => filter(&body, scores),
         ("/prioritize", Ok(body)) if is_post => Some(prioritize(&body, scores)),
         _ => None,
     };
@@ -59,12 +64,14 @@ async fn respond(request: Request<Incoming>, scores: Scores) -> Result<Response<
 }
 
 /// The nodes in the form in which they were received.
-fn filter(body: &[u8]) -> Option<Bytes> {
+fn filter(body: &[u8], scores: Scores) -> Option<Bytes> {
     let mut answer = BytesMut::with_capacity(body.len());
     match names(body) {
         Some(names) => {
+            let names = names.get(..names.len() - 1)?;
             answer.put_slice(b"{\"NodeNames\":");
-            answer.put_slice(names);
+            answer.put_slice(if scores == Scores::Few { few(names) } else { names });
+            answer.put_slice(b"]");
         }
         None => {
             answer.put_slice(b"{\"Nodes\":");
@@ -73,6 +80,12 @@ fn filter(body: &[u8]) -> Option<Bytes> {
     }
     answer.put_slice(b"}");
     Some(answer.freeze())
+}
+
+/// The beginning of a list of names that ends before the comma after the last of them.
+fn few(names: &[u8]) -> &[u8] {
+    let end = memchr::memchr_iter(b',', names).nth(FEW - 1).unwrap_or(names.len());
+    names.get(..end).unwrap_or(names)
 }
 
 fn prioritize(body: &[u8], scores: Scores) -> Bytes {
@@ -152,7 +165,7 @@ mod tests {
     fn names_are_repeated_and_score_alike() {
         for names in [json!(["a"]), json!(["a", "node-1.example", "b"]), json!([])] {
             let body = asked("null", &names.to_string());
-            assert_eq!(json(&filter(&body).unwrap()), json!({"NodeNames": names}));
+            assert_eq!(json(&filter(&body, Scores::Constant).unwrap()), json!({"NodeNames": names}));
             let scores: Vec<_> =
                 names.as_array().unwrap().iter().map(|name| json!({"Host": name, "Score": 50})).collect();
             assert_eq!(json(&prioritize(&body, Scores::Constant)), json!(scores));
@@ -161,11 +174,20 @@ mod tests {
     }
 
     #[test]
+    fn few_names_are_the_first_64() {
+        let names: Vec<String> = (0..100).map(|at| format!("node-{at}")).collect();
+        let body = asked("null", &json!(names).to_string());
+        assert_eq!(json(&filter(&body, Scores::Few).unwrap()), json!({"NodeNames": names[..64]}));
+        let body = asked("null", &json!(names[..64]).to_string());
+        assert_eq!(json(&filter(&body, Scores::Few).unwrap()), json!({"NodeNames": names[..64]}));
+    }
+
+    #[test]
     fn full_nodes_are_repeated_byte_for_byte_and_score_alike() {
         let node = |name: &str| format!(r#"{{"metadata":{{"name":"{name}"}},"status":{{"images":[{{}}]}}}}"#);
         let list = format!(r#"{{"metadata":{{}},"items":[{},{}]}}"#, node("a"), node("b"));
         let body = asked(&list, "null");
-        assert_eq!(filter(&body).unwrap(), format!("{{\"Nodes\":{list}}}"));
+        assert_eq!(filter(&body, Scores::Constant).unwrap(), format!("{{\"Nodes\":{list}}}"));
         let scores = json!([{"Host": "a", "Score": 50}, {"Host": "b", "Score": 50}]);
         assert_eq!(json(&prioritize(&body, Scores::Constant)), scores);
     }
@@ -173,7 +195,7 @@ mod tests {
     #[test]
     fn what_is_no_question_gets_no_answer() {
         for body in [&b""[..], b"{}", b"[]", b"{\"Nodes\":null,\"NodeNames\":null}"] {
-            assert_eq!(filter(body), None);
+            assert_eq!(filter(body, Scores::Constant), None);
         }
     }
 }

@@ -20,6 +20,8 @@ pub(crate) type Failed = Box<dyn Error + Send + Sync>;
 /// The cards of a node, and how many of them pods may have: one may be ill, and one is spare.
 pub(crate) const CARDS: u64 = 8;
 const CARDS_USED: u64 = 6;
+/// A request that is not answered within this time has failed, as it has for kube-scheduler.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 const GPUS: &str = "/apis/gpu.mle.com/v1alpha1/gpus";
 const PODS: &str = "/api/v1/namespaces/default/pods";
 
@@ -423,7 +425,11 @@ pub(crate) async fn send(
     let kind = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
     let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
     let request = Request::builder().method(method).uri(path).header("content-type", kind).body(bytes);
-    client.request(request.map_err(kube::Error::HttpError)?).await
+    let answer = client.request(request.map_err(kube::Error::HttpError)?);
+    match tokio::time::timeout(ANSWERED_WITHIN, answer).await {
+        Ok(answer) => answer,
+        Err(_) => Err(kube::Error::Service(format!("{method} {path}: no answer in {ANSWERED_WITHIN:?}").into())),
+    }
 }
 
 fn written(path: &str, body: &Value) -> Vec<u8> {
@@ -437,10 +443,15 @@ fn written(path: &str, body: &Value) -> Vec<u8> {
 
 /// A request to a replica: the status, what the answer says that it has seen, and the body.
 async fn post(address: SocketAddr, path: &str, body: &Value) -> Result<(u16, String, Vec<u8>), Failed> {
-    let mut stream = TcpStream::connect(address).await?;
-    stream.write_all(&written(path, body)).await?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer).await?;
+    let asked = async {
+        let (mut stream, mut answer) = (TcpStream::connect(address).await?, Vec::new());
+        stream.write_all(&written(path, body)).await?;
+        stream.read_to_end(&mut answer).await?;
+        Ok::<_, std::io::Error>(answer)
+    };
+    let mut answer = tokio::time::timeout(ANSWERED_WITHIN, asked)
+        .await
+        .map_err(|_| format!("no answer in {ANSWERED_WITHIN:?}"))??;
     let end = answer
         .windows(4)
         .position(|four| four == b"\r\n\r\n")

@@ -178,23 +178,15 @@ impl Measured {
         Self { cores: None, memory: None, gpu: None, package: None, dram: None, gpu_power: None, window }
     }
 
-    /// Takes in the answer to the query for a signal.
-    pub(super) fn take(&mut self, signal: Signal, answer: &Answer, pods: &Workloads) -> signals::Fates {
-        let place = |namespace: &str, name: &str| pods.place(namespace, name);
-        macro_rules! take {
-            ($slot:ident, $number:path) => {{
-                let (values, fates) = signals::by_pod(answer, pods.pods(), place, $number);
-                self.$slot = Some(values);
-                fates
-            }};
-        }
-        match signal {
-            Signal::Cpu => take!(cores, signals::cores),
-            Signal::Memory => take!(memory, signals::bytes),
-            Signal::Gpu => take!(gpu, signals::utilization),
-            Signal::PackageEnergy => take!(package, signals::watts),
-            Signal::DramEnergy => take!(dram, signals::watts),
-            Signal::GpuEnergy => take!(gpu_power, signals::watts),
+    /// Takes in the values of a signal.
+    pub(super) fn take(&mut self, values: Values) {
+        match values {
+            Values::Cores(cores) => self.cores = Some(cores),
+            Values::Memory(memory) => self.memory = Some(memory),
+            Values::Gpu(gpu) => self.gpu = Some(gpu),
+            Values::Package(package) => self.package = Some(package),
+            Values::Dram(dram) => self.dram = Some(dram),
+            Values::GpuPower(gpu_power) => self.gpu_power = Some(gpu_power),
         }
     }
 
@@ -231,6 +223,38 @@ impl Measured {
             |watts: Option<Watts>| watts.map_or(MicroJoules::ZERO, |watts| watts.during(self.window));
         let dram = dram.filter(|_| package.is_some());
         Some(Energy { package: during(package), dram: during(dram), gpu: during(gpu) })
+    }
+}
+
+/// The values of one signal by the place of a pod.
+#[derive(Clone, Debug)]
+pub(super) enum Values {
+    Cores(Vec<Option<Ratio>>),
+    Memory(Vec<Option<u64>>),
+    Gpu(Vec<Option<Percent>>),
+    Package(Vec<Option<Watts>>),
+    Dram(Vec<Option<Watts>>),
+    GpuPower(Vec<Option<Watts>>),
+}
+
+impl Values {
+    /// Joins the answer to the query for a signal to the pods.
+    pub(super) fn read(signal: Signal, answer: &Answer, pods: &Workloads) -> (Self, signals::Fates) {
+        let place = |namespace: &str, name: &str| pods.place(namespace, name);
+        macro_rules! read {
+            ($of:ident, $number:path) => {{
+                let (values, fates) = signals::by_pod(answer, pods.pods(), place, $number);
+                (Self::$of(values), fates)
+            }};
+        }
+        match signal {
+            Signal::Cpu => read!(Cores, signals::cores),
+            Signal::Memory => read!(Memory, signals::bytes),
+            Signal::Gpu => read!(Gpu, signals::utilization),
+            Signal::PackageEnergy => read!(Package, signals::watts),
+            Signal::DramEnergy => read!(Dram, signals::watts),
+            Signal::GpuEnergy => read!(GpuPower, signals::watts),
+        }
     }
 }
 

@@ -34,6 +34,7 @@ impl Contender {
             Self::Nobody => "none",
             Self::Echo(_, Scores::Constant) => "echo, constant scores",
             Self::Echo(_, Scores::Empty) => "echo, no scores",
+            Self::Echo(_, Scores::Few) => "echo of the first 64 nodes",
             Self::Ours(_) => "joulie-extender",
             Self::Short("safe") => "joulie-extender, SHORTLIST=safe",
             Self::Short(_) => "joulie-extender, SHORTLIST=all",
@@ -88,8 +89,11 @@ impl Contender {
         Ok(match self {
             Self::Nobody | Self::Echo(..) => {
                 let echo = Program::new(PROGRAM, &programs.echo).argument("echo").argument(at.to_string());
-                let is_empty = matches!(self, Self::Echo(_, Scores::Empty));
-                if is_empty { echo.argument("--empty") } else { echo }
+                match self {
+                    Self::Echo(_, Scores::Empty) => echo.argument("--empty"),
+                    Self::Echo(_, Scores::Few) => echo.argument("--few"),
+                    _ => echo,
+                }
             }
             Self::Ours(_) | Self::Short(_) => {
                 let shortlist = if let Self::Short(pods) = self { pods } else { "off" };

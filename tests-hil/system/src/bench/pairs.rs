@@ -8,25 +8,31 @@ use crate::echo::Scores;
 use crate::field::Field;
 use cluster::{ControlPlane, NodeForm};
 
-const CONTENDERS: [Contender; 4] = [
+const CONTENDERS: [Contender; 5] = [
     Contender::Nobody,
     Contender::Echo(NodeForm::Names, Scores::Constant),
     Contender::Ours(NodeForm::Names),
     Contender::Short("all"),
+    Contender::Echo(NodeForm::Names, Scores::Few),
 ];
 const NONE: usize = 0;
 const ECHO: usize = 1;
 const OURS: usize = 2;
 const SHORT: usize = 3;
+const FEW: usize = 4;
 
 /// The least share of what is beside it, by the number of nodes and the percentage of them that is scored.
-fn bars(nodes: u32, percentage: Option<u8>) -> [(&'static str, usize, usize, f64); 2] {
+fn bars(nodes: u32, percentage: Option<u8>) -> [(&'static str, usize, usize, f64); 3] {
     let short = match percentage {
         Some(_) if nodes > 1_000 => 1.2,
         Some(_) => 0.85,
         None => 0.95,
     };
-    [("short_of_none", SHORT, NONE, short), ("ours_of_echo", OURS, ECHO, 0.95)]
+    [
+        ("short_of_none", SHORT, NONE, short),
+        ("ours_of_echo", OURS, ECHO, 0.95),
+        ("short_of_its_echo", SHORT, FEW, 0.95),
+    ]
 }
 
 /// Lets the contenders take turns with all nodes scored and with kube-scheduler's default, and prints the results.

@@ -7,7 +7,7 @@ use system::SystemError;
 use system::bench::{self, BenchPrograms, SIZES, Size};
 use system::echo::{self, Scores};
 
-const USAGE: &str = "usage: scheduler-bench [--burst] [--nodes N...] [--pairs ROUNDS [N...]]   or   scheduler-bench echo ADDRESS [--empty]";
+const USAGE: &str = "usage: scheduler-bench [--burst] [--nodes N...] [--pairs ROUNDS [N...]]   or   scheduler-bench echo ADDRESS [--empty | --few]";
 
 fn main() -> ExitCode {
     match answer() {
@@ -25,6 +25,7 @@ fn answer() -> Result<(), SystemError> {
     match words.as_slice() {
         ["echo", at] => serve(at, Scores::Constant),
         ["echo", at, "--empty"] => serve(at, Scores::Empty),
+        ["echo", at, "--few"] => serve(at, Scores::Few),
         ["--burst"] => run(&[Size { rounds: 0, ..SIZES[0] }]),
         ["--nodes", numbers @ ..] => run(&known(&parsed(numbers)?)?),
         ["--pairs", pairs, numbers @ ..] => {

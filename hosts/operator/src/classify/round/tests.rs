@@ -1,5 +1,6 @@
 use super::*;
 use crate::classify::stats::Signal;
+use crate::classify::workloads::Values;
 use crate::rows::PodSeen;
 use host_kit::prometheus::Answer;
 use host_kit::reflect::{ByHand, Row, Rows, by_hand};
@@ -113,7 +114,7 @@ impl Cluster {
         match said {
             Ok(all) => {
                 for (signal, answer) in all {
-                    measured.take(*signal, answer, &workloads);
+                    measured.take(Values::read(*signal, answer, &workloads).0);
                 }
                 answers = Answers { measured: Some(measured), any: true, failed: None };
             }
@@ -275,7 +276,7 @@ fn while_one_signal_is_not_answered_a_profile_waits_and_then_the_others_count() 
     cluster.round(0, Ok(&cpu(&[("p1", "1.8")])));
     let workloads = cluster.pods.1.with(|rows| Workloads::of(rows, |_| false));
     let mut measured = Measured::over(Micros::new(10 * MINUTE));
-    measured.take(Signal::Memory, &series(&[("p1", "900000000")]), &workloads);
+    measured.take(Values::read(Signal::Memory, &series(&[("p1", "900000000")]), &workloads).0);
     let answers = Answers { measured: Some(measured), any: true, failed: Some("too slow".to_owned()) };
     for minute in 15..18 {
         assert!(cluster.with(minute, &workloads, &answers).changes.is_empty(), "{minute}");
