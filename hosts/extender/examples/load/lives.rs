@@ -428,7 +428,9 @@ pub(crate) async fn send(
     let answer = client.request(request.map_err(kube::Error::HttpError)?);
     match tokio::time::timeout(ANSWERED_WITHIN, answer).await {
         Ok(answer) => answer,
-        Err(_) => Err(kube::Error::Service(format!("{method} {path}: no answer in {ANSWERED_WITHIN:?}").into())),
+        Err(_) => {
+            Err(kube::Error::Service(format!("{method} {path}: no answer in {ANSWERED_WITHIN:?}").into()))
+        }
     }
 }
 

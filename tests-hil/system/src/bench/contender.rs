@@ -92,7 +92,7 @@ impl Contender {
                 match self {
                     Self::Echo(_, Scores::Empty) => echo.argument("--empty"),
                     Self::Echo(_, Scores::Few) => echo.argument("--few"),
-                    _ => echo,
+                    Self::Echo(_, Scores::Constant) | Self::Nobody | Self::Ours(_) | Self::Short(_) => echo,
                 }
             }
             Self::Ours(_) | Self::Short(_) => {
