@@ -1,7 +1,8 @@
 //! Measures what a node's agent costs with the energy ledger on: two sockets and eight GPUs of the rig, 100 pods with control groups
 //! that work, a kubelet that says which of them hold the GPUs, and a bare loop that sleeps for a second beside it.
 //!
-//! The rig's files are served by this process, so that only what the agent itself does is counted.
+//! The rig's files are served by this process, so that only what the agent itself does is counted. What it has of the GPUs are plain
+//! files: NVML's stand-in opens several for each call, in the agent's own threads, and a file of the rig costs ten times as much there.
 #![expect(clippy::print_stdout, reason = "a table for a person")]
 
 mod measured;
@@ -46,8 +47,11 @@ async fn measure(now: fn() -> Instant) -> Result<(), Any> {
     let serving = api.serve(([127, 0, 0, 1], 0).into(), None, None).await?;
     serving.write_kubeconfig(&folder.join("kubeconfig"))?;
     let groups = cluster(&api, &folder).await?;
-    let kubelet = tokio::spawn(kubelet(UnixListener::bind(folder.join("kubelet.sock"))?, cards(&folder)?));
-    let work = tokio::spawn(work(groups));
+    let cards = cards(&folder)?;
+    let identifier = |card: &PathBuf| Ok::<_, Any>(fs::read_to_string(card.join("uuid"))?.trim().to_owned());
+    let identifiers = cards.iter().map(identifier).collect::<Result<Vec<String>, Any>>()?;
+    let kubelet = tokio::spawn(kubelet(UnixListener::bind(folder.join("kubelet.sock"))?, identifiers));
+    let work = tokio::spawn(work(groups, cards));
     let ledger = [
         ("ENERGY_LEDGER", "on".into()),
         ("ENERGY_POD_RESOURCES_SOCKET", folder.join("kubelet.sock").into_os_string()),
@@ -78,12 +82,32 @@ async fn measure(now: fn() -> Instant) -> Result<(), Any> {
 fn host(folder: &Path) -> Result<(), Any> {
     let (rig, host) = (folder.join("rig"), folder.join("host"));
     fs::create_dir_all(host.join("sys/fs/cgroup"))?;
-    for (from, to, but) in [(rig.clone(), host.clone(), "sys"), (rig.join("sys"), host.join("sys"), "fs")] {
+    for (from, to, but) in
+        [(rig.clone(), host.clone(), ["sys", "nvml"]), (rig.join("sys"), host.join("sys"), ["fs", "nvml"])]
+    {
         for entry in fs::read_dir(from)? {
             let entry = entry?;
-            if entry.file_name() != but {
+            if !but.iter().any(|but| entry.file_name() == *but) {
                 std::os::unix::fs::symlink(entry.path(), to.join(entry.file_name()))?;
             }
+        }
+    }
+    copied(&rig.join("nvml"), &host.join("nvml"))
+}
+
+/// Copies what cards say. Without `served` a limit is written into a file, and there is nothing that a call is made to answer.
+fn copied(from: &Path, to: &Path) -> Result<(), Any> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let (from, to) = (entry.path(), to.join(entry.file_name()));
+        if entry.file_type()?.is_dir() {
+            if entry.file_name() != "calls" {
+                copied(&from, &to)?;
+            }
+        } else if entry.file_name() != "served" {
+            // A file that cannot be read is a feature that the card lacks.
+            fs::read(from).map_or(Ok(()), |text| fs::write(to, text))?;
         }
     }
     Ok(())
@@ -113,10 +137,11 @@ async fn cluster(api: &EmbeddedApi, folder: &Path) -> Result<Vec<PathBuf>, Any> 
 }
 
 /// Each pod uses 100 ms of a processor in each second, and what is no pod a second.
-async fn work(files: Vec<PathBuf>) -> Result<(), Any> {
+async fn work(files: Vec<PathBuf>, cards: Vec<PathBuf>) -> Result<(), Any> {
     for second in 1.. {
         tokio::time::sleep(Duration::from_secs(1)).await;
         write_times(&files, second)?;
+        draw(&cards, second)?;
     }
     Ok(())
 }
@@ -129,17 +154,27 @@ fn write_times(files: &[PathBuf], second: u64) -> Result<(), Any> {
             1 => of_all,
             _ => 100_000,
         };
-        fs::write(file, format!("usage_usec {}\nuser_usec 1\nsystem_usec 2\n", second * each_second))?;
+        replace(file, &format!("usage_usec {}\nuser_usec 1\nsystem_usec 2\n", second * each_second))?;
     }
     Ok(())
 }
 
-/// The identifiers of the rig's cards.
-fn cards(folder: &Path) -> Result<Vec<String>, Any> {
-    let mut cards = Vec::new();
-    for card in fs::read_dir(folder.join("rig/nvml/gpus"))? {
-        cards.push(fs::read_to_string(card?.path().join("uuid"))?.trim().to_owned());
-    }
+/// Writes a file so that nobody reads a part of it.
+fn replace(file: &Path, text: &str) -> Result<(), Any> {
+    let beside = file.with_extension("new");
+    fs::write(&beside, text)?;
+    Ok(fs::rename(beside, file)?)
+}
+
+/// Each card draws 300 W.
+fn draw(cards: &[PathBuf], second: u64) -> Result<(), Any> {
+    cards.iter().try_for_each(|card| replace(&card.join("energy_mj"), &format!("{}\n", second * 300_000)))
+}
+
+/// The folders of the cards.
+fn cards(folder: &Path) -> Result<Vec<PathBuf>, Any> {
+    let cards = fs::read_dir(folder.join("host/nvml/gpus"))?.map(|card| Ok(card?.path()));
+    let cards: Vec<PathBuf> = cards.collect::<Result<_, Any>>()?;
     if cards.len() == GPUS { Ok(cards) } else { Err(format!("the rig has {} cards", cards.len()).into()) }
 }
 
