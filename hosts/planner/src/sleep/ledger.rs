@@ -1,20 +1,23 @@
 //! What the limits can still pay for in a round: a node is to be woken only where every limit above it has room for its largest
 //! draw once the others are brought to the least that they can be. Whether it is switched on says what is counted then.
 
-use super::step::phase;
+use super::step::{has_pods, phase};
 use super::{SleepCount, SleepFacts, SleepMark, SleepPhase, WakePrice};
 use power_units::{Micros, Watts};
+use std::collections::BTreeSet;
 
 /// What is left of each limit.
 #[derive(Clone, Debug)]
 pub(super) struct Ledger {
     spares: Vec<Option<Watts>>,
     standby: Watts,
+    /// The limits under which only nodes with a pod on them are woken, because they could not keep what was counted a while ago.
+    overdrawn: BTreeSet<usize>,
 }
 
 impl Ledger {
-    pub(super) fn of(spares: &[Option<Watts>], standby: Watts) -> Self {
-        Self { spares: spares.to_vec(), standby }
+    pub(super) fn of(spares: &[Option<Watts>], standby: Watts, overdrawn: BTreeSet<usize>) -> Self {
+        Self { spares: spares.to_vec(), standby, overdrawn }
     }
 
     /// What this node counts more while it wakes than while it sleeps: nothing where it is not known to be off.
@@ -36,8 +39,9 @@ impl Ledger {
             WakePrice::Shut => phase(facts) != Some(SleepPhase::Asleep),
             WakePrice::Watts { full, under } => {
                 let more = self.more(facts, *full);
+                let is_open = |at: &usize| has_pods(facts) || !self.overdrawn.contains(at);
                 let fits = |at: &usize| self.spares.get(*at).copied().flatten().is_some_and(|it| it >= more);
-                more == Watts::ZERO || under.iter().all(fits)
+                more == Watts::ZERO || under.iter().all(|at| is_open(at) && fits(at))
             }
         }
     }
@@ -47,16 +51,20 @@ impl Ledger {
         self.change(facts, |spare, more| spare - more);
     }
 
-    /// Whether a limit above this node cannot keep what is counted already, and can with this node asleep, or sooner.
-    pub(super) fn is_overdrawn(&self, facts: &SleepFacts<'_>) -> bool {
-        let WakePrice::Watts { full, under } = &facts.price else { return false };
+    /// The limits above this node that cannot keep what is counted already, and can with this node asleep, or sooner.
+    pub(super) fn overdrawn(&self, facts: &SleepFacts<'_>) -> Vec<usize> {
+        let WakePrice::Watts { full, under } = &facts.price else { return Vec::new() };
+        if self.more(facts, *full) <= Watts::ZERO {
+            return Vec::new();
+        }
         let below = |at: &usize| self.spares.get(*at).copied().flatten().is_some_and(|it| it < Watts::ZERO);
-        self.more(facts, *full) > Watts::ZERO && under.iter().any(below)
+        under.iter().copied().filter(below).collect()
     }
 
-    /// This node sleeps on.
-    pub(super) fn give_back(&mut self, facts: &SleepFacts<'_>) {
+    /// This node sleeps on, because these limits cannot keep what is counted.
+    pub(super) fn give_back(&mut self, facts: &SleepFacts<'_>, limits: &[usize]) {
         self.change(facts, |spare, more| spare + more);
+        self.overdrawn.extend(limits);
     }
 
     fn change(&mut self, facts: &SleepFacts<'_>, by: impl Fn(Watts, Watts) -> Watts) {

@@ -21,6 +21,9 @@ pub struct SleepMemory {
     arrivals: BTreeMap<String, Arrivals>,
     /// For which pods which nodes were woken, and when.
     tried: BTreeMap<String, BTreeMap<Arc<str>, Tried>>,
+    /// The limits, by their places in the round, that could not keep what was counted for a node that waited to be woken, and
+    /// until when nobody is woken under them. If limits come or go this may be said of another one, which delays a wake.
+    overdrawn: BTreeMap<usize, Stamp>,
 }
 
 /// A node that was woken for a pod.
@@ -48,6 +51,8 @@ struct NodeTimes {
     stopped: Option<Micros>,
     /// While it is being stopped.
     stop: Option<StopTimes>,
+    /// Its phase, the time of its mark, and since when it is seen here.
+    marked: Option<(SleepPhase, Micros, Stamp)>,
 }
 
 /// What is known of the orders to switch off a node that is being stopped.
@@ -67,6 +72,13 @@ struct StopTimes {
 const MARK_PRECISION: Micros = Micros::new(1_000_000);
 
 impl NodeTimes {
+    fn note_mark(&mut self, facts: &SleepFacts<'_>, now: Stamp) {
+        self.marked = facts.mark.map(|mark| {
+            let same = self.marked.filter(|(phase, since, _)| (*phase, *since) == (mark.phase, mark.since));
+            same.unwrap_or((mark.phase, mark.since, now))
+        });
+    }
+
     fn note_stop(&mut self, facts: &SleepFacts<'_>, now: Stamp) {
         let Some(mark) = facts.mark.filter(|mark| mark.phase == SleepPhase::Stopping) else {
             self.stop = None;
@@ -102,11 +114,13 @@ impl SleepMemory {
             };
             arrivals.advance(now, law.0.wake_takes);
         }
+        self.overdrawn.retain(|at, until| now < *until && *at < round.spares.len());
         let names: BTreeSet<&Arc<str>> = nodes.iter().map(|facts| facts.name).collect();
         self.nodes.retain(|name, _| names.contains(name));
         for facts in nodes {
             let is_new = !self.nodes.contains_key(facts.name);
             let times = self.nodes.entry(facts.name.clone()).or_default();
+            times.note_mark(facts, now);
             times.note_stop(facts, now);
             let Some(pods) = facts.pods else { continue };
             let awake = is_awake(facts);
@@ -157,6 +171,12 @@ impl SleepMemory {
         self.times(node).up.and_then(|since| now.since(since))
     }
 
+    /// For how long its mark has been seen here. What opens a node to pods, or switches one off, goes by this and not by the time of
+    /// day of its mark, which another machine has written: a clock that is ahead would do so too early.
+    pub(super) fn marked_for(&self, node: &Arc<str>, now: Stamp) -> Micros {
+        self.times(node).marked.and_then(|(.., since)| now.since(since)).unwrap_or(Micros::ZERO)
+    }
+
     /// Whether it was told something within this time.
     pub(super) fn was_sent(&self, node: &Arc<str>, now: Stamp, within: Micros) -> bool {
         self.times(node).sent.is_some_and(|at| now.since(at).is_none_or(|ago| ago < within))
@@ -183,15 +203,23 @@ impl SleepMemory {
     }
 
     /// Whether no order to switch off can be under way to this node: none was given since it is being stopped, or none for as
-    /// long as one may take. `age`: how old its mark is by the time of day, which bounds the orders of other leaders. Those of
-    /// this one are counted by the clock that does not jump.
-    pub(super) fn is_still(&self, node: &Arc<str>, now: Stamp, (age, takes): (Micros, Micros)) -> bool {
+    /// long as one may take. Another leader may have given one until this one began. All is counted by the clock that does
+    /// not jump.
+    pub(super) fn is_still(&self, node: &Arc<str>, now: Stamp, takes: Micros) -> bool {
         self.times(node).stop.is_some_and(|stop| {
-            // Nobody gives an order after `takes`.
-            let are_over = age >= Micros::new(takes.get().saturating_mul(2));
-            let is_untold = stop.given == 0 && (!stop.foreign || are_over);
+            let is_untold = stop.given == 0 && !stop.foreign;
             is_untold || now.since(stop.last).is_some_and(|so_far| so_far >= takes)
         })
+    }
+
+    /// Under this limit nobody is woken until then.
+    pub(super) fn overdraws(&mut self, at: usize, until: Stamp) {
+        self.overdrawn.insert(at, until);
+    }
+
+    /// The limits under which nobody is woken for now.
+    pub(super) fn overdrawn(&self) -> BTreeSet<usize> {
+        self.overdrawn.keys().copied().collect()
     }
 
     /// Whether it is not to be asked again yet.

@@ -86,10 +86,10 @@ impl SleepLaw {
     ) -> SleepDecision {
         memory.note(self, round);
         let mut decision = SleepDecision { counts: counted(round), ..SleepDecision::default() };
-        let mut all = Round::of(self, round);
+        let mut all = Round::of(self, round, memory);
         decision.counts.unhelped = all.for_pods(memory, &fits);
         all.for_pools(memory);
-        all.give_back();
+        all.give_back(memory);
         decision.counts.warm =
             all.pools.keys().filter_map(|pool| memory.warm(self, pool)).fold(0, u32::saturating_add);
         all.marked(memory, &mut decision.steps);
@@ -148,7 +148,7 @@ pub(super) fn phase(facts: &SleepFacts<'_>) -> Option<SleepPhase> {
     facts.mark.map(|mark| mark.phase)
 }
 
-fn has_pods(facts: &SleepFacts<'_>) -> bool {
+pub(super) fn has_pods(facts: &SleepFacts<'_>) -> bool {
     facts.pods.is_some_and(|pods| pods > 0)
 }
 
@@ -169,8 +169,8 @@ fn pools<'r>(round: &SleepRound<'r>) -> BTreeMap<&'r str, Pool> {
 }
 
 impl<'a, 'r> Round<'a, 'r> {
-    fn of(law: &'a SleepLaw, round: &'a SleepRound<'r>) -> Self {
-        let mut ledger = Ledger::of(round.spares, law.0.standby);
+    fn of(law: &'a SleepLaw, round: &'a SleepRound<'r>, memory: &SleepMemory) -> Self {
+        let mut ledger = Ledger::of(round.spares, law.0.standby, memory.overdrawn());
         // What was decided for a node and does not show yet may be a wake.
         let unseen = |facts: &&SleepFacts<'_>| facts.busy && phase(facts) == Some(SleepPhase::Asleep);
         round.nodes.iter().filter(unseen).for_each(|facts| ledger.take(facts));
@@ -327,8 +327,9 @@ impl<'a, 'r> Round<'a, 'r> {
     }
 
     /// Nodes that wait to be woken sleep on where a limit above them cannot keep what is counted: those first that no pod needs,
-    /// and the last of them first. Nothing was ordered for them yet.
-    fn give_back(&mut self) {
+    /// and the last of them first. Nothing was ordered for them yet. A limit that hovers would have them marked by turns, so for as
+    /// long as a wake takes nobody else is woken under it.
+    fn give_back(&mut self, memory: &mut SleepMemory) {
         let waits = |facts: &SleepFacts<'_>| {
             phase(facts) == Some(SleepPhase::Waking) && !facts.paid && !facts.busy && !has_pods(facts)
         };
@@ -336,10 +337,14 @@ impl<'a, 'r> Round<'a, 'r> {
         let nodes = nodes.iter().enumerate().rev().filter(|(_, facts)| waits(facts));
         let (used, free): (Vec<_>, Vec<_>) = nodes.partition(|(at, _)| self.used.contains(at));
         for (at, facts) in free.into_iter().chain(used) {
-            if self.ledger.is_overdrawn(facts) {
-                self.ledger.give_back(facts);
-                self.returned.push(at);
+            let limits = self.ledger.overdrawn(facts);
+            if limits.is_empty() {
+                continue;
             }
+            self.ledger.give_back(facts, &limits);
+            self.returned.push(at);
+            let until = self.round.now + self.law.0.wake_takes;
+            limits.into_iter().for_each(|limit| memory.overdraws(limit, until));
         }
     }
 
@@ -387,13 +392,14 @@ impl<'a, 'r> Round<'a, 'r> {
         let mark = facts.mark?;
         let law = &self.law.0;
         let age = self.round.wall.checked_sub(mark.since).unwrap_or(Micros::ZERO);
+        let seen_for = memory.marked_for(facts.name, self.round.now);
         let wakes = self.wakes(at, facts);
         let has_booted = facts.boot != mark.boot;
         let is_on = facts.power != Some(PowerState::Off);
         match mark.phase {
             SleepPhase::Closing => {
-                let step =
-                    self.close(facts, age, if has_pods(facts) { Some(SleepReason::PodBound) } else { wakes });
+                let wakes = if has_pods(facts) { Some(SleepReason::PodBound) } else { wakes };
+                let step = self.close(facts, (age, seen_for), wakes);
                 if matches!(step, Some(SleepStep::Mark(SleepPhase::Stopping, _))) {
                     memory.stops(facts.name, self.round.wall);
                 }
@@ -402,7 +408,7 @@ impl<'a, 'r> Round<'a, 'r> {
             SleepPhase::Stopping => self.stop(facts, age, memory),
             SleepPhase::Asleep if facts.ready && facts.power == Some(PowerState::On) => {
                 // Somebody else has switched it on, or it was never off.
-                (has_booted || age >= law.off_within).then_some(SleepStep::Reopen(SleepReason::IsAwake))
+                (has_booted || seen_for >= law.off_within).then_some(SleepStep::Reopen(SleepReason::IsAwake))
             }
             SleepPhase::Asleep if memory.rests(facts.name) && wakes != Some(SleepReason::PodBound) => None,
             SleepPhase::Asleep => wakes.map(|why| SleepStep::Mark(SleepPhase::Waking, why)),
@@ -421,7 +427,7 @@ impl<'a, 'r> Round<'a, 'r> {
             }
             SleepPhase::Waking => None,
             SleepPhase::Starting => self.start(facts, age, memory),
-            SleepPhase::Left if facts.ready && is_on && (has_booted || age >= law.off_within) => {
+            SleepPhase::Left if facts.ready && is_on && (has_booted || seen_for >= law.off_within) => {
                 memory.rest(facts.name, self.round.now + law.wake_within);
                 Some(SleepStep::Reopen(SleepReason::IsAwake))
             }
@@ -429,14 +435,23 @@ impl<'a, 'r> Round<'a, 'r> {
         }
     }
 
-    fn close(&self, facts: &SleepFacts<'_>, age: Micros, wakes: Option<SleepReason>) -> Option<SleepStep> {
+    /// `age`: of the mark, by the time of day; `seen_for`: by the clock that does not jump.
+    fn close(
+        &self,
+        facts: &SleepFacts<'_>,
+        (age, seen_for): (Micros, Micros),
+        wakes: Option<SleepReason>,
+    ) -> Option<SleepStep> {
         let settle = self.law.0.settle;
         if let Some(why) = wakes {
             return Some(SleepStep::Reopen(why));
         }
         let is_seen = facts.ready && facts.pods == Some(0) && facts.power == Some(PowerState::On);
         match is_seen {
-            true => (age >= settle).then_some(SleepStep::Mark(SleepPhase::Stopping, SleepReason::Settled)),
+            // A pod may still be on its way to it.
+            true => {
+                (seen_for >= settle).then_some(SleepStep::Mark(SleepPhase::Stopping, SleepReason::Settled))
+            }
             // Whoever cannot be seen is not switched off.
             false => {
                 (age >= self.law.0.off_within.max(settle)).then_some(SleepStep::Reopen(SleepReason::Unseen))
@@ -462,7 +477,7 @@ impl<'a, 'r> Round<'a, 'r> {
             (Some(PowerState::Off), _) => left(SleepReason::Contradiction),
             // It would lose its pods if it took any while an order to switch off may still be carried out.
             (Some(PowerState::On), Some(why)) if facts.ready => {
-                memory.is_still(facts.name, now, (age, takes)).then_some(SleepStep::Reopen(why))
+                memory.is_still(facts.name, now, takes).then_some(SleepStep::Reopen(why))
             }
             // What is needed meanwhile is off sooner than it is known not to go off, and is then woken.
             (Some(PowerState::On), None) if !is_late && facts.pods == Some(0) => {
@@ -479,9 +494,10 @@ impl<'a, 'r> Round<'a, 'r> {
 
     fn start(&self, facts: &SleepFacts<'_>, age: Micros, memory: &mut SleepMemory) -> Option<SleepStep> {
         let law = &self.law.0;
-        if facts.ready && facts.power == Some(PowerState::On) && age >= law.off_within {
+        let seen_for = memory.marked_for(facts.name, self.round.now);
+        if facts.ready && facts.power == Some(PowerState::On) {
             // It was never off.
-            return Some(SleepStep::Reopen(SleepReason::IsAwake));
+            return (seen_for >= law.off_within).then_some(SleepStep::Reopen(SleepReason::IsAwake));
         }
         if age >= law.wake_within {
             return Some(SleepStep::Mark(SleepPhase::Left, SleepReason::DidNotWake));

@@ -7,7 +7,7 @@ use crate::support::wait;
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, Patch, PatchParams};
 use serde_json::{Value, json};
 use std::time::Duration;
 use system::field::{self, Field};
@@ -18,8 +18,8 @@ use tokio::time::Instant;
 const BUDGET: &str = "evening";
 /// kube-scheduler's backoff of 10 s, and the looks of this test.
 const PLACED_WITHIN: Duration = Duration::from_secs(90);
-/// From the making of the pods on. Both of them have to be refused before it.
-const DEADLINE: Duration = Duration::from_secs(30);
+/// From when the pod was refused on.
+const DEADLINE: Duration = Duration::from_secs(5);
 
 /// A pod for the simulated nodes, which may wait until then.
 fn pod(name: &str, until: Option<Timestamp>) -> Value {
@@ -99,14 +99,18 @@ pub(crate) async fn pods_that_may_wait_do(world: &TestSystem) {
         let seconds = i64::try_from(later.as_secs()).unwrap();
         Timestamp::from_second(Timestamp::now().as_second() + seconds).unwrap()
     };
-    let (soon, far) = (at(DEADLINE), at(Duration::from_secs(3_600)));
-    field.make(&pod("soon", Some(soon)), 1).await.unwrap();
+    let far = at(Duration::from_secs(3_600));
+    field.make(&pod("soon", Some(far)), 1).await.unwrap();
     field.make(&pod("far", Some(far)), 1).await.unwrap();
     field.make(&pod("now", None), 1).await.unwrap();
     wait("a pod without a deadline is placed", async || is_placed(&pods, "now-0").await).await;
     for name in ["soon-0", "far-0"] {
         wait("pods with a deadline wait", async || waits_for_the_limit(&pods, name).await).await;
     }
+    // Its deadline is drawn near, and until then pods come and go, for each of which it is tried again.
+    let soon = at(DEADLINE);
+    let near = json!({"metadata": {"annotations": {"joulie.io/deferrable-until": soon.to_string()}}});
+    pods.patch("soon-0", &PatchParams::default(), &Patch::Merge(&near)).await.unwrap();
     placed(&field, "soon-0").await;
     let bound = scheduled(&pods, "soon-0").await.and_then(|one| one.last_transition_time).unwrap().0;
     let late = bound.as_second() - soon.as_second();

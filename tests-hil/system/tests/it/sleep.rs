@@ -303,7 +303,7 @@ pub(crate) async fn empty_nodes_sleep_through_a_day(world: &TestSystem) {
     assert!(with < without, "{with} J with sleep, {without} J without");
 
     // The stories that follow have the settings of the chart, and all nodes are awake. Under the day's limit few could be
-    // woken at a time. A node that was told to go off, and does not go, is known to be awake after twice this time.
+    // woken at a time. A node that was told to go off, and does not go, is known to be awake once this time is over.
     objects::delete(&world.client, "PowerBudget", "day").await.unwrap();
     operators(world, &[&variables[..], &[("SLEEP", "off"), ("SLEEP_OFF_WITHIN", "10s")][..]].concat()).await;
     all_wake(world).await;
