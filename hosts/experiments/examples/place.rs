@@ -1,5 +1,6 @@
-//! The experiments without the rest of `joulie`: `place compat|fair|curves|ablation|caps [SEED,..] [FOLDER]`,
-//! `place replay TRACE`, or `place time`, how long runs of `compat` take. The folder gets the plots and the JSON.
+//! The experiments without the rest of `joulie`: `place compat|fair|curves|ablation|caps [SEED,..] [FOLDER] [LAW,..]`,
+//! `place replay TRACE`, or `place time`, how long runs of `compat` take. The folder gets the plots and the JSON;
+//! for `-` there is none.
 use experiments::compat::{self, ARMS};
 use experiments::report::{Options, PlacementExperiment, replay, simulate};
 use experiments::trace::ReadTrace;
@@ -26,9 +27,12 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     };
     let seeds = args.next().unwrap_or_default();
     let seeds = seeds.split(',').filter_map(|seed| seed.parse().ok()).collect();
-    let outcome = simulate(&Options { experiment, seeds, arms: Vec::new() }, &mut |_, _| ())?;
+    let folder = args.next().filter(|folder| folder != "-").map(PathBuf::from);
+    let arms = args.next().unwrap_or_default();
+    let arms = arms.split(',').filter(|arm| !arm.is_empty()).map(str::to_owned).collect();
+    let outcome = simulate(&Options { experiment, seeds, arms }, &mut |_, _| ())?;
     std::io::stdout().write_all(outcome.table().as_bytes())?;
-    if let Some(folder) = args.next().map(PathBuf::from) {
+    if let Some(folder) = folder {
         for (name, svg) in outcome.plots() {
             std::fs::write(folder.join(name), svg)?;
         }

@@ -1,7 +1,7 @@
 //! The same work for all: a fixed set of jobs runs to completion, jobs that fit nowhere wait, and later ones may start
-//! before them (backfill). Each law runs with and without sleep.
+//! before them (backfill). Each law runs with and without sleep, by two rules ([`SleepRule`]).
 //!
-//! With sleep, a node that was empty for [`HOLD`] steps sleeps and draws nothing, but some stay awake; an idle GPU of an
+//! With sleep, a node that was empty for some steps sleeps and draws nothing, but some stay awake; an idle GPU of an
 //! awake node rests at 10 W. A job on a node that sleeps starts after [`WAKE`] steps, in which the node draws its base
 //! and all its GPUs at their idle power. Without sleep an empty node and an idle GPU draw what upstream's model says.
 //! At the start the nodes that stay awake are awake, and all others sleep.
@@ -18,7 +18,7 @@ mod bound;
 mod cluster;
 mod upstream;
 
-pub use arms::{FAIR_ARMS, FairArm, ScoreTerm, TERMS};
+pub use arms::{FAIR_ARMS, FairArm, SLEEP_RULES, ScoreTerm, SleepRule, TERMS};
 pub use bound::bound_kwh;
 
 /// Steps until an empty node sleeps, and steps until it is awake again.
@@ -27,22 +27,22 @@ pub const HOLD: u32 = 5;
 pub const WAKE: u32 = 2;
 /// Empty nodes of each kind that stay awake.
 const WARM: u32 = 6;
-/// Steps that our law looks back, for how many nodes it keeps awake.
+/// Steps that [`SleepRule::Ahead`] looks back, for how many nodes it keeps awake.
 const BACK: usize = 60;
-/// Of the most empty nodes that were taken in a short time, our law keeps so many hundredths awake.
+/// Of the most empty nodes that were taken in a short time, it keeps so many hundredths awake.
 const KEEP_PERCENT: u32 = 125;
 /// What an idle GPU draws at rest.
 const REST_W: f64 = 10.0;
 /// Empty GPU nodes that the packing keeps for jobs with GPUs.
 const KEPT: u32 = 100;
 
-/// How jobs are placed, whether nodes sleep, what of our law is left out, and which caps hold.
+/// How jobs are placed, when nodes sleep, what of our law is left out, and which caps hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlacementLaw {
     /// The law that places.
     pub arm: FairArm,
-    /// Whether nodes sleep and idle GPUs rest.
-    pub sleeps: bool,
+    /// When nodes sleep. Where they do, idle GPUs rest.
+    pub sleep: SleepRule,
     /// What is left out.
     pub without: Option<ScoreTerm>,
     /// The caps.
@@ -54,8 +54,8 @@ pub struct PlacementLaw {
 impl PlacementLaw {
     /// A whole law without caps.
     #[must_use]
-    pub const fn of(arm: FairArm, sleeps: bool) -> Self {
-        Self { arm, sleeps, without: None, caps: CapRule::None, model: PowerModel::Linear }
+    pub const fn of(arm: FairArm, sleep: SleepRule) -> Self {
+        Self { arm, sleep, without: None, caps: CapRule::None, model: PowerModel::Linear }
     }
 }
 

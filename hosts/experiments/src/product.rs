@@ -161,14 +161,9 @@ impl JobTerms {
             Some(ScoreTerm::Watts) => why.watts,
             Some(ScoreTerm::Fill) => why.fill,
             Some(ScoreTerm::Whole) => why.whole,
-            Some(
-                ScoreTerm::GpuCores
-                | ScoreTerm::Spare
-                | ScoreTerm::Scarce
-                | ScoreTerm::Measured
-                | ScoreTerm::Ahead,
-            )
-            | None => 0,
+            Some(ScoreTerm::GpuCores | ScoreTerm::Spare | ScoreTerm::Scarce | ScoreTerm::Measured) | None => {
+                0
+            }
         };
         why.score.saturating_sub(part)
     }

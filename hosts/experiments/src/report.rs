@@ -197,10 +197,10 @@ impl Outcome {
         let rows = &self.rows;
         match self.experiment? {
             PlacementExperiment::Compat => Some(bands::table(rows) + &bands::bars(rows)),
-            PlacementExperiment::Fair => Some(summary::table(rows) + &summary::bars_of_fair(rows)),
-            PlacementExperiment::Curves | PlacementExperiment::Ablation | PlacementExperiment::Caps => {
-                Some(summary::table(rows))
+            experiment @ (PlacementExperiment::Fair | PlacementExperiment::Curves) => {
+                Some(summary::table(rows) + &summary::bars(rows, experiment))
             }
+            PlacementExperiment::Ablation | PlacementExperiment::Caps => Some(summary::table(rows)),
         }
     }
 

@@ -230,9 +230,13 @@ fn of_pod_list(text: &str, columns: &Columns) -> Result<Said, String> {
         text.parse::<f64>().map_err(|_| format!("{text:?} is no number"))
     };
     let created = number(columns.created)?;
-    // A pod that was never scheduled has none.
-    let scheduled = columns.scheduled.map(text).transpose()?.filter(|text| !text.is_empty());
-    let scheduled = scheduled.map_or(Ok(created), |_| columns.scheduled.map_or(Ok(created), number))?;
+    let scheduled = match columns.scheduled {
+        None => created,
+        Some(at) if text(at)?.is_empty() => {
+            return Err("it was never scheduled, so that its run time is not known".to_owned());
+        }
+        Some(at) => number(at)?,
+    };
     let part = columns.gpu_milli.map(number).transpose()?.unwrap_or(1000.0) / 1000.0;
     if part.is_nan() {
         return Err("gpu_milli is no number".to_owned());

@@ -21,9 +21,41 @@ pub enum FairArm {
     Packing,
     /// One of upstream's formulas, as in [`crate::compat`].
     Upstream(CompatArm),
-    /// The score `consolidate` that the extender ships. A node that sleeps is taken only where no awake one fits, and as many
-    /// empty nodes are kept awake, and woken ahead, as were opened in any few steps of the last hour.
+    /// The score `consolidate` that the extender ships. A node that sleeps is taken only where no awake one fits.
     Joulie,
+}
+
+/// When nodes sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SleepRule {
+    /// They do not.
+    Never,
+    /// After [`super::HOLD`] steps, and six empty nodes of each kind stay awake.
+    Fixed,
+    /// Once idling has cost what the next wake costs. As many empty nodes of each kind are kept awake, and woken ahead, as were
+    /// opened in any few steps of the last hour. The planner's law of sleep has both.
+    Ahead,
+}
+
+/// All of them.
+pub const SLEEP_RULES: [SleepRule; 3] = [SleepRule::Never, SleepRule::Fixed, SleepRule::Ahead];
+
+impl SleepRule {
+    /// What it adds to the name of a law.
+    #[must_use]
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::Never => "",
+            Self::Fixed => " +sleep",
+            Self::Ahead => " +ahead",
+        }
+    }
+
+    /// Whether nodes sleep.
+    #[must_use]
+    pub const fn sleeps(self) -> bool {
+        !matches!(self, Self::Never)
+    }
 }
 
 /// All of them.
@@ -56,12 +88,10 @@ pub enum ScoreTerm {
     Scarce,
     /// That the draw of an empty node is measured, instead of being a share of the most that its hardware draws.
     Measured,
-    /// That nodes are kept awake, and woken, ahead of jobs.
-    Ahead,
 }
 
 /// All of them.
-pub const TERMS: [ScoreTerm; 8] = [
+pub const TERMS: [ScoreTerm; 7] = [
     ScoreTerm::Watts,
     ScoreTerm::Fill,
     ScoreTerm::Whole,
@@ -69,7 +99,6 @@ pub const TERMS: [ScoreTerm; 8] = [
     ScoreTerm::Spare,
     ScoreTerm::Scarce,
     ScoreTerm::Measured,
-    ScoreTerm::Ahead,
 ];
 
 impl ScoreTerm {
@@ -84,7 +113,6 @@ impl ScoreTerm {
             Self::Spare => "spare",
             Self::Scarce => "scarce",
             Self::Measured => "measured",
-            Self::Ahead => "ahead",
         }
     }
 }

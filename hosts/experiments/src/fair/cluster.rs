@@ -2,7 +2,7 @@
 //!
 //! Nodes in the same state have the same score, so that a job looks at each state once, and not at each node.
 
-use super::arms::{Around, FairArm, ScoreTerm};
+use super::arms::{Around, FairArm, SleepRule};
 use super::upstream::Followed;
 use super::{BACK, HOLD, KEEP_PERCENT, PlacementLaw, REST_W, WAKE, WARM};
 use crate::STEP_S;
@@ -71,7 +71,7 @@ pub(super) struct Cluster {
 
 impl Cluster {
     pub(super) fn new(law: PlacementLaw, seed: u64) -> Self {
-        let idle = if law.sleeps { REST_W } else { GPU_IDLE_W };
+        let idle = if law.sleep.sleeps() { REST_W } else { GPU_IDLE_W };
         let followed = match law.arm {
             FairArm::Upstream(arm) => Some(Followed::new(arm, law.model, idle)),
             FairArm::KubeDefault
@@ -96,7 +96,7 @@ impl Cluster {
             followed,
             plain: [0.0; 2],
         };
-        if law.sleeps {
+        if law.sleep.sleeps() {
             let first = WARM as usize;
             cluster.power[first..CPU_NODES].fill(Power::Asleep);
             cluster.power[CPU_NODES + first..].fill(Power::Asleep);
@@ -162,7 +162,7 @@ impl Cluster {
                 }
             });
         }
-        if self.law.sleeps {
+        if self.law.sleep.sleeps() {
             self.sleep(step);
         }
         if let Some(followed) = &mut self.followed {
@@ -199,7 +199,7 @@ impl Cluster {
         }
     }
 
-    /// Steps until an empty node sleeps. Ours waits until idling has cost what waking costs, as the planner does.
+    /// Steps until an empty node sleeps; ahead of jobs: until idling has cost what waking costs, as the planner does.
     fn hold(&self, kind: Kind) -> u32 {
         if !self.is_ahead() {
             return HOLD;
@@ -210,7 +210,7 @@ impl Cluster {
     }
 
     fn is_ahead(&self) -> bool {
-        self.law.arm == FairArm::Joulie && self.law.without != Some(ScoreTerm::Ahead)
+        self.law.sleep == SleepRule::Ahead
     }
 
     /// How many empty nodes of each kind stay awake.
@@ -254,7 +254,7 @@ impl Cluster {
             if !node.fits(kind, u32::from(job.cores), u32::from(job.gpus)) {
                 continue;
             }
-            let idle = if law.sleeps { REST_W } else { GPU_IDLE_W };
+            let idle = if law.sleep.sleeps() { REST_W } else { GPU_IDLE_W };
             let view = NodeView {
                 whole: self.whole,
                 free: self.free_gpus,
@@ -321,7 +321,7 @@ impl Cluster {
 
     /// Adds what is drawn in a step.
     pub(super) fn tally(&self, step: u32, tally: &mut Tally) -> f64 {
-        let idle = if self.law.sleeps { REST_W } else { GPU_IDLE_W };
+        let idle = if self.law.sleep.sleeps() { REST_W } else { GPU_IDLE_W };
         let mut sum = 0.0;
         for (place, node) in self.nodes.iter().enumerate() {
             let kind = Kind::of(place);

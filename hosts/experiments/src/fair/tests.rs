@@ -9,12 +9,12 @@ fn all_laws_do_all_the_work_and_none_uses_less_than_the_bound() {
         .flat_map(|model| FAIR_ARMS.map(|arm| (model, arm)))
     {
         let bound = bound_kwh(&jobs, model);
-        for sleeps in [false, true] {
-            let law = PlacementLaw { model, ..PlacementLaw::of(arm, sleeps) };
+        for sleep in SLEEP_RULES {
+            let law = PlacementLaw { model, ..PlacementLaw::of(arm, sleep) };
             let figures = run(law, 42, &jobs);
             assert_eq!(figures, run(law, 42, &jobs));
             assert_eq!(figures.dropped, 0, "{}", arm.name());
-            assert!(figures.it_kwh > bound, "{} {sleeps}", arm.name());
+            assert!(figures.it_kwh > bound, "{} {sleep:?}", arm.name());
         }
     }
 }
@@ -32,7 +32,7 @@ fn a_single_job_costs_what_is_calculated_by_hand() {
         busy_cores: crate::numbers::parts(48.0),
         busy_gpus: 0,
     };
-    let figures = run(PlacementLaw::of(FairArm::MostAllocated, true), 1, &[job]);
+    let figures = run(PlacementLaw::of(FairArm::MostAllocated, SleepRule::Fixed), 1, &[job]);
     // Two steps are counted, that of the job and that in which it has ended. Six nodes of 35 W and six of 105 W are awake in both;
     // the job's node draws 70 W and 0.7 * 700 W / 2 in the first.
     let watts = 2.0 * 6.0 * (35.0 + 105.0) + 35.0 + 245.0;
@@ -48,5 +48,5 @@ fn jobs_that_fit_no_node_are_told_and_do_not_run_for_ever() {
     large.arrives = 0;
     let mut all = vec![large];
     all.extend(jobs);
-    assert_eq!(run(PlacementLaw::of(FairArm::Joulie, true), 42, &all).dropped, 1);
+    assert_eq!(run(PlacementLaw::of(FairArm::Joulie, SleepRule::Ahead), 42, &all).dropped, 1);
 }

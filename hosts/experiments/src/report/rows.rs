@@ -3,7 +3,7 @@
 use super::{Row, Told};
 use crate::caps::{CAP_RULES, CapRule};
 use crate::compat::{self, CompatArm};
-use crate::fair::{self, FairArm, FairFigures, PlacementLaw, TERMS, bound_kwh};
+use crate::fair::{self, FairArm, FairFigures, PlacementLaw, SLEEP_RULES, SleepRule, TERMS, bound_kwh};
 use crate::fleet::PowerModel;
 use crate::workload::{CLASSES, OfferedJob, OfferedLoad, jobs};
 
@@ -55,13 +55,17 @@ pub(super) fn compat_rows(seeds: &[u64], arms: &[CompatArm], told: Told<'_>) -> 
 pub(super) type NamedLaws = Vec<(String, PlacementLaw)>;
 
 pub(super) fn fair_laws(arms: &[FairArm]) -> NamedLaws {
-    let both = |&arm: &FairArm| {
-        let of = |sleeps| {
-            (format!("{}{}", arm.name(), if sleeps { " +sleep" } else { "" }), PlacementLaw::of(arm, sleeps))
-        };
-        [of(false), of(true)]
+    let each = |&arm: &FairArm| {
+        // Upstream's formulas know no sleep, and keep nothing awake for their next job.
+        let knows = move |rule: &SleepRule| !matches!((arm, rule), (FairArm::Upstream(_), SleepRule::Ahead));
+        let of = move |rule: SleepRule| (law_name(arm, rule), PlacementLaw::of(arm, rule));
+        SLEEP_RULES.into_iter().filter(knows).map(of)
     };
-    arms.iter().flat_map(both).collect()
+    arms.iter().flat_map(each).collect()
+}
+
+fn law_name(arm: FairArm, rule: SleepRule) -> String {
+    format!("{}{}", arm.name(), rule.suffix())
 }
 
 /// The laws of `fair` on a measured curve.
@@ -71,25 +75,27 @@ pub(super) fn curve_laws(arms: &[FairArm]) -> NamedLaws {
 }
 
 pub(super) fn ablation_laws() -> NamedLaws {
-    let whole = PlacementLaw::of(FairArm::Joulie, true);
+    let whole = PlacementLaw::of(FairArm::Joulie, SleepRule::Ahead);
     let without = |term| {
         (
             format!("without {}", crate::fair::ScoreTerm::name(term)),
             PlacementLaw { without: Some(term), ..whole },
         )
     };
-    [("joulie +sleep".to_owned(), whole)].into_iter().chain(TERMS.map(without)).collect()
+    let ahead = ("without ahead".to_owned(), PlacementLaw { sleep: SleepRule::Fixed, ..whole });
+    let first = (law_name(whole.arm, whole.sleep), whole);
+    [first].into_iter().chain(TERMS.map(without)).chain([ahead]).collect()
 }
 
 pub(super) fn caps_laws() -> NamedLaws {
-    let of = |arm, sleeps: bool| {
+    let of = |arm, rule| {
         CAP_RULES.map(|caps: CapRule| {
-            let name =
-                format!("{}{}, {}", FairArm::name(arm), if sleeps { " +sleep" } else { "" }, caps.name());
-            (name, PlacementLaw { caps, ..PlacementLaw::of(arm, sleeps) })
+            let name = format!("{}, {}", law_name(arm, rule), caps.name());
+            (name, PlacementLaw { caps, ..PlacementLaw::of(arm, rule) })
         })
     };
-    of(FairArm::KubeDefault, false).into_iter().chain(of(FairArm::Joulie, true)).collect()
+    let first = of(FairArm::KubeDefault, SleepRule::Never);
+    first.into_iter().chain(of(FairArm::Joulie, SleepRule::Ahead)).collect()
 }
 
 /// The runs of laws over thinned jobs of seeds.

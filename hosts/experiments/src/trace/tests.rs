@@ -35,15 +35,16 @@ fn upstream_s_records_are_read_and_what_cannot_be_used_is_told_by_line() {
 fn a_pod_list_is_read_by_the_names_of_its_columns() {
     let text = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time
 p0,12000,16384,1,500,,LS,Running,100,3760,160.0
-p1,6000,12288,0,0,,BE,Succeeded,40,160,
-p2,6000,12288,0,0,,BE,Succeeded,400,160,
-p3,6000,12288,0,0,,BE,Succeeded,nan,160,
+p1,6000,12288,0,0,,BE,Succeeded,40,160,40
+p2,6000,12288,0,0,,BE,Succeeded,400,160,400
+p3,6000,12288,0,0,,BE,Succeeded,nan,160,40
 p4,6000
 p5,6000,1,1,nan,,BE,Running,40,160,40
 p6,6000,1,16,1000,,BE,Running,40,160,40
+p7,6000,12288,0,0,,BE,Pending,40,160,
 ";
     let trace = read(text);
-    assert_eq!((trace.lines, trace.other, trace.malformed, trace.too_large), (8, 1, 4, 1));
+    assert_eq!((trace.lines, trace.other, trace.malformed, trace.too_large), (9, 1, 5, 1));
     let [first, second] = trace.jobs[..] else { panic!("{trace:?}") };
     assert_eq!((first.arrives, first.lasts, first.cores, first.gpus, first.performance), (0, 2, 6, 0, false));
     assert_eq!(

@@ -18,4 +18,6 @@ mod service;
 #[cfg(test)]
 mod show;
 #[cfg(test)]
+mod simulate;
+#[cfg(test)]
 mod test_machine;

@@ -170,6 +170,12 @@ pub(crate) fn bare(words: &[&str]) -> Said {
     Said::of(joulie(words).output().unwrap())
 }
 
+/// Runs `joulie` with these arguments, and nothing in front of them.
+pub(crate) fn program(words: &[&str]) -> Said {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_joulie"));
+    Said::of(command.args(words).stdin(Stdio::null()).output().unwrap())
+}
+
 #[expect(clippy::disallowed_methods, reason = "the binary is another process, which has real time")]
 #[track_caller]
 pub(crate) fn wait(mut until: impl FnMut() -> bool, why: impl Fn() -> String) {
