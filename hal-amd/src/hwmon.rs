@@ -212,6 +212,10 @@ impl<M: Mailbox> DeviceBackend for Hwmon<M> {
         device.on_clock(|clock| clock.save())?.ok_or(AmdError::Unfit(device.key()))
     }
 
+    fn shows_all_of_clocks(&self) -> bool {
+        false
+    }
+
     fn put_clock_back(&self, at: usize, original: &Original) -> Result<(), AmdError> {
         let device = self.device(at)?;
         let limits = ClockLimits::in_original(original).ok_or(AmdError::Unfit(device.key()))?;

@@ -123,6 +123,12 @@ pub trait DeviceBackend {
         Err(Self::Error::lacking())
     }
 
+    /// Whether [`save_clock`](Self::save_clock) shows all that a write may have left behind that was cut short. Where it does
+    /// not, a release writes the original also where that is in force.
+    fn shows_all_of_clocks(&self) -> bool {
+        true
+    }
+
     /// Writes what [`save_clock`](Self::save_clock) returned before the first write.
     ///
     /// # Errors
@@ -285,15 +291,19 @@ impl<B: DeviceBackend, C: Clock, O: Originals> PowerHal for CappedDevices<B, C, 
         &mut self.originals
     }
 
-    /// Of a clock as the port does it. Of a cap not, because the one in force is the strictest of several. Its original is
-    /// always written: if it is equal to the cap in force, that cap may be another writer's, and ours would remain below
-    /// it. A cap that reads lower afterwards counts as restored, since the rest is not ours.
+    /// Of a clock as the port does it, except that its original is always written where a device does not show all that was
+    /// written to it. Of a cap not, because the one in force is the strictest of several. Its original is always written: if
+    /// it is equal to the cap in force, that cap may be another writer's, and ours would remain below it. A cap that reads
+    /// lower afterwards counts as restored, since the rest is not ours.
     fn release_control(&mut self, domain: Handle, control: Control) -> Result<Released, PortError<B::Error>> {
         let key = *self.domains().get(domain).ok_or(Refusal::Stale)?.key();
+        let Some(original) = self.originals.kept(&key, control) else { return Ok(Released::Untouched) };
         if control != Control::Power {
+            if control == Control::Frequency && !self.backend.shows_all_of_clocks() {
+                self.restore(domain, control, &original).map_err(PortError::Hal)?;
+            }
             return put_back(self, domain, &key, control);
         }
-        let Some(original) = self.originals.kept(&key, control) else { return Ok(Released::Untouched) };
         self.restore(domain, control, &original).map_err(PortError::Hal)?;
         let found = self.save(domain, Control::Power).map_err(PortError::Hal)?;
         if found.words() > original.words() {

@@ -8,8 +8,9 @@
 //!
 //! A line is written as `s 0 132` or `s 1 1200`, and `c` puts what was written in force. The driver takes that only in the
 //! performance levels `manual` and `perf_determinism`, so any other level is replaced by `manual`; at the return to
-//! `auto` the driver resets the table itself. Lines that were written and not put in force stay in the driver, so both are
-//! written each time. The lowest clock must be below the highest one.
+//! `auto` the driver resets the table itself. Lines that were written and not put in force stay in the driver, where nobody
+//! can read them, so both are written each time, and a release writes the original also where it is in force: a process may
+//! have ended between a line and its `c`. The lowest clock must be below the highest one.
 //!
 //! The table tells what is in force and not what may be: the range is what was seen since this was opened, and what the
 //! journal holds from before the first write. So nothing is ever set above the owner's clock.
@@ -126,17 +127,18 @@ impl ClockFiles {
     }
 
     pub(super) fn set(&self, limit: KiloHertz) -> Result<(), FileError> {
-        let high = self.rounded(limit);
-        let found = self.level_now()?;
-        let low = self.seen.low;
-        if takes_limits(found) {
-            return self.write_table(ClockTable { low, high }, true);
+        let to = ClockTable { low: self.seen.low, high: self.rounded(limit) };
+        let (found, before) = (self.level_now()?, read_table(self.table.file()).ok());
+        let is_replaced = !takes_limits(found);
+        if is_replaced {
+            self.write_level(MANUAL)?;
         }
-        self.write_level(MANUAL)?;
-        let written = self.write_table(ClockTable { low, high }, true);
+        let written = self.write_table(to, true);
         if written.is_err() {
-            // Nothing is limited: the level is not left changed for that. The first error is the one that counts.
-            let _back = self.write_level(found);
+            // Nothing is limited: neither a line nor the level is left changed for that. The first error is the one that
+            // counts.
+            let _lines = before.map(|before| self.write_lines(before, false));
+            let _level = if is_replaced { self.write_level(found) } else { Ok(()) };
         }
         written
     }
@@ -153,10 +155,14 @@ impl ClockFiles {
         let ClockLimits { level, low, high } = limits;
         // The table must be written in a level that takes it, and in the original one if that is such a level.
         let through = if takes_limits(level) { level } else { MANUAL };
-        if self.level_now()? != through {
+        let found = self.level_now()?;
+        if found != through {
             self.write_level(through)?;
         }
-        self.write_table(ClockTable { low, high }, false)?;
+        if let Err(error) = self.write_table(ClockTable { low, high }, false) {
+            let _level = if found == through { Ok(()) } else { self.write_level(found) };
+            return Err(error);
+        }
         if level == through { Ok(()) } else { self.write_level(level) }
     }
 
@@ -182,8 +188,14 @@ impl ClockFiles {
         self.level.write_text(word.as_bytes())
     }
 
-    /// Writes both lines in an order in which the lowest clock is never above the highest, and puts them in force.
+    /// Writes both lines, and puts them in force.
     fn write_table(&self, to: ClockTable, lowers: bool) -> Result<(), FileError> {
+        self.write_lines(to, lowers)?;
+        self.table.write_text(b"c\n")
+    }
+
+    /// Writes both lines in an order in which the lowest clock is never above the highest.
+    fn write_lines(&self, to: ClockTable, lowers: bool) -> Result<(), FileError> {
         let lines = [(0, to.low), (1, to.high)];
         let [first, second] = if lowers { lines } else { [lines[1], lines[0]] };
         for (line, mhz) in [first, second] {
@@ -194,7 +206,7 @@ impl ClockFiles {
             let left = rest.len();
             self.table.write_text(&buffer[..COMMAND_MAX - left])?;
         }
-        self.table.write_text(b"c\n")
+        Ok(())
     }
 }
 

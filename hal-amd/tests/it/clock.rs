@@ -94,12 +94,50 @@ fn a_refused_clock_leaves_the_level_as_it_was() {
             assert_eq!(lock(&mut hal, &mi300x(), mhz(800)), Err(kind), "{file:?}");
             assert_eq!(now(&room), ("auto", (132, 2_100)), "{file:?}");
             assert_eq!(release(&mut hal, &mi300x()), Ok(Released::Untouched), "{file:?}");
+            assert_eq!(clock(&room, |clock| clock.edited_table()), (132, 2_100), "no line is left behind");
         }
     }
     // A line that stayed in the driver is not put in force with the next one.
     clock(&room, |clock| clock.edited = (Some(1_000), Some(900)));
     assert_eq!(lock(&mut hal, &mi300x(), mhz(800)), Ok(mhz(800)));
     assert_eq!(now(&room), ("manual", (132, 800)));
+}
+
+/// A process that is killed between a line and its `c` leaves a clock in the driver that no file shows. In a level that takes
+/// limits everything that shows is then as the owner has set it.
+#[test]
+fn a_line_that_was_not_put_in_force_before_a_kill_does_not_outlive_a_release() {
+    for (level, owners) in [("manual", (500, 1_500)), ("auto", (132, 2_100))] {
+        for (low, high) in [(Some(132), None), (Some(132), Some(800))] {
+            let Some(room) = TestMachine::profile("mi300x") else { return };
+            clock(&room, |clock| (clock.level, clock.in_force) = (level, owners));
+            let mut hal = room.open();
+            lock(&mut hal, &mi300x(), mhz(1_000)).unwrap();
+            // The journal has the original, and what shows is again as it was before the first write.
+            clock(&room, |clock| {
+                (clock.level, clock.in_force, clock.edited) = (level, owners, (low, high));
+            });
+            let mut hal = again(&room, &mut hal);
+            assert_eq!(release(&mut hal, &mi300x()), Ok(Released::Restored), "{level} {low:?} {high:?}");
+            assert_eq!(now(&room), (level, owners), "{low:?} {high:?}");
+            assert_eq!(clock(&room, |clock| clock.edited_table()), owners, "{level} {low:?} {high:?}");
+            assert_eq!(release(&mut hal, &mi300x()), Ok(Released::Untouched));
+        }
+    }
+}
+
+/// What the driver refuses is said and tried again, and the level is not left changed for it.
+#[test]
+fn an_original_that_is_refused_leaves_the_level_as_it_was_and_is_kept() {
+    let Some(room) = TestMachine::profile("mi300x") else { return };
+    let mut hal = room.open();
+    lock(&mut hal, &mi300x(), mhz(1_000)).unwrap();
+    clock(&room, |clock| (clock.level, clock.in_force) = ("auto", (132, 2_100)));
+    fault(&room, ClockFile::Table, Direction::Write, Effect::Fails(libc::EIO));
+    assert_eq!(release(&mut hal, &mi300x()), Err(ErrorKind::Io));
+    assert_eq!(now(&room), ("auto", (132, 2_100)));
+    assert_eq!(release(&mut hal, &mi300x()), Ok(Released::Restored));
+    assert_eq!(now(&room), ("auto", (132, 2_100)));
 }
 
 #[test]

@@ -77,6 +77,12 @@ impl AmdClock {
         Self { range, level: LEVELS[0], in_force: range, edited: (None, None) }
     }
 
+    /// What the next `c` puts in force.
+    #[must_use]
+    pub fn edited_table(&self) -> (u32, u32) {
+        (self.edited.0.unwrap_or(self.in_force.0), self.edited.1.unwrap_or(self.in_force.1))
+    }
+
     fn write_level(&mut self, data: &[u8]) -> Result<(), Errno> {
         let word = std::str::from_utf8(data).map_err(|_| EINVAL)?.trim_end();
         self.level = LEVELS.into_iter().find(|level| *level == word).ok_or(EINVAL)?;
@@ -102,8 +108,7 @@ impl AmdClock {
                 }
             }
             ["c"] => {
-                let low = self.edited.0.unwrap_or(self.in_force.0);
-                let high = self.edited.1.unwrap_or(self.in_force.1);
+                let (low, high) = self.edited_table();
                 if low >= high {
                     return Err(EINVAL);
                 }
@@ -167,11 +172,11 @@ impl HwmonClock {
         f64::from(allowed) / f64::from(most)
     }
 
-    /// Everything that is in force, for a comparison with a later state. Lines that were only edited are not.
+    /// Everything that is in force, and what the next commit puts in force, for a comparison with a later state.
     #[must_use]
     pub fn registers(&self) -> String {
         match self {
-            Self::Amd(clock) => format!("{} {:?}", clock.level, clock.in_force),
+            Self::Amd(clock) => format!("{} {:?} {:?}", clock.level, clock.in_force, clock.edited_table()),
             Self::Intel(parts) => format!("{parts:?}"),
         }
     }

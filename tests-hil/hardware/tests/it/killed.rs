@@ -2,6 +2,7 @@
 
 use crate::test_machine::{PATIENCE, Said, TestMachine, children, kill, signal, until};
 use rig::faults::{Direction, Effect, Fault};
+use rig::gpu_clock::HwmonClock;
 use rig::machine::VirtualAttribute;
 use std::io::Read;
 use std::process::{Child, Stdio};
@@ -50,7 +51,11 @@ fn when_the_worker_is_killed_the_guardian_puts_everything_back() {
 
 /// Kills the worker in the write of this number among those that count, and checks that everything is put back.
 fn killed_in(profile: &str, counts: fn(&VirtualAttribute) -> bool, moment: u32) -> Option<()> {
-    let room = TestMachine::profile(profile)?;
+    killed_on(&TestMachine::profile(profile)?, profile, counts, moment);
+    Some(())
+}
+
+fn killed_on(room: &TestMachine, profile: &str, counts: fn(&VirtualAttribute) -> bool, moment: u32) {
     let before = room.registers();
     let (stand, reached) = mpsc::channel();
     let (go_on, may_go_on) = mpsc::channel::<()>();
@@ -73,7 +78,10 @@ fn killed_in(profile: &str, counts: fn(&VirtualAttribute) -> bool, moment: u32) 
     assert!(said.has("PASS limits: all "), "{profile} at {moment}: {}", said.text);
     let after = (room.registers(), room.journal());
     assert_eq!(after, (before, 0), "{profile} at {moment}: {}", said.text);
-    Some(())
+}
+
+fn of_a_clock(on: &VirtualAttribute) -> bool {
+    matches!(on, VirtualAttribute::GpuClock(..))
 }
 
 #[test]
@@ -90,9 +98,24 @@ fn it_does_not_matter_at_which_write_the_worker_is_killed() {
 fn it_does_not_matter_at_which_write_of_a_gpus_clock_the_worker_is_killed() {
     for (profile, moments) in [("mi300x", [1, 2, 3, 4]), ("max1550", [1, 2, 3, 8])] {
         for moment in moments {
-            let of_a_clock = |on: &VirtualAttribute| matches!(on, VirtualAttribute::GpuClock(..));
             let Some(()) = killed_in(profile, of_a_clock, moment) else { return };
         }
+    }
+}
+
+/// In the level `manual` a clock is limited in three writes, of which the first two show nowhere.
+#[test]
+fn a_line_of_a_gpus_clock_that_no_file_shows_is_put_back_too() {
+    for moment in [1, 2, 3] {
+        let Some(room) = TestMachine::profile("mi300x") else { return };
+        room.machine.lock().change(|_, _, hwmons| {
+            for slot in hwmons {
+                if let Some(HwmonClock::Amd(clock)) = &mut slot.hwmon.clock {
+                    (clock.level, clock.in_force) = ("manual", (500, 1_500));
+                }
+            }
+        });
+        killed_on(&room, "mi300x", of_a_clock, moment);
     }
 }
 
