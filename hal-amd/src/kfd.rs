@@ -6,8 +6,8 @@
 //! A GPU that is divided into partitions has several entries, each with units of its own.
 //!
 //! All of it is read as text and nothing is set. It needs no capability; drivers that check the devices of the reader refuse it
-//! to one that may not open the GPU, as in a container that is not privileged. Where an entry of the list cannot be read, it is
-//! not known of any GPU who computes on it.
+//! to one that may not open the GPU, as in a container that is not privileged. Where an entry of the list, or the folder of a
+//! process, cannot be read, it is not known of any GPU who computes on it.
 
 use hal_files::{Root, text};
 use power_hal::Key;
@@ -109,9 +109,12 @@ impl KfdProcesses {
         uses
     }
 
-    /// Adds what one process occupies. One that has just ended occupies nothing.
+    /// Adds what one process occupies. One that has just ended occupies nothing, and one that cannot be seen may occupy all.
     fn process(&self, own: &Path, pid: u32, uses: &mut BTreeMap<Key, KfdUse>) {
-        let names = self.root.names(own).unwrap_or_default();
+        let Ok(names) = self.root.names(own) else {
+            uses.values_mut().for_each(|of_gpu| of_gpu.occupied = None);
+            return;
+        };
         let numbers = names.iter().filter_map(|name| name.strip_prefix("vram_")?.parse().ok());
         for (number, node) in numbers.filter_map(|number: u64| Some((number, self.nodes.get(&number)?))) {
             let Some(of_gpu) = uses.get_mut(&node.gpu) else { continue };
@@ -276,6 +279,11 @@ mod tests {
         };
         assert_eq!(unknown(&machine), [false, true]);
         machine.process(7, 11, "many\n");
+        assert_eq!(unknown(&machine), [true, true]);
+        machine.process(7, 11, "30\n");
+        assert_eq!(unknown(&machine), [false, true]);
+        // A process whose folder cannot be listed.
+        machine.write("proc/9", "");
         assert_eq!(unknown(&machine), [true, true]);
         fs::remove_dir_all(machine.0.join("sys/class/kfd/kfd/proc")).unwrap();
         assert_eq!(unknown(&machine), [true, true], "and without a list of processes all are");

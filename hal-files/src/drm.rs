@@ -7,10 +7,13 @@
 //!
 //! To know which files those are, the links of all files of all processes are read. So a process is looked through when it is first seen,
 //! and then after 1, 2, 4 to 32 looks, and no look reads more than [`LINKS_MOST`] links (10 µs each on a loaded virtual machine); where a
-//! process has more files, the next time goes on behind them, up to 4,096. At one
+//! process has more files, the next look goes on behind them. At one
 //! look a second, who opens a GPU is found within half a minute where all processes have up to 16,000 files open, and later
 //! where they have more. What a client had used before it was found does not count. Until all processes of the first look were
-//! looked through, nothing is known.
+//! looked through to their last file, nothing is known. Nor is it while a process has more than [`FILES_MOST`] files open, or the
+//! machine more than 65,536 processes: who is not looked at may use a GPU.
+//!
+//! A number that went to another process is noticed when that one is looked through, or at once if the one before had a GPU open.
 //!
 //! It needs the right to look into processes of others (`CAP_SYS_PTRACE`, and `CAP_DAC_READ_SEARCH` for those of other users).
 //! Without it nothing is known, and of a GPU whose driver does not tell (kernels before 5.19) neither: that is never taken for
@@ -22,20 +25,23 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The most links that one look reads.
 pub const LINKS_MOST: usize = 500;
-/// The most files of a process: beyond them the next time begins at the first one again.
-const FILES_MOST: usize = 4_096;
+/// The most files of a process that are looked at.
+pub const FILES_MOST: usize = 16_384;
 /// The most looks between two times that a process is looked through.
 const WAIT_MOST: u64 = 32;
-/// The most processes; a machine's `pid_max` may be larger, and what is beyond is not looked at.
+/// The most processes; a machine's `pid_max` may be larger, and with more nothing is known.
 const PROCESSES_MOST: usize = 65_536;
 /// After so many looks it is tried again whether processes may be looked into.
 const REFUSED_FOR: u64 = 60;
 /// The text of one file has one or two KiB.
 const BYTES_MOST: u64 = 16 << 10;
+/// What a read answers of a file whose process has ended.
+const ESRCH: i32 = 3;
 /// Far more engines than a GPU has kinds of.
 const ENGINES_MOST: usize = 32;
 
@@ -122,11 +128,67 @@ type GpuFiles = BTreeMap<String, PathBuf>;
 struct Looked {
     /// Its files that are open on GPUs, and on which device.
     files: GpuFiles,
+    /// What no other process of this number has; `None` if it was not looked at.
+    own: Option<u64>,
+    /// In which look it was found.
+    found: u64,
     /// How many of its files were looked at when it was cut short.
     from: usize,
+    seen: Seen,
     /// In which look it is looked through again.
     again: u64,
     wait: u64,
+}
+
+impl Looked {
+    const fn new(look: u64) -> Self {
+        Self {
+            files: GpuFiles::new(),
+            own: None,
+            found: look,
+            from: 0,
+            seen: Seen::NotYet,
+            again: look,
+            wait: 1,
+        }
+    }
+
+    /// Takes in how far it was looked through. Who was cut short is among the first of the next look.
+    fn reached(&mut self, reach: Reach, look: u64) {
+        (self.from, self.seen) = match reach {
+            Reach::Part(at) => (at, self.seen),
+            Reach::End => (0, Seen::All),
+            Reach::Most => (0, Seen::NotAll),
+        };
+        if let Reach::Part(_) = reach {
+            self.again = look;
+        } else {
+            self.again = look + self.wait;
+            self.wait = (self.wait * 2).min(WAIT_MOST);
+        }
+    }
+}
+
+/// What was seen of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    /// It was not looked through to its last file yet.
+    NotYet,
+    /// All its files.
+    All,
+    /// It has more files than are looked at.
+    NotAll,
+}
+
+/// How far one look went through a process.
+#[derive(Clone, Copy, Debug)]
+enum Reach {
+    /// To its last file.
+    End,
+    /// So many files, behind which it goes on.
+    Part(usize),
+    /// As many files as are looked at, and it has more.
+    Most,
 }
 
 /// Processes may not be looked into.
@@ -138,6 +200,12 @@ impl DrmClients {
     #[must_use]
     pub const fn below(root: Root) -> Self {
         Self { root, look: 0, refused_until: 0, begun: 0, processes: BTreeMap::new(), clients: None }
+    }
+
+    /// How many processes have more files open than are looked at.
+    #[must_use]
+    pub fn with_more_files(&self) -> usize {
+        self.processes.values().filter(|one| one.seen == Seen::NotAll).count()
     }
 
     /// What each process used since the look before; `None` if that is not known.
@@ -160,27 +228,25 @@ impl DrmClients {
         self.clients.replace(now).filter(|_| is_whole).map(|_| uses)
     }
 
-    /// Whether none of the first processes still waits to be looked through.
+    /// Whether all of the first processes were looked through, and none has more files than are looked at.
     fn is_whole(&self) -> bool {
-        self.processes.values().all(|one| one.wait > 1 || one.again > self.begun)
+        self.processes.values().all(|one| match one.seen {
+            Seen::NotYet => one.found > self.begun,
+            Seen::All => true,
+            Seen::NotAll => false,
+        })
     }
 
     /// Takes in which processes there are. A machine without any is one whose `/proc` is not there.
     fn list(&mut self) -> Result<(), Refused> {
         let names = self.root.names(&self.root.join("proc")).map_err(|_| Refused)?;
-        let mut pids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
-        if pids.is_empty() {
-            return Err(Refused);
-        }
-        pids.sort_unstable();
-        pids.truncate(PROCESSES_MOST);
+        let pids = numbers(&names).ok_or(Refused)?;
         self.processes.retain(|pid, _| pids.binary_search(pid).is_ok());
         if self.processes.is_empty() {
             self.begun = self.look;
         }
         for pid in pids {
-            let new = Looked { files: GpuFiles::new(), from: 0, again: self.look, wait: 1 };
-            self.processes.entry(pid).or_insert(new);
+            self.processes.entry(pid).or_insert(Looked::new(self.look));
         }
         Ok(())
     }
@@ -193,19 +259,13 @@ impl DrmClients {
         due.sort_unstable();
         let mut left = LINKS_MOST;
         for (_, pid) in due {
-            let begun = left;
+            self.start_anew_if_another(pid);
             let from = self.processes.get(&pid).map_or(0, |looked| looked.from);
-            let (files, from) = self.files(pid, from, &mut left)?;
-            // Who was cut short is the first of the next look, and is then looked through as far as a look goes.
-            if left == 0 && begun < LINKS_MOST {
-                break;
-            }
+            let (files, reach) = self.files(pid, from, &mut left)?;
             if let Some(looked) = self.processes.get_mut(&pid) {
                 // Those that are closed by now are dropped when they are read.
                 looked.files.extend(files);
-                looked.from = from;
-                looked.again = self.look + looked.wait;
-                looked.wait = (looked.wait * 2).min(WAIT_MOST);
+                looked.reached(reach, self.look);
             }
             if left == 0 {
                 break;
@@ -214,18 +274,33 @@ impl DrmClients {
         Ok(())
     }
 
-    /// The files of a process that are open on GPUs, without the first so many, and from which on to go on the next time. One
-    /// that has just ended has none.
-    fn files(&self, pid: u32, from: usize, left: &mut usize) -> Result<(GpuFiles, usize), Refused> {
+    /// Forgets what was found of a process whose number another one has by now.
+    fn start_anew_if_another(&mut self, pid: u32) {
+        let own = std::fs::metadata(self.root.join(&format!("proc/{pid}"))).ok().map(|folder| folder.ino());
+        let look = self.look;
+        if let Some(looked) = self.processes.get_mut(&pid) {
+            if looked.own.zip(own).is_some_and(|(before, now)| before != now) {
+                *looked = Looked::new(look);
+            }
+            looked.own = own.or(looked.own);
+        }
+    }
+
+    /// The files of a process that are open on GPUs, without the first so many, and how far that went. One that has just ended
+    /// has none.
+    fn files(&self, pid: u32, from: usize, left: &mut usize) -> Result<(GpuFiles, Reach), Refused> {
         let mut files = GpuFiles::new();
         let folder = match std::fs::read_dir(self.of(pid, "fd")) {
             Ok(folder) => folder,
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => return Err(Refused),
-            Err(_) => return Ok((files, 0)),
+            Err(error) if is_gone(&error) => return Ok((files, Reach::End)),
+            Err(_) => return Err(Refused),
         };
         for (at, file) in folder.flatten().enumerate().skip(from) {
+            if at >= FILES_MOST {
+                return Ok((files, Reach::Most));
+            }
             let Some(rest) = left.checked_sub(1) else {
-                return Ok((files, if at < FILES_MOST { at } else { 0 }));
+                return Ok((files, Reach::Part(at)));
             };
             *left = rest;
             let to = match std::fs::read_link(file.path()) {
@@ -236,7 +311,7 @@ impl DrmClients {
             };
             files.extend(file.file_name().into_string().ok().map(|name| (name, to)));
         }
-        Ok((files, 0))
+        Ok((files, Reach::End))
     }
 
     fn of(&self, pid: u32, what: &str) -> PathBuf {
@@ -246,11 +321,18 @@ impl DrmClients {
     /// Reads all files that are known.
     fn read(&mut self) -> (BTreeMap<(Key, u64), DrmClient>, DrmUses) {
         let (mut now, mut uses) = (BTreeMap::new(), DrmUses::new());
+        let on_gpus = self.processes.iter().filter(|(_, looked)| !looked.files.is_empty());
+        let on_gpus: Vec<u32> = on_gpus.map(|(pid, _)| *pid).collect();
+        on_gpus.into_iter().for_each(|pid| self.start_anew_if_another(pid));
         let mut processes = std::mem::take(&mut self.processes);
         for (pid, looked) in &mut processes {
             looked.files.retain(|name, to| {
-                let Some(text) = text(&self.of(*pid, "fdinfo").join(name)) else { return false };
-                let Some(client) = DrmClient::read(&text) else {
+                let told = match text(&self.of(*pid, "fdinfo").join(name)) {
+                    // It was closed, or its process has ended.
+                    Err(error) if is_gone(&error) => return false,
+                    text => text.ok().and_then(|text| DrmClient::read(&text)),
+                };
+                let Some(client) = told else {
                     let stands =
                         std::fs::read_link(self.of(*pid, "fd").join(name)).is_ok_and(|now| now == *to);
                     // What does not tell is unknown, whoever else tells.
@@ -282,15 +364,27 @@ impl DrmClients {
     }
 }
 
+/// The numbers among names, ascending; `None` if there are none, or more than are looked at.
+fn numbers(names: &[String]) -> Option<Vec<u32>> {
+    let mut pids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    pids.sort_unstable();
+    (1..=PROCESSES_MOST).contains(&pids.len()).then_some(pids)
+}
+
+/// Whether a file of a process is not there any more.
+fn is_gone(error: &std::io::Error) -> bool {
+    error.kind() == ErrorKind::NotFound || error.raw_os_error() == Some(ESRCH)
+}
+
 /// Whether a link leads to a device of the DRM. In a container's own `/dev` it has the same place.
 fn is_of_a_gpu(to: &Path) -> bool {
     to.parent().is_some_and(|folder| folder.ends_with("dri"))
 }
 
-fn text(path: &Path) -> Option<Vec<u8>> {
+fn text(path: &Path) -> std::io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    File::open(path).ok()?.take(BYTES_MOST).read_to_end(&mut text).ok()?;
-    Some(text)
+    File::open(path)?.take(BYTES_MOST).read_to_end(&mut text)?;
+    Ok(text)
 }
 
 #[cfg(test)]

@@ -73,6 +73,15 @@ impl Processes {
         fs::write(own.join("fdinfo/3"), text).unwrap();
     }
 
+    /// Files of a process that are on no GPU.
+    fn opens(&self, pid: u32, files: std::ops::Range<usize>) {
+        let own = self.0.join(format!("proc/{pid}/fd"));
+        fs::create_dir_all(&own).unwrap();
+        for file in files {
+            symlink("/dev/null", own.join(file.to_string())).unwrap();
+        }
+    }
+
     fn clients(&self) -> DrmClients {
         DrmClients::below(Root::at(&self.0))
     }
@@ -196,6 +205,93 @@ fn a_process_with_more_files_than_a_look_reads_is_looked_through_in_parts_and_kn
     assert_eq!(look(), (None, LINKS_MOST + 100, 1), "the second one was not looked through before");
     let (uses, first, second) = look();
     assert_eq!((uses.is_some(), first, second), (true, LINKS_MOST + 100, 1));
+}
+
+#[test]
+fn nothing_is_known_before_the_first_processes_were_looked_through_to_their_last_file() {
+    let all = Processes::new("parts");
+    for pid in 1..=3 {
+        all.opens(pid, 0..1_200);
+    }
+    // 3,600 files of which a look reads 500.
+    let mut clients = all.clients();
+    let look = (1..100).find(|_| clients.look().is_some());
+    assert!(look.is_some_and(|look| (9..=12).contains(&look)), "{look:?}");
+    assert!(clients.processes.values().all(|one| one.seen == Seen::All));
+}
+
+#[test]
+fn a_process_with_more_files_than_are_looked_at_makes_unknown_who_uses_gpus() {
+    let all = Processes::new("more");
+    all.has(8, NODE, &gfx(7_000));
+    all.opens(7, 0..FILES_MOST);
+    let mut clients = all.clients();
+    // 16,384 files are looked at in 33 looks of 500.
+    assert_eq!((1..100).find(|_| clients.look().is_some()), Some(34));
+    assert_eq!(clients.with_more_files(), 0);
+    all.opens(7, FILES_MOST..FILES_MOST + 1);
+    let told: Vec<bool> = (0..200).map(|_| clients.look().is_some()).collect();
+    assert_eq!(clients.with_more_files(), 1);
+    // It is looked through again after at most 32 looks, for 33 looks, and then it stays unknown also in the next rounds.
+    let unknown = told.iter().position(|is_known| !is_known);
+    assert!(unknown.is_some_and(|at| at <= 66), "{unknown:?}");
+    assert!(told.iter().skip_while(|is_known| **is_known).all(|is_known| !is_known), "{told:?}");
+    // It ends.
+    fs::remove_dir_all(all.0.join("proc/7")).unwrap();
+    assert!(clients.look().is_some());
+    assert_eq!(clients.with_more_files(), 0);
+}
+
+#[test]
+fn of_more_processes_than_are_looked_at_nothing_is_known() {
+    let names = |count: usize| (1..=count).map(|pid| pid.to_string()).collect::<Vec<_>>();
+    assert_eq!(numbers(&names(PROCESSES_MOST)).map(|pids| pids.len()), Some(PROCESSES_MOST));
+    assert_eq!(numbers(&names(PROCESSES_MOST + 1)), None);
+    assert_eq!(numbers(&["self".into(), "9".into(), "10".into(), "-1".into()]), Some(vec![9, 10]));
+    assert_eq!(numbers(&["self".into()]), None);
+}
+
+#[test]
+fn another_process_with_the_number_of_one_that_had_a_gpu_open_is_looked_through_at_once() {
+    let all = Processes::new("again");
+    all.has(7, NODE, &gfx(7_000));
+    let mut clients = all.clients();
+    (0..4).for_each(|_| drop(clients.look()));
+    assert_eq!(clients.processes[&7].again, 8);
+    // Another process, which has a GPU open too, as another file.
+    let proc = all.0.join("proc");
+    fs::create_dir_all(proc.join("new/fd")).unwrap();
+    fs::create_dir_all(proc.join("new/fdinfo")).unwrap();
+    symlink(NODE, proc.join("new/fd/9")).unwrap();
+    fs::write(proc.join("new/fdinfo/9"), gfx(9_000).replace("57", "58")).unwrap();
+    fs::rename(proc.join("7"), proc.join("old")).unwrap();
+    fs::rename(proc.join("new"), proc.join("7")).unwrap();
+    assert_eq!(clients.look(), Some(BTreeMap::new()), "that the first has ended is seen");
+    let gpu = Key::gpu("0000:c1:00.0").unwrap();
+    assert_eq!(clients.look(), Some(BTreeMap::from([(gpu, Some(vec![]))])));
+    fs::write(proc.join("7/fdinfo/9"), gfx(9_500).replace("57", "58")).unwrap();
+    assert_eq!(clients.look(), Some(BTreeMap::from([(gpu, Some(vec![(7, 500)]))])));
+}
+
+#[test]
+fn a_file_of_a_gpu_that_cannot_be_read_is_not_nobodys() {
+    let all = Processes::new("unreadable");
+    let of_drm = all.0.join("sys/class/drm/renderD128");
+    fs::create_dir_all(&of_drm).unwrap();
+    fs::create_dir_all(all.0.join("sys/devices/0000:c1:00.0")).unwrap();
+    symlink(all.0.join("sys/devices/0000:c1:00.0"), of_drm.join("device")).unwrap();
+    all.has(7, NODE, &gfx(7_000));
+    let mut clients = all.clients();
+    (0..2).for_each(|_| drop(clients.look()));
+    let own = all.0.join("proc/7/fdinfo/3");
+    fs::remove_file(&own).unwrap();
+    fs::create_dir(&own).unwrap();
+    let gpu = Key::gpu("0000:c1:00.0").unwrap();
+    for _ in 0..2 {
+        assert_eq!(clients.look(), Some(BTreeMap::from([(gpu, None)])));
+    }
+    fs::remove_dir(&own).unwrap();
+    assert_eq!(clients.look(), Some(BTreeMap::new()), "it was closed");
 }
 
 #[test]

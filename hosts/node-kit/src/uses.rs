@@ -1,14 +1,15 @@
 //! Which control groups used a GPU, for accounts of energy. No decision of a node depends on it.
 //!
 //! A driver names processes by their numbers, and some of them have ended when somebody looks. So the thread of the
-//! backend looks at once, and remembers what it found for as long as the driver names the process.
+//! backend looks at once, and remembers what it found for as long as the driver names the process. Where another process
+//! has the number by then, it is not known whose the use was.
 //!
 //! NVIDIA's library names them. Of other GPUs the kernel tells what their processes used ([`GpuUseFiles`]).
 
 use crate::Time;
 use hal_amd::{KfdProcesses, KfdUse};
 use hal_files::Root;
-use hal_files::drm::DrmClients;
+use hal_files::drm::{DrmClients, DrmUses, FILES_MOST};
 use power_hal::{Clock, Key};
 use power_units::{Micros, Stamp};
 use std::collections::BTreeMap;
@@ -16,10 +17,12 @@ use std::fs::File;
 use std::io::Read;
 use std::sync::Arc;
 
-/// A file with the control groups of a process has some hundred bytes.
+/// The files that tell of a process have some hundred bytes.
 const BYTES_MOST: u64 = 64 << 10;
 /// A path is not longer than this (`PATH_MAX`).
 const PATH_MOST: usize = 4_096;
+/// The place of a process's beginning in its `stat`, behind the name (field 22 of `proc(5)`).
+const BEGAN: usize = 19;
 /// What begins the line of the hierarchy of version 2.
 const UNIFIED: &str = "0::";
 
@@ -43,12 +46,27 @@ pub struct GpuUseFiles {
     kfd: KfdProcesses,
     time: Time,
     last: Option<Stamp>,
+    /// Whether some process has more files open than are looked at.
+    has_more_files: bool,
 }
 
 impl GpuUseFiles {
     fn below(root: &Root, time: Time) -> Self {
         let (drm, kfd) = (DrmClients::below(root.clone()), KfdProcesses::below(root.clone()));
-        Self { drm, kfd, time, last: None }
+        Self { drm, kfd, time, last: None, has_more_files: false }
+    }
+
+    /// What the kernel tells of the files of processes; says when it is not known because one has too many.
+    fn look(&mut self) -> Option<DrmUses> {
+        let uses = self.drm.look();
+        let processes = self.drm.with_more_files();
+        if processes > 0 && !self.has_more_files {
+            log::warn!(
+                "who uses AMD's and Intel's GPUs is unknown: {processes} have over {FILES_MOST} files"
+            );
+        }
+        self.has_more_files = processes > 0;
+        uses
     }
 
     /// What processes used of these GPUs whose work all goes through the kernel, as far as it is known.
@@ -56,7 +74,7 @@ impl GpuUseFiles {
         if gpus.is_empty() {
             return Vec::new();
         }
-        let Some(mut uses) = self.drm.look() else { return Vec::new() };
+        let Some(mut uses) = self.look() else { return Vec::new() };
         let used = |gpu: &Key| Some((*gpu, uses.remove(gpu).unwrap_or(Some(Vec::new()))?));
         gpus.iter().filter_map(used).collect()
     }
@@ -69,7 +87,7 @@ impl GpuUseFiles {
         }
         let now = self.time.now();
         let over = self.last.replace(now).and_then(|last| now.since(last));
-        let (mut files, mut computes) = (self.drm.look(), self.kfd.look());
+        let (mut files, mut computes) = (self.look(), self.kfd.look());
         let used = |gpu: &Key| {
             let of_files = files.as_mut().and_then(|all| all.remove(gpu).unwrap_or(Some(Vec::new())));
             let of_kfd = match &mut computes {
@@ -105,8 +123,22 @@ fn together(files: Option<Vec<(u32, u64)>>, kfd: Option<KfdUse>, over: Micros) -
 /// Knows the control groups of processes.
 pub(crate) struct ControlGroups {
     root: Root,
-    known: BTreeMap<u32, Arc<str>>,
+    known: BTreeMap<u32, Member>,
     files: GpuUseFiles,
+}
+
+/// A process of a control group.
+#[derive(Clone, Debug)]
+struct Member {
+    /// When it began, in the kernel's ticks: no other process of its number began then.
+    began: Option<u64>,
+    group: Arc<str>,
+}
+
+impl Member {
+    fn is_another_than(&self, before: &Self) -> bool {
+        self.began.zip(before.began).is_some_and(|(now, before)| now != before)
+    }
 }
 
 impl ControlGroups {
@@ -127,8 +159,12 @@ impl ControlGroups {
         let all = uses.into_iter().map(|(key, processes)| {
             let mut groups: BTreeMap<Option<Arc<str>>, u64> = BTreeMap::new();
             for (pid, used) in processes {
-                let group = self.group(pid).or_else(|| self.known.get(&pid).cloned());
-                named.extend(group.clone().map(|group| (pid, group)));
+                let (now, before) = (self.member(pid), self.known.get(&pid).cloned());
+                let is_another = now.as_ref().zip(before.as_ref()).is_some_and(|(a, b)| a.is_another_than(b));
+                let member = now.or(before);
+                // Of two processes with one number it is not known who used the GPU.
+                let group = member.as_ref().filter(|_| !is_another).map(|member| member.group.clone());
+                named.extend(member.map(|member| (pid, member)));
                 let sum = groups.entry(group).or_default();
                 *sum = sum.saturating_add(used);
             }
@@ -139,12 +175,23 @@ impl ControlGroups {
         all
     }
 
-    fn group(&self, pid: u32) -> Option<Arc<str>> {
-        let path = self.root.join(&format!("proc/{pid}/cgroup"));
+    fn member(&self, pid: u32) -> Option<Member> {
+        let group = Arc::from(unified_group(&self.text(pid, "cgroup")?)?);
+        Some(Member { began: self.text(pid, "stat").and_then(|text| began(&text)), group })
+    }
+
+    fn text(&self, pid: u32, name: &str) -> Option<Vec<u8>> {
+        let path = self.root.join(&format!("proc/{pid}/{name}"));
         let mut text = Vec::new();
         File::open(path).ok()?.take(BYTES_MOST).read_to_end(&mut text).ok()?;
-        unified_group(&text).map(Arc::from)
+        Some(text)
     }
+}
+
+/// When a process began, from the text of its `stat`. Its name is in parentheses, and may contain some.
+fn began(text: &[u8]) -> Option<u64> {
+    let behind = text.rsplit(|byte| *byte == b')').next()?;
+    std::str::from_utf8(behind).ok()?.split_ascii_whitespace().nth(BEGAN)?.parse().ok()
 }
 
 /// The path in the hierarchy of version 2, from the text of `/proc/PID/cgroup`.
@@ -192,6 +239,37 @@ mod tests {
         assert_eq!(uses(&[(7, 10)]), vec![(a, 10)], "it ended after it computed");
         assert_eq!(uses(&[]), vec![]);
         assert_eq!(uses(&[(7, 10)]), vec![(None, 10)], "the number may be another process's by now");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_one_of_two_processes_with_the_same_number_used_is_of_no_known_group() {
+        let folder = std::env::temp_dir().join(format!("node-kit-reused-{}", std::process::id()));
+        let own = folder.join("proc/7");
+        fs::create_dir_all(&own).unwrap();
+        let is = |group: &str, began: u64| {
+            fs::write(own.join("cgroup"), format!("0::{group}\n")).unwrap();
+            let stat = format!("7 (a) b) S 1{} {began} 4096\n", " 0".repeat(BEGAN - 2));
+            fs::write(own.join("stat"), stat).unwrap();
+        };
+        let key = Key::gpu("0000:c1:00.0").unwrap();
+        let mut groups = ControlGroups::below(Root::at(&folder), Time::manual());
+        let mut uses = || {
+            let [one] = <[GpuGroupUse; 1]>::try_from(groups.of(vec![(key, vec![(7, 10)])])).unwrap();
+            one.groups.into_keys().map(|group| group.as_deref().map(str::to_owned)).collect::<Vec<_>>()
+        };
+        is("/a", 100);
+        for _ in 0..2 {
+            assert_eq!(uses(), [Some("/a".to_owned())]);
+        }
+        is("/b", 200);
+        assert_eq!(uses(), [None], "either may have used it");
+        assert_eq!(uses(), [Some("/b".to_owned())]);
+        for text in ["", "7 (a) S 1", "7 (a", "7 (a) S 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 many 1"] {
+            assert_eq!(began(text.as_bytes()), None, "{text}");
+        }
+        // As the kernel writes it of this process.
+        assert!(fs::read("/proc/self/stat").is_ok_and(|text| began(&text).is_some()));
         fs::remove_dir_all(&folder).unwrap();
     }
 
