@@ -102,7 +102,8 @@ impl OpenNode {
     /// The time to the next period: half of the configured one, but at least 0.5 s, while `tracking` holds the cap of
     /// packages whose energy is counted. A power meter is a mean of a second or so, which more readings do not improve,
     /// and `classic` counts its readings.
-    fn pace(&self) -> Micros {
+    #[must_use]
+    pub fn pace(&self) -> Micros {
         let period = self.config.period;
         let counted = self.packages.iter().all(CapTarget::is_counted);
         let tracks = matches!(self.config.law, LoopLaw::Tracking(_)) && self.engine.law().is_some();

@@ -9,6 +9,7 @@ use node_kit::{Config, Desire, LoopLaw};
 use plant::{Load, SteadyNode, preset};
 use power_units::Micros;
 use rig::machine::VirtualAttribute;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -374,8 +375,7 @@ fn a_cap_between_the_entries_of_a_table_is_used() {
     node.handle().desire(watts(cap));
     room.periods(&mut node, 40);
     let drawn = room.packages_draw();
-    let limits: std::collections::BTreeSet<u32> =
-        room.machine.lock().policies().iter().map(|policy| policy.user_max).collect();
+    let limits: BTreeSet<u32> = room.machine.lock().policies().iter().map(|policy| policy.user_max).collect();
     assert_eq!(limits.len(), 2, "{limits:?}");
     assert!(limits.iter().all(|limit| [1_500_000, 2_600_000, 3_700_000].contains(limit)), "{limits:?}");
     let whole = 2.0 * f64::from(cap);
@@ -386,6 +386,59 @@ fn a_cap_between_the_entries_of_a_table_is_used() {
     let orders = node.report().counts.orders - before;
     let policies = room.machine.lock().policies().len() as u64;
     assert!(orders <= 2 * policies, "{orders} orders to {policies} policies in a minute");
+}
+
+/// A core runs at the higher request of its two threads. The cores share a step of 100 MHz, and no core is parted by it.
+#[test]
+fn threads_of_a_core_are_limited_alike_while_the_cores_share_a_step() {
+    let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
+    let mut node = room.open(room.config());
+    room.periods(&mut node, 2);
+    let cpus: Vec<usize> = room.machine.lock().policies().iter().map(|policy| policy.cpus[0]).collect();
+    let siblings = |cpu: &usize| format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
+    let cores: Vec<String> = cpus.iter().map(|cpu| room.read(&siblings(cpu))).collect();
+    let mut shared = 0;
+    for each in [120, 135] {
+        node.handle().desire(watts(each));
+        for _ in 0..20 {
+            room.periods(&mut node, 1);
+            let limits: Vec<u32> =
+                room.machine.lock().policies().iter().map(|policy| policy.user_max).collect();
+            let mut of_core = BTreeMap::new();
+            for (core, limit) in cores.iter().zip(limits) {
+                assert_eq!(*of_core.entry(core).or_insert(limit), limit, "threads {core}");
+            }
+            assert_eq!(of_core.len() * 2, cpus.len(), "each core has two threads");
+            let different: BTreeSet<u32> = of_core.into_values().collect();
+            shared += u32::from(different.len() == 2);
+        }
+        let (drawn, whole) = (room.packages_draw(), f64::from(2 * each));
+        assert!((0.97 * whole..=1.01 * whole).contains(&drawn), "{drawn} W of {whole} W");
+    }
+    assert!(shared > 0, "the cores never shared a step");
+}
+
+/// The targets are stated for half a second. `classic` counts its readings, and where no loop holds a cap nothing is gained.
+#[test]
+fn tracking_steps_each_half_second_where_energy_is_counted() {
+    let second = Micros::new(1_000_000);
+    for (law, period, loops) in [
+        (Config::tracking(), second, Micros::new(500_000)),
+        (Config::tracking(), Micros::new(800_000), Micros::new(500_000)),
+        (Config::tracking(), Micros::new(300_000), Micros::new(300_000)),
+        (Config::classic(), second, second),
+    ] {
+        let Some(room) = TestMachine::profile("xeon-locked").map(TestMachine::busy) else { return };
+        let mut node = room.open(Config { law, period, ..room.config() });
+        room.periods(&mut node, 2);
+        assert_eq!(node.pace(), period, "{law:?}");
+        node.handle().desire(watts(120));
+        room.periods(&mut node, 3);
+        assert_eq!(node.pace(), loops, "{law:?}");
+        node.handle().desire(Desire::GONE);
+        room.periods(&mut node, 3);
+        assert_eq!(node.pace(), period, "{law:?}");
+    }
 }
 
 /// EBUSY, by its number on Linux.
