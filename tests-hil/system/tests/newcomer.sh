@@ -106,9 +106,16 @@ container() {
     esac
 }
 
-# A pod that ends by itself, when it comes: run, and its end told as a kubelet does.
+# Whether there is a pod of a component that is on a node and has not ended.
+waits() { [ -n "$(pod_of "$1" "$unended" 2>/dev/null)" ]; }
+
+unended=spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed
+
+# A pod that ends by itself, when it comes: run, and its end told as a kubelet does. If none comes within a minute the walk fails: at once,
+# or, where this runs beside helm, when helm's own --timeout is over.
 ends() {
-    until pod=$(pod_of "$1" spec.nodeName!=,status.phase!=Succeeded 2>/dev/null) && [ -n "$pod" ]; do sleep 0.3; done
+    await "a pod of $1" waits "$1"
+    pod=$(pod_of "$1" "$unended")
     phase=Succeeded
     (container "$pod") >"$folder/$1.log" 2>&1 || phase=Failed
     k patch pod "$pod" --subresource status --type merge -p "{\"status\":{\"phase\":\"$phase\"}}" >/dev/null
