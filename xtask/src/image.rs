@@ -87,8 +87,15 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
         (None, None) => root.join("target/image"),
     };
     let about = layout::About { version: env!("CARGO_PKG_VERSION"), revision: &revision(root), made };
-    let digest = layout::write(&out, &files, &bill, &about)?;
+    let layout::WrittenImage { digest, packed, unpacked } = layout::write(&out, &files, &bill, &about)?;
     println!("image: {} in {}", digest, out.display());
+    let mib = |bytes: usize| bytes.div_ceil(1 << 20);
+    println!(
+        "image: {} MiB to pull, {} MiB unpacked, for {}",
+        mib(packed),
+        mib(unpacked),
+        layout::architecture()
+    );
     println!("image: to a registry: skopeo copy oci:{} docker://REGISTRY/joulie:TAG", out.display());
     Ok(())
 }

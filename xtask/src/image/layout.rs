@@ -41,8 +41,19 @@ impl About<'_> {
     }
 }
 
-/// Writes the layout, and returns the digest of the image's manifest.
-pub(super) fn write(folder: &Path, files: &RootFs, bill: &str, about: &About<'_>) -> Result<String> {
+/// What was written.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct WrittenImage {
+    /// The digest of the image's manifest.
+    pub(super) digest: String,
+    /// The bytes of the layer as it is pulled.
+    pub(super) packed: usize,
+    /// The bytes of its archive.
+    pub(super) unpacked: usize,
+}
+
+/// Writes the layout.
+pub(super) fn write(folder: &Path, files: &RootFs, bill: &str, about: &About<'_>) -> Result<WrittenImage> {
     let layout = Layout::begin(folder)?;
     let tar = archive(files, about.made)?;
     let packed = packed(&tar)?;
@@ -87,7 +98,8 @@ pub(super) fn write(folder: &Path, files: &RootFs, bill: &str, about: &About<'_>
     attached["artifactType"] = json!(BILL);
     let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [named, attached]});
     layout.file("index.json", &serde_json::to_vec(&index)?)?;
-    Ok(manifest["digest"].as_str().unwrap_or_default().to_owned())
+    let digest = manifest["digest"].as_str().unwrap_or_default().to_owned();
+    Ok(WrittenImage { digest, packed: packed.len(), unpacked: tar.len() })
 }
 
 /// The files as a tar archive: sorted, owned by root, with the time of the commit.

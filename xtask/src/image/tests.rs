@@ -120,7 +120,7 @@ fn a_layout_names_every_blob_by_its_digest_and_is_the_same_each_time() {
     let mut seen = BTreeSet::new();
     follow(&out, &index, &mut seen);
     assert_eq!(std::fs::read_dir(out.join("blobs/sha256")).unwrap().count(), seen.len());
-    assert_eq!(index["manifests"][0]["digest"], first.as_str());
+    assert_eq!(index["manifests"][0]["digest"], first.digest.as_str());
 
     // The configuration contains the digest of the uncompressed archive.
     let blob = |value: &Value| {
@@ -128,6 +128,8 @@ fn a_layout_names_every_blob_by_its_digest_and_is_the_same_each_time() {
         std::fs::read(out.join("blobs/sha256").join(name)).unwrap()
     };
     let manifest: Value = serde_json::from_slice(&blob(&index["manifests"][0])).unwrap();
+    assert_eq!(manifest["layers"][0]["size"], first.packed);
+    assert_eq!(first.unpacked, archive(&small(), 7).unwrap().len());
     let config: Value = serde_json::from_slice(&blob(&manifest["config"])).unwrap();
     assert_eq!(config["rootfs"]["diff_ids"][0], digest(&archive(&small(), 7).unwrap()).as_str());
     assert_eq!(config["config"]["User"], "65532:65532");
