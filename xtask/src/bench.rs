@@ -132,11 +132,11 @@ fn classifier() -> Result<()> {
     release(&["run", "--package", "operator", "--example", "scale", "--", "classifier"])
 }
 
-/// One agent in mode pool: with all of 500 nodes, with its part of 5,000 nodes in ten, and with all 5,000. Memory, processor time, and the
-/// readings that come of it.
+/// One agent in mode pool: with all of 50 and of 500 nodes, with its part of 5,000 nodes in ten, and with all 5,000. Memory, processor time,
+/// and the readings that come of it.
 fn pool() -> Result<()> {
     release(&["build", "--package", "agent", "--bin", "joulie-agent"])?;
-    for [nodes, parts] in [["500", "1"], ["5000", "10"], ["5000", "1"]] {
+    for [nodes, parts] in [["50", "1"], ["500", "1"], ["5000", "10"], ["5000", "1"]] {
         release(&["run", "--package", "simulator", "--example", "pool_scale", "--", nodes, parts])?;
         println!();
     }
@@ -176,6 +176,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("--inside", "extender"),
     ("--wire", "extender"),
     ("--gpus", "extender"),
+    ("--memory", "extender"),
     ("--update", "laws"),
     ("--seed=", "held-out"),
     ("--plants=", "held-out"),

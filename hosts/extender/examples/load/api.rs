@@ -31,6 +31,11 @@ impl Api {
         Self::start_with(&[&nodes.to_string(), GPUS])
     }
 
+    /// The same with the Nodes themselves, and pods on them.
+    pub(crate) fn start_with_pods(nodes: usize) -> Result<Self, Any> {
+        Self::start_with(&[&nodes.to_string(), PODS])
+    }
+
     fn start_with(words: &[&str]) -> Result<Self, Any> {
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("--api").args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -62,6 +67,10 @@ impl Api {
 
 /// The word that asks for GPUs.
 const GPUS: &str = "gpus";
+/// The word that asks for Nodes and pods.
+const PODS: &str = "pods";
+/// As many as the operator's figures are for.
+pub(crate) const PODS_A_NODE: usize = 10;
 
 /// The process itself: prints its address once its nodes exist, and changes twins from the first order on.
 pub(crate) async fn serve(nodes: &str, words: &[&str]) -> Result<(), Any> {
@@ -70,6 +79,9 @@ pub(crate) async fn serve(nodes: &str, words: &[&str]) -> Result<(), Any> {
     fill(&api.client(), nodes).await?;
     if words.contains(&GPUS) {
         fill_gpus(&api.client(), nodes).await?;
+    }
+    if words.contains(&PODS) {
+        fill_pods(&api.client(), nodes).await?;
     }
     let serving = api.serve("127.0.0.1:0".parse()?, None, None).await?;
     writeln!(std::io::stdout(), "{}", serving.address())?;
@@ -112,6 +124,25 @@ async fn fill_gpus(client: &Client, count: usize) -> Result<(), Any> {
         send(client, "POST", "/apis/gpu.mle.com/v1alpha1/gpus", &made).await?;
         let path = format!("/apis/gpu.mle.com/v1alpha1/gpus/{}/status", name.as_str().unwrap_or_default());
         send(client, "PATCH", &path, &json!({"status": gpu["status"]})).await?;
+    }
+    Ok(())
+}
+
+async fn fill_pods(client: &Client, count: usize) -> Result<(), Any> {
+    let has = json!({"cpu": "96", "memory": "384Gi", "pods": "250"});
+    for number in 0..count {
+        let name = bodies::name(number);
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"joulie.io/managed": "true"}}});
+        send(client, "POST", "/api/v1/nodes", &node).await?;
+        let status = json!({"status": {"capacity": has, "allocatable": has, "conditions": [{"type": "Ready", "status": "True"}]}});
+        send(client, "PATCH", &format!("/api/v1/nodes/{name}/status"), &status).await?;
+        for pod in 0..PODS_A_NODE {
+            let mut spec = bodies::pod("standard")["spec"].take();
+            spec["nodeName"] = json!(name);
+            let pod = json!({"apiVersion": "v1", "kind": "Pod", "spec": spec,
+                "metadata": {"name": format!("p-{number}-{pod}"), "namespace": "default", "labels": {"app": "web"}}});
+            send(client, "POST", "/api/v1/namespaces/default/pods", &pod).await?;
+        }
     }
     Ok(())
 }

@@ -5,8 +5,8 @@
 //! changes a thousand twins a second, and compares it with a server of the same kind that returns every body. Each of
 //! the three is a process of its own.
 //!
-//! `--inside` and `--wire` do one half, `--gpus` does what is about pods with GPUs, and `--soak SECONDS` is `cargo xtask bench
-//! soak`.
+//! `--inside` and `--wire` do one half, `--gpus` does what is about pods with GPUs, `--memory` only says how much memory the program
+//! has in clusters of several sizes, and `--soak SECONDS` is `cargo xtask bench soak`.
 
 mod api;
 mod bodies;
@@ -31,6 +31,7 @@ fn main() -> Result<(), Any> {
     match words.as_slice() {
         ["--echo", at] => return runtime()?.block_on(wire::serve_echo(at)),
         ["--soak", seconds] => return runtime()?.block_on(soak::run(seconds.parse()?)),
+        ["--memory"] => return runtime()?.block_on(wire::memory()),
         ["--gpus"] => {
             inside::gpus()?;
             return runtime()?.block_on(wire::gpus());

@@ -1,6 +1,6 @@
 //! The shipped program over loopback, while a thousand twins a second change.
 
-use super::api::{Api, EVENTS_PER_SECOND};
+use super::api::{Api, EVENTS_PER_SECOND, PODS_A_NODE};
 use super::{Any, Program, SIZES, bodies, tell};
 use bytes::Bytes;
 use host_kit::clock::{HostClock, SystemClock};
@@ -60,6 +60,33 @@ pub(crate) async fn run() -> Result<(), Any> {
         tell(&format!("| {count} | {:.1} | {:.1} | {:.1} |", idle.0, after.0, after.1))?;
     }
     gpus().await
+}
+
+/// The sizes of a cluster in docs/INSTALL.md, and the chart's limit in MiB.
+const CLUSTERS: [usize; 3] = [50, 500, 5_000];
+const LIMIT_MIB: f64 = 512.0;
+
+/// The memory of the program with the Nodes and pods of a cluster, when it is ready and after it was asked.
+pub(crate) async fn memory() -> Result<(), Any> {
+    tell(&format!(
+        "\n| nodes, {PODS_A_NODE} pods on each | resident when ready, MiB | after 800 requests of eight callers, MiB | peak, MiB |"
+    ))?;
+    tell("|---|---|---|---|")?;
+    let mut most = 0.0_f64;
+    for count in CLUSTERS {
+        let api = Api::start_with_pods(count)?;
+        let extender = program(api.address, &[]).await?;
+        let (idle, _) = resident(&extender.0)?;
+        let body = bodies::names("performance", count);
+        for path in ["/filter", "/prioritize"] {
+            round(&extender, path, &body, Load { requests: 400, callers: 8, every: None }).await?;
+        }
+        let (after, peak) = resident(&extender.0)?;
+        tell(&format!("| {count} | {idle:.1} | {after:.1} | {peak:.1} |"))?;
+        most = most.max(peak);
+    }
+    let verdict = if most <= LIMIT_MIB { "PASS" } else { "FAIL" };
+    tell(&format!("BAR extender_resident_mib {most:.1} {LIMIT_MIB} {verdict}"))
 }
 
 /// The nodes with GPUs, and how much memory the program may have with them, in MiB.
