@@ -20,7 +20,7 @@ use std::time::Duration;
 use system::field::{self, Field};
 use system::rights::{self, NAMESPACE, ProgramAccount};
 use system::world::{PATIENCE, RIG, SIMULATED, SystemProcess, TestSystem};
-use system::{objects, ports};
+use system::{audit, objects, ports};
 use tokio::time::Instant;
 
 const TOKEN: &str = "of-the-debugging-pages";
@@ -503,5 +503,8 @@ async fn kubectl_joulie_says_what_is_so_and_doctor_finds_what_is_broken() {
         () = story => {}
         ended = an_end => panic!("{ended}"),
     }
+    let (unused, count) =
+        audit::unused_rights_of(&world.control_plane, LEDGER, ProgramAccount::Agent).unwrap();
+    assert!(unused.is_empty() && count > 0, "{unused:#?}");
     system::tell(&format!("kubectl joulie: {:.1?}", begun.elapsed()));
 }
