@@ -12,6 +12,7 @@
 //! - `scene`: the machines; [`judge`]: their limits against the budget; `story`: the log of events;
 //! - `armed`: PowerEvents, for hours in which budgets are armed;
 //! - `sleep`: controllers, a scheduler and people, for hours in which nodes sleep;
+//! - `older`: fields that one side does not know, for hours in which a part is of the version before;
 //! - [`machine`]: a separate test of one machine with its own hardware and the engine that runs on it;
 //! - `budget`: the only file that depends on the mechanism of a budget.
 //!
@@ -31,6 +32,7 @@ mod draw;
 mod log_capture;
 pub mod machine;
 mod network;
+mod older;
 mod process;
 mod run;
 mod scene;
@@ -44,4 +46,5 @@ pub use judge::{Breach, Excess, Excuse};
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+pub use older::OlderPart;
 pub use run::{WorldPlan, WorldReport, run};

@@ -5,6 +5,7 @@
 //! gets no answer.
 
 use crate::draw::Draw;
+use crate::older;
 use crate::scene::Scene;
 use crate::story::Weight;
 use bytes::Bytes;
@@ -56,6 +57,7 @@ pub(crate) struct Line {
     scene: Arc<Scene>,
     state: Mutex<(Weather, Draw)>,
     may_grant: AtomicBool,
+    is_older: bool,
 }
 
 /// Whether a process is alive.
@@ -68,7 +70,20 @@ const SLOW_MOST_MS: u64 = 4_000;
 impl Line {
     pub(crate) fn new(name: &str, seed: u64, scene: &Arc<Scene>) -> Self {
         let state = Mutex::new((Weather::default(), Draw::new(seed, name)));
-        Self { name: name.to_owned(), scene: scene.clone(), state, may_grant: AtomicBool::new(true) }
+        let may_grant = AtomicBool::new(true);
+        Self { name: name.to_owned(), scene: scene.clone(), state, may_grant, is_older: false }
+    }
+
+    /// The connection of a program that does not know the fields of this version.
+    pub(crate) fn of_an_older_program(self, is_older: bool) -> Self {
+        Self { is_older, ..self }
+    }
+
+    /// What a program knows of what passes here.
+    fn known(&self, bytes: Bytes) -> Bytes {
+        let Some(known) = self.is_older.then(|| older::without(&bytes)).flatten() else { return bytes };
+        self.scene.count(older::DROPPED);
+        known
     }
 
     /// Sets the fault rates from now on.
@@ -159,7 +174,7 @@ async fn ask_api(
 ) -> io::Result<Answer> {
     while_alive(alive).await;
     let (head, body) = request.into_parts();
-    let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+    let body = line.known(body.collect().await.map_err(io::Error::other)?.to_bytes());
     let what = said(&head.method, head.uri.path(), head.uri.query().unwrap_or_default(), &body);
     let reads = head.method == Method::GET;
     let (there, fate, back) = line.draw();
@@ -214,7 +229,7 @@ fn flowing(response: Response<kube::client::Body>, line: &Arc<Line>, alive: &Ali
     response.map(move |body| {
         let frames = BodyStream::new(body).map(move |frame| match frame {
             _ if !alive.load(Ordering::Relaxed) || line.is_cut() => Err(lost()),
-            Ok(frame) => Ok(frame),
+            Ok(frame) => Ok(frame.map_data(|bytes| line.known(bytes))),
             Err(error) => Err(io::Error::other(error)),
         });
         BodyExt::boxed_unsync(StreamBody::new(frames))

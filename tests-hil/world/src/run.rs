@@ -7,6 +7,7 @@ use crate::cluster::Cluster;
 use crate::disk::Disk;
 use crate::log_capture::LogCapture;
 use crate::network::{Line, Weather};
+use crate::older::{self, OlderPart};
 use crate::process::{NAMESPACE, Process, Start, Who};
 use crate::scene::{Scene, boot_id};
 use crate::script::{Act, EventKind, Script};
@@ -37,6 +38,8 @@ pub struct WorldPlan {
     pub told: f64,
     /// Whether the whole story is printed, and not only the part around the first breach.
     pub whole: bool,
+    /// Who does not know the fields that came with this version.
+    pub older: OlderPart,
 }
 
 impl WorldPlan {
@@ -54,6 +57,7 @@ impl WorldPlan {
             fleet: "xeon:2,epyc:2,gpu:2",
             told: 1.0,
             whole: false,
+            older: OlderPart::Nobody,
         }
     }
 
@@ -69,6 +73,12 @@ impl WorldPlan {
     pub fn armed(seed: u64) -> Self {
         use EventKind::{Armed, Budgets, Cuts, Kills, Pods};
         Self::with(seed, &[Pods, Budgets, Cuts, Kills, Armed])
+    }
+
+    /// An hour of [`Self::full`] in which a part is of the version before.
+    #[must_use]
+    pub fn skewed(seed: u64, older: OlderPart) -> Self {
+        Self { older, ..Self::full(seed) }
     }
 
     /// The same hour with only these kinds of events.
@@ -176,17 +186,18 @@ impl World {
         let scene = Scene::new(&members, plan.seed, site_watts).map_err(|error| error.to_string())?;
         let scene = Arc::new(scene);
         let hour = scene.hour();
-        let options = ApiOptions {
-            clock: Arc::new(move || wall(hour.elapsed())),
-            ..ApiOptions::with(joulie_api::crd::all())
-        };
+        let options =
+            ApiOptions { clock: Arc::new(move || wall(hour.elapsed())), ..older::api_options(plan.older) };
         let api = EmbeddedApi::new(&options).map_err(|error| error.to_string())?;
-        let agents = members.iter().map(|member| Who::Agent(member.name.clone()));
+        let agents: Vec<Who> = members.iter().map(|member| Who::Agent(member.name.clone())).collect();
+        let older = agents.iter().step_by(2).filter(|_| plan.older == OlderPart::Agents);
+        let older: BTreeSet<Who> = older.cloned().collect();
         let all = [Who::Operator('a'), Who::Operator('b'), Who::Extender].into_iter().chain(agents);
         let lines: BTreeMap<_, _> = all
             .map(|who| {
                 let (api, road) = (who.name(), format!("{}'s machine", who.name()));
-                let lines = [Line::new(&api, plan.seed, &scene), Line::new(&road, plan.seed, &scene)];
+                let api = Line::new(&api, plan.seed, &scene).of_an_older_program(older.contains(&who));
+                let lines = [api, Line::new(&road, plan.seed, &scene)];
                 (who, lines.map(Arc::new))
             })
             .collect();

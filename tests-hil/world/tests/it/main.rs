@@ -1,8 +1,10 @@
-//! The daily seeds, a test that a run can be repeated exactly, and a test that the judge detects breaches.
+//! The daily seeds, those in which a part is of the version before, a test that a run can be repeated exactly, and a test that the judge
+//! detects breaches.
 
 mod armed;
 mod judged;
 mod machine;
+mod older;
 mod replay;
 mod seeds;
 mod sleep;
