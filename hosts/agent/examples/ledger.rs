@@ -23,6 +23,8 @@ use tokio::net::{UnixListener, UnixStream};
 
 const PODS: usize = 100;
 const GPUS: usize = 8;
+/// What the stand-in for NVML reads, below the root of the host.
+const CARDS: &str = "lib/nvml";
 const MEASURED: Duration = Duration::from_secs(60);
 /// Until the first lists are read, and nothing is made for the first time any more.
 const BEGINNING: Duration = Duration::from_secs(20);
@@ -82,17 +84,16 @@ async fn measure(now: fn() -> Instant) -> Result<(), Any> {
 fn host(folder: &Path) -> Result<(), Any> {
     let (rig, host) = (folder.join("rig"), folder.join("host"));
     fs::create_dir_all(host.join("sys/fs/cgroup"))?;
-    for (from, to, but) in
-        [(rig.clone(), host.clone(), ["sys", "nvml"]), (rig.join("sys"), host.join("sys"), ["fs", "nvml"])]
-    {
-        for entry in fs::read_dir(from)? {
+    fs::create_dir_all(host.join("lib"))?;
+    for (of, but) in [("", ["sys", "lib"]), ("sys", ["fs", ""]), ("lib", ["nvml", ""])] {
+        for entry in fs::read_dir(rig.join(of))? {
             let entry = entry?;
             if !but.iter().any(|but| entry.file_name() == *but) {
-                std::os::unix::fs::symlink(entry.path(), to.join(entry.file_name()))?;
+                std::os::unix::fs::symlink(entry.path(), host.join(of).join(entry.file_name()))?;
             }
         }
     }
-    copied(&rig.join("nvml"), &host.join("nvml"))
+    copied(&rig.join("lib/nvml"), &host.join(CARDS))
 }
 
 /// Copies what cards say. Without `served` a limit is written into a file, and there is nothing that a call is made to answer.
@@ -173,7 +174,7 @@ fn draw(cards: &[PathBuf], second: u64) -> Result<(), Any> {
 
 /// The folders of the cards.
 fn cards(folder: &Path) -> Result<Vec<PathBuf>, Any> {
-    let cards = fs::read_dir(folder.join("host/nvml/gpus"))?.map(|card| Ok(card?.path()));
+    let cards = fs::read_dir(folder.join("host").join(CARDS).join("gpus"))?.map(|card| Ok(card?.path()));
     let cards: Vec<PathBuf> = cards.collect::<Result<_, Any>>()?;
     if cards.len() == GPUS { Ok(cards) } else { Err(format!("the rig has {} cards", cards.len()).into()) }
 }
