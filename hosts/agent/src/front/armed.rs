@@ -5,6 +5,10 @@
 //! and the time since the event was first seen here, counted by a clock that does not jump. Until the machine boots again that
 //! clock goes on over a restart of the agent. The least of all shares counts. It only lowers: what is counted of the node is
 //! its grant, whatever is on.
+//!
+//! A file that cannot be read says nothing, not even that no event is on: until the API server has told all, the node is
+//! held as by the event that leaves the least. Fields of a later version of the file are not looked at, so that an agent of
+//! this one that takes over knows what it can know.
 
 use super::grants::{self, Stands};
 use super::inputs::Inputs;
@@ -22,9 +26,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is known of armed events, as the file has it.
+/// What is known of armed events, as the file has it. Fields are only ever added.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct ArmedFacts {
     /// What each event leaves of the node.
     shares: Vec<ArmedShare>,
@@ -33,11 +36,14 @@ pub(crate) struct ArmedFacts {
     /// When each of them was first seen with its present content.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     seen: BTreeMap<String, SeenAt>,
+    /// They take the place of a file that could not be read, and are written also where there is nothing to know.
+    #[serde(skip)]
+    replaces: bool,
 }
 
 /// A moment by two clocks: the time of day, and that of the machine since its boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[serde(rename_all = "camelCase")]
 struct SeenAt {
     /// Microseconds since 1970.
     wall_us: u64,
@@ -78,7 +84,12 @@ impl ArmedFacts {
         };
         let mut text = Vec::new();
         file.take(SIZE_MAX).read_to_end(&mut text)?;
-        Ok(serde_json::from_slice(&text)?)
+        let facts: Self = serde_json::from_slice(&text)?;
+        // An event that was readable when it was kept is none that may be left out now.
+        for spec in facts.events.values() {
+            spec.times().map_err(|bad| io::Error::new(io::ErrorKind::InvalidData, bad.to_string()))?;
+        }
+        Ok(facts)
     }
 
     /// Replaces the file. PowerEvents for which the node is not armed are left out: there may be any number of them.
@@ -87,7 +98,7 @@ impl ArmedFacts {
         let events: BTreeMap<_, _> = own.map(|(uid, spec)| (uid.clone(), spec.clone())).collect();
         let seen = self.seen.iter().filter(|(uid, _)| events.contains_key(*uid));
         let seen = seen.map(|(uid, at)| (uid.clone(), at.clone())).collect();
-        let kept = Self { shares: self.shares.clone(), events, seen };
+        let kept = Self { shares: self.shares.clone(), events, seen, replaces: false };
         node_kit::replace_file(path, &serde_json::to_vec_pretty(&kept)?)
     }
 
@@ -160,23 +171,29 @@ pub(crate) struct Armed {
     stands_for: Option<Micros>,
     /// When this process began, by the clock of the machine.
     begun: Option<SinceBoot>,
+    /// The file of the previous process could not be read, and the API server has not told all yet.
+    is_lost: bool,
 }
 
 impl Armed {
-    /// What the previous process kept. A file that cannot be read is told, and the API server is waited for. `begun`: when this
-    /// process began, by the clock of the machine.
+    /// What the previous process kept. Where its file cannot be read, any event may be on until the API server has told all.
+    /// `begun`: when this process began, by the clock of the machine.
     pub(crate) fn of_file(kept: Option<&Path>, begun: Option<SinceBoot>) -> Self {
         let Some(path) = kept.map(ArmedFacts::file) else { return Self { begun, ..Self::default() } };
-        let facts = ArmedFacts::read(&path).unwrap_or_else(|error| {
+        let read = ArmedFacts::read(&path);
+        if let Err(error) = &read {
             let path = path.display();
-            tracing::error!("{path}: {error}; armed events are not known until the API server tells them");
-            ArmedFacts::default()
-        });
+            tracing::error!(
+                "{path}: {error}; which armed events are on is not known, so packages and GPUs are held to their floors \
+                 until the API server tells it"
+            );
+        }
+        let (is_lost, facts) = (read.is_err(), read.unwrap_or_default());
         let anchors = facts.seen.iter().filter_map(|(uid, at)| {
             Some((uid.clone(), (facts.events.get(uid)?.clone(), at.moment(begun.as_ref()?)?)))
         });
         let anchors = anchors.collect();
-        Self { facts: Arc::new(facts), anchors, begun, ..Self::default() }
+        Self { facts: Arc::new(facts), anchors, begun, is_lost, ..Self::default() }
     }
 
     /// What is known, for the file.
@@ -190,8 +207,9 @@ impl Armed {
         let row = grants::object(inputs, stands)
             .map(|(_, row)| row)
             .filter(|row| inputs.grants_known && Some(row.uid.as_str()) == followed);
-        let shares = row.map(|row| &row.armed).filter(|shares| **shares != self.facts.shares);
         let events = inputs.events.as_deref();
+        self.find(node, row.is_some(), events);
+        let shares = row.map(|row| &row.armed).filter(|shares| **shares != self.facts.shares);
         let unread = events.map(|events| self.facts.unread(events)).unwrap_or_default();
         let events = events.filter(|events| !self.facts.says(events));
         if shares.is_some() || events.is_some() {
@@ -219,9 +237,25 @@ impl Armed {
         armed
     }
 
-    /// Whether an event was on at the last look, whatever it leaves of the node.
+    /// Looks whether all is told that the file did not say: the shares of the node and each event. One that cannot be read
+    /// may have been on.
+    fn find(
+        &mut self,
+        node: &str,
+        knows_shares: bool,
+        events: Option<&BTreeMap<String, Option<PowerEventSpec>>>,
+    ) {
+        let Some(events) = events.filter(|_| self.is_lost) else { return };
+        if events.values().all(|spec| spec.is_some() && knows_shares) {
+            self.is_lost = false;
+            Arc::make_mut(&mut self.facts).replaces = true;
+            tracing::info!(node, "which armed events are on is known again");
+        }
+    }
+
+    /// Whether an event was on at the last look, or may have been, whatever it leaves of the node.
     pub(crate) fn is_on(&self) -> bool {
-        !self.on.is_empty()
+        self.is_lost || !self.on.is_empty()
     }
 
     /// How long what was said at the last look stands, if that ends by itself.
@@ -256,7 +290,8 @@ impl Armed {
     fn now(&mut self, now: Moment) -> (ArmedNow, BTreeSet<String>) {
         self.anchor(now);
         let facts = self.facts.clone();
-        let mut armed = ArmedNow::default();
+        let share = if self.is_lost { Ratio::ZERO } else { Ratio::ONE };
+        let mut armed = ArmedNow { share, ..ArmedNow::default() };
         self.stands_for = None;
         let mut on = BTreeSet::new();
         for (uid, spec) in &facts.events {

@@ -114,7 +114,7 @@ fn a_clock_that_jumps_ends_no_event() {
 }
 
 #[test]
-fn what_is_known_survives_a_restart_and_a_broken_file_is_left_alone() {
+fn what_is_known_survives_a_restart() {
     let folder = rig::test_machine::Folder::new();
     let kept = folder.0.join("grant.json");
     let file = ArmedFacts::file(&kept);
@@ -124,11 +124,63 @@ fn what_is_known_survives_a_restart_and_a_broken_file_is_left_alone() {
     let mut it = Armed::of_file(Some(&kept), None);
     let away = Inputs::default();
     assert_eq!(it.follow("a", &away, &stands(), moment(HOUR + 60, 5)).share, half());
-    for text in ["", "{", "{\"shares\": 7}", "[]"] {
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_not_taken_for_no_event() {
+    let folder = rig::test_machine::Folder::new();
+    let kept = folder.0.join("grant.json");
+    let file = ArmedFacts::file(&kept);
+    let away = Inputs::default();
+    let shares = [armed_for("grid", 0.5)];
+    let unreadable = json!({"shares": [], "events": {"1": {"event": "grid", "end": "never"}}}).to_string();
+    for text in ["", "{", "{}", "{\"shares\": 7}", "[]", unreadable.as_str()] {
         std::fs::write(&file, text).unwrap();
         let mut it = Armed::of_file(Some(&kept), None);
-        assert_eq!(it.follow("a", &away, &stands(), moment(HOUR + 60, 5)).share, Ratio::ONE);
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), text);
+        let mut see = |inputs: &Inputs| {
+            let now = it.follow("a", inputs, &stands(), moment(0, 5));
+            (now.share, it.is_on(), std::fs::read_to_string(&file).unwrap() == text)
+        };
+        let floors = (Ratio::ZERO, true, true);
+        assert_eq!(see(&away), floors, "{text}: the API server is away");
+        let unknown = Inputs { events: None, ..inputs(&shares, &[]) };
+        assert_eq!(see(&unknown), floors, "{text}: no event was read");
+        let nobodys = Inputs { grants: Vec::new(), ..inputs(&shares, &[("1", timed())]) };
+        assert_eq!(see(&nobodys), floors, "{text}: what an event leaves is not known");
+        let broken = inputs(&shares, &[("1", timed()), ("2", json!("nonsense"))]);
+        assert_eq!(see(&broken), floors, "{text}: one of the events cannot be read and may be on");
+        assert_eq!(
+            see(&inputs(&shares, &[("1", timed())])),
+            (Ratio::ONE, false, true),
+            "{text}: all is told"
+        );
+        assert_eq!(see(&away).0, Ratio::ONE, "{text}: and stays known");
+        // A file takes its place, also where there is nothing to know.
+        let mut it = Armed::of_file(Some(&kept), None);
+        let before = it.facts();
+        it.follow("a", &inputs(&[], &[]), &stands(), moment(0, 5));
+        assert_ne!(it.facts(), before, "{text}: a difference is what is written");
+        it.facts().write(&file).unwrap();
+        let mut it = Armed::of_file(Some(&kept), None);
+        assert_eq!(it.follow("a", &away, &stands(), moment(0, 5)), ArmedNow::default(), "{text}");
+    }
+}
+
+#[test]
+fn a_file_of_an_earlier_and_of_a_later_version_is_read() {
+    let folder = rig::test_machine::Folder::new();
+    let kept = folder.0.join("grant.json");
+    // The first version did not say when an event was first seen.
+    let first = json!({"shares": [{"event": "grid", "share": 0.5}], "events": {"1": timed()}});
+    let mut later = first.clone();
+    later["seen"] = json!({"1": {"wallUs": 1, "boot": "b", "uptimeUs": 1, "since": "later"}});
+    later["signal"] = json!({"of": "a later version"});
+    later["events"]["1"]["of"] = json!("a later version");
+    for text in [first, later] {
+        std::fs::write(ArmedFacts::file(&kept), text.to_string()).unwrap();
+        let mut it = Armed::of_file(Some(&kept), None);
+        let now = it.follow("a", &Inputs::default(), &stands(), moment(HOUR + 60, 5));
+        assert_eq!((now.share, now.full), (half(), vec!["grid".to_owned()]), "{text}");
     }
 }
 
