@@ -10,6 +10,7 @@ pub(crate) mod inputs;
 pub(crate) mod node;
 pub(crate) mod outcome;
 pub(crate) mod pace;
+pub(crate) mod plan;
 pub(crate) mod proof;
 pub(crate) mod publish;
 pub(crate) mod publisher;

@@ -6,6 +6,7 @@ use crate::front::inputs::Watched;
 use crate::front::node::Shared;
 use crate::front::outcome::Terms;
 use crate::front::pace::Pace;
+use crate::front::plan::PlanAsk;
 use crate::front::publish::Writer;
 use crate::front::watches::{self, Watches};
 use crate::gpus::{self, GpuCounts, GpuObjects, OwnGpu, OwnSlice};
@@ -237,7 +238,8 @@ struct Base<'a> {
 impl Base<'_> {
     /// The watches of one node, or of all.
     fn watch(&self, node: Option<&str>, tasks: &mut Tasks) -> Watches {
-        watches::begin(self.settings, node, self.context, self.reflections, tasks)
+        let ask = self.shared.plan.clone();
+        watches::begin(self.settings, node, self.context, ask, self.reflections, tasks)
     }
 
     /// What the settings say of how nodes are reached.
@@ -498,6 +500,7 @@ fn shared(
         writer: Writer::new(context.client.clone(), metrics.clone()),
         metrics,
         events,
+        plan: PlanAsk::default(),
         power_detail: settings.power_detail,
     })
 }

@@ -1,16 +1,15 @@
 //! Everything that the watches say of one node, at one moment.
 
+use super::plan::{Plan, PlanSeen};
 use super::rows::{
-    CONTROL_OF_PROFILE, CONTROL_OF_TWIN, EventRow, GoalRow, GrantRow, HardwareRow, LeaseRow, NodeRow,
-    ProfileRow, RouteRow, TwinRow,
+    CONTROL_OF_PROFILE, CONTROL_OF_TWIN, EventRow, GoalRow, GrantRow, HardwareRow, NodeRow, ProfileRow,
+    RouteRow, TwinRow,
 };
-use super::watches::renewed;
 use crate::route::Profiles;
 use host_kit::reflect::{CachedRow, ObjectKey, Rows};
 use joulie_api::caps::DesiredSpec;
 use joulie_api::power_event::PowerEventSpec;
 use joulie_api::telemetry_profile::Audience;
-use joulie_core::placement::freshness::UnixTime;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -36,8 +35,8 @@ pub(crate) struct Inputs {
     /// The PowerEvents, by the identifiers of their objects, and `None` for one that cannot be read; no map while they were not
     /// read.
     pub(crate) events: Option<Arc<BTreeMap<String, Option<PowerEventSpec>>>>,
-    /// When the operator last renewed its plan, by its own clock.
-    pub(crate) renewed: Option<UnixTime>,
+    /// When the operator was last seen to have renewed its plan.
+    pub(crate) plan: Option<PlanSeen>,
     /// The TelemetryProfiles that may hold for it.
     pub(crate) routes: Profiles,
 }
@@ -92,7 +91,7 @@ pub(crate) struct Watched {
     /// The PowerEvents. Nothing waits for them: they only lower.
     pub(crate) events: Rows<EventRow>,
     /// The plan's Lease. Nothing waits for it: it says only whether somebody leads.
-    pub(crate) plan: Rows<LeaseRow>,
+    pub(crate) plan: Plan,
     /// The TelemetryProfiles of the node, or all where the agent works for many.
     pub(crate) routes: Rows<RouteRow>,
     /// Those of the cluster, where they are not among the others.
@@ -113,7 +112,7 @@ pub(crate) struct ByNode {
     grants: BTreeMap<String, Vec<(String, Arc<GrantRow>)>>,
     grants_known: bool,
     events: Option<Arc<BTreeMap<String, Option<PowerEventSpec>>>>,
-    renewed: Option<UnixTime>,
+    plan: Option<PlanSeen>,
     /// The TelemetryProfiles of single nodes.
     routes: BTreeMap<String, Vec<(String, Arc<RouteRow>)>>,
     /// Those of the cluster, and those for a target that cannot be read.
@@ -201,7 +200,7 @@ impl Watched {
             hardware_known: self.hardware.is_synced(),
             grants_known: self.grants_known(),
             events: self.events(),
-            renewed: renewed(&self.plan),
+            plan: self.plan.seen(),
             routes_known: self.routes_known(),
             nodes: self.nodes.all(),
             ..ByNode::default()
@@ -279,7 +278,7 @@ impl ByNode {
             grants: self.grants.get(node).cloned().unwrap_or_default(),
             grants_known: self.grants_known,
             events: self.events.clone(),
-            renewed: self.renewed,
+            plan: self.plan,
             routes: self.routes(node),
         }
     }

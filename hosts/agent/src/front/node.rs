@@ -16,6 +16,7 @@ use super::hardware::{self, PlugSaid, Sampled};
 use super::inputs::Inputs;
 use super::outcome::{Outcome, Outcomes, RouteOutcome, RouteWhy, Terms, Verdict, Why};
 use super::pace::{Pace, Pacer, Power};
+use super::plan::PlanAsk;
 use super::publish::{Content, Doc, Kind, Writer};
 use super::publisher::{Docs, Publisher};
 use super::receipt::{Receipts, Unkept};
@@ -54,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) metrics: Metrics,
     /// Takes in what is to be posted as Events.
     pub(crate) events: Recorder,
+    /// Asks when the operator last renewed its plan.
+    pub(crate) plan: PlanAsk,
     /// How exactly the metrics show power.
     pub(crate) power_detail: PowerDetail,
 }
@@ -279,6 +282,9 @@ impl Follow {
         }
         put(first, memory.receipt(&inputs, view, (shared, &terms)));
         memory.give_way(node, &inputs, view, shared.clock.mono());
+        if memory.yields.asks() {
+            shared.plan.ask();
+        }
         memory.tell_grant(node, shared);
         put(sender, memory.docs(node, &inputs, (view, &*route), (shared, &terms)));
     }
@@ -332,8 +338,8 @@ impl Memory {
 
     /// Yields what the node does not want any more: from the next step on it keeps to less.
     fn give_way(&mut self, node: &str, inputs: &Inputs, view: &View, now: Mono) {
-        self.yields.hear(inputs.renewed, now);
         let object = grants::object(inputs, &self.stands);
+        self.yields.hear(inputs.plan, object.map(|(_, row)| &**row), now);
         let missed = object.and_then(|(_, row)| self.yields.missed(&self.stands, row, view, now));
         if missed.is_some() != self.missed.is_some() {
             match missed {

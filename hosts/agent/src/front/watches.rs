@@ -1,6 +1,7 @@
 //! Chooses which objects are watched: those of one node, or those of all.
 
 use super::inputs::Watched;
+use super::plan::{Plan, PlanAsk, PlanReader};
 use super::rows::{EventRow, GrantRow, HardwareRow, LeaseRow, NodeRow, ProfileRow, RouteRow, TwinRow};
 use crate::settings::{DesiredSource, LeaseSource, Settings};
 use host_kit::clock::Mono;
@@ -37,11 +38,12 @@ pub(crate) enum Confirmed {
     Plan(Rows<LeaseRow>),
 }
 
-/// Starts the watches, for one node or for all.
+/// Starts the watches, for one node or for all. `ask` asks for the plan's Lease, where that is not watched.
 pub(crate) fn begin(
     settings: &Settings,
     node: Option<&str>,
     context: &Context,
+    ask: PlanAsk,
     reflections: &Reflections,
     tasks: &mut Tasks,
 ) -> Watches {
@@ -83,20 +85,18 @@ pub(crate) fn begin(
         }
         DesiredSource::Twin => None,
     };
-    let source = WatchSource {
-        path: format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", settings.namespace),
-        labels: None,
-        fields: Some(format!("metadata.name={}", labels::PLAN_LEASE)),
-    };
-    let within = match settings.lease.source {
-        LeaseSource::Watch => HEARD_WITHIN,
-        LeaseSource::Plan => settings.lease.term,
-    };
-    let plan = begin.rows_within::<LeaseRow>("leases", source, within);
-    let confirmed = match (settings.lease.source, &profiles) {
-        (LeaseSource::Watch, Some(profiles)) => Confirmed::Profiles(profiles.clone()),
-        (LeaseSource::Watch, None) => Confirmed::Twins(twins.clone()),
-        (LeaseSource::Plan, _) => Confirmed::Plan(plan.clone()),
+    let leases = format!("/apis/coordination.k8s.io/v1/namespaces/{}/leases", settings.namespace);
+    let (plan, confirmed) = match (settings.lease.source, &profiles) {
+        (LeaseSource::Watch, Some(profiles)) => {
+            (begin.read_plan(leases, ask), Confirmed::Profiles(profiles.clone()))
+        }
+        (LeaseSource::Watch, None) => (begin.read_plan(leases, ask), Confirmed::Twins(twins.clone())),
+        (LeaseSource::Plan, _) => {
+            let fields = Some(format!("metadata.name={}", labels::PLAN_LEASE));
+            let source = WatchSource { path: leases, labels: None, fields };
+            let plan = begin.rows_within::<LeaseRow>("leases", source, settings.lease.term);
+            (Plan::Watched(plan.clone()), Confirmed::Plan(plan))
+        }
     };
     Watches {
         watched: Watched {
@@ -160,6 +160,15 @@ struct Begin<'a> {
 impl Begin<'_> {
     fn rows<R: Row>(&mut self, name: &'static str, source: WatchSource) -> Rows<R> {
         self.rows_within(name, source, HEARD_WITHIN)
+    }
+
+    /// Reads the plan's Lease, of these, when somebody asks.
+    fn read_plan(&mut self, leases: String, ask: PlanAsk) -> Plan {
+        let Context { client, clock, stop, .. } = self.context;
+        let (client, clock, stop) = (client.clone(), clock.clone(), stop.clone());
+        let (seen, plan) = watch::channel(None);
+        self.tasks.spawn("plan", PlanReader { client, leases, ask, clock, stop }.run(seen));
+        Plan::Read(plan)
     }
 
     /// As `rows`, with a limit on silence: a server that answers is heard within this time, before a lease of that term

@@ -7,11 +7,13 @@
 //! The next yield waits until the object says the one before. So while the API server is away, when nobody would hear of more
 //! and nobody could raise the node again, it yields once at most.
 //!
-//! Only an operator can raise it again, so that it yields only while one leads: the plan's Lease was renewed a moment ago, and
-//! this process saw it. What it has yielded before stays so, because others may have it already. Where the node then wants
-//! it back, that is told.
+//! Only an operator can raise it again, so that it yields only while one leads: it has written a grant of the node a moment ago, or
+//! two readings of the plan's Lease show that it was renewed between them. The Lease is asked for only while the node would yield,
+//! or misses what it has yielded. That stays yielded, because others may have it already; where the node wants it back and
+//! nobody leads, that is told.
 
 use super::grants::Stands;
+use super::plan::PlanSeen;
 use super::rows::GrantRow;
 use crate::machine::View;
 use host_kit::clock::{Mono, micros};
@@ -28,20 +30,35 @@ pub(super) const LEADS_FOR: Duration = Duration::from_secs(45);
 /// Whether an operator leads.
 #[derive(Debug, Default)]
 struct Leader {
-    /// The last renewal, by the operator's clock. It is compared only with others.
-    renewed: Option<UnixTime>,
-    /// When this process saw it renew. What stood when the process began may be old.
+    /// The last renewal that was seen, by the operator's clock, and a moment at which it stood so.
+    last: Option<(UnixTime, Mono)>,
+    /// The last grant that was seen: its object and its serial.
+    grant: Option<(String, u64)>,
+    /// An operator led at this moment or later, as this process saw it. What stood when the process began may be old.
     heard: Option<Mono>,
-    /// Since when this process looks.
+    /// Since when it is asked whether somebody leads.
     since: Option<Mono>,
 }
 
 impl Leader {
-    fn see(&mut self, renewed: Option<UnixTime>, now: Mono) {
-        self.since.get_or_insert(now);
-        let Some(renewed) = renewed.filter(|_| renewed != self.renewed) else { return };
-        if self.renewed.replace(renewed).is_some() {
-            self.heard = Some(now);
+    fn see(&mut self, seen: Option<PlanSeen>, row: Option<&GrantRow>, now: Mono) {
+        if let Some(PlanSeen { renewed, at }) = seen {
+            let at = at.unwrap_or(now);
+            if let Some((_, stood)) = self.last.filter(|(before, _)| *before != renewed) {
+                self.heard = self.heard.max(Some(stood));
+            }
+            self.last = Some((renewed, at));
+        }
+        let Some(row) = row else { return };
+        let serial = row.grant.serial;
+        match &mut self.grant {
+            Some((uid, last)) if *uid == row.uid => {
+                if *last < serial {
+                    *last = serial;
+                    self.heard = Some(now);
+                }
+            }
+            Some(_) | None => self.grant = Some((row.uid.clone(), serial)),
         }
     }
 
@@ -49,9 +66,14 @@ impl Leader {
         self.heard.is_some_and(|heard| now.since(heard) < LEADS_FOR)
     }
 
-    /// Nobody leads, as far as it was looked for long enough to say so.
-    fn is_away(&self, now: Mono) -> bool {
-        self.heard.or(self.since).is_some_and(|last| now.since(last) >= LEADS_FOR)
+    /// Whether nobody leads, as far as it was asked for long enough to say so.
+    fn is_away(&mut self, asks: bool, now: Mono) -> bool {
+        if !asks {
+            self.since = None;
+            return false;
+        }
+        let since = *self.since.get_or_insert(now);
+        now.since(since) >= LEADS_FOR && !self.leads(now)
     }
 }
 
@@ -62,6 +84,8 @@ pub(crate) struct Yields {
     leader: Leader,
     /// It was told that what was yielded is missed.
     is_missed: bool,
+    /// It would help to know whether an operator leads.
+    asks: bool,
     /// What the file with the grant says; `None` where no grant is kept.
     on_disk: Option<watch::Receiver<Stands>>,
 }
@@ -72,9 +96,15 @@ impl Yields {
         Self { on_disk, ..Self::default() }
     }
 
-    /// Takes in when the operator has renewed its plan.
-    pub(crate) fn hear(&mut self, renewed: Option<UnixTime>, now: Mono) {
-        self.leader.see(renewed, now);
+    /// Takes in what shows that an operator leads: its plan, and the grant of the node.
+    pub(crate) fn hear(&mut self, plan: Option<PlanSeen>, row: Option<&GrantRow>, now: Mono) {
+        self.leader.see(plan, row, now);
+        self.asks = false;
+    }
+
+    /// Whether the plan's Lease should be read.
+    pub(crate) const fn asks(&self) -> bool {
+        self.asks
     }
 
     /// What the node has yielded and is throttled without, where nobody leads who could give it back.
@@ -88,9 +118,11 @@ impl Yields {
     ) -> Option<Watts> {
         let kept = stands.kept().filter(|kept| is_of(row, &kept.uid, kept.grant.serial));
         let bites = view.wants.report.is_some_and(|report| report.bites());
-        let is_missed = (bites || self.is_missed) && self.leader.is_away(now);
         let yielded = kept.map(|kept| row.grant.watts - kept.grant.watts);
-        let missed = yielded.filter(|&yielded| yielded > Watts::ZERO && is_missed);
+        let wanted = yielded.filter(|&yielded| yielded > Watts::ZERO && (bites || self.is_missed));
+        self.asks |= wanted.is_some();
+        let is_away = self.leader.is_away(wanted.is_some(), now);
+        let missed = wanted.filter(|_| is_away);
         self.is_missed = missed.is_some();
         missed
     }
@@ -112,10 +144,17 @@ impl Yields {
             serial: kept.grant.serial,
             watts: kept.grant.watts,
             floor: floor.unwrap_or(kept.grant.watts),
-            lends: row.lends && is_plain && is_known && self.is_on_disk(stands) && self.leader.leads(now),
+            lends: row.lends && is_plain && is_known && self.is_on_disk(stands),
         };
-        let now = Stamp::new(micros(now.since(Mono::START)));
-        self.memory.left(now, grant, view.wants.report.as_ref().filter(|_| is_plain))
+        let (at, wants) = (Stamp::new(micros(now.since(Mono::START))), view.wants.report.as_ref());
+        let wants = wants.filter(|_| is_plain);
+        if self.leader.leads(now) {
+            return self.memory.left(at, grant, wants);
+        }
+        // A copy says what the node would yield: nothing is yielded before it is known that somebody leads.
+        let mut would = self.memory;
+        self.asks |= would.left(at, grant, wants).is_some();
+        self.memory.left(at, Yieldable { lends: false, ..grant }, wants)
     }
 
     /// What may be told to be left: it would be known after a restart.
@@ -181,8 +220,18 @@ mod tests {
     /// With the grant of so much on disk, and an operator that has begun to lead.
     fn with_disk(watts: i32) -> Yields {
         let mut it = Yields::kept(Some(watch::channel(stands(watts)).1));
-        it.hear(Some(UnixTime::from_micros(-1)), at(0));
+        it.hear(plan(-1), None, at(0));
         it
+    }
+
+    /// A Lease that is watched, with its last renewal.
+    fn plan(renewal: i64) -> Option<PlanSeen> {
+        Some(PlanSeen { renewed: UnixTime::from_micros(renewal), at: None })
+    }
+
+    /// As it was read at a moment.
+    fn read(renewal: i64, at: Mono) -> Option<PlanSeen> {
+        plan(renewal).map(|seen| PlanSeen { at: Some(at), ..seen })
     }
 
     fn kept() -> Yields {
@@ -195,7 +244,9 @@ mod tests {
 
     /// The operator renews its plan in each second.
     fn left(it: &mut Yields, row: &GrantRow, view: &View, second: u64) -> Option<Watts> {
-        it.hear(Some(UnixTime::from_micros(i64::try_from(second).unwrap())), at(second));
+        it.hear(plan(i64::try_from(second).unwrap()), None, at(second));
+        // It was renewed since.
+        it.hear(plan(i64::try_from(second).unwrap() + 1), None, at(second));
         it.left(&stands(500), row, view, Some(w(100)), at(second))
     }
 
@@ -254,7 +305,9 @@ mod tests {
         let mut view = wants(200, false);
         view.desire.grant = stands(400).grant();
         let mut left = |yields: Option<i32>, second: u64| {
-            it.hear(Some(UnixTime::from_micros(i64::try_from(second).unwrap())), at(second));
+            let renewed = i64::try_from(second).unwrap();
+            it.hear(plan(renewed), None, at(second));
+            it.hear(plan(renewed + 1), None, at(second));
             let row = GrantRow { yields: yields.map(w), ..row(true) };
             it.left(&stands(400), &row, &view, Some(w(100)), at(second))
         };
@@ -263,37 +316,69 @@ mod tests {
         assert_eq!(left(Some(450), 210), None, "nor of this one");
         assert_eq!(left(Some(400), 220), Some(w(200)));
     }
+
     #[test]
     fn nothing_is_yielded_while_nobody_leads_who_could_give_it_back() {
         let mut it = Yields::kept(Some(watch::channel(stands(500)).1));
-        let mut left = |renewed: Option<i64>, second| {
-            it.hear(renewed.map(UnixTime::from_micros), at(second));
-            it.left(&stands(500), &row(true), &wants(200, false), Some(w(100)), at(second))
+        let mut left = |seen: Option<PlanSeen>, watts: i32, second| {
+            it.hear(seen, Some(&row(true)), at(second));
+            let left = it.left(&stands(500), &row(true), &wants(watts, false), Some(w(100)), at(second));
+            (left, it.asks())
         };
-        assert_eq!(left(None, 0), None);
-        assert_eq!(left(None, 200), None, "no Lease was seen");
-        assert_eq!(left(Some(7), 210), None, "the one that is there may be old");
-        assert_eq!(left(Some(7), 220), None);
-        assert_eq!(left(Some(8), 230), Some(w(200)), "it is renewed");
-        assert_eq!(left(Some(8), 274), Some(w(200)));
-        assert_eq!(left(Some(8), 275), None, "45 s without a renewal");
-        assert_eq!(left(None, 276), None, "the Lease is gone");
-        assert_eq!(left(Some(9), 277), Some(w(200)), "another leader");
+        let (none, asks, yields) = ((None, false), (None, true), (Some(w(200)), false));
+        assert_eq!(left(None, 480, 0), none, "it has nothing to yield, so that it asks for nothing");
+        assert_eq!(left(None, 200, 200), asks, "no Lease was seen");
+        assert_eq!(left(read(7, at(201)), 200, 202), asks, "the one that is there may be old");
+        assert_eq!(left(read(7, at(205)), 200, 206), asks);
+        assert_eq!(left(read(8, at(215)), 200, 216), yields, "it was renewed after 205 s");
+        assert_eq!(left(read(8, at(215)), 200, 249), yields);
+        assert_eq!(left(read(8, at(215)), 200, 250), asks, "45 s later nobody knows");
+        assert_eq!(left(read(8, at(215)), 480, 251), none, "nor needs to");
+        assert_eq!(
+            left(read(9, at(300)), 200, 301),
+            asks,
+            "renewed after 215 s, and perhaps long before 301 s"
+        );
+        assert_eq!(left(None, 200, 302), asks, "the Lease is gone");
+        assert_eq!(left(read(10, at(304)), 200, 305), yields, "another leader");
+    }
+
+    #[test]
+    fn who_was_given_another_grant_a_moment_ago_knows_that_an_operator_leads() {
+        let mut it = Yields::kept(Some(watch::channel(stands(500)).1));
+        let serial = |serial| GrantRow { grant: NodeGrant { serial, watts: w(500) }, ..row(true) };
+        let other = GrantRow { uid: "v".to_owned(), ..serial(9) };
+        let mut leads = |row: &GrantRow, second| {
+            it.hear(None, Some(row), at(second));
+            it.leader.leads(at(second))
+        };
+        assert!(!leads(&serial(3), 0), "it may be old");
+        assert!(!leads(&serial(3), 10));
+        assert!(leads(&serial(4), 20) && leads(&serial(4), 64));
+        assert!(!leads(&serial(4), 65));
+        assert!(!leads(&serial(3), 70), "an old one that is told again");
+        assert!(!leads(&serial(4), 75), "and the last one, told after it");
+        assert!(!leads(&other, 80), "another object may be old");
     }
 
     #[test]
     fn what_was_yielded_is_missed_where_the_node_wants_it_back_and_nobody_leads() {
         let mut it = with_disk(200);
         let missed = |it: &mut Yields, watts: i32, bites, second| {
-            it.missed(&stands(watts), &row(true), &wants(300, bites), at(second))
+            it.hear(None, None, at(second));
+            let missed = it.missed(&stands(watts), &row(true), &wants(300, bites), at(second));
+            (missed, it.asks())
         };
-        assert_eq!(missed(&mut it, 200, true, 44), None, "this process has begun a moment ago");
-        assert_eq!(missed(&mut it, 200, false, 45), None, "it does not want it");
-        assert_eq!(missed(&mut it, 200, true, 46), Some(w(300)));
-        assert_eq!(missed(&mut it, 200, false, 47), Some(w(300)), "it is told once");
-        assert_eq!(missed(&mut it, 500, true, 48), None, "it has yielded nothing");
-        it.hear(Some(UnixTime::from_micros(1)), at(50));
-        assert_eq!(missed(&mut it, 200, true, 94), None, "an operator leads");
-        assert_eq!(missed(&mut it, 200, true, 95), Some(w(300)));
+        assert_eq!(missed(&mut it, 200, false, 100), (None, false), "it does not want it");
+        assert_eq!(missed(&mut it, 200, true, 110), (None, true), "it asks");
+        assert_eq!(missed(&mut it, 200, true, 154), (None, true));
+        assert_eq!(missed(&mut it, 200, true, 155), (Some(w(300)), true), "for long enough");
+        assert_eq!(missed(&mut it, 200, false, 156), (Some(w(300)), true), "it is told once");
+        assert_eq!(missed(&mut it, 500, true, 157), (None, false), "it has yielded nothing");
+        assert_eq!(missed(&mut it, 200, true, 160), (None, true), "it asks anew");
+        it.hear(read(1, at(186)), None, at(187));
+        it.hear(read(2, at(190)), None, at(191));
+        assert_eq!(missed(&mut it, 200, true, 230), (None, true), "an operator led after 186 s");
+        assert_eq!(missed(&mut it, 200, true, 231), (Some(w(300)), true));
     }
 }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::front::outcome::Terms;
 use crate::front::pace::Pace as PowerPace;
+use crate::front::plan::PlanAsk;
 use crate::front::publish::Writer;
 use crate::metrics::Metrics;
 use bytes::Bytes;
@@ -112,6 +113,7 @@ impl Stage {
             writer: Writer::new(client, metrics.clone()),
             metrics,
             events,
+            plan: PlanAsk::default(),
             power_detail: crate::metrics::PowerDetail::default(),
         };
         let (docs, seen) = watch::channel(Docs::new());
