@@ -374,4 +374,25 @@ mod tests {
         assert_eq!((row.gpus, row.sockets, row.refused.count()), (8, Some(2), 1));
         assert!(row.refused.words()[0].contains("hw.cpu-sockets says 0, and 1 to 64 can be"), "{row:?}");
     }
+
+    #[test]
+    fn grants_of_operators_of_other_versions_are_followed() {
+        let read = |spec: Value| {
+            let metadata = json!({"name": "a", "uid": "g", "resourceVersion": "5"});
+            GrantRow::read(&json!({
+                "apiVersion": "joulie.io/v1alpha1", "kind": "NodePowerGrant", "metadata": metadata, "spec": spec,
+                // What an agent of a later version has said.
+                "status": {"serial": 7, "yields": 200, "spares": [1, 2]},
+            }))
+        };
+        // The first ones said neither whether watts are short nor what events leave.
+        let first = json!({"nodeName": "a", "serial": 7, "watts": 300, "ceiling": 450});
+        let row = read(first.clone()).unwrap();
+        assert_eq!((row.grant.serial, row.grant.watts), (7, Watts::from_int(300)));
+        assert_eq!((row.lends, row.released, row.armed.len()), (false, false, 0), "it yields nothing");
+        assert_eq!(row.yields, Some(Watts::from_int(200)), "what was yielded before stays yielded");
+        let mut later = first;
+        later["sinks"] = json!({"of": "a later version"});
+        assert_eq!(read(later).unwrap().grant, row.grant);
+    }
 }

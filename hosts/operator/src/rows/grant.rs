@@ -194,6 +194,32 @@ mod tests {
     }
 
     #[test]
+    fn agents_of_other_versions_count_for_what_they_sign_and_never_for_less() {
+        let (w, signed) =
+            (Watts::from_int, json!({"serial": 7, "bootID": "b1", "nodeUID": "u1", "holds": 290}));
+        let with = |more: Value| {
+            let mut status = signed.clone();
+            status.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            read(status)
+        };
+        // The first ones knew no floor, no demand, no events and no yields: the whole grant counts, and the node is blind.
+        let first = with(json!({}));
+        assert_eq!((first.granted.most(), first.granted.demand, first.obeys.len()), (w(300), None, 0));
+        assert_eq!(first.granted.signed.unwrap().receipt.floor, Watts::ZERO);
+        let demand = json!({"quantilesWatts": [200], "biting": false});
+        let next = with(json!({"floor": 120, "demand": demand}));
+        assert_eq!(next.granted.most(), w(300), "it keeps all of its grant");
+        // A later one may say more, which is passed over.
+        let later =
+            with(json!({"yields": 200, "holds": 180, "demand": demand, "spares": [1, 2], "armed": []}));
+        assert_eq!(later.granted.most(), w(200));
+        // Over one that has yielded an earlier one signs anew, and takes the yield away with that.
+        assert_eq!(with(json!({"floor": 120})).granted.most(), w(300));
+        // What it holds counts also where its grant allows less.
+        assert_eq!(with(json!({"holds": 410})).granted.most(), w(410));
+    }
+
+    #[test]
     fn what_a_node_yields_is_left_of_the_grant_of_its_serial_only() {
         let left = |serial: u64, yields: Value| {
             let status =
