@@ -110,12 +110,13 @@ fn world() -> Result<()> {
     cargo(&["run", "--profile", "dist", "--package", "world", "--", "--seeds", "200", "--bar", "180"])
 }
 
-/// Kills, an outage of the API server, boots and a cut of the limit on the real control plane, with the limits that
-/// must hold meanwhile.
+/// Kills, an outage of the API server, boots, a feed that is lost and a cut of the limit on the real control plane, with the
+/// limits that must hold meanwhile. And how much of a limit is used there while pods come, go and wait.
 fn chaos() -> Result<()> {
     // The bench expects the other programs beside its own.
     release(&["build", "--package", "system", "--bins"])?;
-    release(&["run", "--package", "system", "--bin", "system-chaos"])
+    release(&["run", "--package", "system", "--bin", "system-chaos"])?;
+    release(&["run", "--package", "system", "--bin", "system-chaos", "--", "--only", "demand"])
 }
 
 /// The operator at 5,000 nodes on the embedded API: the first plan, the steady state, and the time until a pod is in

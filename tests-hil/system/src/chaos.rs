@@ -1,5 +1,6 @@
 //! Chaos on the real control plane: leader, agent and extender are killed repeatedly, the API server is stopped, all
-//! machines boot at once, and the limit is cut at full load, while the limits in force of all machines are summed up.
+//! machines boot at once, and the limit is cut at full load, while the limits in force of all machines are summed up. And without
+//! chaos: how much of a limit is used while pods come, go and wait.
 //!
 //! Two operators, an agent for all nodes, an extender and the simulated machines run as processes with their own
 //! tokens. The true state of the machines is judged at each change ([`judge`]): the limits in force must not exceed
@@ -8,7 +9,9 @@
 #![expect(clippy::print_stdout, reason = "a bench prints what it measures")]
 
 mod bars;
+mod demand;
 mod draw;
+mod feed;
 mod gate;
 mod phases;
 mod pods;
@@ -19,6 +22,7 @@ mod truth;
 pub use site::ChaosPrograms;
 
 use crate::SystemError;
+use crate::field::Field;
 use bars::Bar;
 use draw::Draw;
 use k8s_openapi::api::core::v1::Node;
@@ -44,18 +48,22 @@ pub enum ChaosPhase {
     Outage,
     /// All machines boot at once, together with the programs that run on them.
     Reboot,
+    /// A feed is lost, and three tenths of the limit with it: by an armed event, and by grants.
+    Feed,
     /// The limit is cut by two fifths.
     Cut,
+    /// Nothing is broken: power follows the demand of pods that come and go. A run of its own, with another limit and load.
+    Demand,
 }
 
 impl ChaosPhase {
-    /// All phases.
-    pub const ALL: [Self; 5] = [Self::Kills, Self::Swaps, Self::Outage, Self::Reboot, Self::Cut];
+    /// All phases of one run.
+    pub const ALL: [Self; 6] = [Self::Kills, Self::Swaps, Self::Outage, Self::Reboot, Self::Feed, Self::Cut];
 
     /// The phase with this name on the command line.
     #[must_use]
     pub fn of(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|phase| phase.word() == word)
+        Self::ALL.into_iter().chain([Self::Demand]).find(|phase| phase.word() == word)
     }
 
     const fn word(self) -> &'static str {
@@ -64,7 +72,9 @@ impl ChaosPhase {
             Self::Swaps => "swaps",
             Self::Outage => "outage",
             Self::Reboot => "reboot",
+            Self::Feed => "feed",
             Self::Cut => "cut",
+            Self::Demand => "demand",
         }
     }
 }
@@ -129,9 +139,16 @@ const LIMIT_PART: f64 = 0.9;
 /// # Errors
 /// If the control plane fails, or the system does not become steady after a phase.
 pub async fn run(programs: &ChaosPrograms, plan: &ChaosPlan, keep: &Path) -> Result<bool, SystemError> {
-    let Some(site) = Site::start(programs, plan.fleet(), plan.election.clone()).await? else {
+    let is_demand = plan.phases == [ChaosPhase::Demand];
+    if !is_demand && plan.phases.contains(&ChaosPhase::Demand) {
+        return Err("demand is a run of its own".into());
+    }
+    let workload = is_demand.then_some(plan.seed);
+    let Some(site) = Site::start(programs, plan.fleet(), plan.election.clone(), workload).await? else {
         return Ok(true);
     };
+    // Pods can be created there from now on.
+    Field::new(&site.client, pods::NAMESPACE).await?;
     let machines = site.machines().await?;
     let parts = || {
         machines
@@ -140,8 +157,8 @@ pub async fn run(programs: &ChaosPrograms, plan: &ChaosPlan, keep: &Path) -> Res
     };
     let most: f64 = parts().map(|(shape, part)| shape.most(part)).sum();
     let least: f64 = parts().map(|(shape, part)| shape.least(part)).sum();
-    let limit = whole_watts(most * LIMIT_PART);
-    if f64::from(limit) * phases::CUT_TO < least {
+    let limit = whole_watts(most * if is_demand { demand::DEMAND_LIMIT_PART } else { LIMIT_PART });
+    if !is_demand && f64::from(limit) * phases::CUT_TO < least {
         return Err(
             format!("these machines cannot be held to less than {least:.0} W, which the cut needs").into()
         );
@@ -159,6 +176,7 @@ pub async fn run(programs: &ChaosPrograms, plan: &ChaosPlan, keep: &Path) -> Res
         seen,
         draw: Draw::new(plan.seed, 0),
         limit,
+        range: (least, most),
         plan: plan.clone(),
         bars: Vec::new(),
         unused_pct: 0.0,
@@ -191,6 +209,8 @@ struct Run {
     seen: Arc<Seen>,
     draw: Draw,
     limit: u32,
+    /// The least and the most that all machines can be held to, W.
+    range: (f64, f64),
     plan: ChaosPlan,
     bars: Vec<Bar>,
     /// The largest unused part of the limit in a steady state.
@@ -204,6 +224,9 @@ struct Run {
 impl Run {
     async fn all(&mut self) -> Result<(), SystemError> {
         self.begin().await?;
+        if self.plan.phases == [ChaosPhase::Demand] {
+            return self.demand().await;
+        }
         let field = pods::load(&self.site.client, STEADY_WITHIN).await?;
         self.quiet("the start", QUIET_AT_START).await?;
         self.rest().await?;
@@ -217,7 +240,9 @@ impl Run {
                 ChaosPhase::Swaps => self.swaps().await,
                 ChaosPhase::Outage => self.outage().await,
                 ChaosPhase::Reboot => self.reboot().await,
+                ChaosPhase::Feed => self.feed().await,
                 ChaosPhase::Cut => self.cut().await,
+                ChaosPhase::Demand => Err("demand is a run of its own".into()),
             };
             println!("  {churn}");
             outcome?;

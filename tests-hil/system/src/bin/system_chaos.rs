@@ -8,7 +8,7 @@ use system::SystemError;
 use system::chaos::{self, ChaosPhase, ChaosPlan, ChaosPrograms};
 
 const USAGE: &str = "usage: system-chaos [--nodes N] [--kills SECONDS] [--outage SECONDS] \
-                     [--only kills,swaps,outage,reboot,cut] [--seed N] [--election LEASE,RENEWAL,RETRY]";
+                     [--only kills,swaps,outage,reboot,feed,cut | --only demand] [--seed N] [--election LEASE,RENEWAL,RETRY]";
 
 fn main() -> ExitCode {
     match answer() {

@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 use tokio::time::Instant;
 
-const NAMESPACE: &str = "chaos";
+/// Where all pods are.
+pub(super) const NAMESPACE: &str = "chaos";
 /// The logical processors of a machine that are left for short-lived pods.
 const LEFT: u32 = 16;
 /// The interval at which they are created, and their lifetime.

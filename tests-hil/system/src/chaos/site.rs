@@ -2,6 +2,7 @@
 //! limits: two operators, an agent for all nodes, an extender, and the simulator with the machines.
 
 use super::gate::Gate;
+use super::pods::NAMESPACE;
 use super::truth::{Each, Shape, Truth};
 use crate::http::{self, Http};
 use crate::rights::{self, ProgramAccount};
@@ -92,6 +93,8 @@ pub(super) struct Site {
     fleet: String,
     /// The times of the election, if they differ from the shipped ones: lease, renewal, retry.
     election: Option<[String; 3]>,
+    /// The seed of a workload that the simulator makes, if it makes one.
+    workload: Option<u64>,
     limit: AtomicU32,
     /// Whether operators that are started from now on continuously move power between nodes.
     swaps: AtomicBool,
@@ -106,6 +109,7 @@ impl Site {
         programs: &ChaosPrograms,
         fleet: String,
         election: Option<[String; 3]>,
+        workload: Option<u64>,
     ) -> Result<Option<Self>, SystemError> {
         let Some(control_plane) = start_or_skip(&ControlPlaneOptions::whole()) else { return Ok(None) };
         let client = control_plane.client().await?;
@@ -132,6 +136,7 @@ impl Site {
             kubeconfigs,
             fleet,
             election,
+            workload,
             limit: AtomicU32::new(0),
             swaps: AtomicBool::new(false),
             logged: Mutex::default(),
@@ -218,9 +223,9 @@ impl Site {
         let metrics = "127.0.0.1:0";
         let control = format!("http://{gate}/control/{{node}}");
         Ok(match part {
-            Part::Simulator => {
-                program.variable("SIM_FLEET", &self.fleet).variable("SIM_ADDR", simulator.to_string())
-            }
+            Part::Simulator => self.loaded(
+                program.variable("SIM_FLEET", &self.fleet).variable("SIM_ADDR", simulator.to_string()),
+            ),
             Part::Agent => program
                 .variable("AGENT_MODE", "pool")
                 .variable("POD_NAME", "joulie-agent-pool-0")
@@ -246,6 +251,16 @@ impl Site {
                 .variable("METRICS_ADDR", metrics)
                 .variable("DRAIN_LINGER", "0s"),
         })
+    }
+
+    /// Adds the settings of the workload: pods of all families, more than there is room for, and batch work that waits.
+    fn loaded(&self, program: Program) -> Program {
+        let Some(seed) = self.workload else { return program };
+        program
+            .variable("SIM_SEED", seed.to_string())
+            .variable("SIM_WORKLOAD", "200ms/60s")
+            .variable("SIM_WORKLOAD_NAMESPACE", NAMESPACE)
+            .variable("SIM_WORKLOAD_BACKLOG", "20")
     }
 
     /// Adds the settings for the choice of full-power nodes and for the election.
