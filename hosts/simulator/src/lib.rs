@@ -43,6 +43,7 @@ use crate::http::Port as Routes;
 use crate::kubelet::Kubelet;
 use crate::metrics::SimMetrics;
 use crate::pods::BoundPod;
+use crate::workload::Batch;
 use crate::world::SimulatedWorld;
 use futures::FutureExt;
 use host_kit::config::ConfigMetrics;
@@ -208,9 +209,12 @@ pub async fn start(settings: Settings, context: Context, tasks: &mut Tasks) -> R
     tasks.spawn("pods", kubelet.run(finished, stop.clone()));
     if let Some(workload) = workload {
         let (pods, follow) = workload::watch(&client, &workload.namespace, &reflections, clock, stop.clone());
-        if workload.backlog > 0 {
-            let of = (client.clone(), workload.clone(), pods.clone());
-            tasks.spawn("backlog", workload::keep_waiting(of.0, of.1, seed, of.2, stop.clone()));
+        for (name, batch) in [("backlog", Batch::Cpus), ("backlog on GPUs", Batch::Gpu)] {
+            if workload.backlog > 0 {
+                let (client, workload, pods) = (client.clone(), workload.clone(), pods.clone());
+                let keep = workload::keep_waiting(client, workload, (seed, batch), pods, stop.clone());
+                tasks.spawn(name, keep);
+            }
         }
         let create = workload::create(client, workload, seed, speed, pods, stop);
         tasks.spawn("workload", futures::future::join(follow, create).map(drop));

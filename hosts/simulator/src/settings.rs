@@ -142,7 +142,8 @@ const WORKLOAD_BACKLOG: ConfigSetting<u32> = ConfigSetting::with_default(
     "0",
     |text| parse::whole(text, 0..=1_000),
     "a whole number up to 1000",
-    "So many more pods of SIM_WORKLOAD wait at any time, of batch work on processors: each that is placed is replaced",
+    "So many more pods of SIM_WORKLOAD wait at any time, of batch work on processors, and as many on GPUs if there are any: \
+     each that is placed is replaced",
 );
 
 /// All settings.

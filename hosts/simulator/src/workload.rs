@@ -142,10 +142,34 @@ const FAMILIES: [Family; 5] = [
     },
 ];
 
-/// The family of batch work, how many processors it asks for, and how busy it keeps them.
-const BATCH: &str = "batch";
-const BATCH_CPUS: [u32; 2] = [16, 32];
+/// How many processors batch work asks for, and how busy it keeps them; some pods are small, so that they fill what others leave.
+const BATCH_CPUS: [u32; 3] = [2, 4, 8];
 const BATCH_UTIL: &str = "95";
+/// How many processors batch work on a GPU asks for beside it, and how busy it keeps them.
+const BATCH_GPU_CPUS: u32 = 2;
+const BATCH_GPU_CPU_UTIL: &str = "50";
+
+/// What batch work runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Batch {
+    Cpus,
+    /// One GPU.
+    Gpu,
+}
+
+impl Batch {
+    /// Its family.
+    const fn family(self) -> &'static str {
+        match self {
+            Self::Cpus => "batch",
+            Self::Gpu => "gpu-batch",
+        }
+    }
+
+    fn read(family: &str) -> Option<Self> {
+        [Self::Cpus, Self::Gpu].into_iter().find(|batch| batch.family() == family)
+    }
+}
 
 /// Draws the pods.
 #[derive(Clone, Debug)]
@@ -200,24 +224,38 @@ impl Generator {
         Job { after, pod: pod(family.name, &annotations, &resources) }
     }
 
-    /// The next pod of batch work on processors, whatever the mix.
-    pub(crate) fn draw_batch(&mut self) -> Value {
-        let cpus = self.one_of(&BATCH_CPUS);
+    /// The next pod of batch work, whatever the mix; none on a GPU where no pod may ask for one.
+    pub(crate) fn draw_batch(&mut self, batch: Batch) -> Option<Value> {
         let spread = (SPREAD * self.random.normal()).exp().clamp(SHORTEST, LONGEST);
         let duration = self.mix.duration.mul_f64(spread).as_millis().max(10);
-        let annotations = json!({
+        let mut annotations = json!({
             WORKLOAD_CLASS: "standard",
             DURATION: format!("{duration}ms"),
             CPU_CLASS: LoadBottleneck::Compute.word(),
             CPU_UTIL: BATCH_UTIL,
         });
-        pod(BATCH, &annotations, &json!({"cpu": cpus.to_string(), "memory": format!("{cpus}Gi")}))
+        let cpus = match batch {
+            Batch::Cpus => self.one_of(&BATCH_CPUS),
+            Batch::Gpu => BATCH_GPU_CPUS,
+        };
+        let mut resources = json!({"cpu": cpus.to_string(), "memory": format!("{cpus}Gi")});
+        if batch == Batch::Gpu {
+            annotations[CPU_UTIL] = json!(BATCH_GPU_CPU_UTIL);
+            annotations[GPU_UTIL] = json!(BATCH_UTIL);
+            annotations[GPU_CLASS] = json!(LoadBottleneck::Compute.word());
+            resources[self.mix.gpus?.vendor.resource()] = json!("1");
+        }
+        Some(pod(batch.family(), &annotations, &resources))
     }
 
     /// A generator of batch work, which does not change what another one with this seed draws.
     #[must_use]
-    pub(crate) fn of_batch(mix: Mix, seed: u64) -> Self {
-        Self { mix, random: Random::stream(seed, SOURCE + 1) }
+    pub(crate) fn of_batch(mix: Mix, seed: u64, batch: Batch) -> Self {
+        let own = match batch {
+            Batch::Cpus => 1,
+            Batch::Gpu => 2,
+        };
+        Self { mix, random: Random::stream(seed, SOURCE + own) }
     }
 
     /// Without GPUs the families that need them are not drawn.

@@ -1,6 +1,6 @@
 //! Creates the pods of a workload when they are due, and deletes finished ones.
 
-use super::{BATCH, FAMILY, Generator, PART_OF};
+use super::{Batch, FAMILY, Generator, PART_OF};
 use crate::settings::Workload;
 use host_kit::clock::HostClock;
 use host_kit::reflect::{ObjectKey, Reflections, Row, Rows, WatchSource, reflect};
@@ -27,7 +27,7 @@ pub(crate) struct Seen {
     created: String,
     waits: bool,
     over: bool,
-    is_batch: bool,
+    batch: Option<Batch>,
 }
 
 impl Row for Seen {
@@ -39,8 +39,8 @@ impl Row for Seen {
         let over = matches!(phase, "Succeeded" | "Failed");
         let bound = object["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
         let created = object["metadata"]["creationTimestamp"].as_str().unwrap_or_default().to_owned();
-        let is_batch = object["metadata"]["labels"][FAMILY] == BATCH;
-        Ok(Self { created, waits: !bound && !over, over, is_batch })
+        let batch = object["metadata"]["labels"][FAMILY].as_str().and_then(Batch::read);
+        Ok(Self { created, waits: !bound && !over, over, batch })
     }
 }
 
@@ -78,7 +78,7 @@ pub(crate) async fn create(
         if stop.requested_within(job.after.div_f64(speed)).await {
             return;
         }
-        while !rows.is_synced() || waiting(&rows, false) >= pending_max {
+        while !rows.is_synced() || waiting(&rows, None) >= pending_max {
             if stop.requested_within(LOOK).await {
                 return;
             }
@@ -93,22 +93,24 @@ pub(crate) async fn create(
     }
 }
 
-/// Keeps so many pods of batch work waiting until asked to stop.
+/// Keeps so many pods of this batch work waiting until asked to stop.
 pub(crate) async fn keep_waiting(
     client: Client,
     workload: Workload,
-    seed: u64,
+    (seed, batch): (u64, Batch),
     rows: Rows<Seen>,
     stop: Stop,
 ) {
     let pods: Api<Pod> = Api::namespaced(client, &workload.namespace);
     let backlog = usize::try_from(workload.backlog).unwrap_or(usize::MAX);
-    let mut generator = Generator::of_batch(workload.mix, seed);
+    let mut generator = Generator::of_batch(workload.mix, seed, batch);
     loop {
         // The watch is behind what was just created: so one look passes before the next.
-        let missing = if rows.is_synced() { backlog.saturating_sub(waiting(&rows, true)) } else { 0 };
+        let waits = waiting(&rows, Some(batch));
+        let missing = if rows.is_synced() { backlog.saturating_sub(waits) } else { 0 };
         for _ in 0..missing {
-            if !make(&pods, generator.draw_batch(), &stop).await {
+            let Some(pod) = generator.draw_batch(batch) else { break };
+            if !make(&pods, pod, &stop).await {
                 return;
             }
         }
@@ -137,9 +139,9 @@ async fn make_namespace(client: &Client, name: &str) {
     drop(namespaces.create(&PostParams::default(), &namespace).await);
 }
 
-/// How many pods wait, of batch work or of all other families.
-fn waiting(rows: &Rows<Seen>, batch: bool) -> usize {
-    rows.with(|rows| rows.values().filter(|held| held.row.waits && held.row.is_batch == batch).count())
+/// How many pods wait, of this batch work or of all other families.
+fn waiting(rows: &Rows<Seen>, batch: Option<Batch>) -> usize {
+    rows.with(|rows| rows.values().filter(|held| held.row.waits && held.row.batch == batch).count())
 }
 
 /// The oldest finished pods beyond those that are kept.

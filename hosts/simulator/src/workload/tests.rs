@@ -54,14 +54,26 @@ fn nobody_asks_for_more_gpus_than_a_node_has() {
 }
 
 #[test]
-fn batch_work_keeps_processors_busy_and_changes_no_other_pod() {
-    let mut batch = Generator::of_batch(mix(Some(Vendor::Nvidia)), 3);
-    for _ in 0..50 {
-        let pod = bound(Job { after: Duration::ZERO, pod: batch.draw_batch() });
-        let work = pod.work.unwrap();
+fn batch_work_keeps_processors_and_gpus_busy() {
+    let draw = |gpus, kind| {
+        let mut batch = Generator::of_batch(mix(gpus), 3, kind);
+        let pods = (0..50).filter_map(|_| batch.draw_batch(kind));
+        pods.map(|pod| bound(Job { after: Duration::ZERO, pod }).work.unwrap()).collect::<Vec<_>>()
+    };
+    let on_cpus = draw(Some(Vendor::Nvidia), Batch::Cpus);
+    assert_eq!(on_cpus.len(), 50);
+    for work in on_cpus {
         assert!(work.duration.is_some() && !work.performance && work.gpus == 0);
-        assert!(work.cpus >= 16.0 && work.cpu_utilisation > 0.9);
+        assert!((2.0..=8.0).contains(&work.cpus) && work.cpu_utilisation > 0.9);
     }
+    let on_gpus = draw(Some(Vendor::Amd), Batch::Gpu);
+    assert_eq!(on_gpus.len(), 50);
+    for work in on_gpus {
+        assert!(work.duration.is_some() && !work.performance && work.gpus == 1);
+        assert!(work.cpus <= 2.0 && work.gpu_utilisation > 0.9);
+    }
+    assert_eq!(draw(None, Batch::Gpu).len(), 0, "no node has GPUs");
+    assert_eq!([Batch::read("batch"), Batch::read("small")], [Some(Batch::Cpus), None]);
 }
 
 #[test]

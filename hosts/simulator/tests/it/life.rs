@@ -330,7 +330,8 @@ async fn a_burst_on_one_node_is_admitted_once_each_and_works_while_the_writes_wa
 #[tokio::test]
 async fn a_workload_comes_up_to_its_bound_of_waiting_pods() {
     let lab = Lab::new();
-    let mix = Mix::parse("10ms/60s").unwrap().unwrap();
+    // No node has GPUs.
+    let mix = Mix { gpus: None, ..Mix::parse("10ms/60s").unwrap().unwrap() };
     let workload = Workload { mix, namespace: "batch".to_owned(), pending_max: 5, backlog: 3 };
     let settings = Settings::of(Fleet::parse("xeon:1").unwrap());
     let simulator = lab.start_with(Settings { workload: Some(workload), ..settings }).await;

@@ -31,11 +31,11 @@ impl Part {
 
 /// Simulated seconds per real second: machines warm up and pods end within the demo.
 const SPEED: &str = "4";
-/// In real time, a pod or two a second that run for a quarter of a minute. GPUs are sometimes scarce, and performance
-/// pods sometimes wait, so that more nodes become performance nodes.
-const WORKLOAD: &str = "2500ms/60s";
-/// Pods of batch work that wait for watts or processors, so that what the others leave of the limit is used.
-const BACKLOG: &str = "6";
+/// In real time, a pod or two a second that run for a minute: much longer than it takes until what a pod draws is measured. GPUs
+/// are scarce, and performance pods sometimes wait, so that more nodes become performance nodes.
+const WORKLOAD: &str = "2500ms/240s";
+/// Pods of batch work that wait for watts, processors or GPUs, so that what the others leave of the limit is used.
+const BACKLOG: &str = "10";
 
 /// Reads a program's settings as if they came from its environment.
 fn read<S>(
