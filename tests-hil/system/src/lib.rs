@@ -37,6 +37,8 @@ pub type SystemError = Box<dyn std::error::Error + Send + Sync>;
 
 /// The polling interval of waits.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// A wait of this length is told, so that a log says where the time went.
+const TOLD_FROM: Duration = Duration::from_secs(3);
 
 /// Waits until a condition holds.
 ///
@@ -52,7 +54,13 @@ pub async fn until(
             tokio::time::sleep(LOOK_EVERY).await;
         }
     };
-    tokio::time::timeout(within, waiting).await.map_err(|_| format!("in vain for {within:?}: {what}").into())
+    let begun = tokio::time::Instant::now();
+    tokio::time::timeout(within, waiting).await.map_err(|_| format!("in vain for {within:?}: {what}"))?;
+    let took = begun.elapsed();
+    if took >= TOLD_FROM {
+        tell(&format!("  waited {took:.1?}: {what}"));
+    }
+    Ok(())
 }
 
 /// Writes directly to standard error, because the test runner would hold the output back until the end.

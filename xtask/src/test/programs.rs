@@ -2,7 +2,7 @@
 //!
 //! Many tests wait for a lease to expire, for a controller, or for a process to start, so running one program at a
 //! time would leave the processors idle. Of the programs that start a control plane only one runs at a time, because
-//! two control planes and their programs would overload two processors.
+//! that of the whole system has two at once, and more of them would overload two processors.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -22,6 +22,11 @@ const FIRST: [&str; 8] =
 
 /// Programs at a time. With a third one stories that wait for real time were late, and all of them together took as long.
 const AT_ONCE: usize = 2;
+
+/// The programs whose tests wait most of their time, for a lease, a report or an alert, and how many of their tests run
+/// at a time. Of another program's tests as many run as there are processors.
+const WAITING: [(&str, &str); 4] =
+    [("system it", "6"), ("operator it", "6"), ("joulie it", "4"), ("agent it", "6")];
 
 /// A command to run.
 pub(super) struct Job {
@@ -120,8 +125,12 @@ fn job(line: &str) -> Result<Option<Job>> {
         .env("CARGO_MANIFEST_DIR", folder)
         .env("CARGO", env!("CARGO"));
     let kind = message["target"]["kind"][0].as_str().unwrap_or_default();
+    let name = format!("{package} {target} ({kind})");
+    if let Some((_, tests)) = WAITING.iter().find(|(program, _)| name.starts_with(program)) {
+        command.env("RUST_TEST_THREADS", tests);
+    }
     Ok(Some(Job {
-        name: format!("{package} {target} ({kind})"),
+        name,
         command,
         brings_up_a_control_plane: kind == "test" && CONTROL_PLANES.contains(&package.as_ref()),
     }))
@@ -193,6 +202,22 @@ mod tests {
         let jobs = vec![Job::new("gone", Command::new("/nonexistent/program"))];
         run(jobs, |ended| told.push((ended.succeeded, ended.output.contains("starting gone"))));
         assert_eq!(told, [(false, true)]);
+    }
+
+    #[test]
+    fn a_program_whose_tests_wait_runs_more_of_them_at_a_time() {
+        let at_a_time = |package: &str, target: &str, kind: &str| {
+            let message = serde_json::json!({
+                "executable": "/target/debug/deps/program", "profile": {"test": true},
+                "manifest_path": format!("/hosts/{package}/Cargo.toml"), "target": {"name": target, "kind": [kind]},
+            });
+            let job = job(&message.to_string()).unwrap().unwrap();
+            let threads = job.command.get_envs().find(|(name, _)| *name == "RUST_TEST_THREADS");
+            threads.and_then(|(_, number)| Some(number?.to_str()?.to_owned()))
+        };
+        assert_eq!(at_a_time("operator", "it", "test").as_deref(), Some("6"));
+        assert_eq!(at_a_time("operator", "operator", "lib"), None);
+        assert_eq!(at_a_time("world", "it", "test"), None);
     }
 
     #[test]

@@ -57,7 +57,8 @@ struct Fault {
 const NO_PLAN: &str = "nobody confirms the plan: after half a minute the extender believes no twin";
 const AS_BEFORE: Step = Order(r#"{"do": "budget", "watts": 9000}"#);
 
-const FAULTS: [Fault; 10] = [
+/// What happens to machines, and what a person asks of them.
+const OF_MACHINES: [Fault; 6] = [
     Fault {
         what: "the telemetry of a node answers 500: its cap cannot be read back, and its power is not measured",
         begin: &[Order(r#"{"do": "silence", "node": "sim-epyc-0"}"#)],
@@ -115,6 +116,10 @@ const FAULTS: [Fault; 10] = [
             ("JoulieGrantNotInForce", "it does not take the lower grant"),
         ],
     },
+];
+
+/// What happens to programs and their objects.
+const OF_PROGRAMS: [Fault; 4] = [
     Fault {
         what: "a person writes a PowerBudget that cannot be read",
         begin: &[Api(
@@ -283,9 +288,19 @@ impl Site<'_> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn in_each_fault_of_the_demo_the_alerts_that_are_made_for_it_fire_and_no_other() {
+async fn in_each_fault_of_a_machine_the_alerts_that_are_made_for_it_fire_and_no_other() {
+    the_alerts_of_each_fire("faults-of-machines", &OF_MACHINES).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_each_fault_of_a_program_the_alerts_that_are_made_for_it_fire_and_no_other() {
+    the_alerts_of_each_fire("faults-of-programs", &OF_PROGRAMS).await;
+}
+
+/// Begins and mends one fault after the other, in a demo of its own that a Prometheus of its own scrapes.
+async fn the_alerts_of_each_fire(name: &str, faults: &[Fault]) {
     let Some(program) = or_skip(obtain(&Environment::of_this_process())) else { return };
-    let folder = folder("faults");
+    let folder = folder(name);
     std::fs::write(folder.join("joulie.yaml"), shortened().to_string()).unwrap();
     let demo = PageDemo::start();
     let scraped = fresh("scraped").with_extension("json");
@@ -315,7 +330,7 @@ async fn in_each_fault_of_the_demo_the_alerts_that_are_made_for_it_fire_and_no_o
         before = is_healthy().await;
     }
     assert!(before, "it is not healthy before the first fault: {:?}", firing(&prometheus).await);
-    for fault in &FAULTS {
+    for fault in faults {
         site.take(fault.begin).await;
         if fault.fires.is_empty() && fault.follows.is_empty() {
             for _ in 0..QUIET_LOOKS {

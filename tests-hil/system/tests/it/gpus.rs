@@ -10,7 +10,7 @@ mod mig;
 pub(crate) mod stand_in;
 mod victims;
 
-use crate::{ONE_SYSTEM, shipped};
+use crate::{ONE_BESIDE, shipped};
 use cluster::life::{FakeNode, Life};
 use cluster::{
     Component, ControlPlane, ControlPlaneOptions, Extender, NodeForm, Program, Scheduler, start_or_skip,
@@ -545,7 +545,7 @@ async fn what_it_took_is_free_after_the_repair(system: &GpuSystem, uid: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_with_gpus_get_the_cards_that_they_ask_for_and_no_card_has_two() {
-    let _alone = ONE_SYSTEM.lock().await;
+    let _alone = ONE_BESIDE.lock().await;
     let begun = Instant::now();
     let Some(system) = GpuSystem::start().await else { return };
     system::tell(&format!("GPUs: up after {:.1?}", begun.elapsed()));

@@ -3,7 +3,7 @@
 //! kube-scheduler draws among nodes with equal totals, so a placement agrees if its node is one of the model's best. Bare
 //! pods without owners on nodes without images and taints have the same points from all plugins that the model leaves out.
 
-use crate::ONE_SYSTEM;
+use crate::ONE_BESIDE;
 use cluster::life::{self, FakeNode};
 use cluster::{ControlPlaneOptions, start_or_skip};
 use joulie_core::placement::kube_scheduler::{Amounts, ScheduledNode, ScheduledPod, SchedulerProfile};
@@ -82,7 +82,7 @@ fn pod(number: usize) -> (Pod, ScheduledPod) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_model_says_where_kube_scheduler_puts_pods() {
-    let _alone = ONE_SYSTEM.lock().await;
+    let _alone = ONE_BESIDE.lock().await;
     let options = ControlPlaneOptions { controller_manager: false, ..ControlPlaneOptions::whole() };
     let Some(control_plane) = start_or_skip(&options) else { return };
     let client = control_plane.client().await.unwrap();

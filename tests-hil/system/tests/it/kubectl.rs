@@ -6,7 +6,7 @@
 
 use crate::placement::{self, CLASS, all_enforced, all_run, profiles};
 use crate::support::{limited, wait};
-use crate::{ONE_SYSTEM, shipped};
+use crate::{ONE_BESIDE, shipped};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::Api;
@@ -469,7 +469,7 @@ async fn doctor_finds_what_is_broken(person: &Person<'_>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn kubectl_joulie_says_what_is_so_and_doctor_finds_what_is_broken() {
-    let _alone = ONE_SYSTEM.lock().await;
+    let _alone = ONE_BESIDE.lock().await;
     let keep = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kubectl-logs");
     let Some(address) = address() else {
         return system::skip("the API server's proxy leads to no loopback, and there is no other address");

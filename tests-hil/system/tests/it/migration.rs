@@ -2,7 +2,7 @@
 //! over them, nothing that is stored is refused, and its caps are put in force as they were.
 
 use crate::support::{limited, wait};
-use crate::{ONE_SYSTEM, shipped};
+use crate::{ONE_BESIDE, shipped};
 use install::Helm;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
@@ -42,7 +42,7 @@ const TWIN_WATTS: u32 = 110;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_of_the_first_implementation_keeps_its_objects_and_its_caps() {
     let Some(helm) = Helm::or_skip() else { return };
-    let _alone = ONE_SYSTEM.lock().await;
+    let _alone = ONE_BESIDE.lock().await;
     let keep = Path::new(env!("CARGO_TARGET_TMPDIR")).join("migration-logs");
     let before = async |kubeconfig: &Path, client: &Client| {
         for kind in KINDS {

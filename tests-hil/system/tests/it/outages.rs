@@ -100,6 +100,11 @@ pub(crate) async fn the_api_server_is_away(world: &TestSystem) {
     assert_eq!(caps(world).await, simulated);
     tokio::task::block_in_place(|| world.control_plane.run(Component::ApiServer)).unwrap();
     let back = Instant::now();
+    // With leader election, as in a cluster, they end when they have no API server, and are started again. Here they go on, and
+    // wait up to a minute before they ask again.
+    for component in [Component::ControllerManager, Component::Scheduler] {
+        tokio::task::block_in_place(|| world.control_plane.run(component)).unwrap();
+    }
     let before = plan_renewed(world).await;
     wait("the plan is renewed again", async || {
         let now = plan_renewed(world).await;

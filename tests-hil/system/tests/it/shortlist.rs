@@ -2,7 +2,7 @@
 //! The pod is told of these nodes alone, nobody is preempted, and when kube-scheduler tries it again it has every candidate.
 
 use crate::gpus::stand_in::message;
-use crate::{ONE_SYSTEM, shipped};
+use crate::{ONE_BESIDE, shipped};
 use cluster::{ControlPlaneOptions, Extender, NodeForm, Program, Scheduler, start_or_skip};
 use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::api::events::v1::Event;
@@ -70,7 +70,7 @@ fn refused(answer: &[u8], seen: &Mutex<Seen>) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pod_whose_shortlist_is_refused_has_every_candidate_when_it_is_tried_again() {
-    let _alone = ONE_SYSTEM.lock().await;
+    let _alone = ONE_BESIDE.lock().await;
     let options = ControlPlaneOptions { controller_manager: false, ..ControlPlaneOptions::whole() };
     let Some(control_plane) = start_or_skip(&options) else { return };
     let client = control_plane.client().await.unwrap();
