@@ -90,6 +90,10 @@ struct Known {
 impl Metrics {
     pub(crate) fn register(registry: &mut MetricsRegistry) -> Self {
         let all = Self::default();
+        // These series exist from the start, so that an alert on their increase sees the first failure.
+        for object in Object::ALL {
+            drop(all.writes.get_or_create(&Write { object: *object, outcome: Written::Failed }));
+        }
         all.register_kept(registry);
         all.register_own(registry);
         all.grants.register(registry);

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 pub(crate) enum Reason {
     BadRequest,
     Unauthorized,
+    Forbidden,
     NotFound,
     AlreadyExists,
     Conflict,
@@ -29,6 +30,7 @@ impl Reason {
         match self {
             Self::BadRequest => (StatusCode::BAD_REQUEST, "BadRequest"),
             Self::Unauthorized => (StatusCode::UNAUTHORIZED, "Unauthorized"),
+            Self::Forbidden => (StatusCode::FORBIDDEN, "Forbidden"),
             Self::NotFound => (StatusCode::NOT_FOUND, "NotFound"),
             Self::AlreadyExists => (StatusCode::CONFLICT, "AlreadyExists"),
             Self::Conflict => (StatusCode::CONFLICT, "Conflict"),

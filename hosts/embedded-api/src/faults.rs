@@ -57,6 +57,8 @@ pub enum InjectedResponse {
     },
     /// 500.
     InternalError,
+    /// 403: the role of the client does not allow it.
+    Forbidden,
     /// 409: the object has been modified.
     Conflict,
     /// The connection is dropped before the request is executed.
@@ -232,6 +234,10 @@ impl ApiFaults {
             InjectedResponse::InternalError => {
                 Injected::Answer(Failure::new(Reason::InternalError, "Internal error occurred: injected"))
             }
+            InjectedResponse::Forbidden => Injected::Answer(Failure::new(
+                Reason::Forbidden,
+                "forbidden: the role of this client does not allow it",
+            )),
             InjectedResponse::Conflict => Injected::Answer(Failure::new(
                 Reason::Conflict,
                 "Operation cannot be fulfilled: the object has been modified; please apply your changes to the \

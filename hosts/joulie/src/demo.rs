@@ -16,6 +16,7 @@ mod act;
 mod chaos;
 mod cluster;
 mod events;
+mod fault;
 mod heat;
 mod home;
 mod host;
@@ -116,6 +117,7 @@ async fn perform(args: &Demo, home: &Home) -> Result<(), Failure> {
     let show = Show::begin(Out::new(), args, lasting, home.kubeconfig());
     let mut show = show.map_err(|why| (Ending::Usage, why))?;
     let stage = DemoContext::new(clock.clone(), began, args.budget.watts(), args.seed).map_err(failed)?;
+    let stage = stage.with_settings(home.settings());
     let serving = DemoCluster::serve(&stage, home).await.map_err(failed)?;
     let (trigger, stop) = shutdown::pair();
     let mut tasks = Tasks::new();
@@ -195,6 +197,7 @@ impl Run {
                 let _told = self.do_it(&act, act.told(), state.at).await;
             }
             self.obey(&state).await;
+            self.cluster.meddle(state.at).await;
             let told = self.show.go_on(&state, &placed);
             if let Some(page) = &self.page {
                 page.tell(&state, told, &placed, &self.cluster);

@@ -310,6 +310,11 @@ impl Stats {
         };
         registry.register("joulie_operator_passes", "Passes that were made", all.passes.clone());
         registry.register("joulie_operator_pass_seconds", "How long a pass takes", all.seconds.clone());
+        // These series exist from the start, so that an alert on their increase sees the first refusal.
+        for target in Target::ALL {
+            let refused = ByWrite { target: target.word(), result: Became::Refused };
+            drop(all.writes.get_or_create(&refused));
+        }
         registry.register("joulie_operator_writes", "Writes by what they were to", all.writes.clone());
         registry.register(
             "joulie_operator_unreadable_objects",

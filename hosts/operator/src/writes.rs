@@ -46,6 +46,21 @@ pub(crate) enum Target {
 }
 
 impl Target {
+    /// All of them.
+    pub(crate) const ALL: [Self; 11] = [
+        Self::Node,
+        Self::Taint,
+        Self::Sleep,
+        Self::Profile,
+        Self::ProfileStatus,
+        Self::Twin,
+        Self::TwinStatus,
+        Self::Grant,
+        Self::GrantLabel,
+        Self::BudgetStatus,
+        Self::EventStatus,
+    ];
+
     /// The kind, for logs and metrics.
     pub(crate) const fn word(self) -> &'static str {
         match self {

@@ -708,11 +708,13 @@ const options = (select, names, words = name => name) => {
   if (names.includes(chosen)) select.value = chosen;
 };
 
+const isBroken = name => state.site.controls?.faults.some(one => one.name === name && one.on);
+
 function drawControls() {
   const controls = state.site.controls;
   $('controls').hidden = !controls;
   if (!controls) return;
-  const budget = $('i-budget'), policy = $('i-policy'), node = $('i-node'), zone = $('i-zone');
+  const budget = $('i-budget'), policy = $('i-policy'), node = $('i-node'), zone = $('i-zone'), fault = $('i-fault');
   // What a person is typing stays; what is in force is put in otherwise.
   if (document.activeElement !== budget && budget.dataset.is !== String(controls.budget)) {
     budget.value = controls.budget ?? '';
@@ -722,17 +724,21 @@ function drawControls() {
   if (policy.dataset.is !== controls.policy) { policy.value = controls.policy; policy.dataset.is = controls.policy; }
   options(node, names(), name => (controls.silenced.includes(name) ? `${name} (silenced)` : name));
   options(zone, controls.zones, name => (controls.hot.includes(name) ? `${name} (no cooling)` : name));
+  const told = new Map(controls.faults.map(one => [one.name, one.on ? `${one.about} (is so)` : one.about]));
+  options(fault, [...told.keys()], name => told.get(name));
+  text($('b-fault'), isBroken(fault.value) ? 'Mend' : 'Break');
   text($('b-node'), controls.silenced.includes(node.value) ? 'Mend' : 'Silence');
   text($('b-zone'), controls.hot.includes(zone.value) ? 'Start' : 'Stop');
   text($('leader-is'), controls.operator ? 'runs' : 'was killed');
   text($('b-leader'), controls.operator ? 'Kill' : 'Start');
 }
-for (const id of ['i-node', 'i-zone']) $(id).addEventListener('change', () => { dirty.add('site'); soon(); });
+for (const id of ['i-node', 'i-zone', 'i-fault']) $(id).addEventListener('change', () => { dirty.add('site'); soon(); });
 const forms = {
   'f-budget': () => ({ do: 'budget', watts: Number($('i-budget').value) }),
   'f-policy': () => ({ do: 'policy', name: $('i-policy').value }),
   'f-node': () => ({ do: state.site.controls?.silenced.includes($('i-node').value) ? 'hear' : 'silence', node: $('i-node').value }),
   'f-zone': () => ({ do: state.site.controls?.hot.includes($('i-zone').value) ? 'cool' : 'heat', zone: $('i-zone').value }),
+  'f-fault': () => ({ do: isBroken($('i-fault').value) ? 'mend' : 'break', fault: $('i-fault').value }),
   'f-leader': () => ({ do: state.site.controls?.operator ? 'kill-leader' : 'start-leader' }),
 };
 for (const id in forms) $(id).addEventListener('submit', event => { event.preventDefault(); order(forms[id]()); });

@@ -48,6 +48,16 @@ pub enum UiOrder {
     KillLeader,
     /// Start it again.
     StartLeader,
+    /// Break something else.
+    Break {
+        /// By its name among the controls.
+        fault: String,
+    },
+    /// Mend it.
+    Mend {
+        /// By its name among the controls.
+        fault: String,
+    },
 }
 
 impl UiOrder {
@@ -65,7 +75,9 @@ impl UiOrder {
             Self::Silence { node: name }
             | Self::Hear { node: name }
             | Self::Heat { zone: name }
-            | Self::Cool { zone: name } => {
+            | Self::Cool { zone: name }
+            | Self::Break { fault: name }
+            | Self::Mend { fault: name } => {
                 object_name(name).map_err(|wrong| format!("{name:?} is no name: {wrong}"))?;
             }
             Self::Budget { .. } | Self::Policy { .. } | Self::KillLeader | Self::StartLeader => {}
@@ -140,6 +152,8 @@ mod tests {
             (r#"{"do": "budget", "watts": 1e300}"#, "from 100 W to 1000000 W"),
             (r#"{"do": "silence", "node": "../a"}"#, "no name"),
             (r#"{"do": "cool", "zone": ""}"#, "no name"),
+            (r#"{"do": "break", "fault": "a b"}"#, "no name"),
+            (r#"{"do": "mend"}"#, "no order"),
         ] {
             let why = read(text).unwrap_err();
             assert!(why.contains(said), "{text}: {why}");

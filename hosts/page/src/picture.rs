@@ -81,6 +81,19 @@ pub struct UiControls {
     pub silenced: Vec<String>,
     /// Whether the operator runs.
     pub operator: bool,
+    /// What else can be broken.
+    pub faults: Vec<UiFault>,
+}
+
+/// Something that a person can break and mend.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct UiFault {
+    /// Its name in orders.
+    pub name: &'static str,
+    /// What is wrong then.
+    pub about: &'static str,
+    /// Whether it is broken now.
+    pub on: bool,
 }
 
 /// A PowerBudget.

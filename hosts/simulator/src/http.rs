@@ -137,10 +137,23 @@ impl Port {
             let asked = form_urlencoded::parse(request.uri().query().unwrap_or_default().as_bytes());
             let query = asked.into_iter().find(|(name, _)| name == "query").map(|(_, query)| query);
             let query = query.unwrap_or_default();
-            return Some(json(StatusCode::OK, &site::answer(&query, &self.world, &self.pods)));
+            return Some(match site::answer(&query, &self.world, &self.pods) {
+                Some(answer) => json(StatusCode::OK, &answer),
+                None => told(StatusCode::INTERNAL_SERVER_ERROR, "what answers about the building is broken"),
+            });
         }
         let site = self.world.site();
-        if *verb == Method::GET && path == "/site" {
+        if path == "/site" {
+            match *verb {
+                Method::GET => {}
+                Method::POST => {
+                    if let Err(why) = site.break_sensors(request.body()) {
+                        return Some(told(StatusCode::BAD_REQUEST, &why));
+                    }
+                    tracing::info!("a fault of the sensors was set");
+                }
+                _ => return Some(told(StatusCode::METHOD_NOT_ALLOWED, "use GET, POST")),
+            }
             return Some(json(StatusCode::OK, &site.shown()));
         }
         let zone = percent_decode_str(path.strip_prefix("/site/")?).decode_utf8_lossy();

@@ -3,7 +3,7 @@
 //!
 //! | path | verbs | what |
 //! |---|---|---|
-//! | `/site` | GET | every zone with its temperature |
+//! | `/site` | GET, POST | every zone with its temperature; `{"sensors": "silent"}` breaks what answers below |
 //! | `/site/{zone}` | GET, POST, DELETE | `{"ambientCelsius": 35}`; a DELETE makes it mild again |
 //! | `/api/v1/query` | GET | an answer of Prometheus, for the queries that the operator asks without further settings |
 //!
@@ -16,7 +16,7 @@ use crate::pods::BoundPod;
 use crate::world::SimulatedWorld;
 use host_kit::reflect::Rows;
 use joulie_api::labels::node::COOLING_ZONE;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,11 +26,32 @@ pub const MILD_C: f64 = 22.0;
 /// What a thermometer in a building can show.
 const RANGE_C: (f64, f64) = (-60.0, 120.0);
 
+/// A fault of what answers about the building.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SensorFault {
+    /// None.
+    #[default]
+    Ok,
+    /// Its sensors have no series any more; what pods use still has.
+    Silent,
+    /// Every query is answered with 500.
+    Error,
+}
+
 /// The zones.
 #[derive(Debug)]
 pub struct SimulatedSite {
     /// By zone, °C. There are never others than at the start.
     ambient: Mutex<BTreeMap<String, f64>>,
+    sensors: Mutex<SensorFault>,
+}
+
+/// What is set about the whole building.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct SiteState {
+    sensors: SensorFault,
 }
 
 /// What is set about a zone.
@@ -64,22 +85,47 @@ impl SiteSeries {
         let found = Self::ALL.into_iter().filter_map(|(name, series)| Some((query.find(name)?, series)));
         found.min_by_key(|(at, _)| *at).map(|(_, series)| series)
     }
+
+    /// Whether a sensor of the building shows it.
+    const fn is_sensor(self) -> bool {
+        match self {
+            Self::Ambient | Self::ZoneAmbient | Self::ItPower => true,
+            Self::PodCores | Self::PodGpu => false,
+        }
+    }
 }
 
 impl SimulatedSite {
     /// The zones of these nodes' labels, all mild.
     pub(crate) fn of<'a>(labels: impl Iterator<Item = &'a BTreeMap<String, String>>) -> Self {
         let zones = labels.filter_map(|labels| labels.get(COOLING_ZONE));
-        Self { ambient: Mutex::new(zones.map(|zone| (zone.clone(), MILD_C)).collect()) }
+        let ambient = zones.map(|zone| (zone.clone(), MILD_C)).collect();
+        Self { ambient: Mutex::new(ambient), sensors: Mutex::default() }
     }
 
     fn ambient(&self) -> MutexGuard<'_, BTreeMap<String, f64>> {
         self.ambient.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Every zone with its temperature.
+    fn sensors(&self) -> SensorFault {
+        *self.sensors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Every zone with its temperature, and what is broken.
     pub(crate) fn shown(&self) -> Value {
-        json!({"zones": *self.ambient()})
+        json!({"zones": *self.ambient(), "sensors": self.sensors()})
+    }
+
+    /// Breaks or mends what answers about the building.
+    ///
+    /// # Errors
+    /// If the text is not such JSON.
+    pub(crate) fn break_sensors(&self, body: &[u8]) -> Result<(), String> {
+        const ACCEPTED: &str = "accepted: {\"sensors\": ok|silent|error}";
+        let state: SiteState =
+            serde_json::from_slice(body).map_err(|error| format!("{error}; {ACCEPTED}"))?;
+        *self.sensors.lock().unwrap_or_else(PoisonError::into_inner) = state.sensors;
+        Ok(())
     }
 
     /// A zone; `None` if there is none of this name.
@@ -113,15 +159,19 @@ impl SimulatedSite {
     }
 }
 
-/// The answer of a Prometheus to a query.
-pub(crate) fn answer(query: &str, world: &SimulatedWorld, pods: &Rows<BoundPod>) -> Value {
-    let series = SiteSeries::of(query).map_or_else(Vec::new, |series| values(series, world, pods));
+/// The answer of a Prometheus to a query; `None` while it fails.
+pub(crate) fn answer(query: &str, world: &SimulatedWorld, pods: &Rows<BoundPod>) -> Option<Value> {
+    let fault = world.site().sensors();
+    let is_answered = |series: &SiteSeries| fault == SensorFault::Ok || !series.is_sensor();
+    let asked = SiteSeries::of(query).filter(is_answered);
+    let series = asked.map_or_else(Vec::new, |series| values(series, world, pods));
     let at = world.clock().wall().as_second();
     let result: Vec<Value> = series
         .into_iter()
         .map(|(labels, value)| json!({"metric": labels, "value": [at, value.to_string()]}))
         .collect();
-    json!({"status": "success", "data": {"resultType": "vector", "result": result}})
+    let answer = json!({"status": "success", "data": {"resultType": "vector", "result": result}});
+    (fault != SensorFault::Error).then_some(answer)
 }
 
 fn values(series: SiteSeries, world: &SimulatedWorld, pods: &Rows<BoundPod>) -> Vec<(Value, f64)> {
@@ -177,7 +227,7 @@ mod tests {
     fn a_zone_keeps_what_it_was_set_to_until_it_is_calmed() {
         let site = site();
         site.set("b", br#"{"ambientCelsius": 41.5}"#).unwrap();
-        assert_eq!(site.shown(), json!({"zones": {"a": 22.0, "b": 41.5}}));
+        assert_eq!(site.shown(), json!({"zones": {"a": 22.0, "b": 41.5}, "sensors": "ok"}));
         assert_eq!(site.zone("b").unwrap()["ambientCelsius"], 41.5);
         site.calm("b");
         assert_eq!(site.zone("b").unwrap()["ambientCelsius"], 22.0);
@@ -195,7 +245,20 @@ mod tests {
             assert!(site.set("a", body.as_bytes()).unwrap_err().contains("accepted: "), "{celsius}");
         }
         site.set("of nobody", br#"{"ambientCelsius": 30}"#).unwrap();
-        assert_eq!(site.shown(), json!({"zones": {"a": 22.0, "b": 22.0}}));
+        assert_eq!(site.shown(), json!({"zones": {"a": 22.0, "b": 22.0}, "sensors": "ok"}));
+    }
+
+    #[test]
+    fn sensors_are_broken_and_mended_and_what_is_no_fault_of_them_is_refused() {
+        let site = site();
+        site.break_sensors(br#"{"sensors": "silent"}"#).unwrap();
+        assert_eq!(site.shown()["sensors"], "silent");
+        for body in ["", "[]", "{}", r#"{"sensors": "dead"}"#, r#"{"sensors": "ok", "x": 1}"#] {
+            assert!(site.break_sensors(body.as_bytes()).unwrap_err().contains("accepted: "), "{body:?}");
+        }
+        assert_eq!(site.shown()["sensors"], "silent");
+        site.break_sensors(br#"{"sensors": "ok"}"#).unwrap();
+        assert_eq!(site.shown()["sensors"], "ok");
     }
 
     #[test]

@@ -32,11 +32,12 @@ async fn planned_answers_meet_what_matches_so_many_times() {
     faults.fail(gets.clone(), InjectedResponse::TooManyRequests { retry_after: 7 }, 2);
     faults.fail(gets.clone(), InjectedResponse::InternalError, 1);
     faults.fail(gets.clone(), InjectedResponse::Conflict, 1);
+    faults.fail(gets.clone(), InjectedResponse::Forbidden, 1);
     faults.fail(gets, InjectedResponse::ConnectionLost, 1);
     api.list(&Default::default()).await.unwrap();
     probes(&server.client_as("other")).get("p").await.unwrap();
     let mut met = Vec::new();
-    for _ in 0..6 {
+    for _ in 0..7 {
         met.push(match api.get("p").await {
             Ok(_) => 200,
             Err(Error::Api(status)) => {
@@ -47,7 +48,7 @@ async fn planned_answers_meet_what_matches_so_many_times() {
             Err(_) => 0,
         });
     }
-    assert_eq!(met, [429, 429, 500, 409, 0, 200]);
+    assert_eq!(met, [429, 429, 500, 409, 403, 0, 200]);
     assert_eq!(faults.left(), 0);
 }
 

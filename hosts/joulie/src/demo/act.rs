@@ -1,5 +1,6 @@
 //! What the demo does to its system. `cluster` does it; `chaos`, `heat` and a person at the page decide when.
 
+use super::fault::DemoFault;
 use power_units::Watts;
 
 /// An action on the system, with the node's name if it affects one node.
@@ -33,6 +34,10 @@ pub(crate) enum Act {
     Budget(Watts),
     /// The policy of the plan changes.
     Policy(&'static str),
+    /// Something else breaks.
+    Break(DemoFault),
+    /// It is mended.
+    Mend(DemoFault),
 }
 
 /// The policies that a person can choose at the page; the third, which swaps nodes by the clock, would swap them in each pass here.
@@ -82,6 +87,8 @@ impl Act {
             Self::Budget(watts) => format!(
                 "chaos: kubectl patch powerbudget site: {watts:.0} W; caps are lowered before others are raised"
             ),
+            Self::Break(fault) => format!("chaos: {fault}"),
+            Self::Mend(fault) => format!("chaos: it is not so any more that {fault}"),
             Self::Policy(name) => {
                 format!(
                     "chaos: the operator is started again with POLICY_TYPE={name}; caps must stay meanwhile"

@@ -9,6 +9,7 @@ mod parts;
 pub(super) use act::SITE_BUDGET;
 
 use super::act::POLICIES;
+use super::fault::DemoFault;
 use super::home::Home;
 use super::host::Host;
 use super::observe::{Observer, Probed, Watched};
@@ -27,10 +28,12 @@ use kube::Client;
 use parts::{ExtenderPorts, Part};
 use power_units::Watts;
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::sync::mpsc::UnboundedSender;
 
 /// The namespace of Joulie's Leases and Events.
@@ -47,6 +50,8 @@ pub(super) struct DemoContext {
     pub(super) budget: Watts,
     pub(super) seed: u64,
     policy: &'static str,
+    /// The operator's file of settings.
+    settings: Option<PathBuf>,
 }
 
 impl DemoContext {
@@ -59,7 +64,12 @@ impl DemoContext {
     ) -> Result<Self, String> {
         let api =
             EmbeddedApi::new(&ApiOptions::with(joulie_api::crd::all())).map_err(|bad| bad.to_string())?;
-        Ok(Self { api, clock, began, budget, seed, policy: POLICIES[0] })
+        Ok(Self { api, clock, began, budget, seed, policy: POLICIES[0], settings: None })
+    }
+
+    /// The operator follows this file.
+    pub(super) fn with_settings(self, settings: Option<PathBuf>) -> Self {
+        Self { settings, ..self }
     }
 
     /// A client with this user agent. It runs in the runtime of the caller.
@@ -68,8 +78,7 @@ impl DemoContext {
     }
 
     /// The context with which a host is started.
-    fn context(&self, name: &str, stop: Stop, shown: String) -> Context {
-        let config = LiveConfig::fixed(shown);
+    fn context(&self, name: &str, stop: Stop, config: LiveConfig) -> Context {
         Context { client: self.client(name), clock: self.clock.clone(), stop, logs: None, config }
     }
 }
@@ -83,6 +92,10 @@ pub(super) struct DemoCluster {
     work: SocketAddr,
     /// Where each part shows its metrics, also after a restart.
     metrics: BTreeMap<Part, SocketAddr>,
+    /// What is broken.
+    broken: BTreeSet<DemoFault>,
+    /// When another program last set limits.
+    meddled: Duration,
 }
 
 impl DemoCluster {
@@ -121,7 +134,8 @@ impl DemoCluster {
         ]);
         act::shop(&demo.client("kubectl")).await?;
         let simulator = Web::at("simulator", telemetry)?;
-        Ok(Self { demo, serving, hosts, simulator, work: ports.work, metrics })
+        let (broken, meddled) = (BTreeSet::new(), Duration::ZERO);
+        Ok(Self { demo, serving, hosts, simulator, work: ports.work, metrics, broken, meddled })
     }
 
     /// Starts the scheduler and the watches of the view.

@@ -1,18 +1,23 @@
-//! The kubeconfig of the demo's cluster. Only its owner can read it, because it contains the token. It is removed at
-//! the end of the demo.
+//! The kubeconfig of the demo's cluster, and the operator's file of settings. Only their owner can read them, because the kubeconfig contains
+//! the token. They are removed at the end of the demo.
 
 use std::fs::{DirBuilder, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-/// The location of the kubeconfig.
+/// The location of the files.
 #[derive(Debug)]
 pub(super) struct Home {
     kubeconfig: PathBuf,
     /// The folder, if the demo has created one.
     folder: Option<PathBuf>,
+    /// The operator's file of settings, if there is a folder for it.
+    settings: Option<PathBuf>,
 }
+
+/// The operator's file of settings at the start.
+pub(super) const NO_SETTINGS: &str = "# The operator follows this file: NAME=VALUE, as in docs/REFERENCE.md\n";
 
 /// Up to this many folder names are tried, because earlier demos with the same process id that were killed have left
 /// theirs.
@@ -22,7 +27,7 @@ impl Home {
     /// Creates the file with this name, which must not exist, or creates a private folder for it.
     pub(super) fn take(wanted: Option<&Path>) -> Result<Self, String> {
         let (kubeconfig, folder) = match wanted {
-            Some(path) => (path.to_owned(), None),
+            Some(path) => (path.to_owned(), folder().ok()),
             None => {
                 let folder = folder().map_err(|error| {
                     format!(
@@ -34,15 +39,28 @@ impl Home {
             }
         };
         match OpenOptions::new().write(true).create_new(true).mode(0o600).open(&kubeconfig) {
-            Ok(_) => Ok(Self { kubeconfig, folder }),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(format!(
-                "--kubeconfig {}: there is such a file already, and the demo writes over nobody's; name another one",
-                kubeconfig.display()
-            )),
+            Ok(_) => {
+                let settings = folder.as_ref().map(|folder| folder.join("operator.env"));
+                let settings = settings.filter(|path| std::fs::write(path, NO_SETTINGS).is_ok());
+                Ok(Self { kubeconfig, folder, settings })
+            }
             Err(error) => {
-                Err(format!("--kubeconfig {}: it cannot be written: {error}", kubeconfig.display()))
+                if let Some(folder) = folder {
+                    let _folder = std::fs::remove_dir(folder);
+                }
+                let why = if error.kind() == io::ErrorKind::AlreadyExists {
+                    "there is such a file already, and the demo writes over nobody's; name another one".to_owned()
+                } else {
+                    format!("it cannot be written: {error}")
+                };
+                Err(format!("--kubeconfig {}: {why}", kubeconfig.display()))
             }
         }
+    }
+
+    /// The operator's file of settings; `None` if there was no place for it.
+    pub(super) fn settings(&self) -> Option<PathBuf> {
+        self.settings.clone()
     }
 
     pub(super) fn kubeconfig(&self) -> &Path {
@@ -71,6 +89,9 @@ impl Drop for Home {
     fn drop(&mut self) {
         // If it cannot be removed, it names a server that no longer exists, which is harmless.
         let _file = std::fs::remove_file(&self.kubeconfig);
+        if let Some(settings) = &self.settings {
+            let _file = std::fs::remove_file(settings);
+        }
         if let Some(folder) = &self.folder {
             let _folder = std::fs::remove_dir(folder);
         }
@@ -90,6 +111,7 @@ mod tests {
         assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
         let folder = path.parent().unwrap().to_owned();
         assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        assert_eq!(std::fs::read_to_string(first.settings().unwrap()).unwrap(), NO_SETTINGS);
         drop(first);
         assert!(!folder.exists());
     }

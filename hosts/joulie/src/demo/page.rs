@@ -5,12 +5,13 @@
 use super::act::{Act, POLICIES};
 use super::cluster::{DemoCluster, DemoContext, NAMESPACE};
 use super::events::{Line, Tone};
+use super::fault::DemoFault;
 use super::state::{Placement, State};
 use ::page::explain::UiExplainer;
 use ::page::hub::{UiBody, UiHub};
 use ::page::observe::{UiExtras, UiObserver, UiSource};
 use ::page::orders::{GivenOrder, UiOrder, UiOrders};
-use ::page::picture::{UiControls, UiLine, UiPlacement, UiTone};
+use ::page::picture::{UiControls, UiFault, UiLine, UiPlacement, UiTone};
 use ::page::serve::{Ui, names_this_machine, said};
 use bytes::Bytes;
 use host_kit::clock::HostClock;
@@ -151,6 +152,16 @@ impl DemoPage {
             UiOrder::KillLeader => Err("the operator does not run".to_owned()),
             UiOrder::StartLeader if cluster.has_operator() => Err("the operator runs already".to_owned()),
             UiOrder::StartLeader => Ok(Act::StartOperator),
+            UiOrder::Break { fault } => {
+                let fault = known(&fault)?;
+                let free = !cluster.is_broken(fault);
+                free.then_some(Act::Break(fault)).ok_or_else(|| format!("it is so already that {fault}"))
+            }
+            UiOrder::Mend { fault } => {
+                let fault = known(&fault)?;
+                let broken = cluster.is_broken(fault);
+                broken.then_some(Act::Mend(fault)).ok_or_else(|| format!("it is not so that {fault}"))
+            }
         }
     }
 
@@ -170,7 +181,9 @@ impl DemoPage {
             | Act::KillExtender
             | Act::StartExtender
             | Act::Budget(_)
-            | Act::Policy(_) => {}
+            | Act::Policy(_)
+            | Act::Break(_)
+            | Act::Mend(_) => {}
         }
     }
 
@@ -187,6 +200,7 @@ impl DemoPage {
             hot: self.hot.iter().cloned().collect(),
             silenced: self.silenced.iter().cloned().collect(),
             operator: cluster.has_operator(),
+            faults: DemoFault::ALL.into_iter().map(|fault| shown(fault, cluster)).collect(),
         };
         self.extras.tell(|extra| {
             extra.controls = Some(controls);
@@ -212,6 +226,17 @@ impl DemoPage {
             }));
         });
     }
+}
+
+/// The fault of this name.
+fn known(name: &str) -> Result<DemoFault, String> {
+    let found = DemoFault::ALL.into_iter().find(|fault| fault.word() == name);
+    let words = || DemoFault::ALL.map(DemoFault::word).join(", ");
+    found.ok_or_else(|| format!("{name:?} is none of {}", words()))
+}
+
+fn shown(fault: DemoFault, cluster: &DemoCluster) -> UiFault {
+    UiFault { name: fault.word(), about: fault.about(), on: cluster.is_broken(fault) }
 }
 
 const fn tone(tone: Tone) -> UiTone {

@@ -2,7 +2,7 @@
 
 use super::demo::fresh;
 use super::page::{PageDemo, ask, exchange};
-use super::prometheus::{Prometheus, deploy, folder, or_skip, yaml};
+use super::prometheus::{Prometheus, alerts, deploy, folder, or_skip, yaml};
 use bytes::Bytes;
 use cluster::assets::Environment;
 use cluster::prometheus::obtain;
@@ -15,15 +15,20 @@ use std::time::Duration;
 
 /// For how long what is wrong is wrong before an alert fires, in place of minutes.
 const FOR: &str = "12s";
-/// Over which time rates are taken, in place of minutes: once is not enough for an alert.
-const WINDOW: &str = "[10s]";
+/// Over which times rates are taken, in place of minutes: once is not enough for an alert. What is asked again with growing pauses needs
+/// the longer ones.
+const WINDOWS: [(&str, &str); 4] = [("[5m]", "[10s]"), ("[10m]", "[10s]"), ("[15m]", "[20s]"), ("[30m]", "[20s]")];
+/// How old a sensor's value may be, in seconds.
+const AGES: [(&str, &str); 1] = [("> 600", "> 10")];
 /// How often the alerts are looked at, each second.
 const LOOKS: u32 = 120;
-/// After a fault that no alert is for.
+/// After faults that no alert is for.
 const QUIET_LOOKS: u32 = 20;
 
 const NODE: &str = "sim-epyc-0";
-const OTHER: &str = "sim-epyc-1";
+const IGNORES: &str = "sim-epyc-1";
+const REFUSES: &str = "sim-epyc-2";
+const FAILS: &str = "sim-epyc-3";
 const LEADER: &str = "/apis/coordination.k8s.io/v1/namespaces/joulie-system/leases/joulie-operator";
 const BUDGETS: &str = "/apis/joulie.io/v1alpha1/powerbudgets";
 
@@ -50,89 +55,152 @@ struct Fault {
     mend: &'static [Step],
     /// The alerts that are made for it, with what they name.
     fires: &'static [(&'static str, &'static str)],
-    /// The alerts that may follow, with the reason. Where none is named before, one of these does.
+    /// The alerts that may follow, with the reason.
     follows: &'static [(&'static str, &'static str)],
 }
 
+/// Faults that do not disturb each other happen at the same time, and are mended one by one.
+type Together = &'static [Fault];
+
 const NO_PLAN: &str = "nobody confirms the plan: after half a minute the extender believes no twin";
+const EACH: &str = "each one of them is named";
 const AS_BEFORE: Step = Order(r#"{"do": "budget", "watts": 9000}"#);
 
-/// What happens to machines, and what a person asks of them.
-const OF_MACHINES: [Fault; 6] = [
-    Fault {
-        what: "the telemetry of a node answers 500: its cap cannot be read back, and its power is not measured",
-        begin: &[Order(r#"{"do": "silence", "node": "sim-epyc-0"}"#)],
-        mend: &[Order(r#"{"do": "hear", "node": "sim-epyc-0"}"#)],
-        fires: &[("JoulieDriverFails", NODE), ("JoulieMeterBlind", NODE), ("JoulieCapUnknown", NODE)],
-        follows: &[],
-    },
-    Fault {
-        what: "the cooling of a zone fails: new pods go elsewhere by themselves, which is nothing for a person to do",
-        begin: &[Order(r#"{"do": "heat", "zone": "zone-1"}"#)],
-        mend: &[Order(r#"{"do": "cool", "zone": "zone-1"}"#)],
-        fires: &[],
-        follows: &[],
-    },
-    Fault {
-        what: "the limit is lowered to what can be kept",
-        begin: &[Order(r#"{"do": "budget", "watts": 8000}"#)],
-        mend: &[AS_BEFORE],
-        fires: &[],
-        follows: &[],
-    },
-    Fault {
+const OF_MACHINES: [Together; 5] = [
+    &[
+        Fault {
+            what: "the cooling of a zone fails: new pods go elsewhere by themselves, which is nothing for a person to do",
+            begin: &[Order(r#"{"do": "heat", "zone": "zone-1"}"#)],
+            mend: &[Order(r#"{"do": "cool", "zone": "zone-1"}"#)],
+            fires: &[],
+            follows: &[],
+        },
+        Fault {
+            what: "the limit is lowered to what can be kept",
+            begin: &[Order(r#"{"do": "budget", "watts": 8000}"#)],
+            mend: &[AS_BEFORE],
+            fires: &[],
+            follows: &[],
+        },
+    ],
+    &[
+        Fault {
+            what: "the telemetry of a node answers 500: its cap cannot be read back, and its power is not measured",
+            begin: &[Order(r#"{"do": "silence", "node": "sim-epyc-0"}"#)],
+            mend: &[Order(r#"{"do": "hear", "node": "sim-epyc-0"}"#)],
+            fires: &[("JoulieDriverFails", NODE), ("JoulieMeterBlind", NODE), ("JoulieCapUnknown", NODE)],
+            follows: &[],
+        },
+        Fault {
+            what: "the sensors of the building are silent",
+            begin: &[Order(r#"{"do": "break", "fault": "sensors"}"#)],
+            mend: &[Order(r#"{"do": "mend", "fault": "sensors"}"#)],
+            fires: &[("JoulieSensorSilent", "zone-0"), ("JoulieSensorSilent", "zone-1")],
+            follows: &[("JoulieSensorSilent", EACH)],
+        },
+    ],
+    &[Fault {
         what: "the limit is lowered below the lowest caps",
         begin: &[Order(r#"{"do": "budget", "watts": 6000}"#)],
         mend: &[AS_BEFORE],
         fires: &[("JoulieBudgetShort", "powerbudget/site")],
         follows: &[("JoulieBudgetExceeded", "what the lowest caps let through is more than this limit")],
-    },
-    Fault {
-        what: "a machine takes limits and keeps the old ones, while the limit of the site is lowered",
-        begin: &[
-            Machine(OTHER, Some(r#"{"control": "ignored"}"#)),
-            Order(r#"{"do": "budget", "watts": 6600}"#),
-        ],
-        mend: &[Machine(OTHER, None), AS_BEFORE],
-        fires: &[("JoulieGrantExceeded", OTHER)],
-        follows: &[
-            ("JoulieBudgetShort", "what the machine keeps is missing for the others"),
-            ("JoulieBudgetExceeded", "what the machine keeps counts"),
-        ],
-    },
-    Fault {
-        what: "a machine takes no limits, while the limit of the site is lowered",
-        begin: &[
-            Machine(OTHER, Some(r#"{"control": "error"}"#)),
-            Order(r#"{"do": "budget", "watts": 8000}"#),
-        ],
-        mend: &[Machine(OTHER, None), AS_BEFORE],
-        fires: &[],
-        // What is known of it depends on whether its grant was lowered before it refused.
-        follows: &[
-            ("JoulieCapNotEnforced", "its agent says that the limit is refused"),
-            ("JoulieCapUnknown", "nobody knows what it holds"),
-            ("JoulieGrantExceeded", "it holds what it was granted before"),
-            ("JoulieGrantNotInForce", "it does not take the lower grant"),
-        ],
-    },
+    }],
+    &[
+        Fault {
+            what: "a machine takes limits and keeps the old ones, while the limit of the site is lowered",
+            begin: &[Machine(IGNORES, Some(r#"{"control": "ignored"}"#))],
+            mend: &[Machine(IGNORES, None)],
+            fires: &[("JoulieGrantExceeded", IGNORES)],
+            follows: SHORT,
+        },
+        Fault {
+            what: "a machine says that it takes no limits",
+            begin: &[Machine(REFUSES, Some(r#"{"control": "blocked"}"#))],
+            mend: &[Machine(REFUSES, None)],
+            fires: &[("JoulieCapNotEnforced", REFUSES)],
+            follows: SHORT,
+        },
+        Fault {
+            what: "a machine's controls answer 500",
+            begin: &[
+                Machine(FAILS, Some(r#"{"control": "error"}"#)),
+                Order(r#"{"do": "budget", "watts": 6600}"#),
+            ],
+            mend: &[Machine(FAILS, None), AS_BEFORE],
+            fires: &[("JoulieGrantNotInForce", FAILS)],
+            follows: SHORT,
+        },
+    ],
+    &[Fault {
+        what: "another program sets the limits of a machine",
+        begin: &[Order(r#"{"do": "break", "fault": "other-writer"}"#)],
+        mend: &[Order(r#"{"do": "mend", "fault": "other-writer"}"#)],
+        fires: &[("JoulieOtherWriter", IGNORES)],
+        follows: &[],
+    }],
 ];
 
-/// What happens to programs and their objects.
-const OF_PROGRAMS: [Fault; 4] = [
-    Fault {
-        what: "a person writes a PowerBudget that cannot be read",
-        begin: &[Api(
-            "POST",
-            BUDGETS,
-            r#"{"apiVersion": "joulie.io/v1alpha1", "kind": "PowerBudget", "metadata": {"name": "broken"},
-                "spec": {"watts": 50000, "mode": "observe", "sustainedWatts": 100, "nodeSelector": {"matchLabels": {"of": "nobody"}}}}"#,
-        )],
-        mend: &[Api("DELETE", "/apis/joulie.io/v1alpha1/powerbudgets/broken", "{}")],
-        fires: &[("JoulieObjectsUnreadable", "")],
-        follows: &[],
-    },
-    Fault {
+/// What may follow where machines do not take the limits that they were told.
+const SHORT: &[(&str, &str)] = &[
+    ("JoulieBudgetShort", "what the machines keep is missing for the others"),
+    ("JoulieBudgetExceeded", "what the machines keep counts"),
+    ("JoulieGrantExceeded", "a machine holds what it was granted before"),
+    ("JoulieGrantNotInForce", "a machine does not take the lower grant"),
+    ("JoulieGrantRefused", "a machine refuses the lower grant"),
+    ("JoulieCapNotEnforced", "its agent says that the limit is refused"),
+    ("JoulieCapUnknown", "nobody knows what it holds"),
+];
+
+const OF_PROGRAMS: [Together; 5] = [
+    &[
+        Fault {
+            what: "the extender is killed",
+            begin: &[Order(r#"{"do": "break", "fault": "extender"}"#)],
+            mend: &[Order(r#"{"do": "mend", "fault": "extender"}"#)],
+            fires: &[("JoulieProgramGone", "extender")],
+            follows: &[],
+        },
+        Fault {
+            what: "a person writes a PowerBudget that cannot be read",
+            begin: &[Api(
+                "POST",
+                BUDGETS,
+                r#"{"apiVersion": "joulie.io/v1alpha1", "kind": "PowerBudget", "metadata": {"name": "broken"},
+                    "spec": {"watts": 50000, "mode": "observe", "sustainedWatts": 100, "nodeSelector": {"matchLabels": {"of": "nobody"}}}}"#,
+            )],
+            mend: &[Api("DELETE", "/apis/joulie.io/v1alpha1/powerbudgets/broken", "{}")],
+            fires: &[("JoulieObjectsUnreadable", "PowerBudget")],
+            follows: &[],
+        },
+        Fault {
+            what: "a person makes a mistake in the operator's file of settings",
+            begin: &[Order(r#"{"do": "break", "fault": "settings"}"#)],
+            mend: &[Order(r#"{"do": "mend", "fault": "settings"}"#)],
+            fires: &[("JoulieConfigRefused", "operator")],
+            follows: &[],
+        },
+    ],
+    &[
+        Fault {
+            what: "a person takes two rights from the programs",
+            begin: &[Order(r#"{"do": "break", "fault": "rights"}"#)],
+            mend: &[Order(r#"{"do": "mend", "fault": "rights"}"#)],
+            fires: &[("JoulieWritesRefused", "grant"), ("JoulieWatchForbidden", "WorkloadProfile")],
+            follows: &[],
+        },
+        Fault {
+            what: "Prometheus answers 500",
+            begin: &[Order(r#"{"do": "break", "fault": "prometheus"}"#)],
+            mend: &[Order(r#"{"do": "mend", "fault": "prometheus"}"#)],
+            fires: &[("JouliePrometheusQueriesFail", "ambient")],
+            follows: &[
+                ("JouliePrometheusQueriesFail", EACH),
+                ("JoulieSensorSilent", "what Prometheus does not say is not heard"),
+            ],
+        },
+    ],
+    &[Fault {
         what: "somebody holds the operators' Lease and does not plan",
         begin: &[Api(
             "PATCH",
@@ -140,29 +208,17 @@ const OF_PROGRAMS: [Fault; 4] = [
             r#"{"spec": {"holderIdentity": "somebody", "leaseDurationSeconds": 600, "renewTime": "2026-01-01T00:00:00.000000Z"}}"#,
         )],
         mend: &[Api("PATCH", LEADER, r#"{"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}}"#)],
-        fires: &[("JoulieNoLeader", "")],
-        follows: &[
-            ("JoulieTelemetryStale", NO_PLAN),
-            ("JoulieExtenderNotReady", NO_PLAN),
-            ("JoulieProgramNotReady", NO_PLAN),
-            ("JouliePlacementsBlind", NO_PLAN),
-            ("JouliePlanUnconfirmed", NO_PLAN),
-        ],
-    },
-    Fault {
+        fires: &[("JoulieNoLeader", ""), ("JoulieTelemetryStale", NODE), ("JouliePlacementsBlind", "")],
+        follows: NOBODY_PLANS,
+    }],
+    &[Fault {
         what: "the operator is killed",
         begin: &[Order(r#"{"do": "kill-leader"}"#)],
         mend: &[Order(r#"{"do": "start-leader"}"#)],
         fires: &[("JoulieProgramGone", "operator")],
-        follows: &[
-            ("JoulieTelemetryStale", NO_PLAN),
-            ("JoulieExtenderNotReady", NO_PLAN),
-            ("JoulieProgramNotReady", NO_PLAN),
-            ("JouliePlacementsBlind", NO_PLAN),
-            ("JouliePlanUnconfirmed", NO_PLAN),
-        ],
-    },
-    Fault {
+        follows: NOBODY_PLANS,
+    }],
+    &[Fault {
         what: "the agent dies",
         begin: &[Unscraped],
         mend: &[Scraped],
@@ -172,8 +228,91 @@ const OF_PROGRAMS: [Fault; 4] = [
             ("JoulieAgentSilent", "sim-xeon-0"),
         ],
         follows: &[("JoulieAgentSilent", "each of its nodes is named, and two of them are enough here")],
-    },
+    }],
 ];
+
+/// What may follow where nobody plans for half a minute.
+const NOBODY_PLANS: &[(&str, &str)] = &[
+    ("JoulieTelemetryStale", NO_PLAN),
+    ("JoulieExtenderNotReady", NO_PLAN),
+    ("JoulieProgramNotReady", NO_PLAN),
+    ("JouliePlacementsBlind", NO_PLAN),
+    ("JouliePlanUnconfirmed", NO_PLAN),
+];
+
+/// The alerts that no fault of the demo makes fire by name: why, the test in which a program exports what the rule looks at, and a part of it.
+const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
+    (
+        "JoulieGrantRefused",
+        "the operator takes back a grant that a machine refuses, within seconds where there is room",
+        "agent/tests/it/grants.rs",
+        r#"joulie_grant_devices_unkept{node=\"sim-1\",what=\"refused\"} 4"#,
+    ),
+    (
+        "JoulieBudgetLoadUnknown",
+        "a machine of which nobody knows what it draws is counted for ten minutes after it is gone",
+        "operator/tests/it/budget.rs",
+        r#"joulie_operator_budget_watts{group=\"site\",what=\"load\"} NaN"#,
+    ),
+    (
+        "JoulieMetersDisagree",
+        "the machines of the demo have one meter",
+        "operator/tests/it/facility.rs",
+        "joulie_operator_meters_disagree_nodes 1",
+    ),
+    (
+        "JoulieDrainOverdue",
+        "no pod of the demo runs for an hour",
+        "operator/tests/it/reschedule.rs",
+        "joulie_operator_drain_overdue_nodes 1",
+    ),
+    (
+        "JoulieEvictionsFail",
+        "the demo evicts nothing: no controller would create the pods again",
+        "operator/tests/it/reschedule.rs",
+        r#"joulie_operator_evictions_total{result=\"unknown\"} 1"#,
+    ),
+    (
+        "JoulieNodeLeftToPeople",
+        "no node of the demo sleeps",
+        "operator/tests/it/sleep.rs",
+        r#"joulie_operator_sleep_nodes{phase=\"left\"} 1"#,
+    ),
+    (
+        "JoulieCertificateEnds",
+        "the demo has no TLS between its programs",
+        "host-kit/tests/it/tls.rs",
+        r#"joulie_tls_certificate_not_after_seconds{port=\"work\"}"#,
+    ),
+    (
+        "JoulieHandlerPanicked",
+        "it is a defect",
+        "host-kit/tests/it/server.rs",
+        r#"joulie_http_panics_total{port=\"work\"}"#,
+    ),
+    (
+        "JouliePlanUnconfirmed",
+        "the agents of the demo trust a watch that lives, for five minutes",
+        "agent/tests/it/lease.rs",
+        r#"joulie_desired_state_unconfirmed{node=\"node-a\"} 1"#,
+    ),
+];
+
+#[test]
+fn every_alert_fires_in_a_fault_of_the_demo_or_a_test_has_its_metric_from_a_program() {
+    let by_fault = OF_MACHINES.iter().chain(&OF_PROGRAMS).flat_map(|group| group.iter());
+    let by_fault: BTreeSet<&str> =
+        by_fault.flat_map(|fault| fault.fires).map(|(alert, _)| *alert).collect();
+    let mut all: BTreeSet<&str> = by_fault.clone();
+    for (alert, why, test, part) in ELSEWHERE {
+        assert!(!why.is_empty() && all.insert(alert), "{alert} fires in a fault of the demo");
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(test);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(part), "{alert}: {part} is not in {test}");
+    }
+    let names = alerts();
+    assert_eq!(all, names.iter().map(String::as_str).collect::<BTreeSet<_>>());
+}
 
 /// The rules with shorter times.
 fn shortened() -> Value {
@@ -184,8 +323,8 @@ fn shortened() -> Value {
                 rule["for"] = json!(FOR);
             }
             let mut expr = rule["expr"].as_str().unwrap().to_owned();
-            for window in ["[5m]", "[10m]", "[15m]", "[30m]"] {
-                expr = expr.replace(window, WINDOW);
+            for (minutes, seconds) in WINDOWS.into_iter().chain(AGES) {
+                expr = expr.replace(minutes, seconds);
             }
             rule["expr"] = json!(expr);
         }
@@ -193,7 +332,10 @@ fn shortened() -> Value {
     rules
 }
 
-/// An alert that fires: its name, and the node, group or program that it names.
+/// What an alert may be about, the first that it has.
+const ABOUT: [&str; 7] = ["node", "group", "component", "place", "purpose", "object", "kind"];
+
+/// The alerts that fire, each with the node, group or whatever it is about.
 type Firing = BTreeSet<(String, String)>;
 
 async fn firing(prometheus: &Prometheus) -> Firing {
@@ -201,20 +343,31 @@ async fn firing(prometheus: &Prometheus) -> Firing {
     let all = said["data"]["alerts"].as_array().cloned().unwrap_or_default();
     let of = |alert: &Value| {
         let labels = &alert["labels"];
-        let about = ["node", "group", "component"].iter().find_map(|label| labels[*label].as_str());
+        let about = ABOUT.iter().find_map(|label| labels[*label].as_str());
         (labels["alertname"].as_str().unwrap().to_owned(), about.unwrap_or_default().to_owned())
     };
     all.iter().filter(|alert| alert["state"] == "firing").map(of).collect()
 }
 
-/// Looks until this is so; whatever fires meanwhile must be the fault's.
-async fn until(prometheus: &Prometheus, fault: &Fault, is: impl Fn(&Firing) -> bool) -> bool {
+impl Fault {
+    fn is_for(&self, alert: &str, about: &str) -> bool {
+        self.fires.iter().any(|(name, of)| *name == alert && *of == about)
+    }
+
+    /// Whether an alert is one of this fault or may follow.
+    fn explains(&self, alert: &str, about: &str) -> bool {
+        self.is_for(alert, about) || self.follows.iter().any(|(name, _)| *name == alert)
+    }
+}
+
+/// Looks until this is so; whatever fires meanwhile must be of these faults.
+async fn until(prometheus: &Prometheus, faults: &[Fault], is: impl Fn(&Firing) -> bool) -> bool {
     for _ in 0..LOOKS {
         let now = firing(prometheus).await;
         for (alert, about) in &now {
-            let is_for_it = fault.fires.iter().any(|(name, of)| name == alert && of == about);
-            let follows = fault.follows.iter().any(|(name, _)| name == alert);
-            assert!(is_for_it || follows, "{}: {alert} of {about:?} fires too: {now:?}", fault.what);
+            let is_explained = faults.iter().any(|fault| fault.explains(alert, about));
+            let what: Vec<&str> = faults.iter().map(|fault| fault.what).collect();
+            assert!(is_explained, "{what:?}: {alert} of {about:?} fires too: {now:?}");
         }
         if is(&now) {
             return true;
@@ -287,23 +440,13 @@ impl Site<'_> {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn in_each_fault_of_a_machine_the_alerts_that_are_made_for_it_fire_and_no_other() {
-    the_alerts_of_each_fire("faults-of-machines", &OF_MACHINES).await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn in_each_fault_of_a_program_the_alerts_that_are_made_for_it_fire_and_no_other() {
-    the_alerts_of_each_fire("faults-of-programs", &OF_PROGRAMS).await;
-}
-
-/// Begins and mends one fault after the other, in a demo of its own that a Prometheus of its own scrapes.
-async fn the_alerts_of_each_fire(name: &str, faults: &[Fault]) {
+/// Makes the faults in a demo that a Prometheus with the rules scrapes.
+async fn in_each(groups: &[Together], name: &str) {
     let Some(program) = or_skip(obtain(&Environment::of_this_process())) else { return };
     let folder = folder(name);
     std::fs::write(folder.join("joulie.yaml"), shortened().to_string()).unwrap();
     let demo = PageDemo::start();
-    let scraped = fresh("scraped").with_extension("json");
+    let scraped = fresh(name).with_extension("json");
     let prometheus = Prometheus::start(&program, &folder, &scraped);
     let mut targets = Vec::new();
     for _ in 0..LOOKS {
@@ -330,25 +473,52 @@ async fn the_alerts_of_each_fire(name: &str, faults: &[Fault]) {
         before = is_healthy().await;
     }
     assert!(before, "it is not healthy before the first fault: {:?}", firing(&prometheus).await);
-    for fault in faults {
-        site.take(fault.begin).await;
-        if fault.fires.is_empty() && fault.follows.is_empty() {
-            for _ in 0..QUIET_LOOKS {
-                assert!(until(&prometheus, fault, |_| true).await);
-                tokio::time::sleep(Duration::from_secs(1)).await;
-            }
-        }
-        let all = |now: &Firing| {
-            let named =
-                fault.fires.iter().all(|(name, of)| now.contains(&((*name).to_owned(), (*of).to_owned())));
-            named && (fault.follows.is_empty() || !now.is_empty())
-        };
-        assert!(until(&prometheus, fault, all).await, "{}: {:?} fire", fault.what, firing(&prometheus).await);
-        site.take(fault.mend).await;
-        assert!(until(&prometheus, fault, Firing::is_empty).await, "{}: it is mended", fault.what);
+    for group in groups {
+        in_all_of(group, &site, &prometheus).await;
     }
     drop(site);
     drop((prometheus, demo));
     std::fs::remove_dir_all(&folder).unwrap();
     let _gone = std::fs::remove_file(&scraped);
+}
+
+/// Begins all faults, waits for their alerts, and mends them one by one: what is made for one goes with it.
+async fn in_all_of(group: Together, site: &Site<'_>, prometheus: &Prometheus) {
+    for fault in group {
+        site.take(fault.begin).await;
+    }
+    if group.iter().all(|fault| fault.fires.is_empty()) {
+        for _ in 0..QUIET_LOOKS {
+            assert!(until(prometheus, group, |_| true).await);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    }
+    let fires = |now: &Firing, fault: &Fault| {
+        fault.fires.iter().all(|(name, of)| now.contains(&((*name).to_owned(), (*of).to_owned())))
+    };
+    for fault in group {
+        let seen = until(prometheus, group, |now| fires(now, fault)).await;
+        assert!(seen, "{}: {:?} fire", fault.what, firing(prometheus).await);
+    }
+    for (at, fault) in group.iter().enumerate() {
+        site.take(fault.mend).await;
+        let left = group.get(at + 1..).unwrap_or_default();
+        let is_over = |now: &Firing| {
+            let mut its = now.iter().filter(|(alert, about)| fault.is_for(alert, about));
+            its.all(|(alert, about)| left.iter().any(|other| other.is_for(alert, about)))
+        };
+        let over = until(prometheus, group, is_over).await;
+        assert!(over, "{}: it is mended, and {:?} fire", fault.what, firing(prometheus).await);
+    }
+    assert!(until(prometheus, group, Firing::is_empty).await, "all is mended");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_each_fault_of_machines_and_limits_the_alerts_that_are_made_for_it_fire_and_no_other() {
+    in_each(&OF_MACHINES, "faults-machines").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn in_each_fault_of_programs_and_rights_the_alerts_that_are_made_for_it_fire_and_no_other() {
+    in_each(&OF_PROGRAMS, "faults-programs").await;
 }

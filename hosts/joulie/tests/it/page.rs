@@ -172,6 +172,15 @@ async fn each_control_does_what_it_says_and_the_page_goes_on() {
     })
     .await;
 
+    // What else breaks.
+    choose(&mut browser, "#i-fault", "sensors");
+    press(&mut browser, "#b-fault");
+    said(&mut browser, "the sensors of the building are silent");
+    until("the sensors are silent", async || demo.simulator("/site").await["sensors"] == "silent").await;
+    browser.until("document.querySelector('#b-fault').textContent === 'Mend'").unwrap();
+    press(&mut browser, "#b-fault");
+    until("they are mended", async || demo.simulator("/site").await["sensors"] == "ok").await;
+
     // The leader.
     let renewed = async || {
         let lease =

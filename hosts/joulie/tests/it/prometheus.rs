@@ -45,11 +45,6 @@ const EMPTY: &[(&str, &str, &[&str])] = &[
         &[r#"joulie_operator_node_power_watts{node="n1",source="kepler"} 400"#],
     ),
     (
-        "joulie_operator_evictions_total",
-        "evictions are off",
-        &[r#"joulie_operator_evictions_total{result="evicted"} N"#],
-    ),
-    (
         "would_lower",
         "every limit of the demo is enforced",
         &[r#"joulie_operator_budget_watts{group="observed",what="would_lower"} 500"#],
@@ -74,6 +69,13 @@ const EMPTY: &[(&str, &str, &[&str])] = &[
         "the demo has no TLS",
         &[r#"joulie_tls_certificate_not_after_seconds{port="work"} 4000000000"#],
     ),
+];
+
+/// What alerts look at and a healthy demo does not show: a part of it, and why.
+const NOT_SHOWN: &[(&str, &str)] = &[
+    ("joulie_tls_certificate_not_after_seconds", "the demo has no TLS"),
+    ("joulie_reflector_forbidden_total", "nothing is forbidden"),
+    ("joulie_operator_prometheus_queries_total{result!~", "no query fails"),
 ];
 
 /// How often the queries without an answer are asked again, each second.
@@ -113,7 +115,7 @@ pub(super) fn folder(name: &str) -> PathBuf {
 }
 
 /// The names of all alerts.
-fn alerts() -> BTreeSet<String> {
+pub(super) fn alerts() -> BTreeSet<String> {
     let rules = yaml(&deploy().join("alerts/joulie.yaml"));
     let groups = rules["groups"].as_array().unwrap().iter();
     let rules = groups.flat_map(|group| group["rules"].as_array().unwrap());
@@ -145,6 +147,19 @@ fn every_alert_has_a_test_in_which_it_fires_and_one_in_which_it_does_not() {
 fn series_in(text: &str) -> impl Iterator<Item = &str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
     text.split(move |c: char| !is_part(c)).filter(|word| word.starts_with("joulie_"))
+}
+
+/// What an expression takes of our series: names, with the labels that are asked for.
+fn selectors_in(text: &str) -> Vec<String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let starts = text.match_indices("joulie_").map(|(at, _)| at);
+    let words = starts.filter(|at| !text[..*at].ends_with(is_part)).map(|at| &text[at..]);
+    let whole = words.map(|rest| {
+        let name = rest.find(|c: char| !is_part(c)).unwrap_or(rest.len());
+        let labels = rest[name..].starts_with('{').then(|| rest[name..].find('}')).flatten();
+        rest[..name + labels.map_or(0, |end| end + 1)].to_owned()
+    });
+    whole.collect()
 }
 
 /// An alert on a series that is not there is silent whatever happens.
@@ -350,6 +365,26 @@ async fn every_panel_shows_something_and_every_rule_is_evaluated() {
     assert_eq!(prometheus.values("count(up == 1)").await, ["4"], "agent, operator, extender, simulator");
     let metadata = prometheus.get("/api/v1/metadata?metric=joulie_policy_cap_watts").await.unwrap();
     assert_eq!(metadata["data"]["joulie_policy_cap_watts"][0]["unit"], "watts", "{metadata}");
+
+    // A rule whose series is not there is silent whatever happens, and the increase of a counter that is not there at 0 misses the first
+    // failure.
+    let rules = yaml(&deploy().join("alerts/joulie.yaml"));
+    let groups = rules["groups"].as_array().unwrap().iter();
+    let exprs = groups.flat_map(|group| group["rules"].as_array().unwrap());
+    let looked_at: BTreeSet<String> =
+        exprs.flat_map(|rule| selectors_in(rule["expr"].as_str().unwrap())).collect();
+    let is_shown = |selector: &str| !NOT_SHOWN.iter().any(|(part, _)| selector.starts_with(part));
+    let (shown, not): (Vec<_>, Vec<_>) =
+        looked_at.into_iter().map(|one| ("an alert".to_owned(), one)).partition(|(_, one)| is_shown(one));
+    assert!(shown.len() > 25 && not.len() == NOT_SHOWN.len(), "{shown:?} {not:?}");
+    let counts = |all: Vec<(String, String)>| {
+        all.into_iter().map(|(of, one)| (of, format!("count({one})"))).collect::<Vec<_>>()
+    };
+    let missing = prometheus.unanswered(counts(shown), |_| true).await;
+    assert!(missing.is_empty(), "nothing exports these: {missing:#?}");
+    for (of, one) in counts(not) {
+        assert!(prometheus.values(&one).await.is_empty(), "{of}: {one} has an answer by now");
+    }
 
     let rules = prometheus.get("/api/v1/rules").await.unwrap();
     let groups = rules["data"]["groups"].as_array().unwrap().iter();

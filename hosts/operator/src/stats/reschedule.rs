@@ -100,6 +100,10 @@ pub(crate) struct RescheduleStats {
 impl RescheduleStats {
     pub(super) fn register(registry: &mut MetricsRegistry) -> Self {
         let all = Self::default();
+        // These series exist from the start, so that an alert on their increase sees the first failure.
+        for result in EvictionResult::ALL {
+            drop(all.evictions.get_or_create(&ByResult { result: *result }));
+        }
         registry.register(
             "joulie_operator_recommended_pods",
             "Pods that would better run elsewhere, by the reason and by whether a better node is known",

@@ -259,6 +259,8 @@ async fn a_node_whose_hardware_is_not_known_is_asked_for_no_cap_of_the_budget() 
         let unknown = async || reason(at).await.as_deref() == Some("Unknown HardwareUnknown");
         cluster.until("it is said that the hardware is not known", unknown).await;
     }
+    let nobody_knows = "joulie_operator_budget_watts{group=\"site\",what=\"load\"} NaN";
+    cluster.until("the metric says so", async || operator.shows(nobody_knows).await).await;
     cluster.quiet(Duration::from_millis(300)).await;
     assert_eq!(cluster.list(&format!("{JOULIE}/nodepowergrants")).await.len(), 0);
     for at in 0..NODES {

@@ -140,6 +140,8 @@ async fn kepler_measures_first_and_the_agent_stands_in_and_both_are_compared() {
     kepler("package", "70");
     cluster.until("100 W are far from 300 W", async || disagree().await.is_some()).await;
     let said = disagree().await.unwrap();
+    let shown = async || operator.shows("joulie_operator_meters_disagree_nodes 1").await;
+    cluster.until("the metric says so", shown).await;
     assert_eq!(said["status"], "True");
     assert_eq!(
         said["message"],

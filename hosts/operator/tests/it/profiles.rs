@@ -19,6 +19,11 @@ impl Operator {
         (head.split(' ').nth(1).unwrap().parse().unwrap(), body.to_owned())
     }
 
+    /// Whether its metrics have this line.
+    pub(crate) async fn shows(&self, line: &str) -> bool {
+        self.page("/metrics").await.1.lines().any(|shown| shown == line)
+    }
+
     pub(crate) async fn plan(&self, query: &str) -> Value {
         let (status, page) = self.page(&format!("/debug/plan{query}")).await;
         assert_eq!(status, 200, "{page}");

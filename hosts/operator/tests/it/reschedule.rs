@@ -268,6 +268,8 @@ async fn a_performance_pod_is_evicted_when_its_drain_is_overdue_and_that_is_aske
     // Told, and nothing else.
     let operator = cluster.operator(&with("tell")).await;
     cluster.until("the drain is overdue", overdue).await;
+    let shown = async || operator.shows("joulie_operator_drain_overdue_nodes 1").await;
+    cluster.until("the metric says so", shown).await;
     tokio::time::sleep(Duration::from_millis(2_500)).await;
     assert!(!has_left(&cluster, "web-0").await);
     operator.stop().await;
@@ -384,6 +386,8 @@ async fn an_eviction_without_an_answer_counts_as_one() {
     faults.fail(Matching::any().resource("pods").verb(Verb::Create), InjectedResponse::InternalError, 1);
     let operator: Operator = cluster.operator(&ON).await;
     rounds(&cluster).await;
+    assert!(operator.shows("joulie_operator_evictions_total{result=\"unknown\"} 1").await);
+    assert!(operator.shows("joulie_operator_evictions_total{result=\"failed\"} 0").await);
     assert!(told(&cluster, "web").await[TIME].is_string());
     assert!(!has_left(&cluster, "web-0").await && !has_left(&cluster, "web-1").await);
     operator.stop().await;

@@ -164,6 +164,8 @@ async fn a_node_that_does_not_wake_is_left_to_people_and_another_one_is_woken() 
     bmc.state().loses = Some("n1");
     waits(&cluster, "p", "n3").await;
     cluster.until("it is left", async || phase(&cluster, "n1").await == "left").await;
+    let shown = async || operator.shows("joulie_operator_sleep_nodes{phase=\"left\"} 1").await;
+    cluster.until("the metric says so", shown).await;
     cluster.until("the other one is awake", async || phase(&cluster, "n2").await == "awake").await;
     assert_eq!(phase(&cluster, "n1").await, "left");
     cluster

@@ -1,17 +1,29 @@
 //! Executes the actions of `--chaos`: as a person with kubectl would, as a broken machine would, or as a kill does.
 
 use super::super::act::{Act, BY_HAND_WATTS, HOT_CELSIUS};
+use super::super::fault::{DemoFault, MACHINE};
+use super::super::home::NO_SETTINGS;
 use super::parts::{self, ExtenderPorts, Part};
 use super::{ANY_PORT, Client, DemoCluster};
+use embedded_api::{InjectedResponse, Matching, Verb as ApiVerb};
 use joulie_api::labels;
 use joulie_api::names;
 use power_units::Watts;
 use serde_json::{Value, json};
+use simulator::control::SET_POWER;
 use simulator::work::{CPU_CLASS, CPU_UTIL};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// The field manager of the person.
 const BY_HAND: &str = "kubectl";
+
+/// A line of the operator's file of settings that is refused.
+const MISTAKE: &str = "STATIC_HP_FRAC=most of them\n";
+/// More requests than a demo sends.
+const FOR_GOOD: usize = 1 << 30;
+/// How often another program sets the limits.
+const MEDDLES_EVERY: Duration = Duration::from_secs(1);
 
 /// The kind of write.
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +40,7 @@ impl DemoCluster {
     pub(crate) async fn act(&mut self, act: &Act) -> Result<(), String> {
         match act {
             Act::Blind(node) => self.fault(node, &json!({"telemetry": "error"})).await,
-            Act::See(node) => self.fault(node, &json!({})).await,
+            Act::See(node) => self.fault(node, &json!({"telemetry": "ok"})).await,
             Act::Reserve(node) => self.reserve(node, json!(labels::TRUE)).await,
             Act::Return(node) => self.reserve(node, Value::Null).await,
             Act::CapByHand(node) => {
@@ -62,14 +74,92 @@ impl DemoCluster {
                     }
                 }
             }
-            Act::StartExtender => {
-                // At the address that the scheduler already uses.
-                let ports = ExtenderPorts { work: self.work, metrics: self.metrics_of(Part::Extender) };
-                let (host, _) = parts::extender(&self.demo, ports).await?;
-                self.hosts.insert(Part::Extender, host);
+            Act::StartExtender => self.start_extender().await,
+            Act::Break(fault) => {
+                self.set(*fault, true).await?;
+                self.broken.insert(*fault);
+                Ok(())
+            }
+            Act::Mend(fault) => {
+                self.set(*fault, false).await?;
+                self.broken.remove(fault);
                 Ok(())
             }
         }
+    }
+
+    async fn start_extender(&mut self) -> Result<(), String> {
+        // At the address that the scheduler already uses.
+        let ports = ExtenderPorts { work: self.work, metrics: self.metrics_of(Part::Extender) };
+        let (host, _) = parts::extender(&self.demo, ports).await?;
+        self.hosts.insert(Part::Extender, host);
+        Ok(())
+    }
+
+    /// Breaks or mends something.
+    async fn set(&mut self, fault: DemoFault, on: bool) -> Result<(), String> {
+        let or_well = |broken: &'static str| if on { broken } else { "ok" };
+        match fault {
+            DemoFault::Extender if on => self.kill(Part::Extender),
+            DemoFault::Extender => self.start_extender().await,
+            DemoFault::Ignores => self.control(or_well("ignored")).await,
+            DemoFault::Refuses => self.control(or_well("blocked")).await,
+            DemoFault::Fails => self.control(or_well("error")).await,
+            // `meddle` does it.
+            DemoFault::Meddles => Ok(()),
+            DemoFault::Prometheus => self.sensors(or_well("error")).await,
+            DemoFault::Sensors => self.sensors(or_well("silent")).await,
+            DemoFault::Rights => {
+                self.take_rights(on);
+                Ok(())
+            }
+            DemoFault::Settings => {
+                let path = self.demo.settings.as_ref().ok_or("the operator has no file of settings here")?;
+                let text = if on { MISTAKE } else { NO_SETTINGS };
+                std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+            }
+        }
+    }
+
+    /// Whether it is broken, by whomever.
+    pub(crate) fn is_broken(&self, fault: DemoFault) -> bool {
+        if fault == DemoFault::Extender {
+            return !self.hosts.contains_key(&Part::Extender);
+        }
+        self.broken.contains(&fault)
+    }
+
+    /// Sets limits as another program would, once a second while that is so.
+    pub(crate) async fn meddle(&mut self, now: Duration) {
+        if self.is_broken(DemoFault::Meddles) && now >= self.meddled.saturating_add(MEDDLES_EVERY) {
+            self.meddled = now;
+            let lowest = json!({"action": SET_POWER, "capWatts": 1});
+            // A machine that does not answer is not meddled with.
+            let _set = self.simulator.post(&format!("/control/{MACHINE}"), &lowest).await;
+        }
+    }
+
+    /// Sets the fault of what answers about the building; it has one at a time.
+    async fn sensors(&mut self, fault: &str) -> Result<(), String> {
+        self.simulator.post("/site", &json!({"sensors": fault})).await?;
+        for other in [DemoFault::Prometheus, DemoFault::Sensors] {
+            self.broken.remove(&other);
+        }
+        Ok(())
+    }
+
+    /// Nothing else sets faults of the API.
+    fn take_rights(&self, on: bool) {
+        let faults = self.demo.api.faults();
+        if !on {
+            return faults.heal();
+        }
+        let grants =
+            Matching::any().client("joulie-operator").verb(ApiVerb::Patch).resource("nodepowergrants");
+        let profiles = Matching::any().client("joulie-extender").resource("workloadprofiles");
+        faults.fail(grants, InjectedResponse::Forbidden, FOR_GOOD);
+        faults.fail(profiles.clone().verb(ApiVerb::Watch), InjectedResponse::Forbidden, FOR_GOOD);
+        faults.drop_watches(&profiles);
     }
 
     async fn start_operator(&mut self) -> Result<(), String> {
@@ -100,8 +190,24 @@ impl DemoCluster {
         Ok(())
     }
 
+    /// Sets these faults of a node; its others stay.
     async fn fault(&self, node: &str, faults: &Value) -> Result<(), String> {
-        self.simulator.post(&format!("/faults/{node}"), faults).await.map(drop)
+        let path = format!("/faults/{node}");
+        let now = self.simulator.get(&path).await?;
+        let mut all: Value = serde_json::from_str(&now).map_err(|error| format!("{path}: {error}"))?;
+        for (name, fault) in faults.as_object().into_iter().flatten() {
+            all[name] = fault.clone();
+        }
+        self.simulator.post(&path, &all).await.map(drop)
+    }
+
+    /// Sets the fault of the machine's controls; it has one at a time.
+    async fn control(&mut self, fault: &str) -> Result<(), String> {
+        self.fault(MACHINE, &json!({"control": fault})).await?;
+        for other in [DemoFault::Ignores, DemoFault::Refuses, DemoFault::Fails] {
+            self.broken.remove(&other);
+        }
+        Ok(())
     }
 
     async fn reserve(&self, node: &str, value: Value) -> Result<(), String> {

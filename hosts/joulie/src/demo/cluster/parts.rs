@@ -2,7 +2,7 @@
 
 use super::super::host::Host;
 use super::{ANY_PORT, DemoContext, NAMESPACE};
-use host_kit::config::{self, Invocation, Refusals, SettingsTable, Values};
+use host_kit::config::{self, FILE_VARIABLE, Invocation, LiveConfig, Refusals, SettingsTable, Values};
 use host_kit::shutdown::Tasks;
 use simulator::fleet::{Fleet, GpuKind, NodeKind};
 use std::ffi::OsString;
@@ -37,19 +37,23 @@ const WORKLOAD: &str = "2500ms/240s";
 /// Pods of batch work that wait for watts, processors or GPUs, so that what the others leave of the limit is used.
 const BACKLOG: &str = "10";
 
-/// Reads a program's settings as if they came from its environment.
+/// Reads a program's settings as if they came from its environment, and how it follows its file, if one is named.
 fn read<S>(
-    table: &SettingsTable,
+    demo: &DemoContext,
+    table: &'static SettingsTable,
     given: &[(&str, &str)],
-    read: impl FnOnce(&Values) -> Result<S, Refusals>,
-) -> Result<(S, String), String> {
+    read: impl Fn(&Values) -> Result<S, Refusals> + Send + Sync + 'static,
+) -> Result<(S, LiveConfig), String>
+where
+    S: Send + Sync + 'static,
+{
     let environment = given.iter().map(|(name, value)| (OsString::from(*name), OsString::from(*value)));
     let Invocation::Run(sources) = Invocation::read([], environment) else {
         return Err(format!("{} was asked for help", table.program));
     };
     let values = config::load(table, &sources).map_err(|refusals| refusals.to_string())?;
     let settings = read(&values).map_err(|refusals| refusals.to_string())?;
-    Ok((settings, values.render()))
+    Ok((settings, LiveConfig::new(table, sources, values, read, demo.clock.wall())))
 }
 
 /// Each rack is a cooling zone of its own.
@@ -76,14 +80,14 @@ pub(super) async fn simulator(demo: &DemoContext) -> Result<(Host, SocketAddr), 
         ("SIM_WORKLOAD_BACKLOG", BACKLOG),
         ("SIM_CHECKPOINT", "0"),
     ];
-    let (mut settings, shown) = read(&simulator::TABLE, &given, simulator::Settings::read)?;
+    let (mut settings, config) = read(demo, &simulator::TABLE, &given, simulator::Settings::read)?;
     settings.fleet = fleet().ok_or("the simulator has no such machines")?;
     if let Some(workload) = &mut settings.workload {
         workload.mix.gpus = settings.fleet.gpus();
     }
     let demo = demo.clone();
     let begin = move |stop, mut tasks: Tasks| async move {
-        let context = demo.context("joulie-simulator", stop, shown);
+        let context = demo.context("joulie-simulator", stop, config);
         let started = simulator::start(settings, context, &mut tasks).await;
         let started = started.map_err(|error| error.to_string())?;
         Ok((started.work, tasks))
@@ -119,10 +123,11 @@ pub(super) async fn extender(
         ("UNKNOWN_SCORE", "cautious"),
         ("DRAIN_LINGER", "0s"),
     ];
-    let (settings, shown) = read(&extender::settings::TABLE, &given, extender::settings::Settings::read)?;
+    let (settings, config) =
+        read(demo, &extender::settings::TABLE, &given, extender::settings::Settings::read)?;
     let demo = demo.clone();
     let begin = move |stop, mut tasks: Tasks| async move {
-        let context = demo.context("joulie-extender", stop, shown);
+        let context = demo.context("joulie-extender", stop, config);
         let started = extender::start(settings, context, &mut tasks).await;
         let started = started.map_err(|error| error.to_string())?;
         Ok((ExtenderPorts { work: started.work, metrics: started.metrics }, tasks))
@@ -139,7 +144,7 @@ pub(super) async fn operator(
 ) -> Result<(Host, SocketAddr), String> {
     let site = format!("http://{site}");
     let metrics = metrics.to_string();
-    let given = [
+    let mut given = vec![
         ("METRICS_ADDR", metrics.as_str()),
         ("JOULIE_NAMESPACE", NAMESPACE),
         ("RECONCILE_INTERVAL", "2s"),
@@ -170,10 +175,13 @@ pub(super) async fn operator(
         ("LEADER_RENEW_DEADLINE", "3s"),
         ("LEADER_RETRY_PERIOD", "500ms"),
     ];
-    let (settings, shown) = read(&operator::settings::TABLE, &given, operator::settings::Settings::read)?;
+    let file = demo.settings.as_ref().map(|path| path.display().to_string());
+    given.extend(file.as_deref().map(|file| (FILE_VARIABLE, file)));
+    let (settings, config) =
+        read(demo, &operator::settings::TABLE, &given, operator::settings::Settings::read)?;
     let demo = demo.clone();
     let begin = move |stop, mut tasks: Tasks| async move {
-        let context = demo.context("joulie-operator", stop, shown);
+        let context = demo.context("joulie-operator", stop, config);
         let started = operator::start(settings, context, &mut tasks).await;
         let started = started.map_err(|error| error.to_string())?;
         Ok((started.metrics, tasks))
@@ -202,10 +210,10 @@ pub(super) async fn agent(demo: &DemoContext, telemetry: SocketAddr) -> Result<(
         ("POWER_PUBLISH_INTERVAL", "1s"),
         ("POWER_PUBLISH_HEARTBEAT", "2s"),
     ];
-    let (settings, shown) = read(&agent::settings::TABLE, &given, agent::settings::Settings::read)?;
+    let (settings, config) = read(demo, &agent::settings::TABLE, &given, agent::settings::Settings::read)?;
     let demo = demo.clone();
     let begin = move |stop, mut tasks: Tasks| async move {
-        let context = demo.context("joulie-agent", stop, shown);
+        let context = demo.context("joulie-agent", stop, config);
         let started = agent::start(settings, context, &mut tasks).await.map_err(|error| error.to_string())?;
         Ok((started.metrics, tasks))
     };

@@ -1,0 +1,95 @@
+//! What a person can break at the page beside the controls that have a form of their own. Most of it has an alert that is made for it.
+
+use std::fmt;
+
+/// The machine whose controls break.
+pub(crate) const MACHINE: &str = "sim-epyc-1";
+
+/// Something that can be broken and mended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum DemoFault {
+    /// The extender is killed.
+    Extender,
+    /// The machine says that it took a limit, and keeps the one before.
+    Ignores,
+    /// The machine says that it takes no limits.
+    Refuses,
+    /// The machine's controls answer with errors.
+    Fails,
+    /// Another program sets the limits of the machine.
+    Meddles,
+    /// Every query is answered with an error.
+    Prometheus,
+    /// The sensors of the building have no series any more.
+    Sensors,
+    /// Two rights are missing.
+    Rights,
+    /// The operator's file of settings has a mistake.
+    Settings,
+}
+
+impl DemoFault {
+    /// In the order in which they are offered.
+    pub(crate) const ALL: [Self; 9] = [
+        Self::Extender,
+        Self::Ignores,
+        Self::Refuses,
+        Self::Fails,
+        Self::Meddles,
+        Self::Prometheus,
+        Self::Sensors,
+        Self::Rights,
+        Self::Settings,
+    ];
+
+    /// The name in orders.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Extender => "extender",
+            Self::Ignores => "limits-ignored",
+            Self::Refuses => "limits-refused",
+            Self::Fails => "limits-failing",
+            Self::Meddles => "other-writer",
+            Self::Prometheus => "prometheus",
+            Self::Sensors => "sensors",
+            Self::Rights => "rights",
+            Self::Settings => "settings",
+        }
+    }
+
+    /// What is wrong then.
+    pub(crate) const fn about(self) -> &'static str {
+        match self {
+            Self::Extender => "the extender is killed",
+            Self::Ignores => "sim-epyc-1 says that it took a limit, and keeps the one before",
+            Self::Refuses => "sim-epyc-1 says that it takes no limits",
+            Self::Fails => "the controls of sim-epyc-1 answer 500",
+            Self::Meddles => "another program sets the limits of sim-epyc-1",
+            Self::Prometheus => "Prometheus answers 500",
+            Self::Sensors => "the sensors of the building are silent",
+            Self::Rights => "the operator may write no grants, and the extender may not watch WorkloadProfiles",
+            Self::Settings => "the operator's file of settings has a mistake",
+        }
+    }
+}
+
+impl fmt::Display for DemoFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.about())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_fault_has_a_name_of_its_own_and_names_the_machine_that_it_breaks() {
+        let words: BTreeSet<&str> = DemoFault::ALL.into_iter().map(DemoFault::word).collect();
+        assert_eq!(words.len(), DemoFault::ALL.len());
+        for fault in [DemoFault::Ignores, DemoFault::Refuses, DemoFault::Fails, DemoFault::Meddles] {
+            assert!(fault.to_string().contains(MACHINE), "{fault}");
+        }
+    }
+}
