@@ -301,9 +301,8 @@ const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
 #[test]
 fn every_alert_fires_in_a_fault_of_the_demo_or_a_test_has_its_metric_from_a_program() {
     let by_fault = OF_MACHINES.iter().chain(&OF_PROGRAMS).flat_map(|group| group.iter());
-    let by_fault: BTreeSet<&str> =
+    let mut all: BTreeSet<&str> =
         by_fault.flat_map(|fault| fault.fires).map(|(alert, _)| *alert).collect();
-    let mut all: BTreeSet<&str> = by_fault.clone();
     for (alert, why, test, part) in ELSEWHERE {
         assert!(!why.is_empty() && all.insert(alert), "{alert} fires in a fault of the demo");
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(test);

@@ -2,6 +2,7 @@
 
 use super::world::{JOULIE, PODS, REVIEWS, World, condition, enforced};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::pin::Pin;
 
 type Break = for<'w> fn(&'w World) -> Pin<Box<dyn Future<Output = ()> + 'w>>;
@@ -245,6 +246,8 @@ async fn stanza(world: &World, part: &str, other: &str) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_breakage_is_found_by_its_check_and_no_other() {
+    let checks: BTreeSet<&str> = BROKEN.iter().map(|(check, _, _)| *check).collect();
+    assert_eq!(checks.len(), 17, "as many as a healthy cluster passes: {checks:?}");
     for (check, seen, breaks) in BROKEN {
         let world = World::healthy().await;
         breaks(&world).await;
