@@ -67,7 +67,9 @@ impl DemoFault {
             Self::Meddles => "another program sets the limits of sim-epyc-1",
             Self::Prometheus => "Prometheus answers 500",
             Self::Sensors => "the sensors of the building are silent",
-            Self::Rights => "the operator may write no grants, and the extender may not watch WorkloadProfiles",
+            Self::Rights => {
+                "the operator may write no grants, and the extender may not watch WorkloadProfiles"
+            }
             Self::Settings => "the operator's file of settings has a mistake",
         }
     }

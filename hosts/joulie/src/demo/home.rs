@@ -17,7 +17,8 @@ pub(super) struct Home {
 }
 
 /// The operator's file of settings at the start.
-pub(super) const NO_SETTINGS: &str = "# The operator follows this file: NAME=VALUE, as in docs/REFERENCE.md\n";
+pub(super) const NO_SETTINGS: &str =
+    "# The operator follows this file: NAME=VALUE, as in docs/REFERENCE.md\n";
 
 /// Up to this many folder names are tried, because earlier demos with the same process id that were killed have left
 /// theirs.
@@ -49,7 +50,8 @@ impl Home {
                     let _folder = std::fs::remove_dir(folder);
                 }
                 let why = if error.kind() == io::ErrorKind::AlreadyExists {
-                    "there is such a file already, and the demo writes over nobody's; name another one".to_owned()
+                    "there is such a file already, and the demo writes over nobody's; name another one"
+                        .to_owned()
                 } else {
                     format!("it cannot be written: {error}")
                 };

@@ -17,7 +17,8 @@ use std::time::Duration;
 const FOR: &str = "12s";
 /// Over which times rates are taken, in place of minutes: once is not enough for an alert. What is asked again with growing pauses needs
 /// the longer ones.
-const WINDOWS: [(&str, &str); 4] = [("[5m]", "[10s]"), ("[10m]", "[10s]"), ("[15m]", "[20s]"), ("[30m]", "[20s]")];
+const WINDOWS: [(&str, &str); 4] =
+    [("[5m]", "[10s]"), ("[10m]", "[10s]"), ("[15m]", "[20s]"), ("[30m]", "[20s]")];
 /// How old a sensor's value may be, in seconds.
 const AGES: [(&str, &str); 1] = [("> 600", "> 10")];
 /// How often the alerts are looked at, each second.
@@ -308,8 +309,7 @@ const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
 #[test]
 fn every_alert_fires_in_a_fault_of_the_demo_or_a_test_has_its_metric_from_a_program() {
     let by_fault = OF_MACHINES.iter().chain(&OF_PROGRAMS).flat_map(|group| group.iter());
-    let mut all: BTreeSet<&str> =
-        by_fault.flat_map(|fault| fault.fires).map(|(alert, _)| *alert).collect();
+    let mut all: BTreeSet<&str> = by_fault.flat_map(|fault| fault.fires).map(|(alert, _)| *alert).collect();
     for (alert, why, test, part) in ELSEWHERE {
         assert!(!why.is_empty() && all.insert(alert), "{alert} fires in a fault of the demo");
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(test);
