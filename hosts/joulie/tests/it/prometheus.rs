@@ -75,6 +75,7 @@ const EMPTY: &[(&str, &str, &[&str])] = &[
 const NOT_SHOWN: &[(&str, &str)] = &[
     ("joulie_tls_certificate_not_after_seconds", "the demo has no TLS"),
     ("joulie_reflector_forbidden_total", "nothing is forbidden"),
+    ("joulie_operator_sleep_nodes", "no node sleeps"),
     ("joulie_operator_prometheus_queries_total{result!~", "no query fails"),
 ];
 
