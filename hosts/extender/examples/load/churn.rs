@@ -291,7 +291,7 @@ async fn look(cluster: &Cluster, told: &mut Vec<Told>) {
         let body = kind.request();
         let (one, other) = tokio::join!(cluster.ask(0, "/filter", &body), cluster.ask(1, "/filter", &body));
         if let (Some(one), Some(other)) = (&one, &other) {
-            compare(cluster, one, other);
+            compare(cluster, one, other, |seen, also| seen == also && !seen.is_empty());
         }
         for (replica, (seen, answer)) in
             [one, other].into_iter().enumerate().filter_map(|(at, one)| Some((at, one?)))
@@ -302,15 +302,20 @@ async fn look(cluster: &Cluster, told: &mut Vec<Told>) {
     }
 }
 
-/// Compares two answers that name the same versions; false where they do not.
-fn compare(cluster: &Cluster, (seen, one): &(String, Value), (also, other): &(String, Value)) -> bool {
-    let are_comparable = seen == also && !seen.is_empty();
+/// Compares two answers of which `are_comparable` says that they are about the same objects; false where they are not.
+fn compare(
+    cluster: &Cluster,
+    (seen, one): &(String, Value),
+    (also, other): &(String, Value),
+    are_comparable: impl Fn(&str, &str) -> bool,
+) -> bool {
+    let are_comparable = are_comparable(seen, also);
     if are_comparable {
         cluster.count(|tally| {
             tally.compared += 1;
             if one != other {
                 tally.disagreements += 1;
-                tally.complain(format!("at {seen} one says {one} and the other {other}"));
+                tally.complain(format!("at {seen} one says {one}, and at {also} the other {other}"));
             }
         });
     }
@@ -370,7 +375,7 @@ async fn quiet(cluster: &Cluster, probes: &[Probes], told: &mut Vec<Told>) -> Re
         for _ in 0..100 {
             let (one, other) = tokio::join!(cluster.ask(0, "/filter", body), cluster.ask(1, "/filter", body));
             let (Some(one), Some(other)) = (one, other) else { break };
-            if compare(cluster, &one, &other) {
+            if compare(cluster, &one, &other, |seen, also| cluster.are_of_the_same(seen, also)) {
                 break;
             }
             tokio::time::sleep(Duration::from_millis(10)).await;

@@ -7,6 +7,7 @@
 use http::Request;
 use kube::Client;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::{Mutex, PoisonError};
@@ -24,6 +25,8 @@ const CARDS_USED: u64 = 6;
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 const GPUS: &str = "/apis/gpu.mle.com/v1alpha1/gpus";
 const PODS: &str = "/api/v1/namespaces/default/pods";
+/// The kinds that are written, as `joulie-seen` names them.
+const KINDS: [&str; 3] = ["gpus", "nodetwins", "pods"];
 
 pub(crate) fn worker(number: usize) -> String {
     format!("worker-{number:04}")
@@ -101,6 +104,8 @@ pub(crate) struct Cluster {
     used: Mutex<Vec<u64>>,
     /// A kubelet does one thing after the other.
     kubelets: Vec<tokio::sync::Mutex<()>>,
+    /// The last version of each kind that was written, by the names that `joulie-seen` has for kinds.
+    last: Mutex<BTreeMap<&'static str, u64>>,
     tally: Mutex<Tally>,
 }
 
@@ -113,6 +118,7 @@ impl Cluster {
             gate: RwLock::new(()),
             used: Mutex::new(vec![0; workers]),
             kubelets: (0..workers).map(|_| tokio::sync::Mutex::new(())).collect(),
+            last: Mutex::default(),
             tally: Mutex::default(),
         }
     }
@@ -122,7 +128,34 @@ impl Cluster {
     }
 
     pub(crate) async fn send(&self, method: &str, path: &str, body: &Value) -> Result<Value, kube::Error> {
-        send(&self.client, method, path, body).await
+        let answer = send(&self.client, method, path, body).await?;
+        if let Some(kind) = KINDS.into_iter().find(|kind| path.split(['/', '?']).any(|part| part == *kind)) {
+            // The version of a list is that of the server, and not of its objects.
+            let objects = answer["items"].as_array().map_or(std::slice::from_ref(&answer), Vec::as_slice);
+            let versions = objects.iter().filter_map(|one| one["metadata"]["resourceVersion"].as_str()?.parse().ok());
+            let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+            let last = last.entry(kind).or_default();
+            *last = versions.fold(*last, u64::max);
+        }
+        Ok(answer)
+    }
+
+    /// Whether two answers name the same objects, while nobody writes: of each kind the same version, or both one since which
+    /// nothing of it was written. Who lists a kind anew names the server's version, also if nothing of it has changed.
+    pub(crate) fn are_of_the_same(&self, seen: &str, also: &str) -> bool {
+        let versions = |seen: &str| -> BTreeMap<String, u64> {
+            let pairs = seen.split(", ").filter_map(|one| one.split_once('='));
+            pairs.filter_map(|(kind, version)| Some((kind.to_owned(), version.parse().ok()?))).collect()
+        };
+        let (seen, also) = (versions(seen), versions(also));
+        let last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        !seen.is_empty()
+            && seen.keys().eq(also.keys())
+            && seen.iter().zip(also.values()).all(|((kind, one), other)| {
+                // Pods are deleted, which no answer to a writer has a version of.
+                let written = if kind == "pods" { u64::MAX } else { last.get(kind.as_str()).copied().unwrap_or(0) };
+                one == other || *one.min(other) >= written
+            })
     }
 
     /// The answer to a request that is to succeed; `None`, and it is counted, if it did not.
