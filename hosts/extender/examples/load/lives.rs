@@ -132,7 +132,8 @@ impl Cluster {
         if let Some(kind) = KINDS.into_iter().find(|kind| path.split(['/', '?']).any(|part| part == *kind)) {
             // The version of a list is that of the server, and not of its objects.
             let objects = answer["items"].as_array().map_or(std::slice::from_ref(&answer), Vec::as_slice);
-            let versions = objects.iter().filter_map(|one| one["metadata"]["resourceVersion"].as_str()?.parse().ok());
+            let versions =
+                objects.iter().filter_map(|one| one["metadata"]["resourceVersion"].as_str()?.parse().ok());
             let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
             let last = last.entry(kind).or_default();
             *last = versions.fold(*last, u64::max);
@@ -153,7 +154,8 @@ impl Cluster {
             && seen.keys().eq(also.keys())
             && seen.iter().zip(also.values()).all(|((kind, one), other)| {
                 // Pods are deleted, which no answer to a writer has a version of.
-                let written = if kind == "pods" { u64::MAX } else { last.get(kind.as_str()).copied().unwrap_or(0) };
+                let written =
+                    if kind == "pods" { u64::MAX } else { last.get(kind.as_str()).copied().unwrap_or(0) };
                 one == other || *one.min(other) >= written
             })
     }
