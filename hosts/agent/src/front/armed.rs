@@ -201,6 +201,12 @@ impl Armed {
         self.facts.clone()
     }
 
+    /// What the file is to say. `None` while that would be less than what the file said that could not be read: the next process
+    /// would take it for all.
+    pub(crate) fn to_keep(&self) -> Option<Arc<ArmedFacts>> {
+        (!self.is_lost).then(|| self.facts())
+    }
+
     /// Takes in what the watches say, and returns what is left of the node now.
     pub(crate) fn follow(&mut self, node: &str, inputs: &Inputs, stands: &Stands, now: Moment) -> ArmedNow {
         let followed = stands.kept().map(|kept| kept.uid.as_str());

@@ -270,7 +270,7 @@ impl Follow {
                 changed
             });
             armed_keeper.send_if_modified(|kept| {
-                let facts = memory.armed.facts();
+                let Some(facts) = memory.armed.to_keep() else { return false };
                 let changed = *kept != facts;
                 *kept = facts;
                 changed
@@ -293,7 +293,7 @@ impl Follow {
 /// Why the node does not get back what it has yielded.
 fn say_missed(watts: Watts) -> String {
     format!(
-        "{watts} W of its grant were yielded and are wanted back, but no operator has renewed its plan for {} s: only one \
+        "{watts} W of its grant were yielded and are wanted back, but no operator was seen to lead for {} s: only one \
          that knows what others were given can raise the node again",
         LEADS_FOR.as_secs()
     )
