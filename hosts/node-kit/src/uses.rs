@@ -62,7 +62,7 @@ impl GpuUseFiles {
         let processes = self.drm.with_more_files();
         if processes > 0 && !self.has_more_files {
             log::warn!(
-                "who uses AMD's and Intel's GPUs is unknown: {processes} have over {FILES_MOST} files"
+                "who uses AMD's and Intel's GPUs is unknown: {processes} processes have over {FILES_MOST} files"
             );
         }
         self.has_more_files = processes > 0;
