@@ -56,7 +56,7 @@ impl GpuVendor {
 /// What a resource's name means for GPUs.
 ///
 /// The watts of whole GPUs are known. A part of a GPU (a MIG instance, a time slice of a shared one) draws something, but
-/// no record contains how much. It counts with the most that it may come to: an instance with a quarter of a GPU for
+/// no record contains how much. It is to count too much rather than too little: an instance counts with a quarter of a GPU for
 /// each of its slices, since models have four or seven of them and the first one wakes what all share; anything else with
 /// a whole GPU, because a pod may have a shared one to itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
