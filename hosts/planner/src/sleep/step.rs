@@ -394,7 +394,9 @@ impl<'a, 'r> Round<'a, 'r> {
         let age = self.round.wall.checked_sub(mark.since).unwrap_or(Micros::ZERO);
         let seen_for = memory.marked_for(facts.name, self.round.now);
         let wakes = self.wakes(at, facts);
-        let has_booted = facts.boot != mark.boot;
+        // A mark that could not be read, or is from the future, names no boot.
+        let are_known = !mark.boot.is_empty() && !facts.boot.is_empty();
+        let has_booted = are_known && facts.boot != mark.boot;
         let is_on = facts.power != Some(PowerState::Off);
         match mark.phase {
             SleepPhase::Closing => {

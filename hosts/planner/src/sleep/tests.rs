@@ -414,6 +414,21 @@ fn a_new_leader_whose_clock_is_ahead_stops_and_opens_nobody_sooner() {
     }
 }
 
+#[test]
+fn a_boot_that_is_not_known_is_no_other_boot() {
+    for phase in [SleepPhase::Asleep, SleepPhase::Starting, SleepPhase::Left] {
+        let runs = Seen { ready: true, power: Some(PowerState::On), ..marked("a", phase, 100) };
+        let mut unnamed = runs.clone();
+        unnamed.mark.as_mut().unwrap().boot.clear();
+        let unreported = Seen { boot: String::new(), ..runs };
+        for node in [unnamed, unreported] {
+            let mut bench = Bench::new();
+            assert_eq!((bench.one(101, &node), bench.one(400, &node)), (None, None), "{phase:?}");
+            assert_eq!(bench.one(401, &node), Some(SleepStep::Reopen(SleepReason::IsAwake)), "{phase:?}");
+        }
+    }
+}
+
 /// A node under the first limit that sleeps, or is to be woken, and draws 1,600 W at most: 1,565 W more than asleep.
 fn priced(name: &str, phase: SleepPhase, since: u64) -> Seen {
     let price = WakePrice::Watts { full: Watts::from_int(1_600), under: vec![0] };
