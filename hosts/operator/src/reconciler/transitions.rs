@@ -78,8 +78,13 @@ impl TransitionMemory {
             (false, _) => "",
         };
         Some(match (from, to) {
+            (StateName::ActiveEco, StateName::ActivePerformance) => (
+                &AT_FULL_POWER,
+                "Plan",
+                format!("{plan}{}; the caps of eco are lifted", and(Profile::Performance)),
+            ),
             (_, StateName::ActivePerformance) => {
-                (&AT_FULL_POWER, "Plan", format!("{plan}{}; its caps are lifted", and(Profile::Performance)))
+                (&AT_FULL_POWER, "Plan", format!("{plan}{}; it drains no more", and(Profile::Performance)))
             }
             (StateName::ActiveEco, StateName::DrainingPerformance) => {
                 (&BEGAN_DRAINING, "Count", format!("{pods} performance pods are on this eco node"))
@@ -172,7 +177,16 @@ mod tests {
                 Some(0),
                 "ActivePerformance",
                 "Plan",
-                format!("{plan}, this one among them; its caps are lifted"),
+                format!("{plan}, this one among them; the caps of eco are lifted"),
+            ),
+            (
+                DrainingPerformance,
+                ActivePerformance,
+                full,
+                Some(2),
+                "ActivePerformance",
+                "Plan",
+                format!("{plan}, this one among them; it drains no more"),
             ),
             (
                 ActivePerformance,
