@@ -38,6 +38,10 @@ impl Run {
         if share < 0.0 {
             return Err(format!("these machines cannot be held to {left} W").into());
         }
+        // Else nothing would have to come down, and every time would be 0.
+        if held * BACK <= f64::from(left) + 0.5 {
+            return Err(format!("only {held:.0} W are in force, and {left} W are left").into());
+        }
         self.allow(limit, share).await?;
         crate::until("every grant says what the event leaves", STEADY_WITHIN, async || {
             let grants = objects::list(&self.site.client, "NodePowerGrant").await.unwrap_or_default();
