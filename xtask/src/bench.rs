@@ -86,7 +86,8 @@ fn experiments() -> Result<()> {
 /// The agent on the rig: the time from a change of the profile to the register and to the status, and its cost, also with eight
 /// GPUs, 100 pods and the energy ledger.
 fn agent() -> Result<()> {
-    release(&["build", "--package", "agent", "--bin", "joulie-agent"])?;
+    // As it ships, since its own pages are most of its memory.
+    cargo(&["build", "--profile", "dist", "--package", "agent", "--bin", "joulie-agent"])?;
     release(&["run", "--package", "agent", "--example", "effect"])?;
     release(&["run", "--package", "agent", "--example", "ledger"])
 }
