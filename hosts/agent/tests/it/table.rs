@@ -66,7 +66,7 @@ async fn the_loop_throttles_over_http_above_the_cap_and_lets_go_below_it() {
     let last = throttles.last().unwrap();
     assert_eq!(
         (&last["node"], &last["throttlePct"], &last["capWatts"]),
-        (&json!("node-a"), &json!(0), &json!(200))
+        (&json!("node-a"), &json!(0), &json!(400))
     );
     agent.until_page("/metrics", "joulie_dvfs_throttle_pct{node=\"node-a\"} 0").await;
 }

@@ -39,13 +39,13 @@ fn lines(hot: &str, rack: &str, joules: f64) -> String {
     text
 }
 
-/// A pod that uses 3.6 of the 4 cores that it requests is bound by its processors, its GPU is busy, and its profile leaves with it.
+/// A pod that uses 3.9 of the 4 cores that it requests is bound by its processors, its GPU is busy, and its profile leaves with it.
 async fn a_busy_pod_is_classified(world: &TestSystem, exporter: &Exporter) {
     busy_pod(world).await;
     let begun = Instant::now();
     let mut seen = None;
     let outcome = system::until("the busy pod is classified", PATIENCE, async || {
-        let cores = 3.6 * begun.elapsed().as_secs_f64();
+        let cores = 3.9 * begun.elapsed().as_secs_f64();
         exporter.show(&format!(
             "{}container_cpu_usage_seconds_total{{namespace=\"default\",pod=\"busy\",container=\"main\"}} {cores}\n\
              container_cpu_usage_seconds_total{{namespace=\"default\",pod=\"busy\",container=\"\"}} {cores}\n\
