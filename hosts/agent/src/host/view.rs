@@ -399,8 +399,10 @@ mod tests {
     #[test]
     fn how_cards_can_be_divided_is_said_once_their_driver_has_answered() {
         // Fix list operator B-G1: nobody said it, so that there was no advice on dividing them.
-        let card =
-            |divisible| CardFacts { divisible, ..CardFacts::of(power_hal::Key::gpu("0000:19:00.0").unwrap()) };
+        let card = |divisible| CardFacts {
+            divisible,
+            ..CardFacts::of(power_hal::Key::gpu("0000:19:00.0").unwrap())
+        };
         let of = |kind: BackendKind, list: Vec<CardFacts>| {
             let backend = BackendReport {
                 kind,

@@ -7,15 +7,19 @@ use kube::discovery::ApiResource;
 use kube::{Client, Config};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 /// A running demo.
 pub(super) struct Demo {
     pub(super) child: Child,
     pub(super) kubeconfig: PathBuf,
+    /// What it says, where nobody else reads it.
+    says: Option<JoinHandle<Vec<u8>>>,
 }
 
 /// A unique file.
@@ -36,11 +40,24 @@ pub(super) fn joulie() -> Command {
 
 impl Demo {
     pub(super) fn start(words: &[&str]) -> Self {
+        let mut demo = Self::piped(words);
+        let mut out = demo.child.stdout.take().unwrap();
+        // A pipe that nobody reads would stop the demo.
+        demo.says = Some(std::thread::spawn(move || {
+            let mut all = Vec::new();
+            out.read_to_end(&mut all).unwrap();
+            all
+        }));
+        demo
+    }
+
+    /// A demo whose output its caller reads.
+    pub(super) fn piped(words: &[&str]) -> Self {
         let kubeconfig = fresh("kubeconfig");
         let mut command = joulie();
         command.args(words).arg("--kubeconfig").arg(&kubeconfig);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        Self { child, kubeconfig }
+        Self { child, kubeconfig, says: None }
     }
 
     /// A client like kubectl's.
@@ -58,7 +75,9 @@ impl Demo {
     }
 
     fn end(self) -> String {
-        said(&self.child.wait_with_output().unwrap())
+        let mut output = self.child.wait_with_output().unwrap();
+        output.stdout = self.says.map(|says| says.join().unwrap()).unwrap_or_default();
+        said(&output)
     }
 }
 

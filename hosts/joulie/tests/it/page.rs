@@ -43,7 +43,7 @@ pub(super) struct PageDemo {
 impl PageDemo {
     pub(super) fn start() -> Self {
         let targets = fresh("targets");
-        let mut demo = Demo::start(&["demo", "--plain", "--targets", targets.to_str().unwrap()]);
+        let mut demo = Demo::piped(&["demo", "--plain", "--targets", targets.to_str().unwrap()]);
         let mut lines = BufReader::new(demo.child.stdout.take().unwrap()).lines().map_while(Result::ok);
         let url = lines.find_map(|line| Some(line.strip_prefix("or open its page: ")?.to_owned())).unwrap();
         // A pipe that nobody reads would stop the demo.
