@@ -61,7 +61,7 @@ struct Fault {
     mend: &'static [Step],
     /// The alerts that are made for it, with what they name.
     fires: &'static [(&'static str, &'static str)],
-    /// One of these fires: which one depends on whether the machine's grant was lowered before it refused.
+    /// One of these fires: which one depends on what there is to be told or written at that moment.
     one_of: &'static [(&'static str, &'static str)],
     /// The alerts that may follow, with the reason.
     follows: &'static [(&'static str, &'static str)],
@@ -214,8 +214,9 @@ const OF_PROGRAMS: [Together; 5] = [
             what: "a person takes two rights from the programs",
             begin: &[Order(r#"{"do": "break", "fault": "rights"}"#)],
             mend: &[Order(r#"{"do": "mend", "fault": "rights"}"#)],
-            fires: &[("JoulieWritesRefused", "grant"), ("JoulieWatchForbidden", "workloadprofiles")],
-            one_of: &[],
+            fires: &[("JoulieWatchForbidden", "workloadprofiles")],
+            // A site that is steady has no grant to write.
+            one_of: &[("JoulieWritesRefused", "grant"), ("JoulieWatchForbidden", "workloadprofiles")],
             follows: &[],
         },
         Fault {
