@@ -100,7 +100,7 @@ fn scheduler() -> Result<()> {
 }
 
 /// What an extender costs the real kube-scheduler: five rounds in turn at each size, as ratios with their bars, and where a burst
-/// of performance pods goes. It takes a quarter of an hour.
+/// of performance pods goes. It takes some ten minutes.
 fn scheduler_pairs() -> Result<()> {
     release(&["build", "--package", "system", "--bins"])?;
     release(&["run", "--package", "system", "--bin", "scheduler-bench", "--", "--pairs", "5"])
