@@ -211,13 +211,19 @@ const OF_PROGRAMS: [Together; 5] = [
     ],
     &[
         Fault {
-            what: "a person takes two rights from the programs",
-            begin: &[Order(r#"{"do": "break", "fault": "rights"}"#)],
-            mend: &[Order(r#"{"do": "mend", "fault": "rights"}"#)],
-            fires: &[("JoulieWatchForbidden", "workloadprofiles")],
+            what: "a person takes two rights from the programs, and the limit is lowered to what could be kept",
             // A site that is steady has no grant to write.
-            one_of: &[("JoulieWritesRefused", "grant"), ("JoulieWatchForbidden", "workloadprofiles")],
-            follows: &[],
+            begin: &[
+                Order(r#"{"do": "break", "fault": "rights"}"#),
+                Order(r#"{"do": "budget", "watts": 7500}"#),
+            ],
+            mend: &[Order(r#"{"do": "mend", "fault": "rights"}"#), AS_BEFORE],
+            fires: &[("JoulieWritesRefused", "grant"), ("JoulieWatchForbidden", "workloadprofiles")],
+            one_of: &[],
+            follows: &[
+                ("JoulieBudgetExceeded", "no grant can be lowered"),
+                ("JoulieBudgetShort", "no grant can be lowered"),
+            ],
         },
         Fault {
             what: "Prometheus answers 500",
