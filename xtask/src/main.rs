@@ -16,6 +16,7 @@ mod type_names;
 mod vm;
 
 use anyhow::{Context, Result, bail};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Command, ExitCode, Output};
 
@@ -48,7 +49,27 @@ fn main() -> ExitCode {
     }
 }
 
+/// Starts this program anew without the variables that cargo sets for what it runs, if there are any. Build scripts of dependencies
+/// read some of them, so that cargo, called from here with them, would build much again that a person's own cargo has built.
+fn without_the_variables_of_cargo() -> Result<()> {
+    let of_cargo = |name: &std::ffi::OsString| {
+        name.to_str()
+            .is_some_and(|name| ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|start| name.starts_with(start)))
+    };
+    let set: Vec<_> = std::env::vars_os().map(|(name, _)| name).filter(of_cargo).collect();
+    if set.is_empty() {
+        return Ok(());
+    }
+    let mut anew = Command::new(std::env::current_exe().context("the path of this program")?);
+    anew.args(std::env::args_os().skip(1));
+    for name in set {
+        anew.env_remove(name);
+    }
+    Err(anew.exec()).context("starting this program anew")
+}
+
 fn run() -> Result<()> {
+    without_the_variables_of_cargo()?;
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask lies in the repository")?;

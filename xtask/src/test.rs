@@ -15,6 +15,8 @@ struct Count {
     passed: u64,
     failed: u64,
     skipped: u64,
+    /// The tests that failed, and passed at the second try.
+    unsteady: Vec<String>,
     /// Why, as the tests say it.
     reasons: Vec<String>,
 }
@@ -72,15 +74,15 @@ pub(crate) fn run(root: &Path, waits: Waits) -> Result<()> {
                 println!("\n-- {}: {} s", ended.name, ended.took.as_secs());
                 ended.output.lines().for_each(|line| count.add(line));
                 ended.output.lines().filter(|line| is_result(line)).for_each(|line| println!("{line}"));
+                count.passed_again(&ended.unsteady);
                 if !ended.succeeded {
                     println!("failed; its output is at the end");
                     outputs.push(format!("\n-- {}\n{}", ended.name, ended.output.trim_end()));
-                    panics.push(format!(
-                        "\n-- {}, its panics:\n{}",
-                        ended.name,
-                        messages(&ended.output).join("\n")
-                    ));
                     failures.push(ended.name.clone());
+                }
+                if !ended.succeeded || !ended.unsteady.is_empty() {
+                    let messages = messages(&ended.output).join("\n");
+                    panics.push(format!("\n-- {}, its panics:\n{messages}", ended.name));
                 }
             });
             // Last, so that whoever sees only the end of a log sees why.
@@ -89,6 +91,9 @@ pub(crate) fn run(root: &Path, waits: Waits) -> Result<()> {
     }
     for reason in &count.reasons {
         println!("{reason}");
+    }
+    for test in &count.unsteady {
+        println!("UNSTEADY {test}: it failed, and passed at the second try");
     }
     println!("\ntotal: {} passed, {} failed, {} skipped", count.passed, count.failed, count.skipped);
     if count.passed == 0 {
@@ -137,6 +142,12 @@ fn messages(output: &str) -> Vec<&str> {
 }
 
 impl Count {
+    /// Tests that were counted as failed at the first try, and as passed at the second.
+    fn passed_again(&mut self, tests: &[String]) {
+        self.failed = self.failed.saturating_sub(tests.len().try_into().unwrap_or(u64::MAX));
+        self.unsteady.extend_from_slice(tests);
+    }
+
     /// Reads `test result: ok. 27 passed; 0 failed; 0 ignored; ...`, and `SKIP(reason)` where a test could not look.
     fn add(&mut self, line: &str) {
         if line.starts_with("SKIP(") {
@@ -186,5 +197,7 @@ mod tests {
         count.add("SKIP(no /dev/fuse)");
         assert_eq!((count.passed, count.failed, count.skipped), (29, 3, 2));
         assert_eq!(count.reasons, ["SKIP(no /dev/fuse)"]);
+        count.passed_again(&["a::c".to_owned()]);
+        assert_eq!((count.failed, count.unsteady), (2, vec!["a::c".to_owned()]));
     }
 }

@@ -156,8 +156,7 @@ impl ClusterApi {
             request = request.header(name, value);
         }
         let request = request.body(Vec::new()).map_err(|error| ApiError::Failed(error.to_string()))?;
-        let answer = tokio::time::timeout(PATIENCE, self.client.request_text(request)).await;
-        Ok(answer.map_err(|_| late())??)
+        answer(request, async |request| self.client.request_text(request).await).await
     }
 
     async fn send<R: DeserializeOwned>(
@@ -173,9 +172,24 @@ impl ClusterApi {
         }
         let bytes = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
         let request = request.body(bytes).map_err(|error| ApiError::Failed(error.to_string()))?;
-        let answer = tokio::time::timeout(PATIENCE, self.client.request::<R>(request)).await;
-        Ok(answer.map_err(|_| late())??)
+        answer(request, async |request| self.client.request::<R>(request).await).await
     }
+}
+
+/// The answer to a request. A read whose connection fails is sent once more, over another one: a server may end a connection that it
+/// holds for idle at the moment at which a request is sent. Of a write nobody knows whether it was carried out.
+async fn answer<T>(
+    request: Request<Vec<u8>>,
+    ask: impl AsyncFn(Request<Vec<u8>>) -> kube::Result<T>,
+) -> Result<T, ApiError> {
+    let again = (request.method() == Method::GET).then(|| request.clone());
+    let answer = tokio::time::timeout(PATIENCE, async {
+        match (ask(request).await, again) {
+            (Err(kube::Error::Service(_) | kube::Error::HyperError(_)), Some(again)) => ask(again).await,
+            (answer, _) => answer,
+        }
+    });
+    Ok(answer.await.map_err(|_| late())??)
 }
 
 fn late() -> ApiError {
@@ -206,5 +220,51 @@ pub(crate) mod path {
     /// The events of a namespace.
     pub(crate) fn events_of(namespace: &str) -> String {
         format!("/api/v1/namespaces/{namespace}/events")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Response;
+    use kube::client::Body;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use tower::service_fn;
+
+    /// An API server whose connection ends before each of the first `failing` answers, and how often it was asked.
+    fn server(failing: usize) -> (ClusterApi, Arc<AtomicUsize>) {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let count = asked.clone();
+        let service = service_fn(move |_: http::Request<Body>| {
+            let fails = count.fetch_add(1, Ordering::SeqCst) < failing;
+            async move {
+                if fails {
+                    return Err(std::io::Error::from(std::io::ErrorKind::ConnectionReset));
+                }
+                Ok(Response::new(Body::from(b"{}".to_vec())))
+            }
+        });
+        (ClusterApi::new(Client::new(service, "default")), asked)
+    }
+
+    #[tokio::test]
+    async fn a_read_whose_connection_ends_is_sent_once_more() {
+        let (api, asked) = server(1);
+        assert_eq!(api.get(path::NODES).await, Ok(Value::Object(serde_json::Map::new())));
+        assert_eq!(asked.load(Ordering::SeqCst), 2);
+        let (api, asked) = server(1);
+        assert_eq!(api.proxied(path::NODES, None).await.as_deref(), Ok("{}"));
+        assert_eq!(asked.load(Ordering::SeqCst), 2);
+        let (api, asked) = server(usize::MAX);
+        assert!(matches!(api.get(path::NODES).await, Err(ApiError::Failed(why)) if why.contains("reset")));
+        assert_eq!(asked.load(Ordering::SeqCst), 2);
+    }
+
+    #[tokio::test]
+    async fn a_write_whose_connection_ends_is_not_sent_again() {
+        let (api, asked) = server(1);
+        assert!(matches!(api.merge(path::NODES, &Value::Null).await, Err(ApiError::Failed(_))));
+        assert_eq!(asked.load(Ordering::SeqCst), 1);
     }
 }

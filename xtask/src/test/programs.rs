@@ -28,6 +28,10 @@ const AT_ONCE: usize = 2;
 const WAITING: [(&str, &str); 4] =
     [("system it", "6"), ("operator it", "6"), ("joulie it", "4"), ("agent it", "6")];
 
+/// Of the programs that wait in real time, beside others on few processors, this many failed tests are tried once more. More that fail
+/// at once are no matter of time.
+const SECOND_TRIES: usize = 3;
+
 /// A command to run.
 pub(super) struct Job {
     /// Its name in the output.
@@ -35,6 +39,8 @@ pub(super) struct Job {
     command: Command,
     /// Whether it must not run at the same time as another such job.
     brings_up_a_control_plane: bool,
+    /// Whether its tests wait in real time, so that one that fails is tried once more.
+    is_in_real_time: bool,
 }
 
 /// The result of a job.
@@ -43,8 +49,10 @@ pub(super) struct Ended {
     pub(super) name: String,
     /// Its whole output.
     pub(super) output: String,
-    /// Whether its exit status was 0.
+    /// Whether its exit status was 0, if need be at the second try.
     pub(super) succeeded: bool,
+    /// The tests that failed, and passed at the second try.
+    pub(super) unsteady: Vec<String>,
     /// How long it ran.
     pub(super) took: Duration,
 }
@@ -52,7 +60,7 @@ pub(super) struct Ended {
 impl Job {
     /// A job with any command.
     pub(super) fn new(name: &str, command: Command) -> Self {
-        Self { name: name.to_owned(), command, brings_up_a_control_plane: false }
+        Self { name: name.to_owned(), command, brings_up_a_control_plane: false, is_in_real_time: false }
     }
 
     /// Sets a variable of its environment.
@@ -63,13 +71,23 @@ impl Job {
     fn run(mut self) -> Ended {
         #[expect(clippy::disallowed_methods, reason = "a person is told how long it took")]
         let began = Instant::now();
-        let ran = self.collect();
-        let took = began.elapsed();
-        let (succeeded, output) = match ran {
-            Ok(ran) => ran,
-            Err(error) => (false, format!("{error:#}\n")),
-        };
-        Ended { name: self.name, output, succeeded, took }
+        let (mut succeeded, mut output) = self.collected();
+        let failed = if self.is_in_real_time { failed_tests(&output) } else { Vec::new() };
+        let mut unsteady = Vec::new();
+        if !succeeded && (1..=SECOND_TRIES).contains(&failed.len()) {
+            self.command.arg("--exact").args(&failed);
+            let (passed, second) = self.collected();
+            output.push_str("\n-- the failed tests once more\n");
+            output.push_str(&second);
+            if passed {
+                (succeeded, unsteady) = (true, failed);
+            }
+        }
+        Ended { name: self.name, output, succeeded, unsteady, took: began.elapsed() }
+    }
+
+    fn collected(&mut self) -> (bool, String) {
+        self.collect().unwrap_or_else(|error| (false, format!("{error:#}\n")))
     }
 
     /// Standard output and standard error, in the order in which they were written.
@@ -129,11 +147,16 @@ fn job(line: &str) -> Result<Option<Job>> {
     if let Some((_, tests)) = WAITING.iter().find(|(program, _)| name.starts_with(program)) {
         command.env("RUST_TEST_THREADS", tests);
     }
-    Ok(Some(Job {
-        name,
-        command,
-        brings_up_a_control_plane: kind == "test" && CONTROL_PLANES.contains(&package.as_ref()),
-    }))
+    let brings_up_a_control_plane = kind == "test" && CONTROL_PLANES.contains(&package.as_ref());
+    let is_in_real_time =
+        brings_up_a_control_plane || WAITING.iter().any(|(program, _)| name.starts_with(program));
+    Ok(Some(Job { name, command, brings_up_a_control_plane, is_in_real_time }))
+}
+
+/// The names in the last list of failed tests of a test program's output.
+fn failed_tests(output: &str) -> Vec<String> {
+    let Some((_, list)) = output.rsplit_once("\nfailures:\n") else { return Vec::new() };
+    list.lines().map_while(|line| line.strip_prefix("    ")).map(str::to_owned).collect()
 }
 
 /// Runs all jobs, [`AT_ONCE`] at a time, and passes each to `ended` when it has ended.
@@ -194,6 +217,33 @@ mod tests {
         told.sort();
         let expected = [("bad", "c\n", false), ("good", "a\nb\n", true)];
         assert_eq!(told, expected.map(|(name, output, good)| (name.into(), output.into(), good)));
+    }
+
+    /// A program whose tests `m::a` and `m::b` fail at the first try; the second ends so.
+    fn unsteady(second: &str, is_in_real_time: bool) -> Ended {
+        let script = format!(
+            "case \"$*\" in *--exact*) echo \"$*\"; {second};; esac
+             printf 'failures:\n\nwhy\n\nfailures:\n    m::a\n    m::b\n\ntest result: FAILED\n'; exit 101"
+        );
+        let mut job = job_of("unsteady", &script);
+        job.command.arg("program");
+        Job { is_in_real_time, ..job }.run()
+    }
+
+    #[test]
+    fn a_failed_test_in_real_time_is_tried_once_more_and_told() {
+        let ended = unsteady("exit 0", true);
+        assert!(ended.succeeded);
+        assert_eq!(ended.unsteady, ["m::a", "m::b"]);
+        assert!(ended.output.contains("why"), "the reason of the first try is kept: {}", ended.output);
+        assert!(ended.output.ends_with("\n--exact m::a m::b\n"), "{}", ended.output);
+    }
+
+    #[test]
+    fn a_test_that_fails_twice_has_failed_and_so_has_one_of_another_program() {
+        for ended in [unsteady("exit 101", true), unsteady("exit 0", false)] {
+            assert!(!ended.succeeded && ended.unsteady.is_empty(), "{}", ended.output);
+        }
     }
 
     #[test]
