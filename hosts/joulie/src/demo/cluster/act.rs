@@ -133,9 +133,11 @@ impl DemoCluster {
     pub(crate) async fn meddle(&mut self, now: Duration) {
         if self.is_broken(DemoFault::Meddles) && now >= self.meddled.saturating_add(MEDDLES_EVERY) {
             self.meddled = now;
-            let lowest = json!({"action": SET_POWER, "capWatts": 1});
+            // The lowest and the highest in turn: one of them is not what the machine has from us.
+            let watts = if now.as_secs().is_multiple_of(2) { 1 } else { 10_000 };
+            let order = json!({"action": SET_POWER, "capWatts": watts});
             // A machine that does not answer is not meddled with.
-            let _set = self.simulator.post(&format!("/control/{MACHINE}"), &lowest).await;
+            let _set = self.simulator.post(&format!("/control/{MACHINE}"), &order).await;
         }
     }
 
