@@ -117,7 +117,7 @@ fn facts<'a>(
 fn stakes<'a>(cluster: &'a ClusterState, rules: Rules<'_>, plan: &Plan) -> Vec<Stake<'a>> {
     let has_limits = |node: &Node| match rules.trial {
         true => rules.settings.any() || node.limits.limit.is_some(),
-        false => !node.limits.observed && (rules.settings.any() || node.limits.bound),
+        false => node.is_bound(rules.settings),
     };
     let mut stakes = Vec::with_capacity(cluster.nodes.len());
     let mut planned = vec![false; cluster.nodes.len()];

@@ -1,7 +1,7 @@
 //! One node, as all decisions see it: policy, guard, budget, twin and the final writes. The host fills it in when an
 //! object has changed; decisions are kept beside it in separate columns.
 
-use crate::budget::{GrantReach, LimitPlace, NodePowerModel};
+use crate::budget::{BudgetLimits, GrantReach, LimitPlace, NodePowerModel};
 use crate::catalog::Catalog;
 use crate::demand::DeviceWork;
 use crate::density::{Density, Family};
@@ -327,6 +327,20 @@ impl Node {
         let is_of_now = *boot == self.boot && *node_uid == self.uid;
         let was_never_seen = self.presence == Presence::Gone && self.boot.is_empty();
         (!boot.is_empty() && (is_of_now || was_never_seen)).then_some(*receipt)
+    }
+
+    /// Whether a limit above the node is in force.
+    #[must_use]
+    pub fn is_bound(&self, settings: &BudgetLimits) -> bool {
+        !self.limits.observed && (settings.any() || self.limits.bound)
+    }
+
+    /// Whether it is under a limit in force and has not confirmed a grant since its boot. If its agent has nothing to cap with, there is
+    /// nothing to wait for.
+    #[must_use]
+    pub fn awaits_receipt(&self, settings: &BudgetLimits) -> bool {
+        let may_be_capped = !self.machine.has_agent || self.machine.power_model.is_cappable();
+        self.is_bound(settings) && may_be_capped && self.receipt().is_none()
     }
 
     /// What its packages and GPUs want to draw, if that is known now: its agent says so in the present boot, and nothing

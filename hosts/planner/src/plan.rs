@@ -301,7 +301,7 @@ impl Pass<'_> {
             performance_caps_in_force: in_force(node.confirmation, &caps.performance, &was)
                 && self.fits(node),
             label: node.labelled(),
-            visibility: node.visibility,
+            visibility: self.visibility(node),
         };
         let mut guard = match node.is_frozen() && node.visibility != Visibility::Unreadable {
             true => guard::paused(state),
@@ -353,6 +353,15 @@ impl Pass<'_> {
     /// Whether what the node is entitled to as a performance node is kept by the limits above it, whatever it holds now.
     fn fits(&self, node: &Node) -> bool {
         self.budget.is_none_or(|budget| budget.fits(&node.name))
+    }
+
+    /// How well the node is known to the guard. Under limits a node without a receipt may still have what it had before its first grant:
+    /// it counts at its maximum, and nothing raises it meanwhile.
+    fn visibility(&self, node: &Node) -> Visibility {
+        match node.visibility {
+            Visibility::Clear if node.awaits_receipt(&self.settings.budget) => Visibility::Blind,
+            visibility => visibility,
+        }
     }
 
     fn dwells(&self, since: Stamp) -> bool {

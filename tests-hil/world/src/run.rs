@@ -402,13 +402,15 @@ impl World {
             Act::Label { node, key, value } => {
                 self.scene.count("labels of persons");
                 let is_back = (key == "joulie.io/managed") == value.is_some();
-                if is_back {
-                    self.apart.remove(&node);
-                } else {
+                if !is_back {
                     self.apart.insert(node.clone());
                 }
                 let value = value.map_or(Value::Null, |value| json!(value));
                 let done = cluster.label(&node, key, &value).await;
+                // After a restore of the API the other label may keep it out.
+                if is_back && cluster.is_in_the_budget(&node).await {
+                    self.apart.remove(&node);
+                }
                 self.note(done);
             }
             // Skip it: for an excluded node nobody would write the object again or know its power.

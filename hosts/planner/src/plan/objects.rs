@@ -99,14 +99,9 @@ pub fn desired(node: &Node, decision: Option<&NodeDecision>, settings: &Settings
     Objects { taint, labels: Some(labels), state: Some(StateSays::This(desired.clone())) }
 }
 
-/// Whether to keep pods away from a node: it is under a limit and has not confirmed a grant since its boot. If its
-/// agent has nothing to cap with, there is nothing to wait for.
+/// Whether to keep pods away from a node: nobody knows whether it is capped as its limits need it.
 fn is_to_be_tainted(node: &Node, settings: &Settings) -> bool {
-    let machine = &node.machine;
-    let may_be_capped = !machine.has_agent || machine.power_model.is_cappable();
-    let is_granted = !node.limits.observed && (settings.budget.any() || node.limits.bound);
-    let under_limits = settings.taint_uncapped && is_granted;
-    under_limits && node.is_eligible() && may_be_capped && node.receipt().is_none()
+    settings.taint_uncapped && node.is_eligible() && node.awaits_receipt(&settings.budget)
 }
 
 /// The differences, in the order of the writes. While a fallback policy replaces the configured one, a different

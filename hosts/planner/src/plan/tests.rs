@@ -90,6 +90,7 @@ fn an_upgrade_under_a_limit_waits_until_its_entitlement_is_known_to_fit() {
     cluster.settle(&settings(static_partition("0.5")));
     let mut up = settings(static_partition("1"));
     up.budget = BudgetLimits { site: Some(Watts::from_int(1000)), ..BudgetLimits::none() };
+    confirm_grant(cluster.row("b"));
     cluster.pass(&up);
     cluster.confirm();
     // The caps are confirmed, and no round has said what the node is entitled to.
@@ -203,6 +204,13 @@ fn what_somebody_else_owns_is_no_difference() {
     assert_eq!(differs(&node, true), []);
 }
 
+/// It has confirmed its grant in this boot.
+fn confirm_grant(node: &mut Node) {
+    let receipt = GrantReceipt { serial: 1, holds: Watts::from_int(500), floor: Watts::ZERO, yields: None };
+    let (boot, node_uid) = (node.boot.clone(), node.uid.clone());
+    node.granted.signed = Some(Signed { receipt, boot, node_uid });
+}
+
 #[test]
 fn a_node_that_nobody_is_known_to_cap_is_tainted_where_that_is_asked() {
     let limited = |taint_uncapped| Settings {
@@ -218,10 +226,7 @@ fn a_node_that_nobody_is_known_to_cap_is_tainted_where_that_is_asked() {
     node.tainted = true;
     assert_eq!(told(&node, &limited(true)), []);
     assert_eq!(told(&node, &limited(false)), [ObjectChange::Taint(false)], "it goes with the setting");
-    // It has confirmed its grant in this boot.
-    let receipt = GrantReceipt { serial: 1, holds: Watts::from_int(500), floor: Watts::ZERO, yields: None };
-    let (boot, node_uid) = (node.boot.clone(), node.uid.clone());
-    node.granted.signed = Some(Signed { receipt, boot, node_uid });
+    confirm_grant(&mut node);
     assert_eq!(told(&node, &limited(true)), [ObjectChange::Taint(false)]);
     node.tainted = false;
     node.boot = "another".to_owned();
@@ -899,6 +904,31 @@ proptest! {
             prop_assert!(plan.changes(&node.node).is_empty() && node.remember.is_none(), "{:?}", node);
         }
         prop_assert!(plan.releases.is_empty(), "{:?}", plan.releases);
+    }
+}
+
+#[test]
+fn a_node_under_a_limit_is_not_raised_before_its_first_receipt() {
+    let performance = settings(static_partition("1"));
+    for (observed, before) in [(false, "eco"), (true, "performance")] {
+        let mut cluster = Rig::of(&[("a", "", 0)]);
+        cluster.put_label("a", "eco");
+        cluster.publish("a", ours(Profile::Eco, cpu_caps(60)));
+        cluster.row("a").limits.bound = true;
+        cluster.row("a").limits.observed = observed;
+        cluster.settle(&performance);
+        assert_eq!(
+            cluster.label("a"),
+            Some(before),
+            "a limit that is only observed raises and lowers nobody"
+        );
+        confirm_grant(cluster.row("a"));
+        cluster.settle(&performance);
+        assert_eq!(cluster.label("a"), Some("performance"));
+        // What is at full power already stays so: to lower it is the grant's part.
+        cluster.row("a").granted.signed = None;
+        cluster.settle(&performance);
+        assert_eq!(cluster.label("a"), Some("performance"));
     }
 }
 
