@@ -358,9 +358,11 @@ impl Pass<'_> {
     /// How well the node is known to the guard. Under limits a node without a receipt may still have what it had before its first grant:
     /// it counts at its maximum, and nothing raises it meanwhile.
     fn visibility(&self, node: &Node) -> Visibility {
-        match node.visibility {
-            Visibility::Clear if node.awaits_receipt(&self.settings.budget) => Visibility::Blind,
-            visibility => visibility,
+        let is_clear = node.visibility == Visibility::Clear;
+        if is_clear && node.awaits_receipt(&self.settings.budget) {
+            Visibility::Blind
+        } else {
+            node.visibility
         }
     }
 
