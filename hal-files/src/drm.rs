@@ -20,12 +20,12 @@
 //! "nobody".
 
 use crate::Root;
+use crate::process::began;
 use power_hal::Key;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The most links that one look reads.
@@ -128,8 +128,8 @@ type GpuFiles = BTreeMap<String, PathBuf>;
 struct Looked {
     /// Its files that are open on GPUs, and on which device.
     files: GpuFiles,
-    /// What no other process of this number has; `None` if it was not looked at.
-    own: Option<u64>,
+    /// When it began, as no other process of this number did; `None` if that is not known.
+    began: Option<u64>,
     /// In which look it was found.
     found: u64,
     /// How many of its files were looked at when it was cut short.
@@ -144,7 +144,7 @@ impl Looked {
     const fn new(look: u64) -> Self {
         Self {
             files: GpuFiles::new(),
-            own: None,
+            began: None,
             found: look,
             from: 0,
             seen: Seen::NotYet,
@@ -276,13 +276,13 @@ impl DrmClients {
 
     /// Forgets what was found of a process whose number another one has by now.
     fn start_anew_if_another(&mut self, pid: u32) {
-        let own = std::fs::metadata(self.root.join(&format!("proc/{pid}"))).ok().map(|folder| folder.ino());
+        let now = text(&self.of(pid, "stat")).ok().and_then(|text| began(&text));
         let look = self.look;
         if let Some(looked) = self.processes.get_mut(&pid) {
-            if looked.own.zip(own).is_some_and(|(before, now)| before != now) {
+            if looked.began.zip(now).is_some_and(|(before, now)| before != now) {
                 *looked = Looked::new(look);
             }
-            looked.own = own.or(looked.own);
+            looked.began = now.or(looked.began);
         }
     }
 

@@ -2,7 +2,7 @@
 //! kept open, text read into a buffer on the stack and accepted only when it is exactly a number.
 //!
 //! [`devices`] implements the port for devices with one limit each; [`hwmon`] contains the common parts of their
-//! drivers, and [`drm`] tells which processes use GPUs. This crate contains no driver's name, but one in [`drm`]. Errors contain the path for people and one
+//! drivers, [`drm`] tells which processes use GPUs, and [`process`] which process a number means. This crate contains no driver's name, but one in [`drm`]. Errors contain the path for people and one
 //! [`ErrorKind`](power_hal::ErrorKind) to branch on; neither reading nor failing allocates.
 #![forbid(unsafe_code)]
 
@@ -11,6 +11,7 @@ pub mod devices;
 pub mod drm;
 mod error;
 pub mod hwmon;
+pub mod process;
 mod root;
 pub mod text;
 

@@ -73,6 +73,12 @@ impl Processes {
         fs::write(own.join("fdinfo/3"), text).unwrap();
     }
 
+    /// When a process began.
+    fn began(&self, pid: &str, ticks: u64) {
+        let stat = format!("7 (a) b) S 1{} {ticks} 4096\n", " 0".repeat(17));
+        fs::write(self.0.join(format!("proc/{pid}/stat")), stat).unwrap();
+    }
+
     /// Files of a process that are on no GPU.
     fn opens(&self, pid: u32, files: std::ops::Range<usize>) {
         let own = self.0.join(format!("proc/{pid}/fd"));
@@ -255,6 +261,7 @@ fn of_more_processes_than_are_looked_at_nothing_is_known() {
 fn another_process_with_the_number_of_one_that_had_a_gpu_open_is_looked_through_at_once() {
     let all = Processes::new("again");
     all.has(7, NODE, &gfx(7_000));
+    all.began("7", 100);
     let mut clients = all.clients();
     (0..4).for_each(|_| drop(clients.look()));
     assert_eq!(clients.processes[&7].again, 8);
@@ -264,6 +271,7 @@ fn another_process_with_the_number_of_one_that_had_a_gpu_open_is_looked_through_
     fs::create_dir_all(proc.join("new/fdinfo")).unwrap();
     symlink(NODE, proc.join("new/fd/9")).unwrap();
     fs::write(proc.join("new/fdinfo/9"), gfx(9_000).replace("57", "58")).unwrap();
+    all.began("new", 200);
     fs::rename(proc.join("7"), proc.join("old")).unwrap();
     fs::rename(proc.join("new"), proc.join("7")).unwrap();
     assert_eq!(clients.look(), Some(BTreeMap::new()), "that the first has ended is seen");
@@ -271,6 +279,34 @@ fn another_process_with_the_number_of_one_that_had_a_gpu_open_is_looked_through_
     assert_eq!(clients.look(), Some(BTreeMap::from([(gpu, Some(vec![]))])));
     fs::write(proc.join("7/fdinfo/9"), gfx(9_500).replace("57", "58")).unwrap();
     assert_eq!(clients.look(), Some(BTreeMap::from([(gpu, Some(vec![(7, 500)]))])));
+}
+
+#[test]
+fn a_process_is_the_same_one_by_when_it_began_and_not_by_the_inode_of_its_folder() {
+    let all = Processes::new("inode");
+    all.has(7, NODE, &gfx(7_000));
+    all.began("7", 100);
+    let mut clients = all.clients();
+    (0..4).for_each(|_| drop(clients.look()));
+    let gpu = Key::gpu("0000:c1:00.0").unwrap();
+    let told = |uses: &[(u32, u64)]| Some(BTreeMap::from([(gpu, Some(uses.to_vec()))]));
+    // The kernel has dropped the folder meanwhile: it has another inode, and is of the same process.
+    let (proc, again) = (all.0.join("proc"), clients.processes[&7].again);
+    fs::rename(proc.join("7"), proc.join("old")).unwrap();
+    all.has(7, NODE, &gfx(7_500));
+    all.began("7", 100);
+    fs::remove_dir_all(proc.join("old")).unwrap();
+    assert_eq!(clients.look(), told(&[(7, 500)]));
+    assert_eq!(clients.processes[&7].again, again, "it was not begun anew");
+    // When it began cannot be read for once: that does not make it another one.
+    fs::remove_file(proc.join("7/stat")).unwrap();
+    all.has(7, NODE, &gfx(8_000));
+    assert_eq!(clients.look(), told(&[(7, 500)]));
+    // Another process in a folder with the same inode, which has no GPU open.
+    all.began("7", 200);
+    all.has(7, "/dev/null", "");
+    assert_eq!(clients.look(), Some(BTreeMap::new()));
+    assert!(clients.processes[&7].files.is_empty() && clients.processes[&7].began == Some(200));
 }
 
 #[test]

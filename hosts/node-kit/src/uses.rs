@@ -10,6 +10,7 @@ use crate::Time;
 use hal_amd::{KfdProcesses, KfdUse};
 use hal_files::Root;
 use hal_files::drm::{DrmClients, DrmUses, FILES_MOST};
+use hal_files::process::began;
 use power_hal::{Clock, Key};
 use power_units::{Micros, Stamp};
 use std::collections::BTreeMap;
@@ -21,8 +22,6 @@ use std::sync::Arc;
 const BYTES_MOST: u64 = 64 << 10;
 /// A path is not longer than this (`PATH_MAX`).
 const PATH_MOST: usize = 4_096;
-/// The place of a process's beginning in its `stat`, behind the name (field 22 of `proc(5)`).
-const BEGAN: usize = 19;
 /// What begins the line of the hierarchy of version 2.
 const UNIFIED: &str = "0::";
 
@@ -188,12 +187,6 @@ impl ControlGroups {
     }
 }
 
-/// When a process began, from the text of its `stat`. Its name is in parentheses, and may contain some.
-fn began(text: &[u8]) -> Option<u64> {
-    let behind = text.rsplit(|byte| *byte == b')').next()?;
-    std::str::from_utf8(behind).ok()?.split_ascii_whitespace().nth(BEGAN)?.parse().ok()
-}
-
 /// The path in the hierarchy of version 2, from the text of `/proc/PID/cgroup`.
 #[must_use]
 pub fn unified_group(text: &[u8]) -> Option<&str> {
@@ -249,7 +242,7 @@ mod tests {
         fs::create_dir_all(&own).unwrap();
         let is = |group: &str, began: u64| {
             fs::write(own.join("cgroup"), format!("0::{group}\n")).unwrap();
-            let stat = format!("7 (a) b) S 1{} {began} 4096\n", " 0".repeat(BEGAN - 2));
+            let stat = format!("7 (a) b) S 1{} {began} 4096\n", " 0".repeat(17));
             fs::write(own.join("stat"), stat).unwrap();
         };
         let key = Key::gpu("0000:c1:00.0").unwrap();
@@ -265,11 +258,6 @@ mod tests {
         is("/b", 200);
         assert_eq!(uses(), [None], "either may have used it");
         assert_eq!(uses(), [Some("/b".to_owned())]);
-        for text in ["", "7 (a) S 1", "7 (a", "7 (a) S 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 many 1"] {
-            assert_eq!(began(text.as_bytes()), None, "{text}");
-        }
-        // As the kernel writes it of this process.
-        assert!(fs::read("/proc/self/stat").is_ok_and(|text| began(&text).is_some()));
         fs::remove_dir_all(&folder).unwrap();
     }
 
