@@ -2,7 +2,9 @@
 //!
 //! The plan's Lease is read where a node asks, and not watched: in each of 10,000 agents a watch is 1,000 events a second, also
 //! while nobody is short of watts. While a node goes on asking, the Lease is read every few seconds, and more and more rarely
-//! where nobody renews it. With `LEASE_SOURCE=plan` it is watched anyway, and that watch says it.
+//! where nobody renews it, up to once in 64 s. So nodes yield that much later after an operator has come back; what they miss it
+//! gives back by itself. A request that is not answered is given up, so that it does not end the readings. With `LEASE_SOURCE=plan`
+//! it is watched anyway, and that watch says it.
 
 use super::rows::LeaseRow;
 use super::watches::renewed;
@@ -73,6 +75,8 @@ const SAME: u32 = 8;
 const DOUBLED_MOST: u32 = 4;
 /// The readings of many agents are spread over so long.
 const SPREAD_MS: u64 = 1_000;
+/// As long as a write may take. The client alone would wait for minutes.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(10);
 
 /// How long to wait after the last reading, when so many in a row have shown no renewal.
 fn pause(same: u32) -> Duration {
@@ -106,7 +110,11 @@ impl PlanReader {
             // Before the request: it stood so then, or changed later.
             let at = Some(self.clock.mono());
             let before = seen.borrow().map(|seen| seen.renewed);
-            let now = self.read().await;
+            let now = tokio::select! {
+                biased;
+                () = self.stop.requested() => return,
+                now = self.read() => now,
+            };
             same = if now.is_some() && now != before { 0 } else { same.saturating_add(1) };
             if let Some(renewed) = now {
                 seen.send_replace(Some(PlanSeen { renewed, at }));
@@ -119,8 +127,11 @@ impl PlanReader {
 
     async fn read(&self) -> Option<UnixTime> {
         let request = Request::new(&self.leases).get(labels::PLAN_LEASE, &GetParams::default());
-        let lease = self.client.request::<serde_json::Value>(request.ok()?).await;
-        let lease = lease.inspect_err(|error| {
+        let answer = self.client.request::<serde_json::Value>(request.ok()?);
+        let answer = tokio::time::timeout(ANSWERED_WITHIN, answer).await.inspect_err(|_| {
+            tracing::debug!("the Lease {} cannot be read: no answer in time", labels::PLAN_LEASE);
+        });
+        let lease = answer.ok()?.inspect_err(|error| {
             tracing::debug!("the Lease {} cannot be read: {error}", labels::PLAN_LEASE);
         });
         let renewed = LeaseRow::read(&lease.ok()?).ok()?.renewed?;
@@ -186,7 +197,22 @@ mod tests {
         ask.ask();
         seen.changed().await.unwrap();
         assert_eq!(renewed(&seen), second(2));
+        // A request that nobody answers for an hour is given up, and the next one is sent.
+        renew(3).await;
+        let within = Duration::from_secs(60);
+        api.faults().latency(Duration::from_secs(3_600));
+        ask.ask();
+        tokio::time::sleep(within).await;
+        assert_eq!(renewed(&seen), second(2));
+        api.faults().latency(Duration::ZERO);
+        ask.ask();
+        tokio::time::timeout(within, seen.changed()).await.unwrap().unwrap();
+        assert_eq!(renewed(&seen), second(3));
+        // Nor does such a request hold up the end.
+        api.faults().latency(Duration::from_secs(3_600));
+        ask.ask();
+        tokio::time::sleep(Duration::from_secs(6)).await;
         trigger.request("the test is over");
-        task.await.unwrap();
+        tokio::time::timeout(Duration::from_secs(1), task).await.unwrap().unwrap();
     }
 }
