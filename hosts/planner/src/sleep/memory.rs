@@ -171,8 +171,9 @@ impl SleepMemory {
         self.times(node).up.and_then(|since| now.since(since))
     }
 
-    /// For how long its mark has been seen here. What opens a node to pods, or switches one off, goes by this and not by the time of
-    /// day of its mark, which another machine has written: a clock that is ahead would do so too early.
+    /// For how long its mark has been seen here. What opens a node to pods, switches one off, or leaves one to people goes by this
+    /// and not by the time of day of its mark, which another machine has written: a clock that is ahead would do so too early, and
+    /// one that is behind not before it has caught up.
     pub(super) fn marked_for(&self, node: &Arc<str>, now: Stamp) -> Micros {
         self.times(node).marked.and_then(|(.., since)| now.since(since)).unwrap_or(Micros::ZERO)
     }

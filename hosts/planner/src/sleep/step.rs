@@ -407,7 +407,7 @@ impl<'a, 'r> Round<'a, 'r> {
                 }
                 step
             }
-            SleepPhase::Stopping => self.stop(facts, age, memory),
+            SleepPhase::Stopping => self.stop(facts, seen_for, memory),
             SleepPhase::Asleep if facts.ready && facts.power == Some(PowerState::On) => {
                 // Somebody else has switched it on, or it was never off.
                 (has_booted || seen_for >= law.off_within).then_some(SleepStep::Reopen(SleepReason::IsAwake))
@@ -428,7 +428,7 @@ impl<'a, 'r> Round<'a, 'r> {
                 Some(SleepStep::Mark(SleepPhase::Asleep, SleepReason::NoRoom))
             }
             SleepPhase::Waking => None,
-            SleepPhase::Starting => self.start(facts, age, memory),
+            SleepPhase::Starting => self.start(facts, seen_for, memory),
             SleepPhase::Left if facts.ready && is_on && (has_booted || seen_for >= law.off_within) => {
                 memory.rest(facts.name, self.round.now + law.wake_within);
                 Some(SleepStep::Reopen(SleepReason::IsAwake))
@@ -461,9 +461,10 @@ impl<'a, 'r> Round<'a, 'r> {
         }
     }
 
-    fn stop(&self, facts: &SleepFacts<'_>, age: Micros, memory: &mut SleepMemory) -> Option<SleepStep> {
+    /// `seen_for`: how long its mark has been seen here, by the clock that does not jump.
+    fn stop(&self, facts: &SleepFacts<'_>, seen_for: Micros, memory: &mut SleepMemory) -> Option<SleepStep> {
         let takes = self.law.0.off_within;
-        let is_late = age >= takes;
+        let is_late = seen_for >= takes;
         let left = |why| is_late.then_some(SleepStep::Mark(SleepPhase::Left, why));
         // Why no order is given any more.
         let withheld = if has_pods(facts) {
@@ -494,14 +495,14 @@ impl<'a, 'r> Round<'a, 'r> {
         }
     }
 
-    fn start(&self, facts: &SleepFacts<'_>, age: Micros, memory: &mut SleepMemory) -> Option<SleepStep> {
+    /// `seen_for`: as for one that is stopped.
+    fn start(&self, facts: &SleepFacts<'_>, seen_for: Micros, memory: &mut SleepMemory) -> Option<SleepStep> {
         let law = &self.law.0;
-        let seen_for = memory.marked_for(facts.name, self.round.now);
         if facts.ready && facts.power == Some(PowerState::On) {
             // It was never off.
             return (seen_for >= law.off_within).then_some(SleepStep::Reopen(SleepReason::IsAwake));
         }
-        if age >= law.wake_within {
+        if seen_for >= law.wake_within {
             return Some(SleepStep::Mark(SleepPhase::Left, SleepReason::DidNotWake));
         }
         let now = self.round.now;

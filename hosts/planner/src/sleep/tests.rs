@@ -384,9 +384,10 @@ fn a_node_that_may_have_been_told_takes_pods_again_once_it_would_be_off() {
     }
     // Who does not report is left to people as before.
     let silent = Seen { ready: false, ..unwanted.clone() };
-    assert_eq!(Bench::new().one(429, &silent), None);
+    let mut bench = Bench::new();
+    assert_eq!((bench.one(130, &silent), bench.one(429, &silent)), (None, None));
     let left = SleepStep::Mark(SleepPhase::Left, SleepReason::DidNotStop);
-    assert_eq!(Bench::new().one(430, &silent), Some(left));
+    assert_eq!(bench.one(430, &silent), Some(left));
     // And one that goes off after all is woken.
     let off = Seen { power: Some(PowerState::Off), ready: false, ..unwanted };
     let asleep = SleepStep::Mark(SleepPhase::Asleep, SleepReason::IsOff);
@@ -411,6 +412,25 @@ fn a_new_leader_whose_clock_is_ahead_stops_and_opens_nobody_sooner() {
         let booted = Seen { boot: "b2".to_owned(), ..runs };
         let opens = hour_ahead().one(101, &booted);
         assert_eq!(opens, Some(SleepStep::Reopen(SleepReason::IsAwake)), "{phase:?}");
+    }
+}
+
+#[test]
+fn a_clock_that_is_ahead_or_behind_leaves_nobody_to_people_sooner_or_later() {
+    let boots = |since| Seen { power: Some(PowerState::On), ..marked("a", SleepPhase::Starting, since) };
+    let stops =
+        |since| Seen { power: Some(PowerState::Changing), ..marked("a", SleepPhase::Stopping, since) };
+    // By its mark it may be of this second, of an hour before, or of an hour later.
+    for (since, ahead) in [(101, 0), (101, 3_600), (3_701, 0)] {
+        // Waking may take 400 s, and switching off 300 s.
+        for (node, takes, why) in
+            [(boots(since), 400, SleepReason::DidNotWake), (stops(since), 300, SleepReason::DidNotStop)]
+        {
+            let mut bench = Bench { ahead, ..Bench::new() };
+            assert_eq!((bench.one(101, &node), bench.one(100 + takes, &node)), (None, None), "{why:?}");
+            let left = SleepStep::Mark(SleepPhase::Left, why);
+            assert_eq!(bench.one(101 + takes, &node), Some(left), "{why:?}, {since}, {ahead}");
+        }
     }
 }
 
