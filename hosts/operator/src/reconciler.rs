@@ -12,6 +12,7 @@ mod bounded;
 mod budget;
 mod evictions;
 mod explain;
+mod forget;
 mod hand_back;
 mod jobs;
 mod limits;
@@ -34,12 +35,12 @@ use crate::meters::poller::{Followed, Read};
 use crate::reasons::{CONFIG_APPLIED, CONFIG_REFUSED, WRITE_OVERRIDDEN, WRITE_REFUSED};
 use crate::rows::NodeSeen;
 use crate::settings::{FacilitySettings, Settings};
-use crate::site::{Budgets, Changes, Kind, Observed, Site, Watches};
+use crate::site::{Changes, Kind, Observed, Site, Watches};
 use crate::stats::{Became as Counted, Stats};
 use crate::writes::{Outcome, SERVER_TIMEOUT, Target, Trouble};
 use absences::Absences;
-use armed::{EventMemory, Samples, event_key, event_version};
-use backoffs::{Backoffs, PendingEcho, versions};
+use armed::{EventMemory, Samples};
+use backoffs::{Backoffs, PendingEcho};
 use bounded::BoundMemory;
 use budget::UnmetDemand;
 use evictions::EvictionMemory;
@@ -244,12 +245,18 @@ impl Reconciler {
         self.count_refused(&changes.nodes);
         self.absences.note(&changes.nodes, now, wall);
         self.absences.keep_only(self.site.observed.len(), |node| self.site.find(node).is_some());
+        self.forget_nodes();
+        self.forget_namespaces(&watches.pods);
         changes
     }
 
     /// Takes in what sources of power have answered.
     pub(crate) fn heard(&mut self, reads: Vec<Read>, now: Stamp) {
         for Read { node, meter, watts } in reads {
+            if self.site.find(&node).is_none() {
+                // It was there when it was asked for.
+                continue;
+            }
             let report = watts.and_then(|watts| PowerSample::new(meter, watts, now));
             self.stats.power(&node, meter, report.ok().map(PowerSample::watts));
             self.meters.record(&node, meter, now, report);
@@ -380,39 +387,6 @@ impl Reconciler {
                 text: format!("{} of the node could not be written: {why}", target.word()),
             });
         }
-    }
-
-    /// Forgets the state of nodes that do not exist any more, and of jobs that show in the rows.
-    fn forget_gone(&mut self, now: Mono) {
-        let site = &self.site;
-        self.pending_echoes.retain(|node, pending| match site.observed(node) {
-            Some(observed) => !pending.is_over(versions(observed), now),
-            None => {
-                let shown = site.budgets.version_of(node).or_else(|| event_version(site, node));
-                now < pending.until
-                    && shown.is_none_or(|shown| !pending.is_over([Some(shown), None, None], now))
-            }
-        });
-        if self.unchanged.len() != self.site.observed.len() {
-            self.unchanged.resize_with(self.site.observed.len(), || None);
-        }
-        if !std::mem::take(&mut self.site.other_nodes) {
-            return;
-        }
-        // The indices now belong to other nodes.
-        self.unchanged.fill_with(|| None);
-        let known: BTreeSet<&str> = self.site.cluster.nodes.iter().map(|node| &*node.name).collect();
-        self.meters.keep_only(&known);
-        self.stats.keep_only(&known);
-        self.refused.keep_only(&known);
-        let keys: Vec<String> =
-            self.site.budgets.seen.iter().map(|budget| Budgets::key(&budget.name)).collect();
-        let events: Vec<String> = self.site.events.iter().map(|event| event_key(&event.name)).collect();
-        let keys: Vec<String> = keys.into_iter().chain(events).collect();
-        let known: BTreeSet<&str> = known.into_iter().chain(keys.iter().map(String::as_str)).collect();
-        self.advice_told.retain(|node, _| known.contains(&**node));
-        self.backoffs.keep_only(&known, now);
-        self.pending_echoes.retain(|node, _| known.contains(&**node));
     }
 
     /// Whether a node that does not exist any more may get a job at `now`.

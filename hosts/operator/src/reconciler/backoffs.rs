@@ -4,7 +4,7 @@
 use crate::site::Observed;
 use crate::writes::{Landed, Target, Trouble};
 use host_kit::clock::Mono;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What a job wrote shows in the rows within this time; if the watch is even later, writing again does no harm.
@@ -127,9 +127,9 @@ impl Backoffs {
         self.0.values().map(|wait| wait.until)
     }
 
-    /// Forgets nodes that do not exist any more, once their wait is over.
-    pub(super) fn keep_only(&mut self, known: &BTreeSet<&str>, now: Mono) {
-        self.0.retain(|node, wait| known.contains(node.as_str()) || now < wait.until);
+    /// Forgets what does not exist any more, once its wait is over.
+    pub(super) fn keep_only(&mut self, is_known: impl Fn(&str) -> bool, now: Mono) {
+        self.0.retain(|key, wait| now < wait.until || is_known(key));
     }
 }
 

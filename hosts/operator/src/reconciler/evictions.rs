@@ -216,7 +216,10 @@ impl Reconciler {
         let EvictionOrder { namespace, name, node, reason, to, .. } = &order;
         match &became {
             EvictionEnd::Evicted => {
-                self.stats.reschedule.moved(node, namespace, order.cause);
+                // The series of a node that is gone by now would stay.
+                if self.site.find(node).is_some() {
+                    self.stats.reschedule.moved(node, namespace, order.cause);
+                }
                 tracing::info!("{namespace}/{name} is evicted from {node}: {reason}; {to} could accept it");
                 self.say_eviction(
                     &order,

@@ -46,7 +46,7 @@ impl Reconciler {
     pub(crate) fn pass(&mut self, now: Mono, wall: Timestamp) -> Passed {
         self.passes += 1;
         self.wall = wall;
-        self.forget_gone(now);
+        self.forget_jobs(now);
         self.say_unread();
         self.say_past_bound(now);
         self.observe(now, wall);

@@ -4,9 +4,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 /// The events that an API server would send.
-struct Server {
-    nodes: ByHand<NodeSeen>,
-    pods: ByHand<crate::rows::PodSeen>,
+pub(crate) struct Server {
+    pub(crate) nodes: ByHand<NodeSeen>,
+    pub(crate) pods: ByHand<crate::rows::PodSeen>,
     hardware: ByHand<HardwareSeen>,
     profiles: ByHand<ProfileSeen>,
     twins: ByHand<TwinSeen>,
@@ -16,7 +16,7 @@ struct Server {
     workloads: ByHand<crate::rows::WorkloadProfileSeen>,
 }
 
-fn server() -> (Server, Watches) {
+pub(crate) fn server() -> (Server, Watches) {
     let (nodes, seen_nodes) = by_hand();
     let (pods, seen_pods) = by_hand();
     let (hardware, seen_hardware) = by_hand();

@@ -1,5 +1,5 @@
 //! The metrics of recommendations and evictions. None has a series for each pod. The two that have one for each node are of the
-//! first implementation; their series leave with the node.
+//! first implementation; their series leave with the node, and one of a namespace with the last pod there.
 
 use crate::evict::EvictionResult;
 use crate::publish::NodeAdvice;
@@ -83,6 +83,10 @@ label_set! {
     }
 }
 
+/// So many nodes, namespaces and reasons have a series of their own. Anybody who may create namespaces chooses their names, so beyond
+/// that an eviction is counted without its namespace.
+const MOVED_MOST: usize = 4_096;
+
 /// The metrics. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RescheduleStats {
@@ -92,8 +96,9 @@ pub(crate) struct RescheduleStats {
     skipped: Family<BySkip, Gauge>,
     moves: Family<ByMove, Counter>,
     not_moved: Family<ByNotMoved, Counter>,
-    /// The nodes with series of the last two.
-    moved: BTreeSet<(String, String, &'static str)>,
+    /// The nodes and reasons with series of evictions, by namespace.
+    moved: BTreeMap<String, BTreeSet<(String, &'static str)>>,
+    /// The nodes with series of pods that stayed.
     kept: BTreeSet<(String, NotMoved)>,
 }
 
@@ -122,7 +127,8 @@ impl RescheduleStats {
         );
         registry.register(
             "joulie_rescheduler_evictions",
-            "Pods that were evicted, by their node and the reason",
+            "Pods that were evicted, by their node and the reason; series leave with the node and with the last pod of the \
+             namespace, which is empty beyond 4,096 series",
             all.moves.clone(),
         );
         registry.register(
@@ -159,9 +165,26 @@ impl RescheduleStats {
 
     /// Counts a pod of a namespace that was evicted from a node.
     pub(crate) fn moved(&mut self, node: &str, namespace: &str, cause: RescheduleCause) {
-        let (node, namespace, reason) = (node.to_owned(), namespace.to_owned(), cause.as_str());
-        self.moved.insert((node.clone(), namespace.clone(), reason));
-        self.moves.get_or_create(&ByMove { node, namespace, reason }).inc();
+        let of = (node.to_owned(), cause.as_str());
+        let is_there = self.moved.get(namespace).is_some_and(|series| series.contains(&of));
+        let is_full = self.moved.values().map(BTreeSet::len).sum::<usize>() >= MOVED_MOST;
+        let namespace = if is_full && !is_there { "" } else { namespace };
+        self.moves.get_or_create(&by_move(&of, namespace)).inc();
+        self.moved.entry(namespace.to_owned()).or_default().insert(of);
+    }
+
+    /// Removes the series of namespaces in which there is no pod any more.
+    pub(crate) fn keep_namespaces(&mut self, is_there: impl Fn(&str) -> bool) {
+        let Self { moves, moved, .. } = self;
+        moved.retain(|namespace, series| {
+            let stays = namespace.is_empty() || is_there(namespace);
+            if !stays {
+                for of in &*series {
+                    moves.remove(&by_move(of, namespace));
+                }
+            }
+            stays
+        });
     }
 
     /// Counts the pods that a round left where they are.
@@ -177,12 +200,15 @@ impl RescheduleStats {
     /// Removes the series of nodes that do not exist any more.
     pub(super) fn keep_only(&mut self, nodes: &BTreeSet<&str>) {
         let Self { moves, not_moved, moved, kept, .. } = self;
-        moved.retain(|(node, namespace, reason)| {
-            let is_there = nodes.contains(&**node);
-            if !is_there {
-                moves.remove(&ByMove { node: node.clone(), namespace: namespace.clone(), reason });
-            }
-            is_there
+        moved.retain(|namespace, series| {
+            series.retain(|of| {
+                let is_there = nodes.contains(&*of.0);
+                if !is_there {
+                    moves.remove(&by_move(of, namespace));
+                }
+                is_there
+            });
+            !series.is_empty()
         });
         kept.retain(|(node, reason)| {
             let is_there = nodes.contains(&**node);
@@ -202,9 +228,41 @@ impl RescheduleStats {
     }
 }
 
+fn by_move((node, reason): &(String, &'static str), namespace: &str) -> ByMove {
+    ByMove { node: node.clone(), namespace: namespace.to_owned(), reason }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn however_many_namespaces_there_are_so_many_series_of_evictions_are_shown() {
+        let mut registry = MetricsRegistry::default();
+        let mut stats = RescheduleStats::register(&mut registry);
+        for at in 0..MOVED_MOST + 10 {
+            stats.moved("n", &format!("job-{at}"), RescheduleCause::PsuStress);
+        }
+        // One that has a series counts on.
+        stats.moved("n", "job-7", RescheduleCause::PsuStress);
+        let page = registry.render().unwrap();
+        let series: Vec<&str> =
+            page.lines().filter(|line| line.starts_with("joulie_rescheduler_evictions_total{")).collect();
+        assert_eq!(series.len(), MOVED_MOST + 1);
+        let line = |namespace: &str, count: u64| {
+            let labels = format!(r#"node="n",namespace="{namespace}",reason="psu_stress""#);
+            format!("joulie_rescheduler_evictions_total{{{labels}}} {count}")
+        };
+        for line in [line("", 10), line("job-7", 2), line("job-4095", 1)] {
+            assert!(series.contains(&line.as_str()), "{line}");
+        }
+        // With those that are gone others have room.
+        stats.keep_namespaces(|namespace| namespace == "job-7");
+        stats.moved("n", "job-9000", RescheduleCause::PsuStress);
+        let page = registry.render().unwrap();
+        assert!(page.contains(&line("job-9000", 1)) && page.contains(&line("", 10)));
+        assert!(!page.contains("job-4095"));
+    }
 
     #[test]
     fn evictions_have_the_series_of_the_first_implementation_and_they_leave_with_the_node() {
