@@ -140,6 +140,13 @@ impl DemoPage {
                 Ok(watts) => Ok(Act::Budget(watts)),
                 Err(why) => Err(format!("{watts} is no budget: {why}")),
             },
+            // It is stopped for that, and such a file is refused at the next start.
+            UiOrder::Policy { .. } if cluster.has_operator() && cluster.is_broken(DemoFault::Settings) => {
+                Err(format!(
+                    "{}: the operator would not start again with another policy; mend that first",
+                    DemoFault::Settings
+                ))
+            }
             UiOrder::Policy { name } => match POLICIES.into_iter().find(|known| **known == name) {
                 Some(policy) => Ok(Act::Policy(policy)),
                 None => Err(format!("{name:?} is none of {}", POLICIES.join(", "))),

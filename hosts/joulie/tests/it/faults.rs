@@ -426,13 +426,19 @@ async fn until(prometheus: &Prometheus, faults: &[Fault], is: impl Fn(&Firing) -
 
 /// Gives an order, as the page does.
 async fn order(demo: &PageDemo, order: &'static str) {
+    let (status, said) = answer(demo, order).await;
+    assert_eq!(status, StatusCode::OK, "{order}: {said}");
+}
+
+/// The answer to an order.
+async fn answer(demo: &PageDemo, order: &'static str) -> (StatusCode, String) {
     let document = Request::get(demo.url.as_str()).body(Bytes::new()).unwrap();
     let document = String::from_utf8(ask(document).await.unwrap().to_vec()).unwrap();
     let token = document.split("joulie-token\" content=\"").nth(1).unwrap().split('"').next().unwrap();
     let request = Request::post(format!("{}do", demo.url)).header("content-type", "application/json");
     let request = request.header("joulie-page-token", token).body(Bytes::from_static(order.as_bytes()));
     let (status, said) = exchange(request.unwrap()).await.unwrap();
-    assert_eq!(status, StatusCode::OK, "{order}: {}", String::from_utf8_lossy(&said));
+    (status, String::from_utf8_lossy(&said).into_owned())
 }
 
 /// Writes what is scraped, as a whole.
@@ -570,4 +576,23 @@ async fn in_each_fault_of_machines_and_limits_the_alerts_that_are_made_for_it_fi
 #[tokio::test(flavor = "multi_thread")]
 async fn in_each_fault_of_programs_and_rights_the_alerts_that_are_made_for_it_fire_and_no_other() {
     in_each(&OF_PROGRAMS, "faults-programs").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_policy_is_set_for_which_an_operator_would_be_stopped_that_would_not_start_again() {
+    let demo = PageDemo::start();
+    let policy = r#"{"do": "policy", "name": "static_partition"}"#;
+    let refused = async |order: &'static str, part: &str| {
+        let (status, said) = answer(&demo, order).await;
+        assert!(status == StatusCode::CONFLICT && said.contains(part), "{order}: {status} {said}");
+    };
+    order(&demo, r#"{"do": "break", "fault": "settings"}"#).await;
+    refused(policy, "file of settings").await;
+    // The operator runs on. One that does not run gets the policy when it starts, which the mistake prevents.
+    order(&demo, r#"{"do": "kill-leader"}"#).await;
+    order(&demo, policy).await;
+    refused(r#"{"do": "start-leader"}"#, "STATIC_HP_FRAC").await;
+    order(&demo, r#"{"do": "mend", "fault": "settings"}"#).await;
+    order(&demo, r#"{"do": "start-leader"}"#).await;
+    order(&demo, r#"{"do": "policy", "name": "queue_aware_v1"}"#).await;
 }
