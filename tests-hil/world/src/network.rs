@@ -58,6 +58,7 @@ pub(crate) struct Line {
     state: Mutex<(Weather, Draw)>,
     may_grant: AtomicBool,
     is_older: bool,
+    has_older_definitions: bool,
 }
 
 /// Whether a process is alive.
@@ -71,12 +72,25 @@ impl Line {
     pub(crate) fn new(name: &str, seed: u64, scene: &Arc<Scene>) -> Self {
         let state = Mutex::new((Weather::default(), Draw::new(seed, name)));
         let may_grant = AtomicBool::new(true);
-        Self { name: name.to_owned(), scene: scene.clone(), state, may_grant, is_older: false }
+        let (is_older, has_older_definitions) = (false, false);
+        Self {
+            name: name.to_owned(),
+            scene: scene.clone(),
+            state,
+            may_grant,
+            is_older,
+            has_older_definitions,
+        }
     }
 
     /// The connection of a program that does not know the fields of this version.
     pub(crate) fn of_an_older_program(self, is_older: bool) -> Self {
         Self { is_older, ..self }
+    }
+
+    /// The connection to a server that drops the fields of this version.
+    pub(crate) fn with_older_definitions(self, has_older_definitions: bool) -> Self {
+        Self { has_older_definitions, ..self }
     }
 
     /// What a program knows of what passes here.
@@ -206,6 +220,9 @@ async fn ask_api(
         tokio::time::sleep(back).await;
         while_alive(alive).await;
         return Ok(refusal(StatusCode::FORBIDDEN));
+    }
+    if line.has_older_definitions && older::without(&body).is_some() {
+        line.scene.count(older::NOT_STORED);
     }
     let request = Request::from_parts(head.clone(), kube::client::Body::from(body.clone()));
     let response = inner.send(request).await.map_err(io::Error::other)?;

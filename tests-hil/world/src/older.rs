@@ -22,8 +22,10 @@ const KIND: &str = "NodePowerGrant";
 const FIELDS: [(&str, &[&str]); 2] =
     [("spec", &["armed", "decision", "lends"]), ("status", &["armed", "demand", "yields"])];
 
-/// What the story counts for each message from which something was dropped.
+/// What the story counts for each message of which an older program did not know something.
 pub(crate) const DROPPED: &str = "messages with unknown fields";
+/// What it counts for each write that reached older definitions and had something that they do not have.
+pub(crate) const NOT_STORED: &str = "writes with fields that are not stored";
 
 /// The API server, with the definitions of that version where they are the older part.
 pub(crate) fn api_options(part: OlderPart) -> ApiOptions {

@@ -196,7 +196,9 @@ impl World {
         let lines: BTreeMap<_, _> = all
             .map(|who| {
                 let (api, road) = (who.name(), format!("{}'s machine", who.name()));
-                let api = Line::new(&api, plan.seed, &scene).of_an_older_program(older.contains(&who));
+                let api = Line::new(&api, plan.seed, &scene)
+                    .of_an_older_program(older.contains(&who))
+                    .with_older_definitions(plan.older == OlderPart::Definitions);
                 let lines = [api, Line::new(&road, plan.seed, &scene)];
                 (who, lines.map(Arc::new))
             })
