@@ -32,6 +32,15 @@ const WAITING: [(&str, &str); 4] =
 /// at once are no matter of time.
 const SECOND_TRIES: usize = 3;
 
+/// The variable that says how many tests of a program run at a time.
+const TEST_THREADS: &str = "RUST_TEST_THREADS";
+
+/// How many tests of a program run at a time, where that differs from others. What a person has set is left alone.
+fn at_a_time(program: &str, is_set: bool) -> Option<&'static str> {
+    let waiting = WAITING.iter().find(|(name, _)| program.starts_with(name)).filter(|_| !is_set);
+    waiting.map(|(_, tests)| *tests)
+}
+
 /// A command to run.
 pub(super) struct Job {
     /// Its name in the output.
@@ -144,8 +153,10 @@ fn job(line: &str) -> Result<Option<Job>> {
         .env("CARGO", env!("CARGO"));
     let kind = message["target"]["kind"][0].as_str().unwrap_or_default();
     let name = format!("{package} {target} ({kind})");
-    if let Some((_, tests)) = WAITING.iter().find(|(program, _)| name.starts_with(program)) {
-        command.env("RUST_TEST_THREADS", tests);
+    #[expect(clippy::disallowed_methods, reason = "the variable is of Rust's own test programs")]
+    let set = std::env::var_os(TEST_THREADS);
+    if let Some(tests) = at_a_time(&name, set.is_some()) {
+        command.env(TEST_THREADS, tests);
     }
     let brings_up_a_control_plane = kind == "test" && CONTROL_PLANES.contains(&package.as_ref());
     let is_in_real_time =
@@ -255,19 +266,22 @@ mod tests {
     }
 
     #[test]
-    fn a_program_whose_tests_wait_runs_more_of_them_at_a_time() {
-        let at_a_time = |package: &str, target: &str, kind: &str| {
+    fn a_program_whose_tests_wait_runs_more_of_them_at_a_time_unless_a_person_has_said_how_many() {
+        let names = ["operator it (test)", "operator operator (lib)", "world it (test)"];
+        assert_eq!(names.map(|name| at_a_time(name, false)), [Some("6"), None, None]);
+        assert_eq!(names.map(|name| at_a_time(name, true)), [None; 3]);
+        for (package, target, kind) in [("operator", "it", "test"), ("world", "it", "test")] {
             let message = serde_json::json!({
                 "executable": "/target/debug/deps/program", "profile": {"test": true},
                 "manifest_path": format!("/hosts/{package}/Cargo.toml"), "target": {"name": target, "kind": [kind]},
             });
             let job = job(&message.to_string()).unwrap().unwrap();
-            let threads = job.command.get_envs().find(|(name, _)| *name == "RUST_TEST_THREADS");
-            threads.and_then(|(_, number)| Some(number?.to_str()?.to_owned()))
-        };
-        assert_eq!(at_a_time("operator", "it", "test").as_deref(), Some("6"));
-        assert_eq!(at_a_time("operator", "operator", "lib"), None);
-        assert_eq!(at_a_time("world", "it", "test"), None);
+            let threads = job.command.get_envs().find(|(name, _)| *name == TEST_THREADS);
+            let threads = threads.and_then(|(_, number)| number?.to_str());
+            // Whoever runs this test may have set it.
+            let is_set = std::env::vars_os().any(|(name, _)| name == TEST_THREADS);
+            assert_eq!(threads, at_a_time(&job.name, is_set), "{}", job.name);
+        }
     }
 
     #[test]
