@@ -547,6 +547,12 @@ impl Settings {
             let why = "pods are bound by GPU objects, which GPU_PLACEMENT=off does not look at";
             return Err(values.conflict(&["GPU_BIND", "GPU_PLACEMENT"], why));
         }
+        let (linger, shutdown) = (values.get(&DRAIN_LINGER)?, values.get(&program::SHUTDOWN_TIMEOUT)?);
+        if linger >= shutdown {
+            let why =
+                "requests are accepted for DRAIN_LINGER of SHUTDOWN_TIMEOUT, and no time is left to end them";
+            return Err(values.conflict(&["DRAIN_LINGER", "SHUTDOWN_TIMEOUT"], why));
+        }
         Ok(Self {
             work: values.get(&EXTENDER_ADDR)?,
             metrics: values.get(&METRICS_ADDR)?,
@@ -567,8 +573,8 @@ impl Settings {
             connections_max: values.get(&EXTENDER_CONNECTIONS_MAX)?,
             request_log: request_log.map(|path| RequestLogRule { path, every, bytes_max }),
             node_series: values.get(&NODE_SERIES)?,
-            linger: values.get(&DRAIN_LINGER)?,
-            shutdown: values.get(&program::SHUTDOWN_TIMEOUT)?,
+            linger,
+            shutdown,
         })
     }
 }
@@ -608,4 +614,31 @@ fn placement(values: &Values) -> Result<PlacementSettings, Refusals> {
         return Err(values.conflict(&["GPU_NODE_CORES", "GPU_PLACEMENT"], why));
     }
     Ok(PlacementSettings { scoring, power_fit: values.get(&POWER_FIT)?, shortlist, gpus })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use host_kit::config::{Invocation, load};
+
+    fn read(all: &[(&str, &str)]) -> Result<Settings, String> {
+        let given = all.iter().map(|(name, value)| ((*name).into(), (*value).into()));
+        let Invocation::Run(sources) = Invocation::read([], given) else { panic!("a run") };
+        load(&TABLE, &sources)
+            .and_then(|values| Settings::read(&values))
+            .map_err(|refusals| refusals.to_string())
+    }
+
+    #[test]
+    fn a_drain_that_the_end_cuts_off_is_refused() {
+        assert!(read(&[]).is_ok() && read(&[("DRAIN_LINGER", "19s")]).is_ok());
+        assert!(read(&[("DRAIN_LINGER", "1m"), ("SHUTDOWN_TIMEOUT", "61s")]).is_ok());
+        for all in [
+            [("DRAIN_LINGER", "20s"), ("LOG_LEVEL", "info")],
+            [("DRAIN_LINGER", "1s"), ("SHUTDOWN_TIMEOUT", "1s")],
+        ] {
+            let why = read(&all).unwrap_err();
+            assert!(why.contains("DRAIN_LINGER") && why.contains("no time is left to end them"), "{why}");
+        }
+    }
 }
