@@ -1,5 +1,7 @@
 //! Checks the rules of docs/STYLE.md that a program can check, in every file that git tracks or would add.
 
+mod chapters;
+
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -36,6 +38,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     let mut untidy = Vec::new();
     let mut named = BTreeSet::new();
     let mut types = super::type_names::TypeNames::default();
+    let mut chapters = chapters::Chapters::default();
     for name in listing.split('\0').filter(|name| !name.is_empty() && root.join(name).is_file()) {
         let bytes = std::fs::read(root.join(name)).with_context(|| format!("reading {name}"))?;
         if bytes.len() > FILE_BYTES_MAX {
@@ -48,6 +51,10 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         untidy.extend(complaints(name, text));
         if name.ends_with(".rs") {
             types.read(name, text);
+        }
+        // Its chapters are examples.
+        if name != "xtask/src/tidy/chapters.rs" {
+            chapters.read(name, text);
         }
         // The ids in this file are examples.
         if name.ends_with(".rs") && name != "xtask/src/tidy.rs" {
@@ -62,6 +69,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         |name: &str| std::fs::read_to_string(root.join(name)).with_context(|| format!("reading {name}"));
     untidy.extend(super::duplicates::complaints(&read("Cargo.lock")?, &read("deny.toml")?));
     untidy.extend(types.complaints());
+    untidy.extend(chapters.complaints());
     untidy.extend(unnamed_ids(&std::fs::read_to_string(root.join("docs/FIX_LIST.md"))?, &named));
     if !untidy.is_empty() {
         bail!("untidy:\n  {}", untidy.join("\n  "));

@@ -117,7 +117,7 @@ fn findings(view: &View) -> Vec<Finding> {
         add(
             format!("the journal of originals cannot be read: {why}"),
             "what was in force before the first cap cannot be put back",
-            "run it as root; if the file is damaged, docs/OPERATE.md, \"When limits change\"",
+            "run it as root; if the file is damaged, docs/OPERATE.md, \"When limits change and when they come back\"",
         );
     }
     if let (Ok(None), Ok(originals)) = (&view.writer, &view.journal)

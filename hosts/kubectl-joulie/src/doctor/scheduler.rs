@@ -57,7 +57,7 @@ pub(super) async fn check(asked: &PluginSession, file: Option<&Path>, found: &mu
                 Check::Scheduler,
                 format!("{place}: it is no YAML: {error}"),
                 "kube-scheduler does not start with it",
-                "mend it; docs/INSTALL.md, \"Tell kube-scheduler\"",
+                "mend it; docs/INSTALL.md, \"The extender\"",
             ),
         }
     }
@@ -66,7 +66,7 @@ pub(super) async fn check(asked: &PluginSession, file: Option<&Path>, found: &mu
             Check::Scheduler,
             format!("{}: no extender of Joulie's is configured", configs[0].0),
             "pods are placed without regard to power, and performance pods go to eco nodes",
-            "add the stanza of docs/INSTALL.md, \"Tell kube-scheduler\"",
+            "add the stanza of docs/INSTALL.md, \"The extender\"",
         );
     }
 }
