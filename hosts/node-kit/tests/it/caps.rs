@@ -5,6 +5,8 @@ use joulie_core::node::cap::{Backend, Blocked, CapIntent, CapReport, CapResult, 
 use joulie_core::node::energy::MeterReading;
 use node_kit::{BackendKind, Config, Desire, NodeAccess};
 use power_units::{Percent, Watts};
+use rig::faults::{Direction, Effect, Fault};
+use rig::machine::VirtualAttribute;
 use std::time::Duration;
 
 fn applied(watts: i32) -> CapReport {
@@ -99,6 +101,31 @@ fn a_socket_takes_its_limit_from_one_backend_and_its_meter_from_another() {
     for package in &node.report().packages {
         assert_eq!(package.backend, Some(BackendKind::AmdSocket));
         assert!(matches!(package.power, MeterReading::Fresh { .. }), "{package:?}");
+    }
+}
+
+/// A socket of EPYC has a power meter, which is a mean, and powercap counts the energy of its package.
+#[test]
+fn an_energy_counter_that_answers_goes_before_a_power_meter() {
+    for silent in [false, true] {
+        let Some(room) = TestMachine::profile("epyc").map(TestMachine::busy) else { return };
+        if silent {
+            room.machine.lock().faults().add(Fault {
+                on: VirtualAttribute::Energy(0),
+                direction: Direction::Read,
+                effect: Effect::Fails(5),
+                times: u32::MAX,
+            });
+        }
+        let mut node = room.open(room.config());
+        room.periods(&mut node, 3);
+        let packages = &node.report().packages;
+        let counted: Vec<bool> = packages.iter().map(|package| package.counter.is_some()).collect();
+        assert_eq!(counted, [!silent, true]);
+        assert!(
+            packages.iter().all(|package| matches!(package.power, MeterReading::Fresh { .. })),
+            "{packages:?}"
+        );
     }
 }
 

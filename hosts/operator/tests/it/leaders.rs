@@ -1,7 +1,10 @@
 //! Two operators, of which only one acts.
 
-use super::rig::{Cluster, LEASES};
+use super::rig::{Cluster, JOULIE, LEASES};
 use embedded_api::Loss;
+use host_kit::clock::{HostClock, SystemClock};
+use jiff::{SignedDuration, Timestamp};
+use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,6 +79,49 @@ async fn a_leader_that_is_killed_is_followed_when_its_lease_has_run_out() {
     cluster.node("c").await;
     cluster.until("the second plans", async || cluster.label("c").await.is_some()).await;
     second.stop().await;
+}
+
+/// What the leader before has sent may land until then. The Lease of these operators is for 6 s, and a grant has 5 s.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_leader_lowers_at_once_and_raises_when_nothing_of_the_one_before_can_land() {
+    let cluster = Arc::new(Cluster::new().await);
+    for node in ["a", "b"] {
+        cluster.node(node).await;
+        cluster.hardware(node, 300.0).await;
+    }
+    let budget = json!({"apiVersion": "joulie.io/v1alpha1", "kind": "PowerBudget", "metadata": {"name": "site"},
+        "spec": {"watts": 1000, "mode": "enforce"}});
+    cluster.create(&format!("{JOULIE}/powerbudgets"), &budget).await;
+    let has = async |watts: f64| {
+        let grants = [cluster.grant("a").await, cluster.grant("b").await];
+        grants.iter().flatten().filter(|grant| grant["spec"]["watts"].as_f64() == Some(watts)).count() == 2
+    };
+    let limit = async |watts: u32| {
+        cluster.patch(&format!("{JOULIE}/powerbudgets/site"), &json!({"spec": {"watts": watts}})).await;
+    };
+    let lease = async || cluster.get(&format!("{LEASES}/joulie-operator")).await.unwrap()["spec"].clone();
+    let options = [("STATIC_HP_FRAC", "1"), ("BUDGET_RAISE_DWELL", "100ms")];
+    let agents = cluster.agents();
+    let first = cluster.operator(&options).await;
+    cluster.until("each has the half", async || has(500.0).await).await;
+    let before = lease().await["holderIdentity"].clone();
+    first.stop().await;
+
+    let second = cluster.operator(&options).await;
+    let leads = async || {
+        let holder = lease().await["holderIdentity"].clone();
+        holder != before && holder.as_str().is_some_and(|holder| !holder.is_empty())
+    };
+    cluster.until("the second leads", leads).await;
+    let begun: Timestamp = lease().await["acquireTime"].as_str().unwrap().parse().unwrap();
+    limit(800).await;
+    cluster.until("they are lowered", async || has(400.0).await).await;
+    limit(1400).await;
+    cluster.until("they are raised", async || has(700.0).await).await;
+    let after = SystemClock::new().wall().duration_since(begun);
+    assert!(after >= SignedDuration::from_secs(11), "raised after {after:?}");
+    second.stop().await;
+    agents.abort();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,8 @@
 //! What happens in a cluster that is left alone.
 
 use super::rig::{Cluster, JOULIE, LEASES};
-use serde_json::json;
+use jiff::{SignedDuration, Timestamp};
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,6 +51,29 @@ async fn twelve_nodes_get_labels_profiles_twins_and_a_lease_and_then_nothing_mor
     let second = lease().await;
     cluster.until("the Lease is renewed again", async || lease().await != second).await;
     assert_eq!(cluster.writes().await, before);
+    operator.stop().await;
+    agents.abort();
+}
+
+/// For readers that do not know the Lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_twin_that_does_not_change_is_written_again_when_it_is_as_old_as_a_setting_says() {
+    let cluster = Arc::new(Cluster::new().await);
+    cluster.node("a").await;
+    cluster.hardware("a", 300.0).await;
+    let agents = cluster.agents();
+    let operator = cluster.operator(&[("TWIN_REFRESH", "10s"), ("RECONCILE_INTERVAL", "1s")]).await;
+    let status = async || cluster.twin("a").await.unwrap_or_default()["status"].clone();
+    let updated = |status: &Value| status["lastUpdated"].as_str().and_then(|at| at.parse::<Timestamp>().ok());
+    cluster.until("the twin has a status", async || updated(&status().await).is_some()).await;
+    cluster.quiet(Duration::from_millis(500)).await;
+    let first = status().await;
+    cluster.until("it is written again", async || status().await != first).await;
+    let mut second = status().await;
+    let old = updated(&second).unwrap().duration_since(updated(&first).unwrap());
+    assert!(old >= SignedDuration::from_secs(10), "{old:?}");
+    second["lastUpdated"] = first["lastUpdated"].clone();
+    assert_eq!(second, first, "nothing but its age had changed");
     operator.stop().await;
     agents.abort();
 }
