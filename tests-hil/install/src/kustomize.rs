@@ -5,6 +5,30 @@ use crate::{Helm, by_template, deploy};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+/// What is taken of a rendering of the chart.
+#[derive(Clone, Copy, Debug)]
+pub struct Rendering {
+    /// The flags of helm.
+    pub flags: &'static [&'static str],
+    /// The included templates; empty for all.
+    pub templates: &'static [&'static str],
+}
+
+impl Rendering {
+    /// That of a folder of `hosts/deploy`, such as `kustomize/base`.
+    #[must_use]
+    pub fn of(folder: &str) -> Option<Self> {
+        let folder = folder.strip_prefix("kustomize/")?;
+        PARTS.iter().find(|part| part.folder == folder).map(Part::rendering)
+    }
+
+    /// Whether a template is included.
+    #[must_use]
+    pub fn includes(&self, template: &str) -> bool {
+        self.templates.is_empty() || self.templates.contains(&template)
+    }
+}
+
 /// A folder of the output.
 struct Part {
     folder: &'static str,
@@ -16,6 +40,12 @@ struct Part {
     about: &'static str,
     /// Folders that it contains besides its own files.
     beside: &'static [&'static str],
+}
+
+impl Part {
+    const fn rendering(&self) -> Rendering {
+        Rendering { flags: self.flags, templates: self.templates }
+    }
 }
 
 const PARTS: [Part; 10] = [
@@ -115,7 +145,7 @@ pub fn files(helm: &Helm) -> Result<BTreeMap<PathBuf, String>, String> {
             kustomization.push_str(&format!("  - {beside}\n"));
         }
         for (template, documents) in by_template(&helm.template("chart", part.flags)?) {
-            if part.templates.is_empty() || part.templates.contains(&template.as_str()) {
+            if part.rendering().includes(&template) {
                 kustomization.push_str(&format!("  - {template}\n"));
                 files.insert(folder.join(template), format!("{HEADER}{}", documents.join("---\n")));
             }

@@ -4,6 +4,7 @@
 //! If there is neither a helm nor a way to build one, a suite prints `SKIP(reason)`.
 #![deny(unsafe_code)]
 
+pub mod audited;
 pub mod kustomize;
 pub mod roles;
 

@@ -5,6 +5,8 @@ use serde_json::Value;
 /// What a rule of a role allows, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RoleRight {
+    /// The name of the role.
+    pub role: String,
     /// Of whom: the accounts that are bound to the role.
     pub accounts: Vec<String>,
     /// `None` for all namespaces.
@@ -17,6 +19,13 @@ pub struct RoleRight {
     pub resource: String,
     /// One of these; empty for each name.
     pub names: Vec<String>,
+}
+
+impl RoleRight {
+    /// The same right of each account that has it.
+    pub fn of_each_account(&self) -> impl Iterator<Item = Self> {
+        self.accounts.iter().map(|account| Self { accounts: vec![account.clone()], ..self.clone() })
+    }
 }
 
 /// What all roles of these objects allow.
@@ -45,6 +54,7 @@ pub fn role_rights(objects: &[Value]) -> Vec<RoleRight> {
                 for resource in texts(&rule["resources"]) {
                     for verb in texts(&rule["verbs"]) {
                         all.push(RoleRight {
+                            role: name.as_str().unwrap_or_default().to_owned(),
                             accounts: accounts.clone(),
                             namespace: namespace.as_str().map(str::to_owned),
                             verb,

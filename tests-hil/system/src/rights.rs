@@ -4,6 +4,7 @@
 
 use crate::SystemError;
 use cluster::ControlPlane;
+use install::audited::AuditedPart;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::runtime::wait::{await_condition, conditions};
@@ -25,6 +26,10 @@ pub enum ProgramAccount {
     Extender,
     /// `joulie-simulator`.
     Simulator,
+    /// The extender that only binds.
+    Binder,
+    /// The chart's own kube-scheduler.
+    Scheduler,
 }
 
 /// The namespace of Joulie's accounts and Leases.
@@ -42,6 +47,8 @@ impl ProgramAccount {
             Self::Operator => "joulie-operator",
             Self::Extender => "joulie-extender",
             Self::Simulator => "joulie-simulator",
+            Self::Binder => "joulie-binder",
+            Self::Scheduler => "joulie-scheduler",
         }
     }
 
@@ -66,15 +73,8 @@ impl ProgramAccount {
     }
 }
 
-/// The folders of `hosts/deploy`, in the order in which they are applied.
-const FOLDERS: [&str; 6] = [
-    "chart-crds/files",
-    "kustomize/base",
-    "kustomize/metrics-auth",
-    "kustomize/pool",
-    "kustomize/rescheduling",
-    "kustomize/simulator",
-];
+/// The definitions, which are applied before anything else.
+pub const KINDS: &str = "chart-crds/files";
 /// The account of a Prometheus, which may read the metrics.
 const SCRAPER: &str = "prometheus";
 /// Workloads, whose pods would need a kubelet; the suites start the programs instead.
@@ -178,7 +178,7 @@ pub async fn install_also(client: &Client, folder: &str) -> Result<(), SystemErr
 /// If a file cannot be read.
 pub(crate) fn installed() -> Result<Vec<Value>, SystemError> {
     let mut all = Vec::new();
-    for folder in FOLDERS {
+    for folder in [KINDS].iter().chain(AuditedPart::Installed.folders()) {
         all.extend(objects(folder)?);
     }
     Ok(all)

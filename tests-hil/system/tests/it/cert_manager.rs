@@ -3,7 +3,7 @@
 //! `cargo xtask test --long`, since cert-manager has to be built.
 
 use crate::placement::{NAMESPACE as STORIES, all_run, refusals};
-use crate::support::{is_long, wait};
+use crate::support::{in_config_map, is_long, wait};
 use cluster::assets::Environment;
 use cluster::{CertManager, ClusterError, Scheduler};
 use install::{Helm, NAMESPACE, deploy};
@@ -117,8 +117,8 @@ async fn the_extender_has(world: &TestSystem, chart: &[Value], server: &Mounted<
 
 /// What kube-scheduler's configuration says of extenders.
 fn extenders(chart: &[Value]) -> Vec<Value> {
-    let config = chart.iter().find(|one| one["metadata"]["name"] == "joulie-scheduler-config").unwrap();
-    let config = install::objects(config["data"]["config.yaml"].as_str().unwrap()).unwrap();
+    let config = in_config_map(chart, "joulie-scheduler-config", "config.yaml");
+    let config = install::objects(config).unwrap();
     config[0]["extenders"].as_array().unwrap().clone()
 }
 

@@ -15,11 +15,12 @@ use cluster::life::{FakeNode, Life};
 use cluster::{
     Component, ControlPlane, ControlPlaneOptions, Extender, NodeForm, Program, Scheduler, start_or_skip,
 };
+use install::audited::AuditedPart;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
-use stand_in::{CARD_MB, Kubelets, Relay, gpus};
+use stand_in::{Kubelets, Relay, add_card, gpus};
 use std::net::SocketAddr;
 use std::time::Duration;
 use system::field::{self, Field};
@@ -125,11 +126,7 @@ impl GpuSystem {
             for (number, island) in islands.iter().enumerate() {
                 let name = card(node, number);
                 let model = model.split('|').nth(number).unwrap_or(model);
-                let made = json!({"apiVersion": "gpu.mle.com/v1alpha1", "kind": "GPU", "metadata": {"name": name},
-                    "spec": {"nodeName": node, "uuid": format!("GPU-{name}"), "model": model,
-                             "totalVRAMmb": CARD_MB, "vendor": "nvidia", "island": island}});
-                let made = serde_json::from_value(made).unwrap();
-                gpus(&client).create(&PostParams::default(), &made).await.unwrap();
+                add_card(&client, &name, (node, model, *island)).await;
             }
         }
         let kubelets = Kubelets::start(&client);
@@ -562,6 +559,7 @@ async fn pods_with_gpus_get_the_cards_that_they_ask_for_and_no_card_has_two() {
         victims::a_useless_victim_is_swapped(&system).await;
         what_it_took_is_free_after_the_repair(&system, &uid).await;
         mig::a_divided_card_gives_its_instances_and_not_itself(&system).await;
+        mig::a_card_that_has_left_has_no_object(&system).await;
     };
     let an_end = async {
         loop {
@@ -582,9 +580,6 @@ async fn pods_with_gpus_get_the_cards_that_they_ask_for_and_no_card_has_two() {
         system.kubelets.short()
     );
     system.control_plane.stop(Component::Scheduler);
-    for account in [ProgramAccount::Extender, ProgramAccount::Operator] {
-        let (unused, count) = audit::unused_rights_of(&system.control_plane, FOLDER, account).unwrap();
-        assert!(unused.is_empty() && count > 0, "{unused:#?}");
-    }
+    audit::each_was_used(&system.control_plane, AuditedPart::GpuPlacement).await.unwrap();
     system::tell(&format!("GPUs: {:.1?}", begun.elapsed()));
 }

@@ -7,6 +7,7 @@
 use crate::placement::{self, CLASS, all_enforced, all_run, profiles};
 use crate::support::{limited, wait};
 use crate::{ONE_BESIDE, shipped};
+use install::audited::AuditedPart;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding};
 use kube::Api;
@@ -503,8 +504,6 @@ async fn kubectl_joulie_says_what_is_so_and_doctor_finds_what_is_broken() {
         () = story => {}
         ended = an_end => panic!("{ended}"),
     }
-    let (unused, count) =
-        audit::unused_rights_of(&world.control_plane, LEDGER, ProgramAccount::Agent).unwrap();
-    assert!(unused.is_empty() && count > 0, "{unused:#?}");
+    audit::each_was_used(&world.control_plane, AuditedPart::EnergyLedger).await.unwrap();
     system::tell(&format!("kubectl joulie: {:.1?}", begun.elapsed()));
 }

@@ -13,6 +13,7 @@ mod kubectl;
 mod migration;
 mod moves;
 mod one_node;
+mod options;
 mod outages;
 mod pipeline;
 mod placement;

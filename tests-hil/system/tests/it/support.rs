@@ -32,6 +32,12 @@ pub(crate) async fn wait(what: &str, is_so: impl AsyncFnMut() -> bool) {
     }
 }
 
+/// A file of a ConfigMap among rendered objects.
+pub(crate) fn in_config_map<'o>(objects: &'o [Value], name: &str, file: &str) -> &'o str {
+    let is = |one: &&Value| one["kind"] == "ConfigMap" && one["metadata"]["name"] == name;
+    objects.iter().find(is).unwrap()["data"][file].as_str().unwrap()
+}
+
 /// Converts watts to microwatts.
 pub(crate) fn uw(watts: u32) -> u64 {
     u64::from(watts) * 1_000_000

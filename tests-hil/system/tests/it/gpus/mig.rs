@@ -7,7 +7,7 @@ use super::{GpuSystem, NAMESPACE, wait, wants};
 use crate::shipped;
 use cluster::{ControlPlane, Program};
 use kube::Client;
-use kube::api::ListParams;
+use kube::api::{ListParams, PostParams};
 use nvml_stub::{StubGpu, StubMachine};
 use serde_json::{Value, json};
 use std::path::PathBuf;
@@ -247,4 +247,14 @@ pub(super) async fn a_divided_card_gives_its_instances_and_not_itself(system: &G
         system.delete(name).await;
     }
     assert_eq!(system.divided.kubelet.short().len(), 0, "{:?}", system.divided.kubelet.short());
+}
+
+/// The agent deletes the object of a card that its driver does not list, where an agent made it.
+pub(super) async fn a_card_that_has_left_has_no_object(system: &GpuSystem) {
+    let left = json!({"apiVersion": "gpu.mle.com/v1alpha1", "kind": "GPU",
+        "metadata": {"name": "left", "labels": {"joulie.io/managed-by": "agent"}},
+        "spec": {"nodeName": NODE, "uuid": "GPU-left", "vendor": "nvidia"}});
+    let gpus = gpus(&system.client);
+    gpus.create(&PostParams::default(), &serde_json::from_value(left).unwrap()).await.unwrap();
+    wait("its object is deleted", async || gpus.get_opt("left").await.unwrap().is_none()).await;
 }

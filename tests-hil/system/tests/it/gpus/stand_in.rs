@@ -2,7 +2,7 @@
 
 use super::mig;
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,11 +15,19 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
 const EVERY: Duration = Duration::from_millis(100);
-pub(crate) const CARD_MB: i64 = 40_000;
+const CARD_MB: i64 = 40_000;
 
 pub(crate) fn gpus(client: &Client) -> Api<DynamicObject> {
     let kind = GroupVersionKind::gvk("gpu.mle.com", "v1alpha1", "GPU");
     Api::all_with(client.clone(), &ApiResource::from_gvk(&kind))
+}
+
+/// Makes the object of a card: its node, its model, and its island.
+pub(crate) async fn add_card(client: &Client, name: &str, (node, model, island): (&str, &str, u16)) {
+    let made = json!({"apiVersion": "gpu.mle.com/v1alpha1", "kind": "GPU", "metadata": {"name": name},
+        "spec": {"nodeName": node, "uuid": format!("GPU-{name}"), "model": model,
+                 "totalVRAMmb": CARD_MB, "vendor": "nvidia", "island": island}});
+    gpus(client).create(&PostParams::default(), &serde_json::from_value(made).unwrap()).await.unwrap();
 }
 
 /// The number of GPUs that a pod asks for.
