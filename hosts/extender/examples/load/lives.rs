@@ -68,6 +68,9 @@ pub(crate) struct Tally {
     pub(crate) bound: u64,
     /// Pods that were not bound, as it was to be: they were deleted meanwhile, or there was no room.
     pub(crate) unbound: u64,
+    /// Callers that hung up before they were answered, and how many of their pods were bound all the same.
+    pub(crate) hung_up: u64,
+    pub(crate) bound_unasked: u64,
     /// Requests that were not answered, or not as they are to be.
     pub(crate) failed: u64,
     /// Answers whose versions were compared with what was written, and those that did not know of a write up to them, or
@@ -264,16 +267,8 @@ impl Cluster {
             }
             // The caller hangs up before it is answered.
             (2, _) => {
-                if let Some(address) = self.replicas.get(replica) {
-                    let mut stream = TcpStream::connect(address).await?;
-                    stream.write_all(&written("/bind", &self.binding(pod, first))).await?;
-                }
-                for _ in 0..1_000 {
-                    if self.bound(name).await?.is_some() {
-                        break;
-                    }
-                    tokio::time::sleep(Duration::from_millis(10)).await;
-                }
+                let after = Duration::from_millis(u64::try_from(chance.roll(4))?);
+                self.hang_up(replica, pod, first, after).await?;
             }
             _ => {
                 self.bind(replica, pod, first).await;
@@ -303,6 +298,37 @@ impl Cluster {
         answer.is_some_and(|(_, answer)| answer["Error"] == "")
     }
 
+    /// Asks for a binding and hangs up after a time. What was begun runs to its end. A request that was not read by then is never
+    /// answered, and nothing shows that; so where nothing is taken for the pod soon it is bound again, as kube-scheduler does.
+    async fn hang_up(
+        &self,
+        replica: usize,
+        pod: &Value,
+        worker: usize,
+        after: Duration,
+    ) -> Result<(), Failed> {
+        let Some(address) = self.replicas.get(replica) else { return Ok(()) };
+        let mut stream = TcpStream::connect(address).await?;
+        stream.write_all(&written("/bind", &self.binding(pod, worker))).await?;
+        tokio::time::sleep(after).await;
+        drop(stream);
+        self.count(|tally| tally.hung_up += 1);
+        let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
+        for look in 0..1_000 {
+            if self.bound(text("name")).await?.is_some() {
+                self.count(|tally| tally.bound_unasked += 1);
+                return Ok(());
+            }
+            // A card that is taken shows that it was begun: then it goes on, or the card leaks.
+            if look >= 10 && self.taken(worker, text("uid")).await? == 0 {
+                self.bind(replica, pod, worker).await;
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Ok(())
+    }
+
     /// Where a pod is bound; `None` if it is bound nowhere, or is gone.
     async fn bound(&self, name: &str) -> Result<Option<usize>, Failed> {
         match self.send("GET", &format!("{PODS}/{name}"), &Value::Null).await {
@@ -327,10 +353,15 @@ impl Cluster {
         Ok(list["items"].as_array().cloned().unwrap_or_default())
     }
 
+    /// How many cards of a worker are taken for a pod.
+    async fn taken(&self, worker: usize, uid: &str) -> Result<usize, Failed> {
+        Ok(self.cards(worker).await?.iter().filter(|card| is_taken(card, uid)).count())
+    }
+
     /// A pod that was not bound has no card. One that was bound before it was deleted may have some, and then its agent ends what
     /// was taken for it.
     async fn lost_cards(&self, worker: usize, uid: &str, was_bound: bool) -> Result<(), Failed> {
-        let taken = self.cards(worker).await?.iter().filter(|card| is_taken(card, uid)).count();
+        let taken = self.taken(worker, uid).await?;
         if taken > 0 && was_bound {
             return self.clear(worker, uid).await;
         }

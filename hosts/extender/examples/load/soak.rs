@@ -68,11 +68,13 @@ fn report(tally: &Tally, memory: &[[f64; 2]], took: Duration) -> Result<(), Any>
         took.as_secs()
     ))?;
     tell(
-        "| pods a second | bound | not bound, as it was to be | changes of nodes a second | answers checked | compared |",
+        "| pods a second | bound | not bound, as it was to be | callers that hung up | bound all the same | changes of nodes a second | answers checked | compared |",
     )?;
-    tell("|---|---|---|---|---|---|")?;
-    let Tally { bound, unbound, checked, compared, .. } = tally;
-    tell(&format!("| {pods:.0} | {bound} | {unbound} | {events:.0} | {checked} | {compared} |"))?;
+    tell("|---|---|---|---|---|---|---|---|")?;
+    let Tally { bound, unbound, hung_up, bound_unasked, checked, compared, .. } = tally;
+    tell(&format!(
+        "| {pods:.0} | {bound} | {unbound} | {hung_up} | {bound_unasked} | {events:.0} | {checked} | {compared} |"
+    ))?;
     let (first, last, growth) = growth(memory);
     tell(&format!(
         "\nResident of the replicas after the beginning {:.1} and {:.1} MiB, at the end {:.1} and {:.1}\n",
@@ -98,7 +100,11 @@ fn report(tally: &Tally, memory: &[[f64; 2]], took: Duration) -> Result<(), Any>
     {
         bar(name, format_args!("{value:.0}"), least, value >= least)?;
     }
-    for (name, count) in [("soak_checked_answers", *checked), ("soak_compared_answers", *compared)] {
+    for (name, count) in [
+        ("soak_checked_answers", *checked),
+        ("soak_compared_answers", *compared),
+        ("soak_bound_though_hung_up", *bound_unasked),
+    ] {
         bar(name, count, 1, count > 0)?;
     }
     Ok(())

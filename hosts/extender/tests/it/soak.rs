@@ -33,5 +33,7 @@ async fn no_update_is_lost_replicas_agree_and_no_card_leaks_under_churn() {
             done.iter().all(|count| *count > 20),
             "seed {seed}: it shows something only if much happens: {tally:?}"
         );
+        let (hung_up, bound) = (tally.hung_up, tally.bound_unasked);
+        assert!(hung_up > 0, "seed {seed}: nobody hung up, and {bound} pods were bound all the same");
     }
 }
