@@ -211,11 +211,15 @@ impl SnapshotBuilder {
         self.read_profiles();
         let synced =
             self.watched.node_store.is_synced() && self.watched.dra.as_ref().is_none_or(DraWatch::is_synced);
-        let nodes = self.nodes();
+        let (mut nodes, mut gpus) = (self.nodes(), self.gpus(now.wall));
+        // GPUs of a node without a number, such as the first ones of a node of which nothing else is known: it gets one now,
+        // because answers will say that they know of these GPUs.
+        if gpus.has_strangers {
+            (nodes, gpus) = (self.nodes(), self.gpus(now.wall));
+        }
         if self.index.0 != self.registry.revision() {
             self.index = (self.registry.revision(), Arc::new(Index::of(&self.registry)));
         }
-        let gpus = self.gpus(now.wall);
         self.watched.other_scores.renew(&self.registry);
         self.watched.evictables.renew();
         let scoring = &self.settings.placement.scoring;

@@ -479,3 +479,26 @@ async fn binding_needs_gpu_objects_and_both_are_off_by_default() {
     assert_eq!(call(world.started.work, "POST", "/bind", b"{}").await.0, 404);
     assert_eq!(call(world.started.work, "POST", "/preempt", b"{}").await.0, 200);
 }
+
+#[tokio::test]
+async fn a_node_of_which_only_a_gpu_is_known_is_there_once_answers_know_of_the_gpu() {
+    let world = World::start(&ON).await;
+    world.card("first", 0, json!({}), free()).await;
+    world.passes_at_last(&pod(1, &[("model", "a100")]), &["first"], &["first"]).await;
+    for number in 0..5 {
+        let node = format!("later-{number}");
+        let gpu = json!({"apiVersion": "gpu.mle.com/v1alpha1", "kind": "GPU", "metadata": {"name": node},
+                         "spec": {"nodeName": node, "uuid": format!("GPU-{node}"), "model": A100, "vendor": "nvidia"}});
+        let gpu = world.send("POST", "/apis/gpu.mle.com/v1alpha1/gpus", &gpu).await;
+        let version: u64 = gpu["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+        let is_seen = async || {
+            let (_, text) = world.get("/debug/scoring").await;
+            let page: Value = serde_json::from_str(&text).unwrap();
+            let is_seen = page["seen"]["gpus"].as_u64() >= Some(version);
+            let mut nodes = page["nodes"].as_array().unwrap().iter();
+            assert!(!is_seen || nodes.any(|one| one["nodeName"] == node), "{version}: {page}");
+            is_seen
+        };
+        world.until("the GPU is seen", is_seen).await;
+    }
+}
