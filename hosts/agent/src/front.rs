@@ -1,6 +1,7 @@
 //! The half of the agent that speaks Kubernetes, the same for every kind of machine.
 
 pub(crate) mod armed;
+mod asked;
 pub(crate) mod demand;
 pub(crate) mod drift;
 pub(crate) mod events;

@@ -262,6 +262,18 @@ pub(crate) struct Found {
     pub(crate) gpus: Option<FoundGpus>,
 }
 
+impl Found {
+    /// The same machine where somebody else measures the processors and the GPUs too.
+    pub(crate) fn metered_by(&self, (cpu, gpu): (bool, bool)) -> Self {
+        let mut found = self.clone();
+        found.cpu_metered |= cpu;
+        if let Some(gpus) = &mut found.gpus {
+            gpus.metered |= gpu && gpus.count > 0;
+        }
+        found
+    }
+}
+
 /// The GPUs of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FoundGpus {

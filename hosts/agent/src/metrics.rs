@@ -36,6 +36,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use window::PowerWindow;
 
+/// The label of what tells the power of a node by its TelemetryProfile.
+const PROMETHEUS: &str = "prometheus";
+
 type Level<L> = Family<L, Gauge<f64, AtomicU64>>;
 
 /// All of them. Clones share them.
@@ -83,6 +86,8 @@ struct Known {
     zones: Vec<String>,
     cpus: Vec<u16>,
     backends: Vec<&'static str>,
+    /// What was last recorded of the queries to Prometheus.
+    asked: Option<(bool, u64)>,
     devices: KnownDevices,
     power: PowerWindow,
 }
@@ -215,6 +220,27 @@ impl Metrics {
         raise(&self.errors, label, errors);
     }
 
+    /// Records whether Prometheus answers, and how often it did not; `None` if it is not asked.
+    pub(crate) fn asks(&self, node: &str, asked: Option<(bool, u64)>) {
+        let known =
+            self.known.lock().unwrap_or_else(PoisonError::into_inner).get(node).and_then(|it| it.asked);
+        if known == asked {
+            return;
+        }
+        self.with(node, |known| known.asked = asked);
+        let label = NodeBackend { node: node.to_owned(), backend: PROMETHEUS };
+        match asked {
+            Some((is_ready, troubles)) => {
+                self.backend_ready.get_or_create(&label).set(i64::from(is_ready));
+                raise(&self.troubles, &label, troubles);
+            }
+            None => {
+                self.backend_ready.remove(&label);
+                self.troubles.remove(&label);
+            }
+        }
+    }
+
     /// Records the grant in force for a node, since when, and its outcome.
     pub(crate) fn grants(&self, node: &str, grant: Option<(NodeGrant, Duration)>, held: &HeldGrant<'_>) {
         self.grants.tell(node, grant, held);
@@ -274,7 +300,7 @@ impl Metrics {
             self.cur_freq.remove(&cpu);
             self.max_freq.remove(&cpu);
         }
-        for backend in known.backends {
+        for backend in known.backends.into_iter().chain(known.asked.map(|_| PROMETHEUS)) {
             let backend = NodeBackend { node: owned(), backend };
             self.backend_ready.remove(&backend);
             self.troubles.remove(&backend);

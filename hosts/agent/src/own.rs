@@ -220,6 +220,7 @@ impl OwnNode {
             node: self.node.clone(),
             shared: self.shared.clone(),
             control: control.clone(),
+            http: self.http.clone(),
             inputs,
             views: views.clone(),
             stands: kept.as_deref().map_or(Stands::Nothing, Stands::of_file),
@@ -339,7 +340,7 @@ async fn follow(
         let before = sender.borrow().clone();
         let now = base.choose(node, &profiles, &before);
         let clock = &shared.clock;
-        gone_since = (now.reached != before.reached && has_vanished(&before, &profiles))
+        gone_since = (now.differs(&before) && has_vanished(&before, &profiles))
             .then(|| gone_since.unwrap_or_else(|| clock.mono()));
         let until = gone_since.map(|since| since.plus(SETTLES)).filter(|until| clock.mono() < *until);
         if let Some(until) = until {

@@ -245,6 +245,7 @@ impl Pool {
             node: name.to_owned(),
             shared: self.shared.clone(),
             control: Arc::new(remote.clone()),
+            http: self.common.http.clone(),
             inputs: seen,
             views: views.clone(),
             stands,
@@ -348,14 +349,14 @@ pub(crate) fn tell_route(
     profiles: &Profiles,
     shared: &Shared,
 ) {
-    shared.metrics.routes(node, now.refused.is_some(), before.reached != now.reached);
+    shared.metrics.routes(node, now.refused.is_some(), before.differs(now));
     if let Some(what) = events::of_route(before, now, profiles) {
         shared.events.say(events::note(node, what));
     }
     match (&now.refused, &before.refused) {
         (Some(_), _) => tracing::warn!(node, "{}", now.say()),
         // Nothing has changed when the profiles are read for the first time and none is for this node.
-        (None, None) if before.reached == now.reached && before.by == now.by && now.rivals.is_empty() => {}
+        (None, None) if !before.differs(now) && before.by == now.by && now.rivals.is_empty() => {}
         (None, _) => tracing::info!(node, "{}", now.say()),
     }
 }

@@ -10,7 +10,11 @@
 //!
 //! If several profiles are for the same target, the first by name counts. What a profile leaves out is as in the settings, where these
 //! reach the node by the same means. A node is the host's or over HTTP as a whole: half and half would be two machines under one
-//! name. A route never changes because an endpoint fails.
+//! name. A route never changes because an endpoint fails. What Prometheus is asked for is beside the route ([`PowerQueries`]).
+
+mod queries;
+
+pub(crate) use queries::{NodeQuery, PowerQueries};
 
 use crate::front::rows::RouteRow;
 use crate::front::wanted::Subject;
@@ -93,6 +97,8 @@ pub(crate) struct Base {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Standing {
     pub(crate) reached: Arc<Reached>,
+    /// What Prometheus is asked of it.
+    pub(crate) queries: Arc<PowerQueries>,
     /// The profile by which it is so; `None`: the settings.
     pub(crate) by: Option<Subject>,
     /// The profile that would hold, and why it is refused.
@@ -114,6 +120,16 @@ impl Standing {
         self.chosen || self.refused.is_some()
     }
 
+    /// Whether the node is read or controlled in another way by that one.
+    pub(crate) fn differs(&self, other: &Self) -> bool {
+        self.reached != other.reached || self.queries != other.queries
+    }
+
+    /// Through what it is read and controlled, for people.
+    pub(crate) fn way(&self) -> String {
+        format!("{}{}", self.reached.say(), self.queries.say())
+    }
+
     pub(crate) fn say(&self) -> String {
         let by = match &self.by {
             Some(by) => format!("TelemetryProfile {}", by.name),
@@ -129,7 +145,7 @@ impl Standing {
             [] => String::new(),
             rivals => format!("; {} are for the same target and are not followed", rivals.join(", ")),
         };
-        format!("by {by} the node is {}{refused}{rivals}", self.reached.say())
+        format!("by {by} the node is {}{refused}{rivals}", self.way())
     }
 }
 
@@ -145,8 +161,8 @@ pub(crate) struct Profiles {
 impl Base {
     /// The route until the profiles are known.
     pub(crate) fn start(&self) -> Standing {
-        let reached = Arc::new(self.reached.clone());
-        Standing { reached, by: None, refused: None, rivals: Vec::new(), chosen: false }
+        let (reached, queries) = (Arc::new(self.reached.clone()), Arc::default());
+        Standing { reached, queries, by: None, refused: None, rivals: Vec::new(), chosen: false }
     }
 
     /// The route of a node by these profiles; `before` is the route until now.
@@ -163,8 +179,10 @@ impl Base {
             // Nothing good was known before: the node may be another machine than the settings say.
             let nowhere = || Arc::new(Reached::Http(NodeRouting::NOWHERE));
             let reached = if before.chosen { before.reached.clone() } else { nowhere() };
-            let refused = Some((profile, why));
-            Standing { reached, by: before.by.clone(), refused, rivals: Vec::new(), chosen: before.chosen }
+            // They are those of a route that was chosen, or none.
+            let queries = before.queries.clone();
+            let (by, refused, rivals) = (before.by.clone(), Some((profile, why)), Vec::new());
+            Standing { reached, queries, by, refused, rivals, chosen: before.chosen }
         };
         // Whom a profile is for cannot be read any more, and it held.
         let held = |(_, row): &&(String, Arc<RouteRow>)| {
@@ -182,11 +200,15 @@ impl Base {
         let Some((first, others)) = matching.split_first() else {
             return Standing { chosen: true, ..self.start() };
         };
-        let reached = first.1.routing.clone().and_then(|routing| self.reach(&routing));
+        let asked = first.1.routing.clone().and_then(|routing| {
+            let queries = PowerQueries::of(&routing, |field, http| self.endpoint(field, http))?;
+            Ok((self.reach(&routing)?, queries))
+        });
         let rivals = others.iter().map(|(name, _)| name.clone()).collect();
-        match reached {
-            Ok(reached) => Standing {
+        match asked {
+            Ok((reached, queries)) => Standing {
                 reached: Arc::new(reached),
+                queries: Arc::new(queries),
                 by: Some(subject(first)),
                 refused: None,
                 rivals,
@@ -215,7 +237,6 @@ impl Base {
     }
 
     fn by_host(&self, routing: &TelemetryRouting) -> Result<Reached, String> {
-        refuse_unread(routing)?;
         if routing.cpu_source == Some(Readings::None) {
             return Err("spec.sources.cpu.type: the host's own meters cannot be turned off, because a cap that nothing \
                         measures is not known to hold; use host"
@@ -229,7 +250,6 @@ impl Base {
     }
 
     fn over_http(&self, routing: &TelemetryRouting) -> Result<Reached, String> {
-        refuse_unread(routing)?;
         let base = match &self.reached {
             Reached::Http(base) => base.clone(),
             Reached::Host { .. } => NodeRouting::NOWHERE,
@@ -320,21 +340,6 @@ fn https(routing: &TelemetryRouting) -> Vec<&'static str> {
         ("spec.controls.gpu", matches!(gpu_control, Some(ControlRoute::Http { .. }))),
     ];
     said.into_iter().filter(|(_, is)| *is).map(|(field, _)| field).collect()
-}
-
-/// A Prometheus server is no meter of a control loop. Sources of temperatures and surroundings are read by nothing, whatever they say.
-fn refuse_unread(routing: &TelemetryRouting) -> Result<(), String> {
-    for (field, source) in
-        [("spec.sources.cpu", &routing.cpu_source), ("spec.sources.gpu", &routing.gpu_source)]
-    {
-        if matches!(source, Some(Readings::Prometheus { .. })) {
-            return Err(format!(
-                "{field}.type: the agent does not read power from Prometheus, whose samples are older than a period of \
-                 the control loop; use http or host (the operator reads Prometheus: OPERATOR_NODE_POWER_SOURCE)"
-            ));
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -172,7 +172,7 @@ impl HttpClient {
         self.exchange_by(request, asking, wanted).await
     }
 
-    async fn exchange_by(
+    pub(crate) async fn exchange_by(
         &self,
         mut request: Request<Bytes>,
         Asking { timeout, shows_token }: Asking,

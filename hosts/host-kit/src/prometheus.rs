@@ -15,7 +15,7 @@ pub use answer::{Answer, QueryError, SERIES_MAX, Series};
 pub use join::{Belongs, NODE_LABELS, NodeNames, of_node};
 
 use crate::config::Url;
-use crate::http_client::{ClientLimits, HttpClient, NoAnswer, Trust, TrustError};
+use crate::http_client::{Asking, ClientLimits, HttpClient, NoAnswer, Trust, TrustError};
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode, header};
 use std::path::PathBuf;
@@ -83,37 +83,64 @@ impl Prometheus {
     /// # Errors
     /// If there is no answer, or one that cannot be believed whole.
     pub async fn instant(&self, query: &str, look_back: Option<Duration>) -> Result<Answer, QueryError> {
-        let request = self.request(query, look_back)?;
-        // A refused query is answered with 400 or 422 and the reason in the body.
-        let has_reason =
-            |status: &StatusCode| status.is_success() || matches!(status.as_u16(), 400 | 422 | 503);
-        let (status, body) = self.client.exchange(request, has_reason).await.map_err(QueryError::NoAnswer)?;
-        if body.is_empty() && !status.is_success() {
-            return Err(QueryError::NoAnswer(NoAnswer::Refused(status)));
-        }
-        if body.len() <= QUICK_MAX {
-            return Answer::read(&body, status);
-        }
-        let read = tokio::task::spawn_blocking(move || Answer::read(&body, status));
-        read.await.unwrap_or_else(|_| Err(QueryError::Malformed("it could not be read".to_owned())))
-    }
-
-    fn request(&self, query: &str, look_back: Option<Duration>) -> Result<Request<Bytes>, QueryError> {
-        let base = self.access.address.as_str().trim_end_matches('/');
-        let query: String = form_urlencoded::byte_serialize(query.as_bytes()).collect();
-        let seconds = self.access.timeout.as_secs().max(1);
-        let look_back =
-            look_back.map(|time| format!("&lookback_delta={}s", time.as_secs())).unwrap_or_default();
-        let request =
-            Request::get(format!("{base}/api/v1/query?query={query}&timeout={seconds}s{look_back}"));
-        let mut request =
-            request.body(Bytes::new()).map_err(|error| QueryError::Unsent(error.to_string()))?;
-        request.headers_mut().extend(self.access.headers.clone());
-        if let Some(value) = self.access.login.basic().map_err(QueryError::Unsent)? {
+        let PrometheusAccess { address, timeout, login, headers, .. } = &*self.access;
+        let mut request = InstantQuery { address, query, look_back, timeout: *timeout }.request()?;
+        request.headers_mut().extend(headers.clone());
+        if let Some(value) = login.basic().map_err(QueryError::Unsent)? {
             request.headers_mut().insert(header::AUTHORIZATION, value);
         }
-        Ok(request)
+        answer(&self.client, request, Asking { timeout: *timeout, shows_token: true }).await
     }
+}
+
+/// A query for the present moment, to any server.
+#[derive(Clone, Copy, Debug)]
+pub struct InstantQuery<'a> {
+    /// The address of the server, with the prefix of its paths if it has one.
+    pub address: &'a Url,
+    /// What is asked.
+    pub query: &'a str,
+    /// Samples that are older are none, where the server can be told.
+    pub look_back: Option<Duration>,
+    /// How long the answer may take.
+    pub timeout: Duration,
+}
+
+impl InstantQuery<'_> {
+    /// Evaluates it at the server's present time, by a client that has no server of its own. Such a client has no login but its
+    /// token, which is shown if `shows_token`.
+    ///
+    /// # Errors
+    /// If there is no answer, or one that cannot be believed whole.
+    pub async fn ask(self, client: &HttpClient, shows_token: bool) -> Result<Answer, QueryError> {
+        answer(client, self.request()?, Asking { timeout: self.timeout, shows_token }).await
+    }
+
+    fn request(&self) -> Result<Request<Bytes>, QueryError> {
+        let base = self.address.as_str().trim_end_matches('/');
+        let query: String = form_urlencoded::byte_serialize(self.query.as_bytes()).collect();
+        let seconds = self.timeout.as_secs().max(1);
+        let look_back =
+            self.look_back.map(|time| format!("&lookback_delta={}s", time.as_secs())).unwrap_or_default();
+        let request =
+            Request::get(format!("{base}/api/v1/query?query={query}&timeout={seconds}s{look_back}"));
+        request.body(Bytes::new()).map_err(|error| QueryError::Unsent(error.to_string()))
+    }
+}
+
+async fn answer(client: &HttpClient, request: Request<Bytes>, asking: Asking) -> Result<Answer, QueryError> {
+    // A refused query is answered with 400 or 422 and the reason in the body.
+    let has_reason = |status: &StatusCode| status.is_success() || matches!(status.as_u16(), 400 | 422 | 503);
+    let (status, body) =
+        client.exchange_by(request, asking, has_reason).await.map_err(QueryError::NoAnswer)?;
+    if body.is_empty() && !status.is_success() {
+        return Err(QueryError::NoAnswer(NoAnswer::Refused(status)));
+    }
+    if body.len() <= QUICK_MAX {
+        return Answer::read(&body, status);
+    }
+    let read = tokio::task::spawn_blocking(move || Answer::read(&body, status));
+    read.await.unwrap_or_else(|_| Err(QueryError::Malformed("it could not be read".to_owned())))
 }
 
 const fn limits(access: &PrometheusAccess) -> ClientLimits {

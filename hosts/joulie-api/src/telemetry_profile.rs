@@ -179,10 +179,13 @@ part! {
 part! {
     /// A query to a Prometheus server.
     pub struct PrometheusSource {
-        /// The server's URL.
+        /// The server's URL, with the prefix of its paths if it has one; `{node}` stands for the name of the node.
         endpoint: String,
-        /// The query; `{node}` stands for the name of the node.
+        /// The query; `{node}` stands for the name of the node. Without it the series count that name the node in a label.
         query: String,
+        /// How long an answer may take.
+        #[schemars(range(min = 1, max = 300))]
+        timeout_seconds: Whole,
     }
 }
 

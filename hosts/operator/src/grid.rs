@@ -10,7 +10,6 @@ use crate::queries::{Purpose, Queries};
 use futures::StreamExt;
 use host_kit::http_client::TrustError;
 use host_kit::prometheus::{Prometheus, PrometheusAccess, QueryError};
-use jiff::Timestamp;
 use planner::budget::SignalLaw;
 use std::time::Duration;
 use tokio::sync::{mpsc, watch};
@@ -109,7 +108,7 @@ async fn age(server: &Prometheus, queries: &Queries, of: &GridQuery) -> Option<D
     let answer = queries.ask_back(server, Purpose::BudgetSignalTime, &query, Some(of.look_back)).await;
     match answer {
         Ok(answer) => match answer.series.as_slice() {
-            [one] => sampled_ago(one.at(), one.number()?.parse().ok()?),
+            [one] => one.age(),
             _ => None,
         },
         // A number without labels is none of a sample. Nobody knows more of its age than that the look-back bounds it.
@@ -121,13 +120,6 @@ async fn age(server: &Prometheus, queries: &Queries, of: &GridQuery) -> Option<D
             | QueryError::Malformed(_),
         ) => None,
     }
-}
-
-/// How long before `at` a sample of this time, in seconds since 1970, was taken. One from the future is of now.
-fn sampled_ago(at: Timestamp, seconds: f64) -> Option<Duration> {
-    let sampled = Duration::try_from_secs_f64(seconds).ok()?;
-    let now = Duration::try_from(at.duration_since(Timestamp::UNIX_EPOCH)).ok()?;
-    Some(now.saturating_sub(sampled))
 }
 
 async fn round(server: &Prometheus, queries: &Queries, all: Vec<GridQuery>) -> Vec<GridValue> {
@@ -146,21 +138,4 @@ async fn round(server: &Prometheus, queries: &Queries, all: Vec<GridQuery>) -> V
         Some(GridValue { of, value: value?, age })
     });
     futures::stream::iter(asked).buffered(AT_ONCE).filter_map(std::future::ready).collect().await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_sample_is_as_old_as_the_server_says_and_never_younger_than_now() {
-        let at: Timestamp = "1970-01-01T00:10:00.5Z".parse().unwrap();
-        let ago = |seconds| sampled_ago(at, seconds);
-        assert_eq!(ago(300.5), Some(Duration::from_secs(300)));
-        assert_eq!((ago(600.5), ago(900.0)), (Some(Duration::ZERO), Some(Duration::ZERO)));
-        for none in [f64::NAN, f64::INFINITY, -1.0, 1e300] {
-            assert_eq!(ago(none), None, "{none}");
-        }
-        assert_eq!(sampled_ago(Timestamp::MIN, 1.0), None);
-    }
 }

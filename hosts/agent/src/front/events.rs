@@ -112,6 +112,8 @@ pub(super) struct Look<'a> {
     pub(super) view: &'a View,
     /// The status of the object that carries the desired state, as the watch shows it, and the name of its part with the outcome.
     pub(super) published: Option<(&'a Seen, &'static str)>,
+    /// Whether Prometheus says what the processors draw, or why not; `None` if it is not asked.
+    pub(super) asked: Option<Result<(), String>>,
     pub(super) patience: Duration,
 }
 
@@ -203,14 +205,23 @@ impl Teller {
     }
 
     fn measured(&mut self, look: &Look<'_>, now: Mono) -> Option<(&'static EventReason, String)> {
-        let is_known = matches!(look.view.cpu.drawn, Drawn::Is(_));
+        let own = match look.view.cpu.drawn {
+            Drawn::Is(_) => Some(true),
+            Drawn::Unknown => Some(false),
+            Drawn::Unmetered => None,
+        };
+        let asked = look.asked.as_ref().map(Result::is_ok);
+        // Where both are there, each is missed.
+        let is_known = (own.is_some() || asked.is_some()) && own.unwrap_or(true) && asked.unwrap_or(true);
         self.measured = match (self.measured, is_known) {
             (_, true) => Measured::Yes,
             (Measured::Never, false) => Measured::Never,
             (Measured::Yes, false) => Measured::Until(now),
             (Measured::Until(then), false) if now.since(then) >= look.patience => {
                 self.measured = Measured::Said;
-                let trouble = look.view.cpu.trouble.as_deref().unwrap_or("no backend says why");
+                let of_query = look.asked.as_ref().and_then(|asked| asked.as_ref().err());
+                let trouble = of_query.or(look.view.cpu.trouble.as_ref());
+                let trouble = trouble.map_or("no backend says why", String::as_str);
                 return Some((
                     &BLIND,
                     format!("the power of the processors is not measured any more: {trouble}"),
@@ -235,7 +246,7 @@ pub(crate) fn of_route(
         let is_new = before.refused.as_ref() != now.refused.as_ref();
         return (is_new && (before.is_chosen() || !is_told)).then(|| (&ROUTE_REFUSED, now.say()));
     }
-    (before.is_chosen() && before.reached != now.reached).then(|| (&ROUTE_CHANGED, now.say()))
+    (before.is_chosen() && before.differs(now)).then(|| (&ROUTE_CHANGED, now.say()))
 }
 
 fn is_refused(seen: &Seen, generation: Option<i64>) -> bool {

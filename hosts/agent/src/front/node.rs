@@ -9,6 +9,7 @@
 //! newest documents when the API has answered. An API that is away delays only statuses.
 
 use super::armed::{Armed, ArmedFacts, Moment};
+use super::asked::AskedPower;
 use super::demand::{GrantNow, GrantTeller};
 use super::events::{self, Look, Teller};
 use super::grants::{self, Ignored, Stands};
@@ -26,6 +27,7 @@ use super::wanted::{Unknown, Wanted, wanted};
 use super::yields::{LEADS_FOR, Yields};
 use crate::machine::{Control, Drawn, Found, LeaseState, View};
 use crate::metrics::{HeldGrant, Metrics, PowerDetail};
+use crate::pool::http::Http;
 use crate::route::Standing;
 use host_kit::clock::{HostClock, Mono};
 use host_kit::events::Recorder;
@@ -74,6 +76,8 @@ pub(crate) struct Front {
     pub(crate) node: String,
     pub(crate) shared: Arc<Shared>,
     pub(crate) control: Arc<dyn Control>,
+    /// Asks Prometheus, where the route of the node says so.
+    pub(crate) http: Arc<Http>,
     pub(crate) inputs: watch::Receiver<Inputs>,
     pub(crate) views: watch::Receiver<Option<View>>,
     /// The state of the grant before the start.
@@ -156,6 +160,7 @@ struct Memory {
     missed: Option<Watts>,
     grant: GrantTeller,
     teller: Teller,
+    asked: AskedPower,
     pacer: Pacer,
     sampled: Option<Sampled>,
     described: Option<Described>,
@@ -166,6 +171,8 @@ struct Described {
     found: Arc<Found>,
     row: Arc<NodeRow>,
     sampled: Option<Sampled>,
+    /// Whether Prometheus is asked for processors and GPUs.
+    asked: (bool, bool),
     /// The published power that is used until there is a measurement.
     before: Value,
     status: Arc<Value>,
@@ -187,6 +194,7 @@ impl Default for Memory {
             missed: None,
             grant: GrantTeller::default(),
             teller: Teller::default(),
+            asked: AskedPower::default(),
             pacer: Pacer::default(),
             sampled: None,
             described: None,
@@ -222,15 +230,16 @@ impl Follow {
     /// How long to wait if nothing changes: a measurement that has changed is published as soon as its interval allows.
     fn look(&self) -> Duration {
         let Self { front: Front { shared, views, .. }, memory, .. } = self;
-        let power = views.borrow().as_ref().map(power);
-        let wait = power.and_then(|power| memory.pacer.wait(power, shared.clock.mono(), shared.pace));
+        let now = shared.clock.mono();
+        let power = views.borrow().as_ref().map(|view| memory.asked.instead_of(power(view), now));
+        let wait = power.and_then(|power| memory.pacer.wait(power, now, shared.pace));
         let wait = [wait, memory.armed.stands_for()].into_iter().flatten().min();
         wait.map_or(LOOK_EVERY, |wait| wait.clamp(LOOK_LEAST, LOOK_EVERY))
     }
 
     fn step(&mut self) {
         let Self {
-            front: Front { node, shared, control, inputs, views, .. },
+            front: Front { node, shared, control, http, inputs, views, .. },
             sender,
             first,
             keeper,
@@ -238,6 +247,8 @@ impl Follow {
             memory,
         } = self;
         let route = control.route();
+        memory.asked.follow(node, &route.queries, http, &shared.clock);
+        shared.metrics.asks(node, memory.asked.look(node));
         let mut inputs = inputs.borrow_and_update().clone();
         // Nothing is desired before it is decided of which machine.
         inputs.synced &= route.is_decided();
@@ -400,6 +411,9 @@ impl Memory {
             verdict.message.push_str(refused);
             verdict.message.push_str(said.as_deref().unwrap_or_default());
             verdict.exceeded_by(&self.unkept.above);
+            if self.asked.parts() != (false, false) {
+                verdict.unjudged(view);
+            }
         }
         outcome
     }
@@ -455,8 +469,9 @@ impl Memory {
         (shared, terms): (&Shared, &Terms),
     ) {
         let published = inputs.goals.first().map(|(_, goal)| (&*goal.row().seen, goal.control()));
-        let look = Look { outcome, view, published, patience: terms.patience };
-        for what in self.teller.look(&look, shared.clock.mono()) {
+        let now = shared.clock.mono();
+        let look = Look { outcome, view, published, asked: self.asked.cpu(now), patience: terms.patience };
+        for what in self.teller.look(&look, now) {
             shared.events.say(events::note(node, what));
         }
     }
@@ -470,11 +485,13 @@ impl Memory {
         now: Mono,
     ) -> Option<Doc> {
         let row = inputs.node.as_ref().filter(|_| inputs.hardware_known)?;
-        let power = power(view);
+        let power = self.asked.instead_of(power(view), now);
         if self.pacer.is_due(power, now, shared.pace) {
             let wall = shared.clock.wall();
             let plug = view.plug.map(|plug| PlugSaid::of(plug, (now, wall)));
-            self.sampled = Some(Sampled { power, at: rfc3339(wall), source: view.source, plug });
+            let at = rfc3339(wall.checked_sub(self.asked.age(now)).unwrap_or(wall));
+            let source = self.asked.source().unwrap_or(view.source);
+            self.sampled = Some(Sampled { power, at, source, plug });
         }
         let there = inputs.hardware.first();
         // The measurement that the previous process published stays until there is a new one.
@@ -499,17 +516,19 @@ impl Memory {
         catalog: &Catalog,
     ) -> Arc<Value> {
         let is_same = |last: &&Described| {
-            let Described { found: same, row: of, sampled, before: stood, status: _ } = last;
-            Arc::ptr_eq(same, found) && Arc::ptr_eq(of, row) && *sampled == self.sampled && stood == before
+            let Described { found: same, row: of, sampled, asked, before: stood, status: _ } = last;
+            let is_asked = *sampled == self.sampled && *asked == self.asked.parts();
+            Arc::ptr_eq(same, found) && Arc::ptr_eq(of, row) && is_asked && stood == before
         };
         if let Some(last) = self.described.as_ref().filter(is_same) {
             return last.status.clone();
         }
         let power = self.sampled.as_ref().map_or_else(|| before.clone(), Sampled::value);
-        let status = Arc::new(hardware::status(found, row, catalog, power));
+        let asked = self.asked.parts();
+        let status = Arc::new(hardware::status(&found.metered_by(asked), row, catalog, power));
         let (found, row, before) = (found.clone(), row.clone(), before.clone());
-        let made = Described { found, row, sampled: self.sampled.clone(), before, status: status.clone() };
-        self.described = Some(made);
+        let sampled = self.sampled.clone();
+        self.described = Some(Described { found, row, sampled, asked, before, status: status.clone() });
         status
     }
 }
@@ -530,7 +549,7 @@ fn power(view: &View) -> Power {
 fn route_doc(node: &str, inputs: &Inputs, route: &Standing, outcome: &Outcome) -> Option<Doc> {
     let (profile, why, message) = match (&route.refused, &route.by) {
         (Some((profile, why)), _) => (profile, RouteWhy::Refused, why.clone()),
-        (None, by) => (by.as_ref()?, RouteWhy::Followed, format!("the node is {}", route.reached.say())),
+        (None, by) => (by.as_ref()?, RouteWhy::Followed, format!("the node is {}", route.way())),
     };
     let (name, row) =
         inputs.routes.all.iter().find(|(_, row)| row.uid == profile.uid && is_own(row, node))?;

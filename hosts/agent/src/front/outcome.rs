@@ -13,7 +13,7 @@ use super::proof::{Measured, Proof};
 use super::wanted::{Goal, Nothing, Unknown, Wanted};
 use crate::machine::{LeaseState, Means, Part, View};
 use host_kit::clock::Mono;
-use joulie_core::node::cap::{CapIntent, CapReport, CapResult};
+use joulie_core::node::cap::{Blocked, CapIntent, CapReport, CapResult};
 use node_kit::Desire;
 use power_units::Watts;
 use std::time::Duration;
@@ -51,6 +51,16 @@ impl Verdict {
         self.why = Why::Exceeded;
         let devices = devices.join(", ");
         self.message.push_str(&format!("; {devices} drew above the limit for longer than a limit needs"));
+    }
+
+    /// Says of a node that lacks a meter that Prometheus, which is asked what it draws, takes the place of none.
+    pub(crate) fn unjudged(&mut self, view: &View) {
+        let lacks_meter = CapReport::Cap(CapResult::Blocked(Blocked::NoMeter));
+        if self.why == Why::Unmeasured || [view.cpu.report, view.gpu.report].contains(&lacks_meter) {
+            self.message.push_str(
+                "; no cap is judged and no closed loop is run by what Prometheus says, whose samples are too old for that",
+            );
+        }
     }
 }
 

@@ -1,14 +1,18 @@
-//! Requests to nodes: bounded in number, time and size. Nodes that did not answer the last time share a few places of
-//! their own, so that they do not take those of the nodes that do.
+//! Requests to nodes, and to the Prometheus servers that are asked of them: bounded in number, time and size. Nodes that did not
+//! answer the last time share a few places of their own, so that they do not take those of the nodes that do. So do the queries to
+//! Prometheus, so that no control waits for a server that only reports.
 
 use super::wire::{Action, BYTES_MOST, Became, Telemetry};
+use crate::route::NodeQuery;
 use crate::settings::{HttpTerms, NodeEndpoint};
 use bytes::Bytes;
 use host_kit::config::Url;
 use host_kit::http_client::{Asking, Carrier, ClientLimits, HttpClient, NoAnswer, Trust, TrustError};
+use host_kit::prometheus::{Answer, InstantQuery};
 use http::{Method, Request, StatusCode, header};
 use power_hal::ErrorKind;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 use tokio::sync::Semaphore;
 
 /// What the agent calls itself.
@@ -44,6 +48,7 @@ pub(crate) struct Http {
     terms: HttpTerms,
     places: Semaphore,
     suspects: Semaphore,
+    queries: Semaphore,
 }
 
 impl Http {
@@ -63,9 +68,10 @@ impl Http {
             Some(carrier) => HttpClient::carried(PROGRAM, limits, carrier),
         };
         let client = client.with_token(token.clone());
-        let (places, suspects) = (Semaphore::new(concurrency), Semaphore::new(concurrency.div_ceil(4)));
+        let few = || Semaphore::new(concurrency.div_ceil(4));
+        let (places, suspects, queries) = (Semaphore::new(concurrency), few(), few());
         let late = OnceLock::new();
-        Ok(Self { client, late, trusts, limits, terms: terms.clone(), places, suspects })
+        Ok(Self { client, late, trusts, limits, terms: terms.clone(), places, suspects, queries })
     }
 
     fn client(&self, has_tls: bool) -> Result<&HttpClient, Trouble> {
@@ -109,6 +115,22 @@ impl Http {
             Became::Blocked(why) => Err(Trouble::new(ErrorKind::NotSupported, why)),
             Became::Error(why) => Err(Trouble::new(ErrorKind::Io, why)),
         }
+    }
+
+    /// What a Prometheus server answers to `query` where it asks for this node; samples that are older than `look_back` are none.
+    pub(crate) async fn query(
+        &self,
+        server: &NodeQuery,
+        (node, query): (&str, &str),
+        look_back: Duration,
+    ) -> Result<Answer, String> {
+        let NodeEndpoint { url: at, timeout, shows_token } = &server.server;
+        let address = url(&server.server, node).map_err(|trouble| trouble.text)?;
+        let client = self.client(at.has_tls()).map_err(|trouble| trouble.text)?;
+        // It is never closed.
+        let _place = self.queries.acquire().await;
+        let asked = InstantQuery { address: &address, query, look_back: Some(look_back), timeout: *timeout };
+        asked.ask(client, *shows_token).await.map_err(|why| format!("{address}: {why}"))
     }
 
     async fn ask(

@@ -109,7 +109,11 @@ fn a_node_goes_over_http_with_the_times_of_each_endpoint_and_the_mode() {
 
 #[test]
 fn what_cannot_be_followed_is_refused_and_says_what_to_do() {
-    let prometheus = json!({"type": "prometheus", "prometheus": {"endpoint": "http://p", "query": "up"}});
+    let prometheus = |endpoint: &str, query: &str| {
+        let query = json!({"endpoint": endpoint, "query": query});
+        json!({"sources": {"gpu": {"type": "prometheus", "prometheus": query}}})
+    };
+    let own = "spec.sources.gpu.prometheus.query: it reads a metric of Joulie's programs";
     let mut clocks = http("control");
     clocks["http"]["mode"] = json!("clocks");
     let url = |url: &str| json!({"type": "http", "http": {"endpoint": url}});
@@ -128,9 +132,21 @@ fn what_cannot_be_followed_is_refused_and_says_what_to_do() {
         (host(), json!({"sources": {"cpu": {"type": "none"}}}), "own meters cannot be turned off"),
         (
             host(),
-            json!({"sources": {"cpu": prometheus}}),
-            "spec.sources.cpu.type: the agent does not read power",
+            prometheus("http://p?x=1", "w"),
+            "spec.sources.gpu.prometheus.endpoint: the address of a server",
         ),
+        (
+            host(),
+            prometheus("p:9090", "w"),
+            "spec.sources.gpu.prometheus.endpoint: it does not begin with http",
+        ),
+        (
+            host(),
+            prometheus("http://p", &"w".repeat(2049)),
+            "spec.sources.gpu.prometheus.query: it has more than 2048",
+        ),
+        (host(), prometheus("http://p", "w or joulie_operator_node_power_watts"), own),
+        (pool(), prometheus("http://p", "joulie_sim_a + joulie_b"), own),
         (host(), json!({"controls": {"gpu": clocks}}), "use powercap or auto"),
         (
             host(),
@@ -150,6 +166,56 @@ fn what_cannot_be_followed_is_refused_and_says_what_to_do() {
         let said = refused(&base, for_node(spec.clone()));
         assert!(said.contains(words), "{spec}: {said}");
     }
+}
+
+/// A source of type prometheus.
+fn prometheus(query: &str) -> Value {
+    json!({"type": "prometheus", "prometheus": {"endpoint": "http://p", "query": query}})
+}
+
+fn query(text: &str) -> Option<NodeQuery> {
+    Some(NodeQuery { server: endpoint("http://p", 2), text: text.to_owned() })
+}
+
+#[test]
+fn prometheus_tells_what_is_drawn_beside_any_control_and_controls_nothing() {
+    // Fix list agent S11: what is controlled is as without it.
+    let spec = for_cluster(json!({"sources": {"cpu": prometheus("c"), "gpu": prometheus("joulie_sim_g")}}));
+    let standing = by(&host(), spec.clone());
+    assert_eq!(*standing.reached, Reached::Host { cpu: true, gpu: true });
+    assert_eq!(*standing.queries, PowerQueries { cpu: query("c"), gpu: query("joulie_sim_g") });
+    assert!(
+        standing.say().contains("what the GPUs draw is told by Prometheus at http://p"),
+        "{}",
+        standing.say()
+    );
+    // Over HTTP nothing else is read, so that there is no meter for a loop.
+    let Reached::Http(routing) = &*by(&pool(), spec).reached.clone() else { panic!() };
+    assert_eq!((&routing.source, &routing.cpu), (&None, &Some(endpoint("http://base/control/{node}", 2))));
+    // Only the GPUs: the telemetry of the others stays.
+    let mut gpu = prometheus("g");
+    gpu["prometheus"]["timeoutSeconds"] = json!(9);
+    let standing = by(&pool(), for_node(json!({"sources": {"gpu": gpu}})));
+    let Reached::Http(routing) = &*standing.reached else { panic!() };
+    assert_eq!(routing.source, Some(endpoint("http://base/telemetry/{node}", 2)));
+    assert_eq!(
+        (&standing.queries.cpu, standing.queries.gpu.as_ref().unwrap().server.timeout.as_secs()),
+        (&None, 9)
+    );
+}
+
+#[test]
+fn another_query_is_another_way_on_the_same_machine_and_a_refused_one_changes_nothing() {
+    let base = host();
+    let of = |query: &str| known(&[row("p", for_node(json!({"sources": {"cpu": prometheus(query)}})))]);
+    let first = base.choose("a", &of("one"), &base.start());
+    let second = base.choose("a", &of("two"), &first);
+    assert!(second.differs(&first) && second.reached == first.reached, "the control goes on");
+    let refused = base.choose("a", &of("joulie_x"), &second);
+    assert!(refused.refused.is_some() && !refused.differs(&second));
+    // The agent has started anew: nothing is asked by a profile that cannot be followed.
+    assert_eq!(*base.choose("a", &of("joulie_x"), &base.start()).queries, PowerQueries::default());
+    assert_eq!(*base.choose("a", &known(&[]), &second).queries, PowerQueries::default());
 }
 
 #[test]
@@ -187,9 +253,12 @@ fn a_server_that_only_a_profile_names_does_not_see_the_token_in_the_clear() {
         let http = HttpTerms { token: token.clone(), authorities: authorities.map(Into::into), ..terms() };
         let base = Base { http, ..base };
         let source = json!({"type": "http", "http": {"endpoint": url}});
-        let standing = by(&base, for_node(json!({"sources": {"cpu": source}})));
+        let asked = json!({"type": "prometheus", "prometheus": {"endpoint": url, "query": "w"}});
+        let standing = by(&base, for_node(json!({"sources": {"cpu": source, "gpu": asked}})));
         let Reached::Http(routing) = &*standing.reached else { panic!() };
-        routing.source.as_ref().unwrap().shows_token
+        let shows = routing.source.as_ref().unwrap().shows_token;
+        assert_eq!(standing.queries.gpu.as_ref().unwrap().server.shows_token, shows, "{url}");
+        shows
     };
     assert!(shown("http://base/elsewhere", None), "a server of the settings");
     assert!(!shown("http://base:81/", None));

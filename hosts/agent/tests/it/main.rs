@@ -19,6 +19,8 @@ mod plug;
 #[cfg(test)]
 mod pool;
 #[cfg(test)]
+mod prometheus;
+#[cfg(test)]
 #[path = "../../../operator/tests/it/rights.rs"]
 mod rights;
 #[cfg(test)]

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use std::fmt;
+use std::time::Duration;
 
 /// The most series of one answer: as many as pods in the largest cluster, twice over.
 pub const SERIES_MAX: usize = 100_000;
@@ -75,6 +76,15 @@ impl Series {
     #[must_use]
     pub fn number(&self) -> Option<&str> {
         self.value.as_deref()
+    }
+
+    /// How old a sample is whose time is this value, as the function `timestamp` says it; `None` if it is none. A sample from the
+    /// future is of now.
+    #[must_use]
+    pub fn age(&self) -> Option<Duration> {
+        let sampled = Duration::try_from_secs_f64(self.number()?.parse().ok()?).ok()?;
+        let now = Duration::try_from(self.at.duration_since(Timestamp::UNIX_EPOCH)).ok()?;
+        Some(now.saturating_sub(sampled))
     }
 }
 

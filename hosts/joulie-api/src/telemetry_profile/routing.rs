@@ -50,9 +50,9 @@ pub enum Readings {
     Http(HttpEndpoint),
     /// A Prometheus server.
     Prometheus {
-        /// Its URL.
-        endpoint: String,
-        /// The query.
+        /// The server.
+        server: HttpEndpoint,
+        /// The query; `{node}` stands for the name of the node.
         query: String,
     },
 }
@@ -136,9 +136,10 @@ fn readings(field: &str, source: Option<&TelemetrySource>) -> Result<Option<Read
         }
         SourceType::Prometheus => {
             let prometheus = source.prometheus.clone().unwrap_or_default();
+            let field = format!("{field}.prometheus");
             Readings::Prometheus {
-                endpoint: said(&format!("{field}.prometheus.endpoint"), prometheus.endpoint, "a URL")?,
-                query: said(&format!("{field}.prometheus.query"), prometheus.query, "a query")?,
+                server: endpoint(&field, prometheus.endpoint, prometheus.timeout_seconds)?,
+                query: said(&format!("{field}.query"), prometheus.query, "a query")?,
             }
         }
     }))
@@ -199,7 +200,7 @@ mod tests {
             "sources": {
                 "cpu": {"type": "http", "http": {"endpoint": "http://sim/{node}", "timeoutSeconds": 5}},
                 "gpu": {"type": "none"}, "thermal": {"type": "host"},
-                "context": {"type": "prometheus", "prometheus": {"endpoint": "http://p", "query": "up"}},
+                "context": {"type": "prometheus", "prometheus": {"endpoint": "http://p", "query": "up", "timeoutSeconds": 7}},
             },
             "controls": {
                 "cpu": {"type": "http", "http": {"endpoint": "http://sim/{node}", "mode": "dvfs"}},
@@ -214,7 +215,7 @@ mod tests {
                 gpu_source: Some(Readings::None),
                 thermal_source: Some(Readings::Host),
                 context_source: Some(Readings::Prometheus {
-                    endpoint: "http://p".to_owned(),
+                    server: HttpEndpoint { url: "http://p".to_owned(), timeout_seconds: Some(7) },
                     query: "up".to_owned()
                 }),
                 cpu_control: Some(ControlRoute::Http { endpoint: endpoint(None), mode: Some(CpuMode::Dvfs) }),
@@ -253,6 +254,11 @@ mod tests {
                 "sources",
                 json!({"context": {"type": "prometheus", "prometheus": {"endpoint": "http://p"}}}),
                 "spec.sources.context.prometheus.query: expected a query, found nothing",
+            ),
+            (
+                "sources",
+                json!({"cpu": {"type": "prometheus", "prometheus": {"endpoint": "http://p", "query": "up", "timeoutSeconds": 0}}}),
+                "spec.sources.cpu.prometheus.timeoutSeconds: expected 1 to 300 seconds, found 0",
             ),
             (
                 "sources",

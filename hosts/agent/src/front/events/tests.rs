@@ -50,6 +50,7 @@ fn outcome(why: Why, means: Means) -> Outcome {
 struct Stage {
     teller: Teller,
     published: Option<Seen>,
+    asked: Option<Result<(), String>>,
 }
 
 impl Stage {
@@ -61,12 +62,13 @@ impl Stage {
                 "conditions": [{"type": "CapEnforced", "reason": reason}],
             }),
         });
-        Self { teller: Teller::default(), published }
+        Self { teller: Teller::default(), published, asked: None }
     }
 
     fn look(&mut self, outcome: &Outcome, view: &View, second: u64) -> Vec<&'static str> {
         let published = self.published.as_ref().map(|seen| (seen, "control"));
-        let look = Look { outcome, view, published, patience: Duration::from_secs(5) };
+        let asked = self.asked.clone();
+        let look = Look { outcome, view, published, asked, patience: Duration::from_secs(5) };
         self.teller.look(&look, at(second)).into_iter().map(|(reason, _)| reason.word).collect()
     }
 
@@ -119,6 +121,16 @@ fn means_that_change_other_writers_and_lost_sight_are_said() {
     assert_eq!(stage.look(&enforced(dvfs), &blind, 15), ["Blind"]);
     assert_eq!(stage.look(&enforced(dvfs), &blind, 99), [""; 0]);
     assert_eq!(stage.look(&enforced(dvfs), &measured(0), 100), [""; 0]);
+    // What Prometheus tells is missed as well, where the machine measures nothing and where it does.
+    for own in [view(Drawn::Unmetered, 0), measured(0)] {
+        let mut stage = Stage { asked: Some(Ok(())), ..Stage::new(None) };
+        assert_eq!(stage.look(&enforced(rapl), &own, 0), [""; 0]);
+        stage.asked = Some(Err("no series".to_owned()));
+        assert_eq!(stage.look(&enforced(rapl), &own, 1), [""; 0]);
+        assert_eq!(stage.look(&enforced(rapl), &own, 6), ["Blind"]);
+        stage.asked = Some(Ok(()));
+        assert_eq!(stage.look(&enforced(rapl), &own, 7), [""; 0]);
+    }
     // A machine that was never measured is not blind: nothing has changed.
     let mut never = Stage::new(None);
     assert_eq!(never.look(&enforced(rapl), &blind, 0), [""; 0]);

@@ -2,7 +2,6 @@ use super::*;
 use crate::front::wanted::Subject;
 use crate::machine::{Beside, ClockLoop, Details, Device, Drawn, Found};
 use joulie_api::condition::ConditionStatus;
-use joulie_core::node::cap::Blocked;
 use joulie_core::node::cap::{CapRange, DesiredCap};
 use joulie_core::node::throttle::ThrottlePercent;
 use node_kit::{Desire, LoopCause};
@@ -125,6 +124,28 @@ fn what_is_in_force_and_seen_in_what_is_drawn_is_enforced() {
     );
     let dark = Part { drawn: Drawn::Unmetered, ..part(Means::Limits("rapl"), applied, Some(120), 0) };
     assert_eq!(why(&of(&cap(120), dark, nothing())), Why::Unmeasured, "unknown is never good news");
+}
+
+#[test]
+fn a_node_that_lacks_a_meter_says_that_prometheus_is_none() {
+    let (applied, blocked) =
+        (result(CapResult::Applied { effective: watts(240) }), result(CapResult::Blocked(Blocked::NoMeter)));
+    let refused = result(CapResult::Blocked(Blocked::NoGpus));
+    let limits = Means::Limits("rapl");
+    let dark = Part { drawn: Drawn::Unmetered, ..part(limits, applied, Some(120), 0) };
+    for (cpu, is_said) in [
+        (dark, true),
+        (part(limits, blocked, None, 300), true),
+        (part(limits, applied, Some(120), 230), false),
+        (part(limits, refused, None, 300), false),
+    ] {
+        let (wanted, report) = (cap(120), cpu.report);
+        let view = view(&wanted, cpu, nothing());
+        let outcome = Outcomes::default().of(&wanted, &view, &TERMS, Mono::START);
+        let mut verdict = outcome.verdict.unwrap();
+        verdict.unjudged(&view);
+        assert_eq!(verdict.message.contains("Prometheus"), is_said, "{report:?}: {}", verdict.message);
+    }
 }
 
 #[test]

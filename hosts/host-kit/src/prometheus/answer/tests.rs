@@ -32,6 +32,19 @@ fn series_have_labels_a_time_and_a_number() {
 }
 
 #[test]
+fn a_sample_is_as_old_as_the_server_says_and_never_younger_than_now() {
+    let age = |at: &str, seconds: &str| {
+        vector(&format!(r#"{{"metric":{{}},"value":[{at},"{seconds}"]}}"#)).unwrap().series[0].age()
+    };
+    assert_eq!(age("600.5", "300.5"), Some(Duration::from_secs(300)));
+    assert_eq!((age("600.5", "600.5"), age("600.5", "900")), (Some(Duration::ZERO), Some(Duration::ZERO)));
+    for none in ["NaN", "+Inf", "-1", "1e300", "1e"] {
+        assert_eq!(age("600.5", none), None, "{none}");
+    }
+    assert_eq!(age("-1", "1"), None);
+}
+
+#[test]
 fn what_is_no_number_is_missing_and_not_zero() {
     for text in ["NaN", "+Inf", "-Inf"] {
         let answer = vector(&format!(r#"{{"metric":{{}},"value":[1,"{text}"]}}"#)).unwrap();
