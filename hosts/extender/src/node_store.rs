@@ -9,6 +9,7 @@ use crate::index::Registry;
 use crate::rows::{EcoLabel, HardwareRow, TwinRow};
 use crate::snapshot::{Node, places};
 use host_kit::reflect::{CachedRow, Row, Rows};
+use joulie_api::node_hardware::DrawnSample;
 use joulie_core::placement::assumed::NodeKey;
 use joulie_core::placement::freshness::{Evidence, TelemetryFreshness};
 use std::collections::BTreeSet;
@@ -72,7 +73,11 @@ impl NodeStore {
         let hardware = follow(
             &mut self.hardware,
             |row| &row.node,
-            |held| amend(&held.row.node, &|node| node.hardware = held.row.hardware),
+            |held| {
+                amend(&held.row.node, &|node| {
+                    (node.hardware, node.sample) = (held.row.hardware, sample(held))
+                });
+            },
         );
         // Labels are seldom added or removed; an object with the label may change in every other field.
         let labels = follow(&mut self.labels, |_| "", |_| ());
@@ -122,6 +127,7 @@ impl NodeStore {
                     for held in hardware.values() {
                         if let Some(node) = place(&mut nodes, registry.number(&held.row.node)) {
                             node.hardware = held.row.hardware.or(node.hardware);
+                            node.sample = sample(held).or(node.sample);
                         }
                     }
                     for key in labels.keys() {
@@ -167,8 +173,14 @@ fn hear(node: &mut Node, held: &CachedRow<TwinRow>) {
     let stale = held.stale_since.map(|_| Evidence::Leased(TelemetryFreshness::Stale));
     node.evidence = said.map_or(Evidence::NoTwin, |said| stale.unwrap_or(said.evidence));
     node.sampled = said.and_then(|said| said.sampled);
+    node.of_agent = said.and_then(|said| said.of_agent);
     node.tdp = said.and_then(|said| said.tdp);
     node.budget.clone_from(&held.row.budget);
+}
+
+/// What its agent says last of a node; nothing while its object cannot be read.
+fn sample(held: &CachedRow<HardwareRow>) -> Option<DrawnSample> {
+    held.row.sample.filter(|_| held.stale_since.is_none())
 }
 
 fn place(nodes: &mut [Node], NodeKey(number): NodeKey) -> Option<&mut Node> {
@@ -244,12 +256,15 @@ mod tests {
             match what % 16 {
                 0..8 => {
                     let profile = if value % 2 == 0 { "eco" } else { "performance" };
-                    let power = json!({"source": "http", "measuredNodePowerW": value % 500});
+                    let second = format!("2026-01-01T00:00:{:02}Z", value % 60);
+                    let source = if value % 3 == 0 { "http" } else { "agent" };
+                    let power =
+                        json!({"source": source, "measuredNodePowerW": value % 500, "sampledAt": second});
                     let status = match value % 5 {
                         0 if is_rare => json!(null),
                         1 if is_rare => json!({"powerMeasurement": "no object"}),
                         _ => json!({"schedulableClass": profile, "powerMeasurement": power,
-                                    "lastUpdated": format!("2026-01-01T00:00:{:02}Z", value % 60)}),
+                                    "lastUpdated": second}),
                     };
                     let mut twin = json!({"spec": {"nodeName": told, "profile": profile}});
                     if !status.is_null() {
@@ -259,7 +274,9 @@ mod tests {
                 }
                 8..12 => {
                     let cpu = json!({"totalCores": 1 + value % 64, "sockets": 2});
-                    let status = if is_rare { json!({"cpu": "no object"}) } else { json!({"cpu": cpu}) };
+                    let power = json!({"cpuWatts": value % 400, "sampledAt": "2026-01-01T00:00:30Z"});
+                    let status = json!({"cpu": cpu, "power": power});
+                    let status = if is_rare { json!({"cpu": "no object"}) } else { status };
                     let mut hardware = json!({"spec": {"nodeName": told}, "status": status});
                     if value % 5 == 0 {
                         hardware.as_object_mut().unwrap().remove("status");

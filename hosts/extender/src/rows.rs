@@ -6,9 +6,10 @@ use host_kit::reflect::Row;
 use jiff::Timestamp;
 use joulie_api::extender::pod::{self, ExtenderPod};
 use joulie_api::labels::plan;
-use joulie_api::node_hardware::NodeHardware;
-use joulie_api::node_twin::{NodeTwin, NodeTwinStatus};
+use joulie_api::node_hardware::{DrawnSample, NodeHardware, NodeHardwareStatus};
+use joulie_api::node_twin::{NodeTwin, NodeTwinStatus, PowerSource};
 use joulie_api::object;
+use joulie_api::word::Word;
 use joulie_api::workload_profile::{WorkloadProfile, WorkloadProfileStatus};
 use joulie_core::placement::assumed::PodUid;
 use joulie_core::placement::demand::PodDemand;
@@ -37,6 +38,8 @@ pub(crate) struct Said {
     /// When the node's power was last sampled; otherwise, when the status was written. A twin without a measurement
     /// includes a pod once its status was written again.
     pub(crate) sampled: Option<UnixTime>,
+    /// The measurement, if it is that of the node's agent.
+    pub(crate) of_agent: Option<DrawnSample>,
     /// `powerMeasurement.nodeTdpW`, for display only.
     pub(crate) tdp: Option<f64>,
 }
@@ -69,10 +72,14 @@ fn said(status: &NodeTwinStatus) -> Result<Said, String> {
             evidence
         }
     };
+    let at = power.and_then(|power| power.sampled());
+    let source = power.and_then(|power| power.source.as_ref()).and_then(Word::known);
+    let watts = twin.power.and_then(|power| power.measured).filter(|_| source == Some(PowerSource::Agent));
     Ok(Said {
         twin,
         evidence,
-        sampled: power.and_then(|power| power.sampled()).or(written),
+        sampled: at.or(written),
+        of_agent: at.zip(watts).map(|(at, watts)| DrawnSample { at, watts }),
         tdp: power.and_then(|power| power.node_tdp_w).map(|tdp| tdp.get()),
     })
 }
@@ -93,6 +100,8 @@ pub(crate) struct HardwareRow {
     pub(crate) node: String,
     /// `None` if nothing was discovered yet.
     pub(crate) hardware: Option<HardwareRecord>,
+    /// What the node drew when its agent last measured it.
+    pub(crate) sample: Option<DrawnSample>,
 }
 
 impl Row for HardwareRow {
@@ -102,7 +111,9 @@ impl Row for HardwareRow {
     fn read(object: &Value) -> Result<Self, String> {
         let read: NodeHardware = object::parse(object).map_err(|error| error.to_string())?;
         let hardware = read.status.as_ref().map(HardwareRecord::try_from).transpose();
-        Ok(Self { node: read.spec.node_name, hardware: hardware.map_err(|error| error.to_string())? })
+        let hardware = hardware.map_err(|error| error.to_string())?;
+        let sample = read.status.as_ref().and_then(NodeHardwareStatus::sample);
+        Ok(Self { node: read.spec.node_name, hardware, sample })
     }
 }
 

@@ -11,6 +11,7 @@ use crate::queue::Queue;
 use crate::seen::SeenVersions;
 use crate::shortlist::{OtherScores, Remembered};
 use host_kit::clock::Mono;
+use joulie_api::node_hardware::DrawnSample;
 use joulie_api::workload_profile::TrustedProfiles;
 use joulie_core::placement::assumed::{NodeKey, PodUid};
 use joulie_core::placement::class::{SchedulableClass, WorkloadClass};
@@ -152,6 +153,10 @@ pub(crate) struct Node {
     pub(crate) twin: Option<TwinStatus>,
     pub(crate) evidence: Evidence,
     pub(crate) sampled: Option<UnixTime>,
+    /// The measurement of its twin, if it is that of its agent; `twin` and `sampled` may show a later one.
+    pub(crate) of_agent: Option<DrawnSample>,
+    /// The last sample of its agent.
+    pub(crate) sample: Option<DrawnSample>,
     pub(crate) tdp: Option<f64>,
     pub(crate) freshness: Freshness,
     pub(crate) hardware: Option<HardwareRecord>,
@@ -167,6 +172,8 @@ impl Node {
             twin: None,
             evidence: Evidence::NoTwin,
             sampled: None,
+            of_agent: None,
+            sample: None,
             tdp: None,
             freshness: Freshness::Absent,
             hardware: None,
@@ -177,6 +184,18 @@ impl Node {
 
     pub(crate) fn facts(&self) -> NodeFacts<'_> {
         NodeFacts { freshness: self.freshness, twin: self.twin.as_ref(), hardware: self.hardware.as_ref() }
+    }
+
+    /// Takes in a sample of the node's agent that is later than that of its twin: a twin is not written again while the power
+    /// hardly moves, and it would never say that a pod's power is in it. More than the twin says counts at once, less once
+    /// the twin says so. A sample from the future says nothing yet.
+    fn see_sample(&mut self, now: UnixTime) {
+        let Some(said) = self.of_agent else { return };
+        let later = self.sample.filter(|sample| said.at < sample.at && sample.at <= now);
+        self.sampled = Some(later.map_or(said.at, |later| later.at));
+        if let Some(power) = self.twin.as_mut().and_then(|twin| twin.power.as_mut()) {
+            power.measured = Some(later.map_or(said.watts, |later| said.watts.max(later.watts)));
+        }
     }
 }
 
@@ -221,6 +240,7 @@ impl Fleet {
         let places = budgets.places(&nodes);
         budgets.price(&mut nodes, &places);
         for node in &mut nodes {
+            node.see_sample(rules.now.wall);
             node.freshness = rules.freshness.judge(node.evidence, rules.lease, rules.now);
         }
         let judged = nodes.iter().filter_map(|node| Some((node.freshness, node.twin.as_ref()?)));
@@ -373,4 +393,60 @@ impl<'v> View<'v> {
 /// Empty places for all numbers of a registry.
 pub(crate) fn places(registry: &Registry) -> Box<[Node]> {
     vec![Node::unknown(""); registry.len()].into_boxed_slice()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use joulie_core::placement::score::TwinPower;
+
+    fn at(second: i64) -> UnixTime {
+        UnixTime::from_micros(second * 1_000_000)
+    }
+
+    fn sample(second: i64, watts: i32) -> Option<DrawnSample> {
+        Some(DrawnSample { at: at(second), watts: Watts::from_int(watts) })
+    }
+
+    /// A node whose twin says that it drew 500 W at 10 s.
+    fn node(of_agent: Option<DrawnSample>) -> Node {
+        let power = TwinPower { measured: Some(Watts::from_int(500)), capped: None, trend: None };
+        let twin = TwinStatus { power: Some(power), ..TwinStatus::silent(SchedulableClass::Performance) };
+        Node { twin: Some(twin), sampled: Some(at(10)), of_agent, ..Node::unknown("a") }
+    }
+
+    fn shown(node: &Node) -> (Option<UnixTime>, Option<Watts>) {
+        (node.sampled, node.twin.unwrap().power.unwrap().measured)
+    }
+
+    #[test]
+    fn a_later_sample_of_the_agent_shows_what_a_twin_that_stands_does_not_say() {
+        let mut node = node(sample(10, 500));
+        for (sample, now, second, watts) in [
+            (None, 30, 10, 500),
+            // The twin has it already: an operator got it after it was taken.
+            (sample(9, 700), 30, 10, 500),
+            (sample(24, 480), 30, 24, 500),
+            (sample(24, 520), 30, 24, 520),
+            // It is not kept: the next one is compared with what the twin says.
+            (sample(26, 510), 30, 26, 510),
+            // Of a clock that is ahead.
+            (sample(31, 900), 30, 10, 500),
+            (sample(31, 900), 31, 31, 900),
+            // Its object is gone or cannot be read.
+            (None, 31, 10, 500),
+        ] {
+            node.sample = sample;
+            node.see_sample(at(now));
+            assert_eq!(shown(&node), (Some(at(second)), Some(Watts::from_int(watts))), "{sample:?}");
+        }
+    }
+
+    #[test]
+    fn a_sample_of_the_agent_says_nothing_of_what_another_meter_measures() {
+        let mut node = node(None);
+        node.sample = sample(24, 520);
+        node.see_sample(at(30));
+        assert_eq!(shown(&node), (Some(at(10)), Some(Watts::from_int(500))));
+    }
 }

@@ -3,11 +3,13 @@
 use crate::condition::Condition;
 use crate::field::{FieldError, count, quantity};
 use crate::macros::{part, vocabulary};
+use crate::node_twin::unix_time;
 use crate::number::{Number, Whole};
 use crate::word::Word;
 use joulie_core::node::cap::CapRange;
 use joulie_core::placement::demand::GpuVendor;
 use joulie_core::placement::estimate::{HardwareRecord, NodeGpus};
+use joulie_core::placement::freshness::UnixTime;
 use kube::CustomResource;
 use power_units::{Role, Watts};
 use serde::{Deserialize, Serialize};
@@ -304,7 +306,42 @@ part! {
     }
 }
 
+/// What a node drew at a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DrawnSample {
+    /// The moment.
+    pub at: UnixTime,
+    /// The power.
+    pub watts: Watts,
+}
+
+/// What a node draws, by its parts: the whole node where a meter measures it, else packages and GPUs. If a part does not
+/// report, the power of the node as a whole is not known.
+#[must_use]
+pub fn drawn([cpu, gpu, node]: [Option<Watts>; 3], has_gpus: bool) -> Option<Watts> {
+    node.or_else(|| match (cpu, gpu) {
+        (Some(cpu), Some(gpu)) => cpu.checked_add(gpu),
+        (Some(cpu), None) if !has_gpus => Some(cpu),
+        (Some(_), None) | (None, _) => None,
+    })
+}
+
 impl NodeHardwareStatus {
+    /// What the node drew when its agent last measured it; `None` where a number is missing or impossible. While a meter of
+    /// the whole node is silent, what is beside packages and GPUs is not known.
+    #[must_use]
+    pub fn sample(&self) -> Option<DrawnSample> {
+        let power = self.power.as_ref()?;
+        let watts = |number: Option<Number>| Watts::parse(&number?.to_string(), Role::Demand).ok();
+        let says =
+            |gpu: &NodeGpuStatus| gpu.present == Some(true) || gpu.count.is_some_and(|count| count.get() > 0);
+        let parts = [power.cpu_watts, power.gpu_watts, power.node_watts].map(watts);
+        let watts = drawn(parts, self.gpu.as_ref().is_some_and(says))?;
+        let is_whole = power.node_source.as_deref() != Some(METER_SILENT) && watts > Watts::ZERO;
+        let at = power.sampled_at.as_deref().and_then(unix_time).filter(|_| is_whole)?;
+        Some(DrawnSample { at, watts })
+    }
+
     /// The range of the power limit of one package.
     ///
     /// # Errors
@@ -429,6 +466,41 @@ mod tests {
         assert_eq!(gpus(json!({"present": true})), Some(None));
         assert_eq!(gpus(json!({"count": 2})), Some(Some(2)));
         assert_eq!(gpus(json!({"vendor": "none", "count": 0})), None);
+    }
+
+    #[test]
+    fn a_sample_is_of_the_whole_node_and_of_a_moment_or_there_is_none() {
+        let at = "1970-01-01T00:00:02Z";
+        let sample = |power: Value, gpus: u32| {
+            let sample = status(json!({"gpu": {"count": gpus}, "power": power})).sample();
+            sample.map(|sample| (sample.at, sample.watts))
+        };
+        let is = |watts| Some((UnixTime::from_micros(2_000_000), Watts::from_int(watts)));
+        let both = json!({"cpuWatts": 200, "gpuWatts": 300, "sampledAt": at});
+        assert_eq!(sample(both.clone(), 4), is(500));
+        let whole = json!({"cpuWatts": 200, "nodeWatts": 640, "nodeSource": "dcmi", "sampledAt": at});
+        assert_eq!(sample(whole, 4), is(640));
+        let of_cpus = json!({"cpuWatts": 200, "sampledAt": at});
+        assert_eq!((sample(of_cpus.clone(), 0), sample(of_cpus.clone(), 4)), (is(200), None));
+        for (field, value) in [
+            ("nodeSource", json!(METER_SILENT)),
+            ("sampledAt", json!(null)),
+            ("sampledAt", json!("yesterday")),
+            ("cpuWatts", json!(null)),
+            ("cpuWatts", json!(1e30)),
+            ("cpuWatts", json!(-300)),
+            ("gpuWatts", json!(null)),
+        ] {
+            let mut power = both.clone();
+            power[field] = value;
+            assert_eq!(sample(power.clone(), 4), None, "{power}");
+        }
+        let nothing = json!({"cpuWatts": 0, "sampledAt": at});
+        assert_eq!(
+            (sample(nothing, 0), status(json!({})).sample()),
+            (None, None),
+            "no running node draws 0 W"
+        );
     }
 
     #[test]

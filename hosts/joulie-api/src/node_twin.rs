@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 
 mod reading;
 
+pub(crate) use reading::unix_time;
+
 /// The desired state of a node as its twin mirrors it.
 #[derive(CustomResource, Clone, Debug, PartialEq, Serialize, Deserialize, kube::KubeSchema)]
 #[kube(

@@ -127,6 +127,52 @@ async fn assumed_watts_end_when_a_later_sample_shows_the_pod() {
 }
 
 #[tokio::test]
+async fn a_later_sample_of_the_agent_shows_the_pod_while_the_twin_stands() {
+    let world = World::start(&[("ASSUMED_SETTLE", "0s")]).await;
+    let ago = |seconds: i64| (Timestamp::now() - jiff::SignedDuration::from_secs(seconds)).to_string();
+    // A twin that is fresh by the plan's Lease: 200 W of 1000 W, measured a minute ago.
+    let power = json!({"source": "agent", "measuredNodePowerW": 200, "nodeCappedPowerW": 1000,
+        "sampledAt": ago(60)});
+    let fresh = json!([{"type": "TelemetryFresh", "status": "True", "reason": "Sampled", "message": "",
+        "lastTransitionTime": ago(60)}]);
+    let status = json!({"planLease": "joulie-plan", "conditions": fresh, "predictedCoolingStressScore": 0,
+        "powerMeasurement": power});
+    world.twin("a", "performance", status).await;
+    let samples = async |watts: u32, at: String| {
+        // 40 cores at 400 W: a core adds 7 W.
+        let cpu = json!({"totalCores": 40, "sockets": 1, "capRange": {"maxWattsPerSocket": 400}});
+        let power = json!({"cpuWatts": watts, "sampledAt": at, "source": "rapl"});
+        world.hardware_of("a", json!({"cpu": cpu, "power": power})).await;
+    };
+    let shows = async |watts: u32| {
+        let is = async || {
+            let page: Value = serde_json::from_str(&world.get("/debug/scoring").await.1).unwrap();
+            page["nodes"][0]["measuredPowerW"] == json!(f64::from(watts))
+        };
+        world.until(&format!("it draws {watts} W"), is).await;
+    };
+    samples(200, ago(60)).await;
+    world.lease().await;
+    let wanted = pod("performance", "10");
+    // 70 W more each: 0.7 · (800 − 70)/10 + 15 = 66.1; with one assumed 61.2.
+    world.scores_at_last(&wanted, "a", 66).await;
+    world.bind("one", &wanted, "a").await;
+    world.runs("one").await;
+    world.scores_at_last(&wanted, "a", 61).await;
+    // Of before it ran; and the Lease is renewed, which says nothing of what is drawn.
+    samples(210, ago(30)).await;
+    world.classifier("on").await;
+    shows(210).await;
+    world.sees_pods(1).await;
+    tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    samples(265, ago(0)).await;
+    world.sees_pods(0).await;
+    // 0.7 · (1000 − 265 − 70)/10 + 15 = 61.55.
+    shows(265).await;
+    assert_eq!(world.score(&wanted, "a").await, 61);
+}
+
+#[tokio::test]
 async fn a_pod_that_is_gone_does_not_count() {
     let world = World::start(&[]).await;
     world.equal_nodes(&["a".to_owned()]).await;

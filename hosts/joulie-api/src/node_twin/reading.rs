@@ -106,7 +106,8 @@ impl PowerMeasurement {
     }
 }
 
-fn unix_time(text: &str) -> Option<UnixTime> {
+/// A time of an object, RFC 3339.
+pub(crate) fn unix_time(text: &str) -> Option<UnixTime> {
     let time: Timestamp = text.trim().parse().ok()?;
     Some(UnixTime::from_micros(time.as_microsecond()))
 }

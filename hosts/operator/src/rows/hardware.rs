@@ -2,7 +2,7 @@
 
 use super::{Stamp, count, text, watts};
 use host_kit::reflect::Row;
-use joulie_api::node_hardware::METER_SILENT;
+use joulie_api::node_hardware::{METER_SILENT, drawn};
 use planner::inventory::Reported;
 use power_units::{Role, Watts};
 use serde_json::Value;
@@ -106,20 +106,15 @@ fn power(power: &Value, has_gpus: bool) -> Option<PowerSeen> {
         return None;
     }
     let part = |field: &str| watts(&power[field], Role::Demand);
-    let devices = match (part("cpuWatts"), part("gpuWatts")) {
-        (Some(cpu), Some(gpu)) => cpu.checked_add(gpu),
-        (Some(cpu), None) if !has_gpus => Some(cpu),
-        // If one part does not report, the power of the node as a whole is not known.
-        (Some(_), None) | (None, _) => None,
-    };
     let node = part("nodeWatts");
+    let watts = drawn([part("cpuWatts"), part("gpuWatts"), node], has_gpus);
     let meter = power["nodeSource"].as_str().map(|source| match node {
         Some(_) if source != METER_SILENT => NodeMeter::Speaks,
         Some(_) | None => NodeMeter::Silent,
     });
     // A rest is a part of the whole.
     let rest = part("restWatts").filter(|rest| node.is_some_and(|node| *rest <= node));
-    Some(PowerSeen { watts: node.or(devices), rest, meter, sampled_at: text(&power["sampledAt"]) })
+    Some(PowerSeen { watts, rest, meter, sampled_at: text(&power["sampledAt"]) })
 }
 
 #[cfg(test)]
