@@ -42,6 +42,8 @@ pub(crate) struct View {
     pub(crate) gpu: Part,
     /// What the whole machine draws, if it has a meter of the whole.
     pub(crate) node_power: Option<Watts>,
+    /// What it draws beside packages and GPUs, as far as that is known.
+    pub(crate) rest: Option<Watts>,
     /// What is known of the machine's own meter, if it has one.
     pub(crate) plug: Option<PlugView>,
     /// The word for the source of the measurements.

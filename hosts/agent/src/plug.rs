@@ -18,6 +18,7 @@ mod rest;
 mod worker;
 
 pub(crate) use metrics::describe as describe_metrics;
+pub(crate) use rest::Differences;
 
 use crate::metrics::PowerDetail;
 use hal_plug::{AcpiMeter, DcmiMeter, DevIpmi, PlugError, PlugReading, Root};

@@ -185,7 +185,7 @@ impl Heard {
         let meter = power.and_then(|power| power.meter);
         let rest = power.and_then(|power| power.rest);
         self.rest = match (meter, rest) {
-            (Some(_), Some(rest)) => Some(rest),
+            (_, Some(rest)) => Some(rest),
             // A meter that has begun anew has not said it yet.
             (Some(_), None) => self.rest,
             (None, _) => None,

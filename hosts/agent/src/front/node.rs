@@ -343,7 +343,12 @@ impl Memory {
         }
         self.granted = grant.map(|_| *self.granted.get_or_insert(now));
         let age = self.granted.map(|since| now.since(since));
-        let held = HeldGrant { receipt: self.receipts.standing(), missed: self.missed, unkept: &self.unkept };
+        let held = HeldGrant {
+            receipt: self.receipts.standing(),
+            in_force: self.receipts.in_force(grant.map(|grant| grant.watts)),
+            missed: self.missed,
+            unkept: &self.unkept,
+        };
         shared.metrics.grants(node, grant.zip(age), &held);
     }
 
@@ -540,7 +545,7 @@ fn power(view: &View) -> Power {
         gpu: view.gpu.drawn.watts(),
         node: view.node_power,
         dram: dram.watts(),
-        rest: view.plug.and_then(|plug| plug.rest),
+        rest: view.rest,
     }
 }
 

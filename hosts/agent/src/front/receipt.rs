@@ -63,6 +63,8 @@ pub(crate) struct Receipts {
     /// Since when all limits are as required, and for which object and serial.
     held: Option<((String, u64), Mono)>,
     last: Option<(String, Receipt)>,
+    /// The most that the grant allows that the last receipt is for.
+    in_force: Option<Watts>,
     /// The limits of devices that were asked for less, and when they last refused it. Until a device goes lower, or has
     /// refused nothing for [`REFUSED_FOR`], this counts as the least it can be held to.
     refused: BTreeMap<String, (Watts, Mono)>,
@@ -161,7 +163,12 @@ impl Receipts {
         // Where a node divides its grant anew, each share is rounded in another way.
         let devices = view.cpu.devices.len().saturating_add(view.gpu.devices.len());
         let rounding = WIGGLE.times(u32::try_from(devices).unwrap_or(u32::MAX));
-        let same = last.filter(|last| same(last, &receipt, rounding));
+        let is_over = |receipt: &Receipt| receipt.holds.is_some_and(|holds| holds > kept.grant.watts);
+        // Nor does it say more than the grant when that is over.
+        let is_same =
+            |last: &Receipt| same(last, &receipt, rounding) && (is_over(&receipt) || !is_over(last));
+        let same = last.filter(is_same);
+        self.in_force = Some(kept.grant.watts);
         self.last = Some((kept.uid.clone(), same.unwrap_or(receipt)));
         self.standing()
     }
@@ -169,6 +176,13 @@ impl Receipts {
     /// Which devices do not keep to the grant.
     pub(crate) const fn unkept(&self) -> &Unkept {
         &self.unkept
+    }
+
+    /// What may be held now, where a grant of `granted` stands: what the grant allows that the last receipt is for, or what the
+    /// later one allows if that is more. What is on its way down is not too much, and what is on its way up neither.
+    pub(crate) fn in_force(&self, granted: Option<Watts>) -> Option<Watts> {
+        let before = self.in_force?;
+        Some(granted.map_or(before, |granted| granted.max(before)))
     }
 
     pub(crate) fn standing(&self) -> Option<Receipt> {

@@ -33,6 +33,7 @@ impl Memory {
             cpu: cpu(report),
             gpu: gpu(report),
             node_power: plug.and_then(|plug| plug.watts),
+            rest: plug.and_then(|plug| plug.rest),
             plug,
             source: class(&report.packages),
             found: self.found.clone(),

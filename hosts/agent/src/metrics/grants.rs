@@ -20,6 +20,8 @@ use std::time::Duration;
 pub(crate) struct HeldGrant<'a> {
     /// What is told of it.
     pub(crate) receipt: Option<Receipt>,
+    /// The most that may be held now.
+    pub(crate) in_force: Option<Watts>,
     /// What the node has yielded of it and wants back while nobody leads.
     pub(crate) missed: Option<Watts>,
     /// The devices that do not keep to it.
@@ -59,12 +61,13 @@ impl Grants {
         &self,
         node: &str,
         grant: Option<(NodeGrant, Duration)>,
-        HeldGrant { receipt, missed, unkept }: &HeldGrant<'_>,
+        HeldGrant { receipt, in_force, missed, unkept }: &HeldGrant<'_>,
     ) {
         let receipt = receipt.as_ref().filter(|_| grant.is_some());
         for (what, watts) in [
             (GrantWatts::Granted, grant.map(|(grant, _)| grant.watts)),
             (GrantWatts::Held, receipt.and_then(|receipt| receipt.holds)),
+            (GrantWatts::InForce, in_force.filter(|_| receipt.is_some())),
             (GrantWatts::Floor, receipt.and_then(|receipt| receipt.floor)),
             (GrantWatts::Missed, missed.filter(|_| grant.is_some())),
         ] {
@@ -107,7 +110,8 @@ impl Grants {
 
     /// Removes the series of a node that does not belong to this agent any more.
     pub(super) fn forget(&self, node: &str) {
-        self.tell(node, None, &HeldGrant { receipt: None, missed: None, unkept: &Unkept::default() });
+        let unkept = Unkept::default();
+        self.tell(node, None, &HeldGrant { receipt: None, in_force: None, missed: None, unkept: &unkept });
         for reason in GrantIgnored::ALL {
             self.ignored.remove(&NodeGrantIgnored { node: node.to_owned(), reason: *reason });
         }

@@ -88,6 +88,8 @@ closed_label! {
         Granted = "granted",
         /// The most that the devices draw, by what was read back.
         Held = "held",
+        /// The most that may be held: of the grant that was last in force on every device, or of one on its way if that is more.
+        InForce = "in_force",
         /// The least that they can be held to.
         Floor = "floor",
         /// What the node has yielded of it and wants back while no operator leads.

@@ -18,12 +18,41 @@ const ENOUGH: usize = 3;
 const BELOW_LEAST: Watts = Watts::from_int(30);
 const BELOW_SHARE: Percent = Percent::from_int(5);
 
+/// By how much a meter of a whole node said more than its devices drew, the last times.
+#[derive(Debug, Default)]
+pub(crate) struct Differences(VecDeque<Watts>);
+
+impl Differences {
+    /// Takes in one of them.
+    pub(crate) fn take(&mut self, difference: Watts) {
+        if self.0.len() >= DIFFERENCES {
+            self.0.pop_front();
+        }
+        self.0.push_back(difference);
+    }
+
+    fn middle(&self) -> Option<Watts> {
+        let mut sorted = [Watts::ZERO; DIFFERENCES];
+        let sorted = sorted.get_mut(..self.0.len())?;
+        for (slot, difference) in sorted.iter_mut().zip(&self.0) {
+            *slot = *difference;
+        }
+        sorted.sort_unstable();
+        if sorted.len() < ENOUGH { None } else { sorted.get(sorted.len() / 2).copied() }
+    }
+
+    /// What the node draws beside its devices; `None` where that is not known, or would be less than nothing.
+    pub(crate) fn rest(&self) -> Option<Watts> {
+        self.middle().filter(|rest| *rest >= Watts::ZERO)
+    }
+}
+
 /// What devices drew, and by how much the meter said more.
 #[derive(Debug)]
 pub(super) struct DeviceLog {
     every: Duration,
     readings: VecDeque<(Mono, Option<Watts>)>,
-    differences: VecDeque<Watts>,
+    differences: Differences,
     /// What the devices drew on average up to the last sample.
     mean: Watts,
 }
@@ -34,7 +63,7 @@ impl DeviceLog {
         Self {
             every,
             readings: VecDeque::with_capacity(READINGS),
-            differences: VecDeque::with_capacity(DIFFERENCES),
+            differences: Differences::default(),
             mean: Watts::ZERO,
         }
     }
@@ -60,31 +89,19 @@ impl DeviceLog {
         // Where one reading is missing the mean is not that of the devices.
         let Some(mean) = mean else { return };
         self.mean = mean;
-        if self.differences.len() >= DIFFERENCES {
-            self.differences.pop_front();
-        }
-        self.differences.push_back(plug - mean);
-    }
-
-    fn middle(&self) -> Option<Watts> {
-        let mut sorted = [Watts::ZERO; DIFFERENCES];
-        let sorted = sorted.get_mut(..self.differences.len())?;
-        for (slot, difference) in sorted.iter_mut().zip(&self.differences) {
-            *slot = *difference;
-        }
-        sorted.sort_unstable();
-        if sorted.len() < ENOUGH { None } else { sorted.get(sorted.len() / 2).copied() }
+        self.differences.take(plug - mean);
     }
 
     /// What the node draws beside its devices.
     pub(super) fn rest(&self) -> Option<Watts> {
-        self.middle().filter(|_| !self.is_below()).map(Watts::or_zero)
+        self.differences.middle().filter(|_| !self.is_below()).map(Watts::or_zero)
     }
 
     /// Whether the meter says less than the devices draw, which no meter of the whole node does.
     pub(super) fn is_below(&self) -> bool {
         let allowed = BELOW_LEAST.max(self.mean.scale(BELOW_SHARE.to_ratio(Role::Nearest), Role::Nearest));
-        self.middle().is_some_and(|middle| middle < Watts::ZERO && middle.abs() > allowed)
+        let middle = self.differences.middle();
+        middle.is_some_and(|middle| middle < Watts::ZERO && middle.abs() > allowed)
     }
 }
 
@@ -161,6 +178,6 @@ mod tests {
             log.take(at(second), Some(watts(1)));
             log.compare(at(second), Some(TEN), watts(2));
         }
-        assert_eq!((log.readings.len(), log.differences.len()), (READINGS, DIFFERENCES));
+        assert_eq!((log.readings.len(), log.differences.0.len()), (READINGS, DIFFERENCES));
     }
 }

@@ -17,6 +17,7 @@ use super::http::{Http, Standing, Trouble};
 use super::wire::{Action, Telemetry};
 use crate::counts::Refused;
 use crate::machine::{Control, Found, View};
+use crate::plug::Differences;
 use crate::route::{Reached, Standing as RouteStanding};
 use crate::settings::{ControlPreference, NodeRouting};
 use host_kit::clock::HostClock;
@@ -137,6 +138,8 @@ pub(crate) struct Task {
     telemetry: Option<Telemetry>,
     /// The last telemetry that arrived: the hardware of a node stays known when the node stops answering.
     described: Option<Telemetry>,
+    /// What the node draws beside its packages and GPUs, by the last answers.
+    differences: Differences,
     found: Arc<Found>,
     counts: Counts,
     trouble: [Option<Trouble>; 2],
@@ -200,6 +203,7 @@ pub(crate) fn open(
         beyond: Beyond::NOTHING,
         telemetry: None,
         described: None,
+        differences: Differences::default(),
         found: Arc::default(),
         counts: Counts::default(),
         trouble: [None, None],
@@ -274,6 +278,7 @@ impl Task {
         self.laws = laws(&self.common.laws, &self.routing);
         self.engine = None;
         (self.telemetry, self.described) = (None, None);
+        self.differences = Differences::default();
         self.trouble = [None, None];
         // An endpoint that has not answered yet takes the place of no sound one.
         self.counts.failures = 1;
@@ -302,6 +307,7 @@ impl Task {
             if let Some(told) = self.telemetry.clone() {
                 self.refuse(&told.refused);
                 self.described = Some(told);
+                self.compare();
             }
             self.counts.blind += u64::from(failed);
         }

@@ -39,6 +39,7 @@ async fn a_grant_is_kept_to_under_a_policy_of_all_that_there_is_and_never_exceed
     let metrics = agent.page("/metrics").await;
     for line in [
         "joulie_grant_watts{node=\"sim-1\",what=\"granted\"} 1550",
+        "joulie_grant_watts{node=\"sim-1\",what=\"in_force\"} 1550",
         "joulie_grant_watts{node=\"sim-1\",what=\"floor\"} 960",
         "joulie_grant_serial{node=\"sim-1\",what=\"granted\"} 1",
         "joulie_grant_serial{node=\"sim-1\",what=\"held\"} 1",

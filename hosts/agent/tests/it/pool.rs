@@ -32,6 +32,8 @@ async fn a_nodes_caps_go_over_http_and_come_back_when_they_are_released() {
         cluster.until("NodeHardware", "sim-1", |it| it["status"]["power"]["cpuWatts"] == 300).await;
     assert_eq!(hardware["status"]["gpu"]["count"], 4);
     assert_eq!(hardware["status"]["gpu"]["model"], "NVIDIA_H100_NVL");
+    // The whole node draws 1,100 W more than its packages, and its four GPUs draw 800 W of these.
+    cluster.until("NodeHardware", "sim-1", |it| it["status"]["power"]["restWatts"] == 300).await;
     // The same desired state again posts nothing.
     let posts = nodes.get("sim-1").posts.len();
     tokio::time::sleep(Duration::from_secs(3)).await;

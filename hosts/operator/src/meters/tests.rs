@@ -171,4 +171,7 @@ fn while_the_meter_of_a_whole_node_is_silent_what_it_showed_beside_the_devices_s
     assert_eq!(tell(4, fresh), (w(560), Some(w(130)), Some(w(150))));
     // It has no such meter any more.
     assert_eq!(tell(5, json!({"cpuWatts": 400})), (w(400), None, Some(w(150))));
+    // An endpoint over HTTP says the whole node, and no meter by name.
+    let over_http = json!({"cpuWatts": 400, "nodeWatts": 480, "restWatts": 80});
+    assert_eq!(tell(6, over_http), (w(480), Some(w(80)), Some(w(150))));
 }

@@ -24,6 +24,7 @@ fn view(drawn: Drawn, moved: u64) -> View {
         cpu: part(drawn),
         gpu: part(Drawn::Unmetered),
         node_power: None,
+        rest: None,
         plug: None,
         source: "rapl",
         found: Arc::new(Found::default()),

@@ -55,6 +55,7 @@ fn view(wanted: &Wanted, cpu: Part, gpu: Part) -> View {
         cpu,
         gpu,
         node_power: None,
+        rest: None,
         plug: None,
         source: "rapl",
         found: Arc::new(Found::default()),

@@ -67,6 +67,7 @@ pub(crate) fn view(serial: u64, cpu: Part) -> View {
         cpu,
         gpu: none(),
         node_power: None,
+        rest: None,
         plug: None,
         source: "rapl",
         found: Arc::new(Found::default()),
@@ -245,4 +246,52 @@ fn another_boot_needs_its_own_receipt_and_one_that_only_looks_gives_none() {
     assert_eq!((receipt.boot.as_str(), receipt.holds), ("b-2", Some(w(300))));
     let looks = Terms { simulate_only: true, ..TERMS };
     assert_eq!(Receipts::default().of(&stands(1), &inputs(), &view(1, held()), &looks, at(0)), None);
+}
+
+/// The object with a grant of so many watts.
+fn granted(serial: u64, watts: i32) -> Stands {
+    Stands::Grant(Kept { uid: "u".to_owned(), grant: NodeGrant { serial, watts: w(watts) } })
+}
+
+/// Returns what the receipt holds and the grant that it is for, for a machine that follows the grant.
+fn compared(it: &mut Receipts, stands: &Stands, cpu: Part, second: u64) -> (Option<Watts>, Option<Watts>) {
+    let desire = stands.over(Desire::GONE, &ArmedNow::default());
+    let view = View { desire, ..view(0, cpu) };
+    let receipt = it.of(stands, &inputs(), &view, &TERMS, at(second));
+    let granted = stands.grant().map(|grant| grant.watts);
+    (receipt.and_then(|receipt| receipt.holds), it.in_force(granted))
+}
+
+#[test]
+fn what_is_held_is_compared_with_the_grant_that_was_in_force_and_not_with_one_on_its_way() {
+    let mut it = Receipts::default();
+    let of = |limit, share| packages(&[(Some(limit), share, draws(90)); 2]);
+    let pending = |limit, share| Part { report: CapReport::Pending, ..of(limit, share) };
+    let is = |holds, of| (Some(w(holds)), Some(w(of)));
+    assert_eq!(compared(&mut it, &granted(1, 500), of(250, 250), 0), is(500, 500));
+    assert_eq!(compared(&mut it, &granted(2, 400), pending(250, 200), 1), is(500, 500));
+    // Nor are three in a row of which none was read back.
+    assert_eq!(compared(&mut it, &granted(3, 300), pending(250, 150), 2), is(500, 500));
+    assert_eq!(compared(&mut it, &granted(3, 300), of(150, 150), 3), is(300, 300));
+    // What is on its way up is within the grant already.
+    assert_eq!(compared(&mut it, &granted(4, 450), pending(150, 225), 4), is(300, 450));
+    // Devices that refuse to go down hold more than their grant.
+    let refused = CapReport::Cap(CapResult::Failed(power_hal::ErrorKind::Locked));
+    let refuses = Part { report: refused, ..of(150, 100) };
+    assert_eq!(compared(&mut it, &granted(5, 200), refuses, 5), is(300, 200));
+    // Limits that are raised before all of them are read back.
+    assert_eq!(compared(&mut it, &granted(6, 600), pending(250, 240), 6), is(500, 600));
+}
+
+#[test]
+fn a_receipt_does_not_say_more_than_the_grant_when_that_is_over() {
+    let mut it = Receipts::default();
+    let first = |limit| packages(&[(Some(limit), 150, draws(90)), (Some(150), 150, draws(90))]);
+    let moved = Part { report: CapReport::Pending, ..first(151) };
+    let is = |holds| (Some(w(holds)), Some(w(300)));
+    assert_eq!(compared(&mut it, &granted(1, 300), first(150), 0), is(300));
+    assert_eq!(compared(&mut it, &granted(1, 300), moved, 1), is(301), "somebody has set another limit");
+    // 1 W less is within the rounding of two devices, and would not be told otherwise.
+    assert_eq!(compared(&mut it, &granted(1, 300), first(150), 2), is(300));
+    assert_eq!(compared(&mut it, &granted(1, 300), first(149), 3), is(300));
 }

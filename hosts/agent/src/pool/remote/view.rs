@@ -28,11 +28,13 @@ impl Task {
         if *self.found != found {
             self.found = Arc::new(found);
         }
+        let node_power = self.telemetry.as_ref().and_then(|it| it.node.watts());
         let view = View {
             desire,
             cpu: self.cpu_part(engine, shape),
             gpu: self.gpu_part(engine, shape),
-            node_power: self.telemetry.as_ref().and_then(|it| it.node.watts()),
+            node_power,
+            rest: self.differences.rest().filter(|_| node_power.is_some()),
             plug: None,
             source: "http",
             found: self.found.clone(),
@@ -46,6 +48,17 @@ impl Task {
             *last = Some(view);
             changed
         });
+    }
+
+    /// Takes in by how much the last answer says more of the whole node than of its packages and GPUs.
+    pub(super) fn compare(&mut self) {
+        let has_gpus = self.shape().gpus > 0;
+        let Some(told) = &self.telemetry else { return };
+        let gpus = if has_gpus { told.gpu.watts() } else { Some(Watts::ZERO) };
+        let devices = told.cpu.watts().zip(gpus).and_then(|(cpus, gpus)| cpus.checked_add(gpus));
+        if let Some((node, devices)) = told.node.watts().zip(devices) {
+            self.differences.take(node - devices);
+        }
     }
 
     fn cpu_part(&self, node: &NodeEngine, shape: Shape) -> Part {
