@@ -52,11 +52,17 @@ impl Drop for Exporter {
     }
 }
 
-async fn answer(mut stream: TcpStream, text: &str) -> std::io::Result<()> {
+/// The head of a request: to its empty line.
+pub(crate) async fn head(stream: &mut TcpStream) -> std::io::Result<Vec<u8>> {
     let mut request = Vec::new();
     while !request.ends_with(b"\r\n\r\n") && request.len() < 64 * 1024 {
         request.push(stream.read_u8().await?);
     }
+    Ok(request)
+}
+
+async fn answer(mut stream: TcpStream, text: &str) -> std::io::Result<()> {
+    head(&mut stream).await?;
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4\r\nconnection: close\r\n";
     stream.write_all(format!("{head}content-length: {}\r\n\r\n{text}", text.len()).as_bytes()).await?;
     stream.shutdown().await

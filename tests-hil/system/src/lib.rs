@@ -5,6 +5,7 @@
 //! - [`rights`]: definitions, namespace, accounts and roles, as `hosts/deploy` has them;
 //! - [`audit`]: which of those rights nobody uses;
 //! - [`register`]: the limits of the node on virtual hardware; [`watt_seconds`]: the energy of all nodes;
+//! - [`exporter`]: what a real Prometheus scrapes; [`proxy`]: what stands before it and misbehaves;
 //! - [`objects`]: Joulie's kinds as kubectl shows them; [`http`], [`ports`]: the programs' own ports;
 //! - [`field`]: thousands of nodes and pods;
 //! - [`echo`]: an extender that returns what it received, which is the upper limit for any other;
@@ -24,6 +25,7 @@ pub mod field;
 pub mod http;
 pub mod objects;
 pub mod ports;
+pub mod proxy;
 pub mod register;
 pub mod rights;
 pub mod watt_seconds;

@@ -18,6 +18,7 @@ mod outages;
 mod pipeline;
 mod placement;
 mod shortlist;
+mod six_stages;
 mod sleep;
 mod support;
 mod uninstall;
@@ -63,7 +64,9 @@ const STORIES: &[Story] = &[
         Box::pin(cert_manager::the_charts_certificates_are_issued_and_renewed(world))
     }),
     ("a burst spreads by watts", |world| Box::pin(burst::a_burst_spreads(world))),
-    ("a hot zone moves pods elsewhere", |world| Box::pin(moves::a_hot_zone_moves_pods(world))),
+    ("a load and a hot zone move pods, and a silent Prometheus moves none", |world| {
+        Box::pin(moves::load_and_heat_move_pods(world))
+    }),
     ("a killed leader is replaced", |world| Box::pin(outages::a_killed_leader_is_replaced(world))),
     ("a leader that is asked to end hands over", |world| Box::pin(outages::a_leader_hands_over(world))),
     ("pods wait for a stopped extender", |world| Box::pin(outages::pods_wait_for_the_extender(world))),

@@ -33,7 +33,7 @@ async fn plan_renewed(world: &TestSystem) -> Option<String> {
 }
 
 /// The desired caps of every node, without fields that change by themselves.
-async fn wishes(world: &TestSystem) -> BTreeMap<String, Value> {
+pub(crate) async fn wishes(world: &TestSystem) -> BTreeMap<String, Value> {
     let objects = objects::list(&world.client, "NodePowerProfile").await.unwrap();
     objects
         .into_iter()
@@ -125,7 +125,7 @@ pub(crate) async fn the_api_server_is_away(world: &TestSystem) {
 }
 
 /// The caps in force on each simulated machine.
-async fn caps(world: &TestSystem) -> BTreeMap<String, (Value, Value)> {
+pub(crate) async fn caps(world: &TestSystem) -> BTreeMap<String, (Value, Value)> {
     let mut caps = BTreeMap::new();
     let listed = world.simulator.get("/nodes").await.unwrap();
     for name in listed["nodes"].as_array().unwrap() {

@@ -54,7 +54,7 @@ async fn a_busy_pod_is_classified(world: &TestSystem, exporter: &Exporter) {
             lines("20", "300", 0.0)
         ));
         tokio::time::sleep(Duration::from_millis(100)).await;
-        seen = busy_profile(world).await;
+        seen = profile_of(world, "busy").await;
         seen.as_ref().is_some_and(|profile| {
             let status = &profile["status"];
             status["cpu"]["bound"] == "compute"
@@ -78,14 +78,15 @@ async fn busy_pod(world: &TestSystem) {
     pods(world).create(&PostParams::default(), &serde_json::from_value(pod).unwrap()).await.unwrap();
 }
 
-async fn busy_profile(world: &TestSystem) -> Option<Value> {
+/// The WorkloadProfile of the workload of this name.
+pub(crate) async fn profile_of(world: &TestSystem, workload: &str) -> Option<Value> {
     let all = objects::list(&world.client, "WorkloadProfile").await.unwrap();
-    all.into_iter().find(|object| object["spec"]["workloadRef"]["name"] == "busy")
+    all.into_iter().find(|object| object["spec"]["workloadRef"]["name"] == workload)
 }
 
 async fn the_busy_pod_ends(world: &TestSystem) {
     pods(world).delete("busy", &DeleteParams::default().grace_period(0)).await.unwrap();
-    wait("the profile leaves with its pod", async || busy_profile(world).await.is_none()).await;
+    wait("the profile leaves with its pod", async || profile_of(world, "busy").await.is_none()).await;
 }
 
 /// Without a Prometheus a workload is known by its annotations alone.
@@ -97,7 +98,7 @@ async fn a_pod_is_classified_by_its_words(world: &TestSystem) {
     }
     busy_pod(world).await;
     wait("the pod has a profile", async || {
-        busy_profile(world).await.is_some_and(|profile| {
+        profile_of(world, "busy").await.is_some_and(|profile| {
             let status = &profile["status"];
             status["migratability"]["reschedulable"] == true && status["confidence"].as_f64() == Some(0.3)
         })
