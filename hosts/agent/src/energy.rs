@@ -59,6 +59,8 @@ pub struct EnergySettings {
     pub socket: PathBuf,
     /// What a kilowatt-hour costs.
     pub prices: EnergyPrices,
+    /// Whether each pod has series of its own beside its workload's.
+    pub pods: bool,
     /// Where the Kepler of a node shows its metrics, if it is to say what pods use.
     pub kepler: Option<UrlTemplate>,
 }
@@ -99,6 +101,7 @@ impl NodeLedger {
             node: self.node,
             books: books.clone(),
             prices: self.settings.prices,
+            pods: self.settings.pods,
             detail: self.detail,
             clock: self.clock.clone(),
         };

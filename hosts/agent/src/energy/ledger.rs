@@ -350,9 +350,9 @@ impl Ledger {
         self.workloads.iter().map(|(workload, account)| (workload, account.energy))
     }
 
-    /// How many pods have an account.
-    pub(crate) fn pods(&self) -> usize {
-        self.pods.len()
+    /// Each pod's account. What a pod was charged is in the account of its workload too.
+    pub(crate) fn pods(&self) -> impl ExactSizeIterator<Item = (&Pod, Energy)> {
+        self.pods.iter().map(|(pod, account)| (pod, account.energy))
     }
 }
 

@@ -52,6 +52,15 @@ label_set! {
         part: PartLabel,
     }
 
+    struct ByPod {
+        node: String,
+        namespace: String,
+        workload: String,
+        pod: String,
+        uid: String,
+        part: PartLabel,
+    }
+
     struct ByPart {
         node: String,
         part: PartLabel,
@@ -83,6 +92,11 @@ const COST: MetricDescription =
 const CO2: MetricDescription =
     MetricDescription::counter("joulie_energy_co2_grams", "Its emissions, by ENERGY_CO2_GRAMS_PER_KWH")
         .with(ByAccount::LABELS);
+const OF_PODS: MetricDescription = MetricDescription::counter(
+    "joulie_energy_pod_joules",
+    "Energy that is charged to a pod, which is in joulie_energy_joules of its workload too; its series goes ten minutes after it. Only with ENERGY_PODS",
+)
+.with(ByPod::LABELS);
 const DRAWN: MetricDescription = MetricDescription::counter(
     "joulie_energy_drawn_joules",
     "Energy that the packages and GPUs have drawn: the sum of all accounts and of those that have left",
@@ -136,8 +150,9 @@ const RATIO: MetricDescription = MetricDescription::gauge(
 .with(ByNode::LABELS);
 
 /// All that are computed.
-const ALL: [MetricDescription; 14] =
-    [JOULES, COST, CO2, DRAWN, DIVIDED, LEFT, GAPS, FLOOR, PODS, BEYOND, CGROUPS, AGE, KEPLER, RATIO];
+const ALL: [MetricDescription; 15] = [
+    JOULES, COST, CO2, OF_PODS, DRAWN, DIVIDED, LEFT, GAPS, FLOOR, PODS, BEYOND, CGROUPS, AGE, KEPLER, RATIO,
+];
 
 const KWH_JOULES: f64 = 3_600_000.0;
 
@@ -216,6 +231,8 @@ pub(super) struct Scrape {
     pub(super) node: String,
     pub(super) books: SharedBooks,
     pub(super) prices: EnergyPrices,
+    /// Whether each pod has series of its own.
+    pub(super) pods: bool,
     pub(super) detail: PowerDetail,
     pub(super) clock: Arc<dyn HostClock>,
 }
@@ -242,6 +259,9 @@ impl Collector for Scrape {
         if let Some(grams) = self.prices.co2_grams {
             self.accounts(&CO2, |joules| joules / KWH_JOULES * grams, ledger, &mut encoder)?;
         }
+        if self.pods {
+            self.of_pods(ledger, &mut encoder)?;
+        }
         for (about, energy) in [(&DRAWN, ledger.drawn), (&LEFT, ledger.left), (&GAPS, ledger.gap_micros)] {
             let mut family = about.begin(&mut encoder)?;
             for (part, count) in parts(energy) {
@@ -250,7 +270,7 @@ impl Collector for Scrape {
             }
         }
         self.divided(ledger, &mut encoder)?;
-        self.one(&PODS, whole(u64::try_from(ledger.pods()).unwrap_or(u64::MAX)), &mut encoder)?;
+        self.one(&PODS, whole(u64::try_from(ledger.pods().len()).unwrap_or(u64::MAX)), &mut encoder)?;
         self.one(&CGROUPS, if books.cgroups { 1.0 } else { 0.0 }, &mut encoder)?;
         if let Some(floor) = books.floor {
             self.one(&FLOOR, joulie_api::number::Number::tenths(floor).get(), &mut encoder)?;
@@ -290,6 +310,21 @@ impl Scrape {
         for (source, energy) in &ledger.divided {
             for (part, count) in parts(*energy).into_iter().filter(|(_, count)| *count > 0) {
                 let labels = BySource { node: self.node.clone(), part, source: *source };
+                ConstCounter::new(self.shown(count)).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A pod's name may come again with another UID, so a series has both.
+    fn of_pods(&self, ledger: &Ledger, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let mut family = OF_PODS.begin(encoder)?;
+        for (pod, energy) in ledger.pods() {
+            for (part, count) in parts(energy).into_iter().filter(|(_, count)| *count > 0) {
+                let (namespace, workload) =
+                    (pod.workload.namespace.to_string(), pod.workload.name.to_string());
+                let (node, name, uid) = (self.node.clone(), pod.name.to_string(), pod.uid.clone());
+                let labels = ByPod { node, namespace, workload, pod: name, uid, part };
                 ConstCounter::new(self.shown(count)).encode(family.encode_family(&labels)?)?;
             }
         }
@@ -348,4 +383,62 @@ const fn parts(energy: Energy) -> [(PartLabel, u64); 2] {
 #[expect(clippy::cast_precision_loss, reason = "a metric is a float")]
 fn whole(count: u64) -> f64 {
     count as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::energy::ledger::{Bounds, Interval, PackageSpan, Used};
+    use crate::energy::meter::Drawn;
+    use crate::energy::pods::{Pod, Workload};
+    use host_kit::clock::{Mono, SystemClock};
+    use power_units::Micros;
+    use std::time::Duration;
+
+    /// 9 J, of which two pods of one name used two thirds and one third of the processor time.
+    fn page(pods: bool, pods_most: usize) -> String {
+        let pod = |uid: &str| {
+            let workload = Workload { namespace: "shop".into(), name: "StatefulSet/db".into() };
+            Pod { uid: uid.to_owned(), name: "db-0".into(), workload }
+        };
+        let used = Used { pods: vec![(Some(pod("u1")), 2), (Some(pod("u2")), 1)], unseen: 0, system: 0 };
+        let drawn = Drawn { metered: 9_000_000, ..Drawn::default() };
+        let span = PackageSpan { span: Micros::new(1_000_000), drawn, used: Some(used), floor: None };
+        let mut ledger = Ledger::new(Bounds { pods: pods_most, ..Bounds::STANDARD });
+        let at = Mono::at(Duration::from_secs(1));
+        ledger.take(&Interval { at, packages: vec![span], kepler: None, gpus: Vec::new() });
+        let mut registry = MetricsRegistry::default();
+        let scrape = Scrape {
+            node: "n1".to_owned(),
+            books: SharedBooks::new(ledger),
+            prices: EnergyPrices::default(),
+            pods,
+            detail: PowerDetail::Exact,
+            clock: Arc::new(SystemClock::new()),
+        };
+        scrape.register(&mut registry);
+        registry.render().unwrap()
+    }
+
+    fn series<'a>(page: &'a str, name: &str) -> Vec<&'a str> {
+        page.lines().filter(|line| line.starts_with(&format!("{name}{{"))).collect()
+    }
+
+    #[test]
+    fn pods_have_series_where_that_is_asked_for_which_sum_to_their_workloads_and_are_bounded() {
+        let labels = |uid: &str| {
+            format!(
+                "joulie_energy_pod_joules_total{{node=\"n1\",namespace=\"shop\",workload=\"StatefulSet/db\",\
+                 pod=\"db-0\",uid=\"{uid}\",part=\"cpu\"}}"
+            )
+        };
+        let all = page(true, 2);
+        let pods = series(&all, "joulie_energy_pod_joules_total");
+        assert_eq!(pods, [format!("{} 6.0", labels("u1")), format!("{} 3.0", labels("u2"))]);
+        let is_of_it = |line: &&&str| line.contains("StatefulSet/db");
+        let workloads = series(&all, "joulie_energy_joules_total");
+        assert!(workloads.iter().find(is_of_it).unwrap().ends_with(" 9.0"), "{all}");
+        assert_eq!(series(&page(true, 1), "joulie_energy_pod_joules_total").len(), 1);
+        assert_eq!(series(&page(false, 2), "joulie_energy_pod_joules_total"), [""; 0]);
+    }
 }

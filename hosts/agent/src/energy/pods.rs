@@ -104,13 +104,21 @@ fn controller(meta: &Value) -> Option<String> {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Pod {
     pub(crate) uid: String,
+    pub(crate) name: Arc<str>,
     pub(crate) workload: Workload,
+}
+
+#[derive(Clone, Debug)]
+struct KnownPod {
+    name: Arc<str>,
+    workload: Workload,
+    seen: Mono,
 }
 
 /// The pods that are known, and those of the last minutes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pods {
-    by_uid: BTreeMap<String, (Workload, Mono)>,
+    by_uid: BTreeMap<String, KnownPod>,
     /// Those that the API has now, by namespace and name, and whether they have ended.
     by_name: BTreeMap<(String, String), (String, bool)>,
 }
@@ -126,16 +134,17 @@ impl Pods {
         for (key, row) in rows {
             self.by_name.insert((key.namespace.clone(), key.name.clone()), (row.uid.clone(), row.over));
             if self.by_uid.len() < PODS_MOST || self.by_uid.contains_key(&row.uid) {
-                self.by_uid.insert(row.uid.clone(), (row.workload.clone(), now));
+                let (name, workload) = (key.name.as_str().into(), row.workload.clone());
+                self.by_uid.insert(row.uid.clone(), KnownPod { name, workload, seen: now });
             }
         }
-        self.by_uid.retain(|_, (_, seen)| now.since(*seen) <= KEPT);
+        self.by_uid.retain(|_, known| now.since(known.seen) <= KEPT);
     }
 
     /// The pod whose cgroup has this UID in its name.
     pub(crate) fn of_uid(&self, uid: &str) -> Option<Pod> {
-        let (workload, _) = self.by_uid.get(uid)?;
-        Some(Pod { uid: uid.to_owned(), workload: workload.clone() })
+        let KnownPod { name, workload, seen: _ } = self.by_uid.get(uid)?.clone();
+        Some(Pod { uid: uid.to_owned(), name, workload })
     }
 
     /// The pod that has this name now.
@@ -195,7 +204,8 @@ mod tests {
         assert_eq!(pods.of_name("shop", "p").unwrap().uid, "u1");
         pods.refresh(std::iter::empty(), at(300));
         assert_eq!(pods.of_name("shop", "p"), None, "its name may be that of another pod now");
-        assert_eq!(pods.of_uid("u1").unwrap().workload.name.as_ref(), "Pod/p");
+        let known = pods.of_uid("u1").unwrap();
+        assert_eq!((&*known.name, &*known.workload.name), ("p", "Pod/p"));
         pods.refresh(std::iter::empty(), at(301));
         assert_eq!(pods.of_uid("u1"), None);
         // The mirror of a static pod has another UID than the pod's cgroup.

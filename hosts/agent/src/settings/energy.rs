@@ -35,6 +35,14 @@ pub(super) const CO2: ConfigSetting<Option<f64>> = ConfigSetting::optional(
     "a number from 0 to 1000000",
     "With it the ledger shows emissions too (joulie_energy_co2_grams_total)",
 );
+pub(super) const PODS: ConfigSetting<bool> = ConfigSetting::with_default(
+    "ENERGY_PODS",
+    "off",
+    |text| parse::one_of(text, &[("off", false), ("on", true)]),
+    "off or on",
+    "Whether the ledger shows each pod too (joulie_energy_pod_joules_total), beside its workload: up to 2,048 series of a node, and a \
+     new one for each pod that comes",
+);
 
 pub(super) const KEPLER: ConfigSetting<Option<UrlTemplate>> = ConfigSetting::optional(
     "ENERGY_KEPLER_URL",
@@ -60,6 +68,10 @@ pub(super) fn read(values: &Values) -> Result<Option<EnergySettings>, Refusals> 
     if kepler.is_some() && !has_ledger {
         return Err(values.conflict(&[LEDGER.name(), KEPLER.name()], "Kepler is asked for the ledger only"));
     }
-    let settings = EnergySettings { socket: values.get(&SOCKET)?, prices, kepler };
+    let pods = values.get(&PODS)?;
+    if pods && !has_ledger {
+        return Err(values.conflict(&[LEDGER.name(), PODS.name()], "pods are shown of the ledger only"));
+    }
+    let settings = EnergySettings { socket: values.get(&SOCKET)?, prices, pods, kepler };
     Ok(has_ledger.then_some(settings))
 }

@@ -46,6 +46,7 @@ pub static TABLE: SettingsTable = SettingsTable {
         &energy::SOCKET,
         &energy::PRICE,
         &energy::CO2,
+        &energy::PODS,
         &energy::KEPLER,
         &gpus::OBJECTS,
         &gpus::DRA,

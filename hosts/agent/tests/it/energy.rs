@@ -130,6 +130,8 @@ fn the_ledger_is_for_the_agents_own_node_and_says_what_it_does_not_accept() {
         (&[("ENERGY_KEPLER_URL", "https://kepler:9102/metrics")][..], "without TLS"),
         (&[("ENERGY_KEPLER_URL", "http://{pod}:9102/metrics")][..], "only {node} is filled in"),
         (&[("ENERGY_LEDGER", "off"), ("ENERGY_KEPLER_URL", "http://k/metrics")][..], "for the ledger only"),
+        (&[("ENERGY_LEDGER", "off"), ("ENERGY_PODS", "on")][..], "of the ledger only"),
+        (&[("ENERGY_PODS", "some")][..], "ENERGY_PODS"),
     ] {
         let (code, said) = settings(more);
         assert!(code == Some(2) && said.contains(says), "{code:?} {said}");
