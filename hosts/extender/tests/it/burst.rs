@@ -128,7 +128,7 @@ async fn assumed_watts_end_when_a_later_sample_shows_the_pod() {
 
 #[tokio::test]
 async fn a_later_sample_of_the_agent_shows_the_pod_while_the_twin_stands() {
-    let world = World::start(&[("ASSUMED_SETTLE", "0s")]).await;
+    let world = World::start(&[("ASSUMED_SETTLE", "0s"), ("JOULIE_NAMESPACE", "default")]).await;
     let ago = |seconds: i64| (Timestamp::now() - jiff::SignedDuration::from_secs(seconds)).to_string();
     // A twin that is fresh by the plan's Lease: 200 W of 1000 W, measured a minute ago.
     let power = json!({"source": "agent", "measuredNodePowerW": 200, "nodeCappedPowerW": 1000,
