@@ -11,6 +11,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -86,6 +87,15 @@ impl Prometheus {
     fn asked(&self, text: &str) -> usize {
         self.0.lock().unwrap().asked.iter().filter(|path| path.contains(text)).count()
     }
+
+    async fn until_asked(&self, text: &str) {
+        let look = async {
+            while self.asked(text) == 0 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        assert!(tokio::time::timeout(Duration::from_secs(60), look).await.is_ok(), "nobody asks for {text}");
+    }
 }
 
 fn source(at: SocketAddr, query: &str) -> Value {
@@ -147,11 +157,11 @@ async fn a_node_over_http_is_reported_by_prometheus_and_capped_as_before() {
     nodes.until("sim-1", |node| node.cap == 140.0).await;
 
     // Another query is asked without a restart, and what cannot be used is unknown.
-    prometheus.says(&[("100", 1), ("200", 1)]);
     cluster.apply("TelemetryProfile", "told", query("other{n=\"{node}\"}")).await;
+    prometheus.until_asked("other%7B").await;
+    prometheus.says(&[("100", 1), ("200", 1)]);
     agent.until_said("2 series of the answer are of the node").await;
     until_cpu(&cluster, "sim-1", None).await;
-    assert!(prometheus.asked("other%7B") > 0);
     agent.until_page("/metrics", "joulie_backend_ready{node=\"sim-1\",backend=\"prometheus\"} 0").await;
     prometheus.says(&[("77", 1)]);
     until_cpu(&cluster, "sim-1", Some(77.0)).await;
