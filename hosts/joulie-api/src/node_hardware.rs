@@ -72,6 +72,8 @@ part! {
 
 /// In `status.power.nodeSource`: there was a meter of the whole node, and it says nothing now.
 pub const METER_SILENT: &str = "silent";
+/// In `status.power.source`: the agent asks Prometheus, and nobody knows for sure when its value was measured.
+pub const ASKED: &str = "prometheus";
 
 part! {
     /// What a node draws, as its agent measured it.

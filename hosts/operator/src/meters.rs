@@ -60,6 +60,8 @@ struct Heard {
     /// What the node draws beside packages and GPUs, by its own meter, and the most of it that there was, rounded up.
     rest: Option<Watts>,
     rest_most: Option<Watts>,
+    /// Nobody knows when the agent's last watts were measured.
+    undated: bool,
 }
 
 impl Meters {
@@ -92,6 +94,9 @@ impl Meters {
             }
             let heard = self.heard.entry(name.clone()).or_insert_with(|| Heard::of(self.sources.len()));
             let held = heard.rest(power);
+            if let Some(power) = power.filter(|power| power.watts.is_some()) {
+                heard.undated = power.undated;
+            }
             let Some((at, watts)) = heard.say(power) else { continue };
             let watts = watts.and_then(|watts| watts.checked_add(held));
             let is_old = |at: String| is_first && is_old(&at, wall, self.hold);
@@ -139,7 +144,8 @@ impl Meters {
                 NodeReading::Absent(_) => false,
             };
             let (rest, rest_most) = (heard.rest.filter(|_| is_own), heard.rest_most);
-            return Power { reading, trend, awaited: false, apart: heard.apart, rest, rest_most };
+            let undated = is_own && heard.undated;
+            return Power { reading, trend, awaited: false, apart: heard.apart, rest, rest_most, undated };
         }
         let Some(&(_, silent)) = self.sources.first() else { return Power::UNMETERED };
         Power {
@@ -149,6 +155,7 @@ impl Meters {
             apart: None,
             rest: None,
             rest_most: heard.and_then(|heard| heard.rest_most),
+            undated: false,
         }
     }
 
@@ -165,7 +172,8 @@ impl Meters {
 
 impl Heard {
     fn of(sources: usize) -> Self {
-        Self { histories: vec![None; sources], said: None, apart: None, rest: None, rest_most: None }
+        let histories = vec![None; sources];
+        Self { histories, said: None, apart: None, rest: None, rest_most: None, undated: false }
     }
 
     /// What the agent publishes, unless it is the same as before.

@@ -253,6 +253,8 @@ pub struct Power {
     pub rest: Option<Watts>,
     /// The most that was drawn beside packages and GPUs since the host began, if it was ever measured.
     pub rest_most: Option<Watts>,
+    /// The reading was passed on, and nobody knows when it was measured: what it shows raises no limit.
+    pub undated: bool,
 }
 
 impl Power {
@@ -264,6 +266,7 @@ impl Power {
         apart: None,
         rest: None,
         rest_most: None,
+        undated: false,
     };
 }
 

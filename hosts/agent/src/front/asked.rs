@@ -13,6 +13,7 @@ use crate::pool::http::Http;
 use crate::route::{NodeQuery, PowerQueries};
 use host_kit::clock::{HostClock, Mono};
 use host_kit::prometheus::{Answer, Belongs, NodeNames, Series, of_node};
+use joulie_api::node_hardware::ASKED;
 use power_units::{Role, Watts};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,9 +31,6 @@ const MOST: Watts = Watts::from_int(1_000_000);
 const SAYS: &str = "joulie_says";
 const WATTS: &str = "watts";
 const TIME: &str = "time";
-
-/// What is published as the source of such watts.
-const SOURCE: &str = "prometheus";
 
 /// A sample of what is drawn, and how old it was when it was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +80,7 @@ impl AskedPower {
     }
 
     /// Logs what has changed since the last look. Returns, if anything is asked, whether all of it is answered, and how often it was not.
-    pub(super) fn look(&mut self, node: &str) -> Option<(bool, u64)> {
+    pub(super) fn look(&mut self, node: &str, now: Mono) -> Option<(bool, u64)> {
         let mut ready = None;
         for (part, asking) in [("processors", &mut self.cpu), ("GPUs", &mut self.gpu)] {
             let Some(asking) = asking else { continue };
@@ -97,7 +95,7 @@ impl AskedPower {
                     asking.said = trouble;
                 }
             }
-            ready = Some(ready.unwrap_or(true) && asking.heard.borrow().is_ok());
+            ready = Some(ready.unwrap_or(true) && asking.sample(now).is_ok());
         }
         ready.map(|ready| (ready, self.troubles))
     }
@@ -117,9 +115,9 @@ impl AskedPower {
         all.filter_map(|asking| Some(asking.sample(now).ok()?.1)).max().unwrap_or_default()
     }
 
-    /// Who measures the processors, where it is not the machine itself.
-    pub(super) fn source(&self) -> Option<&'static str> {
-        self.cpu.as_ref().map(|_| SOURCE)
+    /// The source of what is published, where any of it is not what the machine itself measures.
+    pub(super) fn source(&self, published: Power) -> Option<&'static str> {
+        (self.cpu.is_some() || (self.gpu.is_some() && published.gpu.is_some())).then_some(ASKED)
     }
 
     /// Whether the processors and the GPUs are asked for.

@@ -248,7 +248,7 @@ impl Follow {
         } = self;
         let route = control.route();
         memory.asked.follow(node, &route.queries, http, &shared.clock);
-        shared.metrics.asks(node, memory.asked.look(node));
+        shared.metrics.asks(node, memory.asked.look(node, shared.clock.mono()));
         let mut inputs = inputs.borrow_and_update().clone();
         // Nothing is desired before it is decided of which machine.
         inputs.synced &= route.is_decided();
@@ -495,7 +495,7 @@ impl Memory {
             let wall = shared.clock.wall();
             let plug = view.plug.map(|plug| PlugSaid::of(plug, (now, wall)));
             let at = rfc3339(wall.checked_sub(self.asked.age(now)).unwrap_or(wall));
-            let source = self.asked.source().unwrap_or(view.source);
+            let source = self.asked.source(power).unwrap_or(view.source);
             self.sampled = Some(Sampled { power, at, source, plug });
         }
         let there = inputs.hardware.first();

@@ -175,3 +175,19 @@ fn while_the_meter_of_a_whole_node_is_silent_what_it_showed_beside_the_devices_s
     let over_http = json!({"cpuWatts": 400, "nodeWatts": 480, "restWatts": 80});
     assert_eq!(tell(6, over_http), (w(480), Some(w(80)), Some(w(150))));
 }
+
+#[test]
+fn what_an_agent_has_from_prometheus_stays_undated_until_there_are_other_watts() {
+    let mut meters = agent();
+    let mut tell = |second: u64, watts: Value, source: &str| {
+        let sampled = format!("2026-05-01T12:00:{second:02}Z");
+        let power = json!({"cpuWatts": watts, "source": source, "sampledAt": sampled});
+        meters.listen(&[member(power)], at(second), wall());
+        metering(&meters, at(second)).undated
+    };
+    assert!(!tell(1, json!(400), "rapl"));
+    assert!(tell(2, json!(300), "prometheus"));
+    // The last value is held, whoever measures next.
+    assert!(tell(3, json!(null), "rapl"));
+    assert!(!tell(4, json!(310), "rapl"));
+}

@@ -2,7 +2,7 @@
 
 use super::{Stamp, count, text, watts};
 use host_kit::reflect::Row;
-use joulie_api::node_hardware::{METER_SILENT, drawn};
+use joulie_api::node_hardware::{ASKED, METER_SILENT, drawn};
 use planner::inventory::Reported;
 use power_units::{Role, Watts};
 use serde_json::Value;
@@ -41,6 +41,8 @@ pub(crate) struct PowerSeen {
     pub(crate) meter: Option<NodeMeter>,
     /// When it was measured, as the agent wrote it.
     pub(crate) sampled_at: Option<String>,
+    /// The agent has it from Prometheus, of whose values nobody knows for sure when they were measured.
+    pub(crate) undated: bool,
 }
 
 /// The meter of a whole node.
@@ -114,7 +116,9 @@ fn power(power: &Value, has_gpus: bool) -> Option<PowerSeen> {
     });
     // A rest is a part of the whole.
     let rest = part("restWatts").filter(|rest| node.is_some_and(|node| *rest <= node));
-    Some(PowerSeen { watts, rest, meter, sampled_at: text(&power["sampledAt"]) })
+    // What the node's own meter measures stands for the whole.
+    let undated = node.is_none() && power["source"].as_str() == Some(ASKED);
+    Some(PowerSeen { watts, rest, meter, sampled_at: text(&power["sampledAt"]), undated })
 }
 
 #[cfg(test)]
@@ -167,6 +171,10 @@ mod tests {
         assert_eq!(silent(json!({"cpuWatts": 200})), None, "eight GPUs draw what nobody says");
         assert_eq!(silent(json!({"cpuWatts": 200, "nodeWatts": 900})), Some(Watts::from_int(900)));
         assert_eq!(drawn(json!({"cpuWatts": "200"})), None);
+        let undated = |power: Value| read(json!({"power": power})).power.unwrap().undated;
+        assert!(undated(json!({"cpuWatts": 200, "source": "prometheus"})));
+        assert!(!undated(json!({"cpuWatts": 200, "source": "rapl"})));
+        assert!(!undated(json!({"cpuWatts": 200, "nodeWatts": 640, "source": "prometheus"})));
         assert_eq!(read(json!({})).power, None);
     }
 

@@ -4,7 +4,7 @@ use super::{
     BudgetLimits, BudgetMemory, DesiredGrant, LimitPlace, NodePowerModel, Round, Rules, Stake, round,
 };
 use crate::inventory::HardwareFacts;
-use crate::node::{Node, Presence, Signed, rig};
+use crate::node::{Node, Power, Presence, Signed, rig};
 use crate::sleep::SleepCount;
 use joulie_core::budget::demand::DemandReport;
 use joulie_core::budget::{Grant, GrantReceipt, Priority};
@@ -33,6 +33,8 @@ pub(super) struct Claim {
     pub(super) rack: Option<Arc<str>>,
     /// The most that its meter has shown beside its devices.
     pub(super) rest_most: Option<Watts>,
+    /// What its meter shows.
+    pub(super) power: Power,
     /// What it reports that it wants.
     pub(super) demand: Option<DemandReport>,
     /// What it counts because of its sleep.
@@ -46,7 +48,7 @@ impl Claim {
         let mut node = rig::node(&self.node, &HardwareFacts::default());
         node.presence = Presence::Ready;
         node.machine.power_model = self.power_model;
-        node.power.rest_most = self.rest_most;
+        node.power = Power { rest_most: self.rest_most, ..self.power };
         let signed = |receipt| Signed { receipt, boot: node.boot.clone(), node_uid: node.uid.clone() };
         node.granted.signed = self.receipt.map(signed);
         if self.gone {

@@ -106,15 +106,16 @@ impl Sums {
     }
 }
 
-/// What a node draws in all, and how long ago that was measured. A meter of packages and GPUs shows nothing of the rest.
+/// What a node draws in all, and how long ago that was measured; `None` if one of both is not known. A meter of packages and GPUs
+/// shows nothing of the rest.
 fn reading(stake: &Stake<'_>, rules: Rules<'_>) -> Option<(Watts, Micros)> {
     let power = &stake.node.power;
     let rest = if power.rest.is_none() { stake.rest(rules.settings) } else { Watts::ZERO };
     match power.reading {
-        NodeReading::Measured { watts, age, .. } | NodeReading::Held { watts, age, .. } => {
+        NodeReading::Measured { watts, age, .. } | NodeReading::Held { watts, age, .. } if !power.undated => {
             Some((watts + rest, age))
         }
-        NodeReading::Absent(_) => None,
+        NodeReading::Measured { .. } | NodeReading::Held { .. } | NodeReading::Absent(_) => None,
     }
 }
 

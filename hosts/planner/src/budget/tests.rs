@@ -2,6 +2,8 @@ use super::rig::{Claim, round_of, round_under};
 use super::*;
 use crate::hardware::{Cpu, GpuInventory, ResolvedHardware};
 use crate::intent::{DeviceCap, NodeCaps};
+use crate::node::Power;
+use crate::power::{NodeReading, PowerMeter};
 use joulie_core::budget::{Grant, GrantReceipt, Priority};
 use power_units::Percent;
 
@@ -69,6 +71,7 @@ fn claim(name: &str) -> Claim {
         aside: false,
         rack: None,
         rest_most: None,
+        power: Power::UNMETERED,
         demand: None,
         sleep: crate::sleep::SleepCount::Awake,
         expected: None,
@@ -489,6 +492,19 @@ fn without_a_measurement_the_limit_for_the_mean_is_the_limit() {
     assert_eq!((state.effective, state.mean, state.metered), (w(400), None, false));
     assert_eq!(round.standings[1].limit, Some(w(400)));
     assert!(round.again.is_some(), "it is looked at again");
+}
+
+#[test]
+fn a_reading_of_which_nobody_knows_when_it_was_measured_is_none_for_the_mean() {
+    let both = SustainedLimit::new(w(500), w(400), Micros::MINUTE).unwrap();
+    let tree = [SiteLimit { sustained: Some(both), ..written("site", None, 500, true) }];
+    let metered = |undated: bool| {
+        let reading = NodeReading::Measured { meter: PowerMeter::Agent, watts: w(300), age: Micros::ZERO };
+        let power = Power { reading, undated, ..Power::UNMETERED };
+        let node = Claim { power, ..under("a", &tree, &[0], Some(432)) };
+        round_of_written(&[node], &tree, false).1.sustained[&0].metered
+    };
+    assert_eq!([false, true].map(metered), [true, false]);
 }
 
 #[test]

@@ -124,7 +124,11 @@ async fn what_cannot_be_had_is_unknown_with_its_reason_and_never_what_the_machin
     let cpu_of = |asked: &AskedPower| asked.instead_of(own(), clock.mono()).cpu;
 
     asked.follow("a", &PowerQueries::default(), &http, &clock);
-    assert_eq!((asked.instead_of(own(), clock.mono()), asked.look("a")), (own(), None), "nothing is asked");
+    assert_eq!(
+        (asked.instead_of(own(), clock.mono()), asked.look("a", clock.mono())),
+        (own(), None),
+        "nothing is asked"
+    );
 
     let queries = PowerQueries { cpu: Some(query("w{n=\"{node}\"}")), gpu: None };
     set(Some(&[(W, "321"), (T, "990")]));
@@ -133,7 +137,7 @@ async fn what_cannot_be_had_is_unknown_with_its_reason_and_never_what_the_machin
     tokio::time::sleep(old(1)).await;
     assert_eq!(asked.instead_of(own(), clock.mono()), Power { cpu: Some(watts("321")), ..own() });
     assert_eq!(
-        (asked.look("a"), asked.source(), asked.parts()),
+        (asked.look("a", clock.mono()), asked.source(own()), asked.parts()),
         (Some((true, 0)), Some("prometheus"), (true, false))
     );
     let url = server.asked.lock().unwrap()[0].clone();
@@ -149,6 +153,7 @@ async fn what_cannot_be_had_is_unknown_with_its_reason_and_never_what_the_machin
     hands.advance(old(1));
     assert_eq!((cpu_of(&asked), asked.age(clock.mono())), (None, old(0)));
     assert!(asked.cpu(clock.mono()).unwrap().unwrap_err().contains("older than 150 s"));
+    assert_eq!(asked.look("a", clock.mono()), Some((false, 0)));
 
     tokio::time::sleep(ASK_EVERY).await;
     assert_eq!(cpu_of(&asked), Some(watts("321")), "it was asked again");
@@ -162,7 +167,7 @@ async fn what_cannot_be_had_is_unknown_with_its_reason_and_never_what_the_machin
         let said = asked.cpu(clock.mono()).unwrap().unwrap_err();
         assert!(said.contains(why), "{said}");
     }
-    assert!(matches!(asked.look("a"), Some((false, troubles)) if troubles > 0));
+    assert!(matches!(asked.look("a", clock.mono()), Some((false, troubles)) if troubles > 0));
 
     // The same query goes on, and another one begins with nothing.
     set(Some(&[(W, "5"), (T, "990")]));
@@ -171,8 +176,12 @@ async fn what_cannot_be_had_is_unknown_with_its_reason_and_never_what_the_machin
     assert_eq!(cpu_of(&asked), Some(watts("5")));
     asked.follow("a", &PowerQueries { cpu: Some(query("other")), gpu: None }, &http, &clock);
     assert_eq!(cpu_of(&asked), None);
+    // Of the GPUs alone nothing is published, or their watts are in what is.
+    asked.follow("a", &PowerQueries { cpu: None, gpu: Some(query("g")) }, &http, &clock);
+    let without = Power { gpu: None, ..own() };
+    assert_eq!([own(), without].map(|published| asked.source(published)), [Some("prometheus"), None]);
     asked.follow("a", &PowerQueries::default(), &http, &clock);
-    assert_eq!((asked.instead_of(own(), clock.mono()), asked.source()), (own(), None));
+    assert_eq!((asked.instead_of(own(), clock.mono()), asked.source(own())), (own(), None));
     let count = server.asked.lock().unwrap().len();
     tokio::time::sleep(ASK_EVERY * 4).await;
     assert_eq!(server.asked.lock().unwrap().len(), count, "nothing is asked any more");
