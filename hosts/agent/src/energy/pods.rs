@@ -14,6 +14,8 @@ const KEPT: Duration = Duration::from_secs(300);
 const PODS_MOST: usize = 8_192;
 /// Where kubelet writes the name that the cgroup of a static pod has.
 const STATIC: &str = "kubernetes.io/config.hash";
+/// A longer one is not the kubelet's, and would be a label of a series.
+const HASH_MOST: usize = 64;
 
 /// The workload that a pod belongs to: its outermost controller that its own metadata names, or itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,7 +67,8 @@ impl Row for PodOwner {
         let meta = &object["metadata"];
         let text = |field: &str| meta[field].as_str().filter(|text| !text.is_empty());
         let name = text("name").ok_or("it has no name")?;
-        let uid = meta["annotations"][STATIC].as_str().or_else(|| text("uid")).ok_or("it has no UID")?;
+        let hash = meta["annotations"][STATIC].as_str().filter(|hash| (1..=HASH_MOST).contains(&hash.len()));
+        let uid = hash.or_else(|| text("uid")).ok_or("it has no UID")?;
         let phase = object["status"]["phase"].as_str();
         let workload = Workload {
             namespace: text("namespace").unwrap_or_default().into(),
@@ -213,6 +216,13 @@ mod tests {
         pods.refresh([(&key, &row)].into_iter(), at(302));
         assert_eq!(pods.of_uid("u2"), None);
         assert_eq!(pods.of_name("shop", "p").unwrap().uid, "5f4dcc3b");
+        for odd in [String::new(), "f".repeat(65)] {
+            assert_eq!(
+                pod("u3", "Running", json!(odd)).uid,
+                "u3",
+                "whoever creates a pod writes any text there"
+            );
+        }
         assert!(pods.has_ended("shop", "p") && !pods.has_ended("shop", "q"));
     }
 }
