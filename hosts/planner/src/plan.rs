@@ -165,7 +165,9 @@ pub fn plan(cluster: &ClusterState, settings: &Settings, memory: &PlanMemory) ->
     let (seats, out) = seats(&eligible, &remembered);
     let mut order: Vec<&Seat<'_>> = seats.iter().collect();
     // The names are sorted already, and the sort is stable.
-    order.sort_by_cached_key(|seat| (seat.is_passed_over(), Reverse(seat.node.machine.density.order)));
+    order.sort_by_cached_key(|seat| {
+        (seat.is_passed_over(&settings.budget), Reverse(seat.node.machine.density.order))
+    });
     let families = number_families(&order);
     let pressure = demand.map(ProfileDemand::pressure);
     let facts = PlacementPolicyFacts { families: &families, pressure, wall_clock: cluster.wall_clock };
@@ -220,7 +222,7 @@ impl Seat<'_> {
 
     /// It would have to be raised, but is away or its state is not known well enough. Other nodes are chosen first, so
     /// that the policy still gets its count.
-    fn is_passed_over(&self) -> bool {
+    fn is_passed_over(&self, limits: &BudgetLimits) -> bool {
         let has_it = match self.remembered {
             Some(node) => node.state == TransitionState::ActivePerformance,
             None => self.node.labelled() == Some(Profile::Performance),
@@ -232,7 +234,11 @@ impl Seat<'_> {
             Visibility::Clear | Visibility::Blind if !self.is_ready() => {
                 !has_it && told != Some(Profile::Performance)
             }
-            Visibility::Clear => !has_it && self.node.is_frozen(),
+            // One that was never told to be eco may be at full power, and keeps its turn until its first receipt.
+            Visibility::Clear => {
+                let waits = told == Some(Profile::Eco) && self.node.awaits_receipt(limits);
+                !has_it && (self.node.is_frozen() || waits)
+            }
             Visibility::Blind => !has_it,
         }
     }

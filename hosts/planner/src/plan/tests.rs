@@ -933,6 +933,24 @@ fn a_node_under_a_limit_is_not_raised_before_its_first_receipt() {
 }
 
 #[test]
+fn a_node_without_a_receipt_is_passed_over_and_the_next_is_raised() {
+    // Of two eco nodes under a limit the denser one has not confirmed its grant yet.
+    let half = settings(static_partition("0.5"));
+    let mut cluster = Rig::of(&[("a", "NVIDIA_L40S", 8), ("b", "NVIDIA_L40S", 4)]);
+    for name in ["a", "b"] {
+        cluster.put_label(name, "eco");
+        cluster.publish(name, ours(Profile::Eco, cpu_caps(60)));
+        cluster.row(name).limits.bound = true;
+    }
+    confirm_grant(cluster.row("b"));
+    cluster.settle(&half);
+    assert_eq!(["a", "b"].map(|name| cluster.label(name)), [Some("eco"), Some("performance")]);
+    confirm_grant(cluster.row("a"));
+    cluster.settle(&half);
+    assert_eq!(["a", "b"].map(|name| cluster.label(name)), [Some("performance"), Some("eco")]);
+}
+
+#[test]
 fn nothing_changes_for_a_node_under_a_paused_limit_until_it_is_not_paused() {
     let mut cluster = Rig::of(&[("a", "", 0), ("b", "", 0)]);
     cluster.settle(&settings(static_partition("1")));
