@@ -341,6 +341,12 @@ impl NodeHardwareStatus {
         let watts = drawn(parts, self.gpu.as_ref().is_some_and(says))?;
         let is_whole = power.node_source.as_deref() != Some(METER_SILENT) && watts > Watts::ZERO;
         let at = power.sampled_at.as_deref().and_then(unix_time).filter(|_| is_whole)?;
+        // A meter of the whole node is asked less often than its devices: the sample is as old as the older of the two.
+        let of_node = power.node_watts.and(power.node_sampled_at.as_deref());
+        let at = match of_node {
+            Some(of_node) => at.min(unix_time(of_node)?),
+            None => at,
+        };
         Some(DrawnSample { at, watts })
     }
 
@@ -482,6 +488,15 @@ mod tests {
         assert_eq!(sample(both.clone(), 4), is(500));
         let whole = json!({"cpuWatts": 200, "nodeWatts": 640, "nodeSource": "dcmi", "sampledAt": at});
         assert_eq!(sample(whole, 4), is(640));
+        let read_at = |node: &str| {
+            let power =
+                json!({"nodeWatts": 640, "nodeSource": "dcmi", "nodeSampledAt": node, "sampledAt": at});
+            sample(power, 4).map(|(at, _)| at)
+        };
+        let second = |second: i64| Some(UnixTime::from_micros(second * 1_000_000));
+        assert_eq!(read_at("1970-01-01T00:00:01Z"), second(1), "it was asked before the devices");
+        assert_eq!(read_at("1970-01-01T00:00:03Z"), second(2));
+        assert_eq!(read_at("yesterday"), None);
         let of_cpus = json!({"cpuWatts": 200, "sampledAt": at});
         assert_eq!((sample(of_cpus.clone(), 0), sample(of_cpus.clone(), 4)), (is(200), None));
         for (field, value) in [
