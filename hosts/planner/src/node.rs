@@ -346,6 +346,15 @@ impl Node {
         self.is_bound(settings) && may_be_capped && self.receipt().is_none()
     }
 
+    /// Whether nothing raises it before it has confirmed a grant. An agent on hardware that nobody knows gets no grant: where its node
+    /// counts with a number of the settings, whatever its profile is, there is nothing to wait for.
+    #[must_use]
+    pub fn is_held_for_receipt(&self, settings: &BudgetLimits) -> bool {
+        let is_unknown = self.machine.has_agent && !self.machine.power_model.is_known();
+        let gets_none = is_unknown && self.granted.grant.is_none() && settings.unknown_node.is_some();
+        !gets_none && self.awaits_receipt(settings)
+    }
+
     /// What its packages and GPUs want to draw, if that is known now: its agent says so in the present boot, and nothing
     /// makes it doubtful that the agent is there.
     #[must_use]

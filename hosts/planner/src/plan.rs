@@ -236,7 +236,7 @@ impl Seat<'_> {
             }
             // One that was never told to be eco may be at full power, and keeps its turn until its first receipt.
             Visibility::Clear => {
-                let waits = told == Some(Profile::Eco) && self.node.awaits_receipt(limits);
+                let waits = told == Some(Profile::Eco) && self.node.is_held_for_receipt(limits);
                 !has_it && (self.node.is_frozen() || waits)
             }
             Visibility::Blind => !has_it,
@@ -365,7 +365,7 @@ impl Pass<'_> {
     /// it counts at its maximum, and nothing raises it meanwhile.
     fn visibility(&self, node: &Node) -> Visibility {
         let is_clear = node.visibility == Visibility::Clear;
-        if is_clear && node.awaits_receipt(&self.settings.budget) {
+        if is_clear && node.is_held_for_receipt(&self.settings.budget) {
             Visibility::Blind
         } else {
             node.visibility

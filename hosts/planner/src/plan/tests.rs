@@ -1,6 +1,7 @@
 use super::*;
 use crate::demand::{PodConstraints, PodPhase, PodRow};
 use crate::guard::StateName;
+use crate::hardware::ResolvedHardware;
 use crate::intent::{CapSettings, DeviceCap, GpuNodeCpus, UserRanges};
 use crate::inventory::{HardwareFacts, LabelFacts};
 use crate::policy::{QueueAware, RuleSwap, StaticPartition};
@@ -948,6 +949,24 @@ fn a_node_without_a_receipt_is_passed_over_and_the_next_is_raised() {
     confirm_grant(cluster.row("a"));
     cluster.settle(&half);
     assert_eq!(["a", "b"].map(|name| cluster.label(name)), [Some("performance"), Some("eco")]);
+}
+
+#[test]
+fn an_agent_that_gets_no_grant_is_not_waited_for_where_its_node_counts_all_the_same() {
+    let performance = settings(static_partition("1"));
+    for (unknown_node, label) in [(None, "eco"), (Some(Watts::from_int(900)), "performance")] {
+        let budget = BudgetLimits { unknown_node, ..BudgetLimits::none() };
+        let performance = Settings { budget, ..performance.clone() };
+        let mut cluster = Rig::of(&[("a", "", 0)]);
+        cluster.put_label("a", "eco");
+        cluster.publish("a", ours(Profile::Eco, cpu_caps(60)));
+        let node = cluster.row("a");
+        node.limits.bound = true;
+        node.machine.has_agent = true;
+        node.machine.power_model = NodePowerModel::of(&ResolvedHardware::default(), (true, true));
+        cluster.settle(&performance);
+        assert_eq!(cluster.label("a"), Some(label));
+    }
 }
 
 #[test]
