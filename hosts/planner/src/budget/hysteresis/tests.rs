@@ -89,6 +89,7 @@ impl Cluster {
             demand: None,
             sleep: crate::sleep::SleepCount::Awake,
             expected: None,
+            power: crate::node::Power::UNMETERED,
         }
     }
 
