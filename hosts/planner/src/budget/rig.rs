@@ -22,6 +22,8 @@ pub(super) struct Claim {
     pub(super) grant: Option<Grant>,
     pub(super) released: bool,
     pub(super) receipt: Option<GrantReceipt>,
+    /// The receipt is of a Node object that another one replaced.
+    pub(super) registered_anew: bool,
     pub(super) sent: Vec<Grant>,
     /// Its Node object was removed.
     pub(super) gone: bool,
@@ -51,6 +53,9 @@ impl Claim {
         node.power = Power { rest_most: self.rest_most, ..self.power };
         let signed = |receipt| Signed { receipt, boot: node.boot.clone(), node_uid: node.uid.clone() };
         node.granted.signed = self.receipt.map(signed);
+        if self.registered_anew {
+            node.uid.push_str("-anew");
+        }
         if self.gone {
             node.presence = Presence::Gone;
             (node.boot, node.uid) = (String::new(), String::new());

@@ -72,11 +72,15 @@ impl<'a> Stake<'a> {
         self.node.granted.grant.filter(|_| !self.node.granted.released)
     }
 
-    /// What is left of it after what the node has yielded, by a receipt that counts.
+    /// The same, less what the node has yielded. That counts here even where the receipt is of another boot or Node object:
+    /// every write ends a yield, so that for a node that still keeps to it the old watts would be a raise.
+    fn stands(&self) -> Option<Grant> {
+        self.node.granted.stands().filter(|_| !self.node.granted.released)
+    }
+
+    /// What is left of its grant after what the node has yielded.
     pub(super) fn left(&self) -> Option<Watts> {
-        let grant = self.grant()?;
-        let receipt = self.node.receipt();
-        GrantAccount::observed(Some(grant), receipt).asked()
+        self.stands().map(|grant| grant.watts)
     }
 
     /// Its grant with the node's other power, if the node has yielded some of it by a receipt that counts.
@@ -112,7 +116,7 @@ impl<'a> Stake<'a> {
             floor: if receipt.floor > Watts::ZERO { plus(receipt.floor) } else { Watts::ZERO },
             yields: receipt.yields.filter(|&left| left >= Watts::ZERO).map(plus),
         });
-        let account = GrantAccount::observed(self.grant().as_ref().map(grant), receipt);
+        let account = GrantAccount::observed(self.stands().as_ref().map(grant), receipt);
         if self.node.granted.sent.is_empty() {
             return account;
         }
@@ -127,8 +131,11 @@ impl<'a> Stake<'a> {
         let account = self.account(rest);
         let max = power_model.max().map(|max| max + rest).or(limits.unknown_node);
         // A node whose greatest power is unknown may draw at least its grant.
-        let max =
-            if power_model.is_known() { max } else { max.map(|max| account.asked().unwrap_or(max).max(max)) };
+        let granted = match self.node.receipt() {
+            Some(_) => account.asked(),
+            None => self.grant().map(|grant| grant.watts + rest),
+        };
+        let max = if power_model.is_known() { max } else { max.map(|max| granted.unwrap_or(max).max(max)) };
         // Of a removed node only its grant is known; a grant that was sent may still reach its machine.
         let sent = self.node.granted.sent.iter().filter(|_| self.node.presence == Presence::Gone);
         let max = max.map(|max| sent.fold(max, |max, sent| max.max(sent.ceiling + rest)));

@@ -65,6 +65,7 @@ fn claim(name: &str) -> Claim {
         grant: None,
         released: false,
         receipt: None,
+        registered_anew: false,
         sent: Vec::new(),
         gone: false,
         limits: LimitPlace::default(),
@@ -271,6 +272,22 @@ fn a_node_that_does_not_read_its_grant_back_is_not_counted_on() {
     assert_eq!((other(1), other(30)), (None, None), "its agent may still come");
     // 1000 − 720 = 280 W are left.
     assert_eq!(other(31), ask(280, 432));
+}
+
+#[test]
+fn a_node_that_is_registered_anew_gets_back_what_it_had_yielded_as_there_is_room() {
+    let yielded = GrantReceipt { serial: 3, holds: w(250), floor: w(200), yields: Some(w(250)) };
+    let known =
+        Claim { grant: grant(3, 432), priority: Priority::Performance, receipt: Some(yielded), ..claim("a") };
+    let other = Claim { grant: grant(5, 432), receipt: receipt(5, 432), ..claim("b") };
+    let asks = |known: Claim, site: i32| asked(&[known, other.clone()], &limits(site));
+    let anew = || Claim { registered_anew: true, ..known.clone() };
+    // It counts its 720 W, so that 1152 of 900 W are counted. It is told once more, with what it keeps to now.
+    assert_eq!(asks(anew(), 900), [ask(250, 720), None]);
+    // 1152 of 1200 W are counted: its whole grant counts less than that.
+    assert_eq!(asks(anew(), 1200)[0], ask(432, 720));
+    // While its receipt fits it counts 250 W.
+    assert_eq!(asks(known.clone(), 900)[0], ask(432, 432));
 }
 
 #[test]

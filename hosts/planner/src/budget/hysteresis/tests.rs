@@ -80,6 +80,7 @@ impl Cluster {
             grant: self.grants[at],
             released: false,
             receipt: self.receipts[at],
+            registered_anew: false,
             sent: Vec::new(),
             gone: false,
             limits: LimitPlace::default(),
