@@ -46,7 +46,7 @@ pub async fn each_was_used(control_plane: &ControlPlane, part: AuditedPart) -> R
     }
     let mut left = Ok(Vec::new());
     let is_so = async || {
-        left = requests(control_plane).map(|requests| unused(part, (&rights, &installed), &requests));
+        left = requests(control_plane).map(|requests| unused((&rights, &installed), &requests));
         left.as_ref().map_or(true, Vec::is_empty)
     };
     // What is left then says more than how long was waited.
@@ -86,24 +86,15 @@ fn rights_of(part: AuditedPart) -> Result<Vec<RoleRight>, SystemError> {
 
 /// A line for each right that no request has used. What a role in the request's own namespace allows is no use of a right for all
 /// namespaces.
-fn unused(
-    part: AuditedPart,
-    (rights, installed): (&[RoleRight], &[RoleRight]),
-    requests: &[Request],
-) -> Vec<String> {
+fn unused((rights, installed): (&[RoleRight], &[RoleRight]), requests: &[Request]) -> Vec<String> {
     let narrow: Vec<&RoleRight> =
         installed.iter().chain(rights).filter(|right| right.namespace.is_some()).collect();
     let uses = |right: &RoleRight, request: &Request| {
         allows(right, request)
             && (right.namespace.is_some() || !narrow.iter().any(|narrow| allows(narrow, request)))
     };
-    let left = rights.iter().filter(|right| !is_rare(part, right));
-    left.filter(|right| !requests.iter().any(|request| uses(right, request))).map(line).collect()
-}
-
-/// The second Event of a series. Whether one leader says a thing twice depends on the times of its kills; host-kit's own tests hold it.
-fn is_rare(part: AuditedPart, right: &RoleRight) -> bool {
-    part == AuditedPart::Installed && right.verb == "patch" && right.resource == "events"
+    let idle = rights.iter().filter(|right| !requests.iter().any(|request| uses(right, request)));
+    idle.map(line).collect()
 }
 
 fn line(right: &RoleRight) -> String {
@@ -180,15 +171,12 @@ mod tests {
         let wide = [right("all", None)];
         let left = |requests: Vec<Option<Request>>| {
             let requests: Vec<Request> = requests.into_iter().flatten().collect();
-            unused(AuditedPart::Options, (&wide, &narrow), &requests).len()
+            unused((&wide, &narrow), &requests).len()
         };
         assert_eq!(left(vec![]), 1);
         assert_eq!(left(vec![event_in("default", 201)]), 1);
         assert_eq!(left(vec![event_in("elsewhere", 403)]), 1, "it was refused");
         assert_eq!(left(vec![event_in("default", 201), event_in("elsewhere", 201)]), 0);
-        assert_eq!(
-            unused(AuditedPart::Options, (&narrow, &[]), &[event_in("default", 201).unwrap()]).len(),
-            0
-        );
+        assert_eq!(unused((&narrow, &[]), &[event_in("default", 201).unwrap()]).len(), 0);
     }
 }

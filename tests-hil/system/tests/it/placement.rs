@@ -44,22 +44,30 @@ pub(crate) async fn a_changed_file_changes_the_caps(world: &TestSystem) {
             wish["spec"]["cpu"]["packagePowerCapPctOfMax"].as_f64().is_none_or(|cap| cap == percent)
         })
     };
-    let told = async |reason: &str| {
+    let told = async |reason: &str, times: i32| {
         let events: Api<Event> = Api::namespaced(world.client.clone(), "joulie-system");
         let events = events.list(&ListParams::default()).await.unwrap();
-        events.items.iter().any(|event| event.reason.as_deref() == Some(reason))
+        let mut of_it = events.items.iter().filter(|event| event.reason.as_deref() == Some(reason));
+        of_it.any(|event| event.series.as_ref().map_or(Some(1), |series| series.count) >= Some(times))
     };
     assert!(eco_at(60.0).await);
     world.configure_operators("CPU_ECO_CAP_PCT_OF_MAX=55\n").unwrap();
     wait("the caps of eco are those of the file", async || eco_at(55.0).await).await;
     all_enforced(world).await;
     caps_are_what_the_profiles_say(world).await;
-    wait("it is told", async || told("ConfigApplied").await).await;
+    wait("it is told", async || told("ConfigApplied", 1).await).await;
     world.configure_operators("CPU_ECO_CAP_PCT_OF_MAX=50\nSTATIC_HP_FRAC=2\n").unwrap();
-    wait("the file is refused", async || told("ConfigRefused").await).await;
+    wait("the file is refused", async || told("ConfigRefused", 1).await).await;
     assert!(eco_at(55.0).await, "the last good file stays");
-    world.configure_operators("").unwrap();
-    wait("the caps of eco are those of before", async || eco_at(60.0).await).await;
+    let back = async || {
+        world.configure_operators("").unwrap();
+        wait("the caps of eco are those of before", async || eco_at(60.0).await).await;
+    };
+    back().await;
+    world.configure_operators("CPU_ECO_CAP_PCT_OF_MAX=55\n").unwrap();
+    wait("the caps of eco are those of the file again", async || eco_at(55.0).await).await;
+    wait("what is told again is one Event that counts", async || told("ConfigApplied", 2).await).await;
+    back().await;
     all_enforced(world).await;
     assert_eq!(profiles(world).await, before);
     assert_eq!(world.ended(), None);
