@@ -32,9 +32,10 @@ usage: cargo xtask COMMAND
   pictures          the pictures of the page in docs, from joulie demo in a headless Chromium: some minutes
   vm [SCENARIO ...] [--kernel 6.1|6.12] [--require vm]
                     the kernel's own power code on simulated registers, with the shipped programs inside
-  image [--programs DIR] [--out DIR] [--rootfs DIR] [--check]
-                    the container image as an OCI layout (target/image), without a container engine; --check runs the programs in it
-  plugin --uri https://HOST/FOLDER [--programs DIR] [--out DIR]
+  image [--programs DIR] [--out DIR] [--rootfs DIR] [--target TRIPLE] [--check]
+                    the container image as an OCI layout (target/image), without a container engine; --check runs the programs in it;
+                    --target aarch64-unknown-linux-gnu: for arm64, by a cross compiler
+  plugin --uri https://HOST/FOLDER [--programs DIR] [--out DIR] [--target TRIPLE]
                     kubectl joulie as an archive, and krew's manifest of the archives in target/plugin
   tidy              edges between crates, and what a machine can hold of the style";
 

@@ -1,11 +1,11 @@
-//! `kubectl joulie` for krew: an archive of the program for this machine's architecture, and the manifest of all archives of
+//! `kubectl joulie` for krew: an archive of the program for one architecture, and the manifest of all archives of
 //! this version that lie beside it.
 //!
 //! The same sources and toolchain give the same archive, as with the image. The manifest has the digest of each archive as it is
 //! read from the disk, so that it is of what was put there and of nothing else.
 
-use crate::image::archived::{architecture, archive, digest, packed};
-use crate::image::{RootFs, built, made_at};
+use crate::image::archived::{archive, digest, packed};
+use crate::image::{BuildTarget, RootFs, built, made_at};
 use anyhow::{Context, Result, bail};
 use std::path::{Path, PathBuf};
 
@@ -28,6 +28,7 @@ struct WantedPlugin {
     out: Option<PathBuf>,
     /// Where the archives will lie for everybody.
     uri: Option<String>,
+    target: BuildTarget,
 }
 
 impl WantedPlugin {
@@ -41,7 +42,8 @@ impl WantedPlugin {
                 "--programs" => wanted.programs = Some(value.into()),
                 "--out" => wanted.out = Some(value.into()),
                 "--uri" => wanted.uri = Some(address(value)?),
-                _ => bail!("plugin: {word:?} is not known; it takes --programs, --out and --uri"),
+                "--target" => wanted.target = BuildTarget::read(value).context("plugin")?,
+                _ => bail!("plugin: {word:?} is not known; it takes --programs, --out, --uri and --target"),
             }
         }
         Ok(wanted)
@@ -58,16 +60,16 @@ fn address(text: &str) -> Result<String> {
     Ok(text.trim_end_matches('/').to_owned())
 }
 
-/// Makes the archive of this machine's architecture, and the manifest of all that are there.
+/// Makes the archive, and the manifest of all that are there.
 pub(crate) fn run(root: &Path, words: &[&str]) -> Result<()> {
-    let WantedPlugin { programs, out, uri } = WantedPlugin::read(words)?;
+    let WantedPlugin { programs, out, uri, target } = WantedPlugin::read(words)?;
     let uri = uri.context("plugin: --uri https://HOST/FOLDER says where people get the archives")?;
     let programs = match programs {
         Some(folder) => folder,
-        None => built(root, &[PROGRAM])?,
+        None => built(root, target, &[PROGRAM])?,
     };
     let out = out.unwrap_or_else(|| root.join("target/plugin"));
-    let name = put(root, &programs.join(PROGRAM), &out)?;
+    let name = put(root, target.architecture(), &programs.join(PROGRAM), &out)?;
     let all = archives(&out)?;
     let text = manifest(&all, &uri);
     let path = out.join(MANIFEST);
@@ -87,9 +89,9 @@ fn archive_name(architecture: &str) -> String {
 }
 
 /// Puts the archive of a program into a folder, and returns its name.
-fn put(root: &Path, program: &Path, out: &Path) -> Result<String> {
-    if !ARCHITECTURES.contains(&architecture()) {
-        bail!("plugin: krew has no machines of {}", architecture());
+fn put(root: &Path, architecture: &str, program: &Path, out: &Path) -> Result<String> {
+    if !ARCHITECTURES.contains(&architecture) {
+        bail!("plugin: krew has no machines of {architecture}");
     }
     let read = |path: &Path| std::fs::read(path).with_context(|| format!("reading {}", path.display()));
     let mut files = RootFs::default();
@@ -97,7 +99,7 @@ fn put(root: &Path, program: &Path, out: &Path) -> Result<String> {
     files.file(LICENSE, 0o644, read(&root.join(LICENSE))?);
     let content = packed(&archive(&files, made_at(root))?)?;
     std::fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
-    let name = archive_name(architecture());
+    let name = archive_name(architecture);
     let path = out.join(&name);
     std::fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
     Ok(name)

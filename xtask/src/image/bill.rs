@@ -1,7 +1,7 @@
 //! The bill of materials of the programs (CycloneDX 1.5), from the lock file and from the crates that cargo links.
 
-use super::PROGRAMS;
 use super::layout::date;
+use super::{BuildTarget, PROGRAMS};
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,10 +9,15 @@ use std::path::Path;
 use std::process::Command;
 
 /// The bill as JSON, including the system libraries in the image with path and digest.
-pub(super) fn of(root: &Path, libraries: &[(String, String)], made: u64) -> Result<String> {
-    let linked = linked(root)?;
+pub(super) fn of(
+    root: &Path,
+    target: BuildTarget,
+    libraries: &[(String, String)],
+    made: u64,
+) -> Result<String> {
+    let linked = linked(root, target)?;
     let lock = std::fs::read_to_string(root.join("Cargo.lock")).context("reading Cargo.lock")?;
-    let libraries: Vec<Library> = libraries.iter().map(Library::of).collect();
+    let libraries: Vec<Library> = libraries.iter().map(|library| Library::of(target, library)).collect();
     Ok(serde_json::to_string_pretty(&document((&linked, &libraries), &checksums(&lock), made))?)
 }
 
@@ -25,8 +30,10 @@ pub(super) struct Library {
 }
 
 impl Library {
-    fn of((path, digest): &(String, String)) -> Self {
-        Self { path: path.clone(), digest: digest.clone(), package: owner(path) }
+    fn of(target: BuildTarget, (path, digest): &(String, String)) -> Self {
+        let source = target.source(&Path::new("/").join(path));
+        let package = owner(source.to_string_lossy().trim_start_matches('/'));
+        Self { path: path.clone(), digest: digest.clone(), package }
     }
 
     fn component(&self) -> Value {
@@ -62,10 +69,11 @@ fn owner(path: &str) -> Option<(String, String)> {
 type Linked = BTreeSet<(String, String, String)>;
 
 /// Every crate from the registry that is linked into one of the programs.
-fn linked(root: &Path) -> Result<Linked> {
+fn linked(root: &Path, target: BuildTarget) -> Result<Linked> {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(root).args(["tree", "--locked", "--edges", "normal,no-proc-macro", "--prefix", "none"]);
     cargo.args(["--format", "{p}|{l}"]);
+    target.tell(&mut cargo);
     for (_, package) in PROGRAMS {
         cargo.args(["-p", package]);
     }

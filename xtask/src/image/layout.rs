@@ -1,11 +1,16 @@
-//! An OCI image layout: one layer, a configuration, a manifest, and an index. The bill of materials is a separate
-//! artifact that refers to the manifest, where registries and scanners look for it.
+//! An OCI image layout: one index of the image's version, and in it for each architecture a manifest with one layer and a
+//! configuration. The bill of materials is a separate artifact that refers to the manifest, where registries and scanners look for it.
+//!
+//! What the folder holds of other architectures stays, if it is of the same commit. So an image for several architectures is made
+//! by one command for each, here or on machines of theirs.
 
+use super::UNKNOWN;
 use super::root::{Entry, PATH, RootFs, USER};
 use anyhow::{Context, Result};
 use flate2::{Compression, GzBuilder};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
@@ -20,6 +25,7 @@ const EMPTY: &str = "application/vnd.oci.empty.v1+json";
 pub(super) struct About<'a> {
     pub(super) version: &'a str,
     pub(super) revision: &'a str,
+    pub(super) architecture: &'a str,
     /// Seconds since 1970.
     pub(super) made: u64,
 }
@@ -44,8 +50,10 @@ impl About<'_> {
 /// What was written.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct WrittenImage {
-    /// The digest of the image's manifest.
+    /// The digest of the index, by which the image is pulled.
     pub(super) digest: String,
+    /// The architectures in the layout.
+    pub(super) architectures: Vec<String>,
     /// The bytes of the layer as it is pulled.
     pub(super) packed: usize,
     /// The bytes of its archive.
@@ -54,7 +62,7 @@ pub(super) struct WrittenImage {
 
 /// Writes the layout.
 pub(super) fn write(folder: &Path, files: &RootFs, bill: &str, about: &About<'_>) -> Result<WrittenImage> {
-    let layout = Layout::begin(folder)?;
+    let (layout, mut images) = Layout::begin(folder, about)?;
     let tar = archive(files, about.made)?;
     let packed = packed(&tar)?;
     let layer = layout.blob(LAYER, &packed)?;
@@ -62,7 +70,7 @@ pub(super) fn write(folder: &Path, files: &RootFs, bill: &str, about: &About<'_>
         CONFIG,
         &json!({
             "created": about.created(),
-            "architecture": architecture(),
+            "architecture": about.architecture,
             "os": "linux",
             "config": {
                 "User": format!("{USER}:{USER}"),
@@ -91,15 +99,40 @@ pub(super) fn write(folder: &Path, files: &RootFs, bill: &str, about: &About<'_>
             "subject": manifest,
         }),
     )?;
-    let mut named = manifest.clone();
-    named["annotations"] = json!({"org.opencontainers.image.ref.name": about.version});
-    named["platform"] = json!({"architecture": architecture(), "os": "linux"});
+    let mut image = manifest;
+    image["platform"] = json!({"architecture": about.architecture, "os": "linux"});
     let mut attached = referrer;
-    attached["artifactType"] = json!(BILL);
-    let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [named, attached]});
+    // No machine is of this platform, so that nobody runs it.
+    attached["platform"] = json!({"architecture": "unknown", "os": "unknown"});
+    images.push(Image { image, bill: attached });
+    images.sort_by_key(Image::architecture);
+    let all: Vec<&Value> = images.iter().flat_map(|image| [&image.image, &image.bill]).collect();
+    let of_version = json!({
+        "schemaVersion": 2, "mediaType": INDEX, "manifests": all, "annotations": about.labels(),
+    });
+    let mut named = layout.json(INDEX, &of_version)?;
+    let digest = text(&named["digest"]);
+    named["annotations"] = json!({"org.opencontainers.image.ref.name": about.version});
+    let index = json!({"schemaVersion": 2, "mediaType": INDEX, "manifests": [named]});
     layout.file("index.json", &serde_json::to_vec(&index)?)?;
-    let digest = manifest["digest"].as_str().unwrap_or_default().to_owned();
-    Ok(WrittenImage { digest, packed: packed.len(), unpacked: tar.len() })
+    let architectures = images.iter().map(Image::architecture).collect();
+    Ok(WrittenImage { digest, architectures, packed: packed.len(), unpacked: tar.len() })
+}
+
+/// The descriptors of an image for one architecture and of its bill of materials.
+struct Image {
+    image: Value,
+    bill: Value,
+}
+
+impl Image {
+    fn architecture(&self) -> String {
+        text(&self.image["platform"]["architecture"])
+    }
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
 }
 
 /// The files as a tar archive: sorted, owned by root, with the time of the commit.
@@ -140,16 +173,62 @@ struct Layout {
 }
 
 impl Layout {
-    /// Removes an earlier image from the folder.
-    fn begin(folder: &Path) -> Result<Self> {
+    /// Removes an earlier image from the folder, and returns what it had for other architectures of the same commit.
+    fn begin(folder: &Path, about: &About<'_>) -> Result<(Self, Vec<Image>)> {
+        let layout = Self { folder: folder.to_owned() };
         let blobs = folder.join("blobs/sha256");
-        if folder.join("oci-layout").exists() {
+        let others = layout.others(about).unwrap_or_default();
+        if folder.join("oci-layout").exists() && others.is_empty() {
             std::fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))?;
         }
         std::fs::create_dir_all(&blobs).with_context(|| format!("making {}", blobs.display()))?;
-        let layout = Self { folder: folder.to_owned() };
+        let needed = layout.needed(&others);
+        for entry in std::fs::read_dir(&blobs)? {
+            let path = entry?.path();
+            if !path.file_name().is_some_and(|name| needed.contains(name.to_string_lossy().as_ref())) {
+                std::fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?;
+            }
+        }
         layout.file("oci-layout", br#"{"imageLayoutVersion":"1.0.0"}"#)?;
-        Ok(layout)
+        Ok((layout, others))
+    }
+
+    /// The images for other architectures that lie in the folder, if they are of the commit that is written.
+    fn others(&self, about: &About<'_>) -> Option<Vec<Image>> {
+        let index: Value =
+            serde_json::from_slice(&std::fs::read(self.folder.join("index.json")).ok()?).ok()?;
+        let of_version = self.read(&index["manifests"][0])?;
+        let is_same = of_version["annotations"] == about.labels() && about.revision != UNKNOWN;
+        let all = of_version["manifests"].as_array().filter(|_| is_same)?;
+        let bill_of = |image: &Value| {
+            let is_of_it = |one: &&Value| {
+                self.read(one).is_some_and(|artifact| artifact["subject"]["digest"] == image["digest"])
+            };
+            all.iter().find(is_of_it).cloned()
+        };
+        let images = all.iter().filter_map(|image| {
+            self.read(image).filter(|manifest| manifest["subject"].is_null())?;
+            Some(Image { image: image.clone(), bill: bill_of(image)? })
+        });
+        Some(images.filter(|image| image.architecture() != about.architecture).collect())
+    }
+
+    /// The names of the blobs that these images need.
+    fn needed(&self, images: &[Image]) -> BTreeSet<String> {
+        let mut needed = BTreeSet::new();
+        for manifest in images.iter().flat_map(|image| [&image.image, &image.bill]) {
+            let content = self.read(manifest).unwrap_or_default();
+            let layers = content["layers"].as_array().cloned().unwrap_or_default();
+            let all = layers.iter().chain([manifest, &content["config"]]);
+            needed.extend(all.map(|descriptor| name(&text(&descriptor["digest"]))));
+        }
+        needed
+    }
+
+    /// The JSON document that a descriptor names.
+    fn read(&self, descriptor: &Value) -> Option<Value> {
+        let name = name(descriptor["digest"].as_str()?);
+        serde_json::from_slice(&std::fs::read(self.folder.join("blobs/sha256").join(name)).ok()?).ok()
     }
 
     fn file(&self, name: &str, content: &[u8]) -> Result<()> {
@@ -164,10 +243,14 @@ impl Layout {
     /// Writes a blob, and returns its descriptor.
     fn blob(&self, media_type: &str, content: &[u8]) -> Result<Value> {
         let digest = digest(content);
-        let name = digest.trim_start_matches("sha256:");
-        self.file(&format!("blobs/sha256/{name}"), content)?;
+        self.file(&format!("blobs/sha256/{}", name(&digest)), content)?;
         Ok(json!({"mediaType": media_type, "digest": digest, "size": content.len()}))
     }
+}
+
+/// The file name of a blob.
+fn name(digest: &str) -> String {
+    digest.trim_start_matches("sha256:").to_owned()
 }
 
 /// `sha256:` and the digest.
@@ -177,15 +260,6 @@ pub(crate) fn digest(content: &[u8]) -> String {
         text.push_str(&format!("{byte:02x}"));
     }
     text
-}
-
-/// The architecture in OCI's naming, which is krew's too.
-pub(crate) fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    }
 }
 
 /// Seconds since 1970 as RFC 3339.

@@ -1,11 +1,11 @@
 //! The root file system of the image, sorted by path.
 
+use super::BuildTarget;
 use super::layout::digest;
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 /// The folder of the programs.
 pub(super) const PATH: &str = "/usr/bin";
@@ -35,17 +35,17 @@ pub(crate) struct RootFs {
 
 impl RootFs {
     /// The programs in a folder, with the files that they need to run.
-    pub(super) fn of(folder: &Path, programs: &[&str]) -> Result<Self> {
+    pub(super) fn of(target: BuildTarget, folder: &Path, programs: &[&str]) -> Result<Self> {
         let mut files = Self::default();
         for program in programs {
             let path = folder.join(program);
             let content = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;
-            for library in libraries(&path)? {
-                files.library(&library)?;
+            for library in libraries(target, &path)? {
+                files.library(target, &library)?;
             }
             files.file(&format!("usr/bin/{program}"), 0o755, content);
         }
-        files.add_for_drivers()?;
+        files.add_for_drivers(target)?;
         files.file("etc/passwd", 0o644, accounts().into_bytes());
         files.file("etc/group", 0o644, groups().into_bytes());
         // Without this file the C library asks the name server before /etc/hosts.
@@ -93,26 +93,27 @@ impl RootFs {
     }
 
     /// Adds a library at the path that the loader uses, with symbolic links resolved.
-    fn library(&mut self, path: &Path) -> Result<()> {
-        let content = std::fs::read(path).with_context(|| format!("reading {}", path.display()))?;
+    fn library(&mut self, target: BuildTarget, path: &Path) -> Result<()> {
+        let source = target.source(path);
+        let content = std::fs::read(&source).with_context(|| format!("reading {}", source.display()))?;
         let path = path.to_str().and_then(|path| path.strip_prefix('/'));
         self.file(path.context("a library has an absolute path")?, 0o755, content);
         Ok(())
     }
 
-    fn add_for_drivers(&mut self) -> Result<()> {
+    fn add_for_drivers(&mut self, target: BuildTarget) -> Result<()> {
         let libc = self.entries.keys().find(|path| path.ends_with("/libc.so.6"));
         let libc = libc.context("the programs are linked with a C library that is not glibc")?;
         let folder = Path::new("/").join(libc);
         let folder = folder.parent().context("libc.so.6 lies in a folder")?.to_owned();
         for name in FOR_DRIVERS {
             let beside = [folder.join(name), Path::new("/usr").join(folder.strip_prefix("/")?).join(name)];
-            let Some(path) = beside.iter().find(|path| path.exists()) else {
+            let Some(path) = beside.iter().find(|path| target.source(path).exists()) else {
                 bail!("{name} is not beside the C library in {}; drivers of GPUs need it", folder.display());
             };
-            self.library(path)?;
-            for needed in libraries(path)? {
-                self.library(&needed)?;
+            self.library(target, path)?;
+            for needed in libraries(target, &target.source(path))? {
+                self.library(target, &needed)?;
             }
         }
         Ok(())
@@ -150,14 +151,22 @@ fn groups() -> String {
     format!("root:x:0:\njoulie:x:{USER}:\n")
 }
 
-/// The libraries that this system's loader would load for a program.
-fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
-    let output = Command::new("ldd").arg(program).output().context("starting ldd")?;
+/// The libraries that the target's loader would load for a program.
+fn libraries(target: BuildTarget, program: &Path) -> Result<Vec<PathBuf>> {
+    let mut list = target.list(program);
+    let by = list.get_program().to_string_lossy().into_owned();
+    let output = list.output().with_context(|| format!("starting {by}"))?;
     let said = String::from_utf8_lossy(&output.stdout);
     if !output.status.success() {
-        bail!("ldd {}: {}{}", program.display(), said.trim(), String::from_utf8_lossy(&output.stderr).trim());
+        bail!(
+            "{by} {}: {}{}",
+            program.display(),
+            said.trim(),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
     }
-    loaded(&said).with_context(|| format!("ldd {}", program.display()))
+    let listed = loaded(&said).with_context(|| format!("{by} {}", program.display()))?;
+    Ok(listed.iter().map(|path| target.in_image(path)).collect())
 }
 
 /// Reads `libc.so.6 => /lib/libc.so.6 (0x…)`, `/lib64/ld-linux-x86-64.so.2 (0x…)`, and `linux-vdso.so.1 (0x…)`, which

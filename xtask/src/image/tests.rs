@@ -15,6 +15,11 @@ fn folder(name: &str) -> PathBuf {
 fn words_of_the_command_line_are_read_and_others_are_refused() {
     let wanted = Wanted::read(&["--out", "here", "--check"]).unwrap();
     assert_eq!(wanted, Wanted { out: Some("here".into()), check: true, ..Wanted::default() });
+    let cross = Wanted::read(&["--target", "aarch64-unknown-linux-gnu"]).unwrap().target;
+    assert_eq!(cross.architecture(), "arm64");
+    let error = format!("{:#}", Wanted::read(&["--target", "riscv64gc-unknown-linux-gnu"]).unwrap_err());
+    assert!(error.contains("accepted: aarch64-unknown-linux-gnu"), "{error}");
+    assert!(Wanted::read(&["--target"]).unwrap_err().to_string().contains("--target needs"));
     assert!(Wanted::read(&["--ouT", "here"]).unwrap_err().to_string().contains("\"--ouT\" is not known"));
     assert!(Wanted::read(&["--out"]).unwrap_err().to_string().contains("--out needs a folder"));
     assert!(Wanted::read(&["--out", "--check"]).unwrap_err().to_string().contains("--out needs a folder"));
@@ -111,15 +116,16 @@ fn follow(folder: &Path, value: &Value, seen: &mut BTreeSet<String>) {
 #[test]
 fn a_layout_names_every_blob_by_its_digest_and_is_the_same_each_time() {
     let out = folder("layout");
-    let about = About { version: "1.2.3", revision: "abc", made: 7 };
+    let about = About { version: "1.2.3", revision: "abc", architecture: "arm64", made: 7 };
     let first = layout::write(&out, &small(), "{}", &about).unwrap();
     let again = layout::write(&out, &small(), "{}", &about).unwrap();
     assert_eq!(first, again);
 
-    let index: Value = serde_json::from_slice(&std::fs::read(out.join("index.json")).unwrap()).unwrap();
+    let index = json(&out.join("index.json"));
     let mut seen = BTreeSet::new();
     follow(&out, &index, &mut seen);
     assert_eq!(std::fs::read_dir(out.join("blobs/sha256")).unwrap().count(), seen.len());
+    assert_eq!(index["manifests"].as_array().unwrap().len(), 1, "a tool that copies it need not choose");
     assert_eq!(index["manifests"][0]["digest"], first.digest.as_str());
 
     // The configuration contains the digest of the uncompressed archive.
@@ -127,12 +133,53 @@ fn a_layout_names_every_blob_by_its_digest_and_is_the_same_each_time() {
         let name = value["digest"].as_str().unwrap().trim_start_matches("sha256:");
         std::fs::read(out.join("blobs/sha256").join(name)).unwrap()
     };
-    let manifest: Value = serde_json::from_slice(&blob(&index["manifests"][0])).unwrap();
+    let of_version: Value = serde_json::from_slice(&blob(&index["manifests"][0])).unwrap();
+    let manifest: Value = serde_json::from_slice(&blob(&of_version["manifests"][0])).unwrap();
     assert_eq!(manifest["layers"][0]["size"], first.packed);
     assert_eq!(first.unpacked, archive(&small(), 7).unwrap().len());
     let config: Value = serde_json::from_slice(&blob(&manifest["config"])).unwrap();
     assert_eq!(config["rootfs"]["diff_ids"][0], digest(&archive(&small(), 7).unwrap()).as_str());
     assert_eq!(config["config"]["User"], "65532:65532");
+    assert_eq!(config["architecture"], "arm64");
+    assert_eq!(of_version["manifests"][0]["platform"]["architecture"], "arm64");
+    let bill: Value = serde_json::from_slice(&blob(&of_version["manifests"][1])).unwrap();
+    assert_eq!(bill["subject"]["digest"], of_version["manifests"][0]["digest"]);
+    std::fs::remove_dir_all(out).unwrap();
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn architectures_of_one_commit_lie_in_one_layout_and_an_older_commit_leaves_it() {
+    let out = folder("both");
+    let write = |architecture, revision| {
+        layout::write(&out, &small(), "{}", &About { version: "1.2.3", revision, architecture, made: 7 })
+            .unwrap()
+    };
+    let blobs = || std::fs::read_dir(out.join("blobs/sha256")).unwrap().count();
+    let one = write("amd64", "abc");
+    let of_one = blobs();
+    let both = write("arm64", "abc");
+    assert_eq!(
+        (one.architectures, both.architectures),
+        (vec!["amd64".to_owned()], vec!["amd64".into(), "arm64".into()])
+    );
+    // The same files: what is new is a configuration, a manifest, a bill's manifest, and the index instead of the one before.
+    assert_eq!(blobs(), of_one + 3);
+    let mut seen = BTreeSet::new();
+    follow(&out, &json(&out.join("index.json")), &mut seen);
+    assert_eq!(blobs(), seen.len());
+    assert_eq!(write("amd64", "abc").digest, both.digest, "whichever is made last");
+    assert_eq!(write("amd64", "def").architectures, ["amd64"]);
+    assert_eq!(blobs(), of_one);
+    // Sources that are in no repository may be any.
+    write("arm64", UNKNOWN);
+    assert_eq!(write("amd64", UNKNOWN).architectures, ["amd64"]);
+    // A folder in which something is broken begins anew.
+    std::fs::write(out.join("index.json"), "{").unwrap();
+    assert_eq!(write("arm64", "def").architectures, ["arm64"]);
     std::fs::remove_dir_all(out).unwrap();
 }
 
@@ -148,11 +195,45 @@ fn a_folder_that_holds_something_is_not_written_to() {
     std::fs::remove_dir_all(out).unwrap();
 }
 
+/// Says why, and returns none, where the packages of the other architecture are not there.
+fn cross_built(folder: &Path) -> Option<BuildTarget> {
+    let source = folder.join("says.c");
+    std::fs::create_dir_all(folder).unwrap();
+    std::fs::write(&source, "#include <math.h>\n#include <stdio.h>\nint main(int n, char **all) { return printf(\"%s %.1f\\n\", all[1], sqrt(n + 2.0)) < 0; }\n").unwrap();
+    let mut compiler = Command::new("aarch64-linux-gnu-gcc");
+    let built = compiler.arg(&source).args(["-lm", "-o"]).arg(folder.join("says")).status();
+    let emulator = Command::new("/usr/bin/qemu-aarch64").arg("--version").output();
+    if built.is_ok_and(|status| status.success()) && emulator.is_ok() {
+        return Some(BuildTarget::read("aarch64-unknown-linux-gnu").unwrap());
+    }
+    println!("SKIP(no compiler and emulator of arm64: packages gcc-aarch64-linux-gnu and qemu-user)");
+    None
+}
+
+#[test]
+fn a_program_of_another_architecture_comes_with_its_libraries_and_runs_from_them_alone() {
+    let (programs, out) = (folder("cross"), folder("cross-rootfs"));
+    if let Some(target) = cross_built(&programs) {
+        let files = RootFs::of(target, &programs, &["says"]).unwrap();
+        let paths: Vec<&str> = files.entries().map(|(path, _)| path).collect();
+        for needed in ["lib/libc.so.6", "lib/ld-linux-aarch64.so.1", "lib/libm.so.6", "lib/libstdc++.so.6"] {
+            assert!(paths.contains(&needed), "{needed}: {paths:?}");
+        }
+        files.write(&out).unwrap();
+        let said = target.emulated(&out, "/usr/bin/says").arg("two").output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&said.stdout), "two 2.0\n", "{said:?}");
+        std::fs::remove_file(out.join("lib/libm.so.6")).unwrap();
+        assert!(!target.emulated(&out, "/usr/bin/says").output().unwrap().status.success());
+        std::fs::remove_dir_all(out).unwrap();
+    }
+    std::fs::remove_dir_all(programs).unwrap();
+}
+
 #[test]
 fn a_program_of_this_system_comes_with_its_libraries() {
     let this = std::env::current_exe().unwrap();
     let name = this.file_name().unwrap().to_str().unwrap();
-    let files = RootFs::of(this.parent().unwrap(), &[name]).unwrap();
+    let files = RootFs::of(BuildTarget::Here, this.parent().unwrap(), &[name]).unwrap();
     let paths: Vec<&str> = files.entries().map(|(path, _)| path).collect();
     for needed in ["libc.so.6", "libstdc++.so.6", "libpthread.so.0"] {
         assert!(paths.iter().any(|path| path.ends_with(needed)), "{needed}: {paths:?}");

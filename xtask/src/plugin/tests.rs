@@ -28,7 +28,7 @@ fn made(folder: &Path) -> (PathBuf, PathBuf) {
     let out = folder.join("out");
     let folder = folder.to_str().unwrap();
     run(root(), &["--programs", folder, "--out", out.to_str().unwrap(), "--uri", URI]).unwrap();
-    (out.join(archive_name(architecture())), out.join(MANIFEST))
+    (out.join(archive_name(BuildTarget::Here.architecture())), out.join(MANIFEST))
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn the_manifest_keeps_krews_rules_and_has_the_digests_of_the_files() {
     let folder = folder("manifest");
     let (archive, manifest) = made(&folder);
     // Another machine has put its own there.
-    let other = ARCHITECTURES.into_iter().find(|one| *one != architecture()).unwrap();
+    let other = ARCHITECTURES.into_iter().find(|one| *one != BuildTarget::Here.architecture()).unwrap();
     std::fs::write(folder.join("out").join(archive_name(other)), "another archive").unwrap();
     made(&folder);
     let text = std::fs::read_to_string(&manifest).unwrap();
@@ -108,7 +108,7 @@ fn the_manifest_keeps_krews_rules_and_has_the_digests_of_the_files() {
     assert!(short.len() <= 70 && !short.ends_with('.'), "{short}");
     assert_eq!(field(&text, "matchLabels"), ["{os: linux, arch: amd64}", "{os: linux, arch: arm64}"]);
     assert_eq!(field(&text, "bin"), [PROGRAM, PROGRAM]);
-    let mut digests = [(architecture(), sum(&archive)), (other, OF_ANOTHER.to_owned())];
+    let mut digests = [(BuildTarget::Here.architecture(), sum(&archive)), (other, OF_ANOTHER.to_owned())];
     digests.sort();
     let digests = digests.map(|(_, digest)| digest);
     assert_eq!(field(&text, "sha256"), digests);
