@@ -1,5 +1,6 @@
 //! The power that nodes draw, as their meters report it: each sample with its source, and its age since this process
-//! received it.
+//! received it. When Prometheus says something, nobody knows when it was measured: such a reading is undated, and raises no
+//! limit for the mean.
 //!
 //! A node may have several sources. The first one in the order of the settings that has a value counts; the others stand
 //! in, and are compared: two sources that are far apart are told, and never averaged. A failing meter is a failed attempt
@@ -144,7 +145,7 @@ impl Meters {
                 NodeReading::Absent(_) => false,
             };
             let (rest, rest_most) = (heard.rest.filter(|_| is_own), heard.rest_most);
-            let undated = is_own && heard.undated;
+            let undated = (is_own && heard.undated) || is_passed_on(reading);
             return Power { reading, trend, awaited: false, apart: heard.apart, rest, rest_most, undated };
         }
         let Some(&(_, silent)) = self.sources.first() else { return Power::UNMETERED };
@@ -239,6 +240,18 @@ impl Heard {
             let most = if was == Some(meter) { most.scale(NEAR, Role::Nearest) } else { most };
             ((counts - watts).abs() > most).then_some(meter)
         });
+    }
+}
+
+/// Whether Prometheus says it. The time of an answer is that of the evaluation: the sample behind it may be as old as the server
+/// looks back, five minutes by default, and a rate is a mean over minutes.
+const fn is_passed_on(reading: NodeReading) -> bool {
+    match reading {
+        NodeReading::Measured { meter, .. } | NodeReading::Held { meter, .. } => match meter {
+            PowerMeter::Prometheus | PowerMeter::Kepler => true,
+            PowerMeter::Http | PowerMeter::Agent => false,
+        },
+        NodeReading::Absent(_) => false,
     }
 }
 

@@ -60,7 +60,7 @@ reasons! {
         GROUP_METERED: of(TelemetryFresh, ConditionStatus::True, "GroupMetered",
             "of a PowerBudget with two limits: its nodes are measured often enough for the limit of the mean");
         GROUP_METER_LATE: of(TelemetryFresh, ConditionStatus::False, "GroupMeterLate",
-            "of a PowerBudget with two limits: more than one of twenty nodes has no measurement that is younger than a twentieth of the window and 3 s, or what is counted is not known, so that sustainedWatts holds at every instant; measure more often (OPERATOR_NODE_POWER_SOURCE), or take a longer window");
+            "of a PowerBudget with two limits: more than one of twenty nodes has no measurement that is younger than a twentieth of the window and 3 s, or what is counted is not known, so that sustainedWatts holds at every instant; measure more often (agent or http first in OPERATOR_NODE_POWER_SOURCE: of what Prometheus says nobody knows the age), or take a longer window");
         SIGNAL_HEARD: of(SignalFresh, ConditionStatus::True, "SignalHeard",
             "of a PowerBudget with a signal: its last value is not older than holdSeconds");
         SIGNAL_SILENT: of(SignalFresh, ConditionStatus::False, "SignalSilent",

@@ -2,6 +2,8 @@ use super::*;
 use crate::rows::{HardwareSeen, NodeSeen};
 use crate::settings::{PowerAccess, PowerSource};
 use crate::site::Unreadable;
+use ::http::HeaderMap;
+use host_kit::prometheus::{Login, PrometheusAccess};
 use host_kit::reflect::Row;
 use power_units::{Micros, Percent};
 use serde_json::{Value, json};
@@ -190,4 +192,33 @@ fn what_an_agent_has_from_prometheus_stays_undated_until_there_are_other_watts()
     // The last value is held, whoever measures next.
     assert!(tell(3, json!(null), "rapl"));
     assert!(!tell(4, json!(310), "rapl"));
+}
+
+#[test]
+fn what_prometheus_says_is_undated_however_fresh_its_answer_is() {
+    use PowerMeter::{Agent, Http, Kepler, Prometheus};
+    let access = || PrometheusAccess {
+        address: "http://prometheus:9090".parse().unwrap(),
+        authorities: None,
+        login: Login::None,
+        headers: HeaderMap::new(),
+        timeout: Duration::from_secs(5),
+    };
+    for (source, meter, undated) in [
+        (PowerSource::Prometheus(access(), "node_watts".to_owned()), Prometheus, true),
+        (PowerSource::Kepler(access(), Duration::from_secs(60)), Kepler, true),
+        (endpoint(), Http, false),
+    ] {
+        let mut meters = meters(vec![source, PowerSource::Agent]);
+        says(&mut meters, meter, 1, Some(200));
+        let told = metering(&meters, at(1));
+        assert!(matches!(told.reading, NodeReading::Measured { age: Micros::ZERO, .. }), "{told:?}");
+        assert_eq!(told.undated, undated, "{meter:?}");
+        // It fails, and its last value is held.
+        says(&mut meters, meter, 2, None);
+        assert_eq!((counts(&meters, 2).0, metering(&meters, at(2)).undated), (Some(meter), undated));
+        // The agent stands in by its own meters.
+        says(&mut meters, Agent, 3, Some(210));
+        assert_eq!((counts(&meters, 3).0, metering(&meters, at(3)).undated), (Some(Agent), false));
+    }
 }
