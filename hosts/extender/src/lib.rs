@@ -7,7 +7,7 @@
 //! - [`settings`]: the settings;
 //! - `rows`: the data kept from NodeTwins, NodeHardwares, nodes, pods and the plan's Lease;
 //! - `snapshot_builder`, `node_store`, `assumed_ledger`, `index`, `snapshot`: the snapshot of all nodes, computed
-//!   whenever something changes, and the watts of pods that no sample includes yet;
+//!   whenever something changes, and the watts of pods that no sample includes yet; `dates`: of samples from the future;
 //! - `budgets`: what the limits above a node can grant;
 //! - `gpus`: the cards of all nodes, and what pods ask for of them; `cores`: what free cards need of processors;
 //! - `instances`: MIG instances; `dra`: what ResourceSlices and ResourceClaims say of cards;
@@ -34,6 +34,7 @@ mod budgets;
 #[cfg(test)]
 mod burst;
 mod cores;
+mod dates;
 mod decide;
 mod dra;
 mod evictable;

@@ -188,10 +188,11 @@ impl Node {
 
     /// Takes in a sample of the node's agent that is later than that of its twin: a twin is not written again while the power
     /// hardly moves, and it would never say that a pod's power is in it. More than the twin says counts at once, less once
-    /// the twin says so. A sample from the future says nothing yet.
+    /// the twin says so. A sample from the future is of now at the latest, and its watts count.
     fn see_sample(&mut self, now: UnixTime) {
         let Some(said) = self.of_agent else { return };
-        let later = self.sample.filter(|sample| said.at < sample.at && sample.at <= now);
+        let sample = self.sample.map(|sample| DrawnSample { at: sample.at.min(now), ..sample });
+        let later = sample.filter(|sample| said.at < sample.at);
         self.sampled = Some(later.map_or(said.at, |later| later.at));
         if let Some(power) = self.twin.as_mut().and_then(|twin| twin.power.as_mut()) {
             power.measured = Some(later.map_or(said.watts, |later| said.watts.max(later.watts)));
@@ -430,8 +431,9 @@ mod tests {
             (sample(24, 520), 30, 24, 520),
             // It is not kept: the next one is compared with what the twin says.
             (sample(26, 510), 30, 26, 510),
-            // Of a clock that is ahead.
-            (sample(31, 900), 30, 10, 500),
+            // Of a clock that is ahead: whenever it was measured, it is more.
+            (sample(131, 900), 30, 30, 900),
+            (sample(131, 400), 30, 30, 500),
             (sample(31, 900), 31, 31, 900),
             // Its object is gone or cannot be read.
             (None, 31, 10, 500),

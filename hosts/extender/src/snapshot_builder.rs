@@ -7,6 +7,7 @@
 use crate::assumed_ledger::{AssumedLedger, Round, Scales};
 use crate::budgets::BudgetRow;
 use crate::cores::FreeCores;
+use crate::dates::SampleDates;
 use crate::dra::DraWatch;
 use crate::evictable::EvictablesBuilder;
 use crate::expected::Expected;
@@ -94,6 +95,7 @@ pub(crate) struct SnapshotBuilder {
     index: (u64, Arc<Index>),
     ledger: AssumedLedger,
     lease: PlanLease,
+    dates: SampleDates,
     fleet: Arc<Fleet>,
     workloads: Arc<TrustedProfiles>,
     /// Why no profile of a workload counts; `None` while they count.
@@ -136,6 +138,7 @@ impl SnapshotBuilder {
             index: (0, Arc::new(Index::default())),
             ledger: AssumedLedger::new(settings.assumed, settings.assumed_pods_max, coefficients),
             lease: PlanLease::Unseen,
+            dates: SampleDates::default(),
             fleet: Arc::new(Fleet::default()),
             workloads: Arc::default(),
             unprofiled: Some(Unprofiled::Unread),
@@ -222,6 +225,7 @@ impl SnapshotBuilder {
         }
         self.watched.other_scores.renew(&self.registry);
         self.watched.evictables.renew();
+        self.dates.bound(&mut nodes, now.wall);
         let scoring = &self.settings.placement.scoring;
         let (profile_key, freshness) = (&self.settings.profile_key, self.settings.freshness);
         let rules = Rules { scoring, profile_key, freshness, lease: self.lease, now };
