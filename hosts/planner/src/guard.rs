@@ -199,6 +199,8 @@ pub enum HoldReason {
     Dwell,
     /// The node's state is not known well enough to raise it.
     Blind,
+    /// A limit is above the node, and its agent has not confirmed a grant since the node has booted.
+    NoReceipt,
     /// The node's desired state cannot be read.
     Unreadable,
     /// A limit above the node is paused.

@@ -313,6 +313,9 @@ impl Pass<'_> {
             true => guard::paused(state),
             false => guard::step(state, self.settings.guard, &facts),
         };
+        if guard.held == Some(HoldReason::Blind) && node.visibility == Visibility::Clear {
+            guard.held = Some(HoldReason::NoReceipt);
+        }
         let drains = planned == Profile::Eco
             && blocking.is_some_and(|pods| pods > 0)
             && guard.state.name() == StateName::DrainingPerformance;

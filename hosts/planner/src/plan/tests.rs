@@ -923,6 +923,8 @@ fn a_node_under_a_limit_is_not_raised_before_its_first_receipt() {
             Some(before),
             "a limit that is only observed raises and lowers nobody"
         );
+        let held = node(&cluster.pass(&performance), "a").guard.held;
+        assert_eq!(held, (!observed).then_some(HoldReason::NoReceipt), "its state is seen clearly");
         confirm_grant(cluster.row("a"));
         cluster.settle(&performance);
         assert_eq!(cluster.label("a"), Some("performance"));
