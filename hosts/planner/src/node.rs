@@ -346,13 +346,19 @@ impl Node {
         self.is_bound(settings) && may_be_capped && self.receipt().is_none()
     }
 
-    /// Whether nothing raises it before it has confirmed a grant. An agent on hardware that nobody knows gets no grant: where its node
-    /// counts with a number of the settings, whatever its profile is, there is nothing to wait for.
+    /// Whether nothing raises it before it has confirmed a grant. There is nothing to wait for where nobody will confirm one and the
+    /// node counts with its maximum whatever its profile is: without an agent nobody caps it, and an agent on hardware that nobody
+    /// knows gets no grant. An agent that gets one and does not confirm it is waited for: what its node is capped at is not known.
     #[must_use]
     pub fn is_held_for_receipt(&self, settings: &BudgetLimits) -> bool {
-        let is_unknown = self.machine.has_agent && !self.machine.power_model.is_known();
-        let gets_none = is_unknown && self.granted.grant.is_none() && settings.unknown_node.is_some();
-        !gets_none && self.awaits_receipt(settings)
+        let MachineFacts { has_agent, power_model, .. } = &self.machine;
+        // An agent that is about to report for the first time has confirmed caps before.
+        let is_uncapped =
+            self.confirmation == Confirmation::Unenforced || self.published.caps() == NodeCaps::default();
+        let gets_none = !power_model.is_known() && self.granted.grant.is_none();
+        let nobody_confirms = if *has_agent { gets_none } else { is_uncapped };
+        let counts = power_model.is_known() || settings.unknown_node.is_some();
+        !(nobody_confirms && counts) && self.awaits_receipt(settings)
     }
 
     /// What its packages and GPUs want to draw, if that is known now: its agent says so in the present boot, and nothing

@@ -14,7 +14,7 @@ mod rig;
 use crate::budget::{self, BudgetLimits, NodePowerModel, Rules};
 use crate::node::rig::{carried, state};
 use crate::node::{Carried, Published, Signed};
-use joulie_core::budget::GrantReceipt;
+use joulie_core::budget::{Grant, GrantReceipt};
 use rig::*;
 
 const GONE: [ObjectChange; 2] = [ObjectChange::NoLabels, ObjectChange::NoState];
@@ -969,6 +969,42 @@ fn an_agent_that_gets_no_grant_is_not_waited_for_where_its_node_counts_all_the_s
         cluster.settle(&performance);
         assert_eq!(cluster.label("a"), Some(label));
     }
+}
+
+#[test]
+fn a_node_that_nobody_caps_is_not_waited_for_where_it_counts_all_the_same() {
+    let performance = settings(static_partition("1"));
+    let label = |has_agent, confirmation, is_known: bool, unknown_node| {
+        let budget = BudgetLimits { unknown_node, ..BudgetLimits::none() };
+        let performance = Settings { budget, ..performance.clone() };
+        let mut cluster = Rig::of(&[("a", "", 0)]);
+        cluster.put_label("a", "eco");
+        cluster.publish("a", ours(Profile::Eco, cpu_caps(60)));
+        let node = cluster.row("a");
+        node.limits.bound = true;
+        // It has been granted something: an agent that comes keeps to it.
+        let watts = Watts::from_int(300);
+        node.granted.grant = Some(Grant { serial: 1, watts, ceiling: watts });
+        node.machine.has_agent = has_agent;
+        if !is_known {
+            node.machine.power_model = NodePowerModel::of(&ResolvedHardware::default(), (true, true));
+        }
+        for _ in 0..6 {
+            cluster.row("a").confirmation = confirmation;
+            cluster.pass(&performance);
+        }
+        cluster.label("a").map(str::to_owned)
+    };
+    let of = |label: &str| Some(label.to_owned());
+    // It counts with its maximum as eco and as performance.
+    assert_eq!(label(false, Confirmation::Unenforced, true, None), of("performance"));
+    assert_eq!(label(false, Confirmation::Unenforced, false, Some(Watts::from_int(900))), of("performance"));
+    assert_eq!(label(false, Confirmation::Unenforced, false, None), of("eco"), "nobody knows what it counts");
+    // An agent has read caps back and has not described its machine yet.
+    assert_eq!(label(false, Confirmation::InForce, true, None), of("eco"));
+    // An agent that does not confirm its grant may still hold what it had before.
+    assert_eq!(label(true, Confirmation::Unenforced, true, None), of("eco"));
+    assert_eq!(label(true, Confirmation::InForce, true, None), of("eco"));
 }
 
 #[test]
