@@ -407,7 +407,7 @@ impl<'a, 'r> Round<'a, 'r> {
                 }
                 step
             }
-            SleepPhase::Stopping => self.stop(facts, seen_for, memory),
+            SleepPhase::Stopping => self.stop(facts, (seen_for, has_booted), memory),
             SleepPhase::Asleep if facts.ready && facts.power == Some(PowerState::On) => {
                 // Somebody else has switched it on, or it was never off.
                 (has_booted || seen_for >= law.off_within).then_some(SleepStep::Reopen(SleepReason::IsAwake))
@@ -461,16 +461,24 @@ impl<'a, 'r> Round<'a, 'r> {
         }
     }
 
-    /// `seen_for`: how long its mark has been seen here, by the clock that does not jump.
-    fn stop(&self, facts: &SleepFacts<'_>, seen_for: Micros, memory: &mut SleepMemory) -> Option<SleepStep> {
+    /// `seen_for`: how long its mark has been seen here, by the clock that does not jump; `has_booted`: since its mark.
+    fn stop(
+        &self,
+        facts: &SleepFacts<'_>,
+        (seen_for, has_booted): (Micros, bool),
+        memory: &mut SleepMemory,
+    ) -> Option<SleepStep> {
         let takes = self.law.0.off_within;
         let is_late = seen_for >= takes;
         let left = |why| is_late.then_some(SleepStep::Mark(SleepPhase::Left, why));
         // Why no order is given any more.
         let withheld = if has_pods(facts) {
             Some(SleepReason::PodBound)
+        } else if self.is_refused(facts) {
+            Some(SleepReason::NotAskedFor)
         } else {
-            self.is_refused(facts).then_some(SleepReason::NotAskedFor)
+            // It has been off since, by an order that was given here or by the leader before, and somebody has switched it on.
+            has_booted.then_some(SleepReason::IsAwake)
         };
         let now = self.round.now;
         match (facts.power, withheld) {

@@ -396,6 +396,28 @@ fn a_node_that_may_have_been_told_takes_pods_again_once_it_would_be_off() {
 }
 
 #[test]
+fn a_node_that_has_been_off_since_it_was_to_be_stopped_is_not_switched_off_once_more() {
+    let stopping = marked("a", SleepPhase::Stopping, 130);
+    let booted = Seen { boot: "b2".to_owned(), ..stopping.clone() };
+    let awake = Some(SleepStep::Reopen(SleepReason::IsAwake));
+    // The leader before has given the order. A new one sees that it was carried out, and that the node was switched on by hand.
+    let mut bench = Bench::new();
+    assert_eq!((bench.one(200, &booted), bench.one(499, &booted)), (None, None));
+    assert_eq!(bench.one(500, &booted), awake, "an order of the leader before may take 300 s");
+    // The same within one term, where nobody has seen it off.
+    let mut bench = decided();
+    assert_eq!(bench.one(131, &stopping), Some(SleepStep::SwitchOff));
+    assert_eq!((bench.one(161, &booted), bench.one(430, &booted)), (None, None));
+    assert_eq!(bench.one(431, &booted), awake);
+    // A new leader that sees the boot of the mark does not know whether an order was given, and gives one: what a controller is
+    // told is a state and no change of it.
+    assert_eq!(Bench::new().one(200, &stopping), Some(SleepStep::SwitchOff));
+    // A boot that is not known is no other boot.
+    let unknown = Seen { boot: String::new(), ..stopping };
+    assert_eq!(Bench::new().one(200, &unknown), Some(SleepStep::SwitchOff));
+}
+
+#[test]
 fn a_new_leader_whose_clock_is_ahead_stops_and_opens_nobody_sooner() {
     let hour_ahead = || Bench { ahead: 3_600, ..Bench::new() };
     // A pod that was bound before it was closed may come until 30 s later.
