@@ -10,6 +10,9 @@ use std::collections::{BTreeMap, VecDeque};
 /// How many changes are kept: more than come between two looks, unless so much changes that reading everything is
 /// cheaper.
 const CHANGES_MAX: usize = 256;
+/// Where there are few rows, reading everything is cheap, and each change keeps a whole row from before it: then as many are kept as
+/// there are rows, and some for an object that comes and goes.
+const CHANGES_LEAST: usize = 8;
 
 /// What has changed.
 #[derive(Debug)]
@@ -48,9 +51,9 @@ impl<R> Log<R> {
         self.end
     }
 
-    /// Records that an object has changed; `before` is its previous row.
-    pub(super) fn note(&mut self, key: ObjectKey, before: Option<CachedRow<R>>) {
-        if self.changes.len() == CHANGES_MAX {
+    /// Records that one object of `rows` has changed; `before` is its previous row.
+    pub(super) fn note(&mut self, key: ObjectKey, before: Option<CachedRow<R>>, rows: usize) {
+        while self.changes.len() >= rows.clamp(CHANGES_LEAST, CHANGES_MAX) {
             self.changes.pop_front();
         }
         self.changes.push_back((key, before));

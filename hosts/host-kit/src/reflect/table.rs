@@ -164,7 +164,7 @@ impl<R: Row> Keep<R> for Writer<R> {
     async fn applied(&mut self, object: Object<R>, now: Mono) -> Option<Skipped> {
         let skipped = self.change(now, |table| {
             let before = table.rows.get(&object.key).cloned();
-            table.log.note(object.key.clone(), before.clone());
+            table.log.note(object.key.clone(), before.clone(), table.rows.len());
             table.reach(&object.version);
             put(&mut table.rows, &mut table.malformed, object, before, now)
         });
@@ -177,7 +177,7 @@ impl<R: Row> Keep<R> for Writer<R> {
             let before = table.rows.remove(&object.key);
             table.malformed.remove(&object.key);
             table.reach(&object.version);
-            table.log.note(object.key, before);
+            table.log.note(object.key, before, table.rows.len());
         });
         self.announce();
     }

@@ -184,6 +184,25 @@ async fn an_object_that_cannot_be_read_is_news_although_it_has_no_row() {
 }
 
 #[tokio::test]
+async fn where_there_is_one_object_its_rows_of_long_ago_are_not_kept() {
+    let (mut writer, mut rows) = rows();
+    writer.done("7", at(0)).await;
+    rows.news(|_| ());
+    let mut old = Vec::new();
+    for watts in 0..300_u64 {
+        writer.applied(object("a", "1", &json!(watts)), at(watts)).await;
+        let row = rows.get(&ObjectKey::cluster("a")).unwrap().row;
+        old.push(std::sync::Arc::downgrade(&row));
+    }
+    // The present row, and those from before the last eight changes.
+    assert_eq!(old.iter().filter(|row| row.upgrade().is_some()).count(), 9);
+    // Whoever has missed more reads everything.
+    assert_eq!(rows.news(|news| (news.changes.is_none(), news.rows.len())), Some((true, 1)));
+    writer.applied(object("a", "1", &json!(7)), at(300)).await;
+    assert_eq!(rows.news(|news| news.changes.map(|all| all.len())), Some(Some(1)));
+}
+
+#[tokio::test]
 async fn a_reader_knows_up_to_which_version_it_has_read() {
     let of = |name: &str, version: &str| {
         let head = json!({"name": name, "uid": name, "resourceVersion": version});
