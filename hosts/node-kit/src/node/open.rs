@@ -12,8 +12,9 @@ use crate::{
 use hal_rapl::msr::{DeviceKind, MsrDevices};
 use joulie_core::node::backend::Route;
 use joulie_core::node::energy::{Gap, MeterReading};
-use joulie_core::node::engine::{Engine, Wiring};
+use joulie_core::node::engine::{Engine, MachineEngine, Wiring};
 use power_hal::Clock;
+use power_units::Stamp;
 use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,7 +26,7 @@ pub enum OpenError {
     Lock(LockError),
     /// Its journal cannot be used.
     Journal(JournalError),
-    /// A thread could not be started.
+    /// A thread could not be started, or has ended too early.
     Thread(std::io::Error),
 }
 
@@ -34,12 +35,22 @@ impl fmt::Display for OpenError {
         match self {
             Self::Lock(error) => error.fmt(f),
             Self::Journal(error) => error.fmt(f),
-            Self::Thread(error) => write!(f, "cannot start the thread of a backend: {error}"),
+            Self::Thread(error) => write!(f, "cannot start a thread of the node: {error}"),
         }
     }
 }
 
 impl std::error::Error for OpenError {}
+
+/// The engine. It is some 330 KiB, which are made on a stack: a thread that ends gives them back, and the one that runs the engine would
+/// keep them.
+fn started(config: &Config, now: Stamp) -> Result<Box<MachineEngine>, OpenError> {
+    let lease = config.lease;
+    let start = move || Box::new(Engine::start(Route::Host, Wiring::EachItsOwn, lease, now));
+    let thread = std::thread::Builder::new().name("engine".to_owned());
+    let thread = thread.spawn(start).map_err(OpenError::Thread)?;
+    thread.join().map_err(|_| OpenError::Thread(std::io::Error::other("it has ended without the engine")))
+}
 
 impl OpenNode {
     /// Opens the hardware of this node. Backends open in their own threads; [`wait_for_backends`] waits for them. Caps
@@ -78,6 +89,7 @@ impl OpenNode {
             journal.tidy();
             hand_over(&config.sources, &journal);
         }
+        let engine = started(&config, time.now())?;
         let wakeup = Arc::new(Wakeup::default());
         let mut workers = Vec::new();
         for kind in BackendKind::ALL {
@@ -103,7 +115,6 @@ impl OpenNode {
                 }
             }
         }
-        let engine = Box::new(Engine::start(Route::Host, Wiring::EachItsOwn, config.lease, time.now()));
         Ok(Self {
             time,
             journal,
