@@ -3,8 +3,10 @@
 use conformance::{definition, definitions};
 use embedded_api::{ApiOptions, EmbeddedApi};
 use serde_json::json;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
 
 struct Kubectl {
     home: PathBuf,
@@ -177,24 +179,36 @@ fn joulies(kubectl: &Kubectl) {
     kubectl.says("delete npp,nhw,tp,gpus --all", &["worker-3", "node-b", "everywhere"]);
 }
 
+/// The rows of `get -w` after which no more changes are made: the object as it is, and three changes.
+const ROWS: usize = 4;
+
 /// `get -w` shows the existing object, then its changes.
 fn watched(kubectl: &Kubectl, kind: &str, name: &str, change: impl Fn(u32) -> String) {
     let mut command = Command::new("kubectl");
-    command.args(["get", kind, name, "-w", "--request-timeout=4s"]).current_dir(&kubectl.home);
+    command.args(["get", kind, name, "-w", "--request-timeout=30s"]).current_dir(&kubectl.home);
     command.env("KUBECONFIG", kubectl.home.join("kubeconfig")).env("HOME", &kubectl.home);
-    let mut child =
-        command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped()).spawn().unwrap();
-    // On a slow machine a change takes a while. Repeat it until the watch has seen one.
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let (out, shown) = (BufReader::new(child.stdout.take().unwrap()), Arc::new(Mutex::new(Vec::new())));
+    let lines = shown.clone();
+    let reader =
+        std::thread::spawn(move || out.lines().for_each(|line| lines.lock().unwrap().push(line.unwrap())));
+    let of =
+        |word: &str| shown.lock().unwrap().iter().filter(|line: &&String| line.starts_with(word)).count();
+    let row = format!("{name} ");
+    // On a slow machine a change takes a while. Repeat it until the watch has seen enough, or ends.
     for number in 101.. {
         kubectl.says(&change(number), &["ed\n"]);
-        if child.try_wait().unwrap().is_some() {
+        if of(&row) >= ROWS || child.try_wait().unwrap().is_some() {
             break;
         }
     }
-    let shown = child.wait_with_output().unwrap();
-    let shown = String::from_utf8_lossy(&shown.stdout);
-    assert!(shown.lines().filter(|line| line.starts_with(&format!("{name} "))).count() >= 2, "{shown}");
-    assert_eq!(shown.lines().filter(|line| line.starts_with("NAME")).count(), 1, "{shown}");
+    // It may have ended by itself.
+    let _ended = child.kill();
+    let said = child.wait_with_output().unwrap();
+    reader.join().unwrap();
+    let said = String::from_utf8_lossy(&said.stderr);
+    assert!(of(&row) >= ROWS, "{:?}: {said}", shown.lock().unwrap());
+    assert_eq!(of("NAME"), 1, "{:?}: {said}", shown.lock().unwrap());
 }
 
 fn built_in(kubectl: &Kubectl) {
