@@ -1,12 +1,13 @@
 //! `joulie` on virtual hardware: the built binary as a separate process, on a machine that this process provides; what a
 //! Prometheus makes of the demo, and its page in a browser.
 
+// The longest tests are here. Tests begin in the order of their names.
+#[cfg(test)]
+mod alerts;
 #[cfg(test)]
 mod cap;
 #[cfg(test)]
 mod demo;
-#[cfg(test)]
-mod faults;
 #[cfg(test)]
 mod line;
 #[cfg(test)]

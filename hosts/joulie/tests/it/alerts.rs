@@ -23,8 +23,8 @@ const WINDOWS: [(&str, &str); 4] =
     [("[5m]", "[10s]"), ("[10m]", "[10s]"), ("[15m]", "[20s]"), ("[30m]", "[20s]")];
 /// How old a sensor's value may be, in seconds.
 const AGES: [(&str, &str); 1] = [("> 600", "> 10")];
-/// How often the alerts are looked at, each second.
-const LOOKS: u32 = 120;
+/// How often the alerts are looked at, each second, before it is given up: generous, because the machine may be busy.
+const LOOKS: u32 = 240;
 /// So many looks in a row find a healthy demo before the first fault: whatever is about to fire since the start has fired by then.
 const WELL: u32 = 25;
 /// After faults that no alert is for.
