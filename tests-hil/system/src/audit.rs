@@ -35,18 +35,45 @@ fn allows(right: &RoleRight, request: &Request) -> bool {
         && (right.names.is_empty() || right.names.contains(&request.name))
 }
 
+/// The requests of our accounts that an API server has allowed, by its log.
+#[derive(Default)]
+pub struct AuditLog(Vec<Request>);
+
+impl AuditLog {
+    /// What a control plane has logged so far.
+    ///
+    /// # Errors
+    /// If the log cannot be read.
+    pub fn of(control_plane: &ControlPlane) -> Result<Self, SystemError> {
+        Ok(Self(requests(control_plane)?))
+    }
+}
+
 /// Waits until every right of a part was used since the control plane was started, and returns how many there are.
 ///
 /// # Errors
 /// With a line for each that nobody has used, or if the log or a manifest cannot be read.
 pub async fn each_was_used(control_plane: &ControlPlane, part: AuditedPart) -> Result<usize, SystemError> {
+    each_was_used_here_or(&AuditLog::default(), control_plane, part).await
+}
+
+/// The same, where what was asked of another control plane counts too.
+///
+/// # Errors
+/// As for [`each_was_used`].
+pub async fn each_was_used_here_or(
+    elsewhere: &AuditLog,
+    control_plane: &ControlPlane,
+    part: AuditedPart,
+) -> Result<usize, SystemError> {
     let (rights, installed) = (rights_of(part)?, role_rights(&rights::installed()?));
     if rights.is_empty() {
         return Err(format!("{part:?} adds no right").into());
     }
     let mut left = Ok(Vec::new());
     let is_so = async || {
-        left = requests(control_plane).map(|requests| unused((&rights, &installed), &requests));
+        left = requests(control_plane)
+            .map(|here| unused((&rights, &installed), here.iter().chain(&elsewhere.0)));
         left.as_ref().map_or(true, Vec::is_empty)
     };
     // What is left then says more than how long was waited.
@@ -86,14 +113,17 @@ fn rights_of(part: AuditedPart) -> Result<Vec<RoleRight>, SystemError> {
 
 /// A line for each right that no request has used. What a role in the request's own namespace allows is no use of a right for all
 /// namespaces.
-fn unused((rights, installed): (&[RoleRight], &[RoleRight]), requests: &[Request]) -> Vec<String> {
+fn unused<'r>(
+    (rights, installed): (&[RoleRight], &[RoleRight]),
+    requests: impl Iterator<Item = &'r Request> + Clone,
+) -> Vec<String> {
     let narrow: Vec<&RoleRight> =
         installed.iter().chain(rights).filter(|right| right.namespace.is_some()).collect();
     let uses = |right: &RoleRight, request: &Request| {
         allows(right, request)
             && (right.namespace.is_some() || !narrow.iter().any(|narrow| allows(narrow, request)))
     };
-    let idle = rights.iter().filter(|right| !requests.iter().any(|request| uses(right, request)));
+    let idle = rights.iter().filter(|right| !requests.clone().any(|request| uses(right, request)));
     idle.map(line).collect()
 }
 
@@ -171,12 +201,12 @@ mod tests {
         let wide = [right("all", None)];
         let left = |requests: Vec<Option<Request>>| {
             let requests: Vec<Request> = requests.into_iter().flatten().collect();
-            unused((&wide, &narrow), &requests).len()
+            unused((&wide, &narrow), requests.iter()).len()
         };
         assert_eq!(left(vec![]), 1);
         assert_eq!(left(vec![event_in("default", 201)]), 1);
         assert_eq!(left(vec![event_in("elsewhere", 403)]), 1, "it was refused");
         assert_eq!(left(vec![event_in("default", 201), event_in("elsewhere", 201)]), 0);
-        assert_eq!(unused((&narrow, &[]), &[event_in("default", 201).unwrap()]).len(), 0);
+        assert_eq!(unused((&narrow, &[]), [event_in("default", 201).unwrap()].iter()).len(), 0);
     }
 }

@@ -1,5 +1,5 @@
-//! The shipped programs on a real control plane. The stories run one after the other: each starts with the state that
-//! the one before has left.
+//! The shipped programs on a real control plane. The stories of a list run one after the other: each starts with the state that
+//! the one before has left. Of two lists, each with a control plane of its own, one runs beside the other.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "all of it is tests: what is not expected fails them")]
 
 mod budget;
@@ -24,8 +24,9 @@ mod support;
 mod uninstall;
 
 use futures::future::LocalBoxFuture;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
+use system::audit::AuditLog;
 use system::world::{Shipped, TestSystem};
 use tokio::time::Instant;
 
@@ -48,12 +49,6 @@ const STORIES: &[Story] = &[
     ("all nodes are planned for, capped and described", |world| {
         Box::pin(placement::all_nodes_are_planned(world))
     }),
-    ("a changed file of settings changes the caps without a restart", |world| {
-        Box::pin(placement::a_changed_file_changes_the_caps(world))
-    }),
-    ("the building's sensors and Kepler reach the twins through Prometheus", |world| {
-        Box::pin(pipeline::sensors_reach_the_twins(world))
-    }),
     ("performance pods stay off eco nodes, standard pods prefer them", |world| {
         Box::pin(placement::classes_go_where_they_belong(world))
     }),
@@ -64,9 +59,6 @@ const STORIES: &[Story] = &[
         Box::pin(cert_manager::the_charts_certificates_are_issued_and_renewed(world))
     }),
     ("a burst spreads by watts", |world| Box::pin(burst::a_burst_spreads(world))),
-    ("a load and a hot zone move pods, and a silent Prometheus moves none", |world| {
-        Box::pin(moves::load_and_heat_move_pods(world))
-    }),
     ("a killed leader is replaced", |world| Box::pin(outages::a_killed_leader_is_replaced(world))),
     ("a leader that is asked to end hands over", |world| Box::pin(outages::a_leader_hands_over(world))),
     ("pods wait for a stopped extender", |world| Box::pin(outages::pods_wait_for_the_extender(world))),
@@ -102,9 +94,26 @@ const STORIES: &[Story] = &[
     ("our requests have seats of their own", |world| {
         Box::pin(uninstall::requests_had_seats_of_their_own(world))
     }),
-    // The last one: all others have used their rights.
-    ("no role has a right that nobody uses", |world| Box::pin(uninstall::each_right_was_used(world))),
 ];
+
+/// The stories of the file of settings and of what a real Prometheus knows, in their order. They have a control plane of their own,
+/// since they wait most of their time, and the others would wait for them.
+const OF_PROMETHEUS: &[Story] = &[
+    ("the nodes beside are capped", |world| Box::pin(placement::the_nodes_beside_are_capped(world))),
+    ("a changed file of settings changes the caps without a restart", |world| {
+        Box::pin(placement::a_changed_file_changes_the_caps(world))
+    }),
+    ("the building's sensors and Kepler reach the twins through Prometheus", |world| {
+        Box::pin(pipeline::sensors_reach_the_twins(world))
+    }),
+    ("kube-scheduler asks the extender", |world| Box::pin(placement::kube_scheduler_asks(world))),
+    ("a load and a hot zone move pods, and a silent Prometheus moves none", |world| {
+        Box::pin(moves::load_and_heat_move_pods(world))
+    }),
+];
+
+/// When all others have used their rights.
+const EACH_RIGHT: &str = "no role has a right that nobody uses";
 
 /// The first part that ends unexpectedly.
 async fn an_end(world: &TestSystem) -> String {
@@ -124,8 +133,8 @@ fn chosen() -> Option<Vec<String>> {
     Some(words.split(',').map(str::to_owned).collect())
 }
 
-/// Of the tests with a control plane of their own one runs at a time, beside the stories, which wait most of their time. More control
-/// planes at once are more than a small machine carries.
+/// Of the tests and stories with a control plane of their own one runs at a time, beside the stories, which wait most of their time. More
+/// control planes at once are more than a small machine carries.
 static ONE_BESIDE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 fn shipped() -> Shipped {
@@ -138,25 +147,55 @@ fn shipped() -> Shipped {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_shipped_programs_keep_the_limits_whatever_happens_to_them() {
-    let keep = Path::new(env!("CARGO_TARGET_TMPDIR")).join("system-logs");
-    let begun = Instant::now();
-    let Some(world) = TestSystem::start(shipped(), &keep).await.unwrap() else { return };
-    system::tell(&format!("up after {:.1?}", begun.elapsed()));
-    let chosen = chosen();
-    for (name, story) in STORIES
-        .iter()
-        .filter(|(name, _)| chosen.as_ref().is_none_or(|part| part.iter().any(|word| name.contains(word))))
-    {
+/// A folder for the logs of a failed test.
+fn logs(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// Plays the chosen ones of these stories, one after the other.
+async fn play(world: &TestSystem, stories: &[Story], chosen: impl Fn(&str) -> bool) {
+    for (name, story) in stories.iter().filter(|(name, _)| chosen(name)) {
         let begun = Instant::now();
         system::tell(&format!("{name} ..."));
         // A part that ends unexpectedly fails the story at once, without waiting for a timeout.
         tokio::select! {
-            () = story(&world) => {}
-            ended = an_end(&world) => panic!("{ended}"),
+            () = story(world) => {}
+            ended = an_end(world) => panic!("{ended}"),
         }
         system::tell(&format!("{name}: {:.1?}", begun.elapsed()));
         assert_eq!(world.ended(), None);
+    }
+}
+
+/// Plays the stories of Prometheus, and returns what our accounts asked meanwhile.
+async fn of_prometheus(chosen: impl Fn(&str) -> bool) -> AuditLog {
+    let _alone = ONE_BESIDE.lock().await;
+    let Some(world) = TestSystem::start(shipped(), &logs("prometheus-logs")).await.unwrap() else {
+        return AuditLog::default();
+    };
+    play(&world, OF_PROMETHEUS, chosen).await;
+    AuditLog::of(&world.control_plane).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_shipped_programs_keep_the_limits_whatever_happens_to_them() {
+    let begun = Instant::now();
+    let Some(world) = TestSystem::start(shipped(), &logs("system-logs")).await.unwrap() else { return };
+    system::tell(&format!("up after {:.1?}", begun.elapsed()));
+    let chosen = chosen();
+    let is_chosen =
+        move |name: &str| chosen.as_ref().is_none_or(|part| part.iter().any(|word| name.contains(word)));
+    let of_both = OF_PROMETHEUS.iter().any(|(name, _)| is_chosen(name));
+    // On a thread of its own: what blocks there holds nobody up here.
+    let (here, there) = (tokio::runtime::Handle::current(), is_chosen.clone());
+    let beside = of_both.then(|| tokio::task::spawn_blocking(move || here.block_on(of_prometheus(there))));
+    play(&world, STORIES, &is_chosen).await;
+    let mut asked_beside = AuditLog::default();
+    if let Some(beside) = beside {
+        asked_beside = beside.await.unwrap_or_else(|failed| std::panic::resume_unwind(failed.into_panic()));
+    }
+    if is_chosen(EACH_RIGHT) {
+        uninstall::each_right_was_used(&world, &asked_beside).await;
+        system::tell(EACH_RIGHT);
     }
 }

@@ -34,6 +34,12 @@ pub(crate) async fn all_nodes_are_planned(world: &TestSystem) {
     world.check().await.unwrap();
 }
 
+/// All programs but the extender start at once, as in a cluster in which Joulie is installed.
+pub(crate) async fn the_nodes_beside_are_capped(world: &TestSystem) {
+    world.run(SystemProcess::Agent, &[]).unwrap();
+    all_nodes_are_planned(world).await;
+}
+
 /// 60 % in eco become 55 % at the machines themselves while the same operators run; a file with a mistake changes nothing.
 pub(crate) async fn a_changed_file_changes_the_caps(world: &TestSystem) {
     let before = profiles(world).await;
@@ -154,11 +160,16 @@ pub(crate) async fn profiles(world: &TestSystem) -> BTreeMap<String, String> {
     listed.into_iter().filter_map(profile).collect()
 }
 
-pub(crate) async fn classes_go_where_they_belong(world: &TestSystem) {
+/// The extender is ready, and kube-scheduler is configured with it.
+pub(crate) async fn kube_scheduler_asks(world: &TestSystem) {
     world.run(SystemProcess::Extender, &[]).unwrap();
     wait("the extender is ready", async || world.extender.answers("/readyz").await).await;
     let scheduler = world.scheduler().unwrap();
     tokio::task::block_in_place(|| world.control_plane.start_scheduler(&scheduler)).unwrap();
+}
+
+pub(crate) async fn classes_go_where_they_belong(world: &TestSystem) {
+    kube_scheduler_asks(world).await;
     let field = Field::new(&world.client, NAMESPACE).await.unwrap();
     let mut performance = field::pod("performance");
     performance["metadata"]["annotations"] = json!({CLASS: "performance"});
