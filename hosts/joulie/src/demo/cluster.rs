@@ -4,6 +4,7 @@
 //! Only the demo's times are set here: everything that takes minutes in a cluster takes seconds.
 
 mod act;
+mod broken;
 mod parts;
 
 pub(super) use act::SITE_BUDGET;
@@ -40,6 +41,8 @@ use tokio::sync::mpsc::UnboundedSender;
 pub(super) const NAMESPACE: &str = "joulie-system";
 /// Any free port on the loopback address.
 const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
+/// How often the API says on a watch that nothing has changed: a minute elsewhere.
+const BOOKMARKS: Duration = Duration::from_secs(3);
 
 /// The data that every part of the demo receives.
 #[derive(Clone)]
@@ -62,8 +65,8 @@ impl DemoContext {
         budget: Watts,
         seed: u64,
     ) -> Result<Self, String> {
-        let api =
-            EmbeddedApi::new(&ApiOptions::with(joulie_api::crd::all())).map_err(|bad| bad.to_string())?;
+        let options = ApiOptions { bookmark_every: BOOKMARKS, ..ApiOptions::with(joulie_api::crd::all()) };
+        let api = EmbeddedApi::new(&options).map_err(|bad| bad.to_string())?;
         Ok(Self { api, clock, began, budget, seed, policy: POLICIES[0], settings: None })
     }
 

@@ -4,6 +4,10 @@ use std::fmt;
 
 /// The machine whose controls break.
 pub(crate) const MACHINE: &str = "sim-epyc-1";
+/// The machine that answers too late. One with GPUs holds more than its least, so that it is told less where a limit is lowered.
+pub(crate) const SLOW_MACHINE: &str = "sim-gpu-0";
+/// The node that has no machine.
+pub(crate) const GUEST: &str = "guest";
 
 /// Something that can be broken and mended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -16,30 +20,48 @@ pub(crate) enum DemoFault {
     Refuses,
     /// The machine's controls answer with errors.
     Fails,
+    /// The slow machine answers later than anybody waits.
+    Slow,
     /// Another program sets the limits of the machine.
     Meddles,
+    /// A node joins of which nobody knows what it draws.
+    Guest,
     /// Every query is answered with an error.
     Prometheus,
     /// The sensors of the building have no series any more.
     Sensors,
     /// Two rights are missing.
     Rights,
+    /// The extender lacks a right from its start.
+    Twins,
+    /// The agents reach no API server.
+    CutOff,
     /// The operator's file of settings has a mistake.
     Settings,
+    /// Pods keep nodes that are to become eco nodes.
+    Stays,
+    /// The operator is told to evict pods, and cannot.
+    Evictions,
 }
 
 impl DemoFault {
     /// In the order in which they are offered.
-    pub(crate) const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 15] = [
         Self::Extender,
         Self::Ignores,
         Self::Refuses,
         Self::Fails,
+        Self::Slow,
         Self::Meddles,
+        Self::Guest,
         Self::Prometheus,
         Self::Sensors,
         Self::Rights,
+        Self::Twins,
+        Self::CutOff,
         Self::Settings,
+        Self::Stays,
+        Self::Evictions,
     ];
 
     /// The name in orders.
@@ -49,11 +71,17 @@ impl DemoFault {
             Self::Ignores => "limits-ignored",
             Self::Refuses => "limits-refused",
             Self::Fails => "limits-failing",
+            Self::Slow => "slow-machine",
             Self::Meddles => "other-writer",
+            Self::Guest => "unknown-node",
             Self::Prometheus => "prometheus",
             Self::Sensors => "sensors",
             Self::Rights => "rights",
+            Self::Twins => "extender-rights",
+            Self::CutOff => "agents-cut-off",
             Self::Settings => "settings",
+            Self::Stays => "pods-stay",
+            Self::Evictions => "evictions",
         }
     }
 
@@ -64,13 +92,21 @@ impl DemoFault {
             Self::Ignores => "sim-epyc-1 says that it took a limit, and keeps the one before",
             Self::Refuses => "sim-epyc-1 says that it takes no limits",
             Self::Fails => "the controls of sim-epyc-1 answer 500",
+            Self::Slow => "sim-gpu-0 takes 20 seconds for each answer",
             Self::Meddles => "another program sets the limits of sim-epyc-1",
+            Self::Guest => "a node joins that no agent reaches and whose hardware nobody knows",
             Self::Prometheus => "Prometheus answers 500",
             Self::Sensors => "the sensors of the building are silent",
             Self::Rights => {
                 "the operator may write no grants, and the extender may not watch WorkloadProfiles"
             }
+            Self::Twins => "the extender was started again and may not read NodeTwins",
+            Self::CutOff => "the agents do not reach the API server",
             Self::Settings => "the operator's file of settings has a mistake",
+            Self::Stays => "pods of a DaemonSet ask for performance, on every node",
+            Self::Evictions => {
+                "pods are to be evicted from hot nodes, and the operator finds no controller to tell"
+            }
         }
     }
 }
@@ -93,5 +129,6 @@ mod tests {
         for fault in [DemoFault::Ignores, DemoFault::Refuses, DemoFault::Fails, DemoFault::Meddles] {
             assert!(fault.to_string().contains(MACHINE), "{fault}");
         }
+        assert!(DemoFault::Slow.to_string().contains(SLOW_MACHINE));
     }
 }

@@ -20,7 +20,7 @@ const FOR_READ_BACK: (&str, &str) = ("JoulieGrantExceeded", "24s");
 /// Over which times rates are taken, in place of minutes: once is not enough for an alert. What is asked again with growing pauses needs
 /// the longer ones.
 const WINDOWS: [(&str, &str); 4] =
-    [("[5m]", "[10s]"), ("[10m]", "[10s]"), ("[15m]", "[20s]"), ("[30m]", "[20s]")];
+    [("[5m]", "[10s]"), ("[10m]", "[10s]"), ("[15m]", "[20s]"), ("[30m]", "[10s]")];
 /// How old a sensor's value may be, in seconds.
 const AGES: [(&str, &str); 1] = [("> 600", "> 10")];
 /// How often the alerts are looked at, each second, before it is given up: generous, because the machine may be busy.
@@ -35,6 +35,8 @@ const IGNORES: &str = "sim-epyc-1";
 /// Nodes with GPUs hold more than their least, so that they are told lower limits.
 const REFUSES: &str = "sim-gpu-1";
 const FAILS: &str = "sim-gpu-2";
+const SLOW: &str = "sim-gpu-0";
+const GUEST: &str = "guest";
 const LEADER: &str = "/apis/coordination.k8s.io/v1/namespaces/joulie-system/leases/joulie-operator";
 const BUDGETS: &str = "/apis/joulie.io/v1alpha1/powerbudgets";
 
@@ -110,6 +112,18 @@ const OF_MACHINES: [Together; 5] = [
             one_of: &[],
             follows: &[("JoulieSensorSilent", EACH)],
         },
+        Fault {
+            what: "a node joins that no agent reaches, and nobody knows what it draws",
+            begin: &[Order(r#"{"do": "break", "fault": "unknown-node"}"#)],
+            mend: &[Order(r#"{"do": "mend", "fault": "unknown-node"}"#)],
+            fires: &[("JoulieBudgetLoadUnknown", "powerbudget/site"), ("JoulieDriverFails", GUEST)],
+            one_of: &[],
+            follows: &[
+                ("JoulieBudgetLoadUnknown", "the limits of the settings are one more group"),
+                ("JoulieCapNotEnforced", "there is nothing that takes a cap"),
+                ("JoulieMeterBlind", "there is no meter"),
+            ],
+        },
     ],
     &[Fault {
         what: "the limit is lowered below the lowest caps",
@@ -141,6 +155,14 @@ const OF_MACHINES: [Together; 5] = [
             follows: SHORT,
         },
         Fault {
+            what: "a machine answers later than its agent waits",
+            begin: &[Order(r#"{"do": "break", "fault": "slow-machine"}"#)],
+            mend: &[Order(r#"{"do": "mend", "fault": "slow-machine"}"#)],
+            fires: &[("JoulieGrantNotInForce", SLOW), ("JoulieDriverFails", SLOW)],
+            one_of: &[],
+            follows: SHORT,
+        },
+        Fault {
             what: "a machine's controls answer 500",
             begin: &[
                 Machine(FAILS, Some(r#"{"control": "error"}"#)),
@@ -156,14 +178,38 @@ const OF_MACHINES: [Together; 5] = [
             follows: SHORT,
         },
     ],
-    &[Fault {
-        what: "another program sets the limits of a machine",
-        begin: &[Order(r#"{"do": "break", "fault": "other-writer"}"#)],
-        mend: &[Order(r#"{"do": "mend", "fault": "other-writer"}"#)],
-        fires: &[("JoulieOtherWriter", IGNORES)],
-        one_of: &[],
-        follows: &[],
-    }],
+    &[
+        Fault {
+            what: "another program sets the limits of a machine",
+            begin: &[Order(r#"{"do": "break", "fault": "other-writer"}"#)],
+            mend: &[Order(r#"{"do": "mend", "fault": "other-writer"}"#)],
+            fires: &[("JoulieOtherWriter", IGNORES)],
+            one_of: &[],
+            follows: &[],
+        },
+        Fault {
+            what: "performance pods stay on nodes that are to become eco nodes",
+            begin: &[Order(r#"{"do": "break", "fault": "pods-stay"}"#)],
+            mend: &[Order(r#"{"do": "mend", "fault": "pods-stay"}"#)],
+            fires: &[("JoulieDrainOverdue", "")],
+            one_of: &[],
+            follows: &[],
+        },
+        Fault {
+            what: "the operator is to evict pods from a hot zone, and there is no controller of theirs that it could tell",
+            begin: &[
+                Order(r#"{"do": "break", "fault": "evictions"}"#),
+                Order(r#"{"do": "heat", "zone": "zone-1"}"#),
+            ],
+            mend: &[
+                Order(r#"{"do": "mend", "fault": "evictions"}"#),
+                Order(r#"{"do": "cool", "zone": "zone-1"}"#),
+            ],
+            fires: &[("JoulieEvictionsFail", "")],
+            one_of: &[],
+            follows: &[],
+        },
+    ],
 ];
 
 /// What may follow where machines do not take the limits that they were told.
@@ -175,6 +221,7 @@ const SHORT: &[(&str, &str)] = &[
     ("JoulieGrantRefused", "a machine refuses the lower grant"),
     ("JoulieCapNotEnforced", "its agent says that the limit is refused"),
     ("JoulieCapUnknown", "nobody knows what it holds"),
+    ("JoulieMeterBlind", "a machine that does not answer in time is not measured"),
 ];
 
 const OF_PROGRAMS: [Together; 5] = [
@@ -208,6 +255,14 @@ const OF_PROGRAMS: [Together; 5] = [
             one_of: &[],
             follows: &[],
         },
+        Fault {
+            what: "the agents do not reach the API server",
+            begin: &[Order(r#"{"do": "break", "fault": "agents-cut-off"}"#)],
+            mend: &[Order(r#"{"do": "mend", "fault": "agents-cut-off"}"#)],
+            fires: &[("JouliePlanUnconfirmed", "sim-epyc-0"), ("JouliePlanUnconfirmed", "sim-xeon-0")],
+            one_of: &[],
+            follows: &[("JouliePlanUnconfirmed", EACH)],
+        },
     ],
     &[
         Fault {
@@ -234,6 +289,17 @@ const OF_PROGRAMS: [Together; 5] = [
             follows: &[
                 ("JouliePrometheusQueriesFail", EACH),
                 ("JoulieSensorSilent", "what Prometheus does not say is not heard"),
+            ],
+        },
+        Fault {
+            what: "the extender is started again without the right to read NodeTwins",
+            begin: &[Order(r#"{"do": "break", "fault": "extender-rights"}"#)],
+            mend: &[Order(r#"{"do": "mend", "fault": "extender-rights"}"#)],
+            fires: &[("JoulieExtenderNotReady", ""), ("JoulieProgramNotReady", "extender")],
+            one_of: &[],
+            follows: &[
+                ("JoulieWatchForbidden", "it is the right to watch them"),
+                ("JouliePlacementsBlind", "no twin is known"),
             ],
         },
     ],
@@ -283,45 +349,14 @@ const NOBODY_PLANS: &[(&str, &str)] = &[
 /// The alerts that no fault of the demo makes fire by name: why, the test in which a program exports what the rule looks at, and a part of it.
 const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
     (
-        "JoulieGrantNotInForce",
-        "an agent of the demo reads each grant back, or what a machine says instead",
-        "agent/tests/it/grants.rs",
-        "joulie_grant_serial{",
-    ),
-    (
-        "JoulieExtenderNotReady",
-        "when nobody plans, readiness goes some time after the twins",
-        "host-kit/src/metrics.rs",
-        "joulie_ready 0",
-    ),
-    ("JoulieProgramNotReady", "as above", "host-kit/src/metrics.rs", "joulie_ready 0"),
-    (
-        "JoulieBudgetLoadUnknown",
-        "a machine of which nobody knows what it draws is counted for ten minutes after it is gone",
-        "operator/tests/it/budget.rs",
-        r#"joulie_operator_budget_watts{group=\"site\",what=\"load\"} NaN"#,
-    ),
-    (
         "JoulieMetersDisagree",
         "the machines of the demo have one meter",
         "operator/tests/it/facility.rs",
         "joulie_operator_meters_disagree_nodes 1",
     ),
     (
-        "JoulieDrainOverdue",
-        "no pod of the demo runs for an hour",
-        "operator/tests/it/reschedule.rs",
-        "joulie_operator_drain_overdue_nodes 1",
-    ),
-    (
-        "JoulieEvictionsFail",
-        "the demo evicts nothing: no controller would create the pods again",
-        "operator/tests/it/reschedule.rs",
-        r#"joulie_operator_evictions_total{result=\"unknown\"} 1"#,
-    ),
-    (
         "JoulieNodeLeftToPeople",
-        "no node of the demo sleeps",
+        "more pods wait in the demo than fit, so no node is ever empty and could sleep",
         "operator/tests/it/sleep.rs",
         r#"joulie_operator_sleep_nodes{phase=\"left\"} 1"#,
     ),
@@ -336,12 +371,6 @@ const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
         "it is a defect",
         "host-kit/tests/it/server.rs",
         r#"joulie_http_panics_total{port=\"work\"}"#,
-    ),
-    (
-        "JouliePlanUnconfirmed",
-        "the agents of the demo trust a watch that lives, for five minutes",
-        "agent/tests/it/lease.rs",
-        r#"joulie_desired_state_unconfirmed{node=\"node-a\"} 1"#,
     ),
 ];
 

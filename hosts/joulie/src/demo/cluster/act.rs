@@ -1,11 +1,9 @@
 //! Executes the actions of `--chaos`: as a person with kubectl would, as a broken machine would, or as a kill does.
 
 use super::super::act::{Act, BY_HAND_WATTS, HOT_CELSIUS};
-use super::super::fault::{DemoFault, MACHINE};
-use super::super::home::NO_SETTINGS;
+use super::super::fault::{DemoFault, MACHINE, SLOW_MACHINE};
 use super::parts::{self, ExtenderPorts, Part};
 use super::{ANY_PORT, Client, DemoCluster};
-use embedded_api::{InjectedResponse, Matching, Verb as ApiVerb};
 use joulie_api::labels;
 use joulie_api::names;
 use power_units::Watts;
@@ -18,10 +16,8 @@ use std::time::Duration;
 /// The field manager of the person.
 const BY_HAND: &str = "kubectl";
 
-/// A line of the operator's file of settings that is refused.
-const MISTAKE: &str = "STATIC_HP_FRAC=most of them\n";
-/// More requests than a demo sends.
-const FOR_GOOD: usize = 1 << 30;
+/// How long the slow machine takes for each answer: agents wait for a part of it.
+const SLOW_MS: u32 = 20_000;
 /// How often another program sets the limits.
 const MEDDLES_EVERY: Duration = Duration::from_secs(1);
 
@@ -88,7 +84,7 @@ impl DemoCluster {
         }
     }
 
-    async fn start_extender(&mut self) -> Result<(), String> {
+    pub(super) async fn start_extender(&mut self) -> Result<(), String> {
         // At the address that the scheduler already uses.
         let ports = ExtenderPorts { work: self.work, metrics: self.metrics_of(Part::Extender) };
         let (host, _) = parts::extender(&self.demo, ports).await?;
@@ -109,14 +105,23 @@ impl DemoCluster {
             DemoFault::Meddles => Ok(()),
             DemoFault::Prometheus => self.sensors(or_well("error")).await,
             DemoFault::Sensors => self.sensors(or_well("silent")).await,
-            DemoFault::Rights => {
-                self.take_rights(on);
+            DemoFault::Slow => {
+                let slow = if on { SLOW_MS } else { 0 };
+                self.fault(SLOW_MACHINE, &json!({"slowMs": slow})).await
+            }
+            DemoFault::Guest => self.guest(on).await,
+            DemoFault::Rights | DemoFault::CutOff => {
+                self.break_api(fault, on);
                 Ok(())
             }
-            DemoFault::Settings => {
-                let path = self.demo.settings.as_ref().ok_or("the operator has no file of settings here")?;
-                let text = if on { MISTAKE } else { NO_SETTINGS };
-                std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
+            DemoFault::Twins => {
+                self.break_api(fault, on);
+                self.restart_extender().await
+            }
+            DemoFault::Settings | DemoFault::Evictions => self.write_settings(fault, on),
+            DemoFault::Stays => {
+                self.write_settings(fault, on)?;
+                self.stay(on).await
             }
         }
     }
@@ -148,20 +153,6 @@ impl DemoCluster {
             self.broken.remove(&other);
         }
         Ok(())
-    }
-
-    /// Nothing else sets faults of the API.
-    fn take_rights(&self, on: bool) {
-        let faults = self.demo.api.faults();
-        if !on {
-            return faults.heal();
-        }
-        let grants =
-            Matching::any().client("joulie-operator").verb(ApiVerb::Patch).resource("nodepowergrants");
-        let profiles = Matching::any().client("joulie-extender").resource("workloadprofiles");
-        faults.fail(grants, InjectedResponse::Forbidden, FOR_GOOD);
-        faults.fail(profiles.clone().verb(ApiVerb::Watch), InjectedResponse::Forbidden, FOR_GOOD);
-        faults.drop_watches(&profiles);
     }
 
     async fn start_operator(&mut self) -> Result<(), String> {
@@ -256,7 +247,7 @@ pub(super) async fn limit(client: &Client, site: Watts, racks: u32) -> Result<()
 }
 
 /// The namespace of the workload that a person deployed.
-const SHOP: &str = "shop";
+pub(super) const SHOP: &str = "shop";
 /// Enough pods that some are in every zone.
 const REPLICAS: usize = 6;
 

@@ -201,6 +201,8 @@ pub(super) async fn agent(demo: &DemoContext, telemetry: SocketAddr) -> Result<(
         ("METRICS_ADDR", metrics.as_str()),
         ("JOULIE_NAMESPACE", NAMESPACE),
         ("RECONCILE_INTERVAL", "500ms"),
+        // The API here says every few seconds that it is there.
+        ("SPEC_READ_TIMEOUT", "15s"),
         ("TELEMETRY_CPU_SOURCE", "http"),
         ("TELEMETRY_CPU_HTTP_ENDPOINT", &source),
         ("TELEMETRY_CPU_CONTROL", "http"),
