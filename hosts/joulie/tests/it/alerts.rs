@@ -122,6 +122,7 @@ const OF_MACHINES: [Together; 5] = [
                 ("JoulieBudgetLoadUnknown", "the limits of the settings are one more group"),
                 ("JoulieCapNotEnforced", "there is nothing that takes a cap"),
                 ("JoulieMeterBlind", "there is no meter"),
+                ("JoulieTelemetryStale", "nobody measures it"),
             ],
         },
     ],
@@ -261,7 +262,10 @@ const OF_PROGRAMS: [Together; 5] = [
             mend: &[Order(r#"{"do": "mend", "fault": "agents-cut-off"}"#)],
             fires: &[("JouliePlanUnconfirmed", "sim-epyc-0"), ("JouliePlanUnconfirmed", "sim-xeon-0")],
             one_of: &[],
-            follows: &[("JouliePlanUnconfirmed", EACH)],
+            follows: &[
+                ("JouliePlanUnconfirmed", EACH),
+                ("JoulieWritesRefused", "what they write does not arrive"),
+            ],
         },
     ],
     &[
@@ -300,6 +304,7 @@ const OF_PROGRAMS: [Together; 5] = [
             follows: &[
                 ("JoulieWatchForbidden", "it is the right to watch them"),
                 ("JouliePlacementsBlind", "no twin is known"),
+                ("JoulieTelemetryStale", "no twin is known"),
             ],
         },
     ],
