@@ -121,6 +121,7 @@ const OF_MACHINES: [Together; 5] = [
             follows: &[
                 ("JoulieBudgetLoadUnknown", "the limits of the settings are one more group"),
                 ("JoulieCapNotEnforced", "there is nothing that takes a cap"),
+                ("JoulieCapUnknown", "nor anything that says which one is in force"),
                 ("JoulieMeterBlind", "there is no meter"),
                 ("JoulieTelemetryStale", "nobody measures it"),
             ],
