@@ -157,6 +157,9 @@ impl HardwareTerms {
 
     #[inline]
     fn gpu_of(&self, pod: &DemandTerms) -> Watts {
+        if pod.gpu_quarters == 0 {
+            return Watts::ZERO;
+        }
         let mismatch = self.vendor.is_some_and(|vendor| Some(vendor) != pod.gpu_vendor);
         let quarters = pod.gpu_quarters.min(u32::from(self.gpus).saturating_mul(WHOLE_GPU));
         if quarters == 0 || mismatch {

@@ -26,10 +26,25 @@ pub struct FilterTerms {
     /// The twin's class, if it counts at the twin's age; `None` without a twin or with an unknown class.
     class: Option<SchedulableClass>,
     eco_label: bool,
-    /// What is left under the cap; `None` where it is not known.
-    room: Option<Watts>,
-    /// What is left of the entitlement, where power follows demand.
-    sure: Option<Watts>,
+    known: KnownRoom,
+    /// What is left under the cap, where it is known.
+    room: Watts,
+    /// What is left of the entitlement, where that is known.
+    sure: Watts,
+}
+
+// A filter reads the terms of thousands of nodes, which are to fit the processor's caches.
+const _: () = assert!(size_of::<FilterTerms>() <= 24);
+
+/// What of a node's room is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KnownRoom {
+    /// Nothing.
+    Nothing,
+    /// What is left under the cap.
+    Cap,
+    /// That, and what is left of the entitlement: power follows demand.
+    CapAndEntitlement,
 }
 
 /// What is left for a pod on a node, and what bounds it.
@@ -43,7 +58,13 @@ pub struct PowerLeft {
 
 impl FilterTerms {
     /// A node without any information.
-    pub const UNKNOWN: Self = Self { class: None, eco_label: false, room: None, sure: None };
+    pub const UNKNOWN: Self = Self {
+        class: None,
+        eco_label: false,
+        known: KnownRoom::Nothing,
+        room: Watts::ZERO,
+        sure: Watts::ZERO,
+    };
 
     /// Compiles a node. `eco_label` is whether its label `joulie.io/power-profile` is `eco`.
     #[must_use]
@@ -54,7 +75,12 @@ impl FilterTerms {
             SchedulableClass::Unknown => false,
         });
         let (room, sure) = node.fresh_twin().map_or((None, None), |twin| (twin.room(), twin.sure_room()));
-        Self { class, eco_label, room, sure }
+        let (known, room, sure) = match (room, sure) {
+            (None, _) => (KnownRoom::Nothing, Watts::ZERO, Watts::ZERO),
+            (Some(room), None) => (KnownRoom::Cap, room, Watts::ZERO),
+            (Some(room), Some(sure)) => (KnownRoom::CapAndEntitlement, room, sure),
+        };
+        Self { class, eco_label, known, room, sure }
     }
 
     /// Whether a pod of this class may run here.
@@ -83,9 +109,11 @@ impl FilterTerms {
     /// assumed below them; `None` where nobody says so.
     #[must_use]
     pub fn left(&self, assumed: Watts, grantable: Option<Watts>) -> Option<PowerLeft> {
-        let own = self.room? - assumed;
-        let Some(sure) = self.sure.map(|sure| sure - assumed) else {
-            return Some(PowerLeft { watts: own, by_limits: false });
+        let own = self.room - assumed;
+        let sure = match self.known {
+            KnownRoom::Nothing => return None,
+            KnownRoom::Cap => return Some(PowerLeft { watts: own, by_limits: false }),
+            KnownRoom::CapAndEntitlement => self.sure - assumed,
         };
         let limits = grantable.map_or(sure, |grantable| grantable.max(sure));
         Some(PowerLeft { watts: own.min(limits), by_limits: limits < own })

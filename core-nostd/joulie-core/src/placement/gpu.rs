@@ -255,6 +255,9 @@ fn eligible(ask: GpuRequest, cards: &[PhysicalGpu]) -> Result<u64, Reject> {
 
 /// The cards with more than one row: it is not known which of the rows is correct.
 fn doubled(cards: &[PhysicalGpu]) -> u64 {
+    if differ_in_last_bits(cards) {
+        return 0;
+    }
     let mut doubled = 0;
     for (at, (bit, card)) in numbered(cards).enumerate() {
         for (other_bit, other) in numbered(cards).take(at) {
@@ -264,6 +267,13 @@ fn doubled(cards: &[PhysicalGpu]) -> u64 {
         }
     }
     doubled
+}
+
+/// Whether no two keys have the same last six bits, so that none need be compared with another.
+fn differ_in_last_bits(cards: &[PhysicalGpu]) -> bool {
+    let last = |card: &PhysicalGpu| u32::try_from(card.key & 63).unwrap_or(0);
+    let seen = cards.iter().fold(0_u64, |seen, card| seen | 1_u64.wrapping_shl(last(card)));
+    usize::try_from(seen.count_ones()).is_ok_and(|seen| seen == cards.len())
 }
 
 /// The score, as the table at the top defines it.
@@ -285,16 +295,36 @@ fn score(ask: GpuRequest, cards: &[PhysicalGpu], chosen: u64) -> u64 {
     placed.saturating_add(quality(ask, cards, chosen))
 }
 
+/// The groups that the chosen cards are of, each with all its cards, and whether it is an island.
+fn groups(cards: &[PhysicalGpu], chosen: u64) -> impl Iterator<Item = (u64, bool)> + '_ {
+    let mut seen = 0;
+    numbered(cards).filter(move |(bit, _)| chosen & bit != 0).filter_map(move |(bit, card)| {
+        if seen & bit != 0 {
+            return None;
+        }
+        let group = set(cards, |other| other.island == card.island);
+        seen |= group;
+        Some((group, card.island.is_some()))
+    })
+}
+
+/// All cards of a slice.
+fn all(cards: &[PhysicalGpu]) -> u64 {
+    let above = u32::try_from(cards.len()).ok().and_then(|len| 1_u64.checked_shl(len));
+    above.map_or(u64::MAX, |bit| bit.wrapping_sub(1))
+}
+
+/// The cards of which this is true.
+fn set(cards: &[PhysicalGpu], is_in: impl Fn(&PhysicalGpu) -> bool) -> u64 {
+    numbered(cards).fold(0, |set, (bit, card)| if is_in(card) { set | bit } else { set })
+}
+
 /// Whether the chosen cards are a part of a group of which all cards are free.
 fn breaks(cards: &[PhysicalGpu], chosen: u64) -> bool {
-    let is_free = |card: &PhysicalGpu| {
+    let free = set(cards, |card| {
         card.phase == GpuPhase::Available && card.vram.is_some_and(|vram| vram.allocated_mb == 0)
-    };
-    numbered(cards).filter(|(bit, _)| chosen & bit != 0).any(|(_, card)| {
-        let mut group = numbered(cards).filter(|(_, other)| other.island == card.island);
-        let leaves_some = group.clone().any(|(bit, _)| chosen & bit == 0);
-        leaves_some && group.all(|(_, other)| is_free(other))
-    })
+    });
+    groups(cards, chosen).any(|(group, _)| group & !chosen != 0 && group & !free == 0)
 }
 
 /// The points for the chosen cards.
@@ -315,15 +345,9 @@ fn quality(ask: GpuRequest, cards: &[PhysicalGpu], chosen: u64) -> u64 {
 
 /// How many islands the chosen cards are spread over; a card without NVLink counts as one island.
 fn islands(cards: &[PhysicalGpu], chosen: u64) -> u64 {
-    let mut islands = 0_u64;
-    for (at, (bit, card)) in numbered(cards).enumerate() {
-        let seen =
-            |island| numbered(cards).take(at).any(|(b, c)| chosen & b != 0 && c.island == Some(island));
-        if chosen & bit != 0 && !card.island.is_some_and(seen) {
-            islands = islands.saturating_add(1);
-        }
-    }
-    islands
+    groups(cards, chosen).fold(0, |islands, (group, is_island)| {
+        islands.saturating_add(if is_island { 1 } else { u64::from((group & chosen).count_ones()) })
+    })
 }
 
 /// The score of a node for a pod with GPUs: `share` percent for its cards and the rest for everything else, each from 0 to 100.

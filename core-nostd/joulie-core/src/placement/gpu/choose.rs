@@ -1,6 +1,6 @@
 //! Chooses among the cards that can take a pod.
 
-use super::{GpuRequest, Link, PhysicalGpu, numbered};
+use super::{GpuRequest, Link, PhysicalGpu, all, numbered};
 
 /// The most cards of one node that are considered.
 pub const CARDS_MAX: usize = 64;
@@ -25,6 +25,10 @@ pub const CARDS_MAX: usize = 64;
 /// than requested, none is chosen.
 #[must_use]
 pub fn choose(ask: GpuRequest, cards: &[PhysicalGpu], eligible: u64) -> u64 {
+    let eligible = eligible & all(cards);
+    if eligible.count_ones() == ask.count() {
+        return eligible;
+    }
     match (ask.count(), ask.link()) {
         (1, _) => choose_one(cards, eligible),
         (count, Link::None) => choose_each(count, cards, eligible),
@@ -48,8 +52,11 @@ fn choose_each(count: u32, cards: &[PhysicalGpu], eligible: u64) -> u64 {
 
 fn choose_one(cards: &[PhysicalGpu], eligible: u64) -> u64 {
     let ranked = numbered(cards).filter(|(bit, _)| eligible & bit != 0);
+    let least = ranked.clone().map(|(_, card)| free_mb(card)).min();
+    // Islands are counted only for those that are alike in this.
     ranked
-        .min_by_key(|(_, card)| (free_mb(card), companions(card, cards, eligible), card.key))
+        .filter(|(_, card)| Some(free_mb(card)) == least)
+        .min_by_key(|(_, card)| (companions(card, cards, eligible), card.key))
         .map_or(0, |(bit, _)| bit)
 }
 

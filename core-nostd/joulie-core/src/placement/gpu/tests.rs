@@ -90,6 +90,10 @@ fn what_is_not_known_for_certain_is_no_fit() {
     // Two rows of one card: it is not known which is correct.
     assert_eq!(fit(ask(1, 1), &[good, good]), Err(Reject::Unknown { have: 0 }));
     assert_eq!(chosen(ask(1, 1), &[good, card(2, 40_000, 0), card(1, 40_000, 39_000)]), BTreeSet::from([2]));
+    // Keys that differ by 64 are of two cards.
+    assert_eq!(chosen(ask(1, 2), &[card(1, 40_000, 0), card(65, 40_000, 0)]), BTreeSet::from([1, 65]));
+    let once_more = [card(1, 40_000, 0), card(65, 40_000, 0), card(65, 40_000, 0)];
+    assert_eq!(fit(ask(1, 2), &once_more), Err(Reject::Unknown { have: 1 }));
     // A pod that accepts any model takes a card of an unknown one.
     assert!(fit(GpuRequest::new(None, Some(1), 1).unwrap(), &[PhysicalGpu { model: None, ..good }]).is_ok());
 }
@@ -356,7 +360,9 @@ fn any_card() -> impl Strategy<Value = PhysicalGpu> {
     let phase = prop_oneof![6 => Just(GpuPhase::Available), 1 => Just(GpuPhase::Allocated), 1 => Just(GpuPhase::Unknown)];
     let model = prop_oneof![6 => Just(Some(A100)), 1 => Just(Some(T4)), 1 => Just(None)];
     let island = prop_oneof![1 => Just(None), 3 => (0_u16..4).prop_map(|n| Some(Island(n)))];
-    (0_u64..40, model, vram, island, phase).prop_map(|(key, model, vram, island, phase)| PhysicalGpu {
+    // Some keys differ only beyond their last six bits.
+    let key = (0_u64..40, 0_u64..2).prop_map(|(last, beyond)| beyond << 6 | last);
+    (key, model, vram, island, phase).prop_map(|(key, model, vram, island, phase)| PhysicalGpu {
         key,
         model,
         vram,
@@ -414,6 +420,26 @@ proptest! {
             prop_assert!(fit.score <= 100);
             prop_assert_eq!(fits(ask, &cards), Ok(()));
         }
+    }
+
+    #[test]
+    fn a_group_is_broken_where_all_its_cards_were_free_and_some_are_taken(
+        cards in prop::collection::vec(any_card(), 0..=8),
+        chosen in any::<u8>(),
+    ) {
+        let chosen = u64::from(chosen) & all(&cards);
+        let is_free = |card: &PhysicalGpu| {
+            card.phase == GpuPhase::Available && card.vram.is_some_and(|vram| vram.allocated_mb == 0)
+        };
+        let is_broken = |one: &PhysicalGpu| {
+            let group = || numbered(&cards).filter(|(_, other)| other.island == one.island);
+            group().all(|(_, other)| is_free(other)) && group().any(|(bit, _)| chosen & bit == 0)
+        };
+        let taken: Vec<_> = numbered(&cards).filter(|(bit, _)| chosen & bit != 0).collect();
+        prop_assert_eq!(breaks(&cards, chosen), taken.iter().any(|(_, card)| is_broken(card)));
+        let homes: BTreeSet<_> =
+            taken.iter().map(|(bit, card)| (card.island, card.island.map_or(*bit, |_| 0))).collect();
+        prop_assert_eq!(islands(&cards, chosen), homes.len() as u64);
     }
 
     #[test]
