@@ -18,7 +18,7 @@ pub use bound::{DemandBound, PastBound};
 pub use counts::{Asked, Counted, DeviceWork, Intensities, PodCounts, ProfileDemand};
 
 use crate::profile::Profile;
-use joulie_core::placement::class::WorkloadClass;
+use joulie_core::placement::class::{Classified, WorkloadClass};
 use std::collections::BTreeSet;
 
 /// The default label key of the power profile.
@@ -26,11 +26,11 @@ pub const POWER_PROFILE_LABEL: &str = "joulie.io/power-profile";
 
 /// The facts that are kept of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct PodRow {
+pub struct PodRow<'a> {
     /// Its namespace.
-    pub namespace: String,
+    pub namespace: &'a str,
     /// The node that it is bound to, if any.
-    pub node: Option<String>,
+    pub node: Option<&'a str>,
     /// Its phase.
     pub phase: PodPhase,
     /// It has a deletion timestamp.
@@ -70,7 +70,7 @@ impl PodPhase {
     }
 }
 
-impl PodRow {
+impl<'a> PodRow<'a> {
     /// It has neither ended nor is it being deleted.
     #[must_use]
     pub const fn is_active(&self) -> bool {
@@ -83,15 +83,18 @@ impl PodRow {
     /// What the pod counts as; `None` for one that is not active. A pod in a namespace outside managed scope is no
     /// demand, but loads its node like any other.
     #[must_use]
-    pub fn counted(&self, ignored: &BTreeSet<String>) -> Option<Counted<'_>> {
-        let managed = ignored.is_empty() || !ignored.contains(&self.namespace);
+    pub fn counted(&self, ignored: &BTreeSet<String>) -> Option<Counted<'a>> {
+        let managed = ignored.is_empty() || !ignored.contains(self.namespace);
         let counts = self.is_active() && (managed || self.node.is_some());
-        counts.then(|| Counted {
-            node: self.node.as_deref(),
-            class: managed.then(|| self.asks.class()),
-            unrecognised: managed && self.asks.is_unrecognised(),
-            asked: self.asked,
-            intensities: Intensities::default(),
+        counts.then(|| {
+            let annotation = managed.then(|| self.asks.annotation());
+            Counted {
+                node: self.node,
+                class: annotation.map(|annotation| self.asks.class_with(annotation.class)),
+                unrecognised: annotation.is_some_and(|annotation| !annotation.recognised),
+                asked: self.asked,
+                intensities: Intensities::default(),
+            }
         })
     }
 }
@@ -196,8 +199,21 @@ impl PodConstraints {
     /// The pod's class.
     #[must_use]
     pub fn class(&self) -> DemandClass {
-        if WorkloadClass::read(self.workload_class.as_deref()).class == WorkloadClass::Performance {
+        self.class_with(self.annotation().class)
+    }
+
+    /// What its annotation says.
+    fn annotation(&self) -> Classified {
+        WorkloadClass::read(self.workload_class.as_deref())
+    }
+
+    /// The class of a pod whose annotation says this.
+    fn class_with(&self, annotation: WorkloadClass) -> DemandClass {
+        if annotation == WorkloadClass::Performance {
             return DemandClass::PerformanceOnly;
+        }
+        if self.node_selector.is_none() && self.affinity.is_none() {
+            return DemandClass::General;
         }
         let selector = self.node_selector.as_deref().map(str::trim);
         match (self.allows(Profile::Performance, selector), self.allows(Profile::Eco, selector)) {
@@ -218,7 +234,7 @@ impl PodConstraints {
     /// Whether its annotation is not a known class.
     #[must_use]
     pub fn is_unrecognised(&self) -> bool {
-        !WorkloadClass::read(self.workload_class.as_deref()).recognised
+        !self.annotation().recognised
     }
 
     fn names_eco_as_excluded(&self) -> bool {

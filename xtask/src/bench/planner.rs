@@ -61,8 +61,9 @@ pub(crate) fn rows() -> Vec<Row> {
         let what = format!("decide, 126 PowerBudgets, {what}, steady, {grants} grants");
         limited.push(measure(&what, Some(BAR_NANOS), once, || pass(&cluster, &settings, &mut memory)));
     }
-    let (pods, ignored) = (pods(), ignored());
-    let count = measure("count 50,000 pods, as at the start", None, once, || PodCounts::of(&pods, &ignored));
+    let (places, ignored) = (places(), ignored());
+    let pods = pods(&places);
+    let count = measure("count 50,000 pods, as at the start", None, once, || counts(&pods, &ignored));
     let mut rows = vec![first, steady];
     rows.extend(limited);
     rows.push(count);
@@ -136,8 +137,23 @@ fn pass(
     (decided, changes)
 }
 
-fn pods() -> Vec<PodRow> {
-    (0..PODS).map(pod).collect()
+/// The namespace and the node of each pod.
+type PodPlace = (String, Option<String>);
+
+fn places() -> Vec<PodPlace> {
+    let place = |at: usize| {
+        let namespace = if at % 10 == 9 { "kube-system" } else { "default" };
+        (namespace.to_owned(), (!at.is_multiple_of(50)).then(|| name(at * 31 % NODES)))
+    };
+    (0..PODS).map(place).collect()
+}
+
+fn pods(places: &[PodPlace]) -> Vec<PodRow<'_>> {
+    places.iter().enumerate().map(|(at, place)| pod(at, place)).collect()
+}
+
+fn counts(pods: &[PodRow<'_>], ignored: &BTreeSet<String>) -> PodCounts {
+    PodCounts::of(pods.iter().filter_map(|pod| pod.counted(ignored)))
 }
 
 fn ignored() -> BTreeSet<String> {
@@ -215,7 +231,7 @@ fn cluster() -> ClusterState {
         nodes: (0..NODES).map(|at| node(at, &catalog)).collect(),
         gone: Vec::new(),
         limits: Vec::new(),
-        pods: Some(PodCounts::of(&pods(), &ignored())),
+        pods: Some(counts(&pods(&places()), &ignored())),
         facility: Facility::default(),
         now: Stamp::new(Micros::ZERO),
         wall_clock: Micros::ZERO,
@@ -251,7 +267,7 @@ fn node(at: usize, catalog: &Catalog) -> Node {
 }
 
 /// Of ten pods, two request performance by annotation and one by affinity; one is in an ignored namespace.
-fn pod(at: usize) -> PodRow {
+fn pod<'a>(at: usize, (namespace, node): &'a PodPlace) -> PodRow<'a> {
     let not_eco = || AffinityTerm {
         expressions: vec![Expression { operator: Operator::NotIn, values: vec!["eco".to_owned()] }],
     };
@@ -264,8 +280,8 @@ fn pod(at: usize) -> PodRow {
         _ => PodConstraints::default(),
     };
     PodRow {
-        namespace: if at % 10 == 9 { "kube-system" } else { "default" }.to_owned(),
-        node: (!at.is_multiple_of(50)).then(|| name(at * 31 % NODES)),
+        namespace,
+        node: node.as_deref(),
         phase: if at.is_multiple_of(50) { PodPhase::Pending } else { PodPhase::Running },
         terminating: at.is_multiple_of(97),
         asks,

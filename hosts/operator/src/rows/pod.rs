@@ -182,12 +182,12 @@ impl PodSeen {
     }
 
     /// The pod in the planner's form, given its namespace and the key of the profile label.
-    pub(crate) fn row(&self, namespace: &str, key: &str) -> PodRow {
+    pub(crate) fn row<'a>(&'a self, namespace: &'a str, key: &str) -> PodRow<'a> {
         let selector = self.selector.iter().map(|(of, value)| (of.as_str(), value.as_str()));
         let affinity = self.affinity.as_ref().map(|terms| terms.iter().map(TermSeen::raw).collect());
         PodRow {
-            namespace: namespace.to_owned(),
-            node: self.node.clone(),
+            namespace,
+            node: self.node(),
             phase: self.phase,
             terminating: self.terminating,
             asks: PodConstraints::trim(key, self.class.as_deref(), selector, affinity),
@@ -408,7 +408,8 @@ mod tests {
     #[test]
     fn a_pod_that_is_deleted_is_terminating() {
         let pod = json!({"metadata": {"name": "p", "deletionTimestamp": "2026-01-01T00:00:00Z"}, "spec": {"nodeName": "a"}, "status": {"phase": "Running"}});
-        let row = PodSeen::read(&pod).unwrap().row("x", POWER_PROFILE_LABEL);
-        assert!(!row.is_active() && row.node.as_deref() == Some("a"));
+        let seen = PodSeen::read(&pod).unwrap();
+        let row = seen.row("x", POWER_PROFILE_LABEL);
+        assert!(!row.is_active() && row.node == Some("a"));
     }
 }

@@ -6,7 +6,7 @@ use super::{Asking, Fresh, Movable, Occupants, Selectors};
 use crate::rows::PodSeen;
 use host_kit::reflect::{CachedRow, ObjectKey, RowChanges, Rows};
 use joulie_api::workload_profile::TrustedProfiles;
-use planner::demand::{Counted, DemandClass, Intensities, PodCounts, PodRow};
+use planner::demand::{Counted, DemandClass, PodCounts};
 use std::collections::BTreeMap;
 
 /// How pods are read.
@@ -104,10 +104,8 @@ impl PodReader<'_> {
         };
         let mut changed = false;
         for change in changes {
-            let rows = [change.before, change.now].map(|held| held.map(|held| self.row(change.key, held)));
-            let [before, now] = rows.each_ref().map(|row| {
-                row.as_ref().and_then(|(row, works)| self.counted(change.key, row, *works, asking))
-            });
+            let [before, now] = [change.before, change.now]
+                .map(|held| held.and_then(|held| self.counted(change.key, held, asking)));
             if before != now {
                 changed = true;
                 before.iter().for_each(|pod| counts.take_back(pod));
@@ -123,33 +121,26 @@ impl PodReader<'_> {
         rows: &BTreeMap<ObjectKey, CachedRow<PodSeen>>,
         asking: &Asking,
     ) -> bool {
-        let mut counts = PodCounts::default();
-        for (key, held) in rows {
-            let (row, works) = self.row(key, held);
-            self.counted(key, &row, works, asking).iter().for_each(|pod| counts.count(pod));
-        }
+        let counts = PodCounts::of(rows.iter().filter_map(|(key, held)| self.counted(key, held, asking)));
         let changed = known.as_ref() != Some(&counts);
         *known = Some(counts);
         changed
     }
 
-    /// A pod, and how hard its workload works.
-    fn row(&self, key: &ObjectKey, held: &CachedRow<PodSeen>) -> (PodRow, Intensities) {
+    /// What a pod counts as, and how hard its workload works.
+    fn counted<'r>(
+        &self,
+        key: &'r ObjectKey,
+        held: &'r CachedRow<PodSeen>,
+        asking: &Asking,
+    ) -> Option<Counted<'r>> {
+        let row = held.row.row(&key.namespace, &self.selectors.profile_key);
+        let pod = row.counted(&self.selectors.ignored_namespaces)?;
         let works = match self.workloads.is_empty() {
             true => None,
             false => self.workloads.find(held.row.workload(key)).map(intensities),
         };
-        (held.row.row(&key.namespace, &self.selectors.profile_key), works.unwrap_or_default())
-    }
-
-    fn counted<'r>(
-        &self,
-        key: &ObjectKey,
-        row: &'r PodRow,
-        works: Intensities,
-        asking: &Asking,
-    ) -> Option<Counted<'r>> {
-        let pod = row.counted(&self.selectors.ignored_namespaces)?.working(works);
+        let pod = pod.working(works.unwrap_or_default());
         let is_past = !asking.past().is_empty() && asking.past().contains_key(key);
         Some(if is_past { pod.past_bound() } else { pod })
     }

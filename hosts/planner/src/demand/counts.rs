@@ -2,11 +2,11 @@
 //! thousands of pods. Each pod is counted and removed alone, so that a change does not require a pass over the
 //! others.
 
-use super::{DemandClass, PodRow};
+use super::DemandClass;
 use crate::classify::{CPU_GRADES, GPU_GRADES, Intensity};
 use crate::power::estimate::upper_end;
 use crate::slicing::GpuIntensities;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// The demand of the active pods in managed scope.
@@ -103,9 +103,13 @@ impl DeviceWork {
     /// Of a pod with these requests, whose workload has these intensities.
     #[must_use]
     pub fn of(asked: Asked, by: Intensities) -> Self {
-        let part = |of: u64, percent: u32| {
-            let wide = (u128::from(of) * u128::from(percent)).div_ceil(100);
-            u64::try_from(wide).unwrap_or(u64::MAX)
+        // A division of 128 bits is slow, and no request of a real pod needs it.
+        let part = |of: u64, percent: u32| match of.checked_mul(u64::from(percent)) {
+            Some(product) => product.div_ceil(100),
+            None => {
+                let wide = (u128::from(of) * u128::from(percent)).div_ceil(100);
+                u64::try_from(wide).unwrap_or(u64::MAX)
+            }
         };
         Self {
             cpu_milli: part(asked.cpu_milli, upper_end(by.cpu, &CPU_GRADES)),
@@ -214,13 +218,39 @@ struct Bound {
     gpus: GpuIntensities,
 }
 
+impl Bound {
+    fn count(&mut self, pod: &Counted<'_>) {
+        self.demand = self.demand.plus(pod.demand());
+        self.asked = self.asked.plus(pod.asked);
+        self.work = self.work.plus(pod.work());
+        self.gpus = self.gpus.plus(pod.gpus());
+    }
+}
+
+/// The first bytes of a name as a number. Names that differ in them are in the order of these numbers.
+fn beginning(name: &str) -> u128 {
+    let mut first = [0; 16];
+    match name.as_bytes().first_chunk() {
+        Some(whole) => first = *whole,
+        None => first.iter_mut().zip(name.bytes()).for_each(|(to, from)| *to = from),
+    }
+    u128::from_be_bytes(first)
+}
+
 impl PodCounts {
-    /// The counts of these pods, without those in the ignored namespaces.
+    /// The counts of these pods.
     #[must_use]
-    pub fn of<'a>(pods: impl IntoIterator<Item = &'a PodRow>, ignored: &BTreeSet<String>) -> Self {
-        let mut counts = Self::default();
-        pods.into_iter().filter_map(|pod| pod.counted(ignored)).for_each(|pod| counts.count(&pod));
-        counts
+    pub fn of<'a>(pods: impl IntoIterator<Item = Counted<'a>>) -> Self {
+        let mut waiting = ProfileDemand::default();
+        // Most nodes are told apart by the beginnings of their names, and numbers are compared faster than texts.
+        let mut bound = BTreeMap::<(u128, &str), Bound>::new();
+        for pod in pods {
+            match pod.node {
+                Some(node) => bound.entry((beginning(node), node)).or_default().count(&pod),
+                None => waiting = waiting.plus(pod.demand()),
+            }
+        }
+        Self { waiting, bound: bound.into_iter().map(|((_, node), pods)| (node.into(), pods)).collect() }
     }
 
     /// Counts a pod.
@@ -229,16 +259,11 @@ impl PodCounts {
             self.waiting = self.waiting.plus(pod.demand());
             return;
         };
-        let counts = |bound: Bound| Bound {
-            demand: bound.demand.plus(pod.demand()),
-            asked: bound.asked.plus(pod.asked),
-            work: bound.work.plus(pod.work()),
-            gpus: bound.gpus.plus(pod.gpus()),
+        let bound = match self.bound.get_mut(node) {
+            Some(bound) => bound,
+            None => self.bound.entry(node.into()).or_default(),
         };
-        match self.bound.get_mut(node) {
-            Some(bound) => *bound = counts(*bound),
-            None => drop(self.bound.insert(node.into(), counts(Bound::default()))),
-        }
+        bound.count(pod);
     }
 
     /// Removes a pod that was counted.

@@ -25,11 +25,10 @@ fn annotation(text: &str) -> PodConstraints {
 }
 
 /// A running pod; without a node if `node` is blank.
-fn pod(node: &str, asks: PodConstraints) -> PodRow {
-    let node = Some(node.to_owned()).filter(|node| !node.is_empty());
+fn pod(node: &str, asks: PodConstraints) -> PodRow<'_> {
     PodRow {
-        namespace: "default".to_owned(),
-        node,
+        namespace: "default",
+        node: Some(node).filter(|node| !node.is_empty()),
         phase: PodPhase::Running,
         terminating: false,
         asks,
@@ -116,7 +115,9 @@ fn a_slip_of_the_pen_in_the_annotation_is_still_performance_and_nonsense_is_coun
     let pods =
         [annotation("best-effort"), annotation("Performance"), selector("eco")].map(|asks| pod("", asks));
     let expected = ProfileDemand { performance_only: 1, eco_only: 1, general: 1, unrecognised: 1, hard: 0 };
-    assert_eq!(PodCounts::of(&pods, &BTreeSet::new()).waiting(), expected);
+    let ignored = BTreeSet::new();
+    let counted = pods.iter().filter_map(|pod| pod.counted(&ignored));
+    assert_eq!(PodCounts::of(counted).waiting(), expected);
 }
 
 #[test]
@@ -196,7 +197,7 @@ fn pods_that_are_done_or_leaving_are_not_active() {
     let active = |phase: &str, terminating| {
         let phase = PodPhase::read(phase);
         PodRow {
-            namespace: String::new(),
+            namespace: "",
             node: None,
             phase,
             terminating,
@@ -222,7 +223,7 @@ fn pods_that_are_done_or_leaving_are_not_active() {
 fn a_pod_in_an_ignored_namespace_does_not_count() {
     let ignored = BTreeSet::from(["kube-system".to_owned()]);
     let here = pod("a", annotation("performance"));
-    let there = PodRow { namespace: "kube-system".to_owned(), ..here.clone() };
+    let there = PodRow { namespace: "kube-system", ..here.clone() };
     let asked = Asked { cpu_milli: 250, gpus: 1, memory_bytes: 64, pods: 1 };
     let one = Counted {
         node: Some("a"),
@@ -235,7 +236,7 @@ fn a_pod_in_an_ignored_namespace_does_not_count() {
     // It still loads its node; a waiting one does not count at all.
     assert_eq!(there.counted(&ignored), Some(Counted { class: None, ..one }));
     assert_eq!(PodRow { node: None, ..there.clone() }.counted(&ignored), None);
-    let counts = PodCounts::of([&here, &there], &ignored);
+    let counts = PodCounts::of([&here, &there].into_iter().filter_map(|pod| pod.counted(&ignored)));
     assert_eq!(counts.bound().map(|(_, demand)| demand.performance_only).collect::<Vec<_>>(), [1]);
     assert_eq!(
         counts.asked().collect::<Vec<_>>(),
@@ -276,13 +277,13 @@ proptest! {
         pods in prop::collection::vec((0_usize..4, 0_usize..4, 0_usize..5, any::<bool>()), 0..40)
     ) {
         let ignored = BTreeSet::new();
-        let pods: Vec<(PodRow, Intensities, bool)> = pods
+        let pods: Vec<(PodRow<'_>, Intensities, bool)> = pods
             .into_iter()
             .map(|(node, class, works, goes)| {
                 let asks = [annotation("performance"), selector("eco"), annotation("sloppy"), PodConstraints::default()];
                 let levels = [None, Some(Intensity::None), Some(Intensity::Low), Some(Intensity::Medium), Some(Intensity::High)];
                 let works = Intensities { cpu: levels[works], gpu: levels[4 - works] };
-                (pod(["", "a", "b", "c"][node], asks[class].clone()), works, goes)
+                (pod(["", "a", "a-node-with-a-long-name-1", "a-node-with-a-long-name-2"][node], asks[class].clone()), works, goes)
             })
             .collect();
         let counts_of = |stays: &dyn Fn(bool) -> bool| {
@@ -293,6 +294,8 @@ proptest! {
             counts
         };
         let mut counts = counts_of(&|_| true);
+        let at_once = pods.iter().map(|(pod, works, _)| pod.counted(&ignored).unwrap().working(*works));
+        prop_assert_eq!(&PodCounts::of(at_once), &counts);
         for (pod, works, _) in pods.iter().filter(|(.., goes)| *goes) {
             counts.take_back(&pod.counted(&ignored).unwrap().working(*works));
         }

@@ -852,8 +852,9 @@ fn strange_cluster() -> impl Strategy<Value = Rig> {
                 PodPhase::Unknown,
             ];
             let classes = ["performance", "standard", "eco", "Performance ", ""];
+            let names = ["n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9", "n10", "n11"];
             for (node, phase, terminating, class) in pods {
-                let mut pod = pod_row(&format!("n{node}"), phases[phase], classes[class]);
+                let mut pod = pod_row(names[node], phases[phase], classes[class]);
                 pod.terminating = terminating;
                 cluster.pods.get_or_insert_default().push(pod);
             }

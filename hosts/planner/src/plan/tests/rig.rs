@@ -12,7 +12,7 @@ pub(super) struct Rig {
     pub(super) nodes: Vec<Node>,
     /// Nodes without a Node object whose other objects still exist.
     pub(super) gone: Vec<Node>,
-    pub(super) pods: Option<Vec<PodRow>>,
+    pub(super) pods: Option<Vec<PodRow<'static>>>,
     /// The namespaces outside managed scope.
     pub(super) ignored: BTreeSet<String>,
     pub(super) seconds: u64,
@@ -67,7 +67,10 @@ impl Rig {
             nodes: self.nodes.clone(),
             gone: self.gone.clone(),
             limits: Vec::new(),
-            pods: self.pods.as_ref().map(|pods| PodCounts::of(pods, &self.ignored)),
+            pods: self
+                .pods
+                .as_ref()
+                .map(|pods| PodCounts::of(pods.iter().filter_map(|pod| pod.counted(&self.ignored)))),
             facility: Facility::default(),
             now: Stamp::new(Micros::new(self.seconds * 1_000_000)),
             wall_clock: Micros::new(self.seconds * 1_000_000),
@@ -177,7 +180,7 @@ impl Rig {
         self.row(name).labels.profile.text = Some(text.into());
     }
 
-    pub(super) fn add_pods(&mut self, node: &str, phase: PodPhase, class: &str, count: usize) {
+    pub(super) fn add_pods(&mut self, node: &'static str, phase: PodPhase, class: &str, count: usize) {
         let pods = self.pods.as_mut().unwrap();
         pods.extend(std::iter::repeat_n(pod_row(node, phase, class), count));
     }
@@ -213,10 +216,10 @@ pub(super) fn ours(profile: Profile, caps: NodeCaps) -> Carried {
 }
 
 /// A pod; without a node if `node` is blank.
-pub(super) fn pod_row(node: &str, phase: PodPhase, class: &str) -> PodRow {
+pub(super) fn pod_row(node: &'static str, phase: PodPhase, class: &str) -> PodRow<'static> {
     PodRow {
-        namespace: "default".to_owned(),
-        node: Some(node.to_owned()).filter(|node| !node.is_empty()),
+        namespace: "default",
+        node: Some(node).filter(|node| !node.is_empty()),
         phase,
         terminating: false,
         asks: PodConstraints { workload_class: Some(class.to_owned()), ..PodConstraints::default() },
