@@ -34,14 +34,32 @@ struct Figures {
     raise: f64,
     /// Periods until within 2 % after readings were lost, and the highest mean of a second above the cap since.
     found: f64,
-    found_over: f64,
-    /// The same after a meter that stood still while the cap was changed; the mean is of that time, too.
+    found_over: Over,
+    /// The same after a meter that stood still while the cap was changed.
     moved: f64,
-    moved_over: f64,
+    moved_over: Over,
     /// The highest mean of ten seconds above the cap, under a restless load and caps that move.
     over: f64,
     /// Moves in a minute at rest.
     moves: f64,
+}
+
+/// How much higher above the cap the highest mean of a second is, without readings and for a minute after that, than in the
+/// half minute before, as a part of the cap: under the law; under the law with all readings, which is the load's part; and
+/// under who knows the machine, takes it to its lowest clock while there is no reading, and knows the load of each period at
+/// its end.
+#[derive(Clone, Copy, Debug, Default)]
+struct Over {
+    law: f64,
+    seeing: f64,
+    knowing: f64,
+}
+
+impl Over {
+    /// What is left above the least that is possible.
+    fn rest(&self) -> f64 {
+        (self.law - self.knowing.max(self.seeing)).max(0.0)
+    }
 }
 
 /// Seconds in the unit of time.
@@ -55,6 +73,7 @@ fn cells(seconds: f64) -> usize {
 }
 
 /// A trial: the machine, its period, and the record.
+#[derive(Clone)]
 struct Trial {
     machine: Machine,
     every: usize,
@@ -139,27 +158,57 @@ fn calm(seed: u64, plant: u64, law: LoopLaw, period_s: f64) -> Result<Figures> {
     trial.run(60.0, Some(cap))?;
     let moves = f64::from(trial.machine.moves - moves);
     // The readings are lost for a time.
-    trial.machine.is_blind = true;
-    trial.run(2.0 + (plant % 24) as f64, Some(cap))?;
-    trial.machine.is_blind = false;
-    let back = trial.run(60.0, Some(cap))?;
-    let found = within(back, &spec, cap, 0.02, period_s);
-    let found_over = highest(back, 1.0, cap).max(before) - before;
+    trial.machine.counts_energy = plant % 4 < 2;
+    let lost = Outage { seconds: 2.0 + (plant % 24) as f64, cap, is_stuck: false, before };
+    let (back, found_over) = lost.run(&mut trial)?;
+    let found = within(&back, &spec, cap, 0.02, period_s);
     let raised = RAISED_WATTS.max(cap * 1.15).min(FREE_WATTS);
     let after = trial.run(60.0, Some(raised))?;
     let raise = within(after, &spec, raised, 0.02, period_s);
-    let raised_over = highest(&after[after.len() - cells(30.0)..], 1.0, raised);
+    let before = highest(&after[after.len() - cells(30.0)..], 1.0, raised);
     // The meter stands still, and the cap is changed, up or down.
-    trial.machine.is_stuck = true;
     let other = if plant.is_multiple_of(2) { raised * 1.1 } else { (raised * 0.85).max(cap) };
-    let stuck = trial.run(3.0 + (plant % 24) as f64, Some(other))?;
-    let stuck_over = highest(&stuck[cells(2.0)..], 1.0, other);
-    trial.machine.is_stuck = false;
-    let back = trial.run(60.0, Some(other))?;
-    let moved = within(back, &spec, other, 0.02, period_s);
-    let moved_over = highest(back, 1.0, other).max(stuck_over).max(raised_over) - raised_over;
+    let stuck = Outage { seconds: 3.0 + (plant % 24) as f64, cap: other, is_stuck: true, before };
+    let (back, moved_over) = stuck.run(&mut trial)?;
+    let moved = within(&back, &spec, other, 0.02, period_s);
     let over = 0.0;
     Ok(Figures { settled, above_kj, drawn, work, raise, found, found_over, moved, moved_over, over, moves })
+}
+
+/// A time without readings under this cap: none come, or the meter stands still.
+struct Outage {
+    seconds: f64,
+    cap: f64,
+    is_stuck: bool,
+    /// The highest mean of a second before it, above the cap of that time.
+    before: f64,
+}
+
+impl Outage {
+    /// Runs it and a minute after it, and returns the record of that minute.
+    fn run(&self, trial: &mut Trial) -> Result<(Vec<Cell>, Over)> {
+        let mut seeing = trial.clone();
+        let mut knowing = trial.clone();
+        knowing.machine.is_known = true;
+        let (back, law) = self.of(trial, false)?;
+        let (_, seeing) = self.of(&mut seeing, true)?;
+        let (_, knowing) = self.of(&mut knowing, false)?;
+        Ok((back, Over { law, seeing, knowing }))
+    }
+
+    fn of(&self, trial: &mut Trial, sees: bool) -> Result<(Vec<Cell>, f64)> {
+        (trial.machine.is_blind, trial.machine.is_stuck) = (!sees && !self.is_stuck, !sees && self.is_stuck);
+        // Two seconds are for a cap that is lowered at the beginning.
+        let out = trial.run(self.seconds, Some(self.cap))?;
+        let from = if self.is_stuck { cells(2.0) } else { 0 };
+        let over = highest(&out[from..], 1.0, self.cap);
+        (trial.machine.is_blind, trial.machine.is_stuck) = (false, false);
+        let back = trial.run(60.0, Some(self.cap))?.to_vec();
+        let over = highest(&back, 1.0, self.cap).max(over);
+        // What stays below the cap is not above it.
+        let before = self.before.max(0.0);
+        Ok((back, over.max(before) - before))
+    }
 }
 
 /// The highest mean of ten seconds above the cap, of windows that begin three seconds after a change of it.
@@ -193,22 +242,33 @@ fn number(name: &str, or: u64) -> Result<u64> {
     given.map_or(Ok(or), |text| text.parse().with_context(|| format!("--{name} is a whole number")))
 }
 
-/// Prints each second of a machine under its first cap, and the raise after it.
+/// Prints each second of a machine under its first cap, without readings, after a raise, and with a meter that stands still.
 fn trace(seed: u64, plant: u64) -> Result<()> {
     let mut trial = Trial::new(seed, plant, Weather::Calm, Config::tracking(), 1.0)?;
     let spec = trial.machine.spec.clone();
     let cap = CAP_WATTS.max(spec.least(1.0) * ABOVE_LEAST);
     let raised = RAISED_WATTS.max(cap * 1.15).min(FREE_WATTS);
+    let other = if plant.is_multiple_of(2) { raised * 1.1 } else { (raised * 0.85).max(cap) };
     println!("{spec:?}");
     trial.run(20.0, None)?;
-    for (cap, seconds) in [(cap, 90), (raised, 30)] {
+    trial.machine.counts_energy = plant % 4 < 2;
+    let lost = plant % 24 + 2;
+    for (what, cap, seconds) in [
+        ("cap", cap, 150),
+        ("lost", cap, lost),
+        ("back", cap, 60),
+        ("raise", raised, 60),
+        ("stuck", other, lost + 1),
+        ("back", other, 60),
+    ] {
+        (trial.machine.is_blind, trial.machine.is_stuck) = (what == "lost", what == "stuck");
         for second in 0..seconds {
             let window = trial.run(1.0, Some(cap))?;
             let load = window.iter().map(|cell| cell.load).sum::<f64>() / window.len() as f64;
             let (drawn, oracle) = (mean(window), spec.oracle(load, cap).0);
             let (clock, moves) = (trial.machine.clock(), trial.machine.moves);
             println!(
-                "{second:3} cap {cap:.1} drawn {drawn:.1} oracle {oracle:.1} load {load:.3} {clock} moves {moves}"
+                "{what} {second:3} cap {cap:.1} drawn {drawn:.1} oracle {oracle:.1} load {load:.3} {clock} moves {moves}"
             );
         }
     }
@@ -228,6 +288,9 @@ pub(crate) fn run() -> Result<()> {
         ("tracking", Config::tracking(), 0.5),
         ("classic", Config::classic(), 1.0),
     ] {
+        if std::env::args().any(|word| word == "--bars") && !(name == "tracking" && period_s == 1.0) {
+            continue;
+        }
         let mut all = Vec::new();
         for plant in 0..plants {
             let over = moving(seed, plant, law, period_s)?;
@@ -242,6 +305,8 @@ pub(crate) fn run() -> Result<()> {
                     || one.raise > 60.0
                     || one.found > 60.0
                     || one.moves > 2.0
+                    || one.found_over.rest() > 0.01
+                    || one.moved_over.rest() > 0.01
             }) {
                 let mut random = Random::stream(seed, plant as u64);
                 println!("{plant}: {one:.3?} {:?}", Spec::random(&mut random, Weather::Calm));
@@ -262,16 +327,22 @@ fn report(all: &[Figures], has_bars: bool) {
     let of = |value: &dyn Fn(&Figures) -> f64, at: f64| {
         quantile(&mut all.iter().map(value).collect::<Vec<_>>(), at)
     };
-    let columns: [(&str, Column<'_>); 11] = [
+    let columns: [(&str, Column<'_>); 17] = [
         ("settled, periods", &|one| one.settled),
         ("above, kJ", &|one| one.above_kj),
         ("drawn of the oracle's", &|one| one.drawn),
         ("work of the oracle's", &|one| one.work),
         ("raise, periods", &|one| one.raise),
         ("found again, periods", &|one| one.found),
-        ("over then", &|one| one.found_over),
+        ("over then", &|one| one.found_over.law),
+        ("  with all readings", &|one| one.found_over.seeing),
+        ("  who knows the machine", &|one| one.found_over.knowing),
+        ("  above the larger", &|one| one.found_over.rest()),
         ("after a stuck meter, p.", &|one| one.moved),
-        ("over with and after it", &|one| one.moved_over),
+        ("over with and after it", &|one| one.moved_over.law),
+        ("  with all readings", &|one| one.moved_over.seeing),
+        ("  who knows the machine", &|one| one.moved_over.knowing),
+        ("  above the larger", &|one| one.moved_over.rest()),
         ("moving: over, 10 s", &|one| one.over),
         ("moves a minute at rest", &|one| one.moves),
     ];

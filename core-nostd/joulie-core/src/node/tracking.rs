@@ -19,7 +19,8 @@
 //! - **Anti-windup.** The limit stays in its range, and near the machine's real frequency while the power is near the
 //!   cap. An error that cannot be removed is reported as `NotAchievable` and not accumulated.
 //! - **Blind means safe.** Without readings the limit is held for a few steps and then moved to the safe frequency. A
-//!   meter that stands still while the clock changes gives no readings.
+//!   cap that is lowered meanwhile lowers the limit at once. A meter that stands still while the clock changes gives no
+//!   readings (`pulse`).
 //!
 //! It is tuned for a period of 0.5 to 1 s. Its state:
 //!
@@ -32,6 +33,7 @@
 
 mod model;
 mod past;
+mod pulse;
 mod root;
 mod trend;
 mod tuning;
@@ -45,6 +47,7 @@ use super::law::{
 use model::{Exponent, Model, Point};
 use past::Past;
 use power_units::{KiloHertz, Micros, Percent, Ratio, Role, Stamp, Watts};
+use pulse::{Beat, Pulse};
 use trend::Trend;
 
 /// The law `tracking`.
@@ -100,11 +103,21 @@ pub struct Mode {
     /// The last limit that was seen to hold a target, kHz, or zero; and the target.
     held: u32,
     held_target: Watts,
-    /// The readings were away, and the first of the new ones is not acted on yet.
-    returns: bool,
-    /// The last reading, as 32 bits to recognize it by, and the clock that was measured when it first came, kHz, or zero.
-    reading: u32,
-    clock: u32,
+    comeback: Comeback,
+    pulse: Pulse,
+}
+
+/// The readings were away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Comeback {
+    /// It is over.
+    Done,
+    /// They are back, and the first one is not acted on yet.
+    Readings,
+    /// The limit has gone back to where it was. The clock follows, and the first reading is of the way there, too.
+    Limit,
+    /// The limit is on its way to where it was.
+    Nearing,
 }
 
 /// One reading, and the values with which it is compared.
@@ -143,16 +156,15 @@ impl Law for Tracking {
             rounded_for: 0,
             held: 0,
             held_target: Watts::ZERO,
-            returns: false,
-            reading: 0,
-            clock: 0,
+            comeback: Comeback::Done,
+            pulse: Pulse::START,
         }
     }
 
     fn step(&self, mode: &mut Mode, facts: &Facts) -> Decision {
         let pending = mode.settle(facts) == Landing::Pending;
-        let is_stuck = mode.stands_still(facts);
-        if is_stuck {
+        let beat = mode.beat(facts);
+        if beat == Beat::MayHaveStopped {
             mode.held = 0;
         }
         mode.remember_frequency(facts);
@@ -163,27 +175,26 @@ impl Law for Tracking {
                 Plan::Hold(Hold::NoCap)
             }
             (Some(_), None) => Plan::Hold(Hold::NoRange),
-            (Some(cap), Some(range)) => {
-                match mode.visibility.look(if is_stuck { PowerReading::Stale } else { facts.power }) {
-                    Look::Fresh { watts, over, after_gap } => {
-                        observed = Some(watts);
-                        if after_gap {
-                            mode.forget_readings();
-                            mode.returns = true;
-                        }
-                        if pending {
-                            Plan::Hold(Hold::Pending)
-                        } else if let Some(plan) = mode.go_back(range, self.target(cap)) {
-                            plan
-                        } else {
-                            self.judge(mode, facts, (cap, range), (watts, over))
-                        }
+            (Some(cap), Some(range)) => match mode.look(beat, facts.power) {
+                Look::Fresh { watts, over, after_gap } => {
+                    observed = Some(watts);
+                    if after_gap {
+                        mode.forget_readings();
+                        mode.comeback = Comeback::Readings;
                     }
-                    Look::Dark => Plan::Hold(Hold::Blind),
-                    Look::Lost if pending => Plan::Hold(Hold::Pending),
-                    Look::Lost => self.fail_safe(mode, range),
+                    if pending {
+                        Plan::Hold(Hold::Pending)
+                    } else if let Some(plan) = mode.go_back(range, self.target(cap)) {
+                        plan
+                    } else {
+                        self.judge(mode, facts, (cap, range), (watts, over))
+                    }
                 }
-            }
+                Look::Dark if pending => Plan::Hold(Hold::Blind),
+                Look::Lost if pending => Plan::Hold(Hold::Pending),
+                Look::Dark => mode.lower_blind(range, self.target(cap)),
+                Look::Lost => self.fail_safe(mode, range),
+            },
         };
         mode.put(plan, facts, observed)
     }
@@ -228,9 +239,20 @@ impl Tracking {
         let base = if binding { seen.limit } else { seen.effective };
         mode.model.learn(Point { watts: seen.watts, frequency: base }, mode.trend.noise());
         mode.trend.take(seen.watts);
-        let holds = binding && (seen.watts - seen.target).abs() <= part(seen.target, HELD_SHIFT);
-        mode.held = if holds { seen.limit.to_whole(Role::Limit) } else { 0 };
-        mode.held_target = seen.target;
+        if mode.held_target != seen.target {
+            mode.comeback = Comeback::Done;
+        }
+        let plan = self.correct(mode, seen, (base, binding));
+        if matches!(plan, Plan::Move { action: LawAction::ThrottleUp, .. }) {
+            mode.comeback = Comeback::Done;
+        }
+        if mode.pulse.repeats() == 0 && mode.comeback == Comeback::Done {
+            mode.remember_held(seen, binding, plan);
+        }
+        plan
+    }
+
+    fn correct(&self, mode: &mut Mode, seen: &Seen, (base, binding): (KiloHertz, bool)) -> Plan {
         let Some(evidence) = mode.trend.evidence(seen.target, self.deadband(seen)) else {
             return Plan::Hold(Hold::Steady);
         };
@@ -258,10 +280,22 @@ impl Tracking {
         if watts > seen.target {
             return seen.move_to(next.min(seen.limit));
         }
-        let next = next.max(seen.limit).min(seen.limit + seen.limit.scale(self.tuning.rise, Role::Limit));
+        let mut rise = seen.limit.scale(self.tuning.rise, Role::Limit);
+        let repeats = mode.pulse.repeats();
+        if repeats > 0 {
+            // The power that is to be too low may be a meter's that has stopped. A short step shows it: at another clock a
+            // meter that lives says something else. A step that was rounded away is doubled.
+            rise = rise.min(part(seen.limit, TRIAL_SHIFT.saturating_sub(u32::from(repeats))));
+        }
+        let next = mode.no_further_than_before(next.max(seen.limit).min(seen.limit + rise), seen);
         // What was rounded down to this very limit would be rounded down again, unless some policies only refused.
         if next.to_whole(Role::Limit) <= mode.rounded && mode.rounded_for < ROUNDED_STEPS {
-            mode.rounded_for = mode.rounded_for.saturating_add(1);
+            if mode.comeback == Comeback::Nearing {
+                // It is the step to where the limit was. The next one is a careful one without that bound.
+                mode.comeback = Comeback::Done;
+            } else {
+                mode.rounded_for = mode.rounded_for.saturating_add(1);
+            }
             return Plan::Hold(Hold::Steady);
         }
         seen.move_to(next)
@@ -317,6 +351,8 @@ const ARRIVED_SHIFT: u32 = 6;
 /// A reading that begins less than 1/64 of its span before a move counts as one from after the move: with halved power
 /// the error is less than 1 %.
 const JITTER_SHIFT: u32 = 6;
+/// A rise on a doubted reading is at most 1/64 of the limit, and twice as much at each further repetition.
+const TRIAL_SHIFT: u32 = 7;
 /// For how many steps a mean that was rounded down is not asked for again.
 const ROUNDED_STEPS: u8 = 60;
 /// A change of less than 1/1024 of the limit is not written.
@@ -380,19 +416,20 @@ impl Mode {
         }
     }
 
-    /// Whether the meter stands still: it shows to the last bit what it showed at another clock.
-    fn stands_still(&mut self, facts: &Facts) -> bool {
-        let (PowerReading::Fresh { watts, .. }, Some(clock)) = (facts.power, facts.effective) else {
-            return false;
-        };
-        let bits = watts.to_bits();
-        let reading = u32::try_from((bits ^ (bits >> 32)) & i64::from(u32::MAX)).unwrap_or(0);
-        if self.clock == 0 || reading != self.reading {
-            (self.reading, self.clock) = (reading, clock.to_whole(Role::Limit));
-            return false;
+    /// What the reading says about its meter.
+    fn beat(&mut self, facts: &Facts) -> Beat {
+        let PowerReading::Fresh { watts, .. } = facts.power else { return Beat::Lives };
+        let limit = facts.range.map(|range| self.limit(range));
+        self.pulse.feel(watts, facts.effective, limit)
+    }
+
+    /// A meter that has stopped is not waited for.
+    fn look(&mut self, beat: Beat, power: PowerReading) -> Look {
+        match beat {
+            Beat::Lives => self.visibility.look(power),
+            Beat::MayHaveStopped => self.visibility.look(PowerReading::Stale),
+            Beat::HasStopped => self.visibility.lose(),
         }
-        let then = past::kilohertz(self.clock);
-        (clock - then).abs() > part(then, BINDING_SHIFT)
     }
 
     fn remember_frequency(&mut self, facts: &Facts) {
@@ -407,16 +444,69 @@ impl Mode {
         self.stepped_at = Some(facts.now);
     }
 
-    /// The readings are back. If the last limit before was seen to hold this target, it is a better start than the safe one,
-    /// less 1/32 for a load that may have changed.
+    /// A limit holds the target that it was seen to hold, or to rest below as near as the hardware's frequencies allow.
+    fn remember_held(&mut self, seen: &Seen, binding: bool, plan: Plan) {
+        let short = seen.target - seen.watts;
+        let is_near = short.abs() <= part(seen.target, HELD_SHIFT);
+        let rests =
+            matches!(plan, Plan::Hold(_)) && short > Watts::ZERO && short <= part(seen.target, FAR_SHIFT);
+        self.held = if binding && (is_near || rests) { seen.limit.to_whole(Role::Limit) } else { 0 };
+        self.held_target = seen.target;
+    }
+
+    /// The readings are back. The last limit that was seen to hold a target is a better start than the safe one, less 1/32 for
+    /// a load that may have changed, and less what a lower target takes. From the safe one, at which little of the power
+    /// follows the frequency, the steps up are too long on a machine whose power rises steeply further up.
     fn go_back(&mut self, range: FrequencyRange, target: Watts) -> Option<Plan> {
-        if !core::mem::take(&mut self.returns) {
+        if self.comeback != Comeback::Readings {
             return None;
         }
-        let limit = past::kilohertz(core::mem::take(&mut self.held));
-        let to = limit - part(limit, BINDING_SHIFT);
-        let is_higher = self.held_target == target && to > self.limit(range);
-        is_higher.then_some(Plan::Move { action: LawAction::ThrottleDown, to })
+        self.comeback = if self.held == 0 { Comeback::Done } else { Comeback::Nearing };
+        let held = self.held_for(target).min(range.max());
+        let to = held - part(held, BINDING_SHIFT);
+        if to <= self.limit(range) {
+            return None;
+        }
+        self.comeback = Comeback::Limit;
+        Some(Plan::Move { action: LawAction::ThrottleDown, to })
+    }
+
+    /// The limit that was seen to hold a target, or what is left of it for a lower target.
+    fn held_for(&self, target: Watts) -> KiloHertz {
+        // The next whole number: the limit itself would be rounded down to the one below.
+        let held = past::kilohertz(self.held.saturating_add(1));
+        if target < self.held_target {
+            self.model.down().frequency_for(held, target, self.held_target)
+        } else {
+            held
+        }
+    }
+
+    /// A limit on its way to where it was does not go past that in one step.
+    fn no_further_than_before(&mut self, next: KiloHertz, seen: &Seen) -> KiloHertz {
+        if self.comeback != Comeback::Nearing {
+            return next;
+        }
+        let held = self.held_for(seen.target);
+        if seen.limit + part(seen.limit, MOVE_SHIFT) < held {
+            return next.min(held);
+        }
+        self.comeback = Comeback::Done;
+        next
+    }
+
+    /// There is no reading, and the limit that held the former target is too high for this one. How much less power a lower
+    /// limit draws cannot be seen, so it is taken for as little as on any machine.
+    fn lower_blind(&mut self, range: FrequencyRange, target: Watts) -> Plan {
+        let (held, limit) = (past::kilohertz(self.held), self.limit(range));
+        if self.held == 0 || target >= self.held_target {
+            return Plan::Hold(Hold::Blind);
+        }
+        let to = Exponent::LEAST_SENSITIVE.frequency_for(held, target, self.held_target).max(range.min());
+        if limit - to < part(limit, MOVE_SHIFT) {
+            return Plan::Hold(Hold::Blind);
+        }
+        Plan::Move { action: LawAction::ThrottleUp, to }
     }
 
     fn forget_readings(&mut self) {
@@ -433,10 +523,14 @@ impl Mode {
     }
 
     /// Whether the reading, or the machine, still shows the time before the last move.
-    fn is_in_transit(&self, seen: &Seen, over: Micros, measured: bool) -> bool {
+    fn is_in_transit(&mut self, seen: &Seen, over: Micros, measured: bool) -> bool {
         let Some(age) = self.moved_at.and_then(|moved| seen.now.since(moved)) else { return false };
         // The period jitters: a reading that is almost entirely from after the move counts as one from after it.
         if Micros::new(over.get().saturating_sub(over.get() >> JITTER_SHIFT)) > age {
+            return true;
+        }
+        if self.comeback == Comeback::Limit {
+            self.comeback = Comeback::Nearing;
             return true;
         }
         let arrived = part(seen.limit, ARRIVED_SHIFT);

@@ -21,6 +21,8 @@ use std::path::PathBuf;
 const POLICIES: usize = 128;
 /// The grid of the simulation, s.
 pub(super) const GRID_S: f64 = 0.01;
+/// How far below a cap `tracking` aims: the rest of its guard of 0.5 %.
+const AIM: f64 = 0.995;
 /// What every machine draws at full load without a limit, W.
 pub(super) const FREE_WATTS: f64 = 500.0;
 
@@ -83,6 +85,14 @@ struct Group {
     clock: f64,
     share: f64,
     is_small: bool,
+}
+
+/// All cores at one clock, or a share of them at a higher one; parts of the highest clock.
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    low: f64,
+    high: Option<f64>,
+    share: f64,
 }
 
 /// How restless the load is.
@@ -226,6 +236,18 @@ impl Spec {
     /// The best that can be done under a cap: the power and the work. All cores have one clock, as far as it is one of
     /// theirs, or two neighbouring ones where the driver has a table.
     pub(super) fn oracle(&self, load: f64, cap: f64) -> (f64, f64) {
+        let work = |clock| self.work(&self.all_at(clock));
+        match self.level(load, cap) {
+            None => (cap, work(self.ceiling(load))),
+            Some(Level { low, high: None, .. }) => (self.watts(load, &self.all_at(low)), work(low)),
+            Some(Level { low, high: Some(high), share }) => {
+                (cap, work(low) + share * (work(high) - work(low)))
+            }
+        }
+    }
+
+    /// The clocks of the oracle; `None` if the machine has none at this load.
+    fn level(&self, load: f64, cap: f64) -> Option<Level> {
         let ceiling = self.ceiling(load);
         let entries: Vec<f64> = match &self.driver {
             Driver::Table(table) => table.khz().iter().map(|khz| f64::from(*khz)).collect(),
@@ -239,17 +261,16 @@ impl Spec {
             entries.iter().filter(|khz| **khz >= self.min_khz).map(|khz| (khz / self.max_khz).min(ceiling));
         let mut below = None;
         for clock in clocks {
-            let (watts, work) = (self.watts(load, &self.all_at(clock)), self.work(&self.all_at(clock)));
+            let watts = self.watts(load, &self.all_at(clock));
             match below {
                 // Power is linear in the share of the cores that run at the higher of two clocks.
                 Some((low, under)) if watts > cap => {
-                    let share = (cap - under) / (watts - under);
-                    return (cap, low + share * (work - low));
+                    return Some(Level { low, high: Some(clock), share: (cap - under) / (watts - under) });
                 }
-                Some(_) | None => below = Some((work, watts)),
+                Some(_) | None => below = Some((clock, watts)),
             }
         }
-        below.map_or((cap, self.work(&self.all_at(ceiling))), |(work, watts)| (watts, work))
+        below.map(|(low, _)| Level { low, high: None, share: 0.0 })
     }
 }
 
@@ -263,6 +284,7 @@ fn khz(value: f64) -> KiloHertz {
 }
 
 /// A machine under the engine.
+#[derive(Clone)]
 pub(super) struct Machine {
     pub(super) spec: Spec,
     random: Random,
@@ -275,10 +297,17 @@ pub(super) struct Machine {
     /// The factor of the load, and until when.
     pub(super) load: f64,
     load_until_s: f64,
-    /// Since the last period: energy, the sum of clocks, and the time.
-    joules: f64,
+    /// Since the last period: the sums of clocks and of loads, and the time.
     clock_sum: f64,
+    load_sum: f64,
     passed_s: f64,
+    /// Since the last reading, if the meter counts energy, else since the last period: energy, and the time.
+    joules: f64,
+    metered_s: f64,
+    /// The meter counts energy, so that the first reading after lost ones is the mean of all that time.
+    pub(super) counts_energy: bool,
+    /// Whoever knows the machine, and the loads until the last reading, sets the limits instead of the law.
+    pub(super) is_known: bool,
     /// How often the loop has commanded a move.
     pub(super) moves: u32,
     /// No reading arrives.
@@ -348,9 +377,13 @@ impl Machine {
             now_s: 0.0,
             load,
             load_until_s: 0.0,
-            joules: 0.0,
             clock_sum: 0.0,
+            load_sum: 0.0,
             passed_s: 0.0,
+            joules: 0.0,
+            metered_s: 0.0,
+            counts_energy: false,
+            is_known: false,
             moves: 0,
             is_blind: false,
             is_stuck: false,
@@ -366,10 +399,11 @@ impl Machine {
         }
     }
 
-    /// The mean limit and the mean clock, for a trace.
+    /// The mean limit, the mean clock and what the law last did, for a trace.
     pub(super) fn clock(&self) -> String {
         let mean = |all: &[f64]| all.iter().sum::<f64>() / all.len() as f64 / 1e6;
-        format!("limit {:.3} GHz clock {:.3} GHz", mean(&self.limits), mean(&self.clocks))
+        let did = self.engine.law().map_or("nothing", |law| law.action.as_str());
+        format!("limit {:.3} GHz clock {:.3} GHz {did}", mean(&self.limits), mean(&self.clocks))
     }
 
     /// One cell of the grid.
@@ -403,7 +437,9 @@ impl Machine {
         let mean: f64 = groups.iter().map(|group| group.clock * group.share).sum();
         self.now_s += GRID_S;
         self.joules += watts * GRID_S;
+        self.metered_s += GRID_S;
         self.clock_sum += mean * self.spec.max_khz * GRID_S;
+        self.load_sum += self.load * GRID_S;
         self.passed_s += GRID_S;
         Cell { watts, work: self.load * self.spec.work(&groups), load: self.load }
     }
@@ -412,17 +448,25 @@ impl Machine {
     pub(super) fn period(&mut self, cap: Option<f64>) -> Result<()> {
         let now = Stamp::new(super::micros(self.now_s));
         let passed = self.passed_s.max(GRID_S);
-        let noisy = self.joules / passed * (1.0 + self.spec.noise * self.random.normal());
+        let noisy = self.joules / self.metered_s.max(GRID_S) * (1.0 + self.spec.noise * self.random.normal());
         if !self.is_stuck {
             self.reading = noisy;
         }
         let noisy = self.reading;
         let running = Some(khz(self.clock_sum / passed)).filter(|_| self.spec.clock_is_read);
         let power = match to_watts(noisy).filter(|_| !self.is_blind && self.passed_s > 0.0) {
-            Some(watts) => MeterReading::Fresh { watts, over: super::micros(self.passed_s) },
+            Some(watts) => MeterReading::Fresh { watts, over: super::micros(self.metered_s) },
             None => MeterReading::Missing(Gap::Unread),
         };
-        (self.joules, self.clock_sum, self.passed_s) = (0.0, 0.0, 0.0);
+        let load = self.load_sum / passed;
+        (self.clock_sum, self.load_sum, self.passed_s) = (0.0, 0.0, 0.0);
+        if !(self.is_blind && self.counts_energy) {
+            (self.joules, self.metered_s) = (0.0, 0.0);
+        }
+        if self.is_known {
+            self.set_for(load, cap);
+            return Ok(());
+        }
         let cpu = match cap.and_then(to_watts) {
             Some(cap) => DesiredCap::Cap(CapIntent::of_watts(cap)),
             None => DesiredCap::Gone,
@@ -452,6 +496,31 @@ impl Machine {
             occasion = Occasion::News;
         }
         Ok(())
+    }
+
+    /// What the least power above the cap takes: at the lowest clock without readings, and else at the clocks that hold
+    /// the law's target at the load of the last period.
+    fn set_for(&mut self, load: f64, cap: Option<f64>) {
+        let Some(cap) = cap else { return };
+        let lowest = Level { low: self.spec.min_khz / self.spec.max_khz, high: None, share: 0.0 };
+        let level = match self.spec.level(load, cap * AIM) {
+            Some(level) if !self.is_blind && !self.is_stuck => level,
+            Some(_) | None => lowest,
+        };
+        let half = self.spec.cores / 2;
+        let mut given = 0.0;
+        for place in 0..self.spec.cores {
+            // Large and small cores in turn.
+            let core = if self.spec.small.is_some() { place / 2 + half * (place % 2) } else { place };
+            let is_high = given + 1.0 <= level.share * self.spec.cores as f64;
+            given += if is_high { 1.0 } else { 0.0 };
+            let part = level.high.filter(|_| is_high).unwrap_or(level.low);
+            let threads = if self.spec.siblings { 2 * core..2 * core + 2 } else { core..core + 1 };
+            for policy in threads {
+                // A driver that cuts to multiples cuts no rounding error.
+                self.limits[policy] = (part * self.spec.max_khz).round().min(self.spec.most_of(policy));
+            }
+        }
     }
 
     fn obey(&mut self, EngineOrder { target, ticket, instruction }: EngineOrder) -> Result<()> {

@@ -8,6 +8,8 @@
 //!     └─────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
+//! A meter that is known to have stopped makes it blind at once.
+//!
 //! A law that has never had a reading starts as dim, and its first reading counts as one after a gap.
 
 use super::{BLIND_STEPS_HELD, PowerReading};
@@ -60,6 +62,12 @@ impl Visibility {
             Self::Blind => Look::Lost,
             Self::Seeing | Self::Dim { .. } | Self::Unseen { .. } => Look::Dark,
         }
+    }
+
+    /// The meter is known to have stopped: there is nothing to wait for.
+    pub(crate) fn lose(&mut self) -> Look {
+        *self = Self::Blind;
+        Look::Lost
     }
 }
 

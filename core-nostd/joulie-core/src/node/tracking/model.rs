@@ -47,6 +47,8 @@ impl Exponent {
     const MIN: u32 = 7;
     /// 31/16: an elasticity of 0.5, a processor for which most of the power does not follow the frequency.
     const MAX: u32 = 31;
+    /// The exponent of the longest move.
+    pub(super) const LEAST_SENSITIVE: Self = Self(Self::MAX);
 
     /// The exponent nearest to the inverse of an elasticity from 0.75 to 4.
     pub(super) fn of_elasticity(elasticity: Ratio) -> Option<Self> {

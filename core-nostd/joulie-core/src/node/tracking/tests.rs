@@ -37,6 +37,8 @@ struct Node {
     clock: f64,
     /// Whether its clock can be read.
     measured: bool,
+    /// The last reading of [`Node::live`], W.
+    shown: f64,
 }
 
 impl Node {
@@ -61,6 +63,7 @@ impl Node {
             exponent: 2.5,
             clock: CEILING,
             measured: true,
+            shown: 0.0,
         }
     }
 
@@ -92,6 +95,15 @@ impl Node {
     fn see(&mut self) -> Decision {
         let power = PowerReading::Fresh { watts: watts(self.power()), over: Micros::new(PERIOD_US) };
         self.step(power)
+    }
+
+    /// Steps with a meter of which no two readings are the same.
+    fn live(&mut self, steps: u32) {
+        for step in 0..steps {
+            self.shown = self.power() + f64::from(step) * 1e-4;
+            let over = Micros::new(PERIOD_US);
+            self.step(PowerReading::Fresh { watts: watts(self.shown), over });
+        }
     }
 
     fn settle(&mut self) {
@@ -178,20 +190,80 @@ fn after_lost_readings_only_what_held_the_cap_is_gone_back_to() {
     lose(&mut node);
     node.see();
     assert!((node.limit / held - 31.0 / 32.0).abs() < 1e-3, "{} of {held}", node.limit);
-    // Another cap, a start without a reading, and a limit that did not bind: from the safe frequency, as any raise.
-    let mut lowered = Node::new(300.0);
-    lowered.settle();
-    lowered.step(PowerReading::Missing);
-    lowered.facts.cap = Some(watts(250.0));
+    // A start without a reading, and a limit that did not bind: from the safe frequency, as any raise.
     let begun = Node::new(300.0);
     let mut idle = Node { load: 100.0, ..Node::new(300.0) };
     idle.settle();
-    for mut node in [lowered, begun, idle] {
+    for mut node in [begun, idle] {
         lose(&mut node);
         node.load = 380.0;
         node.see();
         assert!(node.limit <= FLOOR * 1.25 + 1.0, "{}", node.limit);
     }
+}
+
+/// For a higher cap the limit of before is gone back to, for a lower one what the model leaves of it.
+#[test]
+fn a_limit_that_held_one_cap_is_where_the_way_to_another_begins() {
+    for (cap, target_of_before) in [(330.0, 1.0), (250.0, 250.0 / 300.0)] {
+        let mut node = Node::new(300.0);
+        node.settle();
+        let (held, exponent) = (khz(node.limit), node.mode.model.down());
+        node.facts.cap = Some(watts(cap));
+        (0..6).for_each(|_| {
+            node.step(PowerReading::Missing);
+        });
+        assert_eq!(node.limit, FLOOR);
+        node.see();
+        let left = exponent.frequency_for(held, watts(298.5 * target_of_before), watts(298.5));
+        let expected = left.to_bits() as f64 / 2_f64.powi(32) * 31.0 / 32.0;
+        assert!((node.limit / expected - 1.0).abs() < 1e-3, "{cap}: {} {expected}", node.limit);
+        node.settle();
+        assert!((0.99 * cap..=cap).contains(&node.power()), "{cap}: {}", node.power());
+    }
+}
+
+/// Power that rises with the fourth power of the clock, and a clock that is slow: from the safe frequency, or from a reading
+/// of the way back, a step up would end above the cap.
+#[test]
+fn on_the_way_back_the_power_is_never_above_the_cap() {
+    for measured in [true, false] {
+        let mut node = Node { exponent: 4.0, measured, ..Node::new(300.0) };
+        node.settle();
+        let before = node.power();
+        (0..6).for_each(|_| {
+            node.step(PowerReading::Missing);
+        });
+        node.see();
+        // The first second of the way back draws a third less than its end.
+        let low = PowerReading::Fresh { watts: watts(node.power() * 0.67), over: Micros::new(PERIOD_US) };
+        let held = node.limit;
+        node.step(low);
+        assert!((node.limit - held).abs() < 1.0, "{} {held}", node.limit);
+        for _ in 0..40 {
+            node.see();
+            assert!(node.power() <= before.max(298.5) * 1.001, "{} {before}", node.power());
+        }
+        assert!(node.power() > 296.0, "{}", node.power());
+    }
+}
+
+/// Without readings a lower cap is met at once, on a machine as insensitive as any; a higher one waits.
+#[test]
+fn a_cap_that_is_lowered_without_readings_lowers_the_limit_at_once() {
+    let mut node = Node { exponent: 0.6, idle: 0.0, load: 500.0, ..Node::new(300.0) };
+    node.settle();
+    let held = node.limit;
+    node.facts.cap = Some(watts(290.0));
+    let decision = node.step(PowerReading::Missing);
+    // (290 / 300)^(31/16).
+    assert!((node.limit / held - (290.0_f64 / 300.0).powf(31.0 / 16.0)).abs() < 1e-3, "{}", node.limit);
+    assert_eq!(decision.action, LawAction::ThrottleUp);
+    assert!(node.power() <= 290.0, "{}", node.power());
+    assert_eq!(node.step(PowerReading::Missing).action, LawAction::Hold(Hold::Blind));
+    node.facts.cap = Some(watts(400.0));
+    assert_eq!(node.step(PowerReading::Missing).action, LawAction::Hold(Hold::Blind));
+    assert_eq!(node.step(PowerReading::Missing).action, LawAction::FailSafe);
 }
 
 /// A meter that stands still says that there is room, and the cap says so too: the law raises once and then believes
@@ -218,6 +290,61 @@ fn a_meter_that_stands_still_is_no_reading() {
             assert_ne!(node.see().action, LawAction::FailSafe);
         }
     }
+}
+
+/// A meter of which no two readings were the same: the first repetition is doubted, and gets a short step; the next one at
+/// another clock ends it. A lower cap is met all the same. It does not matter whether the clock can be read.
+#[test]
+fn a_meter_that_always_moved_is_known_to_have_stopped_before_it_does_harm() {
+    for (measured, cap) in [(true, 330.0), (false, 330.0), (true, 255.0), (false, 255.0)] {
+        let mut node = Node { measured, ..Node::new(300.0) };
+        node.live(60);
+        let held = node.limit;
+        let stuck = PowerReading::Fresh { watts: watts(node.shown), over: Micros::new(PERIOD_US) };
+        node.facts.cap = Some(watts(cap));
+        node.step(stuck);
+        assert!(node.limit <= held * (1.0 + 1.0 / 64.0) + 1.0, "{cap}: {} {held}", node.limit);
+        assert!(node.power() < 1.02 * cap, "{cap}: {}", node.power());
+        assert_eq!(node.step(stuck).action, LawAction::FailSafe, "{measured} {cap}");
+        for _ in 0..5 {
+            assert_eq!(node.step(stuck).action, LawAction::Hold(Hold::AtBound));
+        }
+        node.live(40);
+        assert!((0.98 * cap..=cap).contains(&node.power()), "{cap}: {}", node.power());
+    }
+}
+
+/// A load that is constant to the last bit is no meter that stands still: a short step shows that the meter lives.
+#[test]
+fn a_power_that_stands_still_costs_a_raise_one_step() {
+    for measured in [true, false] {
+        let mut node = Node { measured, ..Node::new(300.0) };
+        node.live(60);
+        (0..20).for_each(|_| {
+            assert_ne!(node.see().action, LawAction::FailSafe);
+        });
+        node.facts.cap = Some(watts(330.0));
+        for _ in 0..40 {
+            assert_ne!(node.see().action, LawAction::FailSafe);
+            assert!(node.power() <= 330.0, "{}", node.power());
+        }
+        assert!(node.power() > 325.0, "{}", node.power());
+    }
+    // A limit in steps of 100 MHz: short ones are rounded away, and doubled.
+    let mut node = Node::new(300.0);
+    node.live(60);
+    (0..20).for_each(|_| {
+        node.see();
+    });
+    node.facts.cap = Some(watts(400.0));
+    for _ in 0..20 {
+        if let Some(asked) = node.see().command {
+            node.limit = (node.limit / 1e5).floor() * 1e5;
+            let in_effect = Command::MeanFrequency(khz(node.limit));
+            node.facts.outcome = CommandOutcome::Applied { asked, in_effect };
+        }
+    }
+    assert!(node.power() > 370.0, "{}", node.power());
 }
 
 /// A machine with a low load must not be slow when the load rises.
