@@ -184,7 +184,7 @@ impl Law for Tracking {
                     }
                     if pending {
                         Plan::Hold(Hold::Pending)
-                    } else if let Some(plan) = mode.go_back(range, self.target(cap)) {
+                    } else if let Some(plan) = mode.go_back(range, self.target(cap), watts) {
                         plan
                     } else {
                         self.judge(mode, facts, (cap, range), (watts, over))
@@ -456,15 +456,17 @@ impl Mode {
 
     /// The readings are back. The last limit that was seen to hold a target is a better start than the safe one, less 1/32 for
     /// a load that may have changed, and less what a lower target takes. From the safe one, at which little of the power
-    /// follows the frequency, the steps up are too long on a machine whose power rises steeply further up.
-    fn go_back(&mut self, range: FrequencyRange, target: Watts) -> Option<Plan> {
+    /// follows the frequency, the steps up are too long on a machine whose power rises steeply further up. A reading above the
+    /// target says that it would not hold this load.
+    fn go_back(&mut self, range: FrequencyRange, target: Watts, watts: Watts) -> Option<Plan> {
         if self.comeback != Comeback::Readings {
             return None;
         }
-        self.comeback = if self.held == 0 { Comeback::Done } else { Comeback::Nearing };
+        let holds = self.held > 0 && watts <= target;
+        self.comeback = if holds { Comeback::Nearing } else { Comeback::Done };
         let held = self.held_for(target).min(range.max());
         let to = held - part(held, BINDING_SHIFT);
-        if to <= self.limit(range) {
+        if !holds || to <= self.limit(range) {
             return None;
         }
         self.comeback = Comeback::Limit;

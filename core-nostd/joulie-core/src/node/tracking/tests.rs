@@ -202,6 +202,24 @@ fn after_lost_readings_only_what_held_the_cap_is_gone_back_to() {
     }
 }
 
+/// A load that has grown so much in the meantime that even the safe frequency is too high.
+#[test]
+fn a_first_reading_above_the_cap_raises_nothing() {
+    let mut node = Node::new(300.0);
+    node.settle();
+    (0..6).for_each(|_| {
+        node.step(PowerReading::Missing);
+    });
+    assert_eq!(node.limit, FLOOR);
+    // 120 W + 8,000 W / 4^2.5.
+    node.load = 8_000.0;
+    assert!(node.power() > 360.0, "{}", node.power());
+    for _ in 0..5 {
+        node.see();
+        assert_eq!(node.limit, FLOOR);
+    }
+}
+
 /// For a higher cap the limit of before is gone back to, for a lower one what the model leaves of it.
 #[test]
 fn a_limit_that_held_one_cap_is_where_the_way_to_another_begins() {
