@@ -9,7 +9,10 @@
 //!   … at another clock  HasStopped, the second time  MayHaveStopped
 //! ```
 //!
-//! A reading that is doubted is believed where it asks for less power. More is given for it in short steps only.
+//! A meter that has stopped lives again with another reading, and not because the clock is back where the reading first came.
+//!
+//! A reading that is doubted is believed where it asks for less power. More is given for it in a short step at first, which is
+//! doubled at each repetition.
 //! Where the clock cannot be read, the limit in effect stands for it, for a meter that has not repeated a reading.
 
 use super::past;
@@ -38,11 +41,13 @@ pub(super) struct Pulse {
 
 /// After so many different readings in a row, a repeated one is doubted.
 const VARIED: u8 = 16;
-/// So many repetitions at another clock are one of a meter that has stopped. One can be chance.
+/// From this repetition on, one at another clock is of a meter that has stopped. A single repetition can be chance.
 const REPEATED: u8 = 2;
 /// Another clock: by 1/32; by 1/128 where the reading is doubted.
 const ELSEWHERE_SHIFT: u32 = 5;
 const DOUBTED_SHIFT: u32 = 7;
+/// The clock of a reading of a meter that has stopped, kHz: every clock is another one.
+const NOWHERE: u32 = 1;
 
 impl Pulse {
     pub(super) const START: Self = Self { reading: 0, clock: 0, count: 0 };
@@ -64,7 +69,12 @@ impl Pulse {
         let apart = (now - then).abs();
         if is_doubted {
             let is_elsewhere = apart > super::part(then, DOUBTED_SHIFT);
-            if is_elsewhere && self.repeats() >= REPEATED { Beat::HasStopped } else { Beat::Lives }
+            if is_elsewhere && self.repeats() >= REPEATED {
+                self.clock = NOWHERE;
+                Beat::HasStopped
+            } else {
+                Beat::Lives
+            }
         } else if clock.is_some() && apart > super::part(then, ELSEWHERE_SHIFT) {
             Beat::MayHaveStopped
         } else {
@@ -133,6 +143,17 @@ mod tests {
             assert_eq!(blind.feel(Watts::from_int(300), None, None), Beat::Lives);
         }
         assert_eq!(blind.repeats(), 0);
+    }
+
+    #[test]
+    fn a_meter_that_has_stopped_lives_again_with_another_reading_only() {
+        use Beat::{HasStopped, Lives};
+        let mut pulse = after(16);
+        let beats = [20, 21, 20, 21].map(|tenths| pulse.feel(Watts::from_int(300), ghz(tenths), None));
+        assert_eq!(beats, [Lives, HasStopped, HasStopped, HasStopped]);
+        assert_eq!(pulse.feel(Watts::from_int(300), None, None), HasStopped);
+        assert_eq!(pulse.feel(Watts::from_int(301), ghz(20), None), Lives);
+        assert_eq!(pulse.feel(Watts::from_int(301), ghz(20), None), Lives);
     }
 
     #[test]

@@ -332,6 +332,24 @@ fn a_meter_that_always_moved_is_known_to_have_stopped_before_it_does_harm() {
     }
 }
 
+/// Its last reading came at the safe frequency, to which the clock goes back.
+#[test]
+fn a_meter_that_stops_on_the_way_back_is_not_believed_at_the_safe_frequency() {
+    let mut node = Node::new(300.0);
+    node.live(60);
+    (0..6).for_each(|_| {
+        node.step(PowerReading::Missing);
+    });
+    let stuck = PowerReading::Fresh { watts: watts(node.power()), over: Micros::new(PERIOD_US) };
+    node.step(stuck);
+    assert!(node.limit > FLOOR);
+    node.step(stuck);
+    assert_eq!(node.step(stuck).action, LawAction::FailSafe);
+    for _ in 0..20 {
+        assert_eq!(node.step(stuck).action, LawAction::Hold(Hold::AtBound));
+    }
+}
+
 /// A load that is constant to the last bit is no meter that stands still: a short step shows that the meter lives.
 #[test]
 fn a_power_that_stands_still_costs_a_raise_one_step() {
