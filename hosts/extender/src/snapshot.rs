@@ -186,13 +186,14 @@ impl Node {
         NodeFacts { freshness: self.freshness, twin: self.twin.as_ref(), hardware: self.hardware.as_ref() }
     }
 
-    /// Takes in a sample of the node's agent that is later than that of its twin: a twin is not written again while the power
+    /// Takes in a sample of the node's agent that is no earlier than that of its twin: a twin is not written again while the power
     /// hardly moves, and it would never say that a pod's power is in it. More than the twin says counts at once, less once
-    /// the twin says so. A sample from the future is of now at the latest, and its watts count.
+    /// the twin says so. A sample from the future is of now at the latest, and its watts count. If both are from the future
+    /// and were first seen at once, they have one date.
     fn see_sample(&mut self, now: UnixTime) {
         let Some(said) = self.of_agent else { return };
         let sample = self.sample.map(|sample| DrawnSample { at: sample.at.min(now), ..sample });
-        let later = sample.filter(|sample| said.at < sample.at);
+        let later = sample.filter(|sample| said.at <= sample.at);
         self.sampled = Some(later.map_or(said.at, |later| later.at));
         if let Some(power) = self.twin.as_mut().and_then(|twin| twin.power.as_mut()) {
             power.measured = Some(later.map_or(said.watts, |later| said.watts.max(later.watts)));
@@ -427,6 +428,9 @@ mod tests {
             (None, 30, 10, 500),
             // The twin has it already: an operator got it after it was taken.
             (sample(9, 700), 30, 10, 500),
+            // Of the same date: which is the later one is not known.
+            (sample(10, 700), 30, 10, 700),
+            (sample(10, 400), 30, 10, 500),
             (sample(24, 480), 30, 24, 500),
             (sample(24, 520), 30, 24, 520),
             // It is not kept: the next one is compared with what the twin says.
