@@ -184,6 +184,7 @@ const FLAGS: &[(&str, &str)] = &[
     ("--plants=", "held-out"),
     ("--plant=", "held-out"),
     ("--worst", "held-out"),
+    ("--bars", "held-out"),
 ];
 
 /// What the words of the command line ask for.
@@ -366,7 +367,7 @@ mod tests {
         assert_eq!(names(&[]), [""; 0]);
         assert_eq!(names(&["page", "core", "pool"]), ["page", "core", "pool"]);
         assert_eq!(names(&["laws", "--update"]), ["laws"]);
-        assert_eq!(names(&["held-out", "--seed=7", "--worst"]), ["held-out"]);
+        assert_eq!(names(&["held-out", "--seed=7", "--worst", "--bars"]), ["held-out"]);
         assert_eq!(names(&["budget", "--mix", "A"]), ["budget"]);
         assert_eq!(names(&["soak", "--seconds", "60"]), ["soak"]);
         assert_eq!(names(&["extender", "--gpus"]), ["extender"]);

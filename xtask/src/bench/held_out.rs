@@ -1,7 +1,8 @@
 //! The laws on random machines on which nobody tuned them: settling, energy above the cap, use of it, raises, and lost
 //! readings, beside an oracle that knows the machine.
 //!
-//! `cargo xtask bench held-out --seed=N --plants=N [--worst | --plant=N]`. A seed gives the same machines for every law.
+//! `cargo xtask bench held-out --seed=N --plants=N [--worst] [--bars] [--plant=N]`. A seed gives the same machines for every law.
+//! With `--bars` only `tracking` at 1 s runs, which the bars are of.
 
 mod machine;
 
