@@ -145,6 +145,9 @@ pub struct BudgetMemory {
     /// The nodes at full power, or planned for it, whose entitlement the limits above them cannot keep; `None` before the
     /// first round.
     unfit: Option<BTreeSet<Arc<str>>>,
+    /// The nodes without a receipt below a limit that is exceeded by what is counted, or of which that is not known; `None`
+    /// before the first round.
+    exceeded: Option<BTreeSet<Arc<str>>>,
 }
 
 impl BudgetMemory {
@@ -159,6 +162,12 @@ impl BudgetMemory {
     #[must_use]
     pub fn fits(&self, node: &str) -> bool {
         self.unfit.as_ref().is_some_and(|unfit| !unfit.contains(node))
+    }
+
+    /// Whether what is counted now keeps every limit above a node without a receipt. Nobody knows before the first round.
+    #[must_use]
+    pub fn keeps(&self, node: &str) -> bool {
+        self.exceeded.as_ref().is_some_and(|exceeded| !exceeded.contains(node))
     }
 }
 
@@ -393,6 +402,13 @@ pub fn round(
     let planned_for_full = |stake: &Stake<'_>| stake.priority == Priority::Performance;
     let unfit = stakes.iter().zip(&rows).filter(|(stake, row)| planned_for_full(stake) && !fits(row));
     memory.unfit = Some(unfit.map(|(stake, _)| stake.node.name.clone()).collect());
+    let keeps = |row: &Row| {
+        path(&groups.groups, row.group)
+            .all(|at| states.get(at).and_then(GroupState::room).is_some_and(|room| room >= Watts::ZERO))
+    };
+    let exceeded =
+        stakes.iter().zip(&rows).filter(|(stake, row)| !keeps(row) && stake.node.receipt().is_none());
+    memory.exceeded = Some(exceeded.map(|(stake, _)| stake.node.name.clone()).collect());
     let division = Division {
         shares: &shares,
         stakes,

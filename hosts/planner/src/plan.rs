@@ -163,18 +163,18 @@ pub fn plan(cluster: &ClusterState, settings: &Settings, memory: &PlanMemory) ->
     let (demand, blocking) = cluster.pods.as_ref().map(|pods| demand_of(pods, &eligible)).unzip();
 
     let (seats, out) = seats(&eligible, &remembered);
+    let is_limited = settings.budget.any() || cluster.limits.iter().any(|limit| limit.enforced);
+    let budget = is_limited.then_some(&memory.budget);
     let mut order: Vec<&Seat<'_>> = seats.iter().collect();
     // The names are sorted already, and the sort is stable.
     order.sort_by_cached_key(|seat| {
-        (seat.is_passed_over(&settings.budget), Reverse(seat.node.machine.density.order))
+        (seat.is_passed_over(&settings.budget, budget), Reverse(seat.node.machine.density.order))
     });
     let families = number_families(&order);
     let pressure = demand.map(ProfileDemand::pressure);
     let facts = PlacementPolicyFacts { families: &families, pressure, wall_clock: cluster.wall_clock };
     let Choice { profiles, name, fallback } = settings.policy.choose(settings.floor, &facts);
 
-    let is_limited = settings.budget.any() || cluster.limits.iter().any(|limit| limit.enforced);
-    let budget = is_limited.then_some(&memory.budget);
     let pass = Pass { settings, remembered, blocking, now: cluster.now, policy: name, budget };
     let leaving = others.into_iter().map(|(_, node)| node).chain(&cluster.gone);
     Plan {
@@ -222,7 +222,7 @@ impl Seat<'_> {
 
     /// It would have to be raised, but is away or its state is not known well enough. Other nodes are chosen first, so
     /// that the policy still gets its count.
-    fn is_passed_over(&self, limits: &BudgetLimits) -> bool {
+    fn is_passed_over(&self, limits: &BudgetLimits, budget: Option<&BudgetMemory>) -> bool {
         let has_it = match self.remembered {
             Some(node) => node.state == TransitionState::ActivePerformance,
             None => self.node.labelled() == Some(Profile::Performance),
@@ -236,7 +236,7 @@ impl Seat<'_> {
             }
             // One that was never told to be eco may be at full power, and keeps its turn until its first receipt.
             Visibility::Clear => {
-                let waits = told == Some(Profile::Eco) && self.node.is_held_for_receipt(limits);
+                let waits = told == Some(Profile::Eco) && is_held(self.node, limits, budget);
                 !has_it && (self.node.is_frozen() || waits)
             }
             Visibility::Blind => !has_it,
@@ -368,7 +368,7 @@ impl Pass<'_> {
     /// it counts at its maximum, and nothing raises it meanwhile.
     fn visibility(&self, node: &Node) -> Visibility {
         let is_clear = node.visibility == Visibility::Clear;
-        if is_clear && node.is_held_for_receipt(&self.settings.budget) {
+        if is_clear && is_held(node, &self.settings.budget, self.budget) {
             Visibility::Blind
         } else {
             node.visibility
@@ -379,6 +379,13 @@ impl Pass<'_> {
         let so_far = self.now.since(since);
         self.settings.dwell.zip(so_far).is_some_and(|(dwell, so_far)| so_far < dwell)
     }
+}
+
+/// Whether nothing raises a node before it has confirmed a grant. One that is not waited for is raised only while what is counted keeps
+/// the limits above it: an agent that has not reported yet may hold it at the caps of eco already.
+fn is_held(node: &Node, limits: &BudgetLimits, budget: Option<&BudgetMemory>) -> bool {
+    let is_kept = budget.is_none_or(|budget| budget.keeps(&node.name));
+    node.is_held_for_receipt(limits) || (!is_kept && node.awaits_receipt(limits))
 }
 
 /// The state of a node without memory of an earlier pass. A performance label over the caps of eco is not trusted: the

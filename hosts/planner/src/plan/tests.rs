@@ -1009,6 +1009,32 @@ fn a_node_that_nobody_caps_is_not_waited_for_where_it_counts_all_the_same() {
 }
 
 #[test]
+fn a_node_that_is_not_waited_for_is_raised_only_while_the_limits_above_it_are_kept() {
+    let limited = |site| Settings {
+        budget: BudgetLimits { site: Some(Watts::from_int(site)), ..BudgetLimits::none() },
+        ..settings(static_partition("1"))
+    };
+    let mut cluster = Rig::of(&[("a", "", 0)]);
+    cluster.agents = Confirmation::Unenforced;
+    cluster.put_label("a", "eco");
+    cluster.publish("a", ours(Profile::Eco, cpu_caps(60)));
+    cluster.row("a").machine.has_agent = false;
+    cluster.row("a").confirmation = Confirmation::Unenforced;
+    let mut told = |limits: &Settings| {
+        for _ in 0..4 {
+            cluster.pass(limits);
+            let decision = crate::decide::decide(&cluster.cluster(), limits, &mut cluster.memory);
+            assert!(decision.budget.is_ok());
+        }
+        cluster.row("a").published.obeyed().map(|there| there.desired.profile)
+    };
+    // It counts all that its two packages can draw. An agent that has not reported yet may hold them at the caps of eco.
+    assert_eq!(told(&limited(100)), Some(Profile::Eco));
+    assert_eq!(told(&limited(5000)), Some(Profile::Performance));
+    assert_eq!(told(&limited(100)), Some(Profile::Performance), "to lower it is the grant's part");
+}
+
+#[test]
 fn nothing_changes_for_a_node_under_a_paused_limit_until_it_is_not_paused() {
     let mut cluster = Rig::of(&[("a", "", 0), ("b", "", 0)]);
     cluster.settle(&settings(static_partition("1")));

@@ -236,3 +236,16 @@ fn a_node_at_full_power_fits_while_the_limits_above_it_can_be_kept() {
         assert_eq!((memory.fits("a"), memory.fits("b")), (fits, true), "{site} W");
     }
 }
+
+#[test]
+fn a_node_without_a_receipt_is_below_kept_limits_or_not_by_what_is_counted() {
+    let silent = Claim { receipt: None, ..holds("a", 1, 300, None) };
+    let claims = [silent, holds("b", 1, 300, None)];
+    let mut memory = BudgetMemory::default();
+    assert!(!memory.keeps("a"), "nobody knows before the first round");
+    // One counts all of its 720 W, the other one 300 W.
+    for (site, keeps) in [(1019, false), (1020, true)] {
+        round_of(&claims, &by_demand(site), &mut memory, at(1), true);
+        assert_eq!((memory.keeps("a"), memory.keeps("b")), (keeps, true), "{site} W");
+    }
+}
