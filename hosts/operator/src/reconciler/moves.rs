@@ -280,9 +280,9 @@ fn change(node: &Node, ask: &DesiredGrant) -> Option<Watts> {
     if !granted.sent.is_empty() {
         return None;
     }
-    let grant = granted.grant.filter(|_| !granted.released);
-    let left = node.receipt().and_then(|_| granted.stands()).filter(|_| grant.is_some());
-    let has = left.or(grant).map(|grant| grant.watts).or(node.machine.power_model.max())?;
+    // What it has yielded is not moved, whatever boot or Node object its receipt is of.
+    let stands = granted.stands().filter(|_| !granted.released);
+    let has = stands.map(|grant| grant.watts).or(node.machine.power_model.max())?;
     Some(ask.watts - has).filter(|by| *by != Watts::ZERO)
 }
 
