@@ -83,7 +83,7 @@ impl<'a> Stake<'a> {
         self.stands().map(|grant| grant.watts)
     }
 
-    /// Its grant with the node's other power, if the node has yielded some of it by a receipt that counts.
+    /// Its grant with the node's other power, if the node has yielded some of it.
     pub(super) fn yielded_from(&self, row: &Row, limits: &BudgetLimits) -> Option<Watts> {
         let granted = self.grant()?.watts + self.rest(limits);
         Some(granted).filter(|&granted| row.account.asked().is_some_and(|left| left < granted))
