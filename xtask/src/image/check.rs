@@ -20,9 +20,6 @@ const CASES: [Case; 6] = [
     ("joulie", &["demo", "--for", "10s", "--plain"], ""),
 ];
 
-/// The exit statuses of podman and chroot that are not the program's.
-const OF_THE_RUNNER: [i32; 3] = [125, 126, 127];
-
 /// By what a program is run.
 #[derive(Clone, Copy, Debug)]
 enum Runner {
@@ -50,6 +47,16 @@ impl Runner {
             Self::Engine => "podman",
             Self::Chroot(path) => path,
             Self::Emulator => "the emulator",
+        }
+    }
+
+    /// The exit statuses that may say that it cannot run programs here. 127 is a loader's too, where a library is missing: that is the
+    /// image's fault, and only an engine says it of itself as well.
+    const fn own_statuses(self) -> &'static [i32] {
+        match self {
+            Self::Engine => &[125, 126, 127],
+            Self::Chroot(_) => &[125],
+            Self::Emulator => &[],
         }
     }
 
@@ -85,7 +92,7 @@ impl Runner {
     /// Why it cannot run programs here.
     fn cannot(self, target: BuildTarget, folder: &Path) -> Result<Option<String>> {
         match self.command(target, folder, "joulie").arg("--version").output() {
-            Ok(output) if output.status.code().is_some_and(|code| OF_THE_RUNNER.contains(&code)) => {
+            Ok(output) if output.status.code().is_some_and(|code| self.own_statuses().contains(&code)) => {
                 Ok(Some(String::from_utf8_lossy(&output.stderr).trim().replace('\n', " ")))
             }
             Ok(_) => Ok(None),
@@ -134,4 +141,17 @@ fn run_in(target: BuildTarget, folder: &Path) -> Result<()> {
     }
     println!("test result: image. {} passed; {failed} failed", CASES.len() - failed);
     if failed == 0 { Ok(()) } else { bail!("{failed} of {} did not run from the image", CASES.len()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_lacks_a_library_is_no_runner_that_cannot_run_it() {
+        for target in [BuildTarget::Here, BuildTarget::read("aarch64-unknown-linux-gnu").unwrap()] {
+            let strict = Runner::all(target).last().unwrap();
+            assert!([126, 127].iter().all(|status| !strict.own_statuses().contains(status)), "{strict:?}");
+        }
+    }
 }
