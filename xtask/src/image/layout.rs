@@ -182,7 +182,8 @@ impl Layout {
             std::fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))?;
         }
         std::fs::create_dir_all(&blobs).with_context(|| format!("making {}", blobs.display()))?;
-        let needed = layout.needed(&others);
+        let needed: BTreeSet<String> =
+            others.iter().flat_map(|image| layout.needed_by(image)).map(|digest| name(&digest)).collect();
         for entry in std::fs::read_dir(&blobs)? {
             let path = entry?.path();
             if !path.file_name().is_some_and(|name| needed.contains(name.to_string_lossy().as_ref())) {
@@ -210,25 +211,34 @@ impl Layout {
             self.read(image).filter(|manifest| manifest["subject"].is_null())?;
             Some(Image { image: image.clone(), bill: bill_of(image)? })
         });
-        Some(images.filter(|image| image.architecture() != about.architecture).collect())
+        let is_whole =
+            |image: &Image| self.needed_by(image).iter().all(|digest| self.blob_of(digest).is_some());
+        Some(images.filter(|image| image.architecture() != about.architecture && is_whole(image)).collect())
     }
 
-    /// The names of the blobs that these images need.
-    fn needed(&self, images: &[Image]) -> BTreeSet<String> {
+    /// The digests of the blobs that an image needs.
+    fn needed_by(&self, image: &Image) -> BTreeSet<String> {
         let mut needed = BTreeSet::new();
-        for manifest in images.iter().flat_map(|image| [&image.image, &image.bill]) {
+        for manifest in [&image.image, &image.bill] {
             let content = self.read(manifest).unwrap_or_default();
             let layers = content["layers"].as_array().cloned().unwrap_or_default();
             let all = layers.iter().chain([manifest, &content["config"]]);
-            needed.extend(all.map(|descriptor| name(&text(&descriptor["digest"]))));
+            needed.extend(all.map(|descriptor| text(&descriptor["digest"])));
         }
         needed
     }
 
     /// The JSON document that a descriptor names.
     fn read(&self, descriptor: &Value) -> Option<Value> {
-        let name = name(descriptor["digest"].as_str()?);
-        serde_json::from_slice(&std::fs::read(self.folder.join("blobs/sha256").join(name)).ok()?).ok()
+        serde_json::from_slice(&self.blob_of(descriptor["digest"].as_str()?)?).ok()
+    }
+
+    /// The blob of this digest, if it is in the folder and whole.
+    fn blob_of(&self, of: &str) -> Option<Vec<u8>> {
+        // What is no digest may be a path that leads elsewhere.
+        let name = Some(name(of)).filter(|name| name.bytes().all(|byte| byte.is_ascii_hexdigit()))?;
+        let content = std::fs::read(self.folder.join("blobs/sha256").join(name)).ok()?;
+        (digest(&content) == of).then_some(content)
     }
 
     fn file(&self, name: &str, content: &[u8]) -> Result<()> {

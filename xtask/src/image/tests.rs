@@ -180,6 +180,14 @@ fn architectures_of_one_commit_lie_in_one_layout_and_an_older_commit_leaves_it()
     // A folder in which something is broken begins anew.
     std::fs::write(out.join("index.json"), "{").unwrap();
     assert_eq!(write("arm64", "def").architectures, ["arm64"]);
+    // The layer of the other one is not what its name says.
+    for entry in std::fs::read_dir(out.join("blobs/sha256")).unwrap() {
+        let path = entry.unwrap().path();
+        if serde_json::from_slice::<Value>(&std::fs::read(&path).unwrap()).is_err() {
+            std::fs::write(path, "x").unwrap();
+        }
+    }
+    assert_eq!(write("amd64", "def").architectures, ["amd64"]);
     std::fs::remove_dir_all(out).unwrap();
 }
 
