@@ -214,10 +214,14 @@ fn cross_built(folder: &Path) -> Option<BuildTarget> {
     let mut compiler = Command::new("aarch64-linux-gnu-gcc");
     let built = compiler.arg(&source).args(["-lm", "-o"]).arg(folder.join("says")).status();
     let emulator = Command::new("/usr/bin/qemu-aarch64").arg("--version").output();
-    if built.is_ok_and(|status| status.success()) && emulator.is_ok() {
-        return Some(BuildTarget::read("aarch64-unknown-linux-gnu").unwrap());
+    let target = BuildTarget::read("aarch64-unknown-linux-gnu").unwrap();
+    let has_libraries = target.source(Path::new("/lib/libstdc++.so.6")).exists();
+    if built.is_ok_and(|status| status.success()) && emulator.is_ok() && has_libraries {
+        return Some(target);
     }
-    println!("SKIP(no compiler and emulator of arm64: packages gcc-aarch64-linux-gnu and qemu-user)");
+    println!(
+        "SKIP(no compiler and emulator of arm64: packages gcc-aarch64-linux-gnu, libstdc++6-arm64-cross and qemu-user)"
+    );
     None
 }
 
