@@ -117,12 +117,14 @@ const OF_MACHINES: [Together; 5] = [
             begin: &[Order(r#"{"do": "break", "fault": "unknown-node"}"#)],
             mend: &[Order(r#"{"do": "mend", "fault": "unknown-node"}"#)],
             fires: &[("JoulieBudgetLoadUnknown", "powerbudget/site"), ("JoulieDriverFails", GUEST)],
-            one_of: &[],
+            // Of no other node.
+            one_of: &[
+                ("JoulieCapUnknown", GUEST),
+                ("JoulieMeterBlind", GUEST),
+                ("JoulieCapNotEnforced", GUEST),
+            ],
             follows: &[
                 ("JoulieBudgetLoadUnknown", "the limits of the settings are one more group"),
-                ("JoulieCapNotEnforced", "there is nothing that takes a cap"),
-                ("JoulieCapUnknown", "nor anything that says which one is in force"),
-                ("JoulieMeterBlind", "there is no meter"),
                 ("JoulieTelemetryStale", "nobody measures it"),
             ],
         },
