@@ -35,7 +35,8 @@ const IGNORES: &str = "sim-epyc-1";
 /// Nodes with GPUs hold more than their least, so that they are told lower limits.
 const REFUSES: &str = "sim-gpu-1";
 const FAILS: &str = "sim-gpu-2";
-const SLOW: &str = "sim-gpu-0";
+/// Of GPUs, whose grants a lower limit lowers first.
+const KEEPS: &str = "sim-gpu-0";
 const GUEST: &str = "guest";
 const LEADER: &str = "/apis/coordination.k8s.io/v1/namespaces/joulie-system/leases/joulie-operator";
 const BUDGETS: &str = "/apis/joulie.io/v1alpha1/powerbudgets";
@@ -140,9 +141,9 @@ const OF_MACHINES: [Together; 5] = [
     &[
         Fault {
             what: "a machine takes limits and keeps the old ones, while the limit of the site is lowered",
-            begin: &[Machine(IGNORES, Some(r#"{"control": "ignored"}"#))],
-            mend: &[Machine(IGNORES, None)],
-            fires: &[("JoulieGrantExceeded", IGNORES)],
+            begin: &[Machine(KEEPS, Some(r#"{"control": "ignored"}"#))],
+            mend: &[Machine(KEEPS, None)],
+            fires: &[("JoulieGrantExceeded", KEEPS)],
             one_of: &[],
             follows: SHORT,
         },
@@ -156,14 +157,6 @@ const OF_MACHINES: [Together; 5] = [
                 ("JoulieGrantRefused", REFUSES),
                 ("JoulieGrantExceeded", REFUSES),
             ],
-            follows: SHORT,
-        },
-        Fault {
-            what: "a machine answers later than its agent waits",
-            begin: &[Order(r#"{"do": "break", "fault": "slow-machine"}"#)],
-            mend: &[Order(r#"{"do": "mend", "fault": "slow-machine"}"#)],
-            fires: &[("JoulieGrantNotInForce", SLOW), ("JoulieDriverFails", SLOW)],
-            one_of: &[],
             follows: SHORT,
         },
         Fault {
@@ -211,7 +204,6 @@ const SHORT: &[(&str, &str)] = &[
     ("JoulieGrantRefused", "a machine refuses the lower grant"),
     ("JoulieCapNotEnforced", "its agent says that the limit is refused"),
     ("JoulieCapUnknown", "nobody knows what it holds"),
-    ("JoulieMeterBlind", "a machine that does not answer in time is not measured"),
 ];
 
 const OF_PROGRAMS: [Together; 5] = [
@@ -342,6 +334,12 @@ const NOBODY_PLANS: &[(&str, &str)] = &[
 
 /// The alerts that no fault of the demo makes fire by name: why, the test in which a program exports what the rule looks at, and a part of it.
 const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
+    (
+        "JoulieGrantNotInForce",
+        "whether a slow machine's grant is being lowered when it is looked at is chance",
+        "agent/tests/it/grants.rs",
+        "joulie_grant_serial{",
+    ),
     (
         "JoulieMetersDisagree",
         "the machines of the demo have one meter",
