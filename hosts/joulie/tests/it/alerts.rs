@@ -237,17 +237,6 @@ const OF_PROGRAMS: [Together; 5] = [
             one_of: &[],
             follows: &[],
         },
-        Fault {
-            what: "the agents do not reach the API server",
-            begin: &[Order(r#"{"do": "break", "fault": "agents-cut-off"}"#)],
-            mend: &[Order(r#"{"do": "mend", "fault": "agents-cut-off"}"#)],
-            fires: &[("JouliePlanUnconfirmed", "sim-epyc-0"), ("JouliePlanUnconfirmed", "sim-xeon-0")],
-            one_of: &[],
-            follows: &[
-                ("JouliePlanUnconfirmed", EACH),
-                ("JoulieWritesRefused", "what they write does not arrive"),
-            ],
-        },
     ],
     &[
         Fault {
@@ -339,6 +328,12 @@ const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
         "whether a slow machine's grant is being lowered when it is looked at is chance",
         "agent/tests/it/grants.rs",
         "joulie_grant_serial{",
+    ),
+    (
+        "JouliePlanUnconfirmed",
+        "what the agents could not write meanwhile makes JoulieWritesRefused fire later, at a moment of chance",
+        "agent/tests/it/lease.rs",
+        r#"joulie_desired_state_unconfirmed{node=\"node-a\"} 1"#,
     ),
     (
         "JoulieMetersDisagree",
