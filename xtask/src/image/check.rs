@@ -1,7 +1,7 @@
 //! Runs each program of the image from its root file system, with nothing else to see.
 
-use super::BuildTarget;
 use super::root::{PATH, RootFs};
+use super::target::{BuildTarget, CrossTarget};
 use anyhow::{Context, Result, bail};
 use std::io::ErrorKind;
 use std::path::Path;
@@ -28,17 +28,17 @@ enum Runner {
     /// chroot(1), by its absolute path: the programs in the image see no PATH of this system.
     Chroot(&'static str),
     /// For another architecture. It shows the files of this system too, of which none is for that architecture.
-    Emulator,
+    Emulator(&'static CrossTarget),
 }
 
 impl Runner {
     /// All that might work, the strictest first.
-    fn all(target: BuildTarget) -> &'static [Self] {
+    fn all(target: BuildTarget) -> Vec<Self> {
         match target {
             BuildTarget::Here => {
-                &[Self::Engine, Self::Chroot("/usr/sbin/chroot"), Self::Chroot("/usr/bin/chroot")]
+                vec![Self::Engine, Self::Chroot("/usr/sbin/chroot"), Self::Chroot("/usr/bin/chroot")]
             }
-            BuildTarget::Cross(_) => &[Self::Emulator],
+            BuildTarget::Cross(cross) => vec![Self::Emulator(cross)],
         }
     }
 
@@ -46,7 +46,7 @@ impl Runner {
         match self {
             Self::Engine => "podman",
             Self::Chroot(path) => path,
-            Self::Emulator => "the emulator",
+            Self::Emulator(_) => "the emulator",
         }
     }
 
@@ -56,11 +56,11 @@ impl Runner {
         match self {
             Self::Engine => &[125, 126, 127],
             Self::Chroot(_) => &[125],
-            Self::Emulator => &[],
+            Self::Emulator(_) => &[],
         }
     }
 
-    fn command(self, target: BuildTarget, folder: &Path, program: &str) -> Command {
+    fn command(self, folder: &Path, program: &str) -> Command {
         let program = format!("{PATH}/{program}");
         match self {
             Self::Engine => {
@@ -85,13 +85,13 @@ impl Runner {
                 chroot.arg(folder).arg(program).env_clear();
                 chroot
             }
-            Self::Emulator => target.emulated(folder, &program),
+            Self::Emulator(cross) => cross.emulated(folder, &program),
         }
     }
 
     /// Why it cannot run programs here.
-    fn cannot(self, target: BuildTarget, folder: &Path) -> Result<Option<String>> {
-        match self.command(target, folder, "joulie").arg("--version").output() {
+    fn cannot(self, folder: &Path) -> Result<Option<String>> {
+        match self.command(folder, "joulie").arg("--version").output() {
             Ok(output) if output.status.code().is_some_and(|code| self.own_statuses().contains(&code)) => {
                 Ok(Some(String::from_utf8_lossy(&output.stderr).trim().replace('\n', " ")))
             }
@@ -114,8 +114,8 @@ pub(super) fn run(target: BuildTarget, files: &RootFs) -> Result<()> {
 fn run_in(target: BuildTarget, folder: &Path) -> Result<()> {
     let mut not = Vec::new();
     let mut found = None;
-    for &runner in Runner::all(target) {
-        match runner.cannot(target, folder)? {
+    for runner in Runner::all(target) {
+        match runner.cannot(folder)? {
             Some(why) => not.push(format!("{}: {why}", runner.name())),
             None => {
                 found = Some(runner);
@@ -130,7 +130,7 @@ fn run_in(target: BuildTarget, folder: &Path) -> Result<()> {
     let mut failed = 0;
     for (program, arguments, begins) in CASES {
         let name = [&[program], arguments].concat().join(" ");
-        let output = runner.command(target, folder, program).args(arguments).output()?;
+        let output = runner.command(folder, program).args(arguments).output()?;
         let said = String::from_utf8_lossy(&output.stdout);
         let is_well = output.status.success() && said.starts_with(begins) && !said.trim().is_empty();
         println!("image: {name} by {} ... {}", runner.name(), if is_well { "ok" } else { "FAILED" });
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn a_program_that_lacks_a_library_is_no_runner_that_cannot_run_it() {
         for target in [BuildTarget::Here, BuildTarget::read("aarch64-unknown-linux-gnu").unwrap()] {
-            let strict = Runner::all(target).last().unwrap();
+            let strict = Runner::all(target).pop().unwrap();
             assert!([126, 127].iter().all(|status| !strict.own_statuses().contains(status)), "{strict:?}");
         }
     }

@@ -29,6 +29,15 @@ const CROSS: [CrossTarget; 1] = [CrossTarget {
     emulator: "/usr/bin/qemu-aarch64",
 }];
 
+impl CrossTarget {
+    /// The command that runs a program of a root file system in the emulator, which looks for files in that one first.
+    pub(super) fn emulated(&self, folder: &Path, program: &str) -> Command {
+        let mut emulator = Command::new(self.emulator);
+        emulator.arg("-L").arg(folder).arg(folder.join(program.trim_start_matches('/'))).env_clear();
+        emulator
+    }
+}
+
 /// Where programs are to run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum BuildTarget {
@@ -118,20 +127,5 @@ impl BuildTarget {
                 emulator
             }
         }
-    }
-
-    /// The command that runs a program of a root file system in the emulator, which looks for files in that one first.
-    pub(super) fn emulated(self, folder: &Path, program: &str) -> Command {
-        let path = folder.join(program.trim_start_matches('/'));
-        let mut command = match self {
-            Self::Here => Command::new(&path),
-            Self::Cross(cross) => {
-                let mut emulator = Command::new(cross.emulator);
-                emulator.arg("-L").arg(folder).arg(path);
-                emulator
-            }
-        };
-        command.env_clear();
-        command
     }
 }

@@ -228,17 +228,17 @@ fn cross_built(folder: &Path) -> Option<BuildTarget> {
 #[test]
 fn a_program_of_another_architecture_comes_with_its_libraries_and_runs_from_them_alone() {
     let (programs, out) = (folder("cross"), folder("cross-rootfs"));
-    if let Some(target) = cross_built(&programs) {
+    if let Some(target @ BuildTarget::Cross(cross)) = cross_built(&programs) {
         let files = RootFs::of(target, &programs, &["says"]).unwrap();
         let paths: Vec<&str> = files.entries().map(|(path, _)| path).collect();
         for needed in ["lib/libc.so.6", "lib/ld-linux-aarch64.so.1", "lib/libm.so.6", "lib/libstdc++.so.6"] {
             assert!(paths.contains(&needed), "{needed}: {paths:?}");
         }
         files.write(&out).unwrap();
-        let said = target.emulated(&out, "/usr/bin/says").arg("two").output().unwrap();
+        let said = cross.emulated(&out, "/usr/bin/says").arg("two").output().unwrap();
         assert_eq!(String::from_utf8_lossy(&said.stdout), "two 2.0\n", "{said:?}");
         std::fs::remove_file(out.join("lib/libm.so.6")).unwrap();
-        assert!(!target.emulated(&out, "/usr/bin/says").output().unwrap().status.success());
+        assert!(!cross.emulated(&out, "/usr/bin/says").output().unwrap().status.success());
         std::fs::remove_dir_all(out).unwrap();
     }
     std::fs::remove_dir_all(programs).unwrap();
