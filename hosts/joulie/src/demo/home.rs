@@ -104,9 +104,14 @@ impl Drop for Home {
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
+    use std::sync::{Mutex, PoisonError};
+
+    /// A name that becomes free is taken at once by the other test of this process.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
     #[test]
     fn the_file_is_private_and_goes_with_the_demo() {
+        let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let (first, second) = (Home::take(None).unwrap(), Home::take(None).unwrap());
         assert_ne!(first.kubeconfig(), second.kubeconfig());
         let path = first.kubeconfig().to_owned();
@@ -120,6 +125,7 @@ mod tests {
 
     #[test]
     fn nobodys_kubeconfig_is_written_over() {
+        let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let home = Home::take(None).unwrap();
         let refused = Home::take(Some(home.kubeconfig())).unwrap_err();
         assert!(refused.contains("writes over nobody's"), "{refused}");
