@@ -218,8 +218,9 @@ pub(crate) async fn change(asked: &PluginSession, order: &BudgetOrder) -> Result
     }
     said.extend(condition(&budget, "WithinBudget").map(condition_words));
     if *yes {
-        let version = &budget["metadata"]["resourceVersion"];
-        asked.api.merge(&at, &json!({"metadata": {"resourceVersion": version}, "spec": spec})).await?;
+        // Without the version that was read: the operator writes the status of a budget every few seconds, and the field that is
+        // written here is set to what was asked for, whatever else has changed.
+        asked.api.merge(&at, &json!({"spec": spec})).await?;
         said.push("Written.".to_owned());
     } else {
         said.push("Nothing was written: add --yes.".to_owned());

@@ -2,7 +2,7 @@
 //! made for the node: the fields are then the person's, the operator leaves them as they are, and the annotation with the
 //! end lets it hand them back. A grant stays above it: a cap of a person never lifts what a budget allows.
 
-use crate::api::{ApiError, path};
+use crate::api::{ApiError, ClusterApi, path};
 use crate::args::{CapFlag, CapOrder};
 use crate::clean::clean;
 use crate::fleet;
@@ -16,6 +16,8 @@ use serde_json::{Map, Value, json};
 
 /// A reason is a sentence.
 const REASON_MAX: usize = 200;
+/// How often a write is sent whose object had a new version.
+const TRIES: usize = 5;
 
 pub(crate) async fn cap(asked: &PluginSession, order: &CapOrder) -> Result<Reply, Reply> {
     let usage = |why: String| Reply { code: 2, ..Reply::not_done(why) };
@@ -77,24 +79,32 @@ pub(crate) async fn cap(asked: &PluginSession, order: &CapOrder) -> Result<Reply
     };
     let mut said = told(node, &profile, &document);
     if *yes {
-        let mut document = document;
-        document["metadata"]["resourceVersion"] = profile["metadata"]["resourceVersion"].clone();
-        let at = format!("{}/{}", path::PROFILES, name(&profile));
-        match asked.api.merge(&at, &document).await {
-            Ok(_) => {
-                said.push(format!("Written. See it come into force: kubectl joulie explain node {node}"))
-            }
-            Err(ApiError::Conflict(_)) => {
-                return Err(Reply::not_done(
-                    "somebody else has changed the object in this moment: look again, and repeat it",
-                ));
-            }
-            Err(error) => return Err(error.into()),
-        }
+        write(&asked.api, &profile, document).await?;
+        said.push(format!("Written. See it come into force: kubectl joulie explain node {node}"));
     } else {
         said.push("Nothing was written: add --yes.".to_owned());
     }
     Ok(Reply::done(lines(&said.iter().map(|line| clean(line)).collect::<Vec<_>>())))
+}
+
+/// Writes into the object that was looked at. Its status is the agent's, and is written at any time: a version that differs in
+/// nothing else is no reason to ask the person again.
+async fn write(api: &ClusterApi, looked_at: &Value, mut document: Value) -> Result<(), Reply> {
+    let at = format!("{}/{}", path::PROFILES, name(looked_at));
+    let mut newest = looked_at.clone();
+    for _ in 0..TRIES {
+        document["metadata"]["resourceVersion"] = newest["metadata"]["resourceVersion"].take();
+        match api.merge(&at, &document).await {
+            Err(ApiError::Conflict(_)) => newest = api.get(&at).await?,
+            answer => return Ok(answer.map(drop)?),
+        }
+        let same = |pointer: &str| newest.pointer(pointer) == looked_at.pointer(pointer);
+        let theirs = !others(&newest).is_empty();
+        if theirs || !(same("/metadata/uid") && same("/metadata/annotations") && same("/spec")) {
+            break;
+        }
+    }
+    Err(Reply::not_done("somebody else has changed the object in this moment: look again, and repeat it"))
 }
 
 /// Persons and programs that have set caps in another way.

@@ -72,3 +72,35 @@ async fn a_budget_is_observed_and_paused_only_with_yes() {
     World::text(world.ask(&["budget", "resume", "site", "--yes"]).await);
     assert_eq!(world.get(&budget).await["spec"]["pause"], false);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_status_that_is_written_in_between_is_no_reason_to_ask_again_and_another_persons_word_is() {
+    let world = World::healthy().await;
+    let (budget, profile) = (format!("{JOULIE}/powerbudgets/site"), format!("{JOULIE}/nodepowerprofiles/b"));
+    let status = |watts: u32| json!({"status": {"countedWatts": watts}});
+    world.written_between(&format!("{budget}/status"), "joulie-operator", status(1_100));
+    World::text(world.ask(&["budget", "pause", "site", "--yes"]).await);
+    let paused = world.get(&budget).await;
+    assert_eq!((&paused["spec"]["pause"], &paused["status"]["countedWatts"]), (&json!(true), &json!(1_100)));
+    let cap = ["cap", "b", "--package", "200W", "--reason", "breaker 3", "--yes"];
+    for generation in [7, 8] {
+        let status = json!({"status": {"observedGeneration": generation}});
+        world.written_between(&format!("{profile}/status"), "joulie-agent", status);
+    }
+    World::text(world.ask(&cap).await);
+    let capped = world.get(&profile).await;
+    assert_eq!(capped["spec"]["cpu"], json!({"packagePowerCapWatts": 200.0}));
+    assert_eq!(capped["status"]["observedGeneration"], 7);
+    // Another cap, and another end: both are another person's.
+    for theirs in [
+        json!({"spec": {"cpu": {"packagePowerCapWatts": 150}}}),
+        json!({"metadata": {"annotations": {"joulie.io/cap-reason": "the fan"}}}),
+    ] {
+        world.written_between(&profile, "kubectl-joulie", theirs);
+        let before = world.get(&profile).await;
+        let reply = world.ask(&["cap", "b", "--package", "300W", "--yes"]).await;
+        assert!(reply.code == 1 && reply.notes[0].contains("somebody else"), "{reply:?}");
+        let after = world.get(&profile).await;
+        assert!(before != after && after["spec"]["cpu"]["packagePowerCapWatts"] != 300.0, "{after}");
+    }
+}

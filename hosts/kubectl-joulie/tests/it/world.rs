@@ -3,7 +3,7 @@
 use clap::Parser;
 use embedded_api::{ApiOptions, EmbeddedApi};
 use host_kit::clock::{HostClock, Mono, SystemClock};
-use http::{Request, Response};
+use http::{Method, Request, Response};
 use jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
@@ -23,12 +23,32 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 type Canned = Arc<Mutex<BTreeMap<String, (u16, String)>>>;
 
+/// A merge patch.
+struct Patch {
+    path: String,
+    manager: String,
+    body: Value,
+}
+
+impl Patch {
+    fn of(path: &str, manager: &str, body: Value) -> Self {
+        Self { path: path.to_owned(), manager: manager.to_owned(), body }
+    }
+
+    async fn send(&self, client: &Client) {
+        let path = format!("{}?fieldManager={}", self.path, self.manager);
+        send(client, "PATCH", &path, "application/merge-patch+json", &self.body).await;
+    }
+}
+
 pub(crate) struct World {
     client: Client,
     /// Answers to paths that the API server in memory does not have.
     canned: Canned,
     /// What reviews say no to.
     denied: Arc<Mutex<Vec<Value>>>,
+    /// What somebody writes just before each write of the person.
+    between: Arc<Mutex<Vec<Patch>>>,
 }
 
 /// The time of day stands still; the other clock runs, because programs wait by it.
@@ -53,7 +73,12 @@ impl World {
     pub(crate) async fn empty() -> Self {
         let options = ApiOptions { clock: Arc::new(now), ..ApiOptions::with(joulie_api::crd::all()) };
         let api = EmbeddedApi::new(&options).unwrap();
-        let world = Self { client: api.client(), canned: Canned::default(), denied: Arc::default() };
+        let world = Self {
+            client: api.client(),
+            canned: Canned::default(),
+            denied: Arc::default(),
+            between: Arc::default(),
+        };
         world
             .apply(
                 "/api/v1/namespaces",
@@ -113,11 +138,21 @@ impl World {
         self.denied.lock().unwrap().push(attributes);
     }
 
+    /// Somebody writes this just before the person's next write.
+    pub(crate) fn written_between(&self, path: &str, manager: &str, body: Value) {
+        self.between.lock().unwrap().push(Patch::of(path, manager, body));
+    }
+
     fn person(&self) -> Client {
         let (inner, canned, denied) = (self.client.clone(), self.canned.clone(), self.denied.clone());
+        let between = self.between.clone();
         let service = service_fn(move |request: Request<Body>| {
             let (inner, canned, denied) = (inner.clone(), canned.clone(), denied.clone());
+            let first = (request.method() == Method::PATCH).then(|| between.lock().unwrap().pop()).flatten();
             async move {
+                if let Some(first) = first {
+                    first.send(&inner).await;
+                }
                 let found = canned.lock().unwrap().get(request.uri().path()).cloned();
                 match found {
                     Some((201, _))
@@ -161,12 +196,7 @@ impl World {
     }
 
     pub(crate) async fn send(&self, method: &str, path: &str, kind: &str, body: &Value) -> Value {
-        let request = Request::builder()
-            .method(method)
-            .uri(path)
-            .header("content-type", kind)
-            .body(body.to_string().into_bytes());
-        self.client.request(request.unwrap()).await.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+        send(&self.client, method, path, kind, body).await
     }
 
     pub(crate) async fn get(&self, path: &str) -> Value {
@@ -178,8 +208,7 @@ impl World {
     }
 
     pub(crate) async fn merge(&self, path: &str, manager: &str, body: Value) {
-        self.send("PATCH", &format!("{path}?fieldManager={manager}"), "application/merge-patch+json", &body)
-            .await;
+        Patch::of(path, manager, body).send(&self.client).await;
     }
 
     /// Server-side apply of the object, and of its status by another manager if it has one.
@@ -350,6 +379,15 @@ impl World {
             "metadata": {"name": name, "namespace": "default"}, "type": "Warning", "reason": reason, "message": message,
             "involvedObject": {"kind": "Node", "name": node}, "lastTimestamp": "2026-11-27T19:55:00Z"})).await;
     }
+}
+
+async fn send(client: &Client, method: &str, path: &str, kind: &str, body: &Value) -> Value {
+    let request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("content-type", kind)
+        .body(body.to_string().into_bytes());
+    client.request(request.unwrap()).await.unwrap_or_else(|error| panic!("{method} {path}: {error}"))
 }
 
 pub(crate) fn condition(about: &str, status: &str, reason: &str, message: &str) -> Value {
