@@ -357,14 +357,15 @@ impl Site {
 
     /// Collects the objects of a node.
     fn observe(&self, node: Arc<NodeSeen>) -> Observed {
-        Observed {
-            hardware: self.hardware.get(&node.name).cloned(),
-            profile: self.profiles.get(&node.name).cloned(),
-            twin: self.twins.get(&node.name).cloned(),
-            grant: self.grants.get(&node.name).cloned(),
-            unreadable: self.unread.of_node(&node.name),
+        let name = node.name.clone();
+        Observed::new(
             node,
-        }
+            self.hardware.get(&name).cloned(),
+            self.profiles.get(&name).cloned(),
+            self.twins.get(&name).cloned(),
+            self.grants.get(&name).cloned(),
+            self.unread.of_node(&name),
+        )
     }
 
     fn read_all(
@@ -498,7 +499,7 @@ impl Site {
         selectors: &Selectors,
         catalog: &Catalog,
     ) -> Node {
-        let Observed { node, hardware, profile: _, twin: _, grant: _, unreadable } = observed;
+        let Observed { node, hardware, unreadable, .. } = observed;
         let published = self.published(&node.name, selectors.source);
         let machine = self.machine(observed, was.map(|was| &was.machine), &published, selectors, catalog);
         let sent = was.map(|was| was.granted.sent.clone()).unwrap_or_default();

@@ -14,6 +14,7 @@ pub use static_partition::StaticPartition;
 
 use crate::profile::Profile;
 use power_units::{Micros, Ratio};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::fmt;
 
@@ -51,6 +52,13 @@ impl PolicyType {
             _ => (Self::StaticPartition, false),
         }
     }
+}
+
+/// The name of a policy. Those that exist are one text for all nodes, so that comparing them reads nothing of a node.
+#[must_use]
+pub fn policy_name(name: String) -> Cow<'static, str> {
+    let known = [StaticPartition::NAME, QueueAware::NAME, RuleSwap::NAME];
+    known.into_iter().find(|known| *known == name).map_or(Cow::Owned(name), Cow::Borrowed)
 }
 
 /// Whether each hardware family keeps performance supply. The specification states this in two ways; the default is the

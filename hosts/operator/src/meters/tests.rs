@@ -23,14 +23,8 @@ fn agent() -> Meters {
 fn member(power: Value) -> Arc<Observed> {
     let node = NodeSeen::read(&json!({"metadata": {"name": "a"}})).unwrap();
     let hardware = json!({"metadata": {"name": "a"}, "spec": {"nodeName": "a"}, "status": {"power": power}});
-    Arc::new(Observed {
-        node: Arc::new(node),
-        hardware: Some(Arc::new(HardwareSeen::read(&hardware).unwrap())),
-        profile: None,
-        twin: None,
-        grant: None,
-        unreadable: Unreadable::default(),
-    })
+    let hardware = Some(Arc::new(HardwareSeen::read(&hardware).unwrap()));
+    Arc::new(Observed::new(Arc::new(node), hardware, None, None, None, Unreadable::default()))
 }
 
 fn at(second: u64) -> Stamp {

@@ -64,7 +64,7 @@ impl Absences {
         let (mut there, mut gone) = (0_usize, 0_usize);
         for (node, observed) in nodes.iter().zip(observed) {
             if node.is_eligible() && node.published.obeyed().is_some() {
-                there += usize::from(observed.node.ready);
+                there += usize::from(observed.is_ready());
                 gone += usize::from(self.waits.contains_key(&node.name));
             }
         }
@@ -76,10 +76,10 @@ impl Absences {
     }
 
     /// Whether a node is ready, waited for, or given up.
-    pub(super) fn presence(&self, Observed { node, .. }: &Observed) -> Presence {
-        if node.ready {
+    pub(super) fn presence(&self, observed: &Observed) -> Presence {
+        if observed.is_ready() {
             Presence::Ready
-        } else if self.waits.contains_key(&node.name) {
+        } else if self.waits.contains_key(&observed.node.name) {
             Presence::Away
         } else {
             Presence::Lost

@@ -50,10 +50,10 @@ impl Reconciler {
     pub(super) fn advise(&self, twins: &[Option<Twin>]) -> Advised {
         let mut advised = Advised::new();
         let mut leaving = Vec::new();
-        for (place, (observed, twin)) in self.site.observed.iter().zip(twins).enumerate() {
-            let Some(twin) = twin else { continue };
-            let published =
-                observed.twin.as_deref().map(|twin| NodeAdvice::published(&twin.status)).unwrap_or_default();
+        let nodes = self.site.cluster.nodes.iter().zip(&self.site.observed);
+        for (place, ((node, observed), twin)) in nodes.zip(twins).enumerate() {
+            let (Some(twin), name) = (twin, &node.name) else { continue };
+            let published = observed.advising().map(NodeAdvice::published).unwrap_or_default();
             if self.site.cluster.pods.is_none() {
                 if !published.is_empty() {
                     advised.insert(place, published);
@@ -61,9 +61,9 @@ impl Reconciler {
                 continue;
             }
             let law = &self.settings.rescheduling.migration;
-            let node = NodeConditions::of(&observed.node.name, twin);
+            let node = NodeConditions::of(name, twin);
             let reason = law.reason_of_marked(&node, published.mark);
-            let pods = reason.map(|_| self.movable_pods(&observed.node.name)).unwrap_or_default();
+            let pods = reason.map(|_| self.movable_pods(name)).unwrap_or_default();
             let recommends = !pods.is_empty();
             let mark = law.mark(&node, published.mark, recommends);
             match reason.filter(|_| recommends) {
@@ -152,9 +152,12 @@ impl Reconciler {
 
     /// Tells that recommendations for a node have begun or ended.
     pub(super) fn say_advice(&mut self, observed: &Observed, advice: &NodeAdvice) {
-        let there = observed.twin.as_deref().and_then(|twin| twin.status.reschedule_recommendations.as_ref());
+        let there = observed.advising().and_then(|status| status.reschedule_recommendations.as_ref());
         let is_published = there.is_some_and(|list| !list.is_empty());
         let is_advised = !advice.pods.is_empty();
+        if is_published == is_advised && self.advice_told.is_empty() {
+            return;
+        }
         let node = &observed.node.name;
         if self.advice_told.get(node).copied().unwrap_or(is_published) != is_advised {
             let (reason, text) = match advice.pods.first() {

@@ -271,7 +271,7 @@ impl Reconciler {
     fn overridden(&self, observed: &Observed, node: &Node, decision: &NodeDecision) -> Option<String> {
         let mut theirs = Vec::new();
         let source = self.settings.selectors.source;
-        if let Some(state) = observed.state(source).filter(|state| state.carried.theirs.any()) {
+        if let Some(state) = observed.overridden_state(source) {
             // Another owner of a field that has the planned value overrides nothing.
             let differs = |wanted: &DesiredState| wanted.over(&state.carried) != *wanted;
             if decision.desired.as_ref().is_none_or(differs) || state.carried.persons {
@@ -295,7 +295,7 @@ impl Reconciler {
 /// How a node's GPUs would better be divided, by what it reports of them and by how its pods use them. Without a report,
 /// and where somebody else says it, there is no advice.
 fn slicing_of(observed: &Observed, node: &Node, used: Option<GpuIntensities>) -> Option<slicing::Advice> {
-    let hardware = observed.hardware.as_deref().filter(|hardware| hardware.has_gpus)?;
+    let hardware = observed.gpu_hardware()?;
     let is_theirs = observed.twin.as_deref().is_some_and(|twin| twin.slicing_theirs);
     let gpus = node.machine.resolved.hardware.gpu.as_ref().filter(|_| !is_theirs)?;
     slicing::advise(gpus, hardware.gpu_slicing, used?)

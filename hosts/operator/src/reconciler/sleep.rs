@@ -72,8 +72,8 @@ impl Reconciler {
 
     /// What a node counts because of its sleep.
     pub(super) fn sleep_count(&self, observed: &Observed, now: Mono, wall: Timestamp) -> SleepCount {
+        let Some(mark) = believed(observed, wall) else { return SleepCount::Awake };
         let node = &observed.node;
-        let Some(mark) = believed(node, wall) else { return SleepCount::Awake };
         let power = self.sleep.board.as_ref().and_then(|board| board.state(&node.name, now));
         SleepCount::of(Some(&mark), power, node.ready, self.settings.sleep.law.tuning().standby)
     }
@@ -131,7 +131,7 @@ impl Reconciler {
         let all = || self.site.cluster.nodes.iter().zip(&self.site.observed);
         let pools: Vec<String> = all().map(|(node, observed)| pool(node, &observed.node)).collect();
         let marks: Vec<Option<SleepMark>> =
-            all().map(|(_, observed)| believed(&observed.node, self.wall)).collect();
+            all().map(|(_, observed)| believed(observed, self.wall)).collect();
         let asking = self.site.budgets.seen.iter().any(|budget| budget.sleep);
         let mut followed = BTreeMap::new();
         let mut facts = Vec::with_capacity(pools.len());
@@ -288,8 +288,8 @@ impl Reconciler {
 }
 
 /// The mark of a node. One from the future is nobody's.
-fn believed(node: &NodeSeen, wall: Timestamp) -> Option<SleepMark> {
-    let mark = node.mark()?;
+fn believed(observed: &Observed, wall: Timestamp) -> Option<SleepMark> {
+    let mark = observed.sleep_mark()?;
     let is_ahead = mark.since.checked_sub(since_1970(wall)).is_some_and(|ahead| ahead > SKEW);
     Some(match is_ahead {
         true => SleepMark { phase: SleepPhase::Left, since: Micros::ZERO, boot: String::new() },

@@ -12,11 +12,11 @@ use joulie_api::node_twin::{NodeTwinSpec, NodeTwinStatus};
 use joulie_core::node::cap::CapIntent;
 use planner::intent::{DeviceCap, NodeCaps};
 use planner::node::{Carried, DesiredKind, DesiredState};
+use planner::policy::policy_name;
 use planner::profile::Profile;
 use power_units::{Role, Watts};
 use serde::Deserialize;
 use serde_json::Value;
-use std::borrow::Cow;
 
 /// The content of an object that carries a desired state, of either kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl StateSeen {
                 },
                 caps: NodeCaps { cpu: cap(cpu), gpu: cap(gpu) },
                 draining,
-                policy: policy.map(Cow::Owned),
+                policy: policy.map(policy_name),
             },
             theirs,
             persons: !ours && !former && theirs.profile,
