@@ -6,11 +6,13 @@
 //!
 //! The rule by which a series belongs to a node is [`of_node`].
 
+mod ages;
 mod answer;
 mod join;
 pub mod settings;
 
 pub use crate::login::Login;
+pub use ages::SampleAges;
 pub use answer::{Answer, QueryError, SERIES_MAX, Series};
 pub use join::{Belongs, NODE_LABELS, NodeNames, of_node};
 

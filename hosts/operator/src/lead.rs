@@ -127,7 +127,7 @@ impl Lead {
             Writers::new(client, leadership, clock, settings.write_timeout, settings.writers);
         let (granters, granted) =
             Writers::new(client, leadership, clock, settings.write_timeout, settings.writers);
-        let poller = Poller::new(&settings.power, &parts.queries)?;
+        let poller = Poller::new(&settings.power, &parts.queries, clock)?;
         let sensors = settings.facility.clone().map(|facility| Sensors::new(facility, &parts.queries));
         let sensors = sensors.transpose()?;
         let grid = settings

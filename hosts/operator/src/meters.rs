@@ -1,6 +1,7 @@
 //! The power that nodes draw, as their meters report it: each sample with its source, and its age since this process
-//! received it. When Prometheus says something, nobody knows when it was measured: such a reading is undated, and raises no
-//! limit for the mean.
+//! received it. How old it was then at the most, as its source says or as it must be taken for, is its lag; a sample with a date in
+//! the future is of now. When Prometheus says something, nobody knows for sure when it was measured: such a reading is undated, and
+//! raises no limit for the mean.
 //!
 //! A node may have several sources. The first one in the order of the settings that has a value counts; the others stand
 //! in, and are compared: two sources that are far apart are told, and never averaged. A failing meter is a failed attempt
@@ -102,9 +103,11 @@ impl Meters {
             let watts = watts.and_then(|watts| watts.checked_add(held));
             let is_old = |at: String| is_first && is_old(&at, wall, self.hold);
             let watts = watts.filter(|_| !at.is_some_and(is_old));
-            let report = watts
+            let lag = power.and_then(|power| lag(power, wall)).unwrap_or(self.hold);
+            let sample = watts
                 .ok_or(NoMeasurement::AgentNoData)
                 .and_then(|watts| PowerSample::new(PowerMeter::Agent, watts, now));
+            let report = sample.map(|sample| sample.late_by(micros(lag)));
             self.record(name, PowerMeter::Agent, now, report);
         }
     }
@@ -146,7 +149,8 @@ impl Meters {
             };
             let (rest, rest_most) = (heard.rest.filter(|_| is_own), heard.rest_most);
             let undated = (is_own && heard.undated) || is_passed_on(reading);
-            return Power { reading, trend, awaited: false, apart: heard.apart, rest, rest_most, undated };
+            let (apart, lag) = (heard.apart, history.lag());
+            return Power { reading, trend, awaited: false, apart, rest, rest_most, undated, lag };
         }
         let Some(&(_, silent)) = self.sources.first() else { return Power::UNMETERED };
         Power {
@@ -156,7 +160,7 @@ impl Meters {
             apart: None,
             rest: None,
             rest_most: heard.and_then(|heard| heard.rest_most),
-            undated: false,
+            ..Power::UNMETERED
         }
     }
 
@@ -260,6 +264,15 @@ fn tens(watts: Watts) -> Watts {
     const TEN: i64 = 10 << 32;
     let bits = watts.or_zero().to_bits();
     Watts::from_bits(bits.saturating_add((TEN - bits % TEN) % TEN))
+}
+
+/// How long ago it was measured what an agent publishes, by its own dates: the older of them; zero for one of the future. `None` if a date
+/// is missing or cannot be read.
+fn lag(power: &PowerSeen, wall: Timestamp) -> Option<Duration> {
+    let at: Timestamp = power.sampled_at.as_ref()?.parse().ok()?;
+    let of_node = power.node_sampled_at.as_ref().map(|at| at.parse::<Timestamp>()).transpose().ok()?;
+    let at = of_node.map_or(at, |of_node| of_node.min(at));
+    Some(Duration::try_from(wall.duration_since(at)).unwrap_or(Duration::ZERO))
 }
 
 /// Whether a sample is older by its own timestamp than a sample may be. A sample without a readable timestamp is not.

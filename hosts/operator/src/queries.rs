@@ -15,6 +15,8 @@ closed_label! {
     pub(crate) enum Purpose {
         /// OPERATOR_NODE_POWER_PROMETHEUS_QUERY.
         NodePower = "node-power",
+        /// When what OPERATOR_NODE_POWER_PROMETHEUS_QUERY yields was sampled.
+        NodePowerTime = "node-power-time",
         /// Kepler's counters of processors.
         KeplerPackage = "kepler-package",
         /// Kepler's counters of memory.
@@ -64,8 +66,9 @@ impl Purpose {
             | Self::CoolingPower
             | Self::RackPower
             | Self::BudgetSignal => true,
-            // The query of the signal itself says that nothing comes, and a number without labels has no time.
-            Self::BudgetSignalTime
+            // The query itself says that nothing comes, and a number without labels has no time.
+            Self::NodePowerTime
+            | Self::BudgetSignalTime
             | Self::PodCpu
             | Self::PodMemory
             | Self::PodGpu

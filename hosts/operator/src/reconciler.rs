@@ -252,12 +252,14 @@ impl Reconciler {
 
     /// Takes in what sources of power have answered.
     pub(crate) fn heard(&mut self, reads: Vec<Read>, now: Stamp) {
-        for Read { node, meter, watts } in reads {
+        for Read { node, meter, watts, asked: (asked, age) } in reads {
             if self.site.find(&node).is_none() {
                 // It was there when it was asked for.
                 continue;
             }
-            let report = watts.and_then(|watts| PowerSample::new(meter, watts, now));
+            let waited = now.since(stamp(asked)).unwrap_or(Micros::ZERO);
+            let sample = watts.and_then(|watts| PowerSample::new(meter, watts, now));
+            let report = sample.map(|sample| sample.late_by(micros(age) + waited));
             self.stats.power(&node, meter, report.ok().map(PowerSample::watts));
             self.meters.record(&node, meter, now, report);
         }

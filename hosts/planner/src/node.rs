@@ -14,7 +14,7 @@ use crate::profile::Profile;
 use crate::sleep::SleepCount;
 use joulie_core::budget::demand::DemandReport;
 use joulie_core::budget::{Grant, GrantReceipt};
-use power_units::{Watts, WattsPerMinute};
+use power_units::{Micros, Watts, WattsPerMinute};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -255,6 +255,8 @@ pub struct Power {
     pub rest_most: Option<Watts>,
     /// The reading was passed on, and nobody knows when it was measured: what it shows raises no limit.
     pub undated: bool,
+    /// How long ago at the most it was, when the reading was heard, that the node drew this.
+    pub lag: Micros,
 }
 
 impl Power {
@@ -267,6 +269,7 @@ impl Power {
         rest: None,
         rest_most: None,
         undated: false,
+        lag: Micros::ZERO,
     };
 }
 

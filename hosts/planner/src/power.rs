@@ -112,6 +112,7 @@ pub struct PowerSample {
     meter: PowerMeter,
     watts: Watts,
     at: Stamp,
+    lag: Micros,
 }
 
 impl PowerSample {
@@ -125,7 +126,13 @@ impl PowerSample {
             PowerMeter::Prometheus | PowerMeter::Kepler => watts > Watts::ZERO,
             PowerMeter::Http | PowerMeter::Agent => watts >= Watts::ZERO,
         };
-        if possible { Ok(Self { meter, watts, at }) } else { Err(meter.silent()) }
+        if possible { Ok(Self { meter, watts, at, lag: Micros::ZERO }) } else { Err(meter.silent()) }
+    }
+
+    /// The same, where what it says was so long ago at the most when it was heard.
+    #[must_use]
+    pub const fn late_by(self, lag: Micros) -> Self {
+        Self { lag, ..self }
     }
 
     /// The power.

@@ -5,12 +5,14 @@ use super::poller::{Following, Outcomes, Read, round, timer};
 use crate::settings::PowerAccess;
 use bytes::Bytes;
 use futures::StreamExt;
+use host_kit::clock::HostClock;
 use host_kit::config::UrlTemplate;
 use host_kit::http_client::{ClientLimits, HttpClient, Trust, TrustError};
 use http::Request;
 use planner::power::{NoMeasurement, PowerMeter};
 use power_units::{Role, Watts};
 use serde_json::Value;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Nodes that are asked at once.
@@ -36,7 +38,7 @@ pub(super) fn client(endpoint: Option<&UrlTemplate>, access: &PowerAccess) -> Re
 
 /// Asks for all nodes so often. Whoever is new is asked for at once.
 pub(super) async fn ask_all(
-    client: HttpClient,
+    (client, clock): (HttpClient, Arc<dyn HostClock>),
     endpoint: Option<UrlTemplate>,
     every: Duration,
     mut nodes: Following,
@@ -45,10 +47,11 @@ pub(super) async fn ask_all(
     let mut timer = timer(every);
     while let Some(all) = round(&mut timer, &mut nodes).await {
         let asked = futures::stream::iter(all).map(|followed| {
-            let (client, endpoint) = (&client, endpoint.as_ref());
+            let (client, clock, endpoint) = (&client, &clock, endpoint.as_ref());
             async move {
+                let asked = (clock.mono(), Duration::ZERO);
                 let watts = ask(client, endpoint, &followed.node).await;
-                Read { watts, node: followed.node, meter: PowerMeter::Http }
+                Read { watts, node: followed.node, meter: PowerMeter::Http, asked }
             }
         });
         let mut answers = asked.buffer_unordered(AT_ONCE).ready_chunks(AT_ONCE);

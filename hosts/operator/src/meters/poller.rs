@@ -3,6 +3,7 @@
 use super::{http, query};
 use crate::queries::Queries;
 use crate::settings::{NodePower, PowerSource};
+use host_kit::clock::{HostClock, Mono};
 use host_kit::http_client::TrustError;
 use host_kit::prometheus::Prometheus;
 use planner::power::{NoMeasurement, PowerMeter};
@@ -35,6 +36,8 @@ pub(crate) struct Read {
     pub(crate) meter: PowerMeter,
     /// What it draws, or why that is not known.
     pub(crate) watts: Result<Watts, NoMeasurement>,
+    /// When it was asked for, and how long ago at the most it drew this then.
+    pub(crate) asked: (Mono, Duration),
 }
 
 /// The nodes to ask for.
@@ -55,32 +58,31 @@ impl Poller {
     ///
     /// # Errors
     /// If the authorities cannot be used.
-    pub(crate) fn new(power: &NodePower, queries: &Queries) -> Result<Option<Self>, TrustError> {
+    pub(crate) fn new(
+        power: &NodePower,
+        queries: &Queries,
+        clock: &Arc<dyn HostClock>,
+    ) -> Result<Option<Self>, TrustError> {
         let (nodes, follow) = watch::channel(Vec::new());
         let (queue, reads) = mpsc::channel(QUEUE);
         let mut tasks = Vec::new();
         for source in &power.sources {
-            let (follow, queue) = (follow.clone(), queue.clone());
+            let (follow, queue, clock) = (follow.clone(), queue.clone(), clock.clone());
             match source {
                 PowerSource::Agent => {}
                 PowerSource::Http(endpoint) => {
                     let client = http::client(endpoint.as_ref(), &power.http)?;
-                    tasks.push(tokio::spawn(http::ask_all(
-                        client,
-                        endpoint.clone(),
-                        power.every,
-                        follow,
-                        queue,
-                    )));
+                    let asking = http::ask_all((client, clock), endpoint.clone(), power.every, follow, queue);
+                    tasks.push(tokio::spawn(asking));
                 }
                 PowerSource::Prometheus(access, query) => {
                     let server = Prometheus::new("joulie-operator", access.clone())?;
-                    let question = query::Question::asked(server, query, queries);
+                    let question = query::Question::asked(server, query, (queries, clock));
                     tasks.push(tokio::spawn(query::ask_all(question, power.every, follow, queue)));
                 }
                 PowerSource::Kepler(access, window) => {
                     let server = Prometheus::new("joulie-operator", access.clone())?;
-                    let question = query::Question::of_kepler(server, *window, queries);
+                    let question = query::Question::of_kepler(server, *window, (queries, clock));
                     tasks.push(tokio::spawn(query::ask_all(question, power.every, follow, queue)));
                 }
             }

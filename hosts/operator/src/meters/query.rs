@@ -3,11 +3,17 @@
 //! A node whose series is missing, is there twice, or has no possible value has no measurement from here. Kepler's power
 //! is that of packages, memory and GPUs; a node with GPUs of which Kepler says nothing would look as if they drew nothing,
 //! so that it has no measurement either.
+//!
+//! An answer of now is made of samples from before. For a plain selector the server is asked for their times too; of anything
+//! else the age that they have at the most is taken for theirs.
 
 use super::poller::{Followed, Following, Outcomes, Read, round, timer};
 use crate::queries::{Purpose, Queries};
 use futures::StreamExt;
-use host_kit::prometheus::{Answer, Belongs, NODE_LABELS, NodeNames, Prometheus, Series, of_node};
+use host_kit::clock::{HostClock, Mono};
+use host_kit::prometheus::{
+    Answer, Belongs, NODE_LABELS, NodeNames, Prometheus, SampleAges, Series, of_node,
+};
 use planner::power::PowerMeter;
 use power_units::{Role, Watts};
 use std::collections::BTreeMap;
@@ -16,12 +22,16 @@ use std::time::Duration;
 
 /// Queries for single nodes that are under way at once.
 const AT_ONCE: usize = 8;
+/// What stands for the name of a node in a query for each.
+const NODE: &str = "{node}";
 
 /// What is asked for.
 pub(super) struct Question {
     server: Prometheus,
     queries: Queries,
+    clock: Arc<dyn HostClock>,
     asks: Asks,
+    ages: SampleAges,
 }
 
 enum Asks {
@@ -33,38 +43,63 @@ enum Asks {
     Kepler(Vec<(Purpose, String)>),
 }
 
-/// The power of each node of which a source says anything; `None` where that cannot be used.
-type ByNode = BTreeMap<Arc<str>, Option<Watts>>;
+/// What a source says of each node of which it says anything; `None` where that cannot be used.
+type ByNode<T> = BTreeMap<Arc<str>, Option<T>>;
 
 impl Question {
     /// This query.
-    pub(super) fn asked(server: Prometheus, query: &str, queries: &Queries) -> Self {
-        let query = query.to_owned();
-        let asks = if query.contains("{node}") { Asks::Each(query) } else { Asks::All(query) };
-        Self { server, queries: queries.clone(), asks }
+    pub(super) fn asked(
+        server: Prometheus,
+        query: &str,
+        (queries, clock): (&Queries, Arc<dyn HostClock>),
+    ) -> Self {
+        let (ages, query) = (SampleAges::of(query), query.to_owned());
+        let asks = if query.contains(NODE) { Asks::Each(query) } else { Asks::All(query) };
+        Self { server, queries: queries.clone(), clock, asks, ages }
     }
 
     /// What Kepler says, over `window`.
-    pub(super) fn of_kepler(server: Prometheus, window: Duration, queries: &Queries) -> Self {
-        Self { server, queries: queries.clone(), asks: Asks::Kepler(kepler(window)) }
+    pub(super) fn of_kepler(
+        server: Prometheus,
+        window: Duration,
+        (queries, clock): (&Queries, Arc<dyn HostClock>),
+    ) -> Self {
+        let asks = Asks::Kepler(kepler(window));
+        // All that is asked for is a mean over it.
+        let ages = SampleAges::Within(window);
+        Self { server, queries: queries.clone(), clock, asks, ages }
     }
 
     /// Asks for these nodes.
     async fn ask(&self, nodes: &[Followed]) -> Vec<Read> {
+        // By the time before the first question, so that an answer that comes late is older.
+        let now = self.clock.mono();
+        let most = self.ages.most();
         match &self.asks {
             Asks::All(query) => {
+                // The times come first, so that the values are no older.
+                let times = match self.times(query).await {
+                    Some(answer) => by_node(&answer, nodes, Series::age).0,
+                    None => ByNode::new(),
+                };
                 let found = self.values(Purpose::NodePower, query, nodes).await;
-                reads(nodes, PowerMeter::Prometheus, |node| *found.get(&node.node)?)
+                let age = |node: &Followed| times.get(&node.node).copied().flatten().unwrap_or(most);
+                reads(nodes, PowerMeter::Prometheus, |node| {
+                    (found.get(&node.node).copied().flatten(), (now, age(node)))
+                })
             }
             Asks::Each(query) => {
                 let names: Vec<Arc<str>> = nodes.iter().map(|node| node.node.clone()).collect();
                 let asked = futures::stream::iter(names).map(|node| async move {
-                    let query = query.replace("{node}", &node);
+                    let query = query.replace(NODE, &node);
+                    let age = self.times(&query).await.and_then(|answer| only(&answer).and_then(Series::age));
                     let answer = self.queries.ask(&self.server, Purpose::NodePower, &query).await;
-                    (node, answer.ok().and_then(|answer| only(&answer).and_then(watts)))
+                    let watts = answer.ok().and_then(|answer| only(&answer).and_then(watts));
+                    (node, (watts, (now, age.unwrap_or(most))))
                 });
-                let found: ByNode = asked.buffer_unordered(AT_ONCE).collect().await;
-                reads(nodes, PowerMeter::Prometheus, |node| *found.get(&node.node)?)
+                let found: BTreeMap<Arc<str>, Drawn> = asked.buffer_unordered(AT_ONCE).collect().await;
+                let nothing = (None, (now, most));
+                reads(nodes, PowerMeter::Prometheus, |node| found.get(&node.node).copied().unwrap_or(nothing))
             }
             Asks::Kepler(parts) => {
                 let mut found = BTreeMap::new();
@@ -72,7 +107,7 @@ impl Question {
                     found.insert(*purpose, self.values(*purpose, query, nodes).await);
                 }
                 let part = |purpose: Purpose, node: &Followed| found.get(&purpose)?.get(&node.node).copied();
-                reads(nodes, PowerMeter::Kepler, |node| {
+                let sum = |node: &Followed| {
                     let mut sum = part(Purpose::KeplerPackage, node)??;
                     // A machine may have no counter of memory, and one without GPUs has none of them.
                     if let Some(dram) = part(Purpose::KeplerDram, node) {
@@ -82,15 +117,26 @@ impl Question {
                         Some(gpus) => sum.checked_add(gpus?),
                         None => (!node.has_gpus).then_some(sum),
                     }
-                })
+                };
+                reads(nodes, PowerMeter::Kepler, |node| (sum(node), (now, most)))
             }
         }
     }
 
+    /// When the samples of a plain selector were taken; `None` where the server does not say it.
+    async fn times(&self, query: &str) -> Option<Answer> {
+        if self.ages != SampleAges::Told {
+            return None;
+        }
+        // The query may end with a comment.
+        let query = format!("timestamp({query}\n)");
+        self.queries.ask(&self.server, Purpose::NodePowerTime, &query).await.ok()
+    }
+
     /// One query's values by the nodes that they are about.
-    async fn values(&self, purpose: Purpose, query: &str, nodes: &[Followed]) -> ByNode {
+    async fn values(&self, purpose: Purpose, query: &str, nodes: &[Followed]) -> ByNode<Watts> {
         let Ok(answer) = self.queries.ask(&self.server, purpose, query).await else { return ByNode::new() };
-        let (found, unused) = by_node(&answer, nodes);
+        let (found, unused) = by_node(&answer, nodes, watts);
         self.queries.unused(purpose, unused);
         found
     }
@@ -113,7 +159,11 @@ fn kepler(window: Duration) -> Vec<(Purpose, String)> {
 }
 
 /// The values of an answer by node, and how many series are not used.
-fn by_node(answer: &Answer, nodes: &[Followed]) -> (ByNode, usize) {
+fn by_node<T>(
+    answer: &Answer,
+    nodes: &[Followed],
+    value: impl Fn(&Series) -> Option<T>,
+) -> (ByNode<T>, usize) {
     let mut names = NodeNames::default();
     for Followed { node, addresses, .. } in nodes {
         names.add(node, node);
@@ -125,8 +175,8 @@ fn by_node(answer: &Answer, nodes: &[Followed]) -> (ByNode, usize) {
             unused += 1;
             continue;
         };
-        let watts = watts(series);
-        unused += usize::from(watts.is_none());
+        let value = value(series);
+        unused += usize::from(value.is_none());
         found
             .entry(node)
             .and_modify(|known| {
@@ -134,14 +184,19 @@ fn by_node(answer: &Answer, nodes: &[Followed]) -> (ByNode, usize) {
                 unused += 1 + usize::from(known.is_some());
                 *known = None;
             })
-            .or_insert(watts);
+            .or_insert(value);
     }
     (found, unused)
 }
 
-fn reads(nodes: &[Followed], meter: PowerMeter, watts: impl Fn(&Followed) -> Option<Watts>) -> Vec<Read> {
-    let read =
-        |node: &Followed| Read { node: node.node.clone(), meter, watts: watts(node).ok_or(meter.silent()) };
+/// What a node draws, if that is known, and the age of that: as in [`Read`].
+type Drawn = (Option<Watts>, (Mono, Duration));
+
+fn reads(nodes: &[Followed], meter: PowerMeter, drawn: impl Fn(&Followed) -> Drawn) -> Vec<Read> {
+    let read = |node: &Followed| {
+        let (watts, asked) = drawn(node);
+        Read { node: node.node.clone(), meter, watts: watts.ok_or(meter.silent()), asked }
+    };
     nodes.iter().map(read).collect()
 }
 
@@ -201,7 +256,7 @@ mod tests {
             (r#""node":"elsewhere""#, "7"),
             ("", "7"),
         ]);
-        let (found, unused) = by_node(&answer, &nodes);
+        let (found, unused) = by_node(&answer, &nodes, watts);
         assert_eq!(found["a"], Watts::parse("200.5", Role::Demand).ok());
         // Two series for one node, no number, and less than nothing.
         assert_eq!((found["b"], found["c"], found["d"]), (None, None, None));
@@ -242,7 +297,7 @@ mod tests {
     #[test]
     fn three_series_of_one_node_are_three_that_are_not_used() {
         let series = [(r#""node":"a""#, "1"), (r#""node":"a""#, "1"), (r#""node":"a""#, "1")];
-        let (found, unused) = by_node(&answer(&series), &[node("a", "x")]);
+        let (found, unused) = by_node(&answer(&series), &[node("a", "x")], watts);
         assert_eq!((found["a"], unused), (None, 3));
     }
 }

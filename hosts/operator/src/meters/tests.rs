@@ -216,3 +216,31 @@ fn what_prometheus_says_is_undated_however_fresh_its_answer_is() {
         assert_eq!((counts(&meters, 3).0, metering(&meters, at(3)).undated), (Some(Agent), false));
     }
 }
+
+#[test]
+fn what_is_heard_is_as_old_as_its_source_says_and_never_of_the_future() {
+    let lag = |power: Value| {
+        let mut meters = agent();
+        meters.listen(&[member(power)], at(1), wall());
+        metering(&meters, at(1)).lag.get() / 1_000_000
+    };
+    // It is 12:00:00.
+    let dated = |at: &str| json!({"cpuWatts": 200, "sampledAt": at});
+    assert_eq!(lag(dated("2026-05-01T11:59:20Z")), 40);
+    assert_eq!(lag(dated("2026-05-01T12:00:30Z")), 0, "a clock that is ahead");
+    let at_plug = |at: &str, node: &str| json!({"cpuWatts": 200, "sampledAt": at, "nodeWatts": 300, "nodeSource": "dcmi", "nodeSampledAt": node});
+    assert_eq!(lag(at_plug("2026-05-01T11:59:50Z", "2026-05-01T11:59:30Z")), 30, "the older of both");
+    assert_eq!(lag(at_plug("2026-05-01T11:59:30Z", "2026-05-01T11:59:50Z")), 30);
+    // Without a date that can be read it is as old as a sample may be.
+    for undated in [json!({"cpuWatts": 200}), dated("yesterday"), at_plug("2026-05-01T12:00:00Z", "noon")] {
+        assert_eq!(lag(undated.clone()), HOLD.as_secs(), "{undated}");
+    }
+    // The last good one is held with its own.
+    let mut asked = meters(vec![endpoint()]);
+    let sample = PowerSample::new(PowerMeter::Http, Watts::from_int(7), at(1)).unwrap();
+    asked.record("a", PowerMeter::Http, at(1), Ok(sample.late_by(Micros::new(9))));
+    says(&mut asked, PowerMeter::Http, 2, None);
+    assert_eq!(metering(&asked, at(2)).lag, Micros::new(9));
+    says(&mut asked, PowerMeter::Http, 3, Some(8));
+    assert_eq!(metering(&asked, at(3)).lag, Micros::ZERO);
+}

@@ -20,7 +20,7 @@ use planner::power::{MeasurementSource, NodeDraw, PowerMeter};
 use planner::slicing;
 use planner::twin::Twin;
 use planner::twin::ratings::CappedRating;
-use power_units::{Role, Watts};
+use power_units::{Micros, Role, Watts};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -84,19 +84,16 @@ fn published(draw: NodeDraw) -> Option<Watts> {
     }
 }
 
-/// The status to publish for a twin at `now`.
+/// The status to publish for a twin at `now`; `lag` is how much older than the age of its reading what it draws may be. A pod's power
+/// is only in what was drawn after its start.
 pub(crate) fn status_of(
     twin: &Twin,
     standing: &Standing,
     before: Option<&TwinSeen>,
-    now: Timestamp,
+    (now, lag): (Timestamp, Micros),
 ) -> NodeTwinStatus {
     let power = &twin.power;
-    let sampled = power
-        .draw
-        .age()
-        .and_then(|age| i64::try_from(age.get()).ok())
-        .and_then(|age| now.checked_sub(SignedDuration::from_micros(age)).ok());
+    let sampled = power.draw.age().map(|age| ago(age + lag, now));
     let source = PowerSource::read(power.draw.source().as_str()).map(Word::from);
     let percent = |percent: power_units::Percent, role| tenths(percent.to_bits(), role);
     NodeTwinStatus {
@@ -140,6 +137,12 @@ pub(crate) fn status_of(
         conditions: Some(conditions_of(twin, standing, before, now)),
         ..NodeTwinStatus::default()
     }
+}
+
+/// So long before now. What is before all time is of its beginning, so that nobody takes it for a sample of now.
+fn ago(age: Micros, now: Timestamp) -> Timestamp {
+    let age = i64::try_from(age.get()).ok().map(SignedDuration::from_micros);
+    age.and_then(|age| now.checked_sub(age).ok()).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 fn recommendation(advice: &slicing::Advice) -> GpuSlicingRecommendation {
@@ -266,6 +269,15 @@ mod tests {
         assert!(!old(Some("2026-01-01T00:03:01Z")) && old(Some("2026-01-01T00:03:00Z")));
         assert!(old(None) && old(Some("yesterday")) && old(Some("2026-01-01T01:00:00Z")));
         assert!(!old(Some("2026-01-01T00:05:01Z")));
+    }
+
+    #[test]
+    fn a_sample_that_is_older_than_all_time_is_no_sample_of_now() {
+        let now: Timestamp = "2026-01-01T00:05:00Z".parse().unwrap();
+        let before = |age| condition::rfc3339(ago(age, now));
+        assert_eq!(before(Micros::new(90_000_000)), "2026-01-01T00:03:30Z");
+        assert_eq!(before(Micros::MAX), "1970-01-01T00:00:00Z");
+        assert_eq!(before(Micros::new(1 << 62)), "1970-01-01T00:00:00Z");
     }
 
     #[test]

@@ -113,6 +113,7 @@ mod tests {
             node: node.into(),
             meter: PowerMeter::Agent,
             watts: Ok(Watts::from_int(300)),
+            asked: (at(0), Duration::ZERO),
         };
         let shows = |node: &str| registry.render().unwrap().contains(&format!("node=\"{node}\""));
         server.nodes.list([&node("goes"), &node("stays")]);

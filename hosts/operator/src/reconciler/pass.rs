@@ -91,7 +91,7 @@ impl Reconciler {
             let used = used.as_ref().and_then(|used| used.get(at).copied());
             let slicing = slicing_of(observed, node, used);
             let standing = Standing { advice, slicing, ..self.standing(observed, node, decision) };
-            let observed = observed.clone();
+            let (observed, lag) = (observed.clone(), node.power.lag);
             self.say_advice(&observed, &standing.advice);
             let unchanged = |unchanged: &Unchanged| {
                 unchanged.is(&observed, twin, &standing, decision.desired.as_ref(), shown)
@@ -104,7 +104,7 @@ impl Reconciler {
                 continue;
             }
             self.stats.show(&decision.node, shown);
-            let status = status_of(&twin, &standing, observed.twin.as_deref(), self.wall);
+            let status = status_of(&twin, &standing, observed.twin.as_deref(), (self.wall, lag));
             let published = observed.twin.as_deref().and_then(|twin| twin.status.schedulable_class.as_ref());
             let is_reclassed = published != status.schedulable_class.as_ref();
             let writes = self.writes(&observed, changes, status, &standing);

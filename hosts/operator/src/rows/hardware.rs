@@ -41,6 +41,8 @@ pub(crate) struct PowerSeen {
     pub(crate) meter: Option<NodeMeter>,
     /// When it was measured, as the agent wrote it.
     pub(crate) sampled_at: Option<String>,
+    /// When the meter of the whole node measured it, as the agent wrote it; that meter is asked less often.
+    pub(crate) node_sampled_at: Option<String>,
     /// The agent has it from Prometheus, of whose values nobody knows for sure when they were measured.
     pub(crate) undated: bool,
 }
@@ -118,7 +120,8 @@ fn power(power: &Value, has_gpus: bool) -> Option<PowerSeen> {
     let rest = part("restWatts").filter(|rest| node.is_some_and(|node| *rest <= node));
     // What the node's own meter measures stands for the whole.
     let undated = node.is_none() && power["source"].as_str() == Some(ASKED);
-    Some(PowerSeen { watts, rest, meter, sampled_at: text(&power["sampledAt"]), undated })
+    let node_sampled_at = node.and_then(|_| text(&power["nodeSampledAt"]));
+    Some(PowerSeen { watts, rest, meter, sampled_at: text(&power["sampledAt"]), node_sampled_at, undated })
 }
 
 #[cfg(test)]

@@ -13,6 +13,8 @@ mod classify;
 #[cfg(test)]
 mod config;
 #[cfg(test)]
+mod dated;
+#[cfg(test)]
 mod demand;
 #[cfg(test)]
 mod facility;

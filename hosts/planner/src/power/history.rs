@@ -82,7 +82,7 @@ impl History {
     /// The meter reading at `now`.
     #[must_use]
     pub fn reading(&self, law: &HistoryLaw, now: Stamp) -> NodeReading {
-        let Some(PowerSample { meter, watts, at }) = self.last else {
+        let Some(PowerSample { meter, watts, at, lag: _ }) = self.last else {
             return NodeReading::Absent(self.failing.unwrap_or(NoMeasurement::NotConfigured));
         };
         match (now.since(at), self.failing) {
@@ -90,6 +90,12 @@ impl History {
             (Some(age), Some(failing)) if age <= law.hold => NodeReading::Held { meter, watts, age, failing },
             (_, failing) => NodeReading::Absent(failing.unwrap_or(meter.silent())),
         }
+    }
+
+    /// How long ago at the most it was, when it was heard, that the node drew what the last good sample says.
+    #[must_use]
+    pub fn lag(&self) -> Micros {
+        self.last.map_or(Micros::ZERO, |last| last.lag)
     }
 
     /// The trend, while its last point is recent enough for `now`.
