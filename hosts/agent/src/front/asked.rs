@@ -5,6 +5,9 @@
 //!  a task for each query ──every 5 s──▶ what was heard last ──▶ watts with their age, or why there are none
 //! ```
 //!
+//! A sample is of the time that the server says. Of an expression it says the time of the evaluation, so that its values are published
+//! as old as they can be by the text of the query.
+//!
 //! What cannot be used is unknown, and never what the machine itself measures instead. The metrics of the agent do not show these
 //! watts, because a query over them would find its own answer, as young as ever.
 
@@ -12,7 +15,7 @@ use super::pace::Power;
 use crate::pool::http::Http;
 use crate::route::{NodeQuery, PowerQueries};
 use host_kit::clock::{HostClock, Mono};
-use host_kit::prometheus::{Answer, Belongs, NodeNames, Series, of_node};
+use host_kit::prometheus::{Answer, Belongs, NodeNames, SampleAges, Series, of_node};
 use joulie_api::node_hardware::ASKED;
 use power_units::{Role, Watts};
 use std::sync::Arc;
@@ -47,6 +50,8 @@ type Heard = Result<AskedSample, String>;
 #[derive(Debug)]
 struct AskedMeter {
     query: NodeQuery,
+    /// How much older than the server says the samples of the query may be.
+    beside: Duration,
     heard: watch::Receiver<Heard>,
     task: JoinHandle<()>,
     /// The trouble as it was last logged.
@@ -109,10 +114,11 @@ impl AskedPower {
         Power { cpu: part(&self.cpu, own.cpu), gpu: part(&self.gpu, own.gpu), ..own }
     }
 
-    /// How old the oldest of those samples is.
+    /// How old the oldest of those samples is at the most.
     pub(super) fn age(&self, now: Mono) -> Duration {
         let all = [&self.cpu, &self.gpu].into_iter().flatten();
-        all.filter_map(|asking| Some(asking.sample(now).ok()?.1)).max().unwrap_or_default()
+        let age = |asking: &AskedMeter| Some(asking.sample(now).ok()?.1.saturating_add(asking.beside));
+        all.filter_map(age).max().unwrap_or_default()
     }
 
     /// The source of what is published, where any of it is not what the machine itself measures.
@@ -149,7 +155,11 @@ impl AskedMeter {
                 tokio::time::sleep(ASK_EVERY).await;
             }
         });
-        Self { query, heard, task, said: None }
+        let beside = match SampleAges::of(&query.text) {
+            SampleAges::Told => Duration::ZERO,
+            SampleAges::Within(age) => age,
+        };
+        Self { query, beside, heard, task, said: None }
     }
 
     /// The watts and their age now, or why they are not known.

@@ -88,6 +88,8 @@ fn a_query_without_the_name_of_the_node_counts_where_a_label_names_it() {
 struct Server {
     body: Mutex<Option<String>>,
     asked: Mutex<Vec<String>>,
+    /// So long it takes by the clock of the test.
+    takes: Mutex<Option<(ManualClock, Duration)>>,
 }
 
 struct To(Arc<Server>);
@@ -98,6 +100,9 @@ impl Carrier for To {
     fn carry(&self, request: Request<Bytes>) -> Pin<Box<dyn Future<Output = Carried> + Send>> {
         self.0.asked.lock().unwrap().push(request.uri().to_string());
         let body = self.0.body.lock().unwrap().clone();
+        if let Some((clock, takes)) = &*self.0.takes.lock().unwrap() {
+            clock.advance(*takes);
+        }
         let answer = body.map(|body| Response::new(Bytes::from(body)));
         Box::pin(std::future::ready(answer.ok_or_else(|| io::Error::other("nobody is there"))))
     }
@@ -185,4 +190,46 @@ async fn what_cannot_be_had_is_unknown_with_its_reason_and_never_what_the_machin
     let count = server.asked.lock().unwrap().len();
     tokio::time::sleep(ASK_EVERY * 4).await;
     assert_eq!(server.asked.lock().unwrap().len(), count, "nothing is asked any more");
+}
+
+/// A plain selector of the node.
+const W_OF: &str = "w{n=\"{node}\"}";
+
+#[tokio::test(start_paused = true)]
+async fn what_is_published_is_as_old_as_its_sample_however_late_the_answer_comes() {
+    let server = Arc::new(Server::default());
+    let terms = HttpTerms { timeout: old(2), authorities: None, token: None };
+    let http = Arc::new(Http::new(4, &terms, false, Some(Arc::new(To(server.clone())))).unwrap());
+    let hands = ManualClock::at(Timestamp::UNIX_EPOCH);
+    let clock: Arc<dyn HostClock> = Arc::new(hands.clone());
+    let mut asked = AskedPower::default();
+    for (text, sampled, takes, age) in [
+        (W_OF, "990", 0, 10),
+        // The answer comes 40 s late, to a question of a moment at which the sample was 10 s old.
+        (W_OF, "990", 40, 50),
+        // Of the future: of the moment at which it was asked for.
+        (W_OF, "1060", 40, 40),
+        (W_OF, "1e300", 0, 0),
+        // Of an expression the server says the time of its evaluation: 10 min of the range, and 40 s.
+        ("avg_over_time(w{n=\"{node}\"}[10m])", "1000", 40, 640),
+        // The server looks back five minutes.
+        ("sum(w{n=\"{node}\"})", "1000", 0, 300),
+    ] {
+        *server.body.lock().unwrap() = Some(body(&[(W, "321"), (T, sampled)]));
+        *server.takes.lock().unwrap() = Some((hands.clone(), old(takes)));
+        asked.follow("a", &PowerQueries::default(), &http, &clock);
+        asked.follow("a", &PowerQueries { cpu: Some(query(text)), gpu: None }, &http, &clock);
+        tokio::time::sleep(old(1)).await;
+        if sampled == "1e300" {
+            assert_eq!(asked.instead_of(own(), clock.mono()).cpu, None, "no time");
+            continue;
+        }
+        assert_eq!(asked.cpu(clock.mono()), Some(Ok(())), "{text} {sampled} {takes}");
+        assert_eq!(asked.age(clock.mono()), old(age), "{text} {sampled} {takes}");
+    }
+    // The older of two counts.
+    let both = PowerQueries { cpu: Some(query(W_OF)), gpu: Some(query("sum(g{n=\"{node}\"})")) };
+    asked.follow("a", &both, &http, &clock);
+    tokio::time::sleep(old(1)).await;
+    assert_eq!(asked.age(clock.mono()), old(300));
 }
